@@ -1,0 +1,1 @@
+//! Benchmarks: each binary prints ratios against a baseline measured in the same run.

@@ -1,0 +1,48 @@
+//! What is known about the two hosts' clocks: probes of their offset and what each kernel says of
+//! its own synchronisation.
+
+use crate::time::{Nanos, Span};
+use serde::{Deserialize, Serialize};
+
+/// One exchange on the control connection. Offsets everywhere are **θ = server − client** (metrics §15).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockProbe {
+    /// T1: the client sent, on the client's clock.
+    pub sent: Nanos,
+    /// T2: the server received, on the server's clock.
+    pub arrived: Nanos,
+    /// T3: the server answered, on the server's clock. The classic probe has one server time: then this
+    /// equals `arrived`.
+    pub answered: Nanos,
+    /// T4: the client received the answer, on the client's clock.
+    pub returned: Nanos,
+}
+
+impl ClockProbe {
+    /// Round-trip time without the server's own: (T4 − T1) − (T3 − T2).
+    pub fn rtt(&self) -> Span {
+        (self.returned - self.sent) - (self.answered - self.arrived)
+    }
+
+    /// Twice the offset, to stay an integer: (T2 − T1) + (T3 − T4). Saturating.
+    pub fn double_offset(&self) -> i64 {
+        let [t1, t2, t3, t4] =
+            [self.sent, self.arrived, self.answered, self.returned].map(|t| i128::from(t.0));
+        (t2 - t1 + t3 - t4).clamp(i64::MIN.into(), i64::MAX.into()) as i64
+    }
+}
+
+/// A kernel's own account of its clock (`adjtimex`), at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SyncState {
+    /// Whether the kernel believes itself synchronised (no `STA_UNSYNC`, no error state).
+    pub synchronised: bool,
+    /// Remaining phase correction being slewed, in ns.
+    pub offset: Span,
+    /// Estimated error, in ns.
+    pub estimated_error: Span,
+    /// Maximum error, in ns.
+    pub maximum_error: Span,
+    /// Frequency correction in force, in parts per billion.
+    pub frequency_ppb: i64,
+}

@@ -1,0 +1,28 @@
+//! What a measurement is and what it means.
+//!
+//! This crate is pure: no socket, no clock, no thread and no randomness of its own. Time is an
+//! argument, random choices come from a seed.
+//!
+//! * [`time`] – [`Nanos`] and [`Span`], stamps and where they came from
+//! * [`record`] – [`PacketRecord`]: one packet of any instrument
+//! * [`spec`] – [`TestSpec`]: what the user asked for, valid by construction
+//! * [`schedule`] – when each packet is to be sent
+//! * [`session`] – [`Session`]: the context that gives records their meaning
+//! * [`clock`] – what is known about the two hosts' clocks
+//! * [`sink`] – [`Sink`]: where records go
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod record;
+pub mod schedule;
+pub mod session;
+pub mod sink;
+pub mod spec;
+pub mod time;
+
+pub use clock::{ClockProbe, SyncState};
+pub use record::{Flags, PacketRecord};
+pub use session::Session;
+pub use sink::Sink;
+pub use spec::{Direction, Dscp, Schedule, TestSpec, Transport};
+pub use time::{Nanos, Source, Span, Stamp};

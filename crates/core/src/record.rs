@@ -1,0 +1,271 @@
+//! [`PacketRecord`]: one packet, whatever instrument saw it.
+
+use crate::time::{Nanos, Source, Span, Stamp};
+
+/// The niche that stands for "no time". A real stamp never is: it lies in the year 1677.
+const MISSING: i64 = i64::MIN;
+/// The niche that stands for "no user-space reading beside the stamp".
+const NO_LAG: i32 = i32::MIN;
+
+/// Anomalies noticed while a packet was received. Zero is a clean packet; anything else makes it
+/// invalid for every figure (metrics §1), but it stays in the log.
+///
+/// Logs of versions 1 and 2 carry 32 undocumented bits here, of which only zero or non-zero may be
+/// relied on: the low 15 are kept as they are, any higher one becomes [`Flags::FOREIGN`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Flags(pub u16);
+
+impl Flags {
+    /// The datagram was not of the length agreed for the test.
+    pub const LENGTH: Flags = Flags(1 << 0);
+    /// The datagram was cut short by the receiver's buffer.
+    pub const TRUNCATED: Flags = Flags(1 << 1);
+    /// Bits of an older log that this program has no name for.
+    pub const FOREIGN: Flags = Flags(1 << 15);
+
+    /// From the 32-bit field of a classic singleton or a log.
+    pub fn from_classic(bits: i32) -> Flags {
+        let low = (bits & 0x7fff) as u16;
+        if bits & !0x7fff == 0 { Flags(low) } else { Flags(low | Flags::FOREIGN.0) }
+    }
+
+    /// Whether nothing was wrong with the packet.
+    pub fn is_clean(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl core::ops::BitOr for Flags {
+    type Output = Flags;
+    fn bitor(self, o: Flags) -> Flags {
+        Flags(self.0 | o.0)
+    }
+}
+
+/// One of the four instants of a packet's life. One-way tests know the first two, a two-way test up to
+/// all four.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Moment {
+    /// The sender put it on the path (T1).
+    Sent = 0,
+    /// The far host received it (T2).
+    Arrived = 1,
+    /// The far host sent its answer (T3).
+    Answered = 2,
+    /// The answer came back (T4).
+    Returned = 3,
+}
+
+/// One packet as one observation: 56 bytes, `Copy`, the row of every log and the input of every metric.
+/// What is not known is missing, never zero.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct PacketRecord {
+    /// Sequence number, from 0; negative or beyond the test's count is invalid but representable.
+    pub seq: i64,
+    times: [i64; 4],
+    lags: [i32; 2],
+    size: u16,
+    /// Anomalies of reception.
+    pub flags: Flags,
+    sources: u8,
+    /// Time to live or hop limit seen by the receiver; 0 = not known (no such packet arrives).
+    ttl: u8,
+    traffic_class: u8,
+    known: u8,
+}
+
+const KNOWN_CLASS: u8 = 1;
+
+impl PacketRecord {
+    /// A record of packet `seq` about which nothing else is known yet.
+    pub const fn new(seq: i64) -> PacketRecord {
+        PacketRecord {
+            seq,
+            times: [MISSING; 4],
+            lags: [NO_LAG; 2],
+            size: 0,
+            flags: Flags(0),
+            sources: 0,
+            ttl: 0,
+            traffic_class: 0,
+            known: 0,
+        }
+    }
+
+    /// The usual one-way record: sent and arrived, both user stamps.
+    pub fn one_way(seq: i64, sent: Nanos, arrived: Nanos) -> PacketRecord {
+        PacketRecord { times: [sent.0, arrived.0, MISSING, MISSING], ..PacketRecord::new(seq) }
+    }
+
+    /// The instant of `moment`, if known.
+    #[inline]
+    pub fn time(&self, moment: Moment) -> Option<Nanos> {
+        let t = self.times[moment as usize];
+        (t != MISSING).then_some(Nanos(t))
+    }
+
+    /// The instant of `moment` and where it was taken, if known.
+    pub fn stamp(&self, moment: Moment) -> Option<Stamp> {
+        self.time(moment).map(|at| Stamp { at, source: self.source(moment) })
+    }
+
+    /// Where the stamp of `moment` was taken; meaningless while that time is missing.
+    pub fn source(&self, moment: Moment) -> Source {
+        Source::ALL[(self.sources >> (2 * moment as u8) & 3) as usize]
+    }
+
+    /// Sets the stamp of `moment`.
+    #[inline]
+    pub fn set(&mut self, moment: Moment, stamp: Stamp) {
+        let shift = 2 * moment as u8;
+        self.times[moment as usize] = stamp.at.0;
+        self.sources = self.sources & !(3 << shift) | (stamp.source as u8) << shift;
+    }
+
+    /// Forgets the stamp of `moment`.
+    pub fn clear(&mut self, moment: Moment) {
+        self.times[moment as usize] = MISSING;
+    }
+
+    /// When it was sent.
+    #[inline]
+    pub fn sent(&self) -> Option<Nanos> {
+        self.time(Moment::Sent)
+    }
+
+    /// When it arrived at the far host.
+    #[inline]
+    pub fn arrived(&self) -> Option<Nanos> {
+        self.time(Moment::Arrived)
+    }
+
+    /// One-way delay `arrived − sent`: raw, of two clocks, negative if they disagree. `None` if either
+    /// is missing or the difference does not fit 64 bits.
+    #[inline]
+    pub fn delay(&self) -> Option<Span> {
+        self.arrived()?.checked_since(self.sent()?)
+    }
+
+    /// How long before the sent stamp the program itself read the clock (stamp − user reading): the
+    /// time a packet spent in the sending host. Saturates at ±2.1 s.
+    pub fn send_lag(&self) -> Option<Span> {
+        (self.lags[0] != NO_LAG).then_some(Span(self.lags[0].into()))
+    }
+
+    /// How long after the arrived stamp the program itself read the clock (user reading − stamp): the
+    /// time a packet waited in the receiving host. Saturates at ±2.1 s.
+    pub fn receive_lag(&self) -> Option<Span> {
+        (self.lags[1] != NO_LAG).then_some(Span(self.lags[1].into()))
+    }
+
+    /// Sets [`Self::send_lag`].
+    pub fn set_send_lag(&mut self, lag: Option<Span>) {
+        self.lags[0] = lag.map_or(NO_LAG, pack_lag);
+    }
+
+    /// Sets [`Self::receive_lag`].
+    pub fn set_receive_lag(&mut self, lag: Option<Span>) {
+        self.lags[1] = lag.map_or(NO_LAG, pack_lag);
+    }
+
+    /// Payload bytes received, if known (an empty payload cannot carry a sequence number).
+    pub fn size(&self) -> Option<u16> {
+        (self.size != 0).then_some(self.size)
+    }
+
+    /// Sets [`Self::size`].
+    pub fn set_size(&mut self, bytes: Option<u16>) {
+        self.size = bytes.unwrap_or(0);
+    }
+
+    /// Time to live or hop limit seen by the receiver.
+    pub fn ttl(&self) -> Option<u8> {
+        (self.ttl != 0).then_some(self.ttl)
+    }
+
+    /// Sets [`Self::ttl`].
+    pub fn set_ttl(&mut self, ttl: Option<u8>) {
+        self.ttl = ttl.unwrap_or(0);
+    }
+
+    /// The whole TOS / traffic-class octet seen by the receiver.
+    pub fn traffic_class(&self) -> Option<u8> {
+        (self.known & KNOWN_CLASS != 0).then_some(self.traffic_class)
+    }
+
+    /// Sets [`Self::traffic_class`].
+    pub fn set_traffic_class(&mut self, octet: Option<u8>) {
+        self.traffic_class = octet.unwrap_or(0);
+        self.known = self.known & !KNOWN_CLASS | u8::from(octet.is_some());
+    }
+
+    /// The six DSCP bits seen by the receiver.
+    pub fn dscp(&self) -> Option<u8> {
+        self.traffic_class().map(|c| c >> 2)
+    }
+
+    /// The two ECN bits seen by the receiver.
+    pub fn ecn(&self) -> Option<u8> {
+        self.traffic_class().map(|c| c & 3)
+    }
+}
+
+fn pack_lag(lag: Span) -> i32 {
+    lag.0.clamp((i32::MIN + 1).into(), i32::MAX.into()) as i32
+}
+
+impl core::fmt::Debug for PacketRecord {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let mut d = f.debug_struct("PacketRecord");
+        d.field("seq", &self.seq);
+        for moment in [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned] {
+            if let Some(s) = self.stamp(moment) {
+                d.field(
+                    &format!("{moment:?}").to_lowercase(),
+                    &format_args!("{}{}", s.at.0, s.source.letter()),
+                );
+            }
+        }
+        d.field("flags", &self.flags.0).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_at_most_56_bytes() {
+        assert!(size_of::<PacketRecord>() <= 56, "{}", size_of::<PacketRecord>());
+    }
+
+    #[test]
+    fn what_is_not_set_is_missing() {
+        let r = PacketRecord::new(3);
+        assert_eq!(
+            (r.sent(), r.arrived(), r.delay(), r.send_lag(), r.receive_lag()),
+            (None, None, None, None, None)
+        );
+        assert_eq!((r.size(), r.ttl(), r.traffic_class()), (None, None, None));
+    }
+
+    #[test]
+    fn stamps_keep_their_sources_apart() {
+        let mut r = PacketRecord::new(0);
+        r.set(Moment::Sent, Stamp { at: Nanos(5), source: Source::Kernel });
+        r.set(Moment::Returned, Stamp { at: Nanos(9), source: Source::Wire });
+        r.set(Moment::Sent, Stamp { at: Nanos(6), source: Source::Hardware });
+        assert_eq!(r.stamp(Moment::Sent), Some(Stamp { at: Nanos(6), source: Source::Hardware }));
+        assert_eq!(r.stamp(Moment::Returned), Some(Stamp { at: Nanos(9), source: Source::Wire }));
+        assert_eq!(r.stamp(Moment::Arrived), None);
+    }
+
+    #[test]
+    fn classic_flags_stay_non_zero() {
+        for bits in [1, 4, 0x7fff, 0x8000, -1, i32::MIN] {
+            assert!(!Flags::from_classic(bits).is_clean(), "{bits}");
+        }
+        assert!(Flags::from_classic(0).is_clean());
+    }
+}

@@ -1,0 +1,99 @@
+//! When each packet is to be sent: absolute offsets from the start of the stream, never a running sum
+//! of sleeps.
+
+use crate::spec::{Schedule, TestSpec};
+use crate::time::Span;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// The due times of a stream, as offsets from its start, in sequence order and never decreasing.
+/// Ends after the stream's last packet. The same specification always gives the same times.
+#[derive(Clone, Debug)]
+pub struct Deadlines {
+    period: Span,
+    packets: u32,
+    next: u32,
+    law: Law,
+}
+
+#[derive(Clone, Debug)]
+enum Law {
+    Periodic,
+    Burst(u32),
+    /// The generator and the sum of the gaps drawn so far, in nanoseconds.
+    Poisson(Box<ChaCha8Rng>, f64),
+}
+
+impl Deadlines {
+    /// The deadlines of `spec`.
+    pub fn new(spec: &TestSpec) -> Deadlines {
+        let law = match spec.schedule() {
+            Schedule::Periodic => Law::Periodic,
+            Schedule::Burst { size } => Law::Burst(size.max(1)),
+            Schedule::Poisson { seed } => Law::Poisson(Box::new(ChaCha8Rng::seed_from_u64(seed)), 0.0),
+        };
+        Deadlines { period: spec.period(), packets: spec.packets(), next: 0, law }
+    }
+}
+
+impl Iterator for Deadlines {
+    type Item = Span;
+
+    fn next(&mut self) -> Option<Span> {
+        if self.next >= self.packets {
+            return None;
+        }
+        let i = self.next;
+        self.next += 1;
+        Some(match &mut self.law {
+            Law::Periodic => self.period.times(i.into()),
+            Law::Burst(size) => self.period.times((i - i % *size).into()),
+            Law::Poisson(rng, at) => {
+                if i > 0 {
+                    // Uniform on (0, 1] from the top 53 bits, so that the logarithm is finite.
+                    let u = ((rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+                    *at -= u.ln() * self.period.0 as f64;
+                }
+                Span(*at as i64)
+            }
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = (self.packets - self.next) as usize;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Deadlines {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Direction, Transport};
+
+    fn deadlines(n: u64, schedule: Schedule) -> Vec<i64> {
+        let spec = TestSpec::new(Direction::Up, Transport::Udp, n, 80, Span(1000), schedule).unwrap();
+        Deadlines::new(&spec).map(|s| s.0).collect()
+    }
+
+    #[test]
+    fn periodic_is_a_grid() {
+        assert_eq!(deadlines(4, Schedule::Periodic), [0, 1000, 2000, 3000]);
+    }
+
+    #[test]
+    fn bursts_keep_the_mean_rate() {
+        assert_eq!(deadlines(7, Schedule::Burst { size: 3 }), [0, 0, 0, 3000, 3000, 3000, 6000]);
+    }
+
+    #[test]
+    fn poisson_is_reproducible_and_has_its_mean() {
+        let a = deadlines(100_000, Schedule::Poisson { seed: 7 });
+        assert_eq!(a, deadlines(100_000, Schedule::Poisson { seed: 7 }));
+        assert_ne!(a, deadlines(100_000, Schedule::Poisson { seed: 8 }));
+        assert!(a.is_sorted());
+        let mean = *a.last().unwrap() as f64 / (a.len() - 1) as f64;
+        assert!((mean - 1000.0).abs() < 15.0, "{mean}");
+    }
+}

@@ -1,0 +1,328 @@
+//! [`TestSpec`]: what the user asked for, valid by construction.
+
+use crate::time::{SECOND, Span};
+use core::fmt;
+use core::str::FromStr;
+use serde::{Deserialize, Serialize};
+
+/// Bytes every test packet carries: transmit time and sequence number.
+pub const HEADER_LEN: u16 = 12;
+/// The largest UDP payload over IPv4.
+pub const MAX_PAYLOAD: u16 = 65_507;
+/// Sequence numbers on the wire are signed 32-bit and −1 is the sentinel.
+pub const MAX_PACKETS: u32 = i32::MAX as u32;
+
+/// Which host sends the test stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// Client to server: the classic SENDING conversation.
+    Up,
+    /// Server to client: the classic SEND_ME conversation (`-R`).
+    Down,
+}
+
+impl Direction {
+    /// The other one.
+    pub fn reversed(self) -> Direction {
+        match self {
+            Direction::Up => Direction::Down,
+            Direction::Down => Direction::Up,
+        }
+    }
+}
+
+/// What carries the test packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// One datagram a packet.
+    Udp,
+    /// Fixed-length records in one connection.
+    Tcp,
+}
+
+impl Transport {
+    /// The IP protocol number, as workorders and logs write it.
+    pub fn number(self) -> u8 {
+        match self {
+            Transport::Udp => 17,
+            Transport::Tcp => 6,
+        }
+    }
+
+    /// The transport of an IP protocol number.
+    pub fn from_number(n: u32) -> Option<Transport> {
+        match n {
+            17 => Some(Transport::Udp),
+            6 => Some(Transport::Tcp),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Transport::Udp => "UDP",
+            Transport::Tcp => "TCP",
+        })
+    }
+}
+
+/// How send times follow each other. The mean rate is always one packet a period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "kind")]
+pub enum Schedule {
+    /// Packet i is due at i·P (RFC 3432).
+    Periodic,
+    /// Exponentially distributed gaps of mean P (RFC 2330 §11.1.1), reproducible from the seed.
+    Poisson {
+        /// Of the generator that draws the gaps.
+        seed: u64,
+    },
+    /// `size` packets back to back, then silence until the next multiple of `size`·P.
+    Burst {
+        /// Packets in a burst, ≥ 1.
+        size: u32,
+    },
+}
+
+/// A differentiated-services code point, 0…63.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Dscp(u8);
+
+impl Dscp {
+    /// `None` above 63.
+    pub fn new(value: u32) -> Option<Dscp> {
+        (value < 64).then_some(Dscp(value as u8))
+    }
+
+    /// The six-bit value.
+    pub fn value(self) -> u8 {
+        self.0
+    }
+
+    /// The TOS / traffic-class octet with this code point and no ECN.
+    pub fn octet(self) -> u8 {
+        self.0 << 2
+    }
+
+    /// The name of RFC 2474, 2597, 3246, 5865 and 8622, if it has one.
+    pub fn name(self) -> Option<&'static str> {
+        DSCP_NAMES.iter().find(|(_, v)| *v == self.0).map(|(n, _)| *n)
+    }
+}
+
+const DSCP_NAMES: [(&str, u8); 25] = [
+    ("CS0", 0),
+    ("LE", 1),
+    ("CS1", 8),
+    ("AF11", 10),
+    ("AF12", 12),
+    ("AF13", 14),
+    ("CS2", 16),
+    ("AF21", 18),
+    ("AF22", 20),
+    ("AF23", 22),
+    ("CS3", 24),
+    ("AF31", 26),
+    ("AF32", 28),
+    ("AF33", 30),
+    ("CS4", 32),
+    ("AF41", 34),
+    ("AF42", 36),
+    ("AF43", 38),
+    ("CS5", 40),
+    ("VA", 44),
+    ("EF", 46),
+    ("CS6", 48),
+    ("CS7", 56),
+    ("BE", 0),
+    ("DF", 0),
+];
+
+impl FromStr for Dscp {
+    type Err = SpecError;
+
+    /// A number 0…63 (decimal or 0x…) or a name in any case.
+    fn from_str(s: &str) -> Result<Dscp, SpecError> {
+        let number = match s.strip_prefix("0x") {
+            Some(hex) => u32::from_str_radix(hex, 16).ok(),
+            None => s.parse().ok(),
+        };
+        let named = DSCP_NAMES.iter().find(|(n, _)| n.eq_ignore_ascii_case(s)).map(|(_, v)| u32::from(*v));
+        number.or(named).and_then(Dscp::new).ok_or_else(|| SpecError::Dscp(s.to_owned()))
+    }
+}
+
+impl fmt::Display for Dscp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) if self.0 != 0 => write!(f, "{} ({name})", self.0),
+            _ => write!(f, "{}", self.0),
+        }
+    }
+}
+
+/// Why a test cannot be asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// Packets outside 1…2³¹−1.
+    #[error("{0} packets: give 1 to {MAX_PACKETS}")]
+    Packets(u64),
+    /// Payload outside 12…65 507 bytes.
+    #[error("{0} bytes of payload: give {HEADER_LEN} to {MAX_PAYLOAD}")]
+    Payload(u64),
+    /// Period not positive, or so long that the test would outlast the clock.
+    #[error("a period of {0} ns: give more than 0 and keep the whole test under a century")]
+    Period(i64),
+    /// Not a code point.
+    #[error("'{0}' is not a DSCP: give 0 to 63 or a name such as EF, AF41, CS1")]
+    Dscp(String),
+    /// A burst of no packets.
+    #[error("a burst needs at least one packet")]
+    Burst,
+}
+
+/// One test stream in one direction, as the user asked for it. Fields are private so that a value of
+/// this type is always one that can be run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TestSpec {
+    direction: Direction,
+    transport: Transport,
+    packets: u32,
+    payload: u16,
+    period: Span,
+    schedule: Schedule,
+    /// Code point of the test packets.
+    pub dscp: Dscp,
+    /// Source port of the test stream; 0 = the sender's system chooses.
+    pub src_port: u16,
+    /// Destination port of the test stream.
+    pub dst_port: u16,
+}
+
+/// The port test streams go to unless told otherwise.
+pub const TEST_PORT: u16 = 2667;
+/// The port servers answer control connections on unless told otherwise.
+pub const CONTROL_PORT: u16 = 2666;
+
+impl Default for TestSpec {
+    /// The seed's defaults: 1000 UDP packets of 80 bytes, one every 20 ms, client to server.
+    fn default() -> TestSpec {
+        TestSpec {
+            direction: Direction::Up,
+            transport: Transport::Udp,
+            packets: 1000,
+            payload: 80,
+            period: Span::millis(20),
+            schedule: Schedule::Periodic,
+            dscp: Dscp(0),
+            src_port: 0,
+            dst_port: TEST_PORT,
+        }
+    }
+}
+
+impl TestSpec {
+    /// A checked specification with default ports and DSCP.
+    pub fn new(
+        direction: Direction,
+        transport: Transport,
+        packets: u64,
+        payload: u64,
+        period: Span,
+        schedule: Schedule,
+    ) -> Result<TestSpec, SpecError> {
+        let count = u32::try_from(packets).ok().filter(|n| (1..=MAX_PACKETS).contains(n));
+        let length = u16::try_from(payload).ok().filter(|l| (HEADER_LEN..=MAX_PAYLOAD).contains(l));
+        let count = count.ok_or(SpecError::Packets(packets))?;
+        let length = length.ok_or(SpecError::Payload(payload))?;
+        let century = 100 * 366 * 86_400 * SECOND as i128;
+        if period.0 <= 0 || i128::from(period.0) * i128::from(count) > century {
+            return Err(SpecError::Period(period.0));
+        }
+        if schedule == (Schedule::Burst { size: 0 }) {
+            return Err(SpecError::Burst);
+        }
+        Ok(TestSpec {
+            direction,
+            transport,
+            packets: count,
+            payload: length,
+            period,
+            schedule,
+            ..TestSpec::default()
+        })
+    }
+
+    /// The same test in the other direction.
+    pub fn reversed(&self) -> TestSpec {
+        TestSpec { direction: self.direction.reversed(), ..self.clone() }
+    }
+
+    /// Which host sends.
+    pub fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    /// UDP or TCP.
+    pub fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    /// Packets to send, 1…2³¹−1.
+    pub fn packets(&self) -> u32 {
+        self.packets
+    }
+
+    /// Payload bytes of a packet, 12…65 507.
+    pub fn payload(&self) -> u16 {
+        self.payload
+    }
+
+    /// Mean time between packets, > 0.
+    pub fn period(&self) -> Span {
+        self.period
+    }
+
+    /// How send times follow each other.
+    pub fn schedule(&self) -> Schedule {
+        self.schedule
+    }
+
+    /// From the first packet's due time to one period after the last's: packets × period.
+    pub fn duration(&self) -> Span {
+        self.period.times(self.packets.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dscp_by_number_and_name() {
+        assert_eq!("EF".parse::<Dscp>().unwrap().value(), 46);
+        assert_eq!("af41".parse::<Dscp>().unwrap().value(), 34);
+        assert_eq!("0x2e".parse::<Dscp>().unwrap().value(), 46);
+        assert_eq!("63".parse::<Dscp>().unwrap().octet(), 252);
+        assert!(
+            "64".parse::<Dscp>().is_err() && "EFF".parse::<Dscp>().is_err() && "-1".parse::<Dscp>().is_err()
+        );
+    }
+
+    #[test]
+    fn nonsense_cannot_be_built() {
+        let p = Span::millis(20);
+        let new = |n, l, p, s| TestSpec::new(Direction::Up, Transport::Udp, n, l, p, s);
+        assert_eq!(new(0, 80, p, Schedule::Periodic), Err(SpecError::Packets(0)));
+        assert_eq!(new(4_000_000_000, 80, p, Schedule::Periodic), Err(SpecError::Packets(4_000_000_000)));
+        assert_eq!(new(1, 11, p, Schedule::Periodic), Err(SpecError::Payload(11)));
+        assert_eq!(new(1, 65_508, p, Schedule::Periodic), Err(SpecError::Payload(65_508)));
+        assert_eq!(new(1, 80, Span(0), Schedule::Periodic), Err(SpecError::Period(0)));
+        assert_eq!(new(1, 80, p, Schedule::Burst { size: 0 }), Err(SpecError::Burst));
+        assert!(new(MAX_PACKETS.into(), 12, Span(1), Schedule::Periodic).is_ok());
+    }
+}

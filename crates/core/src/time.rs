@@ -1,0 +1,142 @@
+//! Time: signed 64-bit nanoseconds, as an instant ([`Nanos`]) and as a difference ([`Span`]).
+//!
+//! Integers all the way: a mean may be fractional, a stamp never is. The arithmetic saturates, so that
+//! a hostile stamp can give a wrong figure but not a panic; use [`Nanos::checked_since`] where the
+//! difference must be exact.
+
+use core::fmt;
+use core::ops::{Add, Neg, Sub};
+use serde::{Deserialize, Serialize};
+
+/// Nanoseconds in a second.
+pub const SECOND: i64 = 1_000_000_000;
+
+/// An instant: nanoseconds since 1970-01-01 00:00 UTC, on the clock of the host that read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Nanos(pub i64);
+
+/// A signed difference of two instants, in nanoseconds. Negative delays are legal everywhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Span(pub i64);
+
+impl Nanos {
+    /// The exact difference `self − earlier`, or `None` if it does not fit 64 bits.
+    pub fn checked_since(self, earlier: Nanos) -> Option<Span> {
+        self.0.checked_sub(earlier.0).map(Span)
+    }
+}
+
+impl Span {
+    /// No time at all.
+    pub const ZERO: Span = Span(0);
+
+    /// Whole seconds.
+    pub const fn seconds(s: i64) -> Span {
+        Span(s.saturating_mul(SECOND))
+    }
+
+    /// Whole milliseconds.
+    pub const fn millis(ms: i64) -> Span {
+        Span(ms.saturating_mul(1_000_000))
+    }
+
+    /// Whole microseconds.
+    pub const fn micros(us: i64) -> Span {
+        Span(us.saturating_mul(1_000))
+    }
+
+    /// This span as floating-point seconds, for display and rates.
+    pub fn as_seconds(self) -> f64 {
+        self.0 as f64 / SECOND as f64
+    }
+
+    /// `self × n`, saturating.
+    pub const fn times(self, n: i64) -> Span {
+        Span(self.0.saturating_mul(n))
+    }
+}
+
+impl Add<Span> for Nanos {
+    type Output = Nanos;
+    fn add(self, d: Span) -> Nanos {
+        Nanos(self.0.saturating_add(d.0))
+    }
+}
+
+impl Sub<Span> for Nanos {
+    type Output = Nanos;
+    fn sub(self, d: Span) -> Nanos {
+        Nanos(self.0.saturating_sub(d.0))
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Span;
+    fn sub(self, earlier: Nanos) -> Span {
+        Span(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add for Span {
+    type Output = Span;
+    fn add(self, d: Span) -> Span {
+        Span(self.0.saturating_add(d.0))
+    }
+}
+
+impl Sub for Span {
+    type Output = Span;
+    fn sub(self, d: Span) -> Span {
+        Span(self.0.saturating_sub(d.0))
+    }
+}
+
+impl Neg for Span {
+    type Output = Span;
+    fn neg(self) -> Span {
+        Span(self.0.saturating_neg())
+    }
+}
+
+/// Where a stamp was taken. The order is from the application outwards to the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[repr(u8)]
+pub enum Source {
+    /// The program read the clock itself, around the system call.
+    #[default]
+    User = 0,
+    /// The kernel's network stack, in software (`SO_TIMESTAMPING`).
+    Kernel = 1,
+    /// The network adapter.
+    Hardware = 2,
+    /// A packet capture.
+    Wire = 3,
+}
+
+impl Source {
+    /// All sources, in the order of their codes.
+    pub const ALL: [Source; 4] = [Source::User, Source::Kernel, Source::Hardware, Source::Wire];
+
+    /// The one-letter code of the log formats: `u`, `k`, `h`, `w`.
+    pub fn letter(self) -> char {
+        ['u', 'k', 'h', 'w'][self as usize]
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(["user", "kernel", "hardware", "wire"][*self as usize])
+    }
+}
+
+/// An instant together with where it was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// When.
+    pub at: Nanos,
+    /// Taken by whom.
+    pub source: Source,
+}

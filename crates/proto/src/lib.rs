@@ -1,0 +1,2 @@
+//! See the workspace's ARCHITECTURE.md.
+#![forbid(unsafe_code)]
