@@ -52,6 +52,15 @@ pub struct Session {
     pub version: u8,
     /// When the record was opened; the first line of a log. Whole seconds in versions 1 and 2.
     pub created: Option<Nanos>,
+    /// The date as the first line of the log writes it, where the record came from one.
+    pub date: Option<String>,
+    /// Packets a log declares where `spec` cannot hold that number: none, or more than 2³¹−1.
+    /// Read it through [`Session::packets`].
+    pub declared: Option<u64>,
+    /// Whether `spec` holds the true payload; not so if a log's header declares an impossible one.
+    pub payload_known: bool,
+    /// Whether `spec` holds the true period; not so if a log's header declares an impossible one.
+    pub period_known: bool,
     /// The sender's address.
     pub src: Option<IpAddr>,
     /// The receiver's address.
@@ -93,6 +102,10 @@ impl Session {
             spec,
             version: 3,
             created: None,
+            date: None,
+            declared: None,
+            payload_known: true,
+            period_known: true,
             src: None,
             dst: None,
             sent: None,
@@ -109,5 +122,20 @@ impl Session {
             reason: None,
             receiver_drops: None,
         }
+    }
+    /// N, the packets whose fate is to be explained: those sent where that is known, otherwise those
+    /// the log or the specification declares. May be 0, and may be larger than any test could be.
+    pub fn packets(&self) -> u64 {
+        self.sent.map(u64::from).or(self.declared).unwrap_or(self.spec.packets().into())
+    }
+
+    /// Payload bytes of a packet, if known.
+    pub fn payload(&self) -> Option<u16> {
+        self.payload_known.then(|| self.spec.payload())
+    }
+
+    /// Mean time between packets, if known.
+    pub fn period(&self) -> Option<Span> {
+        self.period_known.then(|| self.spec.period())
     }
 }
