@@ -8,11 +8,13 @@
 //! * [`spec`] – [`TestSpec`]: what the user asked for, valid by construction
 //! * [`schedule`] – when each packet is to be sent
 //! * [`session`] – [`Session`]: the context that gives records their meaning
+//! * [`impair`] – [`Impairment`]: what a path does to packets, for simulation and emulation
 //! * [`clock`] – what is known about the two hosts' clocks
 //! * [`sink`] – [`Sink`]: where records go
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod impair;
 pub mod record;
 pub mod schedule;
 pub mod session;
@@ -21,6 +23,7 @@ pub mod spec;
 pub mod time;
 
 pub use clock::{ClockProbe, SyncState};
+pub use impair::Impairment;
 pub use record::{Flags, PacketRecord};
 pub use session::Session;
 pub use sink::Sink;

@@ -1,0 +1,113 @@
+//! [`Choice`]: which packets something happens to.
+
+use super::unit;
+use core::ops::RangeInclusive;
+use rand_chacha::ChaCha8Rng;
+
+/// Which test packets are lost, duplicated or held back.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Choice {
+    /// None.
+    #[default]
+    Never,
+    /// Each independently with this probability.
+    Bernoulli(f64),
+    /// In bursts.
+    Gilbert(Gilbert),
+    /// Exactly those numbered so, in increasing and disjoint ranges.
+    Exactly(Vec<RangeInclusive<u64>>),
+}
+
+/// The two-state Markov chain of Gilbert and Elliott. It starts in its good state and changes before
+/// each packet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gilbert {
+    /// Probability of going from good to bad.
+    pub p: f64,
+    /// Probability of going from bad to good.
+    pub r: f64,
+    /// Probability of being spared in the bad state (0 in the simple Gilbert model).
+    pub h: f64,
+    /// Probability of being spared in the good state (1 in the simple Gilbert model).
+    pub k: f64,
+}
+
+impl Gilbert {
+    /// The simple model: every packet of the bad state is chosen, none of the good one. Runs have a mean
+    /// length of 1/`r`, and `p`/(`p` + `r`) of all packets are chosen.
+    pub fn simple(p: f64, r: f64) -> Gilbert {
+        Gilbert { p, r, h: 0.0, k: 1.0 }
+    }
+
+    /// The share of packets chosen in the long run.
+    pub fn rate(&self) -> f64 {
+        let bad = if self.p + self.r > 0.0 { self.p / (self.p + self.r) } else { 0.0 };
+        bad * (1.0 - self.h) + (1.0 - bad) * (1.0 - self.k)
+    }
+}
+
+impl Choice {
+    /// Exactly the packets of these numbers, in any order.
+    pub fn indices(numbers: impl IntoIterator<Item = u64>) -> Choice {
+        Choice::ranges(numbers.into_iter().map(|n| n..=n))
+    }
+
+    /// Exactly the packets in these ranges, in any order; overlapping and adjacent ones are joined.
+    pub fn ranges(ranges: impl IntoIterator<Item = RangeInclusive<u64>>) -> Choice {
+        let mut sorted: Vec<_> = ranges.into_iter().filter(|r| !r.is_empty()).collect();
+        sorted.sort_by_key(|r| *r.start());
+        let mut joined: Vec<RangeInclusive<u64>> = Vec::with_capacity(sorted.len());
+        for next in sorted {
+            match joined.last_mut() {
+                Some(last) if *next.start() <= last.end().saturating_add(1) => {
+                    *last = *last.start()..=*next.end().max(last.end());
+                }
+                _ => joined.push(next),
+            }
+        }
+        Choice::Exactly(joined)
+    }
+
+    /// Runs of these lengths, one after the other, with `gap` packets spared before each: a known
+    /// run-length histogram.
+    pub fn runs(lengths: impl IntoIterator<Item = u64>, gap: u64) -> Choice {
+        let mut next = 0u64;
+        Choice::ranges(lengths.into_iter().filter(|l| *l > 0).map(move |length| {
+            let start = next.saturating_add(gap);
+            next = start.saturating_add(length);
+            start..=next - 1
+        }))
+    }
+}
+
+/// A [`Choice`] in progress.
+#[derive(Clone, Debug)]
+pub(super) struct Chooser {
+    choice: Choice,
+    rng: ChaCha8Rng,
+    bad: bool,
+}
+
+impl Chooser {
+    pub fn new(choice: &Choice, rng: ChaCha8Rng) -> Chooser {
+        Chooser { choice: choice.clone(), rng, bad: false }
+    }
+
+    /// Whether packet `index` is chosen. Random laws go by the order of calls, not by the index.
+    pub fn choose(&mut self, index: u64) -> bool {
+        match &self.choice {
+            Choice::Never => false,
+            Choice::Bernoulli(p) => unit(&mut self.rng) <= *p,
+            Choice::Gilbert(g) => {
+                let change = if self.bad { g.r } else { g.p };
+                self.bad ^= unit(&mut self.rng) <= change;
+                let spared = if self.bad { g.h } else { g.k };
+                unit(&mut self.rng) > spared
+            }
+            Choice::Exactly(ranges) => {
+                let after = ranges.partition_point(|r| *r.start() <= index);
+                after > 0 && ranges[after - 1].contains(&index)
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! [`Scenario`]: both directions of a path as text, shared by the simulated network and the emulators.
+//!
+//! ```text
+//! # An access line with bursty loss
+//! name = bursty access line
+//! seed = 7
+//! [both]
+//! delay = 20ms
+//! jitter = exponential 2ms in order     # or: uniform MAX, pareto SCALE shape A
+//! [up]
+//! loss = gilbert p=1% r=30%             # or: 2% · at 5-9 20 · runs 1x10 2x5 7 gap 20
+//! duplicate = 0.5% copies 1 after 1ms
+//! reorder = at 40 80 by 50ms
+//! rate = 512kbit queue 16kB
+//! outage = from 2s for 300ms            # may be repeated
+//! min-bytes = 60
+//! ```
+//!
+//! `[both]` sets both directions, and what a later section says takes its place. Packets are numbered
+//! from 0. Probabilities are shares (0.01) or percentages (1%).
+
+use super::{Choice, Config, Duplication, Gilbert, Jitter, MAX_COPIES, Outage, Rate, Reordering};
+use crate::time::Span;
+use core::str::FromStr;
+
+/// Both directions of a path and the seed of their laws.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scenario {
+    /// What the path is like, for people.
+    pub name: String,
+    /// Of the random laws; the direction down uses the next number.
+    pub seed: u64,
+    /// Client to server.
+    pub up: Config,
+    /// Server to client.
+    pub down: Config,
+}
+
+/// A line that could not be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {problem}")]
+pub struct ScenarioError {
+    /// Counted from 1.
+    pub line: usize,
+    /// What is wrong with it and what would be right.
+    pub problem: String,
+}
+
+/// The most packets or ranges one pattern may list.
+const MAX_PATTERN: u64 = 1_000_000;
+
+impl Scenario {
+    /// The same configuration in both directions.
+    pub fn symmetric(name: &str, seed: u64, config: Config) -> Scenario {
+        Scenario { name: name.to_owned(), seed, up: config.clone(), down: config }
+    }
+}
+
+impl FromStr for Scenario {
+    type Err = ScenarioError;
+
+    fn from_str(text: &str) -> Result<Scenario, ScenarioError> {
+        let mut scenario = Scenario::default();
+        let (mut up, mut down) = (false, false);
+        for (i, raw) in text.lines().enumerate() {
+            let at = |problem| ScenarioError { line: i + 1, problem };
+            let line = raw.split('#').next().unwrap_or_default().trim();
+            if line.is_empty() {
+                continue;
+            }
+            if let Some(section) = line.strip_prefix('[') {
+                (up, down) = match section.strip_suffix(']') {
+                    Some("up") => (true, false),
+                    Some("down") => (false, true),
+                    Some("both") => (true, true),
+                    _ => return Err(at(format!("'{line}': the sections are [up], [down] and [both]"))),
+                };
+                continue;
+            }
+            let Some((key, value)) = line.split_once('=') else {
+                return Err(at(format!("'{line}': give 'key = value' or '[section]'")));
+            };
+            let (key, value) = (key.trim(), value.trim());
+            if !up && !down {
+                match key {
+                    "name" => scenario.name = value.to_owned(),
+                    "seed" => scenario.seed = value.parse().map_err(|_| at(not("a seed", value)))?,
+                    _ => return Err(at(format!("'{key}': before the first section give 'name' or 'seed'"))),
+                }
+                continue;
+            }
+            let words: Vec<&str> = value.split_whitespace().collect();
+            for (chosen, config) in [(up, &mut scenario.up), (down, &mut scenario.down)] {
+                if chosen {
+                    set(config, key, &words).map_err(at)?;
+                }
+            }
+        }
+        Ok(scenario)
+    }
+}
+
+fn set(config: &mut Config, key: &str, words: &[&str]) -> Result<(), String> {
+    match key {
+        "delay" => config.delay = span(single(words)?)?,
+        "min-bytes" => config.min_bytes = bytes(single(words)?)? as usize,
+        "loss" => config.loss = choice(words)?,
+        "jitter" => {
+            let (law, in_order) = match words {
+                [law @ .., "in", "order"] => (law, true),
+                law => (law, false),
+            };
+            config.jitter = jitter(law)?;
+            config.in_order = in_order;
+        }
+        "duplicate" => {
+            let (words, lag) = option(words, "after")?;
+            let (words, copies) = option(words, "copies")?;
+            let copies =
+                copies.map_or(Ok(1), |n| n.parse::<u8>().map_err(|_| not("a number of copies", n)))?;
+            if !(1..=MAX_COPIES).contains(&copies) {
+                return Err(format!("{copies} copies: give 1 to {MAX_COPIES}"));
+            }
+            let lag = lag.map_or(Ok(Span::ZERO), span)?;
+            config.duplication = Duplication { choice: choice(words)?, copies, lag };
+        }
+        "reorder" => {
+            let (words, by) = option(words, "by")?;
+            let by = span(by.ok_or("say by how much: 'reorder = 1% by 50ms'")?)?;
+            config.reordering = Reordering { choice: choice(words)?, by };
+        }
+        "rate" => {
+            let (words, queue) = option(words, "queue")?;
+            let queue = bytes(queue.ok_or("say how long the queue is: 'rate = 512kbit queue 16kB'")?)?;
+            config.rate = Some(Rate { bits: bits(single(words)?)?, queue });
+        }
+        "outage" => {
+            let ["from", from, "for", length] = words else {
+                return Err("give 'outage = from 2s for 300ms'".to_owned());
+            };
+            config.outages.push(Outage { from: span(from)?, length: span(length)? });
+        }
+        _ => {
+            return Err(format!(
+                "'{key}': give delay, jitter, loss, duplicate, reorder, rate, outage or min-bytes"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Splits a trailing `name value` off.
+fn option<'a, 'w>(words: &'a [&'w str], name: &str) -> Result<(&'a [&'w str], Option<&'w str>), String> {
+    match words.iter().position(|w| *w == name) {
+        None => Ok((words, None)),
+        Some(i) if i + 2 == words.len() => Ok((&words[..i], Some(words[i + 1]))),
+        Some(_) => Err(format!("'{name}' wants one value, after everything else")),
+    }
+}
+
+fn choice(words: &[&str]) -> Result<Choice, String> {
+    match words {
+        ["none"] => Ok(Choice::Never),
+        ["gilbert", parameters @ ..] => gilbert(parameters).map(Choice::Gilbert),
+        ["at", list @ ..] if !list.is_empty() => {
+            let ranges: Result<Vec<_>, String> = list.iter().map(|w| range(w)).collect();
+            Ok(Choice::ranges(ranges?))
+        }
+        ["runs", list @ ..] if !list.is_empty() => {
+            let (list, gap) = option(list, "gap")?;
+            let gap = gap.map_or(Ok(10), number)?;
+            let mut lengths = Vec::new();
+            for word in list {
+                let (length, times) = word.split_once('x').unwrap_or((word, "1"));
+                let (length, times) = (number(length)?, number(times)?);
+                if length == 0 || gap == 0 {
+                    return Err("runs and the gaps between them are at least one packet long".to_owned());
+                }
+                if times.saturating_add(lengths.len() as u64) > MAX_PATTERN {
+                    return Err(format!("more than {MAX_PATTERN} runs"));
+                }
+                lengths.extend((0..times).map(|_| length));
+            }
+            Ok(Choice::runs(lengths, gap))
+        }
+        [share] => probability(share).map(Choice::Bernoulli),
+        _ => Err(format!(
+            "'{}': give none, a share such as 1%, 'gilbert p=1% r=30%', 'at 5-9 20' or 'runs 1x10 2x5 gap 20'",
+            words.join(" ")
+        )),
+    }
+}
+
+fn gilbert(parameters: &[&str]) -> Result<Gilbert, String> {
+    let (mut p, mut r) = (None, None);
+    let (mut h, mut k) = (0.0, 1.0);
+    for word in parameters {
+        match word.split_once('=') {
+            Some(("p", v)) => p = Some(probability(v)?),
+            Some(("r", v)) => r = Some(probability(v)?),
+            Some(("h", v)) => h = probability(v)?,
+            Some(("k", v)) => k = probability(v)?,
+            _ => return Err(format!("'{word}': the chain's parameters are p=, r=, h= and k=")),
+        }
+    }
+    match (p, r) {
+        (Some(p), Some(r)) => Ok(Gilbert { p, r, h, k }),
+        _ => Err("the chain needs both p= (good to bad) and r= (bad to good)".to_owned()),
+    }
+}
+
+fn jitter(words: &[&str]) -> Result<Jitter, String> {
+    match words {
+        ["none"] => Ok(Jitter::None),
+        ["uniform", max] => Ok(Jitter::Uniform { max: span(max)? }),
+        ["exponential", mean] => Ok(Jitter::Exponential { mean: span(mean)? }),
+        ["pareto", scale, "shape", shape] => match shape.parse::<f64>() {
+            Ok(shape) if shape > 0.0 && shape.is_finite() => {
+                Ok(Jitter::Pareto { scale: span(scale)?, shape })
+            }
+            _ => Err(not("a shape above 0", shape)),
+        },
+        _ => Err(format!(
+            "'{}': give 'uniform MAX', 'exponential MEAN' or 'pareto SCALE shape A', and 'in order' after it if so",
+            words.join(" ")
+        )),
+    }
+}
+
+fn single<'w>(words: &[&'w str]) -> Result<&'w str, String> {
+    match words {
+        [word] => Ok(word),
+        _ => Err(format!("'{}': give one value", words.join(" "))),
+    }
+}
+
+fn not(wanted: &str, word: &str) -> String {
+    format!("'{word}' is not {wanted}")
+}
+
+fn number(word: &str) -> Result<u64, String> {
+    word.parse().map_err(|_| not("a number", word))
+}
+
+fn range(word: &str) -> Result<core::ops::RangeInclusive<u64>, String> {
+    let (first, last) = word.split_once('-').unwrap_or((word, word));
+    let (first, last) = (number(first)?, number(last)?);
+    if first > last {
+        return Err(not("a range from a smaller to a larger number", word));
+    }
+    Ok(first..=last)
+}
+
+fn probability(word: &str) -> Result<f64, String> {
+    let value = match word.strip_suffix('%') {
+        Some(percent) => percent.parse::<f64>().map(|p| p / 100.0),
+        None => word.parse(),
+    };
+    match value {
+        Ok(p) if (0.0..=1.0).contains(&p) => Ok(p),
+        _ => Err(not("a probability: give 0 to 1 or 0% to 100%", word)),
+    }
+}
+
+/// A decimal number times the factor of its unit, rounded; not negative and below 2⁶².
+fn scaled(word: &str, units: &[(&str, f64)], wanted: &str) -> Result<u64, String> {
+    let digits = word.trim_end_matches(|c: char| !c.is_ascii_digit() && c != '.');
+    let unit = &word[digits.len()..];
+    let factor = units.iter().find(|(name, _)| *name == unit).map(|(_, f)| *f);
+    match (digits.parse::<f64>(), factor) {
+        (Ok(v), Some(f)) if v >= 0.0 && v * f < (1u64 << 62) as f64 => Ok((v * f).round() as u64),
+        _ => Err(not(wanted, word)),
+    }
+}
+
+fn span(word: &str) -> Result<Span, String> {
+    let units = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
+    if word == "0" {
+        return Ok(Span::ZERO);
+    }
+    scaled(word, &units, "a time such as 20ms or 1.5s").map(|v| Span(v as i64))
+}
+
+fn bytes(word: &str) -> Result<u64, String> {
+    let units = [("", 1.0), ("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("KiB", 1024.0), ("MiB", 1048576.0)];
+    scaled(word, &units, "a size such as 1500 or 16kB")
+}
+
+fn bits(word: &str) -> Result<u64, String> {
+    let units = [("bit", 1.0), ("kbit", 1e3), ("Mbit", 1e6), ("Gbit", 1e9)];
+    match scaled(word, &units, "a rate such as 512kbit or 10Mbit")? {
+        0 => Err("a rate of nothing: use an outage".to_owned()),
+        rate => Ok(rate),
+    }
+}

@@ -1,0 +1,303 @@
+use super::*;
+use proptest::prelude::*;
+
+const MS: i64 = 1_000_000;
+
+/// Sends `n` packets of 80 bytes, one a millisecond, and gives each one's delays.
+fn run(config: &Config, seed: u64, n: u64) -> (Vec<Vec<i64>>, Impairment) {
+    let mut path = Impairment::new(config.clone(), seed);
+    let delays = (0..n as i64)
+        .map(|i| {
+            let now = Nanos(i * MS);
+            path.pass(now, 80).iter().map(|t| (*t - now).0).collect()
+        })
+        .collect();
+    (delays, path)
+}
+
+fn only_delay(delays: &[Vec<i64>]) -> Vec<f64> {
+    delays.iter().map(|d| d[0] as f64).collect()
+}
+
+fn mean(x: &[f64]) -> f64 {
+    x.iter().sum::<f64>() / x.len() as f64
+}
+
+fn lost(delays: &[Vec<i64>]) -> Vec<u64> {
+    (0..).zip(delays).filter(|(_, d)| d.is_empty()).map(|(i, _)| i).collect()
+}
+
+#[test]
+fn nothing_configured_is_nothing_done() {
+    let (delays, path) = run(&Config::default(), 1, 1000);
+    assert!(delays.iter().all(|d| d == &[0]));
+    assert_eq!((path.tally().test_packets, path.tally().not_delivered()), (1000, 0));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_path_and_laws_do_not_disturb_each_other() {
+    let base = Config { loss: Choice::Bernoulli(0.1), ..Config::default() };
+    let more = Config {
+        jitter: Jitter::Exponential { mean: Span::millis(3) },
+        duplication: Duplication { choice: Choice::Bernoulli(0.2), ..Duplication::default() },
+        reordering: Reordering { choice: Choice::Bernoulli(0.2), by: Span::millis(5) },
+        rate: Some(Rate { bits: 10_000_000, queue: 100_000 }),
+        ..base.clone()
+    };
+    let (a, _) = run(&more, 5, 5000);
+    assert_eq!(a, run(&more, 5, 5000).0);
+    assert_ne!(a, run(&more, 6, 5000).0);
+    assert_eq!(lost(&a), lost(&run(&base, 5, 5000).0));
+}
+
+#[test]
+fn jitter_laws_have_their_moments() {
+    let delay = Span::millis(10);
+    let with = |jitter| only_delay(&run(&Config { delay, jitter, ..Config::default() }, 3, 100_000).0);
+    let ms = MS as f64;
+
+    let x = with(Jitter::Uniform { max: Span::millis(4) });
+    assert!((mean(&x) - 12.0 * ms).abs() < 0.02 * ms, "{}", mean(&x));
+    assert!(x.iter().all(|d| (10.0 * ms..=14.0 * ms).contains(d)));
+
+    let x = with(Jitter::Exponential { mean: Span::millis(2) });
+    assert!((mean(&x) - 12.0 * ms).abs() < 0.04 * ms, "{}", mean(&x));
+    let beyond = x.iter().filter(|d| **d > 16.0 * ms).count() as f64 / x.len() as f64;
+    assert!((beyond - (-3.0f64).exp()).abs() < 0.004, "{beyond}");
+
+    let x = with(Jitter::Pareto { scale: Span::millis(2), shape: 3.0 });
+    assert!((mean(&x) - 11.0 * ms).abs() < 0.05 * ms, "{}", mean(&x));
+    let beyond = x.iter().filter(|d| **d > 12.0 * ms).count() as f64 / x.len() as f64;
+    assert!((beyond - 0.125).abs() < 0.005, "{beyond}");
+}
+
+#[test]
+fn jitter_in_order_overtakes_nobody() {
+    let law = Jitter::Exponential { mean: Span::millis(5) };
+    for in_order in [false, true] {
+        let (delays, _) = run(&Config { jitter: law, in_order, ..Config::default() }, 9, 1000);
+        let arrivals: Vec<i64> = (0..).zip(&delays).map(|(i, d)| i * MS + d[0]).collect();
+        assert_eq!(arrivals.is_sorted(), in_order);
+    }
+}
+
+#[test]
+fn bernoulli_and_gilbert_lose_what_they_should() {
+    let (delays, _) = run(&Config { loss: Choice::Bernoulli(0.03), ..Config::default() }, 11, 100_000);
+    let rate = lost(&delays).len() as f64 / 100_000.0;
+    assert!((rate - 0.03).abs() < 0.002, "{rate}");
+
+    let chain = Gilbert::simple(0.01, 0.25);
+    let (delays, path) = run(&Config { loss: Choice::Gilbert(chain), ..Config::default() }, 12, 200_000);
+    let rate = lost(&delays).len() as f64 / 200_000.0;
+    assert!((rate - chain.rate()).abs() < 0.004, "{rate} {}", chain.rate());
+    let runs: u64 = path.tally().loss_runs().values().sum();
+    let burst = lost(&delays).len() as f64 / runs as f64;
+    assert!((burst - 4.0).abs() < 0.3, "{burst}");
+
+    let elliott = Gilbert { h: 0.5, k: 0.999, ..chain };
+    let (delays, _) = run(&Config { loss: Choice::Gilbert(elliott), ..Config::default() }, 13, 200_000);
+    let rate = lost(&delays).len() as f64 / 200_000.0;
+    assert!((rate - elliott.rate()).abs() < 0.003, "{rate} {}", elliott.rate());
+}
+
+#[test]
+fn patterns_are_exact_and_the_tally_tells_their_runs() {
+    let loss = Choice::runs([1, 1, 2, 5, 1], 7);
+    let (delays, path) = run(&Config { loss, ..Config::default() }, 0, 60);
+    assert_eq!(lost(&delays), [7, 15, 23, 24, 32, 33, 34, 35, 36, 44]);
+    assert_eq!(path.tally().loss_runs(), BTreeMap::from([(1, 3), (2, 1), (5, 1)]));
+
+    let loss = Choice::ranges([8..=9, 3..=3, 5..=6, 4..=5]);
+    assert_eq!(loss, Choice::Exactly(vec![3..=6, 8..=9]));
+    let (delays, path) = run(&Config { loss, ..Config::default() }, 0, 10);
+    assert_eq!(lost(&delays), [3, 4, 5, 6, 8, 9]);
+    assert_eq!(path.tally().loss_runs(), BTreeMap::from([(4, 1), (2, 1)]));
+}
+
+#[test]
+fn patterns_count_test_packets_only() {
+    let config = Config { loss: Choice::indices([0, 2]), min_bytes: 60, ..Config::default() };
+    let mut path = Impairment::new(config, 0);
+    let mut got = |bytes| !path.pass(Nanos(0), bytes).is_empty();
+    assert_eq!([40, 60, 59, 61, 52, 80].map(&mut got), [true, false, true, true, true, false]);
+    assert!(path.pass_test(Nanos(0), 10, 2).is_empty() && !path.pass_test(Nanos(0), 10, 1).is_empty());
+    assert!(!path.pass_other(Nanos(0), 2000).is_empty());
+    assert_eq!((path.tally().test_packets, path.tally().others), (5, 4));
+}
+
+#[test]
+fn copies_and_held_back_packets_come_when_they_should() {
+    let config = Config {
+        delay: Span::millis(10),
+        duplication: Duplication { choice: Choice::indices([1, 2]), copies: 2, lag: Span::millis(3) },
+        reordering: Reordering { choice: Choice::indices([2]), by: Span::millis(30) },
+        in_order: true,
+        ..Config::default()
+    };
+    let (delays, path) = run(&config, 0, 4);
+    let ms: Vec<Vec<i64>> = delays.iter().map(|d| d.iter().map(|x| x / MS).collect()).collect();
+    assert_eq!(ms, [vec![10], vec![10, 13, 16], vec![40, 43, 46], vec![10]]);
+    assert_eq!((path.tally().copies, path.tally().held_back), (4, 1));
+}
+
+#[test]
+fn the_queue_is_arithmetic() {
+    // 80 kbit/s: 100 bytes take 10 ms. At most 250 bytes wait.
+    let config = Config { rate: Some(Rate { bits: 80_000, queue: 250 }), ..Config::default() };
+    let mut path = Impairment::new(config, 0);
+    let mut pass = |ms: i64, bytes| path.pass(Nanos(ms * MS), bytes).first().map(|t| t.0 as f64 / MS as f64);
+    assert_eq!(pass(0, 100), Some(10.0));
+    assert_eq!(pass(0, 100), Some(20.0)); // 100 waited
+    assert_eq!(pass(0, 100), None); // 200 wait, 300 would
+    assert_eq!(pass(5, 100), Some(30.0)); // 150 wait, 250 will
+    assert_eq!(pass(5, 1), None);
+    assert_eq!(pass(29, 240), Some(54.0)); // 10 wait, 250 will
+    assert_eq!(pass(54, 9000), Some(954.0)); // larger than the queue, but the transmitter is idle
+    assert_eq!(pass(2000, 100), Some(2010.0));
+    assert_eq!(path.tally().queue_drops, 2);
+}
+
+#[test]
+fn a_sub_nanosecond_packet_time_never_runs_early() {
+    let config = Config { rate: Some(Rate { bits: 3_000_000_000, queue: u64::MAX }), ..Config::default() };
+    let mut path = Impairment::new(config, 0);
+    let last = (0..1000).map(|_| path.pass(Nanos(0), 100)[0]).last().unwrap();
+    assert!((266_667..=267_000).contains(&last.0), "{}", last.0);
+}
+
+#[test]
+fn outages_count_from_the_first_test_packet() {
+    let outage = Outage { from: Span::millis(2), length: Span::millis(3) };
+    let config = Config { outages: vec![outage], min_bytes: 60, ..Config::default() };
+    let mut path = Impairment::new(config, 0);
+    assert!(!path.pass(Nanos(-4 * MS), 40).is_empty());
+    let got: Vec<bool> = (0..8).map(|i| !path.pass(Nanos(i * MS), 80).is_empty()).collect();
+    assert_eq!(got, [true, true, false, false, false, true, true, true]);
+    assert!(path.pass(Nanos(3 * MS), 40).is_empty());
+    assert_eq!((path.tally().outage_drops, path.tally().others_lost), (3, 1));
+}
+
+const TEXT: &str = "
+name = bursty access line
+seed = 7
+[both]
+delay = 20.5ms     # one way
+jitter = exponential 2ms in order
+[up]
+loss = gilbert p=1% r=30% h=0.1
+duplicate = 0.5% copies 2 after 1ms
+reorder = at 40 80-82 by 50ms
+rate = 512kbit queue 16kB
+outage = from 2s for 300ms
+outage = from 9s for 1s
+min-bytes = 60
+[down]
+loss = runs 1x3 2 gap 4
+jitter = pareto 500us shape 1.5
+";
+
+#[test]
+fn a_scenario_says_what_it_says() {
+    let s: Scenario = TEXT.parse().unwrap();
+    assert_eq!((s.name.as_str(), s.seed), ("bursty access line", 7));
+    let up = Config {
+        delay: Span::micros(20_500),
+        jitter: Jitter::Exponential { mean: Span::millis(2) },
+        in_order: true,
+        loss: Choice::Gilbert(Gilbert { p: 0.01, r: 0.3, h: 0.1, k: 1.0 }),
+        duplication: Duplication { choice: Choice::Bernoulli(0.005), copies: 2, lag: Span::millis(1) },
+        reordering: Reordering { choice: Choice::Exactly(vec![40..=40, 80..=82]), by: Span::millis(50) },
+        rate: Some(Rate { bits: 512_000, queue: 16_000 }),
+        outages: vec![
+            Outage { from: Span::seconds(2), length: Span::millis(300) },
+            Outage { from: Span::seconds(9), length: Span::seconds(1) },
+        ],
+        min_bytes: 60,
+    };
+    assert_eq!(s.up, up);
+    let down = Config {
+        delay: Span::micros(20_500),
+        jitter: Jitter::Pareto { scale: Span::micros(500), shape: 1.5 },
+        loss: Choice::Exactly(vec![4..=4, 9..=9, 14..=14, 19..=20]),
+        ..Config::default()
+    };
+    assert_eq!(s.down, down);
+}
+
+#[test]
+fn a_bad_scenario_names_its_line() {
+    for (text, line, said) in [
+        ("delay = 3ms", 1, "before the first section"),
+        ("[up]\nloss = 130%", 2, "probability"),
+        ("[up]\nloss = gilbert p=1%", 2, "needs both"),
+        ("[up]\n\ndelay = 3", 3, "a time such as"),
+        ("[up]\ndelay = -3ms", 2, "a time such as"),
+        ("[up]\nrate = 0kbit queue 1kB", 2, "nothing"),
+        ("[up]\nrate = 8kbit", 2, "queue"),
+        ("[up]\nreorder = 1%", 2, "by how much"),
+        ("[up]\nduplicate = 1% copies 8", 2, "give 1 to 7"),
+        ("[up]\nloss = at 9-5", 2, "smaller"),
+        ("[up]\nloss = runs 1x99999999999", 2, "runs"),
+        ("[up]\nlosss = 1%", 2, "give delay, jitter"),
+        ("[sideways]", 1, "sections"),
+        ("[up]\nwhat", 2, "key = value"),
+    ] {
+        let e = text.parse::<Scenario>().unwrap_err();
+        assert_eq!(e.line, line, "{text}");
+        assert!(e.problem.contains(said), "{text}: {e}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in "(\\[(up|both)\\]\n)?([a-z-]{1,9} ?= ?[ -~µ]{0,30}\n){0,4}") {
+        let _ = text.parse::<Scenario>();
+    }
+
+    #[test]
+    fn a_drop_tail_queue_bounds_the_wait(
+        gaps in prop::collection::vec((0i64..2_000_000, 20usize..1500), 1..200),
+        bits in 100_000u64..100_000_000,
+        queue in 0u64..50_000,
+    ) {
+        let config = Config { rate: Some(Rate { bits, queue }), ..Config::default() };
+        let mut path = Impairment::new(config, 1);
+        let (mut now, mut last) = (Nanos(0), Nanos(i64::MIN));
+        for (gap, bytes) in gaps {
+            now = now + Span(gap);
+            for at in path.pass(now, bytes).iter() {
+                prop_assert!(*at > now && *at > last);
+                let longest = queue.max(bytes as u64) + 1;
+                prop_assert!((*at - now).0 as i128 <= i128::from(longest) * 8_000_000_000 / i128::from(bits) + 2);
+                last = *at;
+            }
+        }
+    }
+
+    #[test]
+    fn runs_come_out_as_their_histogram(lengths in prop::collection::vec(1u64..20, 0..40), gap in 1u64..30) {
+        let mut expected = BTreeMap::new();
+        for l in &lengths {
+            *expected.entry(*l).or_insert(0u64) += 1;
+        }
+        let total = lengths.iter().sum::<u64>() + gap * (lengths.len() as u64 + 1);
+        let (_, path) = run(&Config { loss: Choice::runs(lengths, gap), ..Config::default() }, 0, total);
+        prop_assert_eq!(path.tally().loss_runs(), expected);
+    }
+}
+
+#[test]
+fn every_scenario_of_the_repository_is_understood() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/scenarios");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "txt") {
+            let scenario = std::fs::read_to_string(&path).unwrap().parse::<Scenario>();
+            assert!(scenario.as_ref().is_ok_and(|s| !s.name.is_empty()), "{path:?}: {scenario:?}");
+            seen += 1;
+        }
+    }
+    assert!(seen >= 8);
+}
