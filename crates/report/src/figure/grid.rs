@@ -1,0 +1,242 @@
+//! [`Grid`]: points counted in cells, in one pass, in constant memory, without knowing the ranges
+//! beforehand.
+//!
+//! Cells are aligned to multiples of a power of two nanoseconds. When a point falls outside, the cells
+//! of that axis are merged in pairs until it fits; so the finished grid covers what was met at between
+//! a quarter and the whole of its resolution, and two grids of the same stream can be added.
+
+use super::Density;
+
+/// Cells across; time is counted in these.
+const COLUMNS: usize = 512;
+/// Cells upwards: fine, so that one outlier does not flatten everything else.
+const ROWS: usize = 2048;
+
+/// Counts of (x, y) points, both in ns.
+#[derive(Clone, Debug)]
+pub struct Grid {
+    x: Scale,
+    y: Scale,
+    /// `column × ROWS + row`; allocated with the first point.
+    cells: Vec<u32>,
+    n: u64,
+}
+
+/// One axis of cells: cell k covers `(first + k) << shift` up to the next.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    shift: u32,
+    first: i64,
+    /// Cells in use, from 0.
+    used: usize,
+    cells: usize,
+}
+
+impl Scale {
+    fn cell(&self, v: i64) -> Option<usize> {
+        let k = (v >> self.shift).checked_sub(self.first)?;
+        usize::try_from(k).ok().filter(|k| *k < self.cells)
+    }
+
+    fn width(&self) -> f64 {
+        2f64.powi(self.shift as i32)
+    }
+
+    fn start(&self) -> f64 {
+        self.first as f64 * self.width()
+    }
+}
+
+impl Grid {
+    /// An empty grid whose cells are expected to end up about `x_range / 512` ns wide; a wrong
+    /// expectation costs a little time or resolution, nothing else.
+    pub fn new(x_range: i64) -> Grid {
+        let width = (x_range / COLUMNS as i64).max(1) as u64;
+        let shift = 63 - width.leading_zeros();
+        Grid {
+            x: Scale { shift, first: 0, used: 0, cells: COLUMNS },
+            y: Scale { shift: 0, first: 0, used: 0, cells: ROWS },
+            cells: Vec::new(),
+            n: 0,
+        }
+    }
+
+    /// Points counted.
+    pub fn n(&self) -> u64 {
+        self.n
+    }
+
+    /// Counts one point.
+    #[inline]
+    pub fn add(&mut self, x: i64, y: i64) {
+        if self.cells.is_empty() {
+            self.cells = vec![0; COLUMNS * ROWS];
+            self.x.first = x >> self.x.shift;
+            self.y.first = y >> self.y.shift;
+        }
+        let (column, row) = loop {
+            match (self.x.cell(x), self.y.cell(y)) {
+                (Some(column), Some(row)) => break (column, row),
+                (None, _) => self.make_room_across(x),
+                (_, None) => self.make_room_upwards(y),
+            }
+        };
+        self.x.used = self.x.used.max(column + 1);
+        self.y.used = self.y.used.max(row + 1);
+        let cell = &mut self.cells[column * ROWS + row];
+        *cell = cell.saturating_add(1);
+        self.n += 1;
+    }
+
+    /// Slides or coarsens the columns so that `x` may fit.
+    fn make_room_across(&mut self, x: i64) {
+        let by = room_below(&self.x, x);
+        if by > 0 {
+            self.cells.rotate_right(by * ROWS);
+            self.x.first -= by as i64;
+            self.x.used += by;
+            return;
+        }
+        let odd = (self.x.first & 1) as usize;
+        for k in 0..self.x.used {
+            let to = (k + odd) / 2;
+            if to == k {
+                continue;
+            }
+            for row in 0..self.y.used {
+                let count = std::mem::take(&mut self.cells[k * ROWS + row]);
+                let into = &mut self.cells[to * ROWS + row];
+                *into = into.saturating_add(count);
+            }
+        }
+        halve(&mut self.x, odd);
+    }
+
+    /// Slides or coarsens the rows so that `y` may fit.
+    fn make_room_upwards(&mut self, y: i64) {
+        let by = room_below(&self.y, y);
+        let odd = (self.y.first & 1) as usize;
+        for column in self.cells.chunks_exact_mut(ROWS).take(self.x.used) {
+            if by > 0 {
+                column.rotate_right(by);
+                continue;
+            }
+            for k in 0..self.y.used {
+                let to = (k + odd) / 2;
+                if to != k {
+                    let count = std::mem::take(&mut column[k]);
+                    column[to] = column[to].saturating_add(count);
+                }
+            }
+        }
+        if by > 0 {
+            self.y.first -= by as i64;
+            self.y.used += by;
+        } else {
+            halve(&mut self.y, odd);
+        }
+    }
+
+    /// The counts, merged to at most `columns × rows` cells; `None` if nothing was counted.
+    pub fn density(&self, columns: usize, rows: usize) -> Option<Density> {
+        if self.n == 0 {
+            return None;
+        }
+        // Empty cells before the first point come from sliding; they are no data.
+        let column = |c: usize| &self.cells[c * ROWS..][..self.y.used];
+        let left = (0..self.x.used).find(|c| column(*c).iter().any(|n| *n > 0))?;
+        let low = (left..self.x.used).filter_map(|c| column(c).iter().position(|n| *n > 0)).min()?;
+        let (across, upwards) = (self.x.used - left, self.y.used - low);
+        let (kx, ky) = (across.div_ceil(columns.max(1)), upwards.div_ceil(rows.max(1)));
+        let (columns, rows) = (across.div_ceil(kx), upwards.div_ceil(ky));
+        let mut counts = vec![0u64; columns * rows];
+        for c in 0..across {
+            for (r, n) in column(left + c)[low..].iter().enumerate() {
+                counts[c / kx * rows + r / ky] += u64::from(*n);
+            }
+        }
+        let cells = (0u32..).zip(counts).filter(|(_, n)| *n > 0).collect();
+        Some(Density {
+            x0: self.x.start() + left as f64 * self.x.width(),
+            dx: self.x.width() * kx as f64,
+            columns,
+            y0: self.y.start() + low as f64 * self.y.width(),
+            dy: self.y.width() * ky as f64,
+            rows,
+            cells,
+        })
+    }
+
+    /// Counts along the vertical axis alone: lower edge, width of a cell, counts.
+    pub fn marginal(&self) -> (f64, f64, Vec<u64>) {
+        let mut counts = vec![0u64; self.y.used];
+        for column in self.cells.chunks_exact(ROWS).take(self.x.used) {
+            for (total, n) in counts.iter_mut().zip(column) {
+                *total += u64::from(*n);
+            }
+        }
+        (self.y.start(), self.y.width(), counts)
+    }
+}
+
+/// How many cells to slide the used ones up so that `v`, below the first, fits; 0 if they cannot. Half
+/// of the free cells at least, so that a falling sequence slides a few times only.
+fn room_below(scale: &Scale, v: i64) -> usize {
+    let free = scale.cells - scale.used;
+    let missing = scale.first.saturating_sub(v >> scale.shift);
+    match usize::try_from(missing) {
+        Ok(by) if by > 0 && by <= free => by.max(free / 2),
+        _ => 0,
+    }
+}
+
+/// The scale after its cells were merged in pairs.
+fn halve(scale: &mut Scale, odd: usize) {
+    scale.used = (scale.used + odd).div_ceil(2);
+    scale.shift += 1;
+    scale.first >>= 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn nothing_counted_is_no_density() {
+        assert_eq!(Grid::new(1_000_000).density(10, 10), None);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+
+        #[test]
+        fn every_point_is_counted_in_the_cell_that_holds_it(
+            points in prop::collection::vec((0i64..1 << 40, -(1i64 << 36)..1 << 36), 1..60),
+            expected in 1i64..1 << 42,
+        ) {
+            let mut grid = Grid::new(expected);
+            for (x, y) in &points {
+                grid.add(*x, *y);
+            }
+            let d = grid.density(64, 64).unwrap();
+            prop_assert!(d.columns <= 64 && d.rows <= 64);
+            prop_assert_eq!(d.cells.iter().map(|c| c.1).sum::<u64>(), points.len() as u64);
+            for (x, y) in &points {
+                let column = ((*x as f64 - d.x0) / d.dx) as usize;
+                let row = ((*y as f64 - d.y0) / d.dy) as usize;
+                let index = (column * d.rows + row) as u32;
+                prop_assert!(d.cells.iter().any(|(i, _)| *i == index), "{x} {y} {d:?}");
+            }
+        }
+
+        #[test]
+        fn extreme_values_fit(points in prop::collection::vec((any::<i64>(), any::<i64>()), 1..8)) {
+            let mut grid = Grid::new(1);
+            for (x, y) in &points {
+                grid.add(*x, *y);
+            }
+            prop_assert_eq!(grid.marginal().2.iter().sum::<u64>(), points.len() as u64);
+        }
+    }
+}
