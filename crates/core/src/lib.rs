@@ -11,21 +11,31 @@
 //! * [`impair`] – [`Impairment`]: what a path does to packets, for simulation and emulation
 //! * [`clock`] – what is known about the two hosts' clocks
 //! * [`sink`] – [`Sink`]: where records go
+//! * [`metrics`] – the figures, one file per metric
+//! * [`analysis`] – [`Analyzer`]: records in, [`Summary`] out
+//! * [`summary`] – [`Summary`]: everything computed, the JSON summary
+//! * [`units`] – numbers as people read them
 #![forbid(unsafe_code)]
 
+pub mod analysis;
 pub mod clock;
 pub mod impair;
+pub mod metrics;
 pub mod record;
 pub mod schedule;
 pub mod session;
 pub mod sink;
 pub mod spec;
+pub mod summary;
 pub mod time;
+pub mod units;
 
+pub use analysis::{Analyzer, Options, analyze};
 pub use clock::{ClockProbe, SyncState};
 pub use impair::Impairment;
 pub use record::{Flags, PacketRecord};
 pub use session::Session;
 pub use sink::Sink;
 pub use spec::{Direction, Dscp, Schedule, TestSpec, Transport};
+pub use summary::Summary;
 pub use time::{Nanos, Source, Span, Stamp};

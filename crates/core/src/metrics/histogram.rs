@@ -1,0 +1,39 @@
+//! Histogram up to a percentile, with its mode (metrics §4).
+
+use serde::Serialize;
+
+/// Equal integer-ns bins from the minimum to the 99th percentile; the rest is overflow, in sight.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Histogram<M = f64> {
+    /// Left edge of bin 0: the minimum, in ns.
+    pub lo: i64,
+    /// The largest value counted: the 99th percentile, in ns.
+    pub hi: i64,
+    /// Number of bins.
+    pub nbins: usize,
+    /// Width of a bin, `(hi − lo)/nbins + 1`, in ns.
+    pub binsize: i64,
+    /// Values above `hi`.
+    pub overflow: u64,
+    /// The fullest bin; the lowest of several.
+    pub mode_bin: usize,
+    /// Its centre, in ns.
+    pub mode: M,
+    /// Values a bin.
+    pub counts: Vec<u64>,
+}
+
+/// How many bins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bins {
+    /// So many. The default is 70: it reproduces the published UDP examples.
+    Fixed(usize),
+    /// Freedman–Diaconis clamped to 70…500.
+    Auto,
+}
+
+impl Default for Bins {
+    fn default() -> Bins {
+        Bins::Fixed(70)
+    }
+}

@@ -1,0 +1,393 @@
+//! [`Summary`]: everything computed from one direction of one test, serialisable as the JSON summary.
+//!
+//! Names, nesting and units are a file format (`docs/metrics`): nanoseconds unless the name says
+//! otherwise, `None` (JSON `null`) where a figure is undefined, never 0 or NaN.
+
+pub use crate::metrics::burst_gap::BurstGap;
+pub use crate::metrics::clock::{ClockEstimate, Corrected, HostClock};
+pub use crate::metrics::confidence::{Batches, Bootstrap, Inference, Ranks};
+pub use crate::metrics::counts::Counts;
+pub use crate::metrics::dejitter::{Dejitter, DejitterPoint, DelayBasis};
+pub use crate::metrics::distribution::Distribution;
+pub use crate::metrics::duplicate::{Duplicates, TimeToDuplicate};
+pub use crate::metrics::histogram::{Bins, Histogram};
+pub use crate::metrics::ipdv::Ipdv;
+pub use crate::metrics::loss::{Gilbert, Gilbert1960, GilbertElliott, Loss, LossPattern, RunsTest};
+pub use crate::metrics::objectives::Y1541;
+pub use crate::metrics::percentile::{Method, Percent, Percentiles, Resolution};
+pub use crate::metrics::periods::{Periods, Rate};
+pub use crate::metrics::regression::{Regression, Trend, TrendVerdict};
+pub use crate::metrics::reorder::{Density, Reordering};
+pub use crate::metrics::rfc3550::Rfc3550;
+pub use crate::metrics::schedule_error::{IntendedLatency, ScheduleError, Stalls, WithoutStalls};
+pub use crate::metrics::skew::SkewHull;
+
+use crate::session::{Ending, Session};
+use crate::spec::{Direction, Schedule};
+use crate::time::Nanos;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Everything computed from one direction of one test.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// The classic eleven (or thirteen) header lines of a log.
+    pub header: Header,
+    /// Packet counts.
+    pub counts: Counts,
+    /// Periods, rates, throughput.
+    pub periods: Periods,
+    /// Raw one-way delay: of two clocks, negative if they disagree.
+    pub latency: Distribution,
+    /// Delay above the smallest delay: the seed's jitter.
+    pub pdv: Distribution,
+    /// Delay corrected by the clock estimate, where there is one.
+    pub latency_corrected: Option<Corrected>,
+    /// Delay variation of consecutive packets.
+    pub ipdv: Ipdv,
+    /// RTP jitter.
+    pub rfc3550_jitter: Option<Rfc3550>,
+    /// MAPDV2 (per RFC 5481's description), in ns.
+    pub mapdv2: Option<f64>,
+    /// Loss.
+    pub loss: Loss,
+    /// Duplication.
+    pub duplicates: Duplicates,
+    /// Reordering.
+    pub reordering: Reordering,
+    /// Delay on arrival time: the seed's m and r.
+    pub regression_arrival: Option<Regression>,
+    /// Delay on send time: the one to draw conclusions from.
+    pub regression_send: Option<Regression>,
+    /// What the slope means.
+    pub trend: Option<Trend>,
+    /// Relative clock skew.
+    pub skew_hull: Option<SkewHull>,
+    /// PDV with the skew removed, where the skew matters.
+    pub pdv_deskewed: Option<Distribution>,
+    /// The sender's own error.
+    pub schedule_error: Option<ScheduleError>,
+    /// Host stalls, and the figures without them.
+    pub stalls: Stalls,
+    /// Delay from due time, where sender stalls matter.
+    pub intended_latency: Option<IntendedLatency>,
+    /// Confidence.
+    pub inference: Inference,
+    /// Play-out buffers and voice quality.
+    pub dejitter: Option<Dejitter>,
+    /// Service objectives.
+    pub objectives: Option<Y1541>,
+    /// The clocks.
+    pub clock: ClockEstimate,
+    /// Where the stamps come from.
+    pub stamps: Stamps,
+    /// What the receiver saw in the IP header.
+    pub far_end: FarEnd,
+    /// Clock steps and path changes found in the series.
+    pub segments: Vec<Segment>,
+    /// Per-window summaries, where asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub intervals: Vec<Interval>,
+    /// The test and its end.
+    pub session: SessionInfo,
+    /// Some figures formatted as the console prints them.
+    pub display: Display,
+    /// The conclusions in words.
+    pub verdicts: Vec<Verdict>,
+    /// Reasons not to believe a figure.
+    pub warnings: Vec<Warning>,
+}
+
+/// The header of the classic log.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Header {
+    /// `Fri Jul 3 19:46:11 UTC 2009`.
+    pub date: Option<String>,
+    /// `SENDING` (client to server) or `SEND_ME`.
+    pub command: &'static str,
+    /// Packets asked for.
+    pub npkts: u64,
+    /// Payload, in bytes.
+    pub pktlen: u64,
+    /// IP protocol number: 17 UDP, 6 TCP.
+    pub proto: u8,
+    /// Period, in ns.
+    pub period: i64,
+    /// Sender.
+    pub src_ip: Option<String>,
+    /// Receiver.
+    pub dst_ip: Option<String>,
+    /// Sender's port.
+    pub src_port: u16,
+    /// Receiver's port.
+    pub dst_port: u16,
+    /// Code point asked for.
+    pub dscp: u8,
+    /// θ = server − client, in ns, where known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_error_ns: Option<i64>,
+    /// Minimum RTT of the control channel, in ns, where known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_rtt_ns: Option<i64>,
+    /// Version of the log.
+    pub version: u8,
+}
+
+/// How many stamps of the accepted packets came from where.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Stamps {
+    /// Of the sent times.
+    pub sent: Coverage,
+    /// Of the arrived times.
+    pub arrived: Coverage,
+    /// Mean time from the sending program's clock reading to the sent stamp, in ns.
+    pub send_lag_mean_ns: Option<i64>,
+    /// Largest.
+    pub send_lag_max_ns: Option<i64>,
+    /// Mean time from the arrived stamp to the receiving program's clock reading, in ns.
+    pub receive_lag_mean_ns: Option<i64>,
+    /// Largest.
+    pub receive_lag_max_ns: Option<i64>,
+}
+
+/// Stamps by source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Coverage {
+    /// Read by the program.
+    pub user: u64,
+    /// By the kernel.
+    pub kernel: u64,
+    /// By the adapter.
+    pub hardware: u64,
+    /// By a capture.
+    pub wire: u64,
+}
+
+/// What the receiver saw in the IP header, over all rows: value → packets. Empty where not known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FarEnd {
+    /// Code points.
+    pub dscp: BTreeMap<u8, u64>,
+    /// ECN bits.
+    pub ecn: BTreeMap<u8, u64>,
+    /// Time to live or hop limit.
+    pub ttl: BTreeMap<u8, u64>,
+    /// Payload sizes other than the agreed one.
+    pub odd_sizes: u64,
+}
+
+/// A stretch of the run between two changes of the path or of a clock.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Segment {
+    /// First sequence number.
+    pub first_seq: u64,
+    /// Last sequence number.
+    pub last_seq: u64,
+    /// Accepted packets.
+    pub n: u64,
+    /// Smallest delay, in ns.
+    pub min: i64,
+    /// Mean delay, in ns.
+    pub mean: f64,
+    /// 99th percentile of PDV against this segment's own minimum.
+    pub pdv_p99: i64,
+    /// 99.9th percentile.
+    pub pdv_p999: i64,
+    /// Largest.
+    pub pdv_max: i64,
+    /// Change of the minimum from the segment before, in ns.
+    pub step_ns: Option<i64>,
+}
+
+/// The figures of one window of send time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Interval {
+    /// Start of the window, ns after the stream's first send time.
+    pub start_ns: i64,
+    /// Its length, in ns.
+    pub length_ns: i64,
+    /// First sequence number due in it.
+    pub first_seq: u64,
+    /// Packets due in it.
+    pub sent: u64,
+    /// Accepted.
+    pub accepted: u64,
+    /// Lost.
+    pub lost: u64,
+    /// Runs of loss that begin in it.
+    pub loss_runs: u64,
+    /// The longest of them.
+    pub longest_loss: u64,
+    /// Further copies that arrived of its packets.
+    pub duplicate: u64,
+    /// Overtaken.
+    pub out_of_sequence: u64,
+    /// Smallest delay, in ns.
+    pub min: Option<i64>,
+    /// Mean.
+    pub mean: Option<f64>,
+    /// Largest.
+    pub max: Option<i64>,
+    /// Standard deviation.
+    pub stddev: Option<f64>,
+    /// Median delay.
+    pub median: Option<f64>,
+    /// PDV against this window's own minimum: 50th, 99th, 99.9th percentile.
+    pub pdv_p50: Option<i64>,
+    /// See above.
+    pub pdv_p99: Option<i64>,
+    /// See above.
+    pub pdv_p999: Option<i64>,
+    /// Mean |IPDV|.
+    pub ipdv_mean_abs: Option<f64>,
+}
+
+/// The test, its parties and its end.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SessionInfo {
+    /// Sixteen hexadecimal digits under which the server kept the results.
+    pub id: Option<String>,
+    /// The user's name for the test.
+    pub name: Option<String>,
+    /// The user's tags.
+    pub tags: BTreeMap<String, String>,
+    /// `up` = client to server.
+    pub direction: Direction,
+    /// False for classic logs.
+    pub direction_known: bool,
+    /// How send times follow each other.
+    pub schedule: Schedule,
+    /// When the record was opened, ns since 1970.
+    pub created: Option<Nanos>,
+    /// How it ended.
+    pub ending: Ending,
+    /// Why, if not complete.
+    pub reason: Option<String>,
+    /// Dropped by the receiving kernel for want of buffer space.
+    pub receiver_drops: Option<u64>,
+    /// The client host.
+    pub client: HostInfo,
+    /// The server host.
+    pub server: HostInfo,
+}
+
+/// A host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HostInfo {
+    /// Its name.
+    pub name: Option<String>,
+    /// System and release.
+    pub system: Option<String>,
+    /// What had to be reduced.
+    pub notes: Vec<String>,
+}
+
+/// Figures as the console prints them (metrics §24).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Display {
+    /// Smallest delay, four significant digits.
+    pub min: Option<String>,
+    /// Mean.
+    pub avg: Option<String>,
+    /// Largest.
+    pub max: Option<String>,
+    /// Smallest delay, to the nanosecond.
+    pub min_full: Option<String>,
+    /// Mean.
+    pub avg_full: Option<String>,
+    /// Largest.
+    pub max_full: Option<String>,
+    /// Standard deviation.
+    pub stddev: Option<String>,
+    /// 99th percentile of PDV.
+    pub pdv_p99: Option<String>,
+    /// 99.9th.
+    pub pdv_p999: Option<String>,
+    /// Largest.
+    pub pdv_max: Option<String>,
+}
+
+/// One conclusion.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// Stable name: `delay`, `jitter`, `loss`, `buffer`, `trend`, `class`, …
+    pub code: &'static str,
+    /// How it looks.
+    pub level: Level,
+    /// In one plain sentence, with its evidence.
+    pub text: String,
+}
+
+/// How a conclusion looks for real-time traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Nothing to do.
+    Good,
+    /// Worth knowing.
+    Note,
+    /// Will be noticed.
+    Poor,
+    /// Unusable.
+    Bad,
+}
+
+/// One reason not to believe a figure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Warning {
+    /// Stable name, e.g. `negative_delay`.
+    pub code: &'static str,
+    /// In plain words: what was seen, what it means, what to do.
+    pub text: String,
+}
+
+impl Header {
+    /// The header of `session`, with the clock estimate where there is one.
+    pub fn new(session: &Session, clock: &ClockEstimate) -> Header {
+        let spec = &session.spec;
+        Header {
+            date: session.created.map(crate::units::utc_date),
+            command: match spec.direction() {
+                Direction::Up => "SENDING",
+                Direction::Down => "SEND_ME",
+            },
+            npkts: spec.packets().into(),
+            pktlen: spec.payload().into(),
+            proto: spec.transport().number(),
+            period: spec.period().0,
+            src_ip: session.src.map(|a| a.to_string()),
+            dst_ip: session.dst.map(|a| a.to_string()),
+            src_port: spec.src_port,
+            dst_port: spec.dst_port,
+            dscp: spec.dscp.value(),
+            clock_error_ns: clock.offset_ns,
+            min_rtt_ns: clock.min_rtt_ns,
+            version: session.version,
+        }
+    }
+}
+
+impl SessionInfo {
+    /// What a summary repeats of `session`.
+    pub fn new(session: &Session) -> SessionInfo {
+        let host = |h: &crate::session::HostFacts| HostInfo {
+            name: h.name.clone(),
+            system: h.system.clone(),
+            notes: h.notes.clone(),
+        };
+        SessionInfo {
+            id: session.id.clone(),
+            name: session.name.clone(),
+            tags: session.tags.iter().cloned().collect(),
+            direction: session.spec.direction(),
+            direction_known: session.direction_known,
+            schedule: session.spec.schedule(),
+            created: session.created,
+            ending: session.ending,
+            reason: session.reason.clone(),
+            receiver_drops: session.receiver_drops,
+            client: host(&session.client),
+            server: host(&session.server),
+        }
+    }
+}

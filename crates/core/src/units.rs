@@ -1,0 +1,196 @@
+//! Numbers as people read them (metrics §24): the classic report's engineering format, rates,
+//! percentages, dates. Decimal arithmetic in integers, so that rounding is exact.
+
+use crate::time::{Nanos, SECOND};
+
+/// Units of time, largest first: picoseconds in one, name.
+const UNITS: [(i128, &str); 4] =
+    [(1_000_000_000_000, "s"), (1_000_000_000, "ms"), (1_000_000, "us"), (1_000, "ns")];
+
+/// Four significant digits with s, ms, us or ns by magnitude: `42.00 us`, `1.615 s`. Rounds half to even
+/// on the exact decimal; zero is `0.000 s`. Takes nanoseconds.
+pub fn eng4(ns: i64) -> String {
+    engineering(i128::from(ns) * 1000)
+}
+
+/// [`eng4`] of a fractional number of nanoseconds, such as a mean. `-` if it is not finite.
+pub fn eng4_f64(ns: f64) -> String {
+    match picoseconds(ns) {
+        Some(ps) => engineering(ps),
+        None => "-".to_owned(),
+    }
+}
+
+/// The unit by magnitude and decimals down to the nanosecond: `1.614710000 s`, `-80.000 us`, `5 ns`.
+pub fn full(ns: i64) -> String {
+    let magnitude = i128::from(ns).unsigned_abs();
+    let sign = if ns < 0 { "-" } else { "" };
+    let (unit, digits, name) = match magnitude {
+        0 => return "0.000000000 s".to_owned(),
+        1_000_000_000.. => (1_000_000_000, 9, "s"),
+        1_000_000.. => (1_000_000, 6, "ms"),
+        1_000.. => (1_000, 3, "us"),
+        _ => return format!("{sign}{magnitude} ns"),
+    };
+    format!("{sign}{}.{:0digits$} {name}", magnitude / unit, magnitude % unit)
+}
+
+/// [`full`] of a fractional number of nanoseconds, rounded half to even. `-` if it is not finite.
+pub fn full_f64(ns: f64) -> String {
+    if ns.is_finite() { full(ns.round_ties_even() as i64) } else { "-".to_owned() }
+}
+
+/// The line of the version 2 report: `20.02 ms (49.94 pkts/Sec = 31.96 kbps)`.
+pub fn rate_line(period_ns: f64, pps: f64, bps: f64) -> String {
+    format!("{} ({pps:.2} pkts/Sec = {})", eng4_f64(period_ns), bit_rate(bps))
+}
+
+/// Bits a second with two decimals and bps, kbps, Mbps, Gbps by magnitude.
+pub fn bit_rate(bps: f64) -> String {
+    let (unit, name) = match bps.abs() {
+        x if x >= 1e9 => (1e9, "Gbps"),
+        x if x >= 1e6 => (1e6, "Mbps"),
+        x if x >= 1e3 => (1e3, "kbps"),
+        _ => (1.0, "bps"),
+    };
+    format!("{:.2} {name}", bps / unit)
+}
+
+/// `Fri Jul 3 19:46:11 UTC 2009`, the first line of a log.
+pub fn utc_date(at: Nanos) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let seconds = at.0.div_euclid(SECOND);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = civil(days);
+    format!(
+        "{} {} {day} {:02}:{:02}:{:02} UTC {year}",
+        DAYS[days.rem_euclid(7) as usize],
+        MONTHS[month as usize - 1],
+        second / 3600,
+        second / 60 % 60,
+        second % 60,
+    )
+}
+
+/// Year, month and day of a number of days since 1970-01-01 (proleptic Gregorian, by 400-year eras that
+/// begin on 1 March).
+fn civil(days: i64) -> (i64, i64, i64) {
+    let z = days + 719_468;
+    let (era, day_of_era) = (z.div_euclid(146_097), z.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day_of_year - (153 * shifted + 2) / 5 + 1)
+}
+
+fn picoseconds(ns: f64) -> Option<i128> {
+    ns.is_finite().then(|| (ns * 1000.0).round_ties_even() as i128)
+}
+
+fn engineering(ps: i128) -> String {
+    if ps == 0 {
+        return "0.000 s".to_owned();
+    }
+    let magnitude = ps.unsigned_abs();
+    let sign = if ps < 0 { "-" } else { "" };
+    let choice = UNITS.iter().position(|(u, _)| magnitude >= u.unsigned_abs()).unwrap_or(UNITS.len() - 1);
+    let (unit, name) = (UNITS[choice].0.unsigned_abs(), UNITS[choice].1);
+    let decimals = match magnitude / unit {
+        0..=9 => 3,
+        10..=99 => 2,
+        100..=999 => 1,
+        _ => 0,
+    };
+    let rounded = round_half_even(magnitude * 10u128.pow(decimals), unit);
+    // Rounding up may need one more digit: 9.9996 → 10.00, or the next unit: 999.96 us → 1.000 ms.
+    match decimals {
+        0 => decimal(sign, rounded, 0, name),
+        _ if rounded < 10_000 => decimal(sign, rounded, decimals, name),
+        1 if choice > 0 => decimal(sign, 1000, 3, UNITS[choice - 1].1),
+        _ => decimal(sign, rounded / 10, decimals - 1, name),
+    }
+}
+
+fn decimal(sign: &str, scaled: u128, decimals: u32, unit: &str) -> String {
+    if decimals == 0 {
+        return format!("{sign}{scaled} {unit}");
+    }
+    let (ten, width) = (10u128.pow(decimals), decimals as usize);
+    format!("{sign}{}.{:0width$} {unit}", scaled / ten, scaled % ten)
+}
+
+fn round_half_even(numerator: u128, denominator: u128) -> u128 {
+    let (quotient, rest) = (numerator / denominator, numerator % denominator);
+    match (rest * 2).cmp(&denominator) {
+        core::cmp::Ordering::Less => quotient,
+        core::cmp::Ordering::Greater => quotient + 1,
+        core::cmp::Ordering::Equal => quotient + quotient % 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_significant_digits() {
+        let table: &[(i64, &str)] = &[
+            (42_000, "42.00 us"),
+            (2_871_000, "2.871 ms"),
+            (1_615_000_000, "1.615 s"),
+            (267_000, "267.0 us"),
+            (0, "0.000 s"),
+            (999_960, "1.000 ms"),
+            (-200_000, "-200.0 us"),
+            (7, "7.000 ns"),
+            (999, "999.0 ns"),
+            (32_955_272_000, "32.96 s"),
+            (9_999_600, "10.00 ms"),
+            (99_996_000, "100.0 ms"),
+            (999_960_000, "1.000 s"),
+            (12_345_000_000_000, "12345 s"),
+            (28_985_000_000_000, "28985 s"),
+            (42_005, "42.00 us"),
+            (42_015, "42.02 us"),
+        ];
+        for (ns, text) in table {
+            assert_eq!(eng4(*ns), *text, "{ns}");
+        }
+        assert_eq!(eng4_f64(82_873.227), "82.87 us");
+        assert_eq!(eng4_f64(f64::NAN), "-");
+        assert_eq!(eng4(i64::MIN), "-9223372037 s");
+    }
+
+    #[test]
+    fn down_to_the_nanosecond() {
+        let table: &[(i64, &str)] = &[
+            (1_614_710_000, "1.614710000 s"),
+            (-80_000, "-80.000 us"),
+            (24_018_000, "24.018000 ms"),
+            (5, "5 ns"),
+            (0, "0.000000000 s"),
+            (i64::MIN, "-9223372036.854775808 s"),
+        ];
+        for (ns, text) in table {
+            assert_eq!(full(*ns), *text);
+        }
+    }
+
+    #[test]
+    fn rates_as_the_second_version_prints_them() {
+        assert_eq!(rate_line(20_024_028.8, 49.94, 31_961.6), "20.02 ms (49.94 pkts/Sec = 31.96 kbps)");
+    }
+
+    #[test]
+    fn dates() {
+        assert_eq!(utc_date(Nanos(1_246_650_371 * SECOND)), "Fri Jul 3 19:46:11 UTC 2009");
+        assert_eq!(utc_date(Nanos(1_300_000_000 * SECOND)), "Sun Mar 13 07:06:40 UTC 2011");
+        assert_eq!(utc_date(Nanos(0)), "Thu Jan 1 00:00:00 UTC 1970");
+        assert_eq!(utc_date(Nanos(-1)), "Wed Dec 31 23:59:59 UTC 1969");
+        assert_eq!(utc_date(Nanos(951_782_400 * SECOND)), "Tue Feb 29 00:00:00 UTC 2000");
+        assert!(utc_date(Nanos(i64::MAX)).ends_with("2262") && utc_date(Nanos(i64::MIN)).ends_with("1677"));
+    }
+}
