@@ -1,1 +1,3 @@
 //! See the workspace's ARCHITECTURE.md.
+
+pub mod emulator;

@@ -45,7 +45,7 @@ pub struct Config {
     pub rate: Option<Rate>,
     /// Times at which nothing gets through.
     pub outages: Vec<Outage>,
-    /// Packets smaller than this are not test packets to [`Impairment::pass`].
+    /// Packets smaller than this, in bytes with the IP header, are not test packets to [`Impairment::pass`].
     pub min_bytes: usize,
 }
 
@@ -237,7 +237,7 @@ impl Impairment {
         }
     }
 
-    /// What becomes of a packet of `bytes` that enters at `now`. Packets of at least
+    /// What becomes of a packet of `bytes`, IP header included, that enters at `now`. Packets of at least
     /// [`Config::min_bytes`] are test packets, numbered from 0 in the order they come.
     pub fn pass(&mut self, now: Nanos, bytes: usize) -> Deliveries {
         if bytes >= self.config.min_bytes {

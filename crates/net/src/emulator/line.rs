@@ -1,0 +1,168 @@
+//! [`Line`]: packets under way, and the waiting for their deadlines.
+
+use core::cmp::Ordering;
+use jitlat_core::time::{Nanos, SECOND, Span};
+use nix::poll::{PollFd, ppoll};
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
+use std::collections::BinaryHeap;
+
+/// What an emulator may hold, in bytes of packets; what exceeds it is dropped and counted.
+const MOST_HELD: usize = 64 << 20;
+/// What holding a packet costs beside its bytes.
+const OVERHEAD: usize = 64;
+
+/// The monotonic clock.
+pub(super) fn now() -> Nanos {
+    // The call cannot fail for this clock on Linux; the epoch would merely make everything due.
+    let t = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap_or(TimeSpec::new(0, 0));
+    Nanos(t.tv_sec().saturating_mul(SECOND).saturating_add(t.tv_nsec()))
+}
+
+/// Waits for any of `fds` or for `deadline` on the monotonic clock, whichever is first; a second at most.
+pub(super) fn wait(fds: &mut [PollFd<'_>], deadline: Option<Nanos>) -> nix::Result<()> {
+    let left = deadline.map_or(Span(SECOND), |d| d - now());
+    let left = left.0.clamp(0, SECOND);
+    match ppoll(fds, Some(TimeSpec::new(left / SECOND, left % SECOND)), None) {
+        Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// How late packets were delivered, compared with the model's times.
+#[derive(Clone, Debug)]
+pub struct Lateness {
+    /// Packets delivered.
+    pub deliveries: u64,
+    /// The worst.
+    pub max: Span,
+    /// Deliveries whose lateness in ns has this many significant bits.
+    bits: [u64; 64],
+}
+
+impl Default for Lateness {
+    fn default() -> Lateness {
+        Lateness { deliveries: 0, max: Span::ZERO, bits: [0; 64] }
+    }
+}
+
+impl Lateness {
+    fn note(&mut self, late: Span) {
+        let ns = late.0.max(0) as u64;
+        self.deliveries += 1;
+        self.max = self.max.max(Span(ns as i64));
+        self.bits[(64 - ns.leading_zeros()).min(63) as usize] += 1;
+    }
+
+    /// No more than this share of deliveries (0…1) were later than the result; exact to a factor of two.
+    pub fn quantile(&self, share: f64) -> Span {
+        let wanted = (share.clamp(0.0, 1.0) * self.deliveries as f64).ceil() as u64;
+        let mut seen = 0;
+        for (bits, n) in self.bits.iter().enumerate() {
+            seen += n;
+            if seen >= wanted {
+                return Span((1i64 << bits) - 1).min(self.max);
+            }
+        }
+        self.max
+    }
+}
+
+struct Held<T> {
+    due: Nanos,
+    order: u64,
+    bytes: usize,
+    what: T,
+}
+
+impl<T> PartialEq for Held<T> {
+    fn eq(&self, o: &Held<T>) -> bool {
+        self.cmp(o) == Ordering::Equal
+    }
+}
+impl<T> Eq for Held<T> {}
+impl<T> PartialOrd for Held<T> {
+    fn partial_cmp(&self, o: &Held<T>) -> Option<Ordering> {
+        Some(self.cmp(o))
+    }
+}
+impl<T> Ord for Held<T> {
+    /// The one due first is the greatest; of those due together, the one that came first.
+    fn cmp(&self, o: &Held<T>) -> Ordering {
+        (o.due, o.order).cmp(&(self.due, self.order))
+    }
+}
+
+/// Packets under way, handed out in the order they are due.
+pub(super) struct Line<T> {
+    heap: BinaryHeap<Held<T>>,
+    came: u64,
+    held: usize,
+    pub lateness: Lateness,
+    pub overflow: u64,
+}
+
+impl<T> Line<T> {
+    pub fn new() -> Line<T> {
+        Line { heap: BinaryHeap::new(), came: 0, held: 0, lateness: Lateness::default(), overflow: 0 }
+    }
+
+    /// Holds `what`, a packet of so many `bytes`, until `due`; drops it if too much is held already.
+    pub fn push(&mut self, due: Nanos, bytes: usize, what: T) {
+        let bytes = bytes + OVERHEAD;
+        if self.held + bytes > MOST_HELD {
+            self.overflow += 1;
+            return;
+        }
+        self.held += bytes;
+        self.came += 1;
+        self.heap.push(Held { due, order: self.came, bytes, what });
+    }
+
+    /// When the next packet is due.
+    pub fn next_due(&self) -> Option<Nanos> {
+        self.heap.peek().map(|h| h.due)
+    }
+
+    /// The next packet, if it is due.
+    pub fn pop(&mut self, now: Nanos) -> Option<T> {
+        if self.next_due()? > now {
+            return None;
+        }
+        let h = self.heap.pop()?;
+        self.held -= h.bytes;
+        self.lateness.note(now - h.due);
+        Some(h.what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_leave_when_due_and_in_the_order_they_came() {
+        let mut line = Line::new();
+        for (due, what) in [(30, 'c'), (10, 'a'), (30, 'd'), (20, 'b')] {
+            line.push(Nanos(due), 100, what);
+        }
+        assert_eq!(line.next_due(), Some(Nanos(10)));
+        assert_eq!((line.pop(Nanos(9)), line.pop(Nanos(10)), line.pop(Nanos(19))), (None, Some('a'), None));
+        let rest: String = core::iter::from_fn(|| line.pop(Nanos(35))).collect();
+        assert_eq!(rest, "bcd");
+        assert_eq!((line.lateness.deliveries, line.lateness.max, line.held), (4, Span(15), 0));
+        assert_eq!((line.lateness.quantile(0.2), line.lateness.quantile(1.0)), (Span(0), Span(15)));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut line = Line::new();
+        for i in 0..3 {
+            line.push(Nanos(i), MOST_HELD / 2 - OVERHEAD, i);
+        }
+        assert_eq!((line.overflow, line.heap.len()), (1, 2));
+        line.pop(Nanos(5));
+        line.push(Nanos(9), 1000, 9);
+        assert_eq!(line.overflow, 1);
+    }
+}

@@ -1,0 +1,69 @@
+//! Impaired paths on one machine, driven by the model of [`jitlat_core::impair`].
+//!
+//! * [`relay`] – a user-space relay between loopback sockets: needs no privilege, serves `jitlat demo`
+//!
+//! One thread sleeps to absolute deadlines and hands every packet on at the time the model
+//! says, some tens of microseconds late on an idle machine. How late is measured and told ([`Lateness`]).
+
+mod line;
+pub mod relay;
+
+pub use line::Lateness;
+pub use relay::{Forward, Relay, RelayConfig, RelayError};
+
+use jitlat_core::impair::{Deliveries, Impairment, Tally};
+use jitlat_core::time::Nanos;
+
+/// How test packets get the numbers that patterns of loss, duplication and reordering refer to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Numbering {
+    /// By the sequence number of a one-way test packet. Everything else, sentinels included, is only
+    /// delayed, queued and stopped by outages.
+    #[default]
+    Sequence,
+    /// In the order they come; `min_bytes` of the model sorts out what is too small.
+    Arrival,
+}
+
+impl Numbering {
+    /// What becomes of a datagram with this payload, `bytes` long as an IP packet.
+    fn pass(self, path: &mut Impairment, now: Nanos, bytes: usize, payload: &[u8]) -> Deliveries {
+        match (self, sequence(payload)) {
+            (Numbering::Arrival, _) => path.pass(now, bytes),
+            (Numbering::Sequence, Some(n)) => path.pass_test(now, bytes, n),
+            (Numbering::Sequence, None) => path.pass_other(now, bytes),
+        }
+    }
+}
+
+/// The sequence number of a one-way test packet: four bytes after the eight of the time.
+fn sequence(payload: &[u8]) -> Option<u64> {
+    let field = payload.get(8..12)?.try_into().ok()?;
+    u64::try_from(i32::from_be_bytes(field)).ok()
+}
+
+/// What an emulator did, told when it stops: the truth that a measurement across it should find.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Client to server.
+    pub up: Tally,
+    /// Server to client.
+    pub down: Tally,
+    /// How late deliveries were.
+    pub lateness: Lateness,
+    /// Packets dropped because the emulator itself could not hold or send them.
+    pub overflow: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_test_packets_have_a_number() {
+        let packet = |seq: i32| [&[0u8; 8][..], &seq.to_be_bytes(), &[9; 20]].concat();
+        assert_eq!(sequence(&packet(7)), Some(7));
+        assert_eq!(sequence(&packet(i32::MAX)), Some(i32::MAX as u64));
+        assert_eq!([sequence(&packet(-1)), sequence(&packet(-2)), sequence(&[0; 11])], [None; 3]);
+    }
+}

@@ -1,0 +1,202 @@
+//! [`Relay`]: an impaired path between loopback sockets, without any privilege.
+//!
+//! UDP datagrams pass through an [`Impairment`] in each direction, in the manner of a network address
+//! translator: each client address gets a socket of its own towards the server. TCP connections are
+//! carried with the fixed delay of each direction and nothing else; they show what their own end points
+//! do with a long path, not what TCP does with a lossy one. DSCP and
+//! ECN bits are passed on.
+
+mod tcp;
+mod udp;
+
+use super::line::{self, Line};
+use super::{Numbering, Report};
+use jitlat_core::impair::{Impairment, Scenario};
+use nix::poll::{PollFd, PollFlags};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::thread::JoinHandle;
+
+/// One address to listen on and the one to pass everything on to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// Where clients send to; port 0 = the system chooses.
+    pub listen: SocketAddr,
+    /// The server's own address.
+    pub to: SocketAddr,
+}
+
+/// What a relay carries and what it does to it.
+#[derive(Clone, Debug)]
+pub struct RelayConfig {
+    /// TCP ports: control connections and TCP tests.
+    pub tcp: Vec<Forward>,
+    /// UDP ports: test streams.
+    pub udp: Vec<Forward>,
+    /// The path.
+    pub scenario: Scenario,
+    /// How test packets are numbered.
+    pub numbering: Numbering,
+}
+
+/// Why a relay could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum RelayError {
+    /// An address could not be listened on.
+    #[error("cannot listen on {protocol} {address} for the relay: {source}")]
+    Listen {
+        /// `TCP` or `UDP`.
+        protocol: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// No thread or no descriptors.
+    #[error("cannot start the relay: {0}")]
+    Start(#[from] io::Error),
+}
+
+/// A relay at work. Dropping it stops it.
+pub struct Relay {
+    tcp: Vec<SocketAddr>,
+    udp: Vec<SocketAddr>,
+    stop: Option<UnixStream>,
+    thread: Option<JoinHandle<Report>>,
+}
+
+impl Relay {
+    /// Listens on every address of `config` and starts relaying.
+    pub fn start(config: RelayConfig) -> Result<Relay, RelayError> {
+        let (stop, stopped) = UnixStream::pair()?;
+        let mut tcp = Vec::new();
+        for &forward in &config.tcp {
+            tcp.push(tcp::Listener::new(forward).map_err(|e| listen_error("TCP", forward, e))?);
+        }
+        let mut udp = Vec::new();
+        for &forward in &config.udp {
+            udp.push(udp::Port::new(forward).map_err(|e| listen_error("UDP", forward, e))?);
+        }
+        let tcp_addresses = tcp.iter().map(tcp::Listener::address).collect::<io::Result<Vec<_>>>()?;
+        let udp_addresses = udp.iter().map(udp::Port::address).collect::<io::Result<Vec<_>>>()?;
+        let scenario = config.scenario;
+        let delays = [scenario.up.delay, scenario.down.delay];
+        let up = Impairment::new(scenario.up, scenario.seed);
+        let down = Impairment::new(scenario.down, scenario.seed.wrapping_add(1));
+        let worker = Worker {
+            stopped,
+            tcp: tcp::Connections::new(tcp, delays),
+            udp: udp::Flows::new(udp, [up, down], config.numbering),
+            line: Line::new(),
+        };
+        let thread = std::thread::Builder::new().name("relay".to_owned()).spawn(|| worker.run())?;
+        Ok(Relay { tcp: tcp_addresses, udp: udp_addresses, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// The TCP addresses listened on, in the order of the configuration.
+    pub fn tcp_addresses(&self) -> &[SocketAddr] {
+        &self.tcp
+    }
+
+    /// The UDP addresses listened on, in the order of the configuration.
+    pub fn udp_addresses(&self) -> &[SocketAddr] {
+        &self.udp
+    }
+
+    /// Stops relaying, abandons what is still under way and tells what was done.
+    pub fn stop(mut self) -> Report {
+        self.end()
+    }
+
+    fn end(&mut self) -> Report {
+        self.stop = None;
+        self.thread.take().and_then(|t| t.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn listen_error(protocol: &'static str, forward: Forward, source: io::Error) -> RelayError {
+    RelayError::Listen { protocol, address: forward.listen, source }
+}
+
+/// Which of the relay's descriptors something happened on.
+#[derive(Clone, Copy)]
+enum Token {
+    Stop,
+    Listener(usize),
+    Connection(u64, tcp::Side),
+    Port(usize),
+    Flow(u64),
+}
+
+/// Descriptors to wait for. The list is made anew for each wait: there are a handful of them.
+#[derive(Default)]
+struct Interest<'a>(Vec<(Token, PollFd<'a>)>);
+
+impl<'a> Interest<'a> {
+    fn add(&mut self, token: Token, fd: BorrowedFd<'a>, flags: PollFlags) {
+        self.0.push((token, PollFd::new(fd, flags)));
+    }
+}
+
+struct Worker {
+    stopped: UnixStream,
+    tcp: tcp::Connections,
+    udp: udp::Flows,
+    line: Line<udp::Datagram>,
+}
+
+impl Worker {
+    fn run(mut self) -> Report {
+        // The default slack lets the kernel wake this thread 50 µs late.
+        let _ = nix::sys::prctl::set_timerslack(1);
+        while let Ok(ready) = self.wait() {
+            for token in ready {
+                let now = line::now();
+                match token {
+                    Token::Stop => return self.report(),
+                    Token::Listener(i) => self.tcp.accept(i),
+                    Token::Connection(id, side) => self.tcp.read(id, side, now),
+                    Token::Port(i) => self.udp.read_client(i, &mut self.line),
+                    Token::Flow(id) => self.udp.read_server(id, &mut self.line),
+                }
+            }
+            let now = line::now();
+            while let Some(datagram) = self.line.pop(now) {
+                if !self.udp.deliver(&datagram) {
+                    self.line.overflow += 1;
+                }
+            }
+            self.tcp.deliver(now);
+        }
+        self.report()
+    }
+
+    /// Waits for something to do and says on which descriptors there is something to read.
+    fn wait(&self) -> nix::Result<Vec<Token>> {
+        let mut interest = Interest::default();
+        interest.add(Token::Stop, self.stopped.as_fd(), PollFlags::POLLIN);
+        self.tcp.interest(&mut interest);
+        self.udp.interest(&mut interest);
+        let deadline = [self.line.next_due(), self.tcp.next_due()].into_iter().flatten().min();
+        let (tokens, mut fds): (Vec<Token>, Vec<PollFd<'_>>) = interest.0.into_iter().unzip();
+        line::wait(&mut fds, deadline)?;
+        let ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|r| !(r - PollFlags::POLLOUT).is_empty());
+        Ok(tokens.into_iter().zip(&fds).filter(|(_, fd)| ready(fd)).map(|(t, _)| t).collect())
+    }
+
+    fn report(self) -> Report {
+        let [up, down] = self.udp.tallies();
+        Report { up, down, lateness: self.line.lateness, overflow: self.line.overflow }
+    }
+}
+
+#[cfg(test)]
+mod tests;

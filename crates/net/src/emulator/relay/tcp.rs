@@ -1,0 +1,205 @@
+//! TCP: connections carried with a fixed delay in each direction, as two bounded delay lines.
+
+use super::{Forward, Interest, Token};
+use jitlat_core::time::{Nanos, Span};
+use nix::poll::PollFlags;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+
+/// Connections carried at a time; further ones wait to be accepted.
+const MOST_CONNECTIONS: usize = 64;
+/// Bytes under way in one direction of a connection before its sender is made to wait.
+const MOST_UNDER_WAY: usize = 1 << 20;
+const CHUNK: usize = 16 << 10;
+
+/// An address that clients connect to.
+pub struct Listener {
+    socket: TcpListener,
+    to: SocketAddr,
+}
+
+impl Listener {
+    pub fn new(forward: Forward) -> io::Result<Listener> {
+        let socket = TcpListener::bind(forward.listen)?;
+        socket.set_nonblocking(true)?;
+        Ok(Listener { socket, to: forward.to })
+    }
+
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+}
+
+/// An end of a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    Client = 0,
+    Server = 1,
+}
+
+impl Side {
+    fn other(self) -> Side {
+        match self {
+            Side::Client => Side::Server,
+            Side::Server => Side::Client,
+        }
+    }
+}
+
+/// One direction: what was read and when it is to be written.
+#[derive(Default)]
+struct Pipe {
+    under_way: VecDeque<(Nanos, Vec<u8>)>,
+    bytes: usize,
+    /// Of the first chunk, how much the receiver has taken.
+    written: usize,
+    /// The receiver would not take more.
+    blocked: bool,
+    /// When the end of the stream is to be passed on.
+    end: Option<Nanos>,
+    ended: bool,
+}
+
+impl Pipe {
+    fn next_due(&self) -> Option<Nanos> {
+        if self.blocked || self.ended {
+            return None;
+        }
+        self.under_way.front().map(|(due, _)| *due).or(self.end)
+    }
+
+    fn deliver(&mut self, now: Nanos, mut to: &TcpStream) -> io::Result<()> {
+        self.blocked = false;
+        while let Some((due, chunk)) = self.under_way.front() {
+            if *due > now {
+                return Ok(());
+            }
+            match to.write(&chunk[self.written..]) {
+                Ok(n) => self.written += n,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    self.blocked = true;
+                    return Ok(());
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+            if self.written == chunk.len() {
+                self.bytes -= chunk.len();
+                self.written = 0;
+                self.under_way.pop_front();
+            }
+        }
+        if !self.ended && self.end.is_some_and(|due| due <= now) {
+            self.ended = true;
+            // The other end may have gone already; then there is nobody to tell.
+            let _ = to.shutdown(Shutdown::Write);
+        }
+        Ok(())
+    }
+}
+
+struct Connection {
+    id: u64,
+    /// By [`Side`].
+    ends: [TcpStream; 2],
+    /// By the side that is read from.
+    pipes: [Pipe; 2],
+    broken: bool,
+}
+
+pub struct Connections {
+    listeners: Vec<Listener>,
+    list: Vec<Connection>,
+    /// Fixed delays: from the client, from the server.
+    delays: [Span; 2],
+    next_id: u64,
+    buffer: Vec<u8>,
+}
+
+impl Connections {
+    pub fn new(listeners: Vec<Listener>, delays: [Span; 2]) -> Connections {
+        Connections { listeners, list: Vec::new(), delays, next_id: 0, buffer: vec![0; CHUNK] }
+    }
+
+    pub fn interest<'a>(&'a self, out: &mut Interest<'a>) {
+        if self.list.len() < MOST_CONNECTIONS {
+            for (i, l) in self.listeners.iter().enumerate() {
+                out.add(Token::Listener(i), l.socket.as_fd(), PollFlags::POLLIN);
+            }
+        }
+        for c in &self.list {
+            for side in [Side::Client, Side::Server] {
+                let (from, to) = (&c.pipes[side as usize], &c.pipes[side.other() as usize]);
+                let mut flags = PollFlags::empty();
+                flags.set(PollFlags::POLLIN, from.end.is_none() && from.bytes < MOST_UNDER_WAY);
+                flags.set(PollFlags::POLLOUT, to.blocked);
+                if !flags.is_empty() {
+                    out.add(Token::Connection(c.id, side), c.ends[side as usize].as_fd(), flags);
+                }
+            }
+        }
+    }
+
+    pub fn next_due(&self) -> Option<Nanos> {
+        self.list.iter().flat_map(|c| &c.pipes).filter_map(Pipe::next_due).min()
+    }
+
+    /// Takes one client in. Whatever is wrong with it concerns that client alone: it sees its connection
+    /// closed.
+    pub fn accept(&mut self, listener: usize) {
+        let Ok((client, _)) = self.listeners[listener].socket.accept() else { return };
+        let Ok(server) = connect(self.listeners[listener].to) else { return };
+        if client.set_nonblocking(true).and(client.set_nodelay(true)).is_err() {
+            return;
+        }
+        self.next_id += 1;
+        let pipes = [Pipe::default(), Pipe::default()];
+        self.list.push(Connection { id: self.next_id, ends: [client, server], pipes, broken: false });
+    }
+
+    /// Reads what one end sent and puts it under way.
+    pub fn read(&mut self, id: u64, side: Side, now: Nanos) {
+        let Some(c) = self.list.iter_mut().find(|c| c.id == id) else { return };
+        let pipe = &mut c.pipes[side as usize];
+        let due = now + self.delays[side as usize];
+        if pipe.end.is_some() || pipe.bytes >= MOST_UNDER_WAY {
+            return;
+        }
+        match (&c.ends[side as usize]).read(&mut self.buffer) {
+            Ok(0) => pipe.end = Some(due),
+            Ok(n) => {
+                pipe.bytes += n;
+                pipe.under_way.push_back((due, self.buffer[..n].to_vec()));
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(_) => c.broken = true,
+        }
+    }
+
+    /// Writes everything that is due, and lets go of connections that are over.
+    pub fn deliver(&mut self, now: Nanos) {
+        for c in &mut self.list {
+            for side in [Side::Client, Side::Server] {
+                let to = &c.ends[side.other() as usize];
+                c.broken |= c.pipes[side as usize].deliver(now, to).is_err();
+            }
+        }
+        self.list.retain(|c| !c.broken && !c.pipes.iter().all(|p| p.ended));
+    }
+}
+
+/// A connection under construction: it takes bytes when it is complete, and fails reads when it fails.
+fn connect(to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    match socket.connect(&SockAddr::from(to)) {
+        Ok(()) => {}
+        Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        Err(e) => return Err(e),
+    }
+    Ok(socket.into())
+}

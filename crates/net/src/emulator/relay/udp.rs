@@ -1,0 +1,231 @@
+//! UDP: listening ports, and a socket towards the server for each client address.
+
+use super::{Forward, Interest, Token};
+use crate::emulator::Numbering;
+use crate::emulator::line::{self, Line};
+use jitlat_core::impair::{Impairment, Tally};
+use jitlat_core::time::Nanos;
+use nix::poll::PollFlags;
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Client addresses remembered at a time; the one silent for longest makes room.
+const MOST_FLOWS: usize = 256;
+/// Datagrams read from one socket before deadlines are looked at again.
+const BATCH: usize = 32;
+/// Room asked for in each socket, so that a burst waits rather than drops.
+const SOCKET_BUFFER: usize = 4 << 20;
+
+/// A port that clients send to.
+pub struct Port {
+    socket: UdpSocket,
+    to: SocketAddr,
+}
+
+impl Port {
+    pub fn new(forward: Forward) -> io::Result<Port> {
+        Ok(Port { socket: open(forward.listen)?, to: forward.to })
+    }
+
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+}
+
+/// One client address on one port.
+struct Flow {
+    id: u64,
+    port: usize,
+    client: SocketAddr,
+    upstream: UdpSocket,
+    last_used: Nanos,
+}
+
+/// A datagram under way.
+pub struct Datagram {
+    flow: u64,
+    towards: Towards,
+    traffic_class: u8,
+    payload: Vec<u8>,
+}
+
+#[derive(Clone, Copy)]
+enum Towards {
+    Server = 0,
+    Client = 1,
+}
+
+pub struct Flows {
+    ports: Vec<Port>,
+    flows: Vec<Flow>,
+    next_id: u64,
+    paths: [Impairment; 2],
+    numbering: Numbering,
+    buffer: Vec<u8>,
+}
+
+impl Flows {
+    pub fn new(ports: Vec<Port>, paths: [Impairment; 2], numbering: Numbering) -> Flows {
+        Flows { ports, flows: Vec::new(), next_id: 0, paths, numbering, buffer: vec![0; 65_536] }
+    }
+
+    pub fn interest<'a>(&'a self, out: &mut Interest<'a>) {
+        for (i, port) in self.ports.iter().enumerate() {
+            out.add(Token::Port(i), port.socket.as_fd(), PollFlags::POLLIN);
+        }
+        for flow in &self.flows {
+            out.add(Token::Flow(flow.id), flow.upstream.as_fd(), PollFlags::POLLIN);
+        }
+    }
+
+    /// Reads what clients sent to a port and puts it on the path up.
+    pub fn read_client(&mut self, port: usize, line: &mut Line<Datagram>) {
+        for _ in 0..BATCH {
+            let Ok(Some(got)) = receive(&self.ports[port].socket, &mut self.buffer) else { return };
+            let Some(client) = got.from else { continue };
+            // Without a socket for this client there is no path for it: the datagram is lost.
+            let Ok(flow) = self.flow_of(port, client) else {
+                line.overflow += 1;
+                continue;
+            };
+            self.carry(flow, Towards::Server, &got, line);
+        }
+    }
+
+    /// Reads what the server answered one client and puts it on the path down.
+    pub fn read_server(&mut self, id: u64, line: &mut Line<Datagram>) {
+        for _ in 0..BATCH {
+            let Some(i) = self.index(id) else { return };
+            match receive(&self.flows[i].upstream, &mut self.buffer) {
+                Ok(Some(got)) => {
+                    self.flows[i].last_used = line::now();
+                    self.carry(id, Towards::Client, &got, line);
+                }
+                Ok(None) => return,
+                // The server's port is closed: the error is reported once and then gone.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn carry(&mut self, flow: u64, towards: Towards, got: &Received, line: &mut Line<Datagram>) {
+        let payload = &self.buffer[..got.length];
+        let headers = if got.ipv6 { 48 } else { 28 };
+        let path = &mut self.paths[towards as usize];
+        let deliveries = self.numbering.pass(path, line::now(), payload.len() + headers, payload);
+        for &at in deliveries.iter() {
+            let datagram =
+                Datagram { flow, towards, traffic_class: got.traffic_class, payload: payload.to_vec() };
+            line.push(at, payload.len(), datagram);
+        }
+    }
+
+    /// Sends a datagram that is due; `false` if the system would not take it.
+    pub fn deliver(&mut self, d: &Datagram) -> bool {
+        let Some(i) = self.index(d.flow) else { return false };
+        let flow = &self.flows[i];
+        let sent = match d.towards {
+            Towards::Server => send(&flow.upstream, None, flow.client.is_ipv6(), d),
+            Towards::Client => {
+                let socket = &self.ports[flow.port].socket;
+                send(socket, Some(flow.client), flow.client.is_ipv6(), d)
+            }
+        };
+        // A refusal is the news of an earlier datagram to a closed port, not of this one.
+        matches!(sent, Ok(_) | Err(nix::errno::Errno::ECONNREFUSED))
+    }
+
+    pub fn tallies(self) -> [Tally; 2] {
+        self.paths.map(|p| p.tally().clone())
+    }
+
+    fn index(&self, id: u64) -> Option<usize> {
+        self.flows.iter().position(|f| f.id == id)
+    }
+
+    fn flow_of(&mut self, port: usize, client: SocketAddr) -> io::Result<u64> {
+        let now = line::now();
+        if let Some(flow) = self.flows.iter_mut().find(|f| f.port == port && f.client == client) {
+            flow.last_used = now;
+            return Ok(flow.id);
+        }
+        let to = self.ports[port].to;
+        let any = match to {
+            SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+        };
+        let upstream = open(any)?;
+        upstream.connect(to)?;
+        if self.flows.len() >= MOST_FLOWS
+            && let Some(oldest) = (0..self.flows.len()).min_by_key(|&i| self.flows[i].last_used)
+        {
+            self.flows.swap_remove(oldest);
+        }
+        self.next_id += 1;
+        self.flows.push(Flow { id: self.next_id, port, client, upstream, last_used: now });
+        Ok(self.next_id)
+    }
+}
+
+fn open(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+        socket.set_recv_tclass_v6(true)?;
+    } else {
+        socket.set_recv_tos_v4(true)?;
+    }
+    // The system may grant less; a relay of test streams can do with that.
+    let _ = SockRef::from(&socket).set_recv_buffer_size(SOCKET_BUFFER);
+    let _ = SockRef::from(&socket).set_send_buffer_size(SOCKET_BUFFER);
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+struct Received {
+    length: usize,
+    from: Option<SocketAddr>,
+    ipv6: bool,
+    traffic_class: u8,
+}
+
+/// The next datagram, or `None` if there is none.
+fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> nix::Result<Option<Received>> {
+    let mut control = nix::cmsg_space!(i32, i32);
+    let mut parts = [IoSliceMut::new(buffer)];
+    let message = match recvmsg::<SockaddrStorage>(
+        socket.as_raw_fd(),
+        &mut parts,
+        Some(&mut control),
+        MsgFlags::empty(),
+    ) {
+        Ok(message) => message,
+        Err(nix::errno::Errno::EAGAIN) => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let from = message.address.as_ref().and_then(|a| {
+        let v4 = a.as_sockaddr_in().map(|a| SocketAddr::from((a.ip(), a.port())));
+        v4.or_else(|| a.as_sockaddr_in6().map(|a| SocketAddr::from((a.ip(), a.port()))))
+    });
+    let (mut ipv6, mut traffic_class) = (from.is_some_and(|a| a.is_ipv6()), 0);
+    for m in message.cmsgs()? {
+        match m {
+            ControlMessageOwned::Ipv4Tos(tos) => traffic_class = tos,
+            ControlMessageOwned::Ipv6TClass(tclass) => (ipv6, traffic_class) = (true, tclass as u8),
+            _ => {}
+        }
+    }
+    Ok(Some(Received { length: message.bytes, from, ipv6, traffic_class }))
+}
+
+fn send(socket: &UdpSocket, to: Option<SocketAddr>, ipv6: bool, d: &Datagram) -> nix::Result<usize> {
+    let parts = [IoSlice::new(&d.payload)];
+    let to = to.map(SockaddrStorage::from);
+    let (tos, tclass) = (d.traffic_class, i32::from(d.traffic_class));
+    let control = if ipv6 { ControlMessage::Ipv6TClass(&tclass) } else { ControlMessage::Ipv4Tos(&tos) };
+    sendmsg(socket.as_raw_fd(), &parts, &[control], MsgFlags::MSG_DONTWAIT, to.as_ref())
+}
