@@ -14,6 +14,7 @@ mod scenario;
 pub use choice::{Choice, Gilbert};
 pub use scenario::{Scenario, ScenarioError};
 
+use crate::spec::Dscp;
 use crate::time::{Nanos, SECOND, Span};
 use choice::Chooser;
 use rand_chacha::ChaCha8Rng;
@@ -45,8 +46,17 @@ pub struct Config {
     pub rate: Option<Rate>,
     /// Times at which nothing gets through.
     pub outages: Vec<Outage>,
+    /// The code point written into every packet, as routers do that do not trust their neighbours.
+    pub remark: Option<Dscp>,
     /// Packets smaller than this, in bytes with the IP header, are not test packets to [`Impairment::pass`].
     pub min_bytes: usize,
+}
+
+impl Config {
+    /// What a TOS or traffic-class octet becomes on this path; its ECN bits stay.
+    pub fn traffic_class(&self, octet: u8) -> u8 {
+        self.remark.map_or(octet, |dscp| dscp.octet() | octet & 3)
+    }
 }
 
 /// A law of delay variation; all spans are one-sided, so the fixed delay stays the minimum.

@@ -13,6 +13,7 @@
 //! reorder = at 40 80 by 50ms
 //! rate = 512kbit queue 16kB
 //! outage = from 2s for 300ms            # may be repeated
+//! remark = CS0                          # the DSCP every packet leaves with
 //! min-bytes = 60
 //! ```
 //!
@@ -20,6 +21,7 @@
 //! from 0. Probabilities are shares (0.01) or percentages (1%).
 
 use super::{Choice, Config, Duplication, Gilbert, Jitter, MAX_COPIES, Outage, Rate, Reordering};
+use crate::spec::SpecError;
 use crate::time::Span;
 use core::str::FromStr;
 
@@ -103,6 +105,7 @@ impl FromStr for Scenario {
 fn set(config: &mut Config, key: &str, words: &[&str]) -> Result<(), String> {
     match key {
         "delay" => config.delay = span(single(words)?)?,
+        "remark" => config.remark = Some(single(words)?.parse().map_err(|e: SpecError| e.to_string())?),
         "min-bytes" => config.min_bytes = bytes(single(words)?)? as usize,
         "loss" => config.loss = choice(words)?,
         "jitter" => {
@@ -142,7 +145,7 @@ fn set(config: &mut Config, key: &str, words: &[&str]) -> Result<(), String> {
         }
         _ => {
             return Err(format!(
-                "'{key}': give delay, jitter, loss, duplicate, reorder, rate, outage or min-bytes"
+                "'{key}': give delay, jitter, loss, duplicate, reorder, rate, outage, remark or min-bytes"
             ));
         }
     }

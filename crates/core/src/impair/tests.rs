@@ -191,6 +191,7 @@ reorder = at 40 80-82 by 50ms
 rate = 512kbit queue 16kB
 outage = from 2s for 300ms
 outage = from 9s for 1s
+remark = AF11
 min-bytes = 60
 [down]
 loss = runs 1x3 2 gap 4
@@ -213,9 +214,11 @@ fn a_scenario_says_what_it_says() {
             Outage { from: Span::seconds(2), length: Span::millis(300) },
             Outage { from: Span::seconds(9), length: Span::seconds(1) },
         ],
+        remark: Dscp::new(10),
         min_bytes: 60,
     };
     assert_eq!(s.up, up);
+    assert_eq!((s.up.traffic_class(0xb9), s.down.traffic_class(0xb9)), (10 << 2 | 1, 0xb9));
     let down = Config {
         delay: Span::micros(20_500),
         jitter: Jitter::Pareto { scale: Span::micros(500), shape: 1.5 },
@@ -239,6 +242,7 @@ fn a_bad_scenario_names_its_line() {
         ("[up]\nduplicate = 1% copies 8", 2, "give 1 to 7"),
         ("[up]\nloss = at 9-5", 2, "smaller"),
         ("[up]\nloss = runs 1x99999999999", 2, "runs"),
+        ("[up]\nremark = EFF", 2, "not a DSCP"),
         ("[up]\nlosss = 1%", 2, "give delay, jitter"),
         ("[sideways]", 1, "sections"),
         ("[up]\nwhat", 2, "key = value"),

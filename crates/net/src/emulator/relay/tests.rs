@@ -96,12 +96,14 @@ fn each_client_hears_its_own_answers() {
 }
 
 #[test]
-fn the_traffic_class_is_passed_on() {
+fn the_traffic_class_is_passed_on_or_remarked() {
     let server = udp(Ipv4Addr::LOCALHOST);
     socket2::SockRef::from(&server).set_recv_tos_v4(true).unwrap();
-    let relay = relay(path(), path(), &server);
-    let client = udp(Ipv4Addr::LOCALHOST);
-    for tos in [0xb8, 0, 0x22] {
+    let mut remarked = path();
+    for (remark, tos, expected) in [(None, 0xb8, 0xb8), (None, 0, 0), (Some(10), 0x22, 0x2a)] {
+        remarked.remark = remark.and_then(jitlat_core::Dscp::new);
+        let relay = relay(remarked.clone(), path(), &server);
+        let client = udp(Ipv4Addr::LOCALHOST);
         socket2::SockRef::from(&client).set_tos_v4(tos).unwrap();
         client.send_to(&packet(1), relay.udp_addresses()[0]).unwrap();
         let mut control = nix::cmsg_space!(i32);
@@ -111,7 +113,7 @@ fn the_traffic_class_is_passed_on() {
         use std::os::fd::AsRawFd;
         let m = recvmsg::<()>(server.as_raw_fd(), &mut parts, Some(&mut control), MsgFlags::empty()).unwrap();
         let seen: Vec<_> = m.cmsgs().unwrap().collect();
-        assert_eq!(seen, [ControlMessageOwned::Ipv4Tos(tos as u8)]);
+        assert_eq!(seen, [ControlMessageOwned::Ipv4Tos(expected)]);
     }
 }
 

@@ -116,9 +116,9 @@ impl Flows {
         let headers = if got.ipv6 { 48 } else { 28 };
         let path = &mut self.paths[towards as usize];
         let deliveries = self.numbering.pass(path, line::now(), payload.len() + headers, payload);
+        let traffic_class = path.config().traffic_class(got.traffic_class);
         for &at in deliveries.iter() {
-            let datagram =
-                Datagram { flow, towards, traffic_class: got.traffic_class, payload: payload.to_vec() };
+            let datagram = Datagram { flow, towards, traffic_class, payload: payload.to_vec() };
             line.push(at, payload.len(), datagram);
         }
     }
