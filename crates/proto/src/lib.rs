@@ -1,2 +1,15 @@
-//! See the workspace's ARCHITECTURE.md.
+//! Wire formats and protocol machines, and the simulated network that tests them.
+//!
+//! This crate is pure: no socket, no clock, no thread, no randomness of its own. Bytes, stamps and
+//! `now` go in; bytes, deadlines and events come out. `jitlat-net` carries them.
+//!
+//! * [`machine`] – the five calls by which a driver runs any machine
+//! * [`wire`] – reading big-endian fields without panicking
+//! * [`jitlat`] – the one-way protocol: control conversation (two dialects) and test stream
 #![forbid(unsafe_code)]
+
+pub mod jitlat;
+pub mod machine;
+pub mod wire;
+
+pub use machine::{Machine, Tick};

@@ -1,0 +1,246 @@
+//! Mutual proof of a pre-shared key, and the seal on every message after it (version 3).
+//!
+//! Neither side ever sends the key. Each proves that it has it by an HMAC-SHA-256 over its own role and
+//! everything said so far, both nonces included: a proof cannot be reflected, replayed, or carried over
+//! to another conversation. From then on every frame carries a truncated HMAC bound to its direction and
+//! its place in the sequence.
+
+use core::fmt;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+
+/// Bytes of a nonce.
+pub const NONCE_LEN: usize = 16;
+/// Bytes of a proof.
+pub const PROOF_LEN: usize = 32;
+/// Bytes of the seal on a frame.
+pub const SEAL_LEN: usize = 16;
+/// Shortest key: 128 bits where it is random, as it should be.
+pub const MIN_KEY_LEN: usize = 16;
+
+/// A pre-shared key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key(Vec<u8>);
+
+/// A key that is too short to be worth anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the key has {0} bytes: give at least {MIN_KEY_LEN} random ones, e.g. from `head -c 32 /dev/urandom | base64`"
+)]
+pub struct KeyTooShort(usize);
+
+impl Key {
+    /// The key in a key file: its bytes, without white space at either end.
+    pub fn from_file_contents(bytes: &[u8]) -> Result<Key, KeyTooShort> {
+        let key = bytes.trim_ascii();
+        if key.len() < MIN_KEY_LEN {
+            return Err(KeyTooShort(key.len()));
+        }
+        Ok(Key(key.to_vec()))
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+/// Who is speaking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The host that runs `jitlat HOST`.
+    Client,
+    /// The host that runs `jitlat serve`.
+    Server,
+}
+
+impl Side {
+    /// The peer.
+    pub fn other(self) -> Side {
+        match self {
+            Side::Client => Side::Server,
+            Side::Server => Side::Client,
+        }
+    }
+
+    fn proof_label(self) -> &'static [u8] {
+        match self {
+            Side::Client => b"jitlat 3 client proof",
+            Side::Server => b"jitlat 3 server proof",
+        }
+    }
+
+    fn seal_label(self) -> &'static [u8] {
+        match self {
+            Side::Client => b"jitlat 3 client seal",
+            Side::Server => b"jitlat 3 server seal",
+        }
+    }
+}
+
+/// Everything said so far on a control connection, both ways, in the order of the conversation.
+#[derive(Clone, Default)]
+pub struct Transcript(Sha256);
+
+impl Transcript {
+    /// Adds bytes that were sent or received.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn digest(&self) -> [u8; 32] {
+        self.0.clone().finalize().into()
+    }
+
+    /// The proof that `side` has `key`, at this point of the conversation.
+    pub fn prove(&self, key: &Key, side: Side) -> [u8; PROOF_LEN] {
+        mac(&key.0, &[side.proof_label(), &self.digest()]).finalize().into_bytes().into()
+    }
+
+    /// Whether `proof` is that of `side`. Constant time.
+    pub fn verify(&self, key: &Key, side: Side, proof: &[u8]) -> bool {
+        mac(&key.0, &[side.proof_label(), &self.digest()]).verify_slice(proof).is_ok()
+    }
+
+    /// The seal for what `side` says from here on.
+    pub fn seal(&self, key: &Key, side: Side) -> Seal {
+        let derived = mac(&key.0, &[side.seal_label(), &self.digest()]).finalize().into_bytes();
+        Seal { key: derived.into(), counter: 0 }
+    }
+}
+
+impl fmt::Debug for Transcript {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Transcript")
+    }
+}
+
+/// Seals, or checks, the frames of one direction in order.
+#[derive(Clone)]
+pub struct Seal {
+    key: [u8; 32],
+    counter: u64,
+}
+
+impl Seal {
+    /// The seal of the next frame, whose bytes without the seal are `frame`.
+    pub fn next(&mut self, frame: &[u8]) -> [u8; SEAL_LEN] {
+        let full = self.mac(frame).finalize().into_bytes();
+        self.counter += 1;
+        let mut seal = [0; SEAL_LEN];
+        seal.copy_from_slice(&full[..SEAL_LEN]);
+        seal
+    }
+
+    /// Whether `seal` is the one of the next frame. Constant time.
+    pub fn check(&mut self, frame: &[u8], seal: &[u8; SEAL_LEN]) -> bool {
+        let good = self.mac(frame).verify_truncated_left(seal).is_ok();
+        self.counter += 1;
+        good
+    }
+
+    fn mac(&self, frame: &[u8]) -> Hmac<Sha256> {
+        mac(&self.key, &[&self.counter.to_be_bytes(), frame])
+    }
+}
+
+impl fmt::Debug for Seal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Seal({})", self.counter)
+    }
+}
+
+/// HMAC-SHA-256 (RFC 2104). The key is brought to the hash's block by hand, which leaves nothing to fail.
+fn mac(key: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
+    let mut block = [0; 64];
+    let hashed: [u8; 32];
+    let key = if key.len() > block.len() {
+        hashed = Sha256::digest(key).into();
+        &hashed[..]
+    } else {
+        key
+    };
+    block[..key.len()].copy_from_slice(key);
+    let mut mac = Hmac::<Sha256>::new(&block.into());
+    parts.iter().for_each(|part| mac.update(part));
+    mac
+}
+
+/// Derives independent random values from the bytes of entropy that the driver gave: `label` tells them apart.
+pub fn derive(entropy: &[u8; 32], label: &str) -> [u8; 32] {
+    mac(entropy, &[label.as_bytes()]).finalize().into_bytes().into()
+}
+
+/// The first eight bytes of [`derive`].
+pub fn derive_u64(entropy: &[u8; 32], label: &str) -> u64 {
+    let bytes = derive(entropy, label);
+    bytes.first_chunk().map_or(0, |b| u64::from_be_bytes(*b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> Key {
+        Key::from_file_contents(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_key_file_may_end_in_a_newline_but_not_be_short() {
+        assert_eq!(key("0123456789abcdef\n"), key("0123456789abcdef"));
+        assert_eq!(Key::from_file_contents(b" short \n"), Err(KeyTooShort(5)));
+        assert_eq!(format!("{:?}", key("0123456789abcdef")), "Key(…)");
+    }
+
+    #[test]
+    fn a_proof_is_bound_to_key_role_and_conversation() {
+        let (good, bad) = (key("the right key 01"), key("another key 0123"));
+        let mut said = Transcript::default();
+        said.add(b"hello");
+        let proof = said.prove(&good, Side::Client);
+        assert!(said.verify(&good, Side::Client, &proof));
+        assert!(!said.verify(&bad, Side::Client, &proof));
+        assert!(!said.verify(&good, Side::Server, &proof), "no reflection");
+        assert!(!said.verify(&good, Side::Client, &proof[..31]));
+        said.add(b"!");
+        assert!(!said.verify(&good, Side::Client, &proof), "no replay");
+    }
+
+    #[test]
+    fn a_seal_is_bound_to_direction_and_order() {
+        let said = Transcript::default();
+        let key = key("the right key 01");
+        let mut seal = said.seal(&key, Side::Client);
+        let (first, second) = (seal.next(b"a"), seal.next(b"a"));
+        assert_ne!(first, second);
+        assert!(said.seal(&key, Side::Client).check(b"a", &first));
+        assert!(!said.seal(&key, Side::Client).check(b"a", &second), "out of order");
+        assert!(!said.seal(&key, Side::Server).check(b"a", &first), "reflected");
+        assert!(!said.seal(&key, Side::Client).check(b"b", &first), "altered");
+    }
+
+    /// RFC 4231, test cases 2 and 6 (a key longer than a block).
+    #[test]
+    fn hmac_is_that_of_the_rfc() {
+        let hex = |m: Hmac<Sha256>| {
+            m.finalize().into_bytes().iter().map(|b| format!("{b:02x}")).collect::<String>()
+        };
+        assert_eq!(
+            hex(mac(b"Jefe", &[b"what do ya want ", b"for nothing?"])),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+        );
+        assert_eq!(
+            hex(mac(&[0xaa; 131], &[b"Test Using Larger Than Block-Size Key - Hash Key First"])),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
+        );
+    }
+
+    #[test]
+    fn derived_values_differ_by_label_and_entropy() {
+        let a = derive_u64(&[1; 32], "session");
+        assert_ne!(a, derive_u64(&[1; 32], "token 0"));
+        assert_ne!(a, derive_u64(&[2; 32], "session"));
+        assert_eq!(a, derive_u64(&[1; 32], "session"));
+    }
+}

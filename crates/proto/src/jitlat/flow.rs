@@ -1,0 +1,146 @@
+//! What a control machine asks of its driver's flow engine ([`Command`]) and what the engine reports back
+//! ([`Report`]): the same on both sides, so that one engine serves client and server.
+//!
+//! The life of a flow, with the commands on the left and the reports they are answered with:
+//!
+//! ```text
+//! Open     → Opened(port)                  bind the socket (TCP: also listen, where told to)
+//!            Greeted(from)                 version 3, server: a HELLO with the flow's token came
+//! Connect  → Ready                         tie the socket to the peer; version 3, client: greet it
+//! Start                                    run StreamSender or StreamReceiver (accept first if listening)
+//!            Ended(sent)                   sender: the last data packet has gone; sentinels follow
+//! Cut                                      end early: sender → sentinels now, receiver → linger
+//! Stop     → Sent or Received              sender: no more sentinels, report;
+//!                                          a receiver reports by itself when it has finished
+//! ```
+//! Instead of any of these answers, [`Report::Failed`].
+
+use super::recording::{Recording, SentStamps};
+use super::stream::{Finish, Patience};
+use core::fmt;
+use core::net::SocketAddr;
+use jitlat_core::{Source, Span, TestSpec};
+
+/// Which flow of a session: 0 alone, or 0 up and 1 down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(pub u8);
+
+impl fmt::Display for FlowId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "flow {}", self.0)
+    }
+}
+
+/// What this host does in a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Run a `StreamSender`.
+    Send,
+    /// Run a `StreamReceiver`.
+    Receive,
+}
+
+/// How the two ends of a flow find each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meeting {
+    /// Client, and classic UDP server: the peer's address comes with [`Command::Connect`].
+    Dial,
+    /// Version-3 server: a greeting with this token arrives on the server's shared test port (UDP
+    /// datagram, or first 12 bytes of a TCP connection) and is reported as [`Report::Greeted`].
+    Greeting(u64),
+    /// Classic TCP receiver: listen on the bound port, and on [`Command::Start`] accept one connection
+    /// from the peer's address (any port).
+    Listen,
+}
+
+/// Everything needed to prepare one flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// Which flow.
+    pub flow: FlowId,
+    /// What this host does in it.
+    pub role: Role,
+    /// The stream, as agreed.
+    pub spec: TestSpec,
+    /// Local port to bind; 0 = the system chooses.
+    pub bind_port: u16,
+    /// The control peer's address. Nothing is ever sent to, or accepted from, another IP address.
+    pub peer: core::net::IpAddr,
+    /// How the ends meet.
+    pub meeting: Meeting,
+    /// Whether packets with sequence number −2 are greetings (version 3).
+    pub greetings: bool,
+    /// The best stamps to ask of the system.
+    pub stamps: Source,
+    /// How long a receiver waits.
+    pub patience: Patience,
+    /// Most records a receiver may keep: duplicates included.
+    pub record_limit: usize,
+}
+
+/// What the machine wants done with a flow. Obey in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Bind, allocate and prepare. Answer [`Report::Opened`].
+    Open(Box<Opening>),
+    /// Tie the flow to `peer`; a `greeting` is to be sent there with a `Greeter` until it comes back, for
+    /// at most the given patience. Answer [`Report::Ready`].
+    Connect {
+        /// Which flow.
+        flow: FlowId,
+        /// The far end. Port 0: classic peers that named none; take the first packet's.
+        peer: SocketAddr,
+        /// Token to greet with, and how long to try (client, version 3).
+        greeting: Option<(u64, Span)>,
+    },
+    /// Start the stream or its reception.
+    Start(FlowId),
+    /// End it early: the sender turns to sentinels, the receiver lingers this long for stragglers and finishes.
+    Cut(FlowId, Span),
+    /// No more of it: the sender stops its sentinels and reports [`Report::Sent`]; a receiver that has
+    /// not finished does so at once and reports.
+    Stop(FlowId),
+    /// Release sockets and threads of the flow, whatever its state. No report is expected.
+    Close(FlowId),
+}
+
+/// What the flow engine tells the machine.
+#[derive(Clone, Debug)]
+pub enum Report {
+    /// The socket is bound to this port.
+    Opened(FlowId, u16),
+    /// A greeting with the flow's token came from this address; not yet answered.
+    Greeted(FlowId, SocketAddr),
+    /// The flow is tied to its peer (and greeted, where asked for).
+    Ready(FlowId),
+    /// The sender has sent its last data packet, this many in all.
+    Ended(FlowId, u32),
+    /// The sender has stopped altogether.
+    Sent(FlowId, SendReport),
+    /// The receiver has finished.
+    Received(FlowId, ReceiveReport),
+    /// It could not be done; the reason says what was attempted.
+    Failed(FlowId, String),
+}
+
+/// What a sender leaves.
+#[derive(Clone, Debug, Default)]
+pub struct SendReport {
+    /// Data packets attempted: one more than the last sequence number.
+    pub sent: u32,
+    /// Of those, refused by the sending system.
+    pub failed: u32,
+    /// When each really left, where the system told.
+    pub stamps: Option<SentStamps>,
+}
+
+/// What a receiver leaves.
+#[derive(Clone, Debug)]
+pub struct ReceiveReport {
+    /// What arrived.
+    pub recording: Recording,
+    /// Why it is over.
+    pub finish: Finish,
+    /// Datagrams the receiving kernel dropped for want of buffer space, if it said.
+    pub drops: Option<u64>,
+}

@@ -1,0 +1,328 @@
+//! [`Ledger`]: what all sessions of a server use together, and the results it still keeps.
+
+use super::flow::{ReceiveReport, SendReport};
+use super::limits::{Limits, Refusal};
+use core::fmt;
+use core::net::IpAddr;
+use jitlat_core::clock::SyncState;
+use jitlat_core::session::HostFacts;
+use jitlat_core::{Nanos, TestSpec};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The name of a session: 64 unguessable bits, 16 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SessionId(pub u64);
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionId({self})")
+    }
+}
+
+/// What a server has of one finished flow.
+#[derive(Clone, Debug)]
+pub struct FlowResults {
+    /// The stream, as it was agreed.
+    pub spec: TestSpec,
+    /// What was received or sent.
+    pub outcome: FlowOutcome,
+}
+
+/// The two kinds of result, by what the server did.
+#[derive(Clone, Debug)]
+pub enum FlowOutcome {
+    /// The server received: records.
+    Received(ReceiveReport),
+    /// The server sent: transmit stamps.
+    Sent(SendReport),
+    /// It came to nothing, for this reason.
+    Failed(String),
+}
+
+/// What a server has of one finished session.
+#[derive(Clone, Debug)]
+pub struct SessionResults {
+    /// By flow number.
+    pub flows: Vec<FlowResults>,
+    /// The server's facts, after the test.
+    pub host: HostFacts,
+}
+
+impl SessionResults {
+    /// The kernel's account of the server's clock after the test.
+    pub fn sync_after(&self) -> Option<SyncState> {
+        self.host.sync_after
+    }
+}
+
+/// What a session will need, for [`Ledger::admit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Name of the session.
+    pub id: SessionId,
+    /// The control peer.
+    pub client: IpAddr,
+    /// Bytes of records and stamps at most.
+    pub memory: u64,
+}
+
+/// Counts connections, sessions and memory against the [`Limits`], by client and in all, and keeps
+/// uncollected results for a bounded time. One per server, behind a lock: every call is short.
+#[derive(Debug)]
+pub struct Ledger {
+    limits: Limits,
+    connections: HashMap<Client, usize>,
+    sessions: HashMap<SessionId, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    client: Client,
+    memory: u64,
+    /// Results and when they are dropped; `None` while the test runs.
+    kept: Option<(Arc<SessionResults>, Nanos)>,
+}
+
+/// Who counts as one client: an IPv4 address, or an IPv6 /64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Client(u128);
+
+impl Client {
+    fn of(address: IpAddr) -> Client {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => Client(v4.to_bits().into()),
+            IpAddr::V6(v6) => Client(v6.to_bits() >> 64 << 64),
+        }
+    }
+}
+
+impl Ledger {
+    /// An empty ledger.
+    pub fn new(limits: Limits) -> Ledger {
+        Ledger { limits, connections: HashMap::new(), sessions: HashMap::new() }
+    }
+
+    /// The limits counted against.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// A control connection from `client` wants to be served. Every `Ok` is to be followed by one
+    /// [`disconnect`](Ledger::disconnect).
+    pub fn connect(&mut self, client: IpAddr) -> Result<(), Refusal> {
+        let total: usize = self.connections.values().sum();
+        if total >= self.limits.connections {
+            return Err(Refusal::new("max-connections", self.limits.connections, "one more"));
+        }
+        let count = self.connections.entry(Client::of(client)).or_default();
+        if *count >= self.limits.connections_per_client {
+            let allowed = self.limits.connections_per_client;
+            return Err(Refusal::new("max-connections-per-client", allowed, "one more"));
+        }
+        *count += 1;
+        Ok(())
+    }
+
+    /// A control connection from `client` is gone.
+    pub fn disconnect(&mut self, client: IpAddr) {
+        let client = Client::of(client);
+        if let Some(count) = self.connections.get_mut(&client) {
+            *count -= 1;
+            if *count == 0 {
+                self.connections.remove(&client);
+            }
+        }
+    }
+
+    /// Room for a session, or which limit forbids it. The client's own kept results make room, oldest
+    /// first; another's never do.
+    pub fn admit(&mut self, claim: Claim, now: Nanos) -> Result<(), Refusal> {
+        self.expire(now);
+        let client = Client::of(claim.client);
+        while let Err(refusal) = self.room_for(client, claim.memory) {
+            if !self.drop_oldest(client) {
+                return Err(refusal);
+            }
+        }
+        self.sessions.insert(claim.id, Entry { client, memory: claim.memory, kept: None });
+        Ok(())
+    }
+
+    fn room_for(&self, client: Client, memory: u64) -> Result<(), Refusal> {
+        let limits = &self.limits;
+        let own = || self.sessions.values().filter(|e| e.client == client);
+        if own().count() >= limits.sessions_per_client {
+            return Err(Refusal::new("max-sessions-per-client", limits.sessions_per_client, "one more"));
+        }
+        if self.sessions.len() >= limits.sessions {
+            return Err(Refusal::new("max-sessions", limits.sessions, "one more"));
+        }
+        let used: u64 = own().map(|e| e.memory).sum();
+        if used.saturating_add(memory) > limits.memory_per_client {
+            return Err(memory_refusal("max-memory-per-client", limits.memory_per_client, used, memory));
+        }
+        let used = self.memory();
+        if used.saturating_add(memory) > limits.memory {
+            return Err(memory_refusal("max-memory", limits.memory, used, memory));
+        }
+        Ok(())
+    }
+
+    fn drop_oldest(&mut self, client: Client) -> bool {
+        let own = self.sessions.iter().filter(|(_, e)| e.client == client);
+        let kept = own.filter_map(|(id, e)| e.kept.as_ref().map(|(_, until)| (*until, *id)));
+        kept.min_by_key(|k| k.0).is_some_and(|(_, id)| self.sessions.remove(&id).is_some())
+    }
+
+    /// The test of `id` is over; its results are kept for [`Limits::keep`].
+    pub fn keep(&mut self, id: SessionId, results: Arc<SessionResults>, now: Nanos) {
+        let until = now + self.limits.keep;
+        if let Some(entry) = self.sessions.get_mut(&id) {
+            entry.memory = results.memory().min(entry.memory);
+            entry.kept = Some((results, until));
+        }
+    }
+
+    /// The results of `id`, if they are (still) kept. Knowing the name is the right to have them: a client's
+    /// address may have changed since.
+    pub fn find(&self, id: SessionId) -> Option<Arc<SessionResults>> {
+        self.sessions.get(&id)?.kept.as_ref().map(|(results, _)| Arc::clone(results))
+    }
+
+    /// The session needs nothing any more: collected, or failed before it had any results.
+    pub fn forget(&mut self, id: SessionId) {
+        self.sessions.remove(&id);
+    }
+
+    /// Drops results kept for too long. Also done by [`admit`](Ledger::admit); call now and then.
+    pub fn expire(&mut self, now: Nanos) {
+        self.sessions.retain(|_, e| e.kept.as_ref().is_none_or(|(_, until)| now < *until));
+    }
+
+    /// Bytes claimed by running tests and kept results.
+    pub fn memory(&self) -> u64 {
+        self.sessions.values().map(|e| e.memory).sum()
+    }
+
+    /// Sessions running or kept.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+}
+
+fn memory_refusal(limit: &'static str, allowed: u64, used: u64, asked: u64) -> Refusal {
+    let mb = |bytes: u64| bytes.div_ceil(1 << 20);
+    let allowed = format_args!("{} MB", mb(allowed)).to_string();
+    Refusal::new(limit, allowed, format_args!("{} MB beside {} MB in use", mb(asked), mb(used)))
+}
+
+impl SessionResults {
+    /// Bytes held.
+    pub fn memory(&self) -> u64 {
+        let of = |flow: &FlowResults| match &flow.outcome {
+            FlowOutcome::Received(r) => super::Recording::cost(r.recording.len()),
+            FlowOutcome::Sent(s) => s.stamps.as_ref().map_or(0, |s| s.len() as u64 * 8),
+            FlowOutcome::Failed(_) => 0,
+        };
+        self.flows.iter().map(of).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::Span;
+
+    const A: &str = "192.0.2.1";
+    const B: &str = "192.0.2.2";
+
+    fn ledger() -> Ledger {
+        Ledger::new(Limits {
+            connections: 3,
+            connections_per_client: 2,
+            sessions: 3,
+            sessions_per_client: 2,
+            memory: 1000,
+            memory_per_client: 600,
+            keep: Span(100),
+            ..Limits::default()
+        })
+    }
+
+    fn admit(l: &mut Ledger, id: u64, client: &str, memory: u64, now: i64) -> Result<(), &'static str> {
+        let claim = Claim { id: SessionId(id), client: client.parse().unwrap(), memory };
+        l.admit(claim, Nanos(now)).map_err(|r| r.limit)
+    }
+
+    fn results() -> Arc<SessionResults> {
+        Arc::new(SessionResults { flows: Vec::new(), host: HostFacts::default() })
+    }
+
+    #[test]
+    fn connections_are_counted_by_client_and_in_all() {
+        let mut l = ledger();
+        let [a, b] = [A, B].map(|s| s.parse().unwrap());
+        assert!(l.connect(a).is_ok() && l.connect(a).is_ok());
+        assert_eq!(l.connect(a).unwrap_err().limit, "max-connections-per-client");
+        assert!(l.connect(b).is_ok());
+        assert_eq!(l.connect(b).unwrap_err().limit, "max-connections");
+        l.disconnect(a);
+        assert!(l.connect(b).is_ok());
+        for client in [a, b, b] {
+            l.disconnect(client);
+        }
+        assert!(l.connections.is_empty());
+    }
+
+    #[test]
+    fn an_ipv6_client_is_its_64_and_a_mapped_address_is_its_ipv4() {
+        let of = |s: &str| Client::of(s.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:2"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of(A));
+    }
+
+    #[test]
+    fn one_client_cannot_take_everything() {
+        let mut l = ledger();
+        assert_eq!(admit(&mut l, 1, A, 601, 0), Err("max-memory-per-client"));
+        assert_eq!(admit(&mut l, 1, A, 600, 0), Ok(()));
+        assert_eq!(admit(&mut l, 2, A, 1, 0), Err("max-memory-per-client"));
+        assert_eq!(admit(&mut l, 2, A, 0, 0), Ok(()));
+        assert_eq!(admit(&mut l, 3, A, 0, 0), Err("max-sessions-per-client"));
+        assert_eq!(admit(&mut l, 3, B, 401, 0), Err("max-memory"));
+        assert_eq!(admit(&mut l, 3, B, 400, 0), Ok(()));
+        assert_eq!(admit(&mut l, 4, B, 0, 0), Err("max-sessions"));
+        l.forget(SessionId(1));
+        assert_eq!(admit(&mut l, 4, B, 200, 0), Ok(()));
+    }
+
+    #[test]
+    fn kept_results_are_found_until_they_expire_or_make_room() {
+        let mut l = ledger();
+        let id = SessionId(1);
+        assert_eq!(admit(&mut l, 1, A, 600, 0), Ok(()));
+        assert!(l.find(id).is_none(), "nothing while it runs");
+        l.keep(id, results(), Nanos(10));
+        assert!(l.find(id).is_some());
+        assert_eq!(l.memory(), 0, "only what is held counts");
+        l.expire(Nanos(109));
+        assert!(l.find(id).is_some());
+        l.expire(Nanos(110));
+        assert!(l.find(id).is_none());
+
+        assert!(admit(&mut l, 2, A, 1, 200).is_ok() && admit(&mut l, 3, A, 1, 200).is_ok());
+        l.keep(SessionId(2), results(), Nanos(200));
+        assert!(admit(&mut l, 4, A, 1, 201).is_ok(), "the oldest kept makes room");
+        assert!(l.find(SessionId(2)).is_none());
+        l.keep(SessionId(99), results(), Nanos(0));
+        assert!(l.find(SessionId(99)).is_none(), "only admitted sessions are kept");
+    }
+}

@@ -1,0 +1,30 @@
+//! The one-way protocol: a control conversation over TCP and a test stream beside it
+//! (docs/protocols/jitlat-classic.md and docs/protocols/jitlat-v3.md).
+//!
+//! * [`client`], [`server`] – the two sides of the conversation
+//! * [`dialect`], [`auth`] – its two languages; proof of a pre-shared key
+//! * [`flow`] – what machines ask of the driver's flow engine and what it reports back
+//! * [`packet`], [`framing`], [`stream`] – the test stream: header, TCP records, sender, receiver
+//! * [`recording`] – received records and sent stamps, as they are kept and joined
+//! * [`limits`], [`ledger`] – what a server grants, to one request and over all sessions
+pub mod auth;
+pub mod client;
+pub mod dialect;
+pub mod flow;
+pub mod framing;
+pub mod ledger;
+pub mod limits;
+pub mod packet;
+pub mod recording;
+pub mod server;
+pub mod stream;
+
+pub use auth::Key;
+pub use client::{ClientConfig, ClientEvent, ClientInput, Failure, Progress};
+pub use dialect::Dialect;
+pub use flow::{Command, FlowId, Opening, Report, Role};
+pub use ledger::{Ledger, SessionId};
+pub use limits::{Limits, Refusal};
+pub use recording::{Recording, SentStamps};
+pub use server::{ServerConfig, ServerEvent, ServerInput};
+pub use stream::{StreamReceiver, StreamSender};

@@ -1,0 +1,108 @@
+//! The test packet: 8 bytes transmit time, 4 bytes sequence number, padding (seed §4.3.4).
+
+use jitlat_core::Nanos;
+
+/// Bytes of the header, and so of the shortest packet.
+pub const HEADER_LEN: usize = jitlat_core::spec::HEADER_LEN as usize;
+/// The sequence number that ends a stream.
+pub const SENTINEL: i32 = -1;
+/// The sequence number of the greeting that opens a version-3 test path; its time field carries the
+/// flow's token.
+pub const HELLO: i32 = -2;
+
+/// The header of a test packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// When the sender read its clock, ns since 1970 UTC.
+    pub sent: Nanos,
+    /// From 0; [`SENTINEL`] and [`HELLO`] are not data.
+    pub seq: i32,
+}
+
+mod field {
+    use core::ops::Range;
+    pub const TIME: Range<usize> = 0..8;
+    pub const SEQ: Range<usize> = 8..12;
+}
+
+impl Header {
+    /// A greeting for the flow of `token`.
+    pub fn hello(token: u64) -> Header {
+        Header { sent: Nanos(token as i64), seq: HELLO }
+    }
+
+    /// The token, if this is a greeting.
+    pub fn hello_token(&self) -> Option<u64> {
+        (self.seq == HELLO).then_some(self.sent.0 as u64)
+    }
+
+    /// The header at the front of `packet`; `None` if it is shorter than one.
+    #[inline]
+    pub fn parse(packet: &[u8]) -> Option<Header> {
+        let bytes: &[u8; HEADER_LEN] = packet.first_chunk()?;
+        let mut time = [0; 8];
+        let mut seq = [0; 4];
+        time.copy_from_slice(&bytes[field::TIME]);
+        seq.copy_from_slice(&bytes[field::SEQ]);
+        Some(Header { sent: Nanos(i64::from_be_bytes(time)), seq: i32::from_be_bytes(seq) })
+    }
+
+    /// The header as bytes.
+    pub fn to_bytes(self) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        bytes[field::TIME].copy_from_slice(&self.sent.0.to_be_bytes());
+        bytes[field::SEQ].copy_from_slice(&self.seq.to_be_bytes());
+        bytes
+    }
+
+    /// Writes the header over the front of `packet`, leaving the padding as it is. A buffer too short
+    /// for a header is left alone.
+    #[inline]
+    pub fn write(self, packet: &mut [u8]) {
+        if let Some(front) = packet.first_chunk_mut() {
+            *front = self.to_bytes();
+        }
+    }
+}
+
+/// Overwrites the transmit time alone: the last thing done to a packet before it is sent.
+#[inline]
+pub fn patch_time(packet: &mut [u8], at: Nanos) {
+    if let Some(time) = packet.first_chunk_mut() {
+        *time = at.0.to_be_bytes();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The worked example of docs/protocols/jitlat-classic.md: seed Figure 6's first packet.
+    const FIRST: [u8; 12] = [0x11, 0x4c, 0xfd, 0xdf, 0x13, 0x0d, 0xb4, 0x90, 0, 0, 0, 0];
+
+    #[test]
+    fn deconstruct_and_construct() {
+        let header = Header { sent: Nanos(1_246_650_331_413_984_400), seq: 0 };
+        assert_eq!(header.to_bytes(), FIRST);
+        assert_eq!(Header::parse(&FIRST), Some(header));
+        assert_eq!(Header::parse(&[0; 11]), None);
+    }
+
+    #[test]
+    fn writing_keeps_the_padding() {
+        let mut packet = [0xaa; 16];
+        Header { sent: Nanos(-1), seq: SENTINEL }.write(&mut packet);
+        assert_eq!(packet[..12], [0xff; 12]);
+        patch_time(&mut packet, Nanos(1));
+        assert_eq!(packet[..8], 1i64.to_be_bytes());
+        assert_eq!(packet[8..], [0xff, 0xff, 0xff, 0xff, 0xaa, 0xaa, 0xaa, 0xaa]);
+        patch_time(&mut [0; 3], Nanos(1));
+    }
+
+    #[test]
+    fn a_greeting_carries_its_token() {
+        let hello = Header::hello(u64::MAX - 1);
+        assert_eq!(Header::parse(&hello.to_bytes()).and_then(|h| h.hello_token()), Some(u64::MAX - 1));
+        assert_eq!(Header { sent: Nanos(0), seq: 3 }.hello_token(), None);
+    }
+}

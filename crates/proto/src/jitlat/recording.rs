@@ -1,0 +1,267 @@
+//! What a test leaves in memory: the records of the receiver and the kernel's transmit stamps of the
+//! sender, and how the two are joined.
+
+use jitlat_core::record::Moment;
+use jitlat_core::{Nanos, PacketRecord, Source, Stamp};
+use std::collections::VecDeque;
+
+/// Records in a chunk of results (version 3) and the unit in which they are handed out.
+pub const CHUNK: usize = 1024;
+/// Records in a block: a multiple of [`CHUNK`], so that a chunk never straddles two blocks.
+const BLOCK: usize = 16 * CHUNK;
+
+/// Received records in arrival order, in blocks that are freed as they are consumed. Bounded: records
+/// beyond the limit are counted, not kept.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    blocks: VecDeque<Vec<PacketRecord>>,
+    len: usize,
+    limit: usize,
+    refused: u64,
+    spare: Vec<Vec<PacketRecord>>,
+}
+
+impl Recording {
+    /// An empty recording that takes at most `limit` records. Memory is taken block by block, never
+    /// ahead for a number that a peer merely claims; see [`reserve`](Recording::reserve).
+    pub fn new(limit: usize) -> Recording {
+        Recording { limit, ..Recording::default() }
+    }
+
+    /// Bytes a full recording of `limit` records takes: what a server counts against its memory.
+    pub fn cost(limit: usize) -> u64 {
+        limit as u64 * size_of::<PacketRecord>() as u64
+    }
+
+    /// Takes the memory for `records` more records now, so that [`push`](Recording::push) does not
+    /// while packets fly.
+    pub fn reserve(&mut self, records: usize) {
+        let room = self.blocks.back().map_or(0, |b| b.capacity() - b.len());
+        let wanted = records.min(self.limit - self.len.min(self.limit)).saturating_sub(room);
+        while self.spare.len() * BLOCK < wanted {
+            let left = wanted - self.spare.len() * BLOCK;
+            self.spare.push(Vec::with_capacity(left.min(BLOCK)));
+        }
+        self.spare.reverse();
+    }
+
+    /// Keeps `record`, or counts it as refused when the recording is full. Amortised: one allocation
+    /// in 16 384 records where nothing was reserved.
+    #[inline]
+    pub fn push(&mut self, record: PacketRecord) {
+        if self.len >= self.limit {
+            self.refused += 1;
+            return;
+        }
+        match self.blocks.back_mut() {
+            Some(block) if block.len() < BLOCK && block.len() < block.capacity() => block.push(record),
+            Some(block) if block.len() < BLOCK => {
+                // A short reserved block (the last one) turned out too short: let it grow once.
+                block.reserve_exact(BLOCK - block.len());
+                block.push(record);
+            }
+            _ => {
+                let mut block = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(BLOCK));
+                block.push(record);
+                self.blocks.push_back(block);
+            }
+        }
+        self.len += 1;
+    }
+
+    /// Records kept.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Records that arrived after the recording was full.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Number of chunks of [`CHUNK`] records, the last one possibly shorter.
+    pub fn chunks(&self) -> usize {
+        self.len.div_ceil(CHUNK)
+    }
+
+    /// Chunk `k`, counted from 0; empty beyond the end. Only meaningful before blocks are
+    /// [taken](Recording::take_block).
+    pub fn chunk(&self, k: usize) -> &[PacketRecord] {
+        let per_block = BLOCK / CHUNK;
+        let Some(block) = self.blocks.get(k / per_block) else { return &[] };
+        let start = (k % per_block * CHUNK).min(block.len());
+        &block[start..(start + CHUNK).min(block.len())]
+    }
+
+    /// All records in arrival order.
+    pub fn iter(&self) -> impl Iterator<Item = &PacketRecord> {
+        self.blocks.iter().flatten()
+    }
+
+    /// Takes the oldest block out, to be consumed and freed.
+    pub fn take_block(&mut self) -> Option<Vec<PacketRecord>> {
+        let block = self.blocks.pop_front()?;
+        self.len -= block.len();
+        Some(block)
+    }
+}
+
+impl Extend<PacketRecord> for Recording {
+    fn extend<I: IntoIterator<Item = PacketRecord>>(&mut self, records: I) {
+        records.into_iter().for_each(|r| self.push(r));
+    }
+}
+
+/// No stamp for this sequence number.
+const MISSING: i64 = i64::MIN;
+
+/// When each packet of a stream really left, by sequence number: 8 bytes a packet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SentStamps {
+    stamps: Vec<i64>,
+    source: Source,
+}
+
+impl SentStamps {
+    /// No stamps yet; those to come are taken by `source`.
+    pub fn new(source: Source) -> SentStamps {
+        SentStamps { stamps: Vec::new(), source }
+    }
+
+    /// Takes the memory for sequence numbers below `packets` now, all missing.
+    pub fn reserve(&mut self, packets: usize) {
+        if packets > self.stamps.len() {
+            self.stamps.resize(packets, MISSING);
+        }
+    }
+
+    /// Notes that packet `seq` left at `at`. Grows as far as the largest number seen.
+    #[inline]
+    pub fn set(&mut self, seq: u32, at: Nanos) {
+        let seq = seq as usize;
+        if seq >= self.stamps.len() {
+            self.reserve(seq + 1);
+        }
+        self.stamps[seq] = at.0;
+    }
+
+    /// When packet `seq` left, if that is known.
+    #[inline]
+    pub fn get(&self, seq: i64) -> Option<Nanos> {
+        let at = *self.stamps.get(usize::try_from(seq).ok()?)?;
+        (at != MISSING).then_some(Nanos(at))
+    }
+
+    /// Who took the stamps.
+    pub fn source(&self) -> Source {
+        self.source
+    }
+
+    /// Sequence numbers covered, with a stamp or without.
+    pub fn len(&self) -> usize {
+        self.stamps.len()
+    }
+
+    /// Whether no sequence number is covered.
+    pub fn is_empty(&self) -> bool {
+        self.stamps.is_empty()
+    }
+
+    /// Sequence numbers with a stamp.
+    pub fn known(&self) -> usize {
+        self.stamps.iter().filter(|&&at| at != MISSING).count()
+    }
+
+    /// The raw stamps from sequence number `first` on, at most `count`: `i64::MIN` = missing.
+    pub fn raw(&self, first: usize, count: usize) -> &[i64] {
+        let start = first.min(self.stamps.len());
+        &self.stamps[start..start.saturating_add(count).min(self.stamps.len())]
+    }
+
+    /// Appends raw stamps, as they come from [`raw`](SentStamps::raw).
+    pub fn extend_raw(&mut self, stamps: impl IntoIterator<Item = i64>) {
+        self.stamps.extend(stamps);
+    }
+
+    /// Replaces the sender's own reading in `record` by the stamp of its packet, where there is one,
+    /// and keeps the difference as [`send_lag`](PacketRecord::send_lag).
+    #[inline]
+    pub fn join(&self, record: &mut PacketRecord) {
+        let (Some(read), Some(left)) = (record.sent(), self.get(record.seq)) else { return };
+        record.set(Moment::Sent, Stamp { at: left, source: self.source });
+        record.set_send_lag(left.checked_since(read));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::Span;
+
+    fn filled(n: usize) -> Recording {
+        let mut r = Recording::new(n);
+        r.extend((0..n as i64).map(|i| PacketRecord::one_way(i, Nanos(i), Nanos(i))));
+        r
+    }
+
+    #[test]
+    fn chunks_cover_everything_once_in_order() {
+        for n in [0, 1, CHUNK - 1, CHUNK, BLOCK, BLOCK + 1, 3 * BLOCK + 7] {
+            let r = filled(n);
+            let seqs: Vec<i64> = (0..r.chunks()).flat_map(|k| r.chunk(k)).map(|r| r.seq).collect();
+            assert_eq!(seqs, (0..n as i64).collect::<Vec<_>>());
+            assert!(r.chunk(r.chunks()).is_empty() && r.chunk(usize::MAX).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_full_recording_counts_what_it_refuses() {
+        let mut r = Recording::new(2);
+        r.extend((0..5).map(PacketRecord::new));
+        assert_eq!((r.len(), r.refused(), r.iter().count()), (2, 3, 2));
+    }
+
+    #[test]
+    fn reserved_memory_is_used_and_chunks_stay_aligned() {
+        let n = 2 * BLOCK + 100;
+        let mut r = Recording::new(2 * n);
+        r.reserve(n);
+        let reserved: usize = r.spare.iter().map(Vec::capacity).sum();
+        assert!(reserved >= n && reserved < n + BLOCK, "{reserved}");
+        r.extend((0..2 * n as i64).map(PacketRecord::new));
+        assert!(r.blocks.iter().rev().skip(1).all(|b| b.len() == BLOCK));
+        assert_eq!(r.iter().map(|r| r.seq).collect::<Vec<_>>(), (0..2 * n as i64).collect::<Vec<_>>());
+        // A limit that is only claimed takes nothing.
+        assert_eq!(Recording::new(usize::MAX).spare.len(), 0);
+    }
+
+    #[test]
+    fn blocks_are_freed_as_they_are_taken() {
+        let mut r = filled(BLOCK + 5);
+        assert_eq!(r.take_block().map(|b| b.len()), Some(BLOCK));
+        assert_eq!((r.len(), r.take_block().map(|b| b.len()), r.is_empty()), (5, Some(5), true));
+        assert!(r.take_block().is_none());
+    }
+
+    #[test]
+    fn joining_replaces_the_reading_and_keeps_the_lag() {
+        let mut stamps = SentStamps::new(Source::Kernel);
+        stamps.set(2, Nanos(1500));
+        let mut hit = PacketRecord::one_way(2, Nanos(1000), Nanos(9000));
+        stamps.join(&mut hit);
+        assert_eq!(hit.stamp(Moment::Sent), Some(Stamp { at: Nanos(1500), source: Source::Kernel }));
+        assert_eq!(hit.send_lag(), Some(Span(500)));
+        for seq in [0, 3, -2, i64::MAX] {
+            let before = PacketRecord::one_way(seq, Nanos(1000), Nanos(9000));
+            let mut after = before;
+            stamps.join(&mut after);
+            assert_eq!(before, after, "a missing stamp changes nothing");
+        }
+        assert_eq!((stamps.len(), stamps.known()), (3, 1));
+    }
+}

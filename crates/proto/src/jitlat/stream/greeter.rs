@@ -1,0 +1,100 @@
+//! [`Greeter`]: proving the test path before the stream (version 3).
+
+use crate::jitlat::packet::{HEADER_LEN, Header};
+use jitlat_core::{Nanos, Span};
+
+/// Greetings sent whatever is answered: they also wake up kernel stamping on both hosts, which starts
+/// asynchronously.
+const AT_LEAST: u32 = 4;
+/// The first gaps are short, later ones grow to a second.
+const FIRST_GAP: Span = Span::millis(20);
+const LONGEST_GAP: Span = Span::seconds(1);
+
+/// The client's side of the greeting on one test socket: HELLO packets until one comes back.
+#[derive(Clone, Debug)]
+pub struct Greeter {
+    token: u64,
+    sent: u32,
+    answered: bool,
+    due: Nanos,
+    gap: Span,
+    until: Nanos,
+}
+
+impl Greeter {
+    /// Greets with `token` from `now` on, for at most `patience` (steady clock).
+    pub fn new(token: u64, now: Nanos, patience: Span) -> Greeter {
+        Greeter { token, sent: 0, answered: false, due: now, gap: FIRST_GAP, until: now + patience }
+    }
+
+    /// The greeting to send at `now`, if one is due.
+    pub fn poll_send(&mut self, now: Nanos) -> Option<[u8; HEADER_LEN]> {
+        if now < self.due || self.is_done() || self.gave_up(now) {
+            return None;
+        }
+        self.sent += 1;
+        self.due = now + self.gap;
+        if self.sent >= AT_LEAST {
+            self.gap = Span(self.gap.times(2).0.min(LONGEST_GAP.0));
+        }
+        Some(Header::hello(self.token).to_bytes())
+    }
+
+    /// A packet came back on the test socket; true if it is our greeting, echoed.
+    pub fn handle(&mut self, packet: &[u8]) -> bool {
+        let ours = Header::parse(packet).and_then(|h| h.hello_token()) == Some(self.token);
+        self.answered |= ours;
+        ours
+    }
+
+    /// Whether the path is proven and stamping warm.
+    pub fn is_done(&self) -> bool {
+        self.answered && self.sent >= AT_LEAST
+    }
+
+    /// Whether nothing was answered in time.
+    pub fn gave_up(&self, now: Nanos) -> bool {
+        !self.answered && now >= self.until
+    }
+
+    /// When, on the steady clock, to look again.
+    pub fn deadline(&self) -> Nanos {
+        if self.answered { self.due } else { self.due.min(self.until) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greets_until_answered_and_at_least_four_times() {
+        let mut greeter = Greeter::new(7, Nanos(0), Span::seconds(5));
+        let hello = greeter.poll_send(Nanos(0)).unwrap();
+        assert!(greeter.poll_send(Nanos(1)).is_none(), "not before the next is due");
+        assert!(!greeter.handle(&Header::hello(8).to_bytes()), "another's token");
+        assert!(greeter.handle(&hello));
+        let mut times = vec![];
+        while !greeter.is_done() {
+            let now = greeter.deadline();
+            times.push(now.0 / 1_000_000);
+            assert!(greeter.poll_send(now).is_some());
+        }
+        assert_eq!(times, [20, 40, 60]);
+        assert!(!greeter.gave_up(Nanos(i64::MAX)));
+    }
+
+    #[test]
+    fn gives_up_in_bounded_time_with_few_packets() {
+        let mut greeter = Greeter::new(7, Nanos(0), Span::seconds(8));
+        let mut sent = 0;
+        let mut now = Nanos(0);
+        while !greeter.gave_up(now) {
+            sent += u32::from(greeter.poll_send(now).is_some());
+            assert!(greeter.deadline() > now);
+            now = greeter.deadline();
+        }
+        assert_eq!(now, Nanos(8_000_000_000));
+        assert!((8..20).contains(&sent), "{sent}");
+    }
+}

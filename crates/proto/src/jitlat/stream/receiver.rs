@@ -1,0 +1,228 @@
+//! [`StreamReceiver`]: what each arrival means, and when the stream is over.
+
+use super::sentinel_interval;
+use crate::jitlat::packet::{HELLO, Header, SENTINEL};
+use jitlat_core::record::Moment;
+use jitlat_core::{Flags, Nanos, PacketRecord, Schedule, Span, Stamp, TestSpec, Transport};
+
+/// How long a receiver waits before it believes that no more will come. All on the steady clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// With nothing at all arriving while the stream should be running.
+    pub silence: Span,
+    /// With nothing arriving after the stream should have ended: sentinels are due.
+    pub tail: Span,
+    /// After the first sentinel, or after word that the sender has ended: for stragglers.
+    pub linger: Span,
+}
+
+impl Patience {
+    /// What suits `spec`: a minute and ten of the longest regular gaps of silence, a tail of 10 s and two
+    /// sentinel intervals, and ten periods (¼ s to 2 s) for reordered stragglers; none over TCP.
+    pub fn of(spec: &TestSpec) -> Patience {
+        let gap = match spec.schedule() {
+            Schedule::Burst { size } => spec.period().times(size.into()),
+            _ => spec.period(),
+        };
+        let linger = match spec.transport() {
+            Transport::Udp => spec.period().times(10).0.clamp(250_000_000, 2_000_000_000),
+            Transport::Tcp => 0,
+        };
+        Patience {
+            silence: Span::seconds(60) + gap.times(10),
+            tail: Span::seconds(10) + sentinel_interval(spec).times(2),
+            linger: Span(linger),
+        }
+    }
+}
+
+/// What the driver knows of one datagram or TCP record beside its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reception {
+    /// The best stamp of its arrival, on the wall clock.
+    pub stamp: Stamp,
+    /// The program's own reading of the wall clock, where the stamp is another's.
+    pub read: Option<Nanos>,
+    /// Now on the steady clock, for the timers; one reading may serve a whole batch.
+    pub steady: Nanos,
+    /// Payload bytes on the wire, where the buffer was too short for them; else the slice's length counts.
+    pub full_len: Option<usize>,
+    /// Time to live or hop limit.
+    pub ttl: Option<u8>,
+    /// TOS or traffic-class octet.
+    pub traffic_class: Option<u8>,
+}
+
+impl Reception {
+    /// A reception of which only the stamp is known.
+    pub fn new(stamp: Stamp, steady: Nanos) -> Reception {
+        Reception { stamp, read: None, steady, full_len: None, ttl: None, traffic_class: None }
+    }
+}
+
+/// What an arrival was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// A test packet, good or flagged: keep it.
+    Packet(PacketRecord),
+    /// The stream has ended; see [`StreamReceiver::status`].
+    Sentinel,
+    /// A greeting with this token: echo it, unchanged, to where it came from.
+    Hello(u64),
+    /// Too short to be anything; counted and dropped.
+    Noise,
+}
+
+/// Why a stream is over for its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// A sentinel came.
+    Sentinel,
+    /// The sender said on the control connection that it has ended, or the test was cut here.
+    Cut,
+    /// Nothing ever arrived.
+    NeverStarted,
+    /// Packets arrived, then nothing for too long.
+    Silent,
+    /// The TCP test connection was closed by the sender.
+    Closed,
+}
+
+/// The receiving side of one stream. No allocation, a few comparisons a packet.
+#[derive(Clone, Debug)]
+pub struct StreamReceiver {
+    packets: u32,
+    payload: u16,
+    greetings: bool,
+    patience: Patience,
+    /// When the last packet should have been sent, on the steady clock, as far as can be told here.
+    due_end: Nanos,
+    duration: Span,
+    last: Nanos,
+    ending: Option<(Nanos, Finish)>,
+    received: u64,
+    noise: u64,
+    sentinels: u64,
+    in_order: u32,
+}
+
+impl StreamReceiver {
+    /// A receiver of `spec`, ready since `now` on the steady clock. `greetings`: whether −2 is a greeting
+    /// (version 3) or merely an impossible sequence number (classic).
+    pub fn new(spec: &TestSpec, patience: Patience, greetings: bool, now: Nanos) -> StreamReceiver {
+        StreamReceiver {
+            packets: spec.packets(),
+            payload: spec.payload(),
+            greetings,
+            patience,
+            due_end: now + spec.duration(),
+            duration: spec.duration(),
+            last: now,
+            ending: None,
+            received: 0,
+            noise: 0,
+            sentinels: 0,
+            in_order: 0,
+        }
+    }
+
+    /// Classifies one datagram or TCP record.
+    #[inline]
+    pub fn packet(&mut self, payload: &[u8], how: &Reception) -> Arrival {
+        let Some(header) = Header::parse(payload) else {
+            self.noise += 1;
+            return Arrival::Noise;
+        };
+        match header.seq {
+            SENTINEL => {
+                self.sentinels += 1;
+                self.last = how.steady;
+                // Everything arrived, and in order: there are no stragglers to wait for.
+                let linger = if self.in_order == self.packets { Span::ZERO } else { self.patience.linger };
+                self.end_by(how.steady + linger, Finish::Sentinel);
+                return Arrival::Sentinel;
+            }
+            HELLO if self.greetings => return Arrival::Hello(header.sent.0 as u64),
+            _ => {}
+        }
+        if self.received == 0 {
+            self.due_end = how.steady + self.duration;
+        }
+        self.received += 1;
+        self.last = how.steady;
+        if i64::from(header.seq) == i64::from(self.in_order) {
+            self.in_order += 1;
+        }
+        Arrival::Packet(self.record(header, payload.len(), how))
+    }
+
+    fn record(&self, header: Header, len: usize, how: &Reception) -> PacketRecord {
+        let full = how.full_len.unwrap_or(len).max(len);
+        let mut record = PacketRecord::one_way(header.seq.into(), header.sent, how.stamp.at);
+        record.set(Moment::Arrived, how.stamp);
+        record.set_receive_lag(how.read.and_then(|read| read.checked_since(how.stamp.at)));
+        record.set_size(Some(u16::try_from(full).unwrap_or(u16::MAX)));
+        record.set_ttl(how.ttl);
+        record.set_traffic_class(how.traffic_class);
+        if full != usize::from(self.payload) {
+            record.flags = record.flags | Flags::LENGTH;
+        }
+        if full > len {
+            record.flags = record.flags | Flags::TRUNCATED;
+        }
+        record
+    }
+
+    /// The sender has ended, or is to be given up (word from the control connection, or the user):
+    /// stragglers are awaited until `now` + linger, then the stream is over.
+    pub fn cut(&mut self, now: Nanos, linger: Span) {
+        self.end_by(now + linger, Finish::Cut);
+    }
+
+    /// The TCP test connection has ended.
+    pub fn closed(&mut self, now: Nanos) {
+        self.end_by(now, Finish::Closed);
+    }
+
+    fn end_by(&mut self, at: Nanos, finish: Finish) {
+        match &mut self.ending {
+            Some((until, _)) => *until = (*until).min(at),
+            None => self.ending = Some((at, finish)),
+        }
+    }
+
+    /// When, on the steady clock, to ask [`status`](StreamReceiver::status) again if nothing arrives.
+    pub fn deadline(&self) -> Nanos {
+        let silent = self.last + self.patience.silence;
+        let tail = self.last.max(self.due_end) + self.patience.tail;
+        let given_up = silent.min(tail);
+        self.ending.map_or(given_up, |(until, _)| until.min(given_up))
+    }
+
+    /// Whether, and why, the stream is over at `now` on the steady clock.
+    pub fn status(&self, now: Nanos) -> Option<Finish> {
+        if now < self.deadline() {
+            return None;
+        }
+        Some(match self.ending {
+            Some((_, finish)) => finish,
+            None if self.received == 0 => Finish::NeverStarted,
+            None => Finish::Silent,
+        })
+    }
+
+    /// Test packets so far, duplicates and invalid ones included.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Arrivals too short to be a packet.
+    pub fn noise(&self) -> u64 {
+        self.noise
+    }
+
+    /// Sentinels so far.
+    pub fn sentinels(&self) -> u64 {
+        self.sentinels
+    }
+}

@@ -1,0 +1,204 @@
+//! [`StreamSender`]: what to send next and when.
+
+use super::sentinel_interval;
+use crate::jitlat::packet::SENTINEL;
+use jitlat_core::schedule::Deadlines;
+use jitlat_core::{Nanos, Span, TestSpec};
+
+/// How long sentinels go on unanswered before the sender gives up by itself. The control machines stop
+/// it much earlier; this bounds a sender whose machine is gone.
+const GIVE_UP: Span = Span::seconds(60);
+
+/// Something to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// When, on the steady clock. In the past when the sender is late: then send at once.
+    pub at: Nanos,
+    /// Sequence number of the packet, or the sentinel's −1.
+    pub seq: i32,
+}
+
+impl Due {
+    /// Whether this is a sentinel and not a data packet.
+    pub fn is_sentinel(&self) -> bool {
+        self.seq == SENTINEL
+    }
+}
+
+/// The sending side of one stream: data packets at their absolute deadlines, then sentinels until the
+/// receiver has answered.
+///
+/// ```text
+/// while let Some(due) = sender.due() { sleep until due.at; send; sender.sent(now) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct StreamSender {
+    start: Nanos,
+    deadlines: Deadlines,
+    interval: Span,
+    due: Option<Due>,
+    attempted: u32,
+    failed: u32,
+    sentinels: u32,
+    /// When sentinels end unanswered; known once the last packet has been sent.
+    until: Nanos,
+}
+
+impl StreamSender {
+    /// The stream of `spec`, whose first packet is due at `start` on the steady clock.
+    pub fn new(spec: &TestSpec, start: Nanos) -> StreamSender {
+        let mut sender = StreamSender {
+            start,
+            deadlines: Deadlines::new(spec),
+            interval: sentinel_interval(spec),
+            due: None,
+            attempted: 0,
+            failed: 0,
+            sentinels: 0,
+            until: start,
+        };
+        sender.step(start);
+        sender
+    }
+
+    /// The next thing to be sent; `None` once the stream is over.
+    #[inline]
+    pub fn due(&self) -> Option<Due> {
+        self.due
+    }
+
+    /// What was [due](StreamSender::due) has been sent at `now`; on to the next.
+    #[inline]
+    pub fn sent(&mut self, now: Nanos) {
+        let Some(due) = self.due else { return };
+        if due.is_sentinel() {
+            self.sentinels += 1;
+        } else {
+            self.attempted += 1;
+        }
+        self.step(now);
+    }
+
+    /// What was [due](StreamSender::due) could not be sent. It is not tried again: a late packet would be
+    /// a wrong measurement. Counted, and on to the next.
+    pub fn failed(&mut self, now: Nanos) {
+        if self.due.is_some_and(|d| !d.is_sentinel()) {
+            self.failed += 1;
+        }
+        self.sent(now);
+    }
+
+    /// Ends the stream early: no more data packets, sentinels from `now` on.
+    pub fn cut(&mut self, now: Nanos) {
+        if self.is_streaming() {
+            self.until = now + GIVE_UP;
+            self.due = Some(Due { at: now, seq: SENTINEL });
+        }
+    }
+
+    /// The receiver has answered, or the test is given up: nothing more is sent.
+    pub fn stop(&mut self) {
+        self.due = None;
+    }
+
+    /// Whether data packets are still to come.
+    pub fn is_streaming(&self) -> bool {
+        self.due.is_some_and(|d| !d.is_sentinel())
+    }
+
+    /// Data packets so far, whether the system took them or not: one more than the last sequence number.
+    pub fn attempted(&self) -> u32 {
+        self.attempted
+    }
+
+    /// Data packets that the system refused to send.
+    pub fn failures(&self) -> u32 {
+        self.failed
+    }
+
+    #[inline]
+    fn step(&mut self, now: Nanos) {
+        let sentinel = self.due.is_some_and(|d| d.is_sentinel());
+        self.due = match self.deadlines.next() {
+            Some(offset) if !sentinel => Some(Due { at: self.start + offset, seq: self.attempted as i32 }),
+            _ => {
+                if !sentinel {
+                    self.until = now + self.interval + GIVE_UP;
+                }
+                let at = now + self.interval;
+                (at <= self.until).then_some(Due { at, seq: SENTINEL })
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::spec::{Direction, Schedule, Transport};
+
+    fn spec(n: u64, period: Span, schedule: Schedule) -> TestSpec {
+        TestSpec::new(Direction::Up, Transport::Udp, n, 80, period, schedule).unwrap()
+    }
+
+    /// Sends everything exactly on time; all dues until `stop_after` sentinels.
+    fn run(spec: &TestSpec, stop_after: usize) -> Vec<Due> {
+        let mut sender = StreamSender::new(spec, Nanos(1000));
+        let (mut all, mut sentinels) = (Vec::new(), 0);
+        while let Some(due) = sender.due() {
+            all.push(due);
+            sentinels += usize::from(due.is_sentinel());
+            if sentinels == stop_after {
+                sender.stop();
+            } else {
+                sender.sent(due.at);
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn packets_on_the_grid_then_sentinels_at_a_tenth_of_the_rate() {
+        let p = 20_000_000;
+        let all = run(&spec(3, Span(p), Schedule::Periodic), 3);
+        let want = [(0, 0), (p, 1), (2 * p, 2), (12 * p, -1), (22 * p, -1), (32 * p, -1)];
+        assert_eq!(all, want.map(|(at, seq)| Due { at: Nanos(1000 + at), seq }));
+    }
+
+    #[test]
+    fn every_stream_ends_in_bounded_time() {
+        for period in [Span(1), Span::micros(1), Span::millis(20), Span::seconds(3600)] {
+            let all = run(&spec(3, period, Schedule::Periodic), usize::MAX);
+            let last_packet = all[2].at;
+            let last = all.last().unwrap();
+            assert!(last.is_sentinel() && last.at - last_packet <= Span::seconds(70), "{last:?}");
+            assert!(all.len() < 70_000 && all.len() >= 8, "{} dues at {period:?}", all.len());
+        }
+    }
+
+    #[test]
+    fn a_cut_stream_turns_to_sentinels_at_once() {
+        let mut sender = StreamSender::new(&spec(1000, Span::millis(20), Schedule::Periodic), Nanos(0));
+        for _ in 0..5 {
+            let due = sender.due().unwrap();
+            sender.sent(due.at);
+        }
+        sender.cut(Nanos(90_000_000));
+        assert_eq!(sender.due(), Some(Due { at: Nanos(90_000_000), seq: SENTINEL }));
+        sender.sent(Nanos(90_000_000));
+        assert_eq!(sender.due(), Some(Due { at: Nanos(290_000_000), seq: SENTINEL }));
+        assert_eq!((sender.attempted(), sender.is_streaming()), (5, false));
+        sender.stop();
+        assert_eq!(sender.due(), None);
+    }
+
+    #[test]
+    fn a_packet_that_cannot_be_sent_keeps_its_number() {
+        let mut sender = StreamSender::new(&spec(3, Span(10), Schedule::Burst { size: 2 }), Nanos(0));
+        sender.failed(Nanos(0));
+        assert_eq!(sender.due(), Some(Due { at: Nanos(0), seq: 1 }));
+        sender.sent(Nanos(1));
+        sender.sent(Nanos(20));
+        assert_eq!((sender.attempted(), sender.failures()), (3, 1));
+    }
+}
