@@ -346,15 +346,15 @@ impl Header {
     pub fn new(session: &Session, clock: &ClockEstimate) -> Header {
         let spec = &session.spec;
         Header {
-            date: session.created.map(crate::units::utc_date),
+            date: session.date.clone().or_else(|| session.created.map(crate::units::utc_date)),
             command: match spec.direction() {
                 Direction::Up => "SENDING",
                 Direction::Down => "SEND_ME",
             },
-            npkts: spec.packets().into(),
-            pktlen: spec.payload().into(),
+            npkts: session.declared.unwrap_or(spec.packets().into()),
+            pktlen: session.payload().map_or(0, u64::from),
             proto: spec.transport().number(),
-            period: spec.period().0,
+            period: session.period().unwrap_or_default().0,
             src_ip: session.src.map(|a| a.to_string()),
             dst_ip: session.dst.map(|a| a.to_string()),
             src_port: spec.src_port,

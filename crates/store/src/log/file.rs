@@ -1,0 +1,285 @@
+//! Names for logs, and the files behind them. A name that is taken is never used.
+
+use super::Version;
+use super::write::{LogOutput, LogWriter, WriteError, Written};
+use jitlat_core::{Direction, PacketRecord, Session, Sink};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// How a log gets its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// `jitlat.` and six random characters in this directory, as mkstemp makes them.
+    Random(PathBuf),
+    /// This name (`-o`), refused if a file has it already. A device or a named pipe is written to.
+    Given(PathBuf),
+}
+
+impl Naming {
+    fn file(&self) -> Result<(PathBuf, Output), CreateError> {
+        match self {
+            Naming::Given(path) => exclusive(path),
+            Naming::Random(dir) => random(dir, ""),
+        }
+    }
+}
+
+/// Why no log could be created. Nothing has been measured or written then.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// `-o` names something that is there.
+    #[error("will not write over {}: choose another name with -o or remove it first", .0.display())]
+    Exists(PathBuf),
+    /// The file cannot be made.
+    #[error("cannot create the log {}: {source}", .path.display())]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A log on its way into a file. Create it before the measurement, so that a name that is taken is
+/// refused before anything is sent; dropped before [`LogFile::begin`], it removes the file again.
+#[derive(Debug)]
+pub struct LogFile {
+    path: PathBuf,
+    writer: LogWriter<Output>,
+}
+
+/// A file that vanishes with its last owner while nothing was written to it.
+#[derive(Debug)]
+struct Output {
+    file: File,
+    unused: Option<PathBuf>,
+}
+
+impl LogFile {
+    /// Creates the file.
+    ///
+    /// # Errors
+    /// [`CreateError`], the name taken above all.
+    pub fn create(naming: &Naming, version: Version) -> Result<LogFile, CreateError> {
+        let (path, output) = naming.file()?;
+        Ok(LogFile { path, writer: LogWriter::new(output, version) })
+    }
+
+    /// Creates the file for records with up to four times, in version 3.
+    ///
+    /// # Errors
+    /// As [`LogFile::create`].
+    pub fn create_two_way(naming: &Naming) -> Result<LogFile, CreateError> {
+        let (path, output) = naming.file()?;
+        Ok(LogFile { path, writer: LogWriter::two_way(output) })
+    }
+
+    /// Creates the two files of a test in both directions: one name, with `.up` and `.down` behind it.
+    ///
+    /// # Errors
+    /// [`CreateError`]; then neither file is there.
+    pub fn create_pair(naming: &Naming, version: Version) -> Result<[LogFile; 2], CreateError> {
+        const ATTEMPTS: usize = 16;
+        let mut attempt = 0;
+        let both = loop {
+            let (up, base) = match naming {
+                Naming::Given(base) => (exclusive(&suffixed(base, Direction::Up))?, base.clone()),
+                Naming::Random(dir) => {
+                    let up = random(dir, ".up")?;
+                    let base = up.0.with_extension("");
+                    (up, base)
+                }
+            };
+            attempt += 1;
+            match exclusive(&suffixed(&base, Direction::Down)) {
+                Ok(down) => break [up, down],
+                Err(CreateError::Exists(_)) if matches!(naming, Naming::Random(_)) && attempt < ATTEMPTS => {}
+                Err(e) => return Err(e),
+            }
+        };
+        Ok(both.map(|(path, output)| LogFile { path, writer: LogWriter::new(output, version) }))
+    }
+
+    /// The file's name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// See [`LogWriter::begin`].
+    pub fn begin(&mut self, session: &Session) {
+        self.writer.begin(session);
+    }
+
+    /// See [`LogWriter::record`].
+    #[inline]
+    pub fn record(&mut self, record: &PacketRecord) {
+        self.writer.record(record);
+    }
+
+    /// See [`LogWriter::flush`].
+    pub fn flush(&mut self) {
+        self.writer.flush();
+    }
+
+    /// See [`LogWriter::finish`].
+    pub fn finish(&mut self, session: &Session) {
+        self.writer.finish(session);
+    }
+
+    /// The file's name and what is in it.
+    ///
+    /// # Errors
+    /// [`WriteError`] with the first failure; what could be written is kept.
+    pub fn close(self) -> Result<(PathBuf, Written), WriteError> {
+        let path = self.path;
+        match self.writer.close().1 {
+            Ok(written) => Ok((path, written)),
+            Err(e) => Err(WriteError { path: Some(path), ..e }),
+        }
+    }
+}
+
+impl Sink for LogFile {
+    fn begin(&mut self, session: &Session) {
+        LogFile::begin(self, session);
+    }
+
+    fn record(&mut self, record: &PacketRecord) {
+        LogFile::record(self, record);
+    }
+
+    fn finish(&mut self, session: &Session) {
+        LogFile::finish(self, session);
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = self.file.write(bytes)?;
+        self.unused = None;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl LogOutput for Output {
+    fn cut(&mut self, len: u64) -> io::Result<()> {
+        self.file.cut(len)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync()
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if let Some(path) = &self.unused {
+            // Ours, made with O_EXCL and empty; if it cannot be removed, an empty file stays.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn suffixed(base: &Path, direction: Direction) -> PathBuf {
+    let mut name = base.as_os_str().to_owned();
+    name.push(match direction {
+        Direction::Up => ".up",
+        Direction::Down => ".down",
+    });
+    name.into()
+}
+
+fn exclusive(path: &Path) -> Result<(PathBuf, Output), CreateError> {
+    let fail = |source| CreateError::Create { path: path.to_owned(), source };
+    match OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(file) => Ok((path.to_owned(), Output { file, unused: Some(path.to_owned()) })),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            let kind = fs::metadata(path).map(|m| m.file_type());
+            if !kind.is_ok_and(|k| k.is_char_device() || k.is_fifo() || k.is_socket()) {
+                return Err(CreateError::Exists(path.to_owned()));
+            }
+            let file = OpenOptions::new().write(true).open(path).map_err(fail)?;
+            Ok((path.to_owned(), Output { file, unused: None }))
+        }
+        Err(e) => Err(fail(e)),
+    }
+}
+
+fn random(dir: &Path, suffix: &str) -> Result<(PathBuf, Output), CreateError> {
+    let fail = |source| CreateError::Create { path: dir.join(format!("jitlat.XXXXXX{suffix}")), source };
+    let mut builder = tempfile::Builder::new();
+    // Like any other result a user makes: what the umask leaves of rw-rw-rw-.
+    builder.prefix("jitlat.").suffix(suffix).rand_bytes(6).permissions(fs::Permissions::from_mode(0o666));
+    let (file, path) = builder.tempfile_in(dir).map_err(fail)?.keep().map_err(|e| fail(e.error))?;
+    // The working directory goes without saying.
+    let path = if dir == Path::new(".") {
+        path.file_name().map_or_else(|| path.clone(), PathBuf::from)
+    } else {
+        path
+    };
+    Ok((path.clone(), Output { file, unused: Some(path) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::TestSpec;
+
+    #[test]
+    fn a_taken_name_is_refused_and_untouched() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.log");
+        fs::write(&path, "precious").unwrap();
+        let error = LogFile::create(&Naming::Given(path.clone()), Version::V3).unwrap_err();
+        assert!(matches!(error, CreateError::Exists(_)));
+        let dangling = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path().join("nowhere"), &dangling).unwrap();
+        assert!(LogFile::create(&Naming::Given(dangling), Version::V3).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    }
+
+    #[test]
+    fn random_names_look_as_they_always_did() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = LogFile::create(&Naming::Random(dir.path().into()), Version::V3).unwrap();
+        let name = log.path().file_name().unwrap().to_str().unwrap().to_owned();
+        let tail = name.strip_prefix("jitlat.").unwrap();
+        assert!(tail.len() == 6 && tail.bytes().all(|b| b.is_ascii_alphanumeric()), "{name}");
+        drop(log);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "an unused log leaves nothing");
+    }
+
+    #[test]
+    fn a_pair_shares_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let [mut up, mut down] =
+            LogFile::create_pair(&Naming::Random(dir.path().into()), Version::V3).unwrap();
+        assert_eq!(up.path().with_extension(""), down.path().with_extension(""));
+        up.begin(&jitlat_core::Session::new(TestSpec::default()));
+        down.begin(&jitlat_core::Session::new(TestSpec::default()));
+        drop((up, down));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+
+        let base = dir.path().join("x");
+        fs::write(dir.path().join("x.down"), "").unwrap();
+        assert!(LogFile::create_pair(&Naming::Given(base), Version::V3).is_err());
+        assert!(!dir.path().join("x.up").exists(), "half a pair is none");
+    }
+
+    #[test]
+    fn a_full_disk_is_told() {
+        let mut log = LogFile::create(&Naming::Given("/dev/full".into()), Version::V3).unwrap();
+        let session = Session::new(TestSpec::default());
+        log.begin(&session);
+        log.finish(&session);
+        let error = log.close().unwrap_err();
+        assert_eq!(error.source.kind(), io::ErrorKind::StorageFull);
+        assert!(error.to_string().contains("/dev/full"), "{error}");
+    }
+}

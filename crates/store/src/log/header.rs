@@ -1,0 +1,594 @@
+//! The `# key value` lines of a log, before and after its rows: [`Session`] ⇄ text.
+//!
+//! A line says one fact. A later line of the same key replaces the fact, or adds to it where the key is
+//! one of a list; the value `-` forgets it. So what is known only at the end is said after the rows,
+//! and nothing already written needs to be touched.
+
+use super::date::parse_date;
+use super::{Layout, Version};
+use core::str::FromStr;
+use jitlat_core::clock::SyncState;
+use jitlat_core::session::{Ending, HostFacts};
+use jitlat_core::spec::{HEADER_LEN, MAX_PACKETS, MAX_PAYLOAD};
+use jitlat_core::{ClockProbe, Direction, Dscp, Nanos, Schedule, Session, Span, TestSpec, Transport, units};
+
+/// The keys of lines 2 to 11, in their order.
+const CLASSIC: [&str; 10] =
+    ["command", "npkts", "pktlen", "proto", "period", "src_ip", "dst_ip", "src_port", "dst_port", "dscp"];
+/// Stands for the date where nobody knew it.
+const NO_DATE: &str = "date unknown";
+
+/// What the lines read so far have said.
+#[derive(Debug)]
+pub(super) struct Header {
+    packets: Option<u64>,
+    payload: Option<u64>,
+    period: Option<i64>,
+    transport: Transport,
+    schedule: Schedule,
+    direction: Option<Direction>,
+    dscp: Dscp,
+    ports: [u16; 2],
+    format: Option<u8>,
+    seen: [bool; CLASSIC.len()],
+    /// Everything that needs no checking against anything else.
+    facts: Session,
+    pub layout: Layout,
+    /// Rows the log itself says it has, said after the last.
+    pub rows: Option<u64>,
+    /// What could not be understood, with its line.
+    pub problems: Vec<(u64, String)>,
+}
+
+impl Header {
+    pub fn new() -> Header {
+        Header {
+            packets: None,
+            payload: None,
+            period: None,
+            transport: Transport::Udp,
+            schedule: Schedule::Periodic,
+            direction: None,
+            dscp: Dscp::default(),
+            ports: [0; 2],
+            format: None,
+            seen: [false; CLASSIC.len()],
+            facts: Session::new(TestSpec::default()),
+            layout: Layout::Classic,
+            rows: None,
+            problems: Vec::new(),
+        }
+    }
+
+    /// Whether this `#` line could only be the beginning of another log.
+    pub fn begins_a_log(line: &str) -> bool {
+        split(line).is_some_and(|(key, _)| key == "command" || key == "npkts")
+    }
+
+    /// Takes in line `number`, which begins with `#`.
+    pub fn line(&mut self, number: u64, line: &str) {
+        let Some((key, value)) = split(line) else { return };
+        let result = if number == 1 && !CLASSIC.contains(&key) {
+            self.date(line.trim_start_matches('#').trim())
+        } else {
+            self.fact(key, value)
+        };
+        if let Err(problem) = result {
+            self.problems.push((number, problem));
+        }
+    }
+
+    fn date(&mut self, text: &str) -> Result<(), String> {
+        if text == NO_DATE {
+            return Ok(());
+        }
+        self.facts.date = Some(text.to_owned());
+        self.facts.created = parse_date(text);
+        self.facts
+            .created
+            .map(|_| ())
+            .ok_or_else(|| format!("'{text}' is not a date such as 'Fri Jul 3 19:46:11 UTC 2009'"))
+    }
+
+    fn fact(&mut self, key: &str, value: &str) -> Result<(), String> {
+        if let Some(i) = CLASSIC.iter().position(|k| *k == key) {
+            self.seen[i] = true;
+            return self.classic(key, value.trim());
+        }
+        let forget = value == "-";
+        if let Some((host, key)) = key.split_once('.') {
+            let host = match host {
+                "client" => &mut self.facts.client,
+                "server" => &mut self.facts.server,
+                _ => return Ok(()),
+            };
+            return host_fact(host, key, value, forget);
+        }
+        let s = &mut self.facts;
+        match key {
+            "format" => self.format = Some(parse("a format", value)?),
+            "columns" => {
+                self.layout = Layout::of_columns(value).ok_or_else(|| {
+                    format!("columns '{value}' do not begin with '{}'", Layout::Classic.columns())
+                })?;
+            }
+            "rows" => self.rows = Some(parse("a number of rows", value)?),
+            "direction" => self.direction = Some(direction(value)?),
+            "schedule" => self.schedule = schedule(value)?,
+            "created" => s.created = unless(forget, || parse("nanoseconds since 1970", value).map(Nanos))?,
+            "sent" => s.sent = unless(forget, || parse("a number of packets", value))?,
+            "probe" if forget => s.probes.clear(),
+            "probe" => s.probes.push(probe(value)?),
+            "clock_offset_median" => s.classic_offset = unless(forget, || span(value))?,
+            "control_rtt_min" => s.classic_rtt = unless(forget, || span(value))?,
+            "session" => s.id = unless(forget, || Ok(unescape(value)))?,
+            "name" => s.name = unless(forget, || Ok(unescape(value)))?,
+            "tag" if forget => s.tags.clear(),
+            "tag" => {
+                let (k, v) = value.split_once('=').ok_or_else(|| format!("tag '{value}' has no '='"))?;
+                s.tags.push((unescape(k), unescape(v)));
+            }
+            "ending" => s.ending = ending(value)?,
+            "reason" => s.reason = unless(forget, || Ok(unescape(value)))?,
+            "receiver_drops" => s.receiver_drops = unless(forget, || parse("a number of datagrams", value))?,
+            _ => return self.clock_label(key, value),
+        }
+        Ok(())
+    }
+
+    /// The two lines of version 2, whose labels are sentences: `… clock error … = -80.000 us`.
+    fn clock_label(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let Some((label, amount)) = value.rsplit_once('=') else { return Ok(()) };
+        let label = format!("{key} {label}").to_ascii_lowercase();
+        let target = if label.contains("clock error") {
+            &mut self.facts.classic_offset
+        } else if label.contains("rtt") {
+            &mut self.facts.classic_rtt
+        } else {
+            return Ok(());
+        };
+        *target = Some(quantity(amount).ok_or_else(|| {
+            format!("'{}' is not a time such as '31.340420000 s' or '-80.000 us'", amount.trim())
+        })?);
+        Ok(())
+    }
+
+    fn classic(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let address = || match value.parse() {
+            Ok(ip) => Ok(Some(ip)),
+            Err(_) if value == "-" => Ok(None),
+            Err(_) => Err(format!("'{value}' is not an address")),
+        };
+        match key {
+            "command" => match value {
+                "SENDING" => {}
+                "SEND_ME" => self.direction = Some(Direction::Down),
+                _ => return Err(format!("command '{value}' is neither SENDING nor SEND_ME")),
+            },
+            "npkts" => self.packets = Some(parse("a number of packets", value)?),
+            "pktlen" => self.payload = Some(parse("a number of bytes", value)?),
+            "proto" => {
+                let number = parse("an IP protocol number", value)?;
+                self.transport = Transport::from_number(number)
+                    .ok_or_else(|| format!("protocol {number} is neither 17 (UDP) nor 6 (TCP)"))?;
+            }
+            "period" => self.period = Some(parse("a number of nanoseconds", value)?),
+            "src_ip" => self.facts.src = address()?,
+            "dst_ip" => self.facts.dst = address()?,
+            "src_port" => self.ports[0] = parse("a port", value)?,
+            "dst_port" => self.ports[1] = parse("a port", value)?,
+            _ => self.dscp = value.parse().map_err(|e| format!("{e}"))?,
+        }
+        Ok(())
+    }
+
+    /// The session that the lines so far describe, and what in them cannot be believed.
+    ///
+    /// # Errors
+    /// In words, if the one indispensable fact is missing: how many packets there should be.
+    pub fn session(&self) -> Result<(Session, Vec<String>), String> {
+        let Some(declared) = self.packets else {
+            let because = self.problems.iter().find(|(_, p)| p.contains("number of packets"));
+            return Err(because.map_or_else(
+                || "its header has no '# npkts' line".to_owned(),
+                |(line, p)| format!("npkts on line {line}: {p}"),
+            ));
+        };
+        let mut warnings = Vec::new();
+        let missing: Vec<&str> =
+            CLASSIC.iter().zip(self.seen).filter(|(_, seen)| !seen).map(|(key, _)| *key).collect();
+        if !missing.is_empty() {
+            warnings.push(format!("the header does not say: {}", missing.join(", ")));
+        }
+
+        let packets = declared.clamp(1, MAX_PACKETS.into());
+        if packets != declared {
+            warnings.push(format!("npkts {declared}: no test has that many packets (1 to {MAX_PACKETS})"));
+        }
+        let payload = self.payload.unwrap_or(0).clamp(HEADER_LEN.into(), MAX_PAYLOAD.into());
+        let payload_known = self.payload == Some(payload);
+        if let Some(l) = self.payload.filter(|_| !payload_known) {
+            warnings.push(format!(
+                "pktlen {l}: a test packet has {HEADER_LEN} to {MAX_PAYLOAD} bytes, so no throughput is given"
+            ));
+        }
+        let direction = self.direction.unwrap_or(Direction::Up);
+        let spec = |period| TestSpec::new(direction, self.transport, packets, payload, period, self.schedule);
+        let asked = self.period.and_then(|p| spec(Span(p)).ok());
+        let period_known = asked.is_some();
+        if let Some(p) = self.period.filter(|_| !period_known) {
+            warnings.push(format!(
+                "period {p} ns: no test runs so, and nothing is given that depends on the period"
+            ));
+        }
+        let mut spec = asked.or_else(|| spec(Span(1)).ok()).unwrap_or_default();
+        (spec.dscp, [spec.src_port, spec.dst_port]) = (self.dscp, self.ports);
+        let clocks = self.facts.classic_offset.is_some() || self.facts.classic_rtt.is_some();
+        let version = self.format.unwrap_or(if clocks { 2 } else { 1 });
+        if version > 3 {
+            warnings.push(format!(
+                "the log is of format {version}, newer than this program: what it does not know is skipped"
+            ));
+        }
+        let session = Session {
+            spec,
+            version,
+            declared: (packets != declared).then_some(declared),
+            payload_known,
+            period_known,
+            direction_known: self.direction.is_some(),
+            ..self.facts.clone()
+        };
+        Ok((session, warnings))
+    }
+}
+
+/// Key and value of a `#` line; the value is everything after the one space behind the key.
+fn split(line: &str) -> Option<(&str, &str)> {
+    let line = line.strip_prefix('#')?.trim_start().trim_end_matches(['\r', '\n']);
+    Some(line.split_once([' ', '\t']).unwrap_or((line, "")))
+}
+
+fn parse<T: FromStr>(what: &str, value: &str) -> Result<T, String> {
+    value.trim().parse().map_err(|_| format!("'{}' is not {what}", value.trim()))
+}
+
+fn span(value: &str) -> Result<Span, String> {
+    parse("a number of nanoseconds", value).map(Span)
+}
+
+fn unless<T>(forget: bool, read: impl FnOnce() -> Result<T, String>) -> Result<Option<T>, String> {
+    if forget { Ok(None) } else { read().map(Some) }
+}
+
+fn host_fact(host: &mut HostFacts, key: &str, value: &str, forget: bool) -> Result<(), String> {
+    match key {
+        "name" => host.name = unless(forget, || Ok(unescape(value)))?,
+        "system" => host.system = unless(forget, || Ok(unescape(value)))?,
+        "clock_source" => host.clock_source = unless(forget, || Ok(unescape(value)))?,
+        "sync_before" => host.sync_before = unless(forget, || sync(value))?,
+        "sync_after" => host.sync_after = unless(forget, || sync(value))?,
+        "clock_step" => host.clock_step = unless(forget, || span(value))?,
+        "note" if forget => host.notes.clear(),
+        "note" => host.notes.push(unescape(value)),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn direction(value: &str) -> Result<Direction, String> {
+    match value.trim() {
+        "up" => Ok(Direction::Up),
+        "down" => Ok(Direction::Down),
+        other => Err(format!("direction '{other}' is neither up nor down")),
+    }
+}
+
+fn schedule(value: &str) -> Result<Schedule, String> {
+    let unknown = || format!("'{}' is not a schedule: periodic, poisson SEED or burst SIZE", value.trim());
+    let mut words = value.split_ascii_whitespace();
+    match (words.next(), words.next()) {
+        (Some("periodic"), None) => Ok(Schedule::Periodic),
+        (Some("poisson"), Some(seed)) => {
+            seed.parse().map(|seed| Schedule::Poisson { seed }).map_err(|_| unknown())
+        }
+        (Some("burst"), Some(size)) => match size.parse() {
+            Ok(size) if size > 0 => Ok(Schedule::Burst { size }),
+            _ => Err(unknown()),
+        },
+        _ => Err(unknown()),
+    }
+}
+
+fn probe(value: &str) -> Result<ClockProbe, String> {
+    let times: Option<Vec<i64>> = value.split_ascii_whitespace().map(|t| t.parse().ok()).collect();
+    match times.as_deref() {
+        Some(&[sent, arrived, answered, returned]) => Ok(ClockProbe {
+            sent: Nanos(sent),
+            arrived: Nanos(arrived),
+            answered: Nanos(answered),
+            returned: Nanos(returned),
+        }),
+        _ => Err(format!("probe '{}' is not four times in nanoseconds", value.trim())),
+    }
+}
+
+fn sync(value: &str) -> Result<SyncState, String> {
+    let field = |name: &str| {
+        let found = value.split_ascii_whitespace().find_map(|w| w.strip_prefix(name)?.strip_prefix('='));
+        found.ok_or_else(|| format!("'{}' lacks {name}=", value.trim()))
+    };
+    Ok(SyncState {
+        synchronised: match field("synchronised")? {
+            "yes" => true,
+            "no" => false,
+            other => return Err(format!("synchronised={other} is neither yes nor no")),
+        },
+        offset: span(field("offset")?)?,
+        estimated_error: span(field("estimated_error")?)?,
+        maximum_error: span(field("maximum_error")?)?,
+        frequency_ppb: parse("parts per billion", field("frequency_ppb")?)?,
+    })
+}
+
+fn ending(value: &str) -> Result<Ending, String> {
+    ENDINGS
+        .iter()
+        .find(|(_, name)| *name == value.trim())
+        .map(|(ending, _)| *ending)
+        .ok_or_else(|| format!("ending '{}' is not known", value.trim()))
+}
+
+const ENDINGS: [(Ending, &str); 5] = [
+    (Ending::Complete, "complete"),
+    (Ending::Interrupted, "interrupted"),
+    (Ending::PeerLost, "peer_lost"),
+    (Ending::StorageFailed, "storage_failed"),
+    (Ending::Unknown, "unknown"),
+];
+
+/// A time in engineering units, exact to the nanosecond: `31.340420000 s`, `-80.000 us`, `0.000 s`.
+fn quantity(text: &str) -> Option<Span> {
+    let text = text.trim();
+    let at = text.find(|c: char| !(c.is_ascii_digit() || "+-.".contains(c)))?;
+    let (number, unit) = text.split_at(at);
+    let exponent = match unit.trim() {
+        "s" | "sec" | "seconds" => 9,
+        "ms" | "msec" => 6,
+        "us" | "µs" | "μs" | "usec" => 3,
+        "ns" | "nsec" => 0,
+        _ => return None,
+    };
+    let (negative, digits) = match number.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, number.strip_prefix('+').unwrap_or(number)),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.len() + fraction.len() == 0
+        || !(whole.bytes().chain(fraction.bytes())).all(|b| b.is_ascii_digit())
+    {
+        return None;
+    }
+    // Beyond the nanosecond there is nothing to keep.
+    let kept = fraction.get(..exponent).unwrap_or(fraction);
+    let scaled: i64 = format!("{whole}{kept:0<exponent$}").parse().ok()?;
+    Some(Span(if negative { -scaled } else { scaled }))
+}
+
+/// Keeps a free text on its line, and apart from the lone `-` and a tag's `=`.
+fn escape(text: &str) -> String {
+    if text == "-" {
+        return "\\-".to_owned();
+    }
+    text.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r")
+}
+
+fn unescape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some('n') => out.push('\n'),
+                Some('r') => out.push('\r'),
+                Some('e') => out.push('='),
+                Some(other) => out.push(other),
+                None => out.push('\\'),
+            },
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// One key with all its values: none, one, or many where the key is that of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fact {
+    key: String,
+    values: Vec<String>,
+}
+
+/// Everything a version 3 log says of `session`, the eleven classic lines but the date included.
+pub(super) fn facts(session: &Session, layout: Layout) -> Vec<Fact> {
+    let spec = &session.spec;
+    let ip = |ip: Option<core::net::IpAddr>| vec![ip.map_or_else(|| "-".to_owned(), |ip| ip.to_string())];
+    let text = |t: &Option<String>| t.iter().map(|t| escape(t)).collect();
+    let direction = session.direction_known.then_some(match spec.direction() {
+        Direction::Up => "up",
+        Direction::Down => "down",
+    });
+    let schedule = match spec.schedule() {
+        Schedule::Periodic => "periodic".to_owned(),
+        Schedule::Poisson { seed } => format!("poisson {seed}"),
+        Schedule::Burst { size } => format!("burst {size}"),
+    };
+    let probe = |p: &ClockProbe| format!("{} {} {} {}", p.sent.0, p.arrived.0, p.answered.0, p.returned.0);
+    let tag = |(k, v): &(String, String)| {
+        let key = escape(k).replace('=', "\\e");
+        format!("{key}={}", v.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r"))
+    };
+    let mut all: Vec<(String, Vec<String>)> = [
+        ("command", vec!["SENDING".to_owned()]),
+        ("npkts", vec![session.declared.unwrap_or(spec.packets().into()).to_string()]),
+        ("pktlen", vec![session.payload().unwrap_or(0).to_string()]),
+        ("proto", vec![spec.transport().number().to_string()]),
+        ("period", vec![session.period().unwrap_or_default().0.to_string()]),
+        ("src_ip", ip(session.src)),
+        ("dst_ip", ip(session.dst)),
+        ("src_port", vec![spec.src_port.to_string()]),
+        ("dst_port", vec![spec.dst_port.to_string()]),
+        ("dscp", vec![spec.dscp.value().to_string()]),
+        ("format", vec!["3".to_owned()]),
+        ("direction", direction.map(str::to_owned).into_iter().collect()),
+        ("schedule", vec![schedule]),
+        ("created", session.created.iter().map(|t| t.0.to_string()).collect()),
+        ("session", text(&session.id)),
+        ("name", text(&session.name)),
+        ("tag", session.tags.iter().map(tag).collect()),
+        ("probe", session.probes.iter().map(probe).collect()),
+        ("clock_offset_median", session.classic_offset.iter().map(|s| s.0.to_string()).collect()),
+        ("control_rtt_min", session.classic_rtt.iter().map(|s| s.0.to_string()).collect()),
+    ]
+    .map(|(key, values)| (key.to_owned(), values))
+    .into();
+    for (name, host) in [("client", &session.client), ("server", &session.server)] {
+        let facts = [
+            ("name", text(&host.name)),
+            ("system", text(&host.system)),
+            ("clock_source", text(&host.clock_source)),
+            ("sync_before", host.sync_before.iter().map(sync_text).collect()),
+            ("sync_after", host.sync_after.iter().map(sync_text).collect()),
+            ("clock_step", host.clock_step.iter().map(|s| s.0.to_string()).collect()),
+            ("note", host.notes.iter().map(|n| escape(n)).collect()),
+        ];
+        all.extend(facts.map(|(key, values)| (format!("{name}.{key}"), values)));
+    }
+    let ending = ENDINGS.iter().find(|(e, _)| *e == session.ending && *e != Ending::Unknown);
+    all.extend([
+        ("sent".to_owned(), session.sent.iter().map(u32::to_string).collect()),
+        ("receiver_drops".to_owned(), session.receiver_drops.iter().map(u64::to_string).collect()),
+        ("ending".to_owned(), ending.map(|(_, name)| (*name).to_owned()).into_iter().collect()),
+        ("reason".to_owned(), text(&session.reason)),
+        ("columns".to_owned(), vec![layout.columns().to_owned()]),
+    ]);
+    all.into_iter().map(|(key, values)| Fact { key, values }).collect()
+}
+
+fn sync_text(s: &SyncState) -> String {
+    let SyncState { synchronised, offset, estimated_error, maximum_error, frequency_ppb } = s;
+    format!(
+        "synchronised={} offset={} estimated_error={} maximum_error={} frequency_ppb={frequency_ppb}",
+        if *synchronised { "yes" } else { "no" },
+        offset.0,
+        estimated_error.0,
+        maximum_error.0
+    )
+}
+
+/// The lines before the first row.
+pub(super) fn header_text(session: &Session, version: Version, layout: Layout) -> String {
+    let date = session.created.map(units::utc_date).or_else(|| session.date.clone());
+    let mut out = format!("# {}\n", date.as_deref().unwrap_or(NO_DATE));
+    let all = facts(session, layout);
+    let shown = if version == Version::V3 { all.len() } else { CLASSIC.len() };
+    for Fact { key, values } in &all[..shown] {
+        for value in values {
+            out += &format!("# {key} {value}\n");
+        }
+    }
+    if version == Version::V2 {
+        if let Some(offset) = session.classic_offset {
+            out += &format!("# Estimated relative clock error = {}\n", units::full(offset.0));
+        }
+        if let Some(rtt) = session.classic_rtt {
+            out += &format!("# Estimated control channel minimum RTT = {}\n", units::eng4(rtt.0));
+        }
+    }
+    out
+}
+
+/// The lines after the last row: their number, and every fact of `now` that `before` did not say.
+pub(super) fn trailer_text(rows: u64, before: &[Fact], now: &[Fact]) -> String {
+    let mut out = format!("# rows {rows}\n");
+    for Fact { key, values } in now {
+        let said: &[String] = before.iter().find(|f| f.key == *key).map_or(&[], |f| &f.values);
+        let news = match values.strip_prefix(said) {
+            Some(added) => added,
+            None => {
+                out += &format!("# {key} -\n");
+                values
+            }
+        };
+        for value in news {
+            out += &format!("# {key} {value}\n");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_exact() {
+        for (text, ns) in [
+            ("31.340420000 s", 31_340_420_000),
+            ("-80.000 us", -80_000),
+            (" 0.000 s ", 0),
+            ("3.231 s", 3_231_000_000),
+            ("267.0us", 267_000),
+            ("1.5 µs", 1_500),
+            ("+.5 ms", 500_000),
+            ("7 ns", 7),
+            ("1.99999999999 ns", 1),
+        ] {
+            assert_eq!(quantity(text), Some(Span(ns)), "{text}");
+        }
+        for text in ["", "s", "3", "3 m", "- s", ". s", "1e3 s", "1-2 s", "99999999999999999999 s", "--1 s"] {
+            assert_eq!(quantity(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn free_text_stays_on_its_line() {
+        for text in ["", "-", "a b", " a ", "a\nb\r\\n", "\\", "k=v", "\\-"] {
+            let line = escape(text);
+            assert!(!line.contains('\n') && line != "-", "{line:?}");
+            assert_eq!(unescape(&line), text);
+        }
+    }
+
+    #[test]
+    fn version_2_labels_in_any_words_and_order() {
+        let mut h = Header::new();
+        h.line(12, "# min control RTT = 3.231 s");
+        h.line(13, "# Estimated Relative Clock Error = -80.000 us");
+        assert_eq!(h.facts.classic_rtt, Some(Span(3_231_000_000)));
+        assert_eq!(h.facts.classic_offset, Some(Span(-80_000)));
+        assert!(h.problems.is_empty());
+    }
+
+    #[test]
+    fn a_trailer_says_only_what_is_new() {
+        let mut s = Session::new(TestSpec::default());
+        s.probes.push(ClockProbe {
+            sent: Nanos(1),
+            arrived: Nanos(2),
+            answered: Nanos(3),
+            returned: Nanos(4),
+        });
+        s.name = Some("before".into());
+        let before = facts(&s, Layout::OneWay);
+        s.probes.push(ClockProbe {
+            sent: Nanos(5),
+            arrived: Nanos(6),
+            answered: Nanos(7),
+            returned: Nanos(8),
+        });
+        s.name = None;
+        s.ending = Ending::Complete;
+        let text = trailer_text(9, &before, &facts(&s, Layout::OneWay));
+        assert_eq!(text, "# rows 9\n# name -\n# probe 5 6 7 8\n# ending complete\n");
+    }
+}

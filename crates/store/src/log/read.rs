@@ -1,0 +1,484 @@
+//! [`LogReader`]: a log of any version as a [`Session`] and a stream of records.
+
+use super::header::Header;
+use super::row::{self, PADDING};
+use jitlat_core::{PacketRecord, Session};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Bytes read at a time, and the longest line that is taken for one.
+const BLOCK: usize = 256 * 1024;
+/// The longest header, in lines.
+const MAX_HEADER: u64 = 10_000;
+/// How far from the end of a file the lines after its rows are looked for.
+const TAIL: u64 = 64 * 1024;
+/// Warnings of one kind that are spelt out.
+const SPELT_OUT: usize = 5;
+
+/// Why a log cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file could not be opened.
+    #[error("cannot open the log {name}: {source}")]
+    Open {
+        /// The file.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The input failed while it was being read.
+    #[error("reading the log {name} after line {line}: {source}")]
+    Read {
+        /// The file.
+        name: String,
+        /// Lines read by then.
+        line: u64,
+        /// Why.
+        source: io::Error,
+    },
+    /// Some other kind of file, or none of its rows can be read.
+    #[error("{name} is not a jitlat log: line {line} is {found}; expected {expected}")]
+    NotALog {
+        /// The file.
+        name: String,
+        /// The first offending line, from 1.
+        line: u64,
+        /// What is there, quoted and shortened.
+        found: String,
+        /// What should be.
+        expected: &'static str,
+    },
+    /// A log without what its rows would be understood by.
+    #[error("cannot analyse {name}: {problem}")]
+    Header {
+        /// The file.
+        name: String,
+        /// What is missing.
+        problem: String,
+    },
+}
+
+/// What was met on the way through a log, complete after the last row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Rows that became records.
+    pub rows: u64,
+    /// Rows that could not be read.
+    pub unreadable: u64,
+    /// Whether the log ends in the middle of a line, or (version 3) before its own closing lines.
+    pub truncated: bool,
+    /// Everything a user should know about the log as a file, in plain words.
+    pub warnings: Vec<String>,
+}
+
+/// Reads a log row by row, in bounded memory whatever its size.
+///
+/// As an iterator it gives the records in arrival order. Rows that cannot be read are skipped and
+/// counted; the only errors are a failing input and a log of which no row at all can be read, and after
+/// an error there is nothing more. What a version 3 log says after its rows is already part of
+/// [`LogReader::session`] where the input is a file; from a pipe it is there once the rows are read.
+pub struct LogReader {
+    name: String,
+    input: Box<dyn Read + Send>,
+    /// A block of input, then [`PADDING`] zeros.
+    buf: Vec<u8>,
+    /// Bytes of input before `buf`.
+    base: u64,
+    /// The unread part of `buf`.
+    start: usize,
+    end: usize,
+    input_ended: bool,
+    /// Lines taken so far.
+    line: u64,
+    header: Header,
+    session: Session,
+    /// Whether the lines after the rows are known already.
+    tail_known: bool,
+    first_unreadable: Option<(u64, String)>,
+    next_index: u64,
+    index_gaps: Vec<String>,
+    header_warnings: Vec<String>,
+    state: State,
+    reading: Reading,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Rows,
+    Done,
+}
+
+/// A line within the buffer: its bytes without the line feed, and whether it had one.
+struct Line {
+    start: usize,
+    end: usize,
+    whole: bool,
+}
+
+impl LogReader {
+    /// Opens the log at `path`, `-` being standard input, and reads its header.
+    ///
+    /// # Errors
+    /// [`ReadError`]; the message names the file, the line and what was expected there.
+    pub fn open(path: &Path) -> Result<LogReader, ReadError> {
+        if path.as_os_str() == "-" {
+            return LogReader::from_reader("standard input", Box::new(io::stdin()));
+        }
+        let name = path.display().to_string();
+        let open = |source| ReadError::Open { name: name.clone(), source };
+        let file = File::open(path).map_err(open)?;
+        let size = file.metadata().map_err(open)?;
+        if size.is_dir() {
+            return Err(open(io::ErrorKind::IsADirectory.into()));
+        }
+        let tail = if size.is_file() { file.try_clone().ok().map(|f| (f, size.len())) } else { None };
+        let mut log = LogReader::from_reader(&name, Box::new(file))?;
+        if let Some((file, size)) = tail {
+            log.look_at_the_end(&file, size);
+        }
+        Ok(log)
+    }
+
+    /// Reads a log from any input; `name` is what errors call it.
+    ///
+    /// # Errors
+    /// [`ReadError`], see [`LogReader::open`].
+    pub fn from_reader(name: &str, input: Box<dyn Read + Send>) -> Result<LogReader, ReadError> {
+        let mut log = LogReader {
+            name: name.to_owned(),
+            input,
+            buf: vec![0; BLOCK + PADDING],
+            base: 0,
+            start: 0,
+            end: 0,
+            input_ended: false,
+            line: 0,
+            header: Header::new(),
+            session: Session::new(jitlat_core::TestSpec::default()),
+            tail_known: false,
+            first_unreadable: None,
+            next_index: 0,
+            index_gaps: Vec::new(),
+            header_warnings: Vec::new(),
+            state: State::Rows,
+            reading: Reading::default(),
+        };
+        log.read_header()?;
+        Ok(log)
+    }
+
+    /// The context of the records.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// What was met so far. Its warnings are complete once the iterator has ended.
+    pub fn reading(&self) -> &Reading {
+        &self.reading
+    }
+
+    /// The remaining records, of which an error ends the stream and is kept in `failure`: for consumers
+    /// that take records only.
+    pub fn records<'a>(
+        &'a mut self,
+        failure: &'a mut Option<ReadError>,
+    ) -> impl Iterator<Item = PacketRecord> + 'a {
+        self.map_while(|r| r.map_err(|e| *failure = Some(e)).ok())
+    }
+
+    fn not_a_log(&self, line: &Line, expected: &'static str) -> ReadError {
+        ReadError::NotALog {
+            name: self.name.clone(),
+            line: self.line,
+            found: quote(&self.buf[line.start..line.end]),
+            expected,
+        }
+    }
+
+    fn read_header(&mut self) -> Result<(), ReadError> {
+        const DATE: &str = "a header, as in '# Fri Jul 3 19:46:11 UTC 2009'";
+        let mut number = 0;
+        loop {
+            let Some(line) = self.next_line()? else {
+                if number == 0 {
+                    let found = if self.line == 0 { "empty" } else { "blank" };
+                    return Err(ReadError::Header {
+                        name: self.name.clone(),
+                        problem: format!("it is {found}; expected {DATE}"),
+                    });
+                }
+                break;
+            };
+            let bytes = &self.buf[line.start..line.end];
+            let bytes =
+                if self.line == 1 { bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes) } else { bytes };
+            let bytes = bytes.trim_ascii_start();
+            if bytes.is_empty() {
+                continue;
+            }
+            if bytes[0] != b'#' {
+                if number == 0 {
+                    return Err(self.not_a_log(&line, DATE));
+                }
+                // The first row: give it back.
+                self.start = line.start;
+                self.line -= 1;
+                break;
+            }
+            if !line.whole {
+                self.reading.truncated = true;
+                break;
+            }
+            number += 1;
+            if number > MAX_HEADER {
+                return Err(self.not_a_log(&line, "rows: no log has so long a header"));
+            }
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            // The date is the first line, whatever blank ones come before it.
+            self.header.line(if number == 1 { 1 } else { self.line.max(2) }, &text);
+        }
+        self.rebuild()
+    }
+
+    /// Derives the session from everything said so far.
+    fn rebuild(&mut self) -> Result<(), ReadError> {
+        let (session, warnings) = self
+            .header
+            .session()
+            .map_err(|problem| ReadError::Header { name: self.name.clone(), problem })?;
+        self.session = session;
+        self.header_warnings = warnings;
+        Ok(())
+    }
+
+    /// Takes in what a file says after its rows before they are read.
+    fn look_at_the_end(&mut self, file: &File, size: u64) {
+        let header = self.base + self.start as u64;
+        let from = size.saturating_sub(TAIL).max(header.min(size));
+        let mut tail = vec![0; (size - from) as usize];
+        if file.read_exact_at(&mut tail, from).is_err() {
+            return;
+        }
+        let Ok(text) = core::str::from_utf8(&tail) else { return };
+        // Only whole lines count, and only those after the last row.
+        let Some(text) = text.rfind('\n').map(|end| &text[..end]) else { return };
+        let lines: Vec<&str> =
+            text.rsplit('\n').take_while(|l| l.starts_with('#') || l.trim().is_empty()).collect();
+        if lines.iter().any(|l| Header::begins_a_log(l)) || !lines.iter().any(|l| l.starts_with("# rows ")) {
+            return;
+        }
+        for line in lines.iter().rev() {
+            self.header.line(u64::MAX, line);
+        }
+        self.tail_known = self.rebuild().is_ok();
+    }
+
+    /// Makes the next line available in the buffer; `None` at the end of the input. A line longer than a
+    /// block comes in pieces.
+    fn next_line(&mut self) -> Result<Option<Line>, ReadError> {
+        let mut searched = self.start;
+        loop {
+            if let Some(at) = memchr::memchr(b'\n', &self.buf[searched..self.end]) {
+                let line = Line { start: self.start, end: searched + at, whole: true };
+                self.start = line.end + 1;
+                self.line += 1;
+                return Ok(Some(line));
+            }
+            if self.input_ended || self.end - self.start == BLOCK {
+                if self.start == self.end {
+                    return Ok(None);
+                }
+                let line = Line { start: self.start, end: self.end, whole: false };
+                self.start = self.end;
+                self.line += 1;
+                return Ok(Some(line));
+            }
+            self.buf.copy_within(self.start..self.end, 0);
+            self.base += self.start as u64;
+            self.end -= self.start;
+            self.start = 0;
+            searched = self.end;
+            self.fill()?;
+        }
+    }
+
+    /// Reads until the block is full or the input has nothing more at hand.
+    fn fill(&mut self) -> Result<(), ReadError> {
+        loop {
+            match self.input.read(&mut self.buf[self.end..BLOCK]) {
+                Ok(0) => self.input_ended = true,
+                Ok(n) => self.end += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(source) => {
+                    self.state = State::Done;
+                    return Err(ReadError::Read { name: self.name.clone(), line: self.line, source });
+                }
+            }
+            self.buf[self.end..self.end + PADDING].fill(0);
+            return Ok(());
+        }
+    }
+
+    /// Anything but a plain row. Returns whether reading goes on.
+    #[cold]
+    fn other_line(&mut self, line: &Line) -> Result<bool, ReadError> {
+        let bytes = self.buf[line.start..line.end].trim_ascii();
+        if bytes.is_empty() {
+            return Ok(true);
+        }
+        if bytes[0] == b'#' {
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            if Header::begins_a_log(&text) {
+                self.reading
+                    .warnings
+                    .push(format!("another log begins before line {}: only the first is read", self.line));
+                return Ok(false);
+            }
+            if !line.whole {
+                self.reading.truncated = true;
+            } else if !self.tail_known {
+                self.header.line(self.line, &text);
+            }
+            return Ok(true);
+        }
+        if !line.whole && self.input_ended {
+            self.reading.truncated = true;
+            return Ok(true);
+        }
+        self.reading.unreadable += 1;
+        let (number, found) = (self.line, quote(bytes));
+        self.first_unreadable.get_or_insert((number, found));
+        if !line.whole {
+            self.skip_to_line_feed()?;
+        }
+        Ok(true)
+    }
+
+    /// Passes over the rest of a line longer than a block.
+    fn skip_to_line_feed(&mut self) -> Result<(), ReadError> {
+        while let Some(piece) = self.next_line()? {
+            self.line -= 1;
+            if piece.whole {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn index_gap(&mut self, index: u64) {
+        if self.index_gaps.len() <= SPELT_OUT {
+            self.index_gaps
+                .push(format!("line {}: row {index} where {} was due", self.line, self.next_index));
+        }
+        self.next_index = index;
+    }
+
+    /// At the end of the rows: the session as it is now known, and the warnings.
+    fn conclude(&mut self) -> Result<(), ReadError> {
+        self.state = State::Done;
+        if !self.tail_known {
+            self.rebuild()?;
+        }
+        if let (0, Some((line, found))) = (self.reading.rows, &self.first_unreadable) {
+            return Err(ReadError::NotALog {
+                name: self.name.clone(),
+                line: *line,
+                found: found.clone(),
+                expected: "a row 'rx_index tx_ns seq rx_ns flags'",
+            });
+        }
+        let mut warnings = core::mem::take(&mut self.header_warnings);
+        let spelt = self.header.problems.iter().take(SPELT_OUT).map(|(line, problem)| match *line {
+            u64::MAX => format!("after the last row: {problem}"),
+            line => format!("line {line}: {problem}"),
+        });
+        warnings.extend(spelt);
+        if let Some((line, found)) = &self.first_unreadable {
+            warnings.push(format!(
+                "{} of the log could not be read and are left out; the first is line {line}: {found}",
+                count(self.reading.unreadable, "row")
+            ));
+        }
+        if !self.index_gaps.is_empty() {
+            warnings.push(format!(
+                "the numbering of the rows is broken ({}{}): rows were removed, repeated or put together from several logs",
+                self.index_gaps[..self.index_gaps.len().min(SPELT_OUT)].join("; "),
+                if self.index_gaps.len() > SPELT_OUT { "; …" } else { "" }
+            ));
+        }
+        if let Some(claimed) = self.header.rows.filter(|n| *n != self.reading.rows + self.reading.unreadable)
+        {
+            warnings.push(format!(
+                "the log says it has {}, but {} were found",
+                count(claimed, "row"),
+                self.reading.rows + self.reading.unreadable
+            ));
+        }
+        if self.reading.truncated {
+            warnings.push(format!(
+                "the log ends in the middle of line {}: that line is lost, and perhaps more",
+                self.line
+            ));
+        } else if self.session.version >= 3 && self.header.rows.is_none() {
+            self.reading.truncated = true;
+            warnings.push(
+                "the log has no closing lines: its writer was stopped or is still at work, rows may be missing"
+                    .to_owned(),
+            );
+        }
+        warnings.append(&mut self.reading.warnings);
+        self.reading.warnings = warnings;
+        Ok(())
+    }
+}
+
+impl Iterator for LogReader {
+    type Item = Result<PacketRecord, ReadError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.state == State::Rows {
+            let line = match self.next_line() {
+                Ok(Some(line)) => line,
+                Ok(None) => return self.conclude().err().map(Err),
+                Err(e) => return Some(Err(e)),
+            };
+            // A cut row cannot be told from a whole one, save in the classic layout: there the last
+            // column is only ever zero or not.
+            let readable = line.whole || (self.input_ended && self.header.layout == super::Layout::Classic);
+            if readable
+                && let Some((index, record)) = row::parse(&self.buf, line.start, line.end, self.header.layout)
+            {
+                if index != self.next_index {
+                    self.index_gap(index);
+                }
+                self.next_index = index.wrapping_add(1);
+                self.reading.rows += 1;
+                return Some(Ok(record));
+            }
+            match self.other_line(&line) {
+                Ok(true) => {}
+                Ok(false) => return self.conclude().err().map(Err),
+                Err(e) => return Some(Err(e)),
+            }
+        }
+        None
+    }
+}
+
+fn count(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// The beginning of a line, printable.
+fn quote(bytes: &[u8]) -> String {
+    const SHOWN: usize = 60;
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * SHOWN)]);
+    let text = text.trim_end();
+    let shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
+    let more = if text.chars().count() > SHOWN || bytes.len() > 4 * SHOWN { "…" } else { "" };
+    format!("'{shown}{more}'")
+}
