@@ -65,6 +65,11 @@ impl Layout {
         }
     }
 
+    /// How many instants of a packet a row holds.
+    fn moments(self) -> usize {
+        if self == Layout::TwoWay { 4 } else { 2 }
+    }
+
     /// The layout a `columns` line names; later columns that this program has no name for are skipped.
     fn of_columns(columns: &str) -> Option<Layout> {
         let starts = |l: Layout| {

@@ -1,7 +1,8 @@
 //! [`LogReader`]: a log of any version as a [`Session`] and a stream of records.
 
+use super::Layout;
 use super::header::Header;
-use super::row::{self, PADDING};
+use super::row::{self, PADDING, Scanner};
 use jitlat_core::{PacketRecord, Session};
 use std::fs::File;
 use std::io::{self, Read};
@@ -93,6 +94,7 @@ pub struct LogReader {
     /// Lines taken so far.
     line: u64,
     header: Header,
+    scanner: Scanner,
     session: Session,
     /// Whether the lines after the rows are known already.
     tail_known: bool,
@@ -156,6 +158,7 @@ impl LogReader {
             input_ended: false,
             line: 0,
             header: Header::new(),
+            scanner: Scanner::default(),
             session: Session::new(jitlat_core::TestSpec::default()),
             tail_known: false,
             first_unreadable: None,
@@ -321,8 +324,41 @@ impl LogReader {
         }
     }
 
-    /// Anything but a plain row. Returns whether reading goes on.
+    #[inline]
+    fn count_row(&mut self, index: u64) {
+        if index != self.next_index {
+            self.index_gap(index);
+        }
+        self.next_index = index.wrapping_add(1);
+        self.reading.rows += 1;
+    }
+
+    /// The next record where it is not a plain row wholly in the buffer: at the end of a block or of the
+    /// log, or in some other hand.
     #[cold]
+    fn next_slowly(&mut self) -> Result<Option<PacketRecord>, ReadError> {
+        while self.state == State::Rows {
+            let Some(line) = self.next_line()? else {
+                self.conclude()?;
+                break;
+            };
+            // A cut row cannot be told from a whole one, save in the classic layout: there the last
+            // column is only ever zero or not.
+            let readable = line.whole || (self.input_ended && self.header.layout == Layout::Classic);
+            let bytes = &self.buf[line.start..line.end];
+            if let Some((index, record)) = row::parse_tolerant(bytes, self.header.layout).filter(|_| readable)
+            {
+                self.count_row(index);
+                return Ok(Some(record));
+            }
+            if !self.other_line(&line)? {
+                self.conclude()?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Anything but a row. Returns whether reading goes on.
     fn other_line(&mut self, line: &Line) -> Result<bool, ReadError> {
         let bytes = self.buf[line.start..line.end].trim_ascii();
         if bytes.is_empty() {
@@ -440,32 +476,16 @@ impl Iterator for LogReader {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        while self.state == State::Rows {
-            let line = match self.next_line() {
-                Ok(Some(line)) => line,
-                Ok(None) => return self.conclude().err().map(Err),
-                Err(e) => return Some(Err(e)),
-            };
-            // A cut row cannot be told from a whole one, save in the classic layout: there the last
-            // column is only ever zero or not.
-            let readable = line.whole || (self.input_ended && self.header.layout == super::Layout::Classic);
-            if readable
-                && let Some((index, record)) = row::parse(&self.buf, line.start, line.end, self.header.layout)
-            {
-                if index != self.next_index {
-                    self.index_gap(index);
-                }
-                self.next_index = index.wrapping_add(1);
-                self.reading.rows += 1;
-                return Some(Ok(record));
-            }
-            match self.other_line(&line) {
-                Ok(true) => {}
-                Ok(false) => return self.conclude().err().map(Err),
-                Err(e) => return Some(Err(e)),
-            }
+        if self.state == State::Rows
+            && let Some((index, record, end)) = self.scanner.row(&self.buf, self.start, self.header.layout)
+        {
+            // A line feed is never among the padding, so this row lies within the block.
+            self.start = end + 1;
+            self.line += 1;
+            self.count_row(index);
+            return Some(Ok(record));
         }
-        None
+        self.next_slowly().transpose()
     }
 }
 

@@ -1,24 +1,19 @@
 //! One row of a log: [`PacketRecord`] ⇄ text.
 //!
-//! Reading has two paths. The fast one takes the form this program writes, eight digits at a time; it
-//! gives up at the first surprise, and the tolerant one looks again.
+//! Reading has two paths. The fast one, [`Scanner`], takes the form this program writes, eight digits at a
+//! time; it gives up at the first surprise, and the tolerant one looks again.
 
 use super::Layout;
 use jitlat_core::record::Moment;
 use jitlat_core::{Flags, Nanos, PacketRecord, Source, Span, Stamp};
 
-/// Bytes that must be readable beyond the end of a row for [`parse`].
+/// Bytes that must be readable beyond the end of the input for [`Scanner`].
 pub(super) const PADDING: usize = 8;
-
-/// Reads the row `buf[start..end]`, where `end` is its line feed or the end of the input.
-/// Returns the row's own index and the packet.
-#[inline]
-pub(super) fn parse(buf: &[u8], start: usize, end: usize, layout: Layout) -> Option<(u64, PacketRecord)> {
-    parse_fast(buf, start, end, layout).or_else(|| parse_tolerant(buf.get(start..end)?, layout))
-}
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const POWERS: [u64; 8] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
+/// More columns than any layout has.
+const COLUMNS: usize = 16;
 
 /// How many of eight bytes, the first being the lowest, are digits before the first that is not.
 #[inline]
@@ -38,34 +33,68 @@ fn eight_digits(chunk: u64) -> u64 {
     (fours & 0x0000_ffff_0000_ffff).wrapping_mul(42_949_672_960_001) >> 32
 }
 
-/// A place in a row that moves on as fields are taken.
+/// Reads rows one after the other.
+///
+/// A column is nearly always as wide as in the row before. Taking that as given and checking it lets the
+/// processor work on all columns at once, where finding the end of each before beginning the next would
+/// make it wait.
+#[derive(Debug, Default)]
+pub(super) struct Scanner {
+    /// Digits of each column of the last row.
+    widths: [u8; COLUMNS],
+}
+
+/// A place in a row that moves on as columns are taken.
 struct Cursor<'a> {
     buf: &'a [u8],
     at: usize,
+    widths: &'a mut [u8; COLUMNS],
+    column: usize,
 }
 
 impl Cursor<'_> {
+    #[inline]
+    fn chunk(&self, at: usize) -> Option<u64> {
+        Some(u64::from_le_bytes(*self.buf.get(at..)?.first_chunk()?))
+    }
+
     /// A run of 1 to 19 digits that fits 63 bits.
     #[inline]
     fn digits(&mut self) -> Option<i64> {
-        let first = self.at;
+        self.column += 1;
+        let width = usize::from(self.widths[self.column % COLUMNS]);
+        let mut at = self.at;
         let mut value = 0u64;
-        loop {
-            let chunk = u64::from_le_bytes(*self.buf.get(self.at..)?.first_chunk()?);
-            let n = leading_digits(chunk);
-            self.at += n;
-            if n < 8 {
-                let total = self.at - first;
-                if total == 0 || total > 19 {
-                    return None;
-                }
-                if n > 0 {
-                    value = value.wrapping_mul(POWERS[n]).wrapping_add(eight_digits(chunk << (64 - 8 * n)));
-                }
-                return i64::try_from(value).ok();
+        for _ in 0..width / 8 {
+            let chunk = self.chunk(at)?;
+            if leading_digits(chunk) != 8 {
+                return self.digits_of_another_width();
             }
             value = value.wrapping_mul(100_000_000).wrapping_add(eight_digits(chunk));
+            at += 8;
         }
+        let rest = width % 8;
+        let chunk = self.chunk(at)?;
+        if leading_digits(chunk) != rest || width == 0 {
+            return self.digits_of_another_width();
+        }
+        if rest > 0 {
+            value = value.wrapping_mul(POWERS[rest]).wrapping_add(eight_digits(chunk << (64 - 8 * rest)));
+        }
+        self.at = at + rest;
+        i64::try_from(value).ok()
+    }
+
+    #[cold]
+    fn digits_of_another_width(&mut self) -> Option<i64> {
+        let digits = self.buf.get(self.at..)?;
+        let width = digits.iter().take_while(|b| b.is_ascii_digit()).count();
+        let text = core::str::from_utf8(&digits[..width]).ok()?;
+        // At most 19 digits, so that the sum above cannot wrap.
+        let value = text.parse().ok().filter(|_| width <= 19)?;
+        self.widths[self.column % COLUMNS] = width as u8;
+        self.at += width;
+        Some(value)
     }
 
     #[inline]
@@ -85,14 +114,18 @@ impl Cursor<'_> {
     /// A signed number, or `Some(None)` for a lone `-`.
     #[inline]
     fn optional(&mut self) -> Option<Option<i64>> {
-        if self.peek() == b'-' && !self.buf.get(self.at + 1)?.is_ascii_digit() {
+        if self.peek() == b'-' {
             self.at += 1;
-            return Some(None);
+            if !self.peek().is_ascii_digit() {
+                self.column += 1;
+                return Some(None);
+            }
+            return self.digits().map(|v| Some(-v));
         }
-        self.signed().map(Some)
+        self.digits().map(Some)
     }
 
-    /// The one space between two fields.
+    /// The one space between two columns.
     #[inline]
     fn space(&mut self) -> Option<()> {
         let found = self.peek() == b' ';
@@ -106,122 +139,103 @@ impl Cursor<'_> {
         self.space()?;
         self.optional()
     }
+
+    /// The space, then a number or `-` that must fit.
+    #[inline]
+    fn next_narrow<T: TryFrom<i64>>(&mut self) -> Option<Option<T>> {
+        narrow(self.next_optional()?)
+    }
 }
 
-#[inline]
-fn parse_fast(buf: &[u8], start: usize, end: usize, layout: Layout) -> Option<(u64, PacketRecord)> {
-    let mut c = Cursor { buf, at: start };
-    let index = c.digits()?;
-    let sent = c.next_optional()?;
-    c.space()?;
-    let seq = c.signed()?;
-    let arrived = c.next_optional()?;
-    c.space()?;
-    let flags = c.signed()?;
-    let mut fields = Fields { seq, sent, arrived, flags, ..Fields::default() };
-    if layout != Layout::Classic {
+impl Scanner {
+    /// Reads the row at `buf[start..]` up to its line feed, if it is exactly as this program writes it.
+    /// Returns the row's own index, the packet, and where its line feed is.
+    #[inline]
+    pub fn row(&mut self, buf: &[u8], start: usize, layout: Layout) -> Option<(u64, PacketRecord, usize)> {
+        let mut c = Cursor { buf, at: start, widths: &mut self.widths, column: 0 };
+        let index = c.digits()?;
+        let mut times = [None; 4];
+        times[0] = c.next_optional()?;
         c.space()?;
-        let letters = if layout == Layout::TwoWay { 4 } else { 2 };
-        for source in fields.sources.iter_mut().take(letters) {
-            *source = c.peek();
-            c.at += 1;
+        let mut record = PacketRecord::new(c.signed()?);
+        times[1] = c.next_optional()?;
+        c.space()?;
+        record.flags = flags(c.signed()?);
+        let mut letters = [b'u'; 4];
+        if layout == Layout::Classic {
+            // Both times are always there.
+            if times[0].is_none() || times[1].is_none() {
+                return None;
+            }
+        } else {
+            c.space()?;
+            let several = &mut letters[..layout.moments()];
+            several.copy_from_slice(buf.get(c.at..c.at + several.len())?);
+            c.at += several.len();
+            record.set_send_lag(c.next_optional()?.map(Span));
+            record.set_receive_lag(c.next_optional()?.map(Span));
+            record.set_ttl(c.next_narrow()?);
+            record.set_traffic_class(c.next_narrow()?);
+            record.set_size(c.next_narrow()?);
+            if layout == Layout::TwoWay {
+                times[2] = c.next_optional()?;
+                times[3] = c.next_optional()?;
+            }
         }
-        fields.send_lag = c.next_optional()?;
-        fields.receive_lag = c.next_optional()?;
-        fields.ttl = c.next_optional()?;
-        fields.tos = c.next_optional()?;
-        fields.size = c.next_optional()?;
-        if layout == Layout::TwoWay {
-            fields.answered = c.next_optional()?;
-            fields.returned = c.next_optional()?;
-        }
+        set_times(&mut record, times, letters)?;
+        (c.peek() == b'\n').then_some((index as u64, record, c.at))
     }
-    if c.at != end {
-        return None;
-    }
-    Some((index as u64, fields.record(layout)?))
 }
 
-/// Any white space, a carriage return at the end, further columns.
+/// Fills in the times that are known and where they were taken.
+#[inline]
+fn set_times(record: &mut PacketRecord, times: [Option<i64>; 4], letters: [u8; 4]) -> Option<()> {
+    const MOMENTS: [Moment; 4] = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
+    for i in 0..4 {
+        if let Some(at) = times[i] {
+            record.set(MOMENTS[i], Stamp { at: Nanos(at), source: source(letters[i])? });
+        }
+    }
+    Some(())
+}
+
+/// Reads any row a person could have made of one: any white space, a carriage return at the end, further
+/// columns. Without its line feed.
 #[cold]
-fn parse_tolerant(row: &[u8], layout: Layout) -> Option<(u64, PacketRecord)> {
+pub(super) fn parse_tolerant(row: &[u8], layout: Layout) -> Option<(u64, PacketRecord)> {
     let row = core::str::from_utf8(row).ok()?;
     let mut columns = row.split_ascii_whitespace();
     let number = |text: &str| text.parse::<i64>().ok();
     let optional = |text: &str| if text == "-" { Some(None) } else { number(text).map(Some) };
     let index = columns.next()?.parse().ok()?;
-    let mut fields = Fields {
-        sent: optional(columns.next()?)?,
-        seq: number(columns.next()?)?,
-        arrived: optional(columns.next()?)?,
-        flags: number(columns.next()?)?,
-        ..Fields::default()
-    };
-    if layout != Layout::Classic {
-        let letters = columns.next()?.as_bytes();
-        if letters.len() != if layout == Layout::TwoWay { 4 } else { 2 } {
+    let mut times = [None; 4];
+    times[0] = optional(columns.next()?)?;
+    let mut record = PacketRecord::new(number(columns.next()?)?);
+    times[1] = optional(columns.next()?)?;
+    record.flags = flags(number(columns.next()?)?);
+    let mut letters = [b'u'; 4];
+    if layout == Layout::Classic {
+        if times[0].is_none() || times[1].is_none() {
             return None;
         }
-        fields.sources[..letters.len()].copy_from_slice(letters);
-        fields.send_lag = optional(columns.next()?)?;
-        fields.receive_lag = optional(columns.next()?)?;
-        fields.ttl = optional(columns.next()?)?;
-        fields.tos = optional(columns.next()?)?;
-        fields.size = optional(columns.next()?)?;
+    } else {
+        let theirs = columns.next()?.as_bytes();
+        letters.get_mut(..layout.moments()).filter(|l| l.len() == theirs.len())?.copy_from_slice(theirs);
+        record.set_send_lag(optional(columns.next()?)?.map(Span));
+        record.set_receive_lag(optional(columns.next()?)?.map(Span));
+        record.set_ttl(narrow(optional(columns.next()?)?)?);
+        record.set_traffic_class(narrow(optional(columns.next()?)?)?);
+        record.set_size(narrow(optional(columns.next()?)?)?);
         if layout == Layout::TwoWay {
-            fields.answered = optional(columns.next()?)?;
-            fields.returned = optional(columns.next()?)?;
+            times[2] = optional(columns.next()?)?;
+            times[3] = optional(columns.next()?)?;
         }
     }
-    Some((index, fields.record(layout)?))
+    set_times(&mut record, times, letters)?;
+    Some((index, record))
 }
 
-/// The fields of a row as numbers, not yet known to make sense.
-#[derive(Default)]
-struct Fields {
-    seq: i64,
-    sent: Option<i64>,
-    arrived: Option<i64>,
-    answered: Option<i64>,
-    returned: Option<i64>,
-    flags: i64,
-    /// Letters, in the order of the moments.
-    sources: [u8; 4],
-    send_lag: Option<i64>,
-    receive_lag: Option<i64>,
-    ttl: Option<i64>,
-    tos: Option<i64>,
-    size: Option<i64>,
-}
-
-impl Fields {
-    #[inline]
-    fn record(&self, layout: Layout) -> Option<PacketRecord> {
-        if layout == Layout::Classic {
-            let (sent, arrived) = (Nanos(self.sent?), Nanos(self.arrived?));
-            let mut r = PacketRecord::one_way(self.seq, sent, arrived);
-            r.flags = flags(self.flags);
-            return Some(r);
-        }
-        let mut r = PacketRecord::new(self.seq);
-        r.flags = flags(self.flags);
-        let times = [self.sent, self.arrived, self.answered, self.returned];
-        let moments = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
-        for ((time, letter), moment) in times.into_iter().zip(self.sources).zip(moments) {
-            if let Some(at) = time {
-                r.set(moment, Stamp { at: Nanos(at), source: source(letter)? });
-            }
-        }
-        r.set_send_lag(self.send_lag.map(Span));
-        r.set_receive_lag(self.receive_lag.map(Span));
-        // A value that the field cannot hold makes the row unreadable, as any other bad field does.
-        r.set_ttl(narrow(self.ttl)?);
-        r.set_traffic_class(narrow(self.tos)?);
-        r.set_size(narrow(self.size)?);
-        Some(r)
-    }
-}
-
+/// A value that its field cannot hold makes the row unreadable, as any other bad field does.
 #[inline]
 fn narrow<T: TryFrom<i64>>(value: Option<i64>) -> Option<Option<T>> {
     match value {
@@ -279,7 +293,7 @@ pub(super) fn push(out: &mut Vec<u8>, index: u64, record: &PacketRecord, layout:
     }
     out.push(b' ');
     let moments = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
-    for moment in moments.into_iter().take(if layout == Layout::TwoWay { 4 } else { 2 }) {
+    for moment in moments.into_iter().take(layout.moments()) {
         out.push(record.stamp(moment).map_or(b'-', |s| s.source.letter() as u8));
     }
     let columns = [
@@ -307,16 +321,26 @@ pub(super) fn push(out: &mut Vec<u8>, index: u64, record: &PacketRecord, layout:
 mod tests {
     use super::*;
 
+    /// Both paths, the fast one twice: with nothing known of the widths, and with everything.
     fn parse_text(text: &str, layout: Layout) -> Option<(u64, PacketRecord)> {
-        let mut buf = text.as_bytes().to_vec();
-        buf.extend_from_slice(&[0; PADDING]);
-        parse(&buf, 0, text.len(), layout)
+        let buf = [text.as_bytes(), b"\n", &[0; PADDING]].concat();
+        let mut scanner = Scanner::default();
+        let first = scanner.row(&buf, 0, layout);
+        assert_eq!(scanner.row(&buf, 0, layout), first, "{text}");
+        let tolerant = parse_tolerant(text.as_bytes(), layout);
+        if let Some((index, record, end)) = first {
+            assert_eq!((tolerant, end), (Some((index, record)), text.len()));
+        }
+        tolerant
     }
 
     fn digits(text: &str) -> Option<i64> {
-        let mut buf = text.as_bytes().to_vec();
-        buf.extend_from_slice(&[0; PADDING]);
-        Cursor { buf: &buf, at: 0 }.digits()
+        let buf = [text.as_bytes(), &[0; PADDING]].concat();
+        let mut widths = [0; COLUMNS];
+        let mut read = || Cursor { buf: &buf, at: 0, widths: &mut widths, column: 0 }.digits();
+        let first = read();
+        assert_eq!(read(), first);
+        first
     }
 
     #[test]
@@ -331,6 +355,7 @@ mod tests {
         assert_eq!(digits("9223372036854775808\n"), None);
         assert_eq!(digits("99999999999999999999999\n"), None);
         assert_eq!(digits("00000000000000000000000000000001"), None, "left to the tolerant path");
+        assert_eq!(digits("0000000000000000001"), Some(1));
         assert_eq!(digits(" 1"), None);
         assert_eq!(digits(""), None);
     }
@@ -401,12 +426,8 @@ mod tests {
         let mut out = Vec::new();
         assert!(push(&mut out, 9, &r, Layout::TwoWay));
         let end = out.len() - 1;
-        assert_eq!(
-            core::str::from_utf8(&out[..end]).unwrap(),
-            "9 -3 5 9223372036854775807 0 uu-h - -17 - 0 80 - 12"
-        );
-        assert_eq!(parse_tolerant(&out[..end], Layout::TwoWay), Some((9, r)));
-        out.extend_from_slice(&[0; PADDING]);
-        assert_eq!(parse_fast(&out, 0, end, Layout::TwoWay), Some((9, r)));
+        let text = core::str::from_utf8(&out[..end]).unwrap();
+        assert_eq!(text, "9 -3 5 9223372036854775807 0 uu-h - -17 - 0 80 - 12");
+        assert_eq!(parse_text(text, Layout::TwoWay), Some((9, r)));
     }
 }
