@@ -1,3 +1,4 @@
 //! See the workspace's ARCHITECTURE.md.
 
 pub mod figure;
+pub mod text;

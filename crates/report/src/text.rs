@@ -1,0 +1,268 @@
+//! The console: a summary as people read it in a terminal, a pipe or a mail.
+//!
+//! The classic report comes first, line by line as its users know it (seed document, figure 16); what it
+//! could not say comes below. Everything is plain ASCII in engineering units; a figure that is undefined
+//! is a `-`, never a number.
+//!
+//! * [`report`] – the whole report of one direction; [`both`] – what only two directions together tell
+//! * [`connecting`], [`sending`], [`logged`], [`analysing`] – the lines around a run
+//! * [`plots`] – small plots for people without a browser
+
+mod bars;
+mod classic;
+mod evidence;
+pub mod plots;
+
+use jitlat_core::session::Session;
+use jitlat_core::spec::Direction;
+use jitlat_core::summary::Summary;
+use jitlat_core::units;
+use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+/// Whether the text may carry colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Style {
+    /// For pipes and files.
+    #[default]
+    Plain,
+    /// ANSI colours, for a terminal.
+    Colour,
+}
+
+/// What to print, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Print the latency corrected by the clock estimate too (`-C`). The raw values stay first.
+    pub corrected: bool,
+    /// Colours or not.
+    pub style: Style,
+    /// Columns that sentences are wrapped to.
+    pub width: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { corrected: false, style: Style::Plain, width: 80 }
+    }
+}
+
+/// The report of one direction of one test.
+pub fn report(summary: &Summary, options: &Options) -> String {
+    let mut page = Page::new(options);
+    classic::write(&mut page, summary, options.corrected);
+    bars::write(&mut page, summary);
+    evidence::write(&mut page, summary);
+    page.text
+}
+
+/// What the two directions of one test together tell: the sum of their smallest latencies is a round
+/// trip, in which the clock error cancels. Empty where either direction received nothing.
+pub fn both(up: &Summary, down: &Summary, options: &Options) -> String {
+    let mut page = Page::new(options);
+    if let (Some(there), Some(back)) = (up.latency.min, down.latency.min) {
+        page.heading("Both directions");
+        let sum = i128::from(there) + i128::from(back);
+        let sum = units::full(sum.clamp(i64::MIN.into(), i64::MAX.into()) as i64);
+        page.item(&format!("smallest latency there and back = {sum}: the clock error cancels in this sum"));
+    }
+    page.text
+}
+
+/// The heading of one direction where there are two.
+pub fn direction(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Up => "Client to server",
+        Direction::Down => "Server to client",
+    }
+}
+
+/// `Connecting to janus. ... ` – to be followed by `Connected.` on the same line.
+pub fn connecting(host: &str) -> String {
+    format!("Connecting to {}. ... ", printable(host))
+}
+
+/// `sending 10000 UDP pkts of 80 bytes from 192.0.2.1:34519 to 192.0.2.2:2667`, seen from the sender;
+/// `receiving …` in reverse.
+pub fn sending(session: &Session) -> String {
+    let spec = &session.spec;
+    format!(
+        "{} {} {} pkts of {} bytes from {} to {}",
+        if spec.direction() == Direction::Up { "sending" } else { "receiving" },
+        session.packets(),
+        spec.transport(),
+        spec.payload(),
+        endpoint(session.src, spec.src_port),
+        endpoint(session.dst, spec.dst_port),
+    )
+}
+
+/// `Data logged to jitlat.0faqgu`.
+pub fn logged(log: &Path) -> String {
+    format!("Data logged to {}", log.display())
+}
+
+/// The two lines above the report of a saved log: what is analysed, and the log's date.
+pub fn analysing(session: &Session) -> String {
+    let spec = &session.spec;
+    let date = session.date.clone().or_else(|| session.created.map(units::utc_date));
+    format!(
+        "Analysing {} {} pkts from {} to {}\n# {}\n",
+        session.packets(),
+        spec.transport(),
+        endpoint(session.src, spec.src_port),
+        endpoint(session.dst, spec.dst_port),
+        printable(date.as_deref().unwrap_or("date unknown")),
+    )
+}
+
+fn endpoint(ip: Option<IpAddr>, port: u16) -> String {
+    ip.map_or_else(|| format!("-:{port}"), |ip| SocketAddr::new(ip, port).to_string())
+}
+
+/// Free text from a log or a peer, without what could steer a terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+fn dash(value: Option<String>) -> String {
+    value.unwrap_or_else(|| "-".to_owned())
+}
+
+/// A share of a whole in percent with two decimals; `-` of nothing.
+fn share(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".to_owned() } else { format!("{:.2}%", part as f64 * 100.0 / whole as f64) }
+}
+
+/// `1 packet`, `2 packets`.
+fn count(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// How a word is to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    Heading,
+    Good,
+    Note,
+    Poor,
+    Bad,
+}
+
+impl Look {
+    fn ansi(self) -> &'static str {
+        match self {
+            Look::Heading => "1",
+            Look::Good => "32",
+            Look::Note => "36",
+            Look::Poor => "33",
+            Look::Bad => "1;31",
+        }
+    }
+}
+
+/// The text so far, and how it is to be set.
+struct Page {
+    text: String,
+    style: Style,
+    width: usize,
+}
+
+impl Page {
+    const INDENT: &str = "    ";
+
+    fn new(options: &Options) -> Page {
+        Page { text: String::new(), style: options.style, width: options.width.max(40) }
+    }
+
+    fn line(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    fn blank(&mut self) {
+        self.text.push('\n');
+    }
+
+    fn painted(&self, look: Look, text: &str) -> String {
+        match self.style {
+            Style::Plain => text.to_owned(),
+            Style::Colour => format!("\x1b[{}m{text}\x1b[0m", look.ansi()),
+        }
+    }
+
+    /// A section's title, with the blank line above it.
+    fn heading(&mut self, title: &str) {
+        if !self.text.is_empty() {
+            self.blank();
+        }
+        let title = self.painted(Look::Heading, title);
+        self.line(&title);
+    }
+
+    /// One statement, indented, wrapped between words.
+    fn item(&mut self, text: &str) {
+        self.marked("", None, text);
+    }
+
+    /// One statement behind a word that says how bad it is.
+    fn marked(&mut self, mark: &str, look: Option<Look>, text: &str) {
+        let mut column = Page::INDENT.len() + mark.chars().count();
+        let shown = look.map_or_else(|| mark.to_owned(), |look| self.painted(look, mark));
+        let _ = write!(self.text, "{}{shown}", Page::INDENT);
+        let mut first = mark.is_empty();
+        for word in text.split_ascii_whitespace() {
+            let width = word.chars().count();
+            if !first && column + 1 + width > self.width {
+                let _ = write!(self.text, "\n{}  ", Page::INDENT);
+                column = Page::INDENT.len() + 2;
+            } else if !first {
+                self.text.push(' ');
+                column += 1;
+            }
+            self.text.push_str(word);
+            column += width;
+            first = false;
+        }
+        self.blank();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::TestSpec;
+
+    #[test]
+    fn lines_around_a_run() {
+        let mut session = Session::new(TestSpec::default());
+        session.src = Some("192.0.2.1".parse().unwrap());
+        session.dst = Some("2001:db8::2".parse().unwrap());
+        session.date = Some("Tue Dec 8 15:06:22 UTC 2009".into());
+        assert_eq!(connecting("janus"), "Connecting to janus. ... ");
+        assert_eq!(
+            sending(&session),
+            "sending 1000 UDP pkts of 80 bytes from 192.0.2.1:0 to [2001:db8::2]:2667"
+        );
+        assert_eq!(
+            analysing(&session),
+            "Analysing 1000 UDP pkts from 192.0.2.1:0 to [2001:db8::2]:2667\n# Tue Dec 8 15:06:22 UTC 2009\n"
+        );
+        session.src = None;
+        assert!(sending(&session).contains("from -:0 to"));
+    }
+
+    #[test]
+    fn a_log_cannot_steer_the_terminal() {
+        assert_eq!(printable("a\x1b[2Jb\nc"), "a?[2Jb?c");
+    }
+
+    #[test]
+    fn statements_wrap_between_words() {
+        let mut page = Page::new(&Options { width: 40, ..Options::default() });
+        page.item("one two three four five six seven eight nine ten");
+        assert_eq!(page.text, "    one two three four five six seven\n      eight nine ten\n");
+        assert!(page.text.lines().all(|l| l.len() <= 40));
+    }
+}

@@ -1,0 +1,102 @@
+//! Text histograms of whatever was lost, duplicated or reordered, and only of that.
+
+use super::{Page, count, share};
+use jitlat_core::spec::Transport;
+use jitlat_core::summary::Summary;
+use std::collections::BTreeMap;
+
+/// Columns of the longest bar.
+const BAR: u64 = 40;
+/// Values shown one by one; longer ones share a line with their neighbours, up to the next doubling.
+const SINGLE: i64 = 12;
+
+pub(super) fn write(page: &mut Page, s: &Summary) {
+    let c = &s.counts;
+    if c.lost > 0 && s.header.proto != Transport::Tcp.number() {
+        let runs = &s.loss.run_length_hist;
+        page.heading("Loss run lengths");
+        let longest = runs.keys().next_back().copied().unwrap_or(0);
+        page.item(&format!(
+            "{} in {}, longest {longest}{}",
+            count(c.lost, "packet"),
+            count(s.loss.periods, "run"),
+            s.loss.gilbert.mean_burst.map(|m| format!(", mean {m:.2}")).unwrap_or_default(),
+        ));
+        bars(page, ["length", "runs"], &signed(runs), |_| true);
+    }
+    if c.duplicate > 0 {
+        let copies = &s.duplicates.arrival_count_hist;
+        page.heading("Duplication run lengths");
+        page.item(&format!(
+            "{} of {}, at most {} copies of one",
+            count(c.duplicate, "duplicate"),
+            count(copies.iter().filter(|(n, _)| **n > 1).map(|(_, packets)| packets).sum(), "packet"),
+            copies.keys().next_back().copied().unwrap_or(0),
+        ));
+        bars(page, ["length", "runs"], &signed(&s.duplicates.run_length_hist), |_| true);
+    }
+    if c.out_of_sequence > 0 {
+        page.heading("Reorder density");
+        let extent = s.reordering.extent_hist.keys().next_back().copied().unwrap_or(0);
+        page.item(&format!(
+            "{} overtaken, by at most {}; positions late (+) and early (-)",
+            count(c.out_of_sequence, "packet"),
+            count(extent, "other")
+        ));
+        // The packets in place would dwarf all others.
+        bars(page, ["moved by", "packets"], &s.reordering.rd_fd, |moved| moved != 0);
+        let in_place = s.reordering.rd_fd.get(&0).copied().unwrap_or(0);
+        page.item(&format!("in place: {}", share(in_place, c.unique_valid)));
+    }
+}
+
+fn signed(histogram: &BTreeMap<u64, u64>) -> BTreeMap<i64, u64> {
+    histogram.iter().map(|(k, v)| (i64::try_from(*k).unwrap_or(i64::MAX), *v)).collect()
+}
+
+/// One line for each value, or each range of large values, that occurs.
+fn bars(page: &mut Page, titles: [&str; 2], histogram: &BTreeMap<i64, u64>, shown: impl Fn(i64) -> bool) {
+    let mut lines: Vec<(i64, i64, u64)> = Vec::new();
+    for (value, n) in histogram.iter().filter(|(value, _)| shown(**value)) {
+        let range = range_of(*value);
+        match lines.last_mut() {
+            Some((first, last, sum)) if range_of(*first) == range => (*last, *sum) = (*value, *sum + n),
+            _ => lines.push((*value, *value, *n)),
+        }
+    }
+    let most = lines.iter().map(|(.., n)| *n).max().unwrap_or(1).max(1);
+    page.line(&format!("{}{:>11}  {:>9}", Page::INDENT, titles[0], titles[1]));
+    for (first, last, n) in lines {
+        let label = if first == last { first.to_string() } else { format!("{first} to {last}") };
+        // Every value that occurs is seen.
+        let length = (n * BAR).div_ceil(most) as usize;
+        page.line(&format!("{}{label:>11}  {n:>9}  {}", Page::INDENT, "#".repeat(length)));
+    }
+}
+
+/// Values of one line have the same range.
+fn range_of(value: i64) -> i64 {
+    let magnitude = value.saturating_abs();
+    if magnitude <= SINGLE { value } else { value.signum() * (SINGLE + i64::from(magnitude.ilog2())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Options;
+    use super::*;
+
+    #[test]
+    fn every_value_is_seen_and_long_tails_are_gathered() {
+        let mut page = Page::new(&Options::default());
+        let histogram = BTreeMap::from([(-40, 1), (-33, 1), (1, 100_000), (2, 1), (13, 5), (15, 5), (16, 1)]);
+        bars(&mut page, ["moved by", "packets"], &histogram, |_| true);
+        insta::assert_snapshot!(page.text, @r"
+           moved by    packets
+         -40 to -33          2  #
+                  1     100000  ########################################
+                  2          1  #
+           13 to 15         10  #
+                 16          1  #
+        ");
+    }
+}

@@ -1,0 +1,307 @@
+//! What the classic report could not say: what the figures mean, how far to believe them, and why.
+
+use super::{Look, Page, count, dash, printable, share};
+use jitlat_core::clock::SyncState;
+use jitlat_core::session::Ending;
+use jitlat_core::spec::Dscp;
+use jitlat_core::summary::{Coverage, HostClock, Level, LossPattern, Summary, TrendVerdict};
+use jitlat_core::units::{eng4, eng4_f64, full};
+use std::collections::BTreeMap;
+
+pub(super) fn write(page: &mut Page, s: &Summary) {
+    verdicts(page, s);
+    variation(page, s);
+    clocks(page, s);
+    hosts(page, s);
+    far_end(page, s);
+    warnings(page, s);
+    ending(page, s);
+}
+
+fn verdicts(page: &mut Page, s: &Summary) {
+    if s.verdicts.is_empty() {
+        return;
+    }
+    page.heading("What it means");
+    for v in &s.verdicts {
+        let (mark, look) = match v.level {
+            Level::Good => ("good:", Look::Good),
+            Level::Note => ("note:", Look::Note),
+            Level::Poor => ("poor:", Look::Poor),
+            Level::Bad => ("bad:", Look::Bad),
+        };
+        page.marked(mark, Some(look), &printable(&v.text));
+    }
+}
+
+/// Jitter by other definitions, and how losses cluster.
+fn variation(page: &mut Page, s: &Summary) {
+    if s.counts.unique_valid == 0 {
+        return;
+    }
+    page.heading("More on jitter and loss");
+    let i = &s.ipdv;
+    if i.n > 0 {
+        page.item(&format!(
+            "between consecutive packets (IPDV): std dev {}, interquartile {}, mean of absolute values {}",
+            dash(i.stddev.map(eng4_f64)),
+            dash(i.iqr.map(eng4)),
+            dash(i.mean_abs.map(eng4_f64))
+        ));
+    }
+    if let Some(j) = &s.rfc3550_jitter {
+        page.item(&format!(
+            "RTP jitter (RFC 3550): mean {}, largest {}, last {} (of the last 16 packets or so)",
+            eng4_f64(j.mean),
+            eng4_f64(j.max),
+            eng4_f64(j.last)
+        ));
+    }
+    if let Some(ratio) = s.loss.ratio.filter(|_| s.reordering.observable) {
+        let interval = s.loss.wilson95_correlated.or(s.loss.wilson95);
+        let interval = interval.map(|[lo, hi]| {
+            format!(", between {:.3}% and {:.3}% with 95% confidence", lo * 100.0, hi * 100.0)
+        });
+        page.item(&format!("loss {:.3}%{}", ratio * 100.0, interval.unwrap_or_default()));
+        loss_pattern(page, s);
+    }
+    if let Some(d) = s.dejitter.as_ref().filter(|_| s.counts.unique_valid > 1) {
+        let best = d.curve.iter().find(|p| Some(p.buffer_ms) == d.best_buffer_ms);
+        if let Some(best) = best {
+            page.item(&format!(
+                "best de-jitter buffer for {}: {} ms, of those tried (MOS {:.2}, {} missing)",
+                d.codec,
+                best.buffer_ms,
+                best.mos,
+                share(best.total_loss, s.counts.sent)
+            ));
+        }
+        if let Some(buffer) = d.buffer_for_1pct_late_ns {
+            page.item(&format!("at most 1% of packets are late for a buffer of {}", eng4(buffer)));
+        }
+    }
+}
+
+fn loss_pattern(page: &mut Page, s: &Summary) {
+    let pattern = match s.loss.pattern {
+        Some(LossPattern::Bursty) => "losses come in bursts",
+        Some(LossPattern::Random) => "losses are compatible with chance",
+        Some(LossPattern::AntiClustered) => "losses are more evenly spread than chance",
+        Some(LossPattern::Insufficient) | None => return,
+    };
+    let g = &s.loss.gilbert;
+    let mut because = Vec::new();
+    if let Some(clp) = g.clp {
+        because.push(format!("after a loss the next packet is lost in {:.1}% of cases", clp * 100.0));
+    }
+    if let Some(ratio) = g.burst_ratio {
+        because.push(format!("burst ratio {ratio:.2}, 1 being chance"));
+    }
+    page.item(&format!("{pattern}: {}", because.join("; ")));
+}
+
+fn clocks(page: &mut Page, s: &Summary) {
+    let c = &s.clock;
+    let told = c.offset_ns.is_some() || [&c.client, &c.server].into_iter().any(|h| account(h).is_some());
+    if !told && s.skew_hull.is_none() {
+        return;
+    }
+    page.heading("Clocks");
+    if let Some(offset) = c.offset_ns {
+        let probes =
+            if c.probes > 0 { format!(" (from {})", count(c.probes as u64, "probe")) } else { String::new() };
+        page.item(&format!("relative clock error, server less client = {}{probes}", full(offset)));
+    }
+    if let Some([lo, hi]) = c.interval_ns {
+        page.item(&format!("it lies between {} and {}, whatever the path", full(lo), full(hi)));
+    } else if let Some(bound) = c.bound_ns {
+        page.item(&format!("it is known to +/- {}, whatever the path", eng4_f64(bound)));
+    }
+    if let Some(median) = c.offset_median_ns {
+        page.item(&format!("median of the probes = {}", jitlat_core::units::full_f64(median)));
+    }
+    for (name, host) in [("client", &c.client), ("server", &c.server)] {
+        if let Some(account) = account(host) {
+            page.item(&format!("{name}: {account}"));
+        }
+    }
+    if let Some(hull) = s.skew_hull.as_ref().filter(|h| h.is_skew) {
+        page.item(&format!("relative skew {:.3} ppm", hull.alpha_ppm));
+    }
+    if let Some(trend) = &s.trend {
+        let verdict = match trend.verdict {
+            TrendVerdict::None => "no trend in latency",
+            TrendVerdict::Skew => "latency drifts: clock skew",
+            TrendVerdict::Overload => "latency climbs: overload",
+            TrendVerdict::Draining => "latency falls: a queue is draining",
+            TrendVerdict::Undecided => "latency drifts: cause undecided",
+        };
+        let because = printable(&trend.because);
+        page.item(&if because.is_empty() { verdict.to_owned() } else { format!("{verdict} ({because})") });
+    }
+}
+
+/// A host's own account of its clock.
+fn account(host: &HostClock) -> Option<String> {
+    let state = |s: &SyncState| {
+        if s.synchronised {
+            format!(
+                "synchronised by its own account, error about {}, at most {}",
+                eng4(s.estimated_error.0),
+                eng4(s.maximum_error.0)
+            )
+        } else {
+            "NOT synchronised by its own account".to_owned()
+        }
+    };
+    let mut parts = Vec::new();
+    match (&host.before, &host.after) {
+        (Some(b), Some(a)) if b.synchronised != a.synchronised => {
+            parts.push(format!("before the test {}, after it {}", state(b), state(a)));
+        }
+        (_, Some(s)) | (Some(s), None) => parts.push(state(s)),
+        (None, None) => {}
+    }
+    if let Some(step) = host.step_ns.filter(|s| s.abs() >= 1000) {
+        parts.push(format!("moved by {} against its monotonic clock during the test", eng4(step)));
+    }
+    if let (Some(source), false) = (&host.source, parts.is_empty()) {
+        parts.push(format!("clock source {}", printable(source)));
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// The tool's own noise.
+fn hosts(page: &mut Page, s: &Summary) {
+    if s.counts.unique_valid == 0 {
+        return;
+    }
+    page.heading("This tool's own noise");
+    let n = s.counts.unique_valid;
+    page.item(&format!(
+        "sent stamps: {}; arrival stamps: {}",
+        coverage(&s.stamps.sent, n),
+        coverage(&s.stamps.arrived, n)
+    ));
+    for (mean, max, what) in [
+        (s.stamps.send_lag_mean_ns, s.stamps.send_lag_max_ns, "from the program to the sent stamp"),
+        (s.stamps.receive_lag_mean_ns, s.stamps.receive_lag_max_ns, "from the arrival stamp to the program"),
+    ] {
+        if let (Some(mean), Some(max)) = (mean, max) {
+            page.item(&format!("{what}: mean {}, largest {}", eng4(mean), eng4(max)));
+        }
+    }
+    if let Some(e) = &s.schedule_error {
+        page.item(&format!(
+            "schedule error of the sender: median {}, 99% {}, largest {}; {} more than half a period late",
+            eng4_f64(e.median),
+            eng4(e.p99),
+            eng4(e.max),
+            count(e.over_half_period, "packet")
+        ));
+    }
+    if let Some(w) = &s.stalls.without {
+        page.item(&format!(
+            "without the {} that a host may have held up: std dev {}, jitter 99% {}, 99.9% {}, 100% {}",
+            count(n.saturating_sub(w.n), "packet"),
+            dash(w.stddev.map(eng4_f64)),
+            eng4(w.pdv_p99),
+            eng4(w.pdv_p999),
+            eng4(w.pdv_max)
+        ));
+    }
+    for (name, host) in [("client", &s.session.client), ("server", &s.session.server)] {
+        for note in &host.notes {
+            page.item(&format!("{name}: {}", printable(note)));
+        }
+    }
+}
+
+fn coverage(c: &Coverage, n: u64) -> String {
+    let sources = [(c.hardware, "hardware"), (c.kernel, "kernel"), (c.wire, "wire"), (c.user, "user")];
+    let parts: Vec<String> = sources
+        .iter()
+        .filter(|(k, _)| *k > 0)
+        .map(|(k, name)| if *k == n { (*name).to_owned() } else { format!("{name} {}", share(*k, n)) })
+        .collect();
+    if parts.is_empty() { "-".to_owned() } else { parts.join(", ") }
+}
+
+/// What the receiver saw in the IP header.
+fn far_end(page: &mut Page, s: &Summary) {
+    let f = &s.far_end;
+    if f.dscp.is_empty() && f.ttl.is_empty() && s.session.receiver_drops.is_none() && f.odd_sizes == 0 {
+        return;
+    }
+    page.heading("At the far end");
+    let dscp = |value: u8| Dscp::new(value.into()).map_or_else(|| value.to_string(), |d| d.to_string());
+    let asked = s.header.dscp;
+    if !f.dscp.is_empty() {
+        let as_sent = f.dscp.len() == 1 && f.dscp.contains_key(&asked);
+        let seen = mixture(&f.dscp, |v| dscp(*v));
+        page.item(&if as_sent {
+            format!("DSCP {seen}, as sent")
+        } else {
+            format!("DSCP {seen}, sent as {}: the path changes it", dscp(asked))
+        });
+    }
+    if f.ecn.keys().any(|ecn| *ecn != 0) {
+        let name = |v: &u8| ["Not-ECT", "ECT(1)", "ECT(0)", "CE"][usize::from(v & 3)].to_owned();
+        page.item(&format!("ECN {}", mixture(&f.ecn, name)));
+    }
+    if !f.ttl.is_empty() {
+        let several = if f.ttl.len() > 1 { ": packets took paths of different length" } else { "" };
+        page.item(&format!("TTL {}{several}", mixture(&f.ttl, u8::to_string)));
+    }
+    if f.odd_sizes > 0 {
+        page.item(&format!("{} of another size than agreed", count(f.odd_sizes, "packet")));
+    }
+    match s.session.receiver_drops {
+        Some(0) | None => {}
+        Some(drops) => page.item(&format!(
+            "{} dropped by the receiving kernel for want of buffer space: not the network's doing",
+            count(drops, "datagram")
+        )),
+    }
+}
+
+/// `EF` where all agree, otherwise each value with its share, the most frequent first.
+fn mixture<K>(counts: &BTreeMap<K, u64>, name: impl Fn(&K) -> String) -> String {
+    const SHOWN: usize = 6;
+    let total = counts.values().sum();
+    let mut all: Vec<(&K, &u64)> = counts.iter().collect();
+    all.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
+    if let [(only, _)] = all.as_slice() {
+        return name(only);
+    }
+    let mut parts: Vec<String> =
+        all.iter().take(SHOWN).map(|(k, n)| format!("{} {}", name(k), share(**n, total))).collect();
+    if all.len() > SHOWN {
+        parts.push(format!("{} more", all.len() - SHOWN));
+    }
+    parts.join(", ")
+}
+
+fn warnings(page: &mut Page, s: &Summary) {
+    if s.warnings.is_empty() {
+        return;
+    }
+    page.heading("Warnings");
+    for w in &s.warnings {
+        page.marked("warning:", Some(Look::Poor), &printable(&w.text));
+    }
+}
+
+fn ending(page: &mut Page, s: &Summary) {
+    let how = match s.session.ending {
+        Ending::Complete | Ending::Unknown => return,
+        Ending::Interrupted => "The test was interrupted",
+        Ending::PeerLost => "The test ended early: the other side was lost",
+        Ending::StorageFailed => "The results could not be stored in full",
+    };
+    page.heading("Ending");
+    match &s.session.reason {
+        Some(reason) => page.item(&format!("{how}: {}", printable(reason))),
+        None => page.item(&format!("{how}.")),
+    }
+}

@@ -1,0 +1,159 @@
+//! Small plots in characters: latency by how often, and by when.
+
+use super::count;
+use jitlat_core::analysis::Samples;
+use jitlat_core::summary::Distribution;
+use jitlat_core::units::eng4;
+
+/// Lines of a histogram.
+const LINES: usize = 14;
+const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// The distribution's histogram as bars of `width` columns at most, with what lies beyond its limit in
+/// sight. Empty where there is no histogram.
+pub fn histogram(title: &str, distribution: &Distribution, width: usize) -> String {
+    let Some(h) = &distribution.histogram else { return String::new() };
+    let merged = h.counts.len().div_ceil(LINES).max(1);
+    let mut lines: Vec<(String, u64)> = h
+        .counts
+        .chunks(merged)
+        .enumerate()
+        .map(|(i, counts)| {
+            let from = h.lo.saturating_add(h.binsize.saturating_mul((i * merged) as i64));
+            (eng4(from), counts.iter().sum())
+        })
+        .collect();
+    // Bins behind the largest value hold nothing.
+    while lines.len() > 1 && lines.last().is_some_and(|(_, n)| *n == 0) {
+        lines.pop();
+    }
+    if h.overflow > 0 {
+        lines.push((format!("> {}", eng4(h.hi)), h.overflow));
+    }
+    let label = lines.iter().map(|(l, _)| l.len()).max().unwrap_or(0);
+    let digits = lines.iter().map(|(_, n)| n.to_string().len()).max().unwrap_or(0);
+    let room = width.saturating_sub(label + digits + 6).max(10) as u64;
+    let most = lines.iter().map(|(_, n)| *n).max().unwrap_or(1).max(1);
+    let mut text = format!("{title} ({}, each line from the value given)\n", count(distribution.n, "packet"));
+    for (from, n) in lines {
+        let bar = "#".repeat((n * room).div_ceil(most) as usize);
+        text += format!("  {from:>label$}  {n:>digits$}  {bar}").trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// Latency against arrival time, one column for each slice of the run: the largest and the median value,
+/// and where packets are missing. Empty where nothing arrived.
+pub fn burstiness(samples: &Samples, packets: u64, width: usize) -> String {
+    let arrivals = || (0..samples.len()).map(|k| samples.arrived(k));
+    let (Some(first), Some(last)) = (arrivals().min(), arrivals().max()) else { return String::new() };
+    let columns = width.saturating_sub(12).clamp(10, 200);
+    let slice = (i128::from(last) - i128::from(first)) / columns as i128 + 1;
+    let column = |at: i64| ((i128::from(at) - i128::from(first)) / slice) as usize;
+
+    let mut delays: Vec<Vec<i64>> = vec![Vec::new(); columns];
+    for k in 0..samples.len() {
+        delays[column(samples.arrived(k))].push(samples.delay[k]);
+    }
+    let mut lost = vec![0u64; columns];
+    let mut order: Vec<u32> = (0..samples.len() as u32).collect();
+    order.sort_unstable_by_key(|k| samples.seq[*k as usize]);
+    let mut due = 0;
+    for k in order {
+        // What is missing would have come about when the next one did.
+        let seq = u64::from(samples.seq[k as usize]);
+        lost[column(samples.arrived(k as usize))] += seq.saturating_sub(due);
+        due = seq + 1;
+    }
+    lost[columns - 1] += packets.saturating_sub(due);
+
+    let lowest = samples.delay.iter().min().copied().unwrap_or(0);
+    let highest = samples.delay.iter().max().copied().unwrap_or(0);
+    let range = (i128::from(highest) - i128::from(lowest)).max(1);
+    let level = |v: i64| LEVELS[((i128::from(v) - i128::from(lowest)) * 7 / range).clamp(0, 7) as usize];
+    let row = |of: &mut dyn FnMut(&mut Vec<i64>) -> i64, delays: &mut [Vec<i64>]| -> String {
+        delays.iter_mut().map(|d| if d.is_empty() { ' ' } else { level(of(d)) }).collect()
+    };
+    let largest = row(&mut |d| d.iter().max().copied().unwrap_or(0), &mut delays);
+    let median = row(
+        &mut |d| {
+            let middle = (d.len() - 1) / 2;
+            *d.select_nth_unstable(middle).1
+        },
+        &mut delays,
+    );
+    let mut text = format!(
+        "Latency against arrival time ({} to {}, each column {})\n  largest  {largest}\n  median   {median}\n",
+        eng4(lowest),
+        eng4(highest),
+        eng4(slice.clamp(0, i64::MAX.into()) as i64)
+    );
+    let missing: u64 = lost.iter().sum();
+    if missing > 0 {
+        let marks: String = lost
+            .iter()
+            .map(|n| match n {
+                0 => ' ',
+                1 => '.',
+                2..10 => 'x',
+                _ => 'X',
+            })
+            .collect();
+        text += &format!(
+            "  missing  {} ({}; . one, x several, X ten or more)\n",
+            marks.trim_end(),
+            count(missing, "packet")
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::summary::Histogram;
+
+    #[test]
+    fn a_histogram_keeps_its_overflow_in_sight() {
+        let mut counts = vec![0; 70];
+        (counts[0], counts[3], counts[20]) = (500, 400, 90);
+        let histogram_ = Histogram {
+            lo: 45_000,
+            hi: 180_000,
+            nbins: 70,
+            binsize: 1929,
+            overflow: 10,
+            mode_bin: 0,
+            mode: 45_964.0,
+            counts,
+        };
+        let d = Distribution { n: 1000, histogram: Some(histogram_), ..Distribution::default() };
+        insta::assert_snapshot!(histogram("Latency", &d, 60), @r"
+        Latency (1000 packets, each line from the value given)
+            45.00 us  900  #########################################
+            54.64 us    0
+            64.29 us    0
+            73.94 us    0
+            83.58 us   90  #####
+          > 180.0 us   10  #
+        ");
+        assert_eq!(histogram("Latency", &Distribution::default(), 60), "");
+    }
+
+    #[test]
+    fn burstiness_marks_what_is_missing() {
+        let n = 100u32;
+        let seq: Vec<u32> = (0..n).filter(|s| !(40..52).contains(s) && *s != 80).collect();
+        let sent: Vec<i64> = seq.iter().map(|s| i64::from(*s) * 20_000_000).collect();
+        let delay: Vec<i64> = seq.iter().map(|s| if s % 33 == 0 { 9_000_000 } else { 1_000_000 }).collect();
+        let samples = Samples { seq, sent, delay };
+        insta::assert_snapshot!(burstiness(&samples, 101, 62), @"
+        Latency against arrival time (1.000 ms to 9.000 ms, each column 39.60 ms)
+          largest  █▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁█▁▁▁      ▁▁▁▁▁▁▁█▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁█
+          median   ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁      ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁
+          missing                            X             .        . (14 packets; . one, x several, X ten or more)
+        ");
+        assert_eq!(burstiness(&Samples::default(), 5, 60), "");
+    }
+}
