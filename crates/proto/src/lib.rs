@@ -6,10 +6,12 @@
 //! * [`machine`] – the five calls by which a driver runs any machine
 //! * [`wire`] – reading big-endian fields without panicking
 //! * [`jitlat`] – the one-way protocol: control conversation (two dialects) and test stream
+//! * [`sim`] – both sides of it on an impaired network in virtual time
 #![forbid(unsafe_code)]
 
 pub mod jitlat;
 pub mod machine;
+pub mod sim;
 pub mod wire;
 
 pub use machine::{Machine, Tick};

@@ -1,5 +1,7 @@
 //! Which of the two languages a control connection speaks.
 
+use super::message::DecodeError;
+use super::v3::PREFACE;
 use core::fmt;
 
 /// The language of a control connection.
@@ -18,5 +20,43 @@ impl fmt::Display for Dialect {
             Dialect::Classic => "classic",
             Dialect::V3 => "version 3",
         })
+    }
+}
+
+/// Tells the dialect from the first bytes of a connection: the preface `JLT3`, or a workorder's command 1…7.
+/// `None` while they may yet become either.
+pub fn sniff(first: &[u8]) -> Result<Option<Dialect>, DecodeError> {
+    let head = &first[..first.len().min(4)];
+    let v3 = PREFACE.starts_with(head);
+    let classic = match head {
+        [0, 0, 0, command] => (1..=7).contains(command),
+        _ => head.iter().all(|b| *b == 0),
+    };
+    match (head.len(), v3, classic) {
+        (4, true, _) => Ok(Some(Dialect::V3)),
+        (4, _, true) => Ok(Some(Dialect::Classic)),
+        (0..4, true, _) | (0..4, _, true) => Ok(None),
+        _ => {
+            let mut shown = [0; 4];
+            shown[..head.len()].copy_from_slice(head);
+            Err(DecodeError::Preface(shown))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_bytes_tell() {
+        assert_eq!(sniff(b"JLT3\0\0"), Ok(Some(Dialect::V3)));
+        assert_eq!(sniff(&[0, 0, 0, 7, 9]), Ok(Some(Dialect::Classic)));
+        for early in [&b""[..], b"J", b"JLT", &[0], &[0, 0, 0]] {
+            assert_eq!(sniff(early), Ok(None));
+        }
+        for wrong in [&b"GET "[..], b"JLT4", b"X", &[0, 0, 0, 0], &[0, 0, 0, 8], &[0, 1]] {
+            assert!(sniff(wrong).is_err(), "{wrong:?}");
+        }
     }
 }

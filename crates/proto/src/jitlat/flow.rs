@@ -64,6 +64,8 @@ pub struct Opening {
     pub spec: TestSpec,
     /// Local port to bind; 0 = the system chooses.
     pub bind_port: u16,
+    /// Whether another port will do where that one is taken.
+    pub any_port_will_do: bool,
     /// The control peer's address. Nothing is ever sent to, or accepted from, another IP address.
     pub peer: core::net::IpAddr,
     /// How the ends meet.

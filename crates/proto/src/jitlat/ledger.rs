@@ -73,6 +73,24 @@ pub struct Claim {
     pub memory: u64,
 }
 
+/// What a server has under a name.
+#[derive(Clone, Debug)]
+pub enum Lookup {
+    /// These results.
+    Kept(Arc<SessionResults>),
+    /// A test that is not over yet: ask again.
+    Running,
+    /// Nothing, or nothing any longer.
+    Unknown,
+}
+
+impl Lookup {
+    /// Whether results are there.
+    pub fn is_kept(&self) -> bool {
+        matches!(self, Lookup::Kept(_))
+    }
+}
+
 /// Counts connections, sessions and memory against the [`Limits`], by client and in all, and keeps
 /// uncollected results for a bounded time. One per server, behind a lock: every call is short.
 #[derive(Debug)]
@@ -190,10 +208,14 @@ impl Ledger {
         }
     }
 
-    /// The results of `id`, if they are (still) kept. Knowing the name is the right to have them: a client's
-    /// address may have changed since.
-    pub fn find(&self, id: SessionId) -> Option<Arc<SessionResults>> {
-        self.sessions.get(&id)?.kept.as_ref().map(|(results, _)| Arc::clone(results))
+    /// The results of `id`. Knowing the name is the right to have them: a client's address may have
+    /// changed since.
+    pub fn find(&self, id: SessionId) -> Lookup {
+        match self.sessions.get(&id) {
+            None => Lookup::Unknown,
+            Some(Entry { kept: None, .. }) => Lookup::Running,
+            Some(Entry { kept: Some((results, _)), .. }) => Lookup::Kept(Arc::clone(results)),
+        }
     }
 
     /// The session needs nothing any more: collected, or failed before it had any results.
@@ -309,20 +331,20 @@ mod tests {
         let mut l = ledger();
         let id = SessionId(1);
         assert_eq!(admit(&mut l, 1, A, 600, 0), Ok(()));
-        assert!(l.find(id).is_none(), "nothing while it runs");
+        assert!(matches!(l.find(id), Lookup::Running));
         l.keep(id, results(), Nanos(10));
-        assert!(l.find(id).is_some());
+        assert!(l.find(id).is_kept());
         assert_eq!(l.memory(), 0, "only what is held counts");
         l.expire(Nanos(109));
-        assert!(l.find(id).is_some());
+        assert!(l.find(id).is_kept());
         l.expire(Nanos(110));
-        assert!(l.find(id).is_none());
+        assert!(!l.find(id).is_kept());
 
         assert!(admit(&mut l, 2, A, 1, 200).is_ok() && admit(&mut l, 3, A, 1, 200).is_ok());
         l.keep(SessionId(2), results(), Nanos(200));
         assert!(admit(&mut l, 4, A, 1, 201).is_ok(), "the oldest kept makes room");
-        assert!(l.find(SessionId(2)).is_none());
+        assert!(!l.find(SessionId(2)).is_kept());
         l.keep(SessionId(99), results(), Nanos(0));
-        assert!(l.find(SessionId(99)).is_none(), "only admitted sessions are kept");
+        assert!(!l.find(SessionId(99)).is_kept(), "only admitted sessions are kept");
     }
 }

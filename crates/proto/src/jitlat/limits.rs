@@ -7,6 +7,8 @@ use jitlat_core::{Span, TestSpec};
 /// safe for a host on the open Internet with 4 GB of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
+    /// Flows in one session: two for both directions at once.
+    pub flows: usize,
     /// Packets in one flow.
     pub packets: u32,
     /// Payload bytes of a packet.
@@ -43,6 +45,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
+            flows: 2,
             packets: 10_000_000,
             payload: jitlat_core::spec::MAX_PAYLOAD,
             rate: 1_000_000,

@@ -1,4 +1,10 @@
-//! The client's side of a control conversation.
+//! The client's side of a control conversation: its interface here, the machine in `machine`.
+
+mod collect;
+mod machine;
+mod probing;
+
+pub use machine::ClientMachine;
 
 use super::auth::Key;
 use super::dialect::Dialect;
@@ -30,13 +36,43 @@ pub struct ClientConfig {
     pub software: String,
     /// The best stamps to use, on both sides.
     pub stamps: Source,
-    /// Clock probes before the stream, and as many after it in version 3. The classic five are
-    /// [`ClientConfig::classic_probes`].
+    /// Clock probes before the stream, and in version 3 as many after it.
     pub probes: u32,
-    /// Mean time between probes.
+    /// Time between probes; in version 3 varied at random by half, so as not to beat with anything.
     pub probe_interval: Span,
     /// How long the server may take for any one answer.
     pub patience: Span,
+}
+
+impl ClientConfig {
+    /// The usual configuration: eight probes 50 ms apart, or the classic five at one-second intervals;
+    /// kernel stamps; 15 s of patience.
+    pub fn new(
+        dialect: Dialect,
+        flows: Vec<TestSpec>,
+        local: SocketAddr,
+        remote: SocketAddr,
+        entropy: [u8; 32],
+    ) -> ClientConfig {
+        let (probes, probe_interval) = match dialect {
+            Dialect::Classic => (5, Span::seconds(1)),
+            Dialect::V3 => (8, Span::millis(50)),
+        };
+        ClientConfig {
+            dialect,
+            flows,
+            local,
+            remote,
+            key: None,
+            entropy,
+            host: HostFacts::default(),
+            software: concat!("jitlat ", env!("CARGO_PKG_VERSION")).to_owned(),
+            stamps: Source::Kernel,
+            probes,
+            probe_interval,
+            patience: Span::seconds(15),
+        }
+    }
 }
 
 /// What the driver tells the client machine.
@@ -68,7 +104,7 @@ pub enum ClientEvent {
     /// The control connection is lost but results are worth asking for: connect again, and say
     /// [`ClientInput::Reconnected`] or [`ClientInput::Closed`].
     Reconnect,
-    /// Over. Every record has been handed out; `ClientMachine::sessions` says the rest.
+    /// Over. Every record has been handed out; [`ClientMachine::sessions`] says the rest.
     Done {
         /// How it ended.
         ending: Ending,

@@ -1,8 +1,14 @@
-//! The server's side of a control conversation.
+//! The server's side of a control conversation: its interface here, the machine in `machine`.
+
+mod machine;
+mod results;
+
+pub use machine::ServerMachine;
+pub(super) use machine::{answer_patience, longest};
 
 use super::auth::Key;
 use super::flow::{Command, Report};
-use super::ledger::{Claim, SessionId, SessionResults};
+use super::ledger::{Claim, Lookup, SessionId, SessionResults};
 use super::limits::{Limits, Refusal};
 use core::net::SocketAddr;
 use jitlat_core::TestSpec;
@@ -44,7 +50,7 @@ pub enum ServerInput<'a> {
     /// In answer to [`ServerEvent::Admit`].
     Admitted(Result<(), Refusal>),
     /// In answer to [`ServerEvent::Find`].
-    Found(Option<Arc<SessionResults>>),
+    Found(Lookup),
     /// The server is shutting down: say so to the client and end.
     Shutdown,
 }

@@ -1,0 +1,375 @@
+//! The classic dialect (docs/protocols/jitlat-classic.md): 44-byte workorders, and singletons after SAMPLES.
+//!
+//! Workorders have fewer words than the abstract conversation. The codec makes up what is missing, on the
+//! side that expects to hear it: a classic client "hears" WELCOME before it has asked, a classic server
+//! "hears" START with the request of a stream to it, and so on.
+
+mod workorder;
+
+pub use workorder::{Command, SINGLETON_LEN, WORKORDER_LEN, Workorder, parse_singleton, singleton};
+
+use super::auth::Side;
+use super::flow::FlowId;
+use super::message::{
+    Accept, Chunk, ChunkData, DecodeError, Fetch, FlowAccept, FlowRequest, Hello, Message, Nak, NakCode,
+    Probe, Request, Results, VERSION, Welcome,
+};
+use super::recording::CHUNK;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use jitlat_core::session::HostFacts;
+use jitlat_core::{Direction, Dscp, PacketRecord, Schedule, Source, Span, TestSpec, Transport};
+use std::collections::VecDeque;
+
+/// Most probes a server leaves unanswered before it refuses more: a client that sends and never reads.
+const MAX_PROBES_WAITING: usize = 64;
+/// The one flow of a classic conversation.
+const FLOW: FlowId = FlowId(0);
+
+/// Encodes and decodes one side of a classic connection. Decoding holds less than one chunk of singletons
+/// beside what it is fed at once.
+#[derive(Debug)]
+pub struct Codec {
+    side: Side,
+    local: Ipv4Addr,
+    peer: Ipv4Addr,
+    incoming: Vec<u8>,
+    consumed: usize,
+    /// Messages made up or understood, not yet taken.
+    ready: VecDeque<Message>,
+    /// The last workorder about the test: fields are updated as new information becomes available.
+    order: Workorder,
+    stage: Stage,
+    probes_heard: VecDeque<Workorder>,
+    probes_answered: u32,
+    /// Singletons still to come, and chunks already made of them.
+    samples: Option<(u32, u32)>,
+    samples_claimed: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Nothing has been asked for.
+    Fresh,
+    /// Asked for, not yet agreed.
+    Asked(Direction),
+    /// Agreed; the stream runs or is over.
+    Agreed(Direction),
+    /// The end of the stream has been answered.
+    Over,
+}
+
+impl Codec {
+    /// The codec of `side` on a connection between these two addresses.
+    pub fn new(side: Side, local: SocketAddr, peer: SocketAddr) -> Codec {
+        let opening = match side {
+            Side::Client => Message::Welcome(Welcome { version: VERSION - 1, ..Welcome::default() }),
+            Side::Server => Message::Hello(Hello {
+                min_version: VERSION - 1,
+                max_version: VERSION - 1,
+                ..Hello::default()
+            }),
+        };
+        Codec {
+            side,
+            local: ipv4(local),
+            peer: ipv4(peer),
+            incoming: Vec::new(),
+            consumed: 0,
+            ready: VecDeque::from([opening]),
+            order: Workorder::new(Command::Sending),
+            stage: Stage::Fresh,
+            probes_heard: VecDeque::new(),
+            probes_answered: 0,
+            samples: None,
+            samples_claimed: 0,
+        }
+    }
+
+    /// Appends what the dialect has for `message` to `out`: often nothing.
+    pub fn encode(&mut self, message: &Message, out: &mut Vec<u8>) {
+        match message {
+            Message::Probe(probe) => self.encode_probe(probe, out),
+            Message::Request(request) => self.encode_request(request, out),
+            Message::Accept(accept) => self.encode_accept(accept, out),
+            Message::Start => self.encode_start(out),
+            Message::Finished(_, received) => self.encode_finished(*received, out),
+            Message::Fetch(_) if self.stage == Stage::Over && self.order.command == Command::Ack => {
+                // A stream to the client leaves nothing at the server.
+                self.ready.push_back(Message::Results(Results::none(FLOW)));
+            }
+            Message::Chunk(Chunk { data: ChunkData::Records(records), .. }) => {
+                records.iter().for_each(|r| out.extend_from_slice(&singleton(r)));
+            }
+            Message::Results(_) => self.ready.push_back(Message::Bye),
+            Message::Nak(_) => {
+                out.extend_from_slice(&Workorder { command: Command::Nak, ..self.order }.to_bytes());
+            }
+            _ => {}
+        }
+    }
+
+    fn encode_probe(&mut self, probe: &Probe, out: &mut Vec<u8>) {
+        let mut order = match self.side {
+            Side::Client => Workorder::new(Command::RttProbe),
+            Side::Server => {
+                let heard = self.probes_heard.pop_front();
+                heard.unwrap_or(Workorder::new(Command::RttProbe))
+            }
+        };
+        order.set_t1(probe.sent);
+        if let Some(t2) = probe.arrived {
+            order.set_t2(t2);
+        }
+        out.extend_from_slice(&order.to_bytes());
+    }
+
+    fn encode_request(&mut self, request: &Request, out: &mut Vec<u8>) {
+        let Some(FlowRequest { spec, .. }) = request.flows.first() else { return };
+        let (command, src_ip, dst_ip) = match spec.direction() {
+            Direction::Up => (Command::Sending, self.local, self.peer),
+            Direction::Down => (Command::SendMe, self.peer, self.local),
+        };
+        self.order = Workorder {
+            command,
+            npkts: spec.packets(),
+            pktlen: spec.payload().into(),
+            proto: spec.transport().number().into(),
+            period: spec.period().0 as u64,
+            src_ip,
+            dst_ip,
+            src_port: spec.src_port.into(),
+            dst_port: spec.dst_port.into(),
+            dscp: spec.dscp.value().into(),
+        };
+        self.stage = Stage::Asked(spec.direction());
+        out.extend_from_slice(&self.order.to_bytes());
+    }
+
+    fn encode_accept(&mut self, accept: &Accept, out: &mut Vec<u8>) {
+        let Stage::Asked(direction) = self.stage else { return };
+        let port = accept.flows.first().map_or(0, |f| f.port.into());
+        match direction {
+            Direction::Up => {
+                self.order =
+                    Workorder { command: Command::Ack, dst_ip: self.local, dst_port: port, ..self.order };
+                // The classic client sends as soon as it has read this.
+                self.ready.push_back(Message::Start);
+            }
+            Direction::Down => {
+                self.order = Workorder {
+                    command: Command::Sending,
+                    src_ip: self.local,
+                    dst_ip: self.peer,
+                    src_port: port,
+                    ..self.order
+                };
+            }
+        }
+        self.stage = Stage::Agreed(direction);
+        out.extend_from_slice(&self.order.to_bytes());
+    }
+
+    fn encode_start(&mut self, out: &mut Vec<u8>) {
+        if let Stage::Agreed(direction) = self.stage {
+            if direction == Direction::Down {
+                self.order.command = Command::Ack;
+                out.extend_from_slice(&self.order.to_bytes());
+            }
+            self.ready.push_back(Message::Started);
+        }
+    }
+
+    fn encode_finished(&mut self, received: u64, out: &mut Vec<u8>) {
+        self.order.command = match self.side {
+            Side::Client => Command::Ack,
+            Side::Server => {
+                // Nobody is going to ask for the singletons: they follow.
+                self.ready.push_back(Message::Fetch(Fetch { session: None, flow: FLOW, chunk: 0 }));
+                self.order.npkts = u32::try_from(received).unwrap_or(u32::MAX);
+                Command::Samples
+            }
+        };
+        self.stage = Stage::Over;
+        out.extend_from_slice(&self.order.to_bytes());
+    }
+
+    /// Takes bytes as they came; then ask [`decode`](Codec::decode) until it says `None`.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.incoming.drain(..self.consumed);
+        self.consumed = 0;
+        self.incoming.extend_from_slice(bytes);
+    }
+
+    /// The next message, read or made up. After an error nothing more can be read.
+    pub fn decode(&mut self) -> Result<Option<Message>, DecodeError> {
+        loop {
+            if let Some(message) = self.ready.pop_front() {
+                return Ok(Some(message));
+            }
+            let waiting = &self.incoming[self.consumed..];
+            if let Some((left, index)) = self.samples {
+                let whole = (waiting.len() / SINGLETON_LEN).min(CHUNK).min(left as usize);
+                if whole == 0 && left > 0 {
+                    return Ok(None);
+                }
+                let rows = waiting[..whole * SINGLETON_LEN].as_chunks().0;
+                let records: Vec<PacketRecord> = rows.iter().map(parse_singleton).collect();
+                self.consumed += whole * SINGLETON_LEN;
+                self.take_samples(records, left, index);
+                continue;
+            }
+            let Some(bytes) = waiting.first_chunk() else {
+                // A wrong command shows before the rest of its workorder has come.
+                if waiting.len() >= 4
+                    && matches!(super::dialect::sniff(waiting), Err(_) | Ok(Some(super::Dialect::V3)))
+                {
+                    return Err(not_a_command(waiting));
+                }
+                return Ok(None);
+            };
+            let order = Workorder::parse(bytes).map_err(DecodeError::Command)?;
+            self.consumed += WORKORDER_LEN;
+            match self.side {
+                Side::Client => self.heard_by_client(order)?,
+                Side::Server => self.heard_by_server(order)?,
+            }
+        }
+    }
+
+    fn take_samples(&mut self, records: Vec<PacketRecord>, left: u32, index: u32) {
+        let now_left = left - records.len() as u32;
+        if now_left > 0 {
+            self.samples = Some((now_left, index + 1));
+        } else {
+            self.samples = None;
+        }
+        let chunks = index + u32::from(!records.is_empty());
+        if !records.is_empty() {
+            let data = ChunkData::Records(records);
+            self.ready.push_back(Message::Chunk(Chunk { flow: FLOW, index, crc: 0, data }));
+        }
+        if now_left == 0 {
+            let count = self.samples_claimed.into();
+            self.ready.push_back(Message::Results(Results { chunks, count, ..Results::none(FLOW) }));
+        }
+    }
+
+    fn heard_by_client(&mut self, order: Workorder) -> Result<(), DecodeError> {
+        let message = match (order.command, self.stage) {
+            (Command::RttProbe, _) => {
+                let id = self.probes_answered;
+                self.probes_answered += 1;
+                let t2 = order.t2();
+                Message::Probe(Probe { id, sent: order.t1(), arrived: Some(t2), answered: Some(t2) })
+            }
+            (Command::Ack, Stage::Asked(Direction::Up)) => {
+                self.stage = Stage::Agreed(Direction::Up);
+                accepted(order.dst_port)?
+            }
+            (Command::Sending, Stage::Asked(Direction::Down)) => {
+                self.stage = Stage::Agreed(Direction::Down);
+                self.order.src_port = order.src_port;
+                accepted(order.src_port)?
+            }
+            (Command::Samples, Stage::Agreed(Direction::Up)) => {
+                self.stage = Stage::Over;
+                self.order.command = Command::Samples;
+                self.samples = Some((order.npkts, 0));
+                self.samples_claimed = order.npkts;
+                Message::Finished(FLOW, order.npkts.into())
+            }
+            (Command::Nak, _) => Message::Nak(Nak::new(NakCode::Other, "")),
+            // A server may acknowledge more often than it must.
+            (Command::Ack, _) => return Ok(()),
+            (command, _) => return Err(DecodeError::Command(command as u32)),
+        };
+        self.ready.push_back(message);
+        Ok(())
+    }
+
+    fn heard_by_server(&mut self, order: Workorder) -> Result<(), DecodeError> {
+        match (order.command, self.stage) {
+            (Command::RttProbe, Stage::Fresh) => {
+                if self.probes_heard.len() >= MAX_PROBES_WAITING {
+                    return Err(DecodeError::Invalid(
+                        "too many probes sent without reading the answers".into(),
+                    ));
+                }
+                let id = self.probes_answered;
+                self.probes_answered = id.wrapping_add(1);
+                let probe = Probe { id, sent: order.t1(), arrived: None, answered: None };
+                self.probes_heard.push_back(order);
+                self.ready.push_back(Message::Probe(probe));
+            }
+            (Command::Sending, Stage::Fresh) => self.asked(order, Direction::Up)?,
+            (Command::SendMe, Stage::Fresh) => self.asked(order, Direction::Down)?,
+            (Command::Ack, Stage::Agreed(Direction::Down)) if self.order.command == Command::Sending => {
+                self.order.command = Command::Ack;
+                self.ready.push_back(Message::Start);
+            }
+            (Command::Ack, Stage::Agreed(Direction::Down)) => {
+                self.stage = Stage::Over;
+                self.ready.extend([Message::Finished(FLOW, 0), Message::Bye]);
+            }
+            // A client may acknowledge the singletons.
+            (Command::Ack, Stage::Over) => self.ready.push_back(Message::Bye),
+            (Command::Nak, _) => self.ready.push_back(Message::Nak(Nak::new(NakCode::Other, ""))),
+            (command, _) => return Err(DecodeError::Command(command as u32)),
+        }
+        Ok(())
+    }
+
+    fn asked(&mut self, order: Workorder, direction: Direction) -> Result<(), DecodeError> {
+        let spec = spec_of(&order, direction)?;
+        // A client behind a translator names its inner address as the source of its own stream: harmless.
+        // As a destination only the one we see is ever used, so any other would be a misunderstanding.
+        if direction == Direction::Down && !order.dst_ip.is_unspecified() && order.dst_ip != self.peer {
+            return Err(DecodeError::Invalid(format!(
+                "streams are sent only to the address of the control connection, {}, not to {}",
+                self.peer, order.dst_ip
+            )));
+        }
+        self.order = order;
+        self.stage = Stage::Asked(direction);
+        let flows = vec![FlowRequest { spec, stamps: Source::Kernel }];
+        self.ready.push_back(Message::Request(Request { flows, host: HostFacts::default() }));
+        Ok(())
+    }
+}
+
+fn ipv4(address: SocketAddr) -> Ipv4Addr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(v4) => v4,
+        IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
+    }
+}
+
+fn not_a_command(bytes: &[u8]) -> DecodeError {
+    DecodeError::Command(bytes.first_chunk().map_or(0, |b| u32::from_be_bytes(*b)))
+}
+
+fn port_of(port: u32) -> Result<u16, DecodeError> {
+    u16::try_from(port).map_err(|_| DecodeError::Invalid(format!("{port} is not a port")))
+}
+
+fn accepted(port: u32) -> Result<Message, DecodeError> {
+    let flows = vec![FlowAccept { port: port_of(port)?, token: None }];
+    Ok(Message::Accept(Accept { session: None, flows, host: HostFacts::default() }))
+}
+
+fn spec_of(order: &Workorder, direction: Direction) -> Result<TestSpec, DecodeError> {
+    let invalid = |text: String| DecodeError::Invalid(text);
+    let transport = Transport::from_number(order.proto)
+        .ok_or_else(|| invalid(format!("protocol {} is neither UDP (17) nor TCP (6)", order.proto)))?;
+    let period = Span(i64::try_from(order.period).unwrap_or(i64::MAX));
+    let (packets, payload) = (order.npkts.into(), order.pktlen.into());
+    let mut spec = TestSpec::new(direction, transport, packets, payload, period, Schedule::Periodic)
+        .map_err(|e| invalid(e.to_string()))?;
+    spec.dscp = Dscp::new(order.dscp).ok_or_else(|| invalid(format!("DSCP {} is above 63", order.dscp)))?;
+    spec.src_port = port_of(order.src_port)?;
+    spec.dst_port = port_of(order.dst_port)?;
+    Ok(spec)
+}
+
+#[cfg(test)]
+mod tests;

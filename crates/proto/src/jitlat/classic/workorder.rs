@@ -1,0 +1,258 @@
+//! The workorder and the singleton, byte for byte (seed §4.3.2, §4.4, A.2).
+
+use crate::wire::{Reader, Truncated};
+use core::net::Ipv4Addr;
+use jitlat_core::{Flags, Nanos, PacketRecord};
+
+/// Bytes of a workorder.
+pub const WORKORDER_LEN: usize = 44;
+/// Bytes of a singleton.
+pub const SINGLETON_LEN: usize = 24;
+
+/// What a workorder says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Command {
+    /// Client: send me a stream.
+    SendMe = 1,
+    /// Client: I am going to send you a stream; server: I am going to send you the stream you asked for.
+    Sending = 2,
+    /// Unused.
+    Sent = 3,
+    /// Server: `npkts` singletons follow.
+    Samples = 4,
+    /// Agreed, or: the stream has arrived.
+    Ack = 5,
+    /// Refused, or failed.
+    Nak = 6,
+    /// Clock probe.
+    RttProbe = 7,
+}
+
+impl Command {
+    const ALL: [Command; 7] = [
+        Command::SendMe,
+        Command::Sending,
+        Command::Sent,
+        Command::Samples,
+        Command::Ack,
+        Command::Nak,
+        Command::RttProbe,
+    ];
+
+    /// The command of a number.
+    pub fn from_number(number: u32) -> Option<Command> {
+        Command::ALL.into_iter().find(|c| *c as u32 == number)
+    }
+}
+
+/// The classic message: all there is of the control protocol. Values as on the wire, unchecked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Workorder {
+    /// What it says.
+    pub command: Command,
+    /// Packets, or singletons that follow.
+    pub npkts: u32,
+    /// Payload bytes. RTT_PROBE: the high half of T1.
+    pub pktlen: u32,
+    /// IP protocol, 17 or 6. RTT_PROBE: the low half of T1.
+    pub proto: u32,
+    /// Nanoseconds. RTT_PROBE: T2.
+    pub period: u64,
+    /// The sender's address.
+    pub src_ip: Ipv4Addr,
+    /// The receiver's address.
+    pub dst_ip: Ipv4Addr,
+    /// The sender's port.
+    pub src_port: u32,
+    /// The receiver's port.
+    pub dst_port: u32,
+    /// Code point.
+    pub dscp: u32,
+}
+
+impl Workorder {
+    /// A workorder that says nothing beside its command.
+    pub fn new(command: Command) -> Workorder {
+        Workorder {
+            command,
+            npkts: 0,
+            pktlen: 0,
+            proto: 0,
+            period: 0,
+            src_ip: Ipv4Addr::UNSPECIFIED,
+            dst_ip: Ipv4Addr::UNSPECIFIED,
+            src_port: 0,
+            dst_port: 0,
+            dscp: 0,
+        }
+    }
+
+    /// The workorder in `bytes`, or the number that is no command.
+    pub fn parse(bytes: &[u8; WORKORDER_LEN]) -> Result<Workorder, u32> {
+        let mut r = Reader::new(bytes);
+        let number = r.u32().unwrap_or(0);
+        let command = Command::from_number(number).ok_or(number)?;
+        let mut read = || {
+            Ok(Workorder {
+                command,
+                npkts: r.u32()?,
+                pktlen: r.u32()?,
+                proto: r.u32()?,
+                period: r.u64()?,
+                src_ip: r.u32()?.into(),
+                dst_ip: r.u32()?.into(),
+                src_port: r.u32()?,
+                dst_port: r.u32()?,
+                dscp: r.u32()?,
+            })
+        };
+        read().map_err(|Truncated| number)
+    }
+
+    /// The workorder as bytes.
+    pub fn to_bytes(&self) -> [u8; WORKORDER_LEN] {
+        let mut bytes = [0; WORKORDER_LEN];
+        let head = [self.command as u32, self.npkts, self.pktlen, self.proto];
+        let tail = [self.src_ip.to_bits(), self.dst_ip.to_bits(), self.src_port, self.dst_port, self.dscp];
+        let (front, rest) = bytes.split_at_mut(16);
+        let (middle, back) = rest.split_at_mut(8);
+        for (place, value) in front.chunks_exact_mut(4).zip(head).chain(back.chunks_exact_mut(4).zip(tail)) {
+            place.copy_from_slice(&value.to_be_bytes());
+        }
+        middle.copy_from_slice(&self.period.to_be_bytes());
+        bytes
+    }
+
+    /// T1 of an RTT_PROBE: client's time, over `pktlen` and `proto`.
+    pub fn t1(&self) -> Nanos {
+        Nanos((u64::from(self.pktlen) << 32 | u64::from(self.proto)) as i64)
+    }
+
+    /// Sets [`t1`](Workorder::t1).
+    pub fn set_t1(&mut self, at: Nanos) {
+        self.pktlen = (at.0 as u64 >> 32) as u32;
+        self.proto = at.0 as u32;
+    }
+
+    /// T2 of an RTT_PROBE: server's time, over `period`.
+    pub fn t2(&self) -> Nanos {
+        Nanos(self.period as i64)
+    }
+
+    /// Sets [`t2`](Workorder::t2).
+    pub fn set_t2(&mut self, at: Nanos) {
+        self.period = at.0 as u64;
+    }
+}
+
+/// tx i64 · seq i32 · rx i64 · flags i32. Times that are missing, which a received packet's are not, would be
+/// written as zero.
+pub fn singleton(record: &PacketRecord) -> [u8; SINGLETON_LEN] {
+    let time = |t: Option<Nanos>| t.map_or(0, |t| t.0).to_be_bytes();
+    let mut bytes = [0; SINGLETON_LEN];
+    bytes[0..8].copy_from_slice(&time(record.sent()));
+    bytes[8..12].copy_from_slice(&(record.seq as i32).to_be_bytes());
+    bytes[12..20].copy_from_slice(&time(record.arrived()));
+    bytes[20..24].copy_from_slice(&i32::from(record.flags.0).to_be_bytes());
+    bytes
+}
+
+/// The record in a singleton.
+pub fn parse_singleton(bytes: &[u8; SINGLETON_LEN]) -> PacketRecord {
+    let mut r = Reader::new(bytes);
+    let mut read = || {
+        let (sent, seq, arrived, flags) = (r.i64()?, r.i32()?, r.i64()?, r.i32()?);
+        let mut record = PacketRecord::one_way(seq.into(), Nanos(sent), Nanos(arrived));
+        record.flags = Flags::from_classic(flags);
+        Ok(record)
+    };
+    read().unwrap_or_else(|Truncated| PacketRecord::new(-1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The worked example of docs/protocols/jitlat-classic.md.
+    const SENDING: [u8; WORKORDER_LEN] = [
+        0x00, 0x00, 0x00, 0x02, // command SENDING
+        0x00, 0x00, 0x03, 0xe8, // npkts 1000
+        0x00, 0x00, 0x00, 0x50, // pktlen 80
+        0x00, 0x00, 0x00, 0x11, // proto 17
+        0x00, 0x00, 0x00, 0x00, 0x01, 0x31, 0x2d, 0x00, // period 20 000 000
+        0x8e, 0x5c, 0x22, 0x65, // src_ip 142.92.34.101
+        0x8e, 0x5c, 0x22, 0x65, // dst_ip 142.92.34.101
+        0x00, 0x00, 0x81, 0x4d, // src_port 33101
+        0x00, 0x00, 0x0a, 0x6b, // dst_port 2667
+        0x00, 0x00, 0x00, 0x00, // dscp 0
+    ];
+
+    fn sending() -> Workorder {
+        let host = Ipv4Addr::new(142, 92, 34, 101);
+        Workorder {
+            npkts: 1000,
+            pktlen: 80,
+            proto: 17,
+            period: 20_000_000,
+            src_ip: host,
+            dst_ip: host,
+            src_port: 33101,
+            dst_port: 2667,
+            ..Workorder::new(Command::Sending)
+        }
+    }
+
+    #[test]
+    fn deconstruct_and_construct() {
+        assert_eq!(Workorder::parse(&SENDING), Ok(sending()));
+        assert_eq!(sending().to_bytes(), SENDING);
+        let mut wrong = SENDING;
+        wrong[3] = 8;
+        assert_eq!(Workorder::parse(&wrong), Err(8));
+    }
+
+    #[test]
+    fn a_probe_writes_over_pktlen_proto_and_period() {
+        let mut probe = Workorder::new(Command::RttProbe);
+        probe.set_t1(Nanos(0x0102_0304_0506_0708));
+        probe.set_t2(Nanos(-2));
+        let bytes = probe.to_bytes();
+        assert_eq!(bytes[8..16], [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(bytes[16..24], (-2i64).to_be_bytes());
+        assert_eq!((probe.t1(), probe.t2()), (Nanos(0x0102_0304_0506_0708), Nanos(-2)));
+    }
+
+    #[test]
+    fn a_singleton_is_the_seeds_structure() {
+        let mut record =
+            PacketRecord::one_way(2, Nanos(1_246_650_331_463_856_200), Nanos(1_246_650_331_464_150_000));
+        record.flags = Flags(1);
+        let bytes = singleton(&record);
+        let want = [
+            0x11, 0x4c, 0xfd, 0xdf, 0x16, 0x06, 0xb0, 0x48, 0, 0, 0, 2, 0x11, 0x4c, 0xfd, 0xdf, 0x16, 0x0b,
+            0x2b, 0xf0, 0, 0, 0, 1,
+        ];
+        assert_eq!(bytes, want);
+        assert_eq!(parse_singleton(&bytes), record);
+    }
+
+    proptest! {
+        #[test]
+        fn parse_and_construct_are_inverse(mut bytes: [u8; WORKORDER_LEN], command in 1u8..=7) {
+            bytes[..4].copy_from_slice(&[0, 0, 0, command]);
+            let parsed = Workorder::parse(&bytes).unwrap();
+            prop_assert_eq!(parsed.to_bytes(), bytes);
+        }
+
+        #[test]
+        fn singletons_are_inverse_but_for_foreign_flags(mut bytes: [u8; SINGLETON_LEN]) {
+            bytes[20..22].fill(0);
+            bytes[22] &= 0x7f;
+            // The year 1677 is how a record says "missing".
+            prop_assume!(bytes[0..8] != i64::MIN.to_be_bytes() && bytes[12..20] != i64::MIN.to_be_bytes());
+            prop_assert_eq!(singleton(&parse_singleton(&bytes)), bytes);
+        }
+    }
+}

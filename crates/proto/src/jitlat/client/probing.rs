@@ -1,0 +1,84 @@
+//! Rounds of clock probes: when to send the next, which answer belongs to which.
+
+use crate::Tick;
+use crate::jitlat::auth::derive_u64;
+use crate::jitlat::message::Probe;
+use jitlat_core::{ClockProbe, Nanos, Span};
+
+/// One round of probes, before or after the stream. Probes do not wait for each other's answers.
+#[derive(Clone, Debug)]
+pub(super) struct Round {
+    wanted: u32,
+    sent: Vec<Option<Nanos>>,
+    answered: u32,
+    /// Number of the first probe of this round: numbers go on over rounds.
+    first: u32,
+    next_at: Nanos,
+    interval: Span,
+    patience: Span,
+    varied: Option<[u8; 32]>,
+}
+
+impl Round {
+    /// `wanted` probes from `now` on. `varied`: seed of the variation of the interval; `None`: exact.
+    pub fn new(
+        now: Nanos,
+        wanted: u32,
+        first: u32,
+        interval: Span,
+        patience: Span,
+        varied: Option<[u8; 32]>,
+    ) -> Round {
+        Round { wanted, sent: Vec::new(), answered: 0, first, next_at: now, interval, patience, varied }
+    }
+
+    /// The probe to be sent at `now`, if one is due.
+    pub fn poll_send(&mut self, now: Tick) -> Option<Probe> {
+        let count = self.sent.len() as u32;
+        if count >= self.wanted || now.steady < self.next_at {
+            return None;
+        }
+        let id = self.first + count;
+        self.sent.push(Some(now.wall));
+        self.next_at = now.steady + self.gap(id);
+        Some(Probe { id, sent: now.wall, arrived: None, answered: None })
+    }
+
+    fn gap(&self, id: u32) -> Span {
+        let Some(seed) = &self.varied else { return self.interval };
+        let half = (self.interval.0 / 2).max(1);
+        let random = derive_u64(seed, &format!("probe {id}")) % (2 * half as u64);
+        Span(half + random as i64)
+    }
+
+    /// An answer came at `now`. `None` for one that was not asked for, or already had.
+    pub fn answer(&mut self, now: Tick, probe: &Probe) -> Option<ClockProbe> {
+        let sent = self.sent.get_mut(probe.id.checked_sub(self.first)? as usize)?;
+        sent.take_if(|at| *at == probe.sent)?;
+        self.answered += 1;
+        let arrived = probe.arrived?;
+        let answered = probe.answered.unwrap_or(arrived);
+        Some(ClockProbe { sent: probe.sent, arrived, answered, returned: now.wall })
+    }
+
+    /// Answers so far, and probes in all.
+    pub fn progress(&self) -> (u32, u32) {
+        (self.answered, self.wanted)
+    }
+
+    /// Whether every probe has been answered, or has had its time.
+    pub fn is_over(&self, now: Nanos) -> bool {
+        self.sent.len() as u32 >= self.wanted
+            && (self.answered >= self.wanted || now >= self.next_at + self.patience)
+    }
+
+    /// When, on the steady clock, something is next to be done.
+    pub fn deadline(&self) -> Nanos {
+        if (self.sent.len() as u32) < self.wanted { self.next_at } else { self.next_at + self.patience }
+    }
+
+    /// The number after this round's last probe.
+    pub fn next_id(&self) -> u32 {
+        self.first + self.sent.len() as u32
+    }
+}

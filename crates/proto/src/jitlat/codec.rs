@@ -1,0 +1,88 @@
+//! [`Codec`]: either dialect.
+
+use super::auth::{Key, Side};
+use super::dialect::Dialect;
+use super::message::{DecodeError, Message};
+use super::{classic, v3};
+use core::net::SocketAddr;
+
+/// One side's encoder and decoder, in the dialect of its connection.
+#[derive(Debug)]
+pub enum Codec {
+    /// Workorders.
+    Classic(Box<classic::Codec>),
+    /// Frames.
+    V3(Box<v3::Codec>),
+}
+
+impl Codec {
+    /// The codec of `side` on a connection between these addresses.
+    pub fn new(dialect: Dialect, side: Side, local: SocketAddr, peer: SocketAddr) -> Codec {
+        match dialect {
+            Dialect::Classic => Codec::Classic(Box::new(classic::Codec::new(side, local, peer))),
+            Dialect::V3 => Codec::V3(Box::new(v3::Codec::new(side))),
+        }
+    }
+
+    /// Which dialect it is.
+    pub fn dialect(&self) -> Dialect {
+        match self {
+            Codec::Classic(_) => Dialect::Classic,
+            Codec::V3(_) => Dialect::V3,
+        }
+    }
+
+    /// Appends `message` to `out`; classic: possibly nothing.
+    pub fn encode(&mut self, message: &Message, out: &mut Vec<u8>) {
+        match self {
+            Codec::Classic(c) => c.encode(message, out),
+            Codec::V3(c) => c.encode(message, out),
+        }
+    }
+
+    /// Takes bytes as they came; then ask [`decode`](Codec::decode) until it says `None`.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        match self {
+            Codec::Classic(c) => c.feed(bytes),
+            Codec::V3(c) => c.feed(bytes),
+        }
+    }
+
+    /// The next message. After an error nothing more can be read.
+    pub fn decode(&mut self) -> Result<Option<Message>, DecodeError> {
+        match self {
+            Codec::Classic(c) => c.decode(),
+            Codec::V3(c) => c.decode(),
+        }
+    }
+
+    /// The proof of `key` to be sent next; `None` in the classic dialect, which knows no proofs.
+    pub(super) fn prove(&mut self, key: &Key) -> Option<Message> {
+        match self {
+            Codec::Classic(_) => None,
+            Codec::V3(c) => Some(c.prove(key)),
+        }
+    }
+
+    /// Whether the proof just received is good.
+    pub(super) fn verify(&self, key: &Key, proof: &[u8]) -> bool {
+        match self {
+            Codec::Classic(_) => false,
+            Codec::V3(c) => c.verify(key, proof),
+        }
+    }
+
+    /// Seals every frame from here on.
+    pub(super) fn seal(&mut self, key: &Key) {
+        if let Codec::V3(c) = self {
+            c.seal(key);
+        }
+    }
+
+    /// No proofs will be exchanged.
+    pub(super) fn settle(&mut self) {
+        if let Codec::V3(c) = self {
+            c.settle();
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! What the two sides say to each other, whatever the dialect. The classic codec makes up the messages
+//! that its language has no words for, so that one machine a side serves both.
+
+use super::auth::{NONCE_LEN, PROOF_LEN};
+use super::flow::FlowId;
+use super::ledger::SessionId;
+use super::stream::Finish;
+use jitlat_core::session::HostFacts;
+use jitlat_core::{Nanos, PacketRecord, Source, TestSpec};
+
+/// The protocol version this program speaks.
+pub const VERSION: u8 = 3;
+/// Most flows in a session.
+pub const MAX_FLOWS: usize = 8;
+/// Stamps in a chunk of transmit stamps.
+pub const STAMP_CHUNK: usize = 4096;
+
+/// One control message.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message {
+    /// Client: who it is and what it can.
+    Hello(Hello),
+    /// Server: who it is and what will be spoken.
+    Welcome(Welcome),
+    /// Either: proof of the pre-shared key.
+    Proof([u8; PROOF_LEN]),
+    /// Client: a clock probe; server: the same, answered.
+    Probe(Probe),
+    /// Client: the flows it wants.
+    Request(Request),
+    /// Server: granted; where each flow is awaited.
+    Accept(Accept),
+    /// Client: the test paths are open, go.
+    Start,
+    /// Server: gone.
+    Started,
+    /// Receiver: the flow is over, this many packets have come.
+    Finished(FlowId, u64),
+    /// Sender: no more data packets will come, this many were sent.
+    End(FlowId, u32),
+    /// Client as receiver: end the flow early.
+    Stop(FlowId),
+    /// Client: send the results of a flow, from this chunk on.
+    Fetch(Fetch),
+    /// Server: one chunk of results.
+    Chunk(Chunk),
+    /// Server: that were all of them, and what else is known of the flow.
+    Results(Results),
+    /// Client: everything is collected; forget it.
+    Bye,
+    /// Either: still here.
+    KeepAlive,
+    /// Either: no, and the conversation is over.
+    Nak(Nak),
+}
+
+impl Message {
+    /// The name in the protocol's description.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Message::Hello(_) => "HELLO",
+            Message::Welcome(_) => "WELCOME",
+            Message::Proof(_) => "PROOF",
+            Message::Probe(_) => "PROBE",
+            Message::Request(_) => "REQUEST",
+            Message::Accept(_) => "ACCEPT",
+            Message::Start => "START",
+            Message::Started => "STARTED",
+            Message::Finished(..) => "FINISHED",
+            Message::End(..) => "END",
+            Message::Stop(_) => "STOP",
+            Message::Fetch(_) => "FETCH",
+            Message::Chunk(_) => "CHUNK",
+            Message::Results(_) => "RESULTS",
+            Message::Bye => "BYE",
+            Message::KeepAlive => "KEEPALIVE",
+            Message::Nak(_) => "NAK",
+        }
+    }
+}
+
+/// The client's opening.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hello {
+    /// Oldest version it can speak.
+    pub min_version: u8,
+    /// Newest version it can speak.
+    pub max_version: u8,
+    /// Bit set of optional abilities; none are defined yet.
+    pub capabilities: u64,
+    /// Random.
+    pub nonce: [u8; NONCE_LEN],
+    /// Whether it has a key and insists on mutual proof.
+    pub authenticate: bool,
+    /// Program and version.
+    pub software: Option<String>,
+}
+
+/// The server's answer to [`Hello`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Welcome {
+    /// The version spoken from here on.
+    pub version: u8,
+    /// Bit set of optional abilities; none are defined yet.
+    pub capabilities: u64,
+    /// Random.
+    pub nonce: [u8; NONCE_LEN],
+    /// Whether the client must prove its key.
+    pub authenticate: bool,
+    /// Program and version.
+    pub software: Option<String>,
+}
+
+/// A clock probe: T1 from the client; T2 and T3 added by the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// Counts up from 0; ties answer to question.
+    pub id: u32,
+    /// T1: the client sent, on its clock.
+    pub sent: Nanos,
+    /// T2: the server received, on its clock.
+    pub arrived: Option<Nanos>,
+    /// T3: the server answered, on its clock.
+    pub answered: Option<Nanos>,
+}
+
+/// What the client wants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// The flows, in the order of their numbers.
+    pub flows: Vec<FlowRequest>,
+    /// The client, before the test.
+    pub host: HostFacts,
+}
+
+/// One flow of a [`Request`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowRequest {
+    /// The stream; its port on the client's side is the one already bound.
+    pub spec: TestSpec,
+    /// The best stamps wanted of the server.
+    pub stamps: Source,
+}
+
+/// What the server grants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accept {
+    /// Name under which the results are kept; classic servers give none.
+    pub session: Option<SessionId>,
+    /// In the order of the request.
+    pub flows: Vec<FlowAccept>,
+    /// The server, before the test.
+    pub host: HostFacts,
+}
+
+/// One flow of an [`Accept`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowAccept {
+    /// The server's port.
+    pub port: u16,
+    /// What to greet that port with; classic: no greeting.
+    pub token: Option<u64>,
+}
+
+/// A wish for results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// Of this session, kept under this name; classic: of this connection.
+    pub session: Option<SessionId>,
+    /// Of this flow.
+    pub flow: FlowId,
+    /// From this chunk on, counted from 0.
+    pub chunk: u32,
+}
+
+/// A bounded part of a flow's results.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chunk {
+    /// The flow.
+    pub flow: FlowId,
+    /// Which chunk, from 0.
+    pub index: u32,
+    /// CRC-32 of the data as version 3 encodes it (`v3::checksum`); checked when decoding. Classic: none, 0.
+    pub crc: u32,
+    /// The data.
+    pub data: ChunkData,
+}
+
+/// The two kinds of results.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChunkData {
+    /// What the server received: 1024 records a chunk, the last one possibly fewer.
+    Records(Vec<PacketRecord>),
+    /// When the server's packets left, by sequence number, `i64::MIN` = not known: 4096 stamps a chunk, the
+    /// last one possibly fewer.
+    Stamps(Source, Vec<i64>),
+}
+
+/// The end of a flow's results.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Results {
+    /// The flow.
+    pub flow: FlowId,
+    /// Chunks the flow has in all.
+    pub chunks: u32,
+    /// Records or stamps in all.
+    pub count: u64,
+    /// CRC-32 over the CRC-32s (big-endian) of the chunks sent in answer to this fetch.
+    pub crc: u32,
+    /// Packets the server sent, if it was the sender.
+    pub sent: Option<u32>,
+    /// Of those, refused by its system.
+    pub failed: u32,
+    /// Datagrams its kernel dropped for want of buffer space, if it was the receiver and knows.
+    pub drops: Option<u64>,
+    /// Packets it did not keep because the recording was full.
+    pub refused: u64,
+    /// Why its reception ended, if it was the receiver.
+    pub finish: Option<Finish>,
+    /// Why the flow came to nothing, if it did.
+    pub failure: Option<String>,
+    /// The server, after the test.
+    pub host: HostFacts,
+}
+
+impl Results {
+    /// No results of `flow`, and nothing known.
+    pub fn none(flow: FlowId) -> Results {
+        Results {
+            flow,
+            chunks: 0,
+            count: 0,
+            crc: 0,
+            sent: None,
+            failed: 0,
+            drops: None,
+            refused: 0,
+            finish: None,
+            failure: None,
+            host: HostFacts::default(),
+        }
+    }
+}
+
+/// A refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nak {
+    /// Why, for programs.
+    pub code: NakCode,
+    /// Why, for people: names the limit and its value where one is the reason.
+    pub text: String,
+}
+
+impl Nak {
+    /// A refusal.
+    pub fn new(code: NakCode, text: impl Into<String>) -> Nak {
+        Nak { code, text: text.into() }
+    }
+}
+
+/// The reasons for a [`Nak`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NakCode {
+    /// None given, or one this version does not know.
+    Other,
+    /// The message could not be understood, or came out of turn.
+    Malformed,
+    /// No common version.
+    Version,
+    /// Authentication is required, or has failed.
+    Authentication,
+    /// The request makes no sense.
+    Invalid,
+    /// A limit forbids it.
+    Limit,
+    /// The server is full.
+    Busy,
+    /// No such results, or no longer.
+    NotFound,
+    /// The server could not do it.
+    Failed,
+    /// The other side gave up waiting.
+    Timeout,
+    /// The user, or the server's administrator, stopped it.
+    Aborted,
+}
+
+impl NakCode {
+    const CODES: [NakCode; 11] = [
+        NakCode::Other,
+        NakCode::Malformed,
+        NakCode::Version,
+        NakCode::Authentication,
+        NakCode::Invalid,
+        NakCode::Limit,
+        NakCode::Busy,
+        NakCode::NotFound,
+        NakCode::Failed,
+        NakCode::Timeout,
+        NakCode::Aborted,
+    ];
+
+    /// The number on the wire.
+    pub fn number(self) -> u16 {
+        self as u16
+    }
+
+    /// The reason of a number; those from the future are [`NakCode::Other`].
+    pub fn from_number(number: u16) -> NakCode {
+        NakCode::CODES.get(usize::from(number)).copied().unwrap_or(NakCode::Other)
+    }
+}
+
+/// Why received bytes are not a message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The connection does not begin as a jitlat conversation does.
+    #[error("not a jitlat control connection (it begins with {})", hex(.0))]
+    Preface([u8; 4]),
+    /// The peer answered in the other dialect.
+    #[error("the peer speaks only classic workorders")]
+    ClassicPeer,
+    /// A frame longer than the protocol allows, or without a type.
+    #[error("a frame of {0} bytes (1 to {max} are allowed)", max = super::v3::MAX_FRAME)]
+    FrameLength(u32),
+    /// A field is missing or has the wrong length or value.
+    #[error("{0} message: bad or missing {1}")]
+    Field(&'static str, &'static str),
+    /// A workorder's command is none of 1…7, or came from the wrong side.
+    #[error("workorder command {0} is not valid here")]
+    Command(u32),
+    /// What is asked for cannot be.
+    #[error("{0}")]
+    Invalid(String),
+    /// A chunk's checksum is wrong.
+    #[error("checksum of chunk {0} is wrong")]
+    Checksum(u32),
+    /// A frame's seal is wrong.
+    #[error("a message is not authentic: its seal is wrong")]
+    Seal,
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+impl DecodeError {
+    /// The refusal that answers such bytes.
+    pub fn to_nak(&self) -> Nak {
+        let code = match self {
+            DecodeError::Invalid(_) => NakCode::Invalid,
+            DecodeError::Seal => NakCode::Authentication,
+            _ => NakCode::Malformed,
+        };
+        Nak::new(code, self.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nak_numbers_are_their_places() {
+        for (i, code) in NakCode::CODES.into_iter().enumerate() {
+            assert_eq!(usize::from(code.number()), i);
+            assert_eq!(NakCode::from_number(code.number()), code);
+        }
+        assert_eq!(NakCode::from_number(9999), NakCode::Other);
+    }
+}

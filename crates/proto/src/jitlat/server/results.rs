@@ -1,0 +1,83 @@
+//! Handing out the results of one flow, chunk by chunk, as fast as the client reads.
+
+use crate::jitlat::flow::FlowId;
+use crate::jitlat::ledger::{FlowOutcome, SessionResults};
+use crate::jitlat::message::{Chunk, ChunkData, Message, Results, STAMP_CHUNK};
+use jitlat_core::PacketRecord;
+use std::sync::Arc;
+
+/// The answer to one FETCH, in progress.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    results: Arc<SessionResults>,
+    flow: FlowId,
+    next: u32,
+    total: u32,
+    crcs: crc32fast::Hasher,
+}
+
+impl Delivery {
+    /// The results of `flow` from `first` on; `None` if there is no such flow.
+    pub fn new(results: Arc<SessionResults>, flow: FlowId, first: u32) -> Option<Delivery> {
+        let total = match &results.flows.get(usize::from(flow.0))?.outcome {
+            FlowOutcome::Received(r) => r.recording.chunks(),
+            FlowOutcome::Sent(s) => s.stamps.as_ref().map_or(0, |s| s.len().div_ceil(STAMP_CHUNK)),
+            FlowOutcome::Failed(_) => 0,
+        };
+        let total = u32::try_from(total).unwrap_or(u32::MAX);
+        Some(Delivery { results, flow, next: first.min(total), total, crcs: crc32fast::Hasher::new() })
+    }
+
+    /// The next message, and whether it is the last.
+    pub fn next(&mut self) -> (Message, bool) {
+        if self.next >= self.total {
+            return (Message::Results(self.summary()), true);
+        }
+        let (index, flow) = (self.next, self.flow);
+        self.next += 1;
+        let data = self.data(index as usize);
+        let crc = crate::jitlat::v3::checksum(&data);
+        self.crcs.update(&crc.to_be_bytes());
+        (Message::Chunk(Chunk { flow, index, crc, data }), false)
+    }
+
+    fn data(&self, k: usize) -> ChunkData {
+        match self.results.flows.get(usize::from(self.flow.0)).map(|f| &f.outcome) {
+            Some(FlowOutcome::Received(r)) => ChunkData::Records(r.recording.chunk(k).to_vec()),
+            Some(FlowOutcome::Sent(s)) => {
+                let stamps = s.stamps.as_ref();
+                let raw = stamps.map_or(&[][..], |s| s.raw(k.saturating_mul(STAMP_CHUNK), STAMP_CHUNK));
+                ChunkData::Stamps(
+                    stamps.map(super::super::SentStamps::source).unwrap_or_default(),
+                    raw.to_vec(),
+                )
+            }
+            _ => ChunkData::Records(Vec::<PacketRecord>::new()),
+        }
+    }
+
+    fn summary(&self) -> Results {
+        let mut summary = Results {
+            chunks: self.total,
+            crc: self.crcs.clone().finalize(),
+            host: self.results.host.clone(),
+            ..Results::none(self.flow)
+        };
+        match self.results.flows.get(usize::from(self.flow.0)).map(|f| &f.outcome) {
+            Some(FlowOutcome::Received(r)) => {
+                summary.count = r.recording.len() as u64;
+                summary.drops = r.drops;
+                summary.refused = r.recording.refused();
+                summary.finish = Some(r.finish);
+            }
+            Some(FlowOutcome::Sent(s)) => {
+                summary.count = s.stamps.as_ref().map_or(0, |s| s.len() as u64);
+                summary.sent = Some(s.sent);
+                summary.failed = s.failed;
+            }
+            Some(FlowOutcome::Failed(why)) => summary.failure = Some(why.clone()),
+            None => {}
+        }
+        summary
+    }
+}

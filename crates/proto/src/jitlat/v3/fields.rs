@@ -1,0 +1,215 @@
+//! Tagged fields: tag u8, length u16, value. Unknown tags are skipped; a repeated tag that may not repeat
+//! takes its last value.
+
+use crate::jitlat::message::DecodeError;
+use crate::wire::{Reader, Truncated};
+use jitlat_core::clock::SyncState;
+use jitlat_core::session::HostFacts;
+use jitlat_core::{Nanos, Span};
+
+/// Longest text kept of a field; longer ones are cut.
+const MAX_TEXT: usize = 1024;
+/// Most notes kept of a host.
+const MAX_NOTES: usize = 32;
+
+/// Appends fields to a frame.
+pub(super) struct Writer<'a>(pub &'a mut Vec<u8>);
+
+impl Writer<'_> {
+    /// One field. Values are cut at 65 535 bytes; only texts can be that long, and they are cut before.
+    pub fn bytes(&mut self, tag: u8, value: &[u8]) {
+        let length = u16::try_from(value.len()).unwrap_or(u16::MAX);
+        self.0.push(tag);
+        self.0.extend_from_slice(&length.to_be_bytes());
+        self.0.extend_from_slice(&value[..length.into()]);
+    }
+
+    pub fn text(&mut self, tag: u8, text: &str) {
+        self.bytes(tag, &text.as_bytes()[..text.floor_char_boundary(MAX_TEXT)]);
+    }
+
+    pub fn optional_text(&mut self, tag: u8, text: Option<&String>) {
+        if let Some(text) = text {
+            self.text(tag, text);
+        }
+    }
+
+    pub fn u8(&mut self, tag: u8, v: u8) {
+        self.bytes(tag, &[v]);
+    }
+
+    pub fn u16(&mut self, tag: u8, v: u16) {
+        self.bytes(tag, &v.to_be_bytes());
+    }
+
+    pub fn u32(&mut self, tag: u8, v: u32) {
+        self.bytes(tag, &v.to_be_bytes());
+    }
+
+    pub fn u64(&mut self, tag: u8, v: u64) {
+        self.bytes(tag, &v.to_be_bytes());
+    }
+
+    pub fn i64(&mut self, tag: u8, v: i64) {
+        self.bytes(tag, &v.to_be_bytes());
+    }
+
+    /// A field that holds fields.
+    pub fn nested(&mut self, tag: u8, fill: impl FnOnce(&mut Writer<'_>)) {
+        let mut inner = Vec::new();
+        fill(&mut Writer(&mut inner));
+        self.bytes(tag, &inner);
+    }
+
+    /// Facts about a host, as one nested field; nothing at all where nothing is known.
+    pub fn host(&mut self, tag: u8, host: &HostFacts) {
+        if *host == HostFacts::default() {
+            return;
+        }
+        self.nested(tag, |w| {
+            w.optional_text(host::NAME, host.name.as_ref());
+            w.optional_text(host::SYSTEM, host.system.as_ref());
+            w.optional_text(host::CLOCK_SOURCE, host.clock_source.as_ref());
+            for (tag, sync) in [(host::SYNC_BEFORE, host.sync_before), (host::SYNC_AFTER, host.sync_after)] {
+                if let Some(sync) = sync {
+                    w.bytes(tag, &sync_bytes(&sync));
+                }
+            }
+            if let Some(step) = host.clock_step {
+                w.i64(host::CLOCK_STEP, step.0);
+            }
+            host.notes.iter().take(MAX_NOTES).for_each(|note| w.text(host::NOTE, note));
+        });
+    }
+}
+
+mod host {
+    pub const NAME: u8 = 1;
+    pub const SYSTEM: u8 = 2;
+    pub const CLOCK_SOURCE: u8 = 3;
+    pub const SYNC_BEFORE: u8 = 4;
+    pub const SYNC_AFTER: u8 = 5;
+    pub const CLOCK_STEP: u8 = 6;
+    pub const NOTE: u8 = 7;
+}
+
+/// synchronised u8 · offset i64 · estimated error i64 · maximum error i64 · frequency i64 (ppb).
+fn sync_bytes(sync: &SyncState) -> [u8; 33] {
+    let mut bytes = [0; 33];
+    bytes[0] = sync.synchronised.into();
+    let values = [sync.offset.0, sync.estimated_error.0, sync.maximum_error.0, sync.frequency_ppb];
+    for (place, value) in bytes[1..].chunks_exact_mut(8).zip(values) {
+        place.copy_from_slice(&value.to_be_bytes());
+    }
+    bytes
+}
+
+/// One field as read: its tag and its value, with the message's name for errors.
+#[derive(Clone, Copy)]
+pub(super) struct Field<'a> {
+    pub tag: u8,
+    pub value: &'a [u8],
+    message: &'static str,
+}
+
+/// The fields in `bytes`, one after the other.
+pub(super) fn fields<'a>(
+    bytes: &'a [u8],
+    message: &'static str,
+) -> impl Iterator<Item = Result<Field<'a>, DecodeError>> {
+    let mut reader = Reader::new(bytes);
+    core::iter::from_fn(move || {
+        if reader.is_empty() {
+            return None;
+        }
+        let mut field = || {
+            let tag = reader.u8()?;
+            let length = reader.u16()?;
+            let value = reader.take(length.into())?;
+            Ok(Field { tag, value, message })
+        };
+        let result = field().map_err(|Truncated| DecodeError::Field(message, "field structure"));
+        if result.is_err() {
+            reader.rest();
+        }
+        Some(result)
+    })
+}
+
+impl<'a> Field<'a> {
+    /// The value, which must have exactly `N` bytes.
+    pub fn array<const N: usize>(&self, what: &'static str) -> Result<[u8; N], DecodeError> {
+        self.value.try_into().map_err(|_| DecodeError::Field(self.message, what))
+    }
+
+    pub fn u8(&self, what: &'static str) -> Result<u8, DecodeError> {
+        self.array(what).map(u8::from_be_bytes)
+    }
+
+    pub fn bool(&self, what: &'static str) -> Result<bool, DecodeError> {
+        self.u8(what).map(|v| v != 0)
+    }
+
+    pub fn u16(&self, what: &'static str) -> Result<u16, DecodeError> {
+        self.array(what).map(u16::from_be_bytes)
+    }
+
+    pub fn u32(&self, what: &'static str) -> Result<u32, DecodeError> {
+        self.array(what).map(u32::from_be_bytes)
+    }
+
+    pub fn u64(&self, what: &'static str) -> Result<u64, DecodeError> {
+        self.array(what).map(u64::from_be_bytes)
+    }
+
+    pub fn i64(&self, what: &'static str) -> Result<i64, DecodeError> {
+        self.array(what).map(i64::from_be_bytes)
+    }
+
+    pub fn nanos(&self, what: &'static str) -> Result<Nanos, DecodeError> {
+        self.i64(what).map(Nanos)
+    }
+
+    /// A text, made harmless: control characters (terminal escapes, line ends) become spaces.
+    pub fn text(&self) -> String {
+        let cut = &self.value[..self.value.len().min(MAX_TEXT)];
+        String::from_utf8_lossy(cut).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    }
+
+    pub fn bad(&self, what: &'static str) -> DecodeError {
+        DecodeError::Field(self.message, what)
+    }
+
+    /// Facts about a host.
+    pub fn host(&self) -> Result<HostFacts, DecodeError> {
+        let mut facts = HostFacts::default();
+        for field in fields(self.value, self.message) {
+            let field = field?;
+            match field.tag {
+                host::NAME => facts.name = Some(field.text()),
+                host::SYSTEM => facts.system = Some(field.text()),
+                host::CLOCK_SOURCE => facts.clock_source = Some(field.text()),
+                host::SYNC_BEFORE => facts.sync_before = Some(field.sync()?),
+                host::SYNC_AFTER => facts.sync_after = Some(field.sync()?),
+                host::CLOCK_STEP => facts.clock_step = Some(Span(field.i64("clock step")?)),
+                host::NOTE if facts.notes.len() < MAX_NOTES => facts.notes.push(field.text()),
+                _ => {}
+            }
+        }
+        Ok(facts)
+    }
+
+    fn sync(&self) -> Result<SyncState, DecodeError> {
+        let mut r = Reader::new(self.value);
+        let mut read = || {
+            Ok(SyncState {
+                synchronised: r.u8()? != 0,
+                offset: Span(r.i64()?),
+                estimated_error: Span(r.i64()?),
+                maximum_error: Span(r.i64()?),
+                frequency_ppb: r.i64()?,
+            })
+        };
+        read().map_err(|Truncated| self.bad("synchronisation state"))
+    }
+}

@@ -1,0 +1,175 @@
+//! The version-3 dialect (docs/protocols/jitlat-v3.md): a preface, then frames of
+//! `length u32 · type u8 · fields · [seal]`.
+
+mod fields;
+mod messages;
+mod rows;
+
+pub use rows::{ROW_LEN, checksum};
+
+use super::auth::{Key, SEAL_LEN, Seal, Side, Transcript};
+use super::message::{DecodeError, Message};
+
+/// What either side says first.
+pub const PREFACE: [u8; 4] = *b"JLT3";
+/// Longest frame, not counting the four bytes of its length.
+pub const MAX_FRAME: u32 = 65_536;
+
+/// Encodes and decodes one side of a version-3 connection. Decoding holds at most one frame beside what
+/// it is fed at once.
+#[derive(Debug)]
+pub struct Codec {
+    side: Side,
+    incoming: Vec<u8>,
+    consumed: usize,
+    preface_sent: bool,
+    preface_seen: bool,
+    transcript: Transcript,
+    /// The last message received, not yet part of the transcript: a proof does not prove itself.
+    heard: Vec<u8>,
+    /// Whether the transcript is still wanted.
+    listening: bool,
+    seals: Option<Seals>,
+}
+
+#[derive(Debug)]
+struct Seals {
+    ours: Seal,
+    theirs: Seal,
+}
+
+impl Codec {
+    /// The codec of `side`.
+    pub fn new(side: Side) -> Codec {
+        Codec {
+            side,
+            incoming: Vec::new(),
+            consumed: 0,
+            preface_sent: false,
+            preface_seen: false,
+            transcript: Transcript::default(),
+            heard: Vec::new(),
+            listening: true,
+            seals: None,
+        }
+    }
+
+    /// Appends `message` (and the preface before the first one) to `out`.
+    pub fn encode(&mut self, message: &Message, out: &mut Vec<u8>) {
+        let start = out.len();
+        if !self.preface_sent {
+            out.extend_from_slice(&PREFACE);
+            self.preface_sent = true;
+        }
+        let frame = out.len();
+        out.extend_from_slice(&[0; 4]);
+        messages::encode(message, out);
+        let seal_len = if self.seals.is_some() { SEAL_LEN } else { 0 };
+        let length = (out.len() - frame - 4 + seal_len) as u32;
+        debug_assert!(length <= MAX_FRAME, "{} of {length} bytes", message.name());
+        out[frame..frame + 4].copy_from_slice(&length.to_be_bytes());
+        match &mut self.seals {
+            Some(seals) => {
+                let seal = seals.ours.next(&out[frame..]);
+                out.extend_from_slice(&seal);
+            }
+            None if self.listening => {
+                self.listen_back();
+                self.transcript.add(&out[start..]);
+            }
+            None => {}
+        }
+    }
+
+    /// The proof that we have `key`, for the message to be sent next.
+    pub fn prove(&mut self, key: &Key) -> Message {
+        self.listen_back();
+        Message::Proof(self.transcript.prove(key, self.side))
+    }
+
+    /// Whether the proof just received is the peer's.
+    pub fn verify(&self, key: &Key, proof: &[u8]) -> bool {
+        self.transcript.verify(key, self.side.other(), proof)
+    }
+
+    /// Both proofs have been exchanged: from here on every frame is sealed, both ways.
+    pub fn seal(&mut self, key: &Key) {
+        self.listen_back();
+        let seal = |side| self.transcript.seal(key, side);
+        self.seals = Some(Seals { ours: seal(self.side), theirs: seal(self.side.other()) });
+    }
+
+    /// Nobody is going to prove anything: no transcript is needed.
+    pub fn settle(&mut self) {
+        self.listening = false;
+        self.heard = Vec::new();
+    }
+
+    /// Whether frames are sealed.
+    pub fn is_sealed(&self) -> bool {
+        self.seals.is_some()
+    }
+
+    fn listen_back(&mut self) {
+        self.transcript.add(&self.heard);
+        self.heard.clear();
+    }
+
+    /// Takes bytes as they came; then ask [`decode`](Codec::decode) until it says `None`.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.incoming.drain(..self.consumed);
+        self.consumed = 0;
+        self.incoming.extend_from_slice(bytes);
+    }
+
+    /// The next whole message, if there is one. Types from the future are skipped. After an error
+    /// nothing more can be read.
+    pub fn decode(&mut self) -> Result<Option<Message>, DecodeError> {
+        loop {
+            let waiting = &self.incoming[self.consumed..];
+            let start = if self.preface_seen { 0 } else { PREFACE.len() };
+            if !self.preface_seen && !starts_well(waiting)? {
+                return Ok(None);
+            }
+            let Some((length, rest)) = waiting[start..].split_first_chunk::<4>() else { return Ok(None) };
+            let length = u32::from_be_bytes(*length);
+            let seal_len = if self.seals.is_some() { SEAL_LEN } else { 0 };
+            if length > MAX_FRAME || (length as usize) <= seal_len {
+                return Err(DecodeError::FrameLength(length));
+            }
+            let Some(body) = rest.get(..length as usize) else { return Ok(None) };
+            let whole = start + 4 + body.len();
+            let (body, seal) = body.split_at(body.len() - seal_len);
+            if let Some(seals) = &mut self.seals {
+                let sealed = &waiting[start..whole - seal_len];
+                let good = seal.try_into().is_ok_and(|seal| seals.theirs.check(sealed, seal));
+                if !good {
+                    return Err(DecodeError::Seal);
+                }
+            } else if self.listening {
+                // This frame becomes part of the transcript when something follows it.
+                self.transcript.add(&self.heard);
+                self.heard.clear();
+                self.heard.extend_from_slice(&waiting[..whole]);
+            }
+            let message = messages::decode(body);
+            self.consumed += whole;
+            self.preface_seen = true;
+            if let Some(message) = message? {
+                return Ok(Some(message));
+            }
+        }
+    }
+}
+
+/// Whether `bytes` begin with the whole preface (true), with a part of it (false), or otherwise (error).
+fn starts_well(bytes: &[u8]) -> Result<bool, DecodeError> {
+    match super::dialect::sniff(bytes)? {
+        Some(super::Dialect::V3) => Ok(true),
+        Some(super::Dialect::Classic) => Err(DecodeError::ClassicPeer),
+        None => Ok(false),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! [`Engine`]: a flow engine in virtual time. It does what `jitlat-net` does with threads and sockets.
+
+use crate::Tick;
+use crate::jitlat::flow::{Command, FlowId, Meeting, Opening, ReceiveReport, Report, Role, SendReport};
+use crate::jitlat::packet::{HEADER_LEN, Header};
+use crate::jitlat::recording::{Recording, SentStamps};
+use crate::jitlat::stream::{Arrival, Greeter, Reception, StreamReceiver, StreamSender};
+use core::net::SocketAddr;
+use jitlat_core::{Nanos, Source, Span, Stamp, Transport};
+use std::collections::VecDeque;
+
+/// How long after the program's reading a packet leaves the simulated host.
+pub const SEND_LAG: Span = Span::micros(3);
+
+/// A packet of a test stream on its way.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet {
+    /// Whose it is.
+    pub flow: FlowId,
+    /// Its header.
+    pub header: Header,
+    /// Payload bytes.
+    pub size: u16,
+    /// Whether it may not be lost or overtaken.
+    pub tcp: bool,
+}
+
+/// All flows of one machine.
+#[derive(Debug, Default)]
+pub struct Engine {
+    flows: Vec<Flow>,
+    reports: VecDeque<Report>,
+    /// Where the peer's packets come from.
+    far: Option<SocketAddr>,
+    /// A packet as its receiver sees it.
+    payload: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Flow {
+    opening: Opening,
+    connected: bool,
+    greeted: bool,
+    /// A greeting to be echoed once connected.
+    owed: Option<Header>,
+    greeter: Option<Greeter>,
+    work: Work,
+    closed: bool,
+}
+
+#[derive(Debug)]
+enum Work {
+    None,
+    Sending { sender: StreamSender, stamps: SentStamps, ended: bool },
+    Receiving { receiver: StreamReceiver, recording: Recording },
+}
+
+impl Engine {
+    /// An engine whose peer's packets come from `far`.
+    pub fn new(far: SocketAddr) -> Engine {
+        Engine { far: Some(far), ..Engine::default() }
+    }
+
+    /// Obeys.
+    pub fn command(&mut self, now: Tick, command: Command) {
+        match command {
+            Command::Open(opening) => self.open(*opening),
+            Command::Connect { flow, greeting, .. } => {
+                let Some(f) = self.flow(flow) else { return };
+                f.connected = true;
+                match greeting {
+                    Some((token, patience)) => f.greeter = Some(Greeter::new(token, now.steady, patience)),
+                    None => self.reports.push_back(Report::Ready(flow)),
+                }
+            }
+            Command::Start(flow) => {
+                let Some(f) = self.flow(flow) else { return };
+                f.start(now.steady);
+            }
+            Command::Cut(flow, linger) => match self.flow(flow).map(|f| &mut f.work) {
+                Some(Work::Sending { sender, .. }) => sender.cut(now.steady),
+                Some(Work::Receiving { receiver, .. }) => receiver.cut(now.steady, linger),
+                _ => {}
+            },
+            Command::Stop(flow) => self.stop(now, flow),
+            Command::Close(flow) => {
+                if let Some(f) = self.flow(flow) {
+                    f.closed = true;
+                    f.work = Work::None;
+                    f.greeter = None;
+                }
+            }
+        }
+    }
+
+    fn flow(&mut self, id: FlowId) -> Option<&mut Flow> {
+        self.flows.get_mut(usize::from(id.0))
+    }
+
+    fn open(&mut self, opening: Opening) {
+        let port =
+            if opening.bind_port == 0 { 40_000 + u16::from(opening.flow.0) } else { opening.bind_port };
+        self.reports.push_back(Report::Opened(opening.flow, port));
+        let connected = opening.meeting == Meeting::Listen;
+        self.flows.push(Flow {
+            opening,
+            connected,
+            greeted: false,
+            owed: None,
+            greeter: None,
+            work: Work::None,
+            closed: false,
+        });
+    }
+
+    fn stop(&mut self, now: Tick, id: FlowId) {
+        let Some(f) = self.flow(id) else { return };
+        match &mut f.work {
+            Work::Sending { sender, .. } => sender.stop(),
+            Work::Receiving { receiver, .. } => receiver.cut(now.steady, Span::ZERO),
+            Work::None => {
+                let role = f.opening.role;
+                self.reports.push_back(match role {
+                    Role::Send => Report::Sent(id, SendReport::default()),
+                    Role::Receive => Report::Failed(id, "never started".into()),
+                });
+            }
+        }
+        self.advance(now, &mut Vec::new());
+    }
+
+    /// A packet of the peer's has come; answers are appended to `out`.
+    pub fn arrived(&mut self, now: Tick, packet: &Packet, out: &mut Vec<Packet>) {
+        let Engine { flows, reports, far, payload } = self;
+        let Some(f) = flows.get_mut(usize::from(packet.flow.0)).filter(|f| !f.closed) else { return };
+        let bytes = packet.header.to_bytes();
+        if let Some(greeter) = &mut f.greeter {
+            greeter.handle(&bytes);
+        }
+        if let (Some(token), Meeting::Greeting(ours)) = (packet.header.hello_token(), &f.opening.meeting) {
+            if token == *ours {
+                if f.connected {
+                    out.push(*packet);
+                } else if !f.greeted {
+                    f.greeted = true;
+                    f.owed = Some(packet.header);
+                    reports.extend(far.map(|far| Report::Greeted(packet.flow, far)));
+                }
+            }
+            return;
+        }
+        if let Work::Receiving { receiver, recording } = &mut f.work {
+            let stamp = Stamp { at: now.wall, source: Source::Kernel };
+            let mut how = Reception::new(stamp, now.steady);
+            how.read = Some(now.wall + Span::micros(2));
+            how.ttl = Some(64);
+            how.traffic_class = Some(f.opening.spec.dscp.octet());
+            payload.resize(packet.size.into(), 0);
+            packet.header.write(payload);
+            if let Arrival::Packet(record) = receiver.packet(payload, &how) {
+                recording.push(record);
+            }
+        }
+        self.advance(now, out);
+    }
+
+    /// Sends what is due, finishes what is over.
+    pub fn advance(&mut self, now: Tick, out: &mut Vec<Packet>) {
+        let Engine { flows, reports, .. } = self;
+        for f in flows.iter_mut().filter(|f| !f.closed) {
+            f.advance(now, out, reports);
+        }
+    }
+
+    /// When, on the steady clock, something is next to be done.
+    pub fn deadline(&self) -> Option<Nanos> {
+        self.flows.iter().filter(|f| !f.closed).filter_map(Flow::deadline).min()
+    }
+
+    /// The next report.
+    pub fn poll_report(&mut self) -> Option<Report> {
+        self.reports.pop_front()
+    }
+}
+
+impl Flow {
+    fn start(&mut self, now: Nanos) {
+        let Opening { spec, patience, greetings, record_limit, .. } = &self.opening;
+        self.work = match self.opening.role {
+            Role::Send => Work::Sending {
+                sender: StreamSender::new(spec, now),
+                stamps: SentStamps::new(Source::Kernel),
+                ended: false,
+            },
+            Role::Receive => Work::Receiving {
+                receiver: StreamReceiver::new(spec, *patience, *greetings, now),
+                recording: Recording::new(*record_limit),
+            },
+        };
+    }
+
+    fn packet(&self, header: Header, size: u16) -> Packet {
+        let tcp = self.opening.spec.transport() == Transport::Tcp;
+        Packet { flow: self.opening.flow, header, size, tcp }
+    }
+
+    fn advance(&mut self, now: Tick, out: &mut Vec<Packet>, reports: &mut VecDeque<Report>) {
+        let id = self.opening.flow;
+        if let Some(header) = self.owed.take_if(|_| self.connected) {
+            out.push(self.packet(header, HEADER_LEN as u16));
+        }
+        if let Some(greeter) = &mut self.greeter {
+            let hello = greeter.poll_send(now.steady);
+            let (done, gave_up) = (greeter.is_done(), greeter.gave_up(now.steady));
+            if let Some(header) = hello.and_then(|h| Header::parse(&h)) {
+                out.push(self.packet(header, HEADER_LEN as u16));
+            }
+            if done || gave_up {
+                self.greeter = None;
+                reports.push_back(match done {
+                    true => Report::Ready(id),
+                    false => Report::Failed(id, "no answer to the greeting".into()),
+                });
+            }
+        }
+        let (size, tcp) = (self.opening.spec.payload(), self.opening.spec.transport() == Transport::Tcp);
+        let over = match &mut self.work {
+            Work::None => None,
+            Work::Sending { sender, stamps, ended } => {
+                while let Some(due) = sender.due().filter(|d| d.at <= now.steady) {
+                    let header = Header { sent: now.wall, seq: due.seq };
+                    out.push(Packet { flow: id, header, size, tcp });
+                    if let Ok(seq) = u32::try_from(due.seq) {
+                        stamps.set(seq, now.wall + SEND_LAG);
+                    }
+                    sender.sent(now.steady);
+                }
+                if !sender.is_streaming() && !*ended {
+                    *ended = true;
+                    reports.push_back(Report::Ended(id, sender.attempted()));
+                }
+                sender.due().is_none().then(|| {
+                    let stamps = Some(core::mem::take(stamps));
+                    Report::Sent(
+                        id,
+                        SendReport { sent: sender.attempted(), failed: sender.failures(), stamps },
+                    )
+                })
+            }
+            Work::Receiving { receiver, recording } => receiver.status(now.steady).map(|finish| {
+                let recording = core::mem::take(recording);
+                Report::Received(id, ReceiveReport { recording, finish, drops: None })
+            }),
+        };
+        if let Some(report) = over {
+            reports.push_back(report);
+            self.work = Work::None;
+        }
+    }
+
+    fn deadline(&self) -> Option<Nanos> {
+        let work = match &self.work {
+            Work::None => None,
+            Work::Sending { sender, .. } => sender.due().map(|d| d.at),
+            Work::Receiving { receiver, .. } => Some(receiver.deadline()),
+        };
+        let greeter = self.greeter.as_ref().map(Greeter::deadline);
+        [work, greeter].into_iter().flatten().min()
+    }
+}

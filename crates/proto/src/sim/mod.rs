@@ -1,0 +1,604 @@
+//! A client and a server on an impaired network in virtual time: both machines, both stream ends, clocks
+//! that are wrong, peers that vanish. An hour of traffic takes about a second.
+//!
+//! Everything is seeded: the same [`World`] always gives the same [`Outcome`].
+
+mod clock;
+mod engine;
+
+pub use clock::{EPOCH, HostClock};
+pub use engine::SEND_LAG;
+
+use crate::jitlat::auth::Key;
+use crate::jitlat::ledger::Ledger;
+use crate::jitlat::limits::Limits;
+use crate::jitlat::{
+    ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, Failure, ServerConfig, ServerEvent,
+    ServerInput, ServerMachine,
+};
+use crate::{Machine, Tick};
+use core::net::SocketAddr;
+use engine::{Engine, Packet};
+use jitlat_core::impair::{Config, Impairment, Tally};
+use jitlat_core::session::Ending;
+use jitlat_core::{Nanos, PacketRecord, Session, Span, TestSpec};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// What is to be simulated.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// Of everything random.
+    pub seed: u64,
+    /// Language of the control connection.
+    pub dialect: Dialect,
+    /// The streams.
+    pub flows: Vec<TestSpec>,
+    /// The path from client to server.
+    pub up: Config,
+    /// The path from server to client.
+    pub down: Config,
+    /// The client's clock.
+    pub client_clock: HostClock,
+    /// The server's clock.
+    pub server_clock: HostClock,
+    /// The client's key.
+    pub client_key: Option<Key>,
+    /// The server's key.
+    pub server_key: Option<Key>,
+    /// The server's limits.
+    pub limits: Limits,
+    /// What goes wrong.
+    pub trouble: Trouble,
+    /// When, in true time, the user presses Ctrl-C.
+    pub interrupt: Vec<Span>,
+    /// No simulation runs longer than this.
+    pub horizon: Span,
+}
+
+/// What goes wrong with a host or the control connection. "Step n" is the n-th time something reached the
+/// host: bytes, a packet, or a timer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trouble {
+    /// Nothing.
+    #[default]
+    None,
+    /// The server is switched off at its step n: nothing more is heard of it, not even a closed connection.
+    ServerVanishes(u64),
+    /// The client is switched off at its step n.
+    ClientVanishes(u64),
+    /// The first control connection breaks at this true time; both sides notice.
+    ControlBreaks(Span),
+    /// The server's program ends at this true time: connections close, new ones are refused.
+    ServerDies(Span),
+}
+
+impl World {
+    /// A faultless world with one stream.
+    pub fn new(spec: TestSpec) -> World {
+        World {
+            seed: 1,
+            dialect: Dialect::V3,
+            flows: vec![spec],
+            up: Config::default(),
+            down: Config::default(),
+            client_clock: HostClock::default(),
+            server_clock: HostClock::default(),
+            client_key: None,
+            server_key: None,
+            limits: Limits::default(),
+            trouble: Trouble::None,
+            interrupt: Vec::new(),
+            horizon: Span::seconds(1_000_000),
+        }
+    }
+
+    /// The same impairments in both directions.
+    pub fn path(mut self, config: &Config) -> World {
+        self.up = config.clone();
+        self.down = config.clone();
+        self
+    }
+
+    /// Runs it to its end.
+    pub fn run(self) -> Outcome {
+        Simulation::new(self).run()
+    }
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How the client ended: measured, or not.
+    pub client: Result<(Ending, Option<String>), Failure>,
+    /// By flow.
+    pub sessions: Vec<Session>,
+    /// By flow, in arrival order.
+    pub records: Vec<Vec<PacketRecord>>,
+    /// What each of the server's connections said at its end.
+    pub server: Vec<Option<String>>,
+    /// What the path to the server did.
+    pub up: Tally,
+    /// What the path to the client did.
+    pub down: Tally,
+    /// True time until the client had ended.
+    pub client_took: Span,
+    /// True time until nothing was left to do for anyone.
+    pub took: Span,
+    /// Steps of the client and of the server.
+    pub steps: [u64; 2],
+    /// Whether the horizon was reached first: something hung.
+    pub hung: bool,
+    /// Sessions still in the server's ledger at the end.
+    pub kept: usize,
+}
+
+const CLIENT: usize = 0;
+const SERVER: usize = 1;
+
+#[derive(Debug)]
+enum Happening {
+    Bytes { connection: usize, to: usize, bytes: Vec<u8> },
+    Closed { connection: usize, to: usize },
+    Packet { to: usize, packet: Packet },
+    Connect,
+}
+
+struct Simulation {
+    world: World,
+    now: Span,
+    agenda: BinaryHeap<Reverse<(Span, u64)>>,
+    happenings: std::collections::HashMap<u64, Happening>,
+    counter: u64,
+    paths: [Impairment; 2],
+    clocks: [HostClock; 2],
+    addresses: [SocketAddr; 2],
+    client: ClientMachine,
+    client_engine: Engine,
+    servers: Vec<Connection>,
+    ledger: Ledger,
+    /// Which connection the client speaks on.
+    connection: usize,
+    /// When the last bytes of each connection arrive, by direction of arrival.
+    pipes: Vec<[Span; 2]>,
+    /// The same of TCP test streams.
+    tcp_pipes: [Span; 2],
+    cut: Vec<bool>,
+    vanished: [bool; 2],
+    server_dead: bool,
+    steps: [u64; 2],
+    records: Vec<Vec<PacketRecord>>,
+    verdict: Option<Result<(Ending, Option<String>), Failure>>,
+    client_took: Span,
+}
+
+struct Connection {
+    machine: ServerMachine,
+    engine: Engine,
+    done: Option<Option<String>>,
+}
+
+fn entropy(seed: u64, connection: usize, side: usize) -> [u8; 32] {
+    let mut bytes = [side as u8; 32];
+    bytes[..8].copy_from_slice(&seed.to_be_bytes());
+    bytes[8..16].copy_from_slice(&(connection as u64).to_be_bytes());
+    bytes
+}
+
+impl Simulation {
+    fn new(world: World) -> Simulation {
+        let address = |last: u8, port| SocketAddr::from(([192, 0, 2, last], port));
+        let addresses = [address(1, 50_000), address(2, jitlat_core::spec::CONTROL_PORT)];
+        let mut config = ClientConfig::new(
+            world.dialect,
+            world.flows.clone(),
+            addresses[CLIENT],
+            addresses[SERVER],
+            entropy(world.seed, 0, CLIENT),
+        );
+        config.key = world.client_key.clone();
+        let clocks = [world.client_clock, world.server_clock];
+        let paths = [
+            Impairment::new(world.down.clone(), world.seed.wrapping_add(1)),
+            Impairment::new(world.up.clone(), world.seed),
+        ];
+        let mut simulation = Simulation {
+            now: Span::ZERO,
+            agenda: BinaryHeap::new(),
+            happenings: Default::default(),
+            counter: 0,
+            paths,
+            clocks,
+            addresses,
+            client: ClientMachine::new(config, clocks[CLIENT].tick(Span::ZERO)),
+            client_engine: Engine::new(addresses[SERVER]),
+            servers: Vec::new(),
+            ledger: Ledger::new(world.limits.clone()),
+            connection: 0,
+            pipes: Vec::new(),
+            tcp_pipes: [Span::ZERO; 2],
+            cut: Vec::new(),
+            vanished: [false; 2],
+            server_dead: false,
+            steps: [0; 2],
+            records: vec![Vec::new(); world.flows.len()],
+            verdict: None,
+            client_took: Span::ZERO,
+            world,
+        };
+        simulation.accept();
+        simulation
+    }
+
+    /// The server accepts a control connection.
+    fn accept(&mut self) {
+        let connection = self.servers.len();
+        let config = ServerConfig {
+            local: self.addresses[SERVER],
+            peer: self.addresses[CLIENT],
+            limits: self.world.limits.clone(),
+            key: self.world.server_key.clone(),
+            entropy: entropy(self.world.seed, connection, SERVER),
+            host: Default::default(),
+            software: "jitlat sim".into(),
+            test_port: jitlat_core::spec::TEST_PORT,
+        };
+        let machine = ServerMachine::new(config, self.tick(SERVER));
+        self.servers.push(Connection { machine, engine: Engine::new(self.addresses[CLIENT]), done: None });
+        self.pipes.push([self.now; 2]);
+        self.cut.push(false);
+    }
+
+    fn tick(&self, host: usize) -> Tick {
+        self.clocks[host].tick(self.now)
+    }
+
+    fn at(&mut self, when: Span, what: Happening) {
+        self.counter += 1;
+        self.agenda.push(Reverse((when, self.counter)));
+        self.happenings.insert(self.counter, what);
+    }
+
+    fn run(mut self) -> Outcome {
+        let mut hung = false;
+        loop {
+            self.misfortunes();
+            self.settle();
+            let Some(next) = self.next_time() else { break };
+            if next > self.world.horizon {
+                hung = true;
+                break;
+            }
+            self.now = self.now.max(next);
+            self.happen();
+            self.timers();
+        }
+        let server =
+            self.servers.iter().map(|s| s.done.clone().unwrap_or(Some("never ended".into()))).collect();
+        Outcome {
+            client: self.verdict.take().unwrap_or(Err(Failure::Unsupported("never ended".into()))),
+            sessions: self.client.sessions(),
+            records: self.records,
+            server,
+            up: self.paths[SERVER].tally().clone(),
+            down: self.paths[CLIENT].tally().clone(),
+            client_took: self.client_took,
+            took: self.now,
+            steps: self.steps,
+            hung,
+            kept: self.ledger.sessions(),
+        }
+    }
+
+    // ---- what goes wrong ------------------------------------------------------------------------
+
+    fn misfortunes(&mut self) {
+        match self.world.trouble {
+            Trouble::ServerVanishes(n) if self.steps[SERVER] >= n => self.vanished[SERVER] = true,
+            Trouble::ClientVanishes(n) if self.steps[CLIENT] >= n => self.vanished[CLIENT] = true,
+            Trouble::ControlBreaks(at) if self.now >= at && !self.cut[0] => self.sever(0),
+            Trouble::ServerDies(at) if self.now >= at && !self.server_dead => {
+                self.server_dead = true;
+                (0..self.servers.len()).for_each(|c| self.sever(c));
+            }
+            _ => {}
+        }
+        while self.world.interrupt.first().is_some_and(|at| self.now >= *at) {
+            self.world.interrupt.remove(0);
+            let now = self.tick(CLIENT);
+            self.client.handle(now, ClientInput::Interrupt);
+        }
+    }
+
+    fn sever(&mut self, connection: usize) {
+        if !core::mem::replace(&mut self.cut[connection], true) {
+            self.at(self.now, Happening::Closed { connection, to: CLIENT });
+            self.at(self.now, Happening::Closed { connection, to: SERVER });
+        }
+    }
+
+    // ---- what happens ---------------------------------------------------------------------------
+
+    fn next_time(&self) -> Option<Span> {
+        let agenda = self.agenda.peek().map(|Reverse((at, _))| *at);
+        let client = (!self.vanished[CLIENT]).then(|| {
+            let deadlines = [self.client.poll_timeout(), self.client_engine.deadline()];
+            deadlines.into_iter().flatten().min().map(|at| self.clocks[CLIENT].when(at))
+        });
+        let alive = !self.vanished[SERVER] && !self.server_dead;
+        let server = self.servers.iter().filter(|s| alive && s.done.is_none()).filter_map(|s| {
+            let deadlines = [s.machine.poll_timeout(), s.engine.deadline()];
+            deadlines.into_iter().flatten().min().map(|at| self.clocks[SERVER].when(at))
+        });
+        let ours = match self.world.trouble {
+            Trouble::ControlBreaks(at) if !self.cut[0] => Some(at),
+            Trouble::ServerDies(at) if !self.server_dead => Some(at),
+            _ => None,
+        };
+        let interrupt = self.world.interrupt.first().copied();
+        let next = agenda.into_iter().chain(client.flatten()).chain(server.min()).min();
+        // Misfortunes alone keep nothing going.
+        next.map(|next| [ours, interrupt].into_iter().flatten().fold(next, Span::min))
+    }
+
+    fn happen(&mut self) {
+        while let Some(Reverse((_, key))) =
+            self.agenda.peek().filter(|Reverse((at, _))| *at <= self.now).copied()
+        {
+            self.agenda.pop();
+            let Some(what) = self.happenings.remove(&key) else { continue };
+            match what {
+                Happening::Bytes { connection, to, bytes } => self.bytes(connection, to, &bytes),
+                Happening::Closed { connection, to } => self.closed(connection, to),
+                Happening::Packet { to, packet } => self.packet(to, &packet),
+                Happening::Connect => self.connect(),
+            }
+            self.settle();
+        }
+    }
+
+    /// Whether something that reaches `host` is noticed there.
+    fn step(&mut self, host: usize) -> bool {
+        self.misfortunes();
+        self.steps[host] += 1;
+        !(self.vanished[host] || host == SERVER && self.server_dead)
+    }
+
+    fn bytes(&mut self, connection: usize, to: usize, bytes: &[u8]) {
+        if self.cut[connection] || !self.step(to) {
+            return;
+        }
+        let now = self.tick(to);
+        // Odd cuts: machines must not care.
+        let cut = (self.counter as usize * 7) % (bytes.len() + 1);
+        for part in [&bytes[..cut], &bytes[cut..]] {
+            if to == SERVER {
+                self.servers[connection].machine.handle(now, ServerInput::Received(part));
+            } else if connection == self.connection {
+                self.client.handle(now, ClientInput::Received(part));
+            }
+        }
+    }
+
+    fn closed(&mut self, connection: usize, to: usize) {
+        if !self.step(to) {
+            return;
+        }
+        let now = self.tick(to);
+        if to == SERVER {
+            self.servers[connection].machine.handle(now, ServerInput::Closed);
+        } else if connection == self.connection {
+            self.client.handle(now, ClientInput::Closed(Some("connection reset")));
+        }
+    }
+
+    fn packet(&mut self, to: usize, packet: &Packet) {
+        if !self.step(to) {
+            return;
+        }
+        let now = self.tick(to);
+        let mut out = Vec::new();
+        if to == CLIENT {
+            self.client_engine.arrived(now, packet, &mut out);
+            self.send_packets(CLIENT, out);
+        } else {
+            // Streams belong to the first connection: later ones only fetch.
+            self.servers[0].engine.arrived(now, packet, &mut out);
+            self.send_packets(SERVER, out);
+        }
+    }
+
+    fn connect(&mut self) {
+        if !self.step(CLIENT) {
+            return;
+        }
+        let now = self.tick(CLIENT);
+        if self.server_dead {
+            return self.client.handle(now, ClientInput::Closed(Some("connection refused")));
+        }
+        if self.vanished[SERVER] {
+            return self.client.handle(now, ClientInput::Closed(Some("connection timed out")));
+        }
+        self.accept();
+        self.connection = self.servers.len() - 1;
+        let fresh = entropy(self.world.seed, self.connection, CLIENT);
+        self.client.handle(now, ClientInput::Reconnected(fresh));
+    }
+
+    fn timers(&mut self) {
+        if !self.vanished[CLIENT] {
+            let now = self.tick(CLIENT);
+            if self.client.poll_timeout().is_some_and(|at| at <= now.steady) {
+                self.steps[CLIENT] += 1;
+                self.client.handle_timeout(now);
+            }
+            let mut out = Vec::new();
+            self.client_engine.advance(now, &mut out);
+            self.send_packets(CLIENT, out);
+        }
+        if !self.vanished[SERVER] && !self.server_dead {
+            let now = self.tick(SERVER);
+            for i in 0..self.servers.len() {
+                let server = &mut self.servers[i];
+                if server.machine.poll_timeout().is_some_and(|at| at <= now.steady) {
+                    self.steps[SERVER] += 1;
+                    server.machine.handle_timeout(now);
+                }
+                let mut out = Vec::new();
+                server.engine.advance(now, &mut out);
+                self.send_packets(SERVER, out);
+            }
+        }
+    }
+
+    // ---- what goes out --------------------------------------------------------------------------
+
+    fn send_packets(&mut self, from: usize, packets: Vec<Packet>) {
+        let to = 1 - from;
+        for packet in packets {
+            let bytes = usize::from(packet.size) + 28;
+            let now = Nanos(self.now.0);
+            let path = &mut self.paths[to];
+            let deliveries = match u64::try_from(packet.header.seq) {
+                Ok(seq) => path.pass_test(now, bytes, seq),
+                Err(_) => path.pass_other(now, bytes),
+            };
+            if packet.tcp {
+                let at = self.in_order(to, deliveries.first().copied());
+                self.tcp_pipes[to] = self.tcp_pipes[to].max(at);
+                self.at(self.tcp_pipes[to], Happening::Packet { to, packet });
+                continue;
+            }
+            for at in deliveries.iter() {
+                self.at(Span(at.0), Happening::Packet { to, packet });
+            }
+        }
+    }
+
+    /// When bytes of a reliable connection arrive that would have arrived at `passed`: what is lost is sent
+    /// again after three delays and a fifth of a second.
+    fn in_order(&self, to: usize, passed: Option<Nanos>) -> Span {
+        let again = self.now + self.paths[to].config().delay.times(3) + Span::millis(200);
+        passed.map_or(again, |at| Span(at.0))
+    }
+
+    fn send_bytes(&mut self, connection: usize, from: usize, bytes: Vec<u8>) {
+        let to = 1 - from;
+        if self.cut[connection] {
+            return;
+        }
+        let passed = self.paths[to].pass_other(Nanos(self.now.0), bytes.len() + 40).first().copied();
+        let at = self.in_order(to, passed).max(self.pipes[connection][to]);
+        self.pipes[connection][to] = at;
+        self.at(at, Happening::Bytes { connection, to, bytes });
+    }
+
+    /// Lets every machine say and do what it wants to now.
+    fn settle(&mut self) {
+        let mut busy = true;
+        while busy {
+            busy = false;
+            if !self.vanished[CLIENT] {
+                busy |= self.settle_client();
+            }
+            for i in 0..self.servers.len() {
+                if !self.vanished[SERVER] && !self.server_dead {
+                    busy |= self.settle_server(i);
+                }
+            }
+        }
+    }
+
+    fn settle_client(&mut self) -> bool {
+        let now = self.tick(CLIENT);
+        let mut busy = false;
+        while let Some(report) = self.client_engine.poll_report() {
+            self.client.handle(now, ClientInput::Flow(report));
+            busy = true;
+        }
+        let mut out = Vec::new();
+        while self.client.poll_transmit(now, &mut out) {
+            self.send_bytes(self.connection, CLIENT, core::mem::take(&mut out));
+            busy = true;
+        }
+        while let Some(event) = self.client.poll_event() {
+            busy = true;
+            match event {
+                ClientEvent::Flow(command) => {
+                    self.client_engine.command(now, command);
+                    let mut packets = Vec::new();
+                    self.client_engine.advance(now, &mut packets);
+                    self.send_packets(CLIENT, packets);
+                }
+                ClientEvent::Records(flow, records) => self.records[usize::from(flow.0)].extend(records),
+                ClientEvent::Reconnect => {
+                    let rtt = self.world.up.delay + self.world.down.delay;
+                    self.at(self.now + rtt + Span::millis(1), Happening::Connect);
+                }
+                ClientEvent::Progress(_) => {}
+                ClientEvent::Done { ending, reason } => self.client_over(Ok((ending, reason))),
+                ClientEvent::Failed(failure) => self.client_over(Err(failure)),
+            }
+        }
+        busy
+    }
+
+    fn client_over(&mut self, verdict: Result<(Ending, Option<String>), Failure>) {
+        self.client_took = self.now;
+        self.verdict = Some(verdict);
+        let delay = self.world.up.delay;
+        self.at(self.now + delay, Happening::Closed { connection: self.connection, to: SERVER });
+    }
+
+    fn settle_server(&mut self, i: usize) -> bool {
+        let now = self.tick(SERVER);
+        let mut busy = false;
+        while let Some(report) = self.servers[i].engine.poll_report() {
+            self.servers[i].machine.handle(now, ServerInput::Flow(report));
+            busy = true;
+        }
+        let mut out = Vec::new();
+        while self.servers[i].machine.poll_transmit(now, &mut out) {
+            self.send_bytes(i, SERVER, core::mem::take(&mut out));
+            busy = true;
+        }
+        while let Some(event) = self.servers[i].machine.poll_event() {
+            busy = true;
+            let answer = match event {
+                ServerEvent::Admit(claim) => {
+                    Some(ServerInput::Admitted(self.ledger.admit(claim, now.steady)))
+                }
+                ServerEvent::Find(id) => Some(ServerInput::Found(self.ledger.find(id))),
+                ServerEvent::Keep(id, results) => {
+                    self.ledger.keep(id, results, now.steady);
+                    None
+                }
+                ServerEvent::Forget(id) => {
+                    self.ledger.forget(id);
+                    None
+                }
+                ServerEvent::Flow(command) => {
+                    self.servers[i].engine.command(now, command);
+                    let mut packets = Vec::new();
+                    self.servers[i].engine.advance(now, &mut packets);
+                    self.send_packets(SERVER, packets);
+                    None
+                }
+                ServerEvent::Agreed(..) => None,
+                ServerEvent::Done(why) => {
+                    self.servers[i].done = Some(why);
+                    let at = self.pipes[i][CLIENT];
+                    self.at(at, Happening::Closed { connection: i, to: CLIENT });
+                    None
+                }
+            };
+            if let Some(answer) = answer {
+                self.servers[i].machine.handle(now, answer);
+            }
+        }
+        busy
+    }
+}
+
+#[cfg(test)]
+mod tests;
