@@ -1,6 +1,12 @@
 //! Files: a measurement written down and read back.
 //!
 //! * [`log`] – the text logs of versions 1, 2 and 3: streaming reader, crash-safe writer
+//! * [`json`] – the summary as one object, its intervals as JSON Lines
+//! * [`openmetrics`] – the summary for Prometheus
+//! * [`output`] – files that are written whole or not at all
 #![forbid(unsafe_code)]
 
+pub mod json;
 pub mod log;
+pub mod openmetrics;
+pub mod output;

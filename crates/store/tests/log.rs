@@ -255,6 +255,19 @@ fn version_3_begins_like_version_1() {
 }
 
 #[test]
+fn the_documented_example_is_one() {
+    let page = include_str!("../../../docs/formats/log-v3.md");
+    let example = page.split("```").nth(1).unwrap().trim_start();
+    let (session, records, reading) = read_bytes(example.replace("…\n", "").as_bytes()).unwrap();
+    assert_eq!((records.len(), session.probes.len(), session.ending), (2, 2, Ending::Complete));
+    assert_eq!(session.client.name.as_deref(), Some("alpha"));
+    assert_eq!(records[0].dscp(), Some(46));
+    assert_eq!(reading.warnings, ["the log says it has 1000 rows, but 2 were found"]);
+    let date = session.created.map(jitlat_core::units::utc_date);
+    assert_eq!(date, session.date, "line 1 and `created` agree");
+}
+
+#[test]
 fn two_way_records_keep_all_four_times() {
     let mut record = PacketRecord::new(4);
     for (i, moment) in [Moment::Sent, Moment::Answered, Moment::Returned].into_iter().enumerate() {

@@ -12,6 +12,11 @@ const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 /// The distribution's histogram as bars of `width` columns at most, with what lies beyond its limit in
 /// sight. Empty where there is no histogram.
 pub fn histogram(title: &str, distribution: &Distribution, width: usize) -> String {
+    shifted_histogram(title, distribution, 0, width)
+}
+
+/// The same with every value moved by `shift` ns: latency corrected by the clock estimate.
+pub fn shifted_histogram(title: &str, distribution: &Distribution, shift: i64, width: usize) -> String {
     let Some(h) = &distribution.histogram else { return String::new() };
     let merged = h.counts.len().div_ceil(LINES).max(1);
     let mut lines: Vec<(String, u64)> = h
@@ -20,7 +25,7 @@ pub fn histogram(title: &str, distribution: &Distribution, width: usize) -> Stri
         .enumerate()
         .map(|(i, counts)| {
             let from = h.lo.saturating_add(h.binsize.saturating_mul((i * merged) as i64));
-            (eng4(from), counts.iter().sum())
+            (eng4(from.saturating_add(shift)), counts.iter().sum())
         })
         .collect();
     // Bins behind the largest value hold nothing.
@@ -28,7 +33,7 @@ pub fn histogram(title: &str, distribution: &Distribution, width: usize) -> Stri
         lines.pop();
     }
     if h.overflow > 0 {
-        lines.push((format!("> {}", eng4(h.hi)), h.overflow));
+        lines.push((format!("> {}", eng4(h.hi.saturating_add(shift))), h.overflow));
     }
     let label = lines.iter().map(|(l, _)| l.len()).max().unwrap_or(0);
     let digits = lines.iter().map(|(_, n)| n.to_string().len()).max().unwrap_or(0);

@@ -3,6 +3,7 @@
 use super::Layout;
 use super::header::Header;
 use super::row::{self, PADDING, Scanner};
+use jitlat_core::summary::{Summary, Warning};
 use jitlat_core::{PacketRecord, Session};
 use std::fs::File;
 use std::io::{self, Read};
@@ -72,6 +73,13 @@ pub struct Reading {
     pub truncated: bool,
     /// Everything a user should know about the log as a file, in plain words.
     pub warnings: Vec<String>,
+}
+
+impl Reading {
+    /// Adds the warnings to those of the summary made from this log, so that every report shows them.
+    pub fn add_to(&self, summary: &mut Summary) {
+        summary.warnings.extend(self.warnings.iter().map(|text| Warning { code: "log", text: text.clone() }));
+    }
 }
 
 /// Reads a log row by row, in bounded memory whatever its size.

@@ -1,0 +1,85 @@
+//! Results the user asked for by name: written whole or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Why a result is not where it was asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {}: {source}", .path.display())]
+pub struct OutputError {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// Calls `fill` to write the file at `path`, or standard output for `-`.
+///
+/// A file gets its name only when it is complete: whatever had the name before stays until then, and a
+/// failure or a crash leaves it as it was. Devices and pipes are written to directly.
+///
+/// # Errors
+/// [`OutputError`] with the first failure of `fill` or of the system.
+pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), OutputError> {
+    let result = if path.as_os_str() == "-" {
+        to_writer(io::stdout().lock(), fill).map(drop)
+    } else if fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir()) {
+        OpenOptions::new().write(true).open(path).and_then(|f| to_writer(f, fill)).map(drop)
+    } else {
+        replace(path, fill)
+    };
+    result.map_err(|source| OutputError { path: path.to_owned(), source })
+}
+
+fn to_writer<W: Write>(out: W, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<W> {
+    let mut out = BufWriter::with_capacity(64 * 1024, out);
+    fill(&mut out)?;
+    out.into_inner().map_err(io::IntoInnerError::into_error)
+}
+
+fn replace(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    // What a link points to is replaced, not the link.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if path.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mode = fs::metadata(&path).map_or_else(|_| fs::Permissions::from_mode(0o666), |m| m.permissions());
+    let file = tempfile::Builder::new().prefix(".jitlat-").permissions(mode).tempfile_in(directory)?;
+    let file: tempfile::NamedTempFile<File> = to_writer(file, fill)?;
+    file.persist(&path).map(drop).map_err(|e| e.error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_there_stays_until_the_new_is_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.json");
+        write(&path, |out| out.write_all(b"one")).unwrap();
+        let failed = write(&path, |out| {
+            out.write_all(b"two")?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert!(failed.unwrap_err().to_string().contains("a.json"));
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        write(&path, |out| out.write_all(b"three")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"three");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no remains");
+    }
+
+    #[test]
+    fn devices_are_written_to_and_directories_refused() {
+        write(Path::new("/dev/null"), |out| out.write_all(b"x")).unwrap();
+        assert!(write(Path::new("/dev/full"), |out| out.write_all(b"x")).is_err());
+        assert!(write(Path::new("/tmp"), |out| out.write_all(b"x")).is_err());
+        assert!(write(Path::new("/nonexistent/x"), |out| out.write_all(b"x")).is_err());
+    }
+}
