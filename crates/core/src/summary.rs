@@ -19,8 +19,9 @@ pub use crate::metrics::periods::{Periods, Rate};
 pub use crate::metrics::regression::{Regression, Trend, TrendVerdict};
 pub use crate::metrics::reorder::{Density, Reordering};
 pub use crate::metrics::rfc3550::Rfc3550;
-pub use crate::metrics::schedule_error::{IntendedLatency, ScheduleError, Stalls, WithoutStalls};
+pub use crate::metrics::schedule_error::ScheduleError;
 pub use crate::metrics::skew::SkewHull;
+pub use crate::metrics::stalls::{IntendedLatency, Stalls, WithoutStalls};
 
 use crate::session::{Ending, Session};
 use crate::spec::{Direction, Schedule};

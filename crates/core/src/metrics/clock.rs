@@ -67,3 +67,197 @@ pub struct Corrected {
     /// Largest possible error.
     pub bound_ns: Option<f64>,
 }
+
+use crate::clock::ClockProbe;
+use crate::session::{HostFacts, Session};
+use crate::spec::Direction;
+use crate::time::Nanos;
+
+/// What a probe older than the best is charged for each ns of its distance from the stream: twice the
+/// 15 ppm that RFC 5905 allows a clock.
+const DRIFT: f64 = 30e-6;
+
+impl ClockEstimate {
+    /// From the probes of `session`, or from what a version 2 log prints. `stream` is the first and last
+    /// time of the stream on the client's clock, if anything was received.
+    pub fn new(session: &Session, stream: Option<(Nanos, Nanos)>) -> ClockEstimate {
+        let mut estimate = ClockEstimate {
+            probes: session.probes.len(),
+            direction_known: session.direction_known,
+            client: HostClock::new(&session.client),
+            server: HostClock::new(&session.server),
+            ..ClockEstimate::default()
+        };
+        if session.probes.is_empty() {
+            estimate.offset_ns = session.classic_offset.map(|s| s.0);
+            estimate.offset_median_ns = session.classic_offset.map(|s| s.0 as f64);
+            estimate.min_rtt_ns = session.classic_rtt.map(|s| s.0);
+            estimate.bound_ns = estimate.min_rtt_ns.filter(|r| *r >= 0).map(|r| r as f64 / 2.0);
+            estimate.interval_ns = estimate
+                .offset_ns
+                .zip(estimate.min_rtt_ns.filter(|r| *r >= 0))
+                .map(|(o, r)| [o.saturating_sub(r / 2), o.saturating_add(r / 2)]);
+        } else {
+            estimate.use_probes(&session.probes, stream);
+        }
+        estimate.correction_ns = estimate.offset_ns.map(|o| match session.spec.direction() {
+            Direction::Up => o,
+            Direction::Down => o.saturating_neg(),
+        });
+        estimate
+    }
+
+    fn use_probes(&mut self, probes: &[ClockProbe], stream: Option<(Nanos, Nanos)>) {
+        // The clocks drift apart, so a probe counts for less the farther it is from the middle of the
+        // stream (from the newest probe, where there is no stream).
+        let reference = match stream {
+            Some((first, last)) => first.0 / 2 + last.0 / 2,
+            None => probes.iter().map(|p| p.returned.0).max().unwrap_or(0),
+        };
+        let cost = |p: &ClockProbe| p.rtt().0 as f64 + DRIFT * p.returned.0.abs_diff(reference) as f64;
+        let best = |probes: &mut dyn Iterator<Item = &ClockProbe>| {
+            probes.min_by(|a, b| cost(a).total_cmp(&cost(b))).copied()
+        };
+        let start = stream.map_or(i64::MAX, |(first, _)| first.0);
+        let before = best(&mut probes.iter().filter(|p| p.sent.0 < start));
+        let after = best(&mut probes.iter().filter(|p| p.sent.0 >= start));
+        let theta = |p: ClockProbe| p.double_offset() as f64 / 2.0;
+        self.offset_before_ns = before.map(theta);
+        self.offset_after_ns = after.map(theta);
+        let rtt = |late: bool| probes.iter().filter(|p| (p.sent.0 >= start) == late).map(|p| p.rtt().0).min();
+        self.min_rtt_before_ns = rtt(false);
+        self.min_rtt_after_ns = rtt(true);
+        self.min_rtt_ns = probes.iter().map(|p| p.rtt().0).min();
+        self.offset_median_ns = median(probes.iter().map(|p| theta(*p)).collect());
+
+        // No one-way delay is negative: T3 − T4 ≤ θ ≤ T2 − T1.
+        let low = probes.iter().map(|p| (p.answered - p.returned).0).max();
+        let high = probes.iter().map(|p| (p.arrived - p.sent).0).min();
+        let interval = low.zip(high);
+        self.inconsistent = interval.is_some_and(|(low, high)| low > high);
+        let Some(best) = best(&mut probes.iter()) else { return };
+        let offset = best.double_offset().div_euclid(2);
+        self.offset_ns = Some(offset);
+        match interval.filter(|(low, high)| low <= high) {
+            Some((low, high)) => {
+                self.interval_ns = Some([low, high]);
+                let reach = i128::from(high) - i128::from(offset);
+                self.bound_ns = Some(reach.max(i128::from(offset) - i128::from(low)) as f64);
+            }
+            None => self.bound_ns = Some(best.rtt().0 as f64 / 2.0),
+        }
+    }
+
+    /// Delay statistics corrected by this estimate.
+    pub fn correct(&self, latency: &super::distribution::Distribution) -> Option<Corrected> {
+        let correction = self.correction_ns?;
+        let less = |x: i64| x.saturating_sub(correction);
+        let less_f64 = |x: f64| x - correction as f64;
+        Some(Corrected {
+            min: latency.min.map(less),
+            mean: latency.mean.map(less_f64),
+            max: latency.max.map(less),
+            median: latency.median.map(less_f64),
+            offset_ns: self.offset_ns?,
+            bound_ns: self.bound_ns,
+        })
+    }
+
+    /// Whether both kernels called their clocks synchronised when last asked, and what they say their
+    /// errors may amount to together, in ns.
+    pub fn synchronised(&self) -> Option<i64> {
+        let error = |host: &HostClock| {
+            let state = host.after.or(host.before).filter(|s| s.synchronised)?;
+            Some(state.maximum_error.0)
+        };
+        Some(error(&self.client)?.saturating_add(error(&self.server)?))
+    }
+}
+
+impl HostClock {
+    fn new(host: &HostFacts) -> HostClock {
+        HostClock {
+            source: host.clock_source.clone(),
+            before: host.sync_before,
+            after: host.sync_after,
+            step_ns: host.clock_step.map(|s| s.0),
+        }
+    }
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let n = values.len();
+    Some((values.get(n.checked_sub(1)? / 2)? + values.get(n / 2)?) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::TestSpec;
+    use crate::time::Span;
+
+    /// Five probes one second apart over a symmetric path with the given queueing, in µs.
+    fn session(direction: Direction, theta: i64, queueing: [(i64, i64); 5]) -> Session {
+        let one_way = 1_615_500_000;
+        let spec = TestSpec::default();
+        let mut session = Session::new(if direction == Direction::Up { spec } else { spec.reversed() });
+        session.probes = (0..)
+            .zip(queueing)
+            .map(|(k, (forth, back))| {
+                let sent = k * 1_000_000_000;
+                let arrived = sent + one_way + forth * 1000;
+                ClockProbe {
+                    sent: Nanos(sent),
+                    arrived: Nanos(arrived + theta),
+                    answered: Nanos(arrived + theta),
+                    returned: Nanos(arrived + one_way + back * 1000),
+                }
+            })
+            .collect();
+        session
+    }
+
+    const V17: [(i64, i64); 5] = [(900, 0), (0, 20), (120, 30), (50, 700), (4000, 100)];
+
+    #[test]
+    fn five_probes() {
+        // metrics §15, V17.
+        let e = ClockEstimate::new(&session(Direction::Up, 31_340_420_000, V17), None);
+        assert_eq!(e.offset_median_ns, Some(31_340_465_000.0));
+        assert_eq!((e.offset_ns, e.min_rtt_ns), (Some(31_340_410_000), Some(3_231_020_000)));
+        assert_eq!(e.interval_ns, Some([29_724_920_000, 32_955_920_000]));
+        assert_eq!(e.correction_ns, Some(31_340_410_000));
+        assert!(!e.inconsistent);
+    }
+
+    #[test]
+    fn the_sign_depends_on_the_direction() {
+        let e = ClockEstimate::new(&session(Direction::Down, 5_000, [(0, 0); 5]), None);
+        assert_eq!((e.offset_ns, e.correction_ns), (Some(5_000), Some(-5_000)));
+        // metrics §15, V18: synchronised clocks give θ = 0, not the RTT that the seed's text would.
+        let e = ClockEstimate::new(&session(Direction::Up, 0, [(0, 0); 5]), None);
+        assert_eq!(e.offset_ns, Some(0));
+    }
+
+    #[test]
+    fn a_stepped_clock_contradicts_itself() {
+        let mut s = session(Direction::Up, 0, [(0, 0); 5]);
+        for probe in &mut s.probes[3..] {
+            probe.arrived = probe.arrived + Span::seconds(10);
+            probe.answered = probe.answered + Span::seconds(10);
+        }
+        let e = ClockEstimate::new(&s, None);
+        assert!(e.inconsistent && e.interval_ns.is_none() && e.bound_ns.is_some());
+    }
+
+    #[test]
+    fn version_2_logs_give_the_printed_figures() {
+        let mut s = Session::new(TestSpec::default());
+        s.classic_offset = Some(Span(31_340_420_000));
+        s.classic_rtt = Some(Span(3_231_000_000));
+        let e = ClockEstimate::new(&s, None);
+        assert_eq!((e.offset_ns, e.bound_ns), (Some(31_340_420_000), Some(1_615_500_000.0)));
+        assert_eq!(ClockEstimate::new(&Session::new(TestSpec::default()), None).offset_ns, None);
+    }
+}

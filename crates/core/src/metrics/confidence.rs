@@ -70,3 +70,122 @@ pub struct Bootstrap {
     /// 99th percentile.
     pub p99: [f64; 2],
 }
+
+use super::moments::Moments;
+use super::sample::Sample;
+use super::series::Series;
+use super::stat;
+
+/// Confidence of the delay statistics. `series` gives the packets in send order, `sample` their delays in
+/// ascending order, `moments` their moments.
+pub fn inference(series: &Series<'_>, sample: &Sample, moments: &Moments) -> Inference {
+    let n = moments.n();
+    let acf1 = lag1(series, moments);
+    let ranks = |p| stat::quantile_ranks95(n, p).map(|(l, u, c)| Ranks(l, u, c));
+    let (median, p99, p999) = (ranks(0.5), ranks(0.99), ranks(0.999));
+    let value = |rank: u64| sample.at(rank.checked_sub(1)? as usize);
+    let values = |r: Option<Ranks>| r.map(|r| [value(r.0), value(r.1)]);
+    Inference {
+        mean_ci90: mean_interval(moments, 0.95),
+        mean_ci95: mean_interval(moments, 0.975),
+        mean_ci99: mean_interval(moments, 0.995),
+        acf1_send_order: acf1,
+        t_valid: acf1.map(|r| r.abs() <= 2.0 / (n as f64).sqrt()),
+        effective_n: acf1.map(|r| n as f64 * (1.0 - r) / (1.0 + r)).filter(|n| n.is_finite()),
+        batch20_ci95: batch_means(series, moments, 20).and_then(|means| batch_interval(&means)),
+        batch: [20, 10, 5].into_iter().find_map(|k| {
+            let means = batch_means(series, moments, k)?;
+            let independent = plain_lag1(&means).is_none_or(|r| r.abs() <= 2.0 / (k as f64).sqrt());
+            (independent || k == 5).then_some(())?;
+            Some(Batches { k, ci95: batch_interval(&means)?, independent })
+        }),
+        median_ci95_ranks: median,
+        p99_ci95_ranks: p99,
+        p999_ci95_ranks: p999,
+        median_ci95: values(median),
+        p99_ci95: values(p99),
+        p999_ci95: values(p999),
+        bootstrap: None,
+    }
+}
+
+/// mean ± t·s/√n; `p` = (1 + confidence)/2.
+fn mean_interval(moments: &Moments, p: f64) -> Option<[f64; 2]> {
+    let (mean, stddev) = (moments.mean()?, moments.stddev()?);
+    let n = moments.n();
+    let half = if stddev == 0.0 { 0.0 } else { stat::t_quantile(p, n - 1) * stddev / (n as f64).sqrt() };
+    Some([mean - half, mean + half])
+}
+
+/// Lag-1 autocorrelation in send order over neighbouring accepted packets; `None` below three packets or
+/// without variation.
+fn lag1(series: &Series<'_>, moments: &Moments) -> Option<f64> {
+    if series.len() < 3 {
+        return None;
+    }
+    // From the first delay, so that the mean is taken out of small numbers.
+    let origin = series.get(0).delay;
+    let mean = moments.mean_above(origin)?;
+    let (mut products, mut squares, mut previous) = (0.0, 0.0, None);
+    for packet in series.iter() {
+        let x = packet.delay.wrapping_sub(origin) as f64 - mean;
+        squares += x * x;
+        if let Some(previous) = previous {
+            products += previous * x;
+        }
+        previous = Some(x);
+    }
+    (moments.stddev()? > 0.0).then(|| products / squares)
+}
+
+fn plain_lag1(x: &[f64]) -> Option<f64> {
+    let mean = x.iter().sum::<f64>() / x.len() as f64;
+    let squares: f64 = x.iter().map(|v| (v - mean) * (v - mean)).sum();
+    let products: f64 = x.windows(2).map(|w| (w[0] - mean) * (w[1] - mean)).sum();
+    (squares > 0.0).then(|| products / squares)
+}
+
+/// Means of k equal consecutive batches in send order, the remainder dropped; `None` below two packets
+/// a batch.
+fn batch_means(series: &Series<'_>, moments: &Moments, k: usize) -> Option<Vec<f64>> {
+    let size = series.len() / k;
+    if size < 2 {
+        return None;
+    }
+    let origin = moments.min()?;
+    let mean = |i: usize| {
+        let sum: i128 =
+            series.range(i * size..(i + 1) * size).map(|p| i128::from(p.delay) - i128::from(origin)).sum();
+        origin as f64 + sum as f64 / size as f64
+    };
+    Some((0..k).map(mean).collect())
+}
+
+fn batch_interval(means: &[f64]) -> Option<[f64; 2]> {
+    let k = means.len();
+    let mean = means.iter().sum::<f64>() / k as f64;
+    let squares: f64 = means.iter().map(|m| (m - mean) * (m - mean)).sum();
+    let stddev = (squares / (k - 1) as f64).sqrt();
+    let half = stat::t_quantile(0.975, k as u64 - 1) * stddev / (k as f64).sqrt();
+    Some([mean - half, mean + half])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn student_intervals() {
+        // metrics §17, V21, in thousandths.
+        let m: Moments = [10_100, 9_800, 10_400, 10_000, 9_700].into_iter().collect();
+        for (p, low, high) in
+            [(0.95, 9738.903, 10_261.097), (0.975, 9659.956, 10_340.044), (0.995, 9436.116, 10_563.884)]
+        {
+            let [a, b] = mean_interval(&m, p).unwrap();
+            assert!((a - low).abs() < 1e-3 && (b - high).abs() < 1e-3, "{a} {b}");
+        }
+        let same: Moments = [7, 7].into_iter().collect();
+        assert_eq!(mean_interval(&same, 0.975), Some([7.0, 7.0]));
+        assert_eq!(mean_interval(&[7].into_iter().collect(), 0.975), None);
+    }
+}

@@ -109,3 +109,261 @@ impl Default for Codec {
         Codec { name: "G.711+PLC".to_owned(), ie: 0.0, bpl: 25.1, delay_ms: 20.0, user_declared: false }
     }
 }
+
+use super::clock::ClockEstimate;
+use super::emodel::{self, DelayModel};
+use super::loss::burst_ratio;
+use super::sample::Sample;
+use super::series::Series;
+use crate::time::Span;
+
+/// What is assumed of the receiver.
+#[derive(Clone, Copy, Debug)]
+pub struct Receiver<'a> {
+    /// The codec.
+    pub codec: &'a Codec,
+    /// How delay impairs.
+    pub model: DelayModel,
+    /// Buffers of the curve.
+    pub buffers: &'a [Span],
+    /// Packets a talk spurt, for the adaptive buffer.
+    pub spurt: u32,
+}
+
+/// The de-jitter figures of `series`, of `sent` packets; `sample` holds its delays in order. `None` if
+/// nothing arrived.
+pub fn dejitter(
+    series: &Series<'_>,
+    sample: &Sample,
+    sent: u64,
+    (reference_delay, delay_basis): (f64, DelayBasis),
+    receiver: &Receiver<'_>,
+) -> Option<Dejitter> {
+    let min = sample.min()?;
+    let lost = sent.saturating_sub(series.len() as u64);
+    let mut buffers = receiver.buffers.to_vec();
+    buffers.sort_unstable();
+    buffers.dedup();
+    let starts = run_starts(series, sent, min, &buffers);
+    let point = |(buffer, runs): (&Span, u64)| {
+        let late = late(sample, min, *buffer);
+        let total = lost + late;
+        let burst = burst_ratio(total, runs, sent);
+        let buffer_ms = buffer.0 as f64 / 1e6;
+        let ta_ms = reference_delay.max(0.0) / 1e6 + receiver.codec.delay_ms + buffer_ms;
+        let ratio = total as f64 / sent as f64;
+        let r = receiver.model.base()
+            - receiver.model.impairment(ta_ms)
+            - emodel::equipment(receiver.codec.ie, receiver.codec.bpl, ratio, burst.unwrap_or(1.0));
+        DejitterPoint {
+            buffer_ms,
+            late,
+            total_loss: total,
+            burst_ratio: burst,
+            ta_ms,
+            r,
+            mos: emodel::mos(r),
+            extrapolated: ratio > 0.02 && burst.is_some_and(|b| b > 1.0),
+        }
+    };
+    let curve: Vec<DejitterPoint> = buffers.iter().zip(starts).map(point).collect();
+    let best = curve.iter().fold(None, |best: Option<&DejitterPoint>, p| match best {
+        Some(b) if b.mos >= p.mos => Some(b),
+        _ => Some(p),
+    });
+    let one_percent = curve.iter().find(|p| p.total_loss as f64 <= 0.01 * sent as f64);
+    let adaptive = adaptive(series, min, receiver.spurt, ALPHA);
+    let same_delay = adaptive.mean_offset.map(|b| Span(b.min(i64::MAX as f64) as i64));
+    Some(Dejitter {
+        codec: receiver.codec.describe(),
+        best_buffer_ms: best.map(|p| p.buffer_ms),
+        smallest_buffer_for_1pct_loss_ms: one_percent.map(|p| p.buffer_ms),
+        buffer_for_1pct_late_ns: on_time_share(sample, min, 99, 100),
+        adaptive_total_loss: lost + adaptive.late,
+        adaptive_mean_buffer_ns: adaptive.mean_offset,
+        fixed_same_delay_total_loss: same_delay.map(|b| lost + late(sample, min, b)),
+        delay_basis,
+        user_declared_codec: receiver.codec.user_declared,
+        curve,
+    })
+}
+
+/// The delay to reckon with before any buffer, in ns: corrected, or raw where the clocks are one or
+/// trusted, or half the control channel's round trip.
+pub fn reference_delay(clock: &ClockEstimate, min: Option<i64>) -> Option<(f64, DelayBasis)> {
+    let min = min?;
+    Some(match (clock.correction_ns, clock.min_rtt_ns) {
+        (Some(correction), _) => (min.saturating_sub(correction) as f64, DelayBasis::Corrected),
+        (None, Some(rtt)) => (rtt as f64 / 2.0, DelayBasis::HalfRtt),
+        (None, None) => (min as f64, DelayBasis::Raw),
+    })
+}
+
+impl Codec {
+    fn describe(&self) -> String {
+        let Codec { name, ie, bpl, delay_ms, .. } = self;
+        format!("{name} Ie={ie} Bpl={bpl} codec_delay_ms={delay_ms}")
+    }
+}
+
+/// Packets of which the delay exceeds the smallest by more than `buffer`; equality is on time.
+fn late(sample: &Sample, min: i64, buffer: Span) -> u64 {
+    (sample.len() - sample.count_at_most(min.saturating_add(buffer.0))) as u64
+}
+
+/// The smallest buffer with at least `part`/`whole` of the packets on time, in ns.
+fn on_time_share(sample: &Sample, min: i64, part: usize, whole: usize) -> Option<i64> {
+    let on_time = (sample.len() as u128 * part as u128).div_ceil(whole as u128) as usize;
+    Some(sample.at(on_time.max(1) - 1)?.saturating_sub(min))
+}
+
+/// Runs of missing packets (lost or late) for each buffer, ascending, in one pass. A packet is missing for
+/// the `misses` smallest buffers, all of them if lost; it begins a run for each buffer that its
+/// predecessor was there for.
+fn run_starts(series: &Series<'_>, sent: u64, min: i64, buffers: &[Span]) -> Vec<u64> {
+    let all = buffers.len();
+    let mut change = vec![0i64; all + 1];
+    let mut begin = |before: usize, now: usize| {
+        if now > before {
+            change[before] += 1;
+            change[now] -= 1;
+        }
+    };
+    let (mut before, mut next) = (0, 0u64);
+    for packet in series.iter() {
+        let seq = u64::from(packet.seq);
+        if seq > next {
+            begin(before, all);
+            before = all;
+        }
+        next = seq + 1;
+        let above = packet.delay.saturating_sub(min);
+        let now = buffers.partition_point(|b| b.0 < above);
+        begin(before, now);
+        before = now;
+    }
+    if sent > next {
+        begin(before, all);
+    }
+    let mut sum = 0;
+    change[..all]
+        .iter()
+        .map(|c| {
+            sum += c;
+            sum as u64
+        })
+        .collect()
+}
+
+/// Ramjee's constant.
+const ALPHA: f64 = 0.998_002;
+
+struct Adaptive {
+    late: u64,
+    /// Mean over the packets of the play-out offset in force, above the smallest delay, in ns.
+    mean_offset: Option<f64>,
+}
+
+/// Ramjee et al., algorithm 1: running means of delay and of its deviation; the play-out offset
+/// d + 4v is frozen at each talk-spurt boundary. Delays are taken above the smallest.
+fn adaptive(series: &Series<'_>, min: i64, spurt: u32, alpha: f64) -> Adaptive {
+    let spurt = u64::from(spurt.max(1));
+    let (mut estimate, mut offset, mut late, mut sum) = (None, 0.0, 0, 0.0);
+    // The boundary last passed; a run of loss may pass several, at the same estimate.
+    let mut spurt_end = 0;
+    for packet in series.iter() {
+        let seq = u64::from(packet.seq);
+        let x = packet.delay.saturating_sub(min) as f64;
+        let (d, v) = match estimate {
+            Some((d, v)) => {
+                if seq >= spurt_end {
+                    offset = d + 4.0 * v;
+                }
+                (d, v)
+            }
+            None => {
+                offset = x;
+                (x, 0.0)
+            }
+        };
+        if seq >= spurt_end {
+            spurt_end = (seq / spurt + 1) * spurt;
+        }
+        late += u64::from(x > offset);
+        sum += offset;
+        let d = alpha * d + (1.0 - alpha) * x;
+        let v = alpha * v + (1.0 - alpha) * (d - x).abs();
+        estimate = Some((d, v));
+    }
+    Adaptive { late, mean_offset: (!series.is_empty()).then(|| sum / series.len() as f64) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::classify::Packet;
+    use super::super::seqset::SeqSet;
+    use super::super::series::Samples;
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    fn stream() -> (Samples, SeqSet) {
+        // metrics §18, V26: delays in ms, packet 6 lost.
+        let delays = [30, 31, 30, 55, 40, 30, -1, 33, 90, 70, 50, 30];
+        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        for (seq, delay) in (0..).zip(delays).filter(|d| d.1 >= 0) {
+            samples.push(Packet { seq, sent: 0, delay: delay * MS });
+            accepted.insert(seq);
+        }
+        (samples, accepted)
+    }
+
+    #[test]
+    fn fixed_buffers() {
+        let (samples, accepted) = stream();
+        let series = Series::new(&samples, &accepted);
+        let sample = Sample::new(samples.delay.iter().copied());
+        let codec = Codec { delay_ms: 0.0, ..Codec::default() };
+        let buffers = [0, 1, 5, 10, 20, 25, 40, 60, 100].map(Span::millis);
+        let receiver = Receiver { codec: &codec, model: DelayModel::Idd, buffers: &buffers, spurt: 50 };
+        let d = dejitter(&series, &sample, 12, (30e6, DelayBasis::Raw), &receiver).unwrap();
+        let expected = [
+            (8, 7, 24.184381),
+            (7, 6, 8.074552),
+            (6, 5, 29.950999),
+            (5, 4, 33.913929),
+            (4, 3, 39.007188),
+            (3, 2, 43.012162),
+            (2, 1, 55.290982),
+            (1, 0, 69.521037),
+            (1, 0, 69.508849),
+        ];
+        for (p, (total, late, r)) in d.curve.iter().zip(expected) {
+            assert_eq!((p.total_loss, p.late), (total, late), "{}", p.buffer_ms);
+            assert!((p.r - r).abs() < 1e-6, "{} {}", p.r, r);
+        }
+        assert_eq!((d.best_buffer_ms, d.smallest_buffer_for_1pct_loss_ms), (Some(60.0), None));
+        assert_eq!(d.buffer_for_1pct_late_ns, Some(60 * MS));
+    }
+
+    #[test]
+    fn adaptive_buffer() {
+        let (samples, accepted) = stream();
+        let a = adaptive(&Series::new(&samples, &accepted), 30 * MS, 4, 0.9);
+        // Loss bits 0 1 0 1 0 0 1 0 1 1 1 0, of which packet 6 is the network's; offsets 30, 41.8726 and
+        // 43.0085058 in the three spurts.
+        assert_eq!(a.late, 5);
+        let sum = 4.0 * 30.0 + 3.0 * 41.8726 + 4.0 * 43.0085058;
+        assert!((a.mean_offset.unwrap() / 1e6 - (sum / 11.0 - 30.0)).abs() < 1e-4);
+    }
+
+    #[test]
+    fn nothing_arrived() {
+        let (samples, accepted) = (Samples::default(), SeqSet::default());
+        let codec = Codec::default();
+        let receiver = Receiver { codec: &codec, model: DelayModel::Idd, buffers: &[], spurt: 50 };
+        let sample = Sample::new(core::iter::empty());
+        let series = Series::new(&samples, &accepted);
+        assert_eq!(dejitter(&series, &sample, 9, (0.0, DelayBasis::Raw), &receiver), None);
+    }
+}

@@ -28,3 +28,113 @@ pub struct TimeToDuplicate {
     /// Largest.
     pub max: i64,
 }
+
+use super::sample::Sample;
+use super::seqset::SeqSet;
+use super::series::Series;
+
+/// The further copies met so far: sequence number and arrival time of each, in arrival order.
+#[derive(Clone, Debug, Default)]
+pub struct Copies(Vec<(u32, Option<i64>)>);
+
+impl Copies {
+    /// A further copy of `seq`, arrived at `arrived` if known.
+    pub fn push(&mut self, seq: u32, arrived: Option<i64>) {
+        self.0.push((seq, arrived));
+    }
+
+    /// How many.
+    pub fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The copies of each duplicated number, ascending by number.
+    pub fn by_number(&self) -> Vec<(u32, u64)> {
+        let mut numbers: Vec<u32> = self.0.iter().map(|c| c.0).collect();
+        numbers.sort_unstable();
+        numbers.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u64)).collect()
+    }
+
+    /// The figures for `accepted` distinct packets; with `first`, times to duplicate too.
+    pub fn figures(&self, accepted: u64, first: Option<(&Series<'_>, &SeqSet)>) -> Duplicates {
+        let duplicated = self.by_number();
+        let mut hist = BTreeMap::new();
+        if accepted > duplicated.len() as u64 {
+            hist.insert(1, accepted - duplicated.len() as u64);
+        }
+        let mut runs = BTreeMap::new();
+        for run in duplicated.chunk_by(|a, b| a.0 + 1 == b.0) {
+            *runs.entry(run.len() as u64).or_default() += 1;
+            for (_, copies) in run {
+                *hist.entry(1 + copies).or_default() += 1;
+            }
+        }
+        let over = |x: u64| (accepted > 0).then(|| x as f64 / accepted as f64);
+        Duplicates {
+            duplication_fraction: over(self.len()),
+            replicated_rate: over(duplicated.len() as u64),
+            run_length_hist: runs,
+            arrival_count_hist: hist,
+            time_to_duplicate: first.and_then(|(series, accepted)| self.times(series, accepted)),
+        }
+    }
+
+    fn times(&self, series: &Series<'_>, accepted: &SeqSet) -> Option<TimeToDuplicate> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut ranks = accepted.ranks();
+        let times: Vec<i64> = self
+            .0
+            .iter()
+            .filter(|(seq, _)| accepted.contains(*seq))
+            .filter_map(|&(seq, at)| Some(at?.saturating_sub(series.get(ranks.of(seq) as usize).arrived())))
+            .collect();
+        let sample = Sample::new(times.into_iter());
+        Some(TimeToDuplicate { min: sample.min()?, median: sample.median()?, max: sample.max()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(arrivals: &[u32]) -> Duplicates {
+        let (mut seen, mut copies) = (SeqSet::default(), Copies::default());
+        for &seq in arrivals {
+            if !seen.insert(seq) {
+                copies.push(seq, None);
+            }
+        }
+        copies.figures(seen.len(), None)
+    }
+
+    #[test]
+    fn cases_of_rfc_5560() {
+        // §5.3; the order of arrival is irrelevant (2a, 2b, 2c).
+        for (arrivals, fraction, rate) in [
+            (&[1, 2, 3, 4][..], 0.0, 0.0),
+            (&[1, 1, 2, 2, 3, 3, 4, 4], 1.0, 1.0),
+            (&[1, 2, 3, 4, 1, 2, 3, 4], 1.0, 1.0),
+            (&[4, 1, 1, 2, 3, 3, 2, 4], 1.0, 1.0),
+            (&[1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4], 2.0, 1.0),
+            (&[1, 1, 1, 2, 3, 3, 3, 4], 1.0, 0.5),
+        ] {
+            let d = of(arrivals);
+            assert_eq!((d.duplication_fraction, d.replicated_rate), (Some(fraction), Some(rate)));
+        }
+    }
+
+    #[test]
+    fn runs_of_duplicated_numbers() {
+        let d = of(&[1, 2, 3, 4, 5, 2, 3, 3, 5]);
+        assert_eq!(d.run_length_hist, BTreeMap::from([(1, 1), (2, 1)]));
+        assert_eq!(d.arrival_count_hist, BTreeMap::from([(1, 2), (2, 2), (3, 1)]));
+        assert_eq!(of(&[]).duplication_fraction, None);
+    }
+}

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 /// Equal integer-ns bins from the minimum to the 99th percentile; the rest is overflow, in sight.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Histogram<M = f64> {
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Histogram {
     /// Left edge of bin 0: the minimum, in ns.
     pub lo: i64,
     /// The largest value counted: the 99th percentile, in ns.
@@ -18,7 +18,7 @@ pub struct Histogram<M = f64> {
     /// The fullest bin; the lowest of several.
     pub mode_bin: usize,
     /// Its centre, in ns.
-    pub mode: M,
+    pub mode: f64,
     /// Values a bin.
     pub counts: Vec<u64>,
 }

@@ -40,3 +40,109 @@ pub struct Ipdv {
     /// The quartiles agree though the deviation does not vanish: the clock is too coarse.
     pub quantised: bool,
 }
+
+use super::moments::Moments;
+use super::percentile::Percent;
+use super::sample::Sample;
+use super::series::Series;
+
+/// IPDV of `series`, a stream of `n` packets sent.
+pub fn ipdv(series: &Series<'_>, n: u64) -> Ipdv {
+    let steps = series
+        .iter()
+        .zip(series.iter().skip(1))
+        .filter(|(a, b)| a.seq + 1 == b.seq)
+        .map(|(a, b)| b.delay.saturating_sub(a.delay));
+    let (mut moments, mut magnitude) = (Moments::default(), 0u128);
+    steps.clone().for_each(|x| {
+        moments.add(x);
+        magnitude += u128::from(x.unsigned_abs());
+    });
+    let sample = Sample::new(steps);
+    let defined = sample.len() as u64;
+    let at = |p| sample.edf(Percent(p));
+    let (p25, p75) = (at(25_000), at(75_000));
+    let iqr = p25.zip(p75).map(|(low, high)| high.saturating_sub(low));
+    let stddev = moments.stddev();
+    Ipdv {
+        defined,
+        undefined: n.saturating_sub(1).saturating_sub(defined),
+        n: defined,
+        min: sample.min(),
+        mean: moments.mean(),
+        max: sample.max(),
+        stddev,
+        stddev_pop: moments.stddev_pop(),
+        median: sample.median(),
+        p25,
+        p75,
+        iqr,
+        iqr_linear: sample.linear(Percent(75_000)).zip(sample.linear(Percent(25_000))).map(|(h, l)| h - l),
+        mean_abs: (defined > 0).then(|| magnitude as f64 / defined as f64),
+        p0_1: at(100),
+        p99_9: at(99_900),
+        quantised: iqr == Some(0) && stddev.is_some_and(|s| s > 0.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::classify::Packet;
+    use super::super::seqset::SeqSet;
+    use super::super::series::Samples;
+    use super::*;
+
+    /// Of delays by sequence number, `None` = lost, as statistics and as plain steps.
+    fn of(delays: &[Option<i64>]) -> (Ipdv, Vec<i64>) {
+        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        for (seq, delay) in (0..).zip(delays) {
+            if let &Some(delay) = delay {
+                samples.push(Packet { seq, sent: 0, delay });
+                accepted.insert(seq);
+            }
+        }
+        let steps = delays.windows(2).filter_map(|w| Some(w[1]? - w[0]?)).collect();
+        (ipdv(&Series::new(&samples, &accepted), delays.len() as u64), steps)
+    }
+
+    fn received(delays: &[i64]) -> Vec<Option<i64>> {
+        delays.iter().copied().map(Some).collect()
+    }
+
+    #[test]
+    fn figures_of_rfc_5481() {
+        let (f, _) = of(&received(&[20, 10, 20, 25, 20]));
+        assert_eq!((f.mean, f.iqr, f.iqr_linear, f.mean_abs), (Some(0.0), Some(15), Some(12.5), Some(7.5)));
+        assert!((f.stddev.unwrap() - 9.128_709_291).abs() < 1e-8);
+        // §6.1 figure 3: every second packet lost; figure 4: a long loss.
+        let f = of(&[3, -1, 5, -1, 4, -1, 3, -1, 4, -1].map(|d| (d >= 0).then_some(d))).0;
+        assert_eq!((f.defined, f.undefined, f.mean), (0, 9, None));
+        let f = of(&[3, 4, -1, -1, -1, -1, -1, 5, 4, 3].map(|d| (d >= 0).then_some(d))).0;
+        assert_eq!((f.defined, f.undefined, f.min, f.max, f.median), (3, 6, Some(-1), Some(1), Some(-1.0)));
+        // §5.3 figure 2 B: the text prints −10 for packet 6, its delays give −20 (metrics §27).
+        let b = [100, 110, 150, -1, 120, 100, 110, 150, 130, 120, 100].map(|d| (d >= 0).then_some(d));
+        let (f, steps) = of(&b);
+        assert_eq!(steps, [10, 40, -20, 10, 40, -20, -10, -20]);
+        assert_eq!((f.defined, f.undefined), (8, 2));
+    }
+
+    #[test]
+    fn reordered_packets_keep_theirs() {
+        // RFC 4737 §7.1 and §7.2: columns by sequence number.
+        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        for (seq, delay) in [(0, 68), (1, 68), (2, 68), (4, 68), (5, 68), (3, 150), (6, 68)] {
+            samples.push(Packet { seq, sent: 0, delay });
+            accepted.insert(seq);
+        }
+        let f = ipdv(&Series::new(&samples, &accepted), 7);
+        assert_eq!((f.defined, f.min, f.max, f.mean), (6, Some(-82), Some(82), Some(0.0)));
+    }
+
+    #[test]
+    fn a_coarse_clock_is_seen() {
+        let mut delays = vec![Some(5); 40];
+        delays[20] = Some(9);
+        assert!(of(&delays).0.quantised);
+        assert!(!of(&received(&[5, 5, 5])).0.quantised);
+    }
+}

@@ -123,3 +123,325 @@ pub enum LossPattern {
     /// More evenly spread than chance.
     AntiClustered,
 }
+
+use super::burst_gap::{GMIN, Segmenter};
+use super::seqset::Run;
+use super::stat;
+use crate::time::Span;
+
+/// The noticeable-loss distance of RFC 3357 §6.1.
+pub const DELTA: u64 = 99;
+const SMALL_DISTANCE: u64 = 20;
+const FIRST_RUNS: usize = 10;
+
+/// Collects the runs of loss as they come, ascending, in constant memory (but for the histograms of
+/// lengths met).
+#[derive(Clone, Debug)]
+pub struct LossScan {
+    lost: u64,
+    runs: u64,
+    /// Whether packet 0 was lost.
+    from_start: bool,
+    last: Option<Run>,
+    lengths: BTreeMap<u64, u64>,
+    distances: BTreeMap<u64, u64>,
+    between: BTreeMap<u64, u64>,
+    first_runs: Vec<[u64; 2]>,
+    noticeable: u64,
+    /// Triples lost-lost-lost and lost-received-lost.
+    triples: (u64, u64),
+    segmenter: Segmenter,
+}
+
+impl Default for LossScan {
+    fn default() -> LossScan {
+        LossScan {
+            lost: 0,
+            runs: 0,
+            from_start: false,
+            last: None,
+            lengths: BTreeMap::new(),
+            distances: BTreeMap::new(),
+            between: BTreeMap::new(),
+            first_runs: Vec::new(),
+            noticeable: 0,
+            triples: (0, 0),
+            segmenter: Segmenter::new(GMIN),
+        }
+    }
+}
+
+impl LossScan {
+    /// The next run of loss.
+    pub fn push(&mut self, run: Run) {
+        self.lost += run.len;
+        self.runs += 1;
+        self.from_start |= run.start == 0;
+        *self.lengths.entry(run.len).or_default() += 1;
+        if self.first_runs.len() < FIRST_RUNS {
+            self.first_runs.push([run.start, run.len]);
+        }
+        if run.len > 1 {
+            *self.distances.entry(1).or_default() += run.len - 1;
+            self.noticeable += run.len - 1;
+            self.triples.0 += run.len - 2;
+        }
+        // The first run's distance is 0 by RFC 3357 §5 and never noticeable.
+        let distance = self.last.map_or(0, |last| run.start - (last.start + last.len - 1));
+        *self.between.entry(distance).or_default() += 1;
+        if (1..=SMALL_DISTANCE).contains(&distance) {
+            *self.distances.entry(distance).or_default() += 1;
+        }
+        self.noticeable += u64::from((1..=DELTA).contains(&distance));
+        self.triples.1 += u64::from(distance == 2);
+        self.segmenter.push(run);
+        self.last = Some(run);
+    }
+
+    /// The figures for `n` packets sent every `period`.
+    pub fn finish(self, n: u64, period: Span) -> Loss {
+        let to_end = self.last.is_some_and(|run| run.start + run.len >= n);
+        let gilbert = Gilbert::new(n, self.lost, self.runs, self.from_start, to_end);
+        let lag1 = lag1(&gilbert, n, self.lost, self.from_start, to_end);
+        let ratio = gilbert.ulp;
+        let runs_test = runs_test(&gilbert, n, self.lost);
+        Loss {
+            ratio,
+            periods: self.runs,
+            first_runs: self.first_runs,
+            loss_distance_hist_small: self.distances,
+            noticeable_rate_99: (self.lost > 0).then(|| self.noticeable as f64 / self.lost as f64),
+            inter_loss_period_hist: self.between,
+            run_length_hist: self.lengths,
+            gilbert1960: gilbert1960(&gilbert, n, self.lost, self.triples),
+            gilbert,
+            gilbert_elliott: None,
+            burst_gap_gmin16: self.segmenter.finish(n, period),
+            wilson95: stat::wilson95(self.lost, n),
+            wilson95_correlated: widened(self.lost, n, lag1.unwrap_or(0.0)),
+            lag1,
+            rule_of_three: (self.lost == 0 && n > 0).then(|| (3.0 / n as f64).min(1.0)),
+            runs_test,
+            pattern: pattern(runs_test, n, self.lost),
+        }
+    }
+}
+
+/// The figures of a loss sequence given as its runs, for `n` packets sent every `period`.
+pub fn loss(runs: impl Iterator<Item = Run>, n: u64, period: Span) -> Loss {
+    let mut scan = LossScan::default();
+    runs.for_each(|run| scan.push(run));
+    scan.finish(n, period)
+}
+
+fn over(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+impl Gilbert {
+    fn new(n: u64, lost: u64, runs: u64, from_start: bool, to_end: bool) -> Gilbert {
+        let n11 = lost - runs;
+        let n01 = runs - u64::from(from_start);
+        let n10 = runs - u64::from(to_end);
+        let n00 = n.saturating_sub(1).saturating_sub(n11 + n01 + n10);
+        let mean_burst = over(lost, runs);
+        let ulp = over(lost, n);
+        Gilbert {
+            n00,
+            n01,
+            n10,
+            n11,
+            p: over(n01, n00 + n01),
+            q: over(n10, n10 + n11),
+            clp: over(n11, n10 + n11),
+            ulp,
+            mean_burst,
+            burst_ratio: burst_ratio(lost, runs, n),
+        }
+    }
+}
+
+/// Mean loss run over that of random loss at the same ratio; `None` for no loss and for nothing else.
+pub fn burst_ratio(lost: u64, runs: u64, n: u64) -> Option<f64> {
+    (lost > 0 && lost < n && runs > 0).then(|| lost as f64 / runs as f64 * (1.0 - lost as f64 / n as f64))
+}
+
+/// Correlation of the loss of neighbours: Σ(l_i − l̄)(l_{i+1} − l̄) / Σ(l_i − l̄)².
+fn lag1(g: &Gilbert, n: u64, lost: u64, from_start: bool, to_end: bool) -> Option<f64> {
+    if n < 3 || lost == 0 || lost >= n {
+        return None;
+    }
+    let mean = lost as f64 / n as f64;
+    let ends = (2 * lost - u64::from(from_start) - u64::from(to_end)) as f64;
+    let products = g.n11 as f64 - mean * ends + (n - 1) as f64 * mean * mean;
+    Some(products / (lost as f64 * (1.0 - mean)))
+}
+
+/// Wilson's interval widened for correlated losses: the half-width times √((1 + ρ)/(1 − ρ)).
+fn widened(lost: u64, n: u64, rho: f64) -> Option<[f64; 2]> {
+    let (centre, half) = stat::wilson_parts(lost, n)?;
+    let rho = rho.clamp(0.0, 1.0);
+    if rho >= 1.0 {
+        return Some([0.0, 1.0]);
+    }
+    let half = half * ((1.0 + rho) / (1.0 - rho)).sqrt();
+    let low = if lost == 0 { 0.0 } else { (centre - half).max(0.0) };
+    Some([low, if lost == n { 1.0 } else { (centre + half).min(1.0) }])
+}
+
+/// The three-parameter fit; `None` where a parameter leaves its interval or on fewer than 30 losses.
+fn gilbert1960(g: &Gilbert, n: u64, lost: u64, (lll, lrl): (u64, u64)) -> Option<Gilbert1960> {
+    if lost < 30 || lost >= n {
+        return None;
+    }
+    let (a, b, c) = (g.ulp?, g.clp?, over(lll, lll + lrl)?);
+    let stay = (a * c - b * b) / (2.0 * a * c - b * (a + c));
+    let h = 1.0 - b / stay;
+    let r = 1.0 - stay;
+    let p = a * r / (1.0 - h - a);
+    let fits = stay > 0.0 && stay < 1.0 && (0.0..1.0).contains(&h) && p > 0.0 && p < 1.0;
+    fits.then_some(Gilbert1960 { p, r, h })
+}
+
+fn runs_test(g: &Gilbert, n: u64, lost: u64) -> Option<RunsTest> {
+    if lost == 0 || lost >= n {
+        return None;
+    }
+    let runs = g.n01 + g.n10 + 1;
+    let mu = 2.0 * (n - lost) as f64 * lost as f64 / n as f64 + 1.0;
+    let variance = (mu - 1.0) * (mu - 2.0) / (n - 1) as f64;
+    Some(RunsTest { runs, mu, z: (variance > 0.0).then(|| (runs as f64 - mu) / variance.sqrt()) })
+}
+
+fn pattern(test: Option<RunsTest>, n: u64, lost: u64) -> Option<LossPattern> {
+    if n == 0 || lost == 0 {
+        return None;
+    }
+    if lost < 10 || n - lost < 10 {
+        return Some(LossPattern::Insufficient);
+    }
+    Some(match test?.z? {
+        z if z < -1.96 => LossPattern::Bursty,
+        z if z > 1.96 => LossPattern::AntiClustered,
+        _ => LossPattern::Random,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(bits: &[bool]) -> Loss {
+        let mut runs: Vec<Run> = Vec::new();
+        for (i, _) in (0..).zip(bits).filter(|(_, lost)| **lost) {
+            match runs.last_mut() {
+                Some(run) if run.start + run.len == i => run.len += 1,
+                _ => runs.push(Run { start: i, len: 1 }),
+            }
+        }
+        loss(runs.into_iter(), bits.len() as u64, Span::millis(20))
+    }
+
+    fn pattern_of(s: &str) -> Vec<bool> {
+        s.chars().map(|c| c == 'x').collect()
+    }
+
+    #[test]
+    fn rfc_3357_section_5_4_3() {
+        let l = of(&pattern_of("rxrrxrxrxx"));
+        assert_eq!((l.periods, &l.first_runs[..]), (4, &[[1, 1], [4, 1], [6, 1], [8, 2]][..]));
+        // Distances 0 3 2 2 1; lengths between runs 0 3 2 2 (§6.4, §6.5).
+        assert_eq!(l.loss_distance_hist_small, BTreeMap::from([(1, 1), (2, 2), (3, 1)]));
+        assert_eq!(l.inter_loss_period_hist, BTreeMap::from([(0, 1), (2, 2), (3, 1)]));
+        // metrics §10, V8.
+        let g = l.gilbert;
+        assert_eq!((g.n00, g.n01, g.n10, g.n11), (1, 4, 3, 1));
+        assert_eq!((g.p, g.q, g.clp, g.burst_ratio), (Some(0.8), Some(0.75), Some(0.25), Some(0.625)));
+    }
+
+    #[test]
+    fn rfc_3357_section_4() {
+        let l = of(&pattern_of("rrrxrrxxxrxrrxxx"));
+        assert_eq!(l.first_runs.iter().map(|r| r[0]).collect::<Vec<_>>(), [3, 6, 10, 13]);
+        let g = l.gilbert;
+        assert_eq!((g.n00, g.n01, g.n10, g.n11), (4, 4, 3, 4));
+        assert_eq!(
+            (g.p, g.q, g.mean_burst, g.burst_ratio),
+            (Some(0.5), Some(3.0 / 7.0), Some(2.0), Some(1.0))
+        );
+        let t = l.runs_test.unwrap();
+        assert_eq!((t.runs, t.mu), (8, 9.0));
+        assert!((t.z.unwrap() + 0.517_549).abs() < 1e-6);
+        assert_eq!(l.pattern, Some(LossPattern::Insufficient));
+    }
+
+    #[test]
+    fn rfc_3357_section_6_1() {
+        let mut bits = [false; 200];
+        for i in [50, 125, 126, 127] {
+            bits[i] = true;
+        }
+        assert_eq!(of(&bits).noticeable_rate_99, Some(0.75));
+    }
+
+    #[test]
+    fn gilbert_1960_is_recovered() {
+        // metrics §10, V30, with its MINSTD generator.
+        let mut state = 2024u64;
+        let mut uniform = || {
+            state = state * 48_271 % 2_147_483_647;
+            state as f64 / 2_147_483_647.0
+        };
+        let mut bad = false;
+        let bits: Vec<bool> = (0..200_000)
+            .map(|_| {
+                let lost = bad && uniform() < 0.6;
+                bad = if bad { uniform() >= 0.2 } else { uniform() < 0.02 };
+                lost
+            })
+            .collect();
+        let l = of(&bits);
+        let f = l.gilbert1960.unwrap();
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-6;
+        assert!(near(f.p, 0.020933) && near(f.r, 0.209020) && near(f.h, 0.393401), "{f:?}");
+        assert!(near(l.gilbert.p.unwrap(), 0.030404) && near(l.gilbert.q.unwrap(), 0.520192));
+    }
+
+    #[test]
+    fn edges() {
+        let none = of(&[]);
+        assert_eq!((none.ratio, none.wilson95, none.gilbert.p, none.pattern), (None, None, None, None));
+        let clean = of(&[false; 50]);
+        assert_eq!((clean.ratio, clean.gilbert.p, clean.gilbert.q), (Some(0.0), Some(0.0), None));
+        assert_eq!((clean.rule_of_three, clean.noticeable_rate_99), (Some(0.06), None));
+        let all = of(&[true; 50]);
+        assert_eq!(all.run_length_hist, BTreeMap::from([(50, 1)]));
+        assert_eq!((all.gilbert.p, all.gilbert.q, all.gilbert.clp), (None, Some(0.0), Some(1.0)));
+        assert_eq!(all.gilbert.burst_ratio, None);
+    }
+
+    proptest! {
+        #[test]
+        fn equals_the_definitions(bits in prop::collection::vec(prop::bool::weighted(0.3), 0..120)) {
+            let l = of(&bits);
+            let pairs = |a, b| bits.windows(2).filter(|w| w[0] == a && w[1] == b).count() as u64;
+            let g = l.gilbert;
+            prop_assert_eq!(
+                (g.n00, g.n01, g.n10, g.n11),
+                (pairs(false, false), pairs(false, true), pairs(true, false), pairs(true, true))
+            );
+            let n = bits.len() as f64;
+            let mean = bits.iter().filter(|b| **b).count() as f64 / n;
+            let x: Vec<f64> = bits.iter().map(|b| f64::from(u8::from(*b)) - mean).collect();
+            let (c0, c1) = (x.iter().map(|v| v * v).sum::<f64>(), x.windows(2).map(|w| w[0] * w[1]).sum::<f64>());
+            match l.lag1 {
+                Some(r) => prop_assert!((r - c1 / c0).abs() < 1e-9),
+                None => prop_assert!(bits.len() < 3 || c0 < 1e-9),
+            }
+            let losses: Vec<usize> = (0..bits.len()).filter(|i| bits[*i]).collect();
+            let noticeable = losses.windows(2).filter(|w| w[1] - w[0] <= 99).count();
+            prop_assert_eq!(l.noticeable_rate_99, (!losses.is_empty()).then(|| noticeable as f64 / losses.len() as f64));
+        }
+    }
+}

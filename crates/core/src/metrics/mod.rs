@@ -1,20 +1,60 @@
 //! The figures: one file per metric, each with its definition and clause.
+//!
+//! A metric that needs one pass implements [`Metric`]; one whose adjacent halves add up to exactly the
+//! whole implements [`Merge`] too. (The recursive filters of [`rfc3550`] and [`mapdv2`] cannot: their
+//! state is carried across a cut instead, as [`classify::Classifier`]'s is.) Order statistics are look-ups
+//! in a [`sample::Sample`]; figures in send order take [`series::Series`].
 
+pub mod bootstrap;
 pub mod burst_gap;
+pub mod classify;
 pub mod clock;
 pub mod confidence;
 pub mod counts;
 pub mod dejitter;
+pub mod density;
 pub mod distribution;
 pub mod duplicate;
+pub mod emodel;
+pub mod gilbert_elliott;
 pub mod histogram;
+pub mod hull;
+pub mod interval;
 pub mod ipdv;
 pub mod loss;
+pub mod mapdv2;
+pub mod moments;
 pub mod objectives;
 pub mod percentile;
 pub mod periods;
 pub mod regression;
 pub mod reorder;
 pub mod rfc3550;
+pub mod sample;
 pub mod schedule_error;
+pub mod segments;
+pub mod seqset;
+pub mod series;
 pub mod skew;
+pub mod stalls;
+pub mod stat;
+pub mod trend;
+
+use classify::Packet;
+
+/// A figure of accepted packets in arrival order, in one pass and constant memory.
+pub trait Metric: Default {
+    /// What it reports.
+    type Output;
+    /// The next accepted packet.
+    fn push(&mut self, packet: &Packet);
+    /// The figure so far.
+    fn output(&self) -> Self::Output;
+}
+
+/// A [`Metric`] whose adjacent halves merge to exactly the whole: pushing a stream into one, or its first
+/// part into one, the rest into another and merging them, gives equal outputs.
+pub trait Merge: Metric {
+    /// Adds the part of the stream that follows.
+    fn merge(&mut self, next: Self);
+}

@@ -18,3 +18,80 @@ pub struct Y1541 {
     /// The delay is of corrected or synchronised clocks.
     pub delay_trusted: bool,
 }
+
+/// A class and its bounds: mean delay, delay variation (both ns), loss ratio.
+const CLASSES: [(u8, f64, Option<i64>, f64); 7] = [
+    (6, 100e6, Some(50_000_000), 1e-5),
+    (7, 400e6, Some(50_000_000), 1e-5),
+    (0, 100e6, Some(50_000_000), 1e-3),
+    (1, 400e6, Some(50_000_000), 1e-3),
+    (2, 100e6, None, 1e-3),
+    (3, 400e6, None, 1e-3),
+    (4, 1e9, None, 1e-3),
+];
+
+impl Y1541 {
+    /// The class of a stream of `sent` packets with this mean delay, p99.9 − min and loss ratio; `None`
+    /// where one of them is undefined.
+    pub fn new(
+        mean: Option<f64>,
+        variation: Option<i64>,
+        loss: Option<f64>,
+        sent: u64,
+        delay_trusted: bool,
+    ) -> Option<Y1541> {
+        let (delay, spread, ratio) = (mean?, variation?, loss?);
+        let met = |&&(_, mean, bound, losses): &&(u8, f64, Option<i64>, f64)| {
+            delay <= mean && bound.is_none_or(|b| spread <= b) && ratio <= losses
+        };
+        let class = CLASSES.iter().find(met);
+        Some(Y1541 {
+            class: class.map_or(5, |c| c.0),
+            mean_delay_ns: mean,
+            delay_variation_ns: variation,
+            loss_ratio: loss,
+            // The rule of three: a ratio of 10⁻ᵏ takes 3·10ᵏ packets to show.
+            sample_sufficient: class.is_none_or(|c| sent as f64 >= 3.0 / c.3),
+            delay_trusted,
+        })
+    }
+}
+
+/// Round trips a minute of request–response times in ms (metrics §19): 60 000 over the mean of the lower
+/// 95 %. Call it RPM only under the responsiveness draft's load. `None` without times.
+pub fn responsiveness(mut rtt_ms: Vec<f64>) -> Option<f64> {
+    rtt_ms.sort_by(f64::total_cmp);
+    let keep = (rtt_ms.len() * 95 / 100).max(1);
+    let kept = rtt_ms.get(..keep)?;
+    Some(60_000.0 / (kept.iter().sum::<f64>() / keep as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes() {
+        let class = |mean: f64, variation, loss, sent| {
+            let y = Y1541::new(Some(mean), Some(variation), Some(loss), sent, true).unwrap();
+            (y.class, y.sample_sufficient)
+        };
+        assert_eq!(class(20e6, 1_000_000, 0.0, 1000), (6, false));
+        assert_eq!(class(20e6, 1_000_000, 0.0, 300_000), (6, true));
+        assert_eq!(class(20e6, 1_000_000, 5e-4, 3000), (0, true));
+        assert_eq!(class(200e6, 1_000_000, 5e-4, 3000), (1, true));
+        assert_eq!(class(20e6, 60_000_000, 5e-4, 3000), (2, true));
+        assert_eq!(class(900e6, 60_000_000, 5e-4, 3000), (4, true));
+        assert_eq!(class(20e6, 1_000_000, 0.01, 3000), (5, true));
+        assert_eq!(Y1541::new(None, Some(1), Some(0.0), 5, true), None);
+    }
+
+    #[test]
+    fn round_trips_a_minute() {
+        // metrics §19, V32.
+        let mut rtt = vec![20.0; 19];
+        rtt.push(400.0);
+        assert_eq!(responsiveness(rtt), Some(3000.0));
+        assert_eq!(responsiveness(vec![]), None);
+    }
+}

@@ -84,3 +84,58 @@ impl<T: Serialize> Serialize for Percentiles<T> {
         map.end()
     }
 }
+
+/// The 0-based place of percentile `p` among `n` values in order, in integers: in doubles
+/// 99.9/100·2000 is 1998.0000000000002 and its ceiling one too high. `None` for n = 0. The linear method
+/// has no single place; it gets the lower neighbour.
+pub fn rank(n: usize, p: Percent, method: Method) -> Option<usize> {
+    let last = n.checked_sub(1)?;
+    let (n, p) = (n as u128, u128::from(p.0));
+    Some(match method {
+        Method::Edf => ((p * n).div_ceil(100_000).saturating_sub(1) as usize).min(last),
+        Method::Jitlat1 => ((p * n / 100_000) as usize).min(last),
+        Method::Linear => ((p * last as u128 / 100_000) as usize).min(last),
+    })
+}
+
+/// How far `n` values resolve percentile `p`. The extremes themselves are always what they are.
+pub fn resolution(n: u64, p: Percent) -> Resolution {
+    let beyond = u128::from(n) * u128::from(100_000u32.saturating_sub(p.0));
+    match beyond {
+        _ if p.0 >= 100_000 => Resolution::Good,
+        0..100_000 => Resolution::ResolutionLimited,
+        100_000..1_000_000 => Resolution::Weak,
+        _ => Resolution::Good,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_computed_in_integers() {
+        assert_eq!(rank(2000, Percent(99_900), Method::Edf), Some(1997));
+        assert_eq!(rank(1000, Percent(99_900), Method::Edf), Some(998));
+        assert_eq!(rank(1000, Percent(99_900), Method::Jitlat1), Some(999));
+        assert_eq!(rank(1, Percent(0), Method::Edf), Some(0));
+        assert_eq!(rank(0, Percent(50_000), Method::Edf), None);
+    }
+
+    #[test]
+    fn names() {
+        assert_eq!(
+            [Percent(50_000), Percent(99_300), Percent(99_999), Percent(500)].map(|p| p.to_string()),
+            ["50", "99.3", "99.999", "0.5"]
+        );
+        let p = Percentiles(vec![(Percent(99_900), Some(7)), (Percent(100_000), None)]);
+        assert_eq!(serde_json::to_string(&p).unwrap(), r#"{"99.9":7,"100":null}"#);
+    }
+
+    #[test]
+    fn small_samples_resolve_little() {
+        assert_eq!(resolution(1000, Percent(99_900)), Resolution::Weak);
+        assert_eq!(resolution(999, Percent(99_900)), Resolution::ResolutionLimited);
+        assert_eq!(resolution(10_000, Percent(99_900)), Resolution::Good);
+    }
+}

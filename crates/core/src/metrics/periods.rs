@@ -38,3 +38,113 @@ impl Periods {
         Periods { target: Rate::new(spec.period().0 as f64, spec.payload()), tx: None, rx: None }
     }
 }
+
+use super::classify::Packet;
+use super::{Merge, Metric};
+
+/// First and last of what was accepted, from which the mean periods follow.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Extent {
+    n: u64,
+    /// (sequence number, send time) of the lowest and the highest number.
+    lowest: Option<(u32, i64)>,
+    highest: Option<(u32, i64)>,
+    first_arrival: i64,
+    last_arrival: i64,
+}
+
+impl Extent {
+    /// Mean transmit and receive period, in ns; `None` where fewer than two packets (or numbers) exist or
+    /// the times do not advance.
+    pub fn periods(&self) -> (Option<f64>, Option<f64>) {
+        let over = |time: i128, steps: u64| (steps > 0 && time > 0).then(|| time as f64 / steps as f64);
+        let tx = match (self.lowest, self.highest) {
+            (Some((a, from)), Some((b, to))) => over(i128::from(to) - i128::from(from), (b - a).into()),
+            _ => None,
+        };
+        let rx =
+            over(i128::from(self.last_arrival) - i128::from(self.first_arrival), self.n.saturating_sub(1));
+        (tx, rx)
+    }
+}
+
+impl Metric for Extent {
+    type Output = (Option<f64>, Option<f64>);
+
+    #[inline]
+    fn push(&mut self, packet: &Packet) {
+        if self.n == 0 {
+            self.first_arrival = packet.arrived();
+        }
+        self.n += 1;
+        self.last_arrival = packet.arrived();
+        let here = (packet.seq, packet.sent);
+        if self.lowest.is_none_or(|l| here.0 < l.0) {
+            self.lowest = Some(here);
+        }
+        if self.highest.is_none_or(|h| here.0 > h.0) {
+            self.highest = Some(here);
+        }
+    }
+
+    fn output(&self) -> (Option<f64>, Option<f64>) {
+        self.periods()
+    }
+}
+
+impl Merge for Extent {
+    fn merge(&mut self, next: Extent) {
+        if next.n == 0 {
+            return;
+        }
+        if self.n == 0 {
+            *self = next;
+            return;
+        }
+        self.n += next.n;
+        self.last_arrival = next.last_arrival;
+        self.lowest = self.lowest.min(next.lowest);
+        self.highest = self.highest.max(next.highest);
+    }
+}
+
+impl Periods {
+    /// What was asked for, sent and delivered.
+    pub fn new(spec: &crate::spec::TestSpec, extent: &Extent) -> Periods {
+        let (tx, rx) = extent.periods();
+        let rate = |period| Rate::new(period, spec.payload());
+        Periods { tx: tx.map(rate), rx: rx.map(rate), ..Periods::target_only(spec) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Direction, Schedule, TestSpec, Transport};
+    use crate::time::Span;
+
+    #[test]
+    fn loss_lengthens_only_the_receive_period() {
+        // metrics §9, V13.
+        let rows = [(0, 0), (1, 20_000_000), (2, 40_050_000), (4, 80_010_000), (5, 100_000_000)];
+        let mut extent = Extent::default();
+        for (k, (seq, sent)) in (0..).zip(rows) {
+            extent.push(&Packet { seq, sent, delay: 1_000_000 + 1000 * k });
+        }
+        let p = Span::millis(20);
+        let spec = TestSpec::new(Direction::Up, Transport::Udp, 6, 80, p, Schedule::Periodic).unwrap();
+        let periods = Periods::new(&spec, &extent);
+        let (tx, rx) = (periods.tx.unwrap(), periods.rx.unwrap());
+        assert_eq!((tx.period_ns, tx.rate_pps, tx.throughput_bps), (20e6, 50.0, 32_000.0));
+        assert_eq!(rx.period_ns, 25_001_000.0);
+        assert!((rx.rate_pps - 39.998_400_064).abs() < 1e-9);
+    }
+
+    #[test]
+    fn one_packet_has_no_period() {
+        let mut extent = Extent::default();
+        assert_eq!(extent.periods(), (None, None));
+        extent.push(&Packet { seq: 3, sent: 5, delay: 1 });
+        assert_eq!(extent.periods(), (None, None));
+    }
+}

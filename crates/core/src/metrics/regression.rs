@@ -55,3 +55,54 @@ pub struct Trend {
     /// The reasoning, in plain words.
     pub because: String,
 }
+
+use super::moments::Line;
+
+impl From<Line> for Regression {
+    fn from(line: Line) -> Regression {
+        let b = line.origin_y as f64 + (line.mean_y - line.m * line.mean_x);
+        Regression { m: line.m, b, r: line.r }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Metric;
+    use super::super::classify::Packet;
+    use super::super::moments::CoMoments;
+    use super::*;
+
+    fn of(rows: impl IntoIterator<Item = (i64, i64)>) -> (Option<Regression>, Option<Regression>) {
+        let mut sums = CoMoments::default();
+        for (seq, (sent, delay)) in (0..).zip(rows) {
+            sums.push(&Packet { seq, sent, delay });
+        }
+        let (send, arrival) = sums.output();
+        (send.map(Regression::from), arrival.map(Regression::from))
+    }
+
+    #[test]
+    fn the_worked_example() {
+        // metrics §14, V14: arrivals at 0, 20 … 100 ms.
+        let rows = [(0, 10), (20, 11), (40, 13), (60, 12), (80, 15), (100, 14)];
+        let r = of(rows.map(|(at, delay)| (at - delay, delay))).1.unwrap();
+        assert!((r.m - 0.044_285_7).abs() < 1e-7 && (r.b - 10.285_714).abs() < 1e-6);
+        assert!((r.r.unwrap() - 0.885_714_3).abs() < 1e-7);
+    }
+
+    #[test]
+    fn overload() {
+        // metrics §14, V15: offered 50/s, carried 45/s.
+        let rows = (0..=100i64).map(|i| (i * 20_000_000, 100_000_000 + i * 200_000_000 / 9 - i * 20_000_000));
+        let (send, arrival) = of(rows);
+        assert!((send.unwrap().m - 1.0 / 9.0).abs() < 1e-7 && (arrival.unwrap().m - 0.1).abs() < 1e-7);
+    }
+
+    #[test]
+    fn edges() {
+        assert_eq!(of([(0, 1)]), (None, None));
+        assert_eq!(of([(0, 5), (9, 5)]).0, Some(Regression { m: 0.0, b: 5.0, r: None }));
+        assert_eq!(of([(0, 5), (0, 6)]).0, None);
+        assert_eq!(of([(0, 5), (9, 6)]).0.and_then(|r| r.r), Some(1.0));
+    }
+}

@@ -59,3 +59,359 @@ pub struct Density {
     /// Share of packets three or more late: what a TCP sender would take for loss.
     pub three_or_more_late: f64,
 }
+
+use super::Metric;
+use super::classify::Packet;
+use super::density::{Occupancy, StayBack, complete_density};
+use super::seqset::SeqSet;
+use super::series::Samples;
+use super::stat::Fenwick;
+
+const LISTED: usize = 10_000;
+/// Below this every n of the n-reordering histogram is listed.
+const EVERY_N: u64 = 1000;
+
+/// RFC 4737 in one pass. Memory: a few words a *discontinuity*, since consecutive numbers that arrive
+/// consecutively are kept as one stretch; O(log) a packet whatever the order.
+#[derive(Clone, Debug, Default)]
+pub struct Overtaking {
+    arrivals: u64,
+    expected: Option<u64>,
+    /// Running maxima of the sequence number: where each stretch of them began. The earliest larger
+    /// arrival of a late packet always begins a stretch, or its own number would lie inside it.
+    maxima: Vec<Stretch>,
+    /// Arrivals with no smaller one after them: the preceding smaller arrival of any packet is on top.
+    ascent: Vec<Stretch>,
+    reordered: u64,
+    extents: BTreeMap<u64, u64>,
+    n_values: BTreeMap<u64, u64>,
+    max_late: Option<i64>,
+    free_run: u64,
+    free_runs: u64,
+    sum_sq: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stretch {
+    seq: u64,
+    index: u64,
+    len: u64,
+    arrived: i64,
+    overtook: bool,
+}
+
+fn extend(stretches: &mut Vec<Stretch>, seq: u64, index: u64, arrived: i64) {
+    match stretches.last_mut() {
+        Some(s) if s.seq + s.len == seq && s.index + s.len == index => s.len += 1,
+        _ => stretches.push(Stretch { seq, index, len: 1, arrived, overtook: false }),
+    }
+}
+
+impl Overtaking {
+    /// Packets overtaken so far.
+    pub fn reordered(&self) -> u64 {
+        self.reordered
+    }
+}
+
+impl Metric for Overtaking {
+    type Output = Reordering;
+
+    #[inline]
+    fn push(&mut self, packet: &Packet) {
+        let (seq, index, arrived) = (u64::from(packet.seq), self.arrivals, packet.arrived());
+        self.arrivals += 1;
+        if self.expected.is_none_or(|next| seq >= next) {
+            self.expected = Some(seq + 1);
+            self.free_run += 1;
+            extend(&mut self.maxima, seq, index, arrived);
+            extend(&mut self.ascent, seq, index, arrived);
+            return;
+        }
+        self.reordered += 1;
+        self.free_runs += 1;
+        self.sum_sq = self.sum_sq.saturating_add(self.free_run.saturating_mul(self.free_run));
+        self.free_run = 0;
+        let first_larger = self.maxima.partition_point(|s| s.seq < seq);
+        if let Some(overtaker) = self.maxima.get_mut(first_larger) {
+            overtaker.overtook = true;
+            *self.extents.entry(index - overtaker.index).or_default() += 1;
+            let late = arrived.saturating_sub(overtaker.arrived);
+            self.max_late = Some(self.max_late.map_or(late, |m| m.max(late)));
+        }
+        while self.ascent.last().is_some_and(|s| s.seq > seq) {
+            self.ascent.pop();
+        }
+        let after_smaller = self.ascent.last().map_or(0, |s| s.index + s.len);
+        *self.n_values.entry(index - after_smaller).or_default() += 1;
+        extend(&mut self.ascent, seq, index, arrived);
+    }
+
+    /// All figures of RFC 4737 but the byte offset, and none of RFC 5236.
+    fn output(&self) -> Reordering {
+        let positions = self.maxima.iter().filter(|s| s.overtook).map(|s| s.index);
+        let gaps = positions.clone().zip(positions.skip(1)).map(|(a, b)| b - a).take(LISTED).collect();
+        Reordering {
+            observable: true,
+            reordered: self.reordered,
+            ratio: (self.arrivals > 0).then(|| self.reordered as f64 / self.arrivals as f64),
+            extent_hist: self.extents.clone(),
+            n_reordered: at_least(&self.n_values),
+            max_late_time_ns: self.max_late,
+            max_byte_offset: None,
+            free_runs: self.free_runs,
+            in_order: self.arrivals - self.reordered,
+            sum_sq_runs: self.sum_sq,
+            gaps,
+            ..Reordering::default()
+        }
+    }
+}
+
+/// From packets by n to packets with at least n.
+fn at_least(exact: &BTreeMap<u64, u64>) -> BTreeMap<u64, u64> {
+    let mut result = BTreeMap::new();
+    let mut count = 0;
+    let mut values = exact.iter().rev().filter(|(n, _)| **n > 0).peekable();
+    while let Some((&n, &packets)) = values.next() {
+        count += packets;
+        result.insert(n, count);
+        let below = values.peek().map_or(0, |(n, _)| **n);
+        (below + 1..n.min(EVERY_N + 1)).for_each(|k| {
+            result.insert(k, count);
+        });
+    }
+    result
+}
+
+/// Everything of metrics §13 for `samples` in arrival order; `payload` bytes a packet.
+pub fn reordering(samples: &Samples, accepted: &SeqSet, payload: u16) -> Reordering {
+    let mut overtaking = Overtaking::default();
+    samples.iter().for_each(|p| overtaking.push(&p));
+    let mut figures = overtaking.output();
+    if figures.reordered > 0 {
+        figures.max_byte_offset =
+            largest_inversion(samples, accepted).map(|packets| packets * u64::from(payload));
+    }
+    let n = samples.len() as u64;
+    figures.rd_fd = if figures.reordered == 0 {
+        (n > 0).then_some((0, n)).into_iter().collect()
+    } else {
+        complete_density(samples.seq.iter().copied(), accepted)
+    };
+    figures.rd_fd_dt128 = StayBack::of(&figures.rd_fd, samples.seq.iter().copied());
+    figures.rbd_fb_bt128 = occupancy(samples.seq.iter().copied());
+    figures.rbd_fb_loss_aware = if figures.reordered == 0 {
+        (n > 0).then_some((0, n)).into_iter().collect()
+    } else {
+        let mut ranks = accepted.ranks();
+        occupancy(samples.seq.iter().map(|&seq| ranks.of(seq)))
+    };
+    figures.density = Density::new(&figures.rd_fd, &figures.rbd_fb_loss_aware);
+    figures
+}
+
+fn occupancy(seqs: impl Iterator<Item = u32>) -> BTreeMap<u64, u64> {
+    let mut occupancy = Occupancy::new(128, 0);
+    seqs.for_each(|seq| occupancy.push(seq));
+    occupancy.histogram()
+}
+
+/// The most arrivals that came before a packet though sent after it. O(n log n).
+fn largest_inversion(samples: &Samples, accepted: &SeqSet) -> Option<u64> {
+    let mut ranks = accepted.ranks();
+    let mut arrived = Fenwick::new(samples.len());
+    let (mut most, mut highest) = (None, None);
+    for (index, &seq) in (0u64..).zip(&samples.seq) {
+        let rank = ranks.of(seq) as usize;
+        if highest.is_some_and(|h| seq < h) {
+            // Those before it in arrival order, less those before it in both.
+            most = most.max(Some(index - arrived.below(rank)));
+        }
+        highest = highest.max(Some(seq));
+        arrived.add(rank);
+    }
+    most
+}
+
+impl Density {
+    fn new(displacements: &BTreeMap<i64, u64>, occupancy: &BTreeMap<u64, u64>) -> Option<Density> {
+        let n: u64 = displacements.values().sum();
+        if n == 0 {
+            return None;
+        }
+        let total = n as f64;
+        let count = |keep: &dyn Fn(i64) -> bool| {
+            displacements.iter().filter(|(d, _)| keep(**d)).map(|(_, c)| *c).sum::<u64>() as f64
+        };
+        let sum = |keep: &dyn Fn(i64) -> bool| {
+            let kept = displacements.iter().filter(|(d, _)| keep(**d));
+            kept.map(|(d, c)| d.unsigned_abs() as f64 * *c as f64).sum::<f64>()
+        };
+        let late = count(&|d| d > 0);
+        let held: u64 = occupancy.values().sum();
+        let weighted: f64 = occupancy.iter().map(|(k, c)| *k as f64 * *c as f64).sum();
+        Some(Density {
+            percent_late: 100.0 * late / total,
+            percent_early: 100.0 * count(&|d| d < 0) / total,
+            mean_displacement: sum(&|_| true) / total,
+            mean_late_displacement: (late > 0.0).then(|| sum(&|d| d > 0) / late),
+            entropy: displacements
+                .values()
+                .map(|c| *c as f64 / total)
+                .map(|share| -share * share.ln())
+                .sum::<f64>()
+                .abs(),
+            mean_occupancy: if held > 0 { weighted / held as f64 } else { 0.0 },
+            three_or_more_late: count(&|d| d >= 3) / total,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Of (seq, delay as arrival time) rows; 100-byte packets.
+    fn of(rows: &[(u32, i64)]) -> Reordering {
+        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        for &(seq, arrived) in rows {
+            samples.push(Packet { seq, sent: 0, delay: arrived });
+            accepted.insert(seq);
+        }
+        reordering(&samples, &accepted, 100)
+    }
+
+    fn seqs(seqs: &[u32]) -> Reordering {
+        of(&(0..).zip(seqs).map(|(k, s)| (*s, k)).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn examples_of_rfc_4737() {
+        // §7.1, §7.2, §7.3: arrivals with their times.
+        let t1 = of(&[
+            (1, 68),
+            (2, 88),
+            (3, 108),
+            (5, 148),
+            (6, 168),
+            (7, 188),
+            (8, 208),
+            (4, 210),
+            (9, 228),
+            (10, 248),
+        ]);
+        assert_eq!(t1.extent_hist, BTreeMap::from([(4, 1)]));
+        assert_eq!(t1.n_reordered, BTreeMap::from([(1, 1), (2, 1), (3, 1), (4, 1)]));
+        assert_eq!((t1.max_late_time_ns, t1.max_byte_offset), (Some(62), Some(400)));
+        let t2 = of(&[
+            (1, 68),
+            (2, 88),
+            (3, 108),
+            (4, 128),
+            (7, 188),
+            (5, 189),
+            (6, 190),
+            (8, 208),
+            (9, 228),
+            (10, 248),
+        ]);
+        assert_eq!(t2.extent_hist, BTreeMap::from([(1, 1), (2, 1)]));
+        assert_eq!(t2.n_reordered, BTreeMap::from([(1, 1)]));
+        assert_eq!((t2.max_late_time_ns, t2.max_byte_offset), (Some(2), Some(100)));
+        let t3 = of(&[
+            (1, 68),
+            (2, 88),
+            (3, 108),
+            (7, 188),
+            (8, 208),
+            (9, 228),
+            (10, 248),
+            (4, 250),
+            (5, 252),
+            (6, 256),
+            (11, 268),
+        ]);
+        assert_eq!(t3.extent_hist, BTreeMap::from([(4, 1), (5, 1), (6, 1)]));
+        assert_eq!((t3.max_late_time_ns, t3.max_byte_offset), (Some(68), Some(400)));
+        // §7.4.
+        let t4 = seqs(&[1, 2, 3, 6, 7, 4, 5, 8, 9, 10, 12, 13, 11, 14, 15, 16]);
+        assert_eq!((t4.extent_hist, t4.gaps), (BTreeMap::from([(2, 2), (3, 1)]), vec![7]));
+        assert_eq!((t4.free_runs, t4.sum_sq_runs), (3, 50));
+        // §5.3: only 4 is 3-reordered.
+        assert_eq!(seqs(&[1, 2, 3, 7, 8, 9, 4, 5, 6]).n_reordered.get(&3), Some(&1));
+    }
+
+    #[test]
+    fn reordering_free_runs() {
+        // RFC 4737 §4.6.4.
+        let runs = |lengths: &[u32]| {
+            let (mut high, mut low, mut out) = (1000, 0, Vec::new());
+            for &n in lengths {
+                (0..n).for_each(|k| out.push(high + k));
+                high += n;
+                out.push(low);
+                low += 1;
+            }
+            let r = seqs(&out);
+            (r.free_runs, r.in_order, r.sum_sq_runs)
+        };
+        assert_eq!(runs(&[11, 11, 11]), (3, 33, 363));
+        assert_eq!(runs(&[1, 1, 31]), (3, 33, 963));
+    }
+
+    #[test]
+    fn adversarial_orders_stay_cheap() {
+        let n = 200_000;
+        let falling = seqs(&(0..n).rev().collect::<Vec<_>>());
+        assert_eq!(falling.reordered, u64::from(n) - 1);
+        assert_eq!(falling.max_byte_offset, Some(u64::from(n - 1) * 100));
+        assert_eq!(falling.n_reordered.get(&1000), Some(&u64::from(n - 1000)));
+        let zigzag: Vec<u32> = (0..n / 2).flat_map(|k| [n - 1 - k, k]).collect();
+        assert_eq!(seqs(&zigzag).rd_fd.values().sum::<u64>(), u64::from(n));
+    }
+
+    #[test]
+    fn nothing() {
+        let none = seqs(&[]);
+        assert_eq!((none.ratio, none.density, none.rd_fd.len()), (None, None, 0));
+    }
+
+    /// A permutation of some of 0…n, by shuffling keys.
+    fn stream() -> impl Strategy<Value = Vec<u32>> {
+        prop::collection::vec((0u32..40, prop::bool::weighted(0.85)), 0..60).prop_map(|keys| {
+            let mut order: Vec<(u32, u32)> = (0..)
+                .zip(keys)
+                .filter(|(_, (_, kept))| *kept)
+                .map(|(i, (late, _))| (i + late / 8 * (late % 8), i))
+                .collect();
+            order.sort_by_key(|o| o.0);
+            order.into_iter().map(|o| o.1).collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn equals_the_definitions(s in stream()) {
+            let r = seqs(&s);
+            let (mut extents, mut n_values, mut most, mut found) = (BTreeMap::new(), BTreeMap::new(), None, Vec::new());
+            for i in 0..s.len() {
+                let Some(j) = (0..i).find(|j| s[*j] > s[i]) else { continue };
+                *extents.entry((i - j) as u64).or_insert(0) += 1;
+                let n = s[..i].iter().rev().take_while(|x| **x > s[i]).count() as u64;
+                for k in 1..=n {
+                    *n_values.entry(k).or_insert(0) += 1;
+                }
+                most = most.max(Some(s[..i].iter().filter(|x| **x > s[i]).count() as u64 * 100));
+                found.push(j as u64);
+            }
+            found.sort_unstable();
+            found.dedup();
+            prop_assert_eq!(r.extent_hist, extents);
+            prop_assert_eq!(r.n_reordered, n_values);
+            prop_assert_eq!(r.max_byte_offset, most);
+            prop_assert_eq!(r.gaps, found.windows(2).map(|w| w[1] - w[0]).collect::<Vec<_>>());
+        }
+    }
+}

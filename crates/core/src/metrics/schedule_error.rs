@@ -19,49 +19,148 @@ pub struct ScheduleError {
     pub over_half_period: u64,
 }
 
-/// Delay statistics with and without the packets the hosts themselves disturbed. Nothing is deleted.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Stalls {
-    /// Packets sent late: error above max(P/2, p99 of the error).
-    pub sender_late: u64,
-    /// Groups of packets released together whose delays fall by a period each.
-    pub receiver_suspects: u64,
-    /// Packets in those groups.
-    pub receiver_suspect_packets: u64,
-    /// Packets that waited in the receiving host (stamp to user reading) more than half a period.
-    pub receiver_waits: u64,
-    /// Statistics without any flagged packet, in ns.
-    pub without: Option<WithoutStalls>,
+use super::percentile::Percent;
+use super::sample::Sample;
+use super::series::Series;
+use crate::schedule::Deadlines;
+use crate::spec::{Schedule, TestSpec};
+
+/// When each packet was due, as offsets from the schedule's start, for sequence numbers asked in ascending
+/// order.
+#[derive(Clone)]
+enum Due {
+    Every(i64),
+    Bursts(i64, i64),
+    Drawn(Box<Deadlines>, u64, i64),
 }
 
-/// What remains without the flagged packets, in ns.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct WithoutStalls {
-    /// Packets left.
-    pub n: u64,
-    /// Mean delay.
-    pub mean: f64,
-    /// Standard deviation.
-    pub stddev: Option<f64>,
-    /// PDV, 99th percentile.
-    pub pdv_p99: i64,
-    /// PDV, 99.9th percentile.
-    pub pdv_p999: i64,
-    /// Largest PDV.
-    pub pdv_max: i64,
+impl Due {
+    /// `None` if drawing the schedule as far as `last` would cost far more than the `received` packets
+    /// are worth.
+    fn new(spec: &TestSpec, last: u32, received: usize) -> Option<Due> {
+        let period = spec.period().0;
+        Some(match spec.schedule() {
+            Schedule::Periodic => Due::Every(period),
+            Schedule::Burst { size } => Due::Bursts(period, size.max(1).into()),
+            Schedule::Poisson { .. } if last as usize / 64 > received + 100_000 => return None,
+            Schedule::Poisson { .. } => Due::Drawn(Box::new(Deadlines::new(spec)), 0, 0),
+        })
+    }
+
+    #[inline]
+    fn at(&mut self, seq: u32) -> i64 {
+        let i = i64::from(seq);
+        match self {
+            Due::Every(period) => period.saturating_mul(i),
+            Due::Bursts(period, size) => period.saturating_mul(i - i % *size),
+            Due::Drawn(deadlines, next, due) => {
+                while *next <= u64::from(seq) {
+                    let Some(span) = deadlines.next() else { break };
+                    (*next, *due) = (*next + 1, span.0);
+                }
+                *due
+            }
+        }
+    }
 }
 
-/// Delay counted from when the packet was due instead of when it was sent: free of coordinated omission.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct IntendedLatency {
-    /// Smallest, in ns.
-    pub min: i64,
-    /// Mean.
-    pub mean: f64,
-    /// Largest.
-    pub max: i64,
-    /// 99th percentile of its variation.
-    pub pdv_p99: i64,
-    /// 99.9th percentile of its variation.
-    pub pdv_p999: i64,
+/// Send time − due time of each packet in send order, on one anchor.
+pub struct Errors<'a> {
+    series: &'a Series<'a>,
+    due: Due,
+    sample: Sample,
+    anchor: i64,
+    half_period: i64,
+}
+
+impl<'a> Errors<'a> {
+    /// Of `series`, sent by `spec`'s schedule. `None` without packets, or where a Poisson schedule
+    /// cannot be drawn again (a lone packet of an enormous test).
+    pub fn new(series: &'a Series<'a>, spec: &TestSpec) -> Option<Errors<'a>> {
+        let last = series.len().checked_sub(1)?;
+        let due = Due::new(spec, series.get(last).seq, series.len())?;
+        let sample = Sample::new(offsets(series, due.clone()));
+        let anchor = sample.edf(Percent(1_000))?;
+        Some(Errors { series, due, sample, anchor, half_period: spec.period().0 / 2 })
+    }
+
+    /// The statistics.
+    pub fn figures(&self) -> Option<ScheduleError> {
+        let above = |x: i64| x.saturating_sub(self.anchor);
+        let on_time = self.anchor.saturating_add(self.half_period);
+        Some(ScheduleError {
+            anchor_ns: self.anchor,
+            min: above(self.sample.min()?),
+            median: self.median()?,
+            p99: above(self.sample.edf(Percent(99_000))?),
+            max: above(self.sample.max()?),
+            over_half_period: (self.sample.len() - self.sample.count_at_most(on_time)) as u64,
+        })
+    }
+
+    /// In integers up to the halving: the anchor is far beyond what a double resolves.
+    fn median(&self) -> Option<f64> {
+        let n = self.sample.len();
+        let above = |k: usize| Some(self.sample.at(k)?.saturating_sub(self.anchor) as f64);
+        Some((above((n.checked_sub(1)?) / 2)? + above(n / 2)?) / 2.0)
+    }
+
+    /// The error of each packet in send order, in ns.
+    pub fn iter(&self) -> impl Iterator<Item = i64> + Clone + '_ {
+        offsets(self.series, self.due.clone()).map(|x| x.saturating_sub(self.anchor))
+    }
+}
+
+fn offsets<'a>(series: &'a Series<'a>, mut due: Due) -> impl Iterator<Item = i64> + Clone + 'a {
+    series.iter().map(move |p| p.sent.saturating_sub(due.at(p.seq)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::classify::Packet;
+    use super::super::seqset::SeqSet;
+    use super::super::series::Samples;
+    use super::*;
+    use crate::spec::{Direction, Transport};
+    use crate::time::Span;
+
+    fn errors(rows: &[(u32, i64)], schedule: Schedule) -> (Option<ScheduleError>, Vec<i64>) {
+        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        for &(seq, sent) in rows {
+            samples.push(Packet { seq, sent, delay: 0 });
+            accepted.insert(seq);
+        }
+        let spec =
+            TestSpec::new(Direction::Up, Transport::Udp, 1 << 30, 80, Span::millis(20), schedule).unwrap();
+        let series = Series::new(&samples, &accepted);
+        match Errors::new(&series, &spec) {
+            Some(e) => (e.figures(), e.iter().collect()),
+            None => (None, Vec::new()),
+        }
+    }
+
+    #[test]
+    fn the_anchor_is_the_first_percentile() {
+        // metrics §22, V31.
+        let sent = [1000, 20_001_500, 40_000_900, 60_040_000, 80_001_000];
+        let rows: Vec<(u32, i64)> = (0..).zip(sent).collect();
+        let (figures, each) = errors(&rows, Schedule::Periodic);
+        let f = figures.unwrap();
+        assert_eq!((f.anchor_ns, each), (900, vec![100, 600, 0, 39_100, 100]));
+        assert_eq!((f.min, f.median, f.max, f.over_half_period), (0, 100.0, 39_100, 0));
+    }
+
+    #[test]
+    fn other_schedules_are_judged_by_their_own_deadlines() {
+        let burst = [(0, 7), (1, 8), (2, 40_000_007), (3, 40_000_009)];
+        assert_eq!(errors(&burst, Schedule::Burst { size: 2 }).1, [0, 1, 0, 2]);
+        let schedule = Schedule::Poisson { seed: 3 };
+        let spec = TestSpec::new(Direction::Up, Transport::Udp, 100, 80, Span::millis(20), schedule).unwrap();
+        let due: Vec<(u32, i64)> =
+            (0..).zip(Deadlines::new(&spec)).map(|(seq, at)| (seq, 5 + at.0)).step_by(3).collect();
+        assert!(errors(&due, schedule).1.iter().all(|e| *e == 0));
+        // A lone packet far into an enormous schedule is not worth drawing it.
+        assert_eq!(errors(&[(1 << 29, 0)], schedule).0, None);
+        assert_eq!(errors(&[], Schedule::Periodic).0, None);
+    }
 }

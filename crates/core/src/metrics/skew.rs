@@ -22,3 +22,183 @@ pub struct SkewHull {
     /// The edge spans more than a quarter of the run and nothing speaks for a queue instead.
     pub is_skew: bool,
 }
+
+use super::classify::Packet;
+use super::distribution::{Distribution, Wanted};
+use super::hull::{Hull, Point};
+use super::moments::Moments;
+use super::percentile::Percent;
+use super::regression::{Trend, TrendVerdict};
+use super::sample::Sample;
+use super::series::Series;
+
+/// What the hull of a stream says, and how far it can be believed.
+#[derive(Clone, Debug)]
+struct Fit {
+    hull: Hull,
+    n: u64,
+    sum_t: i128,
+}
+
+impl Fit {
+    fn of(points: impl Iterator<Item = Point>) -> Fit {
+        let mut fit = Fit { hull: Hull::default(), n: 0, sum_t: 0 };
+        for point in points {
+            fit.n += 1;
+            fit.sum_t += i128::from(point.0);
+            fit.hull.push(point);
+        }
+        fit
+    }
+
+    fn edge(&self) -> Option<[Point; 2]> {
+        if self.hull.vertices().is_empty() {
+            return None;
+        }
+        self.hull.edge(self.sum_t, self.n)
+    }
+}
+
+fn slope([(t1, d1), (t2, d2)]: [Point; 2]) -> f64 {
+    (i128::from(d2) - i128::from(d1)) as f64 / (i128::from(t2) - i128::from(t1)) as f64
+}
+
+impl SkewHull {
+    /// The hull line of `series` on send time; `None` below two different send times.
+    pub fn new(series: &Series<'_>) -> Option<SkewHull> {
+        let first = series.iter().map(|p| p.sent).min()?;
+        let point = |p: Packet| (p.sent.saturating_sub(first), p.delay);
+        // Send times follow sequence numbers unless a clock stepped.
+        if series.iter().zip(series.iter().skip(1)).all(|(a, b)| a.sent <= b.sent) {
+            let half = series.len() / 2;
+            let parts = [series.range(0..half).map(point), series.range(half..series.len()).map(point)];
+            return SkewHull::fit(parts, series.iter().map(point));
+        }
+        let mut points: Vec<Point> = series.iter().map(point).collect();
+        points.sort_unstable();
+        let (early, late) = points.split_at(points.len() / 2);
+        SkewHull::fit([early.iter().copied(), late.iter().copied()], points.iter().copied())
+    }
+
+    fn fit<P: Iterator<Item = Point>>(
+        halves: [P; 2],
+        points: impl Iterator<Item = Point>,
+    ) -> Option<SkewHull> {
+        let [early, late] = halves.map(Fit::of);
+        let slopes = early.edge().zip(late.edge()).map(|(a, b)| [slope(a), slope(b)]);
+        let mut whole = early;
+        whole.hull.merge(&late.hull);
+        whole.n += late.n;
+        whole.sum_t += late.sum_t;
+        let edge = whole.edge()?;
+        let alpha = slope(edge);
+        // Heights above the line, taken from the edge's first point so that only differences count.
+        let [(t1, d1), (t2, _)] = edge;
+        let (mut max, mut sum, mut last) = (0.0f64, 0.0, 0);
+        for (t, d) in points {
+            let above = d.wrapping_sub(d1) as f64 - alpha * t.wrapping_sub(t1) as f64;
+            max = max.max(above);
+            sum += above;
+            last = t;
+        }
+        Some(SkewHull {
+            alpha,
+            alpha_ppm: alpha * 1e6,
+            beta_ns: d1 as f64 - alpha * t1 as f64,
+            edge: [[t1, d1], edge[1].into()],
+            residual_max_ns: max,
+            residual_mean_ns: sum / whole.n as f64,
+            alpha_halves: slopes,
+            is_skew: (t2 - t1) as f64 > last as f64 / 4.0,
+        })
+    }
+
+    /// The same with the verdict on the slope taken into account: a filling or emptying queue is no skew.
+    pub fn judged(self, trend: Option<&Trend>) -> SkewHull {
+        let queue =
+            trend.is_some_and(|t| matches!(t.verdict, TrendVerdict::Overload | TrendVerdict::Draining));
+        SkewHull { is_skew: self.is_skew && !queue && self.alpha.abs() <= 1e-3, ..self }
+    }
+
+    /// PDV with the skew taken out, where over the run it amounts to more than a tenth of the 99th
+    /// percentile of PDV.
+    pub fn deskewed(
+        &self,
+        series: &Series<'_>,
+        pdv: &Distribution,
+        wanted: Wanted<'_>,
+    ) -> Option<Distribution> {
+        let first = series.iter().map(|p| p.sent).min()?;
+        let last = series.iter().map(|p| p.sent).max()?;
+        let drift = (self.alpha * last.wrapping_sub(first) as f64).abs();
+        let p99 = pdv.percentile(Percent(99_000))? as f64;
+        if !self.is_skew || drift <= p99 / 10.0 {
+            return None;
+        }
+        let delays = series.iter().map(|p| {
+            let skew = self.alpha * p.sent.wrapping_sub(first) as f64;
+            p.delay.saturating_sub(skew.round() as i64)
+        });
+        let moments: Moments = delays.clone().collect();
+        Some(Distribution::new(&Sample::new(delays), &moments, wanted).above_minimum(&moments))
+    }
+
+    /// How far `delay` lies above the line at `t` ns after the first send time, in ns.
+    pub fn height(&self, t: i64, delay: i64) -> f64 {
+        let [t1, d1] = self.edge[0];
+        delay.wrapping_sub(d1) as f64 - self.alpha * t.wrapping_sub(t1) as f64
+    }
+}
+
+/// Allan deviation of offsets `x` at spacing `tau0`, for averaging factor `m` (metrics §16); `None` below
+/// 2m + 1 points.
+pub fn allan_deviation(x: &[f64], tau0: f64, m: usize) -> Option<f64> {
+    let terms = x.len().checked_sub(2 * m).filter(|n| *n > 0 && m > 0)?;
+    let sum: f64 = (0..terms).map(|i| (x[i + 2 * m] - 2.0 * x[i + m] + x[i]).powi(2)).sum();
+    Some((sum / (2.0 * (m as f64 * tau0).powi(2) * terms as f64)).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::seqset::SeqSet;
+    use super::super::series::Samples;
+    use super::*;
+
+    fn of(points: &[Point]) -> Option<SkewHull> {
+        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        for (seq, &(sent, delay)) in (0..).zip(points) {
+            samples.push(Packet { seq, sent, delay });
+            accepted.insert(seq);
+        }
+        SkewHull::new(&Series::new(&samples, &accepted))
+    }
+
+    #[test]
+    fn the_worked_example() {
+        // metrics §16, V19; least squares would say 0.137.
+        let delays = [1000, 1004, 1001, 1010, 1003, 1003, 1020, 1004, 1005, 1030, 1006];
+        let points: Vec<Point> = (0..).map(|k| 10 * k).zip(delays).collect();
+        let s = of(&points).unwrap();
+        assert!((s.alpha - 0.06).abs() < 1e-15 && (s.beta_ns - 999.8).abs() < 1e-9);
+        assert_eq!(s.edge, [[20, 1001], [70, 1004]]);
+        let backwards: Vec<Point> = points.iter().rev().copied().collect();
+        assert_eq!(of(&backwards).map(|s| s.edge), Some(s.edge));
+    }
+
+    #[test]
+    fn edges() {
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[(5, 5)]), None);
+        assert_eq!(of(&[(5, 5), (5, 6)]), None);
+        assert_eq!(of(&[(0, 5), (10, 6)]).map(|s| s.alpha), Some(0.1));
+    }
+
+    #[test]
+    fn allan() {
+        // metrics §16, V20.
+        let x = [0.0, 3.0, 5.0, 10.0, 8.0, 15.0, 17.0];
+        assert!((allan_deviation(&x, 1.0, 1).unwrap() - 4.062_019_202).abs() < 1e-9);
+        assert!((allan_deviation(&x, 1.0, 2).unwrap() - 1.354_006_401).abs() < 1e-9);
+        assert_eq!(allan_deviation(&x, 1.0, 4), None);
+    }
+}

@@ -1,23 +1,31 @@
 //! [`Analyzer`]: records in, [`Summary`] out. [`analyze`] runs one over an iterator; as a [`Sink`] it sits
 //! beside a log writer during a measurement.
 
-use crate::metrics::counts::Counts;
-use crate::metrics::dejitter::Codec;
-use crate::metrics::periods::Periods;
+mod exact;
+mod tally;
+mod words;
+
+pub use crate::metrics::series::Samples;
+
+use crate::metrics::classify::{Class, Classifier};
+use crate::metrics::clock::ClockEstimate;
+use crate::metrics::dejitter::{Codec, DEFAULT_BUFFERS_MS};
+use crate::metrics::duplicate::Copies;
+use crate::metrics::emodel::DelayModel;
+use crate::metrics::histogram::Bins;
+use crate::metrics::percentile::{DEFAULT_PERCENTS, Method, Percent};
 use crate::record::PacketRecord;
 use crate::session::Session;
 use crate::sink::Sink;
-use crate::summary::{
-    Bins, ClockEstimate, Display, Distribution, Duplicates, FarEnd, Header, Inference, Ipdv, Loss, Method,
-    Percent, Reordering, SessionInfo, Stalls, Stamps, Summary,
-};
+use crate::summary::Summary;
 use crate::time::Span;
+use tally::Tally;
 
 /// What to compute, and how. The default gives every key of the JSON summary but those whose field says
 /// "where asked for".
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Percentiles reported.
+    /// Percentiles reported besides the default ones.
     pub percents: Vec<Percent>,
     /// Which definition the histogram limit and the console follow.
     pub method: Method,
@@ -30,6 +38,10 @@ pub struct Options {
     pub trust_clocks: bool,
     /// The codec of the de-jitter curve.
     pub codec: Codec,
+    /// How delay impairs speech.
+    pub delay_model: DelayModel,
+    /// Packets a talk spurt, for the adaptive buffer.
+    pub spurt: u32,
     /// Buffer sizes of the de-jitter curve.
     pub buffers: Vec<Span>,
     /// Per-window summaries of this length.
@@ -45,13 +57,15 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            percents: crate::metrics::percentile::DEFAULT_PERCENTS.to_vec(),
+            percents: Vec::new(),
             method: Method::Edf,
             bins: Bins::default(),
             wait: None,
             trust_clocks: false,
             codec: Codec::default(),
-            buffers: crate::metrics::dejitter::DEFAULT_BUFFERS_MS.map(Span::millis).to_vec(),
+            delay_model: DelayModel::default(),
+            spurt: 50,
+            buffers: DEFAULT_BUFFERS_MS.map(Span::millis).to_vec(),
             interval: None,
             streaming: false,
             bootstrap: None,
@@ -60,31 +74,14 @@ impl Default for Options {
     }
 }
 
-/// The accepted packets in arrival order, for figures: three columns of equal length.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Samples {
-    /// Sequence numbers, all different.
-    pub seq: Vec<u32>,
-    /// Send times, ns since 1970.
-    pub sent: Vec<i64>,
-    /// Raw delays, in ns.
-    pub delay: Vec<i64>,
-}
-
-impl Samples {
-    /// Accepted packets.
-    pub fn len(&self) -> usize {
-        self.seq.len()
-    }
-
-    /// Whether nothing was accepted.
-    pub fn is_empty(&self) -> bool {
-        self.seq.is_empty()
-    }
-
-    /// Arrival time of the k-th arrival, ns since 1970.
-    pub fn arrived(&self, k: usize) -> i64 {
-        self.sent[k].wrapping_add(self.delay[k])
+impl Options {
+    /// The default percentages and those asked for, ascending.
+    fn all_percents(&self) -> Vec<Percent> {
+        let mut all: Vec<Percent> = DEFAULT_PERCENTS.iter().chain(&self.percents).copied().collect();
+        all.retain(|p| p.0 <= 100_000);
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 }
 
@@ -101,36 +98,55 @@ pub fn analyze(
     analyzer.finish(session)
 }
 
-/// An analysis in progress. Memory: about 24 bytes a packet accepted, constant with
-/// [`Options::streaming`]; never by what a header claims.
+/// An analysis in progress. Memory: 20 bytes a packet accepted, up to about 40 while it finishes; never by
+/// what a header claims.
 #[derive(Clone, Debug)]
 pub struct Analyzer {
     options: Options,
+    gathered: Gathered,
+}
+
+/// What was gathered row by row.
+#[derive(Clone, Debug)]
+struct Gathered {
+    classifier: Classifier,
     samples: Samples,
-    received: u64,
+    copies: Copies,
+    tally: Tally,
 }
 
 impl Analyzer {
     /// An analysis of the stream `session` describes. What is not known yet (probes, the end) may be
     /// filled in the session given to [`Analyzer::finish`].
-    pub fn new(_session: &Session, options: &Options) -> Analyzer {
-        Analyzer { options: options.clone(), samples: Samples::default(), received: 0 }
+    pub fn new(session: &Session, options: &Options) -> Analyzer {
+        let spec = &session.spec;
+        let gathered = Gathered {
+            classifier: Classifier::new(spec.packets()),
+            samples: Samples::default(),
+            copies: Copies::default(),
+            tally: Tally::new(spec.payload(), spec.period().0 / 2),
+        };
+        Analyzer { options: options.clone(), gathered }
     }
 
     /// The next record, in arrival order.
+    #[inline]
     pub fn push(&mut self, record: &PacketRecord) {
-        self.received += 1;
-        if let (Some(sent), Some(delay), Ok(seq)) = (record.sent(), record.delay(), u32::try_from(record.seq))
-        {
-            self.samples.seq.push(seq);
-            self.samples.sent.push(sent.0);
-            self.samples.delay.push(delay.0);
+        let Gathered { classifier, samples, copies, tally } = &mut self.gathered;
+        tally.row(record);
+        match classifier.classify(record) {
+            Class::Accepted(packet) => {
+                tally.accepted(record, &packet);
+                samples.push(packet);
+            }
+            Class::Duplicate(seq) => copies.push(seq, record.arrived().map(|t| t.0)),
+            Class::Invalid => {}
         }
     }
 
     /// Rows pushed so far.
     pub fn received(&self) -> u64 {
-        self.received
+        self.gathered.classifier.received
     }
 
     /// The summary of everything pushed, with everything known of the session by now.
@@ -138,45 +154,37 @@ impl Analyzer {
         self.finish_with_samples(session).0
     }
 
-    /// The same, with the accepted packets for figures (none in streaming mode).
+    /// The same, with the accepted packets for figures.
     pub fn finish_with_samples(self, session: &Session) -> (Summary, Samples) {
-        let _ = &self.options;
-        let clock = ClockEstimate::default();
-        let summary = Summary {
-            header: Header::new(session, &clock),
-            counts: Counts { received: self.received, ..Counts::default() },
-            periods: Periods::target_only(&session.spec),
-            latency: Distribution::default(),
-            pdv: Distribution::default(),
-            latency_corrected: None,
-            ipdv: Ipdv::default(),
-            rfc3550_jitter: None,
-            mapdv2: None,
-            loss: Loss::default(),
-            duplicates: Duplicates::default(),
-            reordering: Reordering::default(),
-            regression_arrival: None,
-            regression_send: None,
-            trend: None,
-            skew_hull: None,
-            pdv_deskewed: None,
-            schedule_error: None,
-            stalls: Stalls::default(),
-            intended_latency: None,
-            inference: Inference::default(),
-            dejitter: None,
-            objectives: None,
-            clock,
-            stamps: Stamps::default(),
-            far_end: FarEnd::default(),
-            segments: Vec::new(),
-            intervals: Vec::new(),
-            session: SessionInfo::new(session),
-            display: Display::default(),
-            verdicts: Vec::new(),
-            warnings: Vec::new(),
+        exact::summarise(self.gathered, session, &self.options)
+    }
+}
+
+impl Gathered {
+    /// Takes out the packets that arrived after the waiting time (metrics §1) and counts them. Without
+    /// clocks to trust the wait is refused.
+    fn drop_late(&mut self, clock: &ClockEstimate, options: &Options, notes: &mut words::Notes) -> u64 {
+        let Some(wait) = options.wait else { return 0 };
+        let correction = match (clock.correction_ns, clock.synchronised()) {
+            (Some(correction), _) => correction,
+            (None, Some(_)) => 0,
+            (None, None) if options.trust_clocks => 0,
+            (None, None) => {
+                notes.wait_refused(wait);
+                return 0;
+            }
         };
-        (summary, self.samples)
+        let limit = wait.0.saturating_add(correction);
+        let before = self.samples.len();
+        let accepted = &mut self.classifier.accepted;
+        self.samples.retain(|packet| {
+            let in_time = packet.delay <= limit;
+            if !in_time {
+                accepted.remove(packet.seq);
+            }
+            in_time
+        });
+        (before - self.samples.len()) as u64
     }
 }
 

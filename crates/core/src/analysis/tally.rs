@@ -1,0 +1,126 @@
+//! What is counted row by row as records come in: classes, stamps, what the IP header showed.
+
+use crate::metrics::classify::Packet;
+use crate::record::{Moment, PacketRecord};
+use crate::summary::{Coverage, FarEnd, Stamps};
+use std::collections::BTreeMap;
+
+/// Constant memory, a few increments a row.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    payload: u16,
+    half_period: i64,
+    last_arrival: Option<i64>,
+    /// Rows whose receive time precedes the row before.
+    pub rx_time_regressions: u64,
+    odd_sizes: u64,
+    classes: Box<[u64; 256]>,
+    ttls: Box<[u64; 256]>,
+    sent: [u64; 4],
+    arrived: [u64; 4],
+    send_lag: Lag,
+    receive_lag: Lag,
+    /// Accepted packets that waited in the receiving host more than half a period.
+    pub waited: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Lag {
+    n: i64,
+    sum: i64,
+    max: Option<i64>,
+}
+
+impl Lag {
+    fn add(&mut self, lag: i64) {
+        self.n += 1;
+        self.sum = self.sum.saturating_add(lag);
+        self.max = self.max.max(Some(lag));
+    }
+
+    fn mean(&self) -> Option<i64> {
+        (self.n > 0).then(|| self.sum / self.n)
+    }
+}
+
+impl Tally {
+    /// For packets of `payload` bytes, one every `2 × half_period` ns.
+    pub fn new(payload: u16, half_period: i64) -> Tally {
+        Tally {
+            payload,
+            half_period,
+            last_arrival: None,
+            rx_time_regressions: 0,
+            odd_sizes: 0,
+            classes: Box::new([0; 256]),
+            ttls: Box::new([0; 256]),
+            sent: [0; 4],
+            arrived: [0; 4],
+            send_lag: Lag::default(),
+            receive_lag: Lag::default(),
+            waited: Vec::new(),
+        }
+    }
+
+    /// Any row.
+    #[inline]
+    pub fn row(&mut self, record: &PacketRecord) {
+        if let Some(arrived) = record.arrived() {
+            self.rx_time_regressions += u64::from(self.last_arrival.is_some_and(|last| arrived.0 < last));
+            self.last_arrival = Some(arrived.0);
+        }
+        if let Some(class) = record.traffic_class() {
+            self.classes[usize::from(class)] += 1;
+        }
+        if let Some(ttl) = record.ttl() {
+            self.ttls[usize::from(ttl)] += 1;
+        }
+        self.odd_sizes += u64::from(record.size().is_some_and(|s| s != self.payload));
+    }
+
+    /// A row that was accepted.
+    #[inline]
+    pub fn accepted(&mut self, record: &PacketRecord, packet: &Packet) {
+        self.sent[record.source(Moment::Sent) as usize] += 1;
+        self.arrived[record.source(Moment::Arrived) as usize] += 1;
+        if let Some(lag) = record.send_lag() {
+            self.send_lag.add(lag.0);
+        }
+        if let Some(lag) = record.receive_lag() {
+            self.receive_lag.add(lag.0);
+            if lag.0 > self.half_period {
+                self.waited.push(packet.seq);
+            }
+        }
+    }
+
+    /// Where the stamps came from.
+    pub fn stamps(&self) -> Stamps {
+        let coverage = |[user, kernel, hardware, wire]: [u64; 4]| Coverage { user, kernel, hardware, wire };
+        Stamps {
+            sent: coverage(self.sent),
+            arrived: coverage(self.arrived),
+            send_lag_mean_ns: self.send_lag.mean(),
+            send_lag_max_ns: self.send_lag.max,
+            receive_lag_mean_ns: self.receive_lag.mean(),
+            receive_lag_max_ns: self.receive_lag.max,
+        }
+    }
+
+    /// What the receiver saw.
+    pub fn far_end(&self) -> FarEnd {
+        let mut seen = FarEnd { odd_sizes: self.odd_sizes, ..FarEnd::default() };
+        let add = |map: &mut BTreeMap<u8, u64>, key: u8, count: u64| {
+            if count > 0 {
+                *map.entry(key).or_default() += count;
+            }
+        };
+        for value in 0..=u8::MAX {
+            let class = self.classes[usize::from(value)];
+            add(&mut seen.dscp, value >> 2, class);
+            add(&mut seen.ecn, value & 3, class);
+            add(&mut seen.ttl, value, self.ttls[usize::from(value)]);
+        }
+        seen
+    }
+}

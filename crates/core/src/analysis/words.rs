@@ -1,0 +1,343 @@
+//! The conclusions and the reasons for doubt, in words.
+
+use crate::session::{Ending, Session};
+use crate::summary::{Level, LossPattern, Percent, Summary, TrendVerdict, Verdict, Warning};
+use crate::time::Span;
+use crate::units::{eng4, eng4_f64};
+
+/// Warnings noted on the way.
+#[derive(Debug, Default)]
+pub struct Notes(Vec<Warning>);
+
+impl Notes {
+    fn warn(&mut self, code: &'static str, text: impl Into<String>) {
+        self.0.push(Warning { code, text: text.into() });
+    }
+
+    /// A waiting time was asked for without clocks that could judge it.
+    pub fn wait_refused(&mut self, wait: Span) {
+        self.warn(
+            "wait_refused",
+            format!(
+                "a waiting time of {} needs one-way delays, and the clocks are neither corrected nor \
+                 synchronised: late packets were not counted as lost",
+                eng4(wait.0)
+            ),
+        );
+    }
+
+    /// Looks at the finished figures and fills `summary.warnings` and `summary.verdicts`.
+    pub fn judge(mut self, summary: &mut Summary, session: &Session) {
+        self.sample(summary, session);
+        self.clocks(summary);
+        self.hosts(summary, session);
+        summary.warnings = self.0;
+        summary.verdicts = verdicts(summary);
+    }
+
+    fn sample(&mut self, s: &Summary, session: &Session) {
+        match session.ending {
+            Ending::Complete => {}
+            Ending::Unknown if session.version < 3 => {}
+            ending => {
+                let how = match ending {
+                    Ending::Interrupted => "the test was stopped early",
+                    Ending::PeerLost => "the other host was lost during the test",
+                    Ending::StorageFailed => "not everything could be stored",
+                    _ => "the log ends before its own end",
+                };
+                let why = session.reason.as_ref().map_or(String::new(), |r| format!(": {r}"));
+                self.warn("incomplete", format!("{how}{why}; the figures are of what was received"));
+            }
+        }
+        if s.counts.tail_unknown {
+            self.warn(
+                "tail_unknown",
+                "how many packets were sent is not known: losses after the last arrival are not counted",
+            );
+        }
+        if s.counts.received == 0 {
+            self.warn("nothing_received", "no packet was received: there is nothing to compute from");
+        } else if s.counts.unique_valid == 0 {
+            self.warn("nothing_valid", "no valid packet was received: there is nothing to compute from");
+        }
+        if (1..1000).contains(&s.counts.unique_valid) {
+            self.warn(
+                "few_packets",
+                format!(
+                    "{} packets do not resolve the 99.9th percentile: it takes 1000, and some 3700 to bound it",
+                    s.counts.unique_valid
+                ),
+            );
+        }
+        if s.ipdv.quantised {
+            self.warn(
+                "coarse_clock",
+                "the quartiles of delay variation coincide: the clocks are too coarse for this path",
+            );
+        }
+        if !s.reordering.observable {
+            self.warn("tcp", "TCP repairs loss and order: neither is observable, both show as delay");
+        }
+        if s.segments.len() > 1 {
+            self.warn(
+                "path_change",
+                format!(
+                    "the smallest delay jumps {} time(s), first by {} at packet {}: a route or a clock \
+                     changed; believe the per-segment figures, not the jitter of the whole",
+                    s.segments.len() - 1,
+                    s.segments[1].step_ns.map_or_else(String::new, eng4),
+                    s.segments[1].first_seq
+                ),
+            );
+        }
+    }
+
+    fn clocks(&mut self, s: &Summary) {
+        let clock = &s.clock;
+        if clock.inconsistent {
+            self.warn(
+                "clock_inconsistent",
+                "no single offset satisfies all probes: a clock was stepped, or the clocks drift apart",
+            );
+        }
+        for (host, state) in [("client", &clock.client), ("server", &clock.server)] {
+            // Slewing alone stays below 1000 ppm; a millisecond in a test of seconds is a step.
+            if let Some(step) = state.step_ns.filter(|s| s.unsigned_abs() > 1_000_000) {
+                self.warn(
+                    "clock_step",
+                    format!("the {host}'s clock was set by {} during the test", eng4(step)),
+                );
+            }
+        }
+        if s.counts.rx_time_regressions > 0 {
+            self.warn(
+                "receive_time_went_back",
+                format!(
+                    "receive times go back {} time(s): the receiver's clock was stepped",
+                    s.counts.rx_time_regressions
+                ),
+            );
+        }
+        let Some(min) = s.latency.min else { return };
+        if min < 0 {
+            self.warn(
+                "negative_delay",
+                format!(
+                    "the smallest raw delay is {}: the clocks disagree; jitter and loss are not affected",
+                    eng4(min)
+                ),
+            );
+        }
+        if clock.offset_ns.is_none() && clock.synchronised().is_none() {
+            self.warn(
+                "clocks_unknown",
+                "nothing is known of how the two clocks relate: read no meaning into absolute delay",
+            );
+        }
+        let Some(rtt) = clock.min_rtt_ns.filter(|r| *r > 0) else { return };
+        if min > rtt {
+            self.warn(
+                "delay_exceeds_rtt",
+                format!(
+                    "the smallest raw one-way delay, {}, exceeds the round trip of {}: the clocks disagree",
+                    eng4(min),
+                    eng4(rtt)
+                ),
+            );
+        }
+        let Some(corrected) = s.latency_corrected.and_then(|c| c.min) else { return };
+        if !(0..=rtt).contains(&corrected) {
+            self.warn(
+                "corrected_out_of_range",
+                format!(
+                    "the smallest corrected delay, {}, is not between 0 and the round trip of {}: the clock \
+                     estimate is wrong, or the direction in the log is",
+                    eng4(corrected),
+                    eng4(rtt)
+                ),
+            );
+        } else if corrected > 0 && !(1.5..=4.0).contains(&(rtt as f64 / corrected as f64)) {
+            self.warn(
+                "asymmetric",
+                format!(
+                    "the round trip of {} is {:.1} times the smallest corrected delay of {}: the path is \
+                     asymmetric, or the clock estimate is off",
+                    eng4(rtt),
+                    rtt as f64 / corrected as f64,
+                    eng4(corrected)
+                ),
+            );
+        }
+        if !clock.direction_known {
+            self.warn(
+                "direction_unknown",
+                "this log does not say which host sent: the correction assumes the client did, and is \
+                 wrong by twice the offset if it did not",
+            );
+        }
+    }
+
+    fn hosts(&mut self, s: &Summary, session: &Session) {
+        if let Some(e) = &s.schedule_error
+            && e.over_half_period > 0
+        {
+            self.warn(
+                "sender_late",
+                format!(
+                    "the sender was more than half a period late {} time(s), at most {}: its own stalls, \
+                     not the network's",
+                    e.over_half_period,
+                    eng4(e.max)
+                ),
+            );
+        }
+        if s.stalls.receiver_suspects > 0 {
+            self.warn(
+                "stall_suspect",
+                format!(
+                    "{} group(s) of packets arrived together after a wait: the receiving host stalled, or \
+                     a queue on the path did",
+                    s.stalls.receiver_suspects
+                ),
+            );
+        }
+        if let Some(drops) = session.receiver_drops.filter(|d| *d > 0) {
+            self.warn(
+                "receiver_drops",
+                format!(
+                    "the receiving kernel dropped {drops} datagram(s) for want of buffer space: that loss \
+                     is the host's"
+                ),
+            );
+        }
+        if s.pdv_deskewed.is_some() {
+            let ppm = s.skew_hull.as_ref().map_or(0.0, |h| h.alpha_ppm);
+            self.warn(
+                "skew",
+                format!(
+                    "the clocks drift apart by {ppm:.1} ppm, which inflates jitter over this run: see the \
+                     de-skewed figures"
+                ),
+            );
+        }
+        let asked = s.header.dscp;
+        let seen: u64 = s.far_end.dscp.values().sum();
+        let kept = s.far_end.dscp.get(&asked).copied().unwrap_or(0);
+        if kept < seen {
+            let other = s.far_end.dscp.iter().filter(|(d, _)| **d != asked).max_by_key(|(_, n)| **n);
+            self.warn(
+                "dscp_changed",
+                format!(
+                    "sent with DSCP {asked}, but {} of {seen} packets arrived with another, mostly {}",
+                    seen - kept,
+                    other.map_or(0, |(d, _)| *d)
+                ),
+            );
+        }
+        if s.far_end.ecn.get(&3).is_some_and(|n| *n > 0) {
+            self.warn(
+                "congestion_marked",
+                "packets arrived with ECN congestion marks: a queue on the path is full",
+            );
+        }
+    }
+}
+
+/// What it means for real-time traffic, most telling first.
+fn verdicts(s: &Summary) -> Vec<Verdict> {
+    let mut found = Vec::new();
+    let mut say = |code, level, text| found.push(Verdict { code, level, text });
+    if s.counts.unique_valid == 0 {
+        say("nothing", Level::Bad, "Nothing usable arrived.".to_owned());
+        return found;
+    }
+    if let Some((level, text)) = loss(s) {
+        say("loss", level, text);
+    }
+    if let Some((level, text)) = buffer(s) {
+        say("buffer", level, text);
+    }
+    if let Some(p999) = s.pdv.percentile(Percent(99_900)) {
+        let level = match p999 / 1_000_000 {
+            0..30 => Level::Good,
+            30..50 => Level::Note,
+            50..150 => Level::Poor,
+            _ => Level::Bad,
+        };
+        let p50 = s.pdv.median.map_or_else(String::new, eng4_f64);
+        say(
+            "jitter",
+            level,
+            format!("Jitter: half the packets within {p50} of the fastest, 99.9 % within {}.", eng4(p999)),
+        );
+    }
+    if let Some(ratio) = s.reordering.ratio.filter(|r| *r > 0.0 && s.reordering.observable) {
+        let level = if ratio > 0.01 { Level::Poor } else { Level::Note };
+        say("reordering", level, format!("{:.2} % of packets were overtaken.", 100.0 * ratio));
+    }
+    if let Some(trend) = s.trend.as_ref().filter(|t| t.verdict != TrendVerdict::None) {
+        let (level, what) = match trend.verdict {
+            TrendVerdict::Overload => (Level::Bad, "Delay keeps rising: the path carries less than is sent"),
+            TrendVerdict::Draining => (Level::Note, "Delay falls throughout: a queue was emptying"),
+            TrendVerdict::Skew => (Level::Note, "The two clocks run at different rates"),
+            _ => (Level::Note, "Delay changes over the run for no single reason"),
+        };
+        say("trend", level, format!("{what} ({}).", trend.because));
+    }
+    found
+}
+
+fn loss(s: &Summary) -> Option<(Level, String)> {
+    if !s.reordering.observable {
+        return None;
+    }
+    let ratio = s.loss.ratio?;
+    let percent = 100.0 * ratio;
+    if s.counts.lost == 0 {
+        let bound = 100.0 * s.loss.rule_of_three?;
+        return Some((
+            Level::Good,
+            format!("No loss in {} packets (so below {bound:.2} % with 95 % confidence).", s.counts.sent),
+        ));
+    }
+    let level = match percent {
+        ..=0.1 => Level::Note,
+        ..=1.0 => Level::Poor,
+        _ => Level::Bad,
+    };
+    let longest = s.loss.run_length_hist.last_key_value().map_or(0, |(n, _)| *n);
+    let mean = s.loss.gilbert.mean_burst.unwrap_or(1.0);
+    let pattern = match s.loss.pattern {
+        Some(LossPattern::Bursty) => format!(
+            "in bursts: {mean:.1} packets on average, {longest} at most; concealment and single-packet \
+             repair will not cover that"
+        ),
+        Some(LossPattern::Random) => "scattered like chance".to_owned(),
+        Some(LossPattern::AntiClustered) => "more evenly spread than chance".to_owned(),
+        _ => format!("at most {longest} in a row; too few to tell bursts from chance"),
+    };
+    Some((level, format!("{percent:.2} % of packets were lost, {pattern}.")))
+}
+
+fn buffer(s: &Summary) -> Option<(Level, String)> {
+    let dejitter = s.dejitter.as_ref()?;
+    let needed = dejitter.buffer_for_1pct_late_ns?;
+    let best = dejitter.best_buffer_ms?;
+    let mos = dejitter.curve.iter().find(|p| p.buffer_ms == best)?.mos;
+    let level = match mos {
+        4.0.. => Level::Good,
+        3.6.. => Level::Note,
+        2.6.. => Level::Poor,
+        _ => Level::Bad,
+    };
+    Some((
+        level,
+        format!(
+            "A play-out buffer of {} has 99 % of arriving packets in time; best speech quality at {best} ms \
+             (MOS {mos:.2}, {}).",
+            eng4(needed),
+            dejitter.codec.split(' ').next().unwrap_or_default()
+        ),
+    ))
+}

@@ -1,0 +1,298 @@
+//! Reorder density and reorder-buffer density (metrics §13; RFC 5236).
+
+use super::seqset::SeqSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+/// The threshold both bounded algorithms use.
+pub const THRESHOLD: u32 = 128;
+
+/// Counts by small displacement in an array, by large in a map.
+#[derive(Clone, Debug)]
+struct Displacements {
+    near: Vec<u64>,
+    far: BTreeMap<i64, u64>,
+}
+
+impl Displacements {
+    const REACH: i64 = 512;
+
+    fn new() -> Displacements {
+        Displacements { near: vec![0; 2 * Self::REACH as usize + 1], far: BTreeMap::new() }
+    }
+
+    fn add(&mut self, d: i64) {
+        match usize::try_from(d + Self::REACH).ok().and_then(|i| self.near.get_mut(i)) {
+            Some(count) => *count += 1,
+            None => *self.far.entry(d).or_default() += 1,
+        }
+    }
+
+    fn finish(self) -> BTreeMap<i64, u64> {
+        let near = (-Self::REACH..).zip(self.near).filter(|(_, count)| *count > 0);
+        near.chain(self.far).collect()
+    }
+}
+
+/// The complete density: the k-th accepted arrival gets the k-th smallest accepted number as its receive
+/// index, which skips losses and duplicates; the displacement is index − number, positive for late.
+pub fn complete_density(arrivals: impl Iterator<Item = u32>, accepted: &SeqSet) -> BTreeMap<i64, u64> {
+    let mut found = Displacements::new();
+    for (seq, index) in arrivals.zip(accepted.iter()) {
+        found.add(i64::from(index) - i64::from(seq));
+    }
+    found.finish()
+}
+
+/// The RFC's bounded "stay-back" algorithm (§7.1): a receive index whose number is neither among the next
+/// DT + 1 arrivals nor held is taken for lost; displacements beyond DT are discarded. O(log DT) a packet.
+#[derive(Clone, Debug)]
+pub struct StayBack {
+    threshold: u32,
+    index: u64,
+    window: VecDeque<u32>,
+    /// Numbers of the window and of early packets already taken from it that no receive index has met.
+    unmet: BinaryHeap<Reverse<u32>>,
+    /// Numbers to forget when they come to the top of `unmet`.
+    discarded: BinaryHeap<Reverse<u32>>,
+    found: Displacements,
+}
+
+impl StayBack {
+    /// With threshold DT, expecting `first` first.
+    pub fn new(threshold: u32, first: u32) -> StayBack {
+        StayBack {
+            threshold,
+            index: first.into(),
+            window: VecDeque::new(),
+            unmet: BinaryHeap::new(),
+            discarded: BinaryHeap::new(),
+            found: Displacements::new(),
+        }
+    }
+
+    /// The density with DT = 128 of arrivals whose complete density is `complete`. Where no displacement
+    /// exceeds DT the two are equal: every index is met within the window.
+    pub fn of(complete: &BTreeMap<i64, u64>, arrivals: impl Iterator<Item = u32>) -> BTreeMap<i64, u64> {
+        let reach = i64::from(THRESHOLD);
+        let within = |d: Option<(&i64, &u64)>| d.is_none_or(|(d, _)| d.abs() <= reach);
+        if within(complete.first_key_value()) && within(complete.last_key_value()) {
+            return complete.clone();
+        }
+        let mut stay_back = StayBack::new(THRESHOLD, 0);
+        arrivals.for_each(|seq| stay_back.push(seq));
+        stay_back.finish()
+    }
+
+    /// The next arrival; each number once.
+    pub fn push(&mut self, seq: u32) {
+        // While the first window fills, nothing is too old yet (RFC 5236 §7.1).
+        if u64::from(seq) < self.index {
+            return;
+        }
+        self.window.push_back(seq);
+        self.unmet.push(Reverse(seq));
+        if self.window.len() > self.threshold as usize {
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        while self.unmet.peek().is_some() && self.unmet.peek() == self.discarded.peek() {
+            self.unmet.pop();
+            self.discarded.pop();
+        }
+        let Some(&Reverse(next)) = self.unmet.peek() else {
+            self.window.pop_front();
+            return;
+        };
+        self.index = self.index.max(next.into());
+        let Some(seq) = self.window.pop_front() else { return };
+        let displacement = self.index as i64 - i64::from(seq);
+        if displacement.unsigned_abs() <= self.threshold.into() {
+            self.found.add(displacement);
+            self.unmet.pop();
+            self.index += 1;
+        } else if u64::from(seq) >= self.index {
+            self.discarded.push(Reverse(seq));
+        }
+    }
+
+    /// Takes the arrivals still in the window and gives the density.
+    pub fn finish(mut self) -> BTreeMap<i64, u64> {
+        while !self.window.is_empty() {
+            self.step();
+        }
+        self.found.finish()
+    }
+}
+
+/// Reorder-buffer occupancy (RFC 5236 §7.2) after every arrival that is not too late, with one repair:
+/// after a forced advance past missing packets an arrival that was not consumed is stored (metrics §27).
+#[derive(Clone, Debug)]
+pub struct Occupancy {
+    threshold: usize,
+    expected: u64,
+    held: BinaryHeap<Reverse<u32>>,
+    found: Vec<u64>,
+}
+
+impl Occupancy {
+    /// With threshold BT, expecting `first` first. Fed with ranks among the accepted instead of sequence
+    /// numbers (and `first` 0) it is loss-aware.
+    pub fn new(threshold: u32, first: u32) -> Occupancy {
+        let threshold = threshold as usize;
+        Occupancy {
+            threshold,
+            expected: first.into(),
+            held: BinaryHeap::new(),
+            found: vec![0; threshold + 2],
+        }
+    }
+
+    /// The next arrival; each number once.
+    #[inline]
+    pub fn push(&mut self, seq: u32) {
+        let number = u64::from(seq);
+        if number < self.expected {
+            return;
+        }
+        if number == self.expected {
+            self.expected += 1;
+        } else if self.held.len() < self.threshold {
+            self.held.push(Reverse(seq));
+        } else {
+            // Full: what is missing is taken for lost, up to the smallest number there is.
+            let smallest = self.held.peek().map_or(number, |h| u64::from(h.0).min(number));
+            self.expected = smallest;
+            self.held.push(Reverse(seq));
+        }
+        while self.held.peek().is_some_and(|h| u64::from(h.0) == self.expected) {
+            self.held.pop();
+            self.expected += 1;
+        }
+        self.found[self.held.len()] += 1;
+    }
+
+    /// Packets held now.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Occupancy → arrivals.
+    pub fn histogram(&self) -> BTreeMap<u64, u64> {
+        (0..).zip(self.found.iter().copied()).filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn unique(arrivals: &[u32]) -> (Vec<u32>, SeqSet) {
+        let mut accepted = SeqSet::default();
+        (arrivals.iter().copied().filter(|s| accepted.insert(*s)).collect(), accepted)
+    }
+
+    fn stay_back(arrivals: &[u32], threshold: u32, first: u32) -> BTreeMap<i64, u64> {
+        let mut s = StayBack::new(threshold, first);
+        unique(arrivals).0.into_iter().for_each(|seq| s.push(seq));
+        s.finish()
+    }
+
+    fn occupancy(arrivals: &[u32], threshold: u32) -> (Vec<usize>, BTreeMap<u64, u64>) {
+        let mut o = Occupancy::new(threshold, 1);
+        let trace = unique(arrivals).0.into_iter().map(|seq| {
+            o.push(seq);
+            o.held()
+        });
+        (trace.collect(), o.histogram())
+    }
+
+    #[test]
+    fn examples_of_rfc_5236() {
+        // §8 a, b, c.
+        let a = [1, 4, 2, 5, 3, 6, 7, 8];
+        assert_eq!(stay_back(&a, 4, 1), BTreeMap::from([(-2, 1), (-1, 1), (0, 4), (1, 1), (2, 1)]));
+        let (trace, histogram) = occupancy(&a, 4);
+        assert_eq!(trace, [0, 1, 1, 2, 0, 0, 0, 0]);
+        assert_eq!(histogram, BTreeMap::from([(0, 5), (1, 2), (2, 1)]));
+        let b = [1, 2, 4, 5, 6, 7];
+        assert_eq!(stay_back(&b, 3, 1), BTreeMap::from([(0, 6)]));
+        assert_eq!(occupancy(&b, 3).1, BTreeMap::from([(0, 3), (1, 1), (2, 1), (3, 1)]));
+        let c = [1, 3, 2, 3, 4, 5];
+        assert_eq!(stay_back(&c, 2, 1), BTreeMap::from([(-1, 1), (0, 3), (1, 1)]));
+        assert_eq!(occupancy(&c, 2).1, BTreeMap::from([(0, 4), (1, 1)]));
+        // §3.3 example 3, §4 example 5, §6 rogue.
+        let e3 = [1, 4, 3, 5, 3, 8, 7, 6];
+        let expected = BTreeMap::from([(-2, 1), (-1, 1), (0, 3), (1, 1), (2, 1)]);
+        assert_eq!(stay_back(&e3, 8, 1), expected);
+        assert_eq!(stay_back(&[1, 2, 5, 3, 6, 2], 8, 1), BTreeMap::from([(-2, 1), (0, 3), (2, 1)]));
+        let rogue: Vec<u32> = [1, 5430].into_iter().chain(2..30).collect();
+        assert_eq!(stay_back(&rogue, 8, 1), BTreeMap::from([(0, 29)]));
+        // §3.1 example 1.
+        let (seqs, accepted) = unique(&[2, 1, 4, 5, 3]);
+        let complete = complete_density(seqs.into_iter(), &accepted);
+        assert_eq!(complete, BTreeMap::from([(-1, 3), (1, 1), (2, 1)]));
+    }
+
+    #[test]
+    fn the_repaired_forced_advance() {
+        // metrics §13, V12.
+        let (trace, histogram) = occupancy(&[1, 2, 4, 5, 9, 12, 6, 7, 8, 10, 11, 13], 3);
+        assert_eq!(histogram, BTreeMap::from([(0, 4), (1, 3), (2, 4), (3, 1)]));
+        assert_eq!(trace.len(), 12);
+    }
+
+    fn stream() -> impl Strategy<Value = Vec<u32>> {
+        prop::collection::vec((0u32..24, prop::bool::weighted(0.85)), 0..50).prop_map(|keys| {
+            let mut order: Vec<(u32, u32)> = (0..)
+                .zip(keys)
+                .filter(|(_, (_, kept))| *kept)
+                .map(|(i, (late, _))| (i + late / 4 * (late % 4), i))
+                .collect();
+            order.sort_by_key(|o| o.0);
+            order.into_iter().map(|o| o.1).collect()
+        })
+    }
+
+    /// RFC 5236 §7.1, literally.
+    fn literal(arrivals: &[u32], threshold: u32) -> BTreeMap<i64, u64> {
+        let mut rest = arrivals.iter().copied();
+        let mut window: Vec<u32> = rest.by_ref().take(threshold as usize + 1).collect();
+        let (mut held, mut index, mut found) = (Vec::new(), 0u32, BTreeMap::new());
+        while !window.is_empty() {
+            if !window.contains(&index) && !held.contains(&index) {
+                let smallest = window.iter().chain(&held).min().copied().unwrap();
+                index = if index < smallest { smallest } else { index + 1 };
+                continue;
+            }
+            let seq = window.remove(0);
+            let d = i64::from(index) - i64::from(seq);
+            if d.unsigned_abs() <= threshold.into() {
+                *found.entry(d).or_insert(0) += 1;
+                held.retain(|h| *h != index);
+                if d < 0 {
+                    held.push(seq);
+                }
+                index += 1;
+            }
+            window.extend(rest.find(|s| *s >= index));
+        }
+        found
+    }
+
+    proptest! {
+        #[test]
+        fn stay_back_equals_the_text(s in stream(), threshold in 1u32..12) {
+            prop_assert_eq!(stay_back(&s, threshold, 0), literal(&s, threshold));
+        }
+
+        #[test]
+        fn complete_equals_a_large_threshold(s in stream()) {
+            let (seqs, accepted) = unique(&s);
+            prop_assert_eq!(complete_density(seqs.into_iter(), &accepted), stay_back(&s, 200, 0));
+        }
+    }
+}

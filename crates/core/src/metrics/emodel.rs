@@ -1,0 +1,121 @@
+//! The E-model: transmission rating R and mean opinion score (metrics §18; ITU-T G.107, narrow band).
+
+/// How the delay impairment is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DelayModel {
+    /// Absolute delay only, perfect echo control.
+    #[default]
+    Idd,
+    /// With talker and listener echo at the default TELR 65 dB and WEPL 110 dB (and R₀ 93.36).
+    Full,
+    /// Cole and Rosenbluth's fit: good to about 300 ms, never on long-delay links.
+    Cole,
+}
+
+impl DelayModel {
+    /// The impairment Id of `ta` ms from mouth to ear.
+    pub fn impairment(self, ta: f64) -> f64 {
+        let ta = ta.max(0.0);
+        match self {
+            DelayModel::Idd => idd(ta),
+            DelayModel::Full => idte(ta) + idle(ta) + idd(ta),
+            DelayModel::Cole => 0.024 * ta + 0.11 * (ta - 177.3).max(0.0),
+        }
+    }
+
+    /// The rating before any impairment but this.
+    pub fn base(self) -> f64 {
+        if self == DelayModel::Full { 93.36 } else { 93.2 }
+    }
+}
+
+fn idd(ta: f64) -> f64 {
+    if ta <= 100.0 {
+        return 0.0;
+    }
+    let x = (ta / 100.0).log2();
+    let root = |y: f64| (1.0 + y.powi(6)).powf(1.0 / 6.0);
+    25.0 * (root(x) - 3.0 * root(x / 3.0) + 2.0)
+}
+
+const RO: f64 = 94.77;
+
+/// Talker echo.
+fn idte(t: f64) -> f64 {
+    if t < 1.0 {
+        return 0.0;
+    }
+    let terv = 65.0 - 40.0 * ((1.0 + t / 10.0) / (1.0 + t / 150.0)).log10() + 6.0 * (-0.3 * t * t).exp();
+    let re = 80.0 + 2.5 * (terv - 14.0);
+    ((RO - re) / 2.0 + ((RO - re).powi(2) / 4.0 + 100.0).sqrt() - 1.0) * (1.0 - (-t).exp())
+}
+
+/// Listener echo.
+fn idle(t: f64) -> f64 {
+    let rle = 10.5 * (110.0 + 7.0) * (2.0 * t + 1.0).powf(-0.25);
+    (RO - rle) / 2.0 + ((RO - rle).powi(2) / 4.0 + 169.0).sqrt()
+}
+
+/// The effective equipment impairment of a codec (Ie, Bpl) at `loss` (0…1) with burst ratio `burst`.
+pub fn equipment(ie: f64, bpl: f64, loss: f64, burst: f64) -> f64 {
+    let percent = 100.0 * loss;
+    if percent > 0.0 { ie + (95.0 - ie) * percent / (percent / burst.max(1.0) + bpl) } else { ie }
+}
+
+/// The mean opinion score of rating `r`.
+pub fn mos(r: f64) -> f64 {
+    if r <= 0.0 {
+        1.0
+    } else if r >= 100.0 {
+        4.5
+    } else {
+        (1.0 + 0.035 * r + r * (r - 60.0) * (100.0 - r) * 7e-6).max(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratings() {
+        // metrics §18, V25: Ie, Bpl, Ta in ms, loss in percent, burst ratio, R, MOS.
+        for (ie, bpl, ta, loss, burst, r, score) in [
+            (0.0, 4.3, 0.0, 0.0, 1.0, 93.2, 4.409286),
+            (0.0, 4.3, 150.0, 0.0, 1.0, 93.036469, 4.406098),
+            (0.0, 4.3, 177.3, 0.0, 1.0, 92.027942, 4.385460),
+            (0.0, 4.3, 250.0, 0.0, 1.0, 84.283290, 4.175084),
+            (0.0, 4.3, 400.0, 0.0, 1.0, 69.129911, 3.555932),
+            (0.0, 4.3, 50.0, 1.0, 1.0, 75.275472, 3.833651),
+            (0.0, 25.1, 50.0, 1.0, 1.0, 89.560153, 4.328075),
+            (0.0, 25.1, 50.0, 1.0, 2.0, 89.489063, 4.326282),
+            (0.0, 25.1, 150.0, 5.0, 1.5, 76.330724, 3.878108),
+            (11.0, 19.0, 120.0, 2.0, 1.0, 74.198626, 3.787227),
+            (11.0, 19.0, 1640.0, 0.0, 1.0, 34.852649, 1.820153),
+        ] {
+            let rating = DelayModel::Idd.base()
+                - DelayModel::Idd.impairment(ta)
+                - equipment(ie, bpl, loss / 100.0, burst);
+            assert!((rating - r).abs() < 1e-6 && (mos(rating) - score).abs() < 1e-6, "{ta} {loss}: {rating}");
+        }
+    }
+
+    #[test]
+    fn delay_models() {
+        for (ta, a, b, c) in
+            [(150.0, 0.1635, 3.8163, 3.6), (400.0, 24.07, 31.11, 34.10), (1640.0, 47.35, 59.46, 200.26)]
+        {
+            let id = [DelayModel::Idd, DelayModel::Full, DelayModel::Cole].map(|m| m.impairment(ta));
+            assert!(
+                (id[0] - a).abs() < 6e-3 && (id[1] - b).abs() < 6e-3 && (id[2] - c).abs() < 6e-3,
+                "{id:?}"
+            );
+        }
+        assert!((DelayModel::Full.impairment(0.0) - 0.149).abs() < 1e-3);
+    }
+
+    #[test]
+    fn scores_stay_on_the_scale() {
+        assert_eq!((mos(-5.0), mos(0.0), mos(3.0), mos(100.0)), (1.0, 1.0, 1.0, 4.5));
+    }
+}

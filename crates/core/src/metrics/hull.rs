@@ -1,0 +1,122 @@
+//! The lower convex hull of (time, delay): the line through the packets that met no queue.
+
+/// A point: time and delay, both in ns from some origin.
+pub type Point = (i64, i64);
+
+/// The lower hull of points given by ascending time. Memory: the hull's own vertices, a few dozen on real
+/// paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hull(Vec<Point>);
+
+impl Hull {
+    /// The next point; its time must not precede the last one's. Of equal times the lowest delay stays.
+    #[inline]
+    pub fn push(&mut self, point: Point) {
+        if let Some(&last) = self.0.last()
+            && last.0 == point.0
+        {
+            if point.1 >= last.1 {
+                return;
+            }
+            self.0.pop();
+        }
+        while let [.., a, b] = self.0[..]
+            && !turns_left(a, b, point)
+        {
+            self.0.pop();
+        }
+        self.0.push(point);
+    }
+
+    /// The vertices, by ascending time.
+    pub fn vertices(&self) -> &[Point] {
+        &self.0
+    }
+
+    /// Adds the hull of the points that follow.
+    pub fn merge(&mut self, next: &Hull) {
+        next.0.iter().for_each(|&p| self.push(p));
+    }
+
+    /// The edge whose span contains the mean time `sum/n` (half open; the last edge closed): the line
+    /// below all points with the least summed distance, the linear programme of Moon, Skelly and Towsley.
+    pub fn edge(&self, sum: i128, n: u64) -> Option<[Point; 2]> {
+        let beyond = |t: i64| i128::from(t).saturating_mul(n.into()) > sum;
+        let end = self.0.iter().position(|p| beyond(p.0)).unwrap_or(self.0.len() - 1);
+        (self.0.len() > 1).then(|| [self.0[end.max(1) - 1], self.0[end.max(1)]])
+    }
+}
+
+/// Whether a → b → c turns left, strictly: b is a vertex of the lower hull.
+#[inline]
+fn turns_left(a: Point, b: Point, c: Point) -> bool {
+    let difference = |x: i64, y: i64| i128::from(x) - i128::from(y);
+    let (bx, by) = (difference(b.0, a.0), difference(b.1, a.1));
+    let (cx, cy) = (difference(c.0, a.0), difference(c.1, a.1));
+    let small = |x: i128| i64::try_from(x).is_ok();
+    if small(bx) && small(by) && small(cx) && small(cy) {
+        let product = |x: i128, y: i128| i128::from(x as i64) * i128::from(y as i64);
+        return product(bx, cy) > product(by, cx);
+    }
+    bx.saturating_mul(cy) > by.saturating_mul(cx)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn hull(points: &[Point]) -> Hull {
+        let mut hull = Hull::default();
+        points.iter().for_each(|&p| hull.push(p));
+        hull
+    }
+
+    #[test]
+    fn the_worked_example() {
+        // metrics §16, V19.
+        let points = [
+            (0, 1000),
+            (10, 1004),
+            (20, 1001),
+            (30, 1010),
+            (40, 1003),
+            (50, 1003),
+            (60, 1020),
+            (70, 1004),
+            (80, 1005),
+            (90, 1030),
+            (100, 1006),
+        ];
+        let h = hull(&points);
+        assert_eq!(h.vertices(), [(0, 1000), (20, 1001), (70, 1004), (100, 1006)]);
+        assert_eq!(h.edge(550, 11), Some([(20, 1001), (70, 1004)]));
+    }
+
+    #[test]
+    fn edges() {
+        assert_eq!(hull(&[]).vertices().len(), 0);
+        assert_eq!(hull(&[(3, 4), (3, 2), (3, 9)]).vertices(), [(3, 2)]);
+        let wide = [(i64::MIN, i64::MAX), (0, i64::MIN), (i64::MAX, i64::MAX)];
+        assert_eq!(hull(&wide).vertices(), wide);
+    }
+
+    proptest! {
+        #[test]
+        fn lies_below_and_merges(mut points in prop::collection::vec((0i64..200, -50i64..50), 2..60), cut in 0usize..60) {
+            points.sort_unstable();
+            let whole = hull(&points);
+            for w in whole.vertices().windows(2) {
+                for p in &points {
+                    if (w[0].0..=w[1].0).contains(&p.0) {
+                        prop_assert!((w[1].0 - w[0].0) * (p.1 - w[0].1) >= (w[1].1 - w[0].1) * (p.0 - w[0].0));
+                    }
+                }
+            }
+            let cut = cut.min(points.len());
+            let mut halves = hull(&points[..cut]);
+            halves.merge(&hull(&points[cut..]));
+            prop_assert_eq!(halves, whole);
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! Exact sums: moments of one variable and co-moments of two, without the cancellation that a clock
+//! offset of seconds causes in one-pass floating point (metrics §0).
+
+use super::classify::Packet;
+use super::{Merge, Metric};
+
+/// A sum of integers, exact while it fits 128 bits and to double precision beyond (absurd stamps only).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sum {
+    exact: i128,
+    spilt: f64,
+}
+
+impl Sum {
+    /// Adds `x`.
+    #[inline]
+    pub fn add(&mut self, x: i128) {
+        match self.exact.checked_add(x) {
+            Some(sum) => self.exact = sum,
+            None => {
+                self.spilt += self.exact as f64;
+                self.exact = x;
+            }
+        }
+    }
+
+    /// Adds `a × b`.
+    #[inline]
+    pub fn add_product(&mut self, a: i128, b: i128) {
+        match (i64::try_from(a), i64::try_from(b)) {
+            (Ok(a), Ok(b)) => self.add(i128::from(a) * i128::from(b)),
+            _ => self.spilt += a as f64 * b as f64,
+        }
+    }
+
+    fn merge(&mut self, other: Sum) {
+        self.spilt += other.spilt;
+        self.add(other.exact);
+    }
+
+    fn exact(self) -> Option<i128> {
+        (self.spilt == 0.0).then_some(self.exact)
+    }
+
+    /// The sum as a double.
+    pub fn value(self) -> f64 {
+        self.exact as f64 + self.spilt
+    }
+}
+
+/// Σ(x − x̄)(y − ȳ) of n pairs from Σx, Σy, Σxy. Exact up to the last rounding: the integer parts of the
+/// means are taken out in wrapping integers, whose end result fits.
+fn centred(n: u64, x: Sum, y: Sum, xy: Sum) -> f64 {
+    let (Some(sx), Some(sy), Some(sxy)) = (x.exact(), y.exact(), xy.exact()) else {
+        return xy.value() - x.value() / n as f64 * y.value();
+    };
+    let n = i128::from(n);
+    let (qx, qy) = (sx.div_euclid(n), sy.div_euclid(n));
+    let (rx, ry) = (sx.rem_euclid(n), sy.rem_euclid(n));
+    let whole = sxy
+        .wrapping_sub(qx.wrapping_mul(sy))
+        .wrapping_sub(qy.wrapping_mul(sx))
+        .wrapping_add(n.wrapping_mul(qx).wrapping_mul(qy));
+    whole as f64 - rx as f64 * (ry as f64 / n as f64)
+}
+
+/// Count, extremes, sum and sum of squares of integers, mergeable.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Moments {
+    n: u64,
+    /// The first value; the sums are of differences from it.
+    origin: i64,
+    min: i64,
+    max: i64,
+    sum: Sum,
+    squares: Sum,
+}
+
+impl Moments {
+    /// Adds a value.
+    #[inline]
+    pub fn add(&mut self, x: i64) {
+        if self.n == 0 {
+            *self = Moments { origin: x, min: x, max: x, ..*self };
+        }
+        self.n += 1;
+        self.min = self.min.min(x);
+        self.max = self.max.max(x);
+        let d = i128::from(x) - i128::from(self.origin);
+        self.sum.add(d);
+        self.squares.add_product(d, d);
+    }
+
+    /// Values added.
+    pub fn n(&self) -> u64 {
+        self.n
+    }
+
+    /// Smallest.
+    pub fn min(&self) -> Option<i64> {
+        (self.n > 0).then_some(self.min)
+    }
+
+    /// Largest.
+    pub fn max(&self) -> Option<i64> {
+        (self.n > 0).then_some(self.max)
+    }
+
+    /// Mean.
+    pub fn mean(&self) -> Option<f64> {
+        self.mean_above(0)
+    }
+
+    /// Mean of x − `base`.
+    pub fn mean_above(&self, base: i64) -> Option<f64> {
+        if self.n == 0 {
+            return None;
+        }
+        let origin = i128::from(self.origin) - i128::from(base);
+        Some(match self.sum.exact() {
+            Some(sum) => {
+                let n = i128::from(self.n);
+                (origin + sum.div_euclid(n)) as f64 + sum.rem_euclid(n) as f64 / n as f64
+            }
+            None => origin as f64 + self.sum.value() / self.n as f64,
+        })
+    }
+
+    fn sum_of_squares(&self) -> f64 {
+        centred(self.n, self.sum, self.sum, self.squares).max(0.0)
+    }
+
+    /// Standard deviation with n − 1; `None` below two values.
+    pub fn stddev(&self) -> Option<f64> {
+        (self.n > 1).then(|| (self.sum_of_squares() / (self.n - 1) as f64).sqrt())
+    }
+
+    /// Standard deviation with n.
+    pub fn stddev_pop(&self) -> Option<f64> {
+        (self.n > 0).then(|| (self.sum_of_squares() / self.n as f64).sqrt())
+    }
+
+    /// Adds all of `other`'s values.
+    pub fn merge(&mut self, other: Moments) {
+        if self.n == 0 {
+            *self = other;
+            return;
+        }
+        if other.n == 0 {
+            return;
+        }
+        // Σ(x + s)² = Σx² + 2sΣx + ns² moves the other's sums to this origin.
+        let shift = i128::from(other.origin) - i128::from(self.origin);
+        let n = i128::from(other.n);
+        self.n += other.n;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.squares.merge(other.squares);
+        match (other.sum.exact(), shift.checked_mul(n)) {
+            (Some(sum), Some(moved)) => {
+                self.sum.merge(other.sum);
+                self.sum.add(moved);
+                let cross = sum.checked_mul(2).and_then(|s| s.checked_add(moved)?.checked_mul(shift));
+                match cross {
+                    Some(cross) => self.squares.add(cross),
+                    None => self.squares.spilt += (2.0 * sum as f64 + moved as f64) * shift as f64,
+                }
+            }
+            _ => {
+                let (s, sum) = (shift as f64, other.sum.value());
+                self.sum.merge(other.sum);
+                self.sum.spilt += s * n as f64;
+                self.squares.spilt += (2.0 * sum + s * n as f64) * s;
+            }
+        }
+    }
+}
+
+impl FromIterator<i64> for Moments {
+    fn from_iter<I: IntoIterator<Item = i64>>(values: I) -> Moments {
+        let mut moments = Moments::default();
+        values.into_iter().for_each(|x| moments.add(x));
+        moments
+    }
+}
+
+/// Moments of delay.
+impl Metric for Moments {
+    type Output = Moments;
+
+    fn push(&mut self, packet: &Packet) {
+        self.add(packet.delay);
+    }
+
+    fn output(&self) -> Moments {
+        *self
+    }
+}
+
+impl Merge for Moments {
+    fn merge(&mut self, next: Moments) {
+        Moments::merge(self, next);
+    }
+}
+
+/// Sums over (send time, delay), from which both regressions follow: arrival = send + delay.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CoMoments {
+    n: u64,
+    origin: (i64, i64),
+    earliest: i64,
+    t: Sum,
+    d: Sum,
+    tt: Sum,
+    td: Sum,
+    dd: Sum,
+}
+
+/// Least squares as sums: slope and Pearson's r, and the means the line runs through.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Line {
+    /// Slope.
+    pub m: f64,
+    /// Pearson's; `None` if y does not vary.
+    pub r: Option<f64>,
+    /// Mean of x.
+    pub mean_x: f64,
+    /// What y is counted from, so that an offset costs no digit.
+    pub origin_y: i64,
+    /// Mean of y above that.
+    pub mean_y: f64,
+    /// Σ(x − x̄)².
+    pub sxx: f64,
+}
+
+impl CoMoments {
+    /// Pairs.
+    pub fn n(&self) -> u64 {
+        self.n
+    }
+
+    /// Delay on send time; x from the earliest send time, in ns.
+    pub fn on_send(&self) -> Option<Line> {
+        let x0 = (i128::from(self.origin.0) - i128::from(self.earliest)) as f64;
+        self.line(
+            self.sxx(),
+            centred_checked(self.n, self.t, self.d, self.td)?,
+            x0 + self.t.value() / self.n as f64,
+        )
+    }
+
+    /// Delay on arrival time; x from the first arrival, in ns.
+    pub fn on_arrival(&self) -> Option<Line> {
+        let std = centred_checked(self.n, self.t, self.d, self.td)?;
+        let sdd = self.sdd();
+        // The origin is the first arrival, so x = t + d with both taken from it.
+        let mean_x = (self.t.value() + self.d.value()) / self.n as f64;
+        self.line(self.sxx() + 2.0 * std + sdd, std + sdd, mean_x)
+    }
+
+    fn sxx(&self) -> f64 {
+        centred(self.n.max(1), self.t, self.t, self.tt)
+    }
+
+    fn sdd(&self) -> f64 {
+        centred(self.n.max(1), self.d, self.d, self.dd)
+    }
+
+    fn line(&self, sxx: f64, sxy: f64, mean_x: f64) -> Option<Line> {
+        if self.n < 2 || sxx <= 0.0 {
+            return None;
+        }
+        let syy = self.sdd();
+        let mean_y = self.d.value() / self.n as f64;
+        let r = (syy > 0.0).then(|| (sxy / (sxx * syy).sqrt()).clamp(-1.0, 1.0));
+        Some(Line { m: sxy / sxx, r, mean_x, origin_y: self.origin.1, mean_y, sxx })
+    }
+}
+
+fn centred_checked(n: u64, x: Sum, y: Sum, xy: Sum) -> Option<f64> {
+    (n > 1).then(|| centred(n, x, y, xy))
+}
+
+impl Metric for CoMoments {
+    type Output = (Option<Line>, Option<Line>);
+
+    #[inline]
+    fn push(&mut self, packet: &Packet) {
+        if self.n == 0 {
+            self.origin = (packet.sent, packet.delay);
+            self.earliest = packet.sent;
+        }
+        self.n += 1;
+        self.earliest = self.earliest.min(packet.sent);
+        let t = i128::from(packet.sent) - i128::from(self.origin.0);
+        let d = i128::from(packet.delay) - i128::from(self.origin.1);
+        self.t.add(t);
+        self.d.add(d);
+        self.tt.add_product(t, t);
+        self.td.add_product(t, d);
+        self.dd.add_product(d, d);
+    }
+
+    /// On send time, on arrival time.
+    fn output(&self) -> (Option<Line>, Option<Line>) {
+        (self.on_send(), self.on_arrival())
+    }
+}
+
+impl Merge for CoMoments {
+    fn merge(&mut self, next: CoMoments) {
+        if self.n == 0 {
+            *self = next;
+            return;
+        }
+        if next.n == 0 {
+            return;
+        }
+        let n = i128::from(next.n);
+        let a = i128::from(next.origin.0) - i128::from(self.origin.0);
+        let b = i128::from(next.origin.1) - i128::from(self.origin.1);
+        self.n += next.n;
+        self.earliest = self.earliest.min(next.earliest);
+        for (mine, theirs, p, q, sp, sq) in [
+            (&mut self.tt, next.tt, a, a, next.t, next.t),
+            (&mut self.td, next.td, a, b, next.t, next.d),
+            (&mut self.dd, next.dd, b, b, next.d, next.d),
+        ] {
+            // Σ(x + p)(y + q) = Σxy + qΣx + pΣy + npq.
+            mine.merge(theirs);
+            let terms = || {
+                let (sp, sq) = (sp.exact()?, sq.exact()?);
+                let cross = sp.checked_mul(q)?.checked_add(sq.checked_mul(p)?)?;
+                cross.checked_add(n.checked_mul(p)?.checked_mul(q)?)
+            };
+            match terms() {
+                Some(cross) => mine.add(cross),
+                None => {
+                    let (p, q) = (p as f64, q as f64);
+                    mine.spilt += sp.value() * q + sq.value() * p + n as f64 * p * q;
+                }
+            }
+        }
+        for (mine, theirs, shift) in [(&mut self.t, next.t, a), (&mut self.d, next.d, b)] {
+            mine.merge(theirs);
+            match shift.checked_mul(n) {
+                Some(moved) => mine.add(moved),
+                None => mine.spilt += shift as f64 * n as f64,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn small_table() {
+        // metrics §2, V4.
+        let values = [42000, 43100, 56000, 57200, 56100, 68400, 68300, 74500, 90000, 222000, 300000];
+        let m: Moments = values.into_iter().collect();
+        assert!((m.mean().unwrap() - 97_963.636_363_636).abs() < 1e-6);
+        assert!((m.stddev().unwrap() - 83_599.488_91).abs() < 1e-4);
+        assert!((m.stddev_pop().unwrap() - 79_708.985_16).abs() < 1e-4);
+    }
+
+    #[test]
+    fn a_clock_offset_costs_no_digit() {
+        let plain: Moments = (0..1000).map(|i| i * i % 977).collect();
+        let offset: Moments = (0..1000).map(|i| 1_000_000_000_000_000_000 + i * i % 977).collect();
+        assert_eq!(plain.stddev(), offset.stddev());
+    }
+
+    #[test]
+    fn absurd_values_neither_panic_nor_vanish() {
+        let m: Moments = [i64::MIN, i64::MAX, 0].into_iter().collect();
+        assert!((m.stddev().unwrap() / 9.223_372_036_854_775e18 - 1.0).abs() < 1e-9);
+        let mut half: Moments = [i64::MIN].into_iter().collect();
+        half.merge([i64::MAX, 0].into_iter().collect());
+        assert!((half.stddev().unwrap() / m.stddev().unwrap() - 1.0).abs() < 1e-9);
+    }
+
+    fn packets(rows: &[(i64, i64)]) -> CoMoments {
+        let mut sums = CoMoments::default();
+        for (seq, &(sent, delay)) in (0..).zip(rows) {
+            sums.push(&Packet { seq, sent, delay });
+        }
+        sums
+    }
+
+    proptest! {
+        #[test]
+        fn halves_merge_to_the_whole(
+            rows in prop::collection::vec((-1i64 << 50..1 << 50, -1i64 << 50..1 << 50), 0..60),
+            cut in 0usize..60,
+        ) {
+            let cut = cut.min(rows.len());
+            let mut sums = packets(&rows[..cut]);
+            sums.merge(packets(&rows[cut..]));
+            prop_assert_eq!(sums.output(), packets(&rows).output());
+            let delays = |r: &[(i64, i64)]| r.iter().map(|x| x.1).collect::<Moments>();
+            let mut moments = delays(&rows[..cut]);
+            moments.merge(delays(&rows[cut..]));
+            prop_assert_eq!(moments, delays(&rows));
+        }
+
+        #[test]
+        fn regression_equals_two_passes(
+            rows in prop::collection::vec((0i64..1 << 40, -1i64 << 30..1 << 30), 3..60),
+        ) {
+            prop_assume!(rows.iter().any(|r| r.0 != rows[0].0));
+            let line = packets(&rows).on_send().unwrap();
+            let n = rows.len() as f64;
+            let (mx, my) = (rows.iter().map(|r| r.0 as f64).sum::<f64>() / n, rows.iter().map(|r| r.1 as f64).sum::<f64>() / n);
+            let sxx: f64 = rows.iter().map(|r| (r.0 as f64 - mx).powi(2)).sum();
+            let sxy: f64 = rows.iter().map(|r| (r.0 as f64 - mx) * (r.1 as f64 - my)).sum();
+            prop_assert!((line.m - sxy / sxx).abs() <= 1e-9 * (1.0 + line.m.abs()));
+        }
+    }
+}

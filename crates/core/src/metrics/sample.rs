@@ -1,0 +1,344 @@
+//! [`Sample`]: a set of times in order, from which every order statistic is a look-up.
+
+use super::histogram::{Bins, Histogram};
+use super::percentile::{Method, Percent, rank};
+
+/// Values in ascending order, kept as distances from the smallest: 4 bytes each where they span less than
+/// 4.29 s, 8 otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    base: i64,
+    above: Above,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Above {
+    Narrow(Vec<u32>),
+    Wide(Vec<u64>),
+}
+
+impl Sample {
+    /// The values in order. Runs over them twice.
+    pub fn new(values: impl Iterator<Item = i64> + Clone) -> Sample {
+        let (mut min, mut max) = (i64::MAX, i64::MIN);
+        values.clone().for_each(|x| (min, max) = (min.min(x), max.max(x)));
+        if min > max {
+            return Sample { base: 0, above: Above::Narrow(Vec::new()) };
+        }
+        let above = |x: i64| x.wrapping_sub(min) as u64;
+        let above = if u32::try_from(above(max)).is_ok() {
+            let mut narrow: Vec<u32> = values.map(|x| above(x) as u32).collect();
+            sort_u32(&mut narrow);
+            Above::Narrow(narrow)
+        } else {
+            let mut wide: Vec<u64> = values.map(above).collect();
+            wide.sort_unstable();
+            Above::Wide(wide)
+        };
+        Sample { base: min, above }
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        match &self.above {
+            Above::Narrow(v) => v.len(),
+            Above::Wide(v) => v.len(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn above(&self, k: usize) -> Option<u64> {
+        match &self.above {
+            Above::Narrow(v) => v.get(k).map(|&x| x.into()),
+            Above::Wide(v) => v.get(k).copied(),
+        }
+    }
+
+    /// The k-th smallest, from 0.
+    pub fn at(&self, k: usize) -> Option<i64> {
+        self.above(k).map(|x| self.base.wrapping_add(x as i64))
+    }
+
+    /// Smallest.
+    pub fn min(&self) -> Option<i64> {
+        self.at(0)
+    }
+
+    /// Largest.
+    pub fn max(&self) -> Option<i64> {
+        self.at(self.len().checked_sub(1)?)
+    }
+
+    /// How many are at most `x`.
+    pub fn count_at_most(&self, x: i64) -> usize {
+        if x < self.base {
+            return 0;
+        }
+        let limit = x.wrapping_sub(self.base) as u64;
+        match &self.above {
+            Above::Narrow(v) => v.partition_point(|&y| u64::from(y) <= limit),
+            Above::Wide(v) => v.partition_point(|&y| y <= limit),
+        }
+    }
+
+    /// A percentile that is one of the values; [`Method::Linear`] is rounded to a whole number here.
+    pub fn percentile(&self, p: Percent, method: Method) -> Option<i64> {
+        match method {
+            Method::Linear => self.linear(p).map(|x| x.round_ties_even() as i64),
+            _ => self.at(rank(self.len(), p, method)?),
+        }
+    }
+
+    /// The percentile by the empirical distribution.
+    pub fn edf(&self, p: Percent) -> Option<i64> {
+        self.percentile(p, Method::Edf)
+    }
+
+    /// The interpolated percentile (Hyndman–Fan 7).
+    pub fn linear(&self, p: Percent) -> Option<f64> {
+        let scaled = self.len().checked_sub(1)? as u128 * u128::from(p.0);
+        let (k, part) = ((scaled / 100_000) as usize, (scaled % 100_000) as f64 / 100_000.0);
+        let low = self.above(k)?;
+        let step = self.above(k + 1).map_or(0, |high| high - low);
+        Some(self.base as f64 + low as f64 + part * step as f64)
+    }
+
+    /// Middle value, or the mean of the two middle values.
+    pub fn median(&self) -> Option<f64> {
+        let n = self.len();
+        let (low, high) = (self.above(n.checked_sub(1)? / 2)?, self.above(n / 2)?);
+        Some((2.0 * self.base as f64 + low as f64 + high as f64) / 2.0)
+    }
+
+    /// Half-sample mode (Bickel–Frühwirth): the densest half, again and again; ties to the lowest.
+    pub fn half_sample_mode(&self) -> Option<f64> {
+        let above = match &self.above {
+            Above::Narrow(v) => half_sample_mode(v),
+            Above::Wide(v) => half_sample_mode(v),
+        };
+        above.map(|x| self.base as f64 + x)
+    }
+
+    /// Histogram from the minimum to the 99th percentile (metrics §4).
+    pub fn histogram(&self, bins: Bins, method: Method) -> Option<Histogram> {
+        let (lo, hi) = (self.min()?, self.percentile(Percent(99_000), method)?);
+        let range = hi.wrapping_sub(lo) as u64;
+        let nbins = match bins {
+            Bins::Fixed(n) => n.max(1),
+            Bins::Auto => self.freedman_diaconis(range),
+        };
+        let binsize = (range / nbins as u64).saturating_add(1);
+        let inside = self.count_at_most(hi);
+        let mut counts = Vec::with_capacity(nbins);
+        let mut before = 0;
+        for k in 1..=nbins as u64 {
+            // The last value of bin k − 1; beyond the range every value is inside.
+            let end = match k.checked_mul(binsize) {
+                Some(edge) if k < nbins as u64 && edge - 1 < range => {
+                    self.count_at_most(lo.wrapping_add((edge - 1) as i64))
+                }
+                _ => inside,
+            };
+            counts.push((end - before) as u64);
+            before = end;
+        }
+        let fullest = counts.iter().copied().max().unwrap_or(0);
+        let mode_bin = counts.iter().position(|c| *c == fullest).unwrap_or(0);
+        Some(Histogram {
+            lo,
+            hi,
+            nbins,
+            binsize: i64::try_from(binsize).unwrap_or(i64::MAX),
+            overflow: (self.len() - inside) as u64,
+            mode_bin,
+            mode: lo as f64 + (mode_bin as f64 + 0.5) * binsize as f64,
+            counts,
+        })
+    }
+
+    fn freedman_diaconis(&self, range: u64) -> usize {
+        let quartile = |p| self.linear(Percent(p)).unwrap_or(0.0);
+        let iqr = quartile(75_000) - quartile(25_000);
+        if self.len() < 2 || range == 0 {
+            return 70;
+        }
+        if iqr <= 0.0 {
+            return 500;
+        }
+        let width = 2.0 * iqr / (self.len() as f64).cbrt();
+        ((range as f64 / width).ceil() as usize).clamp(70, 500)
+    }
+}
+
+/// Least-significant-digit radix sort, 11 bits a pass, passes without information skipped: the delays of
+/// most paths span two digits.
+fn sort_u32(values: &mut Vec<u32>) {
+    const BITS: u32 = 11;
+    const MASK: u32 = (1 << BITS) - 1;
+    if values.len() < 4096 {
+        values.sort_unstable();
+        return;
+    }
+    let mut counts = [[0usize; 1 << BITS]; 3];
+    for &x in values.iter() {
+        for (pass, count) in counts.iter_mut().enumerate() {
+            count[(x >> (BITS * pass as u32) & MASK) as usize] += 1;
+        }
+    }
+    let mut from = core::mem::take(values);
+    let mut to = vec![0; from.len()];
+    for (pass, count) in counts.iter_mut().enumerate() {
+        if count.contains(&from.len()) {
+            continue;
+        }
+        let mut next = 0;
+        for slot in count.iter_mut() {
+            next += core::mem::replace(slot, next);
+        }
+        for &x in &from {
+            let slot = &mut count[(x >> (BITS * pass as u32) & MASK) as usize];
+            to[*slot] = x;
+            *slot += 1;
+        }
+        core::mem::swap(&mut from, &mut to);
+    }
+    *values = from;
+}
+
+fn half_sample_mode<T: Copy + Into<u64>>(sorted: &[T]) -> Option<f64> {
+    let mut s = sorted;
+    while s.len() > 3 {
+        let half = s.len().div_ceil(2);
+        let spread = |i: usize| s[i + half - 1].into() - s[i].into();
+        let start = (1..=s.len() - half).fold((0, spread(0)), |best, i| {
+            let width = spread(i);
+            if width < best.1 { (i, width) } else { best }
+        });
+        s = &s[start.0..start.0 + half];
+    }
+    let v = |i: usize| -> u64 { s[i].into() };
+    let middle = |a: u64, b: u64| a as f64 + (b - a) as f64 / 2.0;
+    match s.len() {
+        0 => None,
+        1 => Some(v(0) as f64),
+        2 => Some(middle(v(0), v(1))),
+        _ => Some(match (v(1) - v(0)).cmp(&(v(2) - v(1))) {
+            core::cmp::Ordering::Less => middle(v(0), v(1)),
+            core::cmp::Ordering::Greater => middle(v(1), v(2)),
+            core::cmp::Ordering::Equal => v(1) as f64,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample(values: &[i64]) -> Sample {
+        Sample::new(values.iter().copied())
+    }
+
+    #[test]
+    fn percentiles_of_rfc_2330() {
+        // §11.3; the text prints −∞ for the 15th, against its own definition (metrics §27).
+        let s = sample(&[-2, 7, 7, 4, 18, -5]);
+        let table = [(0, -5), (15_000, -5), (25_000, -2), (50_000, 4), (75_000, 7), (100_000, 18)];
+        for (p, x) in table {
+            assert_eq!(s.edf(Percent(p)), Some(x), "{p}");
+        }
+        assert_eq!(s.median(), Some(5.5));
+    }
+
+    #[test]
+    fn the_two_tools_percentiles_of_example_2() {
+        // metrics §3, V3: the ten largest are 4897 + 20k.
+        let values: Vec<i64> =
+            (0..990).map(|k| ((k * 4877) / 990).min(4876)).chain((0..10).map(|k| 4897 + 20 * k)).collect();
+        let s = sample(&values);
+        let column = |method| {
+            [99_000, 99_300, 99_500, 99_700, 99_900, 100_000]
+                .map(|p| s.percentile(Percent(p), method).unwrap())
+        };
+        assert_eq!(column(Method::Jitlat1), [4897, 4957, 4997, 5037, 5077, 5077]);
+        assert_eq!(column(Method::Edf)[1..], [4937, 4977, 5017, 5057, 5077]);
+    }
+
+    #[test]
+    fn small_table() {
+        // metrics §2 and §4, V4.
+        let s = sample(&[42000, 43100, 56000, 57200, 56100, 68400, 68300, 74500, 90000, 222000, 300000]);
+        assert_eq!(s.median(), Some(68_300.0));
+        assert_eq!(s.edf(Percent(90_000)), Some(222_000));
+        assert_eq!(s.edf(Percent(99_000)), Some(300_000));
+        assert_eq!(s.half_sample_mode(), Some(56_050.0));
+        let h = s.histogram(Bins::Fixed(7), Method::Edf).unwrap();
+        assert_eq!((h.lo, h.hi, h.binsize, h.overflow, h.mode), (42_000, 300_000, 36_858, 0, 60_429.0));
+        assert_eq!(h.counts, [8, 1, 0, 0, 1, 0, 1]);
+    }
+
+    #[test]
+    fn bin_sizes_of_the_published_runs() {
+        // metrics §4: range, bins, printed bin size.
+        for (range, bins, size) in [
+            (180_000, 70, 2572),
+            (267_000, 70, 3815),
+            (269_000, 70, 3843),
+            (4_897_000_000, 186, 26_327_957),
+            (102_200_000, 500, 204_401),
+        ] {
+            let s = sample(&[0, range]);
+            assert_eq!(s.histogram(Bins::Fixed(bins), Method::Edf).unwrap().binsize, size);
+        }
+    }
+
+    #[test]
+    fn half_sample_modes() {
+        // metrics §4, V33, in tenths.
+        assert_eq!(sample(&[10, 20, 22, 23, 50, 90, 300]).half_sample_mode(), Some(22.5));
+        assert_eq!(sample(&[3, 5]).half_sample_mode(), Some(4.0));
+        assert_eq!(sample(&[1, 2, 10]).half_sample_mode(), Some(1.5));
+    }
+
+    #[test]
+    fn the_whole_range_of_times() {
+        let s = sample(&[i64::MAX, i64::MIN, 0]);
+        assert_eq!((s.min(), s.max(), s.at(1)), (Some(i64::MIN), Some(i64::MAX), Some(0)));
+        assert_eq!(s.histogram(Bins::Fixed(70), Method::Edf).unwrap().counts.iter().sum::<u64>(), 3);
+        assert_eq!(s.histogram(Bins::Fixed(1), Method::Edf).unwrap().counts, [3]);
+    }
+
+    proptest! {
+        #[test]
+        fn equals_a_plain_sort(
+            values in prop::collection::vec(prop_oneof![-50i64..50, any::<i64>(), 0i64..1 << 31], 1..300),
+            p in 0u32..=100_000,
+            x in any::<i64>(),
+        ) {
+            let s = sample(&values);
+            let mut twin = values.clone();
+            twin.sort_unstable();
+            for (k, v) in twin.iter().enumerate() {
+                prop_assert_eq!(s.at(k), Some(*v));
+            }
+            let k = (u64::from(p) * twin.len() as u64).div_ceil(100_000).max(1) as usize;
+            prop_assert_eq!(s.edf(Percent(p)), Some(twin[k - 1]));
+            prop_assert_eq!(s.count_at_most(x), twin.iter().filter(|v| **v <= x).count());
+            let h = s.histogram(Bins::Auto, Method::Edf).unwrap();
+            prop_assert_eq!(h.counts.iter().sum::<u64>() + h.overflow, twin.len() as u64);
+        }
+
+        #[test]
+        fn radix_sort_sorts(mut values in prop::collection::vec(any::<u32>(), 4096..5000), shift in 0u32..32) {
+            values.iter_mut().for_each(|x| *x >>= shift);
+            let mut twin = values.clone();
+            twin.sort_unstable();
+            sort_u32(&mut values);
+            prop_assert_eq!(values, twin);
+        }
+    }
+}

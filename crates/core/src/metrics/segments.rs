@@ -1,0 +1,159 @@
+//! Path changes and clock steps: jumps of the windowed minimum (metrics §5, §16; RFC 5481 §6.2, §11).
+
+use super::moments::Moments;
+use super::percentile::Percent;
+use super::sample::Sample;
+use super::series::Series;
+use crate::summary::Segment;
+
+/// Windows of 5 % of the run.
+const WINDOWS: usize = 20;
+/// Below this a window says nothing of its minimum.
+const PACKETS_A_WINDOW: usize = 10;
+
+/// The stretches of `series` between jumps of its minimum, each with its own PDV; empty where there is no
+/// jump.
+///
+/// A jump is a change of the minimum from one window to the next that exceeds 5 times the median absolute
+/// deviation of those changes, and the bulk of the variation in the windows about it, and lasts: the
+/// windows on either side keep their levels apart.
+pub fn segments(series: &Series<'_>) -> Vec<Segment> {
+    let n = series.len();
+    if n < WINDOWS * PACKETS_A_WINDOW {
+        return Vec::new();
+    }
+    let edge = |w: usize| w * n / WINDOWS;
+    let levels: Vec<Level> = (0..WINDOWS).map(|w| Level::of(series, edge(w)..edge(w + 1))).collect();
+    let steps: Vec<i64> = levels.windows(2).map(|w| w[1].min.saturating_sub(w[0].min)).collect();
+    let centre = median(steps.clone());
+    let spread = median(steps.iter().map(|s| s.saturating_sub(centre).saturating_abs()).collect());
+    let mut cuts = vec![0];
+    let mut w = 0;
+    while w + 1 < WINDOWS {
+        let jump = steps[w].saturating_sub(centre);
+        let bulk = levels[w].bulk.max(levels[w + 1].bulk).max(1_000);
+        let clear = jump.saturating_abs() > spread.saturating_mul(5)
+            && jump.saturating_abs() > bulk.saturating_mul(2);
+        if clear && lasts(&levels, w, jump) {
+            cuts.push(change_point(series, edge(w)..edge(w + 2), levels[w].min, levels[w + 1].min));
+            // A change inside window w + 1 shows in its minimum and in the next one's alike.
+            w += 1;
+        }
+        w += 1;
+    }
+    if cuts.len() == 1 {
+        return Vec::new();
+    }
+    cuts.push(n);
+    cuts.dedup();
+    let mut found: Vec<Segment> = Vec::new();
+    for cut in cuts.windows(2) {
+        let Some(mut segment) = describe(series, cut[0]..cut[1]) else { continue };
+        segment.step_ns = found.last().map(|before| segment.min.saturating_sub(before.min));
+        found.push(segment);
+    }
+    found
+}
+
+/// A window's minimum, and the distance of its median above it.
+#[derive(Clone, Copy)]
+struct Level {
+    min: i64,
+    bulk: i64,
+}
+
+impl Level {
+    fn of(series: &Series<'_>, range: core::ops::Range<usize>) -> Level {
+        let mut delays: Vec<i64> = series.range(range).map(|p| p.delay).collect();
+        let middle = delays.len() / 2;
+        let (low, median, _) = delays.select_nth_unstable(middle);
+        let min = low.iter().copied().min().unwrap_or(*median);
+        Level { min, bulk: median.saturating_sub(min) }
+    }
+}
+
+/// Whether the two windows before and the two after stay on their sides of the middle of the jump.
+fn lasts(levels: &[Level], w: usize, jump: i64) -> bool {
+    let middle = levels[w].min / 2 + levels[w + 1].min / 2;
+    let above = |l: &Level| l.min > middle;
+    let before = &levels[w.saturating_sub(1)..=w];
+    let after = &levels[w + 1..(w + 3).min(levels.len())];
+    before.iter().all(|l| above(l) == (jump < 0)) && after.iter().all(|l| above(l) == (jump > 0))
+}
+
+/// Where in `range` the minimum goes from `old` to `new`: after the last packet still at the lower level,
+/// or at the first packet on it.
+fn change_point(series: &Series<'_>, range: core::ops::Range<usize>, old: i64, new: i64) -> usize {
+    let middle = old / 2 + new / 2;
+    let low = |k: &usize| series.get(*k).delay < middle;
+    if new > old {
+        range.clone().rev().find(low).map_or(range.start, |k| k + 1)
+    } else {
+        range.clone().find(low).unwrap_or(range.end)
+    }
+}
+
+fn median(mut values: Vec<i64>) -> i64 {
+    let middle = values.len() / 2;
+    *values.select_nth_unstable(middle).1
+}
+
+fn describe(series: &Series<'_>, range: core::ops::Range<usize>) -> Option<Segment> {
+    let delays = series.range(range.clone()).map(|p| p.delay);
+    let moments: Moments = delays.clone().collect();
+    let sample = Sample::new(delays);
+    let min = sample.min()?;
+    let pdv = |p| Some(sample.edf(Percent(p))?.saturating_sub(min));
+    Some(Segment {
+        first_seq: series.get(range.start).seq.into(),
+        last_seq: series.get(range.end - 1).seq.into(),
+        n: moments.n(),
+        min,
+        mean: moments.mean()?,
+        pdv_p99: pdv(99_000)?,
+        pdv_p999: pdv(99_900)?,
+        pdv_max: moments.max()?.saturating_sub(min),
+        step_ns: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::classify::Packet;
+    use super::super::seqset::SeqSet;
+    use super::super::series::Samples;
+    use super::*;
+
+    fn of(delay: impl Fn(i64) -> i64) -> Vec<(u64, Option<i64>)> {
+        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        for seq in 0..2000 {
+            samples.push(Packet { seq, sent: i64::from(seq) * 1000, delay: delay(seq.into()) });
+            accepted.insert(seq);
+        }
+        segments(&Series::new(&samples, &accepted)).iter().map(|s| (s.first_seq, s.step_ns)).collect()
+    }
+
+    fn noise(i: i64) -> i64 {
+        1_000_000 + (i * 7_919 + 13) * 104_729 % 100 * 1000
+    }
+
+    #[test]
+    fn a_step_is_found_to_the_packet() {
+        let up = of(|i| noise(i) + if i >= 777 { 5_000_000 } else { 0 });
+        assert_eq!(up.iter().map(|s| s.0).collect::<Vec<_>>(), [0, 777]);
+        assert!((up[1].1.unwrap() - 5_000_000).abs() < 10_000);
+        let down = of(|i| noise(i) - if i >= 1234 { 900_000 } else { 0 });
+        assert_eq!(down.iter().map(|s| s.0).collect::<Vec<_>>(), [0, 1234]);
+        let both = of(|i| noise(i) + if (500..1500).contains(&i) { 1_000_000 } else { 0 });
+        assert_eq!(both.iter().map(|s| s.0).collect::<Vec<_>>(), [0, 500, 1500]);
+    }
+
+    #[test]
+    fn what_is_no_step() {
+        assert_eq!(of(noise), []);
+        assert_eq!(of(|_| 7), []);
+        // A drift, and a burst of queueing that passes.
+        assert_eq!(of(|i| noise(i) + i * 2000), []);
+        assert_eq!(of(|i| noise(i) + if (800..830).contains(&i) { 9_000_000 } else { 0 }), []);
+    }
+}

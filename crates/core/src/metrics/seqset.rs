@@ -1,0 +1,248 @@
+//! [`SeqSet`]: which sequence numbers were accepted. Memory grows with the packets really met, not with
+//! the numbers they claim.
+
+use std::collections::BTreeMap;
+
+const WORDS: usize = 8;
+const PAGE: u32 = 64 * WORDS as u32;
+
+/// A set of sequence numbers as a paged bitmap: about a bit a packet in an ordinary stream, one page of
+/// 64 bytes a packet in the worst.
+#[derive(Clone, Debug, Default)]
+pub struct SeqSet {
+    pages: Vec<[u64; WORDS]>,
+    /// Page number → place in `pages`; ascending, which is what the scans need.
+    places: BTreeMap<u32, u32>,
+    /// The page met last; streams are nearly in order.
+    recent: Option<(u32, u32)>,
+    len: u64,
+}
+
+impl SeqSet {
+    /// Adds `seq`; false if it was there.
+    #[inline]
+    pub fn insert(&mut self, seq: u32) -> bool {
+        let place = match self.recent {
+            Some((page, place)) if page == seq / PAGE => place,
+            _ => self.page_of(seq / PAGE),
+        };
+        let word = &mut self.pages[place as usize][(seq % PAGE / 64) as usize];
+        let bit = 1u64 << (seq % 64);
+        let new = *word & bit == 0;
+        *word |= bit;
+        self.len += u64::from(new);
+        new
+    }
+
+    /// Takes `seq` out; false if it was not there.
+    pub fn remove(&mut self, seq: u32) -> bool {
+        let Some(&place) = self.places.get(&(seq / PAGE)) else { return false };
+        let word = &mut self.pages[place as usize][(seq % PAGE / 64) as usize];
+        let bit = 1u64 << (seq % 64);
+        let there = *word & bit != 0;
+        *word &= !bit;
+        self.len -= u64::from(there);
+        there
+    }
+
+    /// Whether `seq` is there.
+    #[inline]
+    pub fn contains(&self, seq: u32) -> bool {
+        let place = match self.recent {
+            Some((page, place)) if page == seq / PAGE => place,
+            _ => match self.places.get(&(seq / PAGE)) {
+                Some(&place) => place,
+                None => return false,
+            },
+        };
+        self.pages[place as usize][(seq % PAGE / 64) as usize] >> (seq % 64) & 1 == 1
+    }
+
+    fn page_of(&mut self, page: u32) -> u32 {
+        let next = self.pages.len() as u32;
+        let place = *self.places.entry(page).or_insert(next);
+        if place == next {
+            self.pages.push([0; WORDS]);
+        }
+        self.recent = Some((page, place));
+        place
+    }
+
+    /// How many numbers are in the set.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The largest number.
+    pub fn max(&self) -> Option<u32> {
+        self.places.iter().rev().find_map(|(&page, &place)| {
+            let words = &self.pages[place as usize];
+            let top = words.iter().rposition(|w| *w != 0)?;
+            Some(page * PAGE + 64 * top as u32 + words[top].ilog2())
+        })
+    }
+
+    /// The maximal runs of consecutive numbers, ascending.
+    pub fn runs(&self) -> Runs<impl Iterator<Item = (u64, u64)>> {
+        let words = self.places.iter().flat_map(|(&page, &place)| {
+            let base = u64::from(page) * u64::from(PAGE);
+            self.pages[place as usize].iter().enumerate().map(move |(i, &w)| (base + 64 * i as u64, w))
+        });
+        Runs { words, word: (0, 0), pending: None }
+    }
+
+    /// The numbers, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        self.runs().flat_map(|run| (run.start..run.start + run.len).map(|seq| seq as u32))
+    }
+
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &SeqSet) {
+        for (&page, &place) in &other.places {
+            let target = self.page_of(page) as usize;
+            for (word, add) in self.pages[target].iter_mut().zip(other.pages[place as usize]) {
+                self.len += u64::from((add & !*word).count_ones());
+                *word |= add;
+            }
+        }
+    }
+
+    /// Prepares [`Ranks::of`].
+    pub fn ranks(&self) -> Ranks<'_> {
+        let mut before = vec![0; self.pages.len()];
+        let mut sum = 0;
+        for &place in self.places.values() {
+            before[place as usize] = sum;
+            sum += self.pages[place as usize].iter().map(|w| w.count_ones()).sum::<u32>();
+        }
+        Ranks { set: self, before, recent: None }
+    }
+}
+
+/// The position of numbers in their set.
+pub struct Ranks<'a> {
+    set: &'a SeqSet,
+    before: Vec<u32>,
+    recent: Option<(u32, u32)>,
+}
+
+impl Ranks<'_> {
+    /// How many numbers of the set are below `seq`, which must be in it (0 otherwise).
+    #[inline]
+    pub fn of(&mut self, seq: u32) -> u32 {
+        let place = match self.recent {
+            Some((page, place)) if page == seq / PAGE => place,
+            _ => match self.set.places.get(&(seq / PAGE)) {
+                Some(&place) => {
+                    self.recent = Some((seq / PAGE, place));
+                    place
+                }
+                None => return 0,
+            },
+        } as usize;
+        let (words, at) = (&self.set.pages[place], (seq % PAGE / 64) as usize);
+        let inside: u32 = words[..at].iter().map(|w| w.count_ones()).sum();
+        self.before[place] + inside + (words[at] & !(u64::MAX << (seq % 64))).count_ones()
+    }
+}
+
+/// A stretch of consecutive sequence numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The first.
+    pub start: u64,
+    /// How many, ≥ 1.
+    pub len: u64,
+}
+
+/// Maximal runs of set bits, from (number of the lowest bit, word) pairs in ascending order.
+pub struct Runs<W> {
+    words: W,
+    word: (u64, u64),
+    pending: Option<Run>,
+}
+
+impl<W: Iterator<Item = (u64, u64)>> Iterator for Runs<W> {
+    type Item = Run;
+
+    fn next(&mut self) -> Option<Run> {
+        loop {
+            let (base, bits) = self.word;
+            if bits == 0 {
+                match self.words.next() {
+                    Some(word) => self.word = word,
+                    None => return self.pending.take(),
+                }
+                continue;
+            }
+            let low = bits.trailing_zeros();
+            let len = (!(bits >> low)).trailing_zeros().min(64 - low);
+            self.word.1 = if low + len == 64 { 0 } else { bits & (u64::MAX << (low + len)) };
+            let found = Run { start: base + u64::from(low), len: len.into() };
+            match &mut self.pending {
+                Some(run) if run.start + run.len == found.start => run.len += found.len,
+                pending => {
+                    if let Some(done) = pending.replace(found) {
+                        return Some(done);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The stretches of 0…n−1 that `present` leaves out, ascending: the runs of loss.
+pub fn absent(present: impl Iterator<Item = Run>, n: u64) -> impl Iterator<Item = Run> {
+    let end = core::iter::once(Run { start: n, len: 1 });
+    let mut next = 0;
+    present.take_while(move |run| run.start < n).chain(end).filter_map(move |run| {
+        let lost = Run { start: next, len: run.start.saturating_sub(next) };
+        next = run.start + run.len;
+        (lost.len > 0).then_some(lost)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn hostile_numbers_cost_a_page_each() {
+        let mut set = SeqSet::default();
+        for seq in [0, u32::MAX, 1 << 31, 77_777_777] {
+            assert!(set.insert(seq) && !set.insert(seq));
+        }
+        assert_eq!((set.pages.len(), set.len(), set.max()), (4, 4, Some(u32::MAX)));
+        assert_eq!(set.iter().collect::<Vec<_>>(), [0, 77_777_777, 1 << 31, u32::MAX]);
+    }
+
+    proptest! {
+        #[test]
+        fn equals_an_ordinary_set(seqs in prop::collection::vec(0u32..3000, 0..400), n in 0u64..3200) {
+            let mut set = SeqSet::default();
+            let mut twin = BTreeSet::new();
+            for &s in &seqs {
+                prop_assert_eq!(set.insert(s), twin.insert(s));
+            }
+            for s in seqs.iter().step_by(5) {
+                prop_assert_eq!(set.remove(*s), twin.remove(s));
+            }
+            prop_assert_eq!(set.iter().collect::<Vec<_>>(), twin.iter().copied().collect::<Vec<_>>());
+            prop_assert_eq!(set.max(), twin.last().copied());
+            let mut ranks = set.ranks();
+            for (k, s) in twin.iter().enumerate() {
+                prop_assert_eq!(ranks.of(*s), k as u32);
+            }
+            let lost: Vec<u64> = absent(set.runs(), n).flat_map(|r| r.start..r.start + r.len).collect();
+            let expected: Vec<u64> = (0..n).filter(|i| !twin.contains(&(*i as u32))).collect();
+            prop_assert_eq!(lost, expected);
+        }
+    }
+}

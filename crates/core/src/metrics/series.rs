@@ -1,0 +1,162 @@
+//! [`Samples`] in arrival order and [`Series`], the same in send order: the two readings of a stream.
+
+use super::classify::Packet;
+use super::seqset::SeqSet;
+
+/// The accepted packets in arrival order: three columns of equal length, 20 bytes a packet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Samples {
+    /// Sequence numbers, all different.
+    pub seq: Vec<u32>,
+    /// Send times, ns since 1970.
+    pub sent: Vec<i64>,
+    /// Raw delays, in ns.
+    pub delay: Vec<i64>,
+}
+
+impl Samples {
+    /// Accepted packets.
+    pub fn len(&self) -> usize {
+        self.seq.len()
+    }
+
+    /// Whether nothing was accepted.
+    pub fn is_empty(&self) -> bool {
+        self.seq.is_empty()
+    }
+
+    /// Adds the next arrival.
+    #[inline]
+    pub fn push(&mut self, packet: Packet) {
+        self.seq.push(packet.seq);
+        self.sent.push(packet.sent);
+        self.delay.push(packet.delay);
+    }
+
+    /// The k-th arrival.
+    #[inline]
+    pub fn packet(&self, k: usize) -> Packet {
+        Packet { seq: self.seq[k], sent: self.sent[k], delay: self.delay[k] }
+    }
+
+    /// All of them in arrival order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Packet> + Clone {
+        let columns = self.seq.iter().zip(&self.sent).zip(&self.delay);
+        columns.map(|((&seq, &sent), &delay)| Packet { seq, sent, delay })
+    }
+
+    /// Keeps the packets for which `keep` holds.
+    pub fn retain(&mut self, mut keep: impl FnMut(&Packet) -> bool) {
+        let mut kept = 0;
+        for k in 0..self.len() {
+            let packet = self.packet(k);
+            if keep(&packet) {
+                (self.seq[kept], self.sent[kept], self.delay[kept]) = (packet.seq, packet.sent, packet.delay);
+                kept += 1;
+            }
+        }
+        self.seq.truncate(kept);
+        self.sent.truncate(kept);
+        self.delay.truncate(kept);
+    }
+}
+
+/// The accepted packets in send order, that is by sequence number. Costs nothing where no packet was
+/// overtaken, 4 bytes a packet otherwise.
+#[derive(Clone, Debug)]
+pub struct Series<'a> {
+    samples: &'a Samples,
+    order: Option<Vec<u32>>,
+}
+
+impl<'a> Series<'a> {
+    /// `samples`, whose sequence numbers are exactly those of `accepted`, in send order.
+    pub fn new(samples: &'a Samples, accepted: &SeqSet) -> Series<'a> {
+        if samples.seq.is_sorted() {
+            return Series { samples, order: None };
+        }
+        let mut order = vec![0; samples.len()];
+        let mut ranks = accepted.ranks();
+        for (k, &seq) in (0..).zip(&samples.seq) {
+            order[ranks.of(seq) as usize] = k;
+        }
+        Series { samples, order: Some(order) }
+    }
+
+    /// Packets.
+    pub fn len(&self) -> usize {
+        self.samples.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.samples.is_empty()
+    }
+
+    /// Whether arrival order was send order.
+    pub fn in_order(&self) -> bool {
+        self.order.is_none()
+    }
+
+    /// Which arrival the k-th packet sent was.
+    #[inline]
+    pub fn arrival(&self, k: usize) -> usize {
+        match &self.order {
+            None => k,
+            Some(order) => order[k] as usize,
+        }
+    }
+
+    /// The k-th accepted packet in send order.
+    #[inline]
+    pub fn get(&self, k: usize) -> Packet {
+        self.samples.packet(self.arrival(k))
+    }
+
+    /// All of them in send order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Packet> + DoubleEndedIterator + Clone + '_ {
+        self.range(0..self.len())
+    }
+
+    /// All of them in arrival order.
+    pub fn arrivals(&self) -> impl ExactSizeIterator<Item = Packet> + Clone + '_ {
+        self.samples.iter()
+    }
+
+    /// A part of them in send order.
+    pub fn range(
+        &self,
+        range: core::ops::Range<usize>,
+    ) -> impl ExactSizeIterator<Item = Packet> + DoubleEndedIterator + Clone + '_ {
+        range.map(|k| self.get(k))
+    }
+
+    /// The first place whose sequence number is at least `seq`.
+    pub fn place_of(&self, seq: u64) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if u64::from(self.get(middle).seq) < seq { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn send_order_of_a_shuffled_stream() {
+        let mut samples = Samples::default();
+        let mut accepted = SeqSet::default();
+        for seq in [5, 2, 9, 700, 3] {
+            samples.push(Packet { seq, sent: i64::from(seq) * 10, delay: 1 });
+            accepted.insert(seq);
+        }
+        let series = Series::new(&samples, &accepted);
+        assert_eq!(series.iter().map(|p| p.seq).collect::<Vec<_>>(), [2, 3, 5, 9, 700]);
+        assert_eq!([0, 2, 4, 9, 10, 701].map(|s| series.place_of(s)), [0, 0, 2, 3, 4, 5]);
+        assert_eq!((series.arrival(0), series.in_order()), (1, false));
+    }
+}

@@ -1,0 +1,245 @@
+//! Stalls of the hosts themselves, and the figures without them (metrics §22). Flagged, never deleted.
+
+use super::distribution::Distribution;
+use super::moments::Moments;
+use super::percentile::{Method, Percent, rank};
+use super::sample::Sample;
+use super::schedule_error::{Errors, ScheduleError};
+use super::series::{Samples, Series};
+use crate::spec::{Schedule, TestSpec};
+use serde::Serialize;
+
+/// Delay statistics with and without the packets the hosts themselves disturbed. Nothing is deleted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Stalls {
+    /// Packets sent late: error above max(P/2, p99 of the error).
+    pub sender_late: u64,
+    /// Groups of packets released together whose delays fall by a period each.
+    pub receiver_suspects: u64,
+    /// Packets in those groups.
+    pub receiver_suspect_packets: u64,
+    /// Packets that waited in the receiving host (stamp to user reading) more than half a period.
+    pub receiver_waits: u64,
+    /// Statistics without any flagged packet, in ns.
+    pub without: Option<WithoutStalls>,
+}
+
+/// What remains without the flagged packets, in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct WithoutStalls {
+    /// Packets left.
+    pub n: u64,
+    /// Mean delay.
+    pub mean: f64,
+    /// Standard deviation.
+    pub stddev: Option<f64>,
+    /// PDV, 99th percentile.
+    pub pdv_p99: i64,
+    /// PDV, 99.9th percentile.
+    pub pdv_p999: i64,
+    /// Largest PDV.
+    pub pdv_max: i64,
+}
+
+/// Delay counted from when the packet was due instead of when it was sent: free of coordinated omission.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IntendedLatency {
+    /// Smallest, in ns.
+    pub min: i64,
+    /// Mean.
+    pub mean: f64,
+    /// Largest.
+    pub max: i64,
+    /// 99th percentile of its variation.
+    pub pdv_p99: i64,
+    /// 99.9th percentile of its variation.
+    pub pdv_p999: i64,
+}
+
+/// Finds the stalls. `sample` holds the delays in order, `waited` the packets known to have waited in the
+/// receiving host.
+pub fn stalls(
+    series: &Series<'_>,
+    samples: &Samples,
+    sample: &Sample,
+    errors: Option<&Errors<'_>>,
+    waited: &[u32],
+    spec: &TestSpec,
+) -> Stalls {
+    let mut flagged = Vec::new();
+    if let Some((errors, p99)) = errors.and_then(|e| Some((e, e.figures()?.p99))) {
+        let limit = p99.max(spec.period().0 / 2);
+        let late = errors.iter().zip(series.iter()).filter(|(error, _)| *error > limit);
+        flagged.extend(late.map(|(_, packet)| packet.seq));
+    }
+    let sender_late = flagged.len() as u64;
+    let groups = match spec.schedule() {
+        Schedule::Periodic => released_together(samples, spec.period().0, &mut flagged),
+        _ => 0,
+    };
+    let receiver_suspect_packets = flagged.len() as u64 - sender_late;
+    // A packet flagged before the waiting time took it out is no longer there.
+    let waits = waited.iter().filter(|seq| place(series, **seq).is_some()).count() as u64;
+    flagged.extend(waited);
+    flagged.sort_unstable();
+    flagged.dedup();
+    Stalls {
+        sender_late,
+        receiver_suspects: groups,
+        receiver_suspect_packets,
+        receiver_waits: waits,
+        without: (!flagged.is_empty()).then(|| without(series, sample, &flagged)).flatten(),
+    }
+}
+
+fn place(series: &Series<'_>, seq: u32) -> Option<usize> {
+    let place = series.place_of(seq.into());
+    (place < series.len() && series.get(place).seq == seq).then_some(place)
+}
+
+/// Groups of consecutive arrivals within 5 % of the period of each other whose delays fall by nearly a
+/// period each: something held them and let them go together. Adds their packets to `flagged`.
+fn released_together(samples: &Samples, period: i64, flagged: &mut Vec<u32>) -> u64 {
+    let (mut groups, mut in_group) = (0, false);
+    for (before, now) in samples.iter().zip(samples.iter().skip(1)) {
+        let gap = now.arrived().saturating_sub(before.arrived());
+        let fall = before.delay.saturating_sub(now.delay);
+        let together = (0..=period / 20).contains(&gap)
+            && (period - period / 10..=period.saturating_add(period / 10)).contains(&fall);
+        if together {
+            if !in_group {
+                groups += 1;
+                flagged.push(before.seq);
+            }
+            flagged.push(now.seq);
+        }
+        in_group = together;
+    }
+    groups
+}
+
+/// The statistics without the packets of `flagged`, ascending by number.
+fn without(series: &Series<'_>, sample: &Sample, flagged: &[u32]) -> Option<WithoutStalls> {
+    let mut moments = Moments::default();
+    let mut left_out = Vec::with_capacity(flagged.len());
+    let mut next = flagged.iter().copied().peekable();
+    for packet in series.iter() {
+        while next.next_if(|seq| *seq < packet.seq).is_some() {}
+        if next.next_if_eq(&packet.seq).is_some() {
+            left_out.push(packet.delay);
+        } else {
+            moments.add(packet.delay);
+        }
+    }
+    // Where the delays left out stand in the sorted sample: equal ones side by side.
+    left_out.sort_unstable();
+    let mut places: Vec<usize> = Vec::with_capacity(left_out.len());
+    for delay in left_out {
+        let first = delay.checked_sub(1).map_or(0, |below| sample.count_at_most(below));
+        places.push(places.last().map_or(first, |last| first.max(last + 1)));
+    }
+    let remaining = |k: usize| {
+        let mut at = k;
+        for place in &places {
+            if *place > at {
+                break;
+            }
+            at += 1;
+        }
+        sample.at(at)
+    };
+    let n = moments.n() as usize;
+    let min = moments.min()?;
+    let pdv = |p| Some(remaining(rank(n, Percent(p), Method::Edf)?)?.saturating_sub(min));
+    Some(WithoutStalls {
+        n: moments.n(),
+        mean: moments.mean()?,
+        stddev: moments.stddev(),
+        pdv_p99: pdv(99_000)?,
+        pdv_p999: pdv(99_900)?,
+        pdv_max: moments.max()?.saturating_sub(min),
+    })
+}
+
+/// Delay from the time each packet was due, where the sender's own error is not small beside the path's
+/// variation: its 99th percentile above a tenth of that of PDV.
+pub fn intended(
+    series: &Series<'_>,
+    errors: &Errors<'_>,
+    figures: &ScheduleError,
+    pdv: &Distribution,
+) -> Option<IntendedLatency> {
+    if figures.p99 <= pdv.percentile(Percent(99_000))? / 10 {
+        return None;
+    }
+    let delays = series.iter().zip(errors.iter()).map(|(p, error)| p.delay.saturating_add(error));
+    let moments: Moments = delays.clone().collect();
+    let sample = Sample::new(delays);
+    let min = sample.min()?;
+    let pdv = |p| Some(sample.edf(Percent(p))?.saturating_sub(min));
+    Some(IntendedLatency {
+        min,
+        mean: moments.mean()?,
+        max: sample.max()?,
+        pdv_p99: pdv(99_000)?,
+        pdv_p999: pdv(99_900)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::classify::Packet;
+    use super::super::seqset::SeqSet;
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    fn of(rows: &[(i64, i64)], waited: &[u32]) -> (Stalls, Option<IntendedLatency>) {
+        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        for (seq, &(sent, delay)) in (0..).zip(rows) {
+            samples.push(Packet { seq, sent, delay });
+            accepted.insert(seq);
+        }
+        let series = Series::new(&samples, &accepted);
+        let sample = Sample::new(samples.delay.iter().copied());
+        let spec = TestSpec::default();
+        let errors = Errors::new(&series, &spec).unwrap();
+        let wanted = super::super::distribution::Wanted {
+            percents: &super::super::percentile::DEFAULT_PERCENTS,
+            method: Method::Edf,
+            bins: super::super::histogram::Bins::default(),
+        };
+        let moments: Moments = samples.delay.iter().copied().collect();
+        let pdv = Distribution::new(&sample, &moments, wanted).above_minimum(&moments);
+        (
+            stalls(&series, &samples, &sample, Some(&errors), waited, &spec),
+            intended(&series, &errors, &errors.figures().unwrap(), &pdv),
+        )
+    }
+
+    #[test]
+    fn a_receiver_stall_is_flagged_and_left_out() {
+        // 200 packets with delays of 1 to 1.09 ms; 100…103 wait for a stall to end.
+        let rows: Vec<(i64, i64)> = (0..200)
+            .map(|i| {
+                let held = if (100..104).contains(&i) { (103 - i) * 20 * MS } else { 0 };
+                (i * 20 * MS, MS + i % 10 * 10_000 * i64::from(held == 0) + held)
+            })
+            .collect();
+        let (s, intended) = of(&rows, &[]);
+        assert_eq!((s.sender_late, s.receiver_suspects, s.receiver_suspect_packets), (0, 1, 4));
+        let without = s.without.unwrap();
+        assert_eq!((without.n, without.pdv_max, without.pdv_p99), (196, 90_000, 90_000));
+        assert_eq!(intended, None);
+    }
+
+    #[test]
+    fn a_late_sender_is_flagged_and_its_wait_counted() {
+        let rows: Vec<(i64, i64)> = (0..200)
+            .map(|i| (i * 20 * MS + if i == 77 { 15 * MS } else { i % 4 * 50_000 }, MS + i % 3))
+            .collect();
+        let (s, intended) = of(&rows, &[5]);
+        assert_eq!((s.sender_late, s.receiver_waits, s.without.unwrap().n), (1, 1, 198));
+        assert!(intended.unwrap().max >= 16 * MS);
+    }
+}

@@ -1,0 +1,218 @@
+//! Distributions and intervals of mathematical statistics that several figures need.
+
+/// The two-sided 95 % point of the standard normal distribution.
+pub const Z95: f64 = 1.959_963_984_540_054;
+
+/// Wilson's interval of a proportion k/n at 95 %; `None` for n = 0. Its ends are exactly 0 and 1 for
+/// k = 0 and k = n.
+pub fn wilson95(k: u64, n: u64) -> Option<[f64; 2]> {
+    let (centre, half) = wilson_parts(k, n)?;
+    Some([if k == 0 { 0.0 } else { centre - half }, if k == n { 1.0 } else { centre + half }])
+}
+
+/// Centre and half-width of Wilson's interval.
+pub fn wilson_parts(k: u64, n: u64) -> Option<(f64, f64)> {
+    if n == 0 {
+        return None;
+    }
+    let (p, n) = (k as f64 / n as f64, n as f64);
+    let d = 1.0 + Z95 * Z95 / n;
+    let half = Z95 * (p * (1.0 - p) / n + Z95 * Z95 / (4.0 * n * n)).sqrt() / d;
+    Some(((p + Z95 * Z95 / (2.0 * n)) / d, half))
+}
+
+/// The quantile of the standard normal distribution, 0 < p < 1.
+pub fn normal_quantile(p: f64) -> f64 {
+    let (mut low, mut high) = (-40.0, 40.0);
+    while high - low > 1e-15 * (1.0 + f64::abs(low)) {
+        let middle = (low + high) / 2.0;
+        if middle <= low || middle >= high {
+            break;
+        }
+        // P(Z < x) = erfc(−x/√2)/2
+        if libm::erfc(-middle * core::f64::consts::FRAC_1_SQRT_2) / 2.0 < p {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    (low + high) / 2.0
+}
+
+/// The quantile of Student's t with `df` ≥ 1 degrees of freedom, ½ < p < 1. By the finite sums of
+/// Abramowitz & Stegun 26.7.3–4 up to 200, by their expansion 26.7.5 above (error below 1e-10).
+pub fn t_quantile(p: f64, df: u64) -> f64 {
+    if df > 200 {
+        let (z, v) = (normal_quantile(p), df as f64);
+        let (z2, z3) = (z * z, z * z * z);
+        let g1 = (z3 + z) / 4.0;
+        let g2 = z * (5.0 * z2 * z2 + 16.0 * z2 + 3.0) / 96.0;
+        let g3 = z * (3.0 * z2 * z2 * z2 + 19.0 * z2 * z2 + 17.0 * z2 - 15.0) / 384.0;
+        let z4 = z2 * z2;
+        let g4 = z * (79.0 * z4 * z4 + 776.0 * z4 * z2 + 1482.0 * z4 - 1920.0 * z2 - 945.0) / 92_160.0;
+        return z + (g1 + (g2 + (g3 + g4 / v) / v) / v) / v;
+    }
+    let inside = 2.0 * p - 1.0;
+    let (mut low, mut high) = (0.0f64, 1.0);
+    while t_inside(high, df) < inside && high < 1e300 {
+        high *= 2.0;
+    }
+    loop {
+        let middle = (low + high) / 2.0;
+        if middle <= low || middle >= high {
+            return middle;
+        }
+        if t_inside(middle, df) < inside { low = middle } else { high = middle }
+    }
+}
+
+/// P(|T| < t).
+fn t_inside(t: f64, df: u64) -> f64 {
+    let theta = (t / (df as f64).sqrt()).atan();
+    let (sin, cos) = theta.sin_cos();
+    let cos2 = cos * cos;
+    let odd = df % 2 == 1;
+    // Σ of cosine powers with the ratios of A&S 26.7.3 (odd) and 26.7.4 (even).
+    let (mut term, mut sum) = if odd { (cos, if df > 1 { cos } else { 0.0 }) } else { (1.0, 1.0) };
+    let mut k = if odd { 3 } else { 2 };
+    while k + 1 < df {
+        term *= cos2 * (k - 1) as f64 / k as f64;
+        sum += term;
+        k += 2;
+    }
+    if odd { (theta + sin * sum) * core::f64::consts::FRAC_2_PI } else { sin * sum }
+}
+
+/// Order statistics that enclose the p-quantile of n values (0 < p < 1) with probability ≥ 95 %: the
+/// largest l with P(B < l) ≤ 2.5 %, the smallest u with P(B < u) ≥ 97.5 %, and P(l ≤ B < u), for B
+/// binomial. l = 0 or u = n + 1 is unbounded. `None` for n = 0.
+pub fn quantile_ranks95(n: u64, p: f64) -> Option<(u64, u64, f64)> {
+    if n == 0 {
+        return None;
+    }
+    // Probabilities relative to the mode's, over ±12 standard deviations, then normalised: no
+    // factorials, no underflow, and O(√n).
+    let nf = n as f64;
+    let odds = p / (1.0 - p);
+    let mode = (((nf + 1.0) * p) as u64).min(n);
+    let reach = (12.0 * (nf * p * (1.0 - p)).sqrt() + 40.0) as u64;
+    let (from, to) = (mode.saturating_sub(reach), (mode + reach).min(n));
+    let mut weight = vec![0.0; (to - from + 1) as usize];
+    weight[(mode - from) as usize] = 1.0;
+    for k in (mode + 1)..=to {
+        weight[(k - from) as usize] =
+            weight[(k - 1 - from) as usize] * (nf - (k - 1) as f64) / k as f64 * odds;
+    }
+    for k in (from..mode).rev() {
+        weight[(k - from) as usize] =
+            weight[(k + 1 - from) as usize] * (k + 1) as f64 / (nf - k as f64) / odds;
+    }
+    let total: f64 = weight.iter().sum();
+    // below(k) = P(B ≤ k) for k = from − 1 …
+    let (mut l, mut u, mut below_l, mut below_u) = (0, n + 1, 0.0, 1.0);
+    let mut sum = 0.0;
+    for (k, w) in (from..).zip(&weight) {
+        sum += w / total;
+        // sum = P(B ≤ k) = P(B < k + 1)
+        if sum <= 0.025 && k < n {
+            (l, below_l) = (k + 1, sum);
+        }
+        if sum >= 0.975 && k < n {
+            (u, below_u) = (k + 1, sum);
+            break;
+        }
+    }
+    Some((l, u, below_u - below_l))
+}
+
+/// Counts of places 0…n − 1 with prefix sums in O(log n).
+#[derive(Clone, Debug)]
+pub struct Fenwick(Vec<u32>);
+
+impl Fenwick {
+    /// All zero.
+    pub fn new(n: usize) -> Fenwick {
+        Fenwick(vec![0; n])
+    }
+
+    /// One more at `place`.
+    pub fn add(&mut self, place: usize) {
+        let mut i = place;
+        while let Some(node) = self.0.get_mut(i) {
+            *node += 1;
+            i |= i + 1;
+        }
+    }
+
+    /// How many at places below `place`.
+    pub fn below(&self, place: usize) -> u64 {
+        let (mut i, mut sum) = (place, 0);
+        while i > 0 {
+            sum += u64::from(self.0[i - 1]);
+            i &= i - 1;
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wilson_intervals() {
+        // metrics §10, V23.
+        for (k, n, low, high) in [
+            (0, 1000, 0.0, 0.003_826_76),
+            (1, 1000, 0.000_176_547, 0.005_642_56),
+            (6, 1000, 0.002_752_67, 0.013_028_17),
+            (5, 10, 0.236_593_09, 0.763_406_91),
+        ] {
+            let [a, b] = wilson95(k, n).unwrap();
+            assert!((a - low).abs() < 5e-9 && (b - high).abs() < 5e-9, "{k}/{n}: {a} {b}");
+        }
+        assert_eq!(wilson95(3, 3).unwrap()[1], 1.0);
+        assert_eq!(wilson95(0, 0), None);
+    }
+
+    #[test]
+    fn student() {
+        // metrics §17, V21.
+        for (df, t) in [
+            (1, 12.706_204_736),
+            (4, 2.776_445_105),
+            (9, 2.262_157_163),
+            (19, 2.093_024_054),
+            (29, 2.045_229_642),
+            (99, 1.984_216_952),
+            (599, 1.963_932_249),
+            (999, 1.962_341_461),
+        ] {
+            assert!((t_quantile(0.975, df) - t).abs() < 1e-9, "{df}: {}", t_quantile(0.975, df));
+        }
+        // Continuous where the method changes.
+        let step = t_quantile(0.995, 200) - t_quantile(0.995, 201);
+        assert!(step > 0.0 && step < 1e-3 && (t_quantile(0.975, 1 << 40) - Z95).abs() < 1e-9);
+        assert!((normal_quantile(0.975) - Z95).abs() < 1e-14);
+    }
+
+    #[test]
+    fn ranks_that_enclose_a_quantile() {
+        // metrics §17, V22.
+        for (n, p, l, u, coverage) in [
+            (10, 0.5, 2, 9, 0.978_516),
+            (100, 0.5, 40, 61, 0.964_800),
+            (100, 0.9, 84, 96, 0.955_690),
+            (100, 0.99, 97, 101, 0.981_626),
+            (1000, 0.99, 983, 997, 0.976_095),
+            (4000, 0.999, 3992, 4000, 0.960_417),
+        ] {
+            let (a, b, c) = quantile_ranks95(n, p).unwrap();
+            assert_eq!((a, b), (l, u), "{n} {p}");
+            assert!((c - coverage).abs() < 1e-6, "{c}");
+        }
+        assert_eq!(quantile_ranks95(299, 0.99).map(|r| (r.0, r.1)), Some((292, 300)));
+        assert_eq!(quantile_ranks95(1000, 0.999).map(|r| (r.0, r.1)), Some((997, 1001)));
+        assert_eq!(quantile_ranks95(1, 0.5).map(|r| (r.0, r.1)), Some((0, 2)));
+    }
+}

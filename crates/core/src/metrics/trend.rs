@@ -1,0 +1,203 @@
+//! What the slope of delay comes from: two clocks, or a queue (metrics §14).
+
+use super::clock::ClockEstimate;
+use super::moments::Line;
+use super::periods::Periods;
+use super::regression::{Regression, Trend, TrendVerdict};
+use super::series::Series;
+use super::skew::SkewHull;
+use super::stat::t_quantile;
+
+/// No two free-running crystals differ by more, nor does NTP slew faster: 1000 ppm.
+const FASTEST_SKEW: f64 = 1e-3;
+const BLOCKS: usize = 20;
+
+impl Trend {
+    /// The verdict on `series`, whose regression on send time is `line`; `None` where there is no slope.
+    pub fn new(
+        series: &Series<'_>,
+        line: Option<Line>,
+        arrival: Option<Regression>,
+        hull: Option<&SkewHull>,
+        periods: &Periods,
+        clock: &ClockEstimate,
+    ) -> Option<Trend> {
+        let line = line?;
+        let scan = Scan::of(series, &line, hull);
+        let change = |before: Option<f64>, after: Option<f64>| Some(after? - before?);
+        let mut trend = Trend {
+            verdict: TrendVerdict::None,
+            m_send: line.m,
+            m_send_ci95: scan.interval,
+            r: line.r,
+            period_excess: periods.rx.zip(periods.tx).map(|(rx, tx)| rx.period_ns / tx.period_ns - 1.0),
+            expected_excess: arrival.map(|a| a.m / (1.0 - a.m)).filter(|x| x.is_finite()),
+            hull_halves: hull.and_then(|h| h.alpha_halves),
+            residual_quarters: scan.quarters,
+            offset_change_ns: change(clock.offset_before_ns, clock.offset_after_ns)
+                .map(|d| if clock.correction_ns == clock.offset_ns { d } else { -d }),
+            rtt_change_ns: change(
+                clock.min_rtt_before_ns.map(|r| r as f64),
+                clock.min_rtt_after_ns.map(|r| r as f64),
+            ),
+            because: String::new(),
+        };
+        (trend.verdict, trend.because) = trend.decide(scan.duration);
+        Some(trend)
+    }
+
+    /// The rules of metrics §14, in their order.
+    fn decide(&self, duration: f64) -> (TrendVerdict, String) {
+        let m = self.m_send;
+        let ppm = m * 1e6;
+        let drift = m * duration;
+        let Some(r) = self.r else { return (TrendVerdict::None, "delay does not vary".into()) };
+        if r.abs() < 0.1 {
+            return (TrendVerdict::None, format!("delay hardly follows time (r = {r:.3})"));
+        }
+        match self.m_send_ci95 {
+            None => return (TrendVerdict::None, "too few packets to tell a slope from chance".into()),
+            Some([low, high]) if low <= 0.0 && high >= 0.0 => {
+                return (TrendVerdict::None, "the slope's confidence interval contains 0".into());
+            }
+            Some(_) => {}
+        }
+        if m < -FASTEST_SKEW {
+            return (TrendVerdict::Draining, format!("delay falls by {:.2} ms a second", -1e3 * m));
+        }
+        if m > FASTEST_SKEW {
+            let matches = self.period_excess.zip(self.expected_excess);
+            return match matches {
+                Some((seen, expected)) if seen < 0.3 * expected => (
+                    TrendVerdict::Undecided,
+                    format!(
+                        "delay rises by {:.2} ms a second but packets arrive as fast as they are sent",
+                        1e3 * m
+                    ),
+                ),
+                _ => (
+                    TrendVerdict::Overload,
+                    format!("delay rises by {:.2} ms a second, faster than clocks drift apart", 1e3 * m),
+                ),
+            };
+        }
+        let near = |x: f64| (x - drift).abs() <= 0.3 * drift.abs();
+        if self.offset_change_ns.is_some_and(near) {
+            return (TrendVerdict::Skew, format!("the clock offset changed by as much: {ppm:.1} ppm"));
+        }
+        if self.rtt_change_ns.is_some_and(|x| x * drift.signum() > 0.5 * drift.abs()) {
+            let verdict = if m > 0.0 { TrendVerdict::Overload } else { TrendVerdict::Draining };
+            return (verdict, "the round trip changed with it: a queue, not a clock".into());
+        }
+        let steady = self.residual_quarters.is_some_and(|quarters| {
+            let range = quarters.iter().copied().fold(f64::MIN, f64::max)
+                - quarters.iter().copied().fold(f64::MAX, f64::min);
+            range <= 0.25 * drift.abs()
+        });
+        let straight = self.hull_halves.is_some_and(|[a, b]| (a - b).abs() <= 0.5 * m.abs());
+        if steady && straight {
+            return (
+                TrendVerdict::Skew,
+                format!("the lowest delays follow one straight line of {ppm:.1} ppm from end to end"),
+            );
+        }
+        (TrendVerdict::Undecided, "the lowest delays follow no straight line".into())
+    }
+}
+
+/// What one more pass tells: an interval of the slope that survives autocorrelation, and the height
+/// above the hull by quarters.
+struct Scan {
+    interval: Option<[f64; 2]>,
+    quarters: Option<[f64; 4]>,
+    duration: f64,
+}
+
+impl Scan {
+    fn of(series: &Series<'_>, line: &Line, hull: Option<&SkewHull>) -> Scan {
+        let n = series.len();
+        let (first, last) = (series.get(0).sent, series.get(n - 1).sent);
+        let earliest = series.iter().map(|p| p.sent).min().unwrap_or(first);
+        let duration = last.saturating_sub(first).max(0) as f64;
+        if n < 2 * BLOCKS {
+            return Scan { interval: None, quarters: None, duration };
+        }
+        let block = |k: usize, of: usize| k * n / of..(k + 1) * n / of;
+        // Least squares with errors correlated inside each block of time: the scores are summed by
+        // block before they are squared.
+        let squares: f64 = (0..BLOCKS)
+            .map(|k| {
+                let score = series.range(block(k, BLOCKS)).map(|p| {
+                    let x = p.sent.wrapping_sub(earliest) as f64 - line.mean_x;
+                    let y = p.delay.wrapping_sub(line.origin_y) as f64 - line.mean_y;
+                    x * (y - line.m * x)
+                });
+                score.sum::<f64>().powi(2)
+            })
+            .sum();
+        let blocks = BLOCKS as f64;
+        let error = (squares * blocks / (blocks - 1.0)).sqrt() / line.sxx;
+        let half = t_quantile(0.975, BLOCKS as u64 - 1) * error;
+        let quarters = hull.map(|h| {
+            core::array::from_fn(|k| {
+                let heights =
+                    series.range(block(k, 4)).map(|p| h.height(p.sent.wrapping_sub(earliest), p.delay));
+                let len = block(k, 4).len().max(1) as f64;
+                heights.sum::<f64>() / len
+            })
+        });
+        Scan { interval: Some([line.m - half, line.m + half]), quarters, duration }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Metric;
+    use super::super::classify::Packet;
+    use super::super::moments::CoMoments;
+    use super::super::periods::Extent;
+    use super::super::seqset::SeqSet;
+    use super::super::series::Samples;
+    use super::*;
+    use crate::session::Session;
+    use crate::spec::TestSpec;
+
+    /// The verdict on 1000 packets every 20 ms whose delay is `delay(seq)` ns.
+    fn verdict(delay: impl Fn(i64) -> i64) -> TrendVerdict {
+        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        let (mut sums, mut extent) = (CoMoments::default(), Extent::default());
+        for seq in 0..1000 {
+            let packet = Packet { seq, sent: i64::from(seq) * 20_000_000, delay: delay(seq.into()) };
+            samples.push(packet);
+            accepted.insert(seq);
+            sums.push(&packet);
+            extent.push(&packet);
+        }
+        let series = Series::new(&samples, &accepted);
+        let hull = SkewHull::new(&series);
+        let periods = Periods::new(&TestSpec::default(), &extent);
+        let clock = ClockEstimate::new(&Session::new(TestSpec::default()), None);
+        let arrival = sums.on_arrival().map(Regression::from);
+        Trend::new(&series, sums.on_send(), arrival, hull.as_ref(), &periods, &clock).unwrap().verdict
+    }
+
+    /// Queueing noise without a trend, 0…1 ms, mostly small.
+    fn noise(i: i64) -> i64 {
+        let x = (i * 7_919 + 13) * 104_729 % 1000;
+        x * x
+    }
+
+    #[test]
+    fn verdicts() {
+        assert_eq!(verdict(noise), TrendVerdict::None);
+        assert_eq!(verdict(|_| 5), TrendVerdict::None);
+        // 120 ppm over 20 s is 2.4 ms.
+        assert_eq!(verdict(|i| noise(i) + i * 2_400), TrendVerdict::Skew);
+        assert_eq!(verdict(|i| noise(i) - i * 2_400), TrendVerdict::Skew);
+        // Offered 50/s, carried 45/s; and a queue that empties.
+        assert_eq!(verdict(|i| noise(i) + i * 2_222_222), TrendVerdict::Overload);
+        assert_eq!(verdict(|i| noise(i) + (1000 - i) * 2_222_222), TrendVerdict::Draining);
+        // A queue that fills during the second half only.
+        assert_eq!(verdict(|i| noise(i) + (i - 500).max(0) * 10_000), TrendVerdict::Undecided);
+    }
+}
