@@ -39,6 +39,11 @@ impl Samples {
         Packet { seq: self.seq[k], sent: self.sent[k], delay: self.delay[k] }
     }
 
+    /// Arrival time of the k-th arrival, ns since 1970.
+    pub fn arrived(&self, k: usize) -> i64 {
+        self.packet(k).arrived()
+    }
+
     /// All of them in arrival order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Packet> + Clone {
         let columns = self.seq.iter().zip(&self.sent).zip(&self.delay);
