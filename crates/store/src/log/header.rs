@@ -205,8 +205,9 @@ impl Header {
         if packets != declared {
             warnings.push(format!("npkts {declared}: no test has that many packets (1 to {MAX_PACKETS})"));
         }
-        let payload = self.payload.unwrap_or(0).clamp(HEADER_LEN.into(), MAX_PAYLOAD.into());
-        let payload_known = self.payload == Some(payload);
+        let possible = u64::from(HEADER_LEN)..=u64::from(MAX_PAYLOAD);
+        let payload_known = self.payload.is_some_and(|l| possible.contains(&l));
+        let payload = self.payload.filter(|_| payload_known).unwrap_or(HEADER_LEN.into());
         if let Some(l) = self.payload.filter(|_| !payload_known) {
             warnings.push(format!(
                 "pktlen {l}: a test packet has {HEADER_LEN} to {MAX_PAYLOAD} bytes, so no throughput is given"
