@@ -1,29 +1,288 @@
 //! Scenarios in virtual time.
 
 use super::*;
+use jitlat_core::impair::{Choice, Gilbert, Jitter};
 use jitlat_core::spec::{Direction, Schedule, Transport};
+
+const BOTH: [Direction; 2] = [Direction::Up, Direction::Down];
+const DIALECTS: [Dialect; 2] = [Dialect::V3, Dialect::Classic];
 
 fn spec(direction: Direction, packets: u64, period: Span) -> TestSpec {
     TestSpec::new(direction, Transport::Udp, packets, 80, period, Schedule::Periodic).unwrap()
+}
+
+fn short(direction: Direction) -> World {
+    World::new(spec(direction, 100, Span::millis(20))).path(&millis(10))
 }
 
 fn millis(ms: i64) -> Config {
     Config { delay: Span::millis(ms), ..Config::default() }
 }
 
-#[test]
-fn a_perfect_path_loses_nothing() {
-    for dialect in [Dialect::V3, Dialect::Classic] {
-        for direction in [Direction::Up, Direction::Down] {
-            let mut world = World::new(spec(direction, 100, Span::millis(20))).path(&millis(10));
-            world.dialect = dialect;
-            let out = world.run();
-            assert_eq!(out.client, Ok((Ending::Complete, None)), "{dialect} {direction:?}");
-            assert_eq!(out.records[0].len(), 100, "{dialect} {direction:?}");
-            assert_eq!(out.server[0], None);
-            assert!(!out.hung);
-            assert_eq!(out.kept, 0);
-            println!("{dialect} {direction:?} {:?} {:?}", out.client_took, out.took);
+fn key(text: &str) -> Option<Key> {
+    Key::from_file_contents(text.as_bytes()).ok()
+}
+
+/// Every kind of short test: dialect × direction × transport, and both directions at once.
+fn kinds() -> Vec<(String, World)> {
+    let mut all = Vec::new();
+    for dialect in DIALECTS {
+        for direction in BOTH {
+            for transport in [Transport::Udp, Transport::Tcp] {
+                let period = Span::millis(20);
+                let spec = TestSpec::new(direction, transport, 30, 80, period, Schedule::Periodic).unwrap();
+                let mut world = World::new(spec).path(&millis(10));
+                world.dialect = dialect;
+                all.push((format!("{dialect} {transport} {direction:?}"), world));
+            }
         }
     }
+    let mut both = World::new(spec(Direction::Up, 30, Span::millis(20))).path(&millis(10));
+    both.flows.push(spec(Direction::Down, 40, Span::millis(20)));
+    all.push(("version 3 UDP both".into(), both.clone()));
+    [both.client_key, both.server_key] = [key("0123456789abcdef"), key("0123456789abcdef")];
+    all.push(("version 3 UDP both with a key".into(), both));
+    all
+}
+
+#[test]
+fn a_perfect_path_loses_nothing() {
+    for (name, world) in kinds() {
+        let flows = world.flows.clone();
+        let out = world.run();
+        assert_eq!(out.client, Ok((Ending::Complete, None)), "{name}");
+        for (spec, (records, session)) in flows.iter().zip(out.records.iter().zip(&out.sessions)) {
+            assert_eq!(records.len() as u32, spec.packets(), "{name}");
+            assert_eq!(
+                session.sent,
+                (name != "classic UDP Down" && name != "classic TCP Down").then_some(spec.packets()),
+                "{name}"
+            );
+            assert!(records.iter().all(|r| r.flags.is_clean()), "{name}");
+        }
+        assert_eq!((out.server, out.hung, out.kept), (vec![None], false, 0), "{name}");
+        assert!(out.took < Span::seconds(12), "{name}: {:?}", out.took);
+    }
+}
+
+#[test]
+fn transmit_stamps_are_joined_in_both_directions() {
+    let mut world = short(Direction::Up);
+    world.flows.push(spec(Direction::Down, 9000, Span::millis(1)));
+    let out = world.run();
+    for records in &out.records {
+        assert!(!records.is_empty());
+        for r in records {
+            assert_eq!(r.send_lag(), Some(SEND_LAG));
+            // The delay is counted from when the packet left, not from when the program read the clock.
+            assert_eq!(r.delay(), Some(Span::millis(10) - SEND_LAG));
+            assert_eq!(r.ttl(), Some(64));
+        }
+    }
+}
+
+#[test]
+fn a_test_ends_in_bounded_time_wherever_the_server_vanishes() {
+    for (name, world) in kinds() {
+        let steps = world.clone().run().steps[SERVER];
+        for n in 0..=steps {
+            let mut world = world.clone();
+            world.trouble = Trouble::ServerVanishes(n);
+            let out = world.run();
+            assert!(!out.hung, "{name}, step {n}");
+            assert!(out.client_took < Span::seconds(600), "{name}, step {n}: {:?}", out.client_took);
+            // What was received here is never lost.
+            for (records, session) in out.records.iter().zip(&out.sessions) {
+                if !records.is_empty() && out.client.is_ok() {
+                    assert_eq!(session.spec.direction() == Direction::Down || records.len() == 30, true);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_server_is_free_again_wherever_the_client_vanishes() {
+    for (name, world) in kinds() {
+        let steps = world.clone().run().steps[CLIENT];
+        for n in 0..=steps {
+            let mut world = world.clone();
+            world.trouble = Trouble::ClientVanishes(n);
+            world.limits.keep = Span::seconds(1);
+            let out = world.run();
+            assert!(!out.hung, "{name}, step {n}");
+            assert!(out.took < Span::seconds(600), "{name}, step {n}: {:?}", out.took);
+            for why in &out.server {
+                assert_ne!(why.as_deref(), Some("never ended"), "{name}, step {n}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_broken_control_connection_loses_nothing_that_was_received() {
+    for direction in BOTH {
+        let whole = short(direction).run();
+        let mut recovered = 0;
+        for ms in (0..whole.client_took.0 / 1_000_000).step_by(37) {
+            let mut world = short(direction);
+            world.trouble = Trouble::ControlBreaks(Span::millis(ms));
+            let out = world.run();
+            assert!(
+                !out.hung && out.client_took < Span::seconds(30),
+                "{direction:?} {ms}: {:?}",
+                out.client_took
+            );
+            match &out.client {
+                // Before the streams ran there was nothing to lose.
+                Err(Failure::Closed { .. }) => assert!(ms < 1000, "{direction:?} {ms}"),
+                Err(other) => panic!("{direction:?} {ms}: {other}"),
+                Ok((ending, _)) => {
+                    let received = out.records[0].len();
+                    let sent = out.sessions[0].sent.unwrap_or_default() as usize;
+                    assert!(received > 0, "{direction:?} {ms}");
+                    // The stream was cut, but everything sent until then is there.
+                    if direction == Direction::Up {
+                        assert_eq!(received, sent, "{ms}");
+                    }
+                    assert!(*ending == Ending::PeerLost || received == 100, "{direction:?} {ms} {ending:?}");
+                    recovered += 1;
+                }
+            }
+        }
+        assert!(recovered > 30, "{direction:?}: {recovered}");
+    }
+}
+
+#[test]
+fn a_dead_server_is_told_from_a_slow_one() {
+    for direction in BOTH {
+        for ms in (0..3000).step_by(113) {
+            let mut world = short(direction);
+            world.trouble = Trouble::ServerDies(Span::millis(ms));
+            let out = world.run();
+            assert!(!out.hung && out.client_took < Span::seconds(30), "{direction:?} {ms}");
+            if direction == Direction::Down && out.client.is_ok() {
+                assert!(!out.records[0].is_empty());
+            }
+            if direction == Direction::Up && ms < 2500 {
+                assert!(out.client.is_err(), "{ms}: nothing was ever collected: {:?}", out.client);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_test_reports_what_was_received() {
+    for dialect in DIALECTS {
+        for direction in BOTH {
+            let mut early = 0;
+            for ms in (0..6500).step_by(97) {
+                let mut world = short(direction);
+                world.dialect = dialect;
+                world.interrupt = vec![Span::millis(ms)];
+                let out = world.run();
+                let name = format!("{dialect} {direction:?} at {ms} ms");
+                assert!(!out.hung && out.client_took < Span::millis(ms) + Span::seconds(13), "{name}");
+                match out.client {
+                    Err(failure) => assert_eq!(failure, Failure::Interrupted, "{name}"),
+                    Ok((Ending::Complete, None)) => assert_eq!(out.records[0].len(), 100, "{name}"),
+                    Ok((ending, _)) => {
+                        assert_eq!(ending, Ending::Interrupted, "{name}");
+                        early += usize::from(out.records[0].len() < 100);
+                        if let Some(sent) = out.sessions[0].sent {
+                            assert_eq!(sent as usize, out.records[0].len(), "{name}");
+                        }
+                    }
+                }
+            }
+            assert!(early > 10, "{dialect} {direction:?}: {early}");
+        }
+    }
+}
+
+#[test]
+fn a_second_interrupt_ends_at_once() {
+    let mut world = short(Direction::Up);
+    // Nothing the client says is answered any more, and it does not know.
+    world.trouble = Trouble::ServerVanishes(60);
+    world.interrupt = vec![Span::seconds(2), Span::seconds(5)];
+    let out = world.run();
+    assert!(out.client_took < Span::millis(5_100), "{:?}", out.client_took);
+}
+
+#[test]
+fn keys_must_agree() {
+    let run = |dialect, client: &str, server: &str| {
+        let mut world = short(Direction::Up);
+        world.dialect = dialect;
+        (world.client_key, world.server_key) = (key(client), key(server));
+        let out = world.run();
+        assert!(!out.hung && out.kept == 0);
+        out.client.map_err(|f| f.to_string())
+    };
+    let (a, b) = ("the first key 123", "the second key 12");
+    assert!(run(Dialect::V3, a, a).is_ok());
+    assert_eq!(
+        run(Dialect::V3, a, b).unwrap_err(),
+        "the server refused: the client's key is not this server's"
+    );
+    assert!(run(Dialect::V3, "", b).unwrap_err().contains("requires a key"));
+    assert!(run(Dialect::V3, a, "").unwrap_err().contains("has no key"));
+    assert!(run(Dialect::Classic, "", b).unwrap_err().contains("refused"));
+    assert!(run(Dialect::Classic, a, "").unwrap_err().contains("classic"));
+}
+
+#[test]
+fn a_refusal_names_the_limit() {
+    let refused = |limits: Limits, count: usize| {
+        let mut world = short(Direction::Up);
+        world.flows = vec![world.flows[0].clone(); count];
+        world.limits = limits;
+        let out = world.run();
+        assert_eq!(out.kept, 0);
+        out.client.unwrap_err().to_string()
+    };
+    let limits = Limits::default;
+    assert_eq!(
+        refused(Limits { packets: 99, ..limits() }, 1),
+        "the server refused: max-packets is limited to 99 on this server (100 asked for)"
+    );
+    assert!(refused(limits(), 3).contains("max-flows"));
+    assert!(refused(Limits { sessions: 0, ..limits() }, 1).contains("max-sessions"));
+    assert!(refused(Limits { memory: 1000, ..limits() }, 1).contains("max-memory"));
+    assert!(refused(Limits { probes: 3, ..limits() }, 1).contains("max-probes"));
+    let mut classic = short(Direction::Up);
+    classic.dialect = Dialect::Classic;
+    classic.limits.classic = false;
+    assert!(matches!(classic.run().client, Err(Failure::Refused(_))));
+}
+
+#[test]
+fn a_path_that_carries_nothing_is_measured_as_such() {
+    // Only the control connection works: greetings do not pass, so the test is refused before the stream.
+    let mut world = short(Direction::Up);
+    world.up.outages = vec![];
+    world.up.loss = Choice::Bernoulli(1.0);
+    let out = world.run();
+    // Greetings are no test packets to the model: the stream runs, and every packet of it is lost.
+    assert_eq!(out.client.map(|e| e.0), Ok(Ending::Complete));
+    assert_eq!((out.records[0].len(), out.sessions[0].sent), (0, Some(100)));
+}
+
+#[test]
+fn an_hour_of_traffic() {
+    let mut world = World::new(spec(Direction::Up, 180_000, Span::millis(20)));
+    world.up = Config {
+        delay: Span::millis(40),
+        jitter: Jitter::Exponential { mean: Span::micros(300) },
+        loss: Choice::Gilbert(Gilbert::simple(0.001, 0.3)),
+        ..Config::default()
+    };
+    world.down = millis(40);
+    world.client_clock = HostClock { offset: Span::ZERO, skew_ppb: 120_000 };
+    let out = world.run();
+    assert_eq!(out.client, Ok((Ending::Complete, None)));
+    assert_eq!(out.records[0].len() as u64, 180_000 - out.up.not_delivered());
+    assert!(out.took > Span::seconds(3590));
 }

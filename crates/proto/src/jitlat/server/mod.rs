@@ -70,7 +70,7 @@ pub enum ServerEvent {
     Flow(Command),
     /// For the server's own log: a test was agreed.
     Agreed(SessionId, Vec<TestSpec>),
-    /// Over: write what is still to be written, then close the connection. The text is for the log:
+    /// Over, and everything has been said: close the connection once it is written. The text is for the log:
     /// `None` after a conversation that went as it should.
     Done(Option<String>),
 }

@@ -1,0 +1,216 @@
+//! The ways a test can end, and how a client comes back for its results.
+
+use super::{ClientMachine, Stage};
+use crate::Tick;
+use crate::jitlat::auth::Side;
+use crate::jitlat::client::{ClientEvent, Failure};
+use crate::jitlat::codec::Codec;
+use crate::jitlat::dialect::Dialect;
+use crate::jitlat::flow::{Command, FlowId};
+use crate::jitlat::message::{Message, Nak, NakCode};
+use jitlat_core::session::Ending;
+use jitlat_core::{Nanos, Span};
+
+/// Between attempts to come back for results.
+const RETRY_GAP: Span = Span::seconds(2);
+/// How long the client tries to come back for results, per attempt a few seconds.
+const MAX_RETRIES: u32 = 5;
+/// The server may need this long to notice that the stream has ended: a minute and more of silence.
+const MAX_BUSY_RETRIES: u32 = 60;
+
+impl ClientMachine {
+    pub(super) fn fail(&mut self, failure: Failure) {
+        if self.stage == Stage::Over {
+            return;
+        }
+        self.close_flows();
+        self.stage = Stage::Over;
+        self.events.push_back(ClientEvent::Failed(failure));
+    }
+
+    /// Tells the server why, then fails.
+    pub(super) fn abort(&mut self, nak: Nak, failure: Failure) {
+        if self.connected {
+            self.outgoing.push_back(Message::Nak(nak));
+        }
+        self.fail(failure);
+    }
+
+    pub(super) fn close_flows(&mut self) {
+        for (i, flow) in (0..).zip(&self.flows) {
+            if flow.opened {
+                self.events.push_back(ClientEvent::Flow(Command::Close(FlowId(i))));
+            }
+        }
+    }
+
+    /// Hands out whatever is there and ends.
+    pub(super) fn conclude(&mut self) {
+        if self.stage == Stage::Over {
+            return;
+        }
+        for i in 0..self.flows.len() {
+            self.hand_out(i);
+        }
+        if self.lost && !self.measured {
+            let detail = self.reason.take();
+            return self.fail(Failure::Closed { during: self.stage.during(), detail });
+        }
+        if self.connected {
+            self.outgoing.push_back(Message::Bye);
+        }
+        self.close_flows();
+        self.stage = Stage::Over;
+        let (ending, reason) =
+            match self.flows.iter().map(|f| self.ending_of(f)).find(|e| e.0 != Ending::Complete) {
+                Some(incomplete) => incomplete,
+                None => (Ending::Complete, None),
+            };
+        self.events.push_back(ClientEvent::Done { ending, reason });
+    }
+
+    /// Something is wrong on the control connection: `why`.
+    pub(super) fn disconnected(&mut self, now: Tick, why: String) {
+        self.connected = false;
+        self.outgoing.clear();
+        self.reason.get_or_insert(why);
+        match self.stage {
+            Stage::Running => {
+                // The streams end early and what was received is collected, if the server still lives.
+                self.lost = true;
+                self.cut_all(now);
+            }
+            Stage::ProbingAfter | Stage::Fetching(_) | Stage::Reconnecting => self.retry(now),
+            Stage::Greeting | Stage::Proving if self.streamed => self.retry(now),
+            _ => {}
+        }
+    }
+
+    /// Whether a new connection could bring anything.
+    pub(super) fn worth_coming_back(&self) -> bool {
+        self.config.dialect == Dialect::V3
+            && self.session.is_some()
+            && self.flows.iter().any(|f| !f.collection.is_complete())
+    }
+
+    pub(super) fn retry(&mut self, now: Tick) {
+        self.round = None;
+        if !self.worth_coming_back() || self.retries >= MAX_RETRIES || self.impatient {
+            self.lost = true;
+            return self.conclude();
+        }
+        let pause = if self.retries == 0 { Span::ZERO } else { RETRY_GAP };
+        self.retries += 1;
+        self.wait_until(now, now.steady + pause);
+    }
+
+    pub(super) fn wait_until(&mut self, now: Tick, at: Nanos) {
+        self.stage = Stage::Waiting;
+        self.deadline = at;
+        self.reconnect_if_due(now);
+    }
+
+    pub(super) fn reconnect_if_due(&mut self, now: Tick) {
+        if self.stage == Stage::Waiting && now.steady >= self.deadline {
+            self.stage = Stage::Reconnecting;
+            self.deadline = now.steady + self.config.patience.times(2);
+            self.events.push_back(ClientEvent::Reconnect);
+        }
+    }
+
+    pub(super) fn refused(&mut self, now: Tick, nak: &Nak) {
+        let text = match (nak.text.is_empty(), self.stage) {
+            (false, _) => nak.text.clone(),
+            (true, Stage::Requested) => {
+                "no reason given (it may be busy, or a limit of its forbids this test)".to_owned()
+            }
+            (true, _) => "no reason given".to_owned(),
+        };
+        if !self.streamed && self.stage != Stage::Running {
+            return self.fail(Failure::Refused(text));
+        }
+        self.connected = false;
+        self.outgoing.clear();
+        if nak.code == NakCode::Busy && self.stage != Stage::Running && self.busy < MAX_BUSY_RETRIES {
+            // Come back for results: the server has not noticed yet that the stream is over.
+            self.busy += 1;
+            return self.wait_until(now, now.steady + RETRY_GAP);
+        }
+        self.reason = Some(format!("the server gave up: {text}"));
+        self.lost = true;
+        match self.stage {
+            Stage::Running => self.cut_all(now),
+            _ => self.conclude(),
+        }
+    }
+
+    pub(super) fn timed_out(&mut self, now: Tick) {
+        let during = self.stage.during();
+        let after = self.config.patience;
+        if self.streamed {
+            self.connected = false;
+            self.reason.get_or_insert(format!("no answer within {} s while {during}", after.as_seconds()));
+            return self.retry(now);
+        }
+        let hint = match (self.stage, self.config.dialect) {
+            (Stage::Greeting, Dialect::V3) => Some("if it is an older server, try --classic"),
+            (Stage::Probing, Dialect::Classic) => Some("it may not know RTT_PROBE"),
+            _ => None,
+        };
+        let nak = Nak::new(NakCode::Timeout, format!("no answer while {during}"));
+        self.abort(nak, Failure::Timeout { during, after, hint });
+    }
+
+    pub(super) fn interrupt(&mut self, now: Tick) {
+        let again = core::mem::replace(&mut self.interrupted, true);
+        match self.stage {
+            Stage::Over => {}
+            Stage::Running if !again => self.cut_all(now),
+            Stage::Running => {
+                // No more waiting for the server: only for the streams here.
+                self.impatient = true;
+                self.connected = false;
+                self.outgoing.clear();
+                for i in 0..self.flows.len() {
+                    let id = FlowId(i as u8);
+                    match self.flows[i].collection.sent {
+                        Some(_) => self.settle(now, id),
+                        None => self.stop(now, id),
+                    }
+                }
+            }
+            // A moment before the streams run: they are cut as soon as they do.
+            Stage::Starting if !again => {}
+            // Collecting what there is takes a moment; a second wish is a command.
+            _ if self.streamed && !again => {}
+            _ if self.streamed => self.conclude(),
+            _ => self.abort(Nak::new(NakCode::Aborted, "interrupted by the user"), Failure::Interrupted),
+        }
+    }
+
+    pub(super) fn closed(&mut self, now: Tick, why: Option<&str>) {
+        if self.stage == Stage::Over {
+            self.connected = false;
+        }
+        if !(self.connected || self.stage == Stage::Reconnecting) {
+            return;
+        }
+        if self.stage != Stage::Running && !self.streamed {
+            let failure = Failure::Closed { during: self.stage.during(), detail: why.map(str::to_owned) };
+            return self.fail(failure);
+        }
+        let why = why.map_or(String::new(), |why| format!(": {why}"));
+        self.disconnected(now, format!("the control connection was lost while {}{why}", self.stage.during()));
+    }
+
+    pub(super) fn reconnected(&mut self, now: Tick, entropy: [u8; 32]) {
+        if self.stage != Stage::Reconnecting {
+            return;
+        }
+        self.config.entropy = entropy;
+        self.codec = Codec::new(Dialect::V3, Side::Client, self.config.local, self.config.remote);
+        self.connected = true;
+        self.outgoing.clear();
+        self.greet(now);
+    }
+}

@@ -1,0 +1,467 @@
+//! [`ClientMachine`]: one test, from the first byte on the control connection to the last record. Who is
+//! there is settled here; what follows, in the modules below.
+
+mod endings;
+mod results;
+mod streams;
+
+use super::collect::Collection;
+use super::probing::Round;
+use super::{ClientConfig, ClientEvent, ClientInput, Failure, Progress};
+use crate::jitlat::auth::{NONCE_LEN, Side, derive};
+use crate::jitlat::codec::Codec;
+use crate::jitlat::dialect::Dialect;
+use crate::jitlat::flow::{FlowId, Role};
+use crate::jitlat::ledger::SessionId;
+use crate::jitlat::message::{DecodeError, Hello, Message, Nak, NakCode, Probe, VERSION, Welcome};
+use crate::{Machine, Tick};
+use jitlat_core::session::HostFacts;
+use jitlat_core::{ClockProbe, Nanos, Session, TestSpec};
+use std::collections::VecDeque;
+
+const NEEDS_KEY: &str = "the server requires a key: give it with --key-file";
+const SERVER_WITHOUT_KEY: &str =
+    "the server has no key and cannot prove who it is: start it with --key-file, or leave the key out here";
+const WRONG_SERVER_KEY: &str = "the server's key is not the one given here";
+
+/// The client's side of one test.
+#[derive(Debug)]
+pub struct ClientMachine {
+    config: ClientConfig,
+    codec: Codec,
+    outgoing: VecDeque<Message>,
+    events: VecDeque<ClientEvent>,
+    stage: Stage,
+    /// When the present stage has lasted too long.
+    deadline: Nanos,
+    /// Nothing more is decoded until what is to be sent has been: proofs cover the conversation in order.
+    hold: bool,
+    connected: bool,
+    round: Option<Round>,
+    probes: Vec<ClockProbe>,
+    next_probe: u32,
+    session: Option<SessionId>,
+    flows: Vec<Flow>,
+    client: HostFacts,
+    server: HostFacts,
+    interrupted: bool,
+    /// Interrupted twice: nothing more is worth waiting for.
+    impatient: bool,
+    /// Why the test is not complete.
+    reason: Option<String>,
+    lost: bool,
+    retries: u32,
+    busy: u32,
+    /// Whether the streams have run: from here on whatever there is gets collected and reported.
+    streamed: bool,
+    /// Whether there is anything to report: a record, or a server's word that there is none.
+    measured: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Awaiting WELCOME.
+    Greeting,
+    /// Awaiting the server's PROOF.
+    Proving,
+    /// Probing before the stream.
+    Probing,
+    /// Flows are being opened here.
+    Opening,
+    /// Awaiting ACCEPT.
+    Requested,
+    /// Test paths are being opened.
+    Connecting,
+    /// Awaiting STARTED.
+    Starting,
+    /// Streams run.
+    Running,
+    /// Probing after the stream.
+    ProbingAfter,
+    /// Collecting results of this flow.
+    Fetching(usize),
+    /// The control connection is lost; a new one is wanted at the deadline.
+    Waiting,
+    /// A new one has been asked for.
+    Reconnecting,
+    /// Over.
+    Over,
+}
+
+impl Stage {
+    /// What is going on, for error messages: "… while …".
+    fn during(self) -> &'static str {
+        match self {
+            Stage::Greeting => "opening the control connection",
+            Stage::Proving => "proving the key",
+            Stage::Probing | Stage::ProbingAfter => "probing the clocks",
+            Stage::Opening | Stage::Requested => "asking for the test",
+            Stage::Connecting => "opening the test path",
+            Stage::Starting => "starting the test",
+            Stage::Running => "running the test",
+            Stage::Fetching(_) => "collecting the results",
+            Stage::Waiting | Stage::Reconnecting => "connecting again for the results",
+            Stage::Over => "ending",
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Flow {
+    spec: TestSpec,
+    role: Role,
+    local_port: u16,
+    remote_port: u16,
+    ready: bool,
+    opened: bool,
+    /// Running: by when the next thing must have happened.
+    deadline: Nanos,
+    ended: bool,
+    end_said: bool,
+    stopped: bool,
+    /// Nothing more happens to it here.
+    settled: bool,
+    /// Packets the far sender says it sent.
+    far_sent: Option<u32>,
+    /// The far receiver has finished.
+    far_finished: bool,
+    failure: Option<String>,
+    collection: Collection,
+}
+
+impl ClientMachine {
+    /// The client's side of a connection made at `now`.
+    pub fn new(config: ClientConfig, now: Tick) -> ClientMachine {
+        let codec = Codec::new(config.dialect, Side::Client, config.local, config.remote);
+        let flows = config.flows.iter().map(|spec| Flow::new(spec.clone())).collect();
+        let client = config.host.clone();
+        let mut machine = ClientMachine {
+            codec,
+            outgoing: VecDeque::new(),
+            events: VecDeque::new(),
+            stage: Stage::Greeting,
+            deadline: now.steady + config.patience,
+            hold: false,
+            connected: true,
+            round: None,
+            probes: Vec::new(),
+            next_probe: 0,
+            session: None,
+            flows,
+            client,
+            server: HostFacts::default(),
+            interrupted: false,
+            impatient: false,
+            reason: None,
+            lost: false,
+            retries: 0,
+            busy: 0,
+            streamed: false,
+            measured: false,
+            config,
+        };
+        match machine.unsupported() {
+            Some(failure) => machine.fail(failure),
+            None => machine.greet(now),
+        }
+        machine
+    }
+
+    /// What cannot be said in the dialect.
+    fn unsupported(&self) -> Option<Failure> {
+        let unsupported = |text: &str| Some(Failure::Unsupported(text.into()));
+        if self.config.flows.is_empty() {
+            return unsupported("a test needs at least one stream");
+        }
+        if self.config.dialect == Dialect::V3 {
+            return None;
+        }
+        if self.config.flows.len() > 1 {
+            return unsupported("the classic protocol carries one stream: leave out -b or --classic");
+        }
+        if self.config.key.is_some() {
+            return unsupported("the classic protocol cannot prove a key: leave out --key-file or --classic");
+        }
+        if !self.config.remote.ip().to_canonical().is_ipv4() {
+            return unsupported("the classic protocol is for IPv4 only: use -4 or leave out --classic");
+        }
+        let periodic = |s: &TestSpec| s.schedule() == jitlat_core::Schedule::Periodic;
+        if !self.config.flows.iter().all(periodic) {
+            return unsupported("the classic protocol knows only periodic streams");
+        }
+        None
+    }
+
+    /// Everything known of each flow, in the order of the configuration. Complete after
+    /// [`ClientEvent::Done`]; `created`, `name` and `tags` are the caller's.
+    pub fn sessions(&self) -> Vec<Session> {
+        self.flows.iter().map(|flow| self.session_of(flow)).collect()
+    }
+
+    /// Probes answered so far.
+    pub fn probes(&self) -> &[ClockProbe] {
+        &self.probes
+    }
+
+    /// The session's name at the server, once it has agreed.
+    pub fn session_id(&self) -> Option<SessionId> {
+        self.session
+    }
+
+    // ---- bytes in -------------------------------------------------------------------------------
+
+    fn received(&mut self, now: Tick, bytes: &[u8]) {
+        if self.stage == Stage::Over || !self.connected {
+            return;
+        }
+        self.codec.feed(bytes);
+        self.pump(now);
+    }
+
+    fn pump(&mut self, now: Tick) {
+        while self.stage != Stage::Over && self.connected && !self.hold {
+            match self.codec.decode() {
+                Ok(Some(message)) => self.heard(now, message),
+                Ok(None) => return,
+                Err(error) => self.bad_bytes(now, &error),
+            }
+        }
+    }
+
+    fn bad_bytes(&mut self, now: Tick, error: &DecodeError) {
+        if self.streamed || self.stage == Stage::Running {
+            self.outgoing.clear();
+            return self.disconnected(now, format!("what the server sent makes no sense: {error}"));
+        }
+        let failure = match error {
+            DecodeError::ClassicPeer => {
+                Failure::Unsupported("the server speaks only the classic protocol: try --classic".into())
+            }
+            DecodeError::Seal => Failure::Authentication(WRONG_SERVER_KEY),
+            _ => Failure::Malformed { during: self.stage.during(), detail: error.to_string() },
+        };
+        self.abort(error.to_nak(), failure);
+    }
+
+    fn heard(&mut self, now: Tick, message: Message) {
+        match (message, self.stage) {
+            (Message::KeepAlive, _) => {}
+            (Message::Nak(nak), _) => self.refused(now, &nak),
+            (Message::Welcome(welcome), Stage::Greeting) => self.welcome(now, &welcome),
+            (Message::Proof(proof), Stage::Proving) => self.proof(now, &proof),
+            (Message::Probe(probe), _) => self.probe_answer(now, &probe),
+            (Message::Accept(accept), Stage::Requested) => self.accepted(now, accept),
+            (Message::Started, Stage::Starting) => self.started(now),
+            (Message::Finished(flow, _), Stage::Running) => self.peer_finished(now, flow),
+            (Message::Finished(..), _) => {}
+            (Message::End(flow, sent), Stage::Running) => self.peer_ended(flow, sent),
+            (Message::End(flow, sent), _) => {
+                if let Some(flow) = self.flow(flow) {
+                    flow.far_sent.get_or_insert(sent);
+                }
+            }
+            (Message::Chunk(chunk), Stage::Fetching(i)) => self.chunk(now, i, chunk),
+            (Message::Results(results), Stage::Fetching(i)) => self.results(now, i, results),
+            (message, stage) => {
+                let detail = format!("{} came out of turn", message.name());
+                if self.streamed || stage == Stage::Running {
+                    return self.disconnected(now, detail);
+                }
+                let nak = Nak::new(NakCode::Malformed, detail.clone());
+                self.abort(nak, Failure::Malformed { during: stage.during(), detail });
+            }
+        }
+    }
+
+    // ---- who is there ---------------------------------------------------------------------------
+
+    fn greet(&mut self, now: Tick) {
+        let mut nonce = [0; NONCE_LEN];
+        nonce.copy_from_slice(&derive(&self.config.entropy, "client nonce")[..NONCE_LEN]);
+        self.outgoing.push_back(Message::Hello(Hello {
+            min_version: VERSION,
+            max_version: VERSION,
+            capabilities: 0,
+            nonce,
+            authenticate: self.config.key.is_some(),
+            software: Some(self.config.software.clone()),
+        }));
+        self.hold = true;
+        self.stage = Stage::Greeting;
+        self.deadline = now.steady + self.config.patience;
+    }
+
+    fn welcome(&mut self, now: Tick, welcome: &Welcome) {
+        if self.config.dialect == Dialect::V3 && welcome.version != VERSION {
+            let text = format!("the server chose version {}, this program speaks {VERSION}", welcome.version);
+            return self.fail(Failure::Unsupported(text));
+        }
+        if !self.streamed {
+            self.events.push_back(ClientEvent::Progress(Progress::Connected(welcome.software.clone())));
+        }
+        match (welcome.authenticate, self.config.key.is_some()) {
+            (true, false) => self.fail(Failure::Authentication(NEEDS_KEY)),
+            (false, true) => self.fail(Failure::Authentication(SERVER_WITHOUT_KEY)),
+            (true, true) => {
+                // The proof itself is computed when it is sent: it covers everything before it.
+                self.outgoing.push_back(Message::Proof([0; 32]));
+                self.hold = true;
+                self.stage = Stage::Proving;
+                self.deadline = now.steady + self.config.patience;
+            }
+            (false, false) => {
+                self.codec.settle();
+                self.known(now);
+            }
+        }
+    }
+
+    fn proof(&mut self, now: Tick, proof: &[u8]) {
+        let Some(key) = &self.config.key else { return };
+        if !self.codec.verify(key, proof) {
+            let nak = Nak::new(NakCode::Authentication, WRONG_SERVER_KEY);
+            return self.abort(nak, Failure::Authentication(WRONG_SERVER_KEY));
+        }
+        self.codec.seal(key);
+        self.known(now);
+    }
+
+    /// Both sides know each other.
+    fn known(&mut self, now: Tick) {
+        if self.streamed {
+            return self.fetch_next(now);
+        }
+        self.begin_round(now);
+        self.stage = Stage::Probing;
+        self.round_over(now);
+    }
+
+    fn begin_round(&mut self, now: Tick) {
+        let varied = (self.config.dialect == Dialect::V3).then_some(self.config.entropy);
+        let (wanted, interval) = (self.config.probes, self.config.probe_interval);
+        let patience = self.config.patience;
+        self.round = Some(Round::new(now.steady, wanted, self.next_probe, interval, patience, varied));
+    }
+
+    fn probe_answer(&mut self, now: Tick, probe: &Probe) {
+        let Some(round) = &mut self.round else { return };
+        if let Some(probe) = round.answer(now, probe) {
+            self.probes.push(probe);
+            let (answered, wanted) = round.progress();
+            if self.stage == Stage::Probing {
+                self.events.push_back(ClientEvent::Progress(Progress::Probing(answered, wanted)));
+            }
+        }
+        self.round_over(now);
+    }
+
+    /// On to what follows the probes, if they are through.
+    fn round_over(&mut self, now: Tick) {
+        let Some(round) = &self.round else { return };
+        if !round.is_over(now.steady) {
+            return;
+        }
+        let (answered, wanted) = round.progress();
+        self.next_probe = round.next_id();
+        self.round = None;
+        match self.stage {
+            Stage::Probing if answered == 0 && wanted > 0 => self.timed_out(now),
+            Stage::Probing => self.open_flows(now),
+            Stage::ProbingAfter => self.fetch_next(now),
+            _ => {}
+        }
+    }
+
+    fn flow(&mut self, id: FlowId) -> Option<&mut Flow> {
+        self.flows.get_mut(usize::from(id.0))
+    }
+}
+
+impl Machine for ClientMachine {
+    type Input<'a> = ClientInput<'a>;
+    type Event = ClientEvent;
+
+    fn handle(&mut self, now: Tick, input: ClientInput<'_>) {
+        match input {
+            ClientInput::Received(bytes) => self.received(now, bytes),
+            ClientInput::Closed(why) => self.closed(now, why),
+            ClientInput::Flow(report) => self.report(now, report),
+            ClientInput::Host(host) => self.client = host,
+            ClientInput::Interrupt => self.interrupt(now),
+            ClientInput::Reconnected(entropy) => self.reconnected(now, entropy),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Tick) {
+        match self.stage {
+            // The server does not read; it need not know.
+            Stage::Over if now.steady >= self.deadline => self.outgoing.clear(),
+            Stage::Over => {}
+            Stage::Probing | Stage::ProbingAfter => self.round_over(now),
+            Stage::Running => self.flows_overdue(now),
+            Stage::Waiting => self.reconnect_if_due(now),
+            _ if now.steady < self.deadline => {}
+            Stage::Reconnecting => self.retry(now),
+            Stage::Opening => self.fail(Failure::Flow("this host could not prepare it in time".into())),
+            _ => self.timed_out(now),
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> bool {
+        let before = out.len();
+        while out.len() == before {
+            if !self.transmit_one(now, out) {
+                return false;
+            }
+            self.pump(now);
+        }
+        true
+    }
+
+    fn poll_timeout(&self) -> Option<Nanos> {
+        match (self.stage, &self.round) {
+            (Stage::Over, _) => self.parting().then_some(self.deadline),
+            (Stage::Probing | Stage::ProbingAfter, Some(round)) => Some(round.deadline()),
+            (Stage::Running, _) => self.flows.iter().filter(|f| !f.settled).map(|f| f.deadline).min(),
+            _ => Some(self.deadline),
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<ClientEvent> {
+        let last = matches!(self.events.front(), Some(ClientEvent::Done { .. } | ClientEvent::Failed(_)));
+        if last && self.parting() {
+            return None;
+        }
+        self.events.pop_front()
+    }
+}
+
+impl ClientMachine {
+    /// Whether last words are still to be sent.
+    fn parting(&self) -> bool {
+        self.connected && !self.outgoing.is_empty()
+    }
+
+    fn transmit_one(&mut self, now: Tick, out: &mut Vec<u8>) -> bool {
+        if !self.connected {
+            return false;
+        }
+        if let Some(message) = self.outgoing.pop_front() {
+            match (message, &self.config.key) {
+                (Message::Proof(_), Some(key)) => {
+                    if let Some(proof) = self.codec.prove(key) {
+                        self.codec.encode(&proof, out);
+                    }
+                }
+                (message, _) => self.codec.encode(&message, out),
+            }
+            if self.outgoing.is_empty() {
+                self.hold = false;
+            }
+            return true;
+        }
+        let Some(probe) = self.round.as_mut().and_then(|round| round.poll_send(now)) else { return false };
+        self.codec.encode(&Message::Probe(probe), out);
+        true
+    }
+}

@@ -1,0 +1,166 @@
+//! The results: fetched, handed out, accounted for.
+
+use super::{ClientMachine, Flow, Stage};
+use crate::Tick;
+use crate::jitlat::client::{ClientEvent, Progress};
+use crate::jitlat::dialect::Dialect;
+use crate::jitlat::flow::{FlowId, Role};
+use crate::jitlat::limits::Limits;
+use crate::jitlat::message::{Chunk, Fetch, Message, Results};
+use crate::jitlat::stream::Finish;
+use jitlat_core::Session;
+use jitlat_core::session::{Ending, HostFacts};
+
+impl ClientMachine {
+    pub(super) fn fetch_next(&mut self, now: Tick) {
+        let Some(i) = self.flows.iter().position(|f| !f.collection.is_complete()) else {
+            return self.conclude();
+        };
+        self.stage = Stage::Fetching(i);
+        self.deadline = now.steady + self.config.patience;
+        let collection = &mut self.flows[i].collection;
+        collection.begin();
+        let chunk = collection.chunks;
+        self.outgoing.push_back(Message::Fetch(Fetch {
+            session: self.session,
+            flow: FlowId(i as u8),
+            chunk,
+        }));
+    }
+
+    pub(super) fn chunk(&mut self, now: Tick, i: usize, chunk: Chunk) {
+        self.deadline = now.steady + self.config.patience;
+        let id = FlowId(i as u8);
+        if chunk.flow != id {
+            return self.disconnected(now, format!("results of {} instead of {id}", chunk.flow));
+        }
+        let flow = &mut self.flows[i];
+        match flow.collection.chunk(chunk, Limits::record_limit(&flow.spec)) {
+            Ok(records) => {
+                if !records.is_empty() {
+                    self.measured = true;
+                    self.events.push_back(ClientEvent::Records(id, records));
+                }
+                let (id, had, expected) = flow.collection.expected(id, flow.spec.packets());
+                self.events.push_back(ClientEvent::Progress(Progress::Collecting(id, had, expected)));
+            }
+            Err(why) => self.give_up_results(now, i, &why),
+        }
+    }
+
+    pub(super) fn results(&mut self, now: Tick, i: usize, results: Results) {
+        let merged = merge_facts(&self.server, &results.host);
+        let refused = results.refused;
+        let v3 = self.config.dialect == Dialect::V3;
+        self.server = merged;
+        if refused > 0 {
+            self.server
+                .notes
+                .push(format!("{refused} packets came after the recording was full and were not kept"));
+        }
+        match self.flows[i].collection.close(results, v3) {
+            Ok(()) => {
+                self.measured = true;
+                self.hand_out(i);
+                self.fetch_next(now);
+            }
+            Err(why) => self.give_up_results(now, i, &why),
+        }
+    }
+
+    /// The results of a flow are beyond hope: what is there has to do.
+    pub(super) fn give_up_results(&mut self, now: Tick, i: usize, why: &str) {
+        let flow = &mut self.flows[i];
+        flow.failure.get_or_insert(format!("results are incomplete: {why}"));
+        flow.collection.results.get_or_insert_with(|| Results::none(FlowId(i as u8)));
+        self.hand_out(i);
+        // What follows on this connection belongs to the failed fetch: only a new one is clean.
+        if self.worth_coming_back() {
+            self.connected = false;
+            return self.retry(now);
+        }
+        self.conclude();
+    }
+
+    /// Emits the records of a flow received here.
+    pub(super) fn hand_out(&mut self, i: usize) {
+        self.measured |= self.flows[i].collection.received.is_some();
+        while let Some(block) = self.flows[i].collection.take_block() {
+            self.events.push_back(ClientEvent::Records(FlowId(i as u8), block));
+        }
+        self.flows[i].collection.release();
+    }
+
+    pub(super) fn session_of(&self, flow: &Flow) -> Session {
+        let mut spec = flow.spec.clone();
+        let (local, remote) = (self.config.local.ip(), self.config.remote.ip());
+        let results = flow.collection.results.as_ref();
+        let (src, dst, sent, drops);
+        match flow.role {
+            Role::Send => {
+                (spec.src_port, spec.dst_port) = (flow.local_port, flow.remote_port);
+                (src, dst) = (local, remote);
+                sent = flow.collection.sent.as_ref().map(|s| s.sent);
+                drops = results.and_then(|r| r.drops);
+            }
+            Role::Receive => {
+                (spec.src_port, spec.dst_port) = (flow.remote_port, flow.local_port);
+                (src, dst) = (remote, local);
+                sent = results.and_then(|r| r.sent).or(flow.far_sent);
+                drops = flow.collection.received.as_ref().and_then(|r| r.drops);
+            }
+        }
+        let (ending, reason) = self.ending_of(flow);
+        Session {
+            src: Some(src.to_canonical()),
+            dst: Some(dst.to_canonical()),
+            sent,
+            probes: self.probes.clone(),
+            client: self.client.clone(),
+            server: self.server.clone(),
+            id: self.session.map(|id| id.to_string()),
+            ending,
+            reason,
+            receiver_drops: drops,
+            ..Session::new(spec)
+        }
+    }
+
+    pub(super) fn ending_of(&self, flow: &Flow) -> (Ending, Option<String>) {
+        let results = flow.collection.results.as_ref();
+        let failure = flow.failure.clone().or_else(|| results.and_then(|r| r.failure.clone()));
+        let finish = match flow.role {
+            Role::Send => results.and_then(|r| r.finish),
+            Role::Receive => flow.collection.received.as_ref().map(|r| r.finish),
+        };
+        if self.interrupted {
+            return (Ending::Interrupted, Some("interrupted by the user".into()));
+        }
+        if self.lost {
+            return (Ending::PeerLost, self.reason.clone());
+        }
+        if failure.is_some() {
+            return (Ending::PeerLost, failure);
+        }
+        match finish {
+            Some(Finish::Silent) => (Ending::PeerLost, Some("the stream fell silent before its end".into())),
+            Some(Finish::NeverStarted) => (Ending::PeerLost, Some("no test packet ever arrived".into())),
+            _ => (Ending::Complete, None),
+        }
+    }
+}
+
+/// What is known of a host, the newer account over the older one.
+fn merge_facts(before: &HostFacts, after: &HostFacts) -> HostFacts {
+    let mut notes = before.notes.clone();
+    notes.extend(after.notes.iter().filter(|n| !before.notes.contains(n)).cloned());
+    HostFacts {
+        name: after.name.clone().or_else(|| before.name.clone()),
+        system: after.system.clone().or_else(|| before.system.clone()),
+        clock_source: after.clock_source.clone().or_else(|| before.clock_source.clone()),
+        sync_before: before.sync_before.or(after.sync_before),
+        sync_after: after.sync_after.or(before.sync_after),
+        clock_step: after.clock_step.or(before.clock_step),
+        notes,
+    }
+}

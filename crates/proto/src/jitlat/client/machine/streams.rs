@@ -1,0 +1,380 @@
+//! The streams: opened, started, ended.
+
+use super::{ClientMachine, Flow, Stage};
+use crate::Tick;
+use crate::jitlat::client::collect::Collection;
+use crate::jitlat::client::{ClientConfig, ClientEvent, Failure, Progress};
+use crate::jitlat::dialect::Dialect;
+use crate::jitlat::flow::{Command, FlowId, Meeting, Opening, Report, Role};
+use crate::jitlat::limits::Limits;
+use crate::jitlat::message::{Accept, FlowRequest, Message, Nak, NakCode, Request};
+use crate::jitlat::server::{answer_patience, longest};
+use crate::jitlat::stream::Patience;
+use core::net::SocketAddr;
+use jitlat_core::{Direction, Nanos, Span, TestSpec, Transport};
+
+/// How long the flow engine may take for a command that needs no peer.
+const ENGINE_PATIENCE: Span = Span::seconds(10);
+/// For stragglers, once the sender has said that it has ended.
+const LINGER: Span = Span::seconds(2);
+/// How long a sender that was told to stop may take to say so.
+const STOP_PATIENCE: Span = Span::seconds(8);
+
+impl ClientMachine {
+    pub(super) fn open_flows(&mut self, now: Tick) {
+        self.stage = Stage::Opening;
+        self.deadline = now.steady + ENGINE_PATIENCE;
+        for i in 0..self.flows.len() {
+            let opening = self.flows[i].opening(FlowId(i as u8), &self.config);
+            self.flows[i].opened = true;
+            self.events.push_back(ClientEvent::Flow(Command::Open(Box::new(opening))));
+        }
+    }
+
+    pub(super) fn request(&mut self, now: Tick) {
+        let flows = self.flows.iter().map(|f| FlowRequest { spec: f.asked(), stamps: self.config.stamps });
+        let request = Request { flows: flows.collect(), host: self.client.clone() };
+        self.outgoing.push_back(Message::Request(request));
+        self.stage = Stage::Requested;
+        self.deadline = now.steady + self.config.patience;
+    }
+
+    pub(super) fn accepted(&mut self, now: Tick, accept: Accept) {
+        if accept.flows.len() != self.flows.len() {
+            let detail = format!("{} flows granted of {}", accept.flows.len(), self.flows.len());
+            let nak = Nak::new(NakCode::Malformed, detail.clone());
+            return self.abort(nak, Failure::Malformed { during: self.stage.during(), detail });
+        }
+        self.session = accept.session;
+        self.server = accept.host;
+        self.events.push_back(ClientEvent::Progress(Progress::Accepted(self.session)));
+        let patience = self.greeting_patience();
+        self.stage = Stage::Connecting;
+        self.deadline = now.steady + patience + ENGINE_PATIENCE;
+        for (i, granted) in accept.flows.into_iter().enumerate() {
+            let flow = &mut self.flows[i];
+            flow.remote_port = granted.port;
+            if flow.listens(self.config.dialect) {
+                flow.ready = true;
+                continue;
+            }
+            let peer = SocketAddr::new(self.config.remote.ip(), granted.port);
+            let greeting = granted.token.map(|token| (token, patience));
+            let connect = Command::Connect { flow: FlowId(i as u8), peer, greeting };
+            self.events.push_back(ClientEvent::Flow(connect));
+        }
+        self.start_when_ready(now);
+    }
+
+    /// Five seconds and three round trips, as the probes saw them.
+    pub(super) fn greeting_patience(&self) -> Span {
+        let rtt = self.probes.iter().map(|p| p.rtt().0.max(0)).min().unwrap_or(0);
+        Span::seconds(5) + Span(rtt.min(60_000_000_000)).times(3)
+    }
+
+    pub(super) fn start_when_ready(&mut self, now: Tick) {
+        if self.stage != Stage::Connecting || !self.flows.iter().all(|f| f.ready) {
+            return;
+        }
+        self.start_role(now, Role::Receive);
+        self.outgoing.push_back(Message::Start);
+        self.stage = Stage::Starting;
+        self.deadline = now.steady + self.config.patience;
+    }
+
+    pub(super) fn start_role(&mut self, now: Tick, role: Role) {
+        for (i, flow) in (0..).zip(&mut self.flows).filter(|(_, f)| f.role == role) {
+            flow.deadline = now.steady + longest(&flow.spec);
+            self.events.push_back(ClientEvent::Flow(Command::Start(FlowId(i))));
+        }
+    }
+
+    pub(super) fn started(&mut self, now: Tick) {
+        self.start_role(now, Role::Send);
+        self.stage = Stage::Running;
+        self.events.push_back(ClientEvent::Progress(Progress::Running));
+        if self.interrupted {
+            self.cut_all(now);
+        }
+        self.settled(now);
+    }
+
+    pub(super) fn report(&mut self, now: Tick, report: Report) {
+        match report {
+            Report::Opened(id, port) if self.stage == Stage::Opening => {
+                let Some(flow) = self.flow(id) else { return };
+                flow.local_port = port;
+                flow.ready = true;
+                if self.flows.iter().all(|f| f.ready) {
+                    self.flows.iter_mut().for_each(|f| f.ready = false);
+                    self.request(now);
+                }
+            }
+            Report::Ready(id) => {
+                if let Some(flow) = self.flow(id) {
+                    flow.ready = true;
+                }
+                self.start_when_ready(now);
+            }
+            Report::Ended(id, sent) => self.stream_ended(now, id, sent),
+            Report::Sent(id, report) => {
+                let (connected, patience) = (self.connected, self.config.patience);
+                let Some(flow) = self.flow(id).filter(|f| f.role == Role::Send && !f.settled) else { return };
+                let sent = report.sent;
+                flow.collection.sent = Some(report);
+                if flow.far_finished || !connected || flow.failure.is_some() {
+                    return self.settle(now, id);
+                }
+                // It ended by itself: the server must learn that no more will come.
+                flow.deadline = now.steady + LINGER + patience;
+                if !core::mem::replace(&mut flow.end_said, true) {
+                    self.outgoing.push_back(Message::End(id, sent));
+                }
+            }
+            Report::Received(id, report) => {
+                let Some(flow) = self.flow(id).filter(|f| f.role == Role::Receive && !f.settled) else {
+                    return;
+                };
+                let count = report.recording.len() as u64;
+                flow.collection.received = Some(report);
+                if self.connected {
+                    self.outgoing.push_back(Message::Finished(id, count));
+                }
+                self.settle(now, id);
+            }
+            Report::Failed(id, why) => self.flow_failed(now, id, why),
+            Report::Opened(..) | Report::Greeted(..) => {}
+        }
+    }
+
+    pub(super) fn flow_failed(&mut self, now: Tick, id: FlowId, why: String) {
+        if !matches!(self.stage, Stage::Running | Stage::Starting) {
+            if !self.streamed {
+                self.abort(Nak::new(NakCode::Failed, why.clone()), Failure::Flow(why));
+            }
+            return;
+        }
+        let (connected, patience) = (self.connected, self.config.patience);
+        let Some(flow) = self.flow(id).filter(|f| !f.settled) else { return };
+        flow.failure = Some(why);
+        match flow.role {
+            Role::Receive => {
+                self.outgoing.extend(connected.then_some(Message::Finished(id, 0)));
+                self.settle(now, id);
+            }
+            Role::Send if !connected || flow.far_finished => self.settle(now, id),
+            Role::Send => {
+                flow.collection.sent.get_or_insert_default();
+                flow.deadline = now.steady + LINGER + patience;
+                if !core::mem::replace(&mut flow.end_said, true) {
+                    self.outgoing.push_back(Message::End(id, 0));
+                }
+            }
+        }
+    }
+
+    pub(super) fn stream_ended(&mut self, now: Tick, id: FlowId, sent: u32) {
+        let (interrupted, connected) = (self.interrupted, self.connected);
+        let patience = self.config.patience;
+        let Some(flow) = self.flow(id).filter(|f| f.role == Role::Send && !f.ended && !f.settled) else {
+            return;
+        };
+        flow.ended = true;
+        flow.deadline = now.steady + answer_patience(&flow.spec);
+        flow.far_sent = Some(sent);
+        if !connected {
+            // Nobody can answer the sentinels: one has gone out, that must do.
+            flow.deadline = now.steady + LINGER;
+        } else if interrupted {
+            flow.end_said = true;
+            flow.deadline = now.steady + STOP_PATIENCE + patience;
+            self.outgoing.push_back(Message::End(id, sent));
+        }
+    }
+
+    pub(super) fn peer_finished(&mut self, now: Tick, id: FlowId) {
+        let Some(flow) = self.flow(id).filter(|f| f.role == Role::Send) else { return };
+        flow.far_finished = true;
+        match flow.collection.sent {
+            Some(_) => self.settle(now, id),
+            None => self.stop(now, id),
+        }
+    }
+
+    pub(super) fn settle(&mut self, now: Tick, id: FlowId) {
+        if let Some(flow) = self.flow(id) {
+            flow.settled = true;
+        }
+        self.settled(now);
+    }
+
+    pub(super) fn stop(&mut self, now: Tick, id: FlowId) {
+        let Some(flow) = self.flow(id) else { return };
+        if flow.stopped || flow.settled {
+            return;
+        }
+        flow.stopped = true;
+        flow.deadline = now.steady + ENGINE_PATIENCE;
+        self.events.push_back(ClientEvent::Flow(Command::Stop(id)));
+    }
+
+    pub(super) fn peer_ended(&mut self, id: FlowId, sent: u32) {
+        let Some(flow) = self.flow(id).filter(|f| f.role == Role::Receive) else { return };
+        flow.far_sent = Some(sent);
+        if !flow.settled {
+            self.events.push_back(ClientEvent::Flow(Command::Cut(id, LINGER)));
+        }
+    }
+
+    /// Ends every stream early.
+    pub(super) fn cut_all(&mut self, now: Tick) {
+        let classic = self.config.dialect == Dialect::Classic;
+        for i in 0..self.flows.len() {
+            let id = FlowId(i as u8);
+            let flow = &mut self.flows[i];
+            if flow.settled {
+                continue;
+            }
+            flow.deadline = now.steady + STOP_PATIENCE;
+            let command = match (flow.role, self.connected) {
+                (Role::Send, true) if flow.ended && !flow.end_said => {
+                    flow.end_said = true;
+                    flow.deadline = now.steady + STOP_PATIENCE + self.config.patience;
+                    let sent = flow.far_sent.unwrap_or(0);
+                    self.outgoing.push_back(Message::End(id, sent));
+                    continue;
+                }
+                (Role::Send, _) => Command::Cut(id, Span::ZERO),
+                (Role::Receive, true) if !classic => {
+                    self.outgoing.push_back(Message::Stop(id));
+                    continue;
+                }
+                (Role::Receive, true) => Command::Cut(id, Span::ZERO),
+                (Role::Receive, false) => Command::Cut(id, LINGER),
+            };
+            self.events.push_back(ClientEvent::Flow(command));
+        }
+    }
+
+    /// On to the results, if no stream runs any more.
+    pub(super) fn settled(&mut self, now: Tick) {
+        if self.stage != Stage::Running || !self.flows.iter().all(|f| f.settled) {
+            return;
+        }
+        self.streamed = true;
+        if !self.connected {
+            self.stage = Stage::Reconnecting;
+            return self.retry(now);
+        }
+        if self.config.dialect == Dialect::V3 && !self.interrupted {
+            self.begin_round(now);
+            self.stage = Stage::ProbingAfter;
+            return self.round_over(now);
+        }
+        self.fetch_next(now);
+    }
+
+    pub(super) fn flows_overdue(&mut self, now: Tick) {
+        for i in 0..self.flows.len() {
+            let id = FlowId(i as u8);
+            let flow = &mut self.flows[i];
+            if flow.settled || now.steady < flow.deadline {
+                continue;
+            }
+            if flow.collection.sent.is_some() {
+                self.no_answer();
+                self.settle(now, id);
+                continue;
+            }
+            if flow.stopped {
+                flow.failure.get_or_insert("the stream here did not stop".into());
+                self.settle(now, id);
+                continue;
+            }
+            if flow.ended && !flow.end_said && self.connected {
+                // Sentinels go unanswered: perhaps none arrives. The control connection may still work.
+                flow.end_said = true;
+                flow.deadline = now.steady + LINGER + self.config.patience;
+                let sent = flow.far_sent.unwrap_or(0);
+                self.outgoing.push_back(Message::End(id, sent));
+                continue;
+            }
+            if flow.role == Role::Send && flow.ended {
+                self.no_answer();
+            }
+            self.stop(now, id);
+        }
+    }
+
+    /// The server has let the end of a stream go unanswered: it is given up, this connection with it.
+    pub(super) fn no_answer(&mut self) {
+        if self.connected {
+            self.lost = true;
+            self.connected = false;
+            self.reason.get_or_insert("the server did not answer the end of the stream".into());
+        }
+    }
+}
+
+impl Flow {
+    pub(super) fn new(spec: TestSpec) -> Flow {
+        let role = match spec.direction() {
+            Direction::Up => Role::Send,
+            Direction::Down => Role::Receive,
+        };
+        let (local_port, remote_port) = match role {
+            Role::Send => (spec.src_port, spec.dst_port),
+            Role::Receive => (spec.dst_port, spec.src_port),
+        };
+        Flow {
+            spec,
+            role,
+            local_port,
+            remote_port,
+            ready: false,
+            opened: false,
+            deadline: Nanos(i64::MAX),
+            ended: false,
+            end_said: false,
+            stopped: false,
+            settled: false,
+            far_sent: None,
+            far_finished: false,
+            failure: None,
+            collection: Collection::default(),
+        }
+    }
+
+    /// Classic TCP towards us: the server connects.
+    pub(super) fn listens(&self, dialect: Dialect) -> bool {
+        dialect == Dialect::Classic && self.role == Role::Receive && self.spec.transport() == Transport::Tcp
+    }
+
+    /// The stream as it is asked for: with the port bound here.
+    pub(super) fn asked(&self) -> TestSpec {
+        let mut spec = self.spec.clone();
+        match self.role {
+            Role::Send => spec.src_port = self.local_port,
+            Role::Receive => spec.dst_port = self.local_port,
+        }
+        spec
+    }
+
+    pub(super) fn opening(&self, flow: FlowId, config: &ClientConfig) -> Opening {
+        let v3 = config.dialect == Dialect::V3;
+        Opening {
+            flow,
+            role: self.role,
+            spec: self.spec.clone(),
+            bind_port: self.local_port,
+            // In version 3 the greeting tells the server where to send; classic servers go by the number.
+            any_port_will_do: v3 && self.role == Role::Receive,
+            peer: config.remote.ip(),
+            meeting: if self.listens(config.dialect) { Meeting::Listen } else { Meeting::Dial },
+            greetings: v3,
+            stamps: config.stamps,
+            patience: Patience::of(&self.spec),
+            record_limit: Limits::record_limit(&self.spec),
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! The streams: asked for, opened, started, settled.
+
+use super::{ENGINE_PATIENCE, Flow, ServerMachine, Stage, answer_patience, longest};
+use crate::Tick;
+use crate::jitlat::auth::derive_u64;
+use crate::jitlat::flow::{Command, FlowId, Meeting, Opening, Report, Role};
+use crate::jitlat::ledger::{Claim, FlowOutcome, FlowResults, SessionResults};
+use crate::jitlat::limits::{Limits, Refusal};
+use crate::jitlat::message::{Accept, FlowAccept, Message, NakCode, Request};
+use crate::jitlat::recording::Recording;
+use crate::jitlat::server::ServerEvent;
+use crate::jitlat::stream::Patience;
+use core::net::{IpAddr, SocketAddr};
+use jitlat_core::{Direction, Nanos, Source, Span, TestSpec, Transport};
+use std::sync::Arc;
+
+/// For stragglers, once the sender has said that it has ended.
+const LINGER: Span = Span::seconds(2);
+/// How long a client that was told END may take to answer.
+const END_PATIENCE: Span = Span::seconds(10);
+
+impl ServerMachine {
+    pub(super) fn request(&mut self, now: Tick, request: Request) {
+        if let Err(refusal) = self.grant(&request) {
+            return self.refuse(NakCode::Limit, refusal.to_string());
+        }
+        let classic = self.is_classic();
+        let token = |i: usize| (!classic).then(|| derive_u64(&self.config.entropy, &format!("token {i}")));
+        self.flows = (0..).zip(request.flows).map(|(i, f)| Flow::new(f.spec, f.stamps, token(i))).collect();
+        let memory = self.flows.iter().map(Flow::memory).sum();
+        self.events.push_back(ServerEvent::Admit(Claim { id: self.session, client: self.peer, memory }));
+        self.enter(Stage::Admitting, now.steady + ENGINE_PATIENCE);
+    }
+
+    pub(super) fn grant(&self, request: &Request) -> Result<(), Refusal> {
+        let limits = self.limits();
+        if request.flows.len() > limits.flows {
+            return Err(Refusal::new("max-flows", limits.flows, request.flows.len()));
+        }
+        request.flows.iter().try_for_each(|flow| limits.check(&flow.spec))
+    }
+
+    pub(super) fn admitted(&mut self, now: Tick, verdict: Result<(), Refusal>) {
+        if self.stage != Stage::Admitting {
+            return;
+        }
+        if let Err(refusal) = verdict {
+            self.flows.clear();
+            return self.refuse(NakCode::Busy, refusal.to_string());
+        }
+        let classic = self.is_classic();
+        for i in 0..self.flows.len() {
+            let opening = self.flows[i].opening(FlowId(i as u8), self.peer, classic, self.config.test_port);
+            self.flow_command(Command::Open(Box::new(opening)));
+        }
+        self.enter(Stage::Opening, now.steady + ENGINE_PATIENCE);
+    }
+
+    pub(super) fn opened(&mut self, now: Tick, id: FlowId, port: u16) {
+        let (classic, peer) = (self.is_classic(), self.peer);
+        let Some(flow) = self.flow(id) else { return };
+        flow.port = Some(port);
+        if classic && flow.spec.transport() == Transport::Udp {
+            let far = flow.far_port();
+            flow.dialled = true;
+            self.flow_command(Command::Connect {
+                flow: id,
+                peer: SocketAddr::new(peer, far),
+                greeting: None,
+            });
+        } else if classic {
+            // Listening, or dialled when the client says go: either way ready to be accepted.
+            flow.ready = flow.role == Role::Receive;
+        }
+        self.accept_when_open(now);
+    }
+
+    pub(super) fn accept_when_open(&mut self, now: Tick) {
+        let classic_udp = |f: &Flow| self.is_classic() && f.spec.transport() == Transport::Udp;
+        let open = |f: &Flow| f.port.is_some() && (f.ready || !classic_udp(f));
+        if self.stage != Stage::Opening || !self.flows.iter().all(open) {
+            return;
+        }
+        let flows = self.flows.iter().map(|f| FlowAccept { port: f.port.unwrap_or(0), token: f.token });
+        self.outgoing.push_back(Message::Accept(Accept {
+            session: Some(self.session),
+            flows: flows.collect(),
+            host: self.host.clone(),
+        }));
+        let specs = self.flows.iter().map(|f| f.spec.clone()).collect();
+        self.events.push_back(ServerEvent::Agreed(self.session, specs));
+        self.stage = Stage::Accepted;
+        self.idle_from(now);
+    }
+
+    pub(super) fn greeted(&mut self, id: FlowId, from: SocketAddr) {
+        let expected = self.peer;
+        if !matches!(self.stage, Stage::Accepted) {
+            return;
+        }
+        let Some(flow) = self.flow(id) else { return };
+        if flow.dialled {
+            return;
+        }
+        if from.ip().to_canonical() != expected {
+            let text = format!(
+                "the test path comes from {}, the control connection from {expected}: streams are exchanged only with the latter",
+                from.ip()
+            );
+            return self.refuse(NakCode::Failed, text);
+        }
+        flow.dialled = true;
+        self.flow_command(Command::Connect { flow: id, peer: from, greeting: None });
+    }
+
+    /// Classic TCP towards the client: its port is listening, and it has said go.
+    pub(super) fn dial_at_start(&mut self) {
+        let peer = self.peer;
+        for i in 0..self.flows.len() {
+            let flow = &mut self.flows[i];
+            if flow.token.is_none() && !flow.ready && !flow.dialled {
+                flow.dialled = true;
+                let far = SocketAddr::new(peer, flow.far_port());
+                self.flow_command(Command::Connect { flow: FlowId(i as u8), peer: far, greeting: None });
+            }
+        }
+    }
+
+    pub(super) fn start_when_ready(&mut self, now: Tick) {
+        if self.stage != Stage::Accepted || !self.start_wanted || !self.flows.iter().all(|f| f.ready) {
+            return;
+        }
+        for i in 0..self.flows.len() {
+            self.flows[i].deadline = now.steady + longest(&self.flows[i].spec);
+            self.flow_command(Command::Start(FlowId(i as u8)));
+        }
+        self.outgoing.push_back(Message::Started);
+        self.stage = Stage::Running;
+    }
+
+    pub(super) fn report(&mut self, now: Tick, report: Report) {
+        match report {
+            Report::Opened(id, port) if self.stage == Stage::Opening => self.opened(now, id, port),
+            Report::Greeted(id, from) => self.greeted(id, from),
+            Report::Ready(id) => {
+                if let Some(flow) = self.flow(id) {
+                    flow.ready = true;
+                }
+                self.accept_when_open(now);
+                self.start_when_ready(now);
+            }
+            Report::Ended(id, sent) if self.stage == Stage::Running => self.stream_ended(now, id, sent),
+            Report::Sent(id, report) => self.settle_flow(now, id, FlowOutcome::Sent(report)),
+            Report::Received(id, report) => self.settle_flow(now, id, FlowOutcome::Received(report)),
+            Report::Failed(id, why) if self.stage == Stage::Running => {
+                self.settle_flow(now, id, FlowOutcome::Failed(why));
+            }
+            Report::Failed(_, why) if !matches!(self.stage, Stage::Settled | Stage::Over) => {
+                self.refuse(NakCode::Failed, why);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn stream_ended(&mut self, now: Tick, id: FlowId, sent: u32) {
+        let Some(flow) = self.flow(id) else { return };
+        if flow.ended.is_none() {
+            flow.ended = Some(sent);
+            flow.deadline = now.steady + answer_patience(&flow.spec);
+        }
+        if flow.end_said {
+            self.outgoing.push_back(Message::End(id, sent));
+        }
+    }
+
+    pub(super) fn peer_finished(&mut self, now: Tick, id: FlowId) {
+        let Some(flow) = self.flow(id).filter(|f| f.role == Role::Send) else {
+            return self.refuse(NakCode::Malformed, "FINISHED for a flow that is not received there");
+        };
+        if flow.outcome.is_none() && !flow.stopped {
+            flow.stopped = true;
+            flow.deadline = now.steady + ENGINE_PATIENCE;
+            self.flow_command(Command::Stop(id));
+        }
+    }
+
+    pub(super) fn peer_ended(&mut self, id: FlowId) {
+        let Some(flow) = self.flow(id).filter(|f| f.role == Role::Receive) else {
+            return self.refuse(NakCode::Malformed, "END of a flow that is not sent there");
+        };
+        if flow.outcome.is_none() {
+            self.flow_command(Command::Cut(id, LINGER));
+        }
+    }
+
+    pub(super) fn peer_stops(&mut self, id: FlowId) {
+        let Some(flow) = self.flow(id).filter(|f| f.role == Role::Send) else {
+            return self.refuse(NakCode::Malformed, "STOP of a flow that is not sent here");
+        };
+        if flow.outcome.is_some() || flow.end_said {
+            return;
+        }
+        flow.end_said = true;
+        match flow.ended {
+            Some(sent) => self.outgoing.push_back(Message::End(id, sent)),
+            None => self.flow_command(Command::Cut(id, Span::ZERO)),
+        }
+    }
+
+    pub(super) fn settle_flow(&mut self, now: Tick, id: FlowId, outcome: FlowOutcome) {
+        if self.stage != Stage::Running {
+            return;
+        }
+        let Some(flow) = self.flow(id).filter(|f| f.outcome.is_none()) else { return };
+        let news = match (flow.role, &outcome) {
+            (Role::Receive, FlowOutcome::Received(r)) => {
+                Some(Message::Finished(id, r.recording.len() as u64))
+            }
+            (Role::Receive, _) => Some(Message::Finished(id, 0)),
+            // The client has not answered yet: it must learn that no more will come.
+            (Role::Send, FlowOutcome::Sent(s)) if !flow.stopped && !flow.end_said => {
+                Some(Message::End(id, s.sent))
+            }
+            (Role::Send, FlowOutcome::Failed(_)) if !flow.end_said => Some(Message::End(id, 0)),
+            (Role::Send, _) => None,
+        };
+        flow.outcome = Some(outcome);
+        self.outgoing.extend(news.filter(|_| self.connected));
+        if self.flows.iter().all(|f| f.outcome.is_some()) {
+            self.all_settled(now);
+        }
+    }
+
+    pub(super) fn all_settled(&mut self, now: Tick) {
+        let flows = self.flows.iter_mut().map(|f| FlowResults {
+            spec: f.spec.clone(),
+            outcome: f.outcome.take().unwrap_or(FlowOutcome::Failed("never run".into())),
+        });
+        let results = Arc::new(SessionResults { flows: flows.collect(), host: self.host.clone() });
+        self.results = Some(Arc::clone(&results));
+        self.stage = Stage::Settled;
+        self.idle_from(now);
+        if !self.is_classic() {
+            self.events.push_back(ServerEvent::Keep(self.session, results));
+        }
+        if !self.connected {
+            let why = format!("the control connection was lost; results are kept as {}", self.session);
+            return self.finish(None, Some(why));
+        }
+        if self.is_classic() && self.flows.iter().all(|f| f.role == Role::Send) {
+            // A classic client collects nothing of a stream that was sent to it.
+            return self.finish(None, None);
+        }
+        if let Some(fetch) = self.fetch_later.take() {
+            self.fetch(fetch);
+        }
+    }
+
+    /// Something in a running flow did not happen in time.
+    pub(super) fn flows_overdue(&mut self, now: Tick) {
+        for i in 0..self.flows.len() {
+            let id = FlowId(i as u8);
+            let flow = &mut self.flows[i];
+            if flow.outcome.is_some() || now.steady < flow.deadline {
+                continue;
+            }
+            if flow.stopped {
+                self.settle_flow(now, id, FlowOutcome::Failed("the server's flow did not stop".into()));
+                continue;
+            }
+            if let (Some(sent), false) = (flow.ended, flow.end_said) {
+                // Sentinels go unanswered: perhaps none arrives. The control connection may still work.
+                flow.end_said = true;
+                flow.deadline = now.steady + END_PATIENCE;
+                self.outgoing.push_back(Message::End(id, sent));
+                continue;
+            }
+            flow.stopped = true;
+            flow.deadline = now.steady + ENGINE_PATIENCE;
+            self.flow_command(Command::Stop(id));
+        }
+    }
+}
+
+impl Flow {
+    pub(super) fn new(spec: TestSpec, stamps: Source, token: Option<u64>) -> Flow {
+        let role = match spec.direction() {
+            Direction::Up => Role::Receive,
+            Direction::Down => Role::Send,
+        };
+        Flow {
+            spec,
+            stamps,
+            role,
+            token,
+            port: None,
+            dialled: false,
+            ready: false,
+            deadline: Nanos(i64::MAX),
+            ended: None,
+            end_said: false,
+            stopped: false,
+            outcome: None,
+        }
+    }
+
+    /// Bytes the server may need for it.
+    pub(super) fn memory(&self) -> u64 {
+        match self.role {
+            Role::Receive => Recording::cost(Limits::record_limit(&self.spec)),
+            Role::Send => u64::from(self.spec.packets()) * 8,
+        }
+    }
+
+    /// The client's port, as it named it.
+    pub(super) fn far_port(&self) -> u16 {
+        match self.role {
+            Role::Receive => self.spec.src_port,
+            Role::Send => self.spec.dst_port,
+        }
+    }
+
+    pub(super) fn opening(&self, flow: FlowId, peer: IpAddr, classic: bool, test_port: u16) -> Opening {
+        let named = match self.role {
+            Role::Receive => self.spec.dst_port,
+            Role::Send => self.spec.src_port,
+        };
+        let meeting = match self.token {
+            Some(token) => Meeting::Greeting(token),
+            None if self.spec.transport() == Transport::Tcp && self.role == Role::Receive => Meeting::Listen,
+            None => Meeting::Dial,
+        };
+        Opening {
+            flow,
+            role: self.role,
+            spec: self.spec.clone(),
+            bind_port: if named == 0 && (!classic || self.role == Role::Receive) { test_port } else { named },
+            any_port_will_do: false,
+            peer,
+            meeting,
+            greetings: !classic,
+            stamps: self.stamps,
+            patience: Patience::of(&self.spec),
+            record_limit: Limits::record_limit(&self.spec),
+        }
+    }
+}
