@@ -1,4 +1,6 @@
 //! See the workspace's ARCHITECTURE.md.
 
+pub mod draw;
+mod escape;
 pub mod figure;
 pub mod text;

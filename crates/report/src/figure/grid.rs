@@ -7,17 +7,12 @@
 
 use super::Density;
 
-/// Cells across; time is counted in these.
-const COLUMNS: usize = 512;
-/// Cells upwards: fine, so that one outlier does not flatten everything else.
-const ROWS: usize = 2048;
-
 /// Counts of (x, y) points, both in ns.
 #[derive(Clone, Debug)]
 pub struct Grid {
     x: Scale,
     y: Scale,
-    /// `column × ROWS + row`; allocated with the first point.
+    /// `column × rows + row`; allocated with the first point.
     cells: Vec<u32>,
     n: u64,
 }
@@ -48,17 +43,22 @@ impl Scale {
 }
 
 impl Grid {
-    /// An empty grid whose cells are expected to end up about `x_range / 512` ns wide; a wrong
-    /// expectation costs a little time or resolution, nothing else.
-    pub fn new(x_range: i64) -> Grid {
-        let width = (x_range / COLUMNS as i64).max(1) as u64;
+    /// An empty grid of at most `columns × rows` cells, for points of which x is expected to stay
+    /// below `x_range`; a wrong expectation costs a little time or resolution, nothing else.
+    pub fn new(columns: usize, rows: usize, x_range: i64) -> Grid {
+        let (columns, rows) = (columns.max(2), rows.max(2));
+        let width = (x_range / columns as i64).max(1) as u64;
         let shift = 63 - width.leading_zeros();
         Grid {
-            x: Scale { shift, first: 0, used: 0, cells: COLUMNS },
-            y: Scale { shift: 0, first: 0, used: 0, cells: ROWS },
+            x: Scale { shift, first: 0, used: 0, cells: columns },
+            y: Scale { shift: 0, first: 0, used: 0, cells: rows },
             cells: Vec::new(),
             n: 0,
         }
+    }
+
+    fn rows(&self) -> usize {
+        self.y.cells
     }
 
     /// Points counted.
@@ -70,7 +70,7 @@ impl Grid {
     #[inline]
     pub fn add(&mut self, x: i64, y: i64) {
         if self.cells.is_empty() {
-            self.cells = vec![0; COLUMNS * ROWS];
+            self.cells = vec![0; self.x.cells * self.y.cells];
             self.x.first = x >> self.x.shift;
             self.y.first = y >> self.y.shift;
         }
@@ -83,16 +83,16 @@ impl Grid {
         };
         self.x.used = self.x.used.max(column + 1);
         self.y.used = self.y.used.max(row + 1);
-        let cell = &mut self.cells[column * ROWS + row];
+        let cell = &mut self.cells[column * self.y.cells + row];
         *cell = cell.saturating_add(1);
         self.n += 1;
     }
 
     /// Slides or coarsens the columns so that `x` may fit.
     fn make_room_across(&mut self, x: i64) {
-        let by = room_below(&self.x, x);
+        let (by, rows) = (room_below(&self.x, x), self.rows());
         if by > 0 {
-            self.cells.rotate_right(by * ROWS);
+            self.cells.rotate_right(by * rows);
             self.x.first -= by as i64;
             self.x.used += by;
             return;
@@ -104,8 +104,8 @@ impl Grid {
                 continue;
             }
             for row in 0..self.y.used {
-                let count = std::mem::take(&mut self.cells[k * ROWS + row]);
-                let into = &mut self.cells[to * ROWS + row];
+                let count = std::mem::take(&mut self.cells[k * rows + row]);
+                let into = &mut self.cells[to * rows + row];
                 *into = into.saturating_add(count);
             }
         }
@@ -114,9 +114,9 @@ impl Grid {
 
     /// Slides or coarsens the rows so that `y` may fit.
     fn make_room_upwards(&mut self, y: i64) {
-        let by = room_below(&self.y, y);
+        let (by, rows) = (room_below(&self.y, y), self.rows());
         let odd = (self.y.first & 1) as usize;
-        for column in self.cells.chunks_exact_mut(ROWS).take(self.x.used) {
+        for column in self.cells.chunks_exact_mut(rows).take(self.x.used) {
             if by > 0 {
                 column.rotate_right(by);
                 continue;
@@ -143,7 +143,7 @@ impl Grid {
             return None;
         }
         // Empty cells before the first point come from sliding; they are no data.
-        let column = |c: usize| &self.cells[c * ROWS..][..self.y.used];
+        let column = |c: usize| &self.cells[c * self.y.cells..][..self.y.used];
         let left = (0..self.x.used).find(|c| column(*c).iter().any(|n| *n > 0))?;
         let low = (left..self.x.used).filter_map(|c| column(c).iter().position(|n| *n > 0)).min()?;
         let (across, upwards) = (self.x.used - left, self.y.used - low);
@@ -170,7 +170,7 @@ impl Grid {
     /// Counts along the vertical axis alone: lower edge, width of a cell, counts.
     pub fn marginal(&self) -> (f64, f64, Vec<u64>) {
         let mut counts = vec![0u64; self.y.used];
-        for column in self.cells.chunks_exact(ROWS).take(self.x.used) {
+        for column in self.cells.chunks_exact(self.y.cells).take(self.x.used) {
             for (total, n) in counts.iter_mut().zip(column) {
                 *total += u64::from(*n);
             }
@@ -204,23 +204,21 @@ mod tests {
 
     #[test]
     fn nothing_counted_is_no_density() {
-        assert_eq!(Grid::new(1_000_000).density(10, 10), None);
+        assert_eq!(Grid::new(8, 8, 1_000_000).density(10, 10), None);
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(40))]
-
         #[test]
         fn every_point_is_counted_in_the_cell_that_holds_it(
             points in prop::collection::vec((0i64..1 << 40, -(1i64 << 36)..1 << 36), 1..60),
             expected in 1i64..1 << 42,
         ) {
-            let mut grid = Grid::new(expected);
+            let mut grid = Grid::new(64, 128, expected);
             for (x, y) in &points {
                 grid.add(*x, *y);
             }
-            let d = grid.density(64, 64).unwrap();
-            prop_assert!(d.columns <= 64 && d.rows <= 64);
+            let d = grid.density(24, 24).unwrap();
+            prop_assert!(d.columns <= 24 && d.rows <= 24);
             prop_assert_eq!(d.cells.iter().map(|c| c.1).sum::<u64>(), points.len() as u64);
             for (x, y) in &points {
                 let column = ((*x as f64 - d.x0) / d.dx) as usize;
@@ -232,7 +230,7 @@ mod tests {
 
         #[test]
         fn extreme_values_fit(points in prop::collection::vec((any::<i64>(), any::<i64>()), 1..8)) {
-            let mut grid = Grid::new(1);
+            let mut grid = Grid::new(64, 128, 1);
             for (x, y) in &points {
                 grid.add(*x, *y);
             }

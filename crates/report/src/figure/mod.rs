@@ -6,12 +6,63 @@
 //! and, for figures that show single packets, of a [`Trace`]: a sink of constant size.
 
 mod axis;
+mod compare;
 mod grid;
+mod histogram;
+mod lengths;
+mod series;
+mod trace;
 
 pub use axis::{Axis, Scale, Tick, Unit, group_thousands, value_label};
+pub use compare::{Subject, cdfs, spreads};
 pub use grid::Grid;
+pub use trace::Trace;
 
+use jitlat_core::summary::Summary;
 use serde::{Serialize, Serializer};
+
+/// One run, as the builders need it.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// Told apart from other runs by this, in titles; empty for a single run.
+    pub label: &'a str,
+    /// Its figures.
+    pub summary: &'a Summary,
+    /// Its packets, where they are at hand.
+    pub trace: Option<&'a Trace>,
+}
+
+impl Run<'_> {
+    fn titled(&self, title: &str) -> String {
+        if self.label.is_empty() { title.to_owned() } else { format!("{title} – {}", self.label) }
+    }
+}
+
+/// Every figure that says something about `run`, the most asked-for first. A run without loss has no
+/// loss figure, one without a trace none that shows single packets.
+pub fn of_run(run: &Run<'_>) -> Vec<Figure> {
+    let figures = [
+        histogram::jitter(run),
+        histogram::latency(run, false),
+        histogram::latency(run, true),
+        series::burstiness(run),
+        series::dejitter(run),
+        lengths::losses(run),
+        lengths::duplicates(run),
+        lengths::reordering(run),
+        histogram::ipdv(run),
+        series::schedule(run),
+        histogram::send_error(run),
+        histogram::latency_full(run),
+    ];
+    figures.into_iter().flatten().collect()
+}
+
+/// Every figure that sets `runs`, by name, side by side.
+pub fn of_runs(runs: &[(&str, &Summary)]) -> Vec<Figure> {
+    let both = |subject| [cdfs(subject, runs), spreads(subject, runs)];
+    [Subject::Jitter, Subject::Latency].into_iter().flat_map(both).flatten().collect()
+}
 
 /// A figure, ready to be drawn. All coordinates are in base units: nanoseconds, counts, shares of one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -137,6 +188,13 @@ pub enum Mark {
     Rug {
         /// Left edge, right edge and share in (0, 1] of each stretch.
         stretches: Vec<(f64, f64, f64)>,
+    },
+    /// A labelled line across the plot at one place: a limit, a choice.
+    Rule {
+        /// Its place on the horizontal axis.
+        at: f64,
+        /// What it says.
+        label: String,
     },
     /// Boxes: the spread of several runs side by side, one above the other.
     Spread {

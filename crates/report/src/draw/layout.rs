@@ -1,0 +1,597 @@
+//! Where everything goes: a [`Figure`] to a list of shapes.
+//!
+//! Margins follow from the measured width of the labels, so nothing is clipped; ticks are thinned
+//! until their labels stand apart.
+
+use super::font;
+use super::palette::{AXIS, GRID, Ink, MUTED, Paint, TEXT, dashes, ink, paint};
+use crate::figure::{
+    Axis, Density, Figure, Mark, Overflow, Scale, Series, SpreadRow, Tick, Tone, group_thousands,
+};
+
+const WIDTH: f32 = 760.0;
+const PLOT_HEIGHT: f32 = 300.0;
+const EDGE: f32 = 14.0;
+const TITLE: f32 = 17.0;
+const BODY: f32 = 12.0;
+const LABEL: f32 = 11.5;
+const LINE: f32 = 16.0;
+/// Width of the bar for what lies beyond the axis, with its surroundings.
+const OVERFLOW: f32 = 54.0;
+/// Height of the strip in which losses are marked.
+const RUG: f32 = 22.0;
+
+/// An axis-parallel rectangle; `y` points down.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rect {
+    /// Left edge.
+    pub x: f32,
+    /// Upper edge.
+    pub y: f32,
+    /// Width.
+    pub w: f32,
+    /// Height.
+    pub h: f32,
+}
+
+/// Which point of a text stands at its position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anchor {
+    /// Its beginning.
+    Start,
+    /// Its middle.
+    Middle,
+    /// Its end.
+    End,
+}
+
+/// One line of text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextBox {
+    /// The words.
+    pub text: String,
+    /// Position of the anchor.
+    pub x: f32,
+    /// Position of the baseline.
+    pub y: f32,
+    /// Font size.
+    pub size: f32,
+    /// Which point of it.
+    pub anchor: Anchor,
+    /// Turned to be read from below.
+    pub upright: bool,
+    /// Its colour.
+    pub fill: Paint,
+}
+
+impl TextBox {
+    /// Its length.
+    pub fn width(&self) -> f32 {
+        font::width(&self.text, self.size)
+    }
+
+    /// The rectangle it covers.
+    pub fn bounds(&self) -> Rect {
+        let (w, up, down) = (self.width(), self.size * 0.76, self.size * 0.24);
+        let before = match self.anchor {
+            Anchor::Start => 0.0,
+            Anchor::Middle => w / 2.0,
+            Anchor::End => w,
+        };
+        match self.upright {
+            false => Rect { x: self.x - before, y: self.y - up, w, h: up + down },
+            true => Rect { x: self.x - up, y: self.y - (w - before), w: up + down, h: w },
+        }
+    }
+}
+
+/// What a renderer has to be able to draw.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shape {
+    /// Filled rectangles.
+    Rects {
+        /// Which.
+        rects: Vec<Rect>,
+        /// Their colour.
+        fill: Paint,
+    },
+    /// A line through points.
+    Path {
+        /// Which.
+        points: Vec<(f32, f32)>,
+        /// Its colour.
+        stroke: Paint,
+        /// Its width.
+        width: f32,
+        /// Lengths of dashes and gaps; empty for solid.
+        dashes: &'static [f32],
+    },
+    /// Round dots.
+    Dots {
+        /// Their centres.
+        points: Vec<(f32, f32)>,
+        /// Their radius.
+        radius: f32,
+        /// Their colour.
+        fill: Paint,
+    },
+    /// A grid of cells of one colour and differing opacity.
+    Cells {
+        /// The whole grid.
+        rect: Rect,
+        /// Cells across.
+        columns: usize,
+        /// Cells down.
+        rows: usize,
+        /// Opacity of each, row by row from the top.
+        levels: Vec<u8>,
+        /// The colour.
+        ink: Ink,
+    },
+    /// Words.
+    Text(TextBox),
+}
+
+/// A figure laid out: 760 units wide, as high as it needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drawing {
+    /// The figure's name, safe as an identifier.
+    pub id: String,
+    /// Its title.
+    pub title: String,
+    /// In words, for those who cannot see it.
+    pub description: String,
+    /// Overall width.
+    pub width: f32,
+    /// Overall height.
+    pub height: f32,
+    /// The area of the data, to which they are clipped.
+    pub plot: Rect,
+    /// What lies behind the data: grid, axes.
+    pub frame: Vec<Shape>,
+    /// The data, clipped to the plot.
+    pub data: Vec<Shape>,
+    /// What lies above: ticks' labels, titles, legend, notes.
+    pub labels: Vec<Shape>,
+}
+
+/// Lays `figure` out.
+pub fn layout(figure: &Figure) -> Drawing {
+    let mut sheet = Sheet { frame: Vec::new(), data: Vec::new(), labels: Vec::new() };
+    let mut top = sheet.heading(figure);
+    top = sheet.legend(figure, top);
+    let ruled = figure.series.iter().any(|s| matches!(s.mark, Mark::Rule { .. }));
+    let plot = sheet.axes(figure, top + if ruled { 8.0 + LINE } else { 8.0 });
+    let panel = Panel { figure, plot: data_area(figure, plot) };
+    for series in &figure.series {
+        panel.series(series, &mut sheet.data);
+    }
+    for series in &figure.series {
+        if let Mark::Rule { at, label } = &series.mark {
+            sheet.rule(label, panel.rule(*at), plot);
+        }
+    }
+    if let Some(overflow) = &figure.overflow {
+        sheet.overflow(overflow, &panel, plot);
+    }
+    let bottom = sheet.notes(figure, plot.y + plot.h + 48.0);
+    Drawing {
+        id: figure.id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect(),
+        title: figure.title.clone(),
+        description: format!("{}. {}", figure.subtitle, figure.notes.join(" ")),
+        width: WIDTH,
+        height: (bottom + EDGE).ceil(),
+        plot,
+        frame: sheet.frame,
+        data: sheet.data,
+        labels: sheet.labels,
+    }
+}
+
+/// The part of the plot in which the horizontal axis runs; the rest holds the overflow bar.
+fn data_area(figure: &Figure, plot: Rect) -> Rect {
+    let side = if figure.overflow.is_some() { OVERFLOW } else { 0.0 };
+    let rug = figure.series.iter().any(|s| matches!(s.mark, Mark::Rug { .. }));
+    Rect { w: plot.w - side, h: plot.h - if rug { RUG } else { 0.0 }, ..plot }
+}
+
+/// The shapes gathered so far.
+struct Sheet {
+    frame: Vec<Shape>,
+    data: Vec<Shape>,
+    labels: Vec<Shape>,
+}
+
+impl Sheet {
+    fn text(&mut self, text: &str, x: f32, y: f32, size: f32, anchor: Anchor, fill: Paint) {
+        let text = TextBox { text: text.to_owned(), x, y, size, anchor, upright: false, fill };
+        self.labels.push(Shape::Text(text));
+    }
+
+    fn heading(&mut self, figure: &Figure) -> f32 {
+        let mut y = EDGE + TITLE * 0.8;
+        for line in wrapped(&figure.title, TITLE, WIDTH - 2.0 * EDGE) {
+            self.text(&line, EDGE, y, TITLE, Anchor::Start, TEXT);
+            y += TITLE + 4.0;
+        }
+        y -= 1.0;
+        for line in wrapped(&figure.subtitle, BODY, WIDTH - 2.0 * EDGE) {
+            self.text(&line, EDGE, y, BODY, Anchor::Start, MUTED);
+            y += LINE;
+        }
+        y - LINE + 8.0
+    }
+
+    /// Keys in rows that wrap, left to right. One unnamed or single series needs none.
+    fn legend(&mut self, figure: &Figure, top: f32) -> f32 {
+        const KEY: f32 = 22.0;
+        let named: Vec<&Series> = figure.legend().collect();
+        if named.is_empty() {
+            return top;
+        }
+        let (mut x, mut y) = (EDGE, top + 12.0);
+        for series in named {
+            let name = shortened(&series.name, LABEL, WIDTH - 2.0 * EDGE - KEY);
+            let needs = KEY + 6.0 + font::width(&name, LABEL) + 20.0;
+            if x > EDGE && x + needs - 20.0 > WIDTH - EDGE {
+                (x, y) = (EDGE, y + LINE);
+            }
+            self.labels.extend(key(series, x, y - 4.0, KEY));
+            self.text(&name, x + KEY + 6.0, y, LABEL, Anchor::Start, TEXT);
+            x += needs;
+        }
+        y + 6.0
+    }
+
+    /// Draws axes and grid; returns the area of the plot.
+    fn axes(&mut self, figure: &Figure, top: f32) -> Rect {
+        let rows = figure.series.iter().find_map(|s| match &s.mark {
+            Mark::Spread { rows } => Some(rows),
+            _ => None,
+        });
+        let height = rows.map_or(PLOT_HEIGHT, |r| (r.len() as f32 * 44.0 + 16.0).max(80.0));
+        let left_ticks = rows.map_or_else(|| figure.y.ticks(6), |r| row_ticks(r));
+        let right_ticks = figure.right.as_ref().map(|a| a.ticks(6)).unwrap_or_default();
+        let widest = |ticks: &[Tick]| ticks.iter().map(|t| font::width(&t.label, LABEL)).fold(0.0, f32::max);
+        let title = LINE + 4.0;
+        let y_title = if rows.is_some() { 0.0 } else { title };
+        let left = EDGE + y_title + widest(&left_ticks) + 9.0;
+        let right = match figure.right {
+            Some(_) => widest(&right_ticks) + 9.0 + title + EDGE,
+            None => EDGE + 16.0,
+        };
+        let plot = Rect { x: left, y: top, w: WIDTH - left - right, h: height };
+        let area = data_area(figure, plot);
+
+        let y_of = |axis: &Axis, v: f64| area.y + area.h - (axis.position(v) as f32) * area.h;
+        for tick in &left_ticks {
+            let y = if rows.is_some() { area.y + tick.at as f32 } else { y_of(&figure.y, tick.at) };
+            if rows.is_none() {
+                self.frame.push(line([(plot.x, y), (plot.x + plot.w, y)], GRID, 1.0));
+            }
+            self.text(&tick.label, plot.x - 7.0, y + 4.0, LABEL, Anchor::End, MUTED);
+        }
+        for tick in &right_ticks {
+            let Some(axis) = &figure.right else { break };
+            let y = y_of(axis, tick.at);
+            self.text(&tick.label, plot.x + plot.w + 7.0, y + 4.0, LABEL, Anchor::Start, MUTED);
+        }
+        for tick in fitting(&figure.x, area.w) {
+            let x = area.x + figure.x.position(tick.at) as f32 * area.w;
+            self.frame.push(line([(x, plot.y), (x, plot.y + plot.h)], GRID, 1.0));
+            self.frame.push(line([(x, plot.y + plot.h), (x, plot.y + plot.h + 4.0)], AXIS, 1.0));
+            self.text(&tick.label, x, plot.y + plot.h + 17.0, LABEL, Anchor::Middle, MUTED);
+        }
+        let corner = (plot.x, plot.y + plot.h);
+        self.frame.push(line([corner, (plot.x + plot.w, corner.1)], AXIS, 1.0));
+        self.frame.push(line([(plot.x, plot.y), corner], AXIS, 1.0));
+
+        let middle = plot.y + area.h / 2.0;
+        let x_title = shortened(&figure.x.title(), BODY, plot.w);
+        self.text(&x_title, area.x + area.w / 2.0, plot.y + plot.h + 36.0, BODY, Anchor::Middle, TEXT);
+        let mut upright = |text: String, x: f32| {
+            let text = shortened(&text, BODY, plot.h + 20.0);
+            let anchor = Anchor::Middle;
+            let text = TextBox { text, x, y: middle, size: BODY, anchor, upright: true, fill: TEXT };
+            self.labels.push(Shape::Text(text));
+        };
+        if rows.is_none() {
+            upright(figure.y.title(), EDGE + BODY);
+        }
+        if let Some(axis) = &figure.right {
+            upright(axis.title(), WIDTH - EDGE);
+        }
+        plot
+    }
+
+    /// The words of a rule, above the plot and within its width.
+    fn rule(&mut self, label: &str, x: f32, plot: Rect) {
+        let half = font::width(label, LABEL) / 2.0;
+        let x = x.max(plot.x + half).min(plot.x + plot.w - half);
+        self.text(label, x, plot.y - 5.0, LABEL, Anchor::Middle, TEXT);
+    }
+
+    /// The bar for packets beyond the axis, apart from the others, with its count above it.
+    fn overflow(&mut self, overflow: &Overflow, panel: &Panel<'_>, plot: Rect) {
+        let area = panel.plot;
+        let x = area.x + area.w;
+        self.frame.push(Shape::Path {
+            points: vec![(x + 4.0, plot.y), (x + 4.0, plot.y + plot.h)],
+            stroke: AXIS,
+            width: 1.0,
+            dashes: &[2.0, 3.0],
+        });
+        let height = panel.figure.y.position(overflow.count as f64).clamp(0.0, 1.0) as f32 * area.h;
+        let height = height.max(2.0).min(area.h - LABEL - 6.0);
+        let bar = Rect { x: x + 18.0, y: area.y + area.h - height, w: 22.0, h: height };
+        self.data.push(Shape::Rects { rects: vec![bar], fill: paint(ink(Tone::Harm), 0.75) });
+        let middle = bar.x + bar.w / 2.0;
+        let count = format!("+{}", short_count(overflow.count));
+        self.text(&count, middle, bar.y - 5.0, LABEL, Anchor::Middle, TEXT);
+        self.text("beyond", middle, plot.y + plot.h + 17.0, LABEL, Anchor::Middle, MUTED);
+    }
+
+    fn notes(&mut self, figure: &Figure, mut y: f32) -> f32 {
+        y += 8.0;
+        for note in &figure.notes {
+            for line in wrapped(note, LABEL, WIDTH - 2.0 * EDGE) {
+                self.text(&line, EDGE, y, LABEL, Anchor::Start, MUTED);
+                y += LINE;
+            }
+        }
+        y - LINE
+    }
+}
+
+/// The data area and what is drawn in it.
+struct Panel<'a> {
+    figure: &'a Figure,
+    plot: Rect,
+}
+
+impl Panel<'_> {
+    fn place(&self, series: &Series, (x, y): (f64, f64)) -> (f32, f32) {
+        let axis = self.figure.right.as_ref().filter(|_| series.on_right).unwrap_or(&self.figure.y);
+        let at = |p: f64| p.clamp(-2.0, 3.0) as f32;
+        let (px, py) = (at(self.figure.x.position(x)), at(axis.position(y)));
+        (self.plot.x + px * self.plot.w, self.plot.y + self.plot.h - py * self.plot.h)
+    }
+
+    fn series(&self, series: &Series, out: &mut Vec<Shape>) {
+        let color = ink(series.tone);
+        let stroke = paint(color, 1.0);
+        match &series.mark {
+            Mark::Bars { start, width, heights } => {
+                let bars = heights.iter().enumerate().filter(|(_, h)| **h > 0.0);
+                let rects = bars.map(|(i, h)| {
+                    let edge = |k: usize| start + width * k as f64;
+                    self.bar(series, edge(i), edge(i + 1), *h, 0.5)
+                });
+                out.push(Shape::Rects { rects: rects.collect(), fill: paint(color, 0.72) });
+            }
+            Mark::Stems { points } => {
+                let half = match self.figure.x.scale {
+                    Scale::Linear => 0.36,
+                    Scale::Log => 0.0,
+                };
+                let rects = points.iter().map(|(x, h)| self.bar(series, x - half, x + half, *h, 0.0));
+                out.push(Shape::Rects { rects: rects.collect(), fill: paint(color, 0.8) });
+            }
+            Mark::Line { points, dashed } => {
+                let points = points.iter().map(|p| self.place(series, *p)).collect();
+                let dashes = if *dashed { &[7.0, 4.0] } else { dashes(series.tone) };
+                out.push(Shape::Path { points, stroke, width: 1.8, dashes });
+            }
+            Mark::Step { points } => {
+                let points = staircase(points).map(|p| self.place(series, p)).collect();
+                out.push(Shape::Path { points, stroke, width: 1.8, dashes: dashes(series.tone) });
+            }
+            Mark::Points { points } => {
+                let radius = if points.len() > 1500 { 1.1 } else { 1.6 };
+                let points = points.iter().map(|p| self.place(series, *p)).collect();
+                out.push(Shape::Dots { points, radius, fill: paint(color, 0.6) });
+            }
+            Mark::Density(density) => out.push(self.cells(series, density, color)),
+            Mark::Rug { stretches } => out.push(self.rug(stretches, color)),
+            Mark::Rule { at, .. } => {
+                let x = self.rule(*at);
+                let points = vec![(x, self.plot.y), (x, self.plot.y + self.plot.h)];
+                out.push(Shape::Path { points, stroke, width: 1.4, dashes: &[2.0, 3.0] });
+            }
+            Mark::Spread { rows } => {
+                for (i, row) in rows.iter().enumerate() {
+                    self.spread(i, row, out);
+                }
+            }
+        }
+    }
+
+    fn rule(&self, at: f64) -> f32 {
+        self.plot.x + self.figure.x.position(at).clamp(0.0, 1.0) as f32 * self.plot.w
+    }
+
+    /// A bar from the foot of the axis to `height`, at least two units wide and one high, so that a
+    /// single packet is seen.
+    fn bar(&self, series: &Series, from: f64, to: f64, height: f64, gap: f32) -> Rect {
+        let foot = self.plot.y + self.plot.h;
+        let ((left, top), (right, _)) =
+            (self.place(series, (from, height)), self.place(series, (to, height)));
+        let gap = if right - left > 4.0 { gap } else { 0.0 };
+        let least = if gap > 0.0 || right - left > 1.0 { 1.0 } else { 3.0 };
+        let w = (right - left - 2.0 * gap).max(least);
+        let top = top.min(foot - 1.0);
+        Rect { x: (left + right - w) / 2.0, y: top, w, h: foot - top }
+    }
+
+    fn cells(&self, series: &Series, density: &Density, ink: Ink) -> Shape {
+        let Density { x0, dx, columns, y0, dy, rows, cells } = density;
+        let (left, bottom) = self.place(series, (*x0, *y0));
+        let far = (x0 + dx * *columns as f64, y0 + dy * *rows as f64);
+        let (right, top) = self.place(series, far);
+        let most = cells.iter().map(|c| c.1).max().unwrap_or(1) as f32;
+        let mut levels = vec![0u8; columns * rows];
+        for (index, count) in cells {
+            let (column, row) = (*index as usize / rows, *index as usize % rows);
+            levels[(rows - 1 - row) * columns + column] = level(*count as f32, most);
+        }
+        let rect = Rect { x: left, y: top, w: right - left, h: bottom - top };
+        Shape::Cells { rect, columns: *columns, rows: *rows, levels, ink }
+    }
+
+    fn rug(&self, stretches: &[(f64, f64, f64)], ink: Ink) -> Shape {
+        let foot = self.plot.y + self.plot.h + RUG;
+        let x = |v: f64| self.plot.x + self.figure.x.position(v).clamp(0.0, 1.0) as f32 * self.plot.w;
+        let rects = stretches.iter().map(|(from, to, share)| {
+            let (left, right) = (x(*from), x(*to));
+            let w = (right - left).max(1.2);
+            let h = (RUG - 4.0) * (*share as f32).clamp(0.2, 1.0);
+            Rect { x: (left + right - w) / 2.0, y: foot - h, w, h }
+        });
+        Shape::Rects { rects: rects.collect(), fill: paint(ink, 0.9) }
+    }
+
+    /// A thin line from minimum to maximum, a box from minimum to p90, a bar at the median, a tick at p99.
+    fn spread(&self, i: usize, row: &SpreadRow, out: &mut Vec<Shape>) {
+        let color = ink(Tone::Run(i as u8));
+        let y = self.plot.y + row_middle(i);
+        let x = |v: f64| self.plot.x + self.figure.x.position(v).clamp(0.0, 1.0) as f32 * self.plot.w;
+        let [min, median, p90, p99, max] = row.at.map(x);
+        let upright = |x: f32, half: f32, w: f32| line([(x, y - half), (x, y + half)], paint(color, 1.0), w);
+        out.push(line([(min, y), (max, y)], paint(color, 1.0), 1.5));
+        let rects = vec![Rect { x: min, y: y - 11.0, w: (p90 - min).max(1.0), h: 22.0 }];
+        out.push(Shape::Rects { rects, fill: paint(color, 0.45) });
+        out.push(upright(median, 11.0, 3.0));
+        out.push(upright(p99, 8.0, 2.0));
+        out.push(upright(max, 4.0, 1.5));
+    }
+}
+
+fn row_middle(i: usize) -> f32 {
+    30.0 + 44.0 * i as f32
+}
+
+/// The rows' names; positions are in drawing units from the top.
+fn row_ticks(rows: &[SpreadRow]) -> Vec<Tick> {
+    let name = |r: &SpreadRow| shortened(&r.name, LABEL, 200.0);
+    rows.iter().enumerate().map(|(i, r)| Tick { at: row_middle(i).into(), label: name(r) }).collect()
+}
+
+/// Opacity of a cell: logarithmic, so that a single packet and the thickest cell are both seen.
+fn level(count: f32, most: f32) -> u8 {
+    let share = if most > 1.0 { count.ln_1p() / most.ln_1p() } else { 1.0 };
+    (70.0 + 185.0 * share) as u8
+}
+
+/// Horizontal ticks that stand apart.
+fn fitting(axis: &Axis, width: f32) -> Vec<Tick> {
+    for most in (2..=9).rev() {
+        let ticks = axis.ticks(most);
+        let fits = |pair: &[Tick]| {
+            let apart = (axis.position(pair[1].at) - axis.position(pair[0].at)) as f32 * width;
+            let half = |t: &Tick| font::width(&t.label, LABEL) / 2.0;
+            apart > half(&pair[0]) + half(&pair[1]) + 12.0
+        };
+        if ticks.windows(2).all(fits) {
+            return ticks;
+        }
+    }
+    axis.ticks(2).into_iter().take(1).collect()
+}
+
+/// The corners of a staircase through `points`.
+fn staircase(points: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)> {
+    let corners = points.windows(2).flat_map(|w| [(w[1].0, w[0].1), w[1]]);
+    points.first().copied().into_iter().chain(corners)
+}
+
+/// The legend's sign for a series.
+fn key(series: &Series, x: f32, y: f32, w: f32) -> Vec<Shape> {
+    let color = ink(series.tone);
+    match &series.mark {
+        Mark::Line { dashed, .. } => {
+            let dashes = if *dashed { &[7.0, 4.0] } else { dashes(series.tone) };
+            vec![Shape::Path {
+                points: vec![(x, y), (x + w, y)],
+                stroke: paint(color, 1.0),
+                width: 1.8,
+                dashes,
+            }]
+        }
+        Mark::Step { .. } => {
+            let dashes = dashes(series.tone);
+            vec![Shape::Path {
+                points: vec![(x, y), (x + w, y)],
+                stroke: paint(color, 1.0),
+                width: 1.8,
+                dashes,
+            }]
+        }
+        Mark::Points { .. } => {
+            let points = [0.2, 0.5, 0.8].map(|f| (x + w * f, y)).to_vec();
+            vec![Shape::Dots { points, radius: 2.0, fill: paint(color, 0.8) }]
+        }
+        Mark::Density(_) => {
+            let shades = [0.3, 0.6, 1.0].into_iter().enumerate();
+            let cell = |i: usize| Rect { x: x + w / 3.0 * i as f32, y: y - 5.0, w: w / 3.0, h: 10.0 };
+            shades.map(|(i, o)| Shape::Rects { rects: vec![cell(i)], fill: paint(color, o) }).collect()
+        }
+        Mark::Rug { .. } => {
+            let rects = [0.3, 0.5, 0.75].map(|f| Rect { x: x + w * f, y: y - 5.0, w: 1.6, h: 10.0 }).to_vec();
+            vec![Shape::Rects { rects, fill: paint(color, 0.9) }]
+        }
+        Mark::Bars { .. } | Mark::Stems { .. } | Mark::Spread { .. } | Mark::Rule { .. } => {
+            let rects = vec![Rect { x, y: y - 5.0, w, h: 10.0 }];
+            vec![Shape::Rects { rects, fill: paint(color, 0.75) }]
+        }
+    }
+}
+
+fn line(points: [(f32, f32); 2], stroke: Paint, width: f32) -> Shape {
+    Shape::Path { points: points.to_vec(), stroke, width, dashes: &[] }
+}
+
+/// A count in at most five characters.
+fn short_count(n: u64) -> String {
+    match n {
+        0..=9_999 => n.to_string(),
+        10_000..=9_999_999 => format!("{}k", group_thousands(&(n / 1000).to_string())),
+        _ => format!("{}M", n / 1_000_000),
+    }
+}
+
+/// `text` in lines no wider than `width`, broken at spaces; a longer word is cut short.
+fn wrapped(text: &str, size: f32, width: f32) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut current = String::new();
+    for word in text.split(' ').filter(|w| !w.is_empty()) {
+        let longer = if current.is_empty() { word.to_owned() } else { format!("{current} {word}") };
+        if font::width(&longer, size) <= width {
+            current = longer;
+            continue;
+        }
+        if !current.is_empty() {
+            lines.push(current);
+        }
+        current = shortened(word, size, width);
+    }
+    if !current.is_empty() {
+        lines.push(current);
+    }
+    lines
+}
+
+/// `text`, with its end replaced by … if it is wider than `width`.
+fn shortened(text: &str, size: f32, width: f32) -> String {
+    if font::width(text, size) <= width {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    for c in text.chars() {
+        kept.push(c);
+        if font::width(&kept, size) + font::width("…", size) > width {
+            kept.pop();
+            break;
+        }
+    }
+    kept + "…"
+}

@@ -1,0 +1,151 @@
+//! Several runs in one figure: distributions laid over each other and side by side. Needs summaries only.
+
+use super::{Axis, Figure, Mark, Series, SpreadRow, Tone, Unit, group_thousands, value_label};
+use jitlat_core::summary::{Distribution, Percent, Summary};
+
+/// More curves than this cannot be told apart.
+const CURVES: usize = 7;
+
+/// Which distribution to compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Raw one-way latency: comparable only if the same clocks measured all runs.
+    Latency,
+    /// Delay above each run's own minimum.
+    Jitter,
+}
+
+impl Subject {
+    fn of(self, summary: &Summary) -> &Distribution {
+        match self {
+            Subject::Latency => &summary.latency,
+            Subject::Jitter => &summary.pdv,
+        }
+    }
+
+    fn id(self) -> &'static str {
+        match self {
+            Subject::Latency => "latency",
+            Subject::Jitter => "jitter",
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Subject::Latency => "Latency",
+            Subject::Jitter => "Jitter (packet delay variation)",
+        }
+    }
+
+    fn quantity(self) -> &'static str {
+        match self {
+            Subject::Latency => "one-way latency",
+            Subject::Jitter => "delay above the run's own minimum",
+        }
+    }
+}
+
+/// Cumulative distributions laid over each other; `None` if fewer than two runs have one.
+pub fn cdfs(subject: Subject, runs: &[(&str, &Summary)]) -> Option<Figure> {
+    let curves: Vec<(&str, &Distribution, Vec<(f64, f64)>)> = runs
+        .iter()
+        .filter_map(|(name, summary)| Some((*name, subject.of(summary), cumulative(subject.of(summary))?)))
+        .collect();
+    if curves.len() < 2 {
+        return None;
+    }
+    let p99 = |d: &Distribution| d.percentiles.at(Percent(99_000)).map(|v| v as f64);
+    let low = curves.iter().filter_map(|c| c.1.min).min()? as f64;
+    let high = curves.iter().filter_map(|c| p99(c.1)).fold(f64::NEG_INFINITY, f64::max);
+    let least = curves.iter().filter_map(|c| p99(c.1)).fold(f64::INFINITY, f64::min);
+    // Runs so different that the quieter would be a vertical line need ratios instead of differences.
+    let by_ratio = subject == Subject::Jitter && least > 0.0 && high / least > 25.0;
+    let x = match by_ratio {
+        true => Axis::log(format!("{}, log scale", subject.quantity()), Unit::Time, least / 30.0, high * 1.2),
+        false => Axis::linear(subject.quantity(), Unit::Time, low, high + (high - low) * 0.02),
+    };
+    let mut notes = Vec::new();
+    if runs.len() > CURVES {
+        notes.push(format!("The first {CURVES} of {} runs are drawn.", runs.len()));
+    }
+    notes.push("The axis ends at the largest 99th percentile; the rest of each run lies beyond.".into());
+    let series = curves.into_iter().take(CURVES).zip(0u8..).map(|((name, d, points), k)| {
+        let name = format!("{name} (n = {})", group_thousands(&d.n.to_string()));
+        Series::new(name, Tone::Run(k), Mark::Line { points, dashed: false })
+    });
+    Some(Figure {
+        id: format!("compare-{}-cdf", subject.id()),
+        title: format!("{}: cumulative distributions", subject.title()),
+        subtitle: format!("{} runs", runs.len()),
+        about: "The curve further to the left is the faster run; the steeper one the steadier. Curves that \
+                cross are better in one part and worse in another: look at the percentile you need."
+            .into(),
+        x,
+        y: Axis::linear("packets no later", Unit::Share, 0.0, 1.0),
+        right: None,
+        series: series.collect(),
+        overflow: None,
+        notes,
+    })
+}
+
+/// The cumulative distribution of a summary: its histogram's edges, then its highest percentiles.
+fn cumulative(d: &Distribution) -> Option<Vec<(f64, f64)>> {
+    let h = d.histogram.as_ref()?;
+    let mut sum = 0;
+    let mut points = vec![(h.lo as f64, 0.0)];
+    for (k, count) in h.counts.iter().enumerate() {
+        sum += count;
+        points.push((h.lo as f64 + h.binsize as f64 * (k + 1) as f64, sum as f64 / d.n as f64));
+    }
+    // A last bin only partly below the limit holds the limit's share at the limit.
+    if let Some(last) = points.last_mut() {
+        last.0 = last.0.min((h.hi as f64).max(h.lo as f64 + 1.0));
+    }
+    let tail =
+        d.percentiles.0.iter().filter_map(|(p, v)| Some((v.as_ref().copied()? as f64, f64::from(p.0) / 1e5)));
+    let (x, y) = *points.last()?;
+    points.extend(tail.filter(|t| t.0 > x && t.1 > y));
+    Some(points)
+}
+
+/// Minimum, median, 90th, 99th percentile and maximum of each run, one above the other.
+pub fn spreads(subject: Subject, runs: &[(&str, &Summary)]) -> Option<Figure> {
+    let row = |name: &str, d: &Distribution| {
+        let p = |milli: u32| d.percentiles.at(Percent(milli)).map(|v| v as f64);
+        let at = [d.min? as f64, d.median?, p(90_000)?, p(99_000)?, d.max? as f64];
+        Some(SpreadRow { name: name.to_owned(), n: d.n, at })
+    };
+    let rows: Vec<SpreadRow> = runs.iter().filter_map(|(name, s)| row(name, subject.of(s))).collect();
+    if rows.len() < 2 {
+        return None;
+    }
+    let low = rows.iter().map(|r| r.at[0]).fold(f64::INFINITY, f64::min);
+    let high = rows.iter().map(|r| r.at[4]).fold(f64::NEG_INFINITY, f64::max);
+    let numbers = |r: &SpreadRow| {
+        let [_, median, _, p99, max] = r.at.map(|v| value_label(Unit::Time, v));
+        format!(
+            "{}: median {median}, 99 % {p99}, maximum {max}, n = {}.",
+            r.name,
+            group_thousands(&r.n.to_string())
+        )
+    };
+    Some(Figure {
+        id: format!("compare-{}", subject.id()),
+        title: format!("{}: runs side by side", subject.title()),
+        subtitle: format!(
+            "{} runs · box: minimum to 90th percentile, bar: median, ticks: 99th percentile, maximum",
+            rows.len()
+        ),
+        about:
+            "Where each run's packets lie. Compare boxes for what most packets see, ticks for what the worst \
+                do."
+            .into(),
+        x: Axis::linear(subject.quantity(), Unit::Time, low, high + (high - low) * 0.02),
+        y: Axis::linear("", Unit::Plain, 0.0, 1.0),
+        right: None,
+        notes: rows.iter().map(numbers).collect(),
+        series: vec![Series::new("", Tone::Data, Mark::Spread { rows })],
+        overflow: None,
+    })
+}

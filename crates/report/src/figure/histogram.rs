@@ -1,0 +1,223 @@
+//! Distributions: latency, jitter, delay variation, send error.
+
+use super::{Axis, Figure, Grid, Mark, Overflow, Run, Series, Tone, Unit, group_thousands, value_label};
+use jitlat_core::summary::Distribution;
+
+/// Bars of a histogram that is not the summary's own.
+const BARS: usize = 90;
+
+/// What a distribution is called and what it is for.
+struct Subject {
+    id: &'static str,
+    title: String,
+    quantity: &'static str,
+    about: &'static str,
+}
+
+/// The seed's latency histogram with its cumulative distribution. Raw delays, or corrected ones.
+pub fn latency(run: &Run<'_>, corrected: bool) -> Option<Figure> {
+    let shift = if corrected { run.summary.clock.correction_ns? } else { 0 };
+    let subject = Subject {
+        id: if corrected { "latency-corrected" } else { "latency" },
+        title: run.titled(if corrected { "Latency, clocks corrected" } else { "Latency" }),
+        quantity: if corrected { "corrected one-way latency" } else { "one-way latency" },
+        about: "How long packets took, and the share that took no longer (line, right axis). One narrow peak \
+                is an idle path; a long tail is queueing; several peaks are several paths or states.",
+    };
+    let mut figure = distribution(&subject, &run.summary.latency, shift)?;
+    if !corrected && run.summary.clock.correction_ns.is_none() {
+        figure.notes.push(
+            "Latency compares two clocks and nothing is known here of their difference: the shape is sure, the \
+             position is not."
+                .into(),
+        );
+    }
+    if let (true, Some(bound)) = (corrected, run.summary.clock.bound_ns) {
+        figure.notes.push(format!("The position is known to ±{}.", value_label(Unit::Time, bound)));
+    }
+    Some(figure)
+}
+
+/// The histogram of jitter in the seed's sense: delay above the smallest delay.
+pub fn jitter(run: &Run<'_>) -> Option<Figure> {
+    let subject = Subject {
+        id: "jitter",
+        title: run.titled("Jitter (packet delay variation)"),
+        quantity: "delay above the minimum",
+        about: "How much later than the fastest packet the others came: what a play-out buffer must hold. Read \
+                the line at 99 % for a buffer that 1 % of packets miss. Free of any constant clock error.",
+    };
+    distribution(&subject, &run.summary.pdv, 0)
+}
+
+fn distribution(subject: &Subject, d: &Distribution, shift: i64) -> Option<Figure> {
+    let h = d.histogram.as_ref()?;
+    let (start, width) = (h.lo.checked_sub(shift)? as f64, h.binsize as f64);
+    let heights: Vec<f64> = h.counts.iter().map(|c| *c as f64).collect();
+    // The last bins may lie wholly beyond p99; the axis ends where the counted range does.
+    let end = (start + width * heights.len() as f64).min((h.hi.checked_sub(shift)? as f64) + width);
+    let mut sum = 0;
+    let cumulative = h.counts.iter().enumerate().map(|(k, c)| {
+        sum += c;
+        (start + width * (k + 1) as f64, sum as f64 / d.n as f64)
+    });
+    let cumulative = std::iter::once((start, 0.0)).chain(cumulative).collect();
+    let until = d.max.and_then(|m| m.checked_sub(shift)).map(|m| value_label(Unit::Time, m as f64));
+    let mut figure = frame(subject, start, end, d.n, width, heights);
+    figure.series.push(
+        Series::new(
+            "cumulative share (right axis)",
+            Tone::Cumulative,
+            Mark::Line { points: cumulative, dashed: false },
+        )
+        .on_right(),
+    );
+    figure.right = Some(Axis::linear("packets no later", Unit::Share, 0.0, 1.0));
+    if let (1.., Some(until)) = (h.overflow, &until) {
+        figure.notes.push(format!(
+            "The axis ends at the 99th percentile; {} of {} packets ({}) lie beyond it, up to {until}.",
+            group_thousands(&h.overflow.to_string()),
+            group_thousands(&d.n.to_string()),
+            value_label(Unit::Share, h.overflow as f64 / d.n as f64),
+        ));
+        figure.overflow = Some(Overflow { count: h.overflow, until: until.clone() });
+    }
+    if d.approx {
+        figure.notes.push("Counted in constant memory: values are exact to 0.1 %.".into());
+    }
+    Some(figure)
+}
+
+/// Latency over its full range, from the trace.
+pub fn latency_full(run: &Run<'_>) -> Option<Figure> {
+    let trace = run.trace?;
+    let subject = Subject {
+        id: "latency-full",
+        title: run.titled("Latency, full range"),
+        quantity: "one-way latency",
+        about: "The same as the latency histogram with every packet inside it: how far the tail really reaches.",
+    };
+    let (min, max) = (run.summary.latency.min? as f64, run.summary.latency.max? as f64);
+    let bars = rebinned(&trace.delays, min, max);
+    Some(frame(&subject, bars.start, bars.end(), trace.n(), bars.width, bars.heights))
+}
+
+/// Delay variation between consecutive packets, from the trace.
+pub fn ipdv(run: &Run<'_>) -> Option<Figure> {
+    let trace = run.trace?;
+    let summary = &run.summary.ipdv;
+    let n = trace.ipdv.n();
+    let subject = Subject {
+        id: "ipdv",
+        title: run.titled("Delay variation between neighbours (IPDV)"),
+        quantity: "delay − delay of the packet before",
+        about: "Symmetric and narrow is a quiet path. A second hump on each side, a fixed distance out, is \
+                competing traffic of one packet size or a scheduler's time slot.",
+    };
+    let reach = |p: Option<i64>| p.map_or(0.0, |v| (v as f64).abs());
+    let reach = reach(summary.p0_1).max(reach(summary.p99_9));
+    let reach = if reach > 0.0 { reach } else { reach.max(summary.max.unwrap_or(0) as f64).max(500.0) };
+    let bars = rebinned(&trace.ipdv, -reach, reach);
+    let inside = bars.heights.iter().sum::<f64>() as u64;
+    let mut figure = frame(&subject, bars.start, bars.end(), n, bars.width, bars.heights);
+    figure.subtitle = format!(
+        "n = {} pairs of consecutive packets · {} per bar{}",
+        group_thousands(&n.to_string()),
+        value_label(Unit::Time, bars.width),
+        summary.iqr.map_or(String::new(), |i| format!(" · IQR {}", value_label(Unit::Time, i as f64))),
+    );
+    figure.y.quantity = figure.y.quantity.replace("packets", "pairs");
+    if let (1.., Some(min), Some(max)) = (n - inside, summary.min, summary.max) {
+        figure.overflow =
+            Some(Overflow { count: n - inside, until: value_label(Unit::Time, (max.max(-min)) as f64) });
+        figure.notes.push(format!(
+            "The axis ends where 0.1 % lie beyond on either side: {} pairs lie outside, from {} to {}.",
+            group_thousands(&(n - inside).to_string()),
+            value_label(Unit::Time, min as f64),
+            value_label(Unit::Time, max as f64),
+        ));
+    }
+    if summary.undefined > 0 {
+        figure.notes.push(format!(
+            "{} pairs are undefined because one of the two packets was lost.",
+            group_thousands(&summary.undefined.to_string())
+        ));
+    }
+    Some(figure)
+}
+
+/// The sender's own lateness, from the trace.
+pub fn send_error(run: &Run<'_>) -> Option<Figure> {
+    let (trace, error) = (run.trace?, run.summary.schedule_error.as_ref()?);
+    let offset = error.anchor_ns.checked_sub(trace.schedule_base()?)? as f64;
+    let subject = Subject {
+        id: "send-error",
+        title: run.titled("Send error"),
+        quantity: "sent later than due by",
+        about: "How late the sender itself was. If this is as wide as the jitter, the jitter is the sending \
+                host's, not the path's.",
+    };
+    let (low, high) = (error.min as f64 + offset, (error.p99.max(error.min + 1)) as f64 + offset);
+    let bars = rebinned(&trace.schedule.grid, low, high);
+    let inside = bars.heights.iter().sum::<f64>() as u64;
+    let beyond = trace.n().saturating_sub(inside);
+    let (start, end) = (bars.start - offset, bars.end() - offset);
+    let mut figure = frame(&subject, start, end, trace.n(), bars.width, bars.heights);
+    if beyond > 0 {
+        let until = value_label(Unit::Time, error.max as f64);
+        figure.notes.push(format!(
+            "The axis ends at the 99th percentile; {} packets were later still, up to {until}.",
+            group_thousands(&beyond.to_string())
+        ));
+        figure.overflow = Some(Overflow { count: beyond, until });
+    }
+    Some(figure)
+}
+
+/// A histogram without cumulative line.
+fn frame(subject: &Subject, start: f64, end: f64, n: u64, width: f64, heights: Vec<f64>) -> Figure {
+    let most = heights.iter().copied().fold(0.0, f64::max);
+    let least = heights.iter().copied().filter(|h| *h > 0.0).fold(f64::INFINITY, f64::min);
+    Figure {
+        id: subject.id.into(),
+        title: subject.title.clone(),
+        subtitle: format!(
+            "n = {} packets · {} per bar",
+            group_thousands(&n.to_string()),
+            value_label(Unit::Time, width)
+        ),
+        about: subject.about.into(),
+        x: Axis::linear(subject.quantity, Unit::Time, start, end),
+        y: Axis::counts("packets", least.min(most), most),
+        right: None,
+        series: vec![Series::new("packets per bar", Tone::Data, Mark::Bars { start, width, heights })],
+        overflow: None,
+        notes: Vec::new(),
+    }
+}
+
+/// Equal bars over part of a distribution.
+struct Bars {
+    start: f64,
+    width: f64,
+    heights: Vec<f64>,
+}
+
+impl Bars {
+    fn end(&self) -> f64 {
+        self.start + self.width * self.heights.len() as f64
+    }
+}
+
+/// The counts of `grid` along its vertical axis between `low` and `high`, merged to at most [`BARS`].
+/// Bars begin and end at cells, so no count is split.
+fn rebinned(grid: &Grid, low: f64, high: f64) -> Bars {
+    let (origin, cell, counts) = grid.marginal();
+    let index =
+        |v: f64| (((v - origin) / cell).floor().max(0.0) as usize).min(counts.len().saturating_sub(1));
+    let (first, last) = (index(low), index(high));
+    let counts = counts.get(first..=last).unwrap_or_default();
+    let merge = counts.len().div_ceil(BARS).max(1);
+    let heights = counts.chunks(merge).map(|c| c.iter().sum::<u64>() as f64).collect();
+    Bars { start: origin + cell * first as f64, width: cell * merge as f64, heights }
+}

@@ -1,0 +1,147 @@
+//! Histograms of whole numbers: how long runs of loss and duplication are, how far packets are displaced.
+
+use super::{Axis, Figure, Mark, Run, Series, Tone, Unit, group_thousands, value_label};
+use std::collections::BTreeMap;
+
+/// Beyond this, lengths are laid out by ratio rather than by difference.
+const LINEAR_TO: f64 = 64.0;
+
+/// The seed's loss-length histogram; none without loss.
+pub fn losses(run: &Run<'_>) -> Option<Figure> {
+    let (loss, counts) = (&run.summary.loss, &run.summary.counts);
+    let bars = points(&loss.run_length_hist)?;
+    let mut figure = stems(
+        "loss-lengths",
+        run.titled("Loss lengths"),
+        "packets lost in a row",
+        "runs",
+        Tone::Harm,
+        bars.clone(),
+    );
+    figure.subtitle = format!(
+        "n = {} lost of {} packets ({}) in {} runs",
+        group_thousands(&counts.lost.to_string()),
+        group_thousands(&counts.sent.to_string()),
+        value_label(Unit::Share, counts.lost as f64 / counts.sent.max(1) as f64),
+        group_thousands(&loss.periods.to_string()),
+    );
+    figure.about = "How losses cluster. Single losses can be concealed or repaired by sending a little \
+                    redundancy; runs longer than a codec or a code bridges are heard and seen."
+        .into();
+    figure.series[0].name = "runs observed".into();
+    let independent = if_independent(counts.sent, counts.lost, &bars);
+    if independent.len() > 1 {
+        let mark = Mark::Line { points: independent, dashed: true };
+        figure.series.push(Series::new("expected if losses were independent", Tone::Fit, mark));
+    }
+    if let Some(ms) = longest_outage(run) {
+        figure.notes.push(ms);
+    }
+    Some(figure)
+}
+
+/// Expected runs of each length were every packet lost with the same probability on its own.
+fn if_independent(sent: u64, lost: u64, bars: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let longest = bars.last().map_or(0.0, |b| b.0);
+    let p = lost as f64 / sent.max(1) as f64;
+    let expected = |k: f64| (k, sent as f64 * p.powf(k) * (1.0 - p).powi(2));
+    let visible = |e: &(f64, f64)| e.1 >= 0.02;
+    (1..=200)
+        .map(f64::from)
+        .take_while(|k| *k <= longest.max(2.0))
+        .map(expected)
+        .take_while(visible)
+        .collect()
+}
+
+fn longest_outage(run: &Run<'_>) -> Option<String> {
+    let longest = run.summary.loss.run_length_hist.keys().next_back()?;
+    let period = run.summary.periods.target.period_ns;
+    Some(format!(
+        "The longest run, {} packets, is an outage of {}.",
+        group_thousands(&longest.to_string()),
+        value_label(Unit::Time, *longest as f64 * period)
+    ))
+}
+
+/// The seed's duplication-length histogram; none without duplicates.
+pub fn duplicates(run: &Run<'_>) -> Option<Figure> {
+    let bars = points(&run.summary.duplicates.run_length_hist)?;
+    let mut figure = stems(
+        "duplication-lengths",
+        run.titled("Duplication lengths"),
+        "packets duplicated in a row",
+        "runs",
+        Tone::Data,
+        bars,
+    );
+    figure.subtitle = format!(
+        "n = {} further copies of {} packets",
+        group_thousands(&run.summary.counts.duplicate.to_string()),
+        group_thousands(&run.summary.counts.unique_valid.to_string()),
+    );
+    figure.about = "Duplicates come from retransmitting links and from loops while routes change. Many in a \
+                    row point at a loop or a mirrored path, single ones at a radio link."
+        .into();
+    Some(figure)
+}
+
+/// The seed's out-of-sequence plot: reorder density of RFC 5236; none without reordering.
+pub fn reordering(run: &Run<'_>) -> Option<Figure> {
+    let r = &run.summary.reordering;
+    if !r.observable || r.reordered == 0 {
+        return None;
+    }
+    let bars: Vec<(f64, f64)> = r.rd_fd.iter().map(|(d, n)| (*d as f64, *n as f64)).collect();
+    let (first, last) = (bars.first()?.0, bars.last()?.0);
+    let most = bars.iter().map(|b| b.1).fold(0.0, f64::max);
+    let mut figure = stems(
+        "reorder-density",
+        run.titled("Reorder density (RFC 5236)"),
+        "displacement in packets: early < 0 < late",
+        "packets",
+        Tone::Data,
+        bars,
+    );
+    figure.x =
+        Axis::linear("displacement in packets: early < 0 < late", Unit::Count, first - 0.6, last + 0.6);
+    figure.y = Axis::counts("packets", 1.0, most);
+    figure.subtitle = format!(
+        "n = {} packets, {} of them overtaken ({})",
+        group_thousands(&run.summary.counts.unique_valid.to_string()),
+        group_thousands(&r.reordered.to_string()),
+        value_label(Unit::Share, r.ratio.unwrap_or(0.0)),
+    );
+    figure.about = "How far packets arrive from their place. The largest displacement to the right is the \
+                    number of packets a receiver must hold to put the stream back in order; three or more \
+                    late make TCP believe in loss."
+        .into();
+    Some(figure)
+}
+
+fn points(histogram: &BTreeMap<u64, u64>) -> Option<Vec<(f64, f64)>> {
+    let points: Vec<_> = histogram.iter().map(|(k, n)| (*k as f64, *n as f64)).collect();
+    (!points.is_empty()).then_some(points)
+}
+
+fn stems(id: &str, title: String, x: &str, y: &str, tone: Tone, bars: Vec<(f64, f64)>) -> Figure {
+    let (first, last) = (bars.first().map_or(0.0, |b| b.0), bars.last().map_or(1.0, |b| b.0));
+    let most = bars.iter().map(|b| b.1).fold(0.0, f64::max);
+    let least = bars.iter().map(|b| b.1).fold(f64::INFINITY, f64::min);
+    let axis = match last > LINEAR_TO {
+        true => Axis::log(format!("{x}, log scale"), Unit::Count, (first * 0.8).max(0.8), last * 1.25),
+        false => Axis::linear(x, Unit::Count, 0.4, last.max(4.0) + 0.6),
+    };
+    Figure {
+        id: id.into(),
+        title,
+        subtitle: String::new(),
+        about: String::new(),
+        x: axis,
+        y: Axis::counts(y, least.min(most), most),
+        right: None,
+        series: vec![Series::new("", tone, Mark::Stems { points: bars })],
+        overflow: None,
+        notes: Vec::new(),
+    }
+}

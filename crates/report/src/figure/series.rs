@@ -1,0 +1,260 @@
+//! Courses: latency and send error over time, loss and quality over buffer size.
+
+use super::trace::Cloud;
+use super::{Axis, Figure, Mark, Run, Series, Tone, Unit, group_thousands, value_label};
+use jitlat_core::summary::{Dejitter, TrendVerdict};
+
+/// Cells a density is drawn in: finer than a figure shows, coarse enough for a small file.
+const COLUMNS: usize = 256;
+const ROWS: usize = 150;
+
+/// The seed's burstiness plot: latency against arrival time, with the fitted line, the hull below, and
+/// losses where they happened.
+pub fn burstiness(run: &Run<'_>) -> Option<Figure> {
+    let (trace, summary) = (run.trace?, run.summary);
+    let n = trace.n();
+    let (cloud, how) = drawn(&trace.delay, 0.0)?;
+    let (low, high) = (summary.latency.min? as f64, summary.latency.max? as f64);
+    let losses = trace.losses(summary.counts.sent);
+    let (first, last) = extent(&trace.delay)?;
+    let (from, to) =
+        (losses.iter().map(|l| l.0).fold(first, f64::min), losses.iter().map(|l| l.1).fold(last, f64::max));
+    let margin = (high - low).max(1.0) * 0.04;
+    let mut figure = Figure {
+        id: "burstiness".into(),
+        title: run.titled("Burstiness: latency against arrival time"),
+        subtitle: format!("n = {} packets{how}", group_thousands(&n.to_string())),
+        about:
+            "Gaps are pauses in delivery, diagonals falling to the right are packets released together after \
+                a pause, a rising floor is a filling queue or a drifting clock."
+                .into(),
+        x: Axis::linear("arrival time since the first packet", Unit::Elapsed, from, to),
+        y: Axis::linear("one-way latency", Unit::Time, low - margin, high + margin),
+        right: None,
+        series: vec![Series::new("packets", Tone::Data, cloud)],
+        overflow: None,
+        notes: Vec::new(),
+    };
+    if let Some(fit) = &summary.regression_arrival {
+        let points = vec![(first, fit.b + fit.m * first), (last, fit.b + fit.m * last)];
+        let name = format!("least squares, m = {}", slope(fit.m));
+        figure.series.push(Series::new(name, Tone::Fit, Mark::Line { points, dashed: true }));
+    }
+    if let Some(hull) = &summary.skew_hull {
+        let end = (last - first).max(1.0);
+        let at = |t: f64| {
+            let delay = hull.beta_ns + hull.alpha * t;
+            trace.arrival_of(t, delay).map(|x| (x, delay))
+        };
+        if let (Some(a), Some(b)) = (at(0.0), at(end)) {
+            let mark = Mark::Line { points: vec![a, b], dashed: false };
+            let name = format!("line below all packets, {}", ppm(hull.alpha));
+            figure.series.push(Series::new(name, Tone::Bound, mark));
+        }
+    }
+    if !losses.is_empty() {
+        let name = format!("{} lost, where they happened", group_thousands(&summary.counts.lost.to_string()));
+        figure.series.push(Series::new(name, Tone::Harm, Mark::Rug { stretches: losses }));
+    }
+    if let Some(trend) = &summary.trend {
+        figure.notes.push(format!("Trend: {}.", verdict_words(trend.verdict)));
+    }
+    Some(figure)
+}
+
+fn verdict_words(verdict: TrendVerdict) -> &'static str {
+    match verdict {
+        TrendVerdict::None => "none worth interpreting",
+        TrendVerdict::Skew => "the clocks run at different rates",
+        TrendVerdict::Overload => "more is sent than the path carries; a queue is filling",
+        TrendVerdict::Draining => "delay falls; a queue is emptying or TCP's window is opening",
+        TrendVerdict::Undecided => "there is one, but the evidence contradicts itself",
+    }
+}
+
+/// The sender's lateness over time.
+pub fn schedule(run: &Run<'_>) -> Option<Figure> {
+    let (trace, error) = (run.trace?, run.summary.schedule_error.as_ref()?);
+    let offset = error.anchor_ns.checked_sub(trace.schedule_base()?)? as f64;
+    let (cloud, how) = drawn(&trace.schedule, offset)?;
+    let (first, last) = extent(&trace.schedule)?;
+    let (low, high) = (error.min as f64, error.max as f64);
+    let margin = (high - low).max(1.0) * 0.04;
+    let mut notes = Vec::new();
+    if error.over_half_period > 0 {
+        notes.push(format!(
+            "{} packets were sent more than half a period late; their delays are listed apart in the table.",
+            group_thousands(&error.over_half_period.to_string())
+        ));
+    }
+    Some(Figure {
+        id: "send-error-course".into(),
+        title: run.titled("Send error over time"),
+        subtitle: format!(
+            "n = {} packets{how} · median {}, 99 % below {}",
+            group_thousands(&trace.n().to_string()),
+            value_label(Unit::Time, error.median),
+            value_label(Unit::Time, error.p99 as f64),
+        ),
+        about:
+            "Spikes are moments when the sending host was kept from sending: its scheduler, its disk, its \
+                virtual machine. A ramp is a clock that runs at another rate than the timer."
+                .into(),
+        x: Axis::linear("send time since the first packet", Unit::Elapsed, first, last),
+        y: Axis::linear("sent later than due by", Unit::Time, low - margin, high + margin),
+        right: None,
+        series: vec![Series::new("", Tone::Data, cloud)],
+        overflow: None,
+        notes,
+    })
+}
+
+/// Loss and voice quality against the size of a fixed play-out buffer: how large should mine be?
+pub fn dejitter(run: &Run<'_>) -> Option<Figure> {
+    let summary = run.summary;
+    let curve = summary.dejitter.as_ref()?;
+    let sent = summary.counts.sent.max(1) as f64;
+    let reach = reach(run, curve)?;
+    let x = |ms: f64| ms * 1e6;
+    let floor = 0.5 / sent;
+    let share = |n: u64| (n as f64 / sent).max(floor);
+    let losses = match run.trace {
+        Some(_) => fine_losses(run, reach, floor)?,
+        None => curve.curve.iter().map(|p| (x(p.buffer_ms), share(p.total_loss))).collect(),
+    };
+    let worst = losses.iter().map(|l| l.1).fold(floor, f64::max);
+    let shown = curve.curve.iter().filter(|p| x(p.buffer_ms) <= reach * 1.000_1);
+    let quality: Vec<_> = shown.map(|p| (x(p.buffer_ms), p.mos)).collect();
+    let mut series = vec![Series::new("lost or too late (left)", Tone::Harm, Mark::Step { points: losses })];
+    series.push(
+        Series::new(
+            format!("estimated voice quality, {} (right)", curve.codec),
+            Tone::Data,
+            Mark::Line { points: quality.clone(), dashed: true },
+        )
+        .on_right(),
+    );
+    series.push(Series::new("", Tone::Data, Mark::Points { points: quality }).on_right());
+    let best = curve.best_buffer_ms;
+    if let Some(best) = best.filter(|b| x(*b) <= reach) {
+        let label = format!("best quality: {}", value_label(Unit::Time, x(best)));
+        series.push(Series::new("", Tone::Bound, Mark::Rule { at: x(best), label }));
+    }
+    let mut notes = Vec::new();
+    if let Some(b) = curve.buffer_for_1pct_late_ns {
+        notes.push(format!(
+            "1 % of packets come later than a buffer of {} allows.",
+            value_label(Unit::Time, b as f64)
+        ));
+    }
+    if summary.counts.lost > 0 {
+        notes.push(format!(
+            "The network itself loses {}: no buffer brings the line below that.",
+            value_label(Unit::Share, summary.counts.lost as f64 / sent)
+        ));
+    } else if worst > floor {
+        notes.push(format!(
+            "The lower edge stands for no loss at all; one packet of this run is {}.",
+            value_label(Unit::Share, 1.0 / sent)
+        ));
+    }
+    Some(Figure {
+        id: "dejitter".into(),
+        title: run.titled("De-jitter buffer: loss and quality against its size"),
+        subtitle: format!(
+            "n = {} packets sent · fixed buffer above the smallest delay",
+            group_thousands(&summary.counts.sent.to_string())
+        ),
+        about:
+            "A larger buffer saves late packets and adds delay. Take the smallest size after which the loss \
+                no longer falls; where the quality peaks, both are in balance."
+                .into(),
+        x: Axis::linear("buffer", Unit::Time, 0.0, reach),
+        y: Axis::log("packets lost or too late, log scale", Unit::Share, floor, (worst * 1.3).min(1.0)),
+        right: Some(Axis::linear("MOS (E-model)", Unit::Plain, 1.0, 4.5)),
+        series,
+        overflow: None,
+        notes,
+    })
+}
+
+/// Buffers worth drawing: to a little beyond the last decision.
+fn reach(run: &Run<'_>, curve: &Dejitter) -> Option<f64> {
+    let best = curve.best_buffer_ms.unwrap_or(0.0) * 1e6;
+    let late = curve.buffer_for_1pct_late_ns.unwrap_or(0) as f64;
+    let tail = run.summary.pdv.max.unwrap_or(0) as f64;
+    let wanted = (best * 1.6).max(late * 2.0).max(tail * 1.1);
+    // The first point of the curve at or beyond what is wanted, so that the quality is drawn up to it.
+    let points = curve.curve.iter().map(|p| p.buffer_ms * 1e6);
+    let until = points.clone().find(|b| *b >= wanted).or_else(|| points.last())?;
+    (until > 0.0).then_some(until.min(wanted * 1.5))
+}
+
+/// The share lost or late at each buffer size, at the trace's resolution.
+fn fine_losses(run: &Run<'_>, reach: f64, floor: f64) -> Option<Vec<(f64, f64)>> {
+    const STEPS: f64 = 400.0;
+    let (sent, lost) = (run.summary.counts.sent.max(1) as f64, run.summary.counts.lost);
+    let min = run.summary.latency.min? as f64;
+    let (origin, cell, counts) = run.trace?.delays.marginal();
+    let mut late: u64 = counts.iter().sum();
+    let share = |late: u64| ((lost + late) as f64 / sent).max(floor);
+    let mut points: Vec<(f64, f64)> = Vec::new();
+    for (k, count) in counts.iter().enumerate() {
+        late -= count;
+        // Delays up to here are counted; a buffer one nanosecond short of the next cell holds them.
+        let buffer = origin + cell * (k + 1) as f64 - 1.0 - min;
+        let far = points.last().is_none_or(|p| buffer - p.0 >= reach / STEPS);
+        if *count > 0 && buffer >= 0.0 && far {
+            points.push((buffer, share(late)));
+        }
+        if buffer > reach || late == 0 {
+            break;
+        }
+    }
+    if let (Some(last), 0) = (points.last_mut(), late) {
+        last.1 = share(0);
+    }
+    let first = points.first().map(|p| p.0)?;
+    if first > 0.0 {
+        points.insert(0, (0.0, share(run.trace?.n())));
+    }
+    points.push((reach, points.last()?.1));
+    Some(points)
+}
+
+/// A cloud as single points while they are few, else as density; and how it is drawn, in words.
+fn drawn(cloud: &Cloud, minus: f64) -> Option<(Mark, String)> {
+    if let Some(points) = &cloud.points {
+        let points = points.iter().map(|(x, y)| (*x as f64, *y as f64 - minus)).collect();
+        return (cloud.grid.n() > 0).then_some((Mark::Points { points }, ", each a dot".into()));
+    }
+    let mut density = cloud.grid.density(COLUMNS, ROWS)?;
+    density.y0 -= minus;
+    let most = density.cells.iter().map(|c| c.1).max().unwrap_or(0);
+    let how = format!(
+        " drawn as density, {} × {} cells; darkest = {} packets",
+        density.columns,
+        density.rows,
+        group_thousands(&most.to_string())
+    );
+    Some((Mark::Density(density), how))
+}
+
+/// First and last position of a cloud on the horizontal axis.
+fn extent(cloud: &Cloud) -> Option<(f64, f64)> {
+    if let Some(points) = &cloud.points {
+        let xs = points.iter().map(|p| p.0);
+        return Some((xs.clone().min()? as f64, xs.max()? as f64));
+    }
+    let d = cloud.grid.density(usize::MAX, 1)?;
+    Some((d.x0, d.x0 + d.dx * d.columns as f64))
+}
+
+/// A slope of seconds a second, as people compare it: in ppm while small.
+fn slope(m: f64) -> String {
+    if m.abs() < 1e-3 { ppm(m) } else { format!("{m:.4}").replace('-', "−") }
+}
+
+fn ppm(m: f64) -> String {
+    format!("{:.2} ppm", m * 1e6).replace('-', "−")
+}
