@@ -1,0 +1,106 @@
+//! Runs for tests and pictures: the golden logs, and made-up streams of any size.
+
+use jitlat_core::analysis::{Analyzer, Options};
+use jitlat_core::record::{Flags, PacketRecord};
+use jitlat_core::session::Session;
+use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
+use jitlat_core::summary::Summary;
+use jitlat_core::time::{Nanos, Span};
+use jitlat_report::figure::Trace;
+
+/// A run with everything a report shows.
+pub struct Measured {
+    pub session: Session,
+    pub summary: Summary,
+    pub trace: Trace,
+}
+
+impl Measured {
+    pub fn new(session: Session, records: impl IntoIterator<Item = PacketRecord>) -> Measured {
+        let mut analyzer = Analyzer::new(&session, &Options::default());
+        for record in records {
+            analyzer.push(&record);
+        }
+        let (summary, samples) = analyzer.finish_with_samples(&session);
+        let trace = Trace::of(&session, &samples);
+        Measured { session, summary, trace }
+    }
+}
+
+/// A log of `testdata/`, read by position: these are known to be well formed.
+pub fn golden(name: &str) -> Measured {
+    let path = format!("{}/../../testdata/{name}.log", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let header = |key: &str| {
+        text.lines().find_map(|l| {
+            l.strip_prefix("# ")?
+                .strip_prefix(key)?
+                .trim()
+                .strip_prefix('=')
+                .or(l.strip_prefix("# ")?.strip_prefix(key))
+        })
+    };
+    let number = |key: &str| header(key).unwrap().trim().parse::<i64>().unwrap();
+    let spec = TestSpec::new(
+        Direction::Up,
+        Transport::from_number(number("proto") as u32).unwrap(),
+        number("npkts") as u64,
+        number("pktlen") as u64,
+        Span(number("period ")),
+        Schedule::Periodic,
+    );
+    let mut session = Session::new(spec.unwrap());
+    session.version = 1;
+    session.src = header("src_ip").unwrap().trim().parse().ok();
+    session.dst = header("dst_ip").unwrap().trim().parse().ok();
+    session.direction_known = false;
+    session.classic_offset = header("Estimated relative clock error").map(span);
+    session.classic_rtt = header("Estimated control channel minimum RTT").map(span);
+    let records = text.lines().filter(|l| !l.starts_with('#')).map(|line| {
+        let v: Vec<i64> = line.split_whitespace().map(|f| f.parse().unwrap()).collect();
+        let mut record = PacketRecord::one_way(v[2], Nanos(v[1]), Nanos(v[3]));
+        record.flags = Flags::from_classic(v[4] as i32);
+        record
+    });
+    Measured::new(session, records)
+}
+
+fn span(text: &str) -> Span {
+    let mut words = text.trim().trim_start_matches('=').split_whitespace();
+    let value: f64 = words.next().unwrap().parse().unwrap();
+    let unit = match words.next() {
+        Some("s") => 1e9,
+        Some("ms") => 1e6,
+        _ => 1e3,
+    };
+    Span((value * unit).round() as i64)
+}
+
+/// `n` packets every 20 ms over a path that queues, stalls every 900 packets and loses in bursts.
+pub fn made_up(n: u64) -> Measured {
+    let period = 20_000_000;
+    let spec =
+        TestSpec::new(Direction::Up, Transport::Udp, n, 160, Span(period), Schedule::Periodic).unwrap();
+    let session = Session::new(spec);
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut uniform = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) as f64 / (1u64 << 53) as f64
+    };
+    let mut bad = false;
+    let records = (0..n as i64).filter_map(move |seq| {
+        let (a, b, c) = (uniform(), uniform(), uniform());
+        bad = if bad { a > 0.3 } else { a > 0.998 };
+        if bad && b < 0.8 {
+            return None;
+        }
+        let queue = -(1.0 - c).ln() * 1_400_000.0;
+        let stall = if seq % 900 < 4 { (4 - seq % 900) * period } else { 0 };
+        let late = -(1.0 - b).ln() * 12_000.0;
+        let sent = 1_700_000_000_000_000_000 + seq * period + late as i64;
+        Some(PacketRecord::one_way(seq, Nanos(sent), Nanos(sent + 24_000_000 + queue as i64 + stall)))
+    });
+    Measured::new(session, records.collect::<Vec<_>>())
+}
