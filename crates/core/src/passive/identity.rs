@@ -1,0 +1,280 @@
+//! What makes a packet recognisable at two points: fields that neither change on the way nor repeat soon.
+//!
+//! Never hashed: time to live, header checksum, TOS and ECN, flow label, the "don't fragment" bit (all
+//! rewritten on the way) and transport checksums (not yet filled in where a sending host is captured).
+
+use super::packet::{Packet, TCP, UDP};
+use super::{Way, packet};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Payload bytes that take part in the identity of a UDP packet.
+const UDP_PAYLOAD: usize = 40;
+/// Payload bytes that take part in the identity of a TCP segment.
+const TCP_PAYLOAD: usize = 20;
+/// Bytes after the IP header that take part in the identity of anything else.
+const OTHER_PAYLOAD: usize = 40;
+/// The longest hashed input: fixed fields, 60 bytes of TCP header, payload.
+const BUFFER: usize = 160;
+
+/// Which fields tell packets apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fields {
+    /// Everything that survives the path.
+    Full {
+        /// The two addresses (not through NAT).
+        addresses: bool,
+        /// The ports (not through a NAT that rewrites them).
+        ports: bool,
+        /// The IP identification (not through a middlebox that rewrites it).
+        ident: bool,
+    },
+    /// The fields of the CAIA tool's `-#` mask.
+    Mask(u32),
+}
+
+impl Fields {
+    /// Everything: no translation on the path.
+    pub const ALL: Fields = Fields::Full { addresses: true, ports: true, ident: true };
+    /// Nothing a NAT may rewrite.
+    pub const BEHIND_NAT: Fields = Fields::Full { addresses: false, ports: false, ident: true };
+}
+
+/// The rule by which packets are named. Two captures can only be matched under the same rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdentityRule {
+    /// Which fields.
+    pub fields: Fields,
+    /// Bytes of the IP packet that both captures are sure to hold (the smaller of the two snap lengths,
+    /// less the link-layer header); nothing beyond is hashed.
+    pub available: usize,
+}
+
+/// A packet's name: equal at both points, and with overwhelming probability nowhere else.
+pub type Identity = u64;
+
+impl IdentityRule {
+    /// All fields, of captures that were not cut.
+    pub const WHOLE: IdentityRule = IdentityRule { fields: Fields::ALL, available: usize::MAX };
+
+    /// The name of a packet that travels `way`; `None` if less of it was captured than the rule needs.
+    #[inline]
+    pub fn identify(&self, p: &Packet<'_>, way: Option<Way>) -> Option<Identity> {
+        let whole = p.length as usize;
+        if p.ip.len() < whole.min(self.available) {
+            let needed = p.transport_at + BUFFER;
+            if p.ip.len() < whole.min(self.available).min(needed) {
+                return None;
+            }
+        }
+        let end = p.ip.len().min(self.available);
+        let transport = p.ip.get(p.transport_at..end).unwrap_or_default();
+        let mut b = Buffer { bytes: [0; BUFFER], len: 0 };
+        match self.fields {
+            Fields::Full { addresses, ports, ident } => {
+                full(&mut b, p, transport, addresses, ports, ident);
+            }
+            Fields::Mask(mask) => masked(&mut b, p, transport, mask),
+        }
+        let seed = match way {
+            None => 0,
+            Some(Way::Out) => 1,
+            Some(Way::In) => 2,
+        };
+        Some(xxh3_64_with_seed(&b.bytes[..b.len], seed))
+    }
+}
+
+struct Buffer {
+    bytes: [u8; BUFFER],
+    len: usize,
+}
+
+impl Buffer {
+    /// Appends as much of `part` as fits.
+    #[inline]
+    fn put(&mut self, part: &[u8]) {
+        let n = part.len().min(BUFFER - self.len);
+        self.bytes[self.len..self.len + n].copy_from_slice(&part[..n]);
+        self.len += n;
+    }
+
+    #[inline]
+    fn address(&mut self, a: core::net::IpAddr) {
+        match a {
+            core::net::IpAddr::V4(a) => self.put(&a.octets()),
+            core::net::IpAddr::V6(a) => self.put(&a.octets()),
+        }
+    }
+}
+
+#[inline]
+fn upto(s: &[u8], from: usize, to: usize) -> &[u8] {
+    let to = to.min(s.len());
+    s.get(from.min(to)..to).unwrap_or_default()
+}
+
+#[inline]
+fn full(b: &mut Buffer, p: &Packet<'_>, t: &[u8], addresses: bool, ports: bool, ident: bool) {
+    b.put(&[p.protocol, p.more_fragments.into()]);
+    b.put(&p.fragment_offset.to_be_bytes());
+    b.put(&p.length.to_be_bytes());
+    if ident {
+        b.put(&p.ident.to_be_bytes());
+    }
+    if addresses {
+        b.address(p.src);
+        b.address(p.dst);
+    }
+    let first = if ports { 0 } else { 4 };
+    match p.protocol {
+        _ if p.is_later_fragment() => b.put(upto(t, 0, OTHER_PAYLOAD)),
+        UDP => {
+            b.put(upto(t, first, 6));
+            b.put(upto(t, 8, 8 + UDP_PAYLOAD));
+        }
+        TCP => {
+            let header = t.get(12).map_or(20, |o| usize::from(o >> 4) * 4).max(20);
+            b.put(upto(t, first, 16)); // sequence, acknowledgement, offset, flags, window
+            b.put(upto(t, 20, header)); // options
+            b.put(upto(t, header, header + TCP_PAYLOAD));
+        }
+        _ => b.put(upto(t, 0, OTHER_PAYLOAD)),
+    }
+}
+
+/// The CAIA mask: bits and order of its manual.
+fn masked(b: &mut Buffer, p: &Packet<'_>, t: &[u8], mask: u32) {
+    let has = |bit: u32| mask & bit != 0;
+    if has(1) {
+        b.address(p.src);
+    }
+    if has(2) {
+        b.address(p.dst);
+    }
+    if has(4) {
+        b.put(&[p.protocol]);
+    }
+    if has(8) {
+        b.put(&p.ident.to_be_bytes());
+    }
+    if matches!(p.protocol, packet::TCP | packet::UDP) {
+        if has(16) {
+            b.put(upto(t, 0, 2));
+        }
+        if has(32) {
+            b.put(upto(t, 2, 4));
+        }
+    }
+    match p.protocol {
+        TCP => {
+            let header = t.get(12).map_or(20, |o| usize::from(o >> 4) * 4).max(20);
+            let fields = [(64, 4, 8), (128, 8, 12), (256, 12, 16), (512, 16, 20)];
+            for (bit, from, to) in fields {
+                if has(bit) {
+                    b.put(upto(t, from, to));
+                }
+            }
+            if has(8192) {
+                b.put(upto(t, header, header + 12));
+            }
+            if has(16384) {
+                b.put(upto(t, 20, header));
+            }
+        }
+        UDP => {
+            if has(1024) {
+                b.put(upto(t, 4, 8));
+            }
+            if has(2048) {
+                b.put(upto(t, 8, 20));
+            }
+        }
+        _ if has(4096) => b.put(upto(t, 0, 20)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passive::packet::{LinkType, decode};
+    use proptest::prelude::*;
+
+    fn udp(change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+        let mut v = vec![0x45, 0, 0, 68, 0, 7, 0x40, 0, 64, 17, 1, 2, 10, 0, 0, 1, 10, 0, 0, 2];
+        v.extend([0x13, 0x88, 0x13, 0x89, 0, 48, 3, 4]);
+        v.extend(0..40);
+        change(&mut v);
+        v
+    }
+
+    fn id(bytes: &[u8], fields: Fields, available: usize) -> Option<Identity> {
+        let p = decode(LinkType::RAW, bytes, bytes.len() as u32).unwrap();
+        IdentityRule { fields, available }.identify(&p, Some(Way::Out))
+    }
+
+    #[test]
+    fn what_the_path_rewrites_does_not_count() {
+        let reference = id(&udp(|_| ()), Fields::ALL, usize::MAX);
+        for at in [1, 8, 10, 11, 26, 27] {
+            assert_eq!(id(&udp(|v| v[at] ^= 0x55), Fields::ALL, usize::MAX), reference, "byte {at}");
+        }
+        assert_eq!(id(&udp(|v| v[6] = 0), Fields::ALL, usize::MAX), reference, "don't fragment");
+        for at in [4, 5, 7, 12, 19, 20, 23, 28, 67] {
+            assert_ne!(id(&udp(|v| v[at] ^= 0x55), Fields::ALL, usize::MAX), reference, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn translation_leaves_the_rest() {
+        let nat = udp(|v| v[12..16].copy_from_slice(&[192, 0, 2, 9]));
+        let port = udp(|v| v[12..16].copy_from_slice(&[192, 0, 2, 9]));
+        let addresses = Fields::Full { addresses: false, ports: true, ident: true };
+        let plain = udp(|_| ());
+        assert_eq!(id(&nat, addresses, usize::MAX), id(&plain, addresses, usize::MAX));
+        assert_eq!(id(&port, Fields::BEHIND_NAT, usize::MAX), id(&plain, Fields::BEHIND_NAT, usize::MAX));
+        assert_ne!(id(&nat, Fields::ALL, usize::MAX), id(&plain, Fields::ALL, usize::MAX));
+    }
+
+    #[test]
+    fn captures_cut_at_different_lengths_agree_on_what_both_hold() {
+        let whole = udp(|_| ());
+        let p = decode(LinkType::RAW, &whole[..52], 68).unwrap();
+        let rule = IdentityRule { fields: Fields::ALL, available: 52 };
+        assert_eq!(rule.identify(&p, Some(Way::Out)), id(&whole, Fields::ALL, 52));
+        assert!(rule.identify(&p, Some(Way::Out)).is_some());
+        let shorter = decode(LinkType::RAW, &whole[..40], 68).unwrap();
+        assert_eq!(rule.identify(&shorter, Some(Way::Out)), None);
+    }
+
+    #[test]
+    fn the_two_ways_have_names_of_their_own() {
+        let whole = udp(|_| ());
+        let p = decode(LinkType::RAW, &whole, 68).unwrap();
+        let names = [None, Some(Way::Out), Some(Way::In)].map(|w| IdentityRule::WHOLE.identify(&p, w));
+        assert!(names[0] != names[1] && names[1] != names[2] && names[0] != names[2]);
+    }
+
+    #[test]
+    fn the_default_mask_sees_identification_but_not_payload() {
+        let m = Fields::Mask(63);
+        let reference = id(&udp(|_| ()), m, usize::MAX);
+        assert_eq!(id(&udp(|v| v[30] ^= 1), m, usize::MAX), reference);
+        assert_ne!(id(&udp(|v| v[5] ^= 1), m, usize::MAX), reference);
+        assert_ne!(id(&udp(|v| v[30] ^= 1), Fields::Mask(3135), usize::MAX), reference);
+        let translated = udp(|v| v[12] = 11);
+        assert_eq!(id(&translated, Fields::Mask(12), usize::MAX), id(&udp(|_| ()), Fields::Mask(12), usize::MAX));
+    }
+
+    proptest! {
+        #[test]
+        fn any_packet_can_be_named(mut data in prop::collection::vec(any::<u8>(), 20..160), available in 0usize..200, mask: u32) {
+            data[0] = 0x45;
+            if let Ok(p) = decode(LinkType::RAW, &data, data.len() as u32) {
+                for fields in [Fields::ALL, Fields::BEHIND_NAT, Fields::Mask(mask)] {
+                    let _ = IdentityRule { fields, available }.identify(&p, None);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The passive instrument: what two captures of the same traffic say about the path between them.
+//!
+//! The reference point (REF) is where the round trip starts, the monitor point (MON) is the far end; OUT is
+//! a packet from the one to the other, IN a packet back. Four steps, each a file:
+//!
+//! 1. [`packet`] and [`identity`] – name each packet by fields that neither change nor repeat
+//! 2. [`matcher`] – the same name at both points is one packet: its delay, or its loss
+//! 3. [`pairing`] – an OUT and an IN packet next to each other at MON make a synthetic pair
+//! 4. the round trip of a pair, free of the clock offset
+//!
+//! [`survey`] finds out beforehand what the user did not say: addresses, direction, NAT, clock offset.
+//! Time stamps are arguments, nothing is read from a clock or a file here.
+
+pub mod identity;
+pub mod matcher;
+pub mod packet;
+pub mod pairing;
+
+pub use identity::{Fields, Identity, IdentityRule};
+pub use matcher::{MatchCounts, Matcher, Observer};
+pub use packet::{LinkType, Packet, Skip, decode};
+pub use pairing::{Pair, Pairer, Record};
+
+use crate::time::Nanos;
+use serde::Serialize;
+
+/// Which way a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// From the reference to the monitor point.
+    Out = 0,
+    /// From the monitor to the reference point.
+    In = 1,
+}
+
+impl Way {
+    /// Both, in the order of their codes.
+    pub const BOTH: [Way; 2] = [Way::Out, Way::In];
+}
+
+/// Where a packet was captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Point {
+    /// Where the round trip starts (CAIA `-f`).
+    Reference = 0,
+    /// The far end (CAIA `-F`).
+    Monitor = 1,
+}
+
+impl Point {
+    /// Whether packets that go `way` pass this point first.
+    pub fn is_source(self, way: Way) -> bool {
+        self as u8 == way as u8
+    }
+}
+
+/// One packet seen at one point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// When, on that point's clock.
+    pub at: Nanos,
+    /// Its name.
+    pub id: Identity,
+    /// Length of the IP packet, in bytes.
+    pub length: u32,
+    /// Which way it goes.
+    pub way: Way,
+    /// The flow it belongs to, as the caller numbers flows.
+    pub flow: u32,
+}
