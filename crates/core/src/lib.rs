@@ -4,6 +4,7 @@
 //! argument, random choices come from a seed.
 //!
 //! * [`time`] – [`Nanos`] and [`Span`], stamps and where they came from
+//! * [`passive`] – what two captures of the same traffic say about the path between
 //! * [`record`] – [`PacketRecord`]: one packet of any instrument
 //! * [`spec`] – [`TestSpec`]: what the user asked for, valid by construction
 //! * [`schedule`] – when each packet is to be sent
@@ -21,6 +22,7 @@ pub mod analysis;
 pub mod clock;
 pub mod impair;
 pub mod metrics;
+pub mod passive;
 pub mod record;
 pub mod schedule;
 pub mod session;

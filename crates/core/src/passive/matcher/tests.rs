@@ -1,0 +1,279 @@
+//! Two-point captures of known truth.
+
+use super::*;
+use crate::passive::{Pair, Pairer};
+use proptest::prelude::*;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+#[derive(Clone, Debug)]
+struct World {
+    seed: u64,
+    packets: usize,
+    gap: i64,
+    delay: [i64; 2],
+    jitter: i64,
+    loss_percent: u64,
+    copies_percent: u64,
+    twice_percent: u64,
+    offset: i64,
+    skew_ppm: i64,
+    /// Names repeat after this many packets of a way; 0 = never.
+    repeat: u64,
+}
+
+const CALM: World = World {
+    seed: 1,
+    packets: 400,
+    gap: 2_000_000,
+    delay: [12_000_000, 9_000_000],
+    jitter: 500_000,
+    loss_percent: 0,
+    copies_percent: 0,
+    twice_percent: 0,
+    offset: 0,
+    skew_ppm: 0,
+    repeat: 0,
+};
+
+#[derive(Default)]
+struct Truth {
+    /// True reference and monitor times of each packet that arrived (first copy), by flow number.
+    times: HashMap<u32, (i64, i64)>,
+    lost: [u64; 2],
+    copies: [u64; 2],
+    events: Vec<(i64, Point, Sighting)>,
+}
+
+fn simulate(w: &World) -> Truth {
+    let mut rng = ChaCha8Rng::seed_from_u64(w.seed);
+    let mut below = |n: i64| if n <= 0 { 0 } else { (rng.next_u64() % n as u64) as i64 };
+    let start = 1_700_000_000 * SECOND;
+    let monitor = |t: i64| t + w.offset + (t - start) / 1_000_000 * w.skew_ppm;
+    let mut truth = Truth::default();
+    for way in Way::BOTH {
+        let mut t = start;
+        for i in 0..w.packets {
+            t += w.gap / 2 + below(w.gap);
+            let flow = (i * 2 + way as usize) as u32;
+            let number = if w.repeat == 0 { i as u64 } else { i as u64 % w.repeat };
+            let id = (number * 2 + way as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            // The ends always arrive, so that both captures cover the time between.
+            let inner = i > 20 && i + 20 < w.packets;
+            let lost = inner && (below(100) as u64) < w.loss_percent;
+            let arrival = t + w.delay[way as usize] + below(w.jitter);
+            let sighting = |at: i64| Sighting { at: Nanos(at), id, length: 100, way, flow };
+            let (near, far) = match way {
+                Way::Out => (Point::Reference, Point::Monitor),
+                Way::In => (Point::Monitor, Point::Reference),
+            };
+            let on = |p: Point, t: i64| if p == Point::Monitor { monitor(t) } else { t };
+            truth.events.push((t, near, sighting(on(near, t))));
+            if (below(100) as u64) < w.twice_percent {
+                truth.events.push((t + 300_000, near, sighting(on(near, t + 300_000))));
+            }
+            if lost {
+                truth.lost[way as usize] += 1;
+                continue;
+            }
+            truth.events.push((arrival, far, sighting(on(far, arrival))));
+            let (r, m) = if way == Way::Out { (t, arrival) } else { (arrival, t) };
+            truth.times.insert(flow, (r, monitor(m)));
+            if (below(100) as u64) < w.copies_percent {
+                truth.copies[way as usize] += 1;
+                truth.events.push((arrival + 3_000_000, far, sighting(on(far, arrival + 3_000_000))));
+            }
+        }
+    }
+    truth.events.sort_by_key(|e| e.0);
+    truth
+}
+
+#[derive(Default)]
+struct Heard {
+    records: Vec<Record>,
+    pairs: Vec<Pair>,
+    lost: Vec<(Way, u64)>,
+    arrived: Vec<(Way, u64, bool)>,
+    pairer: Pairer,
+}
+
+impl Observer for Heard {
+    fn record(&mut self, r: Record) {
+        self.records.push(r);
+        self.pairs.extend(self.pairer.push(r));
+    }
+    fn arrived(&mut self, seq: u64, r: Record, copy: bool) {
+        self.arrived.push((r.way, seq, copy));
+    }
+    fn lost(&mut self, way: Way, seq: u64, _: Nanos) {
+        self.lost.push((way, seq));
+    }
+}
+
+fn run(w: &World, error_of_offset: i64) -> (Truth, Heard, [MatchCounts; 2]) {
+    let truth = simulate(w);
+    let mut m = Matcher::new(Span(w.offset + error_of_offset), Span::seconds(2));
+    let mut heard = Heard::default();
+    for (_, p, s) in &truth.events {
+        m.push(*p, *s, &mut heard);
+    }
+    m.finish(&mut heard);
+    let counts = Way::BOTH.map(|way| m.counts(way));
+    (truth, heard, counts)
+}
+
+fn assert_no_false_match(truth: &Truth, heard: &Heard) {
+    for r in &heard.records {
+        let (reference, monitor) = truth.times[&r.flow];
+        assert_eq!((r.reference.0, r.monitor.0), (reference, monitor), "flow {}", r.flow);
+    }
+}
+
+#[test]
+fn everything_that_arrives_is_matched_in_monitor_order() {
+    let (truth, heard, counts) = run(&CALM, 0);
+    assert_no_false_match(&truth, &heard);
+    assert_eq!(heard.records.len(), 800);
+    assert!(heard.records.is_sorted_by_key(|r| r.monitor));
+    assert_eq!((counts[0].matched, counts[0].lost, counts[0].outside, counts[0].unseen), (400, 0, 0, 0));
+}
+
+#[test]
+fn a_name_seen_k_times_at_both_points_is_matched_in_order() {
+    // Twice the same name, both under way at once, nothing lost.
+    let s = |at: i64, way| Sighting { at: Nanos(at), id: 77, length: 60, way, flow: 0 };
+    let mut m = Matcher::new(Span(0), Span::seconds(2));
+    let mut h = Heard::default();
+    for (p, t) in [(0, 0), (0, 20), (1, 50), (1, 70)] {
+        let p = [Point::Reference, Point::Monitor][p];
+        m.push(p, s(t * 1_000_000, Way::Out), &mut h);
+    }
+    m.finish(&mut h);
+    let times: Vec<_> =
+        h.records.iter().map(|r| (r.reference.0 / 1_000_000, r.monitor.0 / 1_000_000)).collect();
+    assert_eq!(times, [(0, 50), (20, 70)]);
+    assert_eq!(m.counts(Way::Out).ambiguous, 0);
+}
+
+#[test]
+fn a_name_seen_twice_here_and_once_there_is_nobodys() {
+    let s = |at: i64| Sighting { at: Nanos(at * 1_000_000), id: 77, length: 60, way: Way::Out, flow: 0 };
+    let mut m = Matcher::new(Span(0), Span::seconds(2));
+    let mut h = Heard::default();
+    m.push(Point::Reference, s(0), &mut h);
+    m.push(Point::Reference, s(20), &mut h);
+    m.push(Point::Monitor, s(70), &mut h);
+    m.finish(&mut h);
+    assert!(h.records.is_empty() && h.lost.is_empty());
+    assert_eq!((m.counts(Way::Out).ambiguous, m.counts(Way::Out).lost), (3, 0));
+}
+
+#[test]
+fn a_flow_that_repeats_one_name_is_distrusted_rather_than_guessed() {
+    let w = World { repeat: 1, loss_percent: 5, delay: [12_000_000, 9_000_000], ..CALM };
+    let (truth, heard, counts) = run(&w, 0);
+    let wrong = heard.records.iter().filter(|r| truth.times[&r.flow] != (r.reference.0, r.monitor.0)).count();
+    assert_eq!(wrong, 0);
+    assert!(counts[0].ambiguous > 700, "{counts:?}");
+}
+
+#[test]
+fn second_copies_and_double_captures_are_told_apart() {
+    let (truth, heard, counts) = run(&World { copies_percent: 10, twice_percent: 10, ..CALM }, 0);
+    assert_no_false_match(&truth, &heard);
+    for way in [0, 1] {
+        assert_eq!(counts[way].duplicates, truth.copies[way]);
+        assert_eq!((counts[way].matched, counts[way].lost, counts[way].unseen), (400, 0, 0));
+    }
+    assert!(counts[0].captured_twice > 10);
+    let copies = heard.arrived.iter().filter(|a| a.2).count() as u64;
+    assert_eq!(copies, truth.copies[0] + truth.copies[1]);
+}
+
+#[test]
+fn packets_outside_the_overlap_are_not_losses() {
+    let truth = simulate(&CALM);
+    let mut m = Matcher::new(Span(0), Span::seconds(2));
+    let mut h = Heard::default();
+    let start = truth.events[0].0;
+    for (t, p, s) in &truth.events {
+        // The monitor's capture begins late and ends early.
+        if *p == Point::Reference || (200_000_000..500_000_000).contains(&(t - start)) {
+            m.push(*p, *s, &mut h);
+        }
+    }
+    m.finish(&mut h);
+    for way in Way::BOTH {
+        let c = m.counts(way);
+        assert_eq!(c.lost, 0, "{way:?} {c:?}");
+    }
+    assert!(m.counts(Way::Out).outside > 100 && m.counts(Way::In).unseen > 100);
+}
+
+#[test]
+fn a_capture_in_which_time_stands_still_stays_bounded() {
+    let mut m = Matcher::new(Span(0), Span::seconds(2)).with_capacity(100);
+    let mut h = Heard::default();
+    for i in 0..10_000u64 {
+        let id = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        m.push(Point::Reference, Sighting { at: Nanos(5), id, length: 1, way: Way::Out, flow: 0 }, &mut h);
+    }
+    assert!(m.table.len() <= 101 && m.young.len() + m.old.len() <= 101);
+    assert_eq!(m.given_up_early(), 9_900);
+}
+
+#[test]
+fn a_drifting_clock_is_followed() {
+    // 500 ppm over 400 s drifts 200 ms.
+    let w = World { gap: SECOND / 10, packets: 4000, skew_ppm: 500, ..CALM };
+    let truth = simulate(&w);
+    let mut m = Matcher::new(Span(0), Span(50_000_000));
+    let mut h = Heard::default();
+    for (_, p, s) in &truth.events {
+        m.push(*p, *s, &mut h);
+    }
+    m.finish(&mut h);
+    assert_eq!(m.counts(Way::Out).matched, 4000);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn known_truth_is_found(
+        seed: u64,
+        gap in 100_000i64..20_000_000,
+        out in 100_000i64..80_000_000,
+        back in 100_000i64..80_000_000,
+        jitter in 0i64..30_000_000,
+        loss_percent in 0u64..20,
+        offset in -10_000_000_000_000i64..10_000_000_000_000,
+        error in -400_000_000i64..400_000_000,
+        skew_ppm in -100i64..100,
+    ) {
+        let w = World { seed, gap, delay: [out, back], jitter, loss_percent, offset, skew_ppm, ..CALM };
+        let (truth, heard, counts) = run(&w, error);
+        assert_no_false_match(&truth, &heard);
+        for way in [0, 1] {
+            prop_assert_eq!(counts[way].lost, truth.lost[way], "{:?}", counts[way]);
+            prop_assert_eq!(counts[way].matched, 400 - truth.lost[way]);
+            prop_assert_eq!((counts[way].ambiguous, counts[way].outside, counts[way].unseen), (0, 0, 0));
+        }
+        // RTT of every pair: the sum of its two true delays, within the skew over the turnaround.
+        for p in &heard.pairs {
+            let (r, m) = truth.times[&p.out.flow];
+            let (r2, m2) = truth.times[&p.back.flow];
+            prop_assert_eq!(p.rtt().0, (m - r) + (r2 - m2));
+            prop_assert!(p.turnaround().0 > 0);
+        }
+    }
+
+    #[test]
+    fn repeating_names_never_give_a_false_match_without_reordering(
+        seed: u64, repeat in 2u64..60, loss_percent in 0u64..4, gap in 1_500_000i64..20_000_000,
+    ) {
+        let w = World { seed, repeat, loss_percent, gap, jitter: 0, ..CALM };
+        let (truth, heard, _) = run(&w, 0);
+        assert_no_false_match(&truth, &heard);
+    }
+}
