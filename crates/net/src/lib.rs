@@ -1,3 +1,4 @@
 //! See the workspace's ARCHITECTURE.md.
 
+pub mod capture;
 pub mod emulator;

@@ -1,0 +1,78 @@
+//! Opening a capture: a file or standard input, unpacked by what its first bytes say.
+
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read};
+use std::path::Path;
+
+/// The name that stands for standard input.
+pub const STDIN: &str = "-";
+
+/// Window and dictionary memory a compressed file may ask for.
+const UNPACK_MEMORY: u64 = 128 << 20;
+
+pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
+    let raw: Box<dyn Read + Send> =
+        if path.as_os_str() == STDIN { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
+    unpack(raw)
+}
+
+/// Recognises gzip, zstd and xz; anything else is passed on as it is.
+pub(super) fn unpack(mut raw: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
+    let mut head = [0; 6];
+    let mut got = 0;
+    while got < head.len() {
+        match raw.read(&mut head[got..])? {
+            0 => break,
+            n => got += n,
+        }
+    }
+    let whole = Cursor::new(head[..got].to_vec()).chain(raw);
+    Ok(match &head[..got] {
+        [0x1f, 0x8b, ..] => Box::new(flate2::read::MultiGzDecoder::new(whole)),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(Zstd { state: ZstdState::Between(BufReader::new(Box::new(whole))) }),
+        [0xfd, b'7', b'z', b'X', b'Z', 0] => {
+            Box::new(lzma_rust2::XzReader::new_mem_limit(whole, true, (UNPACK_MEMORY >> 10) as u32))
+        }
+        _ => Box::new(whole),
+    })
+}
+
+type Source = BufReader<Box<dyn Read + Send>>;
+type Decoder = ruzstd::decoding::StreamingDecoder<Source, ruzstd::decoding::FrameDecoder>;
+
+/// A sequence of zstd frames, as `zstd` and `cat` make them.
+struct Zstd {
+    state: ZstdState,
+}
+
+enum ZstdState {
+    Between(Source),
+    Within(Box<Decoder>),
+    Ended,
+}
+
+impl Read for Zstd {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        use io::BufRead;
+        loop {
+            match std::mem::replace(&mut self.state, ZstdState::Ended) {
+                ZstdState::Ended => return Ok(0),
+                ZstdState::Between(mut source) => {
+                    if source.fill_buf()?.is_empty() {
+                        return Ok(0);
+                    }
+                    let decoder = Decoder::new_with_max_window_size(source, UNPACK_MEMORY)
+                        .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
+                    self.state = ZstdState::Within(Box::new(decoder));
+                }
+                ZstdState::Within(mut decoder) => match decoder.read(buf)? {
+                    0 if !buf.is_empty() => self.state = ZstdState::Between(decoder.into_inner()),
+                    n => {
+                        self.state = ZstdState::Within(decoder);
+                        return Ok(n);
+                    }
+                },
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Captured packets: [`Capture`] reads pcap and pcapng files, plain or compressed, or standard input.
+//!
+//! The readers are our own because every length field of a capture may be a lie, because a capture cut by
+//! its snap length is the normal case here, and because nanoseconds, interface time resolutions and drop
+//! counters matter. No length is believed before the bytes are there; a damaged file gives all the packets
+//! before the damage and says where it is.
+
+mod buffer;
+mod input;
+mod pcap;
+mod pcapng;
+
+use buffer::Buffer;
+use jitlat_core::passive::LinkType;
+use jitlat_core::time::Nanos;
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use input::STDIN;
+
+/// The longest captured frame that is believed to be one; libpcap's own limit is 256 KiB.
+const MAX_FRAME: usize = 1 << 20;
+
+/// Why a capture could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// The file cannot be opened or read.
+    #[error("cannot read the capture {path}: {source}")]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The first bytes are those of no known format.
+    #[error(
+        "{path} is not a capture: it begins with neither a pcap nor a pcapng header (gzip, zstd and xz are unpacked)"
+    )]
+    Format {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// No file at all.
+    #[error("no capture file was given")]
+    Nothing,
+}
+
+/// One captured frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// When it was captured.
+    pub at: Nanos,
+    /// What its first bytes are.
+    pub link: LinkType,
+    /// Its length on the wire, in bytes.
+    pub wire_length: u32,
+    /// The captured bytes.
+    pub data: &'a [u8],
+}
+
+/// What a format reader found next.
+enum Step {
+    Frame { at: Nanos, link: LinkType, wire_length: u32, from: usize, length: usize },
+    End(Option<String>),
+}
+
+enum Format {
+    Pcap(pcap::Pcap),
+    PcapNg(pcapng::PcapNg),
+}
+
+struct Open {
+    path: PathBuf,
+    buffer: Buffer,
+    format: Format,
+}
+
+/// One capture point's packets: several files are read one after the other, as from a rotating capture.
+pub struct Capture {
+    current: Option<Open>,
+    waiting: VecDeque<PathBuf>,
+    notes: Vec<String>,
+    drops: u64,
+    frames: u64,
+}
+
+impl Capture {
+    /// Opens the first of `paths` (`-` is standard input). The others are opened when their turn comes, but
+    /// must be readable files already.
+    pub fn open(paths: &[PathBuf]) -> Result<Capture, CaptureError> {
+        let (first, rest) = paths.split_first().ok_or(CaptureError::Nothing)?;
+        for path in rest {
+            if path.as_os_str() != STDIN {
+                std::fs::File::open(path)
+                    .map_err(|source| CaptureError::Io { path: path.clone(), source })?;
+            }
+        }
+        Ok(Capture {
+            current: Some(open(first)?),
+            waiting: rest.iter().cloned().collect(),
+            notes: Vec::new(),
+            drops: 0,
+            frames: 0,
+        })
+    }
+
+    /// A capture that comes from anywhere; `name` stands in for the path in messages.
+    pub fn from_reader(name: &str, reader: impl io::Read + Send + 'static) -> Result<Capture, CaptureError> {
+        let path = PathBuf::from(name);
+        let unpacked = input::unpack(Box::new(reader))
+            .map_err(|source| CaptureError::Io { path: path.clone(), source })?;
+        Ok(Capture {
+            current: Some(begin(path, Buffer::new(unpacked))?),
+            waiting: VecDeque::new(),
+            notes: Vec::new(),
+            drops: 0,
+            frames: 0,
+        })
+    }
+
+    /// The next frame of any of the files, or `None` after the last. What goes wrong on the way ends the
+    /// file it happens in and is kept in [`Self::notes`].
+    pub fn next_frame(&mut self) -> Option<Frame<'_>> {
+        loop {
+            let open = self.current.as_mut()?;
+            let step = match &mut open.format {
+                Format::Pcap(p) => p.next(&mut open.buffer),
+                Format::PcapNg(p) => p.next(&mut open.buffer, &mut self.drops),
+            };
+            match step {
+                Ok(Step::Frame { at, link, wire_length, from, length }) => {
+                    self.frames += 1;
+                    let open = self.current.as_ref()?;
+                    return Some(Frame { at, link, wire_length, data: open.buffer.slice(from, length) });
+                }
+                Ok(Step::End(note)) => self.ended(note),
+                Err(e) => {
+                    let at = open.buffer.offset();
+                    self.ended(Some(format!("reading stopped at byte {at}: {e}")));
+                }
+            }
+        }
+    }
+
+    fn ended(&mut self, note: Option<String>) {
+        if let (Some(open), Some(note)) = (&self.current, note) {
+            self.notes.push(format!("{}: {note}", open.path.display()));
+        }
+        self.current = None;
+        while self.current.is_none() {
+            let Some(path) = self.waiting.pop_front() else { return };
+            match open(&path) {
+                Ok(o) => self.current = Some(o),
+                Err(e) => self.notes.push(e.to_string()),
+            }
+        }
+    }
+
+    /// What was wrong with the files read so far, in plain words.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Packets the capturing system says it dropped (pcapng interface statistics).
+    pub fn drops(&self) -> u64 {
+        self.drops
+    }
+
+    /// Frames delivered so far.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+}
+
+fn open(path: &Path) -> Result<Open, CaptureError> {
+    let reader = input::open(path).map_err(|source| CaptureError::Io { path: path.to_owned(), source })?;
+    begin(path.to_owned(), Buffer::new(reader))
+}
+
+fn begin(path: PathBuf, mut buffer: Buffer) -> Result<Open, CaptureError> {
+    let io = |source| CaptureError::Io { path: path.clone(), source };
+    let format = match buffer.peek(4).map_err(io)? {
+        Some([0x0a, 0x0d, 0x0d, 0x0a]) => Some(Format::PcapNg(pcapng::PcapNg::default())),
+        Some(_) => pcap::Pcap::begin(&mut buffer).map_err(io)?.map(Format::Pcap),
+        None => None,
+    };
+    match format {
+        Some(format) => Ok(Open { path, buffer, format }),
+        None => Err(CaptureError::Format { path }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! The classic pcap format: a 24-byte header, then 16-byte record headers; µs or ns, either byte order.
+
+use super::buffer::Buffer;
+use super::{MAX_FRAME, Step};
+use jitlat_core::passive::LinkType;
+use jitlat_core::time::{Nanos, SECOND};
+use std::io;
+
+pub(super) struct Pcap {
+    big: bool,
+    /// Nanoseconds in a unit of the fraction field.
+    unit: i64,
+    link: LinkType,
+    record_header: usize,
+}
+
+fn word(b: &[u8], at: usize, big: bool) -> u32 {
+    let Some(w) = b.get(at..).and_then(|b| b.first_chunk::<4>()) else { return 0 };
+    if big { u32::from_be_bytes(*w) } else { u32::from_le_bytes(*w) }
+}
+
+impl Pcap {
+    /// Reads the file header; `None` if it is not one.
+    pub(super) fn begin(buffer: &mut Buffer) -> io::Result<Option<Pcap>> {
+        let Some(h) = buffer.peek(24)? else { return Ok(None) };
+        let (big, unit, record_header) = match (word(h, 0, false), word(h, 0, true)) {
+            (0xa1b2_c3d4, _) => (false, 1000, 16),
+            (_, 0xa1b2_c3d4) => (true, 1000, 16),
+            (0xa1b2_3c4d, _) => (false, 1, 16),
+            (_, 0xa1b2_3c4d) => (true, 1, 16),
+            // Alexey Kuznetsov's variant, with eight more bytes in each record header
+            (0xa1b2_cd34, _) => (false, 1000, 24),
+            (_, 0xa1b2_cd34) => (true, 1000, 24),
+            _ => return Ok(None),
+        };
+        // The upper bits tell of frame check sequences.
+        let link = LinkType((word(h, 20, big) & 0xffff) as u16);
+        buffer.take(24);
+        Ok(Some(Pcap { big, unit, link, record_header }))
+    }
+
+    #[inline]
+    pub(super) fn next(&mut self, buffer: &mut Buffer) -> io::Result<Step> {
+        let (header, big) = (self.record_header, self.big);
+        let Some(h) = buffer.peek(header)? else {
+            let rest = buffer.available();
+            return Ok(Step::End((rest > 0).then(|| cut(buffer.offset()))));
+        };
+        let (seconds, fraction) = (word(h, 0, big), word(h, 4, big));
+        let (length, wire_length) = (word(h, 8, big), word(h, 12, big));
+        let captured = length as usize;
+        if captured > MAX_FRAME {
+            let at = buffer.offset();
+            return Ok(Step::End(Some(format!(
+                "damaged at byte {at}: a record claims {length} bytes; the packets before it were used"
+            ))));
+        }
+        if buffer.peek(header + captured)?.is_none() {
+            return Ok(Step::End(Some(cut(buffer.offset()))));
+        }
+        let from = buffer.take(header + captured) + header;
+        let at = Nanos(i64::from(seconds) * SECOND + i64::from(fraction) * self.unit);
+        Ok(Step::Frame { at, link: self.link, wire_length, from, length: captured })
+    }
+}
+
+pub(super) fn cut(at: u64) -> String {
+    format!("ends in the middle of a packet at byte {at}; the packets before it were used")
+}
