@@ -263,7 +263,10 @@ mod tests {
         assert_ne!(id(&udp(|v| v[5] ^= 1), m, usize::MAX), reference);
         assert_ne!(id(&udp(|v| v[30] ^= 1), Fields::Mask(3135), usize::MAX), reference);
         let translated = udp(|v| v[12] = 11);
-        assert_eq!(id(&translated, Fields::Mask(12), usize::MAX), id(&udp(|_| ()), Fields::Mask(12), usize::MAX));
+        assert_eq!(
+            id(&translated, Fields::Mask(12), usize::MAX),
+            id(&udp(|_| ()), Fields::Mask(12), usize::MAX)
+        );
     }
 
     proptest! {

@@ -495,7 +495,8 @@ impl Matcher {
         if e.born != born {
             return;
         }
-        let done = matches!(e.state, State::Matched { .. }) && self.now.saturating_sub(e.touched) > LINGER / 10;
+        let done =
+            matches!(e.state, State::Matched { .. }) && self.now.saturating_sub(e.touched) > LINGER / 10;
         if done {
             self.table.remove(&id);
         } else {

@@ -303,9 +303,7 @@ fn ipv6(data: &[u8], on_wire: u32) -> Result<Packet<'_>, Skip> {
         let at = p.transport_at;
         let step = match p.protocol {
             // hop-by-hop, routing, destination options, mobility, HIP, shim6
-            0 | 43 | 60 | 135 | 139 | 140 => {
-                8 + 8 * usize::from(*ip.get(at + 1).ok_or(Skip::Truncated)?)
-            }
+            0 | 43 | 60 | 135 | 139 | 140 => 8 + 8 * usize::from(*ip.get(at + 1).ok_or(Skip::Truncated)?),
             51 => 8 + 4 * usize::from(*ip.get(at + 1).ok_or(Skip::Truncated)?),
             44 if !p.is_later_fragment() => {
                 let f = ip.get(at..at + 8).ok_or(Skip::Truncated)?;

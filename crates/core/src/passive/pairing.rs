@@ -134,7 +134,10 @@ mod tests {
         let out = Record { reference: s(1.0), monitor: s(101.2), ..record(Out, 0) };
         let back = Record { reference: s(1.4), monitor: s(101.25), ..record(In, 0) };
         let p = Pair { out, back };
-        assert_eq!((p.total().0 / 1000, p.turnaround().0 / 1000, p.rtt().0 / 1000), (400_000, 50_000, 350_000));
+        assert_eq!(
+            (p.total().0 / 1000, p.turnaround().0 / 1000, p.rtt().0 / 1000),
+            (400_000, 50_000, 350_000)
+        );
         assert_eq!(p.middle(), Nanos(1_200_000_000));
         assert_eq!(p.delay_out() + p.delay_in(), p.rtt());
     }

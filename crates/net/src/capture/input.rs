@@ -29,7 +29,9 @@ pub(super) fn unpack(mut raw: Box<dyn Read + Send>) -> io::Result<Box<dyn Read +
     let whole = Cursor::new(head[..got].to_vec()).chain(raw);
     Ok(match &head[..got] {
         [0x1f, 0x8b, ..] => Box::new(flate2::read::MultiGzDecoder::new(whole)),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(Zstd { state: ZstdState::Between(BufReader::new(Box::new(whole))) }),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            Box::new(Zstd { state: ZstdState::Between(BufReader::new(Box::new(whole))) })
+        }
         [0xfd, b'7', b'z', b'X', b'Z', 0] => {
             Box::new(lzma_rust2::XzReader::new_mem_limit(whole, true, (UNPACK_MEMORY >> 10) as u32))
         }

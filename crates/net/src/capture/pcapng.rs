@@ -208,8 +208,9 @@ impl PcapNg {
     }
 
     fn farewell(&self) -> Option<String> {
-        (self.untimed > 0)
-            .then(|| format!("{} packets have no time stamp (simple packet blocks) and were left out", self.untimed))
+        (self.untimed > 0).then(|| {
+            format!("{} packets have no time stamp (simple packet blocks) and were left out", self.untimed)
+        })
     }
 }
 
