@@ -1,1 +1,422 @@
+use super::*;
+use crate::jitlat::flow::FlowId;
+use crate::jitlat::ledger::SessionId;
+use crate::jitlat::message::*;
+use crate::jitlat::stream::Finish;
+use jitlat_core::clock::SyncState;
+use jitlat_core::record::Moment;
+use jitlat_core::session::HostFacts;
+use jitlat_core::{
+    Direction, Dscp, Flags, Nanos, PacketRecord, Schedule, Source, Span, Stamp, TestSpec, Transport,
+};
+use proptest::option;
+use proptest::prelude::*;
 
+// ---- any message ----------------------------------------------------------------------------------
+
+fn text() -> impl Strategy<Value = String> {
+    "[a-zé ü0-9.-]{0,40}"
+}
+
+fn source() -> impl Strategy<Value = Source> {
+    prop::sample::select(Source::ALL.to_vec())
+}
+
+fn sync() -> impl Strategy<Value = SyncState> {
+    (any::<bool>(), any::<[i64; 4]>()).prop_map(|(synchronised, [a, b, c, d])| SyncState {
+        synchronised,
+        offset: Span(a),
+        estimated_error: Span(b),
+        maximum_error: Span(c),
+        frequency_ppb: d,
+    })
+}
+
+fn host() -> impl Strategy<Value = HostFacts> {
+    let texts = (option::of(text()), option::of(text()), option::of(text()));
+    let syncs = (option::of(sync()), option::of(sync()), option::of(any::<i64>()));
+    let notes = prop::collection::vec(text(), 0..4);
+    (texts, syncs, notes).prop_map(|((name, system, clock_source), (before, after, step), notes)| HostFacts {
+        name,
+        system,
+        clock_source,
+        sync_before: before,
+        sync_after: after,
+        clock_step: step.map(Span),
+        notes,
+    })
+}
+
+fn spec() -> impl Strategy<Value = TestSpec> {
+    let schedule = prop_oneof![
+        Just(Schedule::Periodic),
+        any::<u64>().prop_map(|seed| Schedule::Poisson { seed }),
+        (1..u32::MAX).prop_map(|size| Schedule::Burst { size }),
+    ];
+    let direction = prop_oneof![Just(Direction::Up), Just(Direction::Down)];
+    let transport = prop_oneof![Just(Transport::Udp), Just(Transport::Tcp)];
+    let shape = (1u64..1 << 31, 12u64..65_508, 1i64..1_000_000_000);
+    (direction, transport, shape, schedule, 0u32..64, any::<[u16; 2]>()).prop_map(
+        |(d, t, (n, l, p), s, dscp, ports)| {
+            let mut spec = TestSpec::new(d, t, n, l, Span(p), s).unwrap();
+            spec.dscp = Dscp::new(dscp).unwrap();
+            [spec.src_port, spec.dst_port] = ports;
+            spec
+        },
+    )
+}
+
+fn record() -> impl Strategy<Value = PacketRecord> {
+    let stamp = || option::of((any::<i64>(), source()));
+    let extras =
+        (option::of(any::<[i32; 2]>()), any::<u16>(), any::<u8>(), option::of(any::<u8>()), any::<u16>());
+    (any::<i32>(), stamp(), stamp(), extras).prop_map(
+        |(seq, sent, arrived, (lags, size, ttl, class, flags))| {
+            let mut r = PacketRecord::new(seq.into());
+            for (moment, stamp) in [(Moment::Sent, sent), (Moment::Arrived, arrived)] {
+                if let Some((at, source)) = stamp.filter(|s| s.0 != i64::MIN) {
+                    r.set(moment, Stamp { at: Nanos(at), source });
+                }
+            }
+            let lag = |k: usize| lags.map(|l| Span(l[k].into()));
+            r.set_send_lag(lag(0));
+            r.set_receive_lag(lag(1));
+            r.set_size(Some(size));
+            r.set_ttl(Some(ttl));
+            r.set_traffic_class(class);
+            r.flags = Flags(flags);
+            r
+        },
+    )
+}
+
+fn chunk() -> impl Strategy<Value = Message> {
+    let data = prop_oneof![
+        prop::collection::vec(record(), 0..20).prop_map(ChunkData::Records),
+        (source(), prop::collection::vec(any::<i64>(), 0..20)).prop_map(|(s, v)| ChunkData::Stamps(s, v)),
+    ];
+    (any::<u8>(), any::<u32>(), data).prop_map(|(flow, index, data)| {
+        let crc = checksum(&data);
+        Message::Chunk(Chunk { flow: FlowId(flow), index, crc, data })
+    })
+}
+
+fn results() -> impl Strategy<Value = Message> {
+    let counts = (any::<u32>(), any::<u64>(), any::<u32>(), option::of(any::<u32>()), any::<u32>());
+    let finish = option::of(prop::sample::select(vec![
+        Finish::Sentinel,
+        Finish::Cut,
+        Finish::NeverStarted,
+        Finish::Silent,
+        Finish::Closed,
+    ]));
+    let rest = (option::of(any::<u64>()), any::<u64>(), finish, option::of(text()), host());
+    (any::<u8>(), counts, rest).prop_map(
+        |(flow, (chunks, count, crc, sent, failed), (drops, refused, finish, failure, host))| {
+            Message::Results(Results {
+                flow: FlowId(flow),
+                chunks,
+                count,
+                crc,
+                sent,
+                failed,
+                drops,
+                refused,
+                finish,
+                failure,
+                host,
+            })
+        },
+    )
+}
+
+fn any_message() -> impl Strategy<Value = Message> {
+    let flow = || any::<u8>().prop_map(FlowId);
+    let requests = (spec(), source()).prop_map(|(spec, stamps)| FlowRequest { spec, stamps });
+    let granted =
+        (any::<u16>(), option::of(any::<u64>())).prop_map(|(port, token)| FlowAccept { port, token });
+    let greeting = || (any::<[u8; 2]>(), any::<u64>(), any::<[u8; 16]>(), any::<bool>(), option::of(text()));
+    prop_oneof![
+        greeting().prop_map(|([min, max], capabilities, nonce, authenticate, software)| {
+            Message::Hello(Hello {
+                min_version: min,
+                max_version: max,
+                capabilities,
+                nonce,
+                authenticate,
+                software,
+            })
+        }),
+        greeting().prop_map(|([version, _], capabilities, nonce, authenticate, software)| {
+            Message::Welcome(Welcome { version, capabilities, nonce, authenticate, software })
+        }),
+        any::<[u8; 32]>().prop_map(Message::Proof),
+        (any::<u32>(), any::<i64>(), option::of(any::<i64>()), option::of(any::<i64>())).prop_map(
+            |(id, t1, t2, t3)| {
+                Message::Probe(Probe { id, sent: Nanos(t1), arrived: t2.map(Nanos), answered: t3.map(Nanos) })
+            }
+        ),
+        (prop::collection::vec(requests, 1..MAX_FLOWS), host())
+            .prop_map(|(flows, host)| Message::Request(Request { flows, host })),
+        (option::of(any::<u64>()), prop::collection::vec(granted, 0..MAX_FLOWS), host()).prop_map(
+            |(id, flows, host)| Message::Accept(Accept { session: id.map(SessionId), flows, host })
+        ),
+        Just(Message::Start),
+        Just(Message::Started),
+        (flow(), any::<u64>()).prop_map(|(f, n)| Message::Finished(f, n)),
+        (flow(), any::<u32>()).prop_map(|(f, n)| Message::End(f, n)),
+        flow().prop_map(Message::Stop),
+        (option::of(any::<u64>()), flow(), any::<u32>())
+            .prop_map(|(id, flow, chunk)| Message::Fetch(Fetch { session: id.map(SessionId), flow, chunk })),
+        chunk(),
+        results(),
+        Just(Message::Bye),
+        Just(Message::KeepAlive),
+        (0u16..11, text()).prop_map(|(code, text)| Message::Nak(Nak::new(NakCode::from_number(code), text))),
+    ]
+}
+
+// ---- properties -----------------------------------------------------------------------------------
+
+fn pair() -> (Codec, Codec) {
+    (Codec::new(Side::Client), Codec::new(Side::Server))
+}
+
+fn drain(codec: &mut Codec) -> Result<Vec<Message>, DecodeError> {
+    let mut got = Vec::new();
+    while let Some(message) = codec.decode()? {
+        got.push(message);
+    }
+    Ok(got)
+}
+
+/// Feeds `bytes` in pieces of the given sizes.
+fn feed_in_pieces(codec: &mut Codec, bytes: &[u8], sizes: &[usize]) -> Result<Vec<Message>, DecodeError> {
+    let (mut got, mut rest) = (Vec::new(), bytes);
+    for size in sizes.iter().copied().chain([usize::MAX]) {
+        let (piece, tail) = rest.split_at(size.min(rest.len()));
+        codec.feed(piece);
+        got.extend(drain(codec)?);
+        rest = tail;
+    }
+    Ok(got)
+}
+
+fn seal_both(client: &mut Codec, server: &mut Codec) {
+    let key = Key::from_file_contents(b"0123456789abcdef").unwrap();
+    client.seal(&key);
+    server.seal(&key);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn what_is_said_is_heard_whatever_the_segmentation(
+        messages in prop::collection::vec(any_message(), 1..6),
+        sizes in prop::collection::vec(0usize..200, 0..30),
+        sealed: bool,
+    ) {
+        let (mut client, mut server) = pair();
+        if sealed {
+            seal_both(&mut client, &mut server);
+        }
+        let mut bytes = Vec::new();
+        messages.iter().for_each(|m| client.encode(m, &mut bytes));
+        prop_assert_eq!(feed_in_pieces(&mut server, &bytes, &sizes), Ok(messages));
+        prop_assert!(server.incoming.len() <= bytes.len());
+    }
+
+    #[test]
+    fn garbage_is_an_error_or_silence(bytes in prop::collection::vec(any::<u8>(), 0..300), preface: bool) {
+        let (_, mut server) = pair();
+        if preface {
+            server.feed(&PREFACE);
+        }
+        server.feed(&bytes);
+        let _ = drain(&mut server);
+    }
+
+    #[test]
+    fn a_flipped_bit_in_a_sealed_frame_is_noticed(message in any_message(), at: prop::sample::Index, bit in 0u8..8) {
+        let (mut client, mut server) = pair();
+        seal_both(&mut client, &mut server);
+        let mut bytes = Vec::new();
+        client.encode(&message, &mut bytes);
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        server.feed(&bytes);
+        // A changed length may leave the frame unfinished; a changed preface is an error of its own.
+        if let Ok(heard) = drain(&mut server) {
+            prop_assert!(heard.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_never_panics(message in any_message(), at: prop::sample::Index, bit in 0u8..8) {
+        let (mut client, mut server) = pair();
+        let mut bytes = Vec::new();
+        client.encode(&message, &mut bytes);
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        server.feed(&bytes);
+        let _ = drain(&mut server);
+    }
+}
+
+// ---- examples -------------------------------------------------------------------------------------
+
+/// The worked example of docs/protocols/jitlat-v3.md: what a client says first, asking for Figure 6's stream.
+const HELLO: &str = "4a4c5433 0000003a 01 010001 03 020001 03 030008 0000000000000000 \
+     040010 000102030405060708090a0b0c0d0e0f 050001 00 06000c 6a69746c617420302e312e30";
+const REQUEST: &str = "00000041 05 01003d 010001 00 020001 11 030004 000003e8 040002 0050 \
+     050008 0000000001312d00 060009 000000000000000000 070001 00 080002 814d 090002 0a6b 0a0001 01";
+
+fn from_hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
+    digits.chunks(2).map(|d| (d[0] << 4 | d[1]) as u8).collect()
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[test]
+fn the_worked_example_is_what_is_sent() {
+    let hello = Message::Hello(Hello {
+        min_version: 3,
+        max_version: 3,
+        capabilities: 0,
+        nonce: core::array::from_fn(|i| i as u8),
+        authenticate: false,
+        software: Some("jitlat 0.1.0".into()),
+    });
+    let mut spec =
+        TestSpec::new(Direction::Up, Transport::Udp, 1000, 80, Span::millis(20), Schedule::Periodic).unwrap();
+    spec.src_port = 33101;
+    let request = Message::Request(Request {
+        flows: vec![FlowRequest { spec, stamps: Source::Kernel }],
+        ..Request::default()
+    });
+    let (mut client, mut server) = pair();
+    for (message, want) in [(hello, HELLO), (request, REQUEST)] {
+        let mut bytes = Vec::new();
+        client.encode(&message, &mut bytes);
+        assert_eq!(to_hex(&bytes), to_hex(&from_hex(want)), "{}", message.name());
+        server.feed(&bytes);
+        assert_eq!(drain(&mut server), Ok(vec![message]));
+    }
+}
+
+/// A worked row of results, as the protocol's page shows it.
+const ROW: &str = "00000002 114cfddf1606b048 114cfddf160b2bf0 80000000 00000bb8 0050 0000 10 40 b8 01";
+
+#[test]
+fn the_worked_row_is_what_is_sent() {
+    let mut record =
+        PacketRecord::one_way(2, Nanos(1_246_650_331_463_856_200), Nanos(1_246_650_331_464_150_000));
+    record.set(Moment::Arrived, Stamp { at: Nanos(1_246_650_331_464_150_000), source: Source::Kernel });
+    record.set_receive_lag(Some(Span::micros(3)));
+    record.set_size(Some(80));
+    record.set_ttl(Some(64));
+    record.set_traffic_class(Some(0xb8));
+    let bytes = rows::encode(&ChunkData::Records(vec![record]));
+    assert_eq!(to_hex(&bytes), to_hex(&from_hex(ROW)));
+    assert_eq!(rows::decode_records(&bytes), Some(vec![record]));
+    assert_eq!(bytes.len(), ROW_LEN);
+}
+
+#[test]
+fn what_is_not_known_is_skipped() {
+    let (_, mut server) = pair();
+    server.feed(&PREFACE);
+    // A message of type 200 with a field, then END with an unknown field 99 between the known ones.
+    server.feed(&from_hex("00000005 c8 010001 00"));
+    server.feed(&from_hex("00000011 0a 010001 01 630002 ffff 020004 00000007"));
+    assert_eq!(drain(&mut server), Ok(vec![Message::End(FlowId(1), 7)]));
+}
+
+#[test]
+fn nonsense_is_refused_at_once() {
+    let refusal = |hex: &str| {
+        let (_, mut server) = pair();
+        server.feed(&PREFACE);
+        server.feed(&from_hex(hex));
+        drain(&mut server).unwrap_err().to_string()
+    };
+    // Four billion bytes announced: refused before any of them comes.
+    assert_eq!(refusal("ffffffff"), "a frame of 4294967295 bytes (1 to 65536 are allowed)");
+    assert_eq!(refusal("00000000"), "a frame of 0 bytes (1 to 65536 are allowed)");
+    assert_eq!(refusal("00000004 0a 010001"), "END message: bad or missing field structure");
+    assert_eq!(refusal("00000005 0a 010001 01"), "END message: bad or missing packet count");
+    assert_eq!(refusal("00000006 0b 010002 0001"), "STOP message: bad or missing flow");
+    // Nought packets.
+    let request = REQUEST.replace("000003e8", "00000000");
+    assert_eq!(refusal(&request), "0 packets: give 1 to 2147483647");
+    assert_eq!(
+        refusal(&request.replace("020001 11", "020001 12")),
+        "REQUEST message: bad or missing transport"
+    );
+    let (_, mut server) = pair();
+    server.feed(b"GET / HTTP/1.1\r\n");
+    let error = drain(&mut server).unwrap_err().to_string();
+    assert_eq!(error, "not a jitlat control connection (it begins with 47455420)");
+}
+
+#[test]
+fn a_damaged_chunk_is_noticed() {
+    let data = ChunkData::Stamps(Source::Kernel, vec![1, 2, 3]);
+    let message = Message::Chunk(Chunk { flow: FlowId(0), index: 9, crc: checksum(&data), data });
+    let (mut client, mut server) = pair();
+    let mut bytes = Vec::new();
+    client.encode(&message, &mut bytes);
+    let last_stamp = bytes.len() - 4 - 1;
+    bytes[last_stamp] ^= 1;
+    server.feed(&bytes);
+    assert_eq!(drain(&mut server), Err(DecodeError::Checksum(9)));
+}
+
+#[test]
+fn texts_are_made_harmless() {
+    let (mut client, mut server) = pair();
+    let mut bytes = Vec::new();
+    client.encode(&Message::Nak(Nak::new(NakCode::Other, "a\x1b[2Jb\nc\u{9b}d")), &mut bytes);
+    client.encode(&Message::Nak(Nak::new(NakCode::Other, "é".repeat(5000))), &mut bytes);
+    server.feed(&bytes);
+    let heard = drain(&mut server).unwrap();
+    assert_eq!(heard[0], Message::Nak(Nak::new(NakCode::Other, "a [2Jb c d")));
+    let Message::Nak(long) = &heard[1] else { panic!() };
+    assert!(long.text.len() <= 1024 && long.text.chars().all(|c| c == 'é'));
+}
+
+#[test]
+fn the_largest_messages_fit_a_frame() {
+    let text = || "x".repeat(2000);
+    let host = HostFacts {
+        name: Some(text()),
+        system: Some(text()),
+        clock_source: Some(text()),
+        notes: vec![text(); 100],
+        ..HostFacts::default()
+    };
+    let mut r = PacketRecord::new(0);
+    r.set_ttl(Some(1));
+    let records = ChunkData::Records(vec![r; crate::jitlat::recording::CHUNK]);
+    let stamps = ChunkData::Stamps(Source::Kernel, vec![0; STAMP_CHUNK]);
+    let spec = TestSpec::default();
+    let flows = vec![FlowRequest { spec, stamps: Source::Kernel }; MAX_FLOWS];
+    let messages = [
+        Message::Request(Request { flows, host: host.clone() }),
+        Message::Results(Results { host, failure: Some(text()), ..Results::none(FlowId(0)) }),
+        Message::Chunk(Chunk { flow: FlowId(0), index: 0, crc: checksum(&records), data: records }),
+        Message::Chunk(Chunk { flow: FlowId(0), index: 1, crc: checksum(&stamps), data: stamps }),
+    ];
+    let (mut client, mut server) = pair();
+    for message in messages {
+        let mut bytes = Vec::new();
+        client.encode(&message, &mut bytes);
+        assert!(bytes.len() <= 4 + 4 + MAX_FRAME as usize);
+        server.feed(&bytes);
+        assert_eq!(drain(&mut server).map(|m| m.len()), Ok(1), "{}", message.name());
+    }
+}
