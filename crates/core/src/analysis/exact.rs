@@ -52,7 +52,7 @@ pub fn summarise(mut gathered: Gathered, session: &Session, options: &Options) -
     let pdv = latency.above_minimum(&moments);
     let reordering = Reordering {
         observable: spec.transport() == Transport::Udp,
-        ..reordering(samples, accepted, spec.payload())
+        ..reordering(&series, accepted, spec.payload())
     };
     let mut losses = loss(absent(accepted.runs(), sent), sent, spec.period());
     if options.gilbert_elliott {

@@ -41,6 +41,7 @@ pub struct Ipdv {
     pub quantised: bool,
 }
 
+use super::classify::Packet;
 use super::moments::Moments;
 use super::percentile::Percent;
 use super::sample::Sample;
@@ -48,17 +49,19 @@ use super::series::Series;
 
 /// IPDV of `series`, a stream of `n` packets sent.
 pub fn ipdv(series: &Series<'_>, n: u64) -> Ipdv {
-    let steps = series
-        .iter()
-        .zip(series.iter().skip(1))
-        .filter(|(a, b)| a.seq + 1 == b.seq)
-        .map(|(a, b)| b.delay.saturating_sub(a.delay));
-    let (mut moments, mut magnitude) = (Moments::default(), 0u128);
-    steps.clone().for_each(|x| {
-        moments.add(x);
-        magnitude += u128::from(x.unsigned_abs());
-    });
-    let sample = Sample::new(steps);
+    let mut steps = Vec::with_capacity(series.len());
+    let mut before: Option<Packet> = None;
+    for packet in series.iter() {
+        if let Some(b) = before.filter(|b| b.seq + 1 == packet.seq) {
+            steps.push(packet.delay.saturating_sub(b.delay));
+        }
+        before = Some(packet);
+    }
+    let mut moments = Moments::default();
+    moments.add_all(&steps);
+    let magnitude: u128 = steps.iter().map(|x| u128::from(x.unsigned_abs())).sum();
+    let sample = Sample::new(steps.iter().copied());
+    drop(steps);
     let defined = sample.len() as u64;
     let at = |p| sample.edf(Percent(p));
     let (p25, p75) = (at(25_000), at(75_000));
@@ -87,7 +90,6 @@ pub fn ipdv(series: &Series<'_>, n: u64) -> Ipdv {
 
 #[cfg(test)]
 mod tests {
-    use super::super::classify::Packet;
     use super::super::seqset::SeqSet;
     use super::super::series::Samples;
     use super::*;

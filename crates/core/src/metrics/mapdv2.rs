@@ -29,7 +29,10 @@ impl Metric for Mapdv2 {
         if self.n > 2 {
             self.mean += (self.previous - self.mean) / 16.0;
         }
-        self.previous = (i128::from(packet.delay) - i128::from(self.origin)) as f64;
+        self.previous = match packet.delay.checked_sub(self.origin) {
+            Some(d) => d as f64,
+            None => packet.delay as f64 - self.origin as f64,
+        };
         let deviation = self.previous - self.mean;
         if deviation > 0.0 {
             self.above = (self.above.0 + 1, self.above.1 + deviation);

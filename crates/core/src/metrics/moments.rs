@@ -33,6 +33,7 @@ impl Sum {
         }
     }
 
+    #[inline]
     fn merge(&mut self, other: Sum) {
         self.spilt += other.spilt;
         self.add(other.exact);
@@ -46,6 +47,11 @@ impl Sum {
     pub fn value(self) -> f64 {
         self.exact as f64 + self.spilt
     }
+}
+
+#[inline]
+fn product(a: i64, b: i64) -> i128 {
+    i128::from(a) * i128::from(b)
 }
 
 /// Σ(x − x̄)(y − ȳ) of n pairs from Σx, Σy, Σxy. Exact up to the last rounding: the integer parts of the
@@ -86,9 +92,42 @@ impl Moments {
         self.n += 1;
         self.min = self.min.min(x);
         self.max = self.max.max(x);
-        let d = i128::from(x) - i128::from(self.origin);
-        self.sum.add(d);
-        self.squares.add_product(d, d);
+        match x.checked_sub(self.origin) {
+            Some(d) => {
+                self.sum.add(d.into());
+                self.squares.add(product(d, d));
+            }
+            None => {
+                let d = i128::from(x) - i128::from(self.origin);
+                self.sum.add(d);
+                self.squares.add_product(d, d);
+            }
+        }
+    }
+
+    /// Adds all of `values`. Where they lie close to the first one, the sums of a chunk fit 64 bits.
+    pub fn add_all(&mut self, values: &[i64]) {
+        const CLOSE: i64 = 1 << 26;
+        for chunk in values.chunks(512) {
+            let low = chunk.iter().copied().fold(i64::MAX, i64::min);
+            let high = chunk.iter().copied().fold(i64::MIN, i64::max);
+            let close = |x: i64| x.checked_sub(self.origin).is_some_and(|d| (-CLOSE..CLOSE).contains(&d));
+            if self.n == 0 || !close(low) || !close(high) {
+                chunk.iter().for_each(|x| self.add(*x));
+                continue;
+            }
+            let (mut sum, mut squares) = (0, 0);
+            for x in chunk {
+                let d = x - self.origin;
+                sum += d;
+                squares += d * d;
+            }
+            self.n += chunk.len() as u64;
+            self.min = self.min.min(low);
+            self.max = self.max.max(high);
+            self.sum.add(sum.into());
+            self.squares.add(squares.into());
+        }
     }
 
     /// Values added.
@@ -292,6 +331,15 @@ impl Metric for CoMoments {
         }
         self.n += 1;
         self.earliest = self.earliest.min(packet.sent);
+        let near = packet.sent.checked_sub(self.origin.0).zip(packet.delay.checked_sub(self.origin.1));
+        if let Some((t, d)) = near {
+            self.t.add(t.into());
+            self.d.add(d.into());
+            self.tt.add(product(t, t));
+            self.td.add(product(t, d));
+            self.dd.add(product(d, d));
+            return;
+        }
         let t = i128::from(packet.sent) - i128::from(self.origin.0);
         let d = i128::from(packet.delay) - i128::from(self.origin.1);
         self.t.add(t);
@@ -396,6 +444,9 @@ mod tests {
             rows in prop::collection::vec((-1i64 << 50..1 << 50, -1i64 << 50..1 << 50), 0..60),
             cut in 0usize..60,
         ) {
+            let mut all = Moments::default();
+            all.add_all(&rows.iter().map(|r| r.1 >> 20).collect::<Vec<_>>());
+            prop_assert_eq!(all, rows.iter().map(|r| r.1 >> 20).collect::<Moments>());
             let cut = cut.min(rows.len());
             let mut sums = packets(&rows[..cut]);
             sums.merge(packets(&rows[cut..]));

@@ -64,8 +64,8 @@ use super::Metric;
 use super::classify::Packet;
 use super::density::{Occupancy, StayBack, complete_density};
 use super::seqset::SeqSet;
-use super::series::Samples;
-use super::stat::Fenwick;
+use super::series::Series;
+use super::stat::CountTree;
 
 const LISTED: usize = 10_000;
 /// Below this every n of the n-reordering histogram is listed.
@@ -184,29 +184,26 @@ fn at_least(exact: &BTreeMap<u64, u64>) -> BTreeMap<u64, u64> {
     result
 }
 
-/// Everything of metrics §13 for `samples` in arrival order; `payload` bytes a packet.
-pub fn reordering(samples: &Samples, accepted: &SeqSet, payload: u16) -> Reordering {
+/// Everything of metrics §13 for a stream of `payload` bytes a packet.
+pub fn reordering(series: &Series<'_>, accepted: &SeqSet, payload: u16) -> Reordering {
+    let n = series.len() as u64;
     let mut overtaking = Overtaking::default();
-    samples.iter().for_each(|p| overtaking.push(&p));
+    series.arrivals().for_each(|p| overtaking.push(&p));
     let mut figures = overtaking.output();
-    if figures.reordered > 0 {
-        figures.max_byte_offset =
-            largest_inversion(samples, accepted).map(|packets| packets * u64::from(payload));
+    let seqs = || series.arrivals().map(|p| p.seq);
+    match series.ranks() {
+        None => {
+            figures.rd_fd = (n > 0).then_some((0, n)).into_iter().collect();
+            figures.rbd_fb_loss_aware = figures.rd_fd.values().map(|n| (0, *n)).collect();
+        }
+        Some(ranks) => {
+            figures.max_byte_offset = largest_inversion(ranks).map(|k| k * u64::from(payload));
+            figures.rd_fd = complete_density(seqs(), accepted);
+            figures.rbd_fb_loss_aware = occupancy(ranks.iter().copied());
+        }
     }
-    let n = samples.len() as u64;
-    figures.rd_fd = if figures.reordered == 0 {
-        (n > 0).then_some((0, n)).into_iter().collect()
-    } else {
-        complete_density(samples.seq.iter().copied(), accepted)
-    };
-    figures.rd_fd_dt128 = StayBack::of(&figures.rd_fd, samples.seq.iter().copied());
-    figures.rbd_fb_bt128 = occupancy(samples.seq.iter().copied());
-    figures.rbd_fb_loss_aware = if figures.reordered == 0 {
-        (n > 0).then_some((0, n)).into_iter().collect()
-    } else {
-        let mut ranks = accepted.ranks();
-        occupancy(samples.seq.iter().map(|&seq| ranks.of(seq)))
-    };
+    figures.rd_fd_dt128 = StayBack::of(&figures.rd_fd, seqs());
+    figures.rbd_fb_bt128 = occupancy(seqs());
     figures.density = Density::new(&figures.rd_fd, &figures.rbd_fb_loss_aware);
     figures
 }
@@ -218,18 +215,16 @@ fn occupancy(seqs: impl Iterator<Item = u32>) -> BTreeMap<u64, u64> {
 }
 
 /// The most arrivals that came before a packet though sent after it. O(n log n).
-fn largest_inversion(samples: &Samples, accepted: &SeqSet) -> Option<u64> {
-    let mut ranks = accepted.ranks();
-    let mut arrived = Fenwick::new(samples.len());
+fn largest_inversion(ranks: &[u32]) -> Option<u64> {
+    let mut arrived = CountTree::new(ranks.len());
     let (mut most, mut highest) = (None, None);
-    for (index, &seq) in (0u64..).zip(&samples.seq) {
-        let rank = ranks.of(seq) as usize;
-        if highest.is_some_and(|h| seq < h) {
+    for (index, &rank) in (0u64..).zip(ranks) {
+        if highest > Some(rank) {
             // Those before it in arrival order, less those before it in both.
-            most = most.max(Some(index - arrived.below(rank)));
+            most = most.max(Some(index - arrived.below(rank as usize)));
         }
-        highest = highest.max(Some(seq));
-        arrived.add(rank);
+        highest = highest.max(Some(rank));
+        arrived.add(rank as usize);
     }
     most
 }
@@ -270,6 +265,7 @@ impl Density {
 
 #[cfg(test)]
 mod tests {
+    use super::super::series::Samples;
     use super::*;
     use proptest::prelude::*;
 
@@ -280,7 +276,7 @@ mod tests {
             samples.push(Packet { seq, sent: 0, delay: arrived });
             accepted.insert(seq);
         }
-        reordering(&samples, &accepted, 100)
+        reordering(&Series::new(&samples, &accepted), &accepted, 100)
     }
 
     fn seqs(seqs: &[u32]) -> Reordering {

@@ -67,25 +67,34 @@ impl Samples {
 }
 
 /// The accepted packets in send order, that is by sequence number. Costs nothing where no packet was
-/// overtaken, 4 bytes a packet otherwise.
+/// overtaken, 8 bytes a packet otherwise.
 #[derive(Clone, Debug)]
 pub struct Series<'a> {
     samples: &'a Samples,
-    order: Option<Vec<u32>>,
+    shuffle: Option<Shuffle>,
+}
+
+#[derive(Clone, Debug)]
+struct Shuffle {
+    /// By place in send order, which arrival it was.
+    order: Vec<u32>,
+    /// By arrival, its place in send order.
+    ranks: Vec<u32>,
 }
 
 impl<'a> Series<'a> {
     /// `samples`, whose sequence numbers are exactly those of `accepted`, in send order.
     pub fn new(samples: &'a Samples, accepted: &SeqSet) -> Series<'a> {
         if samples.seq.is_sorted() {
-            return Series { samples, order: None };
+            return Series { samples, shuffle: None };
         }
-        let mut order = vec![0; samples.len()];
-        let mut ranks = accepted.ranks();
-        for (k, &seq) in (0..).zip(&samples.seq) {
-            order[ranks.of(seq) as usize] = k;
+        let mut ranks_of = accepted.ranks();
+        let ranks: Vec<u32> = samples.seq.iter().map(|seq| ranks_of.of(*seq)).collect();
+        let mut order = vec![0; ranks.len()];
+        for (k, rank) in (0..).zip(&ranks) {
+            order[*rank as usize] = k;
         }
-        Series { samples, order: Some(order) }
+        Series { samples, shuffle: Some(Shuffle { order, ranks }) }
     }
 
     /// Packets.
@@ -100,16 +109,21 @@ impl<'a> Series<'a> {
 
     /// Whether arrival order was send order.
     pub fn in_order(&self) -> bool {
-        self.order.is_none()
+        self.shuffle.is_none()
     }
 
     /// Which arrival the k-th packet sent was.
     #[inline]
     pub fn arrival(&self, k: usize) -> usize {
-        match &self.order {
+        match &self.shuffle {
             None => k,
-            Some(order) => order[k] as usize,
+            Some(shuffle) => shuffle.order[k] as usize,
         }
+    }
+
+    /// By arrival, the place in send order; `None` where every arrival is in its place.
+    pub fn ranks(&self) -> Option<&[u32]> {
+        self.shuffle.as_ref().map(|s| &s.ranks[..])
     }
 
     /// The k-th accepted packet in send order.

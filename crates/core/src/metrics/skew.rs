@@ -43,11 +43,11 @@ struct Fit {
 impl Fit {
     fn of(points: impl Iterator<Item = Point>) -> Fit {
         let mut fit = Fit { hull: Hull::default(), n: 0, sum_t: 0 };
-        for point in points {
+        let counted = points.inspect(|point| {
             fit.n += 1;
             fit.sum_t += i128::from(point.0);
-            fit.hull.push(point);
-        }
+        });
+        fit.hull.extend(counted);
         fit
     }
 

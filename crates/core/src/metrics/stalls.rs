@@ -67,8 +67,10 @@ pub fn stalls(
     spec: &TestSpec,
 ) -> Stalls {
     let mut flagged = Vec::new();
-    if let Some((errors, p99)) = errors.and_then(|e| Some((e, e.figures()?.p99))) {
-        let limit = p99.max(spec.period().0 / 2);
+    let figures = errors.and_then(|e| Some((e, e.figures()?)));
+    let limit = |f: &ScheduleError| f.p99.max(spec.period().0 / 2);
+    if let Some((errors, figures)) = figures.filter(|(_, f)| f.max > limit(f)) {
+        let limit = limit(&figures);
         let late = errors.iter().zip(series.iter()).filter(|(error, _)| *error > limit);
         flagged.extend(late.map(|(_, packet)| packet.seq));
     }

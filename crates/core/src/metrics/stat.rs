@@ -125,31 +125,47 @@ pub fn quantile_ranks95(n: u64, p: f64) -> Option<(u64, u64, f64)> {
     Some((l, u, below_u - below_l))
 }
 
-/// Counts of places 0…n − 1 with prefix sums in O(log n).
+/// Marks at places 0…n − 1, counted in a tree of fan-out 64: marking costs an increment a level, counting
+/// at most 64 additions.
 #[derive(Clone, Debug)]
-pub struct Fenwick(Vec<u32>);
+pub struct CountTree {
+    marks: Vec<u64>,
+    /// Marks below each node, from the words upwards.
+    levels: Vec<Vec<u32>>,
+}
 
-impl Fenwick {
-    /// All zero.
-    pub fn new(n: usize) -> Fenwick {
-        Fenwick(vec![0; n])
+impl CountTree {
+    /// Without marks.
+    pub fn new(n: usize) -> CountTree {
+        let mut nodes = n.div_ceil(64).max(1);
+        let marks = vec![0; nodes];
+        let mut levels = Vec::new();
+        while nodes > 1 {
+            levels.push(vec![0; nodes]);
+            nodes = nodes.div_ceil(64);
+        }
+        CountTree { marks, levels }
     }
 
-    /// One more at `place`.
+    /// Marks `place`, which is unmarked.
+    #[inline]
     pub fn add(&mut self, place: usize) {
-        let mut i = place;
-        while let Some(node) = self.0.get_mut(i) {
-            *node += 1;
-            i |= i + 1;
+        self.marks[place / 64] |= 1 << (place % 64);
+        let mut node = place / 64;
+        for level in &mut self.levels {
+            level[node] += 1;
+            node /= 64;
         }
     }
 
-    /// How many at places below `place`.
+    /// How many places below `place` are marked.
     pub fn below(&self, place: usize) -> u64 {
-        let (mut i, mut sum) = (place, 0);
-        while i > 0 {
-            sum += u64::from(self.0[i - 1]);
-            i &= i - 1;
+        let mut node = place / 64;
+        let word = self.marks[node] & !(u64::MAX << (place % 64));
+        let mut sum = u64::from(word.count_ones());
+        for level in &self.levels {
+            sum += level[node / 64 * 64..node].iter().map(|c| u64::from(*c)).sum::<u64>();
+            node /= 64;
         }
         sum
     }

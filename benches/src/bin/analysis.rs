@@ -1,0 +1,156 @@
+//! How fast recorded packets are analysed, against a plain baseline in the same run: sorting the delays
+//! and computing their mean and standard deviation in doubles.
+//!
+//! `cargo run --release -p jitlat-benches --bin analysis [PACKETS]`
+
+use jitlat_core::metrics::classify::Packet;
+use jitlat_core::metrics::moments::{CoMoments, Moments};
+use jitlat_core::metrics::periods::Extent;
+use jitlat_core::metrics::reorder::Overtaking;
+use jitlat_core::metrics::{Metric, mapdv2::Mapdv2, rfc3550};
+use jitlat_core::{
+    Analyzer, Direction, Nanos, Options, PacketRecord, Schedule, Session, Span, TestSpec, Transport,
+};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+const PERIOD: i64 = 1_000_000;
+
+fn main() {
+    let packets = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(10_000_000usize);
+    println!("{packets} packets, one core; best of 3");
+    for (name, path) in [("clean", Path::CLEAN), ("impaired", Path::IMPAIRED)] {
+        let records = path.records(packets);
+        println!("\n{name}: {} rows", records.len());
+        let baseline = best(|| baseline(&records));
+        let all = Options::default();
+        let streaming = Options { streaming: true, ..Options::default() };
+        report("sort + mean + deviation (baseline)", records.len(), baseline, baseline);
+        report("one-pass metrics together", records.len(), best(|| one_pass(&records)), baseline);
+        report(
+            "analysis, everything exact",
+            records.len(),
+            best(|| analysis(&records, packets, &all)),
+            baseline,
+        );
+        report(
+            "analysis, streaming",
+            records.len(),
+            best(|| analysis(&records, packets, &streaming)),
+            baseline,
+        );
+    }
+}
+
+fn report(what: &str, rows: usize, took: Duration, baseline: Duration) {
+    let rate = rows as f64 / took.as_secs_f64() / 1e6;
+    let each = took.as_nanos() as f64 / rows as f64;
+    let ratio = took.as_secs_f64() / baseline.as_secs_f64();
+    println!("{what:36} {rate:7.2} M packets/s  {each:6.1} ns each  {ratio:5.2} × baseline");
+}
+
+fn best(mut run: impl FnMut()) -> Duration {
+    (0..3)
+        .map(|_| {
+            let start = Instant::now();
+            run();
+            start.elapsed()
+        })
+        .min()
+        .unwrap_or_default()
+}
+
+fn baseline(records: &[PacketRecord]) {
+    let mut delays: Vec<i64> = records.iter().filter_map(|r| Some(r.delay()?.0)).collect();
+    delays.sort_unstable();
+    let n = delays.len() as f64;
+    let mean = delays.iter().map(|d| *d as f64).sum::<f64>() / n;
+    let variance = delays.iter().map(|d| (*d as f64 - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    black_box((delays[delays.len() / 2], mean, variance.sqrt()));
+}
+
+fn one_pass(records: &[PacketRecord]) {
+    let (mut moments, mut sums, mut extent) = (Moments::default(), CoMoments::default(), Extent::default());
+    let (mut jitter, mut mapdv2) = (rfc3550::Estimator::default(), Mapdv2::default());
+    let mut overtaking = Overtaking::default();
+    for record in records {
+        let (Some(sent), Some(delay)) = (record.sent(), record.delay()) else { continue };
+        let packet = Packet { seq: record.seq as u32, sent: sent.0, delay: delay.0 };
+        moments.push(&packet);
+        sums.push(&packet);
+        extent.push(&packet);
+        jitter.push(&packet);
+        mapdv2.push(&packet);
+        overtaking.push(&packet);
+    }
+    black_box((
+        moments,
+        sums.output(),
+        extent.output(),
+        jitter.output(),
+        mapdv2.output(),
+        overtaking.output(),
+    ));
+}
+
+fn analysis(records: &[PacketRecord], packets: usize, options: &Options) {
+    let spec =
+        TestSpec::new(Direction::Up, Transport::Udp, packets as u64, 80, Span(PERIOD), Schedule::Periodic);
+    let Ok(spec) = spec else { return };
+    let session = Session { sent: Some(packets as u32), ..Session::new(spec) };
+    let mut analyzer = Analyzer::new(&session, options);
+    for record in records {
+        analyzer.push(record);
+    }
+    black_box(analyzer.finish(&session));
+}
+
+/// A path by its impairments, per thousand packets.
+struct Path {
+    /// Beginnings of loss runs (of about 4).
+    losses: u64,
+    /// Packets overtaken by one to three others.
+    late: u64,
+    /// Packets that arrive twice.
+    copies: u64,
+}
+
+impl Path {
+    const CLEAN: Path = Path { losses: 0, late: 0, copies: 0 };
+    const IMPAIRED: Path = Path { losses: 3, late: 5, copies: 2 };
+
+    fn records(&self, packets: usize) -> Vec<PacketRecord> {
+        let mut state = 42u64;
+        let mut draw = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state >> 33
+        };
+        let mut records = Vec::with_capacity(packets + packets / 100);
+        let (mut lost, mut queue) = (0, 0i64);
+        for seq in 0..packets as i64 {
+            let chance = draw() % 1000;
+            if lost == 0 && chance < self.losses {
+                lost = 1 + draw() % 7;
+            }
+            // A queue that fills now and then and drains, on top of a little noise.
+            queue = (queue + if draw() % 500 == 0 { (draw() % 40_000_000) as i64 } else { -200_000 }).max(0);
+            if lost > 0 {
+                lost -= 1;
+                continue;
+            }
+            let sent = 1_700_000_000_000_000_000 + seq * PERIOD + (draw() % 5_000) as i64;
+            let delay = 10_000_000 + queue + (draw() % 300_000) as i64;
+            let record = PacketRecord::one_way(seq, Nanos(sent), Nanos(sent + delay));
+            records.push(record);
+            if chance < self.copies {
+                records.push(record);
+            }
+        }
+        for k in 0..records.len().saturating_sub(3) {
+            if draw() % 1000 < self.late {
+                records[k..=k + 1 + (draw() % 3) as usize].rotate_left(1);
+            }
+        }
+        records
+    }
+}
