@@ -80,7 +80,7 @@ impl Codec {
     }
 
     /// No proofs will be exchanged.
-    pub(super) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         if let Codec::V3(c) = self {
             c.settle();
         }

@@ -3,6 +3,7 @@
 //!
 //! Everything is seeded: the same [`World`] always gives the same [`Outcome`].
 
+pub mod chaos;
 mod clock;
 mod engine;
 

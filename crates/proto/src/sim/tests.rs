@@ -3,6 +3,7 @@
 use super::*;
 use jitlat_core::impair::{Choice, Gilbert, Jitter};
 use jitlat_core::spec::{Direction, Schedule, Transport};
+use proptest::prelude::*;
 
 const BOTH: [Direction; 2] = [Direction::Up, Direction::Down];
 const DIALECTS: [Dialect; 2] = [Dialect::V3, Dialect::Classic];
@@ -285,4 +286,51 @@ fn an_hour_of_traffic() {
     assert_eq!(out.client, Ok((Ending::Complete, None)));
     assert_eq!(out.records[0].len() as u64, 180_000 - out.up.not_delivered());
     assert!(out.took > Span::seconds(3590));
+}
+
+// ---- anything at all ------------------------------------------------------------------------------
+
+fn ops(usual: &[u8]) -> impl Strategy<Value = Vec<chaos::Op>> + use<> {
+    use chaos::Op;
+    let op = prop_oneof![
+        // Mostly what a peer could say next, so that deep states are reached.
+        8 => (prop::sample::select(usual.to_vec()), 0u32..200).prop_map(|(k, n)| Op::Say(k, n)),
+        1 => (any::<u8>(), any::<u32>()).prop_map(|(k, n)| Op::Say(k, n)),
+        1 => prop::collection::vec(any::<u8>(), 0..60).prop_map(Op::Raw),
+        6 => (any::<u8>(), 0u8..3, 0u32..6000).prop_map(|(k, f, n)| Op::Report(k, f, n)),
+        1 => any::<u32>().prop_map(Op::Wait),
+        3 => Just(Op::Timeout),
+        1 => any::<i32>().prop_map(Op::Step),
+        1 => Just(Op::Close),
+        1 => Just(Op::Stop),
+        1 => any::<bool>().prop_map(Op::Obey),
+    ];
+    prop::collection::vec(op, 0..30)
+}
+
+/// The conversation up to running streams, as the peer of a client (or server) would have it.
+fn opening(side: usize) -> Vec<chaos::Op> {
+    use chaos::Op::Say;
+    if side == CLIENT { vec![Say(1, 0), Say(5, 3), Say(7, 0)] } else { vec![Say(0, 0), Say(4, 0), Say(6, 0)] }
+}
+
+fn setup() -> impl Strategy<Value = chaos::Setup> {
+    let shape = prop_oneof![4 => 0u8..8, 1 => any::<u8>()];
+    (prop::bool::weighted(0.3), shape).prop_map(|(classic, shape)| chaos::Setup { classic, shape })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn a_server_never_panics_hangs_or_babbles(setup in setup(), ops in ops(&[3, 8, 9, 10, 11, 15]), opened: bool) {
+        let ops = if opened { [opening(SERVER), ops].concat() } else { ops };
+        chaos::server(setup, &ops);
+    }
+
+    #[test]
+    fn a_client_never_panics_hangs_or_babbles(setup in setup(), ops in ops(&[3, 8, 9, 12, 13, 15]), opened: bool) {
+        let ops = if opened { [opening(CLIENT), ops].concat() } else { ops };
+        chaos::client(setup, &ops);
+    }
 }

@@ -1,0 +1,392 @@
+//! Machines under arbitrary operations: a peer that says anything at any time, a driver that reports
+//! anything in any order, clocks that jump. Used by property tests and by the fuzz targets.
+//!
+//! Whatever happens, a machine must not panic, must not talk without end, and must come to its end by
+//! itself once nothing happens any more: it always has a timer, or it is over.
+
+use super::HostClock;
+use crate::jitlat::auth::{Key, Side};
+use crate::jitlat::codec::Codec;
+use crate::jitlat::flow::{Command, FlowId, Meeting, ReceiveReport, Report, Role, SendReport};
+use crate::jitlat::ledger::{Ledger, SessionId};
+use crate::jitlat::limits::Limits;
+use crate::jitlat::message::{
+    Accept, Chunk, ChunkData, Fetch, FlowAccept, FlowRequest, Hello, Message, Nak, NakCode, Probe, Request,
+    Results, Welcome,
+};
+use crate::jitlat::recording::{Recording, SentStamps};
+use crate::jitlat::stream::Finish;
+use crate::jitlat::{
+    ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, ServerConfig, ServerEvent, ServerInput,
+    ServerMachine,
+};
+use crate::{Machine, Tick};
+use core::net::SocketAddr;
+use jitlat_core::{Direction, Nanos, PacketRecord, Schedule, Source, Span, TestSpec, Transport};
+
+/// Something that happens to a machine. Numbers are taken modulo what makes sense, so that any value is
+/// one operation or another.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// The peer says something well-formed.
+    Say(u8, u32),
+    /// The peer says these bytes.
+    Raw(Vec<u8>),
+    /// The flow engine reports something about a flow.
+    Report(u8, u8, u32),
+    /// This many milliseconds pass; a timeout is handled if one is due.
+    Wait(u32),
+    /// Time passes until the next timeout, which is handled.
+    Timeout,
+    /// The wall clock jumps by this many milliseconds.
+    Step(i32),
+    /// The control connection closes.
+    Close,
+    /// Client: Ctrl-C. Server: shutdown.
+    Stop,
+    /// From here on the harness answers the machine's wishes as a driver should, or (false) not at all.
+    Obey(bool),
+}
+
+/// What a machine is set up as.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// The peer speaks classic workorders.
+    pub classic: bool,
+    /// Bits: 0 = first flow down, 1 = a second flow the other way, 2 = TCP, 3 = a key on our side, 4 = the
+    /// client probes the clocks.
+    pub shape: u8,
+}
+
+/// More than any machine may say or want in answer to one operation.
+const ENOUGH: usize = 20_000;
+
+impl Setup {
+    fn dialect(self) -> Dialect {
+        if self.classic { Dialect::Classic } else { Dialect::V3 }
+    }
+
+    fn flows(self) -> Vec<TestSpec> {
+        let first = if self.shape & 1 == 0 { Direction::Up } else { Direction::Down };
+        let transport = if self.shape & 4 == 0 { Transport::Udp } else { Transport::Tcp };
+        let spec = |d| TestSpec::new(d, transport, 2000, 80, Span::millis(1), Schedule::Periodic).ok();
+        let second = (self.shape & 2 != 0 && !self.classic).then(|| first.reversed());
+        [Some(first), second].into_iter().flatten().filter_map(spec).collect()
+    }
+
+    fn key(self) -> Option<Key> {
+        (self.shape & 8 != 0).then(|| Key::from_file_contents(b"0123456789abcdef").ok()).flatten()
+    }
+}
+
+fn addresses() -> [SocketAddr; 2] {
+    [SocketAddr::from(([192, 0, 2, 1], 50_000)), SocketAddr::from(([192, 0, 2, 2], 2666))]
+}
+
+/// The parts of a harness that client and server have in common.
+struct Around {
+    now: Tick,
+    peer: Codec,
+    flows: Vec<TestSpec>,
+    obey: bool,
+    over: bool,
+}
+
+impl Around {
+    fn new(setup: Setup, peer: Side) -> Around {
+        let [client, server] = addresses();
+        let (local, far) = if peer == Side::Client { (client, server) } else { (server, client) };
+        let mut codec = Codec::new(setup.dialect(), peer, local, far);
+        codec.settle();
+        Around {
+            now: HostClock::default().tick(Span::ZERO),
+            peer: codec,
+            flows: setup.flows(),
+            obey: true,
+            over: false,
+        }
+    }
+
+    fn pass(&mut self, span: Span) {
+        self.now.steady = self.now.steady + span;
+        self.now.wall = self.now.wall + span;
+    }
+
+    fn pass_until(&mut self, at: Nanos) {
+        self.pass(Span((at - self.now.steady).0.max(0)));
+    }
+
+    /// Whatever `kind` stands for, in the peer's words.
+    fn say(&mut self, kind: u8, n: u32) -> Vec<u8> {
+        let message = any_message(kind, n, &self.flows);
+        let mut bytes = Vec::new();
+        self.peer.encode(&message, &mut bytes);
+        bytes
+    }
+}
+
+fn any_message(kind: u8, n: u32, flows: &[TestSpec]) -> Message {
+    let flow = FlowId((n % 4) as u8);
+    match kind % 17 {
+        0 => Message::Hello(Hello { min_version: 3, max_version: 3 + (n % 3) as u8, ..Hello::default() }),
+        1 => Message::Welcome(Welcome { version: 3, authenticate: n % 7 == 1, ..Welcome::default() }),
+        2 => Message::Proof([n as u8; 32]),
+        3 => {
+            let t = Nanos(n.into());
+            Message::Probe(Probe { id: n % 16, sent: t, arrived: Some(t), answered: Some(t) })
+        }
+        4 => {
+            let flows = flows.iter().map(|spec| FlowRequest { spec: spec.clone(), stamps: Source::Kernel });
+            Message::Request(Request { flows: flows.collect(), ..Request::default() })
+        }
+        5 => {
+            let count = if n % 5 == 4 { 7 } else { flows.len() };
+            let granted = FlowAccept { port: n as u16, token: (n % 3 > 0).then_some(n.into()) };
+            let session = Some(SessionId(n.into()));
+            Message::Accept(Accept { session, flows: vec![granted; count], host: Default::default() })
+        }
+        6 => Message::Start,
+        7 => Message::Started,
+        8 => Message::Finished(flow, n.into()),
+        9 => Message::End(flow, n),
+        10 => Message::Stop(flow),
+        11 => Message::Fetch(Fetch {
+            session: (n % 2 == 0).then_some(SessionId(n.into())),
+            flow,
+            chunk: n / 16,
+        }),
+        12 => {
+            let data = if n % 2 == 0 {
+                ChunkData::Records(vec![PacketRecord::new(i64::from(n)); (n % 5) as usize])
+            } else {
+                ChunkData::Stamps(Source::Kernel, vec![i64::from(n); (n % 5) as usize])
+            };
+            let crc = crate::jitlat::v3::checksum(&data);
+            Message::Chunk(Chunk { flow: FlowId((n / 8 % 3) as u8), index: n / 32, crc, data })
+        }
+        13 => Message::Results(Results { chunks: n / 16, count: u64::from(n) / 8, ..Results::none(flow) }),
+        14 => Message::Bye,
+        15 => Message::KeepAlive,
+        _ => Message::Nak(Nak::new(NakCode::from_number(n as u16 % 12), "no")),
+    }
+}
+
+fn any_report(kind: u8, flow: u8, n: u32) -> Report {
+    let id = FlowId(flow % 4);
+    match kind % 7 {
+        0 => Report::Opened(id, n as u16),
+        1 => Report::Greeted(id, SocketAddr::from(([192, 0, 2, (n % 3) as u8], n as u16))),
+        2 => Report::Ready(id),
+        3 => Report::Ended(id, n),
+        4 => Report::Sent(id, send_report(n)),
+        5 => Report::Received(id, receive_report(n)),
+        _ => Report::Failed(id, "failed".into()),
+    }
+}
+
+fn send_report(n: u32) -> SendReport {
+    let mut stamps = SentStamps::new(Source::Kernel);
+    (0..n % 9000).for_each(|seq| stamps.set(seq, Nanos(seq.into())));
+    SendReport { sent: n, failed: 0, stamps: Some(stamps) }
+}
+
+fn receive_report(n: u32) -> ReceiveReport {
+    let mut recording = Recording::new(3000);
+    recording.extend((0..i64::from(n % 3100)).map(PacketRecord::new));
+    ReceiveReport { recording, finish: Finish::Sentinel, drops: None }
+}
+
+/// What a well-behaved flow engine answers at once to `command`.
+fn obedient(command: &Command, roles: &mut Vec<Role>) -> Vec<Report> {
+    match command {
+        Command::Open(opening) => {
+            roles.push(opening.role);
+            let opened = Report::Opened(opening.flow, opening.bind_port.max(1));
+            let greeted = Report::Greeted(opening.flow, SocketAddr::new(opening.peer, 40_000));
+            match opening.meeting {
+                Meeting::Greeting(_) => vec![opened, greeted],
+                _ => vec![opened],
+            }
+        }
+        Command::Connect { flow, .. } => vec![Report::Ready(*flow)],
+        Command::Stop(flow) => match roles.get(usize::from(flow.0)) {
+            Some(Role::Send) => vec![Report::Ended(*flow, 9), Report::Sent(*flow, send_report(9))],
+            _ => vec![Report::Received(*flow, receive_report(5))],
+        },
+        _ => vec![],
+    }
+}
+
+/// Puts a server machine through `ops`. Panics if it misbehaves.
+pub fn server(setup: Setup, ops: &[Op]) {
+    let [client, local] = addresses();
+    let mut around = Around::new(setup, Side::Client);
+    let limits = Limits::default();
+    let mut ledger = Ledger::new(limits.clone());
+    let config = ServerConfig {
+        local,
+        peer: client,
+        limits,
+        key: setup.key(),
+        entropy: [7; 32],
+        host: Default::default(),
+        software: "chaos".into(),
+        test_port: 2667,
+    };
+    let mut machine = ServerMachine::new(config, around.now);
+    let mut roles = Vec::new();
+    for op in ops {
+        let now = around.now;
+        match op {
+            Op::Say(kind, n) => {
+                let bytes = around.say(*kind, *n);
+                machine.handle(now, ServerInput::Received(&bytes));
+            }
+            Op::Raw(bytes) => machine.handle(now, ServerInput::Received(bytes)),
+            Op::Report(kind, flow, n) => machine.handle(now, ServerInput::Flow(any_report(*kind, *flow, *n))),
+            Op::Wait(ms) => {
+                around.pass(Span::millis((*ms % 100_000).into()));
+                machine.handle_timeout(around.now);
+            }
+            Op::Timeout => {
+                if let Some(at) = machine.poll_timeout() {
+                    around.pass_until(at);
+                }
+                machine.handle_timeout(around.now);
+            }
+            Op::Step(ms) => around.now.wall = around.now.wall + Span::millis((*ms).into()),
+            Op::Close => machine.handle(now, ServerInput::Closed),
+            Op::Stop => machine.handle(now, ServerInput::Shutdown),
+            Op::Obey(obey) => around.obey = *obey,
+        }
+        settle_server(&mut machine, &mut around, &mut ledger, &mut roles);
+    }
+    for _ in 0..ENOUGH {
+        let Some(at) = machine.poll_timeout() else {
+            assert!(around.over, "no timer, and not over: {machine:?}");
+            return;
+        };
+        around.pass_until(at);
+        machine.handle_timeout(around.now);
+        settle_server(&mut machine, &mut around, &mut ledger, &mut roles);
+    }
+    panic!("never ends: {machine:?}");
+}
+
+fn settle_server(
+    machine: &mut ServerMachine,
+    around: &mut Around,
+    ledger: &mut Ledger,
+    roles: &mut Vec<Role>,
+) {
+    for _ in 0..ENOUGH {
+        let mut out = Vec::new();
+        if machine.poll_transmit(around.now, &mut out) {
+            continue;
+        }
+        let Some(event) = machine.poll_event() else {
+            assert!(around.over || machine.poll_timeout().is_some(), "no timer: {machine:?}");
+            return;
+        };
+        let now = around.now;
+        match event {
+            ServerEvent::Done(_) => {
+                assert!(!around.over, "over twice");
+                around.over = true;
+            }
+            ServerEvent::Flow(command) if around.obey => {
+                for report in obedient(&command, roles) {
+                    machine.handle(now, ServerInput::Flow(report));
+                }
+            }
+            ServerEvent::Admit(claim) if around.obey => {
+                machine.handle(now, ServerInput::Admitted(ledger.admit(claim, now.steady)));
+            }
+            ServerEvent::Find(id) if around.obey => machine.handle(now, ServerInput::Found(ledger.find(id))),
+            ServerEvent::Keep(id, results) => ledger.keep(id, results, now.steady),
+            ServerEvent::Forget(id) => ledger.forget(id),
+            _ => {}
+        }
+    }
+    panic!("talks without end: {machine:?}");
+}
+
+/// Puts a client machine through `ops`. Panics if it misbehaves.
+pub fn client(setup: Setup, ops: &[Op]) {
+    let [local, server] = addresses();
+    let mut around = Around::new(setup, Side::Server);
+    let mut config = ClientConfig::new(setup.dialect(), around.flows.clone(), local, server, [9; 32]);
+    config.key = setup.key();
+    config.probes = if setup.shape & 16 == 0 { 0 } else { 3 };
+    let mut machine = ClientMachine::new(config, around.now);
+    let mut roles = Vec::new();
+    settle_client(&mut machine, &mut around, setup, &mut roles);
+    for op in ops {
+        let now = around.now;
+        match op {
+            Op::Say(kind, n) => {
+                let bytes = around.say(*kind, *n);
+                machine.handle(now, ClientInput::Received(&bytes));
+            }
+            Op::Raw(bytes) => machine.handle(now, ClientInput::Received(bytes)),
+            Op::Report(kind, flow, n) => machine.handle(now, ClientInput::Flow(any_report(*kind, *flow, *n))),
+            Op::Wait(ms) => {
+                around.pass(Span::millis((*ms % 100_000).into()));
+                machine.handle_timeout(around.now);
+            }
+            Op::Timeout => {
+                if let Some(at) = machine.poll_timeout() {
+                    around.pass_until(at);
+                }
+                machine.handle_timeout(around.now);
+            }
+            Op::Step(ms) => around.now.wall = around.now.wall + Span::millis((*ms).into()),
+            Op::Close => machine.handle(now, ClientInput::Closed(None)),
+            Op::Stop => machine.handle(now, ClientInput::Interrupt),
+            Op::Obey(obey) => around.obey = *obey,
+        }
+        settle_client(&mut machine, &mut around, setup, &mut roles);
+    }
+    for _ in 0..ENOUGH {
+        let Some(at) = machine.poll_timeout() else {
+            assert!(around.over, "no timer, and not over: {machine:?}");
+            let _ = machine.sessions();
+            return;
+        };
+        around.pass_until(at);
+        machine.handle_timeout(around.now);
+        settle_client(&mut machine, &mut around, setup, &mut roles);
+    }
+    panic!("never ends: {machine:?}");
+}
+
+fn settle_client(machine: &mut ClientMachine, around: &mut Around, setup: Setup, roles: &mut Vec<Role>) {
+    for _ in 0..ENOUGH {
+        let mut out = Vec::new();
+        if machine.poll_transmit(around.now, &mut out) {
+            continue;
+        }
+        let Some(event) = machine.poll_event() else {
+            assert!(around.over || machine.poll_timeout().is_some(), "no timer: {machine:?}");
+            return;
+        };
+        let now = around.now;
+        match event {
+            ClientEvent::Done { .. } | ClientEvent::Failed(_) => {
+                assert!(!around.over, "over twice");
+                around.over = true;
+            }
+            ClientEvent::Flow(command) if around.obey => {
+                for report in obedient(&command, roles) {
+                    machine.handle(now, ClientInput::Flow(report));
+                }
+            }
+            ClientEvent::Reconnect if around.obey => {
+                around.peer = Around::new(setup, Side::Server).peer;
+                machine.handle(now, ClientInput::Reconnected([3; 32]));
+            }
+            _ => {}
+        }
+    }
+    panic!("talks without end: {machine:?}");
+}
