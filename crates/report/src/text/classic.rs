@@ -109,9 +109,6 @@ fn corrected_latency(page: &mut Page, s: &Summary) {
     };
     let bound = c.bound_ns.map(|b| format!(", which is known to +/- {}", eng4_f64(b))).unwrap_or_default();
     page.line(&format!("(latency {sign} the relative clock error{bound})"));
-    if !s.session.direction_known {
-        page.line("(the log does not say which way the data went: if server to client, add instead)");
-    }
 }
 
 fn jitter(page: &mut Page, s: &Summary) {

@@ -5,19 +5,20 @@ use jitlat_core::clock::SyncState;
 use jitlat_core::session::Ending;
 use jitlat_core::spec::Dscp;
 use jitlat_core::summary::{Coverage, HostClock, Level, LossPattern, Summary, TrendVerdict};
-use jitlat_core::units::{eng4, eng4_f64, full};
+use jitlat_core::units::{eng4, eng4_f64, full, full_f64};
 use std::collections::BTreeMap;
 
 pub(super) fn write(page: &mut Page, s: &Summary) {
-    verdicts(page, s);
     variation(page, s);
     clocks(page, s);
     hosts(page, s);
     far_end(page, s);
     warnings(page, s);
     ending(page, s);
+    verdicts(page, s);
 }
 
+/// Last, where the eye is when a terminal has scrolled.
 fn verdicts(page: &mut Page, s: &Summary) {
     if s.verdicts.is_empty() {
         return;
@@ -65,20 +66,16 @@ fn variation(page: &mut Page, s: &Summary) {
         page.item(&format!("loss {:.3}%{}", ratio * 100.0, interval.unwrap_or_default()));
         loss_pattern(page, s);
     }
-    if let Some(d) = s.dejitter.as_ref().filter(|_| s.counts.unique_valid > 1) {
-        let best = d.curve.iter().find(|p| Some(p.buffer_ms) == d.best_buffer_ms);
-        if let Some(best) = best {
-            page.item(&format!(
-                "best de-jitter buffer for {}: {} ms, of those tried (MOS {:.2}, {} missing)",
-                d.codec,
-                best.buffer_ms,
-                best.mos,
-                share(best.total_loss, s.counts.sent)
-            ));
+    if let Some(o) = s.objectives.as_ref().filter(|o| o.class < 5) {
+        let mut doubts = Vec::new();
+        if !o.delay_trusted {
+            doubts.push("if the clocks are right");
         }
-        if let Some(buffer) = d.buffer_for_1pct_late_ns {
-            page.item(&format!("at most 1% of packets are late for a buffer of {}", eng4(buffer)));
+        if !o.sample_sufficient {
+            doubts.push("though too few packets were sent to show its loss bound");
         }
+        let doubts = if doubts.is_empty() { String::new() } else { format!(", {}", doubts.join(", ")) };
+        page.item(&format!("meets the bounds of ITU-T Y.1541 class {}{doubts}", o.class));
     }
 }
 
@@ -117,8 +114,8 @@ fn clocks(page: &mut Page, s: &Summary) {
     } else if let Some(bound) = c.bound_ns {
         page.item(&format!("it is known to +/- {}, whatever the path", eng4_f64(bound)));
     }
-    if let Some(median) = c.offset_median_ns {
-        page.item(&format!("median of the probes = {}", jitlat_core::units::full_f64(median)));
+    if let Some(median) = c.offset_median_ns.filter(|_| c.probes > 0) {
+        page.item(&format!("median of the probes = {}", full_f64(median)));
     }
     for (name, host) in [("client", &c.client), ("server", &c.server)] {
         if let Some(account) = account(host) {
@@ -131,13 +128,13 @@ fn clocks(page: &mut Page, s: &Summary) {
     if let Some(trend) = &s.trend {
         let verdict = match trend.verdict {
             TrendVerdict::None => "no trend in latency",
-            TrendVerdict::Skew => "latency drifts: clock skew",
-            TrendVerdict::Overload => "latency climbs: overload",
-            TrendVerdict::Draining => "latency falls: a queue is draining",
-            TrendVerdict::Undecided => "latency drifts: cause undecided",
+            TrendVerdict::Skew => "latency drifts with clock skew",
+            TrendVerdict::Overload => "latency climbs by overload",
+            TrendVerdict::Draining => "latency falls as a queue drains",
+            TrendVerdict::Undecided => "latency drifts, cause undecided",
         };
         let because = printable(&trend.because);
-        page.item(&if because.is_empty() { verdict.to_owned() } else { format!("{verdict} ({because})") });
+        page.item(&if because.is_empty() { verdict.to_owned() } else { format!("{verdict}: {because}") });
     }
 }
 
@@ -193,7 +190,7 @@ fn hosts(page: &mut Page, s: &Summary) {
     }
     if let Some(e) = &s.schedule_error {
         page.item(&format!(
-            "schedule error of the sender: median {}, 99% {}, largest {}; {} more than half a period late",
+            "the sender's schedule error: median {}, 99% {}, largest {}; {} more than half a period late",
             eng4_f64(e.median),
             eng4(e.p99),
             eng4(e.max),
