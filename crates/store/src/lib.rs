@@ -1,11 +1,13 @@
 //! Files: a measurement written down and read back.
 //!
 //! * [`log`] – the text logs of versions 1, 2 and 3: streaming reader, crash-safe writer
+//! * [`csv`] – one line a packet, or one line a test
 //! * [`json`] – the summary as one object, its intervals as JSON Lines
 //! * [`openmetrics`] – the summary for Prometheus
 //! * [`output`] – files that are written whole or not at all
 #![forbid(unsafe_code)]
 
+pub mod csv;
 pub mod json;
 pub mod log;
 pub mod openmetrics;

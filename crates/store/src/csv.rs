@@ -1,0 +1,194 @@
+//! CSV: one line a packet, or one line a test. Columns: `docs/formats/csv.md`.
+
+use jitlat_core::metrics::classify::{Class, Classifier};
+use jitlat_core::record::Moment;
+use jitlat_core::summary::{Distribution, Percent, Summary};
+use jitlat_core::{PacketRecord, Session};
+use std::io::{self, Write};
+
+/// The columns of [`Packets`].
+pub const PACKET_COLUMNS: &str = "rx_index,seq,class,tx_ns,rx_ns,latency_ns,latency_corrected_ns,pdv_ns,flags,\
+                                  tx_stamp,rx_stamp,send_lag_ns,receive_lag_ns,ttl,dscp,ecn,bytes";
+
+/// Writes one line for each datagram received, in order of arrival. What is not known is empty; a lost
+/// packet has no line.
+pub struct Packets<W: Write> {
+    out: W,
+    line: Vec<u8>,
+    classifier: Classifier,
+    correction: Option<i64>,
+    fastest: Option<i64>,
+    rows: u64,
+}
+
+impl<W: Write> Packets<W> {
+    /// Begins with the line of column names. The smallest latency and the clock correction come from the
+    /// summary of the same records.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn new(mut out: W, session: &Session, summary: &Summary) -> io::Result<Packets<W>> {
+        writeln!(out, "{PACKET_COLUMNS}")?;
+        Ok(Packets {
+            out,
+            line: Vec::with_capacity(256),
+            classifier: Classifier::new(u32::try_from(session.packets()).unwrap_or(u32::MAX)),
+            correction: summary.clock.correction_ns,
+            fastest: summary.latency.min,
+            rows: 0,
+        })
+    }
+
+    /// The next record, in order of arrival.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn write(&mut self, record: &PacketRecord) -> io::Result<()> {
+        let class = self.classifier.classify(record);
+        let accepted = matches!(class, Class::Accepted(_));
+        let delay = record.delay().map(|d| d.0);
+        let line = &mut self.line;
+        line.clear();
+        number(line, Some(self.rows as i64));
+        field(line, Some(record.seq));
+        line.extend_from_slice(match class {
+            Class::Accepted(_) => b",accepted",
+            Class::Duplicate(_) => b",duplicate",
+            Class::Invalid => b",invalid",
+        });
+        field(line, record.sent().map(|t| t.0));
+        field(line, record.arrived().map(|t| t.0));
+        field(line, delay);
+        field(line, delay.zip(self.correction).and_then(|(d, c)| d.checked_sub(c)));
+        let pdv = delay.zip(self.fastest).filter(|_| accepted);
+        field(line, pdv.and_then(|(d, min)| d.checked_sub(min)));
+        field(line, Some(record.flags.0.into()));
+        for moment in [Moment::Sent, Moment::Arrived] {
+            line.push(b',');
+            if let Some(stamp) = record.stamp(moment) {
+                // Writing to memory does not fail.
+                let _ = write!(line, "{}", stamp.source);
+            }
+        }
+        field(line, record.send_lag().map(|l| l.0));
+        field(line, record.receive_lag().map(|l| l.0));
+        field(line, record.ttl().map(i64::from));
+        field(line, record.dscp().map(i64::from));
+        field(line, record.ecn().map(i64::from));
+        field(line, record.size().map(i64::from));
+        line.push(b'\n');
+        self.rows += 1;
+        self.out.write_all(line)
+    }
+}
+
+fn field(line: &mut Vec<u8>, value: Option<i64>) {
+    line.push(b',');
+    number(line, value);
+}
+
+fn number(line: &mut Vec<u8>, value: Option<i64>) {
+    if let Some(v) = value {
+        line.extend_from_slice(itoa::Buffer::new().format(v).as_bytes());
+    }
+}
+
+/// Writes one line for each summary, under a line of column names.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_summaries<'a>(
+    out: &mut dyn Write,
+    summaries: impl IntoIterator<Item = &'a Summary>,
+) -> io::Result<()> {
+    let mut table = ::csv::Writer::from_writer(out);
+    let mut headed = false;
+    for s in summaries {
+        let row = summary_row(s);
+        if !headed {
+            table.write_record(row.iter().map(|(name, _)| name))?;
+            headed = true;
+        }
+        table.write_record(row.iter().map(|(_, value)| value))?;
+    }
+    table.flush()
+}
+
+/// Column names and values of one summary; the names are always the same.
+fn summary_row(s: &Summary) -> Vec<(String, String)> {
+    let (h, c) = (&s.header, &s.counts);
+    let text = |t: &Option<String>| t.clone().unwrap_or_default();
+    let tags: Vec<String> = s.session.tags.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    let mut row = Row(Vec::new());
+    row.add("name", &text(&s.session.name));
+    row.add("tags", &tags.join(";"));
+    row.add("session", &text(&s.session.id));
+    row.add("date", &text(&h.date));
+    row.add("direction", &format!("{:?}", s.session.direction).to_lowercase());
+    row.add("proto", &h.proto);
+    row.add("src_ip", &text(&h.src_ip));
+    row.add("src_port", &h.src_port);
+    row.add("dst_ip", &text(&h.dst_ip));
+    row.add("dst_port", &h.dst_port);
+    row.add("dscp", &h.dscp);
+    row.add("pktlen", &h.pktlen);
+    row.add("period_ns", &h.period);
+    for (name, n) in [
+        ("sent", c.sent),
+        ("received", c.received),
+        ("unique_valid", c.unique_valid),
+        ("duplicate", c.duplicate),
+        ("invalid", c.invalid),
+        ("lost", c.lost),
+        ("out_of_sequence", c.out_of_sequence),
+    ] {
+        row.add(name, &n);
+    }
+    row.maybe("loss_ratio", s.loss.ratio);
+    row.add("loss_runs", &s.loss.periods);
+    row.maybe("loss_run_longest", s.loss.run_length_hist.keys().next_back());
+    row.maybe("burst_ratio", s.loss.gilbert.burst_ratio);
+    row.maybe("tx_period_ns", s.periods.tx.map(|r| r.period_ns));
+    row.maybe("rx_period_ns", s.periods.rx.map(|r| r.period_ns));
+    row.distribution("latency", &s.latency);
+    row.maybe("latency_corrected_min_ns", s.latency_corrected.and_then(|l| l.min));
+    row.maybe("latency_corrected_mean_ns", s.latency_corrected.and_then(|l| l.mean));
+    row.distribution("pdv", &s.pdv);
+    row.maybe("ipdv_stddev_ns", s.ipdv.stddev);
+    row.maybe("ipdv_iqr_ns", s.ipdv.iqr);
+    row.maybe("ipdv_mean_abs_ns", s.ipdv.mean_abs);
+    row.maybe("rfc3550_mean_ns", s.rfc3550_jitter.map(|j| j.mean));
+    row.maybe("clock_error_ns", s.clock.offset_ns);
+    row.maybe("clock_bound_ns", s.clock.bound_ns);
+    row.maybe("control_rtt_min_ns", s.clock.min_rtt_ns);
+    row.maybe("schedule_error_p99_ns", s.schedule_error.as_ref().map(|e| e.p99));
+    row.maybe(
+        "ending",
+        serde_json::to_value(s.session.ending).ok().and_then(|v| v.as_str().map(str::to_owned)),
+    );
+    row.0
+}
+
+struct Row(Vec<(String, String)>);
+
+impl Row {
+    fn add(&mut self, name: &str, value: &impl ToString) {
+        self.0.push((name.to_owned(), value.to_string()));
+    }
+
+    fn maybe(&mut self, name: &str, value: Option<impl ToString>) {
+        self.0.push((name.to_owned(), value.map(|v| v.to_string()).unwrap_or_default()));
+    }
+
+    fn distribution(&mut self, name: &str, d: &Distribution) {
+        self.maybe(&format!("{name}_min_ns"), d.min);
+        self.maybe(&format!("{name}_mean_ns"), d.mean);
+        self.maybe(&format!("{name}_max_ns"), d.max);
+        self.maybe(&format!("{name}_stddev_ns"), d.stddev);
+        self.maybe(&format!("{name}_median_ns"), d.median);
+        for p in [90_000, 95_000, 99_000, 99_900].map(Percent) {
+            let label = p.to_string().replace('.', "_");
+            self.maybe(&format!("{name}_p{label}_ns"), d.percentiles.at(p));
+        }
+    }
+}
