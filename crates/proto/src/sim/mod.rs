@@ -602,4 +602,6 @@ impl Simulation {
 }
 
 #[cfg(test)]
+mod tables;
+#[cfg(test)]
 mod tests;
