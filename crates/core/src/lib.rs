@@ -15,11 +15,13 @@
 //! * [`metrics`] – the figures, one file per metric
 //! * [`analysis`] – [`Analyzer`]: records in, [`Summary`] out
 //! * [`summary`] – [`Summary`]: everything computed, the JSON summary
+//! * [`compare`] – two runs side by side, with a verdict
 //! * [`units`] – numbers as people read them
 #![forbid(unsafe_code)]
 
 pub mod analysis;
 pub mod clock;
+pub mod compare;
 pub mod impair;
 pub mod metrics;
 pub mod passive;

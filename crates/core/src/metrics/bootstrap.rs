@@ -14,19 +14,30 @@ const BUDGET: usize = 200_000_000;
 /// 95 % percentile intervals of mean, median and 99th percentile of delay; `None` below 20 packets.
 pub fn intervals(series: &Series<'_>, inference: &Inference, seed: u64) -> Option<Bootstrap> {
     let n = series.len();
-    if n < 20 {
+    if n < FEWEST_VALUES {
         return None;
     }
     let origin = series.get(0).delay;
     let delays: Vec<i64> = series.iter().map(|p| p.delay.saturating_sub(origin)).collect();
-    let block = block_length(&delays, inference).min(n / 2);
     let resamples = RESAMPLES.min(((BUDGET / n) as u32).max(FEWEST));
+    let correlated = inference.acf1_send_order.is_some_and(|r| r.abs() > 2.0 / (n as f64).sqrt());
+    let block = block_length(&delays, correlated);
+    let [mean, median, p99] = resample(&delays, block, resamples, seed).map(|v| interval(v, origin));
+    Some(Bootstrap { seed, resamples, block, mean, median, p99 })
+}
+
+/// Fewer values say nothing of their own spread.
+pub const FEWEST_VALUES: usize = 20;
+
+/// Mean, median and 99th percentile of each of `resamples` series drawn from `values` in blocks.
+pub fn resample(values: &[i64], block: usize, resamples: u32, seed: u64) -> [Vec<f64>; 3] {
+    let n = values.len();
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut drawn = Vec::with_capacity(n + block);
     let mut found: [Vec<f64>; 3] = Default::default();
-    let p99 = rank(n, Percent(99_000), Method::Edf)?;
+    let Some(p99) = rank(n, Percent(99_000), Method::Edf) else { return found };
     for _ in 0..resamples {
-        draw(&delays, block, &mut rng, &mut drawn);
+        draw(values, block, &mut rng, &mut drawn);
         let sum: i128 = drawn.iter().map(|d| i128::from(*d)).sum();
         found[0].push(sum as f64 / n as f64);
         let (below, high, _) = drawn.select_nth_unstable(p99);
@@ -43,8 +54,7 @@ pub fn intervals(series: &Series<'_>, inference: &Inference, seed: u64) -> Optio
         found[1].push(median);
         found[2].push(high);
     }
-    let [mean, median, p99] = found.map(|values| interval(values, origin));
-    Some(Bootstrap { seed, resamples, block, mean, median, p99 })
+    found
 }
 
 /// Fills `drawn` with blocks from random places, to the length of `values`.
@@ -59,20 +69,22 @@ fn draw(values: &[i64], block: usize, rng: &mut ChaCha8Rng, drawn: &mut Vec<i64>
     drawn.truncate(values.len());
 }
 
-/// ⌈n^⅓⌉, or the first lag at which the correlation is insignificant, if larger.
-fn block_length(delays: &[i64], inference: &Inference) -> usize {
+/// ⌈n^⅓⌉, or the first lag at which the correlation of neighbours has become insignificant, if larger;
+/// at most half the series.
+pub fn block_length(delays: &[i64], correlated: bool) -> usize {
     let n = delays.len();
-    let least = (n as f64).cbrt().ceil() as usize;
-    let significant = 2.0 / (n as f64).sqrt();
-    if inference.acf1_send_order.is_none_or(|r| r.abs() <= significant) {
+    let least = ((n as f64).cbrt().ceil() as usize).clamp(1, (n / 2).max(1));
+    if !correlated {
         return least;
     }
+    let significant = 2.0 / (n as f64).sqrt();
     let mean = delays.iter().map(|d| i128::from(*d)).sum::<i128>() as f64 / n as f64;
     let centred: Vec<f64> = delays.iter().map(|d| *d as f64 - mean).collect();
     let squares: f64 = centred.iter().map(|x| x * x).sum();
     let correlation =
         |lag: usize| centred.iter().zip(&centred[lag..]).map(|(a, b)| a * b).sum::<f64>() / squares;
-    (least..n.min(10 * least)).find(|lag| correlation(*lag) < significant).unwrap_or(10 * least)
+    let most = (10 * least).min(n / 2).max(least);
+    (least..most).find(|lag| correlation(*lag) < significant).unwrap_or(most)
 }
 
 fn interval(mut values: Vec<f64>, origin: i64) -> [f64; 2] {

@@ -5,6 +5,7 @@
 //! state is carried across a cut instead, as [`classify::Classifier`]'s is.) Order statistics are look-ups
 //! in a [`sample::Sample`]; figures in send order take [`series::Series`].
 
+pub mod bands;
 pub mod bootstrap;
 pub mod burst_gap;
 pub mod classify;
@@ -35,6 +36,7 @@ pub mod schedule_error;
 pub mod segments;
 pub mod seqset;
 pub mod series;
+pub mod sizes;
 pub mod skew;
 pub mod stalls;
 pub mod stat;
