@@ -41,8 +41,9 @@ pub fn full_f64(ns: f64) -> String {
 }
 
 /// The line of the version 2 report: `20.02 ms (49.94 pkts/Sec = 31.96 kbps)`.
-pub fn rate_line(period_ns: f64, pps: f64, bps: f64) -> String {
-    format!("{} ({pps:.2} pkts/Sec = {})", eng4_f64(period_ns), bit_rate(bps))
+pub fn rate_line(period_ns: f64, pps: f64, bps: Option<f64>) -> String {
+    let bps = bps.map_or_else(|| "-".to_owned(), bit_rate);
+    format!("{} ({pps:.2} pkts/Sec = {bps})", eng4_f64(period_ns))
 }
 
 /// Bits a second with two decimals and bps, kbps, Mbps, Gbps by magnitude.
@@ -181,7 +182,7 @@ mod tests {
 
     #[test]
     fn rates_as_the_second_version_prints_them() {
-        assert_eq!(rate_line(20_024_028.8, 49.94, 31_961.6), "20.02 ms (49.94 pkts/Sec = 31.96 kbps)");
+        assert_eq!(rate_line(20_024_028.8, 49.94, Some(31_961.6)), "20.02 ms (49.94 pkts/Sec = 31.96 kbps)");
     }
 
     #[test]

@@ -62,11 +62,14 @@ pub fn summarise(mut gathered: Gathered, session: &Session, options: &Options) -
     let (regression_send, regression_arrival) =
         (on_send.map(Regression::from), on_arrival.map(Regression::from));
     let skew_hull = SkewHull::new(&series);
-    let periods = Periods::new(spec, &extent);
+    let periods = Periods::new(session, &extent);
     let trend = Trend::new(&series, on_send, regression_arrival, skew_hull.as_ref(), &periods, &clock);
-    let errors = Errors::new(&series, spec);
+    let errors = session.period().and_then(|_| Errors::new(&series, spec));
     let schedule_error = errors.as_ref().and_then(Errors::figures);
-    let stalls = stalls::stalls(&series, samples, &sample, errors.as_ref(), &tally.waited, spec);
+    let stalls = match session.period() {
+        Some(_) => stalls::stalls(&series, samples, &sample, errors.as_ref(), &tally.waited, spec),
+        None => crate::summary::Stalls::default(),
+    };
     let intended_latency =
         errors.as_ref().and_then(|e| stalls::intended(&series, e, schedule_error.as_ref()?, &pdv));
     let skew_hull = skew_hull.map(|hull| hull.judged(trend.as_ref()));
@@ -89,6 +92,7 @@ pub fn summarise(mut gathered: Gathered, session: &Session, options: &Options) -
     let segments = crate::metrics::segments::segments(&series);
     let intervals = options
         .interval
+        .filter(|_| session.period_known)
         .map(|length| crate::metrics::interval::intervals(&series, accepted, copies, sent, spec, length))
         .unwrap_or_default();
 
@@ -163,7 +167,7 @@ fn stream_times(samples: &Samples, direction: Direction) -> Option<(Nanos, Nanos
 /// N of the loss figures, and whether losses after the last arrival may be missing from it.
 pub fn sent_count(session: &Session, highest: Option<u32>) -> (u64, bool) {
     use crate::session::Ending;
-    let asked = u64::from(session.spec.packets());
+    let asked = session.declared.unwrap_or(session.spec.packets().into());
     let met = highest.map_or(0, |seq| u64::from(seq) + 1);
     match (session.sent, session.ending) {
         (Some(sent), _) => (u64::from(sent).min(asked).max(met), false),

@@ -120,11 +120,12 @@ impl Analyzer {
     /// filled in the session given to [`Analyzer::finish`].
     pub fn new(session: &Session, options: &Options) -> Analyzer {
         let spec = &session.spec;
+        let packets = session.declared.map_or(spec.packets(), |n| u32::try_from(n).unwrap_or(u32::MAX));
         let gathered = Gathered {
-            classifier: Classifier::new(spec.packets()),
+            classifier: Classifier::new(packets),
             samples: Samples::default(),
             copies: Copies::default(),
-            tally: Tally::new(spec.payload(), spec.period().0 / 2),
+            tally: Tally::new(spec.payload(), session.period().map_or(i64::MAX, |p| p.0 / 2)),
         };
         Analyzer { options: options.clone(), gathered }
     }

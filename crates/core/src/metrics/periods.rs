@@ -1,5 +1,6 @@
 //! Mean periods, rates and user throughput (metrics §9).
 
+use crate::session::Session;
 use serde::Serialize;
 
 /// A mean period and what follows from it.
@@ -9,15 +10,15 @@ pub struct Rate {
     pub period_ns: f64,
     /// Packets a second.
     pub rate_pps: f64,
-    /// Payload bits a second.
-    pub throughput_bps: f64,
+    /// Payload bits a second; `None` where the payload is not known.
+    pub throughput_bps: Option<f64>,
 }
 
 /// What was asked for, what was sent, what arrived.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Periods {
-    /// As asked for.
-    pub target: Rate,
+    /// As asked for; `None` where a log's header gives no period that could be.
+    pub target: Option<Rate>,
     /// Between the lowest and the highest accepted sequence number, by send times: loss does not bias it.
     pub tx: Option<Rate>,
     /// Between first and last arrival, over the packets accepted: loss lengthens it.
@@ -26,16 +27,17 @@ pub struct Periods {
 
 impl Rate {
     /// The rate of packets of `payload` bytes every `period_ns`.
-    pub fn new(period_ns: f64, payload: u16) -> Rate {
+    pub fn new(period_ns: f64, payload: Option<u16>) -> Rate {
         let rate_pps = 1e9 / period_ns;
-        Rate { period_ns, rate_pps, throughput_bps: f64::from(payload) * 8.0 * rate_pps }
+        Rate { period_ns, rate_pps, throughput_bps: payload.map(|l| f64::from(l) * 8.0 * rate_pps) }
     }
 }
 
 impl Periods {
     /// What was asked for, before anything was sent.
-    pub fn target_only(spec: &crate::spec::TestSpec) -> Periods {
-        Periods { target: Rate::new(spec.period().0 as f64, spec.payload()), tx: None, rx: None }
+    pub fn target_only(session: &Session) -> Periods {
+        let target = session.period().map(|p| Rate::new(p.0 as f64, session.payload()));
+        Periods { target, tx: None, rx: None }
     }
 }
 
@@ -110,10 +112,10 @@ impl Merge for Extent {
 
 impl Periods {
     /// What was asked for, sent and delivered.
-    pub fn new(spec: &crate::spec::TestSpec, extent: &Extent) -> Periods {
+    pub fn new(session: &Session, extent: &Extent) -> Periods {
         let (tx, rx) = extent.periods();
-        let rate = |period| Rate::new(period, spec.payload());
-        Periods { tx: tx.map(rate), rx: rx.map(rate), ..Periods::target_only(spec) }
+        let rate = |period| Rate::new(period, session.payload());
+        Periods { tx: tx.map(rate), rx: rx.map(rate), ..Periods::target_only(session) }
     }
 }
 
@@ -133,9 +135,9 @@ mod tests {
         }
         let p = Span::millis(20);
         let spec = TestSpec::new(Direction::Up, Transport::Udp, 6, 80, p, Schedule::Periodic).unwrap();
-        let periods = Periods::new(&spec, &extent);
+        let periods = Periods::new(&Session::new(spec), &extent);
         let (tx, rx) = (periods.tx.unwrap(), periods.rx.unwrap());
-        assert_eq!((tx.period_ns, tx.rate_pps, tx.throughput_bps), (20e6, 50.0, 32_000.0));
+        assert_eq!((tx.period_ns, tx.rate_pps, tx.throughput_bps), (20e6, 50.0, Some(32_000.0)));
         assert_eq!(rx.period_ns, 25_001_000.0);
         assert!((rx.rate_pps - 39.998_400_064).abs() < 1e-9);
     }

@@ -175,7 +175,7 @@ mod tests {
         }
         let series = Series::new(&samples, &accepted);
         let hull = SkewHull::new(&series);
-        let periods = Periods::new(&TestSpec::default(), &extent);
+        let periods = Periods::new(&crate::session::Session::new(TestSpec::default()), &extent);
         let clock = ClockEstimate::new(&Session::new(TestSpec::default()), None);
         let arrival = sums.on_arrival().map(Regression::from);
         Trend::new(&series, sums.on_send(), arrival, hull.as_ref(), &periods, &clock).unwrap().verdict

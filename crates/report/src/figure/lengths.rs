@@ -56,7 +56,7 @@ fn if_independent(sent: u64, lost: u64, bars: &[(f64, f64)]) -> Vec<(f64, f64)> 
 
 fn longest_outage(run: &Run<'_>) -> Option<String> {
     let longest = run.summary.loss.run_length_hist.keys().next_back()?;
-    let period = run.summary.periods.target.period_ns;
+    let period = run.summary.periods.target?.period_ns;
     Some(format!(
         "The longest run, {} packets, is an outage of {}.",
         group_thousands(&longest.to_string()),

@@ -38,11 +38,10 @@ fn periods(page: &mut Page, s: &Summary) {
     };
     page.line(&format!("{:<61}User Throughput", format!("payload = {payload} bytes per packet.")));
     let rate = |r: Option<&Rate>| match r {
-        Some(r) if r.period_ns.is_finite() => rate_line(r.period_ns, r.rate_pps, r.throughput_bps),
-        _ => "-".to_owned(),
+        Some(r) => rate_line(r.period_ns, r.rate_pps, r.throughput_bps),
+        None => "-".to_owned(),
     };
-    let target = (s.header.period > 0).then_some(&s.periods.target);
-    page.line(&format!("target transmit period = {}", rate(target)));
+    page.line(&format!("target transmit period = {}", rate(s.periods.target.as_ref())));
     page.line(&format!("average transmit period = {}", rate(s.periods.tx.as_ref())));
     page.line(&format!("average receive period = {}", rate(s.periods.rx.as_ref())));
 }
