@@ -80,7 +80,10 @@ fn absurd_headers_leave_what_does_not_depend_on_them() {
     let four_billion = report(log.replace("npkts 12", "npkts 4000000000").into());
     assert!(four_billion.contains("\n4000000000 packets sent\n11 unique/valid"), "{four_billion}");
     let no_period = report(log.replace("period 10000000", "period 0").into());
-    assert!(no_period.contains("\ntarget transmit period = -\naverage transmit period = 10.00 ms"), "{no_period}");
+    assert!(
+        no_period.contains("\ntarget transmit period = -\naverage transmit period = 10.00 ms"),
+        "{no_period}"
+    );
     assert!(no_period.contains("min/avg/max latency = -200.000 us / 9.690000 ms"), "{no_period}");
     let no_payload = report(log.replace("pktlen 12", "pktlen 0").into());
     assert!(no_payload.contains("average transmit period = 10.00 ms (100.00 pkts/Sec = -)"), "{no_payload}");
