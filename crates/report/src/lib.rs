@@ -3,4 +3,6 @@
 pub mod draw;
 mod escape;
 pub mod figure;
+pub mod html;
 pub mod text;
+pub mod verdict;

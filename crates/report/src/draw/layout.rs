@@ -387,7 +387,11 @@ impl Panel<'_> {
                 out.push(Shape::Path { points, stroke, width: 1.8, dashes: dashes(series.tone) });
             }
             Mark::Points { points } => {
-                let radius = if points.len() > 1500 { 1.1 } else { 1.6 };
+                let radius = match points.len() {
+                    0..40 => 2.6,
+                    40..1500 => 1.6,
+                    _ => 1.1,
+                };
                 let points = points.iter().map(|p| self.place(series, *p)).collect();
                 out.push(Shape::Dots { points, radius, fill: paint(color, 0.6) });
             }
@@ -441,10 +445,11 @@ impl Panel<'_> {
     fn rug(&self, stretches: &[(f64, f64, f64)], ink: Ink) -> Shape {
         let foot = self.plot.y + self.plot.h + RUG;
         let x = |v: f64| self.plot.x + self.figure.x.position(v).clamp(0.0, 1.0) as f32 * self.plot.w;
+        let most = stretches.iter().map(|s| s.2).fold(f64::MIN_POSITIVE, f64::max);
         let rects = stretches.iter().map(|(from, to, share)| {
             let (left, right) = (x(*from), x(*to));
             let w = (right - left).max(1.2);
-            let h = (RUG - 4.0) * (*share as f32).clamp(0.2, 1.0);
+            let h = (RUG - 4.0) * ((share / most) as f32).clamp(0.2, 1.0);
             Rect { x: (left + right - w) / 2.0, y: foot - h, w, h }
         });
         Shape::Rects { rects: rects.collect(), fill: paint(ink, 0.9) }

@@ -80,7 +80,7 @@ impl Axis {
     /// A count axis from zero to a little above `max`; logarithmic from one half when the counts span
     /// so much that single packets would vanish beside the largest.
     pub fn counts(quantity: &str, min_nonzero: f64, max: f64) -> Axis {
-        if max > 300.0 * min_nonzero.max(1.0) {
+        if max > 100.0 * min_nonzero.max(1.0) {
             return Axis::log(format!("{quantity}, log scale"), Unit::Count, 0.5, max * 1.6);
         }
         Axis::linear(quantity, Unit::Count, 0.0, (max * 1.06).max(1.0))
@@ -187,16 +187,20 @@ pub fn value_label(unit: Unit, v: f64) -> String {
         format!("{x:.*}", (4 - whole.max(1)).max(0) as usize)
     };
     let text = match unit {
-        Unit::Time | Unit::Elapsed => {
-            let (name, factor) = TIME.iter().rev().find(|(_, u)| v.abs() >= *u).unwrap_or(&TIME[0]);
-            let digits = if *factor == 1.0 { format!("{v:.0}") } else { significant(v / factor) };
-            format!("{digits} {name}")
-        }
+        Unit::Time | Unit::Elapsed if v.abs() < 1000.0 => format!("{v:.0} ns"),
+        Unit::Time | Unit::Elapsed => jitlat_core::units::eng4_f64(v).replace("us", "µs"),
         Unit::Count => group_thousands(&format!("{v:.0}")),
-        Unit::Share => format!("{} %", short((v * 1e6).round() / 1e4)),
+        Unit::Share => format!("{} %", percent(v)),
         Unit::Plain => significant(v),
     };
     minus(&text)
+}
+
+/// Three significant digits of a share in percent, whole ones in full.
+fn percent(share: f64) -> String {
+    let v = share * 100.0;
+    let decimals = if v == 0.0 { 0 } else { (2 - v.abs().log10().floor() as i32).clamp(0, 9) };
+    short_to(v, decimals as usize)
 }
 
 /// `12345.5` as `12 345.5`: groups of three, apart by a narrow space, from five digits on.
@@ -224,12 +228,19 @@ fn minus(text: &str) -> String {
 
 /// A number without superfluous zeros.
 fn short(v: f64) -> String {
-    let text = format!("{v:.6}");
+    short_to(v, 6)
+}
+
+fn short_to(v: f64, decimals: usize) -> String {
+    let text = format!("{v:.decimals$}");
+    if !text.contains('.') {
+        return text;
+    }
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// An origin in the largest unit, with all its digits.
-fn exact(ns: f64) -> String {
+pub(super) fn exact(ns: f64) -> String {
     let (name, factor) = TIME.iter().rev().find(|(_, u)| ns.abs() >= *u).unwrap_or(&TIME[0]);
     let digits = format!("{:.9}", ns / factor);
     minus(&format!("{} {name}", group_thousands(digits.trim_end_matches('0').trim_end_matches('.'))))
@@ -312,7 +323,7 @@ mod tests {
         assert_eq!(value_label(Unit::Time, 2_871_000.0), "2.871 ms");
         assert_eq!(value_label(Unit::Time, -80_000.0), "−80.00 µs");
         assert_eq!(value_label(Unit::Time, 42.0), "42 ns");
-        assert_eq!(value_label(Unit::Share, 0.0393333), "3.9333 %");
+        assert_eq!(value_label(Unit::Share, 0.0393333), "3.93 %");
         assert_eq!(value_label(Unit::Count, 1_234_567.0), "1\u{202f}234\u{202f}567");
     }
 

@@ -47,10 +47,8 @@ impl Subject {
 
 /// Cumulative distributions laid over each other; `None` if fewer than two runs have one.
 pub fn cdfs(subject: Subject, runs: &[(&str, &Summary)]) -> Option<Figure> {
-    let curves: Vec<(&str, &Distribution, Vec<(f64, f64)>)> = runs
-        .iter()
-        .filter_map(|(name, summary)| Some((*name, subject.of(summary), cumulative(subject.of(summary))?)))
-        .collect();
+    let distributions = runs.iter().map(|(name, summary)| (*name, subject.of(summary)));
+    let curves: Vec<_> = distributions.filter_map(|(name, d)| Some((name, d, cumulative(d)?))).collect();
     if curves.len() < 2 {
         return None;
     }
@@ -58,6 +56,9 @@ pub fn cdfs(subject: Subject, runs: &[(&str, &Summary)]) -> Option<Figure> {
     let low = curves.iter().filter_map(|c| c.1.min).min()? as f64;
     let high = curves.iter().filter_map(|c| p99(c.1)).fold(f64::NEG_INFINITY, f64::max);
     let least = curves.iter().filter_map(|c| p99(c.1)).fold(f64::INFINITY, f64::min);
+    if subject == Subject::Latency && !comparable(&curves.iter().map(|c| c.1).collect::<Vec<_>>()) {
+        return None;
+    }
     // Runs so different that the quieter would be a vertical line need ratios instead of differences.
     let by_ratio = subject == Subject::Jitter && least > 0.0 && high / least > 25.0;
     let x = match by_ratio {
@@ -71,7 +72,9 @@ pub fn cdfs(subject: Subject, runs: &[(&str, &Summary)]) -> Option<Figure> {
     notes.push("The axis ends at the largest 99th percentile; the rest of each run lies beyond.".into());
     let series = curves.into_iter().take(CURVES).zip(0u8..).map(|((name, d, points), k)| {
         let name = format!("{name} (n = {})", group_thousands(&d.n.to_string()));
-        Series::new(name, Tone::Run(k), Mark::Line { points, dashed: false })
+        // A straight line over a wide bin would bend on an axis of ratios and pretend to knowledge.
+        let mark = if by_ratio { Mark::Step { points } } else { Mark::Line { points, dashed: false } };
+        Series::new(name, Tone::Run(k), mark)
     });
     Some(Figure {
         id: format!("compare-{}-cdf", subject.id()),
@@ -87,6 +90,16 @@ pub fn cdfs(subject: Subject, runs: &[(&str, &Summary)]) -> Option<Figure> {
         overflow: None,
         notes,
     })
+}
+
+/// Whether latencies lie near enough to each other to share an axis: those of unsynchronised clocks do
+/// not, and nothing could be read off.
+fn comparable(all: &[&Distribution]) -> bool {
+    let low = all.iter().filter_map(|d| d.min).min().unwrap_or(0);
+    let high = all.iter().filter_map(|d| d.percentiles.at(Percent(99_000))).max().unwrap_or(0);
+    let width = |d: &&Distribution| Some(d.percentiles.at(Percent(99_000))? as f64 - d.min? as f64);
+    let widest = all.iter().filter_map(width).fold(0.0, f64::max);
+    (high as f64 - low as f64) <= 50.0 * widest.max(1.0)
 }
 
 /// The cumulative distribution of a summary: its histogram's edges, then its highest percentiles.
@@ -118,6 +131,9 @@ pub fn spreads(subject: Subject, runs: &[(&str, &Summary)]) -> Option<Figure> {
     };
     let rows: Vec<SpreadRow> = runs.iter().filter_map(|(name, s)| row(name, subject.of(s))).collect();
     if rows.len() < 2 {
+        return None;
+    }
+    if subject == Subject::Latency && !comparable(&runs.iter().map(|r| &r.1.latency).collect::<Vec<_>>()) {
         return None;
     }
     let low = rows.iter().map(|r| r.at[0]).fold(f64::INFINITY, f64::min);

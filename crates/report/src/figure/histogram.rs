@@ -1,5 +1,6 @@
 //! Distributions: latency, jitter, delay variation, send error.
 
+use super::axis::exact;
 use super::{Axis, Figure, Grid, Mark, Overflow, Run, Series, Tone, Unit, group_thousands, value_label};
 use jitlat_core::summary::Distribution;
 
@@ -62,8 +63,12 @@ fn distribution(subject: &Subject, d: &Distribution, shift: i64) -> Option<Figur
         (start + width * (k + 1) as f64, sum as f64 / d.n as f64)
     });
     let cumulative = std::iter::once((start, 0.0)).chain(cumulative).collect();
-    let until = d.max.and_then(|m| m.checked_sub(shift)).map(|m| value_label(Unit::Time, m as f64));
     let mut figure = frame(subject, start, end, d.n, width, heights);
+    let written = |m: i64| match figure.x.origin {
+        0.0 => value_label(Unit::Time, m as f64),
+        _ => exact(m as f64),
+    };
+    let until = d.max.and_then(|m| m.checked_sub(shift)).map(written);
     figure.series.push(
         Series::new(
             "cumulative share (right axis)",
@@ -99,7 +104,10 @@ pub fn latency_full(run: &Run<'_>) -> Option<Figure> {
     };
     let (min, max) = (run.summary.latency.min? as f64, run.summary.latency.max? as f64);
     let bars = rebinned(&trace.delays, min, max);
-    Some(frame(&subject, bars.start, bars.end(), trace.n(), bars.width, bars.heights))
+    let most = bars.heights.iter().copied().fold(0.0, f64::max);
+    let mut figure = frame(&subject, bars.start, bars.end(), trace.n(), bars.width, bars.heights);
+    figure.y = Axis::counts("packets", 1.0, most);
+    Some(figure)
 }
 
 /// Delay variation between consecutive packets, from the trace.
@@ -126,7 +134,8 @@ pub fn ipdv(run: &Run<'_>) -> Option<Figure> {
         value_label(Unit::Time, bars.width),
         summary.iqr.map_or(String::new(), |i| format!(" · IQR {}", value_label(Unit::Time, i as f64))),
     );
-    figure.y.quantity = figure.y.quantity.replace("packets", "pairs");
+    figure.y.quantity = "pairs".into();
+    figure.series[0].name = "pairs per bar".into();
     if let (1.., Some(min), Some(max)) = (n - inside, summary.min, summary.max) {
         figure.overflow =
             Some(Overflow { count: n - inside, until: value_label(Unit::Time, (max.max(-min)) as f64) });
@@ -139,7 +148,7 @@ pub fn ipdv(run: &Run<'_>) -> Option<Figure> {
     }
     if summary.undefined > 0 {
         figure.notes.push(format!(
-            "{} pairs are undefined because one of the two packets was lost.",
+            "{} more pairs have no value: one of the two packets was lost.",
             group_thousands(&summary.undefined.to_string())
         ));
     }
@@ -157,7 +166,9 @@ pub fn send_error(run: &Run<'_>) -> Option<Figure> {
         about: "How late the sender itself was. If this is as wide as the jitter, the jitter is the sending \
                 host's, not the path's.",
     };
-    let (low, high) = (error.min as f64 + offset, (error.p99.max(error.min + 1)) as f64 + offset);
+    // The anchor is the first percentile: what is earlier than the schedule is rare by construction.
+    let (p99, min) = (error.p99.max(1) as f64, error.min as f64);
+    let (low, high) = (min.max(-p99) + offset, p99 + offset);
     let bars = rebinned(&trace.schedule.grid, low, high);
     let inside = bars.heights.iter().sum::<f64>() as u64;
     let beyond = trace.n().saturating_sub(inside);
@@ -166,8 +177,9 @@ pub fn send_error(run: &Run<'_>) -> Option<Figure> {
     if beyond > 0 {
         let until = value_label(Unit::Time, error.max as f64);
         figure.notes.push(format!(
-            "The axis ends at the 99th percentile; {} packets were later still, up to {until}.",
-            group_thousands(&beyond.to_string())
+            "The axis ends at the 99th percentile; {} packets lie outside, from {} to {until}.",
+            group_thousands(&beyond.to_string()),
+            value_label(Unit::Time, min),
         ));
         figure.overflow = Some(Overflow { count: beyond, until });
     }
@@ -177,7 +189,6 @@ pub fn send_error(run: &Run<'_>) -> Option<Figure> {
 /// A histogram without cumulative line.
 fn frame(subject: &Subject, start: f64, end: f64, n: u64, width: f64, heights: Vec<f64>) -> Figure {
     let most = heights.iter().copied().fold(0.0, f64::max);
-    let least = heights.iter().copied().filter(|h| *h > 0.0).fold(f64::INFINITY, f64::min);
     Figure {
         id: subject.id.into(),
         title: subject.title.clone(),
@@ -188,7 +199,7 @@ fn frame(subject: &Subject, start: f64, end: f64, n: u64, width: f64, heights: V
         ),
         about: subject.about.into(),
         x: Axis::linear(subject.quantity, Unit::Time, start, end),
-        y: Axis::counts("packets", least.min(most), most),
+        y: Axis::linear("packets", Unit::Count, 0.0, (most * 1.06).max(1.0)),
         right: None,
         series: vec![Series::new("packets per bar", Tone::Data, Mark::Bars { start, width, heights })],
         overflow: None,

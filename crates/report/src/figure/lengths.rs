@@ -31,6 +31,9 @@ pub fn losses(run: &Run<'_>) -> Option<Figure> {
     figure.series[0].name = "runs observed".into();
     let independent = if_independent(counts.sent, counts.lost, &bars);
     if independent.len() > 1 {
+        let most = independent.iter().chain(&bars).map(|p| p.1).fold(0.0, f64::max);
+        let least = bars.iter().map(|b| b.1).fold(f64::INFINITY, f64::min);
+        figure.y = Axis::counts("runs", least, most);
         let mark = Mark::Line { points: independent, dashed: true };
         figure.series.push(Series::new("expected if losses were independent", Tone::Fit, mark));
     }

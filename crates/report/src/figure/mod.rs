@@ -184,7 +184,7 @@ pub enum Mark {
     },
     /// Points too many to draw singly, counted in cells.
     Density(Density),
-    /// Marks along the lower edge, each as high as the share of its stretch that was lost.
+    /// Marks along the lower edge, as high as the share of their stretch that was lost, the worst highest.
     Rug {
         /// Left edge, right edge and share in (0, 1] of each stretch.
         stretches: Vec<(f64, f64, f64)>,

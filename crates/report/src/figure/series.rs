@@ -117,6 +117,8 @@ pub fn dejitter(run: &Run<'_>) -> Option<Figure> {
     let reach = reach(run, curve)?;
     let x = |ms: f64| ms * 1e6;
     let floor = 0.5 / sent;
+    let foot =
+        if summary.counts.lost > 0 { (summary.counts.lost as f64 / sent * 0.5).max(floor) } else { floor };
     let share = |n: u64| (n as f64 / sent).max(floor);
     let losses = match run.trace {
         Some(_) => fine_losses(run, reach, floor)?,
@@ -128,7 +130,7 @@ pub fn dejitter(run: &Run<'_>) -> Option<Figure> {
     let mut series = vec![Series::new("lost or too late (left)", Tone::Harm, Mark::Step { points: losses })];
     series.push(
         Series::new(
-            format!("estimated voice quality, {} (right)", curve.codec),
+            format!("estimated voice quality, {} (right)", curve.codec.split(' ').next().unwrap_or_default()),
             Tone::Data,
             Mark::Line { points: quality.clone(), dashed: true },
         )
@@ -170,7 +172,7 @@ pub fn dejitter(run: &Run<'_>) -> Option<Figure> {
                 no longer falls; where the quality peaks, both are in balance."
                 .into(),
         x: Axis::linear("buffer", Unit::Time, 0.0, reach),
-        y: Axis::log("packets lost or too late, log scale", Unit::Share, floor, (worst * 1.3).min(1.0)),
+        y: Axis::log("packets lost or too late, log scale", Unit::Share, foot, (worst * 1.3).min(1.0)),
         right: Some(Axis::linear("MOS (E-model)", Unit::Plain, 1.0, 4.5)),
         series,
         overflow: None,
@@ -185,8 +187,8 @@ fn reach(run: &Run<'_>, curve: &Dejitter) -> Option<f64> {
     let tail = run.summary.pdv.max.unwrap_or(0) as f64;
     let wanted = (best * 1.6).max(late * 2.0).max(tail * 1.1);
     // The first point of the curve at or beyond what is wanted, so that the quality is drawn up to it.
-    let points = curve.curve.iter().map(|p| p.buffer_ms * 1e6);
-    let until = points.clone().find(|b| *b >= wanted).or_else(|| points.last())?;
+    let mut points = curve.curve.iter().map(|p| p.buffer_ms * 1e6);
+    let until = points.clone().find(|b| *b >= wanted).or_else(|| points.next_back())?;
     (until > 0.0).then_some(until.min(wanted * 1.5))
 }
 
@@ -256,5 +258,6 @@ fn slope(m: f64) -> String {
 }
 
 fn ppm(m: f64) -> String {
-    format!("{:.2} ppm", m * 1e6).replace('-', "−")
+    // Rounded first: adding zero then turns −0.00 into 0.00.
+    format!("{:.2} ppm", (m * 1e8).round() / 100.0 + 0.0).replace('-', "−")
 }

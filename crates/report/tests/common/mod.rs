@@ -1,8 +1,9 @@
+#![allow(dead_code, reason = "each test uses a part")]
 //! Runs for tests and pictures: the golden logs, and made-up streams of any size.
 
 use jitlat_core::analysis::{Analyzer, Options};
 use jitlat_core::record::{Flags, PacketRecord};
-use jitlat_core::session::Session;
+use jitlat_core::session::{Ending, Session};
 use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
 use jitlat_core::summary::Summary;
 use jitlat_core::time::{Nanos, Span};
@@ -81,7 +82,7 @@ pub fn made_up(n: u64) -> Measured {
     let period = 20_000_000;
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, n, 160, Span(period), Schedule::Periodic).unwrap();
-    let session = Session::new(spec);
+    let mut session = Session::new(spec);
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut uniform = move || {
         state ^= state << 13;
@@ -102,5 +103,9 @@ pub fn made_up(n: u64) -> Measured {
         let sent = 1_700_000_000_000_000_000 + seq * period + late as i64;
         Some(PacketRecord::one_way(seq, Nanos(sent), Nanos(sent + 24_000_000 + queue as i64 + stall)))
     });
-    Measured::new(session, records.collect::<Vec<_>>())
+    let mut records: Vec<_> = records.collect();
+    records.sort_by_key(PacketRecord::arrived);
+    session.ending = Ending::Complete;
+    session.sent = Some(n as u32);
+    Measured::new(session, records)
 }

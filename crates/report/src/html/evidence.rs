@@ -1,0 +1,260 @@
+//! What is needed to repeat the test and to judge it: parameters, hosts, clocks.
+
+use super::{Part, heading};
+use crate::escape::escape;
+use crate::figure::{Unit, group_thousands, value_label};
+use jitlat_core::clock::SyncState;
+use jitlat_core::session::{Ending, HostFacts, Session};
+use jitlat_core::spec::{Direction, Schedule, Transport};
+use jitlat_core::summary::{Coverage, Summary};
+use jitlat_core::units::full;
+use std::fmt::Write;
+
+/// Name and value of a fact.
+type Facts = Vec<(String, String)>;
+
+fn time(ns: i64) -> String {
+    value_label(Unit::Time, ns as f64)
+}
+
+/// A time in full, as evidence should be.
+fn exact(ns: i64) -> String {
+    full(ns).replace("us", "µs").replace('-', "−")
+}
+
+/// Writes the evidence of one part.
+pub fn write(out: &mut String, part: &Part<'_>, alone: bool) {
+    let _ = write!(
+        out,
+        "<section class=\"evidence\"><h2>{}</h2>",
+        heading(part, "To repeat and to judge it", alone)
+    );
+    if let Some(session) = part.session {
+        let command = repeat(session);
+        let _ = write!(out, "<p>The same test again: <code>{}</code></p>", escape(&command));
+    }
+    facts(out, "Parameters", &parameters(part.summary));
+    facts(out, "Clocks", &clocks(part.summary));
+    if let Some(session) = part.session {
+        facts(out, "Client host", &host(&session.client));
+        facts(out, "Server host", &host(&session.server));
+    }
+    facts(out, "Stamps and far end", &far_end(part.summary));
+    out.push_str("</section>\n");
+}
+
+fn facts(out: &mut String, title: &str, facts: &Facts) {
+    if facts.is_empty() {
+        return;
+    }
+    let _ = write!(out, "<h3>{title}</h3><dl class=\"facts\">");
+    for (name, value) in facts {
+        let _ = write!(out, "<div><dt>{}</dt><dd>{}</dd></div>", escape(name), escape(value));
+    }
+    out.push_str("</dl>");
+}
+
+/// A period as it is typed, exact: `20ms`, `1250us`.
+fn as_written(ns: i64) -> String {
+    let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1000)];
+    let fits = units.into_iter().find(|(_, size)| ns % size == 0);
+    fits.map_or_else(|| format!("{ns}ns"), |(name, size)| format!("{}{name}", ns / size))
+}
+
+/// The command that runs `session`'s test again.
+fn repeat(session: &Session) -> String {
+    let spec = &session.spec;
+    let far = match spec.direction() {
+        Direction::Up => session.dst,
+        Direction::Down => session.src,
+    };
+    let host = far.map_or_else(|| "HOST".to_owned(), |a| a.to_string());
+    let period = as_written(spec.period().0);
+    let mut command = format!("jitlat {host} -n {} -l {} -p {period}", spec.packets(), spec.payload());
+    match spec.schedule() {
+        Schedule::Periodic => {}
+        Schedule::Poisson { .. } => command.push_str(" --schedule poisson"),
+        Schedule::Burst { .. } => command.push_str(" --schedule burst"),
+    }
+    if spec.transport() == Transport::Tcp {
+        command.push_str(" -t");
+    }
+    if spec.direction() == Direction::Down {
+        command.push_str(" -R");
+    }
+    if spec.dscp.value() > 0 {
+        let _ = write!(command, " -D {}", spec.dscp.value());
+    }
+    command
+}
+
+fn parameters(s: &Summary) -> Facts {
+    let h = &s.header;
+    let mut list: Facts = Vec::new();
+    let mut add = |name: &str, value: String| list.push((name.to_owned(), value));
+    let end = |ip: &Option<String>, port: u16| match (ip, port) {
+        (Some(ip), 0) => ip.clone(),
+        (Some(ip), port) => format!("{ip}, port {port}"),
+        (None, port) => format!("address unknown, port {port}"),
+    };
+    add("from", end(&h.src_ip, h.src_port));
+    add("to", end(&h.dst_ip, h.dst_port));
+    add(
+        "direction",
+        match (s.session.direction_known, s.session.direction) {
+            (false, _) => "unknown: logs of this version do not say".into(),
+            (true, Direction::Up) => "client to server".into(),
+            (true, Direction::Down) => "server to client".into(),
+        },
+    );
+    add("packets asked for", group_thousands(&h.npkts.to_string()));
+    add("payload", format!("{} bytes", h.pktlen));
+    add("period", exact(h.period));
+    let schedule = match s.session.schedule {
+        Schedule::Periodic => "periodic".to_owned(),
+        Schedule::Poisson { seed } => format!("Poisson, seed {seed}"),
+        Schedule::Burst { size } => format!("bursts of {size}"),
+    };
+    add("schedule", schedule);
+    add(
+        "transport",
+        Transport::from_number(h.proto.into()).map_or_else(|| h.proto.to_string(), |t| t.to_string()),
+    );
+    add(
+        "DSCP",
+        jitlat_core::spec::Dscp::new(h.dscp.into()).map_or_else(|| h.dscp.to_string(), |d| d.to_string()),
+    );
+    if let Some(date) = &h.date {
+        add("date", date.clone());
+    }
+    if let Some(id) = &s.session.id {
+        add("session", id.clone());
+    }
+    for (key, value) in &s.session.tags {
+        add(&format!("tag {key}"), value.clone());
+    }
+    let ending = match s.session.ending {
+        Ending::Complete => "complete",
+        Ending::Interrupted => "stopped early by the user",
+        Ending::PeerLost => "the other host was lost",
+        Ending::StorageFailed => "not everything could be stored",
+        Ending::Unknown => "the log does not say",
+    };
+    let reason = s.session.reason.as_ref().map_or(String::new(), |r| format!(": {r}"));
+    add("ended", format!("{ending}{reason}"));
+    if let Some(drops) = s.session.receiver_drops {
+        add("dropped by the receiving kernel", group_thousands(&drops.to_string()));
+    }
+    list
+}
+
+fn clocks(s: &Summary) -> Facts {
+    let c = &s.clock;
+    let mut list: Facts = Vec::new();
+    let mut add = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            list.push((name.to_owned(), value));
+        }
+    };
+    add("offset θ = server − client", c.offset_ns.map(exact));
+    add("uncertainty of θ", c.bound_ns.map(|b| format!("±{}", exact(b as i64))));
+    add("bounds of θ", c.interval_ns.map(|[a, b]| format!("{} … {}", exact(a), exact(b))));
+    add("probes agree", c.inconsistent.then(|| "no: a clock was stepped or drifts".into()));
+    add("smallest control round trip", c.min_rtt_ns.map(exact));
+    add("probes", (c.probes > 0).then(|| c.probes.to_string()));
+    let change = c.offset_before_ns.zip(c.offset_after_ns).map(|(a, b)| exact((b - a) as i64));
+    add("change of θ over the run", change);
+    add("subtracted from raw delays", c.correction_ns.map(exact));
+    let hull = s.skew_hull.as_ref();
+    add(
+        "relative skew (line below all packets)",
+        hull.map(|h| format!("{:.3} ppm", h.alpha_ppm).replace('-', "−")),
+    );
+    add("trend", s.trend.as_ref().map(|t| t.because.clone()));
+    for (who, host) in [("client", &c.client), ("server", &c.server)] {
+        add(&format!("{who} clock source"), host.source.clone());
+        add(&format!("{who} kernel, before"), host.before.as_ref().map(sync));
+        add(&format!("{who} kernel, after"), host.after.as_ref().map(sync));
+        add(&format!("{who} clock stepped or slewed by"), host.step_ns.map(exact));
+    }
+    list
+}
+
+/// The kernel's account of its clock.
+fn sync(state: &SyncState) -> String {
+    let word = if state.synchronised { "synchronised" } else { "not synchronised" };
+    format!(
+        "{word}, estimated error {}, at most {}, frequency correction {:.3} ppm",
+        time(state.estimated_error.0),
+        time(state.maximum_error.0),
+        state.frequency_ppb as f64 / 1000.0
+    )
+    .replace('-', "−")
+}
+
+fn host(h: &HostFacts) -> Facts {
+    let facts = [("name", &h.name), ("system", &h.system), ("clock source", &h.clock_source)];
+    let mut list: Facts = facts.into_iter().filter_map(|(n, v)| Some((n.to_owned(), v.clone()?))).collect();
+    list.extend(h.notes.iter().map(|n| ("note".to_owned(), n.clone())));
+    list
+}
+
+fn far_end(s: &Summary) -> Facts {
+    let mut list: Facts = Vec::new();
+    let coverage = |c: &Coverage| {
+        let kinds = [("user", c.user), ("kernel", c.kernel), ("hardware", c.hardware), ("capture", c.wire)];
+        let present: Vec<String> = kinds
+            .iter()
+            .filter(|k| k.1 > 0)
+            .map(|(name, n)| format!("{name} {}", group_thousands(&n.to_string())))
+            .collect();
+        present.join(", ")
+    };
+    let mut add = |name: &str, value: String| {
+        if !value.is_empty() {
+            list.push((name.to_owned(), value));
+        }
+    };
+    add("send stamps", coverage(&s.stamps.sent));
+    add("arrival stamps", coverage(&s.stamps.arrived));
+    let values = |map: &std::collections::BTreeMap<u8, u64>| {
+        let parts: Vec<String> =
+            map.iter().map(|(v, n)| format!("{v} ({} packets)", group_thousands(&n.to_string()))).collect();
+        parts.join(", ")
+    };
+    add("DSCP on arrival", values(&s.far_end.dscp));
+    add("ECN on arrival", values(&s.far_end.ecn));
+    add("TTL on arrival", values(&s.far_end.ttl));
+    if let Some(ns) = s.stamps.receive_lag_max_ns {
+        add("longest wait in the receiving host", time(ns));
+    }
+    if let Some(ns) = s.stamps.send_lag_max_ns {
+        add("longest time in the sending host", time(ns));
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::spec::{Dscp, TestSpec};
+    use jitlat_core::time::Span;
+
+    #[test]
+    fn the_command_repeats_the_test() {
+        let spec =
+            TestSpec::new(Direction::Down, Transport::Tcp, 500, 160, Span(1_250_000), Schedule::Periodic);
+        let mut session = Session::new(spec.unwrap());
+        session.spec.dscp = Dscp::new(46).unwrap();
+        session.src = Some("192.0.2.7".parse().unwrap());
+        assert_eq!(repeat(&session), "jitlat 192.0.2.7 -n 500 -l 160 -p 1250us -t -R -D 46");
+    }
+
+    #[test]
+    fn periods_are_exact() {
+        let table = [(20_000_000, "20ms"), (1_000_000_000, "1s"), (1_250_000, "1250us"), (33, "33ns")];
+        for (ns, text) in table {
+            assert_eq!(as_written(ns), text);
+        }
+    }
+}

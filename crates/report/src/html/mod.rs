@@ -1,0 +1,255 @@
+//! The HTML report: one file that opens without a network.
+//!
+//! First the verdict in plain words, then the table of figures, then the plots – interactive where
+//! scripts run, the same drawn statically where they do not and in print – and at the end everything
+//! needed to repeat the test and to judge it: parameters, hosts, clocks, warnings.
+
+mod evidence;
+mod tables;
+
+use crate::draw;
+use crate::escape::{escape, script_safe};
+use crate::figure::{self, Figure, Run, Trace};
+use crate::verdict::verdict;
+use jitlat_core::session::Session;
+use jitlat_core::summary::{Level, Summary};
+use jitlat_core::time::Nanos;
+use jitlat_core::units::utc_date;
+use std::fmt::Write;
+
+const STYLE: &str = include_str!("report.css");
+const SCRIPT: &str = include_str!("report.js");
+
+/// One direction of one test, or one of several runs to set side by side.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// Its name among the others; ignored where it is alone.
+    pub label: &'a str,
+    /// What was tested; `None` where only a summary is at hand.
+    pub session: Option<&'a Session>,
+    /// Its figures.
+    pub summary: &'a Summary,
+    /// Its packets, where they are at hand.
+    pub trace: Option<&'a Trace>,
+}
+
+/// Everything a report shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<'a> {
+    /// One part a direction or run, at least one.
+    pub parts: &'a [Part<'a>],
+    /// The command line that made it, if it is worth repeating.
+    pub command: Option<&'a str>,
+    /// The program and its version.
+    pub program: &'a str,
+    /// When it was written.
+    pub written: Option<Nanos>,
+}
+
+/// The report as one self-contained HTML document.
+pub fn page(report: &Report<'_>) -> String {
+    let alone = report.parts.len() == 1;
+    let mut figures: Vec<(String, Vec<Figure>)> = Vec::new();
+    if !alone {
+        let runs: Vec<(&str, &Summary)> = report.parts.iter().map(|p| (p.label, p.summary)).collect();
+        figures.push(("Side by side".into(), figure::of_runs(&runs)));
+    }
+    for (k, part) in report.parts.iter().enumerate() {
+        let label = if alone { "" } else { part.label };
+        let run = Run { label, summary: part.summary, trace: part.trace };
+        let mut drawn = figure::of_run(&run);
+        if !alone {
+            drawn.iter_mut().for_each(|f| f.id = format!("{}-{}", f.id, k + 1));
+        }
+        figures.push((label.to_owned(), drawn));
+    }
+    figures.retain(|(_, list)| !list.is_empty());
+
+    let title = title(report);
+    let mut out = String::with_capacity(1 << 18);
+    let _ = write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
+         script-src 'unsafe-inline'; img-src data:\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta name=\"generator\" content=\"{}\">\n<title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
+         <header><h1>{}</h1>",
+        escape(report.program),
+        escape(&title),
+        escape(&title),
+    );
+    for part in report.parts {
+        let label = if alone { String::new() } else { format!("{}: ", part.label) };
+        let _ = write!(
+            out,
+            "<p class=\"what\">{}</p>",
+            escape(&format!("{label}{}", tables::what(part.summary)))
+        );
+    }
+    out.push_str("</header>\n<main>\n");
+    for part in report.parts {
+        opinion(&mut out, part, alone);
+    }
+    for part in report.parts {
+        tables::write(&mut out, part, alone);
+    }
+    plots(&mut out, &figures);
+    for part in report.parts {
+        evidence::write(&mut out, part, alone);
+    }
+    footer(&mut out, report);
+    out.push_str("</main>\n");
+    data(&mut out, &figures);
+    let _ = writeln!(out, "<script>\n{SCRIPT}</script>\n</body>\n</html>");
+    out
+}
+
+fn title(report: &Report<'_>) -> String {
+    let Some(first) = report.parts.first() else { return "jitlat report".into() };
+    let info = &first.summary.session;
+    let header = &first.summary.header;
+    let [_, others @ ..] = report.parts else { return "jitlat report".into() };
+    // The two directions of one test share the server's name for it.
+    let one_test = others.iter().all(|p| p.summary.session.id.is_some() && p.summary.session.id == info.id);
+    if !one_test {
+        return format!("{} runs side by side", report.parts.len());
+    }
+    let ends = match (&header.src_ip, &header.dst_ip) {
+        (Some(src), Some(dst)) if report.parts.len() > 1 => Some(format!("{src} and {dst}")),
+        (Some(src), Some(dst)) => Some(format!("{src} to {dst}")),
+        _ => None,
+    };
+    match (&info.name, ends) {
+        (Some(name), Some(ends)) => format!("{name} – {ends}"),
+        (Some(name), None) => name.clone(),
+        (None, Some(ends)) => format!("What the path does: {ends}"),
+        (None, None) => "What the path does".into(),
+    }
+}
+
+fn heading(part: &Part<'_>, text: &str, alone: bool) -> String {
+    if alone { escape(text) } else { escape(&format!("{text} – {}", part.label)) }
+}
+
+fn level_word(level: Level) -> &'static str {
+    match level {
+        Level::Good => "good",
+        Level::Note => "note",
+        Level::Poor => "poor",
+        Level::Bad => "bad",
+    }
+}
+
+fn opinion(out: &mut String, part: &Part<'_>, alone: bool) {
+    let opinion = verdict(part.summary);
+    let level = level_word(opinion.level);
+    let _ = write!(
+        out,
+        "<section class=\"verdict {level}\"><h2>{}</h2><p class=\"headline\">{}</p><ul class=\"findings\">",
+        heading(part, "Verdict", alone),
+        escape(&opinion.headline)
+    );
+    for f in &opinion.findings {
+        let level = level_word(f.level);
+        let _ = write!(
+            out,
+            "<li class=\"{level}\"><span class=\"level\">{level}</span> {}</li>",
+            escape(&micro(&f.text))
+        );
+    }
+    out.push_str("</ul><h3>How far to believe it</h3><ul>");
+    for line in &opinion.belief {
+        let _ = write!(out, "<li>{}</li>", escape(line));
+    }
+    out.push_str("</ul>");
+    if !part.summary.warnings.is_empty() {
+        out.push_str("<h3>Warnings</h3><ul class=\"warnings\">");
+        for w in &part.summary.warnings {
+            let _ = write!(out, "<li data-code=\"{}\">{}.</li>", escape(w.code), escape(&sentence(&w.text)));
+        }
+        out.push_str("</ul>");
+    }
+    out.push_str("</section>\n");
+}
+
+/// The console writes `us` to stay in ASCII; a page need not.
+fn micro(text: &str) -> String {
+    text.split(' ')
+        .map(|w| match w.strip_prefix("us") {
+            Some(rest) if rest.chars().all(|c| c.is_ascii_punctuation()) => format!("µs{rest}"),
+            _ => w.to_owned(),
+        })
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// A warning as a sentence: with a capital and the true µ.
+fn sentence(text: &str) -> String {
+    let text = micro(text.trim_end_matches('.'));
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
+}
+
+/// The interactive pane, filled by the script, and every figure as a static drawing for print and for
+/// readers without scripts.
+fn plots(out: &mut String, figures: &[(String, Vec<Figure>)]) {
+    if figures.is_empty() {
+        out.push_str("<section class=\"plots\"><h2>Figures</h2><p>No packet arrived: there is nothing to draw.</p></section>\n");
+        return;
+    }
+    out.push_str("<section class=\"plots\"><h2>Figures</h2>\n<div class=\"pane\" hidden>\n");
+    for (group, list) in figures {
+        let _ = write!(
+            out,
+            "<div class=\"choose\" role=\"group\" aria-label=\"{}\">",
+            escape(if group.is_empty() { "Choose a figure" } else { group })
+        );
+        if !group.is_empty() {
+            let _ = write!(out, "<span class=\"group\">{}</span>", escape(group));
+        }
+        for f in list {
+            let short = f.title.split([':', '–', '(']).next().unwrap_or(&f.title).trim();
+            let _ = write!(
+                out,
+                "<button type=\"button\" data-figure=\"{}\" aria-pressed=\"false\">{}</button>",
+                escape(&f.id),
+                escape(short)
+            );
+        }
+        out.push_str("</div>\n");
+    }
+    out.push_str(
+        "<div class=\"plot\" tabindex=\"0\" role=\"group\" aria-label=\"Interactive figure; plus and minus zoom, \
+         arrows move, zero resets\"></div>\n<p class=\"readout\" aria-live=\"polite\"></p>\n\
+         <p class=\"about\"></p>\n<p class=\"help\">Drag across the plot to zoom, turn the wheel to zoom at the \
+         pointer, double-click to see all. Click a name in the legend to hide it.</p>\n</div>\n\
+         <div class=\"static\">\n",
+    );
+    for f in figures.iter().flat_map(|(_, list)| list) {
+        let _ = writeln!(
+            out,
+            "<figure>{}<figcaption>{}</figcaption></figure>",
+            draw::inline_svg(f),
+            escape(&f.about)
+        );
+    }
+    out.push_str("</div></section>\n");
+}
+
+fn data(out: &mut String, figures: &[(String, Vec<Figure>)]) {
+    let list: Vec<&Figure> = figures.iter().flat_map(|(_, list)| list).collect();
+    // Figures hold finite numbers and strings only; those always serialise.
+    let json = serde_json::to_string(&list).unwrap_or_else(|_| "[]".into());
+    let _ = writeln!(out, "<script type=\"application/json\" id=\"figures\">{}</script>", script_safe(&json));
+}
+
+fn footer(out: &mut String, report: &Report<'_>) {
+    out.push_str("<footer>");
+    if let Some(command) = report.command {
+        let _ = write!(out, "<p>Made by <code>{}</code></p>", escape(command));
+    }
+    let when = report.written.map_or(String::new(), |t| format!(", {}", utc_date(t)));
+    let _ = writeln!(out, "<p>{}</p></footer>", escape(&format!("{}{when}", report.program)));
+}

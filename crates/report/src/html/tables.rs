@@ -1,0 +1,203 @@
+//! The tables of figures.
+
+use super::{Part, heading};
+use crate::escape::escape;
+use crate::figure::{Unit, group_thousands, value_label};
+use jitlat_core::spec::Transport;
+use jitlat_core::summary::{Distribution, Percent, Summary};
+use jitlat_core::units::bit_rate;
+use std::fmt::Write;
+
+/// What was sent, in one line.
+pub fn what(s: &Summary) -> String {
+    let transport = Transport::from_number(s.header.proto.into()).map_or("packets", |t| match t {
+        Transport::Udp => "UDP packets",
+        Transport::Tcp => "TCP records",
+    });
+    let date = s.header.date.as_ref().map_or(String::new(), |d| format!(" · {d}"));
+    format!(
+        "{} {transport} of {} bytes, one every {}{date}",
+        count(s.counts.sent),
+        s.header.pktlen,
+        time(s.header.period as f64)
+    )
+}
+
+fn time(ns: f64) -> String {
+    value_label(Unit::Time, ns)
+}
+
+fn count(n: u64) -> String {
+    group_thousands(&n.to_string())
+}
+
+/// A value or the sign for "undefined".
+fn cell(value: Option<impl Into<f64>>) -> String {
+    value.map_or_else(|| "–".into(), |v| time(v.into()))
+}
+
+fn integer(value: Option<i64>) -> String {
+    cell(value.map(|v| v as f64))
+}
+
+/// Writes counts and the table of distributions.
+pub fn write(out: &mut String, part: &Part<'_>, alone: bool) {
+    let s = part.summary;
+    let _ = write!(out, "<section class=\"tables\"><h2>{}</h2>", heading(part, "The figures", alone));
+    counts(out, s);
+    distributions(out, s);
+    rates(out, s);
+    out.push_str("</section>\n");
+}
+
+fn counts(out: &mut String, s: &Summary) {
+    let c = &s.counts;
+    let of = |part: u64, whole: u64| match whole {
+        0 => count(part),
+        _ => format!("{} ({})", count(part), value_label(Unit::Share, part as f64 / whole as f64)),
+    };
+    let observable = s.reordering.observable;
+    let hidden = || "not observable with TCP".to_owned();
+    let longest = s.loss.run_length_hist.keys().next_back();
+    let rows = [
+        ("sent", count(c.sent)),
+        ("received", count(c.received)),
+        ("unique and valid", count(c.unique_valid)),
+        ("lost", if observable { of(c.lost, c.sent) } else { hidden() }),
+        ("longest loss", longest.map_or("–".into(), |n| format!("{} in a row", count(*n)))),
+        ("duplicates", of(c.duplicate, c.received)),
+        ("invalid", of(c.invalid, c.received)),
+        ("out of sequence", if observable { of(c.out_of_sequence, c.unique_valid) } else { hidden() }),
+    ];
+    out.push_str("<dl class=\"counts\">");
+    for (name, value) in rows {
+        let _ = write!(out, "<div><dt>{name}</dt><dd>{}</dd></div>", escape(&value));
+    }
+    out.push_str("</dl>");
+}
+
+fn distributions(out: &mut String, s: &Summary) {
+    out.push_str(
+        "<div class=\"wide\"><table><thead><tr><th scope=\"col\">quantity</th><th scope=\"col\">min</th>\
+         <th scope=\"col\">mean</th><th scope=\"col\">median</th><th scope=\"col\">90 %</th>\
+         <th scope=\"col\">99 %</th><th scope=\"col\">99.9 %</th><th scope=\"col\">max</th>\
+         <th scope=\"col\">std dev</th></tr></thead><tbody>",
+    );
+    let p = |d: &Distribution, milli: u32| integer(d.percentiles.at(Percent(milli)));
+    let whole = |d: &Distribution| {
+        [
+            integer(d.min),
+            cell(d.mean),
+            cell(d.median),
+            p(d, 90_000),
+            p(d, 99_000),
+            p(d, 99_900),
+            integer(d.max),
+            cell(d.stddev),
+        ]
+    };
+    let dash = || "–".to_owned();
+    row(out, "latency, as measured", &whole(&s.latency));
+    if let Some(c) = &s.latency_corrected {
+        let shifted =
+            |v: Option<i64>| integer(v.zip(s.clock.correction_ns).and_then(|(v, by)| v.checked_sub(by)));
+        let q = |milli: u32| shifted(s.latency.percentiles.at(Percent(milli)));
+        let cells = [
+            integer(c.min),
+            cell(c.mean),
+            cell(c.median),
+            q(90_000),
+            q(99_000),
+            q(99_900),
+            integer(c.max),
+            cell(s.latency.stddev),
+        ];
+        row(out, "latency, clocks corrected", &cells);
+    }
+    row(out, "jitter (PDV)", &whole(&s.pdv));
+    if let Some(d) = &s.pdv_deskewed {
+        row(out, "jitter, skew removed", &whole(d));
+    }
+    let i = &s.ipdv;
+    if i.n > 0 {
+        let cells = [
+            integer(i.min),
+            cell(i.mean),
+            cell(i.median),
+            dash(),
+            dash(),
+            integer(i.p99_9),
+            integer(i.max),
+            cell(i.stddev),
+        ];
+        row(out, "between neighbours (IPDV)", &cells);
+    }
+    if let Some(e) = &s.schedule_error {
+        let cells = [
+            integer(Some(e.min)),
+            dash(),
+            cell(Some(e.median)),
+            dash(),
+            integer(Some(e.p99)),
+            dash(),
+            integer(Some(e.max)),
+            dash(),
+        ];
+        row(out, "send error", &cells);
+    }
+    out.push_str("</tbody></table></div>");
+}
+
+fn row(out: &mut String, name: &str, cells: &[String]) {
+    let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(name));
+    for c in cells {
+        let _ = write!(out, "<td>{}</td>", escape(c));
+    }
+    out.push_str("</tr>");
+}
+
+fn rates(out: &mut String, s: &Summary) {
+    out.push_str(
+        "<div class=\"wide\"><table><thead><tr><th scope=\"col\">rate</th><th scope=\"col\">period</th>\
+         <th scope=\"col\">packets a second</th><th scope=\"col\">user throughput</th></tr></thead><tbody>",
+    );
+    let rates = [("target", Some(s.periods.target)), ("sent", s.periods.tx), ("received", s.periods.rx)];
+    for (name, rate) in rates {
+        let cells = rate.map_or_else(
+            || ["–".into(), "–".into(), "–".into()],
+            |r| [time(r.period_ns), format!("{:.2}", r.rate_pps), bit_rate(r.throughput_bps)],
+        );
+        row(out, name, &cells);
+    }
+    out.push_str("</tbody></table></div>");
+    let mut more: Vec<(&str, String)> = Vec::new();
+    if let Some(j) = &s.rfc3550_jitter {
+        more.push(("RTP jitter (RFC 3550)", format!("mean {}, largest {}", time(j.mean), time(j.max))));
+    }
+    if let Some(m) = s.mapdv2 {
+        more.push(("MAPDV2 (per RFC 5481 description)", time(m)));
+    }
+    if let Some(r) = &s.regression_send {
+        let r_text = r.r.map_or(String::new(), |r| format!(", r = {r:.4}"));
+        more.push(("slope of delay on send time", format!("{:.2} ppm{r_text}", r.m * 1e6)));
+    }
+    if s.counts.lost > 0 {
+        let g = &s.loss.gilbert;
+        if let (Some(burst), Some(ratio)) = (g.mean_burst, g.burst_ratio) {
+            more.push((
+                "losses in a row",
+                format!("{burst:.2} on average; {ratio:.2} times what chance gives"),
+            ));
+        }
+        if let Some([low, high]) = s.loss.wilson95_correlated.or(s.loss.wilson95) {
+            let range = format!("{} … {}", value_label(Unit::Share, low), value_label(Unit::Share, high));
+            more.push(("loss, 95 % interval", range));
+        }
+    }
+    out.push_str("<dl class=\"more\">");
+    for (name, value) in more {
+        let _ =
+            write!(out, "<div><dt>{}</dt><dd>{}</dd></div>", escape(name), escape(&value.replace('-', "−")));
+    }
+    out.push_str("</dl>");
+}

@@ -1,0 +1,202 @@
+//! The verdict in plain words: what the path does to real-time traffic, what to do about it, and how far
+//! to believe it. The findings and warnings are the analysis' own; this puts them in an order a reader
+//! can act on and adds the sentences that need more than one of them.
+
+use crate::figure::{Unit, value_label};
+use jitlat_core::spec::Transport;
+use jitlat_core::summary::{Level, Summary, Verdict};
+
+/// An opinion with its evidence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opinion {
+    /// The worst of the findings.
+    pub level: Level,
+    /// The answer in one sentence.
+    pub headline: String,
+    /// What was found, the worst first, each with its evidence.
+    pub findings: Vec<Verdict>,
+    /// What is known of the clocks, the sample and the tool's own noise, and what follows for the figures.
+    pub belief: Vec<String>,
+}
+
+/// The opinion `summary` supports.
+pub fn verdict(summary: &Summary) -> Opinion {
+    let mut findings = summary.verdicts.clone();
+    findings.extend(delay(summary));
+    findings.extend(class(summary));
+    // Stable: findings of one level keep the order of the analysis.
+    findings.sort_by_key(|f| std::cmp::Reverse(f.level));
+    let level = findings.iter().map(|f| f.level).max().unwrap_or(Level::Note);
+    Opinion { level, headline: headline(summary, level), findings, belief: belief(summary) }
+}
+
+fn time(ns: f64) -> String {
+    value_label(Unit::Time, ns)
+}
+
+fn headline(s: &Summary, level: Level) -> String {
+    if s.counts.unique_valid == 0 {
+        return "Nothing usable arrived: there is no path for this traffic, or a firewall in it.".into();
+    }
+    let buffer = s.dejitter.as_ref().and_then(|d| d.buffer_for_1pct_late_ns);
+    let buffer = buffer
+        .map_or(String::new(), |b| format!(" A buffer of {} holds 99 % of what arrives.", time(b as f64)));
+    let start = match level {
+        Level::Good => "This path suits real-time traffic.",
+        Level::Note => "This path suits real-time traffic, with something to know.",
+        Level::Poor => "Real-time traffic works here, and its users will notice the path.",
+        Level::Bad => "Real-time traffic will suffer on this path.",
+    };
+    format!("{start}{buffer}")
+}
+
+/// One-way delay, as far as the clocks let it be known.
+fn delay(s: &Summary) -> Option<Verdict> {
+    let say = |level, text| Some(Verdict { code: "delay", level, text });
+    let mean = s.latency.mean?;
+    if let Some(c) = &s.latency_corrected {
+        let mean = c.mean?;
+        let bound = c.bound_ns.map_or(String::new(), |b| format!(", ±{} at worst", time(b)));
+        let mut text =
+            format!("One-way delay averages {} after correction of the clocks{bound}.", time(mean));
+        let level = delay_level(mean);
+        if level > Level::Good {
+            text.push_str(" Conversation begins to suffer above 150 ms from mouth to ear.");
+        }
+        return say(level, text);
+    }
+    let error = s.clock.synchronised()?;
+    let text = format!(
+        "One-way delay averages {}, ±{} by what both kernels say of their clocks.",
+        time(mean),
+        time(error as f64)
+    );
+    say(delay_level(mean), text)
+}
+
+fn delay_level(mean: f64) -> Level {
+    match mean {
+        ..150e6 => Level::Good,
+        ..400e6 => Level::Note,
+        _ => Level::Poor,
+    }
+}
+
+fn class(s: &Summary) -> Option<Verdict> {
+    let y = s.objectives.as_ref()?;
+    let sample = if y.sample_sufficient { "" } else { "; the sample is too small to prove its loss bound" };
+    let clocks = if y.delay_trusted { "" } else { "; its delay bound rests on unverified clocks" };
+    let (level, text) = match y.class {
+        0 | 1 | 6 | 7 => (
+            Level::Good,
+            format!("Meets ITU-T Y.1541 class {} (interactive real-time){sample}{clocks}.", y.class),
+        ),
+        2..=4 => (
+            Level::Note,
+            format!(
+                "Meets ITU-T Y.1541 class {} only: data, not interactive voice or video{sample}{clocks}.",
+                y.class
+            ),
+        ),
+        _ => (
+            Level::Note,
+            format!(
+                "Meets no ITU-T Y.1541 class with bounds: only the unspecified class {}{clocks}.",
+                y.class
+            ),
+        ),
+    };
+    Some(Verdict { code: "class", level, text })
+}
+
+/// How far to believe the figures.
+fn belief(s: &Summary) -> Vec<String> {
+    let mut lines = Vec::new();
+    let clock = &s.clock;
+    lines.push(match (clock.offset_ns, clock.bound_ns) {
+        (Some(offset), Some(bound)) => format!(
+            "Latency: the clocks differed by {} (server − client), known to ±{}. Corrected values carry that \
+             uncertainty; jitter and loss do not.",
+            time(offset as f64),
+            time(bound)
+        ),
+        (Some(offset), None) => format!(
+            "Latency: the clocks differed by about {} (server − client); the log does not say how exactly that \
+             is known. Jitter and loss do not depend on it.",
+            time(offset as f64)
+        ),
+        (None, _) if clock.synchronised().is_some() => {
+            "Latency: both kernels call their clocks synchronised; the offset between them was not measured. \
+             Jitter and loss do not depend on it."
+                .into()
+        }
+        (None, _) => "Latency: nothing is known of how the two clocks relate. Believe the shape of the latency \
+                      figures, not their position; jitter and loss do not depend on it."
+            .into(),
+    });
+    if let Some(line) = sender(s) {
+        lines.push(line);
+    }
+    lines.push(stamps(s));
+    if let Some(line) = sample(s) {
+        lines.push(line);
+    }
+    lines
+}
+
+/// The sender's own error against the jitter it might be mistaken for.
+fn sender(s: &Summary) -> Option<String> {
+    let error = s.schedule_error.as_ref()?.p99 as f64;
+    let jitter = s.pdv.percentiles.at(jitlat_core::summary::Percent(99_000))? as f64;
+    let share = match error {
+        e if e * 10.0 <= jitter => "small beside",
+        e if e * 2.0 <= jitter => "not negligible beside",
+        e if e <= jitter * 2.0 => "about as large as",
+        _ => "larger than",
+    };
+    Some(format!(
+        "Sender: 99 % of packets left within {} of their time, {share} the jitter of {} at the same percentile. \
+         Delays are counted from the real send times, so this error is not in them.",
+        time(error),
+        time(jitter)
+    ))
+}
+
+fn stamps(s: &Summary) -> String {
+    let of = |c: &jitlat_core::summary::Coverage| {
+        let kinds =
+            [("user-space", c.user), ("kernel", c.kernel), ("hardware", c.hardware), ("capture", c.wire)];
+        let present: Vec<&str> = kinds.iter().filter(|k| k.1 > 0).map(|k| k.0).collect();
+        if present.is_empty() { "no".to_owned() } else { present.join(" and ") }
+    };
+    let noise = match (s.stamps.sent.user, s.stamps.arrived.user) {
+        (0, 0) => "the hosts' own scheduling is not in the figures",
+        _ => "the hosts' own scheduling is part of the figures, usually some 10 µs",
+    };
+    format!("Stamps: {} on sending, {} on arrival; {noise}.", of(&s.stamps.sent), of(&s.stamps.arrived))
+}
+
+fn sample(s: &Summary) -> Option<String> {
+    let n = s.counts.unique_valid;
+    if n == 0 {
+        return None;
+    }
+    let finest = match n {
+        0..100 => "not even the 99th percentile",
+        100..1000 => "the 99th percentile, no finer",
+        1000..3700 => "the 99.9th percentile, without an upper bound to it",
+        _ => "the 99.9th percentile with both bounds",
+    };
+    let dependent = match s.inference.t_valid {
+        Some(false) => {
+            " Neighbouring packets resemble each other, so there is less information than the count suggests."
+        }
+        _ => "",
+    };
+    let tcp = if s.header.proto == Transport::Tcp.number() {
+        " TCP hides loss and order; both appear as delay."
+    } else {
+        ""
+    };
+    Some(format!("Sample: {n} packets resolve {finest}.{dependent}{tcp}"))
+}

@@ -1,0 +1,191 @@
+//! The HTML report: self-contained, safe, and alive in a browser.
+
+mod common;
+
+use common::{Measured, golden, made_up};
+use jitlat_report::html::{Part, Report, page};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn report(runs: &[(&str, &Measured)]) -> String {
+    let parts: Vec<Part<'_>> = runs
+        .iter()
+        .map(|(label, m)| Part {
+            label,
+            session: Some(&m.session),
+            summary: &m.summary,
+            trace: Some(&m.trace),
+        })
+        .collect();
+    page(&Report {
+        parts: &parts,
+        command: Some("jitlat -f x.log --html x.html"),
+        program: "jitlat 0",
+        written: None,
+    })
+}
+
+#[test]
+fn a_report_is_one_small_file_that_fetches_nothing() {
+    for name in ["a_loopback_v1", "b_wan_lossy_v1", "c_unsync_v2", "d_edge_small_v1"] {
+        let html = report(&[("", &golden(name))]);
+        assert!(html.len() < 400_000, "{name}: {} bytes", html.len());
+        assert_self_contained(&html);
+    }
+    let html = report(&[("", &made_up(200_000))]);
+    assert!(html.len() < 600_000, "{} bytes", html.len());
+}
+
+/// No attribute or rule that makes a browser fetch something.
+fn assert_self_contained(html: &str) {
+    for fetches in ["src=", "url(http", "@import", "href=\"http", "href=\"/", "<link", "<iframe"] {
+        assert!(!html.contains(fetches), "{fetches}");
+    }
+}
+
+#[test]
+fn names_from_strangers_stay_text() {
+    let mut m = golden("b_wan_lossy_v1");
+    let evil = "</script><img src=x onerror=alert(1)>\"'&";
+    m.session.client.name = Some(evil.into());
+    m.session.server.notes = vec![evil.into()];
+    m.summary.session.name = Some(evil.into());
+    m.summary.session.tags.insert(evil.into(), evil.into());
+    m.summary.session.reason = Some(evil.into());
+    m.summary.header.src_ip = Some(evil.into());
+    let html = report(&[(evil, &m), (evil, &golden("a_loopback_v1"))]);
+    assert!(!html.contains("<img"), "markup got through");
+    assert_eq!(html.matches("</script>").count(), 2, "the data block and the program, nothing else");
+}
+
+#[test]
+fn nothing_received_is_said_and_not_drawn() {
+    let m = golden("a_loopback_v1");
+    let empty = Measured::new(m.session, []);
+    let html = report(&[("", &empty)]);
+    assert!(html.contains("Nothing usable arrived"));
+    assert!(!html.contains("data-figure=\"latency\""));
+    assert!(!html.contains("NaN") && !html.contains("inf "), "undefined values are dashes");
+}
+
+#[test]
+fn the_verdict_comes_first() {
+    let html = report(&[("", &golden("b_wan_lossy_v1"))]);
+    let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text} is missing"));
+    assert!(at("Real-time traffic will suffer") < at("The figures"));
+    assert!(at("The figures") < at("class=\"pane\""));
+    assert!(at("class=\"pane\"") < at("To repeat and to judge it"));
+}
+
+/// A driver added to the page by the test: clicks every selector, zooms, hovers, hides, and writes what
+/// went wrong, or `ok` and the number of figures, where `--dump-dom` shows it.
+const DRIVER: &str = r#"<script>
+(() => {
+  const root = document.documentElement, wrong = window.__wrong;
+  const plot = document.querySelector(".plot");
+  const buttons = [...document.querySelectorAll("button[data-figure]")];
+  const event = (type, at, more) => plot.dispatchEvent(new PointerEvent(type, { bubbles: true, button: 0, pointerId: 1, clientX: at.x, clientY: at.y, ...more }));
+  plot.setPointerCapture = () => {};
+  for (const b of buttons) {
+    b.click();
+    const check = (what) => {
+      const svg = plot.querySelector("svg");
+      if (!svg || /NaN|Infinity|undefined/.test(svg.outerHTML)) wrong.push(`${b.dataset.figure}: ${what}: bad drawing`);
+      if (!svg.querySelector(".data").childElementCount) wrong.push(`${b.dataset.figure}: ${what}: nothing drawn`);
+    };
+    check("chosen");
+    if (b.getAttribute("aria-pressed") !== "true") wrong.push(`${b.dataset.figure}: not marked as chosen`);
+    const box = () => plot.querySelector(".area").getBoundingClientRect();
+    const point = (fx, fy) => { const r = box(); return { x: r.left + fx * r.width, y: r.top + fy * r.height }; };
+    for (let k = 0; k <= 20; k++) { event("pointermove", point(k / 20, 1 - k / 21)); if (/NaN|undefined|Infinity/.test(document.querySelector(".readout").textContent)) wrong.push(`${b.dataset.figure}: readout ${document.querySelector(".readout").textContent}`); }
+    const before = plot.querySelector("svg").outerHTML;
+    event("pointerdown", point(0.1, 0.5)); event("pointermove", point(0.4, 0.5)); event("pointerup", point(0.4, 0.5));
+    check("zoomed");
+    if (before === plot.querySelector("svg").outerHTML) wrong.push(`${b.dataset.figure}: zoom did nothing`);
+    plot.dispatchEvent(new WheelEvent("wheel", { bubbles: true, cancelable: true, deltaY: -1, clientX: point(0.5, 0.5).x, clientY: point(0.5, 0.5).y }));
+    for (const key of ["+", "-", "ArrowLeft", "ArrowRight"]) plot.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+    check("moved");
+    plot.dispatchEvent(new MouseEvent("dblclick", { bubbles: true }));
+    if (before !== plot.querySelector("svg").outerHTML) wrong.push(`${b.dataset.figure}: reset did not restore`);
+    const key = plot.querySelector(".key");
+    if (key) { key.dispatchEvent(new MouseEvent("click", { bubbles: true })); if (!plot.querySelector(".key.off")) wrong.push(`${b.dataset.figure}: hiding did nothing`); }
+  }
+  root.dataset.driven = wrong.length ? wrong.join(" | ") : `ok ${buttons.length}`;
+})();
+</script></body>"#;
+
+/// Gathers errors from the first script on.
+const WATCH: &str = r#"<script>window.__wrong = []; addEventListener("error", (e) => __wrong.push(e.message)); addEventListener("securitypolicyviolation", (e) => __wrong.push("fetches " + e.blockedURI)); for (const k of ["error", "warn"]) { const old = console[k]; console[k] = (...a) => { __wrong.push(a.join(" ")); old(...a); }; }</script><title>"#;
+
+fn browser() -> Option<&'static str> {
+    let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
+        Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+    });
+    if found.is_none() {
+        assert!(
+            std::env::var_os("JITLAT_REQUIRE_BROWSER").is_none(),
+            "JITLAT_REQUIRE_BROWSER is set and no Chromium is installed"
+        );
+        eprintln!(
+            "SKIPPED: no Chromium (package chromium) is installed; set JITLAT_REQUIRE_BROWSER=1 to make this fail"
+        );
+    }
+    found
+}
+
+/// Runs the browser on `file`; killed after a minute.
+fn browse(program: &str, dir: &Path, arguments: &[&str], file: &Path) -> String {
+    let profile = dir.join("profile");
+    let output = dir.join("dom.html");
+    let mut child = Command::new(program)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--disable-extensions",
+        ])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .args(arguments)
+        .arg(format!("file://{}", file.display()))
+        .stdout(std::fs::File::create(&output).expect("a file in the temporary directory"))
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the browser answered --version");
+    let until = Instant::now() + Duration::from_secs(60);
+    while child.try_wait().expect("our child").is_none() {
+        if Instant::now() > until {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("the browser did not finish within a minute");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    std::fs::read_to_string(output).expect("the browser's output")
+}
+
+fn driven(name: &str, html: &str) {
+    let Some(program) = browser() else { return };
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&dir).expect("a directory under target");
+    let file = dir.join("report.html");
+    let watched = html.replacen("<title>", WATCH, 1).replacen("</body>", DRIVER, 1);
+    std::fs::write(&file, watched).expect("a file under target");
+    let dom = browse(program, &dir, &["--dump-dom", "--window-size=1200,1600"], &file);
+    let told =
+        dom.split_once("data-driven=\"").and_then(|(_, rest)| rest.split_once('"')).map(|(told, _)| told);
+    let buttons = html.matches("data-figure=\"").count();
+    assert_eq!(told, Some(format!("ok {buttons}").as_str()));
+}
+
+#[test]
+fn every_figure_can_be_chosen_zoomed_and_read_in_a_browser() {
+    driven("wan", &report(&[("", &golden("b_wan_lossy_v1"))]));
+}
+
+#[test]
+fn several_runs_and_densities_work_in_a_browser() {
+    let runs = [golden("a_loopback_v1"), golden("c_unsync_v2"), made_up(20_000)];
+    driven("several", &report(&[("loopback", &runs[0]), ("no clock", &runs[1]), ("long", &runs[2])]));
+}
