@@ -161,7 +161,7 @@ fn rates(out: &mut String, s: &Summary) {
         "<div class=\"wide\"><table><thead><tr><th scope=\"col\">rate</th><th scope=\"col\">period</th>\
          <th scope=\"col\">packets a second</th><th scope=\"col\">user throughput</th></tr></thead><tbody>",
     );
-    let rates = [("target", Some(s.periods.target)), ("sent", s.periods.tx), ("received", s.periods.rx)];
+    let rates = [("target", s.periods.target), ("sent", s.periods.tx), ("received", s.periods.rx)];
     for (name, rate) in rates {
         let cells = rate.map_or_else(
             || ["–".into(), "–".into(), "–".into()],
