@@ -165,7 +165,13 @@ fn rates(out: &mut String, s: &Summary) {
     for (name, rate) in rates {
         let cells = rate.map_or_else(
             || ["–".into(), "–".into(), "–".into()],
-            |r| [time(r.period_ns), format!("{:.2}", r.rate_pps), r.throughput_bps.map_or_else(|| "–".into(), bit_rate)],
+            |r| {
+                [
+                    time(r.period_ns),
+                    format!("{:.2}", r.rate_pps),
+                    r.throughput_bps.map_or_else(|| "–".into(), bit_rate),
+                ]
+            },
         );
         row(out, name, &cells);
     }
