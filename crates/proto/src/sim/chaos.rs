@@ -141,7 +141,7 @@ fn any_message(kind: u8, n: u32, flows: &[TestSpec]) -> Message {
         }
         5 => {
             let count = if n % 5 == 4 { 7 } else { flows.len() };
-            let granted = FlowAccept { port: n as u16, token: (n % 3 > 0).then_some(n.into()) };
+            let granted = FlowAccept { port: n as u16, token: (!n.is_multiple_of(3)).then_some(n.into()) };
             let session = Some(SessionId(n.into()));
             Message::Accept(Accept { session, flows: vec![granted; count], host: Default::default() })
         }
@@ -151,12 +151,12 @@ fn any_message(kind: u8, n: u32, flows: &[TestSpec]) -> Message {
         9 => Message::End(flow, n),
         10 => Message::Stop(flow),
         11 => Message::Fetch(Fetch {
-            session: (n % 2 == 0).then_some(SessionId(n.into())),
+            session: n.is_multiple_of(2).then_some(SessionId(n.into())),
             flow,
             chunk: n / 16,
         }),
         12 => {
-            let data = if n % 2 == 0 {
+            let data = if n.is_multiple_of(2) {
                 ChunkData::Records(vec![PacketRecord::new(i64::from(n)); (n % 5) as usize])
             } else {
                 ChunkData::Stamps(Source::Kernel, vec![i64::from(n); (n % 5) as usize])

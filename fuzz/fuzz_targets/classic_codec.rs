@@ -1,0 +1,40 @@
+#![no_main]
+
+use jitlat_fuzz::pieces;
+use jitlat_proto::jitlat::auth::Side;
+use jitlat_proto::jitlat::classic::{Codec, WORKORDER_LEN, Workorder};
+use jitlat_proto::jitlat::message::{FlowRequest, Message, Request};
+use std::net::SocketAddr;
+
+#[derive(arbitrary::Arbitrary, Debug)]
+struct Input {
+    /// Whether the client has asked for a stream, and so expects answers.
+    asked: bool,
+    down: bool,
+    sizes: Vec<u8>,
+    bytes: Vec<u8>,
+}
+
+libfuzzer_sys::fuzz_target!(|input: Input| {
+    if let Some(Ok(order)) = input.bytes.first_chunk::<WORKORDER_LEN>().map(Workorder::parse) {
+        assert_eq!(order.to_bytes(), input.bytes[..WORKORDER_LEN]);
+    }
+    let [client, server] = [[192, 0, 2, 1], [192, 0, 2, 2]].map(|ip| SocketAddr::from((ip, 2666)));
+    for (side, local, peer) in [(Side::Client, client, server), (Side::Server, server, client)] {
+        let mut codec = Codec::new(side, local, peer);
+        if side == Side::Client && input.asked {
+            let spec = jitlat_core::TestSpec::default();
+            let spec = if input.down { spec.reversed() } else { spec };
+            let flows = vec![FlowRequest { spec, stamps: Default::default() }];
+            codec.encode(&Message::Request(Request { flows, ..Request::default() }), &mut Vec::new());
+        }
+        for piece in pieces(&input.bytes, &input.sizes) {
+            codec.feed(piece);
+            let mut heard = 0;
+            while let Ok(Some(_)) = codec.decode() {
+                heard += 1;
+                assert!(heard <= 8 + piece.len(), "more messages than bytes");
+            }
+        }
+    }
+});

@@ -1,0 +1,6 @@
+#![no_main]
+
+use jitlat_fuzz::Story;
+use jitlat_proto::sim::chaos;
+
+libfuzzer_sys::fuzz_target!(|story: Story| chaos::server(story.setup(), &story.ops()));

@@ -1,0 +1,40 @@
+#![no_main]
+
+use jitlat_fuzz::pieces;
+use jitlat_proto::jitlat::auth::{Key, Side};
+use jitlat_proto::jitlat::message::Message;
+use jitlat_proto::jitlat::v3::{Codec, PREFACE};
+
+#[derive(arbitrary::Arbitrary, Debug)]
+struct Input {
+    preface: bool,
+    sealed: bool,
+    sizes: Vec<u8>,
+    bytes: Vec<u8>,
+}
+
+fn hear(codec: &mut Codec) -> Vec<Message> {
+    std::iter::from_fn(|| codec.decode().ok().flatten()).collect()
+}
+
+libfuzzer_sys::fuzz_target!(|input: Input| {
+    let mut codec = Codec::new(Side::Server);
+    if input.sealed {
+        codec.seal(&Key::from_file_contents(b"0123456789abcdef").unwrap());
+    }
+    if input.preface {
+        codec.feed(&PREFACE);
+    }
+    let mut heard = Vec::new();
+    for piece in pieces(&input.bytes, &input.sizes) {
+        codec.feed(piece);
+        heard.extend(hear(&mut codec));
+    }
+    // What was understood is said again, and understood as the same.
+    let mut said = Vec::new();
+    let mut client = Codec::new(Side::Client);
+    heard.iter().for_each(|message| client.encode(message, &mut said));
+    let mut server = Codec::new(Side::Server);
+    server.feed(&said);
+    assert_eq!(hear(&mut server), heard);
+});
