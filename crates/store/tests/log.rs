@@ -263,6 +263,11 @@ fn the_documented_example_is_one() {
     assert_eq!(session.client.name.as_deref(), Some("alpha"));
     assert_eq!(records[0].dscp(), Some(46));
     assert_eq!(reading.warnings, ["the log says it has 1000 rows, but 2 were found"]);
+    let written = String::from_utf8(write(&session, &session, &records, Version::V3)).unwrap();
+    for derived in ["clock_offset", "clock_interval", "control_rtt"] {
+        let line = example.lines().rfind(|l| l.starts_with(&format!("# {derived} "))).unwrap();
+        assert!(written.contains(line), "{line} in {written}");
+    }
     let date = session.created.map(jitlat_core::units::utc_date);
     assert_eq!(date, session.date, "line 1 and `created` agree");
 }

@@ -10,6 +10,7 @@ use core::str::FromStr;
 use jitlat_core::clock::SyncState;
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::spec::{HEADER_LEN, MAX_PACKETS, MAX_PAYLOAD};
+use jitlat_core::summary::ClockEstimate;
 use jitlat_core::{ClockProbe, Direction, Dscp, Nanos, Schedule, Session, Span, TestSpec, Transport, units};
 
 /// The keys of lines 2 to 11, in their order.
@@ -464,8 +465,14 @@ pub(super) fn facts(session: &Session, layout: Layout) -> Vec<Fact> {
         ];
         all.extend(facts.map(|(key, values)| (format!("{name}.{key}"), values)));
     }
+    // What the probes come to, for people and scripts; reading a log, we work it out again.
+    let clock = (!session.probes.is_empty()).then(|| ClockEstimate::new(session, None)).unwrap_or_default();
+    let interval = clock.interval_ns.map(|[lo, hi]| format!("{lo} {hi}"));
     let ending = ENDINGS.iter().find(|(e, _)| *e == session.ending && *e != Ending::Unknown);
     all.extend([
+        ("clock_offset".to_owned(), clock.offset_ns.iter().map(i64::to_string).collect()),
+        ("clock_interval".to_owned(), interval.into_iter().collect()),
+        ("control_rtt".to_owned(), clock.min_rtt_ns.iter().map(i64::to_string).collect()),
         ("sent".to_owned(), session.sent.iter().map(u32::to_string).collect()),
         ("receiver_drops".to_owned(), session.receiver_drops.iter().map(u64::to_string).collect()),
         ("ending".to_owned(), ending.map(|(_, name)| (*name).to_owned()).into_iter().collect()),
