@@ -2,12 +2,14 @@
 //!
 //! * [`log`] – the text logs of versions 1, 2 and 3: streaming reader, crash-safe writer
 //! * [`csv`] – one line a packet, or one line a test
+//! * [`hdr`] – histograms for HdrHistogram's tools
 //! * [`json`] – the summary as one object, its intervals as JSON Lines
 //! * [`openmetrics`] – the summary for Prometheus
 //! * [`output`] – files that are written whole or not at all
 #![forbid(unsafe_code)]
 
 pub mod csv;
+pub mod hdr;
 pub mod json;
 pub mod log;
 pub mod openmetrics;
