@@ -168,8 +168,8 @@ pub fn send_error(run: &Run<'_>) -> Option<Figure> {
     };
     // The anchor is the first percentile: what is earlier than the schedule is rare by construction.
     let (p99, min) = (error.p99.max(1) as f64, error.min as f64);
-    let (low, high) = (min.max(-p99) + offset, p99 + offset);
-    let bars = rebinned(&trace.schedule.grid, low, high);
+    let (low, high) = (min.max(-p99 / 4.0) + offset, p99 + offset);
+    let bars = rebinned(&trace.lateness, low, high);
     let inside = bars.heights.iter().sum::<f64>() as u64;
     let beyond = trace.n().saturating_sub(inside);
     let (start, end) = (bars.start - offset, bars.end() - offset);

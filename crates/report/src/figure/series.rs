@@ -48,7 +48,7 @@ pub fn burstiness(run: &Run<'_>) -> Option<Figure> {
         };
         if let (Some(a), Some(b)) = (at(0.0), at(end)) {
             let mark = Mark::Line { points: vec![a, b], dashed: false };
-            let name = format!("line below all packets, {}", ppm(hull.alpha));
+            let name = format!("line below all packets, {}", slope(hull.alpha));
             figure.series.push(Series::new(name, Tone::Bound, mark));
         }
     }

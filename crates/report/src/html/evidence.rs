@@ -29,7 +29,7 @@ pub fn write(out: &mut String, part: &Part<'_>, alone: bool) {
         "<section class=\"evidence\"><h2>{}</h2>",
         heading(part, "To repeat and to judge it", alone)
     );
-    if let Some(session) = part.session {
+    if let Some(session) = part.session.filter(|s| s.payload().is_some() && s.period().is_some()) {
         let command = repeat(session);
         let _ = write!(out, "<p>The same test again: <code>{}</code></p>", escape(&command));
     }
@@ -108,8 +108,9 @@ fn parameters(s: &Summary) -> Facts {
         },
     );
     add("packets asked for", group_thousands(&h.npkts.to_string()));
-    add("payload", format!("{} bytes", h.pktlen));
-    add("period", exact(h.period));
+    let known = |value: i64, text: String| if value > 0 { text } else { "unknown".to_owned() };
+    add("payload", known(h.pktlen as i64, format!("{} bytes", h.pktlen)));
+    add("period", known(h.period, exact(h.period)));
     let schedule = match s.session.schedule {
         Schedule::Periodic => "periodic".to_owned(),
         Schedule::Poisson { seed } => format!("Poisson, seed {seed}"),

@@ -11,9 +11,12 @@
   const W = 1000, PLOT_H = 380, LINE = 20;
   const TIME = [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9]];
   const ELAPSED = [["ms", 1e6], ["s", 1e9], ["min", 60e9], ["h", 3600e9]];
-  const RUNS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "currentColor"];
+  // Blue and sky change places on dark, where the darker blue would sink in.
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const [BLUE, SKY] = dark ? ["#56b4e9", "#0072b2"] : ["#0072b2", "#56b4e9"];
+  const RUNS = [BLUE, "#d55e00", "#009e73", "#cc79a7", "#e69f00", SKY, "currentColor"];
   const DASHES = ["", "7 3", "2 2.5", "9 3 2 3", "14 4"];
-  const TONES = { data: "#0072b2", cumulative: "currentColor", fit: "currentColor", bound: "#009e73", harm: "#d55e00" };
+  const TONES = { data: BLUE, cumulative: "currentColor", fit: "currentColor", bound: "#009e73", harm: "#d55e00" };
 
   // ---- numbers -------------------------------------------------------------------------------
 
@@ -423,7 +426,7 @@
     // Below a millionth of the whole there is nothing more to see, and numbers run out of digits.
     if (hi - lo > (home.hi - home.lo) * 1e-6) { axis.lo = lo; axis.hi = hi; }
   }
-  const about_ = (p, factor) => [p - p * factor, p + (1 - p) * factor];
+  const around = (p, factor) => [p - p * factor, p + (1 - p) * factor];
 
   function band(at) {
     const rect = plot.querySelector(".band");
@@ -455,8 +458,8 @@
     if (!inside(at)) return;
     event.preventDefault();
     const factor = event.deltaY < 0 ? 0.8 : 1.25;
-    if (event.shiftKey) zoom(y, figure.y, ...about_((area.y + area.h - at.y) / area.h, factor));
-    else zoom(x, figure.x, ...about_((at.x - area.x) / area.w, factor));
+    if (event.shiftKey) zoom(y, figure.y, ...around((area.y + area.h - at.y) / area.h, factor));
+    else zoom(x, figure.x, ...around((at.x - area.x) / area.w, factor));
     draw();
   }, { passive: false });
   plot.addEventListener("keydown", (event) => {

@@ -15,12 +15,13 @@ pub fn what(s: &Summary) -> String {
         Transport::Tcp => "TCP records",
     });
     let date = s.header.date.as_ref().map_or(String::new(), |d| format!(" · {d}"));
-    format!(
-        "{} {transport} of {} bytes, one every {}{date}",
-        count(s.counts.sent),
-        s.header.pktlen,
-        time(s.header.period as f64)
-    )
+    // Zero stands for what an impossible header leaves unknown.
+    let size = if s.header.pktlen > 0 { format!(" of {} bytes", s.header.pktlen) } else { String::new() };
+    let every = match s.periods.target {
+        Some(target) => format!(", one every {}", time(target.period_ns)),
+        None => String::new(),
+    };
+    format!("{} {transport}{size}{every}{date}", count(s.counts.sent))
 }
 
 fn time(ns: f64) -> String {

@@ -1,0 +1,156 @@
+//! Figures: what they hold, that they are laid out without collisions, and that they stay as they were.
+
+mod common;
+
+use common::{Measured, golden, made_up};
+use jitlat_report::draw::{self, Drawing, Shape, layout};
+use jitlat_report::figure::{self, Figure, Mark, Run};
+
+const GOLDEN: [&str; 4] = ["a_loopback_v1", "b_wan_lossy_v1", "c_unsync_v2", "d_edge_small_v1"];
+
+fn figures(m: &Measured) -> Vec<Figure> {
+    figure::of_run(&Run { label: "", summary: &m.summary, trace: Some(&m.trace) })
+}
+
+fn everything() -> Vec<(String, Figure)> {
+    let runs: Vec<(&str, Measured)> =
+        GOLDEN.into_iter().map(|n| (n, golden(n))).chain([("made up", made_up(30_000))]).collect();
+    let mut all: Vec<(String, Figure)> = Vec::new();
+    for (name, m) in &runs {
+        all.extend(figures(m).into_iter().map(|f| (format!("{name}: {}", f.id), f)));
+    }
+    let named: Vec<_> = runs.iter().map(|(n, m)| (*n, &m.summary)).collect();
+    all.extend(figure::of_runs(&named).into_iter().map(|f| (f.id.clone(), f)));
+    all
+}
+
+/// What is printed must not be clipped by the sheet nor overlap other words.
+fn assert_readable(name: &str, drawing: &Drawing) {
+    let boxes: Vec<_> = drawing
+        .labels
+        .iter()
+        .filter_map(|s| match s {
+            Shape::Text(t) => Some((t.text.clone(), t.bounds())),
+            _ => None,
+        })
+        .collect();
+    for (i, (text, a)) in boxes.iter().enumerate() {
+        let inside = a.x >= 0.0 && a.y >= 0.0 && a.x + a.w <= drawing.width && a.y + a.h <= drawing.height;
+        assert!(inside, "{name}: {text:?} is clipped: {a:?} in {} × {}", drawing.width, drawing.height);
+        for (other, b) in &boxes[i + 1..] {
+            let apart = a.x + a.w <= b.x || b.x + b.w <= a.x || a.y + a.h <= b.y || b.y + b.h <= a.y;
+            assert!(apart, "{name}: {text:?} overlaps {other:?}");
+        }
+    }
+}
+
+#[test]
+fn no_words_are_clipped_or_overlap() {
+    for (name, figure) in everything() {
+        assert_readable(&name, &layout(&figure));
+    }
+}
+
+#[test]
+fn words_of_any_length_are_wrapped_or_cut() {
+    let long =
+        "a name as long as somebody who names every run after its whole command line may give it ".repeat(3);
+    let m = golden("b_wan_lossy_v1");
+    let other = golden("d_edge_small_v1");
+    for mut figure in figure::of_run(&Run { label: &long, summary: &m.summary, trace: Some(&m.trace) }) {
+        figure.notes.push(long.replace(' ', "_"));
+        assert_readable(&figure.id, &layout(&figure));
+    }
+    for figure in figure::of_runs(&[(&long, &m.summary), ("b", &other.summary)]) {
+        assert_readable(&figure.id, &layout(&figure));
+    }
+}
+
+#[test]
+fn histograms_account_for_every_packet() {
+    for (name, figure) in everything() {
+        let bars = figure.series.iter().find_map(|s| match &s.mark {
+            Mark::Bars { heights, .. } => Some(heights.iter().sum::<f64>() as u64),
+            _ => None,
+        });
+        let Some(drawn) = bars else { continue };
+        let n: String =
+            figure.subtitle.split_once("n = ").unwrap().1.chars().filter(|c| *c != '\u{202f}').collect();
+        let n: u64 = n.split(' ').next().unwrap().parse().unwrap();
+        let beyond = figure.overflow.as_ref().map_or(0, |o| o.count);
+        assert_eq!(drawn + beyond, n, "{name}");
+    }
+}
+
+#[test]
+fn the_cumulative_line_ends_where_the_histogram_does() {
+    let m = golden("b_wan_lossy_v1");
+    let jitter = figures(&m).into_iter().find(|f| f.id == "jitter").unwrap();
+    let Mark::Line { points, .. } = &jitter.series[1].mark else { panic!("{:?}", jitter.series[1]) };
+    assert!((points.last().unwrap().1 - 1427.0 / 1441.0).abs() < 1e-12, "14 of 1441 lie beyond");
+    assert_eq!(jitter.overflow.as_ref().unwrap().count, 14);
+}
+
+#[test]
+fn late_loss_on_the_buffer_curve_is_exact() {
+    let m = golden("b_wan_lossy_v1");
+    let figure = figures(&m).into_iter().find(|f| f.id == "dejitter").unwrap();
+    let Mark::Step { points } = &figure.series[0].mark else { panic!() };
+    // The analysis' own curve: at each of its buffer sizes the staircase must hold the same loss, to
+    // the resolution of its steps.
+    for p in m.summary.dejitter.as_ref().unwrap().curve.iter().filter(|p| p.buffer_ms <= 200.0) {
+        let at = p.buffer_ms * 1e6;
+        let value = points.iter().take_while(|q| q.0 <= at).last().unwrap().1;
+        let after = points.iter().find(|q| q.0 > at).map_or(value, |q| q.1);
+        let expected = p.total_loss as f64 / 1500.0;
+        assert!(
+            after <= expected + 1e-9 && expected <= value + 1e-9,
+            "{} ms: {after} {expected} {value}",
+            p.buffer_ms
+        );
+    }
+}
+
+#[test]
+fn figures_appear_only_where_there_is_something_to_show() {
+    let ids = |name| figures(&golden(name)).into_iter().map(|f| f.id).collect::<Vec<_>>();
+    let has = |list: &[String], id: &str| list.iter().any(|i| i == id);
+    let clean = ids("a_loopback_v1");
+    let lossy = ids("b_wan_lossy_v1");
+    for id in ["loss-lengths", "duplication-lengths", "reorder-density"] {
+        assert!(!has(&clean, id) && has(&lossy, id), "{id}");
+    }
+    assert!(has(&ids("c_unsync_v2"), "latency-corrected") && !has(&lossy, "latency-corrected"));
+}
+
+#[test]
+fn many_packets_make_a_small_file() {
+    let m = made_up(100_000);
+    for figure in figures(&m) {
+        let svg = draw::svg(&figure);
+        assert!(svg.len() < 120_000, "{}: {} bytes", figure.id, svg.len());
+        if figure.id == "burstiness" {
+            assert!(figure.subtitle.contains("drawn as density"), "{}", figure.subtitle);
+        }
+    }
+}
+
+#[test]
+fn a_png_is_drawn_in_the_size_asked_for() {
+    let figure = &figures(&golden("a_loopback_v1"))[0];
+    let png = draw::png(figure, 2.0).unwrap();
+    assert_eq!(png[..8], *b"\x89PNG\r\n\x1a\n");
+    assert_eq!(u32::from_be_bytes(png[16..20].try_into().unwrap()), 1520);
+    assert!(draw::png(figure, 0.0).is_err() && draw::png(figure, f32::NAN).is_err());
+}
+
+#[test]
+fn golden_figures_are_unchanged() {
+    for name in GOLDEN {
+        for figure in figures(&golden(name)) {
+            // Line by line, so that a difference can be read.
+            let svg = draw::svg(&figure).replace("><", ">\n<");
+            insta::assert_snapshot!(format!("{name}-{}", figure.id), svg);
+        }
+    }
+}
