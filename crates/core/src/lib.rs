@@ -11,6 +11,7 @@
 //! * [`session`] – [`Session`]: the context that gives records their meaning
 //! * [`impair`] – [`Impairment`]: what a path does to packets, for simulation and emulation
 //! * [`clock`] – what is known about the two hosts' clocks
+//! * [`ntp`] – the time formats of measurement protocols
 //! * [`sink`] – [`Sink`]: where records go
 //! * [`metrics`] – the figures, one file per metric
 //! * [`analysis`] – [`Analyzer`]: records in, [`Summary`] out
@@ -25,6 +26,7 @@ pub mod compare;
 pub mod impair;
 pub mod metrics;
 pub mod passive;
+pub mod ntp;
 pub mod record;
 pub mod schedule;
 pub mod session;

@@ -5,13 +5,20 @@
 //!
 //! * [`machine`] – the five calls by which a driver runs any machine
 //! * [`wire`] – reading big-endian fields without panicking
+//! * [`twoway`] – what all two-way protocols share
+//! * [`stamp`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols
 //! * [`jitlat`] – the one-way protocol: control conversation (two dialects) and test stream
 //! * [`sim`] – both sides of it on an impaired network in virtual time
 #![forbid(unsafe_code)]
 
+pub mod echo;
 pub mod jitlat;
+pub mod lamp;
 pub mod machine;
+pub mod reqresp;
 pub mod sim;
+pub mod stamp;
+pub mod twoway;
 pub mod wire;
 
 pub use machine::{Machine, Tick};

@@ -59,6 +59,13 @@ macro_rules! integers {
 }
 integers!(u8 u8, u16 u16, u32 u32, u64 u64, i32 i32, i64 i64);
 
+/// The bytes written in hexadecimal, for tests.
+#[cfg(test)]
+pub(crate) fn unhex(text: &str) -> Vec<u8> {
+    let digit = |c: u8| (c as char).to_digit(16).unwrap_or_else(|| panic!("{c} is no digit")) as u8;
+    text.trim().as_bytes().chunks(2).map(|p| digit(p[0]) << 4 | digit(p[1])).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,217 @@
+//! The time formats of measurement protocols: NTP (RFC 5905 §6, RFC 4656 §4.1.2), truncated PTPv2
+//! (RFC 8186) and the error estimate that goes with either.
+
+use crate::clock::SyncState;
+use crate::time::{Nanos, SECOND, Span};
+
+/// Seconds from 1900-01-01 to 1970-01-01.
+const EPOCH: i128 = 2_208_988_800;
+/// Length of an NTP or PTP era in seconds.
+const ERA: i128 = 1 << 32;
+
+/// The 64-bit NTP format: 32-bit seconds since 1900, 32-bit binary fraction (2⁻³² s ≈ 0.23 ns). The next
+/// era begins on 2036-02-07, so a value alone is ambiguous: reading it takes an instant near it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct NtpTime(pub u64);
+
+/// The truncated PTPv2 format: 32-bit seconds, 32-bit nanoseconds. By its standard the scale is TAI; jitlat
+/// writes UTC as every peer seen does, and takes whole seconds of difference for a matter of configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PtpTime(pub u64);
+
+/// `n / d` rounded to nearest, for `d` > 0.
+fn rounded(n: i128, d: i128) -> i128 {
+    (n + d / 2).div_euclid(d)
+}
+
+impl From<Nanos> for NtpTime {
+    /// The nearest representable value: converting back gives the same nanosecond.
+    fn from(t: Nanos) -> NtpTime {
+        let units = rounded(i128::from(t.0) << 32, SECOND.into()) + (EPOCH << 32);
+        NtpTime(units as u64)
+    }
+}
+
+impl NtpTime {
+    /// The instant nearest to `near` that this value may stand for: unambiguous within 68 years.
+    pub fn to_nanos(self, near: Nanos) -> Nanos {
+        let difference = self.0.wrapping_sub(NtpTime::from(near).0) as i64;
+        // Counted from the whole second below, so that rounding does not depend on `near`.
+        let base = rounded(i128::from(near.0) << 32, SECOND.into()) + i128::from(difference);
+        Nanos(rounded(base * i128::from(SECOND), 1 << 32).clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+    }
+
+    /// A span in this format (a timeout, a slot's interval). Negative spans become zero, long ones the
+    /// longest.
+    pub fn from_span(span: Span) -> NtpTime {
+        let units = rounded(i128::from(span.0.max(0)) << 32, SECOND.into());
+        NtpTime(u64::try_from(units).unwrap_or(u64::MAX))
+    }
+
+    /// This value as a span.
+    pub fn to_span(self) -> Span {
+        Span(rounded(i128::from(self.0) * i128::from(SECOND), 1 << 32) as i64)
+    }
+}
+
+impl From<Nanos> for PtpTime {
+    fn from(t: Nanos) -> PtpTime {
+        let seconds = t.0.div_euclid(SECOND) as u32;
+        PtpTime(u64::from(seconds) << 32 | t.0.rem_euclid(SECOND) as u64)
+    }
+}
+
+impl PtpTime {
+    /// The instant nearest to `near` that this value may stand for; `None` if its nanoseconds are none.
+    pub fn to_nanos(self, near: Nanos) -> Option<Nanos> {
+        let nanos = i128::from(self.0 as u32);
+        if nanos >= i128::from(SECOND) {
+            return None;
+        }
+        let seconds = i128::from(self.0 >> 32);
+        let here = i128::from(near.0.div_euclid(SECOND));
+        let era = (here - seconds + ERA / 2).div_euclid(ERA);
+        let t = (seconds + era * ERA) * i128::from(SECOND) + nanos;
+        Some(Nanos(t.clamp(i64::MIN.into(), i64::MAX.into()) as i64))
+    }
+}
+
+/// The 16-bit error estimate of a clock (RFC 4656 §4.1.2, RFC 8186 §2.1): S, Z, a scale and a multiplier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ErrorEstimate(pub u16);
+
+/// How a sender writes its times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Z = 0.
+    #[default]
+    Ntp,
+    /// Z = 1.
+    Ptp,
+}
+
+const SYNCHRONISED: u16 = 0x8000;
+const PTP: u16 = 0x4000;
+
+impl ErrorEstimate {
+    /// A clock of which nothing is known: not synchronised, and the smallest legal multiplier.
+    pub const UNKNOWN: ErrorEstimate = ErrorEstimate(1);
+
+    /// The smallest representable estimate that is at least `error`.
+    pub fn new(synchronised: bool, format: Format, error: Span) -> ErrorEstimate {
+        let mut units = ((i128::from(error.0.max(0)) << 32) + i128::from(SECOND) - 1) / i128::from(SECOND);
+        let mut scale = 0;
+        while units > 255 {
+            units = (units + 1) >> 1;
+            scale += 1;
+        }
+        let multiplier = units.max(1) as u16;
+        let s = if synchronised { SYNCHRONISED } else { 0 };
+        let z = if format == Format::Ptp { PTP } else { 0 };
+        ErrorEstimate(s | z | scale << 8 | multiplier)
+    }
+
+    /// What the kernel says of its clock: its maximum error where it is synchronised.
+    pub fn of_clock(state: Option<SyncState>, format: Format) -> ErrorEstimate {
+        match state {
+            Some(s) => ErrorEstimate::new(s.synchronised, format, s.maximum_error),
+            None => ErrorEstimate::new(false, format, Span::ZERO),
+        }
+    }
+
+    /// S: whether the clock is kept to UTC by an external source.
+    pub fn synchronised(self) -> bool {
+        self.0 & SYNCHRONISED != 0
+    }
+
+    /// Z: the format of the times beside it.
+    pub fn format(self) -> Format {
+        if self.0 & PTP != 0 { Format::Ptp } else { Format::Ntp }
+    }
+
+    /// Whether the estimate may be believed at all: a multiplier of zero says the packet is corrupt.
+    pub fn is_valid(self) -> bool {
+        self.0 & 0xff != 0
+    }
+
+    /// Multiplier × 2^(scale − 32) s, rounded up; saturates at the longest span.
+    pub fn error(self) -> Span {
+        let units = i128::from(self.0 & 0xff) << (self.0 >> 8 & 0x3f);
+        let ns = (units * i128::from(SECOND) + (1 << 32) - 1) >> 32;
+        Span(i64::try_from(ns).unwrap_or(i64::MAX))
+    }
+
+    /// The 64-bit field that stands for `t` beside this estimate.
+    pub fn encode(self, t: Nanos) -> u64 {
+        match self.format() {
+            Format::Ntp => NtpTime::from(t).0,
+            Format::Ptp => PtpTime::from(t).0,
+        }
+    }
+
+    /// The instant near `near` of a 64-bit field beside this estimate; `None` where it is none. An
+    /// all-zero field is "no time" in both formats.
+    pub fn decode(self, field: u64, near: Nanos) -> Option<Nanos> {
+        match self.format() {
+            _ if field == 0 => None,
+            Format::Ntp => Some(NtpTime(field).to_nanos(near)),
+            Format::Ptp => PtpTime(field).to_nanos(near),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOW: Nanos = Nanos(1_795_176_909_770_314_159);
+    const ROLLOVER: i64 = 2_085_978_496;
+
+    #[test]
+    fn known_values() {
+        assert_eq!(NtpTime::from(Nanos(0)).0, 2_208_988_800 << 32);
+        assert_eq!(NtpTime::from(Nanos(SECOND / 2)).0, (2_208_988_800 << 32) + (1 << 31));
+        // The first second of the next era (2036-02-07 06:28:16 UTC).
+        assert_eq!(NtpTime::from(Nanos(ROLLOVER * SECOND)).0, 0);
+        assert_eq!(NtpTime::from_span(Span::millis(20)).0, 0x051e_b852);
+        assert_eq!(PtpTime::from(NOW).0, 1_795_176_909 << 32 | 770_314_159);
+        assert_eq!(PtpTime(1 << 32 | 1_000_000_000).to_nanos(NOW), None);
+    }
+
+    #[test]
+    fn eras_are_resolved_by_the_nearest() {
+        for t in [ROLLOVER - 1, ROLLOVER, ROLLOVER + 1].map(|s| Nanos(s * SECOND + 7)) {
+            for years in [-60, 0, 60] {
+                let near = t + Span::seconds(years * 365 * 86_400);
+                assert_eq!(NtpTime::from(t).to_nanos(near), t);
+                assert_eq!(PtpTime::from(t).to_nanos(near), Some(t));
+            }
+        }
+    }
+
+    #[test]
+    fn estimates() {
+        let e = ErrorEstimate::new(true, Format::Ptp, Span::millis(3));
+        assert!(e.synchronised() && e.format() == Format::Ptp && e.is_valid());
+        assert!(e.error() >= Span::millis(3) && e.error().0 < 3_030_000, "{:?}", e.error());
+        assert!(!ErrorEstimate(0x8000).is_valid());
+        assert_eq!(ErrorEstimate::new(false, Format::Ntp, Span::ZERO), ErrorEstimate::UNKNOWN);
+        assert_eq!(ErrorEstimate(0x3fff).error(), Span(i64::MAX));
+    }
+
+    proptest! {
+        #[test]
+        fn every_nanosecond_survives(t in any::<i64>(), drift in -(1i64 << 60)..1i64 << 60) {
+            let t = Nanos(t / 4);
+            prop_assert_eq!(NtpTime::from(t).to_nanos(t + Span(drift)), t);
+            prop_assert_eq!(PtpTime::from(t).to_nanos(t + Span(drift)), Some(t));
+        }
+
+        #[test]
+        fn an_estimate_never_understates(ns in 0i64..i64::MAX) {
+            let e = ErrorEstimate::new(true, Format::Ntp, Span(ns)).error().0;
+            prop_assert!(e >= ns && (e as f64) <= ns as f64 * 1.01 + 1.0, "{ns} {e}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! ICMP and ICMPv6 echo (RFC 792, RFC 4443): round trips to any host that answers ping.
+
+use crate::twoway::{Heard, Protocol, Reply};
+use jitlat_core::Nanos;
+
+/// Bytes of the ICMP header of an echo.
+pub const HEADER_LEN: usize = 8;
+/// Bytes of payload in which a test's own mark fits; shorter payloads carry none.
+const MARK_LEN: usize = 8;
+
+/// Version of the Internet protocol below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// ICMP.
+    V4,
+    /// ICMPv6.
+    V6,
+}
+
+impl Family {
+    fn request(self) -> u8 {
+        if self == Family::V4 { 8 } else { 128 }
+    }
+
+    fn reply(self) -> u8 {
+        if self == Family::V4 { 0 } else { 129 }
+    }
+}
+
+/// The Internet checksum (RFC 1071) of `bytes`.
+pub fn checksum(bytes: &[u8]) -> u16 {
+    let mut sum = 0u64;
+    let mut words = bytes.chunks_exact(2);
+    for word in &mut words {
+        sum += u64::from(u16::from_be_bytes([word[0], word[1]]));
+    }
+    if let [odd] = words.remainder() {
+        sum += u64::from(*odd) << 8;
+    }
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// Makes echo requests and reads replies. The kernel of a ping socket fills in the identifier (and of an
+/// ICMPv6 socket the checksum) and hands over only replies to it.
+#[derive(Clone, Debug)]
+pub struct Echo {
+    family: Family,
+    id: u16,
+    /// Repeated at the start of every payload, so that replies to others are told apart.
+    mark: u64,
+    payload: usize,
+    /// Whether replies carry our identifier (not known to the sender on a ping socket).
+    check_id: bool,
+}
+
+impl Echo {
+    /// An echo client with `payload` bytes after the ICMP header; `mark` random. `id` is `None` on
+    /// sockets whose kernel chooses the identifier.
+    pub fn new(family: Family, id: Option<u16>, mark: u64, payload: usize) -> Echo {
+        Echo { family, id: id.unwrap_or(0), mark, payload, check_id: id.is_some() }
+    }
+}
+
+impl Protocol for Echo {
+    fn request(&mut self, seq: u32, _last: bool, _sent: Nanos, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend([self.family.request(), 0, 0, 0]);
+        out.extend(self.id.to_be_bytes());
+        out.extend((seq as u16).to_be_bytes());
+        // The whole number, mixed into the mark, tells replies of another turn of 65 536 apart.
+        let mark = (self.mark ^ u64::from(seq)).to_be_bytes();
+        out.extend(mark.iter().copied().chain((0u8..=255).cycle()).take(self.payload));
+        if self.family == Family::V4 {
+            let sum = checksum(&out[start..]).to_be_bytes();
+            out[start + 2..start + 4].copy_from_slice(&sum);
+        }
+    }
+
+    fn receive(&mut self, datagram: &[u8], _near: Nanos) -> Heard {
+        let Some(h) = datagram.first_chunk::<HEADER_LEN>() else { return Heard::Malformed };
+        if h[0] != self.family.reply() || h[1] != 0 {
+            return Heard::Foreign;
+        }
+        if self.check_id && h[4..6] != self.id.to_be_bytes() {
+            return Heard::Foreign;
+        }
+        if self.family == Family::V4 && checksum(datagram) != 0 {
+            return Heard::Malformed;
+        }
+        let seq = u16::from_be_bytes([h[6], h[7]]);
+        let body = &datagram[HEADER_LEN..];
+        let (seq, seq_bits) = match body.first_chunk::<MARK_LEN>() {
+            Some(mark) if self.payload >= MARK_LEN => {
+                match u32::try_from(u64::from_be_bytes(*mark) ^ self.mark) {
+                    Ok(whole) if whole as u16 == seq => (whole, 32),
+                    _ => return Heard::Foreign,
+                }
+            }
+            _ => (seq.into(), 16),
+        };
+        Heard::Reply(Reply {
+            seq,
+            seq_bits,
+            arrived: None,
+            answered: None,
+            far_seq: None,
+            damaged: body.len() != self.payload,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn exchange(family: Family, seq: u32, payload: usize) -> (Echo, Vec<u8>) {
+        let mut echo = Echo::new(family, Some(0x1234), 0xfeed_beef_0000_1111, payload);
+        let mut packet = Vec::new();
+        echo.request(seq, false, Nanos(0), &mut packet);
+        assert!(family == Family::V6 || checksum(&packet) == 0);
+        packet[0] = family.reply();
+        packet[2..4].fill(0);
+        if family == Family::V4 {
+            let sum = checksum(&packet).to_be_bytes();
+            packet[2..4].copy_from_slice(&sum);
+        }
+        (echo, packet)
+    }
+
+    #[test]
+    fn a_reply_names_its_request() {
+        for family in [Family::V4, Family::V6] {
+            for (payload, bits) in [(0, 16), (7, 16), (8, 32), (56, 32), (1473, 32)] {
+                let (mut echo, reply) = exchange(family, 70_000, payload);
+                let Heard::Reply(r) = echo.receive(&reply, Nanos(0)) else { panic!("{payload}") };
+                let want = if bits == 32 { 70_000 } else { 70_000 - 65_536 };
+                assert_eq!((r.seq, r.seq_bits, r.damaged), (want, bits, false));
+            }
+        }
+    }
+
+    #[test]
+    fn others_replies_and_our_own_requests_do_not_count() {
+        let (mut echo, reply) = exchange(Family::V4, 5, 56);
+        let mut other = Echo::new(Family::V4, Some(0x1234), 1, 56);
+        assert_eq!(other.receive(&reply, Nanos(0)), Heard::Foreign);
+        let mut request = Vec::new();
+        echo.request(5, false, Nanos(0), &mut request);
+        assert_eq!(echo.receive(&request, Nanos(0)), Heard::Foreign);
+        let mut broken = reply.clone();
+        broken[20] ^= 1;
+        assert_eq!(echo.receive(&broken, Nanos(0)), Heard::Malformed);
+    }
+
+    #[test]
+    fn checksum_of_rfc_1071() {
+        assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
+        assert_eq!(checksum(&[0xff]), 0x00ff);
+    }
+
+    proptest! {
+        #[test]
+        fn anything_is_survived(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let mut echo = Echo::new(Family::V4, Some(1), 2, 56);
+            let _ = echo.receive(&bytes, Nanos(0));
+        }
+    }
+}

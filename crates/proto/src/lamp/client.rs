@@ -1,0 +1,329 @@
+//! [`Client`]: the conversation around a LaMP test, and its requests.
+
+use crate::lamp::packet::{FollowUp, HEADER_LEN, Header, Kind, push_payload};
+use crate::lamp::report::Report;
+use crate::machine::Tick;
+use crate::twoway::{Heard, Protocol, Reply, Stage};
+use jitlat_core::{Nanos, Span};
+
+/// Between repetitions of INIT and FOLLOWUP_CTRL.
+const REPEAT: Span = Span::millis(100);
+/// Repetitions of either.
+const REPEATS: u32 = 30;
+/// After the last INIT, and for a follow-up's answer: a LaTe server that is slow to start.
+const GRACE: Span = Span::seconds(2);
+/// The longest wait for a REPORT: a LaTe server that lost the STOP sends it after 4 s of silence.
+const REPORT_PATIENCE: Span = Span::seconds(7);
+/// Between repetitions of STOP.
+const STOP_REPEAT: Span = Span::seconds(1);
+const STOP_REPEATS: u32 = 3;
+/// After a REPORT, repeated ones are still acknowledged this long: two of the server's intervals.
+const REPORT_LINGER: Span = Span::millis(450);
+
+/// Which of the two kinds of test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Requests and replies: round trips.
+    PingLike,
+    /// Requests only; the server reports at the end. One-way: needs synchronised clocks.
+    Unidirectional,
+}
+
+/// What a client is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Of the session; random.
+    pub id: u16,
+    /// Kind of test.
+    pub mode: Mode,
+    /// Payload bytes.
+    pub payload: usize,
+    /// Requests carry no time: the client's own records do. LaTe does so with kernel transmit stamps.
+    pub timeless: bool,
+    /// Ask the server for its processing time, taken in this way.
+    pub follow_up: Option<FollowUp>,
+}
+
+/// How the wish for follow-up ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FollowUpState {
+    /// Not asked for.
+    Unasked,
+    /// Not answered yet.
+    Asked,
+    /// The server sends its processing times.
+    Accepted,
+    /// The server refuses.
+    Denied,
+    /// The server has not answered: taken for a refusal.
+    Unanswered,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Init,
+    Negotiate,
+    Ready,
+    /// All sent; in follow-up mode the last processing time is waited for.
+    Drain,
+    AwaitReport,
+    Reported,
+    Over,
+    Failed,
+}
+
+/// The client's side of one session.
+#[derive(Clone, Debug)]
+pub struct Client {
+    options: Options,
+    state: State,
+    follow_up: FollowUpState,
+    report: Option<Report>,
+    /// Repetitions so far of what the state repeats.
+    repeats: u32,
+    due: Option<Nanos>,
+    until: Option<Nanos>,
+    /// An ACK for the server's REPORT is owed.
+    owe_ack: bool,
+    last: Option<u16>,
+    last_answered: bool,
+}
+
+impl Client {
+    /// A client that sends its INIT as soon as it is polled.
+    pub fn new(options: Options) -> Client {
+        let follow_up = match options.follow_up {
+            Some(_) if options.mode == Mode::PingLike => FollowUpState::Asked,
+            _ => FollowUpState::Unasked,
+        };
+        Client {
+            options,
+            state: State::Init,
+            follow_up,
+            report: None,
+            repeats: 0,
+            due: None,
+            until: None,
+            owe_ack: false,
+            last: None,
+            last_answered: false,
+        }
+    }
+
+    /// What became of the wish for follow-up.
+    pub fn follow_up(&self) -> FollowUpState {
+        self.follow_up
+    }
+
+    /// The server's report of a unidirectional test.
+    pub fn report(&self) -> Option<&Report> {
+        self.report.as_ref()
+    }
+
+    fn enter(&mut self, state: State) {
+        self.state = state;
+        self.repeats = 0;
+        self.due = None;
+        self.until = None;
+    }
+
+    /// Repeats a packet: true when one is due now.
+    fn repeat(&mut self, now: Nanos, most: u32, gap: Span, grace: Span) -> bool {
+        if self.repeats >= most || self.due.is_some_and(|d| now < d) {
+            return false;
+        }
+        self.repeats += 1;
+        self.due = Some(now + gap);
+        if self.repeats >= most {
+            self.due = None;
+            self.until = Some(now + grace);
+        }
+        true
+    }
+
+    fn data_kind(&self, last: bool) -> Kind {
+        match (self.options.mode, self.options.timeless, last) {
+            (Mode::PingLike, false, false) => Kind::Request,
+            (Mode::PingLike, false, true) => Kind::EndRequest,
+            (Mode::PingLike, true, false) => Kind::RequestTimeless,
+            (Mode::PingLike, true, true) => Kind::EndRequestTimeless,
+            (Mode::Unidirectional, _, false) => Kind::Continue,
+            (Mode::Unidirectional, _, true) => Kind::Stop,
+        }
+    }
+}
+
+impl Protocol for Client {
+    fn request(&mut self, seq: u32, last: bool, sent: Nanos, out: &mut Vec<u8>) {
+        let (kind, length) = (self.data_kind(last), self.options.payload);
+        let header =
+            Header::new(kind, self.options.id, seq as u16, u16::try_from(length).unwrap_or(u16::MAX));
+        let timeless = self.options.timeless && self.options.mode == Mode::PingLike;
+        let header = if timeless { header } else { header.at(sent) };
+        out.extend(header.to_bytes());
+        push_payload(out, length);
+        self.last = Some(seq as u16);
+    }
+
+    fn receive(&mut self, datagram: &[u8], _near: Nanos) -> Heard {
+        let Some(header) = Header::parse(datagram) else { return Heard::Malformed };
+        if header.id != self.options.id {
+            return Heard::Foreign;
+        }
+        match header.kind {
+            Kind::Ack if self.state == State::Init => {
+                let ask = self.follow_up == FollowUpState::Asked;
+                self.enter(if ask { State::Negotiate } else { State::Ready });
+                Heard::Conversation
+            }
+            Kind::Ack => Heard::Conversation,
+            Kind::FollowUpControl if self.state == State::Negotiate => {
+                self.follow_up = match FollowUp::from(header.length_or_type) {
+                    FollowUp::Accept => FollowUpState::Accepted,
+                    FollowUp::Deny | FollowUp::Unknown => FollowUpState::Denied,
+                    _ => return Heard::Malformed,
+                };
+                self.enter(State::Ready);
+                Heard::Conversation
+            }
+            Kind::FollowUpControl => Heard::Conversation,
+            Kind::Reply | Kind::EndReply | Kind::ReplyTimeless | Kind::EndReplyTimeless => {
+                let timeless = matches!(header.kind, Kind::ReplyTimeless | Kind::EndReplyTimeless);
+                if self.options.mode != Mode::PingLike || timeless != self.options.timeless {
+                    return Heard::Malformed;
+                }
+                let whole = usize::from(header.length_or_type) == datagram.len() - HEADER_LEN
+                    && datagram.len() - HEADER_LEN == self.options.payload.min(u16::MAX.into());
+                Heard::Reply(Reply {
+                    seq: header.seq.into(),
+                    seq_bits: 16,
+                    arrived: None,
+                    answered: None,
+                    far_seq: None,
+                    damaged: !whole,
+                })
+            }
+            Kind::FollowUpData if self.follow_up == FollowUpState::Accepted => {
+                if self.last == Some(header.seq) && self.state == State::Drain {
+                    self.last_answered = true;
+                }
+                match header.time() {
+                    Some(took) => Heard::Took { seq: header.seq, took: Span(took.0) },
+                    None => Heard::Conversation,
+                }
+            }
+            Kind::Report if self.options.mode == Mode::Unidirectional => {
+                let length = usize::from(header.length_or_type);
+                let text =
+                    datagram.get(HEADER_LEN..HEADER_LEN + length).and_then(|b| std::str::from_utf8(b).ok());
+                let Some(report) = text.and_then(|t| t.parse::<Report>().ok()) else {
+                    return Heard::Malformed;
+                };
+                self.owe_ack = true;
+                // The last word counts: one sent early, for a pause taken for the end, is superseded.
+                self.report = Some(report);
+                Heard::Conversation
+            }
+            _ => Heard::Malformed,
+        }
+    }
+
+    fn poll_conversation(&mut self, now: Tick, out: &mut Vec<u8>) -> bool {
+        let id = self.options.id;
+        let now = now.steady;
+        if self.owe_ack {
+            self.owe_ack = false;
+            out.extend(Header::new(Kind::Ack, id, 0, 0).to_bytes());
+            return true;
+        }
+        let seq = self.repeats as u16;
+        let again =
+            matches!(self.state, State::Init | State::Negotiate) && self.repeat(now, REPEATS, REPEAT, GRACE);
+        match self.state {
+            State::Init if again => {
+                let kind = if self.options.mode == Mode::PingLike { 1 } else { 2 };
+                out.extend(Header::new(Kind::Init, id, seq, kind).to_bytes());
+                true
+            }
+            State::Negotiate if again => {
+                let code = self.options.follow_up.unwrap_or(FollowUp::Application).code();
+                out.extend(Header::new(Kind::FollowUpControl, id, seq, code).to_bytes());
+                true
+            }
+            State::AwaitReport
+                if self.repeats < STOP_REPEATS
+                    && self.report.is_none()
+                    && self.due.is_some_and(|d| now >= d) =>
+            {
+                self.repeats += 1;
+                self.due = Some(now + STOP_REPEAT);
+                let seq = self.last.unwrap_or(0);
+                let length = u16::try_from(self.options.payload).unwrap_or(u16::MAX);
+                // The same packet again, its time included: a server that lost the first one gets a
+                // latency that is wrong by the repetition, so the time is left out: an error there, not a
+                // false value.
+                out.extend(Header::new(Kind::Stop, id, seq, length).to_bytes());
+                push_payload(out, self.options.payload);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn conversation_timeout(&self) -> Option<Nanos> {
+        if self.owe_ack {
+            return Some(Nanos(i64::MIN));
+        }
+        match self.state {
+            State::Init | State::Negotiate if self.repeats == 0 => Some(Nanos(i64::MIN)),
+            _ => [self.due, self.until].into_iter().flatten().min(),
+        }
+    }
+
+    fn stage(&mut self, now: Nanos) -> Stage {
+        let expired = self.until.is_some_and(|u| now >= u);
+        match self.state {
+            State::Init if expired => self.enter(State::Failed),
+            State::Negotiate if expired => {
+                self.follow_up = FollowUpState::Unanswered;
+                self.enter(State::Ready);
+            }
+            State::Drain if expired || self.last_answered => self.enter(State::Over),
+            State::AwaitReport if self.report.is_some() => {
+                self.enter(State::Reported);
+                self.until = Some(now + REPORT_LINGER);
+            }
+            State::AwaitReport | State::Reported if expired => self.enter(State::Over),
+            _ => {}
+        }
+        match self.state {
+            State::Init | State::Negotiate => Stage::Opening,
+            State::Ready => Stage::Ready,
+            State::Drain | State::AwaitReport | State::Reported => Stage::Closing,
+            State::Over => Stage::Over,
+            State::Failed => Stage::Failed(format!(
+                "no LaMP server answered {REPEATS} INIT packets: is one running there (`jitlat serve`, `LaTe -s`), \
+                 and does the firewall let UDP through?"
+            )),
+        }
+    }
+
+    fn all_sent(&mut self, now: Nanos) {
+        match self.options.mode {
+            Mode::Unidirectional => {
+                self.enter(State::AwaitReport);
+                self.due = Some(now + STOP_REPEAT);
+                self.until = Some(now + REPORT_PATIENCE);
+            }
+            Mode::PingLike if self.follow_up == FollowUpState::Accepted => {
+                self.enter(State::Drain);
+                self.until = Some(now + GRACE);
+            }
+            Mode::PingLike => {}
+        }
+    }
+
+    fn expects_replies(&self) -> bool {
+        self.options.mode == Mode::PingLike
+    }
+}

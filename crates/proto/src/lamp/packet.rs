@@ -1,0 +1,235 @@
+//! The LaMP header: 24 bytes, big-endian.
+
+use jitlat_core::time::SECOND;
+use jitlat_core::{Nanos, Span};
+
+/// Bytes of the header.
+pub const HEADER_LEN: usize = 24;
+/// The largest payload over UDP and IPv4.
+pub const MAX_PAYLOAD: usize = 65_507 - HEADER_LEN;
+
+/// Byte 0 of every packet.
+const RESERVED: u8 = 0xaa;
+/// High half of byte 1.
+const CONTROL: u8 = 0xa0;
+
+/// What a packet is; the low half of byte 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// Request with a time.
+    Request = 0,
+    /// Its answer.
+    Reply = 1,
+    /// The last request.
+    EndRequest = 2,
+    /// Its answer.
+    EndReply = 3,
+    /// Unidirectional data.
+    Continue = 4,
+    /// The last of it.
+    Stop = 5,
+    /// The server's result of a unidirectional test.
+    Report = 6,
+    /// Of an INIT or a REPORT.
+    Ack = 7,
+    /// Opens a session.
+    Init = 8,
+    /// Request without a time.
+    RequestTimeless = 9,
+    /// Its answer.
+    ReplyTimeless = 10,
+    /// The last request, without a time.
+    EndRequestTimeless = 11,
+    /// Its answer.
+    EndReplyTimeless = 12,
+    /// Asks for, accepts or denies follow-up.
+    FollowUpControl = 13,
+    /// The server's processing time of one request.
+    FollowUpData = 14,
+}
+
+impl Kind {
+    /// All kinds, by code. Code 15 is reserved.
+    pub const ALL: [Kind; 15] = [
+        Kind::Request,
+        Kind::Reply,
+        Kind::EndRequest,
+        Kind::EndReply,
+        Kind::Continue,
+        Kind::Stop,
+        Kind::Report,
+        Kind::Ack,
+        Kind::Init,
+        Kind::RequestTimeless,
+        Kind::ReplyTimeless,
+        Kind::EndRequestTimeless,
+        Kind::EndReplyTimeless,
+        Kind::FollowUpControl,
+        Kind::FollowUpData,
+    ];
+
+    /// The answer to this kind, if it is a request.
+    pub fn reply(self) -> Option<Kind> {
+        Some(match self {
+            Kind::Request => Kind::Reply,
+            Kind::EndRequest => Kind::EndReply,
+            Kind::RequestTimeless => Kind::ReplyTimeless,
+            Kind::EndRequestTimeless => Kind::EndReplyTimeless,
+            _ => return None,
+        })
+    }
+
+    /// Whether this kind ends a session's data.
+    pub fn ends(self) -> bool {
+        matches!(self, Kind::EndRequest | Kind::EndRequestTimeless | Kind::Stop)
+    }
+}
+
+/// What the two ends of a follow-up agree upon: where the server takes its two stamps. Values of the
+/// length-or-type field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FollowUp {
+    /// Request: both by the program.
+    Application,
+    /// Request: reception by the kernel, sending by the program.
+    KernelReceive,
+    /// Request: both by the kernel.
+    Kernel,
+    /// Request: both by the adapter.
+    Hardware,
+    /// Reply: no.
+    Deny,
+    /// Reply: yes.
+    Accept,
+    /// Reply: not a kind known here. (LaTe can neither send nor understand it.)
+    Unknown,
+    /// Any other value.
+    Other(u16),
+}
+
+impl From<u16> for FollowUp {
+    fn from(code: u16) -> FollowUp {
+        match code {
+            0 => FollowUp::Application,
+            1 => FollowUp::KernelReceive,
+            2 => FollowUp::Kernel,
+            3 => FollowUp::Hardware,
+            0x0100 => FollowUp::Deny,
+            0x0200 => FollowUp::Accept,
+            0xffff => FollowUp::Unknown,
+            other => FollowUp::Other(other),
+        }
+    }
+}
+
+impl FollowUp {
+    /// The value on the wire.
+    pub fn code(self) -> u16 {
+        match self {
+            FollowUp::Application => 0,
+            FollowUp::KernelReceive => 1,
+            FollowUp::Kernel => 2,
+            FollowUp::Hardware => 3,
+            FollowUp::Deny => 0x0100,
+            FollowUp::Accept => 0x0200,
+            FollowUp::Unknown => 0xffff,
+            FollowUp::Other(code) => code,
+        }
+    }
+}
+
+/// The header of any packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What it is.
+    pub kind: Kind,
+    /// Of the session.
+    pub id: u16,
+    /// Sequence number, wrapping.
+    pub seq: u16,
+    /// Payload bytes; of INIT the connection type, of FOLLOWUP_CTRL the code.
+    pub length_or_type: u16,
+    /// Seconds since 1970, or 0.
+    pub seconds: u64,
+    /// Microseconds, or 0.
+    pub micros: u64,
+}
+
+impl Header {
+    /// A header without a time.
+    pub fn new(kind: Kind, id: u16, seq: u16, length_or_type: u16) -> Header {
+        Header { kind, id, seq, length_or_type, seconds: 0, micros: 0 }
+    }
+
+    /// The same with a time, cut to microseconds as the format has it. Times before 1970 are none.
+    pub fn at(self, t: Nanos) -> Header {
+        let t = t.0.max(0);
+        Header { seconds: (t / SECOND) as u64, micros: (t % SECOND / 1000) as u64, ..self }
+    }
+
+    /// The same with a duration in the place of the time. LaTe takes a duration of nothing for an error,
+    /// so the shortest is one microsecond.
+    pub fn took(self, span: Span) -> Header {
+        self.at(Nanos(span.0.max(1000)))
+    }
+
+    /// Reads the header at the front of `packet`: all twelve fixed bits are checked, and the length
+    /// (which LaTe itself does not check).
+    pub fn parse(packet: &[u8]) -> Option<Header> {
+        let b: &[u8; HEADER_LEN] = packet.first_chunk()?;
+        if b[0] != RESERVED || b[1] & 0xf0 != CONTROL {
+            return None;
+        }
+        let kind = *Kind::ALL.get(usize::from(b[1] & 0x0f))?;
+        let half = |i: usize| u16::from_be_bytes([b[i], b[i + 1]]);
+        let word = |i: usize| b[i..i + 8].iter().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
+        Some(Header {
+            kind,
+            id: half(2),
+            seq: half(4),
+            length_or_type: half(6),
+            seconds: word(8),
+            micros: word(16),
+        })
+    }
+
+    /// As bytes.
+    pub fn to_bytes(self) -> [u8; HEADER_LEN] {
+        let mut b = [0; HEADER_LEN];
+        b[0] = RESERVED;
+        b[1] = CONTROL | self.kind as u8;
+        b[2..4].copy_from_slice(&self.id.to_be_bytes());
+        b[4..6].copy_from_slice(&self.seq.to_be_bytes());
+        b[6..8].copy_from_slice(&self.length_or_type.to_be_bytes());
+        b[8..16].copy_from_slice(&self.seconds.to_be_bytes());
+        b[16..].copy_from_slice(&self.micros.to_be_bytes());
+        b
+    }
+
+    /// The time it carries, if it carries a possible one.
+    pub fn time(&self) -> Option<Nanos> {
+        if (self.seconds == 0 && self.micros == 0) || self.micros >= 1_000_000 {
+            return None;
+        }
+        let seconds = i64::try_from(self.seconds).ok()?.checked_mul(SECOND)?;
+        seconds.checked_add(self.micros as i64 * 1000).map(Nanos)
+    }
+}
+
+/// Makes the request in `packet` its answer: only byte 1 changes. False, and nothing changed, if it is
+/// no request.
+pub fn turn_into_reply(packet: &mut [u8]) -> bool {
+    match Header::parse(packet).and_then(|h| h.kind.reply()) {
+        Some(reply) => {
+            packet[1] = CONTROL | reply as u8;
+            true
+        }
+        None => false,
+    }
+}
+
+/// Appends `length` bytes of the test pattern 00 01 … 0f 00 01 …
+pub fn push_payload(out: &mut Vec<u8>, length: usize) {
+    out.extend((0..length).map(|i| (i & 0x0f) as u8));
+}

@@ -1,0 +1,176 @@
+//! The REPORT of a unidirectional test: ASCII figures joined by `-`.
+
+use core::fmt;
+use core::str::FromStr;
+use jitlat_core::time::Source;
+
+/// What the server found. Times are microseconds, as the format has them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Report {
+    /// Smallest latency; `None` where nothing usable was received.
+    pub min_us: Option<u64>,
+    /// Mean latency.
+    pub mean_us: f64,
+    /// Largest latency.
+    pub max_us: u64,
+    /// Unique packets received.
+    pub received: u64,
+    /// Arrived after a later one.
+    pub out_of_order: u64,
+    /// With a zero or negative latency.
+    pub errors: u64,
+    /// How the server took its stamps, if it says.
+    pub stamps: Option<Source>,
+    /// Sample variance, µs².
+    pub variance_us2: f64,
+    /// Highest sequence number (wrapping), if any packet came.
+    pub highest_seq: Option<u16>,
+    /// Wraps of the sequence number.
+    pub wraps: u64,
+    /// The session ended because packets ceased to come, not by a STOP.
+    pub timed_out: bool,
+    /// Further copies of packets, where the server looked for them.
+    pub duplicates: Option<u64>,
+}
+
+/// Not a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a LaMP report")]
+pub struct NotAReport;
+
+fn type_code(stamps: Option<Source>) -> u8 {
+    match stamps {
+        None => 0,
+        Some(Source::User) => 1,
+        Some(Source::Kernel) => 2,
+        Some(Source::Hardware | Source::Wire) => 4,
+    }
+}
+
+impl fmt::Display for Report {
+    /// The thirteen fields of revision 2.0.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let highest = self.highest_seq.map_or(-1, i64::from);
+        write!(
+            f,
+            "{}-{:.5}-{}-{}-{}-{}-{}-{:.5}-{}-{}-{}-{}-{}",
+            self.min_us.unwrap_or(u64::MAX),
+            self.mean_us,
+            self.max_us,
+            self.received,
+            self.out_of_order,
+            self.errors,
+            type_code(self.stamps),
+            self.variance_us2,
+            highest,
+            self.wraps,
+            u8::from(self.timed_out),
+            u8::from(self.duplicates.is_some()),
+            self.duplicates.unwrap_or(0),
+        )
+    }
+}
+
+impl FromStr for Report {
+    type Err = NotAReport;
+
+    /// Accepts the 13 fields of today's LaTe and the 6, 7 and 8 of its older releases, with or without a
+    /// NUL at the end.
+    fn from_str(text: &str) -> Result<Report, NotAReport> {
+        let text = text.trim_end_matches('\0');
+        // The ninth field may be negative: an empty piece stands before its digits.
+        let mut fields: Vec<String> = Vec::new();
+        let mut minus = false;
+        for piece in text.split('-') {
+            if piece.is_empty() && !minus {
+                minus = true;
+                continue;
+            }
+            fields.push(if minus { format!("-{piece}") } else { piece.to_owned() });
+            minus = false;
+        }
+        let count = fields.len();
+        if minus || ![6, 7, 8, 13].contains(&count) {
+            return Err(NotAReport);
+        }
+        // Older releases lack the errors (6, 7 fields), the variance (6), and everything behind it.
+        let has_errors = count >= 8;
+        let mut next = fields.into_iter();
+        let mut field = || next.next().ok_or(NotAReport);
+        let int = |s: String| s.parse::<u64>().map_err(|_| NotAReport);
+        let real = |s: String| s.parse::<f64>().ok().filter(|v| v.is_finite() && *v >= 0.0).ok_or(NotAReport);
+        let min = int(field()?)?;
+        let mut report = Report {
+            min_us: (min != u64::MAX).then_some(min),
+            mean_us: real(field()?)?,
+            max_us: int(field()?)?,
+            received: int(field()?)?,
+            out_of_order: int(field()?)?,
+            errors: if has_errors { int(field()?)? } else { 0 },
+            stamps: match int(field()?)? {
+                1 => Some(Source::User),
+                2 | 3 => Some(Source::Kernel),
+                4 => Some(Source::Hardware),
+                _ => None,
+            },
+            variance_us2: if count > 6 { real(field()?)? } else { 0.0 },
+            highest_seq: None,
+            wraps: 0,
+            timed_out: false,
+            duplicates: None,
+        };
+        if count == 13 {
+            report.highest_seq = match field()?.parse::<i64>().map_err(|_| NotAReport)? {
+                -1 => None,
+                n => Some(u16::try_from(n).map_err(|_| NotAReport)?),
+            };
+            report.wraps = int(field()?)?;
+            report.timed_out = int(field()?)? != 0;
+            let looked = int(field()?)? != 0;
+            let duplicates = int(field()?)?;
+            report.duplicates = looked.then_some(duplicates);
+        }
+        Ok(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn reports_of_the_reference_program() {
+        for text in [
+            "71-112.20000-161-5-0-0-1-1589.20000-4-0-0-1-0",
+            "63-74.00000-110-5-0-0-1-407.50000-4-0-0-1-0",
+            "18446744073709551615-0.00000-0-0-0-0-1-0.00000--1-0-1-1-0",
+        ] {
+            let report: Report = text.parse().unwrap();
+            assert_eq!(report.to_string(), text);
+            assert_eq!(format!("{text}\0").parse::<Report>().unwrap(), report);
+        }
+    }
+
+    #[test]
+    fn older_releases() {
+        let six: Report = "10-12.5-20-5-1-2".parse().unwrap();
+        assert_eq!((six.errors, six.stamps, six.out_of_order), (0, Some(Source::Kernel), 1));
+        let eight: Report = "10-12.5-20-5-1-3-1-4.25".parse().unwrap();
+        assert_eq!((eight.errors, eight.variance_us2), (3, 4.25));
+    }
+
+    #[test]
+    fn what_is_no_report() {
+        for bad in ["", "1-2-3", "a-b-c-d-e-f", "1-2-3-4-5-6-", "1-NaN-3-4-5-6", "--1-2-3-4-5-6"] {
+            assert!(bad.parse::<Report>().is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_survived(text in "[0-9a-z.\\-\\x00]{0,80}") {
+            let _ = text.parse::<Report>();
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The authenticated mode (RFC 8762 §4.4, RFC 8972 §4.8): HMAC-SHA-256 cut to 128 bits. It protects
+//! against change, not against reading or replay.
+
+use crate::stamp::tlv::{HEADER_LEN, Step, Tlvs, kind};
+use core::fmt;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+/// Bytes of a truncated HMAC.
+pub const LEN: usize = 16;
+/// Bytes of a base packet that it covers; it follows them.
+pub const COVERED: usize = 96;
+
+/// A shared key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key(Vec<u8>);
+
+impl Key {
+    /// A key of these bytes.
+    pub fn new(bytes: &[u8]) -> Key {
+        Key(bytes.to_vec())
+    }
+
+    fn mac(&self) -> Hmac<Sha256> {
+        // HMAC takes keys of any length.
+        Hmac::<Sha256>::new_from_slice(&self.0).unwrap_or_else(|_| unreachable!("any key length is legal"))
+    }
+
+    /// Signs the base packet at the front of `packet`, which has to hold one (112 bytes).
+    pub fn sign_base(&self, packet: &mut [u8]) {
+        let Some((base, rest)) = packet.split_at_mut_checked(COVERED) else { return };
+        let Some(place) = rest.first_chunk_mut::<LEN>() else { return };
+        let tag = self.mac().chain_update(base).finalize().into_bytes();
+        place.copy_from_slice(&tag[..LEN]);
+    }
+
+    /// Whether the base packet at the front of `packet` is signed with this key. Constant time.
+    pub fn verify_base(&self, packet: &[u8]) -> bool {
+        let Some((base, rest)) = packet.split_at_checked(COVERED) else { return false };
+        let Some(tag) = rest.first_chunk::<LEN>() else { return false };
+        self.mac().chain_update(base).verify_truncated_left(tag).is_ok()
+    }
+
+    fn tlv_mac(&self, seq: u32, before: &[u8]) -> Hmac<Sha256> {
+        self.mac().chain_update(seq.to_be_bytes()).chain_update(before)
+    }
+
+    /// Appends an HMAC extension over `seq` and the extensions in `tlvs`.
+    pub fn push_tlv(&self, seq: u32, tlvs: &mut Vec<u8>) {
+        let tag = self.tlv_mac(seq, tlvs).finalize().into_bytes();
+        crate::stamp::tlv::push(tlvs, kind::HMAC, &tag[..LEN]);
+    }
+
+    /// Signs anew the HMAC extension in `tlvs`, if there is one of the right length.
+    pub fn sign_tlvs(&self, seq: u32, tlvs: &mut [u8]) {
+        let Some(at) = find(tlvs) else { return };
+        let (before, rest) = tlvs.split_at_mut(at);
+        let tag = self.tlv_mac(seq, before).finalize().into_bytes();
+        if let Some(place) = rest.get_mut(HEADER_LEN..HEADER_LEN + LEN) {
+            place.copy_from_slice(&tag[..LEN]);
+        }
+    }
+
+    /// Whether the extensions are as the sender of `seq` wrote them: signed, or nothing but padding.
+    pub fn verify_tlvs(&self, seq: u32, tlvs: &[u8]) -> bool {
+        match find(tlvs) {
+            Some(at) => {
+                let tag = &tlvs[at + HEADER_LEN..at + HEADER_LEN + LEN];
+                self.tlv_mac(seq, &tlvs[..at]).verify_truncated_left(tag).is_ok()
+            }
+            None => Tlvs::new(tlvs).all(|s| matches!(s, Step::Whole(_, t) if t.kind == kind::PADDING)),
+        }
+    }
+}
+
+/// Where the HMAC extension begins.
+fn find(tlvs: &[u8]) -> Option<usize> {
+    Tlvs::new(tlvs).find_map(|step| match step {
+        Step::Whole(at, t) if t.kind == kind::HMAC && t.value.len() == LEN => Some(at),
+        _ => None,
+    })
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)")
+    }
+}

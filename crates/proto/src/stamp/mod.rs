@@ -1,0 +1,24 @@
+//! STAMP (RFC 8762, 8972) and, being the same bytes at the same places, TWAMP-Test and TWAMP Light
+//! (RFC 5357).
+//!
+//! * [`packet`] – the request and the answer, in the clear and the keyed layout
+//! * [`tlv`] – what may follow the base packet
+//! * [`auth`] – HMAC-SHA-256 of the authenticated mode
+//! * [`reflector`] – answers requests, stateless or with bounded state
+//! * [`sender`] – makes requests and reads answers
+
+pub mod auth;
+pub mod packet;
+pub mod reflector;
+pub mod sender;
+pub mod tlv;
+
+pub use packet::{Answer, Layout, Request};
+pub use reflector::{Reflector, Rules};
+pub use sender::Sender;
+
+/// UDP port of STAMP and of TWAMP-Test receivers (RFC 8545).
+pub const PORT: u16 = 862;
+
+#[cfg(test)]
+mod vectors;

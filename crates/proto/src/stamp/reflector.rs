@@ -1,0 +1,300 @@
+//! The session reflector (RFC 8762 §4.3, RFC 8972): stateless, or with a count per session in bounded
+//! memory.
+
+use crate::stamp::auth::Key;
+use crate::stamp::packet::{Answer, Layout, Request, is_answer};
+use crate::stamp::tlv::{
+    ClassOfService, DirectMeasurement, FollowUp, HEADER_LEN, Step, Tlv, Tlvs, flag, kind,
+};
+use crate::twoway::reflect::{Arrival, Silence, answerable};
+use core::net::SocketAddr;
+use jitlat_core::ntp::ErrorEstimate;
+use jitlat_core::{Nanos, Source, Span};
+use std::collections::HashMap;
+
+/// How a reflector behaves.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Answer only packets signed with this key.
+    pub key: Option<Key>,
+    /// Sessions to count answers for; 0 = stateless. Further ones are answered without a count.
+    pub sessions: usize,
+    /// A session silent for this long is forgotten.
+    pub idle: Span,
+    /// Whether the class-of-service extension may choose the DSCP of answers.
+    pub choose_dscp: bool,
+    /// Synchronisation source reported: 1 NTP, 2 PTP, 3 SSU/BITS, 4 GNSS, 5 free running.
+    pub sync_source: u8,
+    /// Best stamps this host takes of arrivals.
+    pub stamps: Source,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            key: None,
+            sessions: 16_384,
+            idle: Span::seconds(60),
+            choose_dscp: true,
+            sync_source: 5,
+            stamps: Source::User,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Session {
+    answers: u32,
+    received: u32,
+    last_seen: i64,
+    last_answer: u32,
+    last_sent: Option<i64>,
+}
+
+/// What to send back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reflected {
+    /// Bytes of the answer: never more than the request had.
+    pub len: usize,
+    /// Code point to send it with.
+    pub dscp: u8,
+}
+
+/// Answers STAMP and TWAMP Light requests.
+#[derive(Clone, Debug)]
+pub struct Reflector {
+    rules: Rules,
+    sessions: HashMap<(SocketAddr, u16), Session>,
+    swept: i64,
+}
+
+impl Reflector {
+    /// A reflector that has seen nothing yet.
+    pub fn new(rules: Rules) -> Reflector {
+        Reflector { rules, sessions: HashMap::new(), swept: i64::MIN }
+    }
+
+    /// Sessions with a count at the moment.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Writes the answer to `request` into `answer`, which must be as long as the request at least.
+    /// `now` is the wall clock, `steady` the steady one, `error` the state of this host's clock.
+    pub fn reflect(
+        &mut self,
+        request: &[u8],
+        arrival: &Arrival,
+        now: Nanos,
+        steady: Nanos,
+        error: ErrorEstimate,
+        answer: &mut [u8],
+    ) -> Result<Reflected, Silence> {
+        let layout = if self.rules.key.is_some() { Layout::Keyed } else { Layout::Clear };
+        if !answerable(arrival.from) {
+            return Err(Silence::Source);
+        }
+        if request.len() < layout.shortest_answer() || answer.len() < request.len() {
+            return Err(Silence::Short);
+        }
+        let asked = Request::parse(layout, request).ok_or(Silence::Foreign)?;
+        if !asked.error.is_valid() {
+            return Err(Silence::Foreign);
+        }
+        if let Some(key) = &self.rules.key
+            && !key.verify_base(request)
+        {
+            return Err(Silence::Forged);
+        }
+        if is_answer(layout, request) {
+            return Err(Silence::Loop);
+        }
+
+        let base = layout.base().min(request.len());
+        // A TWAMP sender's padding is not a session identifier: reserved bytes say which it is.
+        let reserved = match layout {
+            Layout::Clear => &request[16..base],
+            Layout::Keyed => &request[28..96],
+        };
+        let is_stamp = reserved.iter().all(|b| *b == 0);
+        let ssid = if is_stamp { asked.ssid } else { 0 };
+        let session = self.session((arrival.from, ssid), steady);
+        let (seq, counters) = match session {
+            Some(s) => {
+                let seq = s.answers;
+                s.answers = s.answers.wrapping_add(1);
+                s.received = s.received.wrapping_add(1);
+                let before = (s.last_answer, s.last_sent, s.received);
+                s.last_answer = seq;
+                s.last_sent = Some(now.0);
+                (seq, Some(before))
+            }
+            None => (asked.seq, None),
+        };
+
+        let answer = &mut answer[..request.len()];
+        answer.copy_from_slice(request);
+        answer[..base].fill(0);
+        let written = Answer {
+            seq,
+            answered: error.encode(now),
+            error,
+            ssid: asked.ssid,
+            arrived: error.encode(arrival.at),
+            sender_seq: asked.seq,
+            sender_sent: asked.sent,
+            sender_error: asked.error,
+            sender_ttl: arrival.ttl,
+        };
+        written.write(layout, answer);
+        let received_dscp = arrival.traffic_class.map_or(0, |c| c >> 2);
+        let mut reflected = Reflected { len: request.len(), dscp: received_dscp };
+        if request.len() > base && is_stamp {
+            self.extensions(&asked, &written, counters, arrival, &mut answer[base..], &mut reflected);
+        }
+        if let Some(key) = &self.rules.key {
+            key.sign_base(answer);
+        }
+        Ok(reflected)
+    }
+
+    fn extensions(
+        &self,
+        asked: &Request,
+        written: &Answer,
+        counters: Option<(u32, Option<i64>, u32)>,
+        arrival: &Arrival,
+        tlvs: &mut [u8],
+        reflected: &mut Reflected,
+    ) {
+        if let Some(key) = &self.rules.key
+            && !key.verify_tlvs(asked.seq, tlvs)
+        {
+            mark_all(tlvs, flag::INTEGRITY);
+            return;
+        }
+        let mut at = 0;
+        loop {
+            let (kind, length) = match Tlvs::new(&tlvs[at..]).next() {
+                None => break,
+                Some(Step::Malformed(_)) => {
+                    tlvs[at] |= flag::MALFORMED;
+                    break;
+                }
+                Some(Step::Whole(_, Tlv { kind, value, .. })) => (kind, value.len()),
+            };
+            let (header, rest) = tlvs[at..].split_at_mut(HEADER_LEN);
+            let value = &mut rest[..length];
+            let understood = match kind {
+                kind::PADDING => Some(()),
+                kind::TIMESTAMP_INFO => self.timestamp_info(value),
+                kind::CLASS_OF_SERVICE => self.class_of_service(value, arrival, reflected),
+                kind::DIRECT_MEASUREMENT => direct_measurement(value, written, counters),
+                kind::FOLLOW_UP => follow_up(value, written, counters),
+                kind::HMAC if self.rules.key.is_some() => Some(()),
+                _ => None,
+            };
+            let known = matches!(
+                kind,
+                kind::PADDING
+                    | kind::TIMESTAMP_INFO
+                    | kind::CLASS_OF_SERVICE
+                    | kind::DIRECT_MEASUREMENT
+                    | kind::FOLLOW_UP
+            );
+            match understood {
+                Some(()) => header[0] &= !(flag::UNRECOGNISED | flag::MALFORMED | flag::INTEGRITY),
+                // A known type whose value has the wrong length.
+                None if known => header[0] = header[0] & !flag::UNRECOGNISED | flag::MALFORMED,
+                None => header[0] |= flag::UNRECOGNISED,
+            }
+            at += HEADER_LEN + length;
+        }
+        if let Some(key) = &self.rules.key {
+            key.sign_tlvs(written.seq, tlvs);
+        }
+    }
+
+    fn timestamp_info(&self, value: &mut [u8]) -> Option<()> {
+        let method = if self.rules.stamps == Source::Hardware { 1 } else { 2 };
+        let fields = value.first_chunk_mut::<4>()?;
+        *fields = [self.rules.sync_source, method, self.rules.sync_source, 2];
+        Some(())
+    }
+
+    fn class_of_service(&self, value: &mut [u8], arrival: &Arrival, reflected: &mut Reflected) -> Option<()> {
+        let mut cos = ClassOfService::parse(value)?;
+        let class = arrival.traffic_class.unwrap_or(0);
+        cos.received = class >> 2;
+        cos.ecn = class & 3;
+        cos.refused = u8::from(!self.rules.choose_dscp);
+        if self.rules.choose_dscp {
+            reflected.dscp = cos.wanted;
+        }
+        value.copy_from_slice(&cos.to_bytes());
+        Some(())
+    }
+
+    /// The state of `key`, unless stateless or full.
+    fn session(&mut self, key: (SocketAddr, u16), steady: Nanos) -> Option<&mut Session> {
+        if self.rules.sessions == 0 {
+            return None;
+        }
+        let idle = self.rules.idle.0;
+        if self.sessions.len() >= self.rules.sessions
+            && !self.sessions.contains_key(&key)
+            && steady.0.saturating_sub(self.swept) >= jitlat_core::time::SECOND
+        {
+            self.swept = steady.0;
+            self.sessions.retain(|_, s| steady.0.saturating_sub(s.last_seen) < idle);
+        }
+        if self.sessions.len() >= self.rules.sessions && !self.sessions.contains_key(&key) {
+            return None;
+        }
+        let session = self.sessions.entry(key).or_default();
+        if steady.0.saturating_sub(session.last_seen) >= idle {
+            *session = Session::default();
+        }
+        session.last_seen = steady.0;
+        Some(session)
+    }
+}
+
+fn direct_measurement(
+    value: &mut [u8],
+    written: &Answer,
+    counters: Option<(u32, Option<i64>, u32)>,
+) -> Option<()> {
+    let mut d = DirectMeasurement::parse(value)?;
+    // Without a count there is nothing to report: zeros, as they came.
+    if let Some((_, _, received)) = counters {
+        d.reflector_received = received;
+        d.reflector_sent = written.seq.wrapping_add(1);
+    }
+    value.copy_from_slice(&d.to_bytes());
+    Some(())
+}
+
+fn follow_up(value: &mut [u8], written: &Answer, counters: Option<(u32, Option<i64>, u32)>) -> Option<()> {
+    FollowUp::parse(value)?;
+    let told = match counters {
+        Some((seq, Some(sent), _)) => FollowUp { seq, sent: written.error.encode(Nanos(sent)), method: 2 },
+        _ => FollowUp::default(),
+    };
+    value.copy_from_slice(&told.to_bytes());
+    Some(())
+}
+
+fn mark_all(tlvs: &mut [u8], flags: u8) {
+    let starts: Vec<usize> = Tlvs::new(tlvs)
+        .map(|step| match step {
+            Step::Whole(at, _) | Step::Malformed(at) => at,
+        })
+        .collect();
+    for at in starts {
+        tlvs[at] |= flags;
+    }
+}
+
+#[cfg(test)]
+mod tests;

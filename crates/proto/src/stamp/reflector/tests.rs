@@ -1,0 +1,162 @@
+use super::*;
+use crate::stamp::sender::{Options, Sender};
+use crate::twoway::{Heard, Protocol};
+use proptest::prelude::*;
+
+const NOW: Nanos = Nanos(1_795_176_909_770_314_159);
+const ERROR: ErrorEstimate = ErrorEstimate(0x8001);
+
+fn arrival() -> Arrival {
+    let from = "192.0.2.7:50000".parse().unwrap();
+    Arrival { from, at: NOW, ttl: Some(254), traffic_class: Some(46 << 2 | 1) }
+}
+
+fn reflect(r: &mut Reflector, request: &[u8], a: &Arrival) -> Result<(Vec<u8>, u8), Silence> {
+    let mut answer = vec![0xee; request.len()];
+    let now = a.at + Span::micros(5);
+    let out = r.reflect(request, a, now, Nanos(1), ERROR, &mut answer)?;
+    assert!(out.len <= request.len(), "never a larger answer than the question");
+    answer.truncate(out.len);
+    Ok((answer, out.dscp))
+}
+
+fn stateless() -> Reflector {
+    Reflector::new(Rules { sessions: 0, ..Rules::default() })
+}
+
+fn exchange(options: Options, r: &mut Reflector) -> (Sender, crate::twoway::Reply, u8) {
+    let mut sender = Sender::new(options);
+    let mut request = Vec::new();
+    sender.request(41, false, NOW - Span::millis(3), &mut request);
+    let (answer, dscp) = reflect(r, &request, &arrival()).unwrap();
+    assert_eq!(answer.len(), request.len());
+    let Heard::Reply(reply) = sender.receive(&answer, NOW) else { panic!("{answer:x?}") };
+    (sender, reply, dscp)
+}
+
+#[test]
+fn an_answer_carries_all_four_times() {
+    let (_, reply, dscp) = exchange(Options::default(), &mut stateless());
+    assert_eq!((reply.seq, reply.far_seq, dscp), (41, Some(41), 46));
+    assert_eq!((reply.arrived, reply.answered), (Some(NOW), Some(NOW + Span::micros(5))));
+    let (_, reply, _) = exchange(Options::default(), &mut Reflector::new(Rules::default()));
+    assert_eq!(reply.far_seq, Some(0), "a stateful reflector counts from 0");
+}
+
+#[test]
+fn extensions_are_understood_at_both_ends() {
+    for key in [None, Some(Key::new(b"secret"))] {
+        let options = Options {
+            size: 300,
+            class_of_service: Some(10),
+            direct_measurement: true,
+            key: key.clone(),
+            ..Options::default()
+        };
+        let rules = Rules { key, ..Rules::default() };
+        let (sender, _, dscp) = exchange(options, &mut Reflector::new(rules));
+        assert_eq!((sender.size(), sender.far_dscp(), dscp), (300, Some(46), 10));
+        let counts = sender.counters().unwrap();
+        assert_eq!((counts.sender_sent, counts.reflector_received, counts.reflector_sent), (42, 1, 1));
+    }
+}
+
+#[test]
+fn wrong_keys_get_no_answer() {
+    let mut r = Reflector::new(Rules { key: Some(Key::new(b"right")), ..Rules::default() });
+    let mut sender = Sender::new(Options { key: Some(Key::new(b"wrong")), ..Options::default() });
+    let mut request = Vec::new();
+    sender.request(0, false, NOW, &mut request);
+    assert_eq!(reflect(&mut r, &request, &arrival()), Err(Silence::Forged));
+    assert_eq!(reflect(&mut r, &[0; 44], &arrival()), Err(Silence::Short));
+    let mut forged = vec![0; 112];
+    Answer::parse(Layout::Keyed, &request).unwrap().write(Layout::Keyed, &mut forged);
+    assert_eq!(sender.receive(&forged, NOW), Heard::Forged);
+}
+
+#[test]
+fn two_reflectors_do_not_answer_each_other() {
+    let mut request = Vec::new();
+    Sender::new(Options::default()).request(0, false, NOW, &mut request);
+    let (answer, _) = reflect(&mut stateless(), &request, &arrival()).unwrap();
+    assert_eq!(reflect(&mut stateless(), &answer, &arrival()), Err(Silence::Loop));
+    let service = Arrival { from: "192.0.2.7:7".parse().unwrap(), ..arrival() };
+    assert_eq!(reflect(&mut stateless(), &request, &service), Err(Silence::Source));
+}
+
+#[test]
+fn twamp_light_is_answered_in_its_own_size() {
+    let mut padded = vec![0; 41];
+    let request = Request { seq: 3, sent: ERROR.encode(NOW), error: ERROR, ssid: 0xabcd };
+    request.write(Layout::Clear, &mut padded);
+    padded[16..].iter_mut().enumerate().for_each(|(i, b)| *b = i as u8 ^ 0x5a);
+    let mut r = Reflector::new(Rules::default());
+    for far in 0..3 {
+        request.write(Layout::Clear, &mut padded);
+        padded[15] = far;
+        let (answer, _) = reflect(&mut r, &padded, &arrival()).unwrap();
+        let answer = Answer::parse(Layout::Clear, &answer).unwrap();
+        assert_eq!((answer.seq, answer.sender_seq), (far.into(), 3), "padding opens no new sessions");
+    }
+    assert_eq!(reflect(&mut r, &padded[..40], &arrival()), Err(Silence::Short));
+    assert_eq!(r.sessions(), 1);
+}
+
+#[test]
+fn state_is_bounded() {
+    let mut r = Reflector::new(Rules { sessions: 10, idle: Span::seconds(5), ..Rules::default() });
+    let mut request = Vec::new();
+    Sender::new(Options::default()).request(9, false, NOW, &mut request);
+    let mut answer = vec![0; 44];
+    let mut ask = |port: u16, steady: i64| {
+        let a = Arrival { from: format!("192.0.2.7:{port}").parse().unwrap(), ..arrival() };
+        r.reflect(&request, &a, NOW, Nanos(steady), ERROR, &mut answer).unwrap();
+        (Answer::parse(Layout::Clear, &answer).unwrap().seq, r.sessions())
+    };
+    for port in 2000..2010 {
+        assert_eq!(ask(port, 1).0, 0);
+    }
+    assert_eq!(ask(3000, 2), (9, 10), "one too many: answered without a count");
+    assert_eq!(ask(3000, 6_000_000_000), (0, 1), "the silent ones are forgotten");
+}
+
+#[test]
+fn a_broken_extension_is_marked_and_the_rest_copied() {
+    let mut request = Vec::new();
+    Sender::new(Options::default()).request(9, false, NOW, &mut request);
+    request.extend([0x80, 200, 0, 1, 77, 0x80, 4, 0, 9, 1, 2]);
+    let (answer, _) = reflect(&mut stateless(), &request, &arrival()).unwrap();
+    assert_eq!(answer[44..], [0x80, 200, 0, 1, 77, 0xc0, 4, 0, 9, 1, 2]);
+}
+
+#[test]
+fn odd_answers_are_not_measurements() {
+    let mut sender = Sender::new(Options::default());
+    let mut request = Vec::new();
+    sender.request(0, false, NOW, &mut request);
+    assert_eq!(sender.receive(&request, NOW), Heard::Foreign, "our own request, sent back");
+    assert_eq!(sender.receive(&[0; 37], NOW), Heard::Malformed);
+    let (mut answer, _) = reflect(&mut stateless(), &request, &arrival()).unwrap();
+    assert!(matches!(sender.receive(&answer[..38], NOW), Heard::Reply(_)), "twampy sends 38 bytes");
+    answer[13] = 0;
+    assert!(matches!(sender.receive(&answer, NOW), Heard::Reply(r) if r.damaged));
+}
+
+proptest! {
+    #[test]
+    fn anything_is_survived(
+        bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        keyed in any::<bool>(),
+        zero in any::<bool>(),
+    ) {
+        let key = keyed.then(|| Key::new(b"k"));
+        let mut r = Reflector::new(Rules { key: key.clone(), ..Rules::default() });
+        let mut bytes = bytes;
+        if zero && bytes.len() > 44 {
+            bytes[16..44].fill(0);
+            bytes[13] = 1;
+        }
+        let _ = reflect(&mut r, &bytes, &arrival());
+        let _ = Sender::new(Options { key, ..Options::default() }).receive(&bytes, NOW);
+    }
+}

@@ -1,0 +1,165 @@
+//! The session sender (RFC 8762 §4.2): requests of STAMP or TWAMP Light, and what their answers say.
+
+use crate::stamp::auth::Key;
+use crate::stamp::packet::{Answer, Layout, Request, is_answer};
+use crate::stamp::tlv::{self, ClassOfService, DirectMeasurement};
+use crate::twoway::{Heard, Protocol, Reply};
+use jitlat_core::Nanos;
+use jitlat_core::ntp::ErrorEstimate;
+
+/// What a sender is asked for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of a request; raised to what the base packet and the extensions asked for need.
+    pub size: usize,
+    /// Requests shorter than STAMP's 44 bytes are allowed (TWAMP Light).
+    pub light: bool,
+    /// Session identifier.
+    pub ssid: u16,
+    /// Sign requests and take only signed answers.
+    pub key: Option<Key>,
+    /// State of this host's clock, and the format of its times.
+    pub error: ErrorEstimate,
+    /// Ask for the code points at the far end, and for this one on answers.
+    pub class_of_service: Option<u8>,
+    /// Ask for the far host's packet counts.
+    pub direct_measurement: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            size: Layout::Clear.base(),
+            light: false,
+            ssid: 0,
+            key: None,
+            error: ErrorEstimate::UNKNOWN,
+            class_of_service: None,
+            direct_measurement: false,
+        }
+    }
+}
+
+/// Makes requests and reads answers.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    options: Options,
+    layout: Layout,
+    size: usize,
+    fixed_tlvs: Vec<u8>,
+    /// Code point of the last request as the far host saw it.
+    far_dscp: Option<u8>,
+    counters: Option<DirectMeasurement>,
+}
+
+impl Sender {
+    /// A sender of these requests.
+    pub fn new(options: Options) -> Sender {
+        let layout = if options.key.is_some() { Layout::Keyed } else { Layout::Clear };
+        let mut fixed_tlvs = Vec::new();
+        if let Some(wanted) = options.class_of_service {
+            let cos = ClassOfService { wanted, ..ClassOfService::default() };
+            tlv::push(&mut fixed_tlvs, tlv::kind::CLASS_OF_SERVICE, &cos.to_bytes());
+        }
+        let mut size = options.size.max(layout.shortest_answer());
+        if !options.light {
+            size = size.max(layout.base());
+        }
+        Sender { options, layout, size, fixed_tlvs, far_dscp: None, counters: None }
+    }
+
+    /// Bytes of the requests.
+    pub fn size(&self) -> usize {
+        let mut probe = Vec::new();
+        self.clone().request(0, false, Nanos(0), &mut probe);
+        probe.len()
+    }
+
+    /// Code point with which the last answered request arrived, where the far host told.
+    pub fn far_dscp(&self) -> Option<u8> {
+        self.far_dscp
+    }
+
+    /// The far host's packet counts, where it told them.
+    pub fn counters(&self) -> Option<DirectMeasurement> {
+        self.counters
+    }
+}
+
+impl Protocol for Sender {
+    fn request(&mut self, seq: u32, _last: bool, sent: Nanos, out: &mut Vec<u8>) {
+        let start = out.len();
+        let base = self.layout.base();
+        out.resize(start + self.size.min(base), 0);
+        let asked = Request {
+            seq,
+            sent: self.options.error.encode(sent),
+            error: self.options.error,
+            ssid: self.options.ssid,
+        };
+        asked.write(self.layout, &mut out[start..]);
+        if let Some(key) = &self.options.key {
+            key.sign_base(&mut out[start..]);
+        }
+        let mut tlvs = self.fixed_tlvs.clone();
+        if self.options.direct_measurement {
+            let counts =
+                DirectMeasurement { sender_sent: seq.wrapping_add(1), ..DirectMeasurement::default() };
+            tlv::push(&mut tlvs, tlv::kind::DIRECT_MEASUREMENT, &counts.to_bytes());
+        }
+        let signature = if self.options.key.is_some() && !tlvs.is_empty() { 20 } else { 0 };
+        let room = self.size.saturating_sub(base + tlvs.len() + signature);
+        if let Some(key) = self.options.key.as_ref().filter(|_| signature > 0) {
+            key.push_tlv(seq, &mut tlvs);
+        }
+        out.extend(tlvs);
+        // What is left becomes a padding extension; one to three bytes cannot, and are left out.
+        if room >= tlv::HEADER_LEN {
+            tlv::push(out, tlv::kind::PADDING, &ZEROS[..(room - tlv::HEADER_LEN).min(ZEROS.len())]);
+        }
+    }
+
+    fn far_clock(&self) -> bool {
+        true
+    }
+
+    fn receive(&mut self, datagram: &[u8], near: Nanos) -> Heard {
+        let Some(answer) = Answer::parse(self.layout, datagram) else { return Heard::Malformed };
+        if let Some(key) = &self.options.key
+            && !key.verify_base(datagram)
+        {
+            return Heard::Forged;
+        }
+        if answer.sender_error != self.options.error {
+            // Not what we sent, echoed: our own request coming back, or another sender's answer.
+            return if is_answer(self.layout, datagram) { Heard::Malformed } else { Heard::Foreign };
+        }
+        let tail = datagram.get(self.layout.base()..).unwrap_or_default();
+        for step in tlv::Tlvs::new(tail) {
+            let tlv::Step::Whole(_, t) = step else { break };
+            match t.kind {
+                _ if t.flags & (tlv::flag::UNRECOGNISED | tlv::flag::MALFORMED) != 0 => {}
+                tlv::kind::CLASS_OF_SERVICE => {
+                    self.far_dscp = ClassOfService::parse(t.value).map(|c| c.received).or(self.far_dscp);
+                }
+                tlv::kind::DIRECT_MEASUREMENT => {
+                    self.counters = DirectMeasurement::parse(t.value).or(self.counters);
+                }
+                _ => {}
+            }
+        }
+        let (arrived, answered) =
+            (answer.error.decode(answer.arrived, near), answer.error.decode(answer.answered, near));
+        Heard::Reply(Reply {
+            seq: answer.sender_seq,
+            seq_bits: 32,
+            arrived,
+            answered,
+            far_seq: Some(answer.seq),
+            damaged: !answer.error.is_valid(),
+        })
+    }
+}
+
+/// Padding is zeros: a reflector may take anything else for a session identifier (see the protocol's page).
+static ZEROS: [u8; 65_507] = [0; 65_507];

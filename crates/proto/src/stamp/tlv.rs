@@ -1,0 +1,245 @@
+//! Type-length-value extensions (RFC 8972 §4): a flags octet, a type, a 16-bit length of the value, the
+//! value.
+
+/// Bytes before the value.
+pub const HEADER_LEN: usize = 4;
+
+/// The flags octet.
+pub mod flag {
+    /// Not recognised. Set by the sender, cleared by a reflector that understood.
+    pub const UNRECOGNISED: u8 = 0x80;
+    /// Malformed.
+    pub const MALFORMED: u8 = 0x40;
+    /// The HMAC over the extensions failed.
+    pub const INTEGRITY: u8 = 0x20;
+}
+
+/// Type codes.
+pub mod kind {
+    /// Filler.
+    pub const PADDING: u8 = 1;
+    /// Addresses and ports as the reflector sees them.
+    pub const LOCATION: u8 = 2;
+    /// Where each side's stamps come from.
+    pub const TIMESTAMP_INFO: u8 = 3;
+    /// DSCP wanted and DSCP received.
+    pub const CLASS_OF_SERVICE: u8 = 4;
+    /// Packet counters of either side.
+    pub const DIRECT_MEASUREMENT: u8 = 5;
+    /// Access links.
+    pub const ACCESS_REPORT: u8 = 6;
+    /// When the answer before this one really left.
+    pub const FOLLOW_UP: u8 = 7;
+    /// Integrity of the extensions before it.
+    pub const HMAC: u8 = 8;
+}
+
+/// One extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tlv<'a> {
+    /// See [`flag`].
+    pub flags: u8,
+    /// See [`kind`].
+    pub kind: u8,
+    /// As many bytes as the length says.
+    pub value: &'a [u8],
+}
+
+/// One step through the extensions of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// A whole extension, and where its flags octet lies.
+    Whole(usize, Tlv<'a>),
+    /// Bytes from here on that are none: a header cut short or a length beyond the end.
+    Malformed(usize),
+}
+
+/// Walks the extensions in `bytes`. Ends after the first malformed one.
+#[derive(Clone, Debug)]
+pub struct Tlvs<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Tlvs<'a> {
+    /// The extensions in `bytes`, which begin behind the base packet.
+    pub fn new(bytes: &'a [u8]) -> Tlvs<'a> {
+        Tlvs { bytes, at: 0 }
+    }
+}
+
+impl<'a> Iterator for Tlvs<'a> {
+    type Item = Step<'a>;
+
+    fn next(&mut self) -> Option<Step<'a>> {
+        let start = self.at;
+        let rest = self.bytes.get(start..).filter(|r| !r.is_empty())?;
+        let whole = rest.split_first_chunk::<HEADER_LEN>().and_then(|([flags, kind, hi, lo], after)| {
+            let length = usize::from(u16::from_be_bytes([*hi, *lo]));
+            after.get(..length).map(|value| Tlv { flags: *flags, kind: *kind, value })
+        });
+        match whole {
+            Some(tlv) => {
+                self.at = start + HEADER_LEN + tlv.value.len();
+                Some(Step::Whole(start, tlv))
+            }
+            None => {
+                self.at = self.bytes.len();
+                Some(Step::Malformed(start))
+            }
+        }
+    }
+}
+
+/// Appends an extension as a sender writes it: U set. Values beyond 65 535 bytes are cut.
+pub fn push(out: &mut Vec<u8>, kind: u8, value: &[u8]) {
+    let value = &value[..value.len().min(u16::MAX.into())];
+    let [hi, lo] = (value.len() as u16).to_be_bytes();
+    out.extend([flag::UNRECOGNISED, kind, hi, lo]);
+    out.extend(value);
+}
+
+/// Class of service (§4.4): what becomes of a DSCP on the way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassOfService {
+    /// DSCP1: wanted on the answer.
+    pub wanted: u8,
+    /// DSCP2: of the request as it arrived.
+    pub received: u8,
+    /// ECN of the request as it arrived.
+    pub ecn: u8,
+    /// RP: 1 where the reflector's policy refused the DSCP wanted.
+    pub refused: u8,
+}
+
+impl ClassOfService {
+    /// From a value of four bytes.
+    pub fn parse(value: &[u8]) -> Option<ClassOfService> {
+        let bytes: [u8; 4] = value.try_into().ok()?;
+        let bits = u16::from_be_bytes([bytes[0], bytes[1]]);
+        Some(ClassOfService {
+            wanted: (bits >> 10) as u8,
+            received: (bits >> 4 & 0x3f) as u8,
+            ecn: (bits >> 2 & 3) as u8,
+            refused: (bits & 3) as u8,
+        })
+    }
+
+    /// As a value.
+    pub fn to_bytes(self) -> [u8; 4] {
+        let bits = u16::from(self.wanted & 0x3f) << 10
+            | u16::from(self.received & 0x3f) << 4
+            | u16::from(self.ecn & 3) << 2
+            | u16::from(self.refused & 3);
+        let [hi, lo] = bits.to_be_bytes();
+        [hi, lo, 0, 0]
+    }
+}
+
+/// Direct measurement (§4.5): how many test packets each side has handled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DirectMeasurement {
+    /// Sent by the sender, this one included.
+    pub sender_sent: u32,
+    /// Received by the reflector.
+    pub reflector_received: u32,
+    /// Sent by the reflector, this answer included.
+    pub reflector_sent: u32,
+}
+
+impl DirectMeasurement {
+    /// From a value of twelve bytes.
+    pub fn parse(value: &[u8]) -> Option<DirectMeasurement> {
+        let b: [u8; 12] = value.try_into().ok()?;
+        let word = |i: usize| u32::from_be_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
+        Some(DirectMeasurement { sender_sent: word(0), reflector_received: word(4), reflector_sent: word(8) })
+    }
+
+    /// As a value.
+    pub fn to_bytes(self) -> [u8; 12] {
+        let mut b = [0; 12];
+        b[..4].copy_from_slice(&self.sender_sent.to_be_bytes());
+        b[4..8].copy_from_slice(&self.reflector_received.to_be_bytes());
+        b[8..].copy_from_slice(&self.reflector_sent.to_be_bytes());
+        b
+    }
+}
+
+/// Follow-up telemetry (§4.7): when an earlier answer really left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FollowUp {
+    /// The reflector's number of that answer.
+    pub seq: u32,
+    /// When it left, in the format of the reflector's error estimate; 0 = not known.
+    pub sent: u64,
+    /// How that was found: 1 hardware, 2 software, 3 control plane.
+    pub method: u8,
+}
+
+impl FollowUp {
+    /// From a value of sixteen bytes.
+    pub fn parse(value: &[u8]) -> Option<FollowUp> {
+        let b: [u8; 16] = value.try_into().ok()?;
+        let seq = u32::from_be_bytes([b[0], b[1], b[2], b[3]]);
+        let sent = u64::from_be_bytes([b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11]]);
+        Some(FollowUp { seq, sent, method: b[12] })
+    }
+
+    /// As a value.
+    pub fn to_bytes(self) -> [u8; 16] {
+        let mut b = [0; 16];
+        b[..4].copy_from_slice(&self.seq.to_be_bytes());
+        b[4..12].copy_from_slice(&self.sent.to_be_bytes());
+        b[12] = self.method;
+        b
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_broken_length_ends_the_walk() {
+        let mut bytes = Vec::new();
+        push(&mut bytes, kind::PADDING, &[1, 2, 3]);
+        let whole = bytes.len();
+        bytes.extend([0x80, 9, 0, 5, 1]);
+        let steps: Vec<_> = Tlvs::new(&bytes).collect();
+        let padding = Tlv { flags: 0x80, kind: kind::PADDING, value: &[1, 2, 3] };
+        assert_eq!(steps, [Step::Whole(0, padding), Step::Malformed(whole)]);
+        assert_eq!(Tlvs::new(&[0x80]).collect::<Vec<_>>(), [Step::Malformed(0)]);
+        assert_eq!(Tlvs::new(&[]).count(), 0);
+    }
+
+    #[test]
+    fn the_bits_of_class_of_service() {
+        let cos = ClassOfService { wanted: 46, received: 10, ecn: 1, refused: 1 };
+        assert_eq!(cos.to_bytes(), [0b1011_1000, 0b1010_0101, 0, 0]);
+        assert_eq!(ClassOfService::parse(&cos.to_bytes()), Some(cos));
+        assert_eq!(ClassOfService::parse(&[0; 5]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn walking_covers_every_byte(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut at = 0;
+            let mut broken = false;
+            for step in Tlvs::new(&bytes) {
+                prop_assert!(!broken);
+                match step {
+                    Step::Whole(start, tlv) => {
+                        prop_assert_eq!(start, at);
+                        at += HEADER_LEN + tlv.value.len();
+                    }
+                    Step::Malformed(start) => {
+                        prop_assert_eq!(start, at);
+                        broken = true;
+                    }
+                }
+            }
+            prop_assert!(broken || at == bytes.len());
+        }
+    }
+}

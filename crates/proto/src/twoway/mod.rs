@@ -1,0 +1,109 @@
+//! What all two-way protocols share: the open-loop or stop-and-wait sender of requests and the matching
+//! of answers to them.
+//!
+//! * [`Protocol`] – what one protocol adds: its bytes, and a conversation around the test if it has one
+//! * [`Pinger`] – one test, driven by bytes and times
+//! * [`ledger`] – which answers belong to which requests, and what they tell of either direction
+//! * [`reflect`] – what all reflectors look at before they answer
+
+pub mod ledger;
+pub mod pinger;
+pub mod reflect;
+
+pub use ledger::{Directions, Ledger};
+pub use pinger::{Pinger, Plan, Transmit};
+pub use reflect::{Arrival, Silence};
+
+use crate::machine::Tick;
+use jitlat_core::Nanos;
+
+/// What an answer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The request's number as far as the wire carries it.
+    pub seq: u32,
+    /// Bits of [`seq`](Self::seq) that the wire carries: 16 or 32.
+    pub seq_bits: u8,
+    /// T2, by the far host's clock.
+    pub arrived: Option<Nanos>,
+    /// T3.
+    pub answered: Option<Nanos>,
+    /// The far host's own count of its answers.
+    pub far_seq: Option<u32>,
+    /// Something about it is wrong, but it is an answer: the record is flagged.
+    pub damaged: bool,
+}
+
+/// What became of a received datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// An answer to a request.
+    Reply(Reply),
+    /// A later word on request `seq` (16 bits): the far host took this long to answer it.
+    Took {
+        /// Number of the request.
+        seq: u16,
+        /// From reception to answer, in the far host.
+        took: jitlat_core::Span,
+    },
+    /// Part of the conversation around the test.
+    Conversation,
+    /// Not of this test.
+    Foreign,
+    /// Of this test by its address, but not what the protocol allows there.
+    Malformed,
+    /// Its integrity check failed.
+    Forged,
+}
+
+/// Where the conversation around a test stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Not ready for requests.
+    Opening,
+    /// Requests may be sent.
+    Ready,
+    /// All requests are sent; the far host has still something to say.
+    Closing,
+    /// Nothing more will come.
+    Over,
+    /// It cannot be done, and why.
+    Failed(String),
+}
+
+/// What one two-way protocol adds to the common machinery.
+pub trait Protocol {
+    /// Appends request `seq`, sent at `sent`, to `out`; `last` if no other follows.
+    fn request(&mut self, seq: u32, last: bool, sent: Nanos, out: &mut Vec<u8>);
+
+    /// Reads a datagram from the far host that arrived at about `near` (wall clock).
+    fn receive(&mut self, datagram: &[u8], near: Nanos) -> Heard;
+
+    /// Appends the next packet of the conversation around the test, if one is due.
+    fn poll_conversation(&mut self, _now: Tick, _out: &mut Vec<u8>) -> bool {
+        false
+    }
+
+    /// When, on the steady clock, [`poll_conversation`](Self::poll_conversation) is to be asked again.
+    fn conversation_timeout(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// Where the conversation stands at `now` (steady clock).
+    fn stage(&mut self, _now: Nanos) -> Stage {
+        Stage::Ready
+    }
+
+    /// All requests have been sent.
+    fn all_sent(&mut self, _now: Nanos) {}
+
+    /// Whether T2 and T3 are readings of a clock, so that one-way delays have a meaning.
+    fn far_clock(&self) -> bool {
+        false
+    }
+
+    /// Whether requests are answered at all; where not, only the conversation tells what arrived.
+    fn expects_replies(&self) -> bool {
+        true
+    }
+}

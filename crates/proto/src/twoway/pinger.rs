@@ -1,0 +1,364 @@
+//! [`Pinger`]: one two-way test. Requests leave on a fixed schedule whatever becomes of earlier ones
+//! (open loop, the default: no coordinated omission), or each waits for the answer to the one before.
+
+use crate::jitlat::Recording;
+use crate::jitlat::SentStamps;
+use crate::machine::Tick;
+use crate::twoway::ledger::{Fit, Ledger};
+use crate::twoway::{Heard, Protocol, Stage};
+use jitlat_core::record::{Flags, Moment};
+use jitlat_core::schedule::Deadlines;
+use jitlat_core::{Nanos, PacketRecord, Source, Span, Stamp, TestSpec};
+
+/// When requests are sent and how long answers are waited for.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Count, period and schedule.
+    pub spec: TestSpec,
+    /// Stop and wait: the next request leaves this long after the answer to the one before, or after
+    /// [`patience`](Self::patience) without one. The period of `spec` is then not used.
+    pub wait: Option<Span>,
+    /// How long an answer may take.
+    pub patience: Span,
+}
+
+/// A packet for the driver to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transmit {
+    /// Request of this number: its kernel stamp is wanted.
+    Request(u32),
+    /// Part of the conversation.
+    Conversation,
+}
+
+/// What came in, beside the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// The best stamp of its arrival.
+    pub stamp: Stamp,
+    /// The program's own reading after it was received.
+    pub read: Nanos,
+    /// Bytes of it.
+    pub length: usize,
+    /// Time to live or hop limit.
+    pub ttl: Option<u8>,
+    /// The TOS / traffic-class octet.
+    pub traffic_class: Option<u8>,
+}
+
+/// Datagrams that were no answers, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Oddities {
+    /// Not of this test.
+    pub foreign: u64,
+    /// Not what the protocol allows.
+    pub malformed: u64,
+    /// Failed their integrity check.
+    pub forged: u64,
+    /// Answers to requests never sent or long gone.
+    pub unmatched: u64,
+}
+
+/// One two-way test in progress.
+#[derive(Clone, Debug)]
+pub struct Pinger<P> {
+    protocol: P,
+    plan: Plan,
+    deadlines: Deadlines,
+    state: State,
+    next: u32,
+    due: Nanos,
+    start: Option<Nanos>,
+    /// When the answer to the last request, or to the one waited for, is given up.
+    until: Option<Nanos>,
+    ledger: Ledger,
+    records: Recording,
+    sent: SentStamps,
+    oddities: Oddities,
+    pending: Option<PacketRecord>,
+    /// The protocol decides when it is over: it has something to wait for.
+    closing: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    Opening,
+    Sending,
+    Draining,
+    Over,
+    Failed(String),
+}
+
+impl<P: Protocol> Pinger<P> {
+    /// A test that begins as soon as it is polled. Takes its memory now: per request 56 bytes for the
+    /// record and 8 for the transmit stamp.
+    pub fn new(protocol: P, plan: Plan, stamps: Source) -> Pinger<P> {
+        let packets = plan.spec.packets();
+        let limit = (packets as usize).saturating_mul(2).saturating_add(1024);
+        let mut records = Recording::new(limit);
+        records.reserve(packets.min(1 << 20) as usize);
+        let mut sent = SentStamps::new(stamps);
+        if stamps != Source::User {
+            sent.reserve(packets.min(1 << 20) as usize);
+        }
+        let deadlines = Deadlines::new(&plan.spec);
+        Pinger {
+            protocol,
+            deadlines,
+            plan,
+            state: State::Opening,
+            next: 0,
+            due: Nanos(i64::MIN),
+            start: None,
+            until: None,
+            ledger: Ledger::new(packets),
+            records,
+            sent,
+            oddities: Oddities::default(),
+            pending: None,
+            closing: false,
+        }
+    }
+
+    /// The protocol, for what it alone knows.
+    pub fn protocol(&self) -> &P {
+        &self.protocol
+    }
+
+    /// Requests and answers so far.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The ledger, to tell it what is known of the far host beforehand.
+    pub fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+
+    /// Datagrams that were no answers.
+    pub fn oddities(&self) -> Oddities {
+        Oddities { unmatched: self.ledger.unmatched(), ..self.oddities }
+    }
+
+    /// Why the test failed, if it did.
+    pub fn failure(&self) -> Option<&str> {
+        match &self.state {
+            State::Failed(why) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing more will be sent or waited for.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, State::Over | State::Failed(_))
+    }
+
+    /// Stops sending requests; answers still on their way are waited for.
+    pub fn interrupt(&mut self, now: Tick) {
+        if matches!(self.state, State::Opening) {
+            self.state = State::Over;
+        } else if self.state == State::Sending {
+            self.finish_sending(now);
+        }
+    }
+
+    fn finish_sending(&mut self, now: Tick) {
+        self.state = State::Draining;
+        self.until = Some(now.steady + self.plan.patience);
+        self.protocol.all_sent(now.steady);
+    }
+
+    /// Takes account of the passing of time; call before [`poll_transmit`](Self::poll_transmit).
+    pub fn handle_timeout(&mut self, now: Tick) {
+        let stage = match &self.state {
+            State::Over | State::Failed(_) => return,
+            _ => self.protocol.stage(now.steady),
+        };
+        self.closing = stage == Stage::Closing;
+        match (&self.state, stage) {
+            (_, Stage::Failed(why)) => self.state = State::Failed(why),
+            (State::Opening, Stage::Ready) => {
+                self.state = State::Sending;
+                self.start = Some(now.steady);
+                self.due = self.deadlines.next().map_or(now.steady, |d| now.steady + d);
+            }
+            (State::Sending, Stage::Over) => self.finish_sending(now),
+            (State::Draining, Stage::Over) => self.finish(),
+            (State::Draining, Stage::Closing) => {}
+            (State::Draining, _) if self.until.is_some_and(|u| now.steady >= u) => self.finish(),
+            (State::Draining, _) if self.all_answered() => self.finish(),
+            _ => {}
+        }
+        if self.state == State::Sending
+            && self.plan.wait.is_some()
+            && self.until.is_some_and(|u| now.steady >= u)
+        {
+            // No answer: on with the next one.
+            self.until = None;
+            self.due = now.steady;
+            if self.next >= self.plan.spec.packets() {
+                self.finish_sending(now);
+            }
+        }
+    }
+
+    fn all_answered(&self) -> bool {
+        self.protocol.expects_replies() && self.ledger.answered() >= self.ledger.requests()
+    }
+
+    fn finish(&mut self) {
+        self.flush_pending();
+        self.state = State::Over;
+    }
+
+    /// Appends the next packet to send, if one is due at `now`. Read the clocks afresh for every call and
+    /// send at once.
+    pub fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> Option<Transmit> {
+        if self.is_over() {
+            return None;
+        }
+        if self.protocol.poll_conversation(now, out) {
+            return Some(Transmit::Conversation);
+        }
+        let waiting = self.plan.wait.is_some() && self.until.is_some();
+        if self.state != State::Sending || now.steady < self.due || waiting {
+            return None;
+        }
+        let seq = self.next;
+        let last = seq + 1 >= self.plan.spec.packets();
+        self.protocol.request(seq, last, now.wall, out);
+        self.ledger.sent(seq, now.wall);
+        self.next += 1;
+        if self.plan.wait.is_some() {
+            self.until = Some(now.steady + self.plan.patience);
+        }
+        match (self.deadlines.next(), self.start) {
+            (Some(next), Some(start)) => self.due = start + next,
+            _ if self.plan.wait.is_none() => self.finish_sending(now),
+            _ => {}
+        }
+        Some(Transmit::Request(seq))
+    }
+
+    /// The kernel stamped request `seq` at `at`.
+    pub fn stamped(&mut self, seq: u32, at: Nanos) {
+        if u64::from(seq) < self.ledger.requests() {
+            self.sent.set(seq, at);
+        }
+    }
+
+    /// A datagram came from the far host.
+    pub fn handle(&mut self, datagram: &[u8], meta: &Received, now: Tick) {
+        let heard = self.protocol.receive(datagram, meta.read);
+        match heard {
+            Heard::Reply(reply) => {
+                let fit = match self.ledger.unwrap(reply.seq, reply.seq_bits) {
+                    Some(seq) => self.ledger.answer(seq, reply.far_seq),
+                    None => Fit::Unknown,
+                };
+                let (Fit::First(seq, sent) | Fit::Again(seq, sent)) = fit else { return };
+                let mut record = PacketRecord::new(seq.into());
+                record.set(Moment::Sent, Stamp { at: sent, source: Source::User });
+                for (moment, time) in [(Moment::Arrived, reply.arrived), (Moment::Answered, reply.answered)] {
+                    if let Some(at) = time {
+                        record.set(moment, Stamp { at, source: Source::User });
+                    }
+                }
+                record.set(Moment::Returned, meta.stamp);
+                record.set_receive_lag(meta.read.checked_since(meta.stamp.at));
+                record.set_size(u16::try_from(meta.length).ok());
+                record.set_ttl(meta.ttl);
+                record.set_traffic_class(meta.traffic_class);
+                if reply.damaged {
+                    record.flags = Flags::LENGTH;
+                }
+                self.flush_pending();
+                self.pending = Some(record);
+                if let (Some(pause), Fit::First(..)) = (self.plan.wait, fit)
+                    && self.state == State::Sending
+                    && seq + 1 == self.next
+                {
+                    self.until = None;
+                    self.due = now.steady + pause;
+                    if self.next >= self.plan.spec.packets() {
+                        self.finish_sending(now);
+                    }
+                }
+            }
+            Heard::Took { seq, took } => {
+                // Only the length of the far host's own time is known. It is kept as the difference of two
+                // instants in the middle of the round trip: they give the right round-trip and processing
+                // times, and no one-way delays (`Protocol::far_clock`).
+                if let Some(record) = &mut self.pending
+                    && record.seq as u16 == seq
+                    && let Some(returned) = record.time(Moment::Returned)
+                {
+                    let half = |sent: Nanos| Span((returned - sent).0.saturating_sub(took.0) / 2);
+                    if let Some(sent) = record.sent() {
+                        let arrived = sent + half(sent);
+                        record.set(Moment::Arrived, Stamp { at: arrived, source: Source::User });
+                        record.set(Moment::Answered, Stamp { at: arrived + took, source: Source::User });
+                    }
+                }
+            }
+            Heard::Conversation => {}
+            Heard::Foreign => self.oddities.foreign += 1,
+            Heard::Malformed => self.oddities.malformed += 1,
+            Heard::Forged => self.oddities.forged += 1,
+        }
+    }
+
+    fn flush_pending(&mut self) {
+        if let Some(record) = self.pending.take() {
+            self.records.push(record);
+        }
+    }
+
+    /// When, on the steady clock, to poll again at the latest; `None` when over.
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        if self.is_over() {
+            return None;
+        }
+        let own = match self.state {
+            State::Sending if self.plan.wait.is_some() => Some(self.until.unwrap_or(self.due)),
+            State::Sending => Some(self.due),
+            State::Draining if !self.closing => self.until,
+            _ => None,
+        };
+        let conversation = self.protocol.conversation_timeout();
+        // Nobody asks for anything: look again at once, the state is about to change.
+        Some([own, conversation].into_iter().flatten().min().unwrap_or(Nanos(i64::MIN)))
+    }
+
+    /// The test's results: records in arrival order, their sent times replaced by kernel stamps where
+    /// there are some, and the protocol.
+    pub fn finish_up(mut self) -> Outcome<P> {
+        self.flush_pending();
+        Outcome {
+            oddities: self.oddities(),
+            records: self.records,
+            sent: self.sent,
+            ledger: self.ledger,
+            protocol: self.protocol,
+        }
+    }
+}
+
+/// What a test leaves behind.
+#[derive(Clone, Debug)]
+pub struct Outcome<P> {
+    /// Answers in arrival order.
+    pub records: Recording,
+    /// Kernel transmit stamps; [`SentStamps::join`] puts them into the records.
+    pub sent: SentStamps,
+    /// Requests and answers.
+    pub ledger: Ledger,
+    /// Datagrams that were no answers.
+    pub oddities: Oddities,
+    /// What the protocol alone knows.
+    pub protocol: P,
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,86 @@
+//! What all reflectors look at before they answer.
+
+use core::net::{IpAddr, SocketAddr};
+use jitlat_core::Nanos;
+
+/// How a request came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// From where.
+    pub from: SocketAddr,
+    /// When, by this host's wall clock: the best stamp there is.
+    pub at: Nanos,
+    /// Time to live or hop limit.
+    pub ttl: Option<u8>,
+    /// The TOS / traffic-class octet.
+    pub traffic_class: Option<u8>,
+}
+
+/// Why a reflector keeps silent. In the order of the counters of a reflector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Silence {
+    /// Not a request of this protocol.
+    Foreign,
+    /// Too short to be answered without sending more than was received.
+    Short,
+    /// An answer, not a request: it comes from a reflector.
+    Loop,
+    /// Sent from the port of a service that would answer back, or from no address a host has.
+    Source,
+    /// The integrity check failed, or there was none.
+    Forged,
+    /// No session of that name, or not from its client.
+    NoSession,
+    /// More than this client may ask for.
+    Limited,
+}
+
+impl Silence {
+    /// All of them, in the order of their codes.
+    pub const ALL: [Silence; 7] = [
+        Silence::Foreign,
+        Silence::Short,
+        Silence::Loop,
+        Silence::Source,
+        Silence::Forged,
+        Silence::NoSession,
+        Silence::Limited,
+    ];
+
+    /// In a word or two.
+    pub fn name(self) -> &'static str {
+        ["foreign", "too short", "from a reflector", "bad source", "forged", "no session", "rate limited"]
+            [self as usize]
+    }
+}
+
+/// Ports below this belong to services, of which several answer whatever they are sent (echo, chargen,
+/// DNS, NTP, …); a measurement's own are above, but for the test ports of RFC 8545.
+const SERVICES: u16 = 1024;
+const TEST_PORTS: [u16; 2] = [861, 862];
+
+/// Whether a packet from `source` may be answered at all.
+pub fn answerable(source: SocketAddr) -> bool {
+    let host = match source.ip() {
+        IpAddr::V4(a) => !(a.is_unspecified() || a.is_broadcast() || a.is_multicast()),
+        IpAddr::V6(a) => !(a.is_unspecified() || a.is_multicast()),
+    };
+    host && (source.port() >= SERVICES || TEST_PORTS.contains(&source.port()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_and_groups_are_not_answered() {
+        for bad in ["10.0.0.1:7", "10.0.0.1:53", "10.0.0.1:0", "224.0.0.1:5000", "255.255.255.255:5000"] {
+            assert!(!answerable(bad.parse().unwrap()), "{bad}");
+        }
+        for good in ["10.0.0.1:862", "10.0.0.1:1024", "[fe80::1]:50000", "127.0.0.1:46772"] {
+            assert!(answerable(good.parse().unwrap()), "{good}");
+        }
+        assert!(!answerable("[ff02::1]:5000".parse().unwrap()));
+    }
+}

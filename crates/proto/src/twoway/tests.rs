@@ -1,0 +1,317 @@
+//! Whole tests in virtual time: each protocol's client against its own reflector over a path that
+//! delays, loses, duplicates and reorders.
+
+use super::*;
+use crate::lamp;
+use crate::stamp::{self, reflector::Rules};
+use crate::twoway::reflect::Arrival;
+use jitlat_core::ntp::ErrorEstimate;
+use jitlat_core::spec::{Direction, Schedule, Transport};
+
+const EPOCH: i64 = 1_795_176_909_000_000_000;
+/// The far clock is ahead of ours by this much.
+const AHEAD: i64 = 250_000_000;
+
+fn tick(steady: i64) -> Tick {
+    Tick { wall: Nanos(EPOCH + steady), steady: Nanos(steady) }
+}
+
+fn plan(packets: u64, wait: Option<Span>) -> Plan {
+    let period = Span::millis(10);
+    let spec = TestSpec::new(Direction::Up, Transport::Udp, packets, 80, period, Schedule::Periodic);
+    Plan { spec: spec.unwrap(), wait, patience: Span::seconds(1) }
+}
+
+/// What the path does to the k-th packet of one direction: copies, and how long each takes.
+type Path<'a> = &'a dyn Fn(usize) -> Vec<i64>;
+
+enum Far {
+    Stamp(Box<stamp::Reflector>),
+    Lamp(Box<lamp::Server>),
+    Deaf,
+}
+
+impl Far {
+    fn answer(&mut self, bytes: &[u8], at: i64) -> Vec<Vec<u8>> {
+        let from = "192.0.2.1:40000".parse().unwrap();
+        let arrival = Arrival { from, at: Nanos(EPOCH + at + AHEAD), ttl: Some(64), traffic_class: Some(0) };
+        let now = Tick { wall: Nanos(EPOCH + at + AHEAD + 1000), steady: Nanos(at) };
+        match self {
+            Far::Stamp(r) => {
+                let mut out = vec![0; bytes.len()];
+                let error = ErrorEstimate::UNKNOWN;
+                r.reflect(bytes, &arrival, now.wall, now.steady, error, &mut out)
+                    .map_or(vec![], |_| vec![out])
+            }
+            Far::Lamp(s) => {
+                let mut out = Vec::new();
+                match s.handle(bytes, &arrival, now, &mut out) {
+                    Ok(lamp::Reaction::Answer) => vec![out],
+                    Ok(lamp::Reaction::AnswerAndFollow(_)) => {
+                        let h = lamp::Header::parse(&out).unwrap();
+                        let mut follow = Vec::new();
+                        s.follow_up(h.id, h.seq, Span(7000), &mut follow);
+                        vec![out, follow]
+                    }
+                    _ => vec![],
+                }
+            }
+            Far::Deaf => vec![],
+        }
+    }
+
+    fn spontaneous(&mut self, at: i64) -> Option<Vec<u8>> {
+        let Far::Lamp(s) = self else { return None };
+        let mut out = Vec::new();
+        s.poll_transmit(Tick { wall: Nanos(EPOCH + at + AHEAD), steady: Nanos(at) }, &mut out).map(|_| out)
+    }
+
+    fn timeout(&self) -> Option<i64> {
+        let Far::Lamp(s) = self else { return None };
+        s.poll_timeout().map(|t| t.0)
+    }
+}
+
+/// Runs a test to its end and returns it with the virtual time it took.
+fn run<P: Protocol>(
+    protocol: P,
+    plan: Plan,
+    far: &mut Far,
+    up: Path<'_>,
+    down: Path<'_>,
+) -> (Outcome<P>, i64) {
+    let mut pinger = Pinger::new(protocol, plan, Source::User);
+    let mut flying: Vec<(i64, bool, Vec<u8>)> = Vec::new();
+    let (mut now, mut ups, mut downs) = (0i64, 0, 0);
+    for _ in 0..100_000 {
+        flying.sort_by_key(|f| f.0);
+        while flying.first().is_some_and(|f| f.0 <= now) {
+            let (at, to_far, bytes) = flying.remove(0);
+            if to_far {
+                for answer in far.answer(&bytes, at) {
+                    flying.extend(down(downs).iter().map(|d| (at + 1000 + d, false, answer.clone())));
+                    downs += 1;
+                }
+            } else {
+                let at = Nanos(EPOCH + at);
+                let stamp = Stamp { at, source: Source::Kernel };
+                let meta = Received { stamp, read: at, length: bytes.len(), ttl: None, traffic_class: None };
+                pinger.handle(&bytes, &meta, tick(now));
+            }
+            flying.sort_by_key(|f| f.0);
+        }
+        while let Some(report) = far.spontaneous(now) {
+            flying.extend(down(downs).iter().map(|d| (now + d, false, report.clone())));
+            downs += 1;
+        }
+        pinger.handle_timeout(tick(now));
+        let mut out = Vec::new();
+        while pinger.poll_transmit(tick(now), &mut out).is_some() {
+            flying.extend(up(ups).iter().map(|d| (now + d, true, out.clone())));
+            ups += 1;
+            out.clear();
+            pinger.handle_timeout(tick(now));
+        }
+        let Some(due) = pinger.poll_timeout() else { return (pinger.finish_up(), now) };
+        let next = flying.iter().map(|f| f.0).chain([due.0]).chain(far.timeout()).min().unwrap();
+        now = now.max(next);
+    }
+    panic!("the test does not end");
+}
+
+const PLAIN: Path<'static> = &|_| vec![3_000_000];
+
+fn stamp_far(sessions: usize) -> Far {
+    Far::Stamp(Box::new(stamp::Reflector::new(Rules { sessions, ..Rules::default() })))
+}
+
+fn stamp_sender() -> stamp::Sender {
+    stamp::Sender::new(stamp::sender::Options::default())
+}
+
+fn lamp_far() -> Far {
+    Far::Lamp(Box::new(lamp::Server::new(lamp::ServerRules::default())))
+}
+
+fn lamp_client(mode: lamp::Mode, follow_up: Option<lamp::FollowUp>) -> lamp::Client {
+    lamp::Client::new(lamp::client::Options { id: 77, mode, payload: 32, timeless: false, follow_up })
+}
+
+#[test]
+fn open_loop_keeps_its_schedule_whatever_is_lost() {
+    let lossy: Path<'_> = &|k| if k % 4 == 1 { vec![] } else { vec![35_000_000] };
+    let (out, took) = run(stamp_sender(), plan(20, None), &mut stamp_far(0), lossy, PLAIN);
+    assert_eq!((out.records.len(), out.ledger.answered(), out.ledger.requests()), (15, 15, 20));
+    assert!(out.records.iter().all(|r| r.sent() == Some(Nanos(EPOCH + r.seq * 10_000_000))));
+    let rtt = |r: &PacketRecord| (r.time(Moment::Returned).unwrap() - r.sent().unwrap()).0;
+    assert!(out.records.iter().all(|r| rtt(r) == 38_001_000));
+    assert_eq!(took, 190_000_000 + 1_000_000_000, "the last answer is waited for, and no longer");
+}
+
+#[test]
+fn stop_and_wait_sends_when_the_answer_is_there() {
+    let (out, took) = run(stamp_sender(), plan(5, Some(Span::millis(2))), &mut stamp_far(0), PLAIN, PLAIN);
+    assert_eq!(out.records.len(), 5);
+    assert_eq!(took, 5 * 6_001_000 + 4 * 2_000_000);
+    let deaf = run(stamp_sender(), plan(3, Some(Span::ZERO)), &mut Far::Deaf, PLAIN, PLAIN);
+    assert_eq!((deaf.0.records.len(), deaf.0.ledger.requests()), (0, 3));
+    assert!(deaf.1 <= 4_000_000_000, "{}", deaf.1);
+}
+
+#[test]
+fn directions_are_told_apart_by_a_counting_reflector() {
+    let up: Path<'_> = &|k| match k {
+        2 | 3 => vec![],
+        5 => vec![1_000_000, 2_000_000],
+        8 => vec![15_000_000],
+        _ => vec![1_000_000],
+    };
+    // The answer to 10 (k = 9) is lost, that to 5 (k = 3) comes twice.
+    let down: Path<'_> = &|k| match k {
+        9 => vec![],
+        3 => vec![1_000_000, 4_000_000],
+        _ => vec![1_000_000],
+    };
+    let (out, _) = run(stamp_sender(), plan(20, None), &mut stamp_far(100), up, down);
+    let d = out.ledger.directions();
+    assert!(d.stateful);
+    assert_eq!((d.up_lost, d.down_lost, d.unknown_lost), (2, 1, 0));
+    assert_eq!((d.up_duplicates, d.down_duplicates), (1, 1));
+    assert_eq!((d.up_reordered, d.down_reordered), (1, 0));
+    let r = out.records.iter().next().unwrap();
+    assert_eq!(r.delay(), Some(Span(AHEAD + 1_000_000)), "by the far clock");
+}
+
+#[test]
+fn lamp_ping_like_with_and_without_follow_up() {
+    for follow_up in [None, Some(lamp::FollowUp::Application), Some(lamp::FollowUp::Hardware)] {
+        let client = lamp_client(lamp::Mode::PingLike, follow_up);
+        let (out, _) = run(client, plan(6, None), &mut lamp_far(), PLAIN, PLAIN);
+        assert_eq!((out.records.len(), out.oddities), (6, Oddities::default()));
+        let accepted = follow_up == Some(lamp::FollowUp::Application);
+        for r in out.records.iter() {
+            let processing = r.time(Moment::Answered).zip(r.arrived()).map(|(b, a)| b - a);
+            assert_eq!(processing, accepted.then_some(Span(7000)));
+        }
+        use lamp::client::FollowUpState as F;
+        let want = [F::Unasked, F::Accepted, F::Denied];
+        let k = follow_up.map_or(0, |f| if f == lamp::FollowUp::Application { 1 } else { 2 });
+        assert_eq!(out.protocol.follow_up(), want[k]);
+    }
+}
+
+#[test]
+fn lamp_unidirectional_delivers_its_report_over_a_bad_path() {
+    // The first REPORT and the first ACK for it are lost; data packet 3 comes twice, 5 is lost.
+    let up: Path<'_> = &|k| match k {
+        4 => vec![1_000_000, 1_500_000],
+        6 => vec![],
+        _ => vec![1_000_000],
+    };
+    let down: Path<'_> = &|k| if k == 1 { vec![] } else { vec![1_000_000] };
+    let client = lamp_client(lamp::Mode::Unidirectional, None);
+    let (out, took) = run(client, plan(10, None), &mut lamp_far(), up, down);
+    let report = out.protocol.report().expect("a report");
+    assert_eq!((report.received, report.duplicates, report.out_of_order), (9, Some(1), 0));
+    assert_eq!((report.min_us, report.max_us, report.highest_seq), (Some(251_000), 251_000, Some(9)));
+    assert!(out.records.is_empty() && took < 2_000_000_000, "{took}");
+}
+
+#[test]
+fn lamp_without_a_server_fails_in_bounded_time() {
+    let client = lamp_client(lamp::Mode::PingLike, None);
+    let mut pinger = Pinger::new(client, plan(3, None), Source::User);
+    let (mut now, mut sent, mut out) = (0, 0, Vec::new());
+    while let Some(due) = pinger.poll_timeout() {
+        now = now.max(due.0);
+        pinger.handle_timeout(tick(now));
+        while pinger.poll_transmit(tick(now), &mut out).is_some() {
+            sent += 1;
+        }
+    }
+    assert!(sent == 30 && now < 6_000_000_000, "{sent} {now}");
+    assert!(pinger.failure().unwrap().contains("30 INIT"));
+}
+
+#[test]
+fn lamp_survives_loss_of_anything_once() {
+    for lost in 0..8 {
+        let drop_one: Path<'_> = &move |k| if k == lost { vec![] } else { vec![1_000_000] };
+        for (up, down) in [(drop_one, PLAIN), (PLAIN, drop_one)] {
+            let client = lamp_client(lamp::Mode::PingLike, Some(lamp::FollowUp::Application));
+            let (out, took) = run(client, plan(3, None), &mut lamp_far(), up, down);
+            assert!(out.records.len() >= 2 && took < 9_000_000_000, "{lost} {took}");
+        }
+    }
+}
+
+#[test]
+fn lamp_sequence_numbers_wrap() {
+    let client = lamp_client(lamp::Mode::PingLike, None);
+    let mut plan = plan(65_600, None);
+    let spec = TestSpec::new(Direction::Up, Transport::Udp, 65_600, 80, Span(2_000_000), Schedule::Periodic);
+    plan.spec = spec.unwrap();
+    let mut pinger = Pinger::new(client, plan, Source::User);
+    let mut server = lamp_far();
+    let (mut now, mut out) = (0, Vec::new());
+    while let Some(due) = pinger.poll_timeout() {
+        now = now.max(due.0);
+        pinger.handle_timeout(tick(now));
+        out.clear();
+        if pinger.poll_transmit(tick(now), &mut out).is_some() {
+            for answer in server.answer(&out, now) {
+                let at = Nanos(EPOCH + now + 10);
+                let stamp = Stamp { at, source: Source::User };
+                let meta = Received { stamp, read: at, length: answer.len(), ttl: None, traffic_class: None };
+                pinger.handle(&answer, &meta, tick(now));
+            }
+        }
+    }
+    let out = pinger.finish_up();
+    assert!(out.records.iter().enumerate().all(|(i, r)| r.seq == i as i64));
+    assert_eq!(out.records.len(), 65_600);
+}
+
+#[test]
+fn an_interrupted_test_keeps_what_it_has() {
+    let mut pinger = Pinger::new(stamp_sender(), plan(100, None), Source::User);
+    let mut out = Vec::new();
+    pinger.handle_timeout(tick(0));
+    assert!(pinger.poll_transmit(tick(0), &mut out).is_some());
+    pinger.interrupt(tick(1));
+    assert!(pinger.poll_transmit(tick(50_000_000), &mut out).is_none());
+    pinger.handle_timeout(tick(1_000_000_001));
+    assert!(pinger.is_over() && pinger.ledger().requests() == 1);
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(48))]
+    #[test]
+    fn foreign_bytes_at_any_time_are_counted_and_nothing_else(
+        noise in proptest::collection::vec(proptest::collection::vec(proptest::prelude::any::<u8>(), 0..80), 1..40)
+    ) {
+        let mut lamp = Pinger::new(lamp_client(lamp::Mode::PingLike, None), plan(5, None), Source::User);
+        let mut server = lamp::Server::new(lamp::ServerRules::default());
+        let at = Nanos(EPOCH);
+        let stamp = Stamp { at, source: Source::User };
+        let from = "192.0.2.1:40000".parse().unwrap();
+        for (k, bytes) in noise.iter().enumerate() {
+            let now = tick(k as i64 * 20_000_000);
+            let mut bytes = bytes.clone();
+            if k % 2 == 0 && bytes.len() > 4 {
+                let kind = 0xa0 | bytes[1] & 0xf;
+                bytes[..4].copy_from_slice(&[0xaa, kind, 0, 77]);
+            }
+            let meta = Received { stamp, read: at, length: bytes.len(), ttl: None, traffic_class: None };
+            lamp.handle(&bytes, &meta, now);
+            lamp.handle_timeout(now);
+            lamp.poll_transmit(now, &mut Vec::new());
+            let mut out = Vec::new();
+            let arrival = Arrival { from, at, ttl: None, traffic_class: None };
+            let _ = server.handle(&bytes, &arrival, now, &mut out);
+            proptest::prop_assert!(out.len() <= bytes.len());
+            while server.poll_transmit(now, &mut out).is_some() {}
+        }
+        proptest::prop_assert!(server.sessions() <= noise.len());
+    }
+}
