@@ -8,18 +8,31 @@
 //! 3. [`pairing`] – an OUT and an IN packet next to each other at MON make a synthetic pair
 //! 4. the round trip of a pair, free of the clock offset
 //!
-//! [`survey`] finds out beforehand what the user did not say: addresses, direction, NAT, clock offset.
+//! [`mod@survey`] finds out beforehand what the user did not say: addresses, direction, NAT, clock offset;
+//! [`clocks`] compares the two clocks, [`spread`] holds distributions of any length.
 //! Time stamps are arguments, nothing is read from a clock or a file here.
 
+pub mod clocks;
+pub mod compat;
+pub mod estimate;
 pub mod identity;
 pub mod matcher;
+pub mod order;
 pub mod packet;
 pub mod pairing;
+pub mod spread;
+pub mod survey;
 
+pub use clocks::{ClockDifference, Clocks};
+pub use compat::{CaiaMatcher, CaiaPairer};
+pub use estimate::{Estimate, Estimator, PassiveSummary, WayFigures};
 pub use identity::{Fields, Identity, IdentityRule};
 pub use matcher::{MatchCounts, Matcher, Observer};
+pub use order::InOrder;
 pub use packet::{LinkType, Packet, Skip, decode};
 pub use pairing::{Pair, Pairer, Record};
+pub use spread::{Spread, SpreadFigures};
+pub use survey::{Glimpse, NoPlan, Plan, Prefix, Sides, survey};
 
 use crate::time::Nanos;
 use serde::Serialize;

@@ -1,0 +1,176 @@
+//! Two clocks compared through the least delays of both ways: relative skew and offset.
+//!
+//! The raw delay of a way never falls below its least delay plus the clocks' difference. Its lower convex
+//! hull over time therefore follows that difference; the edge that spans the middle of the capture gives
+//! the skew, and the two ways' edges together the offset, wrong by at most half the least round trip.
+
+use super::{Record, Way};
+use serde::Serialize;
+
+/// Corners a hull may have.
+const MAX_POINTS: usize = 1 << 16;
+
+/// The lower convex hull of one way's raw delays, built as they come; O(1) amortised.
+#[derive(Clone, Debug, Default)]
+struct Hull {
+    points: Vec<(i64, i64)>,
+    last: Option<i64>,
+}
+
+impl Hull {
+    fn push(&mut self, t: i64, y: i64) {
+        match self.points.last_mut() {
+            Some(p) if p.0 == t => {
+                if y >= p.1 {
+                    return;
+                }
+                self.points.pop();
+            }
+            // Reordered at the source: the hull needs times that rise.
+            Some(_) if self.last.is_some_and(|l| t < l) => return,
+            _ => {}
+        }
+        self.last = Some(t);
+        while let [.., a, b] = self.points[..] {
+            let cross = i128::from(b.0 - a.0) * i128::from(y.saturating_sub(a.1))
+                - i128::from(b.1.saturating_sub(a.1)) * i128::from(t - a.0);
+            if cross > 0 {
+                break;
+            }
+            self.points.pop();
+        }
+        if self.points.len() >= MAX_POINTS {
+            // Only a contrived capture has so many corners: every second one will do.
+            let mut keep = false;
+            self.points.retain(|_| {
+                keep = !keep;
+                keep
+            });
+        }
+        self.points.push((t, y));
+    }
+
+    /// The edge over `t`: its slope and its height there.
+    fn edge(&self, t: i64) -> Option<(f64, f64)> {
+        let i = self.points.partition_point(|p| p.0 <= t);
+        let (a, b) = (self.points.get(i.checked_sub(1)?)?, self.points.get(i)?);
+        let slope = (b.1 - a.1) as f64 / (b.0 - a.0) as f64;
+        Some((slope, a.1 as f64 + slope * (t - a.0) as f64))
+    }
+
+    fn span(&self) -> Option<(i64, i64)> {
+        Some((self.points.first()?.0, self.points.last()?.0))
+    }
+}
+
+/// Follows both ways.
+#[derive(Clone, Debug, Default)]
+pub struct Clocks {
+    hulls: [Hull; 2],
+    /// First record's times: everything else is relative to it, so that no digit is lost.
+    origin: Option<(i64, i64)>,
+}
+
+/// How the monitor's clock stands to the reference clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ClockDifference {
+    /// Monitor clock minus reference clock in the middle of the capture, in ns.
+    pub offset_ns: Option<f64>,
+    /// The offset is within this of the truth, in ns: half the least round trip.
+    pub offset_bound_ns: Option<f64>,
+    /// By how much the monitor's clock runs fast, in parts per million.
+    pub skew_ppm: Option<f64>,
+    /// The same seen by OUT and by IN packets alone.
+    pub skew_ppm_by_way: [Option<f64>; 2],
+}
+
+impl Clocks {
+    /// Takes one matched packet.
+    pub fn push(&mut self, r: &Record) {
+        let (r0, m0) = *self.origin.get_or_insert((r.reference.0, r.monitor.0));
+        let (tr, tm) = (r.reference.0.saturating_sub(r0), r.monitor.0.saturating_sub(m0));
+        match r.way {
+            Way::Out => self.hulls[0].push(tr, tm.saturating_sub(tr)),
+            // Over the reference clock too, so that both edges are asked at one instant.
+            Way::In => self.hulls[1].push(tr, tr.saturating_sub(tm)),
+        }
+    }
+
+    /// What is known so far.
+    pub fn difference(&self) -> ClockDifference {
+        let Some((r0, m0)) = self.origin else { return ClockDifference::default() };
+        let spans = self.hulls.each_ref().map(Hull::span);
+        let overlap = match spans {
+            [Some(a), Some(b)] => Some((a.0.max(b.0), a.1.min(b.1))).filter(|(x, y)| x < y),
+            _ => None,
+        };
+        let by_way = [0, 1].map(|w| {
+            let (from, to) = spans[w]?;
+            let (slope, _) = self.hulls[w].edge(from + (to - from) / 2)?;
+            Some(if w == 0 { slope } else { -slope } * 1e6)
+        });
+        let least = |ppm: &[Option<f64>; 2]| match *ppm {
+            // Queues only add: a loaded way leans, the other way's flatter hull is the better witness.
+            [Some(a), Some(b)] => Some(if a.abs() <= b.abs() { a } else { b }),
+            [a, b] => a.or(b),
+        };
+        let mut d = ClockDifference { skew_ppm: least(&by_way), skew_ppm_by_way: by_way, ..Default::default() };
+        if let Some((from, to)) = overlap {
+            let middle = from + (to - from) / 2;
+            if let (Some((_, a)), Some((_, b))) = (self.hulls[0].edge(middle), self.hulls[1].edge(middle)) {
+                d.offset_ns = Some((m0.saturating_sub(r0)) as f64 + (a - b) / 2.0);
+                d.offset_bound_ns = Some(((a + b) / 2.0).max(0.0));
+            }
+        }
+        d
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::{Nanos, SECOND};
+
+    fn clocks(ppm: i64, offset: i64, queue: impl Fn(i64) -> i64) -> ClockDifference {
+        let mut c = Clocks::default();
+        let monitor = |t: i64| 1_700_000_000 * SECOND + t + offset + t / 1_000_000 * ppm;
+        let reference = |t: i64| 1_700_000_000 * SECOND + t;
+        for i in 0..3000i64 {
+            let t = i * 20_000_000;
+            let noise = (i * 7919 % 97) * 10_000;
+            let out = t + 12_000_000 + noise + queue(i);
+            c.push(&Record { way: Way::Out, reference: Nanos(reference(t)), monitor: Nanos(monitor(out)), length: 1, flow: 0 });
+            let back = t + 10_000_000 + 8_000_000 + noise;
+            c.push(&Record {
+                way: Way::In,
+                reference: Nanos(reference(back)),
+                monitor: Nanos(monitor(t + 10_000_000)),
+                length: 1,
+                flow: 0,
+            });
+        }
+        c.difference()
+    }
+
+    #[test]
+    fn skew_and_offset_of_a_drifting_clock() {
+        for (ppm, offset) in [(0, 0), (40, 37_500_000_000), (-20, -3 * SECOND)] {
+            let d = clocks(ppm, offset, |_| 0);
+            assert!((d.skew_ppm.unwrap() - ppm as f64).abs() < 0.1, "{d:?}");
+            let truth = offset as f64 + 30.0 * ppm as f64 * 1000.0; // in the middle, after 30 s
+            assert!((d.offset_ns.unwrap() - truth).abs() <= d.offset_bound_ns.unwrap() + 1.0, "{d:?} {truth}");
+            assert!((d.offset_bound_ns.unwrap() - 10e6).abs() < 0.2e6, "{d:?}");
+        }
+    }
+
+    #[test]
+    fn a_standing_queue_one_way_does_not_pass_for_skew() {
+        let d = clocks(0, 0, |i| i * 100_000);
+        assert!(d.skew_ppm.unwrap().abs() < 0.1 && d.skew_ppm_by_way[0].unwrap() > 1000.0, "{d:?}");
+    }
+
+    #[test]
+    fn too_little_is_not_a_figure() {
+        assert_eq!(Clocks::default().difference(), ClockDifference::default());
+    }
+}

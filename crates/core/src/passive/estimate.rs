@@ -1,0 +1,268 @@
+//! [`Estimator`]: everything the matched packets of two captures say, as they come and in bounded memory.
+
+use super::clocks::{ClockDifference, Clocks};
+use super::matcher::{MatchCounts, Observer};
+use super::pairing::{Pair, Pairer, Record};
+use super::spread::{Spread, SpreadFigures};
+use super::{Matcher, Way};
+use crate::time::{Nanos, SECOND, Span};
+use serde::Serialize;
+use std::collections::VecDeque;
+
+/// A pair together with what only its neighbours tell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The pair.
+    pub pair: Pair,
+    /// Pairs a second over the interval that ends with this pair.
+    pub rate: f64,
+}
+
+/// One way of the path, all matched packets and not only paired ones.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WayFigures {
+    /// What became of the packets.
+    #[serde(flatten)]
+    pub counts: MatchCounts,
+    /// Lost of those that should have arrived.
+    pub loss_ratio: Option<f64>,
+    /// Raw one-way delay, clock offset included.
+    pub delay_raw_ns: Option<SpreadFigures>,
+    /// One-way delay above its minimum: queueing. Free of the clock offset.
+    pub delay_variation_ns: Option<SpreadFigures>,
+    /// |difference| of consecutive packets' delays (RFC 3393). Free of the clock offset.
+    pub ipdv_ns: Option<SpreadFigures>,
+    /// Mean length of the matched IP packets, in bytes.
+    pub mean_length: Option<f64>,
+}
+
+/// What two captures say of the path between them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PassiveSummary {
+    /// Synthetic pairs.
+    pub pairs: u64,
+    /// Time of the first and the last pair on the reference clock, in ns.
+    pub first_pair: Option<Nanos>,
+    /// See [`Self::first_pair`].
+    pub last_pair: Option<Nanos>,
+    /// Pairs a second, from the first to the last.
+    pub pair_rate: Option<f64>,
+    /// Round-trip time of every pair: as the application's packets had it.
+    pub rtt_ns: Option<SpreadFigures>,
+    /// Round-trip time at regular instants: comparable with ping. Idle times have no value.
+    pub rtt_per_time_ns: Option<SpreadFigures>,
+    /// Distance of those instants, in ns.
+    pub per_time_interval_ns: Span,
+    /// Time between the two packets of a pair at the monitor: the far host's processing, if the one answers
+    /// the other.
+    pub turnaround_ns: Option<SpreadFigures>,
+    /// The two clocks.
+    pub clocks: ClockDifference,
+    /// From the reference to the monitor point.
+    pub out: WayFigures,
+    /// And back.
+    #[serde(rename = "in")]
+    pub back: WayFigures,
+}
+
+#[derive(Debug, Default)]
+struct WayState {
+    delay: Spread,
+    ipdv: Spread,
+    last: Option<i64>,
+    bytes: u128,
+}
+
+/// Picks the value nearest to every multiple of an interval.
+#[derive(Debug)]
+struct Resampler {
+    interval: i64,
+    /// Instant, distance of the nearest pair so far, its round trip.
+    nearest: Option<(i64, i64, i64)>,
+    values: Spread,
+}
+
+impl Resampler {
+    fn push(&mut self, at: i64, value: i64) {
+        let tick = at.saturating_add(self.interval / 2).div_euclid(self.interval).saturating_mul(self.interval);
+        let distance = at.saturating_sub(tick).saturating_abs();
+        match &mut self.nearest {
+            Some((t, d, v)) if *t == tick => {
+                if distance < *d {
+                    (*d, *v) = (distance, value);
+                }
+            }
+            other => {
+                if let Some((_, _, v)) = other.replace((tick, distance, value)) {
+                    self.values.push(v);
+                }
+            }
+        }
+    }
+
+    fn figures(&self) -> Option<SpreadFigures> {
+        let mut all = self.values.clone();
+        if let Some((_, _, v)) = self.nearest {
+            all.push(v);
+        }
+        all.figures(0)
+    }
+}
+
+/// Takes what a [`Matcher`] reports and keeps the figures.
+#[derive(Debug)]
+pub struct Estimator {
+    pairer: Pairer,
+    /// Pairs since the caller last took them.
+    fresh: Vec<Estimate>,
+    recent: VecDeque<i64>,
+    max_turnaround: Option<Span>,
+    rtt: Spread,
+    turnaround: Spread,
+    per_time: Resampler,
+    clocks: Clocks,
+    ways: [WayState; 2],
+    pairs: u64,
+    span: Option<(Nanos, Nanos)>,
+}
+
+impl Estimator {
+    /// `interval` is that of the values per unit of time and of the moving average of the pair rate; pairs
+    /// further apart at the monitor than `max_turnaround` are left out.
+    pub fn new(interval: Span, max_turnaround: Option<Span>) -> Estimator {
+        Estimator {
+            pairer: Pairer::default(),
+            fresh: Vec::new(),
+            recent: VecDeque::new(),
+            max_turnaround,
+            rtt: Spread::default(),
+            turnaround: Spread::default(),
+            per_time: Resampler { interval: interval.0.max(1), nearest: None, values: Spread::default() },
+            clocks: Clocks::default(),
+            ways: Default::default(),
+            pairs: 0,
+            span: None,
+        }
+    }
+
+    /// The pairs made since the last call.
+    pub fn take_pairs(&mut self) -> std::vec::Drain<'_, Estimate> {
+        self.fresh.drain(..)
+    }
+
+    /// Notes a pair.
+    pub fn pair(&mut self, pair: Pair) {
+        if self.max_turnaround.is_some_and(|m| pair.turnaround() > m) {
+            return;
+        }
+        let at = pair.middle();
+        self.pairs += 1;
+        self.span = Some(self.span.map_or((at, at), |(a, _)| (a, at)));
+        self.rtt.push(pair.rtt().0);
+        self.turnaround.push(pair.turnaround().0);
+        self.per_time.push(at.0, pair.rtt().0);
+        let interval = self.per_time.interval;
+        self.recent.push_back(at.0);
+        while self.recent.len() > 1 && self.recent[0] <= at.0.saturating_sub(interval) {
+            self.recent.pop_front();
+        }
+        let rate = self.recent.len() as f64 * SECOND as f64 / interval as f64;
+        self.fresh.push(Estimate { pair, rate });
+    }
+
+    /// Notes a matched packet, in arrival order.
+    pub fn packet(&mut self, r: &Record) {
+        let delay = match r.way {
+            Way::Out => r.monitor - r.reference,
+            Way::In => r.reference - r.monitor,
+        };
+        let way = &mut self.ways[r.way as usize];
+        way.delay.push(delay.0);
+        if let Some(last) = way.last.replace(delay.0) {
+            way.ipdv.push(delay.0.saturating_sub(last).saturating_abs());
+        }
+        way.bytes += u128::from(r.length);
+        self.clocks.push(r);
+    }
+
+    /// All figures, with the counts of `matcher`.
+    pub fn summary(&self, matcher: &Matcher) -> PassiveSummary {
+        self.summary_of(Way::BOTH.map(|w| matcher.counts(w)))
+    }
+
+    /// All figures, with counts from elsewhere.
+    pub fn summary_of(&self, counts: [MatchCounts; 2]) -> PassiveSummary {
+        let [out, back] = [0, 1].map(|w| {
+            let (state, counts) = (&self.ways[w], counts[w]);
+            let due = counts.matched + counts.lost;
+            let delay = state.delay.figures(0);
+            WayFigures {
+                counts,
+                loss_ratio: (due > 0).then(|| counts.lost as f64 / due as f64),
+                delay_variation_ns: delay.and_then(|d| state.delay.figures(d.min)),
+                delay_raw_ns: delay,
+                ipdv_ns: state.ipdv.figures(0),
+                mean_length: (state.delay.count() > 0)
+                    .then(|| state.bytes as f64 / state.delay.count() as f64),
+            }
+        });
+        let seconds = self.span.map_or(0.0, |(a, b)| (b - a).as_seconds());
+        PassiveSummary {
+            pairs: self.pairs,
+            first_pair: self.span.map(|s| s.0),
+            last_pair: self.span.map(|s| s.1),
+            pair_rate: (seconds > 0.0).then(|| (self.pairs - 1) as f64 / seconds),
+            rtt_ns: self.rtt.figures(0),
+            rtt_per_time_ns: self.per_time.figures(),
+            per_time_interval_ns: Span(self.per_time.interval),
+            turnaround_ns: self.turnaround.figures(0),
+            clocks: self.clocks.difference(),
+            out,
+            back,
+        }
+    }
+}
+
+impl Observer for Estimator {
+    fn record(&mut self, r: Record) {
+        if let Some(p) = self.pairer.push(r) {
+            self.pair(p);
+        }
+    }
+
+    fn arrived(&mut self, _seq: u64, r: Record, copy: bool) {
+        if !copy {
+            self.packet(&r);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_per_time_are_those_nearest_the_instants() {
+        let mut r = Resampler { interval: 100, nearest: None, values: Spread::default() };
+        // A busy second with long round trips, a lone short one, an idle gap.
+        for (at, v) in [(90, 9), (95, 8), (104, 7), (130, 6), (205, 1), (500, 2)] {
+            r.push(at, v);
+        }
+        let f = r.figures().unwrap();
+        assert_eq!((f.count, f.max, f.min), (3, 7, 1));
+    }
+
+    #[test]
+    fn pairs_too_far_apart_can_be_left_out_and_the_rate_moves() {
+        let mut e = Estimator::new(Span::seconds(1), Some(Span::millis(50)));
+        let ms = |t: i64| Nanos(t * 1_000_000);
+        for (out, back) in [(0, 10), (100, 110), (200, 300), (5000, 5010)] {
+            e.record(Record { way: Way::Out, reference: ms(out), monitor: ms(out + 5), length: 60, flow: 0 });
+            e.record(Record { way: Way::In, reference: ms(back + 10), monitor: ms(back + 5), length: 60, flow: 0 });
+        }
+        let made: Vec<_> = e.take_pairs().map(|e| (e.pair.rtt().0 / 1_000_000, e.rate)).collect();
+        assert_eq!(made, [(10, 1.0), (10, 2.0), (10, 1.0)]);
+        let s = e.summary_of([MatchCounts::default(); 2]);
+        assert_eq!((s.pairs, s.out.loss_ratio, s.rtt_ns.map(|r| r.median)), (3, None, Some(10_000_000)));
+    }
+}

@@ -1,0 +1,378 @@
+//! The survey: what the first packets of both captures say about addresses, direction, translation and
+//! clocks, so that nobody has to be asked.
+//!
+//! Packets that one name, free of addresses and ports, ties together across the captures are compared:
+//! where source and destination differ there is NAT; of two directions the one with the larger
+//! (monitor − reference) time goes OUT; half the sum of the least differences is the clock offset, wrong by
+//! at most half the round trip.
+
+use super::identity::{Fields, IdentityRule};
+use super::packet::Packet;
+use super::{Identity, Way};
+use crate::time::{Nanos, Span};
+use core::fmt;
+use core::net::{IpAddr, Ipv6Addr};
+use core::str::FromStr;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Addresses a side may have in its list.
+const MAX_ADDRESSES: usize = 256;
+
+/// An address or a prefix, of either family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Prefix {
+    network: u128,
+    mask: u128,
+}
+
+fn bits(a: IpAddr) -> u128 {
+    match a {
+        IpAddr::V4(a) => a.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(a) => a.to_bits(),
+    }
+}
+
+impl Prefix {
+    /// The prefix of `length` bits (at most 32 or 128) around an address.
+    pub fn new(a: IpAddr, length: u8) -> Option<Prefix> {
+        let host = if a.is_ipv4() { 32u8 } else { 128 }.checked_sub(length)?;
+        let mask = u128::MAX.checked_shl(host.into()).unwrap_or(0);
+        Some(Prefix { network: bits(a) & mask, mask })
+    }
+
+    /// Whether it holds the address.
+    #[inline]
+    pub fn contains(&self, a: IpAddr) -> bool {
+        bits(a) & self.mask == self.network
+    }
+}
+
+impl From<IpAddr> for Prefix {
+    fn from(a: IpAddr) -> Prefix {
+        Prefix { network: bits(a), mask: u128::MAX }
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = ();
+
+    fn from_str(s: &str) -> Result<Prefix, ()> {
+        let Some((address, length)) = s.split_once('/') else {
+            return s.parse().map(|a: IpAddr| a.into()).map_err(|_| ());
+        };
+        let (address, length) = (address.parse().map_err(|_| ())?, length.parse().map_err(|_| ())?);
+        Prefix::new(address, length).ok_or(())
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let length = self.mask.leading_ones();
+        match Ipv6Addr::from_bits(self.network).to_ipv4_mapped() {
+            Some(a) if length == 128 => write!(f, "{a}"),
+            Some(a) if length >= 96 => write!(f, "{a}/{}", length - 96),
+            _ if length == 128 => write!(f, "{}", Ipv6Addr::from_bits(self.network)),
+            _ => write!(f, "{}/{length}", Ipv6Addr::from_bits(self.network)),
+        }
+    }
+}
+
+/// The addresses at either end, as one point sees them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sides {
+    /// Behind the reference point.
+    pub reference: Vec<Prefix>,
+    /// Behind the monitor point.
+    pub monitor: Vec<Prefix>,
+}
+
+impl Sides {
+    /// Which way a packet between two addresses goes, if between these sides at all.
+    #[inline]
+    pub fn way(&self, src: IpAddr, dst: IpAddr) -> Option<Way> {
+        let among = |list: &[Prefix], a| list.iter().any(|p| p.contains(a));
+        if among(&self.reference, src) && among(&self.monitor, dst) {
+            Some(Way::Out)
+        } else if among(&self.monitor, src) && among(&self.reference, dst) {
+            Some(Way::In)
+        } else {
+            None
+        }
+    }
+}
+
+/// What the survey keeps of a packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Glimpse {
+    at: Nanos,
+    src: IpAddr,
+    dst: IpAddr,
+    ports: Option<(u16, u16)>,
+    ttl: u8,
+    /// Name without addresses and ports; the second also without the IP identification.
+    names: [Identity; 2],
+}
+
+impl Glimpse {
+    /// Looks at a packet of which both captures hold at least `available` bytes.
+    pub fn of(p: &Packet<'_>, at: Nanos, available: usize) -> Option<Glimpse> {
+        let name = |ident| {
+            let fields = Fields::Full { addresses: false, ports: false, ident };
+            IdentityRule { fields, available }.identify(p, None)
+        };
+        Some(Glimpse {
+            at,
+            src: p.src,
+            dst: p.dst,
+            ports: p.ports(),
+            ttl: p.ttl,
+            names: [name(true)?, name(false)?],
+        })
+    }
+}
+
+/// What the survey found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The ends as the reference and the monitor point see them.
+    pub sides: [Sides; 2],
+    /// Which fields make a name.
+    pub fields: Fields,
+    /// Monitor clock minus reference clock, wrong by up to half the round trip.
+    pub offset: Span,
+    /// Packets it rests on.
+    pub common: usize,
+    /// No way of telling OUT from IN was found; assumed from the clocks.
+    pub direction_assumed: bool,
+}
+
+/// Why no plan can be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoPlan {
+    /// Nothing was captured at one of the points.
+    #[error("a capture holds no IP packet")]
+    Empty,
+    /// No name occurs at both.
+    #[error("the captures have no packet in common")]
+    NothingCommon,
+    /// Packets are common, but none between the addresses asked for.
+    #[error("{0} packets are common to both captures, but none of them between the addresses given")]
+    OtherAddresses(usize),
+}
+
+/// Makes a plan of glimpses of both captures; `asked` are the addresses the user gave, any translated ones
+/// among them.
+pub fn survey(reference: &[Glimpse], monitor: &[Glimpse], asked: Option<&Sides>) -> Result<Plan, NoPlan> {
+    if reference.is_empty() || monitor.is_empty() {
+        return Err(NoPlan::Empty);
+    }
+    let (with, without) = (common(reference, monitor, 0), common(reference, monitor, 1));
+    // A middlebox that rewrites the identification leaves few names that include it.
+    let ident = with.len() * 2 >= without.len();
+    let mut found = if ident { with } else { without };
+    if found.is_empty() {
+        return Err(NoPlan::NothingCommon);
+    }
+    let all = found.len();
+    if let Some(asked) = asked {
+        found.retain(|(r, m)| asked.way(r.src, r.dst).is_some() || asked.way(m.src, m.dst).is_some());
+        if found.is_empty() {
+            return Err(NoPlan::OtherAddresses(all));
+        }
+    }
+    let (ways, direction_assumed) = directions(&found, asked);
+    let addresses = found.iter().all(|(r, m)| (r.src, r.dst) == (m.src, m.dst));
+    let ports = found.iter().all(|(r, m)| r.ports == m.ports);
+    let sides = match asked {
+        Some(asked) => [asked.clone(), asked.clone()],
+        None => [sides(&found, &ways, |f| f.0), sides(&found, &ways, |f| f.1)],
+    };
+    let difference = |f: &(&Glimpse, &Glimpse)| f.1.at - f.0.at;
+    let of = |way| found.iter().zip(&ways).filter(move |(_, w)| **w == way).map(|(f, _)| difference(f).0);
+    let offset = match (of(Way::Out).min(), of(Way::In).max()) {
+        (Some(a), Some(b)) => Span(a / 2 + b / 2),
+        (a, b) => Span(a.or(b).unwrap_or(0)),
+    };
+    let fields = Fields::Full { addresses, ports, ident };
+    Ok(Plan { sides, fields, offset, common: all, direction_assumed })
+}
+
+type Found<'a> = (&'a Glimpse, &'a Glimpse);
+
+/// The packets whose name occurs exactly once at either point.
+fn common<'a>(reference: &'a [Glimpse], monitor: &'a [Glimpse], name: usize) -> Vec<Found<'a>> {
+    let mut seen: HashMap<Identity, (Option<&Glimpse>, Option<&Glimpse>, bool)> = HashMap::new();
+    for g in reference {
+        let e = seen.entry(g.names[name]).or_default();
+        e.2 |= e.0.is_some();
+        e.0 = Some(g);
+    }
+    for g in monitor {
+        if let Some(e) = seen.get_mut(&g.names[name]) {
+            e.2 |= e.1.is_some();
+            e.1 = Some(g);
+        }
+    }
+    let mut found: Vec<Found<'a>> =
+        seen.into_values().filter_map(|(r, m, twice)| if twice { None } else { Some((r?, m?)) }).collect();
+    found.sort_by_key(|(r, m)| (r.at, m.at));
+    found
+}
+
+/// Which way each of the packets goes.
+fn directions(found: &[Found<'_>], asked: Option<&Sides>) -> (Vec<Way>, bool) {
+    if let Some(asked) = asked {
+        let way = |f: &Found<'_>| asked.way(f.0.src, f.0.dst).or_else(|| asked.way(f.1.src, f.1.dst));
+        return (found.iter().map(|f| way(f).unwrap_or(Way::Out)).collect(), false);
+    }
+    // Differences and hops by (source, destination) at the reference point.
+    let mut lanes: BTreeMap<(IpAddr, IpAddr), (Vec<i64>, i64)> = BTreeMap::new();
+    for (r, m) in found {
+        let lane = lanes.entry((r.src, r.dst)).or_default();
+        lane.0.push((m.at - r.at).0);
+        lane.1 += i64::from(r.ttl > m.ttl) - i64::from(r.ttl < m.ttl);
+    }
+    let medians: BTreeMap<_, i64> = lanes
+        .iter_mut()
+        .map(|(k, (d, _))| {
+            d.sort_unstable();
+            (*k, d[d.len() / 2])
+        })
+        .collect();
+    // The host pair with most packets both ways speaks first for those without an answer.
+    let mut assumed = false;
+    let mut decided = BTreeMap::new();
+    for (&(src, dst), (differences, hops)) in &lanes {
+        let back = medians.get(&(dst, src));
+        let here = medians.get(&(src, dst)).copied().unwrap_or(differences[0]);
+        let out = match back {
+            Some(b) if here != *b => here > *b,
+            _ if *hops != 0 => *hops > 0,
+            _ => {
+                assumed = true;
+                here >= 0
+            }
+        };
+        decided.insert((src, dst), if out { Way::Out } else { Way::In });
+    }
+    let ways = found.iter().map(|(r, _)| decided.get(&(r.src, r.dst)).copied().unwrap_or(Way::Out)).collect();
+    (ways, assumed)
+}
+
+/// The addresses at either end, each on the side where most of its packets put it.
+fn sides<'a>(found: &[Found<'a>], ways: &[Way], at: impl Fn(&Found<'a>) -> &'a Glimpse) -> Sides {
+    let mut votes: BTreeMap<IpAddr, i64> = BTreeMap::new();
+    for (f, way) in found.iter().zip(ways) {
+        let (here, there) = match way {
+            Way::Out => (at(f).src, at(f).dst),
+            Way::In => (at(f).dst, at(f).src),
+        };
+        *votes.entry(here).or_default() += 1;
+        *votes.entry(there).or_default() -= 1;
+    }
+    let pick = |side: i64| -> Vec<Prefix> {
+        let mut list: Vec<_> = votes.iter().filter(|(_, v)| **v * side > 0).collect();
+        list.sort_by_key(|(_, v)| -(**v * side));
+        list.truncate(MAX_ADDRESSES);
+        let set: BTreeSet<Prefix> = list.into_iter().map(|(a, _)| (*a).into()).collect();
+        set.into_iter().collect()
+    };
+    Sides { reference: pick(1), monitor: pick(-1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(10, 0, 0, 1));
+    const B: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(10, 0, 0, 2));
+    const N: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(192, 0, 2, 1));
+
+    fn glimpse(at: i64, src: IpAddr, dst: IpAddr, name: u64) -> Glimpse {
+        Glimpse { at: Nanos(at), src, dst, ports: Some((1, 2)), ttl: 64, names: [name, name] }
+    }
+
+    fn pair(out: i64, back: i64, offset: i64) -> (Vec<Glimpse>, Vec<Glimpse>) {
+        let (mut r, mut m) = (vec![], vec![]);
+        for i in 0..50u64 {
+            let t = i as i64 * 1000;
+            r.push(glimpse(t, A, B, i));
+            m.push(glimpse(t + out + offset, A, B, i));
+            m.push(glimpse(t + 500 + offset, B, A, 1000 + i));
+            r.push(glimpse(t + 500 + back, B, A, 1000 + i));
+        }
+        (r, m)
+    }
+
+    #[test]
+    fn direction_and_offset_are_found_whatever_the_clocks_say() {
+        for offset in [0, 1_000_000_000_000, -1_000_000_000_000] {
+            let (r, m) = pair(300, 100, offset);
+            let plan = survey(&r, &m, None).unwrap();
+            assert_eq!(plan.sides[0], Sides { reference: vec![A.into()], monitor: vec![B.into()] });
+            assert_eq!(plan.sides[0], plan.sides[1]);
+            assert_eq!(plan.offset.0, offset + 100, "half the asymmetry off");
+            assert_eq!((plan.fields, plan.common, plan.direction_assumed), (Fields::ALL, 100, false));
+        }
+    }
+
+    #[test]
+    fn translation_is_noticed() {
+        let (r, mut m) = pair(300, 100, 7);
+        for g in &mut m {
+            for a in [&mut g.src, &mut g.dst] {
+                if *a == A {
+                    *a = N;
+                }
+            }
+        }
+        let plan = survey(&r, &m, None).unwrap();
+        assert_eq!(plan.fields, Fields::Full { addresses: false, ports: true, ident: true });
+        assert_eq!((&plan.sides[0].reference, &plan.sides[1].reference), (&vec![A.into()], &vec![N.into()]));
+        m.iter_mut().for_each(|g| g.ports = Some((9, 2)));
+        assert_eq!(survey(&r, &m, None).unwrap().fields, Fields::BEHIND_NAT);
+    }
+
+    #[test]
+    fn one_direction_alone_is_decided_by_hops() {
+        let (mut r, mut m) = pair(300, 100, -5_000_000);
+        r.retain(|g| g.src == A);
+        m.retain(|g| g.src == A);
+        assert!(survey(&r, &m, None).unwrap().direction_assumed);
+        m.iter_mut().for_each(|g| g.ttl = 63);
+        let plan = survey(&r, &m, None).unwrap();
+        assert_eq!((plan.direction_assumed, &plan.sides[0].reference), (false, &vec![A.into()]));
+    }
+
+    #[test]
+    fn a_rewritten_identification_is_left_out() {
+        let (r, mut m) = pair(300, 100, 0);
+        m.iter_mut().for_each(|g| g.names[0] ^= 0xffff);
+        let plan = survey(&r, &m, None).unwrap();
+        assert_eq!(plan.fields, Fields::Full { addresses: true, ports: true, ident: false });
+    }
+
+    #[test]
+    fn what_cannot_be_planned_is_said() {
+        let (r, m) = pair(300, 100, 0);
+        assert_eq!(survey(&r, &[], None), Err(NoPlan::Empty));
+        let other: Vec<_> = m.iter().map(|g| Glimpse { names: [!g.names[0]; 2], ..*g }).collect();
+        assert_eq!(survey(&r, &other, None), Err(NoPlan::NothingCommon));
+        let asked = Sides { reference: vec![N.into()], monitor: vec![B.into()] };
+        assert_eq!(survey(&r, &m, Some(&asked)), Err(NoPlan::OtherAddresses(100)));
+    }
+
+    #[test]
+    fn prefixes() {
+        let p: Prefix = "10.1.0.0/16".parse().unwrap();
+        assert!(p.contains("10.1.255.3".parse().unwrap()) && !p.contains("10.2.0.0".parse().unwrap()));
+        assert_eq!(p.to_string(), "10.1.0.0/16");
+        let p: Prefix = "fd00::/8".parse().unwrap();
+        assert!(p.contains("fd12::1".parse().unwrap()) && !p.contains("fe80::1".parse().unwrap()));
+        assert_eq!((p.to_string().as_str(), Prefix::from(A).to_string().as_str()), ("fd00::/8", "10.0.0.1"));
+        for bad in ["", "10.0.0.0/33", "x/8", "10.0.0.1/"] {
+            assert!(bad.parse::<Prefix>().is_err(), "{bad}");
+        }
+        assert!("0.0.0.0/0".parse::<Prefix>().unwrap().contains(A));
+    }
+}
