@@ -114,7 +114,8 @@ impl Clocks {
             [Some(a), Some(b)] => Some(if a.abs() <= b.abs() { a } else { b }),
             [a, b] => a.or(b),
         };
-        let mut d = ClockDifference { skew_ppm: least(&by_way), skew_ppm_by_way: by_way, ..Default::default() };
+        let mut d =
+            ClockDifference { skew_ppm: least(&by_way), skew_ppm_by_way: by_way, ..Default::default() };
         if let Some((from, to)) = overlap {
             let middle = from + (to - from) / 2;
             if let (Some((_, a)), Some((_, b))) = (self.hulls[0].edge(middle), self.hulls[1].edge(middle)) {
@@ -139,7 +140,13 @@ mod tests {
             let t = i * 20_000_000;
             let noise = (i * 7919 % 97) * 10_000;
             let out = t + 12_000_000 + noise + queue(i);
-            c.push(&Record { way: Way::Out, reference: Nanos(reference(t)), monitor: Nanos(monitor(out)), length: 1, flow: 0 });
+            c.push(&Record {
+                way: Way::Out,
+                reference: Nanos(reference(t)),
+                monitor: Nanos(monitor(out)),
+                length: 1,
+                flow: 0,
+            });
             let back = t + 10_000_000 + 8_000_000 + noise;
             c.push(&Record {
                 way: Way::In,
@@ -158,7 +165,10 @@ mod tests {
             let d = clocks(ppm, offset, |_| 0);
             assert!((d.skew_ppm.unwrap() - ppm as f64).abs() < 0.1, "{d:?}");
             let truth = offset as f64 + 30.0 * ppm as f64 * 1000.0; // in the middle, after 30 s
-            assert!((d.offset_ns.unwrap() - truth).abs() <= d.offset_bound_ns.unwrap() + 1.0, "{d:?} {truth}");
+            assert!(
+                (d.offset_ns.unwrap() - truth).abs() <= d.offset_bound_ns.unwrap() + 1.0,
+                "{d:?} {truth}"
+            );
             assert!((d.offset_bound_ns.unwrap() - 10e6).abs() < 0.2e6, "{d:?}");
         }
     }

@@ -5,7 +5,7 @@
 //! packets stay at the head until they are too old, and a stale one may match a later packet of the same
 //! name: the default matcher does neither.
 
-use super::{Pair, Pairer, Point, Record, Sighting, Way};
+use super::{Pair, Point, Record, Sighting, Way};
 use crate::time::{SECOND, Span};
 use std::collections::VecDeque;
 
@@ -89,7 +89,13 @@ impl CaiaMatcher {
                     self.allowed = *usual as i64 + 4;
                 }
             }
-            return Some(Record { way: m.way, reference: r.at, monitor: m.at, length: r.length, flow: r.flow });
+            return Some(Record {
+                way: m.way,
+                reference: r.at,
+                monitor: m.at,
+                length: r.length,
+                flow: r.flow,
+            });
         }
         None
     }
@@ -105,26 +111,41 @@ impl CaiaMatcher {
     }
 }
 
-/// The same pairs as [`Pairer`], but a pair appears only once a later OUT record has been seen, so that the
-/// last one of a file never does.
+/// The loop of the CAIA tool over the two lists of records, each in the order of the monitor's file: the same
+/// pairs as [`Pairer`](super::Pairer), but a pair appears only once a later OUT record has been seen, so that
+/// the last one of a file never does.
 #[derive(Debug, Default)]
 pub struct CaiaPairer {
-    pairer: Pairer,
-    held: Option<Pair>,
+    current: Option<Record>,
+    lists: [VecDeque<Record>; 2],
 }
 
 impl CaiaPairer {
     /// Takes the next record; returns a pair that is ready.
     pub fn push(&mut self, r: Record) -> Option<Pair> {
-        let ready = if r.way == Way::Out { self.held.take() } else { None };
-        if let Some(p) = self.pairer.push(r) {
-            // An OUT record newer than the pair's own has been seen already if one waits at this instant.
-            if self.pairer.has_newer_out() {
-                return Some(p);
+        self.lists[r.way as usize].push_back(r);
+        let [outs, ins] = &mut self.lists;
+        loop {
+            if self.current.is_none() || ins.is_empty() && outs.len() > LIST / 64 {
+                self.current = outs.pop_front();
             }
-            self.held = Some(p);
+            let Some(out) = self.current else {
+                // An IN without an OUT before it is skipped, sooner or later.
+                ins.truncate(LIST / 64);
+                return None;
+            };
+            let back = *ins.front()?;
+            if out.monitor >= back.monitor {
+                ins.pop_front();
+                continue;
+            }
+            let next = *outs.front()?;
+            self.current = outs.pop_front();
+            if next.monitor >= back.monitor {
+                ins.pop_front();
+                return Some(Pair { out, back });
+            }
         }
-        ready
     }
 }
 
@@ -160,6 +181,7 @@ mod tests {
     fn the_last_pair_is_held_for_ever() {
         let record = |way, t| Record { way, reference: Nanos(0), monitor: Nanos(t), length: 0, flow: 0 };
         let mut p = CaiaPairer::default();
+        assert!(p.push(record(Way::In, 0)).is_none());
         assert!(p.push(record(Way::Out, 1)).is_none());
         assert!(p.push(record(Way::In, 2)).is_none());
         assert_eq!(p.push(record(Way::Out, 3)).map(|p| p.back.monitor.0), Some(2));

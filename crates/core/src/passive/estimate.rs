@@ -84,7 +84,8 @@ struct Resampler {
 
 impl Resampler {
     fn push(&mut self, at: i64, value: i64) {
-        let tick = at.saturating_add(self.interval / 2).div_euclid(self.interval).saturating_mul(self.interval);
+        let tick =
+            at.saturating_add(self.interval / 2).div_euclid(self.interval).saturating_mul(self.interval);
         let distance = at.saturating_sub(tick).saturating_abs();
         match &mut self.nearest {
             Some((t, d, v)) if *t == tick => {
@@ -258,7 +259,13 @@ mod tests {
         let ms = |t: i64| Nanos(t * 1_000_000);
         for (out, back) in [(0, 10), (100, 110), (200, 300), (5000, 5010)] {
             e.record(Record { way: Way::Out, reference: ms(out), monitor: ms(out + 5), length: 60, flow: 0 });
-            e.record(Record { way: Way::In, reference: ms(back + 10), monitor: ms(back + 5), length: 60, flow: 0 });
+            e.record(Record {
+                way: Way::In,
+                reference: ms(back + 10),
+                monitor: ms(back + 5),
+                length: 60,
+                flow: 0,
+            });
         }
         let made: Vec<_> = e.take_pairs().map(|e| (e.pair.rtt().0 / 1_000_000, e.rate)).collect();
         assert_eq!(made, [(10, 1.0), (10, 2.0), (10, 1.0)]);

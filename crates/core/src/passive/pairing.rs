@@ -85,11 +85,6 @@ pub struct Pairer {
 }
 
 impl Pairer {
-    /// Whether an OUT record newer than that of the last pair is waiting for its own.
-    pub fn has_newer_out(&self) -> bool {
-        self.latest.is_some()
-    }
-
     /// Takes the next record; returns the pair it completes, if it does.
     pub fn push(&mut self, r: Record) -> Option<Pair> {
         match r.way {

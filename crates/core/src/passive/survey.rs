@@ -239,7 +239,6 @@ fn directions(found: &[Found<'_>], asked: Option<&Sides>) -> (Vec<Way>, bool) {
             (*k, d[d.len() / 2])
         })
         .collect();
-    // The host pair with most packets both ways speaks first for those without an answer.
     let mut assumed = false;
     let mut decided = BTreeMap::new();
     for (&(src, dst), (differences, hops)) in &lanes {
@@ -250,7 +249,7 @@ fn directions(found: &[Found<'_>], asked: Option<&Sides>) -> (Vec<Way>, bool) {
             _ if *hops != 0 => *hops > 0,
             _ => {
                 assumed = true;
-                here >= 0
+                if back.is_some() { src < dst } else { here >= 0 }
             }
         };
         decided.insert((src, dst), if out { Way::Out } else { Way::In });
@@ -342,6 +341,14 @@ mod tests {
         m.iter_mut().for_each(|g| g.ttl = 63);
         let plan = survey(&r, &m, None).unwrap();
         assert_eq!((plan.direction_assumed, &plan.sides[0].reference), (false, &vec![A.into()]));
+    }
+
+    #[test]
+    fn the_same_capture_twice_still_has_two_sides() {
+        let (r, _) = pair(300, 100, 0);
+        let plan = survey(&r, &r, None).unwrap();
+        assert_eq!(plan.sides[0], Sides { reference: vec![A.into()], monitor: vec![B.into()] });
+        assert!(plan.direction_assumed);
     }
 
     #[test]

@@ -1,0 +1,259 @@
+//! [`Ledger`]: the books of the matcher – what was seen and matched each way, and the monitor's sightings in
+//! their order until the fate of each is known.
+
+use super::{Observer, RETUNE};
+use crate::passive::{Point, Record, Sighting, Way};
+use crate::time::Nanos;
+use serde::Serialize;
+use std::collections::VecDeque;
+
+/// What became of the packets of one way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MatchCounts {
+    /// Sightings at the reference point, second captures of one packet not counted.
+    pub seen_at_reference: u64,
+    /// Sightings at the monitor point, likewise.
+    pub seen_at_monitor: u64,
+    /// Packets recognised at both points.
+    pub matched: u64,
+    /// Passed the source point and never arrived, while the far capture ran.
+    pub lost: u64,
+    /// Passed the source point when the far capture did not run.
+    pub outside: u64,
+    /// Arrived without having been seen at the source point.
+    pub unseen: u64,
+    /// Further copies that arrived, made by the network.
+    pub duplicates: u64,
+    /// The same packet captured twice within 1 ms at one point.
+    pub captured_twice: u64,
+    /// Sightings dropped because their name was not theirs alone.
+    pub ambiguous: u64,
+    /// Packets that arrived after one sent later.
+    pub reordered: u64,
+}
+
+/// A sighting that may yet be matched.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) at: i64,
+    /// Sequence number at the source point, slot number at the monitor; both for an IN packet.
+    pub(super) seq: u64,
+    pub(super) slot: u64,
+    pub(super) length: u32,
+    pub(super) flow: u32,
+}
+
+/// A monitor sighting waiting for its turn in the output.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Slot {
+    Pending,
+    Matched(Record),
+    Void,
+}
+
+/// What is known of one way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lane {
+    pub(super) counts: MatchCounts,
+    next_seq: u64,
+    /// Source time of the first match and of the match sent last, on the source's clock.
+    matched_span: Option<(i64, i64)>,
+    /// Delay of the first and of the latest match, in common time.
+    first_delay: i64,
+    recent_delay: i64,
+    /// Least raw delay since the offset was last looked at.
+    least: Option<i64>,
+    /// Least delay in common time when it was looked at first.
+    usual: Option<i64>,
+}
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    /// Monitor clock minus reference clock, as far as known.
+    pub(super) offset: i64,
+    slots: VecDeque<Slot>,
+    /// Number of the first slot in `slots`.
+    first_slot: u64,
+    pub(super) lanes: [Lane; 2],
+    /// First and last sighting of any packet at each point, on its clock.
+    span: [Option<(i64, i64)>; 2],
+    since_tuned: u32,
+}
+
+impl Ledger {
+    /// Empty books for clocks that differ by `offset` ns.
+    pub(super) fn new(offset: i64) -> Ledger {
+        Ledger { offset, ..Ledger::default() }
+    }
+
+    /// Notes that a point's capture covers `at`.
+    #[inline]
+    pub(super) fn covers(&mut self, point: Point, at: i64) {
+        let span = self.span[point as usize].get_or_insert((at, at));
+        span.0 = span.0.min(at);
+        span.1 = span.1.max(at);
+    }
+
+    #[inline]
+    pub(super) fn common(&self, point: Point, at: i64) -> i64 {
+        match point {
+            Point::Reference => at,
+            Point::Monitor => at.saturating_sub(self.offset),
+        }
+    }
+
+    /// Registers a sighting.
+    #[inline]
+    pub(super) fn register(&mut self, point: Point, s: &Sighting) -> Seen {
+        let lane = &mut self.lanes[s.way as usize];
+        match point {
+            Point::Reference => lane.counts.seen_at_reference += 1,
+            Point::Monitor => lane.counts.seen_at_monitor += 1,
+        }
+        let mut seen = Seen { at: s.at.0, seq: 0, slot: 0, length: s.length, flow: s.flow };
+        if point.is_source(s.way) {
+            seen.seq = lane.next_seq;
+            lane.next_seq += 1;
+        }
+        if point == Point::Monitor {
+            seen.slot = self.first_slot + self.slots.len() as u64;
+            self.slots.push_back(Slot::Pending);
+        }
+        seen
+    }
+
+    #[inline]
+    pub(super) fn matched(&mut self, way: Way, source: Seen, arrival: Seen, out: &mut impl Observer) {
+        let (reference, monitor) = match way {
+            Way::Out => (source, arrival),
+            Way::In => (arrival, source),
+        };
+        let record = Record {
+            way,
+            reference: Nanos(reference.at),
+            monitor: Nanos(monitor.at),
+            length: source.length,
+            flow: reference.flow,
+        };
+        let raw = arrival.at.saturating_sub(source.at);
+        let delay = match way {
+            Way::Out => raw.saturating_sub(self.offset),
+            Way::In => raw.saturating_add(self.offset),
+        };
+        let lane = &mut self.lanes[way as usize];
+        lane.counts.matched += 1;
+        lane.recent_delay = delay;
+        lane.least = Some(lane.least.map_or(raw, |l| l.min(raw)));
+        match &mut lane.matched_span {
+            None => {
+                lane.matched_span = Some((source.at, source.at));
+                lane.first_delay = delay;
+            }
+            Some((first, last)) => {
+                lane.counts.reordered += u64::from(source.at < *last);
+                *first = (*first).min(source.at);
+                *last = (*last).max(source.at);
+            }
+        }
+        out.arrived(source.seq, record, false);
+        self.resolve(monitor.slot, Slot::Matched(record), out);
+        self.since_tuned += 1;
+        if self.since_tuned >= RETUNE {
+            self.retune();
+        }
+    }
+
+    pub(super) fn copied(&mut self, point: Point, s: &Sighting, source: Seen, out: &mut impl Observer) {
+        let lane = &mut self.lanes[s.way as usize];
+        match point {
+            Point::Reference => lane.counts.seen_at_reference += 1,
+            Point::Monitor => lane.counts.seen_at_monitor += 1,
+        }
+        lane.counts.duplicates += 1;
+        let (reference, monitor) = match s.way {
+            Way::Out => (Nanos(source.at), s.at),
+            Way::In => (s.at, Nanos(source.at)),
+        };
+        let record = Record { way: s.way, reference, monitor, length: s.length, flow: source.flow };
+        out.arrived(source.seq, record, true);
+    }
+
+    /// Follows a drifting clock, so that the two streams stay merged in step.
+    fn retune(&mut self) {
+        self.since_tuned = 0;
+        let [out, back] = [0, 1].map(|w| self.lanes[w].least.take());
+        match (out, back) {
+            (Some(a), Some(b)) => self.offset = a / 2 - b / 2,
+            // One way only: what its least delay drifts by, the clocks may have drifted by.
+            (Some(a), None) => {
+                let offset = self.offset;
+                let usual = *self.lanes[0].usual.get_or_insert(a.saturating_sub(offset));
+                self.offset = a.saturating_sub(usual);
+            }
+            (None, Some(b)) => {
+                let offset = self.offset;
+                let usual = *self.lanes[1].usual.get_or_insert(b.saturating_add(offset));
+                self.offset = usual.saturating_sub(b);
+            }
+            (None, None) => {}
+        }
+    }
+
+    pub(super) fn resolve(&mut self, slot: u64, state: Slot, out: &mut impl Observer) {
+        let Some(i) = slot.checked_sub(self.first_slot) else { return };
+        if let Some(s) = self.slots.get_mut(i as usize) {
+            *s = state;
+        }
+        if i == 0 {
+            self.release(out);
+        }
+    }
+
+    /// Lets go of everything at the head of the queue whose fate is known.
+    pub(super) fn release(&mut self, out: &mut impl Observer) {
+        while let Some(s) = self.slots.front() {
+            match s {
+                Slot::Pending => return,
+                Slot::Matched(r) => out.record(*r),
+                Slot::Void => {}
+            }
+            self.slots.pop_front();
+            self.first_slot += 1;
+        }
+    }
+
+    pub(super) fn unmatched(&mut self, way: Way, point: Point, seen: Seen, out: &mut impl Observer) {
+        if point == Point::Monitor {
+            self.resolve(seen.slot, Slot::Void, out);
+        }
+        if !point.is_source(way) {
+            self.lanes[way as usize].counts.unseen += 1;
+        } else if self.would_have_been_seen(way, seen.at) {
+            self.lanes[way as usize].counts.lost += 1;
+            out.lost(way, seen.seq, Nanos(seen.at));
+        } else {
+            self.lanes[way as usize].counts.outside += 1;
+            out.void(way, seen.seq);
+        }
+    }
+
+    /// Whether the far capture ran when a packet sent at `sent` should have arrived: between two packets
+    /// that did, or as long under way as the nearest of them, within the capture's span.
+    fn would_have_been_seen(&self, way: Way, sent: i64) -> bool {
+        let lane = &self.lanes[way as usize];
+        let (near, far) = match way {
+            Way::Out => (Point::Reference, Point::Monitor),
+            Way::In => (Point::Monitor, Point::Reference),
+        };
+        let Some((first, last)) = self.span[far as usize] else { return false };
+        let (first, last) = (self.common(far, first), self.common(far, last));
+        let sent_common = self.common(near, sent);
+        let (begun, ended) = match lane.matched_span {
+            Some((from, to)) => (sent > from, sent < to),
+            None => (false, false),
+        };
+        (begun || sent_common.saturating_add(lane.first_delay) >= first)
+            && (ended || sent_common.saturating_add(lane.recent_delay) <= last)
+    }
+}
