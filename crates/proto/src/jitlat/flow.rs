@@ -121,7 +121,8 @@ pub enum Report {
     Sent(FlowId, SendReport),
     /// The receiver has finished.
     Received(FlowId, ReceiveReport),
-    /// It could not be done; the reason says what was attempted.
+    /// It could not be done; the reason says what was attempted. A stream that has begun ends with `Sent` or
+    /// `Received` all the same, however badly: what there is, is kept.
     Failed(FlowId, String),
 }
 

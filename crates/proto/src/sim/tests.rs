@@ -128,6 +128,9 @@ fn a_broken_control_connection_loses_nothing_that_was_received() {
         for ms in (0..whole.client_took.0 / 1_000_000).step_by(37) {
             let mut world = short(direction);
             world.trouble = Trouble::ControlBreaks(Span::millis(ms));
+            if ms % 2 == 0 {
+                [world.client_key, world.server_key] = [key("0123456789abcdef"), key("0123456789abcdef")];
+            }
             let out = world.run();
             assert!(
                 !out.hung && out.client_took < Span::seconds(30),

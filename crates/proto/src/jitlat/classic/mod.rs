@@ -264,7 +264,8 @@ impl Codec {
             }
             (Command::Ack, Stage::Asked(Direction::Up)) => {
                 self.stage = Stage::Agreed(Direction::Up);
-                accepted(order.dst_port)?
+                // A server that leaves the port out means the one asked for.
+                accepted(if order.dst_port == 0 { self.order.dst_port } else { order.dst_port })?
             }
             (Command::Sending, Stage::Asked(Direction::Down)) => {
                 self.stage = Stage::Agreed(Direction::Down);

@@ -238,6 +238,18 @@ mod tests {
         assert_eq!(parse_singleton(&bytes), record);
     }
 
+    #[test]
+    fn the_page_shows_the_worked_examples() {
+        let page = include_str!("../../../../../docs/protocols/jitlat-classic.md");
+        let block =
+            page.split("### Worked example").nth(1).and_then(|rest| rest.split("```").nth(1)).unwrap();
+        let shown: String = block.lines().map(|line| line.split("  ").next().unwrap_or_default()).collect();
+        let hex: String = SENDING.iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(shown, hex);
+        assert!(page.contains("`114cfddf130db490 00000000`"), "packet::tests has the same bytes");
+        assert!(page.contains("`114cfddf1606b048 00000002 114cfddf160b2bf0 00000001`"), "as above");
+    }
+
     proptest! {
         #[test]
         fn parse_and_construct_are_inverse(mut bytes: [u8; WORKORDER_LEN], command in 1u8..=7) {

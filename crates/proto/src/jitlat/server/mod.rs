@@ -4,7 +4,7 @@ mod machine;
 mod results;
 
 pub use machine::ServerMachine;
-pub(super) use machine::{answer_patience, longest};
+pub(super) use machine::{answer_patience, linger, longest};
 
 use super::auth::Key;
 use super::flow::{Command, Report};

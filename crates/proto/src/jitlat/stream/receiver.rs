@@ -17,20 +17,21 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// What suits `spec`: a minute and ten of the longest regular gaps of silence, a tail of 10 s and two
-    /// sentinel intervals, and ten periods (¼ s to 2 s) for reordered stragglers; none over TCP.
+    /// What suits `spec`: a minute and ten of the longest regular gaps of silence, a tail of 10 s (TCP, which
+    /// may stall that long: a minute) and two sentinel intervals, and ten periods (¼ s to 2 s) for
+    /// reordered stragglers; none over TCP.
     pub fn of(spec: &TestSpec) -> Patience {
         let gap = match spec.schedule() {
             Schedule::Burst { size } => spec.period().times(size.into()),
             _ => spec.period(),
         };
-        let linger = match spec.transport() {
-            Transport::Udp => spec.period().times(10).0.clamp(250_000_000, 2_000_000_000),
-            Transport::Tcp => 0,
+        let (linger, tail) = match spec.transport() {
+            Transport::Udp => (spec.period().times(10).0.clamp(250_000_000, 2_000_000_000), 10),
+            Transport::Tcp => (0, 60),
         };
         Patience {
             silence: Span::seconds(60) + gap.times(10),
-            tail: Span::seconds(10) + sentinel_interval(spec).times(2),
+            tail: Span::seconds(tail) + sentinel_interval(spec).times(2),
             linger: Span(linger),
         }
     }
@@ -99,7 +100,10 @@ pub struct StreamReceiver {
     due_end: Nanos,
     duration: Span,
     last: Nanos,
+    /// Over at that time, for that reason.
     ending: Option<(Nanos, Finish)>,
+    /// Cut: over once nothing has come for this long, counted from then on.
+    cut: Option<(Nanos, Span)>,
     received: u64,
     noise: u64,
     sentinels: u64,
@@ -119,6 +123,7 @@ impl StreamReceiver {
             duration: spec.duration(),
             last: now,
             ending: None,
+            cut: None,
             received: 0,
             noise: 0,
             sentinels: 0,
@@ -174,9 +179,9 @@ impl StreamReceiver {
     }
 
     /// The sender has ended, or is to be given up (word from the control connection, or the user):
-    /// stragglers are awaited until `now` + linger, then the stream is over.
+    /// stragglers are awaited, and the stream is over once none has come for `linger`.
     pub fn cut(&mut self, now: Nanos, linger: Span) {
-        self.end_by(now + linger, Finish::Cut);
+        self.cut = Some((now, linger));
     }
 
     /// The TCP test connection has ended.
@@ -196,7 +201,18 @@ impl StreamReceiver {
         let silent = self.last + self.patience.silence;
         let tail = self.last.max(self.due_end) + self.patience.tail;
         let given_up = silent.min(tail);
-        self.ending.map_or(given_up, |(until, _)| until.min(given_up))
+        let ending = self.ending.map_or(given_up, |(until, _)| until);
+        ending.min(self.cut_off()).min(given_up)
+    }
+
+    /// When a stream that was cut is over.
+    fn cut_off(&self) -> Nanos {
+        match self.cut {
+            // Asked not to wait: whatever still comes changes nothing.
+            Some((at, Span::ZERO)) => at,
+            Some((at, linger)) => at.max(self.last) + linger,
+            None => Nanos(i64::MAX),
+        }
     }
 
     /// Whether, and why, the stream is over at `now` on the steady clock.
@@ -205,6 +221,8 @@ impl StreamReceiver {
             return None;
         }
         Some(match self.ending {
+            Some((until, finish)) if until <= now => finish,
+            _ if self.cut_off() <= now => Finish::Cut,
             Some((_, finish)) => finish,
             None if self.received == 0 => Finish::NeverStarted,
             None => Finish::Silent,
@@ -224,5 +242,130 @@ impl StreamReceiver {
     /// Sentinels so far.
     pub fn sentinels(&self) -> u64 {
         self.sentinels
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::time::SECOND;
+    use jitlat_core::{Direction, Source};
+
+    fn receiver(packets: u64, period: Span) -> (TestSpec, StreamReceiver) {
+        let spec =
+            TestSpec::new(Direction::Up, Transport::Udp, packets, 20, period, Schedule::Periodic).unwrap();
+        let receiver = StreamReceiver::new(&spec, Patience::of(&spec), true, Nanos(0));
+        (spec, receiver)
+    }
+
+    fn at(ms: i64) -> Reception {
+        let steady = Nanos(ms * 1_000_000);
+        Reception::new(
+            Stamp { at: steady + Span::seconds(50 * 365 * 86_400), source: Source::Kernel },
+            steady,
+        )
+    }
+
+    fn packet(seq: i32) -> [u8; 20] {
+        let mut bytes = [0; 20];
+        Header { sent: Nanos(1000 + i64::from(seq)), seq }.write(&mut bytes);
+        bytes
+    }
+
+    fn record(arrival: Arrival) -> PacketRecord {
+        match arrival {
+            Arrival::Packet(record) => record,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_packet_becomes_a_record_with_all_that_is_known() {
+        let (_, mut rx) = receiver(3, Span::millis(20));
+        let mut how = at(5);
+        how.read = Some(how.stamp.at + Span(700));
+        (how.ttl, how.traffic_class) = (Some(63), Some(0xb8));
+        let r = record(rx.packet(&packet(2), &how));
+        assert_eq!((r.seq, r.sent(), r.arrived()), (2, Some(Nanos(1002)), Some(how.stamp.at)));
+        assert_eq!((r.source(Moment::Arrived), r.receive_lag()), (Source::Kernel, Some(Span(700))));
+        assert_eq!((r.size(), r.ttl(), r.dscp(), r.flags), (Some(20), Some(63), Some(46), Flags::default()));
+    }
+
+    #[test]
+    fn wrong_lengths_are_flagged_and_noise_is_counted() {
+        let (_, mut rx) = receiver(3, Span::millis(20));
+        assert_eq!(record(rx.packet(&packet(0)[..12], &at(0))).flags, Flags::LENGTH);
+        let mut cut = at(1);
+        cut.full_len = Some(2000);
+        let r = record(rx.packet(&packet(1), &cut));
+        assert_eq!((r.flags, r.size()), (Flags::LENGTH | Flags::TRUNCATED, Some(2000)));
+        assert_eq!(rx.packet(&packet(1)[..11], &at(2)), Arrival::Noise);
+        // Impossible numbers are the analysis' business.
+        assert_eq!(record(rx.packet(&packet(77), &at(3))).seq, 77);
+        assert_eq!(record(rx.packet(&packet(-9), &at(3))).seq, -9);
+        assert_eq!((rx.received(), rx.noise()), (4, 1));
+    }
+
+    #[test]
+    fn minus_two_is_a_greeting_only_where_greetings_exist() {
+        let (spec, mut rx) = receiver(3, Span::millis(20));
+        let mut hello = packet(0);
+        Header::hello(42).write(&mut hello);
+        assert_eq!(rx.packet(&hello, &at(0)), Arrival::Hello(42));
+        assert_eq!(rx.received(), 0);
+        let mut classic = StreamReceiver::new(&spec, Patience::of(&spec), false, Nanos(0));
+        assert_eq!(record(classic.packet(&hello, &at(0))).seq, -2);
+    }
+
+    #[test]
+    fn a_complete_stream_ends_with_the_sentinel_another_waits_for_stragglers() {
+        let (spec, mut rx) = receiver(2, Span::millis(20));
+        rx.packet(&packet(0), &at(0));
+        rx.packet(&packet(1), &at(20));
+        assert_eq!(rx.status(at(219).steady), None);
+        assert_eq!(rx.packet(&packet(-1), &at(220)), Arrival::Sentinel);
+        assert_eq!(rx.status(at(220).steady), Some(Finish::Sentinel));
+
+        let mut rx = StreamReceiver::new(&spec, Patience::of(&spec), true, Nanos(0));
+        rx.packet(&packet(1), &at(20));
+        rx.packet(&packet(-1), &at(220));
+        assert_eq!((rx.status(at(469).steady), rx.deadline()), (None, at(470).steady));
+        rx.packet(&packet(-1), &at(420));
+        assert!(matches!(rx.packet(&packet(0), &at(430)), Arrival::Packet(_)));
+        assert_eq!(rx.status(at(470).steady), Some(Finish::Sentinel), "later sentinels do not prolong it");
+    }
+
+    #[test]
+    fn silence_is_given_up_in_bounded_time() {
+        let (_, rx) = receiver(1_000_000, Span::millis(20));
+        assert_eq!(rx.deadline(), Nanos(60 * SECOND + 200_000_000));
+        assert_eq!(rx.status(rx.deadline()), Some(Finish::NeverStarted));
+
+        // In the middle: a minute. At the end: ten seconds after the last packet was due.
+        let (_, mut rx) = receiver(10_000, Span::millis(20));
+        rx.packet(&packet(0), &at(1000));
+        assert_eq!(rx.deadline(), at(61_200).steady);
+        rx.packet(&packet(9000), &at(181_000));
+        assert_eq!(rx.deadline(), at(1000 + 200_000 + 10_000 + 400).steady);
+        assert_eq!(rx.status(rx.deadline()), Some(Finish::Silent));
+    }
+
+    #[test]
+    fn a_cut_stream_waits_for_what_still_comes_unless_told_not_to() {
+        let (_, mut rx) = receiver(10_000, Span::millis(20));
+        rx.packet(&packet(0), &at(0));
+        rx.cut(at(10).steady, Span::millis(100));
+        rx.packet(&packet(1), &at(90));
+        assert_eq!((rx.status(at(110).steady), rx.status(at(190).steady)), (None, Some(Finish::Cut)));
+        rx.cut(at(95).steady, Span::ZERO);
+        assert_eq!(rx.status(at(95).steady), Some(Finish::Cut));
+    }
+
+    #[test]
+    fn a_closed_connection_ends_it_at_once() {
+        let (_, mut rx) = receiver(10, Span::millis(20));
+        rx.packet(&packet(0), &at(0));
+        rx.closed(at(7).steady);
+        assert_eq!(rx.status(at(7).steady), Some(Finish::Closed));
     }
 }

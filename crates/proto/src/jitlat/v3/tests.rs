@@ -308,6 +308,23 @@ fn the_worked_example_is_what_is_sent() {
     }
 }
 
+/// The bytes in the code block that follows `words` on the protocol's page.
+fn documented(words: &str) -> String {
+    let page = include_str!("../../../../../docs/protocols/jitlat-v3.md");
+    let block = page.split(words).nth(1).and_then(|rest| rest.split("```").nth(1)).unwrap();
+    // What follows two spaces explains.
+    block.lines().map(|line| line.trim().split("  ").next().unwrap_or_default()).collect()
+}
+
+#[test]
+fn the_page_shows_the_worked_examples() {
+    for (words, hex) in
+        [("A client's first bytes", HELLO), ("and its request of", REQUEST), ("A row of results:", ROW)]
+    {
+        assert_eq!(to_hex(&from_hex(&documented(words))), to_hex(&from_hex(hex)), "{words}");
+    }
+}
+
 /// A worked row of results, as the protocol's page shows it.
 const ROW: &str = "00000002 114cfddf1606b048 114cfddf160b2bf0 80000000 00000bb8 0050 0000 10 40 b8 01";
 

@@ -8,15 +8,13 @@ use crate::jitlat::dialect::Dialect;
 use crate::jitlat::flow::{Command, FlowId, Meeting, Opening, Report, Role};
 use crate::jitlat::limits::Limits;
 use crate::jitlat::message::{Accept, FlowRequest, Message, Nak, NakCode, Request};
-use crate::jitlat::server::{answer_patience, longest};
+use crate::jitlat::server::{answer_patience, linger, longest};
 use crate::jitlat::stream::Patience;
 use core::net::SocketAddr;
 use jitlat_core::{Direction, Nanos, Span, TestSpec, Transport};
 
 /// How long the flow engine may take for a command that needs no peer.
 const ENGINE_PATIENCE: Span = Span::seconds(10);
-/// For stragglers, once the sender has said that it has ended.
-const LINGER: Span = Span::seconds(2);
 /// How long a sender that was told to stop may take to say so.
 const STOP_PATIENCE: Span = Span::seconds(8);
 
@@ -126,7 +124,7 @@ impl ClientMachine {
                     return self.settle(now, id);
                 }
                 // It ended by itself: the server must learn that no more will come.
-                flow.deadline = now.steady + LINGER + patience;
+                flow.deadline = now.steady + linger(&flow.spec) + patience;
                 if !core::mem::replace(&mut flow.end_said, true) {
                     self.outgoing.push_back(Message::End(id, sent));
                 }
@@ -165,7 +163,7 @@ impl ClientMachine {
             Role::Send if !connected || flow.far_finished => self.settle(now, id),
             Role::Send => {
                 flow.collection.sent.get_or_insert_default();
-                flow.deadline = now.steady + LINGER + patience;
+                flow.deadline = now.steady + linger(&flow.spec) + patience;
                 if !core::mem::replace(&mut flow.end_said, true) {
                     self.outgoing.push_back(Message::End(id, 0));
                 }
@@ -184,7 +182,7 @@ impl ClientMachine {
         flow.far_sent = Some(sent);
         if !connected {
             // Nobody can answer the sentinels: one has gone out, that must do.
-            flow.deadline = now.steady + LINGER;
+            flow.deadline = now.steady + linger(&flow.spec);
         } else if interrupted {
             flow.end_said = true;
             flow.deadline = now.steady + STOP_PATIENCE + patience;
@@ -222,7 +220,8 @@ impl ClientMachine {
         let Some(flow) = self.flow(id).filter(|f| f.role == Role::Receive) else { return };
         flow.far_sent = Some(sent);
         if !flow.settled {
-            self.events.push_back(ClientEvent::Flow(Command::Cut(id, LINGER)));
+            let linger = linger(&flow.spec);
+            self.events.push_back(ClientEvent::Flow(Command::Cut(id, linger)));
         }
     }
 
@@ -250,7 +249,7 @@ impl ClientMachine {
                     continue;
                 }
                 (Role::Receive, true) => Command::Cut(id, Span::ZERO),
-                (Role::Receive, false) => Command::Cut(id, LINGER),
+                (Role::Receive, false) => Command::Cut(id, linger(&flow.spec)),
             };
             self.events.push_back(ClientEvent::Flow(command));
         }
@@ -294,7 +293,7 @@ impl ClientMachine {
             if flow.ended && !flow.end_said && self.connected {
                 // Sentinels go unanswered: perhaps none arrives. The control connection may still work.
                 flow.end_said = true;
-                flow.deadline = now.steady + LINGER + self.config.patience;
+                flow.deadline = now.steady + linger(&flow.spec) + self.config.patience;
                 let sent = flow.far_sent.unwrap_or(0);
                 self.outgoing.push_back(Message::End(id, sent));
                 continue;

@@ -525,7 +525,21 @@ pub(in crate::jitlat) fn longest(spec: &TestSpec) -> Span {
     spec.duration().times(stretch) + Patience::of(spec).silence + Span::seconds(300)
 }
 
-/// How long a sender's sentinels may go unanswered before it says END.
+/// How long a receiver waits for stragglers once the sender has said END. Over TCP a lost segment holds up
+/// everything behind it.
+pub(in crate::jitlat) fn linger(spec: &TestSpec) -> Span {
+    match spec.transport() {
+        Transport::Udp => Span::seconds(2),
+        Transport::Tcp => Span::seconds(15),
+    }
+}
+
+/// How long a sender's sentinels may go unanswered before it says END. Over TCP they wait behind everything
+/// that the system has taken and not yet delivered.
 pub(in crate::jitlat) fn answer_patience(spec: &TestSpec) -> Span {
-    Span::seconds(15) + sentinel_interval(spec).times(3)
+    let backlog = match spec.transport() {
+        Transport::Udp => Span::ZERO,
+        Transport::Tcp => Span::seconds(60) + spec.duration(),
+    };
+    Span::seconds(15) + sentinel_interval(spec).times(3) + backlog
 }

@@ -1,6 +1,6 @@
 //! The streams: asked for, opened, started, settled.
 
-use super::{ENGINE_PATIENCE, Flow, ServerMachine, Stage, answer_patience, longest};
+use super::{ENGINE_PATIENCE, Flow, ServerMachine, Stage, answer_patience, linger, longest};
 use crate::Tick;
 use crate::jitlat::auth::derive_u64;
 use crate::jitlat::flow::{Command, FlowId, Meeting, Opening, Report, Role};
@@ -14,8 +14,6 @@ use core::net::{IpAddr, SocketAddr};
 use jitlat_core::{Direction, Nanos, Source, Span, TestSpec, Transport};
 use std::sync::Arc;
 
-/// For stragglers, once the sender has said that it has ended.
-const LINGER: Span = Span::seconds(2);
 /// How long a client that was told END may take to answer.
 const END_PATIENCE: Span = Span::seconds(10);
 
@@ -189,7 +187,8 @@ impl ServerMachine {
             return self.refuse(NakCode::Malformed, "END of a flow that is not sent there");
         };
         if flow.outcome.is_none() {
-            self.flow_command(Command::Cut(id, LINGER));
+            let linger = linger(&flow.spec);
+            self.flow_command(Command::Cut(id, linger));
         }
     }
 
