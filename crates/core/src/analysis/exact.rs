@@ -49,7 +49,7 @@ pub fn summarise(mut gathered: Gathered, session: &Session, options: &Options) -
     let wanted = Wanted { percents: &percents, method: options.method, bins: options.bins };
     let sample = Sample::new(samples.delay.iter().copied());
     let latency = Distribution::new(&sample, &moments, wanted);
-    let pdv = latency.above_minimum(&moments);
+    let pdv = latency.above_minimum(&moments, Some(&sample));
     let reordering = Reordering {
         observable: spec.transport() == Transport::Udp,
         ..reordering(&series, accepted, spec.payload())
@@ -179,7 +179,8 @@ pub fn sent_count(session: &Session, highest: Option<u32>) -> (u64, bool) {
 }
 
 impl Display {
-    fn new(latency: &Distribution, pdv: &Distribution) -> Display {
+    /// Of delay and PDV.
+    pub(super) fn new(latency: &Distribution, pdv: &Distribution) -> Display {
         use crate::units::{eng4, eng4_f64, full, full_f64};
         Display {
             min: latency.min.map(eng4),

@@ -2,6 +2,7 @@
 //! beside a log writer during a measurement.
 
 mod exact;
+mod stream;
 mod tally;
 mod words;
 
@@ -98,12 +99,18 @@ pub fn analyze(
     analyzer.finish(session)
 }
 
-/// An analysis in progress. Memory: 20 bytes a packet accepted, up to about 40 while it finishes; never by
-/// what a header claims.
+/// An analysis in progress. Memory: 20 bytes a packet accepted, up to about 40 while it finishes; constant
+/// with [`Options::streaming`]; never by what a header claims.
 #[derive(Clone, Debug)]
 pub struct Analyzer {
     options: Options,
-    gathered: Gathered,
+    mode: Mode,
+}
+
+#[derive(Clone, Debug)]
+enum Mode {
+    Exact(Box<Gathered>),
+    Streaming(Box<stream::Stream>),
 }
 
 /// What was gathered row by row.
@@ -119,6 +126,10 @@ impl Analyzer {
     /// An analysis of the stream `session` describes. What is not known yet (probes, the end) may be
     /// filled in the session given to [`Analyzer::finish`].
     pub fn new(session: &Session, options: &Options) -> Analyzer {
+        let options = options.clone();
+        if options.streaming {
+            return Analyzer { options, mode: Mode::Streaming(Box::new(stream::Stream::new(session))) };
+        }
         let spec = &session.spec;
         let packets = session.declared.map_or(spec.packets(), |n| u32::try_from(n).unwrap_or(u32::MAX));
         let gathered = Gathered {
@@ -127,13 +138,44 @@ impl Analyzer {
             copies: Copies::default(),
             tally: Tally::new(spec.payload(), session.period().map_or(i64::MAX, |p| p.0 / 2)),
         };
-        Analyzer { options: options.clone(), gathered }
+        Analyzer { options, mode: Mode::Exact(Box::new(gathered)) }
     }
 
     /// The next record, in arrival order.
     #[inline]
     pub fn push(&mut self, record: &PacketRecord) {
-        let Gathered { classifier, samples, copies, tally } = &mut self.gathered;
+        match &mut self.mode {
+            Mode::Exact(gathered) => gathered.push(record),
+            Mode::Streaming(stream) => stream.push(record),
+        }
+    }
+
+    /// Rows pushed so far.
+    pub fn received(&self) -> u64 {
+        match &self.mode {
+            Mode::Exact(gathered) => gathered.classifier.received,
+            Mode::Streaming(stream) => stream.received(),
+        }
+    }
+
+    /// The summary of everything pushed, with everything known of the session by now.
+    pub fn finish(self, session: &Session) -> Summary {
+        self.finish_with_samples(session).0
+    }
+
+    /// The same, with the accepted packets for figures (none in streaming mode).
+    pub fn finish_with_samples(self, session: &Session) -> (Summary, Samples) {
+        match self.mode {
+            Mode::Exact(gathered) => exact::summarise(*gathered, session, &self.options),
+            Mode::Streaming(stream) => (stream.summarise(session, &self.options), Samples::default()),
+        }
+    }
+}
+
+impl Gathered {
+    #[inline]
+    fn push(&mut self, record: &PacketRecord) {
+        let Gathered { classifier, samples, copies, tally } = self;
         tally.row(record);
         match classifier.classify(record) {
             Class::Accepted(packet) => {
@@ -145,23 +187,6 @@ impl Analyzer {
         }
     }
 
-    /// Rows pushed so far.
-    pub fn received(&self) -> u64 {
-        self.gathered.classifier.received
-    }
-
-    /// The summary of everything pushed, with everything known of the session by now.
-    pub fn finish(self, session: &Session) -> Summary {
-        self.finish_with_samples(session).0
-    }
-
-    /// The same, with the accepted packets for figures.
-    pub fn finish_with_samples(self, session: &Session) -> (Summary, Samples) {
-        exact::summarise(self.gathered, session, &self.options)
-    }
-}
-
-impl Gathered {
     /// Takes out the packets that arrived after the waiting time (metrics §1) and counts them. Without
     /// clocks to trust the wait is refused.
     fn drop_late(&mut self, clock: &ClockEstimate, options: &Options, notes: &mut words::Notes) -> u64 {

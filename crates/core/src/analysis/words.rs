@@ -26,6 +26,15 @@ impl Notes {
         );
     }
 
+    /// Percentiles are approximate, and the figures of a second pass are missing.
+    pub fn streaming(&mut self) {
+        self.warn(
+            "streaming",
+            "constant-memory analysis: percentiles may be up to 1/1024 too high; de-skewed, per-segment and \
+             per-window figures, stalls and batch intervals need the packets",
+        );
+    }
+
     /// Looks at the finished figures and fills `summary.warnings` and `summary.verdicts`.
     pub fn judge(mut self, summary: &mut Summary, session: &Session) {
         self.sample(summary, session);

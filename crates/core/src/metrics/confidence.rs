@@ -109,6 +109,16 @@ pub fn inference(series: &Series<'_>, sample: &Sample, moments: &Moments) -> Inf
     }
 }
 
+/// What the moments alone tell: the t intervals, whose validity stays unknown.
+pub fn of_mean(moments: &Moments) -> Inference {
+    Inference {
+        mean_ci90: mean_interval(moments, 0.95),
+        mean_ci95: mean_interval(moments, 0.975),
+        mean_ci99: mean_interval(moments, 0.995),
+        ..Inference::default()
+    }
+}
+
 /// mean ± t·s/√n; `p` = (1 + confidence)/2.
 fn mean_interval(moments: &Moments, p: f64) -> Option<[f64; 2]> {
     let (mean, stddev) = (moments.mean()?, moments.stddev()?);

@@ -16,7 +16,7 @@ pub struct Dejitter {
     /// The smallest possible with at most 1 % of packets late, in ns.
     pub buffer_for_1pct_late_ns: Option<i64>,
     /// Losses an adaptive buffer would leave (Ramjee's algorithm 1).
-    pub adaptive_total_loss: u64,
+    pub adaptive_total_loss: Option<u64>,
     /// Its mean play-out offset above the minimum delay, in ns.
     pub adaptive_mean_buffer_ns: Option<f64>,
     /// Losses of a fixed buffer of that same mean delay.
@@ -113,8 +113,10 @@ impl Default for Codec {
 use super::clock::ClockEstimate;
 use super::emodel::{self, DelayModel};
 use super::loss::burst_ratio;
+use super::percentile::Percent;
 use super::sample::Sample;
 use super::series::Series;
+use super::sketch::Sketch;
 use crate::time::Span;
 
 /// What is assumed of the receiver.
@@ -136,56 +138,102 @@ pub fn dejitter(
     series: &Series<'_>,
     sample: &Sample,
     sent: u64,
-    (reference_delay, delay_basis): (f64, DelayBasis),
+    reference: (f64, DelayBasis),
     receiver: &Receiver<'_>,
 ) -> Option<Dejitter> {
     let min = sample.min()?;
     let lost = sent.saturating_sub(series.len() as u64);
-    let mut buffers = receiver.buffers.to_vec();
-    buffers.sort_unstable();
-    buffers.dedup();
-    let starts = run_starts(series, sent, min, &buffers);
-    let point = |(buffer, runs): (&Span, u64)| {
-        let late = late(sample, min, *buffer);
-        let total = lost + late;
-        let burst = burst_ratio(total, runs, sent);
-        let buffer_ms = buffer.0 as f64 / 1e6;
-        let ta_ms = reference_delay.max(0.0) / 1e6 + receiver.codec.delay_ms + buffer_ms;
-        let ratio = total as f64 / sent as f64;
-        let r = receiver.model.base()
-            - receiver.model.impairment(ta_ms)
-            - emodel::equipment(receiver.codec.ie, receiver.codec.bpl, ratio, burst.unwrap_or(1.0));
-        DejitterPoint {
-            buffer_ms,
-            late,
-            total_loss: total,
-            burst_ratio: burst,
-            ta_ms,
-            r,
-            mos: emodel::mos(r),
-            extrapolated: ratio > 0.02 && burst.is_some_and(|b| b > 1.0),
-        }
+    let starts = run_starts(series, sent, min, &receiver.sorted());
+    let losses = |k: usize, buffer| {
+        let late = late(sample, min, buffer);
+        (late, burst_ratio(lost + late, starts[k], sent))
     };
-    let curve: Vec<DejitterPoint> = buffers.iter().zip(starts).map(point).collect();
-    let best = curve.iter().fold(None, |best: Option<&DejitterPoint>, p| match best {
-        Some(b) if b.mos >= p.mos => Some(b),
-        _ => Some(p),
-    });
-    let one_percent = curve.iter().find(|p| p.total_loss as f64 <= 0.01 * sent as f64);
     let adaptive = adaptive(series, min, receiver.spurt, ALPHA);
     let same_delay = adaptive.mean_offset.map(|b| Span(b.min(i64::MAX as f64) as i64));
     Some(Dejitter {
-        codec: receiver.codec.describe(),
-        best_buffer_ms: best.map(|p| p.buffer_ms),
-        smallest_buffer_for_1pct_loss_ms: one_percent.map(|p| p.buffer_ms),
         buffer_for_1pct_late_ns: on_time_share(sample, min, 99, 100),
-        adaptive_total_loss: lost + adaptive.late,
+        adaptive_total_loss: Some(lost + adaptive.late),
         adaptive_mean_buffer_ns: adaptive.mean_offset,
         fixed_same_delay_total_loss: same_delay.map(|b| lost + late(sample, min, b)),
-        delay_basis,
-        user_declared_codec: receiver.codec.user_declared,
-        curve,
+        ..receiver.fixed(sent, lost, reference, losses)
     })
+}
+
+/// The same from a sketch of the delays, the smallest of which is `min`: late packets to its precision,
+/// their bursts and the adaptive buffer unknown.
+pub fn sketched(
+    sketch: &Sketch,
+    min: i64,
+    sent: u64,
+    reference: (f64, DelayBasis),
+    receiver: &Receiver<'_>,
+) -> Dejitter {
+    let lost = sent.saturating_sub(sketch.len());
+    let losses = |_, buffer: Span| (sketch.len() - sketch.count_at_most(min.saturating_add(buffer.0)), None);
+    Dejitter {
+        buffer_for_1pct_late_ns: sketch.edf(Percent(99_000)).map(|x| x.saturating_sub(min)),
+        ..receiver.fixed(sent, lost, reference, losses)
+    }
+}
+
+impl Receiver<'_> {
+    /// The buffers ascending.
+    fn sorted(&self) -> Vec<Span> {
+        let mut buffers = self.buffers.to_vec();
+        buffers.sort_unstable();
+        buffers.dedup();
+        buffers
+    }
+
+    /// What fixed buffers make of a stream of `sent` packets, `lost` of them in the network; `losses` gives
+    /// the late packets of the k-th buffer and the burst ratio of what the decoder misses.
+    fn fixed(
+        &self,
+        sent: u64,
+        lost: u64,
+        (reference, delay_basis): (f64, DelayBasis),
+        losses: impl Fn(usize, Span) -> (u64, Option<f64>),
+    ) -> Dejitter {
+        let point = |(k, buffer): (usize, &Span)| {
+            let (late, burst_ratio) = losses(k, *buffer);
+            let total_loss = lost + late;
+            let buffer_ms = buffer.0 as f64 / 1e6;
+            let ta_ms = reference.max(0.0) / 1e6 + self.codec.delay_ms + buffer_ms;
+            let ratio = total_loss as f64 / sent as f64;
+            let r = self.model.base()
+                - self.model.impairment(ta_ms)
+                - emodel::equipment(self.codec.ie, self.codec.bpl, ratio, burst_ratio.unwrap_or(1.0));
+            let extrapolated = ratio > 0.02 && burst_ratio.is_some_and(|b| b > 1.0);
+            DejitterPoint {
+                buffer_ms,
+                late,
+                total_loss,
+                burst_ratio,
+                ta_ms,
+                r,
+                mos: emodel::mos(r),
+                extrapolated,
+            }
+        };
+        let curve: Vec<DejitterPoint> = self.sorted().iter().enumerate().map(point).collect();
+        let best = curve.iter().fold(None, |best: Option<&DejitterPoint>, p| match best {
+            Some(b) if b.mos >= p.mos => Some(b),
+            _ => Some(p),
+        });
+        let one_percent = curve.iter().find(|p| p.total_loss as f64 <= 0.01 * sent as f64);
+        Dejitter {
+            codec: self.codec.describe(),
+            best_buffer_ms: best.map(|p| p.buffer_ms),
+            smallest_buffer_for_1pct_loss_ms: one_percent.map(|p| p.buffer_ms),
+            buffer_for_1pct_late_ns: None,
+            adaptive_total_loss: None,
+            adaptive_mean_buffer_ns: None,
+            fixed_same_delay_total_loss: None,
+            delay_basis,
+            user_declared_codec: self.codec.user_declared,
+            curve,
+        }
+    }
 }
 
 /// The delay to reckon with before any buffer, in ns: corrected, or raw where the clocks are one or

@@ -83,7 +83,8 @@ impl Distribution {
     }
 
     /// The same above the minimum: PDV (RFC 5481 §4.2). Its deviation is that of delay by construction.
-    pub fn above_minimum(&self, moments: &Moments) -> Distribution {
+    /// With the sample at hand no offset costs a digit.
+    pub fn above_minimum(&self, moments: &Moments, sample: Option<&Sample>) -> Distribution {
         let Some(min) = self.min else { return self.clone() };
         let less = |x: i64| x.saturating_sub(min);
         let column = |p: &Percentiles<i64>| Percentiles(p.0.iter().map(|(p, x)| (*p, x.map(less))).collect());
@@ -92,7 +93,7 @@ impl Distribution {
             min: Some(0),
             mean: moments.mean_above(min),
             max: self.max.map(less),
-            median: self.median.map(less_f64),
+            median: sample.map_or(self.median.map(less_f64), Sample::median_above),
             percentiles: column(&self.percentiles),
             percentiles_jitlat1: column(&self.percentiles_jitlat1),
             percentiles_linear: self
@@ -105,7 +106,8 @@ impl Distribution {
                 mode: (h.mode_bin as f64 + 0.5) * h.binsize as f64,
                 ..h.clone()
             }),
-            half_sample_mode: self.half_sample_mode.map(less_f64),
+            half_sample_mode: sample
+                .map_or(self.half_sample_mode.map(less_f64), Sample::half_sample_mode_above),
             ..self.clone()
         }
     }

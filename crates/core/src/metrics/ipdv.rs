@@ -46,6 +46,7 @@ use super::moments::Moments;
 use super::percentile::Percent;
 use super::sample::Sample;
 use super::series::Series;
+use super::sketch::Sketch;
 
 /// IPDV of `series`, a stream of `n` packets sent.
 pub fn ipdv(series: &Series<'_>, n: u64) -> Ipdv {
@@ -85,6 +86,74 @@ pub fn ipdv(series: &Series<'_>, n: u64) -> Ipdv {
         p0_1: at(100),
         p99_9: at(99_900),
         quantised: iqr == Some(0) && stddev.is_some_and(|s| s > 0.0),
+    }
+}
+
+/// The same in one pass and constant memory: exact but for the percentiles, as long as no packet is
+/// overtaken by more than 4095.
+#[derive(Clone, Debug)]
+pub struct StreamingIpdv {
+    /// Delays by sequence number, modulo the length.
+    recent: Vec<Option<(u32, i64)>>,
+    moments: Moments,
+    magnitude: u128,
+    sketch: Sketch,
+}
+
+impl Default for StreamingIpdv {
+    fn default() -> StreamingIpdv {
+        StreamingIpdv {
+            recent: vec![None; 4096],
+            moments: Moments::default(),
+            magnitude: 0,
+            sketch: Sketch::around(0),
+        }
+    }
+}
+
+impl StreamingIpdv {
+    /// The next accepted packet.
+    pub fn push(&mut self, packet: &Packet) {
+        let window = self.recent.len();
+        let delay_of = |seq: u32| self.recent[seq as usize % window].filter(|r| r.0 == seq).map(|r| r.1);
+        let before = packet.seq.checked_sub(1).and_then(delay_of);
+        let after = packet.seq.checked_add(1).and_then(delay_of);
+        self.recent[packet.seq as usize % window] = Some((packet.seq, packet.delay));
+        let steps =
+            [before.map(|b| packet.delay.saturating_sub(b)), after.map(|a| a.saturating_sub(packet.delay))];
+        for step in steps.into_iter().flatten() {
+            self.moments.add(step);
+            self.magnitude += u128::from(step.unsigned_abs());
+            self.sketch.add(step);
+        }
+    }
+
+    /// The figures for a stream of `n` packets sent.
+    pub fn figures(&self, n: u64) -> Ipdv {
+        let defined = self.moments.n();
+        let at = |p| self.sketch.edf(Percent(p));
+        let (p25, p75) = (at(25_000), at(75_000));
+        let iqr = p25.zip(p75).map(|(low, high)| high.saturating_sub(low));
+        let stddev = self.moments.stddev();
+        Ipdv {
+            defined,
+            undefined: n.saturating_sub(1).saturating_sub(defined),
+            n: defined,
+            min: self.moments.min(),
+            mean: self.moments.mean(),
+            max: self.moments.max(),
+            stddev,
+            stddev_pop: self.moments.stddev_pop(),
+            median: at(50_000).map(|x| x as f64),
+            p25,
+            p75,
+            iqr,
+            iqr_linear: None,
+            mean_abs: (defined > 0).then(|| self.magnitude as f64 / defined as f64),
+            p0_1: at(100),
+            p99_9: at(99_900),
+            quantised: iqr == Some(0) && stddev.is_some_and(|s| s > 0.0),
+        }
     }
 }
 

@@ -37,6 +37,7 @@ pub mod segments;
 pub mod seqset;
 pub mod series;
 pub mod sizes;
+pub mod sketch;
 pub mod skew;
 pub mod stalls;
 pub mod stat;

@@ -109,18 +109,27 @@ impl Sample {
 
     /// Middle value, or the mean of the two middle values.
     pub fn median(&self) -> Option<f64> {
+        Some(self.base as f64 + self.median_above()?)
+    }
+
+    /// The median above the minimum, without the digits an offset would cost.
+    pub fn median_above(&self) -> Option<f64> {
         let n = self.len();
         let (low, high) = (self.above(n.checked_sub(1)? / 2)?, self.above(n / 2)?);
-        Some((2.0 * self.base as f64 + low as f64 + high as f64) / 2.0)
+        Some(low as f64 + (high - low) as f64 / 2.0)
     }
 
     /// Half-sample mode (Bickel–Frühwirth): the densest half, again and again; ties to the lowest.
     pub fn half_sample_mode(&self) -> Option<f64> {
-        let above = match &self.above {
+        Some(self.base as f64 + self.half_sample_mode_above()?)
+    }
+
+    /// The half-sample mode above the minimum.
+    pub fn half_sample_mode_above(&self) -> Option<f64> {
+        match &self.above {
             Above::Narrow(v) => half_sample_mode(v),
             Above::Wide(v) => half_sample_mode(v),
-        };
-        above.map(|x| self.base as f64 + x)
+        }
     }
 
     /// Histogram from the minimum to the 99th percentile (metrics §4).

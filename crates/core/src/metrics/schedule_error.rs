@@ -19,9 +19,11 @@ pub struct ScheduleError {
     pub over_half_period: u64,
 }
 
+use super::moments::Moments;
 use super::percentile::Percent;
 use super::sample::Sample;
 use super::series::Series;
+use super::sketch::Sketch;
 use crate::schedule::Deadlines;
 use crate::spec::{Schedule, TestSpec};
 
@@ -108,6 +110,23 @@ impl<'a> Errors<'a> {
     /// The error of each packet in send order, in ns.
     pub fn iter(&self) -> impl Iterator<Item = i64> + Clone + '_ {
         offsets(self.series, self.due.clone()).map(|x| x.saturating_sub(self.anchor))
+    }
+}
+
+impl ScheduleError {
+    /// From a sketch of send time − due time and its moments.
+    pub fn sketched(sketch: &Sketch, moments: &Moments, period: i64) -> Option<ScheduleError> {
+        let anchor_ns = sketch.edf(Percent(1_000))?;
+        let above = |x: i64| x.saturating_sub(anchor_ns);
+        let late = anchor_ns.saturating_add(period / 2);
+        Some(ScheduleError {
+            anchor_ns,
+            min: above(moments.min()?),
+            median: above(sketch.edf(Percent(50_000))?) as f64,
+            p99: above(sketch.edf(Percent(99_000))?),
+            max: above(moments.max()?),
+            over_half_period: sketch.len() - sketch.count_at_most(late),
+        })
     }
 }
 

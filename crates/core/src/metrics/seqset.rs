@@ -13,6 +13,8 @@ pub struct SeqSet {
     pages: Vec<[u64; WORDS]>,
     /// Page number → place in `pages`; ascending, which is what the scans need.
     places: BTreeMap<u32, u32>,
+    /// Places given up by [`SeqSet::retire`].
+    free: Vec<u32>,
     /// The page met last; streams are nearly in order.
     recent: Option<(u32, u32)>,
     len: u64,
@@ -59,9 +61,9 @@ impl SeqSet {
     }
 
     fn page_of(&mut self, page: u32) -> u32 {
-        let next = self.pages.len() as u32;
+        let next = self.free.last().copied().unwrap_or(self.pages.len() as u32);
         let place = *self.places.entry(page).or_insert(next);
-        if place == next {
+        if place == next && self.free.pop().is_none() {
             self.pages.push([0; WORDS]);
         }
         self.recent = Some((page, place));
@@ -110,6 +112,23 @@ impl SeqSet {
                 *word |= add;
             }
         }
+    }
+
+    /// How many pages of 512 numbers it takes.
+    pub fn pages(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Forgets the page of the smallest numbers and gives its runs and the first number after it. The
+    /// numbers forgotten still count in [`SeqSet::len`].
+    pub fn retire(&mut self) -> Option<(Vec<Run>, u64)> {
+        let (page, place) = self.places.pop_first()?;
+        let base = u64::from(page) * u64::from(PAGE);
+        let words = core::mem::take(&mut self.pages[place as usize]);
+        let words = (0..).zip(words).map(|(i, w)| (base + 64 * i, w));
+        self.free.push(place);
+        self.recent = None;
+        Some((Runs { words, word: (0, 0), pending: None }.collect(), base + u64::from(PAGE)))
     }
 
     /// Prepares [`Ranks::of`].

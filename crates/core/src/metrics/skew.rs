@@ -26,7 +26,7 @@ pub struct SkewHull {
 use super::classify::Packet;
 use super::distribution::{Distribution, Wanted};
 use super::hull::{Hull, Point};
-use super::moments::Moments;
+use super::moments::{Line, Moments};
 use super::percentile::Percent;
 use super::regression::{Trend, TrendVerdict};
 use super::sample::Sample;
@@ -109,7 +109,7 @@ impl SkewHull {
             residual_max_ns: max,
             residual_mean_ns: sum / whole.n as f64,
             alpha_halves: slopes,
-            is_skew: (t2 - t1) as f64 > last as f64 / 4.0,
+            is_skew: t2.saturating_sub(t1) as f64 > last as f64 / 4.0,
         })
     }
 
@@ -140,13 +140,83 @@ impl SkewHull {
             p.delay.saturating_sub(skew.round() as i64)
         });
         let moments: Moments = delays.clone().collect();
-        Some(Distribution::new(&Sample::new(delays), &moments, wanted).above_minimum(&moments))
+        let sample = Sample::new(delays);
+        Some(Distribution::new(&sample, &moments, wanted).above_minimum(&moments, Some(&sample)))
     }
 
     /// How far `delay` lies above the line at `t` ns after the first send time, in ns.
     pub fn height(&self, t: i64, delay: i64) -> f64 {
         let [t1, d1] = self.edge[0];
         delay.wrapping_sub(d1) as f64 - self.alpha * t.wrapping_sub(t1) as f64
+    }
+}
+
+/// The hull line in one pass: of the packets in order of send time, which overtaken ones are sorted back
+/// into by blocks. Memory: the vertices of the lower and the upper hull.
+#[derive(Clone, Debug, Default)]
+pub struct StreamingHull {
+    first: Option<i64>,
+    block: Vec<Point>,
+    lower: Hull,
+    /// Of the delays upside down: its vertices hold the largest height above any line.
+    upper: Hull,
+    n: u64,
+    sum_t: i128,
+}
+
+impl StreamingHull {
+    const BLOCK: usize = 1024;
+
+    /// The next accepted packet.
+    pub fn push(&mut self, packet: &Packet) {
+        let first = *self.first.get_or_insert(packet.sent);
+        self.block.push((packet.sent.saturating_sub(first), packet.delay));
+        if self.block.len() >= Self::BLOCK {
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        self.block.sort_unstable();
+        // What comes even later than a block was overtaken by so many that it touches no lower hull.
+        let done = self.lower.vertices().last().map_or(i64::MIN, |v| v.0);
+        let fresh = self.block.partition_point(|p| p.0 < done);
+        for point in &self.block {
+            self.n += 1;
+            self.sum_t += i128::from(point.0);
+        }
+        self.lower.extend(self.block[fresh..].iter().copied());
+        let upside_down = self.block[fresh..].chunk_by(|a, b| a.0 == b.0).filter_map(|same| same.last());
+        self.upper.extend(upside_down.map(|p| (p.0, p.1.saturating_neg())));
+        self.block.clear();
+    }
+
+    /// The figures; `line` gives the means the residuals are taken about.
+    pub fn figures(mut self, line: Option<Line>) -> Option<SkewHull> {
+        self.settle();
+        if self.lower.vertices().is_empty() {
+            return None;
+        }
+        let edge = self.lower.edge(self.sum_t, self.n)?;
+        let line = line?;
+        let alpha = slope(edge);
+        let [(t1, d1), (t2, _)] = edge;
+        let height = |t: i64, d: i64| d.wrapping_sub(d1) as f64 - alpha * t.wrapping_sub(t1) as f64;
+        let residual_max_ns =
+            self.upper.vertices().iter().map(|v| height(v.0, v.1.wrapping_neg())).fold(0.0, f64::max);
+        let mean_t = self.sum_t as f64 / self.n as f64 - t1 as f64;
+        let mean_d = line.origin_y.wrapping_sub(d1) as f64 + line.mean_y;
+        let last = self.lower.vertices().last().map_or(0, |v| v.0);
+        Some(SkewHull {
+            alpha,
+            alpha_ppm: alpha * 1e6,
+            beta_ns: d1 as f64 - alpha * t1 as f64,
+            edge: [[t1, d1], edge[1].into()],
+            residual_max_ns,
+            residual_mean_ns: mean_d - alpha * mean_t,
+            alpha_halves: None,
+            is_skew: t2.saturating_sub(t1) as f64 > last as f64 / 4.0 && alpha.abs() <= 1e-3,
+        })
     }
 }
 

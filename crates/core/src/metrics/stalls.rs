@@ -212,7 +212,7 @@ mod tests {
             bins: super::super::histogram::Bins::default(),
         };
         let moments: Moments = samples.delay.iter().copied().collect();
-        let pdv = Distribution::new(&sample, &moments, wanted).above_minimum(&moments);
+        let pdv = Distribution::new(&sample, &moments, wanted).above_minimum(&moments, Some(&sample));
         (
             stalls(&series, &samples, &sample, Some(&errors), waited, &spec),
             intended(&series, &errors, &errors.figures().unwrap(), &pdv),
