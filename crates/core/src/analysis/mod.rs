@@ -86,6 +86,11 @@ impl Options {
     }
 }
 
+/// Sequence numbers below this are valid.
+fn declared(session: &Session) -> u32 {
+    session.declared.map_or(session.spec.packets(), |n| u32::try_from(n).unwrap_or(u32::MAX))
+}
+
 /// Analyses one stream of records in arrival order.
 pub fn analyze(
     session: &Session,
@@ -131,9 +136,8 @@ impl Analyzer {
             return Analyzer { options, mode: Mode::Streaming(Box::new(stream::Stream::new(session))) };
         }
         let spec = &session.spec;
-        let packets = session.declared.map_or(spec.packets(), |n| u32::try_from(n).unwrap_or(u32::MAX));
         let gathered = Gathered {
-            classifier: Classifier::new(packets),
+            classifier: Classifier::new(declared(session)),
             samples: Samples::default(),
             copies: Copies::default(),
             tally: Tally::new(spec.payload(), session.period().map_or(i64::MAX, |p| p.0 / 2)),

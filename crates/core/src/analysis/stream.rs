@@ -61,10 +61,10 @@ pub struct Stream {
 impl Stream {
     pub fn new(session: &Session) -> Stream {
         let spec = &session.spec;
-        let periodic = spec.schedule() == Schedule::Periodic;
+        let period = session.period().filter(|_| spec.schedule() == Schedule::Periodic);
         Stream {
-            classifier: Classifier::new(spec.packets()),
-            tally: Tally::new(spec.payload(), spec.period().0 / 2),
+            classifier: Classifier::new(super::declared(session)),
+            tally: Tally::new(spec.payload(), session.period().map_or(i64::MAX, |p| p.0 / 2)),
             forgotten: 0,
             losses: Losses::default(),
             copies: CopyRuns::default(),
@@ -79,7 +79,7 @@ impl Stream {
             delays: Sketch::learning(),
             ipdv: StreamingIpdv::default(),
             hull: StreamingHull::default(),
-            errors: periodic.then(|| (spec.period().0, Sketch::learning(), Moments::default())),
+            errors: period.map(|p| (p.0, Sketch::learning(), Moments::default())),
         }
     }
 
@@ -148,7 +148,7 @@ impl Stream {
         let latency = self.delays.distribution(&self.moments, wanted);
         let pdv = latency.above_minimum(&self.moments, None);
         let (on_send, on_arrival) = self.sums.output();
-        let periods = Periods::new(spec, &self.extent);
+        let periods = Periods::new(session, &self.extent);
         let receiver = Receiver {
             codec: &options.codec,
             model: options.delay_model,
