@@ -27,25 +27,35 @@ pub fn verdict(summary: &Summary) -> Opinion {
     // Stable: findings of one level keep the order of the analysis.
     findings.sort_by_key(|f| std::cmp::Reverse(f.level));
     let level = findings.iter().map(|f| f.level).max().unwrap_or(Level::Note);
-    Opinion { level, headline: headline(summary, level), findings, belief: belief(summary) }
+    let worst = findings.first().map_or("", |f| f.code);
+    Opinion { level, headline: headline(summary, level, worst), findings, belief: belief(summary) }
 }
 
 fn time(ns: f64) -> String {
     value_label(Unit::Time, ns)
 }
 
-fn headline(s: &Summary, level: Level) -> String {
+fn headline(s: &Summary, level: Level, worst: &str) -> String {
     if s.counts.unique_valid == 0 {
         return "Nothing usable arrived: there is no path for this traffic, or a firewall in it.".into();
     }
     let buffer = s.dejitter.as_ref().and_then(|d| d.buffer_for_1pct_late_ns);
     let buffer = buffer
         .map_or(String::new(), |b| format!(" A buffer of {} holds 99 % of what arrives.", time(b as f64)));
+    let reason = match worst {
+        "loss" => ": too much is lost",
+        "buffer" => ": even with the best buffer, speech would be poor",
+        "jitter" => ": delay varies too much",
+        "delay" => ": packets take too long for conversation",
+        "trend" => ": it carries less than was sent",
+        "reordering" => ": packets overtake each other",
+        _ => "",
+    };
     let start = match level {
-        Level::Good => "This path suits real-time traffic.",
-        Level::Note => "This path suits real-time traffic, with something to know.",
-        Level::Poor => "Real-time traffic works here, and its users will notice the path.",
-        Level::Bad => "Real-time traffic will suffer on this path.",
+        Level::Good => "This path suits real-time traffic.".to_owned(),
+        Level::Note => "This path suits real-time traffic, with something to know.".to_owned(),
+        Level::Poor => format!("Real-time traffic works on this path, and its users will notice{reason}."),
+        Level::Bad => format!("Real-time traffic will suffer on this path{reason}."),
     };
     format!("{start}{buffer}")
 }
@@ -199,4 +209,51 @@ fn sample(s: &Summary) -> Option<String> {
         ""
     };
     Some(format!("Sample: {n} packets resolve {finest}.{dependent}{tcp}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::session::Session;
+    use jitlat_core::spec::TestSpec;
+    use jitlat_core::{Analyzer, Nanos, Options, PacketRecord};
+
+    fn opinion(delay: impl Fn(i64) -> Option<i64>) -> Opinion {
+        let session = Session::new(TestSpec::default());
+        let mut analyzer = Analyzer::new(&session, &Options::default());
+        for seq in 0..1000 {
+            if let Some(d) = delay(seq) {
+                analyzer.push(&PacketRecord::one_way(
+                    seq,
+                    Nanos(seq * 20_000_000),
+                    Nanos(seq * 20_000_000 + d),
+                ));
+            }
+        }
+        verdict(&analyzer.finish(&session))
+    }
+
+    #[test]
+    fn a_quiet_path_is_good() {
+        let quiet = opinion(|seq| Some(5_000_000 + seq * 7919 % 1000));
+        assert!(quiet.headline.starts_with("This path suits"), "{}", quiet.headline);
+        assert!(quiet.findings.iter().all(|f| f.level <= Level::Note), "{:?}", quiet.findings);
+        assert!(quiet.belief.iter().any(|b| b.contains("nothing is known of how the two clocks")));
+    }
+
+    #[test]
+    fn the_worst_finding_comes_first_and_names_the_reason() {
+        let lossy = opinion(|seq| (seq % 50 > 4).then_some(5_000_000 + seq * 7919 % 1000));
+        assert_eq!(lossy.level, Level::Bad);
+        assert_eq!(lossy.findings[0].code, "loss");
+        assert!(lossy.headline.contains("too much is lost"), "{}", lossy.headline);
+        assert!(lossy.findings.windows(2).all(|w| w[0].level >= w[1].level));
+    }
+
+    #[test]
+    fn nothing_received_is_no_verdict_on_quality() {
+        let none = opinion(|_| None);
+        assert_eq!(none.level, Level::Bad);
+        assert!(none.headline.starts_with("Nothing usable arrived"), "{}", none.headline);
+    }
 }

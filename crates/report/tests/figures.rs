@@ -2,27 +2,9 @@
 
 mod common;
 
-use common::{Measured, golden, made_up};
+use common::{GOLDEN, everything, figures, golden, made_up};
 use jitlat_report::draw::{self, Drawing, Shape, layout};
-use jitlat_report::figure::{self, Figure, Mark, Run};
-
-const GOLDEN: [&str; 4] = ["a_loopback_v1", "b_wan_lossy_v1", "c_unsync_v2", "d_edge_small_v1"];
-
-fn figures(m: &Measured) -> Vec<Figure> {
-    figure::of_run(&Run { label: "", summary: &m.summary, trace: Some(&m.trace) })
-}
-
-fn everything() -> Vec<(String, Figure)> {
-    let runs: Vec<(&str, Measured)> =
-        GOLDEN.into_iter().map(|n| (n, golden(n))).chain([("made up", made_up(30_000))]).collect();
-    let mut all: Vec<(String, Figure)> = Vec::new();
-    for (name, m) in &runs {
-        all.extend(figures(m).into_iter().map(|f| (format!("{name}: {}", f.id), f)));
-    }
-    let named: Vec<_> = runs.iter().map(|(n, m)| (*n, &m.summary)).collect();
-    all.extend(figure::of_runs(&named).into_iter().map(|f| (f.id.clone(), f)));
-    all
-}
+use jitlat_report::figure::{self, Mark, Run};
 
 /// What is printed must not be clipped by the sheet nor overlap other words.
 fn assert_readable(name: &str, drawing: &Drawing) {
@@ -145,6 +127,15 @@ fn a_png_is_drawn_in_the_size_asked_for() {
 }
 
 #[test]
+fn every_figure_has_two_files_of_its_own() {
+    let figures = figures(&golden("b_wan_lossy_v1"));
+    let names: Vec<String> = draw::files(&figures).map(|f| f.unwrap().0).collect();
+    let distinct: std::collections::BTreeSet<_> = names.iter().collect();
+    assert_eq!((names.len(), distinct.len()), (figures.len() * 2, figures.len() * 2));
+    assert!(names.contains(&"jitter.svg".into()) && names.contains(&"jitter.png".into()));
+}
+
+#[test]
 fn golden_figures_are_unchanged() {
     for name in GOLDEN {
         for figure in figures(&golden(name)) {
@@ -152,5 +143,15 @@ fn golden_figures_are_unchanged() {
             let svg = draw::svg(&figure).replace("><", ">\n<");
             insta::assert_snapshot!(format!("{name}-{}", figure.id), svg);
         }
+    }
+}
+
+#[test]
+fn the_pictures_of_the_guide_are_current() {
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/figures");
+    for (name, figure) in common::pictures() {
+        let path = dir.join(&name).with_extension("svg");
+        let kept = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        assert!(kept == draw::svg(&figure), "{name} has changed: run the example `gallery` of jitlat-report");
     }
 }

@@ -78,6 +78,28 @@ fn the_verdict_comes_first() {
     assert!(at("class=\"pane\"") < at("To repeat and to judge it"));
 }
 
+/// The page without its style, programs, data and drawings, which have tests of their own.
+fn skeleton(html: &str) -> String {
+    let mut text = html.to_owned();
+    for (open, close) in [("<style>", "</style>"), ("<script", "</script>"), ("<svg", "</svg>")] {
+        let mut kept = String::new();
+        let mut rest = text.as_str();
+        while let Some((before, after)) = rest.split_once(open) {
+            kept.push_str(before);
+            rest = after.split_once(close).expect("elements are closed").1;
+        }
+        text = kept + rest;
+    }
+    text.replace("><", ">\n<")
+}
+
+#[test]
+fn golden_reports_say_what_they_said() {
+    for name in ["a_loopback_v1", "b_wan_lossy_v1", "c_unsync_v2", "d_edge_small_v1"] {
+        insta::assert_snapshot!(format!("{name}-html"), skeleton(&report(&[("", &golden(name))])));
+    }
+}
+
 /// A driver added to the page by the test: clicks every selector, zooms, hovers, hides, and writes what
 /// went wrong, or `ok` and the number of figures, where `--dump-dom` shows it.
 const DRIVER: &str = r#"<script>

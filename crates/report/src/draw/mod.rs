@@ -42,6 +42,16 @@ pub fn png(figure: &Figure, scale: f32) -> Result<Vec<u8>, DrawError> {
     png::write(&layout(figure), scale)
 }
 
+/// The files `--plots DIR` writes: name and content, an SVG and a PNG of each figure, one at a time.
+pub fn files(figures: &[Figure]) -> impl Iterator<Item = Result<(String, Vec<u8>), DrawError>> + '_ {
+    figures.iter().flat_map(|figure| {
+        let stem = layout(figure).id;
+        let vector = Ok((format!("{stem}.svg"), svg(figure).into_bytes()));
+        let pixels = png(figure, 2.0).map(|bytes| (format!("{stem}.png"), bytes));
+        [vector, pixels]
+    })
+}
+
 /// Why a figure could not be drawn.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DrawError {

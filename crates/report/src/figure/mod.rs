@@ -16,7 +16,7 @@ mod trace;
 pub use axis::{Axis, Scale, Tick, Unit, group_thousands, value_label};
 pub use compare::{Subject, cdfs, spreads};
 pub use grid::Grid;
-pub use trace::Trace;
+pub use trace::{Trace, TraceSink};
 
 use jitlat_core::summary::Summary;
 use serde::{Serialize, Serializer};
@@ -218,7 +218,9 @@ pub struct Density {
     pub dy: f64,
     /// Cells upwards.
     pub rows: usize,
-    /// The non-empty cells: index `column × rows + row` and count, ascending.
+    /// The non-empty cells: index `column × rows + row` and count, ascending. Serialised flat, as the
+    /// distance to the cell before and the count.
+    #[serde(serialize_with = "compact_cells")]
     pub cells: Vec<(u32, u64)>,
 }
 
@@ -245,6 +247,14 @@ fn number(v: f64) -> serde_json::Number {
 
 fn compact<S: Serializer>(values: &[f64], s: S) -> Result<S::Ok, S::Error> {
     s.collect_seq(values.iter().map(|v| number(*v)))
+}
+
+fn compact_cells<S: Serializer>(cells: &[(u32, u64)], s: S) -> Result<S::Ok, S::Error> {
+    let mut before = 0;
+    s.collect_seq(cells.iter().flat_map(|(index, count)| {
+        let gap = u64::from(index - std::mem::replace(&mut before, *index));
+        [gap, *count]
+    }))
 }
 
 fn compact_pairs<S: Serializer>(points: &[(f64, f64)], s: S) -> Result<S::Ok, S::Error> {

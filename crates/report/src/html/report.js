@@ -7,6 +7,12 @@
   const figures = source ? JSON.parse(source.textContent) : [];
   if (!pane || figures.length === 0) return;
 
+  // Cells come as distances and counts in one flat list.
+  for (const m of figures.flatMap((f) => f.series.map((s) => s.mark)).filter((m) => m.kind === "density")) {
+    let index = 0;
+    m.cells = Array.from({ length: m.cells.length / 2 }, (_, k) => [index += m.cells[2 * k], m.cells[2 * k + 1]]);
+  }
+
   const SVG = "http://www.w3.org/2000/svg";
   const W = 1000, PLOT_H = 380, LINE = 20;
   const TIME = [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9]];

@@ -7,7 +7,7 @@ use jitlat_core::session::{Ending, Session};
 use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
 use jitlat_core::summary::Summary;
 use jitlat_core::time::{Nanos, Span};
-use jitlat_report::figure::Trace;
+use jitlat_report::figure::{self, Figure, Run, Trace};
 
 /// A run with everything a report shows.
 pub struct Measured {
@@ -108,4 +108,51 @@ pub fn made_up(n: u64) -> Measured {
     session.ending = Ending::Complete;
     session.sent = Some(n as u32);
     Measured::new(session, records)
+}
+
+/// The golden logs.
+pub const GOLDEN: [&str; 4] = ["a_loopback_v1", "b_wan_lossy_v1", "c_unsync_v2", "d_edge_small_v1"];
+
+/// Every figure of one run.
+pub fn figures(m: &Measured) -> Vec<Figure> {
+    figure::of_run(&Run { label: "", summary: &m.summary, trace: Some(&m.trace) })
+}
+
+/// Every figure of every example run, and those of all of them together.
+pub fn everything() -> Vec<(String, Figure)> {
+    let runs: Vec<(&str, Measured)> =
+        GOLDEN.into_iter().map(|n| (n, golden(n))).chain([("made up", made_up(30_000))]).collect();
+    let mut all: Vec<(String, Figure)> = Vec::new();
+    for (name, m) in &runs {
+        all.extend(figures(m).into_iter().map(|f| (format!("{name}: {}", f.id), f)));
+    }
+    let named: Vec<_> = runs.iter().map(|(n, m)| (*n, &m.summary)).collect();
+    all.extend(figure::of_runs(&named).into_iter().map(|f| (f.id.clone(), f)));
+    all
+}
+
+/// The pictures of the guide, by file name.
+pub fn pictures() -> Vec<(String, Figure)> {
+    let (loopback, wan, unsynchronised, long) =
+        (golden("a_loopback_v1"), golden("b_wan_lossy_v1"), golden("c_unsync_v2"), made_up(30_000));
+    let from = |m: &Measured, ids: &[&str]| {
+        figures(m).into_iter().filter(|f| ids.contains(&f.id.as_str())).collect::<Vec<_>>()
+    };
+    let wan_ids = [
+        "jitter",
+        "latency",
+        "latency-full",
+        "burstiness",
+        "dejitter",
+        "loss-lengths",
+        "duplication-lengths",
+        "reorder-density",
+    ];
+    let mut all = from(&wan, &wan_ids);
+    all.extend(from(&loopback, &["ipdv", "send-error", "send-error-course"]));
+    all.extend(from(&unsynchronised, &["latency-corrected"]));
+    let runs = [("before", &long.summary), ("after", &loopback.summary), ("other path", &wan.summary)];
+    all.extend(figure::of_runs(&runs).into_iter().filter(|f| f.id.starts_with("compare-jitter")));
+    let density = from(&long, &["burstiness"]).into_iter().map(|f| ("burstiness-density".to_owned(), f));
+    all.into_iter().map(|f| (f.id.clone(), f)).chain(density).collect()
 }
