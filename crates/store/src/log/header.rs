@@ -466,7 +466,10 @@ pub(super) fn facts(session: &Session, layout: Layout) -> Vec<Fact> {
         all.extend(facts.map(|(key, values)| (format!("{name}.{key}"), values)));
     }
     // What the probes come to, for people and scripts; reading a log, we work it out again.
-    let clock = (!session.probes.is_empty()).then(|| ClockEstimate::new(session, None)).unwrap_or_default();
+    let clock = match session.probes.as_slice() {
+        [] => ClockEstimate::default(),
+        _ => ClockEstimate::new(session, None),
+    };
     let interval = clock.interval_ns.map(|[lo, hi]| format!("{lo} {hi}"));
     let ending = ENDINGS.iter().find(|(e, _)| *e == session.ending && *e != Ending::Unknown);
     all.extend([

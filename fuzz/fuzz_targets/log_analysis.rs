@@ -1,0 +1,39 @@
+#![no_main]
+
+use jitlat_core::Span;
+use jitlat_core::analysis::{Analyzer, Options};
+use jitlat_report::text;
+use jitlat_store::log::LogReader;
+use jitlat_store::{csv, hdr, json, openmetrics};
+use std::io::Cursor;
+
+const HEADER: &str = "# Sun Mar 13 07:06:40 UTC 2011\n# command SENDING\n# npkts 4000000000\n# pktlen 12\n# proto 17\n\
+                      # period 10000000\n# src_ip 192.0.2.1\n# dst_ip 192.0.2.2\n# src_port 5000\n# dst_port 2667\n# dscp 0\n";
+
+libfuzzer_sys::fuzz_target!(|rows: &[u8]| {
+    let log = [HEADER.as_bytes(), rows].concat();
+    let Ok(mut log) = LogReader::from_reader("fuzz", Box::new(Cursor::new(log))) else { return };
+    let options = Options { interval: Some(Span::millis(50)), ..Options::default() };
+    let mut analyzer = Analyzer::new(log.session(), &options);
+    let mut records = Vec::new();
+    for record in log.by_ref() {
+        let Ok(record) = record else { return };
+        analyzer.push(&record);
+        records.push(record);
+    }
+    let (mut summary, samples) = analyzer.finish_with_samples(log.session());
+    log.reading().add_to(&mut summary);
+
+    let report = text::report(&summary, &text::Options { corrected: true, ..text::Options::default() });
+    let nonsense =
+        |word: &str| word.contains("NaN") || word.trim_matches(|c: char| !c.is_alphabetic()) == "inf";
+    assert!(!report.split_whitespace().any(nonsense), "{report}");
+    text::plots::histogram("Jitter", &summary.pdv, 80);
+    text::plots::burstiness(&samples, summary.counts.sent, 80);
+    let mut out = Vec::new();
+    let mut packets = csv::Packets::new(&mut out, log.session(), &summary).unwrap();
+    records.iter().for_each(|r| packets.write(r).unwrap());
+    hdr::write(&mut out, &samples, Some(Span::millis(500))).unwrap();
+    json::write(&mut out, core::slice::from_ref(&summary)).unwrap();
+    openmetrics::write(&mut out, &[summary]).unwrap();
+});
