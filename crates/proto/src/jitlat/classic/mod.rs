@@ -93,10 +93,6 @@ impl Codec {
             Message::Accept(accept) => self.encode_accept(accept, out),
             Message::Start => self.encode_start(out),
             Message::Finished(_, received) => self.encode_finished(*received, out),
-            Message::Fetch(_) if self.stage == Stage::Over && self.order.command == Command::Ack => {
-                // A stream to the client leaves nothing at the server.
-                self.ready.push_back(Message::Results(Results::none(FLOW)));
-            }
             Message::Chunk(Chunk { data: ChunkData::Records(records), .. }) => {
                 records.iter().for_each(|r| out.extend_from_slice(&singleton(r)));
             }

@@ -200,7 +200,11 @@ impl ClientMachine {
             return self.fail(failure);
         }
         let why = why.map_or(String::new(), |why| format!(": {why}"));
-        self.disconnected(now, format!("the control connection was lost while {}{why}", self.stage.during()));
+        let why = format!("the control connection was lost while {}{why}", self.stage.during());
+        match self.results_wait() {
+            true => self.closed_behind = Some(why),
+            false => self.disconnected(now, why),
+        }
     }
 
     pub(super) fn reconnected(&mut self, now: Tick, entropy: [u8; 32]) {

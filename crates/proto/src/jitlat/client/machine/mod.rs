@@ -37,6 +37,8 @@ pub struct ClientMachine {
     /// Nothing more is decoded until what is to be sent has been: proofs cover the conversation in order.
     hold: bool,
     connected: bool,
+    /// The connection has ended, for this reason, behind bytes that are still to be read.
+    closed_behind: Option<String>,
     round: Option<Round>,
     probes: Vec<ClockProbe>,
     next_probe: u32,
@@ -143,6 +145,7 @@ impl ClientMachine {
             deadline: now.steady + config.patience,
             hold: false,
             connected: true,
+            closed_behind: None,
             round: None,
             probes: Vec::new(),
             next_probe: 0,
@@ -219,13 +222,26 @@ impl ClientMachine {
     }
 
     fn pump(&mut self, now: Tick) {
-        while self.stage != Stage::Over && self.connected && !self.hold {
+        while self.stage != Stage::Over && self.connected && !self.hold && !self.results_wait() {
             match self.codec.decode() {
                 Ok(Some(message)) => self.heard(now, message),
-                Ok(None) => return,
+                Ok(None) => {
+                    if let Some(why) = self.closed_behind.take() {
+                        self.disconnected(now, why);
+                    }
+                    return;
+                }
                 Err(error) => self.bad_bytes(now, &error),
             }
         }
+    }
+
+    /// Whether a classic server's singletons, which nobody asks for, must wait until the sender here has
+    /// stopped and its stamps are at hand.
+    fn results_wait(&self) -> bool {
+        self.config.dialect == Dialect::Classic
+            && self.stage == Stage::Running
+            && self.flows.iter().any(|f| f.far_finished)
     }
 
     fn bad_bytes(&mut self, now: Tick, error: &DecodeError) {
@@ -385,7 +401,10 @@ impl Machine for ClientMachine {
         match input {
             ClientInput::Received(bytes) => self.received(now, bytes),
             ClientInput::Closed(why) => self.closed(now, why),
-            ClientInput::Flow(report) => self.report(now, report),
+            ClientInput::Flow(report) => {
+                self.report(now, report);
+                self.pump(now);
+            }
             ClientInput::Host(host) => self.client = host,
             ClientInput::Interrupt => self.interrupt(now),
             ClientInput::Reconnected(entropy) => self.reconnected(now, entropy),

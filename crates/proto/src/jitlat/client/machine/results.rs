@@ -16,16 +16,19 @@ impl ClientMachine {
         let Some(i) = self.flows.iter().position(|f| !f.collection.is_complete()) else {
             return self.conclude();
         };
+        let id = FlowId(i as u8);
+        if self.config.dialect == Dialect::Classic && self.flows[i].role == Role::Receive {
+            // A classic server keeps nothing of a stream that it sent.
+            self.flows[i].collection.results = Some(Results::none(id));
+            self.hand_out(i);
+            return self.fetch_next(now);
+        }
         self.stage = Stage::Fetching(i);
         self.deadline = now.steady + self.config.patience;
         let collection = &mut self.flows[i].collection;
         collection.begin();
         let chunk = collection.chunks;
-        self.outgoing.push_back(Message::Fetch(Fetch {
-            session: self.session,
-            flow: FlowId(i as u8),
-            chunk,
-        }));
+        self.outgoing.push_back(Message::Fetch(Fetch { session: self.session, flow: id, chunk }));
     }
 
     pub(super) fn chunk(&mut self, now: Tick, i: usize, chunk: Chunk) {
