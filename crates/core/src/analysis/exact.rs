@@ -35,12 +35,12 @@ pub fn summarise(mut gathered: Gathered, session: &Session, options: &Options) -
     let spec = &session.spec;
     let series = Series::new(samples, accepted);
 
-    let (mut moments, mut sums, mut extent) = (Moments::default(), CoMoments::default(), Extent::default());
+    let mut moments = Moments::default();
+    moments.add_all(&samples.delay);
+    let mut sums = CoMoments::default();
     let (mut jitter, mut mapdv2) = (rfc3550::Estimator::default(), Mapdv2::default());
     for packet in samples.iter() {
-        moments.push(&packet);
         sums.push(&packet);
-        extent.push(&packet);
         jitter.push(&packet);
         mapdv2.push(&packet);
     }
@@ -62,7 +62,7 @@ pub fn summarise(mut gathered: Gathered, session: &Session, options: &Options) -
     let (regression_send, regression_arrival) =
         (on_send.map(Regression::from), on_arrival.map(Regression::from));
     let skew_hull = SkewHull::new(&series);
-    let periods = Periods::new(session, &extent);
+    let periods = Periods::new(session, &Extent::of(&series));
     let trend = Trend::new(&series, on_send, regression_arrival, skew_hull.as_ref(), &periods, &clock);
     let errors = session.period().and_then(|_| Errors::new(&series, spec));
     let schedule_error = errors.as_ref().and_then(Errors::figures);

@@ -28,25 +28,24 @@ impl Hull {
         self.0.push(point);
     }
 
-    /// All of `points`, by ascending time, leaving out most that cannot be vertices: a point between two
-    /// others in time and above both is none. The others are the lowest of the chunks of 16 before and
-    /// after its own, which leaves about one in ten.
-    pub fn extend(&mut self, points: impl Iterator<Item = Point>) {
+    /// The points `point(0)` … `point(n − 1)`, by ascending time, leaving out most that cannot be vertices: a
+    /// point between two others in time and above both is none. The others are the lowest of the chunks of
+    /// 16 before and after its own, which leaves about one in ten.
+    pub fn extend(&mut self, n: usize, point: impl Fn(usize) -> Point) {
         const CHUNK: usize = 16;
-        let lowest = |chunk: &[Point]| chunk.iter().fold(i64::MAX, |low, p| low.min(p.1));
-        let (mut chunk, mut next) = (Vec::with_capacity(CHUNK), Vec::with_capacity(CHUNK));
-        // The first chunk has no neighbour before it, the last none after.
-        let mut before = i64::MAX;
-        let mut points = points.peekable();
-        while points.peek().is_some() {
-            next.clear();
-            next.extend(points.by_ref().take(CHUNK));
-            let limit = before.max(lowest(&next));
-            before = lowest(&chunk);
-            chunk.iter().filter(|p| p.1 <= limit).for_each(|p| self.push(*p));
-            core::mem::swap(&mut chunk, &mut next);
+        let chunk = |c: usize| c * CHUNK..n.min((c + 1) * CHUNK);
+        let lowest = |c: usize| chunk(c).fold(i64::MAX, |low, k| low.min(point(k).1));
+        let chunks = n.div_ceil(CHUNK);
+        // The first chunk has no neighbour before it, the last none after: they are taken whole.
+        let (mut before, mut here) = (i64::MAX, lowest(0));
+        for c in 0..chunks {
+            let after = if c + 1 < chunks { lowest(c + 1) } else { i64::MAX };
+            let limit = before.max(after);
+            if here <= limit {
+                chunk(c).map(&point).filter(|p| p.1 <= limit).for_each(|p| self.push(p));
+            }
+            (before, here) = (here, after);
         }
-        chunk.iter().for_each(|p| self.push(*p));
     }
 
     /// The vertices, by ascending time.
@@ -135,7 +134,7 @@ mod tests {
                 }
             }
             let mut thinned = Hull::default();
-            thinned.extend(points.iter().copied());
+            thinned.extend(points.len(), |k| points[k]);
             prop_assert_eq!(&thinned, &whole);
             let cut = cut.min(points.len());
             let mut halves = hull(&points[..cut]);

@@ -42,6 +42,7 @@ impl Periods {
 }
 
 use super::classify::Packet;
+use super::series::Series;
 use super::{Merge, Metric};
 
 /// First and last of what was accepted, from which the mean periods follow.
@@ -56,6 +57,20 @@ pub struct Extent {
 }
 
 impl Extent {
+    /// Of a stream at hand, from its ends.
+    pub fn of(series: &Series<'_>) -> Extent {
+        let Some(last) = series.len().checked_sub(1) else { return Extent::default() };
+        let number_and_time = |k: usize| Some((series.get(k).seq, series.get(k).sent));
+        let ends = [series.arrived(0), series.arrived(last)];
+        Extent {
+            n: series.len() as u64,
+            lowest: number_and_time(0),
+            highest: number_and_time(last),
+            first_arrival: ends[0],
+            last_arrival: ends[1],
+        }
+    }
+
     /// Mean transmit and receive period, in ns; `None` where fewer than two packets (or numbers) exist or
     /// the times do not advance.
     pub fn periods(&self) -> (Option<f64>, Option<f64>) {

@@ -132,6 +132,36 @@ impl<'a> Series<'a> {
         self.samples.packet(self.arrival(k))
     }
 
+    /// Arrival time of the k-th arrival.
+    pub fn arrived(&self, k: usize) -> i64 {
+        self.samples.arrived(k)
+    }
+
+    /// Send time and delay of the k-th accepted packet in send order.
+    #[inline]
+    pub fn times(&self, k: usize) -> (i64, i64) {
+        let k = self.arrival(k);
+        (self.samples.sent[k], self.samples.delay[k])
+    }
+
+    /// Whether send times never decrease with sequence numbers: no clock stepped back.
+    pub fn sent_in_order(&self) -> bool {
+        match &self.shuffle {
+            None => self.samples.sent.is_sorted(),
+            Some(_) => (1..self.len()).all(|k| self.times(k - 1).0 <= self.times(k).0),
+        }
+    }
+
+    /// The smallest send time.
+    pub fn earliest(&self) -> Option<i64> {
+        self.samples.sent.iter().copied().min()
+    }
+
+    /// The largest send time.
+    pub fn latest(&self) -> Option<i64> {
+        self.samples.sent.iter().copied().max()
+    }
+
     /// All of them in send order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Packet> + DoubleEndedIterator + Clone + '_ {
         self.range(0..self.len())

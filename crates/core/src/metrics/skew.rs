@@ -41,13 +41,10 @@ struct Fit {
 }
 
 impl Fit {
-    fn of(points: impl Iterator<Item = Point>) -> Fit {
-        let mut fit = Fit { hull: Hull::default(), n: 0, sum_t: 0 };
-        let counted = points.inspect(|point| {
-            fit.n += 1;
-            fit.sum_t += i128::from(point.0);
-        });
-        fit.hull.extend(counted);
+    fn of(range: core::ops::Range<usize>, point: impl Fn(usize) -> Point) -> Fit {
+        let mut fit = Fit { hull: Hull::default(), n: range.len() as u64, sum_t: 0 };
+        fit.hull.extend(range.len(), |k| point(range.start + k));
+        fit.sum_t = range.map(|k| i128::from(point(k).0)).sum();
         fit
     }
 
@@ -66,25 +63,23 @@ fn slope([(t1, d1), (t2, d2)]: [Point; 2]) -> f64 {
 impl SkewHull {
     /// The hull line of `series` on send time; `None` below two different send times.
     pub fn new(series: &Series<'_>) -> Option<SkewHull> {
-        let first = series.iter().map(|p| p.sent).min()?;
-        let point = |p: Packet| (p.sent.saturating_sub(first), p.delay);
+        let n = series.len();
+        let first = series.earliest()?;
         // Send times follow sequence numbers unless a clock stepped.
-        if series.iter().zip(series.iter().skip(1)).all(|(a, b)| a.sent <= b.sent) {
-            let half = series.len() / 2;
-            let parts = [series.range(0..half).map(point), series.range(half..series.len()).map(point)];
-            return SkewHull::fit(parts, series.iter().map(point));
+        if series.sent_in_order() {
+            return SkewHull::fit(n, |k| {
+                let (sent, delay) = series.times(k);
+                (sent.saturating_sub(first), delay)
+            });
         }
-        let mut points: Vec<Point> = series.iter().map(point).collect();
+        let mut points: Vec<Point> = series.iter().map(|p| (p.sent.saturating_sub(first), p.delay)).collect();
         points.sort_unstable();
-        let (early, late) = points.split_at(points.len() / 2);
-        SkewHull::fit([early.iter().copied(), late.iter().copied()], points.iter().copied())
+        SkewHull::fit(n, |k| points[k])
     }
 
-    fn fit<P: Iterator<Item = Point>>(
-        halves: [P; 2],
-        points: impl Iterator<Item = Point>,
-    ) -> Option<SkewHull> {
-        let [early, late] = halves.map(Fit::of);
+    /// Of `n` points by ascending time.
+    fn fit(n: usize, point: impl Fn(usize) -> Point) -> Option<SkewHull> {
+        let (early, late) = (Fit::of(0..n / 2, &point), Fit::of(n / 2..n, &point));
         let slopes = early.edge().zip(late.edge()).map(|(a, b)| [slope(a), slope(b)]);
         let mut whole = early;
         whole.hull.merge(&late.hull);
@@ -94,12 +89,15 @@ impl SkewHull {
         let alpha = slope(edge);
         // Heights above the line, taken from the edge's first point so that only differences count.
         let [(t1, d1), (t2, _)] = edge;
-        let (mut max, mut sum, mut last) = (0.0f64, 0.0, 0);
-        for (t, d) in points {
-            let above = d.wrapping_sub(d1) as f64 - alpha * t.wrapping_sub(t1) as f64;
-            max = max.max(above);
-            sum += above;
-            last = t;
+        let height = |k: usize| {
+            let (t, d) = point(k);
+            d.wrapping_sub(d1) as f64 - alpha * t.wrapping_sub(t1) as f64
+        };
+        let (mut max, mut sum) = (0.0f64, 0.0);
+        for k in 0..n {
+            let height = height(k);
+            max = max.max(height);
+            sum += height;
         }
         Some(SkewHull {
             alpha,
@@ -107,9 +105,9 @@ impl SkewHull {
             beta_ns: d1 as f64 - alpha * t1 as f64,
             edge: [[t1, d1], edge[1].into()],
             residual_max_ns: max,
-            residual_mean_ns: sum / whole.n as f64,
+            residual_mean_ns: sum / n as f64,
             alpha_halves: slopes,
-            is_skew: t2.saturating_sub(t1) as f64 > last as f64 / 4.0,
+            is_skew: t2.saturating_sub(t1) as f64 > point(n - 1).0 as f64 / 4.0,
         })
     }
 
@@ -128,8 +126,7 @@ impl SkewHull {
         pdv: &Distribution,
         wanted: Wanted<'_>,
     ) -> Option<Distribution> {
-        let first = series.iter().map(|p| p.sent).min()?;
-        let last = series.iter().map(|p| p.sent).max()?;
+        let (first, last) = (series.earliest()?, series.latest()?);
         let drift = (self.alpha * last.wrapping_sub(first) as f64).abs();
         let p99 = pdv.percentile(Percent(99_000))? as f64;
         if !self.is_skew || drift <= p99 / 10.0 {
@@ -185,9 +182,10 @@ impl StreamingHull {
             self.n += 1;
             self.sum_t += i128::from(point.0);
         }
-        self.lower.extend(self.block[fresh..].iter().copied());
-        let upside_down = self.block[fresh..].chunk_by(|a, b| a.0 == b.0).filter_map(|same| same.last());
-        self.upper.extend(upside_down.map(|p| (p.0, p.1.saturating_neg())));
+        let fresh = &self.block[fresh..];
+        self.lower.extend(fresh.len(), |k| fresh[k]);
+        let upside_down = fresh.chunk_by(|a, b| a.0 == b.0).filter_map(|same| same.last());
+        upside_down.for_each(|p| self.upper.push((p.0, p.1.saturating_neg())));
         self.block.clear();
     }
 

@@ -1,5 +1,6 @@
 //! Stalls of the hosts themselves, and the figures without them (metrics §22). Flagged, never deleted.
 
+use super::classify::Packet;
 use super::distribution::Distribution;
 use super::moments::Moments;
 use super::percentile::{Method, Percent, rank};
@@ -103,7 +104,9 @@ fn place(series: &Series<'_>, seq: u32) -> Option<usize> {
 /// period each: something held them and let them go together. Adds their packets to `flagged`.
 fn released_together(samples: &Samples, period: i64, flagged: &mut Vec<u32>) -> u64 {
     let (mut groups, mut in_group) = (0, false);
-    for (before, now) in samples.iter().zip(samples.iter().skip(1)) {
+    let mut previous: Option<Packet> = None;
+    for now in samples.iter() {
+        let Some(before) = previous.replace(now) else { continue };
         let gap = now.arrived().saturating_sub(before.arrived());
         let fall = before.delay.saturating_sub(now.delay);
         let together = (0..=period / 20).contains(&gap)
@@ -190,7 +193,6 @@ pub fn intended(
 
 #[cfg(test)]
 mod tests {
-    use super::super::classify::Packet;
     use super::super::seqset::SeqSet;
     use super::*;
 

@@ -117,7 +117,7 @@ impl Scan {
     fn of(series: &Series<'_>, line: &Line, hull: Option<&SkewHull>) -> Scan {
         let n = series.len();
         let (first, last) = (series.get(0).sent, series.get(n - 1).sent);
-        let earliest = series.iter().map(|p| p.sent).min().unwrap_or(first);
+        let earliest = series.earliest().unwrap_or(first);
         let duration = last.saturating_sub(first).max(0) as f64;
         if n < 2 * BLOCKS {
             return Scan { interval: None, quarters: None, duration };
