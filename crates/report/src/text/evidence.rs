@@ -227,7 +227,7 @@ fn coverage(c: &Coverage, n: u64) -> String {
 /// What the receiver saw in the IP header.
 fn far_end(page: &mut Page, s: &Summary) {
     let f = &s.far_end;
-    if f.dscp.is_empty() && f.ttl.is_empty() && s.session.receiver_drops.is_none() && f.odd_sizes == 0 {
+    if f.dscp.is_empty() && f.ttl.is_empty() && f.odd_sizes == 0 {
         return;
     }
     page.heading("At the far end");
@@ -239,7 +239,7 @@ fn far_end(page: &mut Page, s: &Summary) {
         page.item(&if as_sent {
             format!("DSCP {seen}, as sent")
         } else {
-            format!("DSCP {seen}, sent as {}: the path changes it", dscp(asked))
+            format!("DSCP {seen}, sent as {}", dscp(asked))
         });
     }
     if f.ecn.keys().any(|ecn| *ecn != 0) {
@@ -247,18 +247,11 @@ fn far_end(page: &mut Page, s: &Summary) {
         page.item(&format!("ECN {}", mixture(&f.ecn, name)));
     }
     if !f.ttl.is_empty() {
-        let several = if f.ttl.len() > 1 { ": packets took paths of different length" } else { "" };
+        let several = if f.ttl.len() > 1 { ": paths of different length" } else { "" };
         page.item(&format!("TTL {}{several}", mixture(&f.ttl, u8::to_string)));
     }
     if f.odd_sizes > 0 {
         page.item(&format!("{} of another size than agreed", count(f.odd_sizes, "packet")));
-    }
-    match s.session.receiver_drops {
-        Some(0) | None => {}
-        Some(drops) => page.item(&format!(
-            "{} dropped by the receiving kernel for want of buffer space: not the network's doing",
-            count(drops, "datagram")
-        )),
     }
 }
 
@@ -289,16 +282,14 @@ fn warnings(page: &mut Page, s: &Summary) {
     }
 }
 
+/// How far the test came, where it did not come to its end. Why is among the warnings.
 fn ending(page: &mut Page, s: &Summary) {
     let how = match s.session.ending {
         Ending::Complete | Ending::Unknown => return,
-        Ending::Interrupted => "The test was interrupted",
-        Ending::PeerLost => "The test ended early: the other side was lost",
-        Ending::StorageFailed => "The results could not be stored in full",
+        Ending::Interrupted => "interrupted",
+        Ending::PeerLost => "the other side was lost",
+        Ending::StorageFailed => "the results could not be stored in full",
     };
-    page.heading("Ending");
-    match &s.session.reason {
-        Some(reason) => page.item(&format!("{how}: {}", printable(reason))),
-        None => page.item(&format!("{how}.")),
-    }
+    page.heading("Ended early");
+    page.item(&format!("{how}; {} of {} packets sent", s.counts.sent, s.header.npkts));
 }
