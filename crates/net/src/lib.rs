@@ -1,4 +1,23 @@
-//! See the workspace's ARCHITECTURE.md.
+//! Clocks, pacing, sockets, kernel stamps and the drivers that run the protocol machines: the only
+//! crate that touches the kernel.
+//!
+//! * [`clock`] – wall and steady clock, the kernel's account of its synchronisation, steps
+//! * [`pace`] – waiting for absolute deadlines
+//! * [`stamp`] – kernel and hardware stamps
+//! * [`udp`], [`tcp`] – sockets of test streams
+//! * [`engine`] – one thread a flow: sends or receives a stream as a protocol machine commands
+//! * [`recording`] – from the packet threads to memory
+//! * [`capture`] – packets seen on an interface or in a file
+//! * [`emulator`] – an impaired path
 
 pub mod capture;
+pub mod clock;
 pub mod emulator;
+pub mod engine;
+pub mod pace;
+pub mod random;
+pub mod recording;
+pub mod stamp;
+mod sys;
+pub mod tcp;
+pub mod udp;

@@ -1,0 +1,3 @@
+//! The flow engine.
+mod shared;
+pub use shared::{Bell, Counters, Orders, Progress};

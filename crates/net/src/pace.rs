@@ -1,0 +1,174 @@
+//! Waiting for absolute deadlines.
+//!
+//! A deadline is an instant on the steady clock, never "a period from now": a late packet does not
+//! move those after it, and the mean rate has no error but the clock's own.
+
+use crate::clock::steady;
+use crate::sys;
+use jitlat_core::time::{Nanos, SECOND, Span};
+use nix::sys::mman::{MlockAllFlags, mlockall};
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How to wait for a deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Sleep until the deadline. The processor is free; lateness is the kernel's wake-up latency.
+    #[default]
+    Sleep,
+    /// Sleep until shortly before the deadline and spin through the rest.
+    Hybrid,
+    /// Spin all the way. One processor is busy throughout; best left to machines with some to spare.
+    Spin,
+}
+
+impl std::str::FromStr for Mode {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Mode, String> {
+        match s {
+            "sleep" => Ok(Mode::Sleep),
+            "hybrid" => Ok(Mode::Hybrid),
+            "spin" => Ok(Mode::Spin),
+            _ => Err(format!("'{s}' is not a way to pace: give sleep, hybrid or spin")),
+        }
+    }
+}
+
+impl std::fmt::Display for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Mode::Sleep => "sleep",
+            Mode::Hybrid => "hybrid",
+            Mode::Spin => "spin",
+        })
+    }
+}
+
+/// How a packet thread is to be run. What is not permitted is reduced, with a note.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pacing {
+    /// How to wait.
+    pub mode: Mode,
+    /// `SCHED_FIFO` at this priority (1…99) for the sending thread. Needs `CAP_SYS_NICE`.
+    pub realtime: Option<u8>,
+    /// Keep the whole program in memory, so that no page fault delays a packet. Needs `CAP_IPC_LOCK`
+    /// or a generous `RLIMIT_MEMLOCK`.
+    pub lock_memory: bool,
+    /// Keep the sending thread on this processor.
+    pub cpu: Option<usize>,
+}
+
+impl Pacing {
+    /// Applies everything but the mode to the calling thread (memory is locked for the whole process)
+    /// and returns what had to be reduced, in plain words. Timer slack is always set to 1 ns.
+    pub fn apply(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Err(e) = nix::sys::prctl::set_timerslack(1) {
+            notes.push(format!("timer slack stays at the system's default: {}", e.desc()));
+        }
+        if let Some(cpu) = self.cpu
+            && let Err(e) = pin(cpu)
+        {
+            notes.push(format!("not pinned to processor {cpu}: {}", e.desc()));
+        }
+        if self.lock_memory
+            && let Err(e) = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)
+        {
+            notes.push(format!("memory is not locked: {} (try setcap cap_ipc_lock=ep)", e.desc()));
+        }
+        if let Some(priority) = self.realtime
+            && let Err(e) = sys::schedule_fifo(priority)
+        {
+            notes.push(format!("no SCHED_FIFO at priority {priority}: {e} (try setcap cap_sys_nice=ep)"));
+        }
+        notes
+    }
+}
+
+fn pin(cpu: usize) -> nix::Result<()> {
+    let mut set = nix::sched::CpuSet::new();
+    set.set(cpu)?;
+    nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set)
+}
+
+/// How long before the deadline [`Mode::Hybrid`] begins to spin: longer than almost every wake-up on a
+/// quiet machine, short enough to cost 6 % of a processor at 1000 packets a second.
+const SPIN: Span = Span::micros(60);
+/// The longest uninterrupted sleep, so that a stop is noticed soon.
+const SLICE: Span = Span::millis(100);
+
+/// Waits for deadlines in one way until told to stop.
+pub struct Pacer<'a> {
+    mode: Mode,
+    stop: &'a AtomicBool,
+}
+
+impl<'a> Pacer<'a> {
+    /// A pacer that gives up within a tenth of a second once `stop` is set.
+    pub fn new(mode: Mode, stop: &'a AtomicBool) -> Pacer<'a> {
+        Pacer { mode, stop }
+    }
+
+    /// Waits until the steady clock reaches `due` and returns what it then shows, at once if that is
+    /// past; `None` if stopped.
+    #[inline]
+    pub fn wait_until(&self, due: Nanos) -> Option<Nanos> {
+        let wake = match self.mode {
+            Mode::Sleep => due,
+            Mode::Hybrid => due - SPIN,
+            Mode::Spin => Nanos(i64::MIN),
+        };
+        let mut now = steady();
+        while now < due {
+            if self.stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            if now < wake {
+                sleep_until(wake.min(now + SLICE));
+            } else {
+                std::hint::spin_loop();
+            }
+            now = steady();
+        }
+        (!self.stop.load(Ordering::Relaxed)).then_some(now)
+    }
+}
+
+/// Sleeps until the steady clock reaches `until`, or a signal arrives.
+fn sleep_until(until: Nanos) {
+    let at = TimeSpec::new(until.0.div_euclid(SECOND), until.0.rem_euclid(SECOND));
+    // The only failures are a signal and a nonsensical time; callers look at the clock again.
+    let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &at);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn never_early_in_any_mode() {
+        let stop = AtomicBool::new(false);
+        for mode in [Mode::Sleep, Mode::Hybrid, Mode::Spin] {
+            let pacer = Pacer::new(mode, &stop);
+            let due = steady() + Span::micros(300);
+            assert!(pacer.wait_until(due).unwrap() >= due);
+            assert!(pacer.wait_until(due).is_some(), "a deadline in the past is due at once");
+        }
+    }
+
+    #[test]
+    fn a_stop_ends_the_wait() {
+        let stop = AtomicBool::new(true);
+        for mode in [Mode::Sleep, Mode::Hybrid, Mode::Spin] {
+            assert_eq!(Pacer::new(mode, &stop).wait_until(steady() + Span::seconds(1000)), None);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_said() {
+        let notes = Pacing { cpu: Some(100_000), ..Pacing::default() }.apply();
+        assert_eq!(notes.len(), 1, "{notes:?}");
+    }
+}

@@ -1,0 +1,58 @@
+//! Random bytes from the kernel, and the padding of test packets.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::OnceLock;
+
+/// Fills `bytes` from the kernel's generator.
+pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
+    File::open("/dev/urandom")?.read_exact(bytes)
+}
+
+/// Distinct beginnings of padding; a power of two.
+const OFFSETS: usize = 1 << 16;
+
+/// Padding for test packets: random, so that nothing on the path can compress it, and different from
+/// packet to packet, yet made once for the whole program. No bytes are copied.
+#[derive(Clone, Copy)]
+pub struct Padding {
+    pool: &'static [u8],
+    length: usize,
+}
+
+impl Padding {
+    /// For packets with `length` bytes of padding.
+    pub fn new(length: usize) -> io::Result<Padding> {
+        static POOL: OnceLock<Box<[u8]>> = OnceLock::new();
+        let pool = match POOL.get() {
+            Some(pool) => pool,
+            None => {
+                let mut bytes = vec![0; OFFSETS + usize::from(u16::MAX)].into_boxed_slice();
+                fill(&mut bytes)?;
+                POOL.get_or_init(|| bytes)
+            }
+        };
+        Ok(Padding { pool, length: length.min(u16::MAX.into()) })
+    }
+
+    /// The padding of packet `seq`: a window whose place takes all [`OFFSETS`] values before any returns.
+    #[inline]
+    pub fn of(&self, seq: i32) -> &'static [u8] {
+        let at = (seq as usize).wrapping_mul(0x9e3b) % OFFSETS;
+        &self.pool[at..at + self.length]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_differs_from_packet_to_packet() {
+        let padding = Padding::new(68).unwrap();
+        let seen: std::collections::HashSet<&[u8]> = (0..OFFSETS as i32).map(|s| padding.of(s)).collect();
+        assert_eq!(seen.len(), OFFSETS);
+        let longest = Padding::new(65_495).unwrap();
+        assert!([-1, -2, 0, i32::MAX, i32::MIN].iter().all(|s| longest.of(*s).len() == 65_495));
+    }
+}

@@ -1,0 +1,253 @@
+//! The only `unsafe` of the project: system calls and structures that nix does not wrap, or wraps at a
+//! cost the packet path cannot pay. Everything exported from here is safe to call.
+#![allow(unsafe_code)]
+
+use std::io::{self, IoSlice};
+use std::mem::{MaybeUninit, size_of};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Most packets handed to or taken from the kernel in one call.
+pub const BATCH: usize = 32;
+
+/// Room for the control messages of one packet: stamps (64 bytes), extended error with its address
+/// (up to 64), TTL, traffic class and drop counter (24 each), with some to spare.
+const CONTROL: usize = 256;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Puts the calling thread under `SCHED_FIFO` at `priority` (1…99).
+pub fn schedule_fifo(priority: u8) -> io::Result<()> {
+    // SAFETY: sched_param is plain data for which all zeros is a value; musl has fields beyond priority.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameters.sched_priority = priority.into();
+    // SAFETY: pid 0 is the calling thread; the pointer is to a live, initialised structure.
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) }).map(drop)
+}
+
+/// What `adjtimex` reports without changing anything: the clock's state (`TIME_OK`…`TIME_ERROR`) and
+/// the kernel's variables.
+pub fn kernel_clock() -> io::Result<(libc::c_int, libc::timex)> {
+    // SAFETY: timex is plain data for which all zeros is a value; `modes` = 0 asks to change nothing.
+    let mut clock: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a live, initialised structure that the kernel may write.
+    let state = check(unsafe { libc::adjtimex(&raw mut clock) })?;
+    Ok((state, clock))
+}
+
+/// Asks the driver of `interface` to stamp every packet it sends and receives. The setting is the
+/// adapter's, shared by everyone who uses it. Needs `CAP_NET_ADMIN`.
+pub fn stamp_in_hardware(socket: BorrowedFd<'_>, interface: &str) -> io::Result<()> {
+    const TX_ON: libc::c_int = 1;
+    const FILTER_ALL: libc::c_int = 1;
+    // SAFETY: both structures are plain data for which all zeros is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let mut config: libc::hwtstamp_config = unsafe { std::mem::zeroed() };
+    if interface.len() >= request.ifr_name.len() {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = from as libc::c_char;
+    }
+    config.tx_type = TX_ON;
+    config.rx_filter = FILTER_ALL;
+    request.ifr_ifru.ifru_data = (&raw mut config).cast();
+    // SAFETY: SIOCSHWTSTAMP takes an ifreq whose data points to an hwtstamp_config; both outlive the call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSHWTSTAMP as _, &raw mut request) }).map(drop)
+}
+
+/// Sends each element of `packets` (at most [`BATCH`] are taken) as one datagram on a connected socket
+/// and returns how many went. An error is returned only if the first could not be sent.
+pub fn send_batch(socket: BorrowedFd<'_>, packets: &[[IoSlice<'_>; 2]]) -> io::Result<usize> {
+    let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
+    let count = packets.len().min(BATCH);
+    for (header, parts) in headers.iter_mut().zip(packets) {
+        // SAFETY: mmsghdr is plain data for which all zeros is a value (no name, no control, no flags).
+        let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+        // IoSlice is guaranteed to have the layout of iovec; the kernel only reads what a send points to.
+        message.msg_hdr.msg_iov = parts.as_ptr().cast_mut().cast();
+        message.msg_hdr.msg_iovlen = parts.len() as _;
+        header.write(message);
+    }
+    // SAFETY: the first `count` headers are initialised and point to iovecs and bytes that `packets`
+    // borrows for longer than this call.
+    check(unsafe {
+        libc::sendmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr().cast(),
+            count as libc::c_uint,
+            libc::MSG_DONTWAIT as _,
+        )
+    })
+    .map(|n| n as usize)
+}
+
+/// What one slot of an [`Inbox`] holds.
+#[derive(Clone, Copy, Default)]
+struct Arrival {
+    /// Whole length of the datagram, even where the slot kept only its beginning.
+    length: usize,
+    control: usize,
+    named: bool,
+}
+
+/// Preallocated room for a batch of received datagrams: the beginning of each, its control messages
+/// and its sender.
+pub struct Inbox {
+    slot: usize,
+    data: Box<[u8]>,
+    control: Box<[[u64; CONTROL / 8]]>,
+    names: Box<[libc::sockaddr_storage]>,
+    arrivals: [Arrival; BATCH],
+    received: usize,
+}
+
+/// One datagram in an [`Inbox`].
+#[derive(Clone, Copy)]
+pub struct Datagram<'a> {
+    /// Its beginning, as much as a slot holds.
+    pub data: &'a [u8],
+    /// Its whole length.
+    pub length: usize,
+    /// Its control messages, in the kernel's layout.
+    pub control: &'a [u8],
+    name: Option<&'a libc::sockaddr_storage>,
+}
+
+impl Inbox {
+    /// Room for `slots` (at most [`BATCH`]) datagrams, of which the first `slot` bytes are kept.
+    pub fn new(slots: usize, slot: usize) -> Inbox {
+        let slots = slots.clamp(1, BATCH);
+        // SAFETY: sockaddr_storage is plain data for which all zeros is a value.
+        let name: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+        Inbox {
+            slot,
+            data: vec![0; slots * slot].into(),
+            control: vec![[0; CONTROL / 8]; slots].into(),
+            names: vec![name; slots].into(),
+            arrivals: [Arrival::default(); BATCH],
+            received: 0,
+        }
+    }
+
+    /// Receives what has arrived, up to the number of slots, and returns how many. `flags` as of
+    /// `recvmmsg`; `MSG_TRUNC` is implied, so that [`Datagram::length`] is true.
+    pub fn receive(&mut self, socket: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<usize> {
+        let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
+        let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
+        let count = self.names.len();
+        self.received = 0;
+        let slots = self.data.chunks_exact_mut(self.slot).zip(&mut self.control).zip(&mut self.names);
+        for (((data, control), name), (header, part)) in slots.zip(headers.iter_mut().zip(&mut parts)) {
+            let part = part.write(libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: data.len() });
+            // SAFETY: mmsghdr is plain data for which all zeros is a value.
+            let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+            message.msg_hdr.msg_name = (&raw mut *name).cast();
+            message.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as _;
+            message.msg_hdr.msg_iov = &raw mut *part;
+            message.msg_hdr.msg_iovlen = 1;
+            message.msg_hdr.msg_control = control.as_mut_ptr().cast();
+            message.msg_hdr.msg_controllen = CONTROL as _;
+            header.write(message);
+        }
+        // SAFETY: the first `count` headers are initialised; each points to its own iovec, data, control
+        // and name, all exclusively borrowed from `self` or this frame for the whole call. No timeout.
+        let got = check(unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                headers.as_mut_ptr().cast(),
+                count as libc::c_uint,
+                (flags | libc::MSG_TRUNC) as _,
+                std::ptr::null_mut(),
+            )
+        })? as usize;
+        for (arrival, header) in self.arrivals.iter_mut().zip(&headers).take(got) {
+            // SAFETY: `got` ≤ `count`, and those headers were initialised above.
+            let message = unsafe { header.assume_init_ref() };
+            *arrival = Arrival {
+                length: message.msg_len as usize,
+                control: (message.msg_hdr.msg_controllen as usize).min(CONTROL),
+                named: message.msg_hdr.msg_namelen != 0,
+            };
+        }
+        self.received = got;
+        Ok(got)
+    }
+
+    /// What the last [`Self::receive`] brought.
+    pub fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
+        let slots = self.data.chunks_exact(self.slot).zip(&self.control).zip(&self.names);
+        slots.zip(&self.arrivals).take(self.received).map(|(((data, control), name), arrival)| Datagram {
+            data: &data[..arrival.length.min(data.len())],
+            length: arrival.length,
+            control: &bytes_of(control)[..arrival.control],
+            name: arrival.named.then_some(name),
+        })
+    }
+}
+
+/// The words as bytes; they are words only to be aligned as the kernel's headers are.
+fn bytes_of(words: &[u64; CONTROL / 8]) -> &[u8; CONTROL] {
+    // SAFETY: same size, no invalid bit patterns, and u8 needs no alignment.
+    unsafe { &*(&raw const *words).cast() }
+}
+
+impl Datagram<'_> {
+    /// Who sent it.
+    pub fn sender(&self) -> Option<SocketAddr> {
+        let name = self.name?;
+        match name.ss_family.into() {
+            libc::AF_INET => {
+                // SAFETY: the family says that the kernel wrote a sockaddr_in, and storage is large and
+                // aligned enough for every address type.
+                let v4 = unsafe { &*(&raw const *name).cast::<libc::sockaddr_in>() };
+                let address = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+                Some(SocketAddrV4::new(address, u16::from_be(v4.sin_port)).into())
+            }
+            libc::AF_INET6 => {
+                // SAFETY: as above, a sockaddr_in6.
+                let v6 = unsafe { &*(&raw const *name).cast::<libc::sockaddr_in6>() };
+                let address = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+                let port = u16::from_be(v6.sin6_port);
+                match address.to_ipv4_mapped() {
+                    Some(v4) => Some(SocketAddr::new(IpAddr::V4(v4), port)),
+                    None => {
+                        Some(SocketAddrV6::new(address, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
+                    }
+                }
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_batch_goes_out_and_comes_in_whole() {
+        let to = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let from = UdpSocket::bind("127.0.0.1:0").unwrap();
+        from.connect(to.local_addr().unwrap()).unwrap();
+        let long = [7u8; 100];
+        let packets = [[IoSlice::new(b"ab"), IoSlice::new(b"c")], [IoSlice::new(b"d"), IoSlice::new(&long)]];
+        assert_eq!(send_batch(from.as_fd(), &packets).unwrap(), 2);
+        let mut inbox = Inbox::new(8, 16);
+        assert_eq!(inbox.receive(to.as_fd(), libc::MSG_WAITFORONE).unwrap(), 2);
+        let seen: Vec<_> = inbox.datagrams().map(|d| (d.data.to_vec(), d.length, d.sender())).collect();
+        let me = Some(from.local_addr().unwrap());
+        assert_eq!(seen[0], (b"abc".to_vec(), 3, me));
+        assert_eq!((seen[1].0.len(), seen[1].1, seen[1].2), (16, 101, me));
+    }
+
+    #[test]
+    fn the_kernel_describes_its_clock() {
+        let (state, clock) = kernel_clock().unwrap();
+        assert!((0..=5).contains(&state) && clock.tick > 0);
+    }
+}
