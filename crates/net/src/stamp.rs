@@ -8,10 +8,12 @@
 //! *successful* submissions (`OPT_ID`), so one failed send would shift all later ones: after any
 //! failure the counter is started afresh ([`TxStamps::restart`]).
 
-use crate::sys::{BATCH, Inbox};
+use crate::sys::{self, BATCH, Inbox};
 use jitlat_core::time::{Nanos, SECOND, Source, Span, Stamp};
+use jitlat_proto::jitlat::SentStamps;
 use nix::sys::socket::{TimestampingFlag, setsockopt, sockopt};
 use std::ffi::{c_int, c_long};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// Which stamps a user wants at most. What a path cannot give falls back to the one before.
@@ -24,6 +26,16 @@ pub enum Stamps {
     Kernel,
     /// The network adapter's, where its clock agrees with the system's.
     Hardware,
+}
+
+impl From<Source> for Stamps {
+    fn from(best: Source) -> Stamps {
+        match best {
+            Source::User => Stamps::User,
+            Source::Kernel => Stamps::Kernel,
+            Source::Hardware | Source::Wire => Stamps::Hardware,
+        }
+    }
 }
 
 impl std::str::FromStr for Stamps {
@@ -66,14 +78,37 @@ fn flags(want: Stamps, way: Way) -> TimestampingFlag {
     all
 }
 
-/// Has the kernel stamp what `socket` sends or receives. On failure the stream is stamped by the
-/// program alone, and the note says why.
-pub fn enable(socket: BorrowedFd<'_>, want: Stamps, way: Way) -> Result<(), String> {
-    if want == Stamps::User {
-        return Ok(());
+/// Has the kernel stamp what `socket`, bound to `local`, sends or receives, and returns which stamps
+/// can be expected and what had to be reduced.
+pub fn enable(socket: BorrowedFd<'_>, local: IpAddr, want: Stamps, way: Way) -> (Stamps, Vec<String>) {
+    let mut notes = Vec::new();
+    let mut want = want;
+    if want == Stamps::Hardware
+        && let Err(why) = enable_adapter(socket, local)
+    {
+        notes.push(format!("no hardware stamps ({why}): kernel stamps instead"));
+        want = Stamps::Kernel;
     }
-    setsockopt(&socket, sockopt::Timestamping, &flags(want, way))
-        .map_err(|e| format!("no kernel stamps ({}): user stamps instead", e.desc()))
+    if want != Stamps::User
+        && let Err(e) = setsockopt(&socket, sockopt::Timestamping, &flags(want, way))
+    {
+        notes.push(format!("no kernel stamps ({}): user stamps instead", e.desc()));
+        want = Stamps::User;
+    }
+    (want, notes)
+}
+
+fn enable_adapter(socket: BorrowedFd<'_>, local: IpAddr) -> Result<(), String> {
+    let interfaces = nix::ifaddrs::getifaddrs().map_err(|e| e.desc().to_owned())?;
+    let ours = |a: &nix::ifaddrs::InterfaceAddress| {
+        a.address.is_some_and(|s| match local {
+            IpAddr::V4(ip) => s.as_sockaddr_in().is_some_and(|s| s.ip() == ip),
+            IpAddr::V6(ip) => s.as_sockaddr_in6().is_some_and(|s| s.ip() == ip),
+        })
+    };
+    let name = interfaces.into_iter().find(ours).map(|a| a.interface_name);
+    let name = name.ok_or_else(|| format!("no interface has address {local}"))?;
+    sys::stamp_in_hardware(socket, &name).map_err(|e| format!("{name}: {e}"))
 }
 
 /// What the control messages of a received datagram say of it.
@@ -177,23 +212,16 @@ impl<'a> Iterator for ControlMessages<'a> {
     }
 }
 
-/// One entry of a socket's error queue that reports a transmission.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Transmitted {
-    id: u32,
-    stamp: Stamp,
-    /// The software stamp, where `stamp` is the adapter's own reading on its own clock.
-    raw_hardware: bool,
-}
-
-fn transmitted(control: &[u8]) -> Option<Transmitted> {
-    let mut instant = None;
+/// The packet number and stamp of an error queue's entry that reports a transmission.
+fn transmitted(control: &[u8]) -> Option<(u32, Stamp)> {
+    let mut stamp = None;
     let mut id = None;
     for message in ControlMessages(control) {
         match (message.level, message.kind) {
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => {
                 let [software, _, hardware] = instants(message.data);
-                instant = software.map(|at| (at, Source::Kernel)).or(hardware.map(|at| (at, Source::Hardware)));
+                let software = software.map(|at| Stamp { at, source: Source::Kernel });
+                stamp = software.or(hardware.map(|at| Stamp { at, source: Source::Hardware }));
             }
             (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
                 id = transmission_id(message.data);
@@ -201,8 +229,7 @@ fn transmitted(control: &[u8]) -> Option<Transmitted> {
             _ => {}
         }
     }
-    let ((at, source), id) = (instant?, id?);
-    Some(Transmitted { id, stamp: Stamp { at, source }, raw_hardware: source == Source::Hardware })
+    id.zip(stamp)
 }
 
 /// `ee_data` of a `sock_extended_err` whose origin is stamping and whose kind is "left the stack".
@@ -213,104 +240,138 @@ fn transmission_id(extended_error: &[u8]) -> Option<u32> {
     stamping.then(|| u32::from_ne_bytes([*d0, *d1, *d2, *d3]))
 }
 
-/// A packet's transmit stamp: how long after the program read the clock it left, and who says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SendStamp {
-    /// The packet.
-    pub seq: u32,
-    /// Stamp − user reading.
-    pub lag: Span,
-    /// Kernel or hardware.
-    pub source: Source,
-}
-
 /// Readings remembered while their stamps are under way: far more than a device queue holds.
 const UNDER_WAY: usize = 1 << 13;
+/// Stamps in a row that cannot be of the packets they name before the numbering is started afresh.
+const DISBELIEF: u32 = 8;
+/// Memory for so many stamps is taken before the stream; a longer stream grows it now and then.
+const RESERVED: u32 = 1 << 20;
 
 /// Joins transmit stamps to the packets of one stream. Used by the thread that sends, between packets.
 pub struct TxStamps {
     want: Stamps,
     inbox: Inbox,
     /// The program's readings of the last [`UNDER_WAY`] packets, by sequence number.
-    readings: Box<[i64; UNDER_WAY]>,
+    readings: Box<[i64]>,
     /// Sequence number of the packet that the kernel counts as 0.
     base: u32,
-    /// Packets sent since the start of the stream.
-    sent: u32,
+    /// Sequence number of the next packet.
+    next: u32,
     /// Stamps that came back since the last restart.
     returned: u32,
+    /// Stamps in a row that were not believed.
+    disbelieved: u32,
     working: bool,
+    kernel: SentStamps,
+    hardware: SentStamps,
 }
 
 impl TxStamps {
-    /// For a stream whose socket stamping was [enabled](enable) for [`Way::Out`].
-    pub fn new(want: Stamps) -> TxStamps {
-        let readings = vec![0; UNDER_WAY].into_boxed_slice();
-        TxStamps {
+    /// For a stream of `packets` whose socket's stamping was [enabled](enable) for [`Way::Out`].
+    pub fn new(want: Stamps, packets: u32) -> TxStamps {
+        let mut stamps = TxStamps {
             want,
             inbox: Inbox::new(BATCH, 1),
-            readings: readings.try_into().unwrap_or_else(|_| Box::new([0; UNDER_WAY])),
+            readings: vec![0; UNDER_WAY].into(),
             base: 0,
-            sent: 0,
+            next: 0,
             returned: 0,
+            disbelieved: 0,
             working: want != Stamps::User,
+            kernel: SentStamps::new(Source::Kernel),
+            hardware: SentStamps::new(Source::Hardware),
+        };
+        let reserved = packets.min(RESERVED) as usize;
+        if want != Stamps::User {
+            stamps.kernel.reserve(reserved);
         }
+        if want == Stamps::Hardware {
+            stamps.hardware.reserve(reserved);
+        }
+        stamps
     }
 
-    /// Starts numbering at the next packet: before the stream, and after a failed send. Stamps still
-    /// under way are given up, since their numbers would mean other packets now.
-    pub fn restart(&mut self, socket: impl AsFd) {
+    /// Has the kernel count packet `next` as its first: before the stream, and after a failed send.
+    /// Stamps that have not come back by then are given up, since their numbers would mean other packets.
+    pub fn restart(&mut self, socket: impl AsFd, next: u32) {
         if self.want == Stamps::User {
             return;
         }
         let socket = socket.as_fd();
-        while self.inbox.receive(socket, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT).is_ok_and(|n| n > 0) {}
+        while self.collect(socket) > 0 {}
         let all = flags(self.want, Way::Out);
-        let off = setsockopt(&socket, sockopt::Timestamping, &(all - TimestampingFlag::SOF_TIMESTAMPING_OPT_ID));
-        let on = setsockopt(&socket, sockopt::Timestamping, &all);
-        self.working = off.is_ok() && on.is_ok();
-        self.base = self.sent;
+        let off = all - TimestampingFlag::SOF_TIMESTAMPING_OPT_ID;
+        self.working = setsockopt(&socket, sockopt::Timestamping, &off).is_ok()
+            && setsockopt(&socket, sockopt::Timestamping, &all).is_ok();
+        self.base = next;
+        self.next = next;
         self.returned = 0;
+        self.disbelieved = 0;
     }
 
     /// Notes that the next packet was handed over, and when the program had read the clock.
     #[inline]
     pub fn sent(&mut self, reading: Nanos) {
-        self.readings[self.sent as usize % UNDER_WAY] = reading.0;
-        self.sent += 1;
+        self.readings[self.next as usize % UNDER_WAY] = reading.0;
+        self.next += 1;
     }
 
     /// Packets whose stamps have not come back.
     #[inline]
     pub fn awaited(&self) -> u32 {
-        if self.working { (self.sent - self.base).saturating_sub(self.returned) } else { 0 }
+        if self.working { (self.next - self.base).saturating_sub(self.returned) } else { 0 }
+    }
+
+    /// Whether stamps come back that cannot be of the packets they name: the numbering has shifted.
+    #[inline]
+    pub fn is_suspect(&self) -> bool {
+        self.disbelieved >= DISBELIEF
     }
 
     /// Takes one batch of stamps from the error queue, without waiting, and returns how many entries
     /// it held.
-    pub fn collect(&mut self, socket: impl AsFd, mut each: impl FnMut(SendStamp)) -> usize {
+    pub fn collect(&mut self, socket: impl AsFd) -> usize {
         let Ok(count) = self.inbox.receive(socket.as_fd(), libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) else {
             return 0;
         };
-        for report in self.inbox.datagrams().filter_map(|d| transmitted(d.control)) {
-            let Some(seq) = self.base.checked_add(report.id).filter(|s| *s < self.sent) else { continue };
-            if (self.sent - seq) as usize > UNDER_WAY {
+        for (id, Stamp { at, source }) in self.inbox.datagrams().filter_map(|d| transmitted(d.control)) {
+            let Some(seq) = self.base.checked_add(id).filter(|s| *s < self.next) else { continue };
+            if source == Source::Kernel {
+                self.returned = self.returned.saturating_add(1);
+            }
+            if (self.next - seq) as usize > UNDER_WAY {
                 continue;
             }
             let reading = Nanos(self.readings[seq as usize % UNDER_WAY]);
-            let at = match report.raw_hardware {
-                true => on_system_clock(report.stamp.at, reading),
-                false => Some(report.stamp.at),
-            };
-            // A packet cannot leave before it was sent: such a stamp is of an earlier numbering, or the
-            // clock was set back in between.
-            let lag = at.map(|at| at - reading).filter(|lag| lag.0 >= 0 || report.raw_hardware);
-            if let Some(lag) = lag {
-                each(SendStamp { seq, lag, source: report.stamp.source });
+            match source {
+                Source::Hardware => {
+                    if let Some(at) = on_system_clock(at, reading) {
+                        self.hardware.set(seq, at);
+                    }
+                }
+                // A packet cannot leave before it was handed over: such a stamp is another's, or the
+                // clock was set back in between.
+                _ if at < reading => self.disbelieved += 1,
+                _ => {
+                    self.disbelieved = 0;
+                    self.kernel.set(seq, at);
+                }
             }
-            self.returned = self.returned.saturating_add(1);
         }
         count
+    }
+
+    /// The stamps that came back, of one source: the adapter's where they cover the stream as the
+    /// kernel's do. The note says what had to be reduced.
+    pub fn finish(self) -> (Option<SentStamps>, Option<String>) {
+        let (kernel, hardware) = (self.kernel.known(), self.hardware.known());
+        if hardware > 0 && hardware >= kernel {
+            return (Some(self.hardware), None);
+        }
+        let note = (self.want == Stamps::Hardware && kernel > 0).then(|| {
+            format!("the adapter stamped {hardware} of {kernel} sent packets on the system's clock: kernel stamps")
+        });
+        ((kernel > 0).then_some(self.kernel), note)
     }
 }
 
@@ -348,27 +409,33 @@ mod tests {
         let to = UdpSocket::bind("127.0.0.1:0").unwrap();
         let from = UdpSocket::bind("127.0.0.1:0").unwrap();
         from.connect(to.local_addr().unwrap()).unwrap();
-        enable(from.as_fd(), Stamps::Kernel, Way::Out).unwrap();
+        let local = from.local_addr().unwrap().ip();
+        assert_eq!(enable(from.as_fd(), local, Stamps::Kernel, Way::Out), (Stamps::Kernel, vec![]));
         from.send(b"not part of the stream").unwrap();
-        let mut stamps = TxStamps::new(Stamps::Kernel);
-        stamps.restart(&from);
-        let mut seen = Vec::new();
+        let mut stamps = TxStamps::new(Stamps::Kernel, 10);
+        stamps.restart(&from, 0);
+        let mut readings = Vec::new();
         for round in 0..3 {
             for _ in 0..40 {
                 let reading = wall();
                 from.send(b"x").unwrap();
                 stamps.sent(reading);
+                readings.push(reading);
             }
             while stamps.awaited() > 0 {
                 let mut queue = [PollFd::new(from.as_fd(), PollFlags::empty())];
                 assert!(poll(&mut queue, PollTimeout::from(2000u16)).unwrap() > 0, "round {round}");
-                stamps.collect(&from, |s| seen.push(s));
+                stamps.collect(&from);
             }
             from.send(b"a packet that the numbering does not know").unwrap();
-            stamps.restart(&from);
+            stamps.restart(&from, 40 * (round + 1));
         }
-        let seqs: Vec<u32> = seen.iter().map(|s| s.seq).collect();
-        assert_eq!(seqs, (0..120).collect::<Vec<u32>>());
-        assert!(seen.iter().all(|s| s.source == Source::Kernel && (0..SECOND).contains(&s.lag.0)));
+        let (Some(stamps), None) = stamps.finish() else { panic!("stamps were expected") };
+        assert_eq!((stamps.known(), stamps.source()), (120, Source::Kernel));
+        let in_order = |i: usize| {
+            let left = stamps.get(i as i64).unwrap();
+            left >= readings[i] && readings.get(i + 1).is_none_or(|next| left < *next)
+        };
+        assert!((0..120).all(in_order), "on loopback a packet has left when send returns");
     }
 }

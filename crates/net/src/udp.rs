@@ -26,36 +26,37 @@ pub fn bind(local: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// Sets everything a stream needs but the peer, and returns what had to be reduced. Do it well before
-/// the stream: receive stamps begin a while after they are asked for.
-pub fn prepare(socket: &UdpSocket, way: Way, dscp: Dscp, stamps: Stamps) -> io::Result<Vec<String>> {
-    let mut notes = Vec::new();
-    let v6 = socket.local_addr()?.is_ipv6();
-    match way {
-        Way::Out => mark(socket, v6, dscp, &mut notes),
-        Way::In => observe(socket, v6),
-    }
+/// Sets everything a stream needs but the peer. Returns which stamps can be expected and what had to be
+/// reduced. Do it well before the stream: receive stamps begin a while after they are asked for.
+pub fn prepare(
+    socket: &UdpSocket,
+    way: Way,
+    dscp: Dscp,
+    stamps: Stamps,
+) -> io::Result<(Stamps, Vec<String>)> {
+    let local = socket.local_addr()?;
+    let marked = match way {
+        Way::Out => mark(socket, dscp).err(),
+        Way::In => {
+            observe(socket, local.is_ipv6());
+            None
+        }
+    };
     enlarge(socket);
     // Bounds every wait of a packet thread, so that it notices when it is to stop.
     socket.set_read_timeout(Some(Duration::from_millis(50)))?;
-    notes.extend(stamp::enable(socket.as_fd(), stamps, way).err());
-    Ok(notes)
+    let (stamps, mut notes) = stamp::enable(socket.as_fd(), local.ip(), stamps, way);
+    notes.extend(marked);
+    Ok((stamps, notes))
 }
 
-fn mark(socket: &impl AsFd, v6: bool, dscp: Dscp, notes: &mut Vec<String>) {
+/// Has every packet of `socket`, UDP or TCP, carry `dscp`. On failure a note says so.
+pub(crate) fn mark(socket: &impl AsFd, dscp: Dscp) -> Result<(), String> {
     let octet = i32::from(dscp.octet());
-    let done = match v6 {
-        true => setsockopt(socket, sockopt::Ipv6TClass, &octet),
-        false => setsockopt(socket, sockopt::Ipv4Tos, &octet),
-    };
-    if let Err(e) = done {
-        notes.push(format!("DSCP {dscp} was not set: {}", e.desc()));
-    }
-}
-
-/// Sets the DSCP of a stream over TCP.
-pub(crate) fn mark_tcp(socket: &impl AsFd, v6: bool, dscp: Dscp, notes: &mut Vec<String>) {
-    mark(socket, v6, dscp, notes);
+    let v4 = setsockopt(socket, sockopt::Ipv4Tos, &octet);
+    // An IPv6 socket has both options; an IPv4 one has but the first.
+    let v6 = setsockopt(socket, sockopt::Ipv6TClass, &octet);
+    v6.or(v4).map_err(|e| format!("DSCP {dscp} was not set: {}", e.desc()))
 }
 
 /// Asks for what a receiver can see of each packet. What a kernel does not offer stays missing.

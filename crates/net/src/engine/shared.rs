@@ -1,9 +1,10 @@
-//! What a packet thread and the thread that converses share: counters, a stop flag and a bell.
+//! What a packet thread and the thread that converses share: counters, orders and a bell.
 
+use jitlat_core::time::Span;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
 /// A snapshot of a running stream, for progress displays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,32 +20,29 @@ pub struct Progress {
     pub missing: u32,
 }
 
-/// The shared state of one stream at one host. Written by its packet thread with relaxed stores, read
-/// by anyone.
+/// The counters of one stream at one host. Written by its packet thread alone, read by anyone.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Packets handed to the kernel (or refused by it): the sender's count.
-    pub sent: AtomicU32,
-    /// Test packets received.
-    pub received: AtomicU32,
-    /// One more than the highest sequence number received.
-    pub highest: AtomicU32,
-    /// Datagrams that are not of the protocol.
-    pub garbage: AtomicU32,
-    /// Datagrams the kernel dropped at the socket for want of room.
-    pub drops: AtomicU64,
-    /// When the last packet arrived, on the steady clock; 0 before the first.
-    pub last_arrival: AtomicI64,
-    /// Every packet was sent.
-    pub all_sent: AtomicBool,
-    /// A sentinel was received.
-    pub sentinel: AtomicBool,
-    /// The stream is broken: its TCP connection closed or failed.
-    pub broken: AtomicBool,
+    sent: AtomicU32,
+    received: AtomicU32,
+    highest: AtomicU32,
 }
 
 impl Counters {
-    /// What a display wants to know.
+    /// Data packets attempted so far.
+    #[inline]
+    pub fn set_sent(&self, sent: u32) {
+        self.sent.store(sent, Ordering::Relaxed);
+    }
+
+    /// Data packets received so far, and one more than the highest sequence number among them.
+    #[inline]
+    pub fn set_received(&self, received: u32, highest: u32) {
+        self.received.store(received, Ordering::Relaxed);
+        self.highest.store(highest, Ordering::Relaxed);
+    }
+
+    /// What a display wants to know of a stream of so many `packets`.
     pub fn progress(&self, packets: u32) -> Progress {
         let received = self.received.load(Ordering::Relaxed);
         Progress {
@@ -53,6 +51,56 @@ impl Counters {
             received,
             missing: self.highest.load(Ordering::Relaxed).saturating_sub(received),
         }
+    }
+}
+
+/// Orders to a running packet thread. Given once, never taken back.
+#[derive(Debug)]
+pub struct Orders {
+    /// Any of the others was given: what a pacer looks at.
+    pub urgent: AtomicBool,
+    /// End early: how long a receiver is to linger, in ns; negative while not ordered.
+    cut: AtomicI64,
+    stop: AtomicBool,
+    /// Rung with every order.
+    pub bell: Bell,
+}
+
+impl Orders {
+    /// No orders yet.
+    pub fn new() -> nix::Result<Orders> {
+        let bell = Bell::new()?;
+        Ok(Orders { urgent: AtomicBool::new(false), cut: AtomicI64::new(-1), stop: AtomicBool::new(false), bell })
+    }
+
+    /// End the stream early; a receiver lingers.
+    pub fn cut(&self, linger: Span) {
+        self.cut.store(linger.0.max(0), Ordering::Relaxed);
+        self.give();
+    }
+
+    /// Be done at once.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.give();
+    }
+
+    fn give(&self) {
+        self.urgent.store(true, Ordering::Release);
+        self.bell.ring();
+    }
+
+    /// How long to linger, if cut.
+    #[inline]
+    pub fn is_cut(&self) -> Option<Span> {
+        let linger = self.cut.load(Ordering::Relaxed);
+        (linger >= 0).then_some(Span(linger))
+    }
+
+    /// Whether stopped.
+    #[inline]
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 }
 
