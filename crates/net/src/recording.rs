@@ -202,7 +202,9 @@ mod tests {
 
     #[test]
     fn rings_are_small_beside_what_they_carry() {
-        for (n, period) in [(1_000_000, Span::micros(10)), (i32::MAX as u64, Span(1)), (100, Span::seconds(1))] {
+        for (n, period) in
+            [(1_000_000, Span::micros(10)), (i32::MAX as u64, Span(1)), (100, Span::seconds(1))]
+        {
             let spec = spec(n, period);
             assert!(slots(&spec) <= (most_records(&spec) / 16).max(1 << 13), "{n}");
         }

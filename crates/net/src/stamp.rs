@@ -369,7 +369,9 @@ impl TxStamps {
             return (Some(self.hardware), None);
         }
         let note = (self.want == Stamps::Hardware && kernel > 0).then(|| {
-            format!("the adapter stamped {hardware} of {kernel} sent packets on the system's clock: kernel stamps")
+            format!(
+                "the adapter stamped {hardware} of {kernel} sent packets on the system's clock: kernel stamps"
+            )
         });
         ((kernel > 0).then_some(self.kernel), note)
     }

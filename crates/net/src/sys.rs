@@ -213,9 +213,7 @@ impl Datagram<'_> {
                 let port = u16::from_be(v6.sin6_port);
                 match address.to_ipv4_mapped() {
                     Some(v4) => Some(SocketAddr::new(IpAddr::V4(v4), port)),
-                    None => {
-                        Some(SocketAddrV6::new(address, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
-                    }
+                    None => Some(SocketAddrV6::new(address, port, v6.sin6_flowinfo, v6.sin6_scope_id).into()),
                 }
             }
             _ => None,

@@ -70,7 +70,12 @@ impl Orders {
     /// No orders yet.
     pub fn new() -> nix::Result<Orders> {
         let bell = Bell::new()?;
-        Ok(Orders { urgent: AtomicBool::new(false), cut: AtomicI64::new(-1), stop: AtomicBool::new(false), bell })
+        Ok(Orders {
+            urgent: AtomicBool::new(false),
+            cut: AtomicI64::new(-1),
+            stop: AtomicBool::new(false),
+            bell,
+        })
     }
 
     /// End the stream early; a receiver lingers.
