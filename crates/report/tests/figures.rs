@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{GOLDEN, everything, figures, golden, made_up};
+use common::{GOLDEN, Measured, everything, figures, golden, made_up};
 use jitlat_report::draw::{self, Drawing, Shape, layout};
 use jitlat_report::figure::{self, Mark, Run};
 
@@ -153,5 +153,50 @@ fn the_pictures_of_the_guide_are_current() {
         let path = dir.join(&name).with_extension("svg");
         let kept = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         assert!(kept == draw::svg(&figure), "{name} has changed: run the example `gallery` of jitlat-report");
+    }
+}
+
+mod any_log {
+    use super::*;
+    use jitlat_core::record::{Flags, PacketRecord};
+    use jitlat_core::session::Session;
+    use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
+    use jitlat_core::time::{Nanos, Span};
+    use jitlat_report::html::{Part, Report, page};
+    use proptest::prelude::*;
+
+    /// Times from ordinary to absurd.
+    fn time() -> impl Strategy<Value = i64> {
+        prop_oneof![4 => 0i64..10_000_000_000, 2 => -1000i64..1000, 1 => any::<i64>()]
+    }
+
+    fn records() -> impl Strategy<Value = Vec<PacketRecord>> {
+        let row = (-2i64..40, time(), time(), prop_oneof![9 => Just(0u16), 1 => Just(1)]);
+        let record = row.prop_map(|(seq, sent, arrived, flags)| {
+            let mut record = PacketRecord::one_way(seq, Nanos(sent), Nanos(arrived));
+            record.flags = Flags(flags);
+            record
+        });
+        prop::collection::vec(record, 0..30)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
+        #[test]
+        fn is_drawn_readably_or_not_at_all(records in records(), period in 1i64..1 << 40, tcp: bool) {
+            let transport = if tcp { Transport::Tcp } else { Transport::Udp };
+            let spec = TestSpec::new(Direction::Up, transport, 32, 80, Span(period), Schedule::Periodic).unwrap();
+            let m = Measured::new(Session::new(spec), records);
+            for figure in figures(&m) {
+                assert_readable(&figure.id, &layout(&figure));
+                let svg = draw::svg(&figure);
+                prop_assert!(!svg.contains("NaN") && !svg.contains("inf\"") && !svg.contains("inf "), "{}", figure.id);
+                prop_assert!(draw::png(&figure, 0.3).is_ok());
+            }
+            let part = Part { label: "", session: Some(&m.session), summary: &m.summary, trace: Some(&m.trace) };
+            let html = page(&Report { parts: &[part], command: None, program: "jitlat", written: None });
+            prop_assert!(!html.contains("NaN"));
+        }
     }
 }

@@ -255,10 +255,12 @@ impl Sheet {
         let widest = |ticks: &[Tick]| ticks.iter().map(|t| font::width(&t.label, LABEL)).fold(0.0, f32::max);
         let title = LINE + 4.0;
         let y_title = if rows.is_some() { 0.0 } else { title };
-        let left = EDGE + y_title + widest(&left_ticks) + 9.0;
+        // A label may stand under either end of the horizontal axis.
+        let half = EDGE + widest(&figure.x.ticks(9)) / 2.0;
+        let left = (EDGE + y_title + widest(&left_ticks) + 9.0).max(half);
         let right = match figure.right {
-            Some(_) => widest(&right_ticks) + 9.0 + title + EDGE,
-            None => EDGE + 16.0,
+            Some(_) => (widest(&right_ticks) + 9.0 + title + EDGE).max(half),
+            None => half.max(EDGE + 16.0),
         };
         let plot = Rect { x: left, y: top, w: WIDTH - left - right, h: height };
         let area = data_area(figure, plot);

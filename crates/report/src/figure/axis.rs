@@ -65,7 +65,9 @@ impl Axis {
     /// A linear axis over `lo…hi`. An empty or inverted range is widened so that it can be drawn.
     pub fn linear(quantity: impl Into<String>, unit: Unit, lo: f64, hi: f64) -> Axis {
         let (lo, hi) = if lo.is_finite() && hi.is_finite() { (lo, hi) } else { (0.0, 1.0) };
-        let (lo, hi) = if hi > lo { (lo, hi) } else { widened(lo, unit) };
+        // A range that drowns in the digits of its ends cannot be drawn either.
+        let drowned = (hi - lo).is_nan() || hi - lo <= lo.abs().max(hi.abs()) * 1e-12;
+        let (lo, hi) = if drowned { widened(lo, unit) } else { (lo, hi) };
         let origin = if unit == Unit::Time { origin(lo, hi) } else { 0.0 };
         Axis { quantity: quantity.into(), unit, scale: Scale::Linear, lo, hi, origin }
     }
@@ -248,10 +250,11 @@ pub(super) fn exact(ns: f64) -> String {
 
 /// A range around a single value.
 fn widened(v: f64, unit: Unit) -> (f64, f64) {
+    let least = v.abs() * 1e-9;
     match unit {
-        Unit::Count | Unit::Share => (v, v + 1.0),
-        Unit::Plain => (v - 0.5, v + 0.5),
-        Unit::Time | Unit::Elapsed => (v - 500.0, v + 500.0),
+        Unit::Count | Unit::Share => (v, v + least.max(1.0)),
+        Unit::Plain => (v - least.max(0.5), v + least.max(0.5)),
+        Unit::Time | Unit::Elapsed => (v - least.max(500.0), v + least.max(500.0)),
     }
 }
 

@@ -115,6 +115,9 @@ pub fn ipdv(run: &Run<'_>) -> Option<Figure> {
     let trace = run.trace?;
     let summary = &run.summary.ipdv;
     let n = trace.ipdv.n();
+    if n == 0 {
+        return None;
+    }
     let subject = Subject {
         id: "ipdv",
         title: run.titled("Delay variation between neighbours (IPDV)"),
