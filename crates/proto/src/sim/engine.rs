@@ -30,6 +30,9 @@ pub struct Packet {
 pub struct Engine {
     flows: Vec<Flow>,
     reports: VecDeque<Report>,
+    /// Reports on their way to the machine, and when they get there.
+    posted: VecDeque<(Nanos, Report)>,
+    latency: Span,
     /// Where the peer's packets come from.
     far: Option<SocketAddr>,
     /// A packet as its receiver sees it.
@@ -56,9 +59,9 @@ enum Work {
 }
 
 impl Engine {
-    /// An engine whose peer's packets come from `far`.
-    pub fn new(far: SocketAddr) -> Engine {
-        Engine { far: Some(far), ..Engine::default() }
+    /// An engine whose peer's packets come from `far`, and whose reports take `latency` to reach the machine.
+    pub fn new(far: SocketAddr, latency: Span) -> Engine {
+        Engine { far: Some(far), latency, ..Engine::default() }
     }
 
     /// Obeys.
@@ -131,7 +134,7 @@ impl Engine {
 
     /// A packet of the peer's has come; answers are appended to `out`.
     pub fn arrived(&mut self, now: Tick, packet: &Packet, out: &mut Vec<Packet>) {
-        let Engine { flows, reports, far, payload } = self;
+        let Engine { flows, reports, far, payload, .. } = self;
         let Some(f) = flows.get_mut(usize::from(packet.flow.0)).filter(|f| !f.closed) else { return };
         let bytes = packet.header.to_bytes();
         if let Some(greeter) = &mut f.greeter {
@@ -174,12 +177,17 @@ impl Engine {
 
     /// When, on the steady clock, something is next to be done.
     pub fn deadline(&self) -> Option<Nanos> {
-        self.flows.iter().filter(|f| !f.closed).filter_map(Flow::deadline).min()
+        let flows = self.flows.iter().filter(|f| !f.closed).filter_map(Flow::deadline);
+        flows.chain(self.posted.front().map(|(at, _)| *at)).min()
     }
 
-    /// The next report.
-    pub fn poll_report(&mut self) -> Option<Report> {
-        self.reports.pop_front()
+    /// The next report that has got through by `now`.
+    pub fn poll_report(&mut self, now: Nanos) -> Option<Report> {
+        self.posted.extend(self.reports.drain(..).map(|report| (now + self.latency, report)));
+        if self.posted.front().is_none_or(|(at, _)| *at > now) {
+            return None;
+        }
+        self.posted.pop_front().map(|(_, report)| report)
     }
 }
 

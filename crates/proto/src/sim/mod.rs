@@ -49,6 +49,8 @@ pub struct World {
     pub server_key: Option<Key>,
     /// The server's limits.
     pub limits: Limits,
+    /// How long word from a host's streams takes to reach its control machine: threads, queues.
+    pub latency: Span,
     /// What goes wrong.
     pub trouble: Trouble,
     /// When, in true time, the user presses Ctrl-C.
@@ -88,6 +90,7 @@ impl World {
             client_key: None,
             server_key: None,
             limits: Limits::default(),
+            latency: Span::ZERO,
             trouble: Trouble::None,
             interrupt: Vec::new(),
             horizon: Span::seconds(1_000_000),
@@ -212,7 +215,7 @@ impl Simulation {
             clocks,
             addresses,
             client: ClientMachine::new(config, clocks[CLIENT].tick(Span::ZERO)),
-            client_engine: Engine::new(addresses[SERVER]),
+            client_engine: Engine::new(addresses[SERVER], world.latency),
             servers: Vec::new(),
             ledger: Ledger::new(world.limits.clone()),
             connection: 0,
@@ -245,7 +248,11 @@ impl Simulation {
             test_port: jitlat_core::spec::TEST_PORT,
         };
         let machine = ServerMachine::new(config, self.tick(SERVER));
-        self.servers.push(Connection { machine, engine: Engine::new(self.addresses[CLIENT]), done: None });
+        self.servers.push(Connection {
+            machine,
+            engine: Engine::new(self.addresses[CLIENT], self.world.latency),
+            done: None,
+        });
         self.pipes.push([self.now; 2]);
         self.cut.push(false);
     }
@@ -513,7 +520,7 @@ impl Simulation {
     fn settle_client(&mut self) -> bool {
         let now = self.tick(CLIENT);
         let mut busy = false;
-        while let Some(report) = self.client_engine.poll_report() {
+        while let Some(report) = self.client_engine.poll_report(now.steady) {
             self.client.handle(now, ClientInput::Flow(report));
             busy = true;
         }
@@ -554,7 +561,7 @@ impl Simulation {
     fn settle_server(&mut self, i: usize) -> bool {
         let now = self.tick(SERVER);
         let mut busy = false;
-        while let Some(report) = self.servers[i].engine.poll_report() {
+        while let Some(report) = self.servers[i].engine.poll_report(now.steady) {
             self.servers[i].machine.handle(now, ServerInput::Flow(report));
             busy = true;
         }

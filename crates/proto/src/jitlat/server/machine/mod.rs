@@ -372,6 +372,8 @@ impl ServerMachine {
                     }
                 }
             }
+            // A classic client closes as soon as it has answered the end of the stream.
+            Stage::Running if self.flows.iter().all(|f| f.stopped) => {}
             Stage::Settled if self.is_classic() && self.delivery.is_none() => self.finish(None, None),
             Stage::Greeting | Stage::Idle if self.flows.is_empty() => self.finish(None, None),
             _ => self.finish(None, Some("the client closed the control connection".into())),

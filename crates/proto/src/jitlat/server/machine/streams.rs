@@ -242,13 +242,13 @@ impl ServerMachine {
         if !self.is_classic() {
             self.events.push_back(ServerEvent::Keep(self.session, results));
         }
-        if !self.connected {
-            let why = format!("the control connection was lost; results are kept as {}", self.session);
-            return self.finish(None, Some(why));
-        }
         if self.is_classic() && self.flows.iter().all(|f| f.role == Role::Send) {
             // A classic client collects nothing of a stream that was sent to it.
             return self.finish(None, None);
+        }
+        if !self.connected {
+            let why = format!("the control connection was lost; results are kept as {}", self.session);
+            return self.finish(None, Some(why));
         }
         if let Some(fetch) = self.fetch_later.take() {
             self.fetch(fetch);
