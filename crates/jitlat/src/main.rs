@@ -1,2 +1,54 @@
-//! The one binary.
-fn main() {}
+//! jitlat: what a network path does to real-time traffic. This crate is the command line and the glue;
+//! ARCHITECTURE.md says where everything else is.
+
+mod analyze;
+mod cli;
+mod demo;
+mod interrupt;
+mod present;
+mod progress;
+mod recorder;
+mod serve;
+mod test;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Some(Command::Test(args)) => run_test(&args),
+        Some(Command::Serve(args)) => serve::run(&args),
+        Some(Command::Analyze(args)) => analyze::run(&args.logs, &args.report),
+        Some(Command::Demo(args)) => demo::run(&args),
+        None => run_test(&cli.test),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("jitlat: {}", explain(&error));
+        ExitCode::from(COULD_NOT_MEASURE)
+    })
+}
+
+/// Exit status when there is no measurement to report.
+const COULD_NOT_MEASURE: u8 = 2;
+
+/// The error and its causes in one line, leaving out causes that the text before them already tells.
+fn explain(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| {
+        if told.contains(&cause) {
+            told
+        } else if told.is_empty() {
+            cause
+        } else {
+            format!("{told}: {cause}")
+        }
+    })
+}
+
+fn run_test(args: &cli::TestArgs) -> anyhow::Result<ExitCode> {
+    match &args.file {
+        Some(log) => analyze::run(std::slice::from_ref(log), &args.report),
+        None => test::run(args),
+    }
+}

@@ -8,15 +8,19 @@
 //! * [`engine`] – one thread a flow: sends or receives a stream as a protocol machine commands
 //! * [`recording`] – from the packet threads to memory
 //! * [`capture`] – packets seen on an interface or in a file
+//! * [`client`], [`server`] – the drivers of the two sides of a conversation
 //! * [`emulator`] – an impaired path
 
 pub mod capture;
+pub mod client;
 pub mod clock;
+mod control;
 pub mod emulator;
 pub mod engine;
 pub mod pace;
 pub mod random;
 pub mod recording;
+pub mod server;
 pub mod stamp;
 mod sys;
 pub mod tcp;

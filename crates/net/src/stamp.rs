@@ -157,7 +157,7 @@ fn instants(data: &[u8]) -> [Option<Nanos>; 3] {
     const LONG: usize = size_of::<c_long>();
     let long = |i: usize| -> Option<i64> {
         let bytes = data.get(i * LONG..)?.first_chunk()?;
-        Some(i64::from(c_long::from_ne_bytes(*bytes)))
+        Some(c_long::from_ne_bytes(*bytes))
     };
     [0, 1, 2].map(|i| {
         let (s, ns) = (long(2 * i)?, long(2 * i + 1)?);

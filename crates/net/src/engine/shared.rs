@@ -62,6 +62,7 @@ pub struct Orders {
     /// End early: how long a receiver is to linger, in ns; negative while not ordered.
     cut: AtomicI64,
     stop: AtomicBool,
+    close: AtomicBool,
     /// Rung with every order.
     pub bell: Bell,
 }
@@ -74,6 +75,7 @@ impl Orders {
             urgent: AtomicBool::new(false),
             cut: AtomicI64::new(-1),
             stop: AtomicBool::new(false),
+            close: AtomicBool::new(false),
             bell,
         })
     }
@@ -88,6 +90,17 @@ impl Orders {
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.give();
+    }
+
+    /// Release everything and say nothing more.
+    pub fn close(&self) {
+        self.close.store(true, Ordering::Relaxed);
+        self.stop();
+    }
+
+    /// Whether closed.
+    pub fn is_closed(&self) -> bool {
+        self.close.load(Ordering::Relaxed)
     }
 
     fn give(&self) {

@@ -1,0 +1,42 @@
+//! `jitlat analyze LOG…` and `jitlat -f LOG`: saved logs through the same analysis as live tests.
+
+use crate::cli::ReportArgs;
+use crate::present::{self, Run};
+use anyhow::{Result, bail};
+use jitlat_core::analysis::Analyzer;
+use jitlat_report::text;
+use jitlat_store::log::LogReader;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Analyses `logs` and shows the result.
+pub fn run(logs: &[PathBuf], args: &ReportArgs) -> Result<ExitCode> {
+    present::check(args)?;
+    if args.csv.is_some() && logs.iter().any(|l| l.as_os_str() == "-") {
+        bail!("--csv reads the log twice, which standard input cannot: give a file");
+    }
+    let runs = logs.iter().map(|log| analyze(log, args)).collect::<Result<Vec<Run>>>()?;
+    present::present(&runs, args)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One pass over one log.
+pub fn analyze(log: &Path, args: &ReportArgs) -> Result<Run> {
+    let mut reader = LogReader::open(log)?;
+    let mut analyzer = Analyzer::new(reader.session(), &args.options());
+    let mut failure = None;
+    reader.records(&mut failure).for_each(|record| analyzer.push(&record));
+    if let Some(e) = failure {
+        if reader.reading().rows == 0 {
+            return Err(e.into());
+        }
+        eprintln!("jitlat: {e}; the {} rows before it are analysed", reader.reading().rows);
+    }
+    for warning in &reader.reading().warnings {
+        eprintln!("jitlat: {}: {warning}", log.display());
+    }
+    let session = reader.session();
+    let (summary, samples) = analyzer.finish_with_samples(session);
+    let samples = if args.text_plots { samples } else { Default::default() };
+    Ok(Run { summary, samples, log: Some(log.to_owned()), heading: text::analysing(session) + "\n" })
+}

@@ -1,0 +1,171 @@
+//! Quantities as people write them: `20ms`, `1.5s`, `50/s`, `64kbit`. Decimal arithmetic on integers, so
+//! that `0.1s` is exactly 100 000 000 ns.
+
+use jitlat_core::time::{SECOND, Span};
+
+/// A time with a unit (ns, us, µs, ms, s, m, h, d); a bare number counts `bare` nanoseconds.
+fn span(text: &str, bare: i64) -> Result<Span, String> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let scale = match unit.trim() {
+        "" => bare,
+        "ns" => 1,
+        "us" | "µs" | "μs" => 1_000,
+        "ms" => 1_000_000,
+        "s" | "sec" => SECOND,
+        "m" | "min" => 60 * SECOND,
+        "h" => 3_600 * SECOND,
+        "d" => 86_400 * SECOND,
+        other => return Err(format!("'{other}' is not a unit of time: use ns, us, ms, s, m, h or d")),
+    };
+    decimal(number, scale).map(Span)
+}
+
+/// `number × scale`, exactly, rounded half up to an integer.
+fn decimal(number: &str, scale: i64) -> Result<i64, String> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return Err("a number is missing".to_owned());
+    }
+    let digits = |s: &str| if s.is_empty() { Ok(0) } else { s.parse::<i128>() };
+    let fraction = &fraction[..fraction.len().min(18)];
+    let (Ok(w), Ok(f)) = (digits(whole), digits(fraction)) else {
+        return Err(format!("'{number}' is not a number"));
+    };
+    let unit = 10i128.pow(fraction.len() as u32);
+    let total = w.checked_mul(scale.into()).map(|w| w + (f * i128::from(scale) + unit / 2) / unit);
+    total.and_then(|t| i64::try_from(t).ok()).ok_or_else(|| format!("'{number}' is too large"))
+}
+
+/// A packet period: `20ms`; a bare number is nanoseconds, as in the classic tool.
+pub fn period(text: &str) -> Result<Span, String> {
+    positive(span(text, 1)?, text)
+}
+
+/// A time of waiting or a duration: `30s`, `10m`; a bare number is seconds.
+pub fn duration(text: &str) -> Result<Span, String> {
+    positive(span(text, SECOND)?, text)
+}
+
+fn positive(span: Span, text: &str) -> Result<Span, String> {
+    if span.0 > 0 { Ok(span) } else { Err(format!("'{text}' is no time at all")) }
+}
+
+/// A sending rate: packets or payload bits per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rate {
+    /// Packets per second, held as the period it means.
+    Packets(Span),
+    /// Payload bits per second.
+    Bits(f64),
+}
+
+impl Rate {
+    /// The packet period this rate means for packets of `payload` bytes.
+    pub fn period(self, payload: u64) -> Result<Span, String> {
+        match self {
+            Rate::Packets(period) => Ok(period),
+            Rate::Bits(bits) => {
+                let ns = payload as f64 * 8.0 * SECOND as f64 / bits;
+                if ns >= 1.0 && ns < i64::MAX as f64 {
+                    Ok(Span(ns.round() as i64))
+                } else {
+                    Err("that rate needs a period below a nanosecond".to_owned())
+                }
+            }
+        }
+    }
+}
+
+/// A rate: `50`, `50/s`, `1k/s` packets per second, or `64kbit`, `1.5Mbit` payload bits per second.
+pub fn rate(text: &str) -> Result<Rate, String> {
+    let trimmed = text.trim();
+    let lower = trimmed.to_ascii_lowercase();
+    let lower = ["/sec", "/s", "pps"].iter().find_map(|s| lower.strip_suffix(s)).unwrap_or(&lower);
+    let (body, bits) = match ["bits", "bit", "bps"].iter().find_map(|s| lower.strip_suffix(s)) {
+        Some(body) => (body, true),
+        None => (lower, false),
+    };
+    let body = body.trim();
+    let (number, scale) = match body.chars().last() {
+        Some('k') => (&body[..body.len() - 1], 1e3),
+        Some('m') => (&body[..body.len() - 1], 1e6),
+        Some('g') => (&body[..body.len() - 1], 1e9),
+        _ => (body, 1.0),
+    };
+    let value = number.trim().parse::<f64>().ok().filter(|v| v.is_finite()).map(|v| v * scale);
+    let value = value.filter(|v| *v > 0.0);
+    let value = value.ok_or_else(|| format!("'{text}' is not a rate: write 50, 50/s, 2k/s or 64kbit"))?;
+    if bits {
+        return Ok(Rate::Bits(value));
+    }
+    let ns = SECOND as f64 / value;
+    if !(1.0..i64::MAX as f64).contains(&ns) {
+        return Err(format!("'{text}' needs a period outside 1 ns … 292 years"));
+    }
+    Ok(Rate::Packets(Span(ns.round() as i64)))
+}
+
+/// A `key=value` tag.
+pub fn tag(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((k, v)) if !k.is_empty() && !k.contains(char::is_whitespace) => Ok((k.to_owned(), v.to_owned())),
+        _ => Err(format!("'{text}' is not a tag: write key=value")),
+    }
+}
+
+/// A count of bytes: `64`, `8k`, `1.5M`, `2G` (powers of 1024).
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let (number, scale) = match text.chars().last().map(|c| c.to_ascii_lowercase()) {
+        Some('k') => (&text[..text.len() - 1], 1 << 10),
+        Some('m') => (&text[..text.len() - 1], 1 << 20),
+        Some('g') => (&text[..text.len() - 1], 1 << 30),
+        _ => (text, 1),
+    };
+    decimal(number, scale).map(|n| n as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_exact() {
+        assert_eq!(period("20000000"), Ok(Span(20_000_000)));
+        assert_eq!(period("20ms"), Ok(Span::millis(20)));
+        assert_eq!(period("0.1s"), Ok(Span(100_000_000)));
+        assert_eq!(period("62.5us"), Ok(Span(62_500)));
+        assert_eq!(period("1.5 µs"), Ok(Span(1_500)));
+        assert_eq!(duration("90"), Ok(Span::seconds(90)));
+        assert_eq!(duration("2m"), Ok(Span::seconds(120)));
+        for bad in [
+            "",
+            "ms",
+            "-1ms",
+            "0",
+            "0.0s",
+            "1e3",
+            "20 apples",
+            "1.2.3s",
+            "999999999999999999999s",
+            "99999999999999999d",
+        ] {
+            assert!(period(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn rates_in_packets_and_bits() {
+        assert_eq!(rate("50"), Ok(Rate::Packets(Span::millis(20))));
+        assert_eq!(rate("50/s"), Ok(Rate::Packets(Span::millis(20))));
+        assert_eq!(rate("2k/s"), Ok(Rate::Packets(Span::micros(500))));
+        assert_eq!(rate("32kbit").unwrap().period(80), Ok(Span::millis(20)));
+        assert_eq!(rate("1.28Mbit/s").unwrap().period(80), Ok(Span::micros(500)));
+        for bad in ["", "0", "-5", "nan", "inf", "many", "1e300", "1e-300"] {
+            assert!(rate(bad).is_err(), "{bad}");
+        }
+        assert!(rate("1e20bit").unwrap().period(80).is_err());
+    }
+}

@@ -1,0 +1,116 @@
+//! From finished runs to what the user asked to see: console, JSON, CSV.
+
+use crate::cli::ReportArgs;
+use anyhow::{Context, Result, bail};
+use jitlat_core::analysis::Samples;
+use jitlat_core::summary::Summary;
+use jitlat_report::text::{self, Style};
+use jitlat_store::log::LogReader;
+use jitlat_store::{csv, json, output};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+/// One direction of one test, analysed.
+pub struct Run {
+    /// Every figure.
+    pub summary: Summary,
+    /// The accepted packets, kept only where a plot needs them.
+    pub samples: Samples,
+    /// The log its rows can be read from again.
+    pub log: Option<PathBuf>,
+    /// The lines above its report.
+    pub heading: String,
+}
+
+/// Refuses outputs that would get into each other's way, before anything is measured.
+pub fn check(args: &ReportArgs) -> Result<()> {
+    let standard_output = [&args.json, &args.csv].iter().filter(|p| is_standard_output(p)).count();
+    if standard_output > 1 {
+        bail!("--json - and --csv - both want standard output: give one of them a file");
+    }
+    Ok(())
+}
+
+/// Whether standard output is taken by a program's format, so that nothing else may go there.
+pub fn is_silent(args: &ReportArgs) -> bool {
+    [&args.json, &args.csv].iter().any(|p| is_standard_output(p))
+}
+
+fn is_standard_output(path: &Option<PathBuf>) -> bool {
+    path.as_deref().is_some_and(|p| p.as_os_str() == "-")
+}
+
+/// Writes everything `args` asks for about `runs`: one run, or up and down of one test.
+pub fn present(runs: &[Run], args: &ReportArgs) -> Result<()> {
+    if !is_silent(args) {
+        print(&console(runs, args))?;
+    }
+    if let Some(path) = &args.csv {
+        write_packets(runs, path)?;
+    }
+    if let Some(path) = &args.json {
+        let summaries: Vec<Summary> = runs.iter().map(|r| r.summary.clone()).collect();
+        output::write(path, |out| json::write(out, &summaries))?;
+    }
+    Ok(())
+}
+
+/// Prints to standard output; a reader that has gone away (`| head`) is a normal end.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("writing the report to standard output"),
+    }
+}
+
+fn console(runs: &[Run], args: &ReportArgs) -> String {
+    let style = if io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
+        Style::Colour
+    } else {
+        Style::Plain
+    };
+    let options = text::Options { corrected: args.corrected, style, ..text::Options::default() };
+    let mut page = String::new();
+    for run in runs {
+        if !page.is_empty() {
+            page.push('\n');
+        }
+        page.push_str(&run.heading);
+        page.push_str(&text::report(&run.summary, &options));
+        if args.text_plots {
+            page.push_str(&plots(run, args.plot_corrected, options.width));
+        }
+    }
+    if let [up, down] = runs {
+        page.push_str(&text::both(&up.summary, &down.summary, &options));
+    }
+    page
+}
+
+fn plots(run: &Run, corrected: bool, width: usize) -> String {
+    let (latency, pdv) = (&run.summary.latency, &run.summary.pdv);
+    let shift = run.summary.latency_corrected.as_ref().and_then(|c| Some(c.min? - latency.min?));
+    let distribution = match shift.filter(|_| corrected) {
+        Some(shift) => text::plots::shifted_histogram("latency, corrected", latency, shift, width),
+        None => text::plots::histogram("jitter (PDV)", pdv, width),
+    };
+    format!("\n{distribution}\n{}", text::plots::burstiness(&run.samples, run.summary.counts.sent, width))
+}
+
+fn write_packets(runs: &[Run], path: &Path) -> Result<()> {
+    let [run] = runs else {
+        bail!("--csv writes one stream of packets: analyse the logs one at a time");
+    };
+    let Some(log) = &run.log else {
+        bail!("--csv reads the packets from the log, and there is none");
+    };
+    let mut reader = LogReader::open(log)?;
+    let session = reader.session().clone();
+    let mut failure = None;
+    output::write(path, |out| {
+        let mut rows = csv::Packets::new(out, &session, &run.summary)?;
+        reader.records(&mut failure).try_for_each(|record| rows.write(&record))
+    })?;
+    failure.map_or(Ok(()), |e| Err(e.into()))
+}

@@ -1,0 +1,57 @@
+//! One line on the terminal while a test runs; silence in a pipe.
+
+use crate::cli::TestArgs;
+use jitlat_net::engine;
+use jitlat_proto::jitlat::FlowId;
+use std::io::{self, IsTerminal, Write};
+
+/// A line that is written over again and again.
+pub struct ProgressLine {
+    on: bool,
+    shown: bool,
+}
+
+impl ProgressLine {
+    /// On a terminal, and only there.
+    pub fn new() -> ProgressLine {
+        ProgressLine { on: io::stderr().is_terminal(), shown: false }
+    }
+
+    /// Shows `text` in place of what was there.
+    pub fn show(&mut self, text: &str) {
+        if self.on {
+            self.shown = true;
+            let _ = write!(io::stderr(), "\r\x1b[K  {text}").and_then(|()| io::stderr().flush());
+        }
+    }
+
+    /// Takes the line away.
+    pub fn clear(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            let _ = write!(io::stderr(), "\r\x1b[K").and_then(|()| io::stderr().flush());
+        }
+    }
+
+    /// Packets, losses so far, time left.
+    pub fn running(&mut self, flows: &[(FlowId, engine::Progress)], args: &TestArgs) {
+        if !self.on {
+            return;
+        }
+        let period = args.stream.specs(0).ok().and_then(|s| s.first().map(|s| s.period().as_seconds()));
+        let parts: Vec<String> = flows.iter().map(|(_, p)| part(p, period.unwrap_or(0.0))).collect();
+        self.show(&parts.join(" | "));
+    }
+}
+
+fn part(p: &engine::Progress, period: f64) -> String {
+    let done = p.sent.max(p.received);
+    let left = f64::from(p.packets.saturating_sub(done)) * period;
+    if p.received > 0 || p.sent == 0 {
+        format!(
+            "{} of {} packets received, {} missing so far, {left:.0} s left",
+            p.received, p.packets, p.missing
+        )
+    } else {
+        format!("{} of {} packets sent, {left:.0} s left", p.sent, p.packets)
+    }
+}

@@ -1,0 +1,257 @@
+//! [`Recorder`]: what happens to records on their way from a test to its report: into the log, then
+//! into the analysis.
+
+use crate::cli::TestArgs;
+use crate::present::{self, Run};
+use crate::progress::ProgressLine;
+use anyhow::{Context, Result};
+use jitlat_core::analysis::{Analyzer, Samples};
+use jitlat_core::{Nanos, PacketRecord, Session, TestSpec};
+use jitlat_net::client::Observer;
+use jitlat_net::engine;
+use jitlat_proto::jitlat::{FlowId, Progress};
+use jitlat_report::text;
+use jitlat_store::log::{LogFile, Naming, Version};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// Logs and analyses every flow of one test.
+pub struct Recorder<'a> {
+    args: &'a TestArgs,
+    silent: bool,
+    host: String,
+    created: Nanos,
+    flows: Vec<Flow>,
+    progress: ProgressLine,
+}
+
+struct Flow {
+    /// The log under its own name. Where records arrive at this host it grows with them, so that a crash
+    /// loses nothing.
+    log: LogFile,
+    path: PathBuf,
+    version: Version,
+    /// What the log's header says, once it says it.
+    begun: Option<Session>,
+    grew_live: bool,
+    /// Final records of a log that grew live, with the sender's stamps: takes the log's place in the end.
+    fair_copy: Option<LogFile>,
+    analyzer: Analyzer,
+    troubles: Vec<String>,
+}
+
+impl<'a> Recorder<'a> {
+    /// Creates the logs, so that a name that is taken is refused before anything is sent.
+    pub fn new(host: &str, specs: &[TestSpec], args: &'a TestArgs) -> Result<Recorder<'a>> {
+        let naming = match &args.log.output {
+            Some(path) => Naming::Given(path.clone()),
+            None => Naming::Random(PathBuf::from(".")),
+        };
+        let version = match args.log.log_format {
+            1 => Version::V1,
+            2 => Version::V2,
+            _ => Version::V3,
+        };
+        let logs = match specs {
+            [_, _] => Vec::from(LogFile::create_pair(&naming, version)?),
+            _ => vec![LogFile::create(&naming, version)?],
+        };
+        let options = args.report.options();
+        let flow = |(log, spec): (LogFile, &TestSpec)| Flow {
+            path: tidy(log.path()),
+            log,
+            version,
+            begun: None,
+            grew_live: false,
+            fair_copy: None,
+            analyzer: Analyzer::new(&Session::new(spec.clone()), &options),
+            troubles: Vec::new(),
+        };
+        let silent = present::is_silent(&args.report);
+        Ok(Recorder {
+            args,
+            silent,
+            host: host.to_owned(),
+            created: jitlat_net::clock::wall(),
+            flows: logs.into_iter().zip(specs).map(flow).collect(),
+            progress: ProgressLine::new(),
+        })
+    }
+
+    /// Ends what the terminal shows; unused logs vanish.
+    pub fn abandon(&mut self) {
+        self.progress.clear();
+    }
+
+    /// Completes logs and analyses with what is known in the end. Also what went wrong with the logs.
+    pub fn finish(mut self, sessions: Vec<Session>) -> (Vec<Run>, Vec<String>) {
+        self.progress.clear();
+        let mut troubles = Vec::new();
+        let mut runs = Vec::new();
+        let sessions: Vec<Session> = sessions.into_iter().map(|s| self.dress(s)).collect();
+        let two = self.flows.len() == 2;
+        for (flow, session) in self.flows.into_iter().zip(sessions) {
+            let direction = session.spec.direction();
+            let (run, trouble) = flow.finish(&session, self.args.report.text_plots);
+            troubles.extend(trouble);
+            let mut heading = String::new();
+            if two {
+                heading += &format!("== {}\n", text::direction(direction));
+            }
+            if let Some(log) = &run.log {
+                heading += &format!("{}\n\n", text::logged(log));
+            }
+            runs.push(Run { heading, ..run });
+        }
+        (runs, troubles)
+    }
+
+    /// Adds what only the user and this host know.
+    fn dress(&self, mut session: Session) -> Session {
+        session.created.get_or_insert(self.created);
+        session.name.clone_from(&self.args.log.name);
+        session.tags.clone_from(&self.args.log.tags);
+        session
+    }
+
+    fn flow(&mut self, id: FlowId) -> Option<&mut Flow> {
+        self.flows.get_mut(usize::from(id.0))
+    }
+
+    fn say(&self, line: &str) {
+        if !self.silent {
+            // A reader that has gone away will be noticed when the report is printed.
+            let _ = present::print(line);
+        }
+    }
+}
+
+/// `./jitlat.Ab3xYz` as people write it.
+fn tidy(path: &Path) -> PathBuf {
+    path.strip_prefix(".").unwrap_or(path).to_owned()
+}
+
+impl Observer for Recorder<'_> {
+    fn connected(&mut self, _server: SocketAddr) {
+        let line = text::connecting(&self.host) + "Connected.\n";
+        self.say(&line);
+    }
+
+    fn progress(&mut self, progress: &Progress, sessions: &[Session]) {
+        match progress {
+            Progress::Probing(done, of) => {
+                self.progress.show(&format!("measuring the clocks: {done} of {of}"));
+            }
+            Progress::Running => {
+                self.progress.clear();
+                for (k, session) in sessions.iter().enumerate() {
+                    self.say(&(text::sending(session) + "\n"));
+                    let session = self.dress(session.clone());
+                    if let Some(flow) = self.flows.get_mut(k) {
+                        flow.begin(&session);
+                    }
+                }
+            }
+            Progress::Collecting(_, got, of) => {
+                self.progress.show(&format!("collecting results: {got} of {of}"));
+            }
+            Progress::Connected(_) | Progress::Accepted(_) => {}
+        }
+    }
+
+    fn running(&mut self, flows: &[(FlowId, engine::Progress)]) {
+        self.progress.running(flows, self.args);
+    }
+
+    fn live(&mut self, flow: FlowId, records: &[PacketRecord]) {
+        if let Some(flow) = self.flow(flow) {
+            flow.grew_live = true;
+            records.iter().for_each(|r| flow.log.record(r));
+            flow.log.flush();
+        }
+    }
+
+    fn records(&mut self, flow: FlowId, records: Vec<PacketRecord>) {
+        if let Some(flow) = self.flow(flow) {
+            flow.records(&records);
+        }
+    }
+}
+
+impl Flow {
+    fn begin(&mut self, session: &Session) {
+        if self.begun.is_none() {
+            self.begun = Some(session.clone());
+            self.log.begin(session);
+        }
+    }
+
+    fn records(&mut self, records: &[PacketRecord]) {
+        records.iter().for_each(|r| self.analyzer.push(r));
+        if !self.grew_live {
+            records.iter().for_each(|r| self.log.record(r));
+            self.log.flush();
+            return;
+        }
+        if self.fair_copy.is_none() {
+            self.start_fair_copy();
+        }
+        if let Some(log) = &mut self.fair_copy {
+            records.iter().for_each(|r| log.record(r));
+        }
+    }
+
+    fn start_fair_copy(&mut self) {
+        let mut name = self.path.clone().into_os_string();
+        name.push(".final");
+        match LogFile::create(&Naming::Given(PathBuf::from(name)), self.version) {
+            Ok(mut log) => {
+                if let Some(session) = &self.begun {
+                    log.begin(session);
+                }
+                self.fair_copy = Some(log);
+            }
+            Err(e) => {
+                self.grew_live = false;
+                let log = self.path.display();
+                self.troubles
+                    .push(format!("{e}; {log} has every packet twice, first without the sender's stamps"));
+            }
+        }
+    }
+
+    fn finish(mut self, session: &Session, keep_samples: bool) -> (Run, Vec<String>) {
+        self.begin(session);
+        self.log.finish(session);
+        let mut troubles = std::mem::take(&mut self.troubles);
+        let fair_copy = self.fair_copy.take().map(|log| publish(log, session, &self.path));
+        let log = match (self.log.close(), fair_copy) {
+            (_, Some(Ok(()))) => Some(self.path),
+            (Ok(_), None) => Some(self.path),
+            (Ok(_), Some(Err(e))) => {
+                troubles
+                    .push(format!("{e:#}; {} has the sending program's stamps only", self.path.display()));
+                Some(self.path)
+            }
+            (Err(e), _) => {
+                troubles.push(e.to_string());
+                self.path.exists().then_some(self.path)
+            }
+        };
+        let (summary, samples) = self.analyzer.finish_with_samples(session);
+        let samples = if keep_samples { samples } else { Samples::default() };
+        (Run { summary, samples, log, heading: String::new() }, troubles)
+    }
+}
+
+/// Completes the fair copy and lets it take the place of this test's own log `to`.
+fn publish(mut log: LogFile, session: &Session, to: &Path) -> Result<()> {
+    log.finish(session);
+    let from = log.path().to_owned();
+    let closed = log.close().map_err(anyhow::Error::from);
+    let renamed = closed.and_then(|_| {
+        fs::rename(&from, to).with_context(|| format!("giving the log its name {}", to.display()))
+    });
+    renamed.inspect_err(|_| drop(fs::remove_file(&from)))
+}

@@ -1,0 +1,136 @@
+//! `jitlat serve`: answers tests from other hosts.
+
+use crate::cli::quantity;
+use crate::interrupt;
+use crate::present;
+use crate::test::key;
+use anyhow::Result;
+use clap::Args;
+use jitlat_core::Span;
+use jitlat_core::spec::{CONTROL_PORT, MAX_PAYLOAD, TEST_PORT};
+use jitlat_net::pace::Pacing;
+use jitlat_net::server::{Server, Service};
+use jitlat_proto::jitlat::Limits;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Clone, Debug, Args)]
+pub struct ServeArgs {
+    /// Addresses to answer on (default: every IPv4 and IPv6 address)
+    #[arg(long, value_name = "ADDR", num_args = 1..)]
+    pub bind: Vec<IpAddr>,
+    /// Port of control connections
+    #[arg(long, value_name = "PORT", default_value_t = CONTROL_PORT)]
+    pub control_port: u16,
+    /// Port where test streams are awaited unless a client asks for another
+    #[arg(long, value_name = "PORT", default_value_t = TEST_PORT)]
+    pub test_port: u16,
+    /// File with the key that clients must prove to know; refuses all others, and classic clients
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+    /// SCHED_FIFO priority of the measuring threads, and memory locked; reduced with a note where not permitted
+    #[arg(long, value_name = "PRIORITY", num_args = 0..=1, default_missing_value = "50", value_parser = clap::value_parser!(u8).range(1..=99))]
+    pub realtime: Option<u8>,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+}
+
+/// What a client is granted; a refusal names the limit.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Limits")]
+pub struct LimitArgs {
+    /// Refuse classic workorders
+    #[arg(long)]
+    pub no_classic: bool,
+    /// Packets of a test
+    #[arg(long, value_name = "N", default_value_t = Limits::default().packets)]
+    pub max_packets: u32,
+    /// Payload of a packet
+    #[arg(long, value_name = "BYTES", default_value_t = MAX_PAYLOAD)]
+    pub max_payload: u16,
+    /// Packets per second of a stream
+    #[arg(long, value_name = "PPS", default_value_t = Limits::default().rate)]
+    pub max_rate: u32,
+    /// Payload bits per second of a stream
+    #[arg(long, value_name = "BITS", default_value_t = Limits::default().bandwidth)]
+    pub max_bandwidth: u64,
+    /// Duration of a test
+    #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "24h")]
+    pub max_duration: Span,
+    /// Control connections, of all clients
+    #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
+    pub max_connections: usize,
+    /// Control connections of one client
+    #[arg(long, value_name = "N", default_value_t = Limits::default().connections_per_client)]
+    pub max_connections_per_client: usize,
+    /// Sessions running or kept, of all clients
+    #[arg(long, value_name = "N", default_value_t = Limits::default().sessions)]
+    pub max_sessions: usize,
+    /// Sessions of one client
+    #[arg(long, value_name = "N", default_value_t = Limits::default().sessions_per_client)]
+    pub max_sessions_per_client: usize,
+    /// Memory for the results of all clients (k, M, G)
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes, default_value = "3G")]
+    pub max_memory: u64,
+    /// Memory for the results of one client
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes, default_value = "1536M")]
+    pub max_memory_per_client: u64,
+    /// How long a client may be silent between messages
+    #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "30s")]
+    pub idle: Span,
+    /// How long results that were not collected are kept
+    #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "10m")]
+    pub keep: Span,
+}
+
+impl From<&LimitArgs> for Limits {
+    fn from(a: &LimitArgs) -> Limits {
+        Limits {
+            packets: a.max_packets,
+            payload: a.max_payload,
+            rate: a.max_rate,
+            bandwidth: a.max_bandwidth,
+            duration: a.max_duration,
+            connections: a.max_connections,
+            connections_per_client: a.max_connections_per_client,
+            sessions: a.max_sessions,
+            sessions_per_client: a.max_sessions_per_client,
+            memory: a.max_memory,
+            memory_per_client: a.max_memory_per_client,
+            idle: a.idle,
+            keep: a.keep,
+            classic: !a.no_classic,
+            ..Limits::default()
+        }
+    }
+}
+
+/// Serves until stopped by a signal.
+pub fn run(args: &ServeArgs) -> Result<ExitCode> {
+    let every = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+    let explicit = !args.bind.is_empty();
+    let mut addresses = if explicit { args.bind.clone() } else { every.to_vec() };
+    if !explicit && !has_ipv6() {
+        addresses.truncate(1);
+    }
+    let service = Service {
+        bind: addresses.into_iter().map(|ip| SocketAddr::new(ip, args.control_port)).collect(),
+        test_port: args.test_port,
+        limits: (&args.limits).into(),
+        key: args.key_file.as_deref().map(key).transpose()?,
+        pacing: Pacing { realtime: args.realtime, lock_memory: args.realtime.is_some(), ..Pacing::default() },
+    };
+    let stop = interrupt::stop_flag()?;
+    let server = Server::bind(service, |line| eprintln!("jitlat serve: {line}"))?;
+    for address in server.addresses() {
+        present::print(&format!("jitlat serve: listening on TCP {address}, test port {}\n", args.test_port))?;
+    }
+    server.run(&stop);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether this host speaks IPv6 at all.
+fn has_ipv6() -> bool {
+    std::net::TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok()
+}

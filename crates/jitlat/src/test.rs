@@ -1,0 +1,95 @@
+//! `jitlat HOST`: one-way tests against a server.
+
+use crate::cli::{HostArgs, Pace, Stamps, TestArgs};
+use crate::interrupt;
+use crate::present::{self, Run};
+use crate::recorder::Recorder;
+use anyhow::{Context, Result, anyhow};
+use jitlat_core::session::Ending;
+use jitlat_core::{Source, TestSpec};
+use jitlat_net::client::{self, Family, Measured, TestRequest};
+use jitlat_net::pace::{Mode, Pacing};
+use jitlat_net::random;
+use jitlat_proto::jitlat::{Dialect, Key};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+
+/// Measures, saves, reports.
+pub fn run(args: &TestArgs) -> Result<ExitCode> {
+    let host = args.host.as_deref().ok_or_else(|| anyhow!("name the host that runs `jitlat serve`"))?;
+    let request = request(host, args)?;
+    let stop = interrupt::stop_flag()?;
+    measure(&request, args, &stop)
+}
+
+/// Runs `request` and shows its result.
+pub fn measure(request: &TestRequest, args: &TestArgs, stop: &AtomicBool) -> Result<ExitCode> {
+    present::check(&args.report)?;
+    let mut recorder = Recorder::new(&request.host, &request.specs, args)?;
+    let measured = client::run(request, stop, &mut recorder);
+    let Measured { sessions, ending, reason } = measured.inspect_err(|_| recorder.abandon())?;
+    let (runs, troubles) = recorder.finish(sessions);
+    let received: u64 = runs.iter().map(|r| r.summary.counts.received).sum();
+    present::present(&runs, &args.report)?;
+    for trouble in troubles {
+        eprintln!("jitlat: {trouble}");
+    }
+    if let Some(reason) = reason.filter(|_| ending != Ending::Complete) {
+        eprintln!("jitlat: the test ended early: {reason}");
+    }
+    let measured = received > 0 || ending == Ending::Complete || runs.iter().any(sent_something);
+    Ok(if measured { ExitCode::SUCCESS } else { ExitCode::from(crate::COULD_NOT_MEASURE) })
+}
+
+/// A stream that was sent and wholly lost is a measurement too.
+fn sent_something(run: &Run) -> bool {
+    run.summary.counts.sent > 0 && run.summary.session.ending == Ending::Interrupted
+}
+
+/// What `args` ask of `host`.
+pub fn request(host: &str, args: &TestArgs) -> Result<TestRequest> {
+    let mut seed = [0; 8];
+    random::fill(&mut seed).context("drawing a seed from the system's random numbers")?;
+    let specs: Vec<TestSpec> = args.stream.specs(u64::from_be_bytes(seed)).map_err(|e| anyhow!(e))?;
+    let link = &args.host_args;
+    Ok(TestRequest {
+        host: host.to_owned(),
+        control_port: link.control_port,
+        family: match (link.ipv4, link.ipv6) {
+            (true, _) => Some(Family::V4),
+            (_, true) => Some(Family::V6),
+            _ => None,
+        },
+        bind: link.bind,
+        specs,
+        dialect: if link.classic { Dialect::Classic } else { Dialect::V3 },
+        key: link.key_file.as_deref().map(key).transpose()?,
+        pacing: pacing(link),
+        stamps: match link.stamps {
+            Stamps::User => Source::User,
+            Stamps::Kernel => Source::Kernel,
+            Stamps::Hardware => Source::Hardware,
+        },
+    })
+}
+
+/// How packet threads are to be run.
+pub fn pacing(args: &HostArgs) -> Pacing {
+    Pacing {
+        mode: match args.pace {
+            Pace::Sleep => Mode::Sleep,
+            Pace::Hybrid => Mode::Hybrid,
+            Pace::Spin => Mode::Spin,
+        },
+        realtime: args.realtime,
+        lock_memory: args.realtime.is_some(),
+        cpu: args.cpu,
+    }
+}
+
+/// Reads a key file.
+pub fn key(path: &Path) -> Result<Key> {
+    let bytes = std::fs::read(path).with_context(|| format!("reading the key file {}", path.display()))?;
+    Key::from_file_contents(&bytes).with_context(|| format!("the key file {}", path.display()))
+}

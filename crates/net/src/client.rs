@@ -1,0 +1,338 @@
+//! The client's driver: connects, runs the client machine and the flow engine, and hands records out.
+
+use crate::clock::{StepWatch, host_facts, steady};
+use crate::control::{Connection, Incoming, facts_after, tick, wait_for_bell};
+use crate::engine::lobby::Lobby;
+use crate::engine::{self, Engine, Site};
+use crate::pace::Pacing;
+use crate::random;
+use jitlat_core::session::{Ending, HostFacts};
+use jitlat_core::{PacketRecord, Session, Source, Span, TestSpec};
+use jitlat_proto::Machine;
+use jitlat_proto::jitlat::{
+    ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, Failure, FlowId, Key, Progress, Report,
+};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// What is to be measured, and how.
+#[derive(Clone, Debug)]
+pub struct TestRequest {
+    /// The server: a name or an address.
+    pub host: String,
+    /// Its control port.
+    pub control_port: u16,
+    /// Only addresses of this family.
+    pub family: Option<Family>,
+    /// Local address of the control connection and the test sockets.
+    pub bind: Option<IpAddr>,
+    /// One flow, or one each way.
+    pub specs: Vec<TestSpec>,
+    /// Version 3 or classic.
+    pub dialect: Dialect,
+    /// The key shared with the server.
+    pub key: Option<Key>,
+    /// How packet threads are run.
+    pub pacing: Pacing,
+    /// The best stamps to use.
+    pub stamps: Source,
+}
+
+/// A family of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    fn has(self, address: &SocketAddr) -> bool {
+        address.is_ipv4() == (self == Family::V4)
+    }
+}
+
+/// Where a test's doings and results go. All calls come from the conversing thread, never from one that
+/// handles packets.
+pub trait Observer {
+    /// The control connection stands.
+    fn connected(&mut self, _server: SocketAddr) {}
+    /// The conversation has come this far; `sessions` is what is known of each flow by now.
+    fn progress(&mut self, _progress: &Progress, _sessions: &[Session]) {}
+    /// About ten times a second while streams run.
+    fn running(&mut self, _flows: &[(FlowId, engine::Progress)]) {}
+    /// Records as they arrive at this host, without the sender's stamps: for a log that is to survive a
+    /// crash. They all come again in [`Observer::records`].
+    fn live(&mut self, _flow: FlowId, _records: &[PacketRecord]) {}
+    /// Final records, in arrival order.
+    fn records(&mut self, flow: FlowId, records: Vec<PacketRecord>);
+}
+
+/// What a test came to, beside its records.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// By flow.
+    pub sessions: Vec<Session>,
+    /// How it ended.
+    pub ending: Ending,
+    /// Why, when not complete.
+    pub reason: Option<String>,
+}
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The name could not be looked up.
+    #[error("cannot find an address of {host}: {source}; is the name right?")]
+    Resolve {
+        /// The name.
+        host: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The name has no address of the family asked for.
+    #[error("{host} has no {} address", match .family { Family::V4 => "IPv4", Family::V6 => "IPv6" })]
+    NoAddress {
+        /// The name.
+        host: String,
+        /// The family.
+        family: Family,
+    },
+    /// No connection.
+    #[error("cannot connect to {host} ({address}): {source}; {}", advice(.source))]
+    Connect {
+        /// The name.
+        host: String,
+        /// The last address tried.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// This host lacks something.
+    #[error("cannot start the test: {0}")]
+    Start(#[from] io::Error),
+    /// The conversation failed.
+    #[error("testing against {address}: {failure}")]
+    Failed {
+        /// The server.
+        address: SocketAddr,
+        /// Why.
+        failure: Failure,
+    },
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "is `jitlat serve` running there, on this port?",
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
+            "is the host up, and does a firewall let the control port through?"
+        }
+        _ => "is there a route to it?",
+    }
+}
+
+/// How long one address may take to accept the control connection: several round trips over two
+/// satellites.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(12);
+/// How often, and how long apart, a lost control connection is tried again.
+const RECONNECTIONS: u32 = 5;
+const RECONNECTION_PAUSE: Duration = Duration::from_secs(2);
+
+/// Runs a test to its end. `stop` ends it early: everything received by then is kept.
+///
+/// # Errors
+/// [`ClientError`] if nothing was measured. A test cut short by whatever reason is not an error:
+/// [`Measured::ending`] tells.
+pub fn run(
+    request: &TestRequest,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<Measured, ClientError> {
+    let (stream, remote) = connect(request)?;
+    observer.connected(remote);
+    Test::new(request, stream, remote)?.run(stop, observer)
+}
+
+fn connect(request: &TestRequest) -> Result<(TcpStream, SocketAddr), ClientError> {
+    let host = &request.host;
+    let found = (host.as_str(), request.control_port).to_socket_addrs();
+    let found = found.map_err(|source| ClientError::Resolve { host: host.clone(), source })?;
+    let bound = request.bind.map(|ip| if ip.is_ipv4() { Family::V4 } else { Family::V6 });
+    let family = request.family.or(bound);
+    let addresses: Vec<SocketAddr> = found.filter(|a| family.is_none_or(|f| f.has(a))).collect();
+    let mut failure = None;
+    for address in addresses {
+        match connect_to(address, request.bind) {
+            Ok(stream) => return Ok((stream, address)),
+            Err(source) => failure = Some(ClientError::Connect { host: host.clone(), address, source }),
+        }
+    }
+    Err(failure
+        .unwrap_or(ClientError::NoAddress { host: host.clone(), family: family.unwrap_or(Family::V4) }))
+}
+
+fn connect_to(address: SocketAddr, bind: Option<IpAddr>) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if let Some(ip) = bind {
+        socket.bind(&SocketAddr::new(ip, 0).into())?;
+    }
+    socket.connect_timeout(&address.into(), CONNECT_PATIENCE)?;
+    Ok(socket.into())
+}
+
+fn entropy() -> io::Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    random::fill(&mut bytes)?;
+    Ok(bytes)
+}
+
+struct Test<'a> {
+    request: &'a TestRequest,
+    remote: SocketAddr,
+    connection: Option<Connection>,
+    machine: ClientMachine,
+    engine: Engine,
+    facts: HostFacts,
+    watch: StepWatch,
+}
+
+impl<'a> Test<'a> {
+    fn new(request: &'a TestRequest, stream: TcpStream, remote: SocketAddr) -> Result<Test<'a>, ClientError> {
+        let local = stream.local_addr()?;
+        let facts = host_facts();
+        let config = ClientConfig {
+            key: request.key.clone(),
+            host: facts.clone(),
+            stamps: request.stamps,
+            ..ClientConfig::new(request.dialect, request.specs.clone(), local, remote, entropy()?)
+        };
+        let site = Site { local, pacing: request.pacing.clone(), lobby: Lobby::new()?, live: true };
+        Ok(Test {
+            request,
+            remote,
+            connection: Some(Connection::new(stream)?),
+            machine: ClientMachine::new(config, tick()),
+            engine: Engine::new(site)?,
+            facts,
+            watch: StepWatch::start(),
+        })
+    }
+
+    fn run(mut self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Measured, ClientError> {
+        let mut interrupted = false;
+        let mut shown = steady();
+        loop {
+            if let Some(end) = self.obey(observer) {
+                self.last_words();
+                return end.map_err(|failure| ClientError::Failed { address: self.remote, failure });
+            }
+            self.speak();
+            match &self.connection {
+                Some(connection) => connection.wait(self.engine.bell(), self.machine.poll_timeout()),
+                None => wait_for_bell(self.engine.bell(), self.machine.poll_timeout()),
+            }
+            if stop.load(Ordering::Relaxed) && !interrupted {
+                interrupted = true;
+                self.machine.handle(tick(), ClientInput::Interrupt);
+            }
+            self.listen();
+            self.take_reports();
+            let now = tick();
+            if self.machine.poll_timeout().is_some_and(|due| now.steady >= due) {
+                self.machine.handle_timeout(now);
+            }
+            self.engine.live(|flow, records| observer.live(flow, records));
+            if now.steady - shown >= Span::millis(100) {
+                shown = now.steady;
+                self.watch.look();
+                let flows: Vec<_> = self.engine.progress().collect();
+                observer.running(&flows);
+            }
+        }
+    }
+
+    /// Does what the machine wants; its end, once it has come.
+    fn obey(&mut self, observer: &mut dyn Observer) -> Option<Result<Measured, Failure>> {
+        while let Some(event) = self.machine.poll_event() {
+            match event {
+                ClientEvent::Flow(command) => self.engine.command(command),
+                ClientEvent::Progress(progress) => observer.progress(&progress, &self.machine.sessions()),
+                ClientEvent::Records(flow, records) => observer.records(flow, records),
+                ClientEvent::Reconnect => self.reconnect(),
+                ClientEvent::Done { ending, reason } => {
+                    return Some(Ok(Measured { sessions: self.machine.sessions(), ending, reason }));
+                }
+                ClientEvent::Failed(failure) => return Some(Err(failure)),
+            }
+        }
+        None
+    }
+
+    fn speak(&mut self) {
+        let Some(connection) = &mut self.connection else { return };
+        // One message, one clock reading: a probe carries the time at which it leaves.
+        while !connection.is_pending() && self.machine.poll_transmit(tick(), connection.out()) {
+            if let Err(e) = connection.flush() {
+                self.lose(Some(&e.to_string()));
+                return;
+            }
+        }
+        if let Err(e) = connection.flush() {
+            self.lose(Some(&e.to_string()));
+        }
+    }
+
+    /// What the machine still wants said at its end, as far as the connection takes it.
+    fn last_words(&mut self) {
+        if let Some(connection) = &mut self.connection {
+            while self.machine.poll_transmit(tick(), connection.out()) {}
+            let _ = connection.flush();
+        }
+    }
+
+    fn listen(&mut self) {
+        loop {
+            let Some(connection) = &mut self.connection else { return };
+            match connection.read() {
+                Incoming::Nothing => return,
+                Incoming::Bytes(bytes) => self.machine.handle(tick(), ClientInput::Received(bytes)),
+                Incoming::Closed(why) => return self.lose(why.as_deref()),
+            }
+        }
+    }
+
+    fn lose(&mut self, why: Option<&str>) {
+        self.connection = None;
+        self.machine.handle(tick(), ClientInput::Closed(why));
+    }
+
+    fn take_reports(&mut self) {
+        while let Some(report) = self.engine.report() {
+            if matches!(report, Report::Sent(..) | Report::Received(..)) {
+                let facts = facts_after(&self.facts, &mut self.watch, self.engine.notes());
+                self.machine.handle(tick(), ClientInput::Host(facts));
+            }
+            self.machine.handle(tick(), ClientInput::Flow(report));
+        }
+    }
+
+    fn reconnect(&mut self) {
+        for attempt in 0..RECONNECTIONS {
+            if attempt > 0 {
+                std::thread::sleep(RECONNECTION_PAUSE);
+            }
+            let stream = connect_to(self.remote, self.request.bind);
+            if let Ok(connection) = stream.and_then(Connection::new)
+                && let Ok(entropy) = entropy()
+            {
+                self.connection = Some(connection);
+                return self.machine.handle(tick(), ClientInput::Reconnected(entropy));
+            }
+        }
+        self.machine.handle(tick(), ClientInput::Closed(Some("the server cannot be reached again")));
+    }
+}

@@ -1,0 +1,165 @@
+//! The receiving thread: takes packets in batches and stores a record of each in memory made ready before.
+
+use super::Context;
+use crate::clock::{steady, wall};
+use crate::stamp::Meta;
+use crate::sys::{BATCH, Inbox};
+use jitlat_core::{Nanos, PacketRecord, Source, Stamp};
+use jitlat_proto::jitlat::Recording;
+use jitlat_proto::jitlat::flow::{ReceiveReport, Report, Role, SendReport};
+use jitlat_proto::jitlat::framing::Framer;
+use jitlat_proto::jitlat::packet::Header;
+use jitlat_proto::jitlat::stream::{Arrival, Finish, Reception, StreamReceiver};
+use std::io::{ErrorKind, Read};
+use std::net::{TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+
+/// Memory taken before the stream: records of at most this many packets. More is taken as they come.
+const RESERVED: usize = 1 << 20;
+
+struct Stream<'a> {
+    context: &'a mut Context,
+    receiver: StreamReceiver,
+    recording: Recording,
+    received: u32,
+    highest: u32,
+    drops: Option<u32>,
+}
+
+impl<'a> Stream<'a> {
+    fn start(context: &'a mut Context) -> Stream<'a> {
+        context.outbox.note(context.site.pacing.apply());
+        let opening = &context.opening;
+        let mut recording = Recording::new(opening.record_limit);
+        let packets = opening.spec.packets() as usize;
+        recording.reserve((packets + packets / 16).min(RESERVED));
+        let receiver = StreamReceiver::new(&opening.spec, opening.patience, opening.greetings, steady());
+        Stream { context, receiver, recording, received: 0, highest: 0, drops: None }
+    }
+
+    #[inline]
+    fn keep(&mut self, record: PacketRecord) {
+        self.received = self.received.saturating_add(1);
+        if let Ok(seq) = u32::try_from(record.seq) {
+            let seq = seq.min(self.context.opening.spec.packets().saturating_sub(1));
+            self.highest = self.highest.max(seq + 1);
+        }
+        if let Some(live) = &mut self.context.live {
+            live.push(record);
+        }
+        self.recording.push(record);
+    }
+
+    /// Obeys, shows the counters, and says why the stream is over once it is.
+    fn over(&mut self) -> Option<Finish> {
+        self.context.counters.set_received(self.received, self.highest);
+        let orders = &self.context.orders;
+        if orders.urgent.swap(false, Ordering::Relaxed) {
+            if orders.is_stopped() {
+                self.receiver.cut(steady(), jitlat_core::Span::ZERO);
+            } else if let Some(linger) = orders.is_cut() {
+                self.receiver.cut(steady(), linger);
+            }
+        }
+        self.receiver.status(steady())
+    }
+
+    fn report(self, finish: Finish) {
+        let Stream { context, recording, drops, .. } = self;
+        if !context.orders.is_closed() {
+            let report = ReceiveReport { recording, finish, drops: drops.map(u64::from) };
+            context.outbox.report(Report::Received(context.opening.flow, report));
+        }
+    }
+}
+
+/// Receives a UDP stream to its end.
+pub fn udp(context: &mut Context, socket: &UdpSocket) {
+    let mut stream = Stream::start(context);
+    // One byte more than agreed shows a packet that is longer.
+    let mut inbox = Inbox::new(BATCH, usize::from(stream.context.opening.spec.payload()) + 1);
+    let finish = loop {
+        if let Some(finish) = stream.over() {
+            break finish;
+        }
+        // The socket's time limit bounds the wait; errors are of earlier sends (an answered greeting).
+        if inbox.receive(socket.as_fd(), libc::MSG_WAITFORONE).is_err() {
+            continue;
+        }
+        let (read, now) = (wall(), steady());
+        for datagram in inbox.datagrams() {
+            let meta = Meta::parse(datagram.control);
+            stream.drops = meta.drops.or(stream.drops);
+            let how = Reception {
+                stamp: meta.stamp.unwrap_or(Stamp { at: read, source: Source::User }),
+                read: meta.stamp.is_some().then_some(read),
+                steady: now,
+                full_len: Some(datagram.length),
+                ttl: meta.ttl,
+                traffic_class: meta.traffic_class,
+            };
+            match stream.receiver.packet(datagram.data, &how) {
+                Arrival::Packet(record) => stream.keep(record),
+                Arrival::Hello(token) => drop(socket.send(&Header::hello(token).to_bytes())),
+                Arrival::Sentinel | Arrival::Noise => {}
+            }
+        }
+    };
+    stream.report(finish);
+}
+
+/// Receives a TCP stream to its end. `head`: bytes of it that were read before.
+pub fn tcp(context: &mut Context, mut connection: &TcpStream, head: &[u8]) {
+    let mut stream = Stream::start(context);
+    let mut framer = Framer::new(stream.context.opening.spec.payload().into());
+    let mut buffer = vec![0; 1 << 18];
+    let mut take = |stream: &mut Stream, bytes: &[u8], read: Nanos| {
+        let how = Reception::new(Stamp { at: read, source: Source::User }, steady());
+        framer.push(bytes, |record| {
+            if let Arrival::Packet(record) = stream.receiver.packet(record, &how) {
+                stream.keep(record);
+            }
+        });
+    };
+    take(&mut stream, head, wall());
+    let finish = loop {
+        if let Some(finish) = stream.over() {
+            break finish;
+        }
+        match connection.read(&mut buffer) {
+            Ok(0) => {
+                stream.receiver.closed(steady());
+            }
+            Ok(n) => take(&mut stream, &buffer[..n], wall()),
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                ) => {}
+            Err(_) => stream.receiver.closed(steady()),
+        }
+    };
+    stream.report(finish);
+}
+
+/// Reports a flow that was stopped before its stream began.
+pub fn nothing(context: &Context) {
+    match context.opening.role {
+        Role::Send => {
+            let flow = context.opening.flow;
+            context.outbox.report(Report::Sent(flow, SendReport::default()));
+        }
+        Role::Receive => empty(context, Finish::Cut),
+    }
+}
+
+/// Reports a reception that no sender came to.
+pub fn nobody_came(context: &Context) {
+    empty(context, Finish::NeverStarted);
+}
+
+fn empty(context: &Context, finish: Finish) {
+    let report = ReceiveReport { recording: Recording::default(), finish, drops: None };
+    context.outbox.report(Report::Received(context.opening.flow, report));
+}

@@ -1,0 +1,233 @@
+//! The sending thread: waits for a deadline, writes the time into a prepared packet, sends it.
+
+use super::Context;
+use crate::clock::{steady, wall};
+use crate::pace::Pacer;
+use crate::random::Padding;
+use crate::stamp::{Stamps, TxStamps};
+use crate::sys::{self, BATCH};
+use crate::tcp;
+use jitlat_core::{Nanos, Span};
+use jitlat_proto::jitlat::flow::{Report, SendReport};
+use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
+use jitlat_proto::jitlat::stream::{Due, StreamSender};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::io::{self, IoSlice};
+use std::net::{TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+
+/// From the order to start until the first packet is due: the thread is awake and ready by then.
+const LEAD: Span = Span::millis(2);
+/// Transmit stamps are fetched when this many are under way, or when there is this much time.
+const STAMPS_UNDER_WAY: u32 = 16;
+const IDLE_ENOUGH: Span = Span::micros(30);
+/// How long the last stamps are waited for.
+const STAMPS_PATIENCE: Span = Span::millis(200);
+
+/// What the thread carries through a stream.
+struct Stream<'a> {
+    context: &'a Context,
+    sender: StreamSender,
+    failed: u32,
+    ended: bool,
+}
+
+impl<'a> Stream<'a> {
+    fn start(context: &'a Context) -> Stream<'a> {
+        context.outbox.note(context.site.pacing.apply());
+        let sender = StreamSender::new(&context.opening.spec, steady() + LEAD);
+        Stream { context, sender, failed: 0, ended: false }
+    }
+
+    /// Obeys what the pacer was interrupted for.
+    fn obey(&mut self) {
+        let orders = &self.context.orders;
+        orders.urgent.store(false, Ordering::Relaxed);
+        if orders.is_stopped() {
+            self.sender.stop();
+        } else if orders.is_cut().is_some() {
+            self.sender.cut(steady());
+        }
+    }
+
+    /// Says, once, that the last data packet has gone.
+    fn tell_end(&mut self) {
+        if !self.ended && !self.sender.is_streaming() {
+            self.ended = true;
+            self.context.outbox.report(Report::Ended(self.context.opening.flow, self.sender.attempted()));
+        }
+    }
+
+    fn report(self, stamps: Option<jitlat_proto::jitlat::SentStamps>) {
+        if !self.context.orders.is_closed() {
+            let report = SendReport {
+                sent: self.sender.attempted(),
+                failed: self.failed + self.sender.failures(),
+                stamps,
+            };
+            self.context.outbox.report(Report::Sent(self.context.opening.flow, report));
+        }
+    }
+}
+
+/// Sends a UDP stream to its end.
+pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps) {
+    let mut stamps = TxStamps::new(stamps, context.opening.spec.packets());
+    stamps.restart(socket, 0);
+    let length = usize::from(context.opening.spec.payload());
+    let padding = match Padding::new(length - HEADER_LEN) {
+        Ok(padding) => padding,
+        Err(e) => {
+            let reason = format!("reading random bytes for the padding: {e}");
+            return context.outbox.report(Report::Failed(context.opening.flow, reason));
+        }
+    };
+    let mut stream = Stream::start(context);
+    let pacer = Pacer::new(context.site.pacing.mode, &context.orders.urgent);
+    let mut dues = [Due { at: Nanos(0), seq: 0 }; BATCH];
+    while let Some(due) = stream.sender.due() {
+        stream.tell_end();
+        let Some(now) = pacer.wait_until(due.at) else {
+            stream.obey();
+            continue;
+        };
+        // Whatever else is due by now goes in the same call; a sentinel goes alone.
+        let mut count = 0;
+        while let Some(due) = stream.sender.due().filter(|d| d.at <= now && count < BATCH) {
+            if due.is_sentinel() && count > 0 {
+                break;
+            }
+            dues[count] = due;
+            count += 1;
+            stream.sender.sent(now);
+            if due.is_sentinel() {
+                break;
+            }
+        }
+        stream.failed += send_all(socket, &dues[..count], padding, &mut stamps);
+        context.counters.set_sent(stream.sender.attempted());
+        let idle = stream.sender.due().is_none_or(|next| next.at - steady() > IDLE_ENOUGH);
+        if stamps.awaited() > 0 && (idle || stamps.awaited() >= STAMPS_UNDER_WAY) {
+            stamps.collect(socket);
+            if stamps.is_suspect() {
+                stamps.restart(socket, stream.sender.attempted());
+            }
+        }
+    }
+    stream.tell_end();
+    let until = steady() + STAMPS_PATIENCE;
+    while stamps.awaited() > 0 && steady() < until {
+        if stamps.collect(socket) == 0 {
+            let _ = poll(&mut [PollFd::new(socket.as_fd(), PollFlags::empty())], PollTimeout::from(20u16));
+        }
+    }
+    let (known, note) = stamps.finish();
+    context.outbox.note(note);
+    stream.report(known);
+}
+
+/// Sends the packets of `dues` with one clock reading for each call. Returns how many the system refused.
+fn send_all(socket: &UdpSocket, dues: &[Due], padding: Padding, stamps: &mut TxStamps) -> u32 {
+    let mut failed = 0;
+    let mut rest = dues;
+    while !rest.is_empty() {
+        let reading = wall();
+        let mut headers = [[0; HEADER_LEN]; BATCH];
+        let mut packets = [[IoSlice::new(&[]); 2]; BATCH];
+        for (header, due) in headers.iter_mut().zip(rest) {
+            *header = Header { sent: reading, seq: due.seq }.to_bytes();
+        }
+        for ((packet, header), due) in packets.iter_mut().zip(&headers).zip(rest) {
+            *packet = [IoSlice::new(header), IoSlice::new(padding.of(due.seq))];
+        }
+        match sys::send_batch(socket.as_fd(), &packets[..rest.len()]) {
+            Ok(sent) => {
+                for due in &rest[..sent.min(rest.len())] {
+                    if !due.is_sentinel() {
+                        stamps.sent(reading);
+                    }
+                }
+                rest = &rest[sent.min(rest.len())..];
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                // The host's own queue is full: the wait shows as schedule error.
+                let _ =
+                    poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)], PollTimeout::from(50u16));
+            }
+            // An answer to an earlier packet, not to this one.
+            Err(e)
+                if e.kind() == io::ErrorKind::ConnectionRefused || e.kind() == io::ErrorKind::Interrupted => {
+            }
+            Err(_) => {
+                if !rest[0].is_sentinel() {
+                    failed += 1;
+                    stamps.restart(socket, rest[0].seq as u32 + 1);
+                }
+                rest = &rest[1..];
+            }
+        }
+    }
+    failed
+}
+
+/// Sends a TCP stream to its end. A packet is stamped when the connection takes it: a sender that TCP holds
+/// up is late, which is schedule error and not delay.
+pub fn tcp(context: &Context, connection: &TcpStream) {
+    let length = usize::from(context.opening.spec.payload());
+    let padding = match Padding::new(length - HEADER_LEN) {
+        Ok(padding) => padding,
+        Err(e) => {
+            let reason = format!("reading random bytes for the padding: {e}");
+            return context.outbox.report(Report::Failed(context.opening.flow, reason));
+        }
+    };
+    let mut stream = Stream::start(context);
+    let pacer = Pacer::new(context.site.pacing.mode, &context.orders.urgent);
+    let _ = connection.set_nonblocking(true);
+    while let Some(due) = stream.sender.due() {
+        stream.tell_end();
+        if pacer.wait_until(due.at).is_none() {
+            stream.obey();
+            continue;
+        }
+        if !tcp::writable(connection, PollTimeout::from(50u16)) {
+            if context.orders.urgent.load(Ordering::Relaxed) {
+                stream.obey();
+            }
+            continue;
+        }
+        let header = Header { sent: wall(), seq: due.seq }.to_bytes();
+        if write_record(context, connection, [&header, padding.of(due.seq)]).is_err() {
+            // The connection is gone; so is everything that would follow.
+            stream.sender.failed(steady());
+            stream.sender.cut(steady());
+            stream.sender.stop();
+            break;
+        }
+        stream.sender.sent(steady());
+        context.counters.set_sent(stream.sender.attempted());
+    }
+    stream.tell_end();
+    stream.report(None);
+}
+
+/// Writes a whole record, so that framing survives; gives up only with the connection or when stopped.
+fn write_record(context: &Context, connection: &TcpStream, parts: [&[u8]; 2]) -> io::Result<()> {
+    let length = parts[0].len() + parts[1].len();
+    let mut done = 0;
+    while done < length {
+        match tcp::write_some(connection, parts, done) {
+            Ok(n) => done += n,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                if context.orders.is_stopped() {
+                    return Err(io::ErrorKind::Interrupted.into());
+                }
+                tcp::writable(connection, PollTimeout::from(50u16));
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}

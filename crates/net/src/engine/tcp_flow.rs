@@ -1,0 +1,163 @@
+//! The life of a TCP flow: one connection, whoever makes it, then the stream in either direction.
+
+use super::idle::{LOOK_AROUND, Woken};
+use super::lobby::{Expected, Place, Tell};
+use super::{Context, Step, receive, send};
+use crate::clock::steady;
+use crate::tcp;
+use jitlat_core::{Nanos, Span};
+use jitlat_proto::jitlat::flow::{Meeting, Report, Role};
+use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
+use socket2::Socket;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+pub fn run(context: Context, visitors: Sender<Step>) {
+    let id = context.opening.flow;
+    let outbox = context.outbox.clone();
+    if let Err(reason) = live(context, &visitors) {
+        outbox.report(Report::Failed(id, reason));
+    }
+}
+
+/// How the connection will come about.
+enum Entrance {
+    /// Held until the visitor has come.
+    Lobby(#[expect(dead_code, reason = "dropping it leaves the lobby")] Place),
+    Socket(Socket),
+}
+
+fn live(mut context: Context, visitors: &Sender<Step>) -> Result<(), String> {
+    let (entrance, local) = open(&context, visitors)?;
+    let id = context.opening.flow;
+    context.outbox.report(Report::Opened(id, local.port()));
+    let mut met = Met { connection: None, head: Vec::new() };
+    let mut entrance = Some(entrance);
+    // Connect (not for a classic listener), then Start; a visitor may come at any time.
+    let mut started: Option<Nanos> = None;
+    loop {
+        match context.wait(None, LOOK_AROUND) {
+            Woken::Told(Step::Visitor(stream, head)) => {
+                let greeted = matches!(context.opening.meeting, Meeting::Greeting(_));
+                let from = stream.peer_addr().map_err(|e| format!("a TCP connection came and went: {e}"))?;
+                met = Met { connection: Some(stream), head: if greeted { Vec::new() } else { head } };
+                entrance = None;
+                if greeted {
+                    context.outbox.report(Report::Greeted(id, from));
+                }
+            }
+            Woken::Told(Step::Connect(peer, greeting)) => {
+                met.connection = Some(match (entrance.take(), met.connection.take()) {
+                    (_, Some(stream)) => {
+                        echo(&stream, context.opening.meeting)?;
+                        stream
+                    }
+                    (Some(Entrance::Socket(socket)), None) => dial(socket, peer, greeting)?,
+                    (_, None) => return Err(format!("no TCP connection from {peer} came")),
+                });
+                context.outbox.report(Report::Ready(id));
+            }
+            Woken::Told(Step::Start) => started = Some(steady()),
+            Woken::Look => {}
+            Woken::Over => {
+                if !context.orders.is_closed() && context.orders.is_stopped() {
+                    receive::nothing(&context);
+                }
+                return Ok(());
+            }
+        }
+        let Some(since) = started else { continue };
+        if met.connection.is_none() && steady() - since > context.opening.patience.silence {
+            receive::nobody_came(&context);
+            return Ok(());
+        }
+        if let Some(connection) = met.connection.take() {
+            drop(entrance);
+            let marked = (context.opening.role == Role::Send).then_some(context.opening.spec.dscp);
+            let notes = tcp::prepare(&connection, marked);
+            context.outbox.note(notes.map_err(|e| format!("preparing the TCP test connection: {e}"))?);
+            match context.opening.role {
+                Role::Send => send::tcp(&context, &connection),
+                Role::Receive => receive::tcp(&mut context, &connection, &met.head),
+            }
+            return Ok(());
+        }
+    }
+}
+
+/// The connection, and what was read from it before it was known whose it is.
+struct Met {
+    connection: Option<TcpStream>,
+    head: Vec<u8>,
+}
+
+fn open(context: &Context, visitors: &Sender<Step>) -> Result<(Entrance, SocketAddr), String> {
+    let opening = &context.opening;
+    let mut local = context.local();
+    let expected = match opening.meeting {
+        Meeting::Dial => None,
+        Meeting::Greeting(token) => Some(Expected::Token(token)),
+        Meeting::Listen => Some(Expected::Anybody),
+    };
+    let attempt = |local: SocketAddr| match expected {
+        None => tcp::bind(local).and_then(|socket| {
+            let bound = socket.local_addr()?.as_socket().unwrap_or(local);
+            Ok((Entrance::Socket(socket), bound))
+        }),
+        Some(expected) => {
+            let (visitors, orders) = (visitors.clone(), context.orders.clone());
+            let tell = Tell::Visitor(Box::new(move |stream, head| {
+                let _ = visitors.send(Step::Visitor(stream, head));
+                orders.bell.ring();
+            }));
+            let place = context.site.lobby.wait(local, opening.peer, expected, tell)?;
+            let bound = place.local;
+            Ok((Entrance::Lobby(place), bound))
+        }
+    };
+    match attempt(local) {
+        Err(_) if opening.any_port_will_do && local.port() != 0 => {
+            local.set_port(0);
+            attempt(local)
+        }
+        other => other,
+    }
+    .map_err(|e| format!("binding TCP {local} for the test stream: {e}"))
+}
+
+/// How long a classic peer may take to accept.
+const PATIENCE: Span = Span::seconds(15);
+
+fn dial(socket: Socket, peer: SocketAddr, greeting: Option<(u64, Span)>) -> Result<TcpStream, String> {
+    let patience = greeting.map_or(PATIENCE, |(_, patience)| patience);
+    let patience = Duration::from_nanos(patience.0.max(1) as u64);
+    let failed = |what: &str, e: std::io::Error| {
+        format!("{what} TCP {peer} for the test stream: {e}; is a firewall between the hosts?")
+    };
+    let mut stream = tcp::connect(socket, peer, patience).map_err(|e| failed("connecting to", e))?;
+    if let Some((token, _)) = greeting {
+        let hello = Header::hello(token).to_bytes();
+        let mut echo = [0; HEADER_LEN];
+        let exchanged = stream
+            .set_nodelay(true)
+            .and_then(|()| stream.set_read_timeout(Some(patience)))
+            .and_then(|()| stream.write_all(&hello))
+            .and_then(|()| stream.read_exact(&mut echo));
+        exchanged.map_err(|e| failed("greeting", e))?;
+        if echo != hello {
+            return Err(format!("TCP {peer} answers, but not as a jitlat server does"));
+        }
+    }
+    Ok(stream)
+}
+
+fn echo(mut stream: &TcpStream, meeting: Meeting) -> Result<(), String> {
+    let Meeting::Greeting(token) = meeting else { return Ok(()) };
+    let answered = stream
+        .set_nonblocking(false)
+        .and_then(|()| stream.set_write_timeout(Some(Duration::from_secs(5))))
+        .and_then(|()| stream.write_all(&Header::hello(token).to_bytes()));
+    answered.map_err(|e| format!("answering the greeting of the TCP test connection: {e}"))
+}

@@ -1,0 +1,276 @@
+//! The life of a UDP flow: bind, meet the peer, run the stream.
+
+use super::idle::{LOOK_AROUND, Woken};
+use super::lobby::{Expected, Place, Tell};
+use super::{Context, Step, receive, send};
+use crate::clock::steady;
+use crate::stamp::{Stamps, Way};
+use crate::udp;
+use jitlat_core::Span;
+use jitlat_proto::jitlat::flow::{Meeting, Report, Role};
+use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
+use jitlat_proto::jitlat::stream::Greeter;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+
+pub fn run(context: Context) {
+    let id = context.opening.flow;
+    let outbox = context.outbox.clone();
+    if let Err(reason) = live(context) {
+        outbox.report(Report::Failed(id, reason));
+    }
+}
+
+/// Before the peer is known: a place in the lobby, or a socket of one's own.
+enum Entrance {
+    Lobby(Place),
+    Socket(UdpSocket),
+}
+
+fn live(mut context: Context) -> Result<(), String> {
+    let entrance = open(&context)?;
+    let local = match &entrance {
+        Entrance::Lobby(place) => Ok(place.local),
+        Entrance::Socket(socket) => socket.local_addr(),
+    };
+    let local = local.map_err(|e| format!("asking for the port of the test socket: {e}"))?;
+    context.outbox.report(Report::Opened(context.opening.flow, local.port()));
+    let (peer, greeting) = loop {
+        match context.wait(None, LOOK_AROUND) {
+            Woken::Told(Step::Connect(peer, greeting)) => break (peer, greeting),
+            Woken::Told(_) | Woken::Look => {}
+            Woken::Over => return Ok(()),
+        }
+    };
+    let socket = match entrance {
+        Entrance::Socket(socket) => socket,
+        Entrance::Lobby(_) => udp::bind(local).map_err(|e| format!("binding UDP {local} for {peer}: {e}"))?,
+    };
+    let way = if context.opening.role == Role::Send { Way::Out } else { Way::In };
+    let prepared = udp::prepare(&socket, way, context.opening.spec.dscp, stamps(&context));
+    let (stamps, notes) = prepared.map_err(|e| format!("preparing UDP {local}: {e}"))?;
+    context.outbox.note(notes);
+    let first = connect(&context, &socket, peer, greeting.is_some())?;
+    drop_lobby(local, &socket)?;
+    match greeting {
+        Some((token, patience)) => greet(&context, &socket, peer, token, patience)?,
+        None => answer(&socket, context.opening.meeting),
+    }
+    context.outbox.report(Report::Ready(context.opening.flow));
+    if !wait_for_start(&context, &socket, first) {
+        return Ok(());
+    }
+    match context.opening.role {
+        Role::Send => send::udp(&context, &socket, stamps),
+        Role::Receive => receive::udp(&mut context, &socket),
+    }
+    Ok(())
+}
+
+/// Transmit stamps cost a system call or so a packet. Below this period they would cost rate.
+const STAMPED_PERIOD: Span = Span::micros(20);
+
+fn stamps(context: &Context) -> Stamps {
+    let (spec, wanted) = (&context.opening.spec, Stamps::from(context.opening.stamps));
+    let batches = matches!(spec.schedule(), jitlat_core::Schedule::Burst { .. });
+    if context.opening.role == Role::Send
+        && !batches
+        && spec.period() < STAMPED_PERIOD
+        && wanted == Stamps::Kernel
+    {
+        context.outbox.note([format!(
+            "sent stamps are the program's own at periods below {} us: the kernel's would cost rate",
+            STAMPED_PERIOD.0 / 1000
+        )]);
+        return Stamps::User;
+    }
+    wanted
+}
+
+fn open(context: &Context) -> Result<Entrance, String> {
+    let opening = &context.opening;
+    let mut local = context.local();
+    let attempt = |local: SocketAddr| match opening.meeting {
+        Meeting::Greeting(token) => {
+            let (flow, outbox) = (opening.flow, context.outbox.clone());
+            let tell = Tell::Greeting(Box::new(move |from| outbox.report(Report::Greeted(flow, from))));
+            let place = context.site.lobby.wait(local, opening.peer, Expected::Token(token), tell);
+            place.map(Entrance::Lobby)
+        }
+        Meeting::Dial | Meeting::Listen => udp::bind(local).map(Entrance::Socket),
+    };
+    match attempt(local) {
+        Err(_) if opening.any_port_will_do && local.port() != 0 => {
+            local.set_port(0);
+            attempt(local)
+        }
+        other => other,
+    }
+    .map_err(|e| format!("binding UDP {local} for the test stream: {e}"))
+}
+
+/// Ties the socket to its peer. With an unknown port that is the first packet's source; it is left in
+/// the socket for the stream.
+fn connect(
+    context: &Context,
+    socket: &UdpSocket,
+    peer: SocketAddr,
+    greets: bool,
+) -> Result<Option<SocketAddr>, String> {
+    if peer.port() == 0 {
+        return Ok(Some(peer));
+    }
+    let tied = socket.connect(peer).and_then(|()| match context.opening.meeting {
+        // A classic receiver's socket may hold the stream's first packets already.
+        Meeting::Dial if context.opening.role == Role::Receive && !greets => Ok(()),
+        _ => udp::discard_waiting(socket),
+    });
+    tied.map(|()| None).map_err(|e| format!("connecting the test socket to UDP {peer}: {e}"))
+}
+
+/// A socket bound to a shared port stays usable; nothing is left to do but to make sure it is.
+fn drop_lobby(local: SocketAddr, socket: &UdpSocket) -> Result<(), String> {
+    socket.take_error().ok();
+    socket.local_addr().map(drop).map_err(|e| format!("the test socket at UDP {local} is gone: {e}"))
+}
+
+/// Sends greetings until one comes back.
+fn greet(
+    context: &Context,
+    socket: &UdpSocket,
+    peer: SocketAddr,
+    token: u64,
+    patience: Span,
+) -> Result<(), String> {
+    let mut greeter = Greeter::new(token, steady(), patience);
+    let mut refused = false;
+    let mut buffer = [0; HEADER_LEN];
+    while !greeter.is_done() {
+        let now = steady();
+        if greeter.gave_up(now) {
+            let why =
+                if refused { "the far host says that nothing listens there" } else { "nothing came back" };
+            return Err(format!(
+                "UDP {peer} does not answer: {why} for {} s; is a firewall between the hosts, or is the port taken?",
+                patience.as_seconds()
+            ));
+        }
+        if let Some(hello) = greeter.poll_send(now)
+            && let Err(e) = socket.send(&hello)
+        {
+            refused |= e.kind() == io::ErrorKind::ConnectionRefused;
+        }
+        let left = (greeter.deadline() - steady()).0.max(0) / 1_000_000 + 1;
+        match context.wait(Some(socket.as_fd()), left.min(LOOK_AROUND.into()) as u16) {
+            Woken::Over => return Ok(()),
+            Woken::Told(_) => continue,
+            Woken::Look => {}
+        }
+        while let Some(result) = peek(socket, &mut buffer) {
+            match result {
+                Ok(length) if greeter.handle(&buffer[..length]) => {}
+                Ok(_) => {}
+                Err(e) => refused |= e.kind() == io::ErrorKind::ConnectionRefused,
+            }
+            let _ = take(socket, &mut buffer);
+        }
+    }
+    Ok(())
+}
+
+/// Reads without waiting and without taking the datagram.
+fn peek(socket: &UdpSocket, buffer: &mut [u8]) -> Option<io::Result<usize>> {
+    use nix::sys::socket::{MsgFlags, recv};
+    use std::os::fd::AsRawFd;
+    match recv(socket.as_raw_fd(), buffer, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) {
+        Ok(length) => Some(Ok(length)),
+        Err(nix::Error::EAGAIN) => None,
+        Err(e) => Some(Err(e.into())),
+    }
+}
+
+fn take(socket: &UdpSocket, buffer: &mut [u8]) -> nix::Result<usize> {
+    use nix::sys::socket::{MsgFlags, recv};
+    use std::os::fd::AsRawFd;
+    recv(socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT)
+}
+
+/// The first answer to a greeting that the lobby saw.
+fn answer(socket: &UdpSocket, meeting: Meeting) {
+    if let Meeting::Greeting(token) = meeting {
+        let _ = socket.send(&Header::hello(token).to_bytes());
+    }
+}
+
+/// Answers greetings until the stream begins. A packet that is not a greeting is left in the socket: it is
+/// the stream's. Says whether the stream is to begin.
+fn wait_for_start(context: &Context, socket: &UdpSocket, unknown_peer: Option<SocketAddr>) -> bool {
+    let mut buffer = [0; HEADER_LEN];
+    let mut stream_waits = false;
+    loop {
+        let ready = (!stream_waits).then(|| socket.as_fd());
+        match context.wait(ready, if stream_waits { 1 } else { LOOK_AROUND }) {
+            Woken::Told(Step::Start) => break,
+            Woken::Told(_) => {}
+            Woken::Look => stream_waits = !answer_greetings(context, socket, &mut buffer),
+            Woken::Over => {
+                finish_unstarted(context);
+                return false;
+            }
+        }
+    }
+    match unknown_peer {
+        Some(peer) => meet_first(context, socket, peer),
+        None => true,
+    }
+}
+
+/// Echoes every greeting that waits; false when something else waits.
+fn answer_greetings(context: &Context, socket: &UdpSocket, buffer: &mut [u8; HEADER_LEN]) -> bool {
+    while let Some(result) = peek(socket, buffer) {
+        match result {
+            Ok(HEADER_LEN) if Header::parse(buffer).is_some_and(|h| h.hello_token().is_some()) => {
+                let _ = take(socket, buffer);
+                let ours = Header::parse(buffer).and_then(|h| h.hello_token());
+                if matches!(context.opening.meeting, Meeting::Greeting(token) if ours == Some(token)) {
+                    let _ = socket.send(buffer);
+                }
+            }
+            Ok(_) if context.opening.role == Role::Receive => return false,
+            // A sender has no use for it; an error is reported once and gone.
+            Ok(_) | Err(_) => {
+                let _ = take(socket, buffer);
+            }
+        }
+    }
+    true
+}
+
+/// Classic peers that named no port: ties the socket to the first packet's source, if it is the peer's.
+fn meet_first(context: &Context, socket: &UdpSocket, peer: SocketAddr) -> bool {
+    let until = steady() + context.opening.patience.silence;
+    let mut buffer = [0; HEADER_LEN];
+    while steady() < until {
+        match context.wait(Some(socket.as_fd()), LOOK_AROUND) {
+            Woken::Over => break,
+            Woken::Told(_) => {}
+            Woken::Look => match socket.peek_from(&mut buffer) {
+                Ok((_, from)) if from.ip().to_canonical() == peer.ip().to_canonical() => {
+                    return socket.connect(from).is_ok();
+                }
+                Ok(_) => drop(take(socket, &mut buffer)),
+                Err(_) => {}
+            },
+        }
+    }
+    finish_unstarted(context);
+    false
+}
+
+/// What a flow that was stopped before its stream says.
+fn finish_unstarted(context: &Context) {
+    if !context.orders.is_closed() && context.orders.is_stopped() {
+        receive::nothing(context);
+    }
+}
