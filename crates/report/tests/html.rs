@@ -70,6 +70,18 @@ fn nothing_received_is_said_and_not_drawn() {
 }
 
 #[test]
+fn no_two_selectors_of_a_group_have_the_same_name() {
+    let html = report(&[("a", &golden("a_loopback_v1")), ("b", &golden("b_wan_lossy_v1"))]);
+    for group in html.split("<div class=\"choose\"").skip(1) {
+        let group = group.split("</div>").next().expect("split gives one part");
+        let mut names: Vec<_> = group.split("</button>").filter_map(|b| b.rsplit('>').next()).collect();
+        names.retain(|n| !n.trim().is_empty());
+        let distinct: std::collections::BTreeSet<_> = names.iter().collect();
+        assert!(names.len() > 1 && distinct.len() == names.len(), "{names:?}");
+    }
+}
+
+#[test]
 fn the_verdict_comes_first() {
     let html = report(&[("", &golden("b_wan_lossy_v1"))]);
     let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text} is missing"));

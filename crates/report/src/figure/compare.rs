@@ -33,7 +33,7 @@ impl Subject {
     fn title(self) -> &'static str {
         match self {
             Subject::Latency => "Latency",
-            Subject::Jitter => "Jitter (packet delay variation)",
+            Subject::Jitter => "Jitter",
         }
     }
 
@@ -78,7 +78,7 @@ pub fn cdfs(subject: Subject, runs: &[(&str, &Summary)]) -> Option<Figure> {
     });
     Some(Figure {
         id: format!("compare-{}-cdf", subject.id()),
-        title: format!("{}: cumulative distributions", subject.title()),
+        title: format!("{}, cumulative distributions", subject.title()),
         subtitle: format!("{} runs", runs.len()),
         about: "The curve further to the left is the faster run; the steeper one the steadier. Curves that \
                 cross are better in one part and worse in another: look at the percentile you need."
@@ -148,7 +148,7 @@ pub fn spreads(subject: Subject, runs: &[(&str, &Summary)]) -> Option<Figure> {
     };
     Some(Figure {
         id: format!("compare-{}", subject.id()),
-        title: format!("{}: runs side by side", subject.title()),
+        title: format!("{}, runs side by side", subject.title()),
         subtitle: format!(
             "{} runs · box: minimum to 90th percentile, bar: median, ticks: 99th percentile, maximum",
             rows.len()
