@@ -134,7 +134,7 @@ pub struct Header {
     pub version: u8,
 }
 
-/// How many stamps of the accepted packets came from where.
+/// How many stamps of the rows received came from where.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stamps {
     /// Of the sent times.

@@ -35,8 +35,12 @@ fn rows() -> impl Strategy<Value = (u64, Vec<PacketRecord>)> {
                 record.flags = Flags(1);
             }
             rows.push((arrived, record));
-            if special == 38 {
-                rows.push((arrived + 1000, record));
+            if special >= 36 {
+                let late = i64::from(special - 36) * PERIOD * 2;
+                rows.push((
+                    arrived + 1000 + late,
+                    PacketRecord::one_way(seq, Nanos(sent), Nanos(arrived + 1000 + late)),
+                ));
             }
         }
         rows.sort_by_key(|r| r.0);
@@ -178,6 +182,22 @@ proptest! {
             prop_assert!((a.residual_max_ns - b.residual_max_ns).abs() < 1.0);
             prop_assert!((a.residual_mean_ns - b.residual_mean_ns).abs() < 1.0);
         }
+    }
+
+    #[test]
+    fn two_halves_merge_to_the_whole((n, rows) in rows(), cut in 0usize..260) {
+        let session = session(n);
+        let options = Options::default();
+        let cut = cut.min(rows.len());
+        let part = |rows: &[PacketRecord]| {
+            let mut analyzer = Analyzer::new(&session, &options);
+            rows.iter().for_each(|r| analyzer.push(r));
+            analyzer
+        };
+        let mut first = part(&rows[..cut]);
+        first.append(part(&rows[cut..])).unwrap();
+        let (merged, whole) = (first.finish(&session), part(&rows).finish(&session));
+        prop_assert_eq!(serde_json::to_value(&merged).unwrap(), serde_json::to_value(&whole).unwrap());
     }
 
     #[test]

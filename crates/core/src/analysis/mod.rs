@@ -124,8 +124,16 @@ struct Gathered {
     classifier: Classifier,
     samples: Samples,
     copies: Copies,
+    /// Rows that are invalid for want of an earlier clean copy.
+    damaged: Copies,
     tally: Tally,
 }
+
+/// Analyses in constant memory do not merge: they forget what decides whether a packet came twice. One
+/// analyzer takes the whole stream instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an analysis in constant memory cannot be merged with another")]
+pub struct NotMergeable;
 
 impl Analyzer {
     /// An analysis of the stream `session` describes. What is not known yet (probes, the end) may be
@@ -140,6 +148,7 @@ impl Analyzer {
             classifier: Classifier::new(declared(session)),
             samples: Samples::default(),
             copies: Copies::default(),
+            damaged: Copies::default(),
             tally: Tally::new(spec.payload(), session.period().map_or(i64::MAX, |p| p.0 / 2)),
         };
         Analyzer { options, mode: Mode::Exact(Box::new(gathered)) }
@@ -152,6 +161,16 @@ impl Analyzer {
             Mode::Exact(gathered) => gathered.push(record),
             Mode::Streaming(stream) => stream.push(record),
         }
+    }
+
+    /// Adds the analysis of the rows that follow, which must be of the same session: together they give
+    /// exactly what one analyzer of all rows would.
+    pub fn append(&mut self, next: Analyzer) -> Result<(), NotMergeable> {
+        match (&mut self.mode, next.mode) {
+            (Mode::Exact(gathered), Mode::Exact(next)) => gathered.append(*next),
+            _ => return Err(NotMergeable),
+        }
+        Ok(())
     }
 
     /// Rows pushed so far.
@@ -179,7 +198,7 @@ impl Analyzer {
 impl Gathered {
     #[inline]
     fn push(&mut self, record: &PacketRecord) {
-        let Gathered { classifier, samples, copies, tally } = self;
+        let Gathered { classifier, samples, copies, damaged, tally } = self;
         tally.row(record);
         match classifier.classify(record) {
             Class::Accepted(packet) => {
@@ -187,8 +206,33 @@ impl Gathered {
                 samples.push(packet);
             }
             Class::Duplicate(seq) => copies.push(seq, record.arrived().map(|t| t.0)),
+            Class::Damaged(seq) => damaged.push(seq, record.arrived().map(|t| t.0)),
             Class::Invalid => {}
         }
+    }
+
+    /// The rows of `next` classified again, now that it is known what came before them.
+    fn append(&mut self, next: Gathered) {
+        self.classifier.received += next.classifier.received;
+        self.classifier.invalid += next.classifier.invalid;
+        for (seq, arrived) in next.damaged.iter() {
+            if self.classifier.accepted.contains(seq) {
+                self.classifier.invalid -= 1;
+                self.copies.push(seq, arrived);
+            } else {
+                self.damaged.push(seq, arrived);
+            }
+        }
+        let accepted = &self.classifier.accepted;
+        self.tally.append(next.tally, |seq| !accepted.contains(seq));
+        for packet in next.samples.iter() {
+            if self.classifier.accepted.insert(packet.seq) {
+                self.samples.push(packet);
+            } else {
+                self.copies.push(packet.seq, Some(packet.arrived()));
+            }
+        }
+        next.copies.iter().for_each(|(seq, arrived)| self.copies.push(seq, arrived));
     }
 
     /// Takes out the packets that arrived after the waiting time (metrics §1) and counts them. Without

@@ -102,7 +102,7 @@ impl Stream {
                 self.accept(&packet);
             }
             Class::Duplicate(seq) => self.copies.push(seq),
-            Class::Invalid => {}
+            Class::Damaged(_) | Class::Invalid => {}
         }
     }
 

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 pub struct Tally {
     payload: u16,
     half_period: i64,
+    first_arrival: Option<i64>,
     last_arrival: Option<i64>,
     /// Rows whose receive time precedes the row before.
     pub rx_time_regressions: u64,
@@ -31,7 +32,17 @@ struct Lag {
     max: Option<i64>,
 }
 
+fn add(counts: &mut [u64], more: &[u64]) {
+    counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
+}
+
 impl Lag {
+    fn append(&mut self, next: Lag) {
+        self.n += next.n;
+        self.sum = self.sum.saturating_add(next.sum);
+        self.max = self.max.max(next.max);
+    }
+
     fn add(&mut self, lag: i64) {
         self.n += 1;
         self.sum = self.sum.saturating_add(lag);
@@ -49,6 +60,7 @@ impl Tally {
         Tally {
             payload,
             half_period,
+            first_arrival: None,
             last_arrival: None,
             rx_time_regressions: 0,
             odd_sizes: 0,
@@ -67,7 +79,18 @@ impl Tally {
     pub fn row(&mut self, record: &PacketRecord) {
         if let Some(arrived) = record.arrived() {
             self.rx_time_regressions += u64::from(self.last_arrival.is_some_and(|last| arrived.0 < last));
+            self.first_arrival = self.first_arrival.or(Some(arrived.0));
             self.last_arrival = Some(arrived.0);
+            self.arrived[record.source(Moment::Arrived) as usize] += 1;
+        }
+        if record.sent().is_some() {
+            self.sent[record.source(Moment::Sent) as usize] += 1;
+        }
+        if let Some(lag) = record.send_lag() {
+            self.send_lag.add(lag.0);
+        }
+        if let Some(lag) = record.receive_lag() {
+            self.receive_lag.add(lag.0);
         }
         if let Some(class) = record.traffic_class() {
             self.classes[usize::from(class)] += 1;
@@ -81,17 +104,25 @@ impl Tally {
     /// A row that was accepted.
     #[inline]
     pub fn accepted(&mut self, record: &PacketRecord, packet: &Packet) {
-        self.sent[record.source(Moment::Sent) as usize] += 1;
-        self.arrived[record.source(Moment::Arrived) as usize] += 1;
-        if let Some(lag) = record.send_lag() {
-            self.send_lag.add(lag.0);
+        if record.receive_lag().is_some_and(|lag| lag.0 > self.half_period) {
+            self.waited.push(packet.seq);
         }
-        if let Some(lag) = record.receive_lag() {
-            self.receive_lag.add(lag.0);
-            if lag.0 > self.half_period {
-                self.waited.push(packet.seq);
-            }
-        }
+    }
+
+    /// Adds the rows that follow, of which `new` packets were not accepted before.
+    pub fn append(&mut self, next: Tally, new: impl Fn(u32) -> bool) {
+        let stepped = self.last_arrival.zip(next.first_arrival).is_some_and(|(last, first)| first < last);
+        self.rx_time_regressions += next.rx_time_regressions + u64::from(stepped);
+        self.first_arrival = self.first_arrival.or(next.first_arrival);
+        self.last_arrival = next.last_arrival.or(self.last_arrival);
+        self.odd_sizes += next.odd_sizes;
+        add(&mut self.classes[..], &next.classes[..]);
+        add(&mut self.ttls[..], &next.ttls[..]);
+        add(&mut self.sent, &next.sent);
+        add(&mut self.arrived, &next.arrived);
+        self.send_lag.append(next.send_lag);
+        self.receive_lag.append(next.receive_lag);
+        self.waited.extend(next.waited.into_iter().filter(|seq| new(*seq)));
     }
 
     /// Where the stamps came from.

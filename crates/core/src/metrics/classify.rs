@@ -1,7 +1,8 @@
 //! Which packets count (metrics §1): the one place where a row becomes accepted, duplicate or invalid.
 //!
-//! Rows are classified in arrival order, so a stream cut in two is classified by one classifier carried
-//! across the cut; the figures of the two halves then merge to those of the whole.
+//! Rows are classified in arrival order, so a stream cut in two is classified either by one classifier
+//! carried across the cut, or each part by its own and the second part again when it is appended to the first
+//! ([`crate::Analyzer::append`]); the figures of the two then merge to those of the whole.
 
 use super::seqset::SeqSet;
 use crate::record::PacketRecord;
@@ -32,7 +33,10 @@ pub enum Class {
     Accepted(Packet),
     /// A further copy of an accepted packet, whatever its flags.
     Duplicate(u32),
-    /// Number out of range, anomaly flagged, or times missing or too far apart to subtract.
+    /// Anomaly flagged, or times missing or too far apart to subtract: a duplicate if it turns out that
+    /// the number was accepted before.
+    Damaged(u32),
+    /// Number out of range.
     Invalid,
 }
 
@@ -59,7 +63,7 @@ impl Classifier {
     pub fn classify(&mut self, record: &PacketRecord) -> Class {
         self.received += 1;
         let class = self.class_of(record);
-        self.invalid += u64::from(class == Class::Invalid);
+        self.invalid += u64::from(matches!(class, Class::Invalid | Class::Damaged(_)));
         class
     }
 
@@ -70,7 +74,7 @@ impl Classifier {
         }
         let seq = record.seq as u32;
         let (Some(sent), Some(delay), true) = (record.sent(), record.delay(), record.flags.is_clean()) else {
-            return if self.accepted.contains(seq) { Class::Duplicate(seq) } else { Class::Invalid };
+            return if self.accepted.contains(seq) { Class::Duplicate(seq) } else { Class::Damaged(seq) };
         };
         if self.accepted.insert(seq) {
             Class::Accepted(Packet { seq, sent: sent.0, delay: delay.0 })
@@ -115,7 +119,7 @@ mod tests {
             match classifier.classify(&record) {
                 Class::Accepted(p) => accepted.push(p.seq),
                 Class::Duplicate(_) => duplicates += 1,
-                Class::Invalid => {}
+                Class::Damaged(_) | Class::Invalid => {}
             }
         }
         assert_eq!(accepted, [0, 1, 4, 2, 5, 3, 7, 9, 8, 11]);
@@ -126,8 +130,8 @@ mod tests {
     fn times_that_cannot_be_subtracted_are_invalid() {
         let mut classifier = Classifier::new(3);
         let far = PacketRecord::one_way(0, Nanos(i64::MIN + 1), Nanos(i64::MAX));
-        assert_eq!(classifier.classify(&far), Class::Invalid);
-        assert_eq!(classifier.classify(&PacketRecord::new(1)), Class::Invalid);
+        assert_eq!(classifier.classify(&far), Class::Damaged(0));
+        assert_eq!(classifier.classify(&PacketRecord::new(1)), Class::Damaged(1));
         let negative = PacketRecord::one_way(0, Nanos(7), Nanos(3));
         assert_eq!(classifier.classify(&negative), Class::Accepted(Packet { seq: 0, sent: 7, delay: -4 }));
     }

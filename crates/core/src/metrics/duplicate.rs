@@ -43,6 +43,11 @@ impl Copies {
         self.0.push((seq, arrived));
     }
 
+    /// All of them, in arrival order.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, Option<i64>)> + '_ {
+        self.0.iter().copied()
+    }
+
     /// How many.
     pub fn len(&self) -> u64 {
         self.0.len() as u64
