@@ -8,7 +8,7 @@ pub use crate::metrics::clock::{ClockEstimate, Corrected, HostClock};
 pub use crate::metrics::confidence::{Batches, Bootstrap, Inference, Ranks};
 pub use crate::metrics::counts::Counts;
 pub use crate::metrics::dejitter::{Dejitter, DejitterPoint, DelayBasis};
-pub use crate::metrics::distribution::Distribution;
+pub use crate::metrics::distribution::{Delay, Distribution, Unconditional};
 pub use crate::metrics::duplicate::{Duplicates, TimeToDuplicate};
 pub use crate::metrics::histogram::{Bins, Histogram};
 pub use crate::metrics::ipdv::Ipdv;
@@ -40,6 +40,9 @@ pub struct Summary {
     pub periods: Periods,
     /// Raw one-way delay: of two clocks, negative if they disagree.
     pub latency: Distribution,
+    /// The same with lost packets counted as infinitely late, where asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_unconditional: Option<Unconditional>,
     /// Delay above the smallest delay: the seed's jitter.
     pub pdv: Distribution,
     /// Delay corrected by the clock estimate, where there is one.

@@ -5,7 +5,7 @@ use crate::metrics::clock::ClockEstimate;
 use crate::metrics::confidence;
 use crate::metrics::counts::Counts;
 use crate::metrics::dejitter::{self, Receiver};
-use crate::metrics::distribution::{Distribution, Wanted};
+use crate::metrics::distribution::{Distribution, Unconditional, Wanted};
 use crate::metrics::ipdv::ipdv;
 use crate::metrics::loss::loss;
 use crate::metrics::mapdv2::Mapdv2;
@@ -63,7 +63,8 @@ pub fn summarise(mut gathered: Gathered, session: &Session, options: &Options) -
         (on_send.map(Regression::from), on_arrival.map(Regression::from));
     let skew_hull = SkewHull::new(&series);
     let periods = Periods::new(session, &Extent::of(&series));
-    let trend = Trend::new(&series, on_send, regression_arrival, skew_hull.as_ref(), &periods, &clock);
+    let hull = skew_hull.as_ref();
+    let trend = Trend::new(&series, on_send, regression_arrival, hull, &periods, &clock, spec.direction());
     let errors = session.period().and_then(|_| Errors::new(&series, spec));
     let schedule_error = errors.as_ref().and_then(Errors::figures);
     let stalls = match session.period() {
@@ -121,6 +122,9 @@ pub fn summarise(mut gathered: Gathered, session: &Session, options: &Options) -
         periods,
         display: Display::new(&latency, &pdv),
         objectives: Y1541::new(mean, pdv.percentile(Percent(99_900)), losses.ratio, sent, trusted),
+        latency_unconditional: options
+            .unconditional
+            .then(|| Unconditional::new(&sample, sent - unique_valid, &percents)),
         latency,
         pdv,
         latency_corrected,

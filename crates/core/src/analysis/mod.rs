@@ -47,6 +47,8 @@ pub struct Options {
     pub buffers: Vec<Span>,
     /// Per-window summaries of this length.
     pub interval: Option<Span>,
+    /// Order statistics with lost packets counted as infinitely late.
+    pub unconditional: bool,
     /// Constant memory: percentiles from log-linear histograms, no second pass.
     pub streaming: bool,
     /// Seed of the block bootstrap; `None` = not computed.
@@ -68,6 +70,7 @@ impl Default for Options {
             spurt: 50,
             buffers: DEFAULT_BUFFERS_MS.map(Span::millis).to_vec(),
             interval: None,
+            unconditional: false,
             streaming: false,
             bootstrap: None,
             gilbert_elliott: false,

@@ -191,6 +191,7 @@ impl Stream {
             periods,
             display: Display::new(&latency, &pdv),
             objectives: Y1541::new(mean, pdv.percentile(Percent(99_900)), losses.ratio, sent, trusted),
+            latency_unconditional: None,
             latency,
             pdv,
             latency_corrected,

@@ -40,7 +40,7 @@ pub struct Distribution {
 
 use super::histogram::Bins;
 use super::moments::Moments;
-use super::percentile::{Method, Percent, resolution};
+use super::percentile::{Method, Percent, rank, resolution};
 use super::sample::Sample;
 
 /// What a distribution is to report.
@@ -115,5 +115,80 @@ impl Distribution {
     /// The percentile at `p` by the empirical distribution, if it was asked for.
     pub fn percentile(&self, p: Percent) -> Option<i64> {
         self.percentiles.at(p)
+    }
+}
+
+/// A delay that may be that of a lost packet; serialised as a number or `"inf"`.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub enum Delay {
+    /// In ns.
+    Finite(f64),
+    /// Of a packet that never came.
+    Infinite,
+}
+
+impl Serialize for Delay {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Delay::Finite(ns) => s.serialize_f64(*ns),
+            Delay::Infinite => s.serialize_str("inf"),
+        }
+    }
+}
+
+/// Order statistics over all packets sent, lost ones infinitely late (RFC 7679 §5.1–5.2). Mean and deviation
+/// do not exist here.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Unconditional {
+    /// Packets sent.
+    pub n: u64,
+    /// Middle value, or mean of the two middle values.
+    pub median: Option<Delay>,
+    /// By the empirical distribution.
+    pub percentiles: Percentiles<Delay>,
+}
+
+impl Unconditional {
+    /// Of `sample` and `lost` packets besides.
+    pub fn new(sample: &Sample, lost: u64, percents: &[Percent]) -> Unconditional {
+        let n = sample.len() + lost as usize;
+        let at = |k: usize| sample.at(k).map_or(Delay::Infinite, |x| Delay::Finite(x as f64));
+        let middle = |k: usize| match (at(k), at(n / 2)) {
+            (Delay::Finite(low), Delay::Finite(high)) => Delay::Finite(low + (high - low) / 2.0),
+            _ => Delay::Infinite,
+        };
+        let value = |p: &Percent| (*p, rank(n, *p, Method::Edf).map(at));
+        Unconditional {
+            n: n as u64,
+            median: n.checked_sub(1).map(|last| middle(last / 2)),
+            percentiles: Percentiles(percents.iter().map(value).collect()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unconditional(delays: &[i64], lost: u64) -> (Option<Delay>, Option<Delay>) {
+        let sample = Sample::new(delays.iter().copied());
+        let u = Unconditional::new(&sample, lost, &[Percent(50_000)]);
+        (u.median, u.percentiles.at(Percent(50_000)))
+    }
+
+    #[test]
+    fn examples_of_rfc_7679() {
+        // §5.1 to §5.4.
+        let first = Sample::new([100, 110, 90, 500].into_iter());
+        assert_eq!(unconditional(&[100, 110, 90, 500], 1).1, Some(Delay::Finite(110.0)));
+        assert_eq!(first.edf(Percent(50_000)), Some(100));
+        let second = Sample::new([100, 110, 90].into_iter());
+        assert_eq!(unconditional(&[100, 110, 90], 1).0, Some(Delay::Finite(105.0)));
+        assert_eq!((second.median(), second.min()), (Some(100.0), Some(90)));
+        // The inverse percentile of 103 is 50 %.
+        assert_eq!(first.count_at_most(103), 2);
+        assert_eq!(unconditional(&[5], 2).1, Some(Delay::Infinite));
+        assert_eq!(serde_json::to_string(&Delay::Infinite).unwrap(), "\"inf\"");
+        assert_eq!(unconditional(&[], 0), (None, None));
     }
 }

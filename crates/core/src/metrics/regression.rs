@@ -48,7 +48,8 @@ pub struct Trend {
     pub hull_halves: Option<[f64; 2]>,
     /// Mean residual above the hull in each quarter, in ns.
     pub residual_quarters: Option<[f64; 4]>,
-    /// Change of θ and of minimum control RTT from the probes before to those after, in ns.
+    /// Change of the delay that θ alone explains, and of the minimum control RTT, from the probes before to
+    /// those after, in ns.
     pub offset_change_ns: Option<f64>,
     /// See above.
     pub rtt_change_ns: Option<f64>,

@@ -7,6 +7,7 @@ use super::regression::{Regression, Trend, TrendVerdict};
 use super::series::Series;
 use super::skew::SkewHull;
 use super::stat::t_quantile;
+use crate::spec::Direction;
 
 /// No two free-running crystals differ by more, nor does NTP slew faster: 1000 ppm.
 const FASTEST_SKEW: f64 = 1e-3;
@@ -21,6 +22,7 @@ impl Trend {
         hull: Option<&SkewHull>,
         periods: &Periods,
         clock: &ClockEstimate,
+        direction: Direction,
     ) -> Option<Trend> {
         let line = line?;
         let scan = Scan::of(series, &line, hull);
@@ -35,7 +37,7 @@ impl Trend {
             hull_halves: hull.and_then(|h| h.alpha_halves),
             residual_quarters: scan.quarters,
             offset_change_ns: change(clock.offset_before_ns, clock.offset_after_ns)
-                .map(|d| if clock.correction_ns == clock.offset_ns { d } else { -d }),
+                .map(|d| if direction == Direction::Up { d } else { -d }),
             rtt_change_ns: change(
                 clock.min_rtt_before_ns.map(|r| r as f64),
                 clock.min_rtt_after_ns.map(|r| r as f64),
@@ -178,7 +180,9 @@ mod tests {
         let periods = Periods::new(&crate::session::Session::new(TestSpec::default()), &extent);
         let clock = ClockEstimate::new(&Session::new(TestSpec::default()), None);
         let arrival = sums.on_arrival().map(Regression::from);
-        Trend::new(&series, sums.on_send(), arrival, hull.as_ref(), &periods, &clock).unwrap().verdict
+        Trend::new(&series, sums.on_send(), arrival, hull.as_ref(), &periods, &clock, Direction::Up)
+            .unwrap()
+            .verdict
     }
 
     /// Queueing noise without a trend, 0…1 ms, mostly small.
