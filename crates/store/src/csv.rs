@@ -54,7 +54,7 @@ impl<W: Write> Packets<W> {
         line.extend_from_slice(match class {
             Class::Accepted(_) => b",accepted",
             Class::Duplicate(_) => b",duplicate",
-            Class::Invalid => b",invalid",
+            Class::Damaged(_) | Class::Invalid => b",invalid",
         });
         field(line, record.sent().map(|t| t.0));
         field(line, record.arrived().map(|t| t.0));
