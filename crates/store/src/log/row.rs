@@ -12,8 +12,8 @@ pub(super) const PADDING: usize = 8;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const POWERS: [u64; 8] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
-/// More columns than any layout has.
-const COLUMNS: usize = 16;
+/// Columns of numbers in the widest layout.
+const COLUMNS: usize = 12;
 
 /// How many of eight bytes, the first being the lowest, are digits before the first that is not.
 #[inline]
@@ -35,21 +35,31 @@ fn eight_digits(chunk: u64) -> u64 {
 
 /// Reads rows one after the other.
 ///
-/// A column is nearly always as wide as in the row before. Taking that as given and checking it lets the
-/// processor work on all columns at once, where finding the end of each before beginning the next would
-/// make it wait.
+/// A column is nearly always as wide as in the row before, and often begins with the same digits. Taking that
+/// as given and checking it lets the processor work on all columns at once, where finding the end of each
+/// before beginning the next would make it wait.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
-    /// Digits of each column of the last row.
-    widths: [u8; COLUMNS],
+    columns: [Column; COLUMNS],
+}
+
+/// What a column looked like in the row before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Column {
+    /// Digits; 0 = nothing known.
+    width: usize,
+    /// Its first eight bytes, and which of them matter: the digits among them and what ends a shorter number.
+    head: u64,
+    mask: u64,
+    /// What those digits come to.
+    value: u64,
 }
 
 /// A place in a row that moves on as columns are taken.
 struct Cursor<'a> {
     buf: &'a [u8],
     at: usize,
-    widths: &'a mut [u8; COLUMNS],
-    column: usize,
+    columns: &'a mut [Column; COLUMNS],
 }
 
 impl Cursor<'_> {
@@ -58,25 +68,37 @@ impl Cursor<'_> {
         Some(u64::from_le_bytes(*self.buf.get(at..)?.first_chunk()?))
     }
 
-    /// A run of 1 to 19 digits that fits 63 bits.
+    /// A run of 1 to 19 digits that fits 63 bits, in column `C`.
     #[inline]
-    fn digits(&mut self) -> Option<i64> {
-        self.column += 1;
-        let width = usize::from(self.widths[self.column % COLUMNS]);
-        let mut at = self.at;
-        let mut value = 0u64;
-        for _ in 0..width / 8 {
+    fn digits<const C: usize>(&mut self) -> Option<i64> {
+        let chunk = self.chunk(self.at)?;
+        let column = &mut self.columns[C];
+        let width = column.width;
+        if (chunk ^ column.head) & column.mask != 0 || width == 0 {
+            if leading_digits(chunk) != width.min(8) || width == 0 {
+                return self.digits_of_another_width::<C>();
+            }
+            column.head = chunk;
+            column.value = eight_digits(if width < 8 { chunk << (64 - 8 * width) } else { chunk });
+        }
+        let mut value = column.value;
+        if width < 8 {
+            self.at += width;
+            return Some(value as i64);
+        }
+        let mut at = self.at + 8;
+        if width >= 16 {
             let chunk = self.chunk(at)?;
             if leading_digits(chunk) != 8 {
-                return self.digits_of_another_width();
+                return self.digits_of_another_width::<C>();
             }
             value = value.wrapping_mul(100_000_000).wrapping_add(eight_digits(chunk));
             at += 8;
         }
         let rest = width % 8;
         let chunk = self.chunk(at)?;
-        if leading_digits(chunk) != rest || width == 0 {
-            return self.digits_of_another_width();
+        if leading_digits(chunk) != rest {
+            return self.digits_of_another_width::<C>();
         }
         if rest > 0 {
             value = value.wrapping_mul(POWERS[rest]).wrapping_add(eight_digits(chunk << (64 - 8 * rest)));
@@ -86,13 +108,18 @@ impl Cursor<'_> {
     }
 
     #[cold]
-    fn digits_of_another_width(&mut self) -> Option<i64> {
+    fn digits_of_another_width<const C: usize>(&mut self) -> Option<i64> {
         let digits = self.buf.get(self.at..)?;
         let width = digits.iter().take_while(|b| b.is_ascii_digit()).count();
         let text = core::str::from_utf8(&digits[..width]).ok()?;
-        // At most 19 digits, so that the sum above cannot wrap.
+        // At most 19 digits, so that no sum above can wrap.
         let value = text.parse().ok().filter(|_| width <= 19)?;
-        self.widths[self.column % COLUMNS] = width as u8;
+        let head = self.chunk(self.at)?;
+        let (mask, known) = match width {
+            0..8 => (u64::MAX >> (56 - 8 * width), eight_digits(head << (64 - 8 * width))),
+            _ => (u64::MAX, eight_digits(head)),
+        };
+        self.columns[C] = Column { width, head, mask, value: known };
         self.at += width;
         Some(value)
     }
@@ -103,26 +130,25 @@ impl Cursor<'_> {
     }
 
     #[inline]
-    fn signed(&mut self) -> Option<i64> {
+    fn signed<const C: usize>(&mut self) -> Option<i64> {
         if self.peek() == b'-' {
             self.at += 1;
-            return self.digits().map(|v| -v);
+            return self.digits::<C>().map(|v| -v);
         }
-        self.digits()
+        self.digits::<C>()
     }
 
     /// A signed number, or `Some(None)` for a lone `-`.
     #[inline]
-    fn optional(&mut self) -> Option<Option<i64>> {
+    fn optional<const C: usize>(&mut self) -> Option<Option<i64>> {
         if self.peek() == b'-' {
             self.at += 1;
             if !self.peek().is_ascii_digit() {
-                self.column += 1;
                 return Some(None);
             }
-            return self.digits().map(|v| Some(-v));
+            return self.digits::<C>().map(|v| Some(-v));
         }
-        self.digits().map(Some)
+        self.digits::<C>().map(Some)
     }
 
     /// The one space between two columns.
@@ -135,15 +161,15 @@ impl Cursor<'_> {
 
     /// The space, then a number or `-`.
     #[inline]
-    fn next_optional(&mut self) -> Option<Option<i64>> {
+    fn next_optional<const C: usize>(&mut self) -> Option<Option<i64>> {
         self.space()?;
-        self.optional()
+        self.optional::<C>()
     }
 
     /// The space, then a number or `-` that must fit.
     #[inline]
-    fn next_narrow<T: TryFrom<i64>>(&mut self) -> Option<Option<T>> {
-        narrow(self.next_optional()?)
+    fn next_narrow<const C: usize, T: TryFrom<i64>>(&mut self) -> Option<Option<T>> {
+        narrow(self.next_optional::<C>()?)
     }
 }
 
@@ -152,15 +178,15 @@ impl Scanner {
     /// Returns the row's own index, the packet, and where its line feed is.
     #[inline]
     pub fn row(&mut self, buf: &[u8], start: usize, layout: Layout) -> Option<(u64, PacketRecord, usize)> {
-        let mut c = Cursor { buf, at: start, widths: &mut self.widths, column: 0 };
-        let index = c.digits()?;
+        let mut c = Cursor { buf, at: start, columns: &mut self.columns };
+        let index = c.digits::<0>()?;
         let mut times = [None; 4];
-        times[0] = c.next_optional()?;
+        times[0] = c.next_optional::<1>()?;
         c.space()?;
-        let mut record = PacketRecord::new(c.signed()?);
-        times[1] = c.next_optional()?;
+        let mut record = PacketRecord::new(c.signed::<2>()?);
+        times[1] = c.next_optional::<3>()?;
         c.space()?;
-        record.flags = flags(c.signed()?);
+        record.flags = flags(c.signed::<4>()?);
         let mut letters = [b'u'; 4];
         if layout == Layout::Classic {
             // Both times are always there.
@@ -172,14 +198,14 @@ impl Scanner {
             let several = &mut letters[..layout.moments()];
             several.copy_from_slice(buf.get(c.at..c.at + several.len())?);
             c.at += several.len();
-            record.set_send_lag(c.next_optional()?.map(Span));
-            record.set_receive_lag(c.next_optional()?.map(Span));
-            record.set_ttl(c.next_narrow()?);
-            record.set_traffic_class(c.next_narrow()?);
-            record.set_size(c.next_narrow()?);
+            record.set_send_lag(c.next_optional::<5>()?.map(Span));
+            record.set_receive_lag(c.next_optional::<6>()?.map(Span));
+            record.set_ttl(c.next_narrow::<7, _>()?);
+            record.set_traffic_class(c.next_narrow::<8, _>()?);
+            record.set_size(c.next_narrow::<9, _>()?);
             if layout == Layout::TwoWay {
-                times[2] = c.next_optional()?;
-                times[3] = c.next_optional()?;
+                times[2] = c.next_optional::<10>()?;
+                times[3] = c.next_optional::<11>()?;
             }
         }
         set_times(&mut record, times, letters)?;
@@ -336,8 +362,8 @@ mod tests {
 
     fn digits(text: &str) -> Option<i64> {
         let buf = [text.as_bytes(), &[0; PADDING]].concat();
-        let mut widths = [0; COLUMNS];
-        let mut read = || Cursor { buf: &buf, at: 0, widths: &mut widths, column: 0 }.digits();
+        let mut scanner = Scanner::default();
+        let mut read = || Cursor { buf: &buf, at: 0, columns: &mut scanner.columns }.digits::<0>();
         let first = read();
         assert_eq!(read(), first);
         first
@@ -358,6 +384,20 @@ mod tests {
         assert_eq!(digits("0000000000000000001"), Some(1));
         assert_eq!(digits(" 1"), None);
         assert_eq!(digits(""), None);
+    }
+
+    #[test]
+    fn a_column_may_change_its_width_and_its_digits() {
+        let mut scanner = Scanner::default();
+        let mut numbers: Vec<u64> =
+            (0..19).flat_map(|n| [10u64.pow(n), 10u64.pow(n) + 7, 2 * 10u64.pow(n) - 1]).collect();
+        numbers.extend((0..200).map(|i| 1_763_697_000_000_000_000 + i * 99_999_999_983));
+        numbers.extend_from_slice(&[7, 7, 12, 12_345_678, 12_345_679, 1_234_567, 123_456_789_012_345_678, 5]);
+        for n in numbers {
+            let buf = [format!("{n} 12345678901234567890").as_bytes(), &[0; PADDING]].concat();
+            let mut c = Cursor { buf: &buf, at: 0, columns: &mut scanner.columns };
+            assert_eq!((c.digits::<3>(), c.at), (i64::try_from(n).ok(), n.to_string().len()), "{n}");
+        }
     }
 
     #[test]
