@@ -57,6 +57,22 @@ pub fn stamp_in_hardware(socket: BorrowedFd<'_>, interface: &str) -> io::Result<
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSHWTSTAMP as _, &raw mut request) }).map(drop)
 }
 
+/// Turns an open `/dev/net/tun` into the TUN device `name` (bare IP packets) of the namespace it was
+/// opened in. Needs `CAP_NET_ADMIN`.
+pub fn attach_tun(file: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    // SAFETY: ifreq is plain data for which all zeros is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.len() >= request.ifr_name.len() {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+    // SAFETY: TUNSETIFF takes an ifreq with a name and flags, which outlives the call.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) }).map(drop)
+}
+
 /// Sends each element of `packets` (at most [`BATCH`] are taken) as one datagram on a connected socket
 /// and returns how many went. An error is returned only if the first could not be sent.
 pub fn send_batch(socket: BorrowedFd<'_>, packets: &[[IoSlice<'_>; 2]]) -> io::Result<usize> {

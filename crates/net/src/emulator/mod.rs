@@ -1,15 +1,22 @@
 //! Impaired paths on one machine, driven by the model of [`jitlat_core::impair`].
 //!
 //! * [`relay`] – a user-space relay between loopback sockets: needs no privilege, serves `jitlat demo`
+//! * [`tun`] – a TUN device in each of two network namespaces: whole IP packets, needs root
+//! * [`lab`] – the two namespaces, made and cleared away
 //!
-//! One thread sleeps to absolute deadlines and hands every packet on at the time the model
+//! In both one thread sleeps to absolute deadlines and hands every packet on at the time the model
 //! says, some tens of microseconds late on an idle machine. How late is measured and told ([`Lateness`]).
 
+mod ip;
+pub mod lab;
 mod line;
 pub mod relay;
+pub mod tun;
 
+pub use lab::{Lab, LabError};
 pub use line::Lateness;
 pub use relay::{Forward, Relay, RelayConfig, RelayError};
+pub use tun::{Tun, TunConfig, TunEnd, TunError};
 
 use jitlat_core::impair::{Deliveries, Impairment, Tally};
 use jitlat_core::time::Nanos;

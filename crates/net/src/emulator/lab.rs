@@ -1,0 +1,136 @@
+//! [`Lab`]: two network namespaces with a path between them, a whole small internet on one machine.
+//!
+//! The path is a pair of TUN devices driven by the impairment model ([`Lab::tun`]) or a plain virtual
+//! cable ([`Lab::cable`]), on which `tc` may be let loose. Needs root and the program `ip`.
+
+use super::Numbering;
+use super::tun::{self, Tun, TunConfig, TunEnd, TunError};
+use jitlat_core::impair::Scenario;
+use std::ffi::OsStr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The name of the path's device in both namespaces.
+pub const DEVICE: &str = "path";
+
+/// Why a laboratory could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// A command could not be run or failed.
+    #[error("'{command}' failed: {said}")]
+    Command {
+        /// The whole command.
+        command: String,
+        /// What it said, or why it could not be run.
+        said: String,
+    },
+    /// The TUN devices could not be made.
+    #[error(transparent)]
+    Tun(#[from] TunError),
+}
+
+/// A network namespace with its loopback device up; deleted when dropped.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+    /// Its IPv4 address on the path.
+    pub v4: IpAddr,
+    /// Its IPv6 address on the path.
+    pub v6: IpAddr,
+}
+
+impl Namespace {
+    fn new(name: String, host: u8) -> Result<Namespace, LabError> {
+        run(&format!("ip netns add {name}"))?;
+        let v4 = Ipv4Addr::new(10, 9, 0, host).into();
+        let v6 = Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, host.into()).into();
+        let namespace = Namespace { name, v4, v6 };
+        namespace.run("ip link set lo up")?;
+        Ok(namespace)
+    }
+
+    /// Its name, as `ip netns` lists it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A command that will run here. Its process is the program's own: a signal reaches it directly.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name]).arg(program);
+        command
+    }
+
+    /// Runs a command here to its end. Words are what spaces part; there is no shell.
+    pub fn run(&self, command: &str) -> Result<(), LabError> {
+        run(&format!("ip netns exec {} {command}", self.name))
+    }
+
+    /// Does `work` here, in a thread that ends with it. Sockets opened here stay here.
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        std::thread::scope(|s| {
+            let thread = s.spawn(|| tun::enter(&self.name).map(|()| work()));
+            thread.join().unwrap_or_else(|_| Err(io::Error::other("the work in the namespace panicked")))
+        })
+    }
+
+    fn address_device(&self) -> Result<(), LabError> {
+        self.run(&format!("ip address add {}/24 dev {DEVICE}", self.v4))?;
+        self.run(&format!("ip address add {}/64 dev {DEVICE} nodad", self.v6))?;
+        // Long enough for any burst while the emulator sleeps.
+        self.run(&format!("ip link set {DEVICE} up txqueuelen 10000"))
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = run(&format!("ip netns delete {}", self.name));
+    }
+}
+
+/// Two namespaces, not connected yet.
+#[derive(Debug)]
+pub struct Lab {
+    /// Where the client runs: 10.9.0.1, fd09::1.
+    pub client: Namespace,
+    /// Where the server runs: 10.9.0.2, fd09::2.
+    pub server: Namespace,
+}
+
+impl Lab {
+    /// Makes the namespaces, under names that no other laboratory on this machine has.
+    pub fn new() -> Result<Lab, LabError> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let n = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = |end| format!("jitlat-{}-{n}-{end}", std::process::id());
+        Ok(Lab { client: Namespace::new(name("client"), 1)?, server: Namespace::new(name("server"), 2)? })
+    }
+
+    /// Connects them by a path that does what `scenario` says.
+    pub fn tun(&self, scenario: Scenario, numbering: Numbering) -> Result<Tun, LabError> {
+        let end = |n: &Namespace| TunEnd { namespace: Some(n.name.clone()), device: DEVICE.to_owned() };
+        let (client, server) = (end(&self.client), end(&self.server));
+        let tun = Tun::start(TunConfig { client, server, scenario, numbering, ports: Vec::new() })?;
+        self.client.address_device()?;
+        self.server.address_device()?;
+        Ok(tun)
+    }
+
+    /// Connects them by a virtual cable that does nothing by itself.
+    pub fn cable(&self) -> Result<(), LabError> {
+        let far = &self.server.name;
+        self.client.run(&format!("ip link add {DEVICE} type veth peer name {DEVICE} netns {far}"))?;
+        self.client.address_device()?;
+        self.server.address_device()
+    }
+}
+
+fn run(command: &str) -> Result<(), LabError> {
+    let failed = |said: &str| LabError::Command { command: command.to_owned(), said: said.trim().to_owned() };
+    let mut words = command.split_whitespace();
+    let program = words.next().unwrap_or_default();
+    let output = Command::new(program).args(words).output().map_err(|e| failed(&e.to_string()))?;
+    if output.status.success() { Ok(()) } else { Err(failed(&String::from_utf8_lossy(&output.stderr))) }
+}

@@ -1,0 +1,226 @@
+//! [`Tun`]: an impaired path between two network namespaces, for whole IP packets.
+//!
+//! Each namespace gets a TUN device; what one sends, the other receives at the time the model says. Every
+//! protocol crosses it, so that TCP meets real loss, reordering and queues. A datagram in fragments is
+//! numbered by its first; the others are only delayed. Needs root (`CAP_NET_ADMIN` in both namespaces,
+//! `CAP_SYS_ADMIN` to enter them).
+
+use super::line::{self, Line};
+use super::{Numbering, Report, ip};
+use crate::sys;
+use jitlat_core::impair::{Deliveries, Impairment, Scenario};
+use jitlat_core::time::Nanos;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags};
+use nix::sched::{CloneFlags, setns};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+
+/// Packets read from one device before deadlines are looked at again.
+const BATCH: usize = 64;
+
+/// One end of the path.
+#[derive(Clone, Debug)]
+pub struct TunEnd {
+    /// The network namespace, as `ip netns` names it; `None` = that of this process.
+    pub namespace: Option<String>,
+    /// The name its device gets there, at most 15 bytes.
+    pub device: String,
+}
+
+/// Where a path runs and what it does.
+#[derive(Clone, Debug)]
+pub struct TunConfig {
+    /// The end from which packets travel up.
+    pub client: TunEnd,
+    /// The end from which they travel down.
+    pub server: TunEnd,
+    /// The path.
+    pub scenario: Scenario,
+    /// How test packets are numbered.
+    pub numbering: Numbering,
+    /// UDP ports of test packets, at either end. None = every UDP packet may be one, and with
+    /// [`Numbering::Arrival`] every packet whatsoever.
+    pub ports: Vec<u16>,
+}
+
+/// Why a path could not be laid.
+#[derive(Debug, thiserror::Error)]
+pub enum TunError {
+    /// The namespace could not be entered.
+    #[error(
+        "cannot enter the network namespace {name} ({source}): make it with 'ip netns add {name}' and run as root"
+    )]
+    Namespace {
+        /// Its name.
+        name: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The device could not be made.
+    #[error("cannot make the TUN device {device} ({source}): this needs /dev/net/tun and root")]
+    Device {
+        /// Its name.
+        device: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// No thread or no descriptors.
+    #[error("cannot start the emulator: {0}")]
+    Start(#[from] io::Error),
+}
+
+/// A path at work. Its devices have no address yet and are down; they vanish when it stops. Dropping it
+/// stops it.
+pub struct Tun {
+    stop: Option<UnixStream>,
+    thread: Option<JoinHandle<Report>>,
+}
+
+impl Tun {
+    /// Makes both devices and starts carrying packets between them.
+    pub fn start(config: TunConfig) -> Result<Tun, TunError> {
+        let ends = [open(&config.client)?, open(&config.server)?];
+        let (stop, stopped) = UnixStream::pair()?;
+        let scenario = config.scenario;
+        let paths = [
+            Impairment::new(scenario.up, scenario.seed),
+            Impairment::new(scenario.down, scenario.seed.wrapping_add(1)),
+        ];
+        let (numbering, ports) = (config.numbering, config.ports);
+        let worker = Worker { stopped, ends, paths, numbering, ports, line: Line::new() };
+        let thread = std::thread::Builder::new().name("tun".to_owned()).spawn(|| worker.run())?;
+        Ok(Tun { stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Stops, abandons what is still under way and tells what was done.
+    pub fn stop(mut self) -> Report {
+        self.end()
+    }
+
+    fn end(&mut self) -> Report {
+        self.stop = None;
+        self.thread.take().and_then(|t| t.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Tun {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Opens a device in its namespace. The namespace is entered by a thread that ends here, so that no
+/// other is moved.
+fn open(end: &TunEnd) -> Result<File, TunError> {
+    let device = |source| TunError::Device { device: end.device.clone(), source };
+    let open = || -> Result<File, TunError> {
+        if let Some(name) = &end.namespace {
+            enter(name).map_err(|source| TunError::Namespace { name: name.clone(), source })?;
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
+        let file = options.open("/dev/net/tun").map_err(device)?;
+        sys::attach_tun(file.as_fd(), &end.device).map_err(device)?;
+        Ok(file)
+    };
+    std::thread::scope(|s| match s.spawn(open).join() {
+        Ok(result) => result,
+        Err(_) => Err(TunError::Start(io::Error::other("its set-up thread failed"))),
+    })
+}
+
+/// Moves the calling thread into a network namespace.
+pub(super) fn enter(name: &str) -> io::Result<()> {
+    let namespace = File::open(PathBuf::from("/run/netns").join(name))?;
+    Ok(setns(namespace, CloneFlags::CLONE_NEWNET)?)
+}
+
+struct Worker {
+    stopped: UnixStream,
+    /// Client, server.
+    ends: [File; 2],
+    /// Up, down: by the end that a packet comes from.
+    paths: [Impairment; 2],
+    numbering: Numbering,
+    ports: Vec<u16>,
+    /// Packets under way, with the end they go to.
+    line: Line<(usize, Vec<u8>)>,
+}
+
+impl Worker {
+    fn run(mut self) -> Report {
+        // The default slack lets the kernel wake this thread 50 µs late.
+        let _ = nix::sys::prctl::set_timerslack(1);
+        let mut buffer = vec![0; 65_536];
+        while let Ok([stop, up, down]) = self.wait() {
+            if stop {
+                break;
+            }
+            let fine =
+                [(0, up), (1, down)].into_iter().all(|(from, ready)| !ready || self.read(from, &mut buffer));
+            if !fine {
+                break;
+            }
+            let now = line::now();
+            while let Some((to, packet)) = self.line.pop(now) {
+                let sent = (&self.ends[to]).write(&packet);
+                // While the far device is down there is no host to deliver to.
+                let down = |e: &io::Error| e.raw_os_error() == Some(Errno::EIO as i32);
+                self.line.overflow += u64::from(sent.is_err_and(|e| !down(&e)));
+            }
+        }
+        let [up, down] = self.paths.map(|p| p.tally().clone());
+        Report { up, down, lateness: self.line.lateness, overflow: self.line.overflow }
+    }
+
+    /// Waits for something to do, and says whether to stop and which ends have packets.
+    fn wait(&self) -> nix::Result<[bool; 3]> {
+        let fds = [self.stopped.as_fd(), self.ends[0].as_fd(), self.ends[1].as_fd()];
+        let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        line::wait(&mut fds, self.line.next_due())?;
+        Ok(fds.map(|fd| fd.any().unwrap_or(true)))
+    }
+
+    /// Takes what one end has sent; `false` if its device is gone.
+    fn read(&mut self, from: usize, buffer: &mut [u8]) -> bool {
+        for _ in 0..BATCH {
+            let packet = match (&self.ends[from]).read(buffer) {
+                Ok(n) => &mut buffer[..n],
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return true,
+                Err(_) => return false,
+            };
+            let deliveries = self.pass(from, line::now(), packet);
+            if let (Some(_), Some(class)) = (self.paths[from].config().remark, ip::traffic_class(packet)) {
+                ip::set_traffic_class(packet, self.paths[from].config().traffic_class(class));
+            }
+            for &at in deliveries.iter() {
+                self.line.push(at, packet.len(), (1 - from, packet.to_vec()));
+            }
+        }
+        true
+    }
+
+    fn pass(&mut self, from: usize, now: Nanos, packet: &[u8]) -> Deliveries {
+        let path = &mut self.paths[from];
+        match ip::udp(packet) {
+            Some((src, dst, payload))
+                if self.ports.is_empty() || [src, dst].iter().any(|p| self.ports.contains(p)) =>
+            {
+                self.numbering.pass(path, now, packet.len(), payload)
+            }
+            _ if self.numbering == Numbering::Arrival && self.ports.is_empty() => {
+                path.pass(now, packet.len())
+            }
+            _ => path.pass_other(now, packet.len()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
