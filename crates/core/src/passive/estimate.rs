@@ -7,7 +7,7 @@ use super::spread::{Spread, SpreadFigures};
 use super::{Matcher, Way};
 use crate::time::{Nanos, SECOND, Span};
 use serde::Serialize;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A pair together with what only its neighbours tell.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,6 +64,24 @@ pub struct PassiveSummary {
     #[serde(rename = "in")]
     pub back: WayFigures,
 }
+
+/// Round trips of the pairs of one size each way.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SizeFigures {
+    /// Length of the OUT packet, in bytes.
+    pub out_length: u32,
+    /// Length of the IN packet, in bytes.
+    pub in_length: u32,
+    /// Pairs.
+    pub pairs: u64,
+    /// The least round trip, in ns.
+    pub min_rtt_ns: i64,
+    /// The mean round trip, in ns.
+    pub mean_rtt_ns: f64,
+}
+
+/// Combinations of sizes that are kept apart.
+const SIZES: usize = 4096;
 
 #[derive(Debug, Default)]
 struct WayState {
@@ -125,6 +143,8 @@ pub struct Estimator {
     ways: [WayState; 2],
     pairs: u64,
     span: Option<(Nanos, Nanos)>,
+    /// Pairs, least and summed round trip by the two lengths.
+    sizes: BTreeMap<(u32, u32), (u64, i64, i128)>,
 }
 
 impl Estimator {
@@ -143,6 +163,7 @@ impl Estimator {
             ways: Default::default(),
             pairs: 0,
             span: None,
+            sizes: BTreeMap::new(),
         }
     }
 
@@ -160,6 +181,11 @@ impl Estimator {
         self.pairs += 1;
         self.span = Some(self.span.map_or((at, at), |(a, _)| (a, at)));
         self.rtt.push(pair.rtt().0);
+        let size = (pair.out.length, pair.back.length);
+        if self.sizes.len() < SIZES || self.sizes.contains_key(&size) {
+            let s = self.sizes.entry(size).or_insert((0, i64::MAX, 0));
+            *s = (s.0 + 1, s.1.min(pair.rtt().0), s.2 + i128::from(pair.rtt().0));
+        }
         self.turnaround.push(pair.turnaround().0);
         self.per_time.push(at.0, pair.rtt().0);
         let interval = self.per_time.interval;
@@ -184,6 +210,21 @@ impl Estimator {
         }
         way.bytes += u128::from(r.length);
         self.clocks.push(r);
+    }
+
+    /// Round trips by the sizes of the pair, the first 4096 combinations.
+    pub fn sizes(&self) -> Vec<SizeFigures> {
+        let figures =
+            |(&(out_length, in_length), &(pairs, min_rtt_ns, sum)): (&(u32, u32), &(u64, i64, i128))| {
+                SizeFigures {
+                    out_length,
+                    in_length,
+                    pairs,
+                    min_rtt_ns,
+                    mean_rtt_ns: sum as f64 / pairs as f64,
+                }
+            };
+        self.sizes.iter().map(figures).collect()
     }
 
     /// All figures, with the counts of `matcher`.

@@ -9,7 +9,7 @@
 //! 4. the round trip of a pair, free of the clock offset
 //!
 //! [`mod@survey`] finds out beforehand what the user did not say: addresses, direction, NAT, clock offset;
-//! [`clocks`] compares the two clocks, [`spread`] holds distributions of any length.
+//! [`link`] tells what a link explains of it; [`clocks`] compares the two clocks, [`spread`] holds distributions of any length.
 //! Time stamps are arguments, nothing is read from a clock or a file here.
 
 pub mod clocks;
@@ -23,10 +23,11 @@ pub mod packet;
 pub mod pairing;
 pub mod spread;
 pub mod survey;
+pub mod tcp;
 
 pub use clocks::{ClockDifference, Clocks};
 pub use compat::{CaiaMatcher, CaiaPairer};
-pub use estimate::{Estimate, Estimator, PassiveSummary, WayFigures};
+pub use estimate::{Estimate, Estimator, PassiveSummary, SizeFigures, WayFigures};
 pub use identity::{Fields, Identity, IdentityRule};
 pub use link::{Encapsulation, Fit, Link};
 pub use matcher::{MatchCounts, Matcher, Observer};

@@ -1,0 +1,407 @@
+//! One direction of a connection, as seen by the capture point.
+
+use super::segment::{FIN, RST, SYN, Segment};
+use super::{Event, EventKind};
+use crate::passive::{Spread, SpreadFigures};
+use crate::time::{Nanos, Span};
+use serde::Serialize;
+use std::collections::VecDeque;
+
+/// Segments in flight that are remembered.
+const IN_FLIGHT: usize = 1 << 16;
+/// Gaps that are remembered.
+const HOLES: usize = 256;
+/// Time stamps that wait for their echo.
+const ECHOES: usize = 1 << 12;
+/// What fills a gap this soon was overtaken, where no round trip is known.
+const OVERTAKEN: i64 = 3_000_000;
+/// The least retransmission timeout in use (Linux).
+const MIN_TIMEOUT: i64 = 200_000_000;
+/// Duplicate acknowledgements that call for a fast retransmission (RFC 5681).
+const DUPLICATE_ACKS: u32 = 3;
+
+/// What happened to the data of one direction.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LaneFigures {
+    /// Segments seen.
+    pub segments: u64,
+    /// Segments with payload.
+    pub data_segments: u64,
+    /// Payload bytes, retransmissions included.
+    pub bytes: u64,
+    /// Payload bytes, each counted once.
+    pub unique_bytes: u64,
+    /// Segments sent again, for whatever reason.
+    pub retransmissions: u64,
+    /// Of those: after three duplicate acknowledgements, or a SACK above them.
+    pub fast: u64,
+    /// Of those: after silence for a retransmission timeout.
+    pub timeouts: u64,
+    /// Of those: for nothing, the original had arrived.
+    pub spurious: u64,
+    /// Segments overtaken by later ones before the capture point.
+    pub out_of_order: u64,
+    /// The same packet seen twice (same IP identification).
+    pub duplicates: u64,
+    /// Segments lost before the capture point: gaps that a retransmission filled.
+    pub lost_before: u64,
+    /// Segments lost after the capture point: seen here, sent again, and not for nothing.
+    pub lost_after: u64,
+    /// Gaps never filled, as far as the capture goes: mostly packets the capture missed.
+    pub unfilled_gaps: u64,
+    /// Probes of an idle connection.
+    pub keep_alives: u64,
+    /// Duplicate acknowledgements sent this way.
+    pub duplicate_acks: u64,
+    /// Times the receiver's window closed (advertised this way).
+    pub zero_windows: u64,
+    /// How long it was closed altogether, in ns.
+    pub zero_window_ns: Span,
+    /// Segments that filled the advertised window to the brim.
+    pub window_full: u64,
+    /// Most bytes in flight.
+    pub max_in_flight: u64,
+    /// Round trip from the capture point to the receiver and back, by acknowledgements (Karn: never of data
+    /// sent twice). Includes delayed acknowledgements.
+    pub rtt_ack_ns: Option<SpreadFigures>,
+    /// The same by the timestamp option.
+    pub rtt_timestamp_ns: Option<SpreadFigures>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    start: u64,
+    end: u64,
+    first: i64,
+    last: i64,
+    again: bool,
+    ident: u32,
+    timestamp: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hole {
+    start: u64,
+    end: u64,
+    opened: i64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    pub(super) figures: LaneFigures,
+    /// Sequence number after the highest byte seen, unwrapped; `None` before the first segment.
+    next: Option<u64>,
+    /// Highest acknowledgement of this direction's data, unwrapped.
+    acked: Option<u64>,
+    duplicate_acks: u32,
+    /// Highest sequence number selectively acknowledged.
+    sacked: u64,
+    flight: VecDeque<Sent>,
+    holes: Vec<Hole>,
+    echoes: VecDeque<(u32, i64)>,
+    rtt_ack: Spread,
+    rtt_timestamp: Spread,
+    least_rtt: Option<i64>,
+    smoothed: Option<(f64, f64)>,
+    /// Scale, value in bytes and last field of the window this side advertises, and when it closed.
+    scale: u8,
+    window: Option<u64>,
+    closed: Option<i64>,
+    field: Option<u16>,
+}
+
+/// Unwraps a sequence number near a known one.
+fn unwrap(near: u64, seq: u32) -> u64 {
+    near.wrapping_add_signed(i64::from(seq.wrapping_sub(near as u32) as i32))
+}
+
+impl Lane {
+    /// Takes a segment that this side sends; `peer_window` is what the other side last advertised.
+    pub(super) fn sends(
+        &mut self,
+        at: Nanos,
+        s: &Segment,
+        peer_window: Option<u64>,
+        events: &mut Vec<Event>,
+    ) {
+        let f = &mut self.figures;
+        f.segments += 1;
+        self.advertises(at, s, events);
+        if s.payload > 0 {
+            self.figures.data_segments += 1;
+            self.figures.bytes += u64::from(s.payload);
+        }
+        if s.length() == 0 || s.has(RST) {
+            return;
+        }
+        // Start far from zero, so that unwrapping never goes below it.
+        let next = *self.next.get_or_insert(u64::from(s.seq) + (1 << 40));
+        let start = unwrap(next, s.seq);
+        let end = start + u64::from(s.length());
+        if let (Some((value, _)), true) = (s.timestamps, end > next) {
+            if self.echoes.back().is_none_or(|(v, _)| *v != value) {
+                self.echoes.push_back((value, at.0));
+            }
+            if self.echoes.len() > ECHOES {
+                self.echoes.pop_front();
+            }
+        }
+        let mut event = |kind| events.push(Event { at, kind, bytes: s.payload, waited: None });
+        if start >= next {
+            if start > next {
+                self.holes.push(Hole { start: next, end: start, opened: at.0 });
+                if self.holes.len() > HOLES {
+                    self.holes.remove(0);
+                    self.figures.unfilled_gaps += 1;
+                }
+            }
+            self.next = Some(end);
+            self.figures.unique_bytes += u64::from(s.payload);
+            self.launched(at, s, start, end);
+        } else if s.payload <= 1 && end == next && start + 1 == next && self.acked.is_some_and(|a| a >= next)
+        {
+            self.figures.keep_alives += 1;
+        } else if let Some(i) = self.holes.iter().position(|h| start < h.end && end > h.start) {
+            self.fills(i, at, s, start, end, events);
+        } else if end > next {
+            // Old and new bytes in one segment: sent again in another cut.
+            self.again(at, s, start, next, events);
+            self.figures.unique_bytes += end - next;
+            self.next = Some(end);
+        } else if self.is_copy(at, s, start) {
+            self.figures.duplicates += 1;
+            event(EventKind::Duplicate);
+        } else {
+            self.again(at, s, start, end, events);
+        }
+        self.measure_flight(at, s, peer_window, events);
+    }
+
+    fn launched(&mut self, at: Nanos, s: &Segment, start: u64, end: u64) {
+        if self.flight.len() >= IN_FLIGHT {
+            self.flight.pop_front();
+        }
+        self.flight.push_back(Sent {
+            start,
+            end,
+            first: at.0,
+            last: at.0,
+            again: false,
+            ident: s.ident,
+            timestamp: s.timestamps.map(|t| t.0),
+        });
+    }
+
+    /// The segment fills a gap: overtaken on the way here, or sent again because it was lost on the way here.
+    fn fills(&mut self, hole: usize, at: Nanos, s: &Segment, start: u64, end: u64, events: &mut Vec<Event>) {
+        let h = self.holes.remove(hole);
+        for part in [Hole { end: start, ..h }, Hole { start: end, ..h }] {
+            if part.start < part.end {
+                self.holes.push(part);
+            }
+        }
+        self.figures.unique_bytes += u64::from(s.payload);
+        let waited = Span(at.0 - h.opened);
+        let soon = self.least_rtt.map_or(OVERTAKEN, |r| r.min(MIN_TIMEOUT));
+        let kind = if waited.0 < soon && self.duplicate_acks < DUPLICATE_ACKS {
+            self.figures.out_of_order += 1;
+            EventKind::OutOfOrder
+        } else {
+            self.figures.retransmissions += 1;
+            self.figures.lost_before += 1;
+            let timeout =
+                self.duplicate_acks < DUPLICATE_ACKS && self.sacked <= end && waited.0 >= self.timeout();
+            if timeout {
+                self.figures.timeouts += 1;
+                EventKind::Timeout
+            } else {
+                self.figures.fast += 1;
+                EventKind::Fast
+            }
+        };
+        events.push(Event { at, kind, bytes: s.payload, waited: Some(waited) });
+        let i = self.flight.partition_point(|x| x.start < start);
+        // It has been sent before, unseen here: no round trip can be told from it.
+        let sent =
+            Sent { start, end, first: h.opened, last: at.0, again: true, ident: s.ident, timestamp: None };
+        if self.flight.len() < IN_FLIGHT {
+            self.flight.insert(i, sent);
+        }
+    }
+
+    fn is_copy(&self, at: Nanos, s: &Segment, start: u64) -> bool {
+        let i = self.flight.partition_point(|x| x.start < start);
+        self.flight.get(i).is_some_and(|x| {
+            x.start == start
+                && x.ident == s.ident
+                && s.ident != 0
+                && x.timestamp == s.timestamps.map(|t| t.0)
+                && at.0 - x.last < MIN_TIMEOUT
+        })
+    }
+
+    /// Bytes seen here before are sent again.
+    fn again(&mut self, at: Nanos, s: &Segment, start: u64, end: u64, events: &mut Vec<Event>) {
+        self.figures.retransmissions += 1;
+        if self.acked.is_some_and(|a| end <= a) {
+            self.figures.spurious += 1;
+            events.push(Event { at, kind: EventKind::Spurious, bytes: s.payload, waited: None });
+            return;
+        }
+        let from = self.flight.partition_point(|x| x.end <= start);
+        let mut waited = None;
+        for x in self.flight.iter_mut().skip(from).take_while(|x| x.start < end) {
+            waited = waited.max(Some(at.0 - x.last));
+            x.last = at.0;
+            x.again = true;
+        }
+        self.figures.lost_after += 1;
+        let signalled = self.duplicate_acks >= DUPLICATE_ACKS || self.sacked > end;
+        let kind = if signalled {
+            self.figures.fast += 1;
+            EventKind::Fast
+        } else if waited.is_none_or(|w| w >= self.timeout()) {
+            self.figures.timeouts += 1;
+            EventKind::Timeout
+        } else {
+            EventKind::Probe
+        };
+        events.push(Event { at, kind, bytes: s.payload, waited: waited.map(Span) });
+    }
+
+    /// The least time after which silence may be a timeout: nine tenths of RFC 6298's, which the sender
+    /// computes of round trips a little different from ours.
+    fn timeout(&self) -> i64 {
+        self.smoothed.map_or(MIN_TIMEOUT, |(s, v)| (0.9 * (s + 4.0 * v)) as i64).max(MIN_TIMEOUT * 9 / 10)
+    }
+
+    fn measure_flight(&mut self, at: Nanos, s: &Segment, window: Option<u64>, events: &mut Vec<Event>) {
+        let (Some(next), Some(acked)) = (self.next, self.acked) else { return };
+        let flight = next.saturating_sub(acked);
+        self.figures.max_in_flight = self.figures.max_in_flight.max(flight);
+        if s.payload > 0 && window.is_some_and(|w| w > 0 && flight >= w) {
+            self.figures.window_full += 1;
+            events.push(Event { at, kind: EventKind::WindowFull, bytes: s.payload, waited: None });
+        }
+    }
+
+    /// Takes an acknowledgement that the other side sends for this side's data; `same_window` if it advertises
+    /// what the one before did. Returns whether it is a duplicate.
+    pub(super) fn is_acknowledged(&mut self, at: Nanos, s: &Segment, same_window: bool) -> bool {
+        if let Some((_, echo)) = s.timestamps
+            && let Some(i) = self.echoes.iter().position(|(v, _)| *v == echo)
+        {
+            let sent = self.echoes[i].1;
+            self.echoes.drain(..=i);
+            self.rtt_timestamp.push(at.0 - sent);
+            self.heard(at.0 - sent);
+        }
+        let (Some(next), Some(ack)) = (self.next, s.ack) else { return false };
+        let ack = unwrap(next, ack);
+        if ack > next + (1 << 30) {
+            return false;
+        }
+        if let Some((_, right)) = s.sack {
+            let right = unwrap(next, right);
+            if right <= next {
+                self.sacked = self.sacked.max(right);
+            }
+        }
+        let advanced = match self.acked {
+            None => true,
+            Some(known) if ack < known => return false,
+            Some(known) => ack > known,
+        };
+        if !advanced {
+            let duplicate = s.payload == 0
+                && s.flags & (SYN | FIN | RST) == 0
+                && next > ack
+                && same_window
+                && !self.flight.is_empty();
+            if duplicate {
+                self.duplicate_acks += 1;
+            }
+            return duplicate;
+        }
+        self.acked = Some(ack);
+        self.duplicate_acks = 0;
+        let mut newest = None;
+        let mut clean = true;
+        while let Some(x) = self.flight.front().copied().filter(|x| x.end <= ack) {
+            self.flight.pop_front();
+            clean &= !x.again;
+            newest = Some(x);
+            // Eifel: the echo is that of the original, not of what was sent again.
+            if let (true, Some((_, echo)), Some(own)) = (x.again, s.timestamps, x.timestamp)
+                && echo == own
+                && x.last > x.first
+                && self.figures.lost_after > 0
+            {
+                self.figures.spurious += 1;
+                self.figures.lost_after -= 1;
+            }
+        }
+        if let (Some(x), true) = (newest, clean) {
+            let rtt = at.0 - x.first;
+            self.rtt_ack.push(rtt);
+            self.heard(rtt);
+        }
+        self.holes.retain(|h| h.end > ack);
+        false
+    }
+
+    fn heard(&mut self, rtt: i64) {
+        self.least_rtt = Some(self.least_rtt.map_or(rtt, |r| r.min(rtt)));
+        let r = rtt as f64;
+        self.smoothed = Some(match self.smoothed {
+            None => (r, r / 2.0),
+            Some((s, v)) => (0.875 * s + 0.125 * r, 0.75 * v + 0.25 * (s - r).abs()),
+        });
+    }
+
+    /// Keeps account of the window this side advertises.
+    fn advertises(&mut self, at: Nanos, s: &Segment, events: &mut Vec<Event>) {
+        if let Some(scale) = s.window_scale {
+            self.scale = scale;
+        }
+        self.field = Some(s.window);
+        if s.has(RST) || s.ack.is_none() {
+            return;
+        }
+        let window = if s.has(SYN) { u64::from(s.window) } else { u64::from(s.window) << self.scale };
+        self.window = Some(window);
+        match (self.closed, window) {
+            (None, 0) => {
+                self.closed = Some(at.0);
+                self.figures.zero_windows += 1;
+                events.push(Event { at, kind: EventKind::ZeroWindow, bytes: 0, waited: None });
+            }
+            (Some(since), w) if w > 0 => {
+                self.closed = None;
+                let waited = Span(at.0 - since);
+                self.figures.zero_window_ns = self.figures.zero_window_ns + waited;
+                events.push(Event { at, kind: EventKind::WindowOpens, bytes: 0, waited: Some(waited) });
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a segment of this side leaves its window as it was.
+    pub(super) fn keeps_window(&self, s: &Segment) -> bool {
+        self.field == Some(s.window)
+    }
+
+    /// The window this side advertised last, in bytes.
+    pub(super) fn window(&self) -> Option<u64> {
+        self.window
+    }
+
+    pub(super) fn finish(&self) -> LaneFigures {
+        LaneFigures {
+            unfilled_gaps: self.figures.unfilled_gaps + self.holes.len() as u64,
+            rtt_ack_ns: self.rtt_ack.figures(0),
+            rtt_timestamp_ns: self.rtt_timestamp.figures(0),
+            ..self.figures.clone()
+        }
+    }
+}

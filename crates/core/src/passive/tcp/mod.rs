@@ -1,0 +1,221 @@
+//! What TCP hides: connections as one capture point sees them – retransmissions and why, reordering,
+//! losses before and after the point, round trips, windows.
+
+mod lane;
+mod segment;
+
+pub use lane::LaneFigures;
+pub use segment::Segment;
+
+use super::Packet;
+use crate::time::{Nanos, Span};
+use core::net::{IpAddr, SocketAddr};
+use lane::Lane;
+use segment::{ACK, SYN};
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// Connections followed at once; further ones are counted and left alone.
+const CONNECTIONS: usize = 1 << 17;
+
+/// What a segment tells beyond its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// Sent again after duplicate acknowledgements or SACK.
+    Fast,
+    /// Sent again after a retransmission timeout.
+    Timeout,
+    /// Sent again early without a signal: a tail-loss probe.
+    Probe,
+    /// Sent again although it had been acknowledged.
+    Spurious,
+    /// Overtaken by a later segment.
+    OutOfOrder,
+    /// The same packet once more.
+    Duplicate,
+    /// The receiver's window closed.
+    ZeroWindow,
+    /// And opened again.
+    WindowOpens,
+    /// The sender filled the window and has to wait.
+    WindowFull,
+}
+
+/// Something that delayed, or was said to delay, the data of one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Event {
+    /// When it was seen.
+    pub at: Nanos,
+    /// What.
+    pub kind: EventKind,
+    /// Payload bytes concerned.
+    pub bytes: u32,
+    /// How long the data, or the window, had been waiting.
+    pub waited: Option<Span>,
+}
+
+/// One connection.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Connection {
+    /// Who opened it, or sent the first segment seen.
+    pub client: SocketAddr,
+    /// The other end.
+    pub server: SocketAddr,
+    /// First and last segment.
+    pub first: Nanos,
+    /// See [`Self::first`].
+    pub last: Nanos,
+    /// From SYN to SYN-ACK, seen here: the round trip to the server.
+    pub handshake_server_ns: Option<Span>,
+    /// From SYN-ACK to the client's ACK: the round trip to the client.
+    pub handshake_client_ns: Option<Span>,
+    /// Data from the client.
+    pub up: LaneFigures,
+    /// Data from the server.
+    pub down: LaneFigures,
+}
+
+#[derive(Debug)]
+struct State {
+    client: SocketAddr,
+    server: SocketAddr,
+    first: Nanos,
+    last: Nanos,
+    syn: Option<Nanos>,
+    syn_ack: Option<Nanos>,
+    handshake: [Option<Span>; 2],
+    lanes: [Lane; 2],
+}
+
+/// Follows the TCP connections of one capture point.
+#[derive(Debug, Default)]
+pub struct TcpAnalyzer {
+    connections: HashMap<(SocketAddr, SocketAddr), State>,
+    order: Vec<(SocketAddr, SocketAddr)>,
+    segments: u64,
+    not_followed: u64,
+    events: Vec<Event>,
+}
+
+/// An event of a connection's direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Seen {
+    /// Who sent the segment.
+    pub from: SocketAddr,
+    /// To whom.
+    pub to: SocketAddr,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+impl TcpAnalyzer {
+    /// Takes a packet; returns what it tells.
+    pub fn push(&mut self, at: Nanos, p: &Packet<'_>) -> impl Iterator<Item = Seen> + '_ {
+        self.events.clear();
+        let mut ends = (SocketAddr::from(([0; 4], 0)), SocketAddr::from(([0; 4], 0)));
+        if let Some(s) = Segment::of(p) {
+            ends = (SocketAddr::new(p.src, s.ports.0), SocketAddr::new(p.dst, s.ports.1));
+            self.segment(at, ends.0, ends.1, &s);
+        }
+        let (from, to) = ends;
+        self.events.iter().map(move |e| Seen { from, to, event: *e })
+    }
+
+    fn segment(&mut self, at: Nanos, from: SocketAddr, to: SocketAddr, s: &Segment) {
+        self.segments += 1;
+        let key = if from <= to { (from, to) } else { (to, from) };
+        if !self.connections.contains_key(&key) {
+            if self.connections.len() >= CONNECTIONS {
+                self.not_followed += 1;
+                return;
+            }
+            // A SYN-ACK comes from the server, whoever speaks first here.
+            let (client, server) = if s.has(SYN) && s.has(ACK) { (to, from) } else { (from, to) };
+            self.order.push(key);
+            self.connections.insert(
+                key,
+                State {
+                    client,
+                    server,
+                    first: at,
+                    last: at,
+                    syn: None,
+                    syn_ack: None,
+                    handshake: [None; 2],
+                    lanes: Default::default(),
+                },
+            );
+        }
+        let Some(c) = self.connections.get_mut(&key) else { return };
+        c.last = c.last.max(at);
+        c.shake(at, from, s);
+        let [up, down] = &mut c.lanes;
+        let (own, peer) = if from == c.client { (up, down) } else { (down, up) };
+        // The acknowledgement first: it may open the window that the data then fills.
+        if peer.is_acknowledged(at, s, own.keeps_window(s)) {
+            own.figures.duplicate_acks += 1;
+        }
+        own.sends(at, s, peer.window(), &mut self.events);
+    }
+
+    /// TCP segments seen.
+    pub fn segments(&self) -> u64 {
+        self.segments
+    }
+
+    /// Segments of connections beyond those that can be followed.
+    pub fn not_followed(&self) -> u64 {
+        self.not_followed
+    }
+
+    /// All connections, in the order of their first segment.
+    pub fn finish(&self) -> Vec<Connection> {
+        self.order.iter().filter_map(|k| self.connections.get(k)).map(State::finish).collect()
+    }
+}
+
+impl State {
+    fn shake(&mut self, at: Nanos, from: SocketAddr, s: &Segment) {
+        match (s.has(SYN), s.ack.is_some()) {
+            // Karn: a SYN sent twice measures nothing.
+            (true, false) => self.syn = if self.syn.is_none() { Some(at) } else { Some(Nanos(i64::MIN)) },
+            (true, true) => {
+                if let Some(syn) = self.syn.filter(|t| t.0 != i64::MIN) {
+                    self.handshake[0].get_or_insert(at - syn);
+                }
+                self.syn_ack = if self.syn_ack.is_none() { Some(at) } else { Some(Nanos(i64::MIN)) };
+            }
+            (false, true) if from == self.client => {
+                if let Some(t) = self.syn_ack.take().filter(|t| t.0 != i64::MIN) {
+                    self.handshake[1].get_or_insert(at - t);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn finish(&self) -> Connection {
+        Connection {
+            client: self.client,
+            server: self.server,
+            first: self.first,
+            last: self.last,
+            handshake_server_ns: self.handshake[0],
+            handshake_client_ns: self.handshake[1],
+            up: self.lanes[0].finish(),
+            down: self.lanes[1].finish(),
+        }
+    }
+}
+
+impl Connection {
+    /// Whether `a` is one of its ends.
+    pub fn involves(&self, a: IpAddr) -> bool {
+        self.client.ip() == a || self.server.ip() == a
+    }
+}
+
+#[cfg(test)]
+mod tests;
