@@ -9,6 +9,8 @@ mod present;
 mod progress;
 mod recorder;
 mod serve;
+mod spp;
+mod tcp;
 mod test;
 
 use clap::Parser;
@@ -22,6 +24,8 @@ fn main() -> ExitCode {
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Analyze(args)) => analyze::run(&args.logs, &args.report),
         Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::Spp(args)) => spp::run(&args),
+        Some(Command::Tcp(args)) => tcp::run(&args),
         None => run_test(&cli.test),
     };
     result.unwrap_or_else(|error| {

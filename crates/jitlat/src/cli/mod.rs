@@ -39,6 +39,8 @@ pub enum Command {
     Analyze(Box<AnalyzeArgs>),
     /// A server, a client and an impaired path on this machine, and the report at the end
     Demo(Box<crate::demo::DemoArgs>),
+    Spp(Box<crate::spp::SppArgs>),
+    Tcp(Box<crate::tcp::TcpArgs>),
 }
 
 /// How figures are computed and shown: for a live test and for a saved log alike.

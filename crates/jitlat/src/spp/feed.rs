@@ -1,0 +1,312 @@
+//! One capture point: a thread that reads, names and sorts packets, and hands them over in batches.
+
+use jitlat_core::passive::packet::decode;
+use jitlat_core::passive::{Fields, Glimpse, IdentityRule, InOrder, LinkType, Packet, Sides, Sighting, Skip};
+use jitlat_core::time::Nanos;
+use jitlat_net::capture::{Capture, CaptureError, Frame};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+/// Frames the survey looks at first.
+const HEAD_FRAMES: usize = 1 << 14;
+/// Bytes kept of each of them: more than any identity needs.
+const HEAD_BYTES: usize = 256;
+/// Sightings in a batch.
+const BATCH: usize = 1024;
+/// Batches that may wait.
+const WAITING: usize = 64;
+/// Glimpses kept of a whole file.
+const SAMPLE: usize = 1 << 15;
+
+/// A frame kept for the survey.
+pub struct Kept {
+    at: Nanos,
+    link: LinkType,
+    wire_length: u32,
+    data: Vec<u8>,
+}
+
+impl Kept {
+    fn of(f: &Frame<'_>) -> Kept {
+        let data = f.data[..f.data.len().min(HEAD_BYTES)].to_vec();
+        Kept { at: f.at, link: f.link, wire_length: f.wire_length, data }
+    }
+
+    fn packet(&self) -> Result<Packet<'_>, Skip> {
+        decode(self.link, &self.data, self.wire_length)
+    }
+}
+
+/// The beginning of a capture.
+#[derive(Default)]
+pub struct Head {
+    frames: Vec<Kept>,
+}
+
+impl Head {
+    /// Bytes of every IP packet that this capture is sure to hold.
+    pub fn available(&self) -> usize {
+        let cut = |k: &Kept| {
+            let p = k.packet().ok()?;
+            (p.ip.len() < p.length as usize).then_some(p.ip.len())
+        };
+        self.frames.iter().filter_map(cut).min().unwrap_or(HEAD_BYTES)
+    }
+
+    /// What the survey needs of each packet.
+    pub fn glimpses(&self, available: usize) -> Vec<Glimpse> {
+        let glimpse = |k: &Kept| Glimpse::of(&k.packet().ok()?, k.at, available);
+        self.frames.iter().filter_map(glimpse).collect()
+    }
+}
+
+/// How packets of one point are to be named.
+#[derive(Clone, Debug)]
+pub struct Naming {
+    /// Whose packets.
+    pub sides: Sides,
+    /// By which fields.
+    pub rule: IdentityRule,
+    /// Whether slightly disordered packets are put right.
+    pub sorted: bool,
+}
+
+/// What a point's capture is like, beyond its packets.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Frames read.
+    pub frames: u64,
+    /// IP packets among them.
+    pub packets: u64,
+    /// Packets between the two sides.
+    pub ours: u64,
+    /// Of ours, those of which too little was captured to name them.
+    pub too_short: u64,
+    /// Of ours, those longer than 1500 bytes, and the longest.
+    pub long: u64,
+    /// Length of the longest of ours.
+    pub longest: u32,
+    /// Of ours, IPv4 packets without identification.
+    pub unidentified: u64,
+    /// Frames cut before the end of their headers.
+    pub truncated: u64,
+    /// Frames that contradict themselves.
+    pub malformed: u64,
+    /// A link type that is not understood, and frames of it.
+    pub unknown_link: Option<(LinkType, u64)>,
+    /// First and last time stamp.
+    pub span: Option<(Nanos, Nanos)>,
+    /// Packets found out of order.
+    pub disordered: u64,
+    /// Times the clock was set back.
+    pub steps_back: u64,
+    /// Packets the capture says it lost.
+    pub drops: u64,
+    /// What was wrong with the files.
+    pub notes: Vec<String>,
+}
+
+/// Sightings, and the time the capture covers so far.
+pub struct Batch {
+    /// Named packets in time order.
+    pub sightings: Vec<Sighting>,
+    /// First and last time stamp of any frame.
+    pub span: Option<(Nanos, Nanos)>,
+}
+
+/// A running reader.
+pub struct Feed {
+    head: Receiver<Head>,
+    naming: SyncSender<Naming>,
+    batches: Receiver<Batch>,
+    thread: JoinHandle<Facts>,
+}
+
+impl Feed {
+    /// Opens the files and starts to read their beginning.
+    pub fn open(paths: &[PathBuf]) -> Result<Feed, CaptureError> {
+        let capture = Capture::open(paths)?;
+        let (head_to, head) = sync_channel(1);
+        let (naming, naming_from) = sync_channel(1);
+        let (batches_to, batches) = sync_channel(WAITING);
+        let thread = std::thread::spawn(move || read(capture, &head_to, &naming_from, batches_to));
+        Ok(Feed { head, naming, batches, thread })
+    }
+
+    /// The beginning of the capture.
+    pub fn head(&self) -> Head {
+        self.head.recv().unwrap_or_default()
+    }
+
+    /// Starts the naming of packets.
+    pub fn begin(self, naming: Naming) -> Stream {
+        // A reader that has gone away is noticed as an end of batches.
+        let _ = self.naming.send(naming);
+        Stream { batches: self.batches, thread: self.thread, batch: Vec::new(), at: 0, span: None }
+    }
+}
+
+/// Sightings one by one.
+pub struct Stream {
+    batches: Receiver<Batch>,
+    thread: JoinHandle<Facts>,
+    batch: Vec<Sighting>,
+    at: usize,
+    span: Option<(Nanos, Nanos)>,
+}
+
+impl Stream {
+    /// The next sighting, without taking it.
+    #[inline]
+    pub fn peek(&mut self) -> Option<Sighting> {
+        while self.at >= self.batch.len() {
+            let b = self.batches.recv().ok()?;
+            self.batch = b.sightings;
+            self.span = b.span.or(self.span);
+            self.at = 0;
+        }
+        self.batch.get(self.at).copied()
+    }
+
+    /// Takes the sighting last peeked at.
+    #[inline]
+    pub fn advance(&mut self) {
+        self.at += 1;
+    }
+
+    /// First and last time stamp of any frame read so far.
+    pub fn span(&self) -> Option<(Nanos, Nanos)> {
+        self.span
+    }
+
+    /// What the capture was like, once everything is read.
+    pub fn finish(self) -> Facts {
+        drop(self.batches);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+fn read(
+    mut capture: Capture,
+    head_to: &SyncSender<Head>,
+    naming_from: &Receiver<Naming>,
+    batches_to: SyncSender<Batch>,
+) -> Facts {
+    let mut frames = Vec::new();
+    while frames.len() < HEAD_FRAMES {
+        let Some(f) = capture.next_frame() else { break };
+        frames.push(Kept::of(&f));
+    }
+    // Namer needs the head too; frames are few and small.
+    let copy = frames.iter().map(|k| Kept { data: k.data.clone(), ..*k }).collect();
+    if head_to.send(Head { frames: copy }).is_err() {
+        return Facts::default();
+    }
+    let Ok(naming) = naming_from.recv() else { return Facts::default() };
+    let mut namer = Namer {
+        naming,
+        facts: Facts::default(),
+        order: InOrder::default(),
+        batch: Vec::with_capacity(BATCH),
+        batches_to,
+    };
+    for k in &frames {
+        if namer.frame(k.at, k.link, k.wire_length, &k.data).is_err() {
+            return namer.facts;
+        }
+    }
+    drop(frames);
+    while let Some(f) = capture.next_frame() {
+        if namer.frame(f.at, f.link, f.wire_length, f.data).is_err() {
+            return namer.facts;
+        }
+    }
+    namer.order.finish(&mut namer.batch);
+    // Nobody is left to read if this fails.
+    let _ = namer.send();
+    let mut facts = namer.facts;
+    facts.disordered = namer.order.disordered();
+    facts.steps_back = namer.order.steps_back();
+    facts.drops = capture.drops();
+    facts.notes = capture.notes().to_vec();
+    facts
+}
+
+struct Namer {
+    naming: Naming,
+    facts: Facts,
+    order: InOrder,
+    batch: Vec<Sighting>,
+    batches_to: SyncSender<Batch>,
+}
+
+/// The other side has gone away.
+struct Gone;
+
+impl Namer {
+    #[inline]
+    fn frame(&mut self, at: Nanos, link: LinkType, wire_length: u32, data: &[u8]) -> Result<(), Gone> {
+        let facts = &mut self.facts;
+        facts.frames += 1;
+        facts.span = Some(facts.span.map_or((at, at), |(a, b)| (a.min(at), b.max(at))));
+        let p = match decode(link, data, wire_length) {
+            Ok(p) => p,
+            Err(skip) => {
+                match skip {
+                    Skip::NotIp => {}
+                    Skip::Truncated => facts.truncated += 1,
+                    Skip::Malformed => facts.malformed += 1,
+                    Skip::UnknownLink => facts.unknown_link.get_or_insert((link, 0)).1 += 1,
+                }
+                return Ok(());
+            }
+        };
+        facts.packets += 1;
+        let Some(way) = self.naming.sides.way(p.src, p.dst) else { return Ok(()) };
+        facts.ours += 1;
+        facts.longest = facts.longest.max(p.length);
+        facts.long += u64::from(p.length > 1500);
+        facts.unidentified += u64::from(p.ident == 0);
+        let Some(id) = self.naming.rule.identify(&p, Some(way)) else {
+            facts.too_short += 1;
+            return Ok(());
+        };
+        let s = Sighting { at, id, length: p.length, way, flow: 0 };
+        if self.naming.sorted {
+            self.order.push(s, &mut self.batch);
+        } else {
+            self.batch.push(s);
+        }
+        if self.batch.len() >= BATCH { self.send() } else { Ok(()) }
+    }
+
+    fn send(&mut self) -> Result<(), Gone> {
+        let sightings = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
+        self.batches_to.send(Batch { sightings, span: self.facts.span }).map_err(|_| Gone)
+    }
+}
+
+/// A sample of a whole capture, chosen by what the packets contain, so that both points choose the same
+/// ones: for captures that begin at different times.
+pub fn sample(paths: &[PathBuf], available: usize) -> Result<Vec<Glimpse>, CaptureError> {
+    let mut capture = Capture::open(paths)?;
+    let rule =
+        IdentityRule { fields: Fields::Full { addresses: false, ports: false, ident: false }, available };
+    let (mut mask, mut kept) = (0u64, Vec::new());
+    while let Some(f) = capture.next_frame() {
+        let Ok(p) = decode(f.link, f.data, f.wire_length) else { continue };
+        let Some(id) = rule.identify(&p, None) else { continue };
+        if id & mask != 0 {
+            continue;
+        }
+        kept.extend(Glimpse::of(&p, f.at, available).map(|g| (id, g)));
+        if kept.len() > SAMPLE {
+            mask = mask << 1 | 1;
+            kept.retain(|(id, _)| id & mask == 0);
+        }
+        // A capture of one packet over and over cannot be thinned by content.
+        kept.truncate(2 * SAMPLE);
+    }
+    Ok(kept.into_iter().map(|(_, g)| g).collect())
+}

@@ -1,0 +1,43 @@
+//! `jitlat tcp` on captures of an upload through a queue of 30 packets: 33 of 807 segments were lost between the
+//! two points.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn tcp(name: &str, more: &[&str]) -> Output {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/spp").join(name);
+    Command::new(env!("CARGO_BIN_EXE_jitlat")).arg("tcp").arg(path).args(more).output().unwrap()
+}
+
+#[test]
+fn losses_lie_on_the_right_side_of_the_point() {
+    let up = |name| {
+        let o = tcp(name, &["--json", "-"]);
+        let json: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+        json["connections"][0]["up"].clone()
+    };
+    let (near, far) = (up("atm_tcp_up.ref.pcap"), up("atm_tcp_up.mon.pcap"));
+    assert_eq!((&near["segments"], &far["segments"]), (&807.into(), &774.into()));
+    assert_eq!((&near["lost_after"], &near["lost_before"]), (&33.into(), &0.into()));
+    assert_eq!(&far["lost_after"], &serde_json::json!(0));
+    assert!(far["lost_before"].as_u64().unwrap() >= 32, "{far}");
+    assert_eq!(near["unique_bytes"], far["unique_bytes"]);
+    // The queue before the slow link: seconds, and the path without it: 20 ms.
+    let rtt = &near["rtt_timestamp_ns"];
+    assert!(
+        rtt["median"].as_i64().unwrap() > 2_000_000_000 && rtt["min"].as_i64().unwrap() < 25_000_000,
+        "{rtt}"
+    );
+}
+
+#[test]
+fn events_are_lines_and_nothing_is_said_of_what_is_not_tcp() {
+    let o = tcp("atm_tcp_up.ref.pcap", &["--events"]);
+    let text = String::from_utf8(o.stdout).unwrap();
+    assert_eq!(text.lines().filter(|l| l.contains("retransmission")).count(), 33);
+    let first: Vec<_> = text.lines().next().unwrap().split(' ').collect();
+    assert_eq!((first.len(), first[2]), (6, "10.77.2.2:5022"));
+    let o = tcp("atm_udp40.ref.pcap", &[]);
+    assert_eq!(o.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&o.stderr).contains("no TCP segment"));
+}
