@@ -32,8 +32,7 @@ impl Hull {
         }
         self.last = Some(t);
         while let [.., a, b] = self.points[..] {
-            let cross = i128::from(b.0 - a.0) * i128::from(y.saturating_sub(a.1))
-                - i128::from(b.1.saturating_sub(a.1)) * i128::from(t - a.0);
+            let cross = difference(b.0, a.0) * difference(y, a.1) - difference(b.1, a.1) * difference(t, a.0);
             if cross > 0 {
                 break;
             }
@@ -54,13 +53,22 @@ impl Hull {
     fn edge(&self, t: i64) -> Option<(f64, f64)> {
         let i = self.points.partition_point(|p| p.0 <= t);
         let (a, b) = (self.points.get(i.checked_sub(1)?)?, self.points.get(i)?);
-        let slope = (b.1 - a.1) as f64 / (b.0 - a.0) as f64;
-        Some((slope, a.1 as f64 + slope * (t - a.0) as f64))
+        let slope = difference(b.1, a.1) as f64 / difference(b.0, a.0) as f64;
+        Some((slope, a.1 as f64 + slope * difference(t, a.0) as f64))
     }
 
     fn span(&self) -> Option<(i64, i64)> {
         Some((self.points.first()?.0, self.points.last()?.0))
     }
+}
+
+/// `a − b`, limited to 62 bits and a sign: no real times differ by more, and products of two fit 128 bits.
+fn difference(a: i64, b: i64) -> i128 {
+    (i128::from(a) - i128::from(b)).clamp(-(1 << 62), 1 << 62)
+}
+
+fn middle(from: i64, to: i64) -> i64 {
+    from / 2 + to / 2
 }
 
 /// Follows both ways.
@@ -106,7 +114,7 @@ impl Clocks {
         };
         let by_way = [0, 1].map(|w| {
             let (from, to) = spans[w]?;
-            let (slope, _) = self.hulls[w].edge(from + (to - from) / 2)?;
+            let (slope, _) = self.hulls[w].edge(middle(from, to))?;
             Some(if w == 0 { slope } else { -slope } * 1e6)
         });
         let least = |ppm: &[Option<f64>; 2]| match *ppm {
@@ -117,8 +125,8 @@ impl Clocks {
         let mut d =
             ClockDifference { skew_ppm: least(&by_way), skew_ppm_by_way: by_way, ..Default::default() };
         if let Some((from, to)) = overlap {
-            let middle = from + (to - from) / 2;
-            if let (Some((_, a)), Some((_, b))) = (self.hulls[0].edge(middle), self.hulls[1].edge(middle)) {
+            let t = middle(from, to);
+            if let (Some((_, a)), Some((_, b))) = (self.hulls[0].edge(t), self.hulls[1].edge(t)) {
                 d.offset_ns = Some((m0.saturating_sub(r0)) as f64 + (a - b) / 2.0);
                 d.offset_bound_ns = Some(((a + b) / 2.0).max(0.0));
             }

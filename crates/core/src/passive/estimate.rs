@@ -313,4 +313,20 @@ mod tests {
         let s = e.summary_of([MatchCounts::default(); 2]);
         assert_eq!((s.pairs, s.out.loss_ratio, s.rtt_ns.map(|r| r.median)), (3, None, Some(10_000_000)));
     }
+
+    proptest::proptest! {
+        /// Clocks years apart, set back and forth: no figure, but no panic either.
+        #[test]
+        fn any_times_at_all_come_to_an_end(list in proptest::collection::vec(proptest::prelude::any::<(bool, i64, i64, u32)>(), 0..40)) {
+            let mut e = Estimator::new(Span::seconds(1), None);
+            for (out, reference, monitor, length) in list {
+                let way = if out { Way::Out } else { Way::In };
+                let r = Record { way, reference: Nanos(reference), monitor: Nanos(monitor), length, flow: 0 };
+                e.arrived(0, r, false);
+                e.record(r);
+            }
+            let _ = (e.take_pairs().count(), e.sizes().len());
+            let _ = e.summary_of([MatchCounts::default(); 2]);
+        }
+    }
 }

@@ -276,4 +276,19 @@ proptest! {
         let (truth, heard, _) = run(&w, 0);
         assert_no_false_match(&truth, &heard);
     }
+
+    #[test]
+    fn any_sightings_at_all_come_to_an_end(
+        list in prop::collection::vec((any::<bool>(), any::<bool>(), any::<i64>(), 0u64..6), 0..80), offset: i64,
+    ) {
+        let mut m = Matcher::new(Span(offset), Span::seconds(2));
+        let mut h = Heard::default();
+        for (monitor, back, at, id) in list {
+            let way = if back { Way::In } else { Way::Out };
+            let point = if monitor { Point::Monitor } else { Point::Reference };
+            m.push(point, Sighting { at: Nanos(at), id: id * 2 + way as u64, length: 1, way, flow: 0 }, &mut h);
+        }
+        m.finish(&mut h);
+        prop_assert!(m.table.is_empty() && m.groups.is_empty());
+    }
 }

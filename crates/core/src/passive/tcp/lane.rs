@@ -201,7 +201,7 @@ impl Lane {
             }
         }
         self.figures.unique_bytes += u64::from(s.payload);
-        let waited = Span(at.0 - h.opened);
+        let waited = Span(at.0.saturating_sub(h.opened));
         let soon = self.least_rtt.map_or(OVERTAKEN, |r| r.min(MIN_TIMEOUT));
         let kind = if waited.0 < soon && self.duplicate_acks < DUPLICATE_ACKS {
             self.figures.out_of_order += 1;
@@ -236,7 +236,7 @@ impl Lane {
                 && x.ident == s.ident
                 && s.ident != 0
                 && x.timestamp == s.timestamps.map(|t| t.0)
-                && at.0 - x.last < MIN_TIMEOUT
+                && at.0.saturating_sub(x.last) < MIN_TIMEOUT
         })
     }
 
@@ -251,7 +251,7 @@ impl Lane {
         let from = self.flight.partition_point(|x| x.end <= start);
         let mut waited = None;
         for x in self.flight.iter_mut().skip(from).take_while(|x| x.start < end) {
-            waited = waited.max(Some(at.0 - x.last));
+            waited = waited.max(Some(at.0.saturating_sub(x.last)));
             x.last = at.0;
             x.again = true;
         }
@@ -293,8 +293,8 @@ impl Lane {
         {
             let sent = self.echoes[i].1;
             self.echoes.drain(..=i);
-            self.rtt_timestamp.push(at.0 - sent);
-            self.heard(at.0 - sent);
+            self.rtt_timestamp.push(at.0.saturating_sub(sent));
+            self.heard(at.0.saturating_sub(sent));
         }
         let (Some(next), Some(ack)) = (self.next, s.ack) else { return false };
         let ack = unwrap(next, ack);
@@ -342,7 +342,7 @@ impl Lane {
             }
         }
         if let (Some(x), true) = (newest, clean) {
-            let rtt = at.0 - x.first;
+            let rtt = at.0.saturating_sub(x.first);
             self.rtt_ack.push(rtt);
             self.heard(rtt);
         }
@@ -378,7 +378,7 @@ impl Lane {
             }
             (Some(since), w) if w > 0 => {
                 self.closed = None;
-                let waited = Span(at.0 - since);
+                let waited = Span(at.0.saturating_sub(since));
                 self.figures.zero_window_ns = self.figures.zero_window_ns + waited;
                 events.push(Event { at, kind: EventKind::WindowOpens, bytes: 0, waited: Some(waited) });
             }
