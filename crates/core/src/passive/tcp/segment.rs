@@ -67,7 +67,7 @@ impl Segment {
                     let (option, after) = o.split_at((*length).into());
                     match kind {
                         3 if option.len() == 3 && s.flags & SYN != 0 => {
-                            s.window_scale = Some(option[2].min(14))
+                            s.window_scale = Some(option[2].min(14));
                         }
                         5 if option.len() >= 10 => s.sack = be32(option, 2).zip(be32(option, 6)),
                         8 if option.len() == 10 => s.timestamps = be32(option, 2).zip(be32(option, 6)),
