@@ -14,7 +14,7 @@ use jitlat_core::{Nanos, Span};
 /// Between attempts to come back for results.
 const RETRY_GAP: Span = Span::seconds(2);
 /// How long the client tries to come back for results, per attempt a few seconds.
-const MAX_RETRIES: u32 = 5;
+const MAX_RETRIES: u32 = 3;
 /// The server may need this long to notice that the stream has ended: a minute and more of silence.
 const MAX_BUSY_RETRIES: u32 = 60;
 

@@ -458,7 +458,7 @@ impl Machine for ClientMachine {
 impl ClientMachine {
     /// Whether last words are still to be sent.
     fn parting(&self) -> bool {
-        self.connected && !self.outgoing.is_empty()
+        self.connected && self.closed_behind.is_none() && !self.outgoing.is_empty()
     }
 
     fn transmit_one(&mut self, now: Tick, out: &mut Vec<u8>) -> bool {
