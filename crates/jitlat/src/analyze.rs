@@ -17,7 +17,7 @@ pub fn run(logs: &[PathBuf], args: &ReportArgs) -> Result<ExitCode> {
     }
     let runs = logs.iter().map(|log| analyze(log, args)).collect::<Result<Vec<Run>>>()?;
     present::present(&runs, args)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(crate::verdict(&runs, args))
 }
 
 /// One pass over one log.
@@ -37,6 +37,13 @@ pub fn analyze(log: &Path, args: &ReportArgs) -> Result<Run> {
     }
     let session = reader.session();
     let (summary, samples) = analyzer.finish_with_samples(session);
-    let samples = if args.text_plots { samples } else { Default::default() };
-    Ok(Run { summary, samples, log: Some(log.to_owned()), heading: text::analysing(session) + "\n" })
+    let samples = if args.draws_packets() { samples } else { Default::default() };
+    Ok(Run {
+        summary,
+        session: session.clone(),
+        samples,
+        log: Some(log.to_owned()),
+        heading: text::analysing(session) + "\n",
+        label: log.display().to_string(),
+    })
 }

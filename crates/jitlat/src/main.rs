@@ -37,6 +37,18 @@ fn main() -> ExitCode {
 /// Exit status when there is no measurement to report.
 const COULD_NOT_MEASURE: u8 = 2;
 
+/// Exit status when something was measured and a threshold was violated.
+const THRESHOLD_VIOLATED: u8 = 1;
+
+/// Names the thresholds of `--fail-if` that `runs` violate; the exit status that follows.
+fn verdict(runs: &[present::Run], args: &cli::ReportArgs) -> ExitCode {
+    let violations = present::violations(runs, args);
+    for violation in &violations {
+        eprintln!("jitlat: failed: {violation}");
+    }
+    if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(THRESHOLD_VIOLATED) }
+}
+
 /// The error and its causes in one line, leaving out causes that the text before them already tells.
 fn explain(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |told, cause| {

@@ -2,11 +2,16 @@
 
 use crate::cli::ReportArgs;
 use anyhow::{Context, Result, bail};
+use jitlat_core::Session;
 use jitlat_core::analysis::Samples;
 use jitlat_core::summary::Summary;
+use jitlat_report::draw;
+use jitlat_report::figure::{self, Trace};
+use jitlat_report::html::{self, Part, Report};
 use jitlat_report::text::{self, Style};
 use jitlat_store::log::LogReader;
 use jitlat_store::{csv, json, output};
+use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -14,12 +19,16 @@ use std::path::{Path, PathBuf};
 pub struct Run {
     /// Every figure.
     pub summary: Summary,
+    /// Its context.
+    pub session: Session,
     /// The accepted packets, kept only where a plot needs them.
     pub samples: Samples,
     /// The log its rows can be read from again.
     pub log: Option<PathBuf>,
     /// The lines above its report.
     pub heading: String,
+    /// What tells it from others shown beside it.
+    pub label: String,
 }
 
 /// Refuses outputs that would get into each other's way, before anything is measured.
@@ -48,11 +57,19 @@ pub fn present(runs: &[Run], args: &ReportArgs) -> Result<()> {
     if let Some(path) = &args.csv {
         write_packets(runs, path)?;
     }
+    if args.html.is_some() || args.plots.is_some() {
+        write_figures(runs, args)?;
+    }
     if let Some(path) = &args.json {
         let summaries: Vec<Summary> = runs.iter().map(|r| r.summary.clone()).collect();
         output::write(path, |out| json::write(out, &summaries))?;
     }
     Ok(())
+}
+
+/// The conditions of `--fail-if` that hold, in words.
+pub fn violations(runs: &[Run], args: &ReportArgs) -> Vec<String> {
+    runs.iter().flat_map(|run| args.fail_if.iter().filter_map(|c| c.violated(&run.summary))).collect()
 }
 
 /// Prints to standard output; a reader that has gone away (`| head`) is a normal end.
@@ -86,6 +103,47 @@ fn console(runs: &[Run], args: &ReportArgs) -> String {
         page.push_str(&text::both(&up.summary, &down.summary, &options));
     }
     page
+}
+
+fn write_figures(runs: &[Run], args: &ReportArgs) -> Result<()> {
+    let traces: Vec<Trace> = runs.iter().map(|r| Trace::of(&r.session, &r.samples)).collect();
+    let parts: Vec<Part<'_>> = runs
+        .iter()
+        .zip(&traces)
+        .map(|(run, trace)| Part {
+            label: &run.label,
+            session: Some(&run.session),
+            summary: &run.summary,
+            trace: Some(trace),
+        })
+        .collect();
+    if let Some(path) = &args.html {
+        let page = html::page(&Report {
+            parts: &parts,
+            command: None,
+            program: concat!("jitlat ", env!("CARGO_PKG_VERSION")),
+            written: Some(jitlat_net::clock::wall()),
+        });
+        output::write(path, |out| out.write_all(page.as_bytes()))?;
+    }
+    let Some(dir) = &args.plots else { return Ok(()) };
+    fs::create_dir_all(dir).with_context(|| format!("making the folder {}", dir.display()))?;
+    for part in &parts {
+        let figures =
+            figure::of_run(&figure::Run { label: part.label, summary: part.summary, trace: part.trace });
+        for file in draw::files(&figures) {
+            let (name, content) = file.context("drawing a figure")?;
+            let name = if parts.len() > 1 { format!("{}-{name}", slug(part.label)) } else { name };
+            output::write(&dir.join(name), |out| out.write_all(&content))?;
+        }
+    }
+    Ok(())
+}
+
+/// A label as part of a file name.
+fn slug(label: &str) -> String {
+    let keep = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    label.chars().map(keep).collect()
 }
 
 fn plots(run: &Run, corrected: bool, width: usize) -> String {

@@ -93,7 +93,7 @@ impl<'a> Recorder<'a> {
         let two = self.flows.len() == 2;
         for (flow, session) in self.flows.into_iter().zip(sessions) {
             let direction = session.spec.direction();
-            let (run, trouble) = flow.finish(&session, self.args.report.text_plots);
+            let (run, trouble) = flow.finish(&session, self.args.report.draws_packets());
             troubles.extend(trouble);
             let mut heading = String::new();
             if two {
@@ -102,7 +102,7 @@ impl<'a> Recorder<'a> {
             if let Some(log) = &run.log {
                 heading += &format!("{}\n\n", text::logged(log));
             }
-            runs.push(Run { heading, ..run });
+            runs.push(Run { heading, label: text::direction(direction).to_owned(), ..run });
         }
         (runs, troubles)
     }
@@ -241,7 +241,9 @@ impl Flow {
         };
         let (summary, samples) = self.analyzer.finish_with_samples(session);
         let samples = if keep_samples { samples } else { Samples::default() };
-        (Run { summary, samples, log, heading: String::new() }, troubles)
+        let session = session.clone();
+        let run = Run { summary, session, samples, log, heading: String::new(), label: String::new() };
+        (run, troubles)
     }
 }
 

@@ -39,7 +39,7 @@ pub fn measure(request: &TestRequest, args: &TestArgs, stop: &AtomicBool) -> Res
         eprintln!("jitlat: the test ended early: {reason}");
     }
     let measured = received > 0 || ending == Ending::Complete || runs.iter().any(sent_something);
-    Ok(if measured { ExitCode::SUCCESS } else { ExitCode::from(crate::COULD_NOT_MEASURE) })
+    Ok(if measured { crate::verdict(&runs, &args.report) } else { ExitCode::from(crate::COULD_NOT_MEASURE) })
 }
 
 /// A stream that was sent and wholly lost is a measurement too.

@@ -1,6 +1,9 @@
 //! The command line: what can be asked, and nothing about how it is done.
 
+pub mod condition;
 pub mod quantity;
+
+use condition::Condition;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use jitlat_core::analysis;
@@ -59,6 +62,18 @@ pub struct ReportArgs {
     /// Histogram bins: a number, or auto
     #[arg(long, value_name = "N", default_value = "70", value_parser = bins)]
     pub bins: Bins,
+    /// Write a report with interactive figures to FILE: one self-contained HTML page
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Draw every figure into DIR, as SVG and PNG
+    #[arg(long, value_name = "DIR")]
+    pub plots: Option<PathBuf>,
+    /// Analyse each window of this length too, and add the intervals to the JSON (1s, 10s; a bare number is seconds)
+    #[arg(long, value_name = "T", value_parser = quantity::duration)]
+    pub interval: Option<Span>,
+    /// Fail with status 1 where a figure crosses a threshold: loss>1%, jitter-p99>30ms, latency-max>150ms, mos<3.8 …; may be repeated
+    #[arg(long, value_name = "CONDITION")]
+    pub fail_if: Vec<Condition>,
     /// Draw small plots in characters below the report
     #[arg(long)]
     pub text_plots: bool,
@@ -86,7 +101,12 @@ impl ReportArgs {
             Percentiles::Linear => Method::Linear,
             Percentiles::Jitlat1 => Method::Jitlat1,
         };
-        analysis::Options { method, bins: self.bins, ..analysis::Options::default() }
+        analysis::Options { method, bins: self.bins, interval: self.interval, ..analysis::Options::default() }
+    }
+
+    /// Whether something is to be drawn from the single packets.
+    pub fn draws_packets(&self) -> bool {
+        self.text_plots || self.html.is_some() || self.plots.is_some()
     }
 }
 

@@ -194,7 +194,7 @@ impl Engine {
         let visitors = mailbox.clone();
         let run = move || match context.opening.spec.transport() {
             Transport::Udp => udp_flow::run(context),
-            Transport::Tcp => tcp_flow::run(context, visitors),
+            Transport::Tcp => tcp_flow::run(context, &visitors),
         };
         let thread = std::thread::Builder::new().name(format!("flow {}", id.0)).spawn(run)?;
         self.flows.push(Flow { id, packets, mailbox, orders, counters, live, thread: Some(thread) });

@@ -14,10 +14,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-pub fn run(context: Context, visitors: Sender<Step>) {
+pub fn run(context: Context, visitors: &Sender<Step>) {
     let id = context.opening.flow;
     let outbox = context.outbox.clone();
-    if let Err(reason) = live(context, &visitors) {
+    if let Err(reason) = live(context, visitors) {
         outbox.report(Report::Failed(id, reason));
     }
 }
