@@ -33,16 +33,19 @@ pub struct Run {
 
 /// Refuses outputs that would get into each other's way, before anything is measured.
 pub fn check(args: &ReportArgs) -> Result<()> {
-    let standard_output = [&args.json, &args.csv].iter().filter(|p| is_standard_output(p)).count();
-    if standard_output > 1 {
-        bail!("--json - and --csv - both want standard output: give one of them a file");
+    if outputs(args).into_iter().filter(|p| is_standard_output(p)).count() > 1 {
+        bail!("more than one of --json, --csv and --html wants standard output: give the others a file");
     }
     Ok(())
 }
 
 /// Whether standard output is taken by a program's format, so that nothing else may go there.
 pub fn is_silent(args: &ReportArgs) -> bool {
-    [&args.json, &args.csv].iter().any(|p| is_standard_output(p))
+    outputs(args).into_iter().any(is_standard_output)
+}
+
+fn outputs(args: &ReportArgs) -> [&Option<PathBuf>; 3] {
+    [&args.json, &args.csv, &args.html]
 }
 
 fn is_standard_output(path: &Option<PathBuf>) -> bool {
