@@ -17,6 +17,7 @@
 //! * [`analysis`] – [`Analyzer`]: records in, [`Summary`] out
 //! * [`summary`] – [`Summary`]: everything computed, the JSON summary
 //! * [`compare`] – two runs side by side, with a verdict
+//! * [`twoway`] – two-way records seen as one-way ones
 //! * [`units`] – numbers as people read them
 #![forbid(unsafe_code)]
 
@@ -34,6 +35,7 @@ pub mod sink;
 pub mod spec;
 pub mod summary;
 pub mod time;
+pub mod twoway;
 pub mod units;
 
 pub use analysis::{Analyzer, Options, analyze};

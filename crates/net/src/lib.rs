@@ -6,6 +6,7 @@
 //! * [`stamp`] – kernel and hardware stamps
 //! * [`udp`], [`tcp`] – sockets of test streams
 //! * [`engine`] – one thread a flow: sends or receives a stream as a protocol machine commands
+//! * [`twoway`] – drivers and reflectors of the two-way protocols
 //! * [`recording`] – from the packet threads to memory
 //! * [`capture`] – packets seen on an interface or in a file
 //! * [`client`], [`server`] – the drivers of the two sides of a conversation
@@ -24,4 +25,5 @@ pub mod server;
 pub mod stamp;
 mod sys;
 pub mod tcp;
+pub mod twoway;
 pub mod udp;

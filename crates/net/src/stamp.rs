@@ -187,14 +187,14 @@ fn on_system_clock(adapter: Nanos, system: Nanos) -> Option<Nanos> {
     [adapter, adapter - TAI_OFFSET].into_iter().find(|a| (*a - system).0.abs() < SECOND / 2)
 }
 
-struct ControlMessage<'a> {
-    level: c_int,
-    kind: c_int,
-    data: &'a [u8],
+pub(crate) struct ControlMessage<'a> {
+    pub level: c_int,
+    pub kind: c_int,
+    pub data: &'a [u8],
 }
 
 /// Walks control messages: a header of length, level and kind, then data, aligned to a word.
-struct ControlMessages<'a>(&'a [u8]);
+pub(crate) struct ControlMessages<'a>(pub &'a [u8]);
 
 impl<'a> Iterator for ControlMessages<'a> {
     type Item = ControlMessage<'a>;
@@ -213,7 +213,7 @@ impl<'a> Iterator for ControlMessages<'a> {
 }
 
 /// The packet number and stamp of an error queue's entry that reports a transmission.
-fn transmitted(control: &[u8]) -> Option<(u32, Stamp)> {
+pub(crate) fn transmitted(control: &[u8]) -> Option<(u32, Stamp)> {
     let mut stamp = None;
     let mut id = None;
     for message in ControlMessages(control) {

@@ -69,6 +69,43 @@ pub fn answerable(source: SocketAddr) -> bool {
     host && (source.port() >= SERVICES || TEST_PORTS.contains(&source.port()))
 }
 
+/// How many packets each address may have answered: a rate with a burst of a tenth of a second. Constant
+/// memory: addresses share a place now and then, which makes them share the rate.
+#[derive(Clone, Debug)]
+pub struct Limiter {
+    /// When each place's allowance is whole again, on the steady clock.
+    places: Box<[i64]>,
+    gap: i64,
+    seed: u64,
+}
+
+impl Limiter {
+    /// At most `rate` packets a second of one address (IPv6: of one /64). `seed` is random, so that
+    /// nobody can aim at another's place.
+    pub fn new(rate: u32, seed: u64) -> Limiter {
+        let gap = 1_000_000_000 / i64::from(rate.max(1));
+        Limiter { places: vec![i64::MIN; 4096].into(), gap, seed }
+    }
+
+    /// Whether a packet of `address` may be answered now.
+    pub fn allows(&mut self, address: IpAddr, steady: Nanos) -> bool {
+        let key = match address {
+            IpAddr::V4(a) => u32::from(a).into(),
+            IpAddr::V6(a) => (u128::from(a) >> 64) as u64,
+        };
+        let mixed = (key ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let place = &mut self.places[(mixed >> 52) as usize];
+        let burst = 100_000_000.max(self.gap);
+        let start = (*place).max(steady.0.saturating_sub(burst));
+        if start > steady.0 {
+            return false;
+        }
+        *place = start + self.gap;
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,5 +119,14 @@ mod tests {
             assert!(answerable(good.parse().unwrap()), "{good}");
         }
         assert!(!answerable("[ff02::1]:5000".parse().unwrap()));
+    }
+
+    #[test]
+    fn each_address_has_its_rate() {
+        let mut limiter = Limiter::new(1000, 42);
+        let (a, b) = ("192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap());
+        let granted = (0..10_000).filter(|k| limiter.allows(a, Nanos(k * 100_000))).count();
+        assert!((1000..=1101).contains(&granted), "{granted} of 10 000 in a second");
+        assert!(limiter.allows(b, Nanos(1_000_000_000)));
     }
 }

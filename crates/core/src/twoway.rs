@@ -1,0 +1,90 @@
+//! Two-way records seen as one-way ones, so that the one analysis serves round trips and both
+//! directions.
+
+use crate::record::{Moment, PacketRecord};
+use crate::time::{Span, Stamp};
+
+/// What of a two-way record is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// The round trip without the far host's own time, where that is known: (T4 − T1) − (T3 − T2).
+    RoundTrip,
+    /// The way there: T2 − T1, of two clocks.
+    Up,
+    /// The way back: T4 − T3, of two clocks.
+    Down,
+}
+
+/// The far host's own time, T3 − T2, where both are known.
+pub fn processing(record: &PacketRecord) -> Option<Span> {
+    record.time(Moment::Answered)?.checked_since(record.time(Moment::Arrived)?)
+}
+
+/// Round-trip time without the far host's own time, where that is known.
+pub fn round_trip(record: &PacketRecord) -> Option<Span> {
+    let whole = record.time(Moment::Returned)?.checked_since(record.time(Moment::Sent)?)?;
+    Some(whole - processing(record).unwrap_or_default())
+}
+
+/// `record` as one of a one-way stream: sent and arrived are the two ends of what is looked at. `None`
+/// if either is not known. Lags, size and header fields belong to the returned packet: they stay with
+/// the views that end there.
+pub fn project(record: &PacketRecord, view: View) -> Option<PacketRecord> {
+    let (from, to) = match view {
+        View::RoundTrip => (Moment::Sent, Moment::Returned),
+        View::Up => (Moment::Sent, Moment::Arrived),
+        View::Down => (Moment::Answered, Moment::Returned),
+    };
+    let start = record.stamp(from)?;
+    let mut end = record.stamp(to)?;
+    if view == View::RoundTrip {
+        end = Stamp { at: start.at + round_trip(record)?, ..end };
+    }
+    let mut seen = PacketRecord::new(record.seq);
+    seen.flags = record.flags;
+    seen.set(Moment::Sent, start);
+    seen.set(Moment::Arrived, end);
+    if view != View::Down {
+        seen.set_send_lag(record.send_lag());
+    }
+    if view != View::Up {
+        seen.set_receive_lag(record.receive_lag());
+        seen.set_size(record.size());
+        seen.set_ttl(record.ttl());
+        seen.set_traffic_class(record.traffic_class());
+    }
+    Some(seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::{Nanos, Source};
+
+    fn record(times: [Option<i64>; 4]) -> PacketRecord {
+        let mut r = PacketRecord::new(3);
+        let moments = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
+        for (moment, t) in moments.into_iter().zip(times) {
+            if let Some(t) = t {
+                r.set(moment, Stamp { at: Nanos(t), source: Source::Kernel });
+            }
+        }
+        r
+    }
+
+    #[test]
+    fn the_three_views() {
+        let r = record([Some(1000), Some(51_500), Some(51_800), Some(3000)]);
+        let delay = |v| project(&r, v).unwrap().delay().unwrap().0;
+        assert_eq!((delay(View::RoundTrip), delay(View::Up), delay(View::Down)), (1700, 50_500, -48_800));
+        assert_eq!(processing(&r), Some(Span(300)));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_seen() {
+        let r = record([Some(1000), None, None, Some(3000)]);
+        assert_eq!(project(&r, View::RoundTrip).unwrap().delay(), Some(Span(2000)));
+        assert!(project(&r, View::Up).is_none() && project(&r, View::Down).is_none());
+        assert!(project(&record([Some(1), None, None, None]), View::RoundTrip).is_none());
+    }
+}

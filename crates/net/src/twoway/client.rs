@@ -1,0 +1,269 @@
+//! Runs one two-way test over datagrams.
+
+use crate::clock;
+use crate::pace::{Mode, Pacing};
+use crate::stamp::{Meta, Stamps};
+use crate::sys::{BATCH, Inbox};
+use crate::twoway::socket::{self, Carrier, Departures, Marking, Prepared};
+use jitlat_core::session::{Ending, HostFacts};
+use jitlat_core::time::SECOND;
+use jitlat_core::{Nanos, Source, Span, Stamp};
+use jitlat_proto::machine::Tick;
+use jitlat_proto::twoway::pinger::{Outcome, Received};
+use jitlat_proto::twoway::{Pinger, Plan, Protocol, Transmit};
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How the far host is reached and this host is run.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// The far host; the port means nothing to ICMP.
+    pub to: SocketAddr,
+    /// What carries the test.
+    pub carrier: Carrier,
+    /// Addresses and marks.
+    pub marking: Marking,
+    /// Stamps wanted.
+    pub stamps: Stamps,
+    /// How the thread waits.
+    pub pacing: Pacing,
+}
+
+/// Why a test could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The socket.
+    #[error("opening a socket to {to}: {hint}")]
+    Socket {
+        /// The far host.
+        to: SocketAddr,
+        /// The reason, and what to try.
+        hint: String,
+    },
+    /// Sending never worked.
+    #[error("sending to {to}: {source}")]
+    Send {
+        /// The far host.
+        to: SocketAddr,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The conversation failed.
+    #[error("{to}: {why}")]
+    Conversation {
+        /// The far host.
+        to: SocketAddr,
+        /// The reason, and what to try.
+        why: String,
+    },
+    /// Nobody listens there.
+    #[error(
+        "{0} refuses: nothing listens on that port there; is the reflector running, and is the port right?"
+    )]
+    Refused(SocketAddr),
+}
+
+/// What a test found.
+pub struct Measured<P> {
+    /// Records, ledger, oddities.
+    pub outcome: Outcome<P>,
+    /// This host's address and port.
+    pub local: SocketAddr,
+    /// Stamps that were expected.
+    pub stamps: Stamps,
+    /// This host.
+    pub host: HostFacts,
+    /// How it ended.
+    pub ending: Ending,
+    /// Requests that could not be sent.
+    pub unsent: u64,
+    /// "Nothing listens there" messages received.
+    pub refused: u64,
+}
+
+/// What a progress line shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Requests sent.
+    pub sent: u64,
+    /// Requests answered.
+    pub answered: u64,
+}
+
+/// The longest sleep, so that a stop is noticed soon.
+const SLICE: Span = Span::millis(100);
+/// How long before the due time [`Mode::Hybrid`] stops sleeping.
+const SPIN: Span = Span::micros(60);
+/// Requests sent in a row before answers are looked at again.
+const RUN: usize = 32;
+/// Between two calls of the observer.
+const OBSERVE: Span = Span::millis(250);
+/// For the last transmit stamps.
+const LAST_STAMPS: Span = Span::millis(20);
+/// Extra room for answers that are longer than the requests.
+const SLACK: usize = 2048;
+
+/// "Now" on both clocks.
+pub fn tick() -> Tick {
+    Tick { wall: clock::wall(), steady: clock::steady() }
+}
+
+/// Runs `protocol` against `link` as `plan` says, until it is over or `stop` is set; then answers on
+/// their way are still waited for. `make` is given whether the kernel chooses the ICMP identifier.
+pub fn run<P: Protocol>(
+    make: impl FnOnce(bool) -> P,
+    plan: Plan,
+    link: &Link,
+    stop: &AtomicBool,
+    mut observe: impl FnMut(Progress),
+) -> Result<Measured<P>, Error> {
+    let Prepared { socket, stamps, notes, kernel_id, ip_header } =
+        socket::open(link.carrier, link.to, &link.marking, link.stamps)
+            .map_err(|e| Error::Socket { to: link.to, hint: hint(link.carrier, &e) })?;
+    let local = socket.local_addr().ok().and_then(|a| a.as_socket()).unwrap_or(link.to);
+    let mut host = clock::host_facts();
+    host.notes = link.pacing.apply();
+    host.notes.extend(notes);
+    let mut steps = clock::StepWatch::start();
+
+    let source = if stamps == Stamps::User { Source::User } else { Source::Kernel };
+    let slot = usize::from(plan.spec.payload()) + SLACK;
+    let mut inbox = Inbox::new(BATCH, slot.min(1 << 16));
+    let mut departures = Departures::new();
+    let mut pinger = Pinger::new(make(kernel_id), plan, source);
+    let mut out = Vec::with_capacity(slot);
+    let (mut unsent, mut refused, mut interrupted) = (0u64, 0u64, false);
+    let mut first_failure = None;
+    let mut observed = Nanos(i64::MIN);
+
+    loop {
+        if departures.awaited() {
+            while departures.collect(&socket, |seq, at| pinger.stamped(seq, at)) == BATCH {}
+        }
+        loop {
+            match inbox.receive(socket.as_fd(), libc::MSG_DONTWAIT) {
+                Ok(count) => {
+                    let now = tick();
+                    for datagram in inbox.datagrams() {
+                        let body = if ip_header { without_ip_header(datagram.data) } else { datagram.data };
+                        let meta = Meta::parse(datagram.control);
+                        let stamp = meta.stamp.unwrap_or(Stamp { at: now.wall, source: Source::User });
+                        let received = Received {
+                            stamp,
+                            read: now.wall,
+                            length: body.len(),
+                            ttl: meta.ttl,
+                            traffic_class: meta.traffic_class,
+                        };
+                        pinger.handle(body, &received, now);
+                    }
+                    if count < BATCH {
+                        break;
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => refused += 1,
+                Err(_) => break,
+            }
+        }
+        if stop.load(Ordering::Relaxed) && !interrupted {
+            interrupted = true;
+            pinger.interrupt(tick());
+        }
+        pinger.handle_timeout(tick());
+        for _ in 0..RUN {
+            out.clear();
+            let Some(what) = pinger.poll_transmit(tick(), &mut out) else { break };
+            let request = match what {
+                Transmit::Request(seq) => Some(seq),
+                Transmit::Conversation => None,
+            };
+            // A pending "refused" is told by the next send, which then sends nothing: once more.
+            let mut sent = socket.send(&out);
+            if matches!(&sent, Err(e) if e.kind() == io::ErrorKind::ConnectionRefused) {
+                refused += 1;
+                sent = socket.send(&out);
+            }
+            match sent {
+                Ok(_) => departures.sent(request),
+                Err(e) => {
+                    unsent += 1;
+                    first_failure.get_or_insert(e);
+                }
+            }
+            pinger.handle_timeout(tick());
+        }
+        let Some(due) = pinger.poll_timeout() else { break };
+        let now = clock::steady();
+        if now - observed >= OBSERVE {
+            observed = now;
+            let ledger = pinger.ledger();
+            observe(Progress { sent: ledger.requests(), answered: ledger.answered() });
+        }
+        wait(&socket, due, now, link.pacing.mode);
+    }
+
+    let until = clock::steady() + LAST_STAMPS;
+    while stamps != Stamps::User && departures.awaited() && clock::steady() < until {
+        if departures.collect(&socket, |seq, at| pinger.stamped(seq, at)) == 0 {
+            wait(&socket, until, clock::steady(), Mode::Sleep);
+        }
+    }
+    if let Some(why) = pinger.failure() {
+        return Err(if refused > 0 {
+            Error::Refused(link.to)
+        } else {
+            Error::Conversation { to: link.to, why: why.to_owned() }
+        });
+    }
+    if pinger.ledger().answered() == 0 && refused > 0 {
+        return Err(Error::Refused(link.to));
+    }
+    if let Some(source) = first_failure.filter(|_| unsent > 0 && unsent >= pinger.ledger().requests()) {
+        return Err(Error::Send { to: link.to, source });
+    }
+    host.sync_after = clock::sync_state();
+    host.clock_step = Some(steps.look());
+    let ending = if interrupted { Ending::Interrupted } else { Ending::Complete };
+    Ok(Measured { outcome: pinger.finish_up(), local, stamps, host, ending, unsent, refused })
+}
+
+/// Sleeps until `due`, or something arrives, or a tenth of a second passed.
+fn wait(socket: &impl AsFd, due: Nanos, now: Nanos, mode: Mode) {
+    let wake = match mode {
+        Mode::Sleep => due,
+        Mode::Hybrid => due - SPIN,
+        Mode::Spin => now,
+    };
+    let span = (wake - now).0.clamp(0, SLICE.0);
+    if span == 0 {
+        return;
+    }
+    let timeout = TimeSpec::new(span / SECOND, span % SECOND);
+    let mut ready = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+    // A signal or nothing ready: the caller looks at everything again anyway.
+    let _ = ppoll(&mut ready, Some(timeout), None);
+}
+
+fn without_ip_header(packet: &[u8]) -> &[u8] {
+    let length = packet.first().map_or(0, |b| usize::from(b & 0x0f) * 4);
+    packet.get(length..).unwrap_or_default()
+}
+
+fn hint(carrier: Carrier, e: &io::Error) -> String {
+    match (carrier, e.kind()) {
+        (Carrier::Icmp, io::ErrorKind::PermissionDenied) => format!(
+            "{e}: let your group use ping sockets (sysctl net.ipv4.ping_group_range=\"0 2147483647\") or grant \
+             the program CAP_NET_RAW (setcap cap_net_raw=ep)"
+        ),
+        (_, io::ErrorKind::PermissionDenied) => {
+            format!(
+                "{e}: binding to an interface or a port below 1024 needs CAP_NET_RAW or CAP_NET_BIND_SERVICE"
+            )
+        }
+        _ => e.to_string(),
+    }
+}

@@ -1,0 +1,17 @@
+//! Drivers of the two-way protocols.
+//!
+//! * [`client`] – runs one test: sends requests on time, reads answers and stamps
+//! * [`socket`] – the sockets they go through
+//! * [`request_response`] – the same over one TCP connection
+//! * [`reflectors`] – answers other hosts' tests
+//!
+//! One thread a test: it sleeps until the next request is due or something arrives. With kernel stamps
+//! nothing depends on how soon it wakes up.
+
+pub mod client;
+pub mod reflectors;
+pub mod request_response;
+pub mod socket;
+
+pub use client::{Error, Link, Measured, run};
+pub use reflectors::{Reflectors, Service};

@@ -1,0 +1,433 @@
+//! [`Reflectors`]: answers other hosts' two-way tests, one thread a socket.
+
+use crate::clock;
+use crate::random;
+use crate::stamp::{ControlMessages, Meta};
+use crate::sys::{BATCH, Inbox};
+use crate::twoway::client::tick;
+use crate::twoway::request_response;
+use crate::twoway::socket::{enlarge, observe};
+use jitlat_core::ntp::{ErrorEstimate, Format};
+use jitlat_core::{Source, Span};
+use jitlat_proto::lamp::{self, Reaction};
+use jitlat_proto::stamp;
+use jitlat_proto::twoway::reflect::{Arrival, Limiter, Silence};
+use nix::sys::socket::{
+    ControlMessage, MsgFlags, SockaddrStorage, TimestampingFlag as F, sendmsg, setsockopt, sockopt,
+};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What is answered, where.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// Addresses to answer on.
+    pub bind: Vec<IpAddr>,
+    /// Port of the STAMP and TWAMP Light reflector; `None` = none.
+    pub stamp_port: Option<u16>,
+    /// Its key, for the authenticated mode.
+    pub stamp_key: Option<stamp::auth::Key>,
+    /// STAMP sessions whose answers are counted; 0 = stateless.
+    pub stamp_sessions: usize,
+    /// Port of the LaMP server; `None` = none.
+    pub lamp_port: Option<u16>,
+    /// Port of the TCP responder; `None` = none.
+    pub tcp_port: Option<u16>,
+    /// Connections of the responder at a time.
+    pub connections: usize,
+    /// Packets a second answered of one address.
+    pub rate: u32,
+}
+
+impl Default for Service {
+    fn default() -> Service {
+        Service {
+            bind: vec![IpAddr::from([0, 0, 0, 0])],
+            stamp_port: Some(stamp::PORT),
+            stamp_key: None,
+            stamp_sessions: 16_384,
+            lamp_port: Some(lamp::PORT),
+            tcp_port: Some(jitlat_proto::reqresp::PORT),
+            connections: 64,
+            rate: 200_000,
+        }
+    }
+}
+
+/// Packets answered, and those met with silence by reason.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Answered.
+    pub answered: AtomicU64,
+    /// By [`Silence`].
+    pub silent: [AtomicU64; Silence::ALL.len()],
+}
+
+impl Counters {
+    fn silent(&self, why: Silence) {
+        self.silent[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Running reflectors; dropping them stops them.
+pub struct Reflectors {
+    threads: Vec<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    counters: Arc<Counters>,
+    listening: Vec<(&'static str, SocketAddr)>,
+    failures: Vec<String>,
+}
+
+/// How soon a thread notices that it is to stop.
+const NOTICE: Duration = Duration::from_millis(100);
+/// Between two looks at the state of this host's clock.
+const CLOCK_STATE: Span = Span::seconds(5);
+
+impl Reflectors {
+    /// Starts what `service` asks for. What cannot be had (a port in use, or below 1024 without the
+    /// privilege) is among the [failures](Reflectors::failures); the rest runs.
+    pub fn start(service: &Service) -> Reflectors {
+        let mut all = Reflectors {
+            threads: Vec::new(),
+            stop: Arc::default(),
+            counters: Arc::default(),
+            listening: Vec::new(),
+            failures: Vec::new(),
+        };
+        for ip in &service.bind {
+            if let Some(port) = service.stamp_port {
+                let at = SocketAddr::new(*ip, port);
+                let rules = stamp::Rules {
+                    key: service.stamp_key.clone(),
+                    sessions: service.stamp_sessions,
+                    stamps: Source::Kernel,
+                    ..stamp::Rules::default()
+                };
+                all.udp("STAMP", at, service.rate, move |port, stop| reflect_stamp(port, rules, stop));
+            }
+            if let Some(port) = service.lamp_port {
+                let rules =
+                    lamp::ServerRules { receive_stamps: Source::Kernel, ..lamp::ServerRules::default() };
+                let at = SocketAddr::new(*ip, port);
+                all.udp("LaMP", at, service.rate, move |port, stop| serve_lamp(port, rules, stop));
+            }
+            if let Some(port) = service.tcp_port {
+                all.tcp(SocketAddr::new(*ip, port), service.connections);
+            }
+        }
+        all
+    }
+
+    /// What is answered, and where.
+    pub fn listening(&self) -> &[(&'static str, SocketAddr)] {
+        &self.listening
+    }
+
+    /// What could not be started, in sentences.
+    pub fn failures(&self) -> &[String] {
+        &self.failures
+    }
+
+    /// Packets answered and not.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn udp(
+        &mut self,
+        name: &'static str,
+        at: SocketAddr,
+        rate: u32,
+        body: impl FnOnce(&mut Port, &AtomicBool) + Send + 'static,
+    ) {
+        let started = Port::bind(at, rate, self.counters.clone()).and_then(|mut port| {
+            let bound = port.socket.local_addr()?;
+            let stop = self.stop.clone();
+            let named = std::thread::Builder::new().name(name.to_lowercase());
+            Ok((bound, named.spawn(move || body(&mut port, &stop))?))
+        });
+        self.note(name, at, started);
+    }
+
+    fn tcp(&mut self, at: SocketAddr, connections: usize) {
+        let (stop, counters) = (self.stop.clone(), self.counters.clone());
+        let started = listen(at).and_then(|listener| {
+            let bound = listener.local_addr()?;
+            let named = std::thread::Builder::new().name("responder".to_owned());
+            Ok((bound, named.spawn(move || accept(&listener, connections, &stop, &counters))?))
+        });
+        self.note("TCP request-response", at, started);
+    }
+
+    fn note(
+        &mut self,
+        name: &'static str,
+        at: SocketAddr,
+        started: io::Result<(SocketAddr, JoinHandle<()>)>,
+    ) {
+        match started {
+            Ok((bound, thread)) => {
+                self.listening.push((name, bound));
+                self.threads.push(thread);
+            }
+            Err(e) => {
+                let hint = match e.kind() {
+                    io::ErrorKind::PermissionDenied => " (ports below 1024 need CAP_NET_BIND_SERVICE)",
+                    io::ErrorKind::AddrInUse => " (another program has it)",
+                    _ => "",
+                };
+                self.failures.push(format!("no {name} reflector on {at}: {e}{hint}"));
+            }
+        }
+    }
+}
+
+impl Drop for Reflectors {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A reflector that panicked has already said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A UDP socket that answers.
+struct Port {
+    socket: UdpSocket,
+    inbox: Inbox,
+    limiter: Limiter,
+    counters: Arc<Counters>,
+    v6: bool,
+    /// Traffic class the socket is set to.
+    class: i32,
+}
+
+/// The largest datagram.
+const LARGEST: usize = 65_507;
+
+impl Port {
+    fn bind(at: SocketAddr, rate: u32, counters: Arc<Counters>) -> io::Result<Port> {
+        let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
+        let v6 = at.is_ipv6();
+        if v6 {
+            socket.set_only_v6(true)?;
+        }
+        socket.bind(&at.into())?;
+        socket.set_read_timeout(Some(NOTICE))?;
+        observe(&socket, v6);
+        enlarge(&socket);
+        // Answers leave from the address that was asked; hop limits tell the asker the distance.
+        if v6 {
+            setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
+            socket.set_unicast_hops_v6(255)?;
+        } else {
+            setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)?;
+            socket.set_ttl_v4(255)?;
+        }
+        let _ = setsockopt(
+            &socket,
+            sockopt::Timestamping,
+            &(F::SOF_TIMESTAMPING_SOFTWARE | F::SOF_TIMESTAMPING_RX_SOFTWARE),
+        );
+        let mut seed = [0; 8];
+        random::fill(&mut seed)?;
+        Ok(Port {
+            socket: socket.into(),
+            inbox: Inbox::new(BATCH, LARGEST),
+            limiter: Limiter::new(rate, u64::from_be_bytes(seed)),
+            counters,
+            v6,
+            class: 0,
+        })
+    }
+
+    /// Waits for a batch, or a tenth of a second, and hands each datagram over with where it came in.
+    fn receive(&mut self, mut each: impl FnMut(&mut Answering<'_>, &[u8], &Arrival, Option<Local>)) {
+        if self.inbox.receive(self.socket.as_fd(), libc::MSG_WAITFORONE).is_err() {
+            return;
+        }
+        let steady = clock::steady();
+        let wall = clock::wall();
+        let mut answering =
+            Answering { socket: &self.socket, counters: &self.counters, v6: self.v6, class: &mut self.class };
+        for datagram in self.inbox.datagrams() {
+            let Some(from) = datagram.sender() else { continue };
+            if !self.limiter.allows(from.ip(), steady) {
+                answering.counters.silent(Silence::Limited);
+                continue;
+            }
+            let meta = Meta::parse(datagram.control);
+            let arrival = Arrival {
+                from,
+                at: meta.stamp.map_or(wall, |s| s.at),
+                ttl: meta.ttl,
+                traffic_class: meta.traffic_class,
+            };
+            each(&mut answering, datagram.data, &arrival, asked_address(datagram.control));
+        }
+    }
+}
+
+/// The sending half of a [`Port`].
+struct Answering<'a> {
+    socket: &'a UdpSocket,
+    counters: &'a Counters,
+    v6: bool,
+    class: &'a mut i32,
+}
+
+/// The local address a packet was sent to, as the kernel writes it.
+#[derive(Clone, Copy)]
+enum Local {
+    V4(libc::in_addr),
+    V6([u8; 16], u32),
+}
+
+fn asked_address(control: &[u8]) -> Option<Local> {
+    ControlMessages(control).find_map(|m| match (m.level, m.kind) {
+        // in_pktinfo: interface index, local address, address in the header.
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+            let local = m.data.get(4..8)?.first_chunk()?;
+            Some(Local::V4(libc::in_addr { s_addr: u32::from_ne_bytes(*local) }))
+        }
+        // in6_pktinfo: address, interface index.
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+            let index = m.data.get(16..20)?.first_chunk()?;
+            Some(Local::V6(*m.data.first_chunk()?, u32::from_ne_bytes(*index)))
+        }
+        _ => None,
+    })
+}
+
+impl Answering<'_> {
+    fn send(&mut self, answer: &[u8], to: SocketAddr, from: Option<Local>, dscp: u8) -> bool {
+        let class = i32::from(dscp) << 2;
+        if *self.class != class {
+            let set = if self.v6 {
+                setsockopt(self.socket, sockopt::Ipv6TClass, &class)
+            } else {
+                setsockopt(self.socket, sockopt::Ipv4Tos, &class)
+            };
+            if set.is_ok() {
+                *self.class = class;
+            }
+        }
+        let parts = [IoSlice::new(answer)];
+        let to = SockaddrStorage::from(to);
+        let fd = self.socket.as_raw_fd();
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let sent = match from {
+            Some(Local::V4(address)) => {
+                let info = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: address, ipi_addr: address };
+                sendmsg(fd, &parts, &[ControlMessage::Ipv4PacketInfo(&info)], flags, Some(&to))
+            }
+            Some(Local::V6(address, index)) => {
+                let address = libc::in6_addr { s6_addr: address };
+                let info = libc::in6_pktinfo { ipi6_addr: address, ipi6_ifindex: index };
+                sendmsg(fd, &parts, &[ControlMessage::Ipv6PacketInfo(&info)], flags, Some(&to))
+            }
+            None => sendmsg(fd, &parts, &[], flags, Some(&to)),
+        };
+        if sent.is_ok() {
+            self.counters.answered.fetch_add(1, Ordering::Relaxed);
+        }
+        sent.is_ok()
+    }
+}
+
+fn reflect_stamp(port: &mut Port, rules: stamp::Rules, stop: &AtomicBool) {
+    let mut reflector = stamp::Reflector::new(rules);
+    let mut answer = vec![0; LARGEST];
+    let (mut error, mut looked) = (ErrorEstimate::UNKNOWN, None);
+    while !stop.load(Ordering::Relaxed) {
+        let steady = clock::steady();
+        if looked.is_none_or(|l| steady - l >= CLOCK_STATE) {
+            looked = Some(steady);
+            error = ErrorEstimate::of_clock(clock::sync_state(), Format::Ntp);
+        }
+        port.receive(|out, request, arrival, local| {
+            let now = tick();
+            match reflector.reflect(request, arrival, now.wall, now.steady, error, &mut answer) {
+                Ok(r) => drop(out.send(&answer[..r.len], arrival.from, local, r.dscp)),
+                Err(why) => out.counters.silent(why),
+            }
+        });
+    }
+}
+
+fn serve_lamp(port: &mut Port, rules: lamp::ServerRules, stop: &AtomicBool) {
+    let mut server = lamp::Server::new(rules);
+    let mut answer = Vec::with_capacity(LARGEST);
+    while !stop.load(Ordering::Relaxed) {
+        port.receive(|out, request, arrival, local| {
+            answer.clear();
+            let dscp = arrival.traffic_class.map_or(0, |c| c >> 2);
+            match server.handle(request, arrival, tick(), &mut answer) {
+                Ok(Reaction::Taken) => {}
+                Ok(Reaction::Answer) => drop(out.send(&answer, arrival.from, local, dscp)),
+                Ok(Reaction::AnswerAndFollow(_)) => {
+                    let leaving = clock::wall();
+                    if out.send(&answer, arrival.from, local, dscp)
+                        && let Some(h) = lamp::Header::parse(&answer)
+                    {
+                        answer.clear();
+                        server.follow_up(h.id, h.seq, leaving - arrival.at, &mut answer);
+                        out.send(&answer, arrival.from, local, dscp);
+                    }
+                }
+                Err(why) => out.counters.silent(why),
+            }
+        });
+        answer.clear();
+        while let Some(to) = server.poll_transmit(tick(), &mut answer) {
+            // Without a request at hand the system chooses the address, as it did for LaTe.
+            let _ = port.socket.send_to(&answer, to);
+            answer.clear();
+        }
+    }
+}
+
+fn listen(at: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
+    if at.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&at.into())?;
+    socket.listen(64)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+fn accept(listener: &TcpListener, connections: usize, stop: &Arc<AtomicBool>, counters: &Arc<Counters>) {
+    let open = Arc::new(AtomicUsize::new(0));
+    while !stop.load(Ordering::Relaxed) {
+        match listener.accept() {
+            Ok((stream, _)) if open.load(Ordering::Relaxed) < connections => {
+                let (stop, counters, count) = (stop.clone(), counters.clone(), open.clone());
+                open.fetch_add(1, Ordering::Relaxed);
+                let body = move || {
+                    let blocking = stream.set_nonblocking(false);
+                    let answered = blocking.and_then(|()| request_response::serve(stream, &stop));
+                    counters.answered.fetch_add(answered.unwrap_or(0), Ordering::Relaxed);
+                    count.fetch_sub(1, Ordering::Relaxed);
+                };
+                if std::thread::Builder::new().name("response".to_owned()).spawn(body).is_err() {
+                    open.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
+            Ok(_) => counters.silent(Silence::Limited),
+            Err(_) => std::thread::sleep(NOTICE / 4),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! Each client against its reflector through the kernel, on loopback.
+
+use super::*;
+use crate::pace::Pacing;
+use crate::stamp::Stamps;
+use crate::twoway::client::{Error, Link, Measured, run};
+use crate::twoway::socket::{Carrier, Marking};
+use jitlat_core::record::Moment;
+use jitlat_core::spec::{Direction, Schedule, Transport};
+use jitlat_core::{Dscp, TestSpec};
+use jitlat_proto::twoway::{Plan, Protocol};
+
+fn service(ip: &str) -> Service {
+    let bind = vec![ip.parse().unwrap()];
+    Service { bind, stamp_port: Some(0), lamp_port: Some(0), tcp_port: Some(0), ..Service::default() }
+}
+
+fn plan(packets: u64, payload: u64) -> Plan {
+    let spec =
+        TestSpec::new(Direction::Up, Transport::Udp, packets, payload, Span::millis(2), Schedule::Periodic);
+    Plan { spec: spec.unwrap(), wait: None, patience: Span::seconds(2) }
+}
+
+fn link(to: SocketAddr) -> Link {
+    let marking = Marking { dscp: Dscp::new(46).unwrap(), ..Marking::default() };
+    Link { to, carrier: Carrier::Udp, marking, stamps: Stamps::Kernel, pacing: Pacing::default() }
+}
+
+fn measure<P: Protocol>(protocol: P, payload: u64, to: SocketAddr) -> Measured<P> {
+    let stop = AtomicBool::new(false);
+    run(|_| protocol, plan(20, payload), &link(to), &stop, |_| {}).unwrap()
+}
+
+fn address(r: &Reflectors, name: &str) -> SocketAddr {
+    r.listening().iter().find(|(n, _)| *n == name).unwrap().1
+}
+
+#[test]
+fn stamp_over_both_families() {
+    for ip in ["127.0.0.1", "::1"] {
+        let reflectors = Reflectors::start(&service(ip));
+        if !reflectors.failures().is_empty() && ip == "::1" {
+            eprintln!("skipped: this host has no IPv6 loopback");
+            continue;
+        }
+        let options = stamp::sender::Options { class_of_service: Some(46), ..Default::default() };
+        let measured = measure(stamp::Sender::new(options), 44, address(&reflectors, "STAMP"));
+        let mut outcome = measured.outcome;
+        assert_eq!((outcome.ledger.answered(), outcome.ledger.requests()), (20, 20), "{ip}");
+        assert_eq!(outcome.protocol.far_dscp(), Some(46), "the mark arrives");
+        assert!(outcome.sent.known() >= 19, "the kernel stamps what is sent: {}", outcome.sent.known());
+        let mut records = outcome.records.take_block().unwrap();
+        for record in &mut records {
+            outcome.sent.join(record);
+            let t = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
+            let t = t.map(|m| record.time(m).unwrap());
+            assert!(t.is_sorted(), "one clock on both sides: {t:?}");
+            assert_eq!((record.dscp(), record.ttl(), record.size()), (Some(46), Some(255), Some(50 + 2)));
+        }
+        assert!(reflectors.counters().answered.load(Ordering::Relaxed) >= 19);
+    }
+}
+
+#[test]
+fn lamp_with_follow_up_and_one_way() {
+    let reflectors = Reflectors::start(&service("127.0.0.1"));
+    let to = address(&reflectors, "LaMP");
+    let options =
+        |mode, follow_up| lamp::client::Options { id: 9, mode, payload: 8, timeless: false, follow_up };
+    let follow = Some(lamp::FollowUp::KernelReceive);
+    let client = lamp::Client::new(options(lamp::Mode::PingLike, follow));
+    let measured = measure(client, 32, to);
+    assert_eq!(measured.outcome.protocol.follow_up(), lamp::client::FollowUpState::Accepted);
+    assert_eq!(measured.outcome.ledger.answered(), 20);
+    assert!(measured.outcome.records.iter().all(|r| r.time(Moment::Answered).is_some()));
+    let client = lamp::Client::new(options(lamp::Mode::Unidirectional, None));
+    let measured = measure(client, 32, to);
+    assert_eq!(measured.outcome.protocol.report().map(|r| r.received), Some(20));
+}
+
+#[test]
+fn request_response_over_tcp() {
+    let reflectors = Reflectors::start(&service("127.0.0.1"));
+    let to = address(&reflectors, "TCP request-response");
+    let sizes = jitlat_proto::reqresp::Sizes::new(1460, 1000).unwrap();
+    let stop = AtomicBool::new(false);
+    let measured =
+        request_response::run(sizes, plan(20, 1460), to, Dscp::default(), &Pacing::default(), &stop, |_| {});
+    let measured = measured.unwrap();
+    assert_eq!((measured.outcome.ledger.answered(), measured.outcome.records.len()), (20, 20));
+}
+
+#[test]
+fn nobody_there_is_said() {
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let stop = AtomicBool::new(false);
+    let sender = stamp::Sender::new(Default::default());
+    let result =
+        run(|_| sender, Plan { patience: Span::millis(50), ..plan(3, 44) }, &link(port), &stop, |_| {});
+    assert!(matches!(result.map(|m| m.refused), Err(Error::Refused(at)) if at == port));
+}
+
+#[test]
+fn icmp_echo_to_this_host() {
+    use jitlat_proto::echo::{Echo, Family};
+    let stop = AtomicBool::new(false);
+    let mut link = link("127.0.0.1:0".parse().unwrap());
+    link.carrier = Carrier::Icmp;
+    let id = |kernel: bool| if kernel { None } else { Some(77) };
+    match run(|k| Echo::new(Family::V4, id(k), 5, 56), plan(10, 64), &link, &stop, |_| {}) {
+        Ok(m) => assert_eq!((m.outcome.ledger.answered(), m.outcome.records.len()), (10, 10)),
+        Err(Error::Socket { hint, .. }) => {
+            assert!(hint.contains("CAP_NET_RAW"), "{hint}");
+            eprintln!("skipped: {hint}");
+        }
+        Err(e) => panic!("{e}"),
+    }
+}

@@ -1,0 +1,209 @@
+//! Sockets of two-way tests: UDP and ICMP, connected to the far host, stamped both ways.
+
+use crate::stamp::Stamps;
+use crate::sys::{BATCH, Inbox};
+use jitlat_core::{Dscp, Nanos};
+use nix::sys::socket::{TimestampingFlag as F, setsockopt, sockopt};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+
+/// Room asked for in the kernel, each way.
+const BUFFER: usize = 8 << 20;
+
+/// What carries a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// Datagrams.
+    Udp,
+    /// ICMP or ICMPv6 echo.
+    Icmp,
+}
+
+/// How packets are to be marked and from where they go.
+#[derive(Clone, Debug, Default)]
+pub struct Marking {
+    /// Local address, where not the system's choice.
+    pub bind: Option<IpAddr>,
+    /// Local port; 0 = the system chooses.
+    pub port: u16,
+    /// Interface, by name.
+    pub interface: Option<String>,
+    /// Code point.
+    pub dscp: Dscp,
+    /// Priority within this host (`SO_PRIORITY`: queueing discipline, Wi-Fi access category).
+    pub priority: Option<u32>,
+    /// Time to live or hop limit; `None` = the system's.
+    pub ttl: Option<u8>,
+}
+
+/// A socket ready for a test.
+pub struct Prepared {
+    /// Connected to the far host.
+    pub socket: Socket,
+    /// Stamps that can be expected.
+    pub stamps: Stamps,
+    /// What had to be reduced.
+    pub notes: Vec<String>,
+    /// Whether the kernel chooses the identifier of echo requests.
+    pub kernel_id: bool,
+    /// Whether what is received begins with an IPv4 header.
+    pub ip_header: bool,
+}
+
+/// Opens, marks, stamps and connects a socket to `to`.
+pub fn open(carrier: Carrier, to: SocketAddr, marking: &Marking, stamps: Stamps) -> io::Result<Prepared> {
+    let domain = Domain::for_address(to);
+    let mut notes = Vec::new();
+    let (socket, raw) = match carrier {
+        Carrier::Udp => (Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?, false),
+        Carrier::Icmp => {
+            let protocol = if to.is_ipv4() { Protocol::ICMPV4 } else { Protocol::ICMPV6 };
+            match Socket::new(domain, Type::DGRAM, Some(protocol)) {
+                Ok(socket) => (socket, false),
+                // The group may not use ping sockets: a raw one, where permitted.
+                Err(denied) => (Socket::new(domain, Type::RAW, Some(protocol)).map_err(|_| denied)?, true),
+            }
+        }
+    };
+    if let Some(name) = &marking.interface {
+        socket.bind_device(Some(name.as_bytes()))?;
+    }
+    let any = match to {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    if marking.bind.is_some() || marking.port != 0 {
+        socket.bind(&SocketAddr::new(marking.bind.unwrap_or(any), marking.port).into())?;
+    }
+    let v6 = to.is_ipv6();
+    let octet = i32::from(marking.dscp.octet());
+    let marked = if v6 {
+        setsockopt(&socket, sockopt::Ipv6TClass, &octet)
+    } else {
+        setsockopt(&socket, sockopt::Ipv4Tos, &octet)
+    };
+    if let Err(e) = marked {
+        notes.push(format!("DSCP {} was not set: {}", marking.dscp, e.desc()));
+    }
+    if let Some(priority) = marking.priority
+        && let Err(e) = setsockopt(&socket, sockopt::Priority, &(priority as i32))
+    {
+        notes.push(format!("priority {priority} was not set: {} (above 6 it needs CAP_NET_ADMIN)", e.desc()));
+    }
+    if let Some(ttl) = marking.ttl {
+        if v6 { socket.set_unicast_hops_v6(ttl.into())? } else { socket.set_ttl_v4(ttl.into())? }
+    }
+    observe(&socket, v6);
+    enlarge(&socket);
+    socket.connect(&to.into())?;
+    let stamps = stamp(&socket, stamps, &mut notes);
+    socket.set_nonblocking(true)?;
+    Ok(Prepared { socket, stamps, notes, kernel_id: carrier == Carrier::Icmp && !raw, ip_header: raw && !v6 })
+}
+
+/// Asks for what can be seen of each packet received. What a kernel does not offer stays missing.
+pub(crate) fn observe(socket: &impl AsFd, v6: bool) {
+    if v6 {
+        let _ = setsockopt(socket, sockopt::Ipv6RecvTClass, &true);
+        let _ = setsockopt(socket, sockopt::Ipv6RecvHopLimit, &true);
+    } else {
+        let _ = setsockopt(socket, sockopt::IpRecvTos, &true);
+        let _ = setsockopt(socket, sockopt::Ipv4RecvTtl, &true);
+    }
+}
+
+/// Makes the socket's buffers large: past the system's limit where permitted, up to it otherwise.
+pub(crate) fn enlarge(socket: &impl AsFd) {
+    if setsockopt(socket, sockopt::RcvBufForce, &BUFFER).is_err() {
+        let _ = setsockopt(socket, sockopt::RcvBuf, &BUFFER);
+    }
+    if setsockopt(socket, sockopt::SndBufForce, &BUFFER).is_err() {
+        let _ = setsockopt(socket, sockopt::SndBuf, &BUFFER);
+    }
+}
+
+/// Has the kernel stamp both ways.
+fn stamp(socket: &Socket, want: Stamps, notes: &mut Vec<String>) -> Stamps {
+    if want == Stamps::User {
+        return Stamps::User;
+    }
+    if want == Stamps::Hardware {
+        notes.push("two-way tests take kernel stamps, not the adapter's".to_owned());
+    }
+    let all = F::SOF_TIMESTAMPING_SOFTWARE
+        | F::SOF_TIMESTAMPING_RX_SOFTWARE
+        | F::SOF_TIMESTAMPING_TX_SOFTWARE
+        | F::SOF_TIMESTAMPING_OPT_ID
+        | F::SOF_TIMESTAMPING_OPT_TSONLY;
+    match setsockopt(socket, sockopt::Timestamping, &all) {
+        Ok(()) => Stamps::Kernel,
+        Err(e) => {
+            notes.push(format!("no kernel stamps ({}): user stamps instead", e.desc()));
+            Stamps::User
+        }
+    }
+}
+
+/// No request: a packet of the conversation.
+const NONE: u32 = u32::MAX;
+/// Packets remembered while their stamps are under way; a power of two.
+const UNDER_WAY: usize = 1 << 13;
+
+/// Joins transmit stamps, which come back through the error queue, to the requests they belong to.
+pub struct Departures {
+    inbox: Inbox,
+    /// Which request the kernel's n-th packet was.
+    requests: Box<[u32]>,
+    next: u32,
+    awaited: u32,
+}
+
+impl Departures {
+    /// Nothing sent yet.
+    pub fn new() -> Departures {
+        Departures {
+            inbox: Inbox::new(BATCH, 1),
+            requests: vec![NONE; UNDER_WAY].into(),
+            next: 0,
+            awaited: 0,
+        }
+    }
+
+    /// A packet was handed over, which was this request or none. Failed sends do not count.
+    pub fn sent(&mut self, request: Option<u32>) {
+        self.requests[self.next as usize % UNDER_WAY] = request.unwrap_or(NONE);
+        self.next = self.next.wrapping_add(1);
+        self.awaited = (self.awaited + 1).min(UNDER_WAY as u32);
+    }
+
+    /// Whether stamps are under way.
+    pub fn awaited(&self) -> bool {
+        self.awaited > 0
+    }
+
+    /// Takes one batch of stamps, without waiting, and returns how many entries the queue gave.
+    pub fn collect(&mut self, socket: &Socket, mut stamped: impl FnMut(u32, Nanos)) -> usize {
+        let Ok(count) = self.inbox.receive(socket.as_fd(), libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) else {
+            return 0;
+        };
+        for (id, stamp) in self.inbox.datagrams().filter_map(|d| crate::stamp::transmitted(d.control)) {
+            if self.next.wrapping_sub(id).wrapping_sub(1) >= UNDER_WAY as u32 {
+                continue;
+            }
+            self.awaited = self.awaited.saturating_sub(1);
+            let request = self.requests[id as usize % UNDER_WAY];
+            if request != NONE {
+                stamped(request, stamp.at);
+            }
+        }
+        count
+    }
+}
+
+impl Default for Departures {
+    fn default() -> Departures {
+        Departures::new()
+    }
+}
