@@ -5,6 +5,7 @@ mod analyze;
 mod cli;
 mod demo;
 mod interrupt;
+mod ping;
 mod present;
 mod progress;
 mod recorder;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Some(Command::Test(args)) => run_test(&args),
+        Some(Command::Ping(args)) => ping::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Analyze(args)) => analyze::run(&args.logs, &args.report),
         Some(Command::Demo(args)) => demo::run(&args),

@@ -5,15 +5,19 @@ use crate::interrupt;
 use crate::present;
 use crate::test::key;
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use jitlat_core::Span;
 use jitlat_core::spec::{CONTROL_PORT, MAX_PAYLOAD, TEST_PORT};
 use jitlat_net::pace::Pacing;
 use jitlat_net::server::{Server, Service};
+use jitlat_net::twoway::{self, Reflectors};
 use jitlat_proto::jitlat::Limits;
+use jitlat_proto::{lamp, reqresp, stamp};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 #[derive(Clone, Debug, Args)]
 pub struct ServeArgs {
@@ -33,7 +37,69 @@ pub struct ServeArgs {
     #[arg(long, value_name = "PRIORITY", num_args = 0..=1, default_missing_value = "50", value_parser = clap::value_parser!(u8).range(1..=99))]
     pub realtime: Option<u8>,
     #[command(flatten)]
+    pub reflect: ReflectArgs,
+    #[command(flatten)]
     pub limits: LimitArgs,
+}
+
+/// Two-way tests, which `jitlat ping` and other programs make.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Two-way tests")]
+pub struct ReflectArgs {
+    /// Answer only these
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub only: Vec<Answered>,
+    /// UDP port of the STAMP and TWAMP Light reflector
+    #[arg(long, value_name = "PORT", default_value_t = stamp::PORT)]
+    pub stamp_port: u16,
+    /// File with the key of STAMP's authenticated mode, in hexadecimal; unsigned requests are not answered
+    #[arg(long, value_name = "FILE")]
+    pub stamp_key_file: Option<PathBuf>,
+    /// STAMP sessions whose answers are counted, so that loss is told by direction; 0 = stateless
+    #[arg(long, value_name = "N", default_value_t = twoway::Service::default().stamp_sessions)]
+    pub stamp_sessions: usize,
+    /// UDP port of the LaMP server, for LaTe
+    #[arg(long, value_name = "PORT", default_value_t = lamp::PORT)]
+    pub lamp_port: u16,
+    /// TCP port of the request-response server
+    #[arg(long, value_name = "PORT", default_value_t = reqresp::PORT)]
+    pub tcp_port: u16,
+    /// Packets a second answered of one address
+    #[arg(long, value_name = "PPS", default_value_t = twoway::Service::default().rate, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_reflect_rate: u32,
+}
+
+/// What a server can answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Answered {
+    /// One-way tests of jitlat
+    Jitlat,
+    /// STAMP and TWAMP Light
+    Stamp,
+    /// LaMP
+    Lamp,
+    /// TCP request-response
+    Tcp,
+}
+
+impl ReflectArgs {
+    fn answers(&self, what: Answered) -> bool {
+        self.only.is_empty() || self.only.contains(&what)
+    }
+
+    fn service(&self, bind: &[IpAddr]) -> Result<twoway::Service> {
+        let port = |what, port| self.answers(what).then_some(port);
+        Ok(twoway::Service {
+            bind: bind.to_vec(),
+            stamp_port: port(Answered::Stamp, self.stamp_port),
+            stamp_key: self.stamp_key_file.as_deref().map(crate::ping::stamp_key).transpose()?,
+            stamp_sessions: self.stamp_sessions,
+            lamp_port: port(Answered::Lamp, self.lamp_port),
+            tcp_port: port(Answered::Tcp, self.tcp_port),
+            rate: self.max_reflect_rate,
+            ..twoway::Service::default()
+        })
+    }
 }
 
 /// What a client is granted; a refusal names the limit.
@@ -114,6 +180,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode> {
     if !explicit && !has_ipv6() {
         addresses.truncate(1);
     }
+    let two_way = args.reflect.service(&addresses)?;
     let service = Service {
         bind: addresses.into_iter().map(|ip| SocketAddr::new(ip, args.control_port)).collect(),
         test_port: args.test_port,
@@ -122,12 +189,36 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode> {
         pacing: Pacing { realtime: args.realtime, lock_memory: args.realtime.is_some(), ..Pacing::default() },
     };
     let stop = interrupt::stop_flag()?;
+    let reflectors = Reflectors::start(&two_way);
+    for failure in reflectors.failures() {
+        eprintln!("jitlat serve: {failure}");
+    }
+    if !args.reflect.answers(Answered::Jitlat) {
+        anyhow::ensure!(
+            !reflectors.listening().is_empty(),
+            "nothing to answer: every reflector failed to start"
+        );
+        tell(&reflectors)?;
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let server = Server::bind(service, |line| eprintln!("jitlat serve: {line}"))?;
     for address in server.addresses() {
         present::print(&format!("jitlat serve: listening on TCP {address}, test port {}\n", args.test_port))?;
     }
+    tell(&reflectors)?;
     server.run(&stop);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says where two-way tests are answered.
+fn tell(reflectors: &Reflectors) -> Result<()> {
+    for (name, address) in reflectors.listening() {
+        present::print(&format!("jitlat serve: answering {name} on {address}\n"))?;
+    }
+    Ok(())
 }
 
 /// Whether this host speaks IPv6 at all.

@@ -4,6 +4,7 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Most packets handed to or taken from the kernel in one call.
@@ -105,14 +106,16 @@ struct Arrival {
     /// Whole length of the datagram, even where the slot kept only its beginning.
     length: usize,
     control: usize,
+    named: bool,
 }
 
-/// Preallocated room for a batch of received datagrams: the beginning of each and its control
-/// messages.
+/// Preallocated room for a batch of received datagrams: the beginning of each, its control messages
+/// and its sender.
 pub struct Inbox {
     slot: usize,
     data: Box<[u8]>,
     control: Box<[[u64; CONTROL / 8]]>,
+    names: Box<[libc::sockaddr_storage]>,
     arrivals: [Arrival; BATCH],
     received: usize,
 }
@@ -126,16 +129,20 @@ pub struct Datagram<'a> {
     pub length: usize,
     /// Its control messages, in the kernel's layout.
     pub control: &'a [u8],
+    name: Option<&'a libc::sockaddr_storage>,
 }
 
 impl Inbox {
     /// Room for `slots` (at most [`BATCH`]) datagrams, of which the first `slot` bytes are kept.
     pub fn new(slots: usize, slot: usize) -> Inbox {
         let slots = slots.clamp(1, BATCH);
+        // SAFETY: sockaddr_storage is plain data for which all zeros is a value.
+        let name: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
         Inbox {
             slot,
             data: vec![0; slots * slot].into(),
             control: vec![[0; CONTROL / 8]; slots].into(),
+            names: vec![name; slots].into(),
             arrivals: [Arrival::default(); BATCH],
             received: 0,
         }
@@ -148,19 +155,21 @@ impl Inbox {
         let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
         let count = self.control.len();
         self.received = 0;
-        let slots = self.data.chunks_exact_mut(self.slot).zip(&mut self.control);
-        for ((data, control), (header, part)) in slots.zip(headers.iter_mut().zip(&mut parts)) {
+        let slots = self.data.chunks_exact_mut(self.slot).zip(&mut self.control).zip(&mut self.names);
+        for (((data, control), name), (header, part)) in slots.zip(headers.iter_mut().zip(&mut parts)) {
             let part = part.write(libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: data.len() });
             // SAFETY: mmsghdr is plain data for which all zeros is a value.
             let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+            message.msg_hdr.msg_name = (&raw mut *name).cast();
+            message.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as _;
             message.msg_hdr.msg_iov = &raw mut *part;
             message.msg_hdr.msg_iovlen = 1;
             message.msg_hdr.msg_control = control.as_mut_ptr().cast();
             message.msg_hdr.msg_controllen = CONTROL as _;
             header.write(message);
         }
-        // SAFETY: the first `count` headers are initialised; each points to its own iovec, data and
-        // control, all exclusively borrowed from `self` or this frame for the whole call. No timeout.
+        // SAFETY: the first `count` headers are initialised; each points to its own iovec, data, control
+        // and name, all exclusively borrowed from `self` or this frame for the whole call. No timeout.
         let got = check(unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -176,6 +185,7 @@ impl Inbox {
             *arrival = Arrival {
                 length: message.msg_len as usize,
                 control: message.msg_hdr.msg_controllen.min(CONTROL),
+                named: message.msg_hdr.msg_namelen != 0,
             };
         }
         self.received = got;
@@ -184,11 +194,12 @@ impl Inbox {
 
     /// What the last [`Self::receive`] brought.
     pub fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
-        let slots = self.data.chunks_exact(self.slot).zip(&self.control);
-        slots.zip(&self.arrivals).take(self.received).map(|((data, control), arrival)| Datagram {
+        let slots = self.data.chunks_exact(self.slot).zip(&self.control).zip(&self.names);
+        slots.zip(&self.arrivals).take(self.received).map(|(((data, control), name), arrival)| Datagram {
             data: &data[..arrival.length.min(data.len())],
             length: arrival.length,
             control: &bytes_of(control)[..arrival.control],
+            name: arrival.named.then_some(name),
         })
     }
 }
@@ -197,6 +208,30 @@ impl Inbox {
 fn bytes_of(words: &[u64; CONTROL / 8]) -> &[u8; CONTROL] {
     // SAFETY: same size, no invalid bit patterns, and u8 needs no alignment.
     unsafe { &*(&raw const *words).cast() }
+}
+
+impl Datagram<'_> {
+    /// Who sent it.
+    pub fn sender(&self) -> Option<SocketAddr> {
+        let name = self.name?;
+        match name.ss_family.into() {
+            libc::AF_INET => {
+                // SAFETY: the family says that the kernel wrote a sockaddr_in, and storage is large and
+                // aligned enough for every address type.
+                let v4 = unsafe { &*(&raw const *name).cast::<libc::sockaddr_in>() };
+                let address = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+                Some(SocketAddrV4::new(address, u16::from_be(v4.sin_port)).into())
+            }
+            libc::AF_INET6 => {
+                // SAFETY: as above, a sockaddr_in6.
+                let v6 = unsafe { &*(&raw const *name).cast::<libc::sockaddr_in6>() };
+                let address = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+                let port = u16::from_be(v6.sin6_port);
+                Some(SocketAddrV6::new(address, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
+            }
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]

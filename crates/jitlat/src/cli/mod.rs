@@ -36,6 +36,8 @@ pub struct Cli {
 pub enum Command {
     /// One-way test against a server (the same as `jitlat HOST`)
     Test(Box<TestArgs>),
+    /// Two-way test against whatever answers: ICMP, STAMP, TWAMP Light, LaMP, TCP
+    Ping(Box<crate::ping::PingArgs>),
     /// Answer tests from other hosts
     Serve(Box<crate::serve::ServeArgs>),
     /// Analyse saved logs (the same as `jitlat -f LOG`)
