@@ -16,7 +16,7 @@ use ledger::{Ledger, Seen, Slot};
 use std::collections::{HashMap, VecDeque};
 
 /// The same name at the same point this soon is one packet captured twice.
-const TWICE: i64 = 1_000_000;
+pub(super) const TWICE: i64 = 1_000_000;
 /// How long a matched name stays known, so that a second copy is recognised.
 const LINGER: i64 = SECOND / 20;
 /// More sightings of one name at one point within the window than this are beyond telling apart.

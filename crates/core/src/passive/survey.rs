@@ -7,6 +7,7 @@
 //! at most half the round trip.
 
 use super::identity::{Fields, IdentityRule};
+use super::matcher::TWICE;
 use super::packet::Packet;
 use super::{Identity, Way};
 use crate::time::{Nanos, Span};
@@ -201,16 +202,22 @@ type Found<'a> = (&'a Glimpse, &'a Glimpse);
 
 /// The packets whose name occurs exactly once at either point.
 fn common<'a>(reference: &'a [Glimpse], monitor: &'a [Glimpse], name: usize) -> Vec<Found<'a>> {
+    // One packet captured twice at a point keeps its first sighting; a name that truly repeats is no witness.
+    let note = |slot: &mut Option<&'a Glimpse>, g: &'a Glimpse| match slot {
+        Some(first) => (g.at - first.at).0.saturating_abs() > TWICE,
+        None => {
+            *slot = Some(g);
+            false
+        }
+    };
     let mut seen: HashMap<Identity, (Option<&Glimpse>, Option<&Glimpse>, bool)> = HashMap::new();
     for g in reference {
         let e = seen.entry(g.names[name]).or_default();
-        e.2 |= e.0.is_some();
-        e.0 = Some(g);
+        e.2 |= note(&mut e.0, g);
     }
     for g in monitor {
         if let Some(e) = seen.get_mut(&g.names[name]) {
-            e.2 |= e.1.is_some();
-            e.1 = Some(g);
+            e.2 |= note(&mut e.1, g);
         }
     }
     let mut found: Vec<Found<'a>> =
@@ -349,6 +356,18 @@ mod tests {
         let plan = survey(&r, &r, None).unwrap();
         assert_eq!(plan.sides[0], Sides { reference: vec![A.into()], monitor: vec![B.into()] });
         assert!(plan.direction_assumed);
+    }
+
+    #[test]
+    fn a_capture_that_holds_everything_twice_is_surveyed_all_the_same() {
+        let (r, m) = pair(300, 100, 7);
+        let twice: Vec<_> =
+            m.iter().flat_map(|g| [*g, Glimpse { at: Nanos(g.at.0 + 300_000), ..*g }]).collect();
+        assert_eq!(survey(&r, &twice, None), survey(&r, &m, None));
+        // A second later it is another packet of the same name.
+        let again: Vec<_> =
+            m.iter().flat_map(|g| [*g, Glimpse { at: Nanos(g.at.0 + 1_000_000_000), ..*g }]).collect();
+        assert_eq!(survey(&r, &again, None), Err(NoPlan::NothingCommon));
     }
 
     #[test]
