@@ -111,6 +111,8 @@ impl Resampler {
                     (*d, *v) = (distance, value);
                 }
             }
+            // Pairs overtake each other a little: one of an instant that is over does not open it again.
+            Some((t, ..)) if tick < *t && t.saturating_sub(tick) <= self.interval.saturating_mul(2) => {}
             other => {
                 if let Some((_, _, v)) = other.replace((tick, distance, value)) {
                     self.values.push(v);
@@ -292,6 +294,10 @@ mod tests {
         }
         let f = r.figures().unwrap();
         assert_eq!((f.count, f.max, f.min), (3, 7, 1));
+        // Back and forth over the boundary between two instants.
+        let mut r = Resampler { interval: 100, nearest: None, values: Spread::default() };
+        [140, 149, 151, 148, 152, 190].iter().for_each(|at| r.push(*at, *at));
+        assert_eq!(r.figures().map(|f| (f.count, f.min, f.max)), Some((2, 140, 190)));
     }
 
     #[test]
