@@ -1,0 +1,89 @@
+//! `jitlat ping` against `jitlat serve`, through the kernel on loopback.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+const JITLAT: &str = env!("CARGO_BIN_EXE_jitlat");
+
+/// A server that ends with the test.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts reflectors on ports of the system's choice; returns the ports of STAMP, LaMP and TCP.
+fn serve() -> (Server, [String; 3]) {
+    let ports = ["--stamp-port", "0", "--lamp-port", "0", "--tcp-port", "0"];
+    let mut child = Command::new(JITLAT)
+        .args(["serve", "--bind", "127.0.0.1", "--only", "stamp,lamp,tcp"])
+        .args(ports)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let server = Server(child);
+    let mut port = || lines.next().unwrap().unwrap().rsplit(':').next().unwrap().to_owned();
+    let ports = [port(), port(), port()];
+    (server, ports)
+}
+
+fn ping(arguments: &[&str]) -> serde_json::Value {
+    let output = Command::new(JITLAT)
+        .args(["ping", "127.0.0.1", "-n", "20", "-p", "2ms", "--json", "-"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn every_protocol_measures_round_trips() {
+    let (_server, [stamp, lamp, tcp]) = serve();
+    let tests: [&[&str]; 5] = [
+        &["--proto", "stamp", "--stamp-port", &stamp, "-D", "EF"],
+        &["--proto", "twamp", "--stamp-port", &stamp],
+        &["--proto", "lamp", "--lamp-port", &lamp, "--follow-up"],
+        &["--proto", "tcp", "--tcp-port", &tcp],
+        &["--proto", "stamp", "--stamp-port", &stamp, "--wait", "0"],
+    ];
+    for arguments in tests {
+        let json = ping(arguments);
+        assert_eq!(json["counts"]["sent"], 20, "{arguments:?}");
+        assert_eq!(json["counts"]["received"], 20, "{arguments:?}");
+        assert!(json["latency"]["min"].as_i64().unwrap() > 0, "{arguments:?}");
+        let one_way = json["two_way"]["up"].is_object();
+        assert_eq!(one_way, arguments[1] != "lamp", "{arguments:?}: follow-up tells no one-way delay");
+        assert!(json["two_way"]["processing_min_ns"].is_i64(), "{arguments:?}");
+    }
+    let report =
+        &ping(&["--proto", "lamp", "--lamp-port", &lamp, "--mode", "unidir"])["two_way"]["far_report"];
+    assert_eq!(report["received"], 20);
+}
+
+#[test]
+fn nothing_there_is_an_error_that_says_so() {
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let output = Command::new(JITLAT)
+        .args([
+            "ping",
+            "127.0.0.1",
+            "--proto",
+            "stamp",
+            "-n",
+            "3",
+            "--timeout",
+            "200ms",
+            "--stamp-port",
+            &port,
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nothing listens"), "{output:?}");
+}
