@@ -138,7 +138,8 @@ impl Notes {
                 ),
             );
         }
-        if clock.offset_ns.is_none() && clock.synchronised().is_none() {
+        let one_host = s.header.src_ip.is_some() && s.header.src_ip == s.header.dst_ip;
+        if clock.offset_ns.is_none() && clock.synchronised().is_none() && !one_host {
             self.warn(
                 "clocks_unknown",
                 "nothing is known of how the two clocks relate: read no meaning into absolute delay",
