@@ -1,1 +1,3 @@
 //! Benchmarks: each binary prints ratios against a baseline measured in the same run.
+
+pub mod oneway;
