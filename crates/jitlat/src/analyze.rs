@@ -32,11 +32,9 @@ pub fn analyze(log: &Path, args: &ReportArgs) -> Result<Run> {
         }
         eprintln!("jitlat: {e}; the {} rows before it are analysed", reader.reading().rows);
     }
-    for warning in &reader.reading().warnings {
-        eprintln!("jitlat: {}: {warning}", log.display());
-    }
     let session = reader.session();
-    let (summary, samples) = analyzer.finish_with_samples(session);
+    let (mut summary, samples) = analyzer.finish_with_samples(session);
+    reader.reading().add_to(&mut summary);
     let samples = if args.draws_packets() { samples } else { Default::default() };
     Ok(Run {
         summary,

@@ -2,15 +2,15 @@
 
 use crate::cli::ReportArgs;
 use anyhow::{Context, Result, bail};
-use jitlat_core::Session;
 use jitlat_core::analysis::Samples;
 use jitlat_core::summary::Summary;
+use jitlat_core::{Direction, Session};
 use jitlat_report::draw;
 use jitlat_report::figure::{self, Trace};
 use jitlat_report::html::{self, Part, Report};
 use jitlat_report::text::{self, Style};
 use jitlat_store::log::LogReader;
-use jitlat_store::{csv, json, output};
+use jitlat_store::{csv, json, openmetrics, output};
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -33,23 +33,21 @@ pub struct Run {
 
 /// Refuses outputs that would get into each other's way, before anything is measured.
 pub fn check(args: &ReportArgs) -> Result<()> {
-    if outputs(args).into_iter().filter(|p| is_standard_output(p)).count() > 1 {
-        bail!("more than one of --json, --csv and --html wants standard output: give the others a file");
+    if outputs(args).filter(|path| path.as_os_str() == "-").count() > 1 {
+        bail!("standard output can take one format only: give all others a file");
     }
     Ok(())
 }
 
 /// Whether standard output is taken by a program's format, so that nothing else may go there.
 pub fn is_silent(args: &ReportArgs) -> bool {
-    outputs(args).into_iter().any(is_standard_output)
+    outputs(args).any(|path| path.as_os_str() == "-")
 }
 
-fn outputs(args: &ReportArgs) -> [&Option<PathBuf>; 3] {
-    [&args.json, &args.csv, &args.html]
-}
-
-fn is_standard_output(path: &Option<PathBuf>) -> bool {
-    path.as_deref().is_some_and(|p| p.as_os_str() == "-")
+fn outputs(args: &ReportArgs) -> impl Iterator<Item = &PathBuf> {
+    [&args.json, &args.csv, &args.summary_csv, &args.openmetrics, &args.intervals, &args.html]
+        .into_iter()
+        .flatten()
 }
 
 /// Writes everything `args` asks for about `runs`: one run, or up and down of one test.
@@ -63,11 +61,23 @@ pub fn present(runs: &[Run], args: &ReportArgs) -> Result<()> {
     if args.html.is_some() || args.plots.is_some() {
         write_figures(runs, args)?;
     }
+    if let Some(path) = &args.intervals {
+        output::write(path, |out| runs.iter().try_for_each(|run| json::write_intervals(out, &run.summary)))?;
+    }
+    if let Some(path) = &args.summary_csv {
+        output::write(path, |out| csv::write_summaries(out, &summaries(runs)))?;
+    }
+    if let Some(path) = &args.openmetrics {
+        output::write(path, |out| openmetrics::write(out, &summaries(runs)))?;
+    }
     if let Some(path) = &args.json {
-        let summaries: Vec<Summary> = runs.iter().map(|r| r.summary.clone()).collect();
-        output::write(path, |out| json::write(out, &summaries))?;
+        output::write(path, |out| json::write(out, &summaries(runs)))?;
     }
     Ok(())
+}
+
+fn summaries(runs: &[Run]) -> Vec<Summary> {
+    runs.iter().map(|run| run.summary.clone()).collect()
 }
 
 /// The conditions of `--fail-if` that hold, in words.
@@ -109,12 +119,13 @@ fn console(runs: &[Run], args: &ReportArgs) -> String {
 }
 
 fn write_figures(runs: &[Run], args: &ReportArgs) -> Result<()> {
+    let alone = runs.len() == 1;
     let traces: Vec<Trace> = runs.iter().map(|r| Trace::of(&r.session, &r.samples)).collect();
     let parts: Vec<Part<'_>> = runs
         .iter()
         .zip(&traces)
         .map(|(run, trace)| Part {
-            label: &run.label,
+            label: if alone { "" } else { &run.label },
             session: Some(&run.session),
             summary: &run.summary,
             trace: Some(trace),
@@ -160,12 +171,22 @@ fn plots(run: &Run, corrected: bool, width: usize) -> String {
 }
 
 fn write_packets(runs: &[Run], path: &Path) -> Result<()> {
-    let [run] = runs else {
-        bail!("--csv writes one stream of packets: analyse the logs one at a time");
-    };
-    let Some(log) = &run.log else {
-        bail!("--csv reads the packets from the log, and there is none");
-    };
+    match runs {
+        [run] => write_packets_of(run, path),
+        [_, _] if path.as_os_str() != "-" => runs.iter().try_for_each(|run| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(match run.session.spec.direction() {
+                Direction::Up => ".up",
+                Direction::Down => ".down",
+            });
+            write_packets_of(run, Path::new(&name))
+        }),
+        _ => bail!("--csv writes one stream of packets: analyse the logs one at a time"),
+    }
+}
+
+fn write_packets_of(run: &Run, path: &Path) -> Result<()> {
+    let log = run.log.as_ref().context("--csv reads the packets from the log, and there is none")?;
     let mut reader = LogReader::open(log)?;
     let session = reader.session().clone();
     let mut failure = None;

@@ -48,7 +48,7 @@ impl<'a> Recorder<'a> {
             Some(path) => Naming::Given(path.clone()),
             None => Naming::Random(PathBuf::from(".")),
         };
-        let version = match args.log.log_format {
+        let version = match args.log.log_version {
             1 => Version::V1,
             2 => Version::V2,
             _ => Version::V3,

@@ -4,7 +4,8 @@ use jitlat_core::summary::Summary;
 use serde_json::{Value, json, to_value};
 use std::io::{self, Write};
 
-/// Writes `--json`: the one summary as an object, several as `{"directions": [up, down]}`.
+/// Writes `--json`: the one summary as an object, the two directions of a test as
+/// `{"directions": [up, down]}`, several tests as `{"runs": [...]}`.
 ///
 /// # Errors
 /// Those of `out`.
@@ -20,7 +21,10 @@ pub fn write(out: &mut dyn Write, summaries: &[Summary]) -> io::Result<()> {
 pub fn document(summaries: &[Summary]) -> io::Result<Value> {
     Ok(match summaries {
         [one] => to_value(one)?,
-        several => json!({ "directions": to_value(several)? }),
+        [up, down] if up.header.command != down.header.command => {
+            json!({ "directions": to_value([up, down])? })
+        }
+        several => json!({ "runs": to_value(several)? }),
     })
 }
 

@@ -64,6 +64,15 @@ pub struct ReportArgs {
     /// Histogram bins: a number, or auto
     #[arg(long, value_name = "N", default_value = "70", value_parser = bins)]
     pub bins: Bins,
+    /// Write one line per test to FILE; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub summary_csv: Option<PathBuf>,
+    /// Write the figures as OpenMetrics text to FILE, for Prometheus' textfile collector; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub openmetrics: Option<PathBuf>,
+    /// Write one JSON line for each window of --interval to FILE; - is standard output
+    #[arg(long, value_name = "FILE", requires = "interval")]
+    pub intervals: Option<PathBuf>,
     /// Write a report with interactive figures to FILE: one self-contained HTML page
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
@@ -82,7 +91,7 @@ pub struct ReportArgs {
     /// Write one JSON object to FILE; - is standard output, and then nothing else goes there
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write one line per packet to FILE; - is standard output
+    /// Write one line per packet to FILE; - is standard output. With -b: FILE.up and FILE.down
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
 }
@@ -279,7 +288,7 @@ pub struct LogArgs {
     pub output: Option<PathBuf>,
     /// Log version to write: 1 and 2 for older scripts
     #[arg(long, value_name = "V", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=3))]
-    pub log_format: u8,
+    pub log_version: u8,
     /// A name for this test, kept in log and report
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
