@@ -138,10 +138,6 @@ fn advice(error: &io::Error) -> &'static str {
 /// How long one address may take to accept the control connection: several round trips over two
 /// satellites.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(12);
-/// How often, and how long apart, a lost control connection is tried again.
-const RECONNECTIONS: u32 = 5;
-const RECONNECTION_PAUSE: Duration = Duration::from_secs(2);
-
 /// Runs a test to its end. `stop` ends it early: everything received by then is kept.
 ///
 /// # Errors
@@ -320,19 +316,17 @@ impl<'a> Test<'a> {
         }
     }
 
+    /// One attempt; the machine decides how often and how long apart.
     fn reconnect(&mut self) {
-        for attempt in 0..RECONNECTIONS {
-            if attempt > 0 {
-                std::thread::sleep(RECONNECTION_PAUSE);
-            }
-            let stream = connect_to(self.remote, self.request.bind);
-            if let Ok(connection) = stream.and_then(Connection::new)
-                && let Ok(entropy) = entropy()
-            {
+        let again = connect_to(self.remote, self.request.bind)
+            .and_then(Connection::new)
+            .and_then(|connection| Ok((connection, entropy()?)));
+        match again {
+            Ok((connection, entropy)) => {
                 self.connection = Some(connection);
-                return self.machine.handle(tick(), ClientInput::Reconnected(entropy));
+                self.machine.handle(tick(), ClientInput::Reconnected(entropy));
             }
+            Err(e) => self.machine.handle(tick(), ClientInput::Closed(Some(&e.to_string()))),
         }
-        self.machine.handle(tick(), ClientInput::Closed(Some("the server cannot be reached again")));
     }
 }

@@ -174,11 +174,10 @@ fn hosts(page: &mut Page, s: &Summary) {
         return;
     }
     page.heading("This tool's own noise");
-    let n = s.counts.unique_valid;
     page.item(&format!(
         "sent stamps: {}; arrival stamps: {}",
-        coverage(&s.stamps.sent, n),
-        coverage(&s.stamps.arrived, n)
+        coverage(&s.stamps.sent),
+        coverage(&s.stamps.arrived)
     ));
     for (mean, max, what) in [
         (s.stamps.send_lag_mean_ns, s.stamps.send_lag_max_ns, "from the program to the sent stamp"),
@@ -214,7 +213,8 @@ fn hosts(page: &mut Page, s: &Summary) {
     }
 }
 
-fn coverage(c: &Coverage, n: u64) -> String {
+fn coverage(c: &Coverage) -> String {
+    let n = c.hardware + c.kernel + c.wire + c.user;
     let sources = [(c.hardware, "hardware"), (c.kernel, "kernel"), (c.wire, "wire"), (c.user, "user")];
     let parts: Vec<String> = sources
         .iter()
