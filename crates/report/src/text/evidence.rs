@@ -199,7 +199,7 @@ fn hosts(page: &mut Page, s: &Summary) {
     if let Some(w) = &s.stalls.without {
         page.item(&format!(
             "without the {} that a host may have held up: std dev {}, jitter 99% {}, 99.9% {}, 100% {}",
-            count(n.saturating_sub(w.n), "packet"),
+            count(s.counts.unique_valid.saturating_sub(w.n), "packet"),
             dash(w.stddev.map(eng4_f64)),
             eng4(w.pdv_p99),
             eng4(w.pdv_p999),
