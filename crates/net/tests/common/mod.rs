@@ -1,0 +1,166 @@
+//! A server and clients in one process, over loopback.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use jitlat_core::{Direction, PacketRecord, Schedule, Session, Source, Span, TestSpec, Transport};
+use jitlat_net::client::{self, ClientError, Measured, Observer, TestRequest};
+use jitlat_net::engine;
+use jitlat_net::pace::Pacing;
+use jitlat_net::server::{Server, Service};
+use jitlat_proto::jitlat::{Dialect, FlowId, Key, Limits};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+pub const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// A port that is free for both transports.
+pub fn free_port(ip: IpAddr) -> u16 {
+    for _ in 0..100 {
+        let udp = UdpSocket::bind((ip, 0)).unwrap();
+        let port = udp.local_addr().unwrap().port();
+        if TcpListener::bind((ip, port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no free port on {ip}");
+}
+
+pub struct Serving {
+    pub address: SocketAddr,
+    pub test_port: u16,
+    pub log: Arc<Mutex<Vec<String>>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+pub fn serve() -> Serving {
+    serve_with(LOCAL, Limits::default(), None)
+}
+
+pub fn serve_with(ip: IpAddr, limits: Limits, key: Option<&str>) -> Serving {
+    let test_port = free_port(ip);
+    let service = Service {
+        bind: vec![SocketAddr::new(ip, 0)],
+        test_port,
+        limits,
+        key: key.map(key_of),
+        pacing: Pacing::default(),
+    };
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let lines = Arc::clone(&log);
+    let server = Server::bind(service, move |line| lines.lock().unwrap().push(line.to_owned())).unwrap();
+    let address = server.addresses()[0];
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    let thread = std::thread::spawn(move || server.run(&flag));
+    Serving { address, test_port, log, stop, thread: Some(thread) }
+}
+
+pub fn key_of(text: &str) -> Key {
+    Key::from_file_contents(text.as_bytes()).unwrap()
+}
+
+impl Serving {
+    pub fn shut_down(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+
+    /// A stream between a client and this server's test port.
+    pub fn spec(&self, direction: Direction, transport: Transport, packets: u64, period: Span) -> TestSpec {
+        let mut spec =
+            TestSpec::new(direction, transport, packets, 80, period, Schedule::Periodic).unwrap();
+        match direction {
+            Direction::Up => spec.dst_port = self.test_port,
+            Direction::Down => spec.src_port = self.test_port,
+        }
+        spec
+    }
+
+    pub fn request(&self, specs: Vec<TestSpec>) -> TestRequest {
+        TestRequest {
+            host: self.address.ip().to_string(),
+            control_port: self.address.port(),
+            family: None,
+            bind: None,
+            specs,
+            dialect: Dialect::V3,
+            key: None,
+            pacing: Pacing::default(),
+            stamps: Source::Kernel,
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
+
+/// Keeps what a test hands out, and stops it once so many packets have been sent or received.
+#[derive(Default)]
+pub struct Keeper {
+    pub records: [Vec<PacketRecord>; 2],
+    pub live: [Vec<PacketRecord>; 2],
+    pub stop_after: Option<u32>,
+    pub stop: AtomicBool,
+    /// Called once with the first progress past `stop_after`, instead of stopping.
+    pub at_stop: Option<Box<dyn FnOnce()>>,
+}
+
+struct Watching<'a>(&'a mut Keeper, Arc<AtomicBool>);
+
+impl Observer for Watching<'_> {
+    fn running(&mut self, flows: &[(FlowId, engine::Progress)]) {
+        let Some(after) = self.0.stop_after else { return };
+        if flows.iter().any(|(_, p)| p.sent.max(p.received) >= after) {
+            match self.0.at_stop.take() {
+                Some(act) => {
+                    self.0.stop_after = None;
+                    act();
+                }
+                None => self.1.store(true, Ordering::Relaxed),
+            }
+        }
+    }
+
+    fn live(&mut self, flow: FlowId, records: &[PacketRecord]) {
+        self.0.live[usize::from(flow.0)].extend_from_slice(records);
+    }
+
+    fn records(&mut self, flow: FlowId, records: Vec<PacketRecord>) {
+        self.0.records[usize::from(flow.0)].extend(records);
+    }
+}
+
+pub fn run(request: &TestRequest, keeper: &mut Keeper) -> Result<Measured, ClientError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    client::run(request, &stop, &mut Watching(keeper, Arc::clone(&stop)))
+}
+
+/// Runs a test that must succeed: its sessions and the records of each flow.
+pub fn measure(request: &TestRequest) -> (Vec<Session>, [Vec<PacketRecord>; 2]) {
+    let mut keeper = Keeper::default();
+    let measured = run(request, &mut keeper).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(
+        (measured.ending, &measured.reason),
+        (jitlat_core::session::Ending::Complete, &None),
+        "{measured:?}"
+    );
+    (measured.sessions, keeper.records)
+}
+
+/// Sequence numbers, sorted: loopback does not reorder, but nothing here depends on it.
+pub fn seqs(records: &[PacketRecord]) -> Vec<i64> {
+    let mut seqs: Vec<i64> = records.iter().map(|r| r.seq).collect();
+    seqs.sort_unstable();
+    seqs
+}
+
+pub fn all(n: i64) -> Vec<i64> {
+    (0..n).collect()
+}
