@@ -8,14 +8,19 @@ use crate::engine::{Engine, Site};
 use crate::pace::Pacing;
 use crate::random;
 use jitlat_core::session::HostFacts;
+use jitlat_core::{Nanos, Span};
 use jitlat_proto::Machine;
+use jitlat_proto::jitlat::auth::Side;
+use jitlat_proto::jitlat::codec::Codec;
+use jitlat_proto::jitlat::message::{Message, Nak, NakCode};
 use jitlat_proto::jitlat::{
-    Key, Ledger, Limits, Report, ServerConfig, ServerEvent, ServerInput, ServerMachine,
+    Dialect, Key, Ledger, Limits, Refusal, Report, ServerConfig, ServerEvent, ServerInput, ServerMachine,
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, Socket, Type};
-use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -111,17 +116,22 @@ impl Server {
     /// Serves until `stop` is raised; then tells every client and waits for its threads.
     pub fn run(&self, stop: &AtomicBool) {
         let mut threads: Vec<JoinHandle<()>> = Vec::new();
+        let mut leaving = VecDeque::new();
         while !stop.load(Ordering::Relaxed) {
             let mut fds: Vec<_> =
                 self.listeners.iter().map(|l| PollFd::new(l.as_fd(), PollFlags::POLLIN)).collect();
             let _ = poll(&mut fds, PollTimeout::from(100u16));
             for listener in &self.listeners {
                 while let Ok((stream, peer)) = listener.accept() {
-                    threads.extend(self.admit(stream, peer));
+                    threads.extend(self.admit(stream, peer, &mut leaving));
                 }
             }
             threads.retain(|t| !t.is_finished());
-            self.shared.ledger().expire(steady());
+            let now = steady();
+            while leaving.len() > LEAVING || leaving.front().is_some_and(|(until, _)| *until <= now) {
+                leaving.pop_front();
+            }
+            self.shared.ledger().expire(now);
         }
         self.shared.stop.store(true, Ordering::Relaxed);
         for thread in threads {
@@ -129,10 +139,17 @@ impl Server {
         }
     }
 
-    fn admit(&self, stream: TcpStream, peer: SocketAddr) -> Option<JoinHandle<()>> {
+    fn admit(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        leaving: &mut VecDeque<(Nanos, TcpStream)>,
+    ) -> Option<JoinHandle<()>> {
         let shared = Arc::clone(&self.shared);
         if let Err(refusal) = shared.ledger().connect(peer.ip()) {
             (shared.log)(&format!("{peer}: connection refused: {refusal}"));
+            turn_away(&stream, peer, &refusal);
+            leaving.push_back((steady() + LEAVE, stream));
             return None;
         }
         let converse = move || {
@@ -150,6 +167,23 @@ impl Server {
             (self.shared.log)(&format!("{peer}: could not be served: {e}"));
         }
         thread.ok()
+    }
+}
+
+/// Connections turned away that are still open, and for how long: closed with the client's first words
+/// unread, they would take the reason down with them.
+const LEAVING: usize = 32;
+const LEAVE: Span = Span::seconds(2);
+
+/// Tells a client, in the one dialect that has words for it, why it cannot be served.
+fn turn_away(mut stream: &TcpStream, peer: SocketAddr, refusal: &Refusal) {
+    let Ok(local) = stream.local_addr() else { return };
+    let mut words = Vec::new();
+    let nak = Nak::new(NakCode::Busy, refusal.to_string());
+    Codec::new(Dialect::V3, Side::Server, local, peer).encode(&Message::Nak(nak), &mut words);
+    if stream.set_nonblocking(true).is_ok() {
+        let _ = stream.write(&words);
+        let _ = stream.shutdown(Shutdown::Write);
     }
 }
 

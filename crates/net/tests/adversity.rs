@@ -147,6 +147,22 @@ fn a_refusal_names_the_limit() {
 }
 
 #[test]
+fn a_client_too_many_is_told_so() {
+    let limits = Limits { connections_per_client: 1, ..Limits::default() };
+    let server = serve_with(LOCAL, limits, None);
+    let first = TcpStream::connect(server.address).unwrap();
+    // It counts once it is accepted.
+    while !server.log.lock().unwrap().iter().any(|line| line.contains("refused")) {
+        TcpStream::connect(server.address).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let spec = server.spec(Direction::Up, Transport::Udp, 20, Span::millis(1));
+    let error = run(&server.request(vec![spec]), &mut Keeper::default()).unwrap_err().to_string();
+    assert!(error.contains("max-connections-per-client"), "{error}");
+    drop(first);
+}
+
+#[test]
 fn errors_say_what_to_try() {
     let server = serve();
     let spec = server.spec(Direction::Up, Transport::Udp, 20, Span::millis(1));
@@ -177,7 +193,8 @@ fn garbage_on_every_port_changes_nothing() {
             let length = (state >> 8) as usize % noise.len();
             let _ = socket.send_to(&noise[..length], (LOCAL, port));
             // Greetings with a token that nobody has.
-            let _ = socket.send_to(&[noise[..8].to_vec(), vec![0xff, 0xff, 0xff, 0xfe]].concat(), (LOCAL, port));
+            let _ =
+                socket.send_to(&[noise[..8].to_vec(), vec![0xff, 0xff, 0xff, 0xfe]].concat(), (LOCAL, port));
             if connections.len() < 12
                 && let Ok(mut stream) = TcpStream::connect(control)
             {

@@ -95,7 +95,8 @@ fn the_longest_datagram_goes_through() {
     let server = serve();
     for direction in BOTH {
         let mut spec =
-            TestSpec::new(direction, Transport::Udp, 30, 65_507, Span::millis(2), Schedule::Periodic).unwrap();
+            TestSpec::new(direction, Transport::Udp, 30, 65_507, Span::millis(2), Schedule::Periodic)
+                .unwrap();
         (spec.src_port, spec.dst_port) = match direction {
             Direction::Up => (0, server.test_port),
             Direction::Down => (server.test_port, 0),
@@ -109,22 +110,24 @@ fn the_longest_datagram_goes_through() {
 #[test]
 fn classic_workorders_in_every_combination() {
     let server = serve();
-    for (direction, transport) in
-        [(Direction::Up, Transport::Udp), (Direction::Down, Transport::Udp), (Direction::Up, Transport::Tcp), (
-            Direction::Down,
-            Transport::Tcp,
-        )]
-    {
-        let mut spec = server.spec(direction, transport, 100, Span::millis(1));
-        if direction == Direction::Down {
-            // The classic server sends from a port of its own to one that the client names.
-            (spec.src_port, spec.dst_port) = (0, free_port(LOCAL));
+    // The classic probes take five seconds: side by side.
+    std::thread::scope(|scope| {
+        for direction in BOTH {
+            for transport in [Transport::Udp, Transport::Tcp] {
+                let mut spec = server.spec(direction, transport, 100, Span::millis(1));
+                if direction == Direction::Down {
+                    // The classic server sends from a port of its own to one that the client names.
+                    (spec.src_port, spec.dst_port) = (0, free_port(LOCAL));
+                }
+                let mut request = server.request(vec![spec]);
+                request.dialect = Dialect::Classic;
+                scope.spawn(move || {
+                    let (_, [records, _]) = measure(&request);
+                    assert_eq!(seqs(&records), all(100), "{direction:?} {transport}");
+                });
+            }
         }
-        let mut request = server.request(vec![spec]);
-        request.dialect = Dialect::Classic;
-        let (_, [records, _]) = measure(&request);
-        assert_eq!(seqs(&records), all(100), "{direction:?} {transport}");
-    }
+    });
 }
 
 #[test]
@@ -161,9 +164,15 @@ fn many_clients_at_once_do_not_mix() {
         .map(|i| {
             // Each has a length of its own, so that a stranger's packet would show.
             let direction = BOTH[i as usize % 2];
-            let mut spec =
-                TestSpec::new(direction, Transport::Udp, 100 + i, 40 + i, Span::millis(4), Schedule::Periodic)
-                    .unwrap();
+            let mut spec = TestSpec::new(
+                direction,
+                Transport::Udp,
+                100 + i,
+                40 + i,
+                Span::millis(4),
+                Schedule::Periodic,
+            )
+            .unwrap();
             match direction {
                 Direction::Up => spec.dst_port = server.test_port,
                 Direction::Down => spec.src_port = server.test_port,

@@ -71,8 +71,7 @@ impl Serving {
 
     /// A stream between a client and this server's test port.
     pub fn spec(&self, direction: Direction, transport: Transport, packets: u64, period: Span) -> TestSpec {
-        let mut spec =
-            TestSpec::new(direction, transport, packets, 80, period, Schedule::Periodic).unwrap();
+        let mut spec = TestSpec::new(direction, transport, packets, 80, period, Schedule::Periodic).unwrap();
         match direction {
             Direction::Up => spec.dst_port = self.test_port,
             Direction::Down => spec.src_port = self.test_port,
