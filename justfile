@@ -22,9 +22,9 @@ demo *ARGS:
 fuzz SECONDS='600':
     cd fuzz && for t in $(cargo +nightly fuzz list); do cargo +nightly fuzz run $t -- -max_total_time={{SECONDS}} || exit 1; done
 
-# Ratios against plain baselines measured in the same run (root for the namespaced ones)
+# Ratios against plain baselines measured in the same run (root for SCHED_FIFO)
 bench:
-    cargo build --release -p jitlat-benches && for b in analysis rate pacing bias; do ./target/release/$b; done
+    cargo build --release -p jitlat-benches && for b in analysis report rate pacing; do ./target/release/$b; done
 
 # API documentation
 docs:
