@@ -7,7 +7,7 @@
 //! * [`udp`], [`tcp`] – sockets of test streams
 //! * [`engine`] – one thread a flow: sends or receives a stream as a protocol machine commands
 //! * [`twoway`] – drivers and reflectors of the two-way protocols
-//! * [`recording`] – from the packet threads to memory
+//! * [`ring`] – from the packet threads to the conversing one
 //! * [`capture`] – packets seen on an interface or in a file
 //! * [`client`], [`server`] – the drivers of the two sides of a conversation
 //! * [`emulator`] – an impaired path
@@ -20,7 +20,7 @@ pub mod emulator;
 pub mod engine;
 pub mod pace;
 pub mod random;
-pub mod recording;
+pub mod ring;
 pub mod server;
 pub mod stamp;
 mod sys;

@@ -12,7 +12,7 @@ mod udp_flow;
 pub use shared::{Bell, Progress};
 
 use crate::pace::Pacing;
-use crate::recording::{self, Outlet};
+use crate::ring::{self, Outlet};
 use jitlat_core::spec::TEST_PORT;
 use jitlat_core::{PacketRecord, Span, Transport};
 use jitlat_proto::jitlat::flow::{Command, FlowId, Opening, Report, Role};
@@ -99,7 +99,7 @@ struct Context {
     mailbox: Receiver<Step>,
     orders: Arc<Orders>,
     counters: Arc<Counters>,
-    live: Option<recording::Intake<PacketRecord>>,
+    live: Option<ring::Intake<PacketRecord>>,
     outbox: Outbox,
 }
 
@@ -176,7 +176,7 @@ impl Engine {
         let orders = Arc::new(Orders::new()?);
         let counters = Arc::new(Counters::default());
         let (intake, live) = if self.site.live && opening.role == Role::Receive {
-            let (intake, outlet) = recording::ring(&opening.spec);
+            let (intake, outlet) = ring::ring(&opening.spec);
             (Some(intake), Some(outlet))
         } else {
             (None, None)

@@ -1,0 +1,106 @@
+//! From the packet threads to the thread that converses: a ring that is filled without allocating, locking or
+//! waiting.
+
+use jitlat_core::spec::TestSpec;
+use jitlat_core::time::SECOND;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Records that a test of `spec` may bring: every packet, and generous room for duplicates.
+fn most_records(spec: &TestSpec) -> usize {
+    let packets = spec.packets() as usize;
+    packets.saturating_add(packets / 4).saturating_add(4096)
+}
+
+/// Slots of the ring between a packet thread and its reader: two seconds of the stream, but not more
+/// than a sixteenth of it unless that is little.
+fn slots(spec: &TestSpec) -> usize {
+    let two_seconds = (2 * SECOND / spec.period().0.max(1)) as usize;
+    let share = most_records(spec) / 16;
+    two_seconds.min(share).clamp(1 << 13, 1 << 19).min(most_records(spec))
+}
+
+/// A ring for the items of one stream of `spec`: the packet thread's end and the reader's.
+pub fn ring<T>(spec: &TestSpec) -> (Intake<T>, Outlet<T>) {
+    let (producer, consumer) = rtrb::RingBuffer::new(slots(spec));
+    let overflow = Arc::new(AtomicU64::new(0));
+    (Intake { ring: producer, overflow: overflow.clone() }, Outlet { ring: consumer, overflow })
+}
+
+/// The packet thread's end of a ring.
+pub struct Intake<T> {
+    ring: rtrb::Producer<T>,
+    overflow: Arc<AtomicU64>,
+}
+
+impl<T> Intake<T> {
+    /// Puts one in. Where the reader has fallen behind by the whole ring it is lost, and counted.
+    #[inline]
+    pub fn push(&mut self, item: T) {
+        if self.ring.push(item).is_err() {
+            self.overflow.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The reader's end of a ring.
+pub struct Outlet<T> {
+    ring: rtrb::Consumer<T>,
+    overflow: Arc<AtomicU64>,
+}
+
+impl<T> Outlet<T> {
+    /// Hands over what is in the ring, in order, in at most two slices, and makes room.
+    pub fn drain(&mut self, mut each: impl FnMut(&[T])) {
+        let waiting = self.ring.slots();
+        if let Ok(chunk) = self.ring.read_chunk(waiting) {
+            let (first, second) = chunk.as_slices();
+            for run in [first, second] {
+                if !run.is_empty() {
+                    each(run);
+                }
+            }
+            chunk.commit_all();
+        }
+    }
+
+    /// Items lost because the ring was full.
+    pub fn overflow(&self) -> u64 {
+        self.overflow.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::time::Span;
+    use jitlat_core::{Direction, Schedule, Transport};
+
+    fn spec(packets: u64, period: Span) -> TestSpec {
+        TestSpec::new(Direction::Up, Transport::Udp, packets, 80, period, Schedule::Periodic).unwrap()
+    }
+
+    #[test]
+    fn a_full_ring_counts_what_it_loses() {
+        let (mut intake, mut outlet) = ring(&spec(10, Span::millis(20)));
+        let room = most_records(&spec(10, Span::millis(20))) as u64;
+        for i in 0..room + 3 {
+            intake.push(i);
+        }
+        let mut seen = Vec::new();
+        outlet.drain(|run| seen.extend_from_slice(run));
+        assert_eq!((seen.len() as u64, outlet.overflow()), (room, 3));
+        intake.push(7);
+        outlet.drain(|run| assert_eq!(run, [7]));
+    }
+
+    #[test]
+    fn rings_are_small_beside_what_they_carry() {
+        for (n, period) in
+            [(1_000_000, Span::micros(10)), (i32::MAX as u64, Span(1)), (100, Span::seconds(1))]
+        {
+            let spec = spec(n, period);
+            assert!(slots(&spec) <= (most_records(&spec) / 16).max(1 << 13), "{n}");
+        }
+    }
+}
