@@ -134,7 +134,14 @@ fn summaries_are_as_published() {
     for name in GOLDEN {
         assert_valid(&json::document(&[golden(name)]).unwrap());
     }
-    assert_valid(&json::document(&[golden(GOLDEN[0]), golden(GOLDEN[1])]).unwrap());
+    let runs = json::document(&[golden(GOLDEN[0]), golden(GOLDEN[1])]).unwrap();
+    assert_valid(&runs);
+    assert_eq!(runs["runs"].as_array().map(Vec::len), Some(2));
+    let spec = TestSpec::default();
+    let each = [spec.clone(), spec.reversed()].map(|s| analyze(&Session::new(s), [], &Options::default()));
+    let directions = json::document(&each).unwrap();
+    assert_valid(&directions);
+    assert_eq!(directions["directions"].as_array().map(Vec::len), Some(2));
 }
 
 #[test]
