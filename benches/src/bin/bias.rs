@@ -1,0 +1,254 @@
+//! How far the latency that a test reports is from what packet captures at the two hosts say of the same
+//! packets. Two network namespaces joined by a veth pair, an AF_PACKET capture in each (needs root):
+//! a packet's true delay is from its capture where it leaves to its capture where it arrives.
+//!
+//! `cargo run --release -p jitlat-benches --bin bias`
+
+use jitlat_core::record::Moment;
+use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
+use jitlat_core::{PacketRecord, Source, Span};
+use jitlat_net::client::{self, Observer, TestRequest};
+use jitlat_net::pace::Pacing;
+use jitlat_net::server::{Server, Service};
+use jitlat_proto::jitlat::packet::Header;
+use jitlat_proto::jitlat::{Dialect, FlowId, Limits};
+use nix::cmsg_space;
+use nix::sched::{CloneFlags, setns};
+use nix::sys::socket::{
+    AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, recvmsg,
+    setsockopt, socket, sockopt,
+};
+use nix::sys::time::{TimeSpec, TimeValLike};
+use std::collections::HashMap;
+use std::error::Error;
+use std::fs::File;
+use std::io::IoSliceMut;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+const HOSTS: [(&str, Ipv4Addr); 2] =
+    [("jitlat-bias-a", Ipv4Addr::new(10, 77, 3, 1)), ("jitlat-bias-b", Ipv4Addr::new(10, 77, 3, 2))];
+const PACKETS: u64 = 4000;
+const PERIOD: Span = Span::millis(1);
+
+fn main() -> Result<()> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err("network namespaces and captures need root".into());
+    }
+    let _net = Net::build()?;
+    println!("one way over a veth pair, {PACKETS} packets of 80 bytes, one every ms; in us");
+    println!(
+        "{:>9} | {:>19} | {:>21} | {:>21}",
+        "", "capture to capture", "kernel stamps minus", "program's own minus"
+    );
+    println!(
+        "{:>9} | {:>9} {:>9} | {:>10} {:>10} | {:>10} {:>10}",
+        "direction", "median", "99 %", "median", "99 %", "median", "99 %"
+    );
+    for direction in [Direction::Up, Direction::Down] {
+        let run = run(direction)?;
+        let sender = usize::from(direction == Direction::Down);
+        let (left, came) = (&run.captures[sender], &run.captures[1 - sender]);
+        let mut truth = Vec::new();
+        let (mut kernel, mut user) = (Vec::new(), Vec::new());
+        for r in &run.records {
+            let (Some(out), Some(back)) = (left.get(&r.seq), came.get(&r.seq)) else { continue };
+            let wire = back - out;
+            truth.push(wire);
+            let from_kernel = [Moment::Sent, Moment::Arrived]
+                .iter()
+                .all(|m| r.stamp(*m).is_some_and(|s| s.source == Source::Kernel));
+            if let (true, Some(delay), Some(sent), Some(arrived)) =
+                (from_kernel, r.delay(), r.send_lag(), r.receive_lag())
+            {
+                kernel.push(delay.0 - wire);
+                user.push((delay + sent + arrived).0 - wire);
+            }
+        }
+        let [t, k, u] = [truth, kernel, user].map(Figures::of);
+        let name = format!("{direction:?}").to_lowercase();
+        println!(
+            "{name:>9} | {:>9.2} {:>9.2} | {:>10.2} {:>10.2} | {:>10.2} {:>10.2}   ({} of {PACKETS} matched, {} with kernel stamps)",
+            t.median, t.p99, k.median, k.p99, u.median, u.p99, t.count, k.count
+        );
+    }
+    Ok(())
+}
+
+struct Figures {
+    count: usize,
+    median: f64,
+    p99: f64,
+}
+
+impl Figures {
+    fn of(mut values: Vec<i64>) -> Figures {
+        values.sort_unstable();
+        let at = |share: f64| {
+            let i = (values.len().saturating_sub(1) as f64 * share) as usize;
+            values.get(i).map_or(f64::NAN, |v| *v as f64 / 1000.0)
+        };
+        Figures { count: values.len(), median: at(0.5), p99: at(0.99) }
+    }
+}
+
+/// The two namespaces, until dropped.
+struct Net;
+
+impl Net {
+    fn build() -> Result<Net> {
+        let [(a, at_a), (b, at_b)] = HOSTS;
+        let net = Net;
+        for command in [
+            format!("netns add {a}"),
+            format!("netns add {b}"),
+            format!("link add jba netns {a} type veth peer name jbb netns {b}"),
+            format!("-n {a} addr add {at_a}/24 dev jba"),
+            format!("-n {b} addr add {at_b}/24 dev jbb"),
+            format!("-n {a} link set jba up"),
+            format!("-n {b} link set jbb up"),
+        ] {
+            let done = Command::new("ip").args(command.split(' ')).output()?;
+            if !done.status.success() {
+                return Err(format!("ip {command}: {}", String::from_utf8_lossy(&done.stderr)).into());
+            }
+        }
+        Ok(net)
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for (name, _) in HOSTS {
+            let _ = Command::new("ip").args(["netns", "del", name]).output();
+        }
+    }
+}
+
+/// Moves this thread, and those it starts from now on, to host `i`.
+fn enter(i: usize) -> Result<()> {
+    Ok(setns(File::open(format!("/run/netns/{}", HOSTS[i].0))?, CloneFlags::CLONE_NEWNET)?)
+}
+
+#[derive(Default)]
+struct Keep(Vec<PacketRecord>);
+
+impl Observer for Keep {
+    fn records(&mut self, _: FlowId, records: Vec<PacketRecord>) {
+        self.0.extend(records);
+    }
+}
+
+struct Run {
+    records: Vec<PacketRecord>,
+    /// By host: when each data packet passed, by sequence number.
+    captures: [HashMap<i64, i64>; 2],
+}
+
+fn run(direction: Direction) -> Result<Run> {
+    let stop = AtomicBool::new(false);
+    let (up, ready) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let captures = [0, 1].map(|i| {
+            let (up, stop) = (up.clone(), &stop);
+            scope.spawn(move || -> Result<HashMap<i64, i64>> {
+                enter(i)?;
+                let tap = tap()?;
+                let _ = up.send(());
+                capture(&tap, stop)
+            })
+        });
+        let (serving, flag) = (up.clone(), &stop);
+        let server = scope.spawn(move || -> Result<()> {
+            enter(1)?;
+            let service = Service {
+                bind: vec![(HOSTS[1].1, jitlat_core::spec::CONTROL_PORT).into()],
+                test_port: jitlat_core::spec::TEST_PORT,
+                limits: Limits::default(),
+                key: None,
+                pacing: Pacing::default(),
+            };
+            let server = Server::bind(service, |_| {})?;
+            let _ = serving.send(());
+            server.run(flag);
+            Ok(())
+        });
+        let client = scope.spawn(move || -> Result<Vec<PacketRecord>> {
+            enter(0)?;
+            let spec = TestSpec::new(direction, Transport::Udp, PACKETS, 80, PERIOD, Schedule::Periodic)?;
+            let request = TestRequest {
+                host: HOSTS[1].1.to_string(),
+                control_port: jitlat_core::spec::CONTROL_PORT,
+                family: None,
+                bind: None,
+                specs: vec![spec],
+                dialect: Dialect::V3,
+                key: None,
+                pacing: Pacing::default(),
+                stamps: Source::Kernel,
+            };
+            // Both captures and the server; one that failed says so below.
+            for _ in 0..3 {
+                let _ = ready.recv_timeout(std::time::Duration::from_secs(5));
+            }
+            let mut keep = Keep::default();
+            client::run(&request, &AtomicBool::new(false), &mut keep)?;
+            Ok(keep.0)
+        });
+        let records = client.join().map_err(|_| "the client panicked");
+        stop.store(true, Ordering::Relaxed);
+        server.join().map_err(|_| "the server panicked")??;
+        let [a, b] = captures.map(|c| c.join().map_err(|_| "a capture panicked"));
+        Ok(Run { records: records??, captures: [a??, b??] })
+    })
+}
+
+/// A socket that sees every IPv4 packet of the namespace, stamped where drivers hand it over or take it.
+fn tap() -> Result<OwnedFd> {
+    let tap =
+        socket(AddressFamily::Packet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, SockProtocol::EthAll)?;
+    setsockopt(&tap, sockopt::ReceiveTimestampns, &true)?;
+    setsockopt(&tap, sockopt::RcvBufForce, &(8 << 20))?;
+    Ok(tap)
+}
+
+fn capture(tap: &OwnedFd, stop: &AtomicBool) -> Result<HashMap<i64, i64>> {
+    let mut seen = HashMap::new();
+    let mut packet = [0u8; 256];
+    let mut control = cmsg_space!(TimeSpec);
+    loop {
+        let mut parts = [IoSliceMut::new(&mut packet)];
+        // A reader that waits is woken between the capture's stamp and the kernel's, by microseconds; one
+        // that looks now and then, as tcpdump does at its ring, disturbs what it measures less.
+        let received =
+            recvmsg::<LinkAddr>(tap.as_raw_fd(), &mut parts, Some(&mut control), MsgFlags::MSG_DONTWAIT);
+        let Ok(message) = received else {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(seen);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            continue;
+        };
+        let at = message.cmsgs()?.find_map(|c| match c {
+            ControlMessageOwned::ScmTimestampns(t) => Some(t.num_nanoseconds()),
+            _ => None,
+        });
+        let length = message.bytes;
+        if let (Some(at), Some(seq)) = (at, data_packet(&packet[..length])) {
+            seen.entry(seq).or_insert(at);
+        }
+    }
+}
+
+/// The sequence number, if these are IPv4 and UDP and a data packet of the test stream.
+fn data_packet(ip: &[u8]) -> Option<i64> {
+    const UDP: u8 = 17;
+    let header = usize::from(ip.first().filter(|b| *b >> 4 == 4)? & 15) * 4;
+    let payload = ip.get(header + 8..)?;
+    let stream = ip.get(9) == Some(&UDP) && payload.len() == 80;
+    Header::parse(payload).filter(|h| stream && h.seq >= 0).map(|h| h.seq.into())
+}
