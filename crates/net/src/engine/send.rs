@@ -3,11 +3,11 @@
 use super::Context;
 use crate::clock::{steady, wall};
 use crate::pace::Pacer;
-use crate::random::Padding;
+use crate::random::{self, Padding};
 use crate::stamp::{Stamps, TxStamps};
 use crate::sys::{self, BATCH};
 use crate::tcp;
-use jitlat_core::{Nanos, Span};
+use jitlat_core::{Nanos, Span, TestSpec};
 use jitlat_proto::jitlat::flow::{Report, SendReport};
 use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
 use jitlat_proto::jitlat::stream::{Due, StreamSender};
@@ -19,6 +19,17 @@ use std::sync::atomic::Ordering;
 
 /// From the order to start until the first packet is due: the thread is awake and ready by then.
 const LEAD: Span = Span::millis(2);
+/// Longest random start phase.
+const LONGEST_PHASE: Span = Span::millis(100);
+
+/// A random part of a period, so that tests do not fall into step with anything periodic on the path (RFC 3432
+/// §4). None where the system has no random numbers: they are wanted for nothing secret here.
+fn phase(spec: &TestSpec) -> Span {
+    let mut bytes = [0; 8];
+    let range = spec.period().0.clamp(1, LONGEST_PHASE.0);
+    random::fill(&mut bytes).map_or(Span::ZERO, |()| Span((u64::from_be_bytes(bytes) % range as u64) as i64))
+}
+
 /// Transmit stamps are fetched when this many are under way, or when there is this much time.
 const STAMPS_UNDER_WAY: u32 = 16;
 const IDLE_ENOUGH: Span = Span::micros(30);
@@ -36,7 +47,7 @@ struct Stream<'a> {
 impl<'a> Stream<'a> {
     fn start(context: &'a Context) -> Stream<'a> {
         context.outbox.note(context.site.pacing.apply());
-        let sender = StreamSender::new(&context.opening.spec, steady() + LEAD);
+        let sender = StreamSender::new(&context.opening.spec, steady() + LEAD + phase(&context.opening.spec));
         Stream { context, sender, failed: 0, ended: false }
     }
 
@@ -105,7 +116,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps) {
                 break;
             }
         }
-        stream.failed += send_all(socket, &dues[..count], padding, &mut stamps);
+        stream.failed += send_all(context, socket, &dues[..count], padding, &mut stamps);
         context.counters.set_sent(stream.sender.attempted());
         let idle = stream.sender.due().is_none_or(|next| next.at - steady() > IDLE_ENOUGH);
         if stamps.awaited() > 0 && (idle || stamps.awaited() >= STAMPS_UNDER_WAY) {
@@ -128,7 +139,13 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps) {
 }
 
 /// Sends the packets of `dues` with one clock reading for each call. Returns how many the system refused.
-fn send_all(socket: &UdpSocket, dues: &[Due], padding: Padding, stamps: &mut TxStamps) -> u32 {
+fn send_all(
+    context: &Context,
+    socket: &UdpSocket,
+    dues: &[Due],
+    padding: Padding,
+    stamps: &mut TxStamps,
+) -> u32 {
     let mut failed = 0;
     let mut rest = dues;
     while !rest.is_empty() {
@@ -151,6 +168,9 @@ fn send_all(socket: &UdpSocket, dues: &[Due], padding: Padding, stamps: &mut TxS
                 rest = &rest[sent.min(rest.len())..];
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                if context.orders.is_stopped() {
+                    return failed + rest.iter().filter(|due| !due.is_sentinel()).count() as u32;
+                }
                 // The host's own queue is full: the wait shows as schedule error.
                 let _ =
                     poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)], PollTimeout::from(50u16));
