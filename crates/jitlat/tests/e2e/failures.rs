@@ -1,0 +1,271 @@
+//! What goes wrong: a clear error within bounded time, nothing lost, the server still serving.
+
+use crate::harness::*;
+use nix::sys::signal::Signal;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+fn client(folder: &Path, line: &str) -> Running {
+    Running::start(Place::Here.jitlat(folder, line))
+}
+
+fn start(arguments: &str) -> (TempDir, Ipv4Addr, Server) {
+    let (folder, host) = (tempfile::tempdir().unwrap(), own_address());
+    let server = Server::start(Place::Here, folder.path(), host, arguments);
+    (folder, host, server)
+}
+
+/// Time for a stream to get under way. Nothing is asserted on how far it got.
+fn a_while() {
+    std::thread::sleep(Duration::from_millis(1500));
+}
+
+fn still_serves(folder: &Path, host: Ipv4Addr, options: &str) {
+    let report = client(folder, &format!("{host} -n 20 -p 1ms --json - {options}")).finish(PATIENCE).report();
+    assert_eq!(report.count("/counts/unique_valid"), 20);
+}
+
+#[test]
+fn nobody_listens() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = own_address();
+    let finished = client(folder.path(), &format!("{host} -n 10")).finish(PATIENCE);
+    finished.refused(&[&host.to_string(), "2666", "refused", "jitlat serve"]);
+}
+
+#[test]
+fn an_unknown_host() {
+    let folder = tempfile::tempdir().unwrap();
+    client(folder.path(), "no-such-host.invalid -n 10").finish(PATIENCE).refused(&["no-such-host.invalid"]);
+}
+
+#[test]
+fn something_else_listens() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = own_address();
+    let other = TcpListener::bind((host, 2666)).unwrap();
+    std::thread::spawn(move || {
+        for stream in other.incoming().map_while(Result::ok) {
+            let mut stream = stream;
+            let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n");
+            let _ = stream.read(&mut [0; 100]);
+        }
+    });
+    client(folder.path(), &format!("{host} -n 10")).finish(PATIENCE).refused(&[&host.to_string()]);
+}
+
+#[test]
+fn somebody_listens_and_says_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = own_address();
+    let _silent = TcpListener::bind((host, 2666)).unwrap();
+    client(folder.path(), &format!("{host} -n 10")).finish(3 * PATIENCE).refused(&[&host.to_string()]);
+}
+
+#[test]
+fn keys() {
+    let key_folder = tempfile::tempdir().unwrap();
+    let key = |name: &str, text: &str| {
+        let path = key_folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let (right, wrong) =
+        (key("right", "correct horse battery staple\n"), key("wrong", "incorrect horse battery staple\n"));
+    let (folder, host, _server) = start(&format!("--key-file {right}"));
+    still_serves(folder.path(), host, &format!("--key-file {right}"));
+    let with =
+        |options: &str| client(folder.path(), &format!("{host} -n 10 -p 1ms {options}")).finish(PATIENCE);
+    with(&format!("--key-file {wrong}")).refused(&["key"]);
+    with("").refused(&["key"]);
+    with("--classic").refused(&[]);
+    with("--key-file /nowhere/at/all").refused(&["/nowhere/at/all"]);
+    still_serves(folder.path(), host, &format!("--key-file {right}"));
+    // A client with a key does not talk to a server that cannot prove to have it.
+    let (folder, host, _open) = start("");
+    let line = format!("{host} -n 10 -p 1ms --key-file {right}");
+    client(folder.path(), &line).finish(PATIENCE).refused(&["key"]);
+}
+
+#[test]
+fn a_busy_server_says_so_and_finishes_what_it_began() {
+    let (folder, host, _server) = start("--max-sessions 1");
+    let first = client(folder.path(), &format!("{host} -n 300 -p 10ms --json -"));
+    a_while();
+    client(folder.path(), &format!("{host} -n 10")).finish(PATIENCE).refused(&["sessions"]);
+    assert_eq!(first.finish(PATIENCE).report().count("/counts/unique_valid"), 300);
+    still_serves(folder.path(), host, "");
+}
+
+#[test]
+fn requests_beyond_the_limits_name_the_limit() {
+    let (folder, host, _server) = start("");
+    let with = |options: &str| client(folder.path(), &format!("{host} {options}")).finish(PATIENCE);
+    with("-n 10 -p 1ns").refused(&["rate"]);
+    with("-n 2000000000 -p 1s").refused(&[]);
+    with("-n 0").refused(&["packets"]);
+    with("-n 4000000000").refused(&["packets"]);
+    with("-l 11").refused(&["payload"]);
+    still_serves(folder.path(), host, "");
+}
+
+#[test]
+fn interrupted_tests_report_and_keep_what_came() {
+    for (options, pairs) in [("", false), ("-R", false), ("-t", false), ("-b", true), ("--classic", false)] {
+        let (folder, host, _server) = start("");
+        let line = format!("{host} -n 3000 -p 5ms -o cut.log --json - {options}");
+        let running = client(folder.path(), &line);
+        a_while();
+        running.signal(Signal::SIGINT);
+        let finished = running.finish(PATIENCE);
+        let report = finished.report();
+        let report = if pairs { report.directions()[0].clone() } else { report };
+        let received = report.count("/counts/unique_valid");
+        assert!((10..3000).contains(&received), "{options}: {received} received");
+        assert_eq!(report.text("/session/ending"), "interrupted", "{options}");
+        if !pairs {
+            let again = client(folder.path(), "-f cut.log --json -").finish(PATIENCE).report();
+            assert_eq!(again.at("/counts"), report.at("/counts"), "{options}");
+        }
+        still_serves(folder.path(), host, "");
+    }
+}
+
+#[test]
+fn a_lost_server_leaves_what_was_received() {
+    let (folder, host, mut server) = start("");
+    let running = client(folder.path(), &format!("{host} -R -n 3000 -p 5ms -o lost.log --json -"));
+    a_while();
+    server.kill();
+    let killed = Instant::now();
+    let finished = running.finish(2 * PATIENCE);
+    assert!(killed.elapsed() < 2 * PATIENCE);
+    let report = finished.any_report();
+    let received = report.count("/counts/unique_valid");
+    assert!((10..3000).contains(&received), "{received} received");
+    assert_eq!(report.text("/session/ending"), "peer_lost");
+    assert!(finished.stderr.contains("lost"), "{}", finished.stderr);
+    let again = client(folder.path(), "-f lost.log --json -").finish(PATIENCE).report();
+    assert_eq!(again.at("/counts"), report.at("/counts"));
+}
+
+#[test]
+fn a_server_lost_with_all_it_received_is_an_error() {
+    let (folder, host, mut server) = start("");
+    let running = client(folder.path(), &format!("{host} -n 3000 -p 5ms"));
+    a_while();
+    server.kill();
+    let finished = running.finish(2 * PATIENCE);
+    finished.refused(&["lost"]);
+}
+
+#[test]
+fn vanishing_clients_leave_the_server_serving() {
+    let (folder, host, mut server) = start("");
+    for options in ["", "-R", "-b", "-t", "-t -R", "--classic", "--classic -R"] {
+        let running = client(folder.path(), &format!("{host} -n 3000 -p 5ms {options}"));
+        std::thread::sleep(Duration::from_millis(700));
+        running.signal(Signal::SIGKILL);
+        drop(running);
+    }
+    still_serves(folder.path(), host, "");
+    assert!(server.is_alive());
+}
+
+#[test]
+fn garbage_on_every_port_harms_nobody() {
+    let (folder, host, mut server) = start("");
+    let running = client(folder.path(), &format!("{host} -n 300 -p 5ms --json -"));
+    let control = SocketAddr::from((host, 2666));
+    let mut state = 1u64;
+    let mut noise = |n: usize| -> Vec<u8> {
+        let step = |s: &mut u64| {
+            *s = s.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (*s >> 56) as u8
+        };
+        (0..n).map(|_| step(&mut state)).collect()
+    };
+    let udp = UdpSocket::bind((host, 0)).unwrap();
+    for n in [0, 1, 3, 4, 11, 12, 43, 44, 100, 5000] {
+        let bytes = noise(n);
+        for start in [&b""[..], b"JLT3", &[0, 0, 0, 1], &[0, 0, 0, 4]] {
+            if let Ok(mut stream) = TcpStream::connect(control) {
+                let _ = stream.write_all(&[start, &bytes].concat());
+            }
+        }
+        let _ = udp.send_to(&bytes, (host, 2667));
+    }
+    // One that connects and says nothing at all.
+    let _silent = TcpStream::connect(control).unwrap();
+    let report = running.finish(PATIENCE).report();
+    assert_eq!((report.count("/counts/unique_valid"), report.count("/counts/lost")), (300, 0));
+    still_serves(folder.path(), host, "");
+    assert!(server.is_alive());
+    assert!(!server.stop().contains("panicked"));
+}
+
+#[test]
+fn damaged_logs_are_refused_or_read_as_far_as_they_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let analyse = |line: &str| client(folder.path(), line).finish(PATIENCE);
+    analyse("-f nowhere.log").refused(&["nowhere.log"]);
+    std::fs::write(folder.path().join("noise"), [0xff, 0, 13, 200, 10, 10, 7]).unwrap();
+    analyse("-f noise").refused(&["noise"]);
+    std::fs::write(folder.path().join("empty"), "").unwrap();
+    analyse("-f empty").refused(&["empty"]);
+    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/a_loopback_v1.log");
+    let text = std::fs::read(log).unwrap();
+    std::fs::write(folder.path().join("cut"), &text[..50_000]).unwrap();
+    let report = analyse("-f cut --json -").report();
+    assert!((500..2000).contains(&report.count("/counts/received")));
+}
+
+/// A file system so small that a log does not fit; gone when dropped.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    fn new(test: &str) -> Option<SmallDisk> {
+        let folder = tempfile::tempdir().unwrap();
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=16k", "tmpfs"])
+            .arg(folder.path())
+            .output();
+        match mount {
+            Ok(output) if output.status.success() => Some(SmallDisk(folder)),
+            other => {
+                assert!(std::env::var_os("JITLAT_REQUIRE_PRIVILEGED").is_none(), "{test}: {other:?}");
+                let _ =
+                    writeln!(std::io::stderr(), "skipped: {test} needs root to mount a small file system");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_keeps_what_fitted_and_reports_everything() {
+    let Some(disk) = SmallDisk::new("a_full_disk_keeps_what_fitted_and_reports_everything") else { return };
+    for options in ["", "-R"] {
+        let (folder, host, _server) = start("");
+        let log = disk.0.path().join(format!("full{options}.log"));
+        let line = format!("{host} -n 1000 -p 1ms --json - -o {} {options}", log.display());
+        let finished = client(folder.path(), &line).finish(PATIENCE);
+        let report = finished.any_report();
+        assert_eq!(report.count("/counts/unique_valid"), 1000);
+        assert!(finished.stderr.contains("space"), "{}", finished.stderr);
+        assert_eq!(report.text("/session/ending"), "storage_failed");
+        let kept = client(folder.path(), &format!("-f {} --json -", log.display())).finish(PATIENCE).report();
+        assert!((10..1000).contains(&kept.count("/counts/received")));
+        std::fs::remove_file(&log).unwrap();
+    }
+}

@@ -1,0 +1,291 @@
+//! Running the real binary: a server that is gone with its test, a client that is never waited for
+//! without bound, and the JSON report read back.
+
+use jitlat_core::impair::Scenario;
+use jitlat_net::emulator::{Lab, Numbering, lab::Namespace};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long anything may take that takes no measuring.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+const BINARY: &str = env!("CARGO_BIN_EXE_jitlat");
+
+/// Where a program runs.
+#[derive(Clone, Copy)]
+pub enum Place<'a> {
+    Here,
+    In(&'a Namespace),
+}
+
+impl Place<'_> {
+    /// The binary with these arguments, parted by spaces, to run in `folder`.
+    pub fn jitlat(self, folder: &Path, arguments: &str) -> Command {
+        let mut command = match self {
+            Place::Here => Command::new(BINARY),
+            Place::In(namespace) => namespace.command(BINARY),
+        };
+        command.args(arguments.split_whitespace()).current_dir(folder);
+        command
+    }
+}
+
+/// A loopback address that no other test of any run on this machine uses, so that every test may use
+/// the standard ports.
+pub fn own_address() -> Ipv4Addr {
+    static COUNT: AtomicU8 = AtomicU8::new(1);
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 64 | high & 63, low, COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A laboratory, or `None` where there is no privilege to make one: said past the test runner's capture,
+/// and a failure where the environment asks for it.
+pub fn lab(test: &str) -> Option<Lab> {
+    match Lab::new() {
+        Ok(lab) => Some(lab),
+        Err(e) => {
+            assert!(std::env::var_os("JITLAT_REQUIRE_PRIVILEGED").is_none(), "{test}: {e}");
+            let _ = writeln!(std::io::stderr(), "skipped: {test} needs root for network namespaces: {e}");
+            None
+        }
+    }
+}
+
+/// A scenario of the repository.
+pub fn scenario(name: &str) -> Scenario {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../testdata/scenarios")
+        .join(name)
+        .with_extension("txt");
+    std::fs::read_to_string(&path).unwrap().parse().unwrap()
+}
+
+/// Patterns count by sequence number.
+pub const BY_SEQUENCE: Numbering = Numbering::Sequence;
+
+/// A program under way; killed, if need be, when dropped.
+pub struct Running {
+    child: Child,
+    stdout: Option<JoinHandle<String>>,
+    stderr: Option<JoinHandle<String>>,
+    what: String,
+    started: Instant,
+}
+
+/// A program at its end.
+#[derive(Debug)]
+pub struct Finished {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+    pub took: Duration,
+}
+
+impl Running {
+    pub fn start(mut command: Command) -> Running {
+        let what = format!("{command:?}");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|e| panic!("{what}: {e}"));
+        let stdout = child.stdout.take().map(collect);
+        let stderr = child.stderr.take().map(collect);
+        Running { child, stdout, stderr, what, started: Instant::now() }
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
+    /// Waits for its end, and fails the test if that does not come within `limit`.
+    pub fn finish(mut self, limit: Duration) -> Finished {
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if self.started.elapsed() > limit {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                let said = self.said();
+                panic!("{} has not ended within {limit:?}; it said:\n{}\n{}", self.what, said.0, said.1);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        let (stdout, stderr) = self.said();
+        Finished { status, stdout, stderr, took: self.started.elapsed() }
+    }
+
+    fn said(&mut self) -> (String, String) {
+        let text = |t: Option<JoinHandle<String>>| t.and_then(|t| t.join().ok()).unwrap_or_default();
+        (text(self.stdout.take()), text(self.stderr.take()))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = from.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// `jitlat serve`, ready for clients; killed when dropped.
+pub struct Server {
+    child: Child,
+    output: Option<JoinHandle<String>>,
+}
+
+impl Server {
+    /// Starts a server on `address` and waits until it says that it listens.
+    pub fn start(place: Place<'_>, folder: &Path, address: impl Into<IpAddr>, arguments: &str) -> Server {
+        let arguments = format!("serve --bind {} {arguments}", address.into());
+        let mut command = place.jitlat(folder, &arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (say, said) = mpsc::channel();
+        let output = child.stderr.take().map(|e| listen(e, say.clone()));
+        child.stdout.take().map(|o| listen(o, say));
+        match said.recv_timeout(PATIENCE) {
+            Ok(()) => Server { child, output },
+            Err(_) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                let text = output.and_then(|o| o.join().ok()).unwrap_or_default();
+                panic!("jitlat {arguments} is not ready within {PATIENCE:?}; it said:\n{text}");
+            }
+        }
+    }
+
+    /// As `kill -9`: no goodbye to anyone.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
+    /// Whether it is still at work.
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Ends it and gives what it wrote to standard error.
+    pub fn stop(mut self) -> String {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.output.take().and_then(|o| o.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Collects all lines and says when the first that tells of listening has come.
+fn listen(from: impl Read + Send + 'static, ready: mpsc::Sender<()>) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut all = String::new();
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            if line.to_lowercase().contains("listening") {
+                let _ = ready.send(());
+            }
+            all += &line;
+            all.push('\n');
+        }
+        all
+    })
+}
+
+impl Finished {
+    /// The exit status; −1 after a signal.
+    pub fn code(&self) -> i32 {
+        self.status.code().unwrap_or(-1)
+    }
+
+    /// The JSON report of a measurement that went well.
+    pub fn report(&self) -> Report {
+        assert_eq!(self.code(), 0, "{}", self.stderr);
+        self.any_report()
+    }
+
+    /// The JSON report, whatever the exit status.
+    pub fn any_report(&self) -> Report {
+        match serde_json::from_str(&self.stdout) {
+            Ok(value) => Report(value),
+            Err(e) => panic!("no JSON ({e}):\n{}\n{}", self.stdout, self.stderr),
+        }
+    }
+
+    /// Checks that it could not measure, and said why in these words.
+    pub fn refused(&self, words: &[&str]) {
+        assert_eq!(self.code(), 2, "{}\n{}", self.stdout, self.stderr);
+        for word in words {
+            assert!(self.stderr.contains(word), "'{word}' is not in: {}", self.stderr);
+        }
+        assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
+    }
+}
+
+/// A summary as the binary wrote it.
+#[derive(Clone, Debug)]
+pub struct Report(pub Value);
+
+impl Report {
+    /// With `-b`: up and down.
+    pub fn directions(&self) -> [Report; 2] {
+        [0, 1].map(|i| Report(self.at(&format!("/directions/{i}")).clone()))
+    }
+
+    /// What stands at a JSON pointer such as `/counts/lost`.
+    pub fn at(&self, pointer: &str) -> &Value {
+        self.0.pointer(pointer).unwrap_or_else(|| panic!("no {pointer} in {:#}", self.0))
+    }
+
+    pub fn count(&self, pointer: &str) -> u64 {
+        let value = self.at(pointer);
+        value.as_u64().unwrap_or_else(|| panic!("{pointer} is {value}"))
+    }
+
+    pub fn number(&self, pointer: &str) -> f64 {
+        let value = self.at(pointer);
+        value.as_f64().unwrap_or_else(|| panic!("{pointer} is {value}"))
+    }
+
+    /// A time in ns, as milliseconds.
+    pub fn ms(&self, pointer: &str) -> f64 {
+        self.number(pointer) / 1e6
+    }
+
+    pub fn text(&self, pointer: &str) -> &str {
+        let value = self.at(pointer);
+        value.as_str().unwrap_or_else(|| panic!("{pointer} is {value}"))
+    }
+
+    /// A histogram as pairs in the order of their keys.
+    pub fn histogram(&self, pointer: &str) -> Vec<(i64, u64)> {
+        let value = self.at(pointer);
+        let map = value.as_object().unwrap_or_else(|| panic!("{pointer} is {value}"));
+        let mut pairs: Vec<_> = map.iter().map(|(k, v)| (k.parse().unwrap(), v.as_u64().unwrap())).collect();
+        pairs.sort_unstable();
+        pairs
+    }
+}

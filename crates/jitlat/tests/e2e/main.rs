@@ -1,0 +1,10 @@
+//! End to end: the real binary against itself, over loopback and over emulated paths between network
+//! namespaces, asserting on the JSON report. One binary, so that tests run beside each other.
+//!
+//! What needs root says that it is skipped; with `JITLAT_REQUIRE_PRIVILEGED=1` it fails instead.
+
+mod failures;
+mod harness;
+mod loopback;
+mod paths;
+mod serial_link;

@@ -1,0 +1,67 @@
+//! The link of Figure 16 and Example 2 of DRDC Ottawa TM 2011-047: 1613 ms each way.
+
+use crate::harness::*;
+use jitlat_net::emulator::Lab;
+use std::time::Duration;
+
+/// Setting up, 20 s of stream and fetching the results, at 3.2 s for every exchange.
+const LIMIT: Duration = Duration::from_secs(100);
+
+const STREAM: &str = "-n 1000 -l 80 -p 20ms --json -";
+
+fn measure(lab: &Lab, arguments: &str) -> Report {
+    let folder = tempfile::tempdir().unwrap();
+    let _tun = lab.tun(scenario("figure_16"), BY_SEQUENCE).unwrap();
+    // The initial window of the hosts of 2009 (RFC 3390), not today's ten segments: it is what makes TCP
+    // pause at first and gain on the delay later.
+    for (near, address) in [(&lab.client, lab.client.v4), (&lab.server, lab.server.v4)] {
+        near.run(&format!("ip route change 10.9.0.0/24 dev path src {address} initcwnd 3")).unwrap();
+    }
+    let _server = Server::start(Place::In(&lab.server), folder.path(), lab.server.v4, "");
+    let line = format!("{} {STREAM} {arguments}", lab.server.v4);
+    Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report()
+}
+
+/// Both instruments see one clock, so that the clock error is that of the method.
+fn check_clock(report: &Report) {
+    let rtt = report.ms("/clock/min_rtt_ns");
+    assert!((3226.0..3240.0).contains(&rtt), "RTT {rtt} ms");
+    let offset = report.ms("/clock/offset_ns");
+    assert!(offset.abs() < 1.0, "clock error {offset} ms");
+}
+
+#[test]
+fn udp_has_the_figures_of_figure_16() {
+    let Some(lab) = lab("udp_has_the_figures_of_figure_16") else { return };
+    let report = measure(&lab, "");
+    assert_eq!((report.count("/counts/sent"), report.count("/counts/unique_valid")), (1000, 1000));
+    assert_eq!((report.count("/counts/lost"), report.count("/counts/out_of_sequence")), (0, 0));
+    check_clock(&report);
+    let min = report.ms("/latency/min");
+    assert!((1613.0..1620.0).contains(&min), "minimum latency {min} ms");
+    let median = report.ms("/latency/median");
+    assert!((1613.0..1620.0).contains(&median), "median latency {median} ms");
+}
+
+#[test]
+fn reverse_has_them_too() {
+    let Some(lab) = lab("reverse_has_them_too") else { return };
+    let report = measure(&lab, "-R");
+    assert_eq!(report.count("/counts/unique_valid"), 1000);
+    check_clock(&report);
+    let min = report.ms("/latency/min");
+    assert!((1613.0..1620.0).contains(&min), "minimum latency {min} ms");
+}
+
+#[test]
+fn tcp_has_the_shape_of_example_2() {
+    let Some(lab) = lab("tcp_has_the_shape_of_example_2") else { return };
+    let report = measure(&lab, "-t");
+    assert_eq!(report.count("/counts/unique_valid"), 1000);
+    check_clock(&report);
+    let [min, mean, max] = ["min", "mean", "max"].map(|k| report.ms(&format!("/latency/{k}")));
+    assert!((1613.0..1650.0).contains(&min), "minimum latency {min} ms");
+    assert!(mean > 2000.0 && max > 4000.0, "latency {min}/{mean}/{max} ms: TCP did not pause");
+    let slope = report.number("/regression_arrival/m");
+    assert!(slope < -0.02, "slope {slope}");
+}
