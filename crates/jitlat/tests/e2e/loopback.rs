@@ -122,7 +122,7 @@ fn the_log_gives_the_same_report_again() {
     }
     // A log is never replaced.
     let refused = pair.run("-n 10 -p 1ms -o here.log");
-    refused.refused(&["here.log", "exists"]);
+    refused.refused(&["here.log", "write over"]);
     assert_eq!(std::fs::read_to_string(&log).unwrap().lines().filter(|l| !l.starts_with('#')).count(), 300);
 }
 
@@ -171,7 +171,7 @@ fn the_console_report_is_the_classic_one() {
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
     for line in [
         "payload = 80 bytes per packet.",
-        "target transmit period = 2.000 ms (500.0 pkts/Sec",
+        "target transmit period = 2.000 ms (500.00 pkts/Sec = 320.00 kbps)",
         "100 packets sent",
         "100 unique/valid packets received",
         "min/avg/max latency = ",
