@@ -87,7 +87,6 @@ pub struct Finished {
     pub status: ExitStatus,
     pub stdout: String,
     pub stderr: String,
-    pub took: Duration,
 }
 
 impl Running {
@@ -119,7 +118,7 @@ impl Running {
             std::thread::sleep(Duration::from_millis(10));
         };
         let (stdout, stderr) = self.said();
-        Finished { status, stdout, stderr, took: self.started.elapsed() }
+        Finished { status, stdout, stderr }
     }
 
     fn said(&mut self) -> (String, String) {
@@ -174,10 +173,6 @@ impl Server {
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-    }
-
-    pub fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 
     /// Whether it is still at work.

@@ -104,13 +104,15 @@ fn an_outage_is_one_long_run() {
     assert_eq!(report.histogram("/loss/run_length_hist"), [(lost as i64, 1)]);
 }
 
+/// 122 bytes every 10 ms on Ethernet are 97.6 kbit/s; the kernel's own token bucket lets 64 through.
+const BUCKET: &str = "root tbf rate 64kbit burst 1600 limit 100000";
+
 #[test]
 fn a_path_narrower_than_the_stream_is_called_overload() {
     let Some(lab) = lab("a_path_narrower_than_the_stream_is_called_overload") else { return };
     let folder = tempfile::tempdir().unwrap();
-    lab.cable().unwrap();
-    // 122 bytes every 10 ms on Ethernet are 97.6 kbit/s; the kernel's own token bucket lets 64 through.
-    lab.client.run("tc qdisc add dev path root tbf rate 64kbit burst 1600 limit 100000").unwrap();
+    let switch = lab.switch().unwrap();
+    switch.run(&format!("tc qdisc add dev server {BUCKET}")).unwrap();
     let _server = Server::start(Place::In(&lab.server), folder.path(), lab.server.v4, "");
     let report = run_client(&lab, folder.path(), &lab.server.v4.to_string(), "-n 500 -p 10ms");
     assert_eq!(report.count("/counts/lost"), 0);
@@ -119,6 +121,22 @@ fn a_path_narrower_than_the_stream_is_called_overload() {
     let max = report.ms("/latency/max");
     assert!((1500.0..3500.0).contains(&max), "{max} ms");
     assert!(report.number("/regression_send/m") > 0.3);
+}
+
+#[test]
+fn a_queue_in_the_sending_host_is_not_taken_for_the_path() {
+    let Some(lab) = lab("a_queue_in_the_sending_host_is_not_taken_for_the_path") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    lab.cable().unwrap();
+    lab.client.run(&format!("tc qdisc add dev path {BUCKET}")).unwrap();
+    let _server = Server::start(Place::In(&lab.server), folder.path(), lab.server.v4, "");
+    let report = run_client(&lab, folder.path(), &lab.server.v4.to_string(), "-n 300 -p 10ms");
+    // The kernel stamps packets as they leave the queue: the path is fast, the host is late.
+    assert_eq!(report.count("/stamps/sent/kernel"), 300);
+    assert!(report.ms("/latency/median") < 100.0);
+    assert!(report.ms("/schedule_error/max") > 500.0 && report.ms("/stamps/send_lag_max_ns") > 500.0);
+    let warnings = report.at("/warnings").to_string();
+    assert!(warnings.contains("sender_late"), "{warnings}");
 }
 
 #[test]

@@ -30,38 +30,32 @@ fn check_clock(report: &Report) {
     assert!(offset.abs() < 1.0, "clock error {offset} ms");
 }
 
+/// The three instruments side by side, each on a link of its own: one after the other they would take
+/// four minutes.
 #[test]
-fn udp_has_the_figures_of_figure_16() {
-    let Some(lab) = lab("udp_has_the_figures_of_figure_16") else { return };
-    let report = measure(&lab, "");
-    assert_eq!((report.count("/counts/sent"), report.count("/counts/unique_valid")), (1000, 1000));
-    assert_eq!((report.count("/counts/lost"), report.count("/counts/out_of_sequence")), (0, 0));
-    check_clock(&report);
-    let min = report.ms("/latency/min");
-    assert!((1613.0..1620.0).contains(&min), "minimum latency {min} ms");
-    let median = report.ms("/latency/median");
-    assert!((1613.0..1620.0).contains(&median), "median latency {median} ms");
-}
-
-#[test]
-fn reverse_has_them_too() {
-    let Some(lab) = lab("reverse_has_them_too") else { return };
-    let report = measure(&lab, "-R");
-    assert_eq!(report.count("/counts/unique_valid"), 1000);
-    check_clock(&report);
-    let min = report.ms("/latency/min");
-    assert!((1613.0..1620.0).contains(&min), "minimum latency {min} ms");
-}
-
-#[test]
-fn tcp_has_the_shape_of_example_2() {
-    let Some(lab) = lab("tcp_has_the_shape_of_example_2") else { return };
-    let report = measure(&lab, "-t");
-    assert_eq!(report.count("/counts/unique_valid"), 1000);
-    check_clock(&report);
-    let [min, mean, max] = ["min", "mean", "max"].map(|k| report.ms(&format!("/latency/{k}")));
+fn the_figures_of_the_serial_link() {
+    let Some(first) = lab("the_figures_of_the_serial_link") else { return };
+    let labs = [first, Lab::new().unwrap(), Lab::new().unwrap()];
+    let [udp, reverse, tcp] = std::thread::scope(|s| {
+        let run = |(lab, arguments)| s.spawn(move || measure(lab, arguments));
+        [(&labs[0], ""), (&labs[1], "-R"), (&labs[2], "-t")].map(run).map(|t| t.join().unwrap())
+    });
+    for report in [&udp, &reverse, &tcp] {
+        let counts = ["sent", "unique_valid", "lost", "out_of_sequence"];
+        assert_eq!(counts.map(|k| report.count(&format!("/counts/{k}"))), [1000, 1000, 0, 0]);
+        check_clock(report);
+    }
+    // Figure 16.
+    for report in [&udp, &reverse] {
+        for figure in ["min", "median"] {
+            let latency = report.ms(&format!("/latency/{figure}"));
+            assert!((1613.0..1620.0).contains(&latency), "{figure} latency {latency} ms");
+        }
+    }
+    // Example 2: latency far above the delay of the path, and a negative slope.
+    let [min, mean, max] = ["min", "mean", "max"].map(|k| tcp.ms(&format!("/latency/{k}")));
     assert!((1613.0..1650.0).contains(&min), "minimum latency {min} ms");
     assert!(mean > 2000.0 && max > 4000.0, "latency {min}/{mean}/{max} ms: TCP did not pause");
-    let slope = report.number("/regression_arrival/m");
+    let slope = tcp.number("/regression_arrival/m");
     assert!(slope < -0.02, "slope {slope}");
 }

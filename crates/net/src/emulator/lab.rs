@@ -1,7 +1,7 @@
 //! [`Lab`]: two network namespaces with a path between them, a whole small internet on one machine.
 //!
-//! The path is a pair of TUN devices driven by the impairment model ([`Lab::tun`]) or a plain virtual
-//! cable ([`Lab::cable`]), on which `tc` may be let loose. Needs root and the program `ip`.
+//! The path is a pair of TUN devices driven by the impairment model ([`Lab::tun`]) a virtual
+//! cable ([`Lab::cable`]) or a switch ([`Lab::switch`]) on which `tc` may be let loose. Needs root and the program `ip`.
 
 use super::Numbering;
 use super::tun::{self, Tun, TunConfig, TunEnd, TunError};
@@ -116,6 +116,21 @@ impl Lab {
         self.client.address_device()?;
         self.server.address_device()?;
         Ok(tun)
+    }
+
+    /// Connects them by way of a switch in a namespace of its own, whose ports are called `client` and
+    /// `server`: what `tc` does to its port `server` happens to packets that travel up. The path lasts as
+    /// long as the switch.
+    pub fn switch(&self) -> Result<Namespace, LabError> {
+        let switch = Namespace::new(format!("{}-switch", self.client.name), 254)?;
+        switch.run("ip link add bridge up type bridge")?;
+        for (host, port) in [(&self.client, "client"), (&self.server, "server")] {
+            let far = &switch.name;
+            host.run(&format!("ip link add {DEVICE} type veth peer name {port} netns {far}"))?;
+            switch.run(&format!("ip link set {port} master bridge up"))?;
+            host.address_device()?;
+        }
+        Ok(switch)
     }
 
     /// Connects them by a virtual cable that does nothing by itself.
