@@ -6,6 +6,7 @@ use crate::present::{self, Run};
 use crate::progress::ProgressLine;
 use anyhow::{Context, Result};
 use jitlat_core::analysis::{Analyzer, Samples};
+use jitlat_core::session::Ending;
 use jitlat_core::{Nanos, PacketRecord, Session, TestSpec};
 use jitlat_net::client::Observer;
 use jitlat_net::engine;
@@ -226,6 +227,7 @@ impl Flow {
         self.log.finish(session);
         let mut troubles = std::mem::take(&mut self.troubles);
         let fair_copy = self.fair_copy.take().map(|log| publish(log, session, &self.path));
+        let mut session = session.clone();
         let log = match (self.log.close(), fair_copy) {
             (_, Some(Ok(()))) => Some(self.path),
             (Ok(_), None) => Some(self.path),
@@ -235,13 +237,16 @@ impl Flow {
                 Some(self.path)
             }
             (Err(e), _) => {
+                if session.ending == Ending::Complete {
+                    session.ending = Ending::StorageFailed;
+                    session.reason = Some(e.to_string());
+                }
                 troubles.push(e.to_string());
                 self.path.exists().then_some(self.path)
             }
         };
-        let (summary, samples) = self.analyzer.finish_with_samples(session);
+        let (summary, samples) = self.analyzer.finish_with_samples(&session);
         let samples = if keep_samples { samples } else { Samples::default() };
-        let session = session.clone();
         let run = Run { summary, session, samples, log, heading: String::new(), label: String::new() };
         (run, troubles)
     }

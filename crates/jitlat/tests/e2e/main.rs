@@ -3,7 +3,6 @@
 //!
 //! What needs root says that it is skipped; with `JITLAT_REQUIRE_PRIVILEGED=1` it fails instead.
 
-mod docs;
 mod failures;
 mod harness;
 mod loopback;
