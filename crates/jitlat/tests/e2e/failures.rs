@@ -58,7 +58,16 @@ fn something_else_listens() {
     client(folder.path(), &format!("{host} -n 10")).finish(PATIENCE).refused(&[&host.to_string()]);
 }
 
+/// What takes its time, side by side.
 #[test]
+fn waiting_is_bounded() {
+    std::thread::scope(|s| {
+        s.spawn(somebody_listens_and_says_nothing);
+        s.spawn(a_lost_server_leaves_what_was_received);
+        s.spawn(a_server_lost_with_all_it_received_is_an_error);
+    });
+}
+
 fn somebody_listens_and_says_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let host = own_address();
@@ -145,10 +154,12 @@ fn interrupt(options: &str) {
     still_serves(folder.path(), host, "");
 }
 
-#[test]
 fn a_lost_server_leaves_what_was_received() {
     let (folder, host, mut server) = start("");
-    let running = client(folder.path(), &format!("{host} -R -n 3000 -p 5ms -o lost.log --json -"));
+    let running = client(
+        folder.path(),
+        &format!("{host} --bind {} -R -n 3000 -p 5ms -o lost.log --json -", own_address()),
+    );
     a_while();
     server.kill();
     let killed = Instant::now();
@@ -163,7 +174,6 @@ fn a_lost_server_leaves_what_was_received() {
     assert_eq!(again.at("/counts"), report.at("/counts"));
 }
 
-#[test]
 fn a_server_lost_with_all_it_received_is_an_error() {
     let (folder, host, mut server) = start("");
     let running = client(folder.path(), &format!("{host} -n 3000 -p 5ms"));

@@ -71,10 +71,14 @@ fn tcp_in_all_directions() {
 
 #[test]
 fn the_classic_dialect_in_both_directions() {
-    let pair = Pair::new("");
-    check_clean(&pair.measure("--classic -n 100 -p 2ms"), 100);
-    check_clean(&pair.measure("--classic -n 100 -p 2ms -R"), 100);
-    check_clean(&pair.measure("--classic -t -n 100 -p 2ms"), 100);
+    // Each makes its five probes first, a second apart.
+    std::thread::scope(|s| {
+        for options in ["", "-R", "-t", "-t -R"] {
+            s.spawn(move || {
+                check_clean(&Pair::new("").measure(&format!("--classic -n 100 -p 2ms {options}")), 100);
+            });
+        }
+    });
 }
 
 #[test]
@@ -213,9 +217,11 @@ fn a_server_outlives_its_clients() {
 #[test]
 fn demo_ends_in_a_report() {
     let folder = tempfile::tempdir().unwrap();
-    let demo = Running::start(Place::Here.jitlat(folder.path(), "demo")).finish(Duration::from_secs(60));
+    let demo = Running::start(Place::Here.jitlat(folder.path(), "demo -n 400 -p 5ms")).finish(LIMIT);
     assert_eq!(demo.code(), 0, "{}", demo.stderr);
-    for word in ["lost", "duplicate", "out of sequence", "min/avg/max latency"] {
+    for word in
+        ["400 packets sent", "lost", "duplicate", "out of sequence", "min/avg/max latency", "run lengths"]
+    {
         assert!(demo.stdout.contains(word), "'{word}' is not in:\n{}", demo.stdout);
     }
 }

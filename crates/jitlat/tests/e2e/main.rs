@@ -3,8 +3,8 @@
 //!
 //! What needs root says that it is skipped; with `JITLAT_REQUIRE_PRIVILEGED=1` it fails instead.
 
+mod acceptance;
 mod failures;
 mod harness;
 mod loopback;
 mod paths;
-mod serial_link;

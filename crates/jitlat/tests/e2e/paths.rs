@@ -104,10 +104,19 @@ fn an_outage_is_one_long_run() {
     assert_eq!(report.histogram("/loss/run_length_hist"), [(lost as i64, 1)]);
 }
 
+/// Queues take their time to fill: side by side.
+#[test]
+fn queues() {
+    std::thread::scope(|s| {
+        s.spawn(a_path_narrower_than_the_stream_is_called_overload);
+        s.spawn(a_queue_in_the_sending_host_is_not_taken_for_the_path);
+        s.spawn(a_short_queue_drops_the_tail);
+    });
+}
+
 /// 122 bytes every 10 ms on Ethernet are 97.6 kbit/s; the kernel's own token bucket lets 64 through.
 const BUCKET: &str = "root tbf rate 64kbit burst 1600 limit 100000";
 
-#[test]
 fn a_path_narrower_than_the_stream_is_called_overload() {
     let Some(lab) = lab("a_path_narrower_than_the_stream_is_called_overload") else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -123,7 +132,6 @@ fn a_path_narrower_than_the_stream_is_called_overload() {
     assert!(report.number("/regression_send/m") > 0.3);
 }
 
-#[test]
 fn a_queue_in_the_sending_host_is_not_taken_for_the_path() {
     let Some(lab) = lab("a_queue_in_the_sending_host_is_not_taken_for_the_path") else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -139,10 +147,9 @@ fn a_queue_in_the_sending_host_is_not_taken_for_the_path() {
     assert!(warnings.contains("sender_late"), "{warnings}");
 }
 
-#[test]
 fn a_short_queue_drops_the_tail() {
     let Some(lab) = lab("a_short_queue_drops_the_tail") else { return };
-    let (report, truth) = measure(&lab, scenario("bottleneck"), "-n 600 -p 10ms");
+    let (report, truth) = measure(&lab, scenario("bottleneck"), "-n 400 -p 10ms");
     assert!(truth.up.queue_drops > 50);
     assert_eq!(report.count("/counts/lost"), truth.up.queue_drops);
     // 8 kB at 32 kbit/s: the queue is two seconds long and no longer.
