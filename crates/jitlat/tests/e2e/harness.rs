@@ -50,7 +50,8 @@ pub fn own_address() -> Ipv4Addr {
 /// A laboratory, or `None` where there is no privilege to make one: said past the test runner's capture,
 /// and a failure where the environment asks for it.
 pub fn lab(test: &str) -> Option<Lab> {
-    match Lab::new() {
+    let tun = std::fs::File::open("/dev/net/tun").map_err(|e| format!("/dev/net/tun: {e}"));
+    match tun.and_then(|_| Lab::new().map_err(|e| e.to_string())) {
         Ok(lab) => Some(lab),
         Err(e) => {
             assert!(std::env::var_os("JITLAT_REQUIRE_PRIVILEGED").is_none(), "{test}: {e}");

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 /// A laboratory, or the reason why there is none: said past the test runner's capture, and a failure
 /// where privilege is required.
 fn lab(test: &str) -> Option<Lab> {
-    match Lab::new() {
+    let tun = File::open("/dev/net/tun").map_err(|e| format!("/dev/net/tun: {e}"));
+    match tun.and_then(|_| Lab::new().map_err(|e| e.to_string())) {
         Ok(lab) => Some(lab),
         Err(e) => {
             assert!(std::env::var_os("JITLAT_REQUIRE_PRIVILEGED").is_none(), "{test}: {e}");
