@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Clone, Debug, Args)]
 pub struct DemoArgs {
-    /// The path between client and server: a scenario file (default: 30 ms each way, jitter, losses in
+    /// The path between client and server: a scenario file (default: an access line with jitter, losses in
     /// bursts, duplicates, reordering)
     #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
