@@ -4,7 +4,7 @@ use crate::cli::quantity;
 use crate::interrupt;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
-use jitlat_core::analysis::{self, Analyzer};
+use jitlat_core::analysis::{self, Analyzer, Samples};
 use jitlat_core::ntp::{ErrorEstimate, Format};
 use jitlat_core::record::Moment;
 use jitlat_core::spec::{Dscp, MAX_PAYLOAD};
@@ -193,7 +193,8 @@ pub fn run(args: &PingArgs) -> Result<ExitCode> {
         None => None,
     };
     let stop = interrupt::stop_flag()?;
-    let found = measure(args, to, &plan, &stop);
+    let line = ProgressLine::new(plan.spec.packets().into());
+    let found = measure(args, to, &plan, &stop, |p| line.show(p));
     ProgressLine::clear();
     let found = found?;
 
@@ -219,6 +220,26 @@ pub fn run(args: &PingArgs) -> Result<ExitCode> {
         }
     }
     Ok(if found.requests > 0 { ExitCode::SUCCESS } else { ExitCode::from(2) })
+}
+
+#[allow(dead_code, reason = "for `jitlat sweep`, which follows")]
+/// A finished test without a report of its own: for sweeps, and for one phase beside another.
+pub struct Taken {
+    /// Its round trips.
+    pub summary: Summary,
+    /// The packets behind them.
+    pub samples: Samples,
+    /// The way there and the way back, where the protocol tells.
+    pub ways: Option<[Summary; 2]>,
+}
+
+#[allow(dead_code, reason = "for `jitlat sweep`, which follows")]
+/// Measures as [`run`] does, in silence and without files.
+pub fn take(args: &PingArgs, stop: &AtomicBool) -> Result<Taken> {
+    let to = resolve(args)?;
+    let found = measure(args, to, &plan(args, to)?, stop, |_| {})?;
+    let (result, samples) = Analysed::with_samples(&found);
+    Ok(Taken { summary: result.round_trip, samples, ways: result.up.zip(result.down).map(<[_; 2]>::from) })
 }
 
 fn resolve(args: &PingArgs) -> Result<SocketAddr> {
@@ -293,7 +314,13 @@ fn plan(args: &PingArgs, _to: SocketAddr) -> Result<Plan> {
     Ok(Plan { spec, wait: args.wait, patience: args.timeout })
 }
 
-fn measure(args: &PingArgs, to: SocketAddr, plan: &Plan, stop: &AtomicBool) -> Result<Found> {
+fn measure(
+    args: &PingArgs,
+    to: SocketAddr,
+    plan: &Plan,
+    stop: &AtomicBool,
+    show: impl Fn(Progress),
+) -> Result<Found> {
     let mut random_bytes = [0; 10];
     random::fill(&mut random_bytes).context("drawing an identifier from the system's random numbers")?;
     let [m @ .., i0, i1] = random_bytes;
@@ -314,9 +341,6 @@ fn measure(args: &PingArgs, to: SocketAddr, plan: &Plan, stop: &AtomicBool) -> R
         stamps: args.stamps,
         pacing: pacing.clone(),
     };
-    let total = u64::from(plan.spec.packets());
-    let line = ProgressLine::new(total);
-    let show = |p: Progress| line.show(p);
     let plan = plan.clone();
     Ok(match args.proto {
         Proto::Icmp => {
@@ -462,6 +486,11 @@ struct Analysed {
 
 impl Analysed {
     fn analyse(found: &Found) -> Analysed {
+        Analysed::with_samples(found).0
+    }
+
+    /// Also the round trips themselves.
+    fn with_samples(found: &Found) -> (Analysed, Samples) {
         let view = |view: View| {
             let mut session = found.session.clone();
             if view == View::RoundTrip {
@@ -473,18 +502,19 @@ impl Analysed {
             }
             let mut analyzer = Analyzer::new(&session, &analysis::Options::default());
             found.records.iter().filter_map(|r| project(r, view)).for_each(|r| analyzer.push(&r));
-            analyzer.finish(&session)
+            analyzer.finish_with_samples(&session)
         };
         let one_way = found.far_clock && found.records.iter().any(|r| r.arrived().is_some());
         let times = || found.records.iter().filter_map(processing);
-        let mut round_trip = view(View::RoundTrip);
+        let (mut round_trip, samples) = view(View::RoundTrip);
         of_one_clock(&mut round_trip);
-        Analysed {
+        let result = Analysed {
             round_trip,
-            up: one_way.then(|| view(View::Up)),
-            down: one_way.then(|| view(View::Down)),
+            up: one_way.then(|| view(View::Up).0),
+            down: one_way.then(|| view(View::Down).0),
             processing: times().min().zip(times().max()),
-        }
+        };
+        (result, samples)
     }
 
     fn json(&self, args: &PingArgs, found: &Found) -> Result<serde_json::Value> {
