@@ -11,6 +11,7 @@
 //! * [`session`] – [`Session`]: the context that gives records their meaning
 //! * [`impair`] – [`Impairment`]: what a path does to packets, for simulation and emulation
 //! * [`clock`] – what is known about the two hosts' clocks
+//! * [`noise`] – what a host adds to every figure
 //! * [`ntp`] – the time formats of measurement protocols
 //! * [`sink`] – [`Sink`]: where records go
 //! * [`metrics`] – the figures, one file per metric
@@ -26,6 +27,7 @@ pub mod clock;
 pub mod compare;
 pub mod impair;
 pub mod metrics;
+pub mod noise;
 pub mod ntp;
 pub mod passive;
 pub mod record;
@@ -41,6 +43,7 @@ pub mod units;
 pub use analysis::{Analyzer, Options, analyze};
 pub use clock::{ClockProbe, SyncState};
 pub use impair::Impairment;
+pub use noise::NoiseFloor;
 pub use record::{Flags, PacketRecord};
 pub use session::Session;
 pub use sink::Sink;

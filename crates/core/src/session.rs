@@ -2,6 +2,7 @@
 //! clocks, and how it ended.
 
 use crate::clock::{ClockProbe, SyncState};
+use crate::noise::NoiseFloor;
 use crate::spec::TestSpec;
 use crate::time::{Nanos, Span};
 use core::net::IpAddr;
@@ -22,6 +23,8 @@ pub struct HostFacts {
     pub sync_after: Option<SyncState>,
     /// Change of (realtime − monotonic) over the run: a clock stepped or slewed by this much, in ns.
     pub clock_step: Option<Span>,
+    /// What it adds to every figure, where that was measured before the test.
+    pub noise: Option<NoiseFloor>,
     /// What had to be reduced, in plain words (no SCHED_FIFO, no kernel stamps, …).
     pub notes: Vec<String>,
 }

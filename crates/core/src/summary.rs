@@ -22,6 +22,7 @@ pub use crate::metrics::rfc3550::Rfc3550;
 pub use crate::metrics::schedule_error::ScheduleError;
 pub use crate::metrics::skew::SkewHull;
 pub use crate::metrics::stalls::{IntendedLatency, Stalls, WithoutStalls};
+pub use crate::noise::{Noise, NoiseFloor};
 
 use crate::session::{Ending, Session};
 use crate::spec::{Direction, Schedule};
@@ -83,6 +84,9 @@ pub struct Summary {
     pub objectives: Option<Y1541>,
     /// The clocks.
     pub clock: ClockEstimate,
+    /// The figures beside this host's noise floor, where that was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub noise: Option<Noise>,
     /// Where the stamps come from.
     pub stamps: Stamps,
     /// What the receiver saw in the IP header.

@@ -1,7 +1,7 @@
 //! The JSON summary against its published schema.
 
 use jitlat_core::analysis::{Options, analyze};
-use jitlat_core::{Session, Span, TestSpec};
+use jitlat_core::{Nanos, NoiseFloor, PacketRecord, Session, Span, TestSpec};
 use jitlat_store::json;
 use jitlat_store::log::LogReader;
 use serde_json::Value;
@@ -148,6 +148,19 @@ fn summaries_are_as_published() {
 fn a_summary_of_nothing_is_too() {
     let session = Session::new(TestSpec::default());
     assert_valid(&json::document(&[analyze(&session, [], &Options::default())]).unwrap());
+}
+
+#[test]
+fn a_noise_floor_is_described() {
+    let mut session = Session::new(TestSpec::default());
+    session.client.noise = Some(NoiseFloor { pdv_p99: Span(500), ..NoiseFloor::default() });
+    let rows =
+        (0..200).map(|i| PacketRecord::one_way(i, Nanos(i * 20_000_000), Nanos(i * 20_000_000 + i % 100)));
+    let document = json::document(&[analyze(&session, rows, &Options::default())]).unwrap();
+    assert_valid(&document);
+    assert_eq!(document["noise"]["at_or_below"], serde_json::json!(["99", "99.3", "99.5", "99.7"]));
+    let warnings = document["warnings"].as_array().unwrap();
+    assert!(warnings.iter().any(|w| w["code"] == "noise_floor"), "{warnings:#?}");
 }
 
 #[test]

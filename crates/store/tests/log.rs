@@ -1,6 +1,7 @@
 //! Logs as files: what is written is read back, what is broken is told, nothing panics.
 
 use jitlat_core::clock::SyncState;
+use jitlat_core::noise::NoiseFloor;
 use jitlat_core::record::Moment;
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::{
@@ -185,6 +186,12 @@ fn full_session() -> (Session, Session) {
         system: Some("Linux 6.18.4".into()),
         clock_source: Some("tsc".into()),
         sync_before: Some(sync),
+        noise: Some(NoiseFloor {
+            clock_read: Span(25),
+            packets: 50,
+            pdv_p99: Span(90_000),
+            ..NoiseFloor::default()
+        }),
         notes: vec!["no SCHED_FIFO: not permitted".into()],
         ..HostFacts::default()
     };

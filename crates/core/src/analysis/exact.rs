@@ -21,7 +21,9 @@ use crate::metrics::series::Series;
 use crate::metrics::{Metric, stalls};
 use crate::session::Session;
 use crate::spec::{Direction, Transport};
-use crate::summary::{Display, Header, Regression, Reordering, SessionInfo, SkewHull, Summary, Trend, Y1541};
+use crate::summary::{
+    Display, Header, Noise, Regression, Reordering, SessionInfo, SkewHull, Summary, Trend, Y1541,
+};
 use crate::time::Nanos;
 
 /// The summary of what was gathered, and the accepted packets.
@@ -125,6 +127,7 @@ pub fn summarise(mut gathered: Gathered, session: &Session, options: &Options) -
         latency_unconditional: options
             .unconditional
             .then(|| Unconditional::new(&sample, sent - unique_valid, &percents)),
+        noise: session.client.noise.or(session.server.noise).map(|floor| Noise::new(floor, &latency, &pdv)),
         latency,
         pdv,
         latency_corrected,

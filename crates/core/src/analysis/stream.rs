@@ -26,7 +26,7 @@ use crate::record::PacketRecord;
 use crate::session::Session;
 use crate::spec::{Schedule, Transport};
 use crate::summary::{
-    Display, Header, Regression, Reordering, ScheduleError, SessionInfo, Stalls, Summary, Y1541,
+    Display, Header, Noise, Regression, Reordering, ScheduleError, SessionInfo, Stalls, Summary, Y1541,
 };
 use std::collections::BTreeMap;
 
@@ -192,6 +192,11 @@ impl Stream {
             display: Display::new(&latency, &pdv),
             objectives: Y1541::new(mean, pdv.percentile(Percent(99_900)), losses.ratio, sent, trusted),
             latency_unconditional: None,
+            noise: session
+                .client
+                .noise
+                .or(session.server.noise)
+                .map(|floor| Noise::new(floor, &latency, &pdv)),
             latency,
             pdv,
             latency_corrected,

@@ -212,6 +212,17 @@ impl Notes {
                 ),
             );
         }
+        if let Some(noise) = s.noise.as_ref().filter(|n| !n.at_or_below.is_empty()) {
+            self.warn(
+                "noise_floor",
+                format!(
+                    "jitter at {} % is less than twice what this host adds by itself (99 % within {} over its \
+                     loopback): it may be the host's, not the path's",
+                    noise.at_or_below.join(", "),
+                    eng4(noise.floor.pdv_p99.0)
+                ),
+            );
+        }
         if let Some(drops) = session.receiver_drops.filter(|d| *d > 0) {
             self.warn(
                 "receiver_drops",

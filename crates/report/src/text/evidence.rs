@@ -206,6 +206,27 @@ fn hosts(page: &mut Page, s: &Summary) {
             eng4(w.pdv_max)
         ));
     }
+    if let Some(noise) = &s.noise {
+        let f = &noise.floor;
+        page.item(&format!(
+            "this host alone, over its loopback ({}): jitter 50% {}, 99% {}, 100% {}; wakes up {} late, 99% {}; a \
+             clock reading takes {}, at most {}",
+            count(f.packets, "packet"),
+            eng4(f.pdv_p50.0),
+            eng4(f.pdv_p99.0),
+            eng4(f.pdv_max.0),
+            eng4(f.wake_p50.0),
+            eng4(f.wake_p99.0),
+            eng4(f.clock_read.0),
+            eng4(f.clock_stall.0)
+        ));
+        if let Some(net) = noise.stddev_net {
+            page.item(&format!(
+                "std dev without this host's share: {}, assuming independence",
+                eng4_f64(net)
+            ));
+        }
+    }
     for (name, host) in [("client", &s.session.client), ("server", &s.session.server)] {
         for note in &host.notes {
             page.item(&format!("{name}: {}", printable(note)));

@@ -8,6 +8,7 @@ use super::date::parse_date;
 use super::{Layout, Version};
 use core::str::FromStr;
 use jitlat_core::clock::SyncState;
+use jitlat_core::noise::NoNoise;
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::spec::{HEADER_LEN, MAX_PACKETS, MAX_PAYLOAD};
 use jitlat_core::summary::ClockEstimate;
@@ -271,6 +272,7 @@ fn host_fact(host: &mut HostFacts, key: &str, value: &str, forget: bool) -> Resu
         "sync_before" => host.sync_before = unless(forget, || sync(value))?,
         "sync_after" => host.sync_after = unless(forget, || sync(value))?,
         "clock_step" => host.clock_step = unless(forget, || span(value))?,
+        "noise" => host.noise = unless(forget, || value.parse().map_err(|e: NoNoise| e.to_string()))?,
         "note" if forget => host.notes.clear(),
         "note" => host.notes.push(unescape(value)),
         _ => {}
@@ -461,6 +463,7 @@ pub(super) fn facts(session: &Session, layout: Layout) -> Vec<Fact> {
             ("sync_before", host.sync_before.iter().map(sync_text).collect()),
             ("sync_after", host.sync_after.iter().map(sync_text).collect()),
             ("clock_step", host.clock_step.iter().map(|s| s.0.to_string()).collect()),
+            ("noise", host.noise.iter().map(ToString::to_string).collect()),
             ("note", host.notes.iter().map(|n| escape(n)).collect()),
         ];
         all.extend(facts.map(|(key, values)| (format!("{name}.{key}"), values)));

@@ -43,6 +43,7 @@ fn host() -> impl Strategy<Value = HostFacts> {
         sync_before: before,
         sync_after: after,
         clock_step: step.map(Span),
+        noise: None,
         notes,
     })
 }

@@ -164,6 +164,7 @@ fn merge_facts(before: &HostFacts, after: &HostFacts) -> HostFacts {
         sync_before: before.sync_before.or(after.sync_before),
         sync_after: after.sync_after.or(before.sync_after),
         clock_step: after.clock_step.or(before.clock_step),
+        noise: before.noise.or(after.noise),
         notes,
     }
 }
