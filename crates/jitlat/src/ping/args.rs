@@ -1,0 +1,224 @@
+//! What `jitlat ping` can be asked.
+
+use crate::cli::quantity;
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args, ValueEnum};
+use jitlat_core::spec::{Dscp, HEADER_LEN, MAX_PAYLOAD};
+use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
+use jitlat_net::pace::Mode;
+use jitlat_net::random;
+use jitlat_net::stamp::Stamps;
+use jitlat_proto::twoway::Plan;
+use jitlat_proto::{echo, lamp, reqresp, stamp};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+
+#[derive(Clone, Debug, Args)]
+pub struct PingArgs {
+    /// The far host: a name or an address
+    pub host: String,
+    /// Protocol: icmp (any host), stamp or twamp (routers, probes, jitlat serve), lamp (LaTe, jitlat serve),
+    /// tcp (jitlat serve)
+    #[arg(long, value_name = "PROTOCOL", default_value = "icmp")]
+    pub proto: Proto,
+    /// Requests to send
+    #[arg(short = 'n', value_name = "N", default_value_t = 1000, conflicts_with = "duration")]
+    pub packets: u64,
+    /// Send for this long instead of a number of requests (30s, 10m; a bare number is seconds)
+    #[arg(long, value_name = "T", value_parser = quantity::duration)]
+    pub duration: Option<Span>,
+    /// Payload bytes: after the ICMP header (56), after the LaMP header (0), of the UDP datagram of STAMP (44)
+    /// and TWAMP (41), of a TCP request (1460)
+    #[arg(short = 'l', value_name = "BYTES")]
+    pub payload: Option<u64>,
+    /// Bytes of a TCP response
+    #[arg(long, value_name = "BYTES", default_value_t = 1000)]
+    pub response: usize,
+    /// Time between requests (20ms; a bare number is ns)
+    #[arg(short = 'p', value_name = "PERIOD", value_parser = quantity::period, default_value = "20ms", conflicts_with = "rate")]
+    pub period: Span,
+    /// Rate instead of a period: requests per second (50, 50/s, 2k/s) or payload bits per second (64kbit)
+    #[arg(short = 'r', value_name = "RATE", value_parser = quantity::rate)]
+    pub rate: Option<quantity::Rate>,
+    /// Stop and wait: send the next request this long after the answer to the one before (0 = at once)
+    #[arg(long, value_name = "T", value_parser = wait, conflicts_with_all = ["rate", "duration"])]
+    pub wait: Option<Span>,
+    /// How long an answer may take before it counts as lost
+    #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "2s")]
+    pub timeout: Span,
+    /// When requests are sent: periodic, or poisson (random gaps of mean PERIOD)
+    #[arg(long, value_name = "LAW", default_value = "periodic")]
+    pub schedule: Law,
+    /// Differentiated-services code point: 0 to 63, or a name (EF, AF41, CS1, LE …)
+    #[arg(short = 'D', value_name = "DSCP", default_value = "0")]
+    pub dscp: Dscp,
+    /// Priority within this host (SO_PRIORITY; selects the Wi-Fi access category)
+    #[arg(long, value_name = "N")]
+    pub priority: Option<u32>,
+    /// Source port of UDP requests; 0 lets the system choose
+    #[arg(short = 's', value_name = "PORT", default_value_t = 0)]
+    pub src_port: u16,
+    /// IPv4 only
+    #[arg(short = '4', conflicts_with = "ipv6")]
+    pub ipv4: bool,
+    /// IPv6 only
+    #[arg(short = '6')]
+    pub ipv6: bool,
+    /// Local address
+    #[arg(long, value_name = "ADDR")]
+    pub bind: Option<IpAddr>,
+    /// Interface to send through
+    #[arg(long, value_name = "NAME")]
+    pub interface: Option<String>,
+    /// How the sender waits: sleep, hybrid or spin
+    #[arg(long, value_name = "MODE", default_value = "sleep")]
+    pub pace: Mode,
+    /// Where stamps are taken: user or kernel
+    #[arg(long, value_name = "SOURCE", default_value = "kernel")]
+    pub stamps: Stamps,
+    /// UDP port of the STAMP or TWAMP Light reflector
+    #[arg(long, value_name = "PORT", default_value_t = stamp::PORT)]
+    pub stamp_port: u16,
+    /// File with the key of STAMP's authenticated mode, in hexadecimal
+    #[arg(long, value_name = "FILE")]
+    pub stamp_key_file: Option<PathBuf>,
+    /// STAMP session identifier
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub ssid: u16,
+    /// UDP port of the LaMP server
+    #[arg(long, value_name = "PORT", default_value_t = lamp::PORT)]
+    pub lamp_port: u16,
+    /// LaMP: round trips, or one-way with the server's report
+    #[arg(long, value_name = "MODE", default_value = "bidir")]
+    pub mode: LampMode,
+    /// LaMP: have the server tell its own processing time, which is then left out of the round trip
+    #[arg(long)]
+    pub follow_up: bool,
+    /// TCP port of the responder
+    #[arg(long, value_name = "PORT", default_value_t = reqresp::PORT)]
+    pub tcp_port: u16,
+    /// Write the round trips as a log that `jitlat analyze` reads; an existing file is never replaced
+    #[arg(short = 'o', value_name = "LOG")]
+    pub output: Option<PathBuf>,
+    /// Write one JSON object to FILE; - is standard output, and then nothing else goes there
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a line per answer with all its times to FILE; - is standard output
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub csv: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Proto {
+    Icmp,
+    Stamp,
+    Twamp,
+    Lamp,
+    Tcp,
+}
+
+impl Proto {
+    /// As the command line writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Proto::Icmp => "icmp",
+            Proto::Stamp => "stamp",
+            Proto::Twamp => "twamp",
+            Proto::Lamp => "lamp",
+            Proto::Tcp => "tcp",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Law {
+    Periodic,
+    Poisson,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LampMode {
+    /// Round trips
+    Bidir,
+    /// One-way, client to server
+    Unidir,
+}
+
+/// A wait may be nothing at all.
+fn wait(text: &str) -> Result<Span, String> {
+    if text.trim() == "0" { Ok(Span::ZERO) } else { quantity::duration(text) }
+}
+
+/// The far host and port.
+pub fn resolve(args: &PingArgs) -> Result<SocketAddr> {
+    let port = match args.proto {
+        Proto::Icmp => 0,
+        Proto::Stamp | Proto::Twamp => args.stamp_port,
+        Proto::Lamp => args.lamp_port,
+        Proto::Tcp => args.tcp_port,
+    };
+    let host = args.host.trim_start_matches('[').trim_end_matches(']');
+    let found = (host, port).to_socket_addrs().with_context(|| format!("looking up {host}"))?;
+    let wanted = |a: &SocketAddr| !(args.ipv4 && a.is_ipv6() || args.ipv6 && a.is_ipv4());
+    let family = if args.ipv4 {
+        "IPv4 "
+    } else if args.ipv6 {
+        "IPv6 "
+    } else {
+        ""
+    };
+    found.into_iter().find(wanted).ok_or_else(|| anyhow!("{host} has no {family}address"))
+}
+
+/// Bytes of a request as the system counts them: of the UDP payload, of the ICMP message, of the TCP
+/// record.
+pub fn wire_size(args: &PingArgs) -> Result<u64> {
+    let (default, header) = match args.proto {
+        Proto::Icmp => (56, echo::HEADER_LEN as u64),
+        Proto::Stamp if args.stamp_key_file.is_some() => (112, 0),
+        Proto::Stamp => (44, 0),
+        Proto::Twamp => (41, 0),
+        Proto::Lamp => (0, lamp::packet::HEADER_LEN as u64),
+        Proto::Tcp => (1460, 0),
+    };
+    let size = args.payload.unwrap_or(default) + header;
+    let (low, high) = match args.proto {
+        Proto::Stamp | Proto::Twamp => (default, MAX_PAYLOAD.into()),
+        Proto::Tcp => (reqresp::SHORTEST_REQUEST as u64, reqresp::LARGEST as u64),
+        _ => (header, MAX_PAYLOAD.into()),
+    };
+    if !(low..=high).contains(&size) {
+        bail!(
+            "-l {}: {} takes {} to {} bytes",
+            size - header,
+            args.proto.name(),
+            low - header,
+            high - header
+        );
+    }
+    Ok(size)
+}
+
+/// What is sent, when.
+pub fn plan(args: &PingArgs) -> Result<Plan> {
+    let size = wire_size(args)?;
+    let period = match args.rate {
+        Some(rate) => rate.period(size).map_err(|e| anyhow!(e))?,
+        None => args.period,
+    };
+    let packets = match args.duration {
+        Some(d) => (d.0 as u64).div_ceil(period.0.max(1) as u64),
+        None => args.packets,
+    };
+    let mut seed = [0; 8];
+    random::fill(&mut seed).context("drawing a seed from the system's random numbers")?;
+    let schedule = match args.schedule {
+        Law::Periodic => Schedule::Periodic,
+        Law::Poisson => Schedule::Poisson { seed: u64::from_be_bytes(seed) },
+    };
+    let transport = if args.proto == Proto::Tcp { Transport::Tcp } else { Transport::Udp };
+    let shown = size.max(HEADER_LEN.into()).min(MAX_PAYLOAD.into());
+    let mut spec = TestSpec::new(Direction::Up, transport, packets, shown, period, schedule)?;
+    spec.dscp = args.dscp;
+    Ok(Plan { spec, wait: args.wait, patience: args.timeout })
+}

@@ -1,0 +1,16 @@
+//! ICMP and ICMPv6 echo.
+
+use super::measure::{Found, Setting, gather};
+use anyhow::Result;
+use jitlat_net::twoway;
+use jitlat_net::twoway::client::Progress;
+use jitlat_proto::echo::{Echo, Family, HEADER_LEN};
+
+/// Measures.
+pub fn measure(s: &Setting<'_>, show: impl Fn(Progress)) -> Result<Found> {
+    let to = s.link.to;
+    let family = if to.is_ipv4() { Family::V4 } else { Family::V6 };
+    let make = |kernel: bool| Echo::new(family, (!kernel).then_some(s.id), s.mark, s.size - HEADER_LEN);
+    let measured = twoway::run(make, s.plan.clone(), &s.link, s.stop, show)?;
+    Ok(gather(measured, &s.plan, to, |_| Vec::new()))
+}

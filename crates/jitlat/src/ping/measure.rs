@@ -1,0 +1,122 @@
+//! Running one two-way test, whatever the protocol.
+
+use super::args::{PingArgs, Proto, wire_size};
+use super::{icmp, lamp, stamp, tcp};
+use anyhow::{Context, Result};
+use jitlat_core::{PacketRecord, Session};
+use jitlat_net::pace::Pacing;
+use jitlat_net::twoway::client::{Link, Measured, Progress};
+use jitlat_net::twoway::socket::{Carrier, Marking};
+use jitlat_net::{clock, random};
+use jitlat_proto::lamp::Report;
+use jitlat_proto::twoway::pinger::Oddities;
+use jitlat_proto::twoway::{Directions, Plan, Protocol};
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+
+/// What one test found, whatever the protocol.
+pub struct Found {
+    pub records: Vec<PacketRecord>,
+    pub requests: u64,
+    pub directions: Directions,
+    pub oddities: Oddities,
+    pub far_clock: bool,
+    pub session: Session,
+    pub unsent: u64,
+    /// What the protocol alone tells, in sentences.
+    pub remarks: Vec<String>,
+    /// The server's report of a one-way LaMP test.
+    pub report: Option<Report>,
+}
+
+/// What every protocol needs to begin.
+pub struct Setting<'a> {
+    pub args: &'a PingArgs,
+    pub plan: Plan,
+    pub link: Link,
+    /// Bytes of a request, see [`wire_size`].
+    pub size: usize,
+    /// A random identifier.
+    pub id: u16,
+    /// Eight random bytes.
+    pub mark: u64,
+    pub stop: &'a AtomicBool,
+}
+
+/// Measures.
+pub fn measure(
+    args: &PingArgs,
+    to: SocketAddr,
+    plan: &Plan,
+    stop: &AtomicBool,
+    show: impl Fn(Progress),
+) -> Result<Found> {
+    let mut random_bytes = [0; 10];
+    random::fill(&mut random_bytes).context("drawing an identifier from the system's random numbers")?;
+    let [m @ .., i0, i1] = random_bytes;
+    let link = Link {
+        to,
+        carrier: if args.proto == Proto::Icmp { Carrier::Icmp } else { Carrier::Udp },
+        marking: Marking {
+            bind: args.bind,
+            port: if args.proto == Proto::Icmp { 0 } else { args.src_port },
+            interface: args.interface.clone(),
+            dscp: args.dscp,
+            priority: args.priority,
+            ttl: (args.proto != Proto::Icmp).then_some(255),
+        },
+        stamps: args.stamps,
+        pacing: Pacing { mode: args.pace, ..Pacing::default() },
+    };
+    let setting = Setting {
+        args,
+        plan: plan.clone(),
+        link,
+        size: wire_size(args)? as usize,
+        id: u16::from_be_bytes([i0, i1]),
+        mark: u64::from_be_bytes(m),
+        stop,
+    };
+    match args.proto {
+        Proto::Icmp => icmp::measure(&setting, show),
+        Proto::Stamp | Proto::Twamp => stamp::measure(&setting, show),
+        Proto::Lamp => lamp::measure(&setting, show),
+        Proto::Tcp => tcp::measure(&setting, show),
+    }
+}
+
+/// What a finished test comes to.
+pub fn gather<P: Protocol>(
+    measured: Measured<P>,
+    plan: &Plan,
+    to: SocketAddr,
+    remarks: impl FnOnce(&P) -> Vec<String>,
+) -> Found {
+    let Measured { mut outcome, local, host, ending, unsent, .. } = measured;
+    let mut records = Vec::with_capacity(outcome.records.len());
+    while let Some(mut block) = outcome.records.take_block() {
+        block.iter_mut().for_each(|r| outcome.sent.join(r));
+        records.extend(block);
+    }
+    let mut session = Session::new(plan.spec.clone());
+    session.spec.src_port = local.port();
+    session.spec.dst_port = to.port();
+    session.created = Some(clock::wall());
+    session.src = Some(local.ip());
+    session.dst = Some(to.ip());
+    session.sent = u32::try_from(outcome.ledger.requests()).ok();
+    session.period_known = plan.wait.is_none();
+    session.ending = ending;
+    session.client = host;
+    Found {
+        requests: outcome.ledger.requests(),
+        directions: outcome.ledger.directions(),
+        oddities: outcome.oddities,
+        far_clock: outcome.protocol.far_clock(),
+        remarks: remarks(&outcome.protocol),
+        records,
+        session,
+        unsent,
+        report: None,
+    }
+}
