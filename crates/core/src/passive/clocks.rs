@@ -5,6 +5,8 @@
 //! the skew, and the two ways' edges together the offset, wrong by at most half the least round trip.
 
 use super::{Record, Way};
+use crate::clock::ClockProbe;
+use crate::time::{Nanos, Span};
 use serde::Serialize;
 
 /// Corners a hull may have.
@@ -90,6 +92,20 @@ pub struct ClockDifference {
     pub skew_ppm: Option<f64>,
     /// The same seen by OUT and by IN packets alone.
     pub skew_ppm_by_way: [Option<f64>; 2],
+    /// When the offset held, on the reference clock.
+    pub at: Option<Nanos>,
+}
+
+impl ClockDifference {
+    /// The exchange that would have shown this difference at `at`, reference time: what active instruments
+    /// learn of probes.
+    pub fn probe(&self, at: Nanos) -> Option<ClockProbe> {
+        let (offset, rtt) = (self.offset_ns?, 2.0 * self.offset_bound_ns?);
+        let drift = self.skew_ppm.unwrap_or(0.0) * 1e-6 * at.0.saturating_sub(self.at?.0) as f64;
+        let sent = at - Span(rtt as i64);
+        let there = at - Span((rtt / 2.0) as i64) + Span((offset + drift).round() as i64);
+        Some(ClockProbe { sent, arrived: there, answered: there, returned: at })
+    }
 }
 
 impl Clocks {
@@ -127,6 +143,7 @@ impl Clocks {
         if let Some((from, to)) = overlap {
             let t = middle(from, to);
             if let (Some((_, a)), Some((_, b))) = (self.hulls[0].edge(t), self.hulls[1].edge(t)) {
+                d.at = Some(Nanos(r0.saturating_add(t)));
                 d.offset_ns = Some((m0.saturating_sub(r0)) as f64 + (a - b) / 2.0);
                 d.offset_bound_ns = Some(((a + b) / 2.0).max(0.0));
             }
@@ -138,7 +155,7 @@ impl Clocks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::{Nanos, SECOND};
+    use crate::time::SECOND;
 
     fn clocks(ppm: i64, offset: i64, queue: impl Fn(i64) -> i64) -> ClockDifference {
         let mut c = Clocks::default();

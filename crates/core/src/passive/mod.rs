@@ -22,6 +22,7 @@ pub mod order;
 pub mod packet;
 pub mod pairing;
 pub mod spread;
+pub mod streams;
 pub mod survey;
 pub mod tcp;
 
@@ -35,6 +36,7 @@ pub use order::InOrder;
 pub use packet::{LinkType, Packet, Skip, decode};
 pub use pairing::{Pair, Pairer, Record};
 pub use spread::{Spread, SpreadFigures};
+pub use streams::{StreamSink, Streams};
 pub use survey::{Glimpse, NoPlan, Plan, Prefix, Sides, survey};
 
 use crate::time::Nanos;

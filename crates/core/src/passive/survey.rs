@@ -41,6 +41,12 @@ impl Prefix {
         Some(Prefix { network: bits(a) & mask, mask })
     }
 
+    /// The address, where it holds just one.
+    pub fn address(&self) -> Option<IpAddr> {
+        let a = Ipv6Addr::from_bits(self.network);
+        (self.mask == u128::MAX).then(|| a.to_ipv4_mapped().map_or(IpAddr::V6(a), IpAddr::V4))
+    }
+
     /// Whether it holds the address.
     #[inline]
     pub fn contains(&self, a: IpAddr) -> bool {

@@ -1,0 +1,349 @@
+//! [`Streams`]: what two captures know of each way, in the form every other instrument gives: records with
+//! consecutive numbers in arrival order, and the [`Session`] that gives them their meaning.
+//!
+//! A packet's number is its place among those that passed the source point and count: a number that never
+//! arrives is a loss. What counts for nothing (ambiguous, sent while the far capture did not run) has no
+//! number, and is known only when its window is over; so records wait until all earlier fates are settled.
+
+use super::clocks::ClockDifference;
+use super::matcher::Observer;
+use super::pairing::Record;
+use super::survey::{Prefix, Sides};
+use super::{Point, Way};
+use crate::record::{Moment, PacketRecord};
+use crate::session::{Ending, Session};
+use crate::spec::{Direction, MAX_PACKETS, MAX_PAYLOAD, Schedule, TestSpec, Transport};
+use crate::time::{Nanos, SECOND, Source, Span, Stamp};
+use core::net::IpAddr;
+use std::collections::VecDeque;
+
+/// How far back a copy of a packet can still be numbered.
+const MEMORY: u64 = 1 << 20;
+
+/// The value of the `instrument` tag of a session that was not a test but somebody's traffic.
+pub const PASSIVE: &str = "passive";
+
+/// Takes the records of both ways.
+pub trait StreamSink {
+    /// The next arrival of a way; its number is below the way's later [`Streams::sent`].
+    fn record(&mut self, way: Way, record: &PacketRecord);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Pending,
+    Counts,
+    Void,
+}
+
+/// One way's numbers.
+#[derive(Debug, Default)]
+struct Numbers {
+    /// Fates of the source sightings from `base` on.
+    fates: VecDeque<Fate>,
+    base: u64,
+    /// Sightings before `base` without a number; of the recent ones, which.
+    voids: u64,
+    recent: VecDeque<u64>,
+    /// Arrivals that cannot be numbered yet, by source sighting.
+    waiting: VecDeque<(u64, PacketRecord)>,
+    /// Times of the first and the last that count, on the source's clock, and bytes of those that arrived.
+    span: Option<(i64, i64)>,
+    bytes: u64,
+    arrived: u64,
+}
+
+impl Numbers {
+    fn settle(&mut self, seq: u64, fate: Fate) {
+        let Some(i) = seq.checked_sub(self.base) else { return };
+        // Sightings are numbered one by one: the queue never outgrows those the matcher holds.
+        let i = i as usize;
+        if self.fates.len() <= i {
+            self.fates.resize(i + 1, Fate::Pending);
+        }
+        if self.fates[i] == Fate::Pending {
+            self.fates[i] = fate;
+        }
+        while let Some(f) = self.fates.front().filter(|f| **f != Fate::Pending) {
+            if *f == Fate::Void {
+                self.voids += 1;
+                self.recent.push_back(self.base);
+            }
+            self.fates.pop_front();
+            self.base += 1;
+        }
+        while self.recent.front().is_some_and(|v| v + MEMORY < self.base) {
+            self.recent.pop_front();
+        }
+    }
+
+    fn number(&self, seq: u64) -> i64 {
+        let later = self.recent.len() - self.recent.partition_point(|v| *v < seq);
+        (seq - (self.voids - later as u64).min(seq)) as i64
+    }
+
+    /// Keeps arrivals in the order of their times even where a wrong offset matched them out of turn.
+    fn wait(&mut self, seq: u64, record: PacketRecord) {
+        let at = record.arrived();
+        let mut i = self.waiting.len();
+        while i > 0 && self.waiting[i - 1].1.arrived() > at {
+            i -= 1;
+        }
+        self.waiting.insert(i, (seq, record));
+    }
+
+    fn release(&mut self, way: Way, sink: &mut impl StreamSink) {
+        while self.waiting.front().is_some_and(|(seq, _)| *seq < self.base) {
+            let Some((seq, mut record)) = self.waiting.pop_front() else { return };
+            record.seq = self.number(seq);
+            sink.record(way, &record);
+        }
+    }
+
+    fn saw(&mut self, at: Nanos) {
+        let s = self.span.get_or_insert((at.0, at.0));
+        *s = (s.0.min(at.0), s.1.max(at.0));
+    }
+}
+
+/// An [`Observer`] that makes the streams of both ways.
+#[derive(Debug, Default)]
+pub struct Streams<S> {
+    ways: [Numbers; 2],
+    sink: S,
+}
+
+impl<S: StreamSink> Streams<S> {
+    /// Streams into `sink`.
+    pub fn new(sink: S) -> Streams<S> {
+        Streams { ways: Default::default(), sink }
+    }
+
+    /// Packets of a way that count and whose fate is settled: all, once the matcher has finished.
+    pub fn sent(&self, way: Way) -> u64 {
+        let n = &self.ways[way as usize];
+        n.base - n.voids
+    }
+
+    /// The session of one way, with what is known by now. `sides` as either point sees them.
+    pub fn session(&self, way: Way, sides: &[Sides; 2], clocks: &ClockDifference) -> Session {
+        let n = &self.ways[way as usize];
+        let sent = self.sent(way);
+        let (first, last) = n.span.unwrap_or_default();
+        let period = last.saturating_sub(first) / i64::try_from(sent.max(2) - 1).unwrap_or(i64::MAX);
+        let mut session = session(way, sides, sent, n.bytes / n.arrived.max(1), Span(period));
+        session.created = n.span.map(|s| Nanos(s.0));
+        let reference = |at: i64| match (way, clocks.offset_ns) {
+            (Way::In, Some(offset)) => at.saturating_sub(offset as i64),
+            _ => at,
+        };
+        session.probes.extend(n.span.into_iter().flat_map(|(first, last)| {
+            let (first, last) = (reference(first), reference(last));
+            [clocks.probe(Nanos(first.saturating_sub(1))), clocks.probe(Nanos(last))].into_iter().flatten()
+        }));
+        session
+    }
+
+    /// The sink, when everything is in it.
+    pub fn into_sink(self) -> S {
+        self.sink
+    }
+}
+
+/// What is said of a way before its packets are known.
+pub fn session(way: Way, sides: &[Sides; 2], sent: u64, length: u64, period: Span) -> Session {
+    let direction = match way {
+        Way::Out => Direction::Up,
+        Way::In => Direction::Down,
+    };
+    let century = i64::MAX / 4 / i64::from(MAX_PACKETS);
+    let spec = TestSpec::new(
+        direction,
+        // Whatever it carries, every packet stands for itself: loss and order are seen.
+        Transport::Udp,
+        sent.clamp(1, MAX_PACKETS.into()),
+        length.clamp(12, MAX_PAYLOAD.into()),
+        Span(period.0.clamp(1, century.max(SECOND))),
+        Schedule::Periodic,
+    );
+    let mut session = Session::new(spec.unwrap_or_default());
+    session.spec.dst_port = 0;
+    session.declared = Some(sent);
+    session.sent = u32::try_from(sent).ok();
+    session.payload_known = false;
+    session.period_known = false;
+    session.ending = Ending::Complete;
+    session.tags.push(("instrument".to_owned(), PASSIVE.to_owned()));
+    let only = |list: &[Prefix]| match list {
+        [one] => one.address(),
+        _ => None,
+    };
+    // Each end as it sees itself: addresses before any translation.
+    let reference: Option<IpAddr> = only(&sides[Point::Reference as usize].reference);
+    let monitor = only(&sides[Point::Monitor as usize].monitor);
+    (session.src, session.dst) = match way {
+        Way::Out => (reference, monitor),
+        Way::In => (monitor, reference),
+    };
+    session
+}
+
+impl<S: StreamSink> Observer for Streams<S> {
+    fn arrived(&mut self, seq: u64, r: Record, copy: bool) {
+        let (sent, arrived) = match r.way {
+            Way::Out => (r.reference, r.monitor),
+            Way::In => (r.monitor, r.reference),
+        };
+        let mut record = PacketRecord::new(0);
+        record.set(Moment::Sent, Stamp { at: sent, source: Source::Wire });
+        record.set(Moment::Arrived, Stamp { at: arrived, source: Source::Wire });
+        record.set_size(u16::try_from(r.length).ok());
+        let n = &mut self.ways[r.way as usize];
+        n.wait(seq, record);
+        if !copy {
+            n.saw(sent);
+            n.bytes += u64::from(r.length);
+            n.arrived += 1;
+            n.settle(seq, Fate::Counts);
+        }
+        n.release(r.way, &mut self.sink);
+    }
+
+    fn lost(&mut self, way: Way, seq: u64, sent: Nanos) {
+        let n = &mut self.ways[way as usize];
+        n.saw(sent);
+        n.settle(seq, Fate::Counts);
+        n.release(way, &mut self.sink);
+    }
+
+    fn void(&mut self, way: Way, seq: u64) {
+        let n = &mut self.ways[way as usize];
+        n.settle(seq, Fate::Void);
+        n.release(way, &mut self.sink);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passive::{Matcher, Sighting};
+
+    #[derive(Default)]
+    struct Kept(Vec<(Way, i64, i64)>);
+
+    impl StreamSink for Kept {
+        fn record(&mut self, way: Way, r: &PacketRecord) {
+            self.0.push((way, r.seq, r.arrived().unwrap().0));
+        }
+    }
+
+    fn out(at: i64) -> Record {
+        Record { way: Way::Out, reference: Nanos(at), monitor: Nanos(at + 50), length: 100, flow: 0 }
+    }
+
+    #[test]
+    fn what_counts_for_nothing_has_no_number() {
+        let mut s = Streams::new(Kept::default());
+        s.arrived(1, out(1), false);
+        s.arrived(3, out(3), false);
+        s.arrived(3, out(4), true);
+        s.void(Way::Out, 0);
+        assert_eq!(s.sink.0, [(Way::Out, 0, 51)], "sighting 2 is open");
+        s.lost(Way::Out, 2, Nanos(2));
+        s.void(Way::Out, 4);
+        s.arrived(5, out(6), false);
+        assert_eq!(s.sink.0[1..], [(Way::Out, 2, 53), (Way::Out, 2, 54), (Way::Out, 3, 56)]);
+        assert_eq!((s.sent(Way::Out), s.sent(Way::In)), (4, 0));
+        let session = s.session(Way::Out, &Default::default(), &ClockDifference::default());
+        assert_eq!((session.packets(), session.spec.direction()), (4, Direction::Up));
+    }
+
+    #[test]
+    fn arrivals_matched_out_of_turn_are_put_in_order() {
+        let mut s = Streams::new(Kept::default());
+        s.arrived(2, out(30), false);
+        s.arrived(1, out(20), false);
+        s.arrived(0, out(10), false);
+        assert_eq!(s.sink.0, [(Way::Out, 0, 60), (Way::Out, 1, 70), (Way::Out, 2, 80)]);
+    }
+
+    /// Truth in, summary out: loss, duplication and reordering exactly, the offset within its bound.
+    #[test]
+    fn the_common_analysis_finds_what_was_done() {
+        use crate::analysis::{Options, analyze};
+        const MS: i64 = 1_000_000;
+        let mut events = Vec::new();
+        for i in 0..1000i64 {
+            for way in Way::BOTH {
+                let id = (i as u64 * 2 + way as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let sent = i * 10 * MS + way as i64 * 3 * MS;
+                // Every 50th OUT packet is overtaken by the next, every 40th IN packet twice.
+                let late = if way == Way::Out && i % 50 == 7 { 15 * MS } else { 0 };
+                let delay = if way == Way::Out { 12 * MS } else { 8 * MS };
+                let on = |p: Point, t: i64| Nanos(if p == Point::Monitor { t + 5000 * MS } else { t });
+                let (near, far) = if way == Way::Out {
+                    (Point::Reference, Point::Monitor)
+                } else {
+                    (Point::Monitor, Point::Reference)
+                };
+                let mut see = |p: Point, t: i64| {
+                    events.push((t, p, Sighting { at: on(p, t), id, length: 200, way, flow: 0 }));
+                };
+                see(near, sent);
+                if i % 100 == 33 && way == Way::Out {
+                    continue;
+                }
+                see(far, sent + delay + late);
+                if i % 40 == 5 && way == Way::In {
+                    see(far, sent + delay + 2 * MS);
+                }
+            }
+        }
+        events.sort_by_key(|e| e.0);
+        struct Both([Vec<PacketRecord>; 2]);
+        impl StreamSink for Both {
+            fn record(&mut self, way: Way, r: &PacketRecord) {
+                self.0[way as usize].push(*r);
+            }
+        }
+        let mut clocks = crate::passive::Clocks::default();
+        let mut streams = Streams::new(Both([Vec::new(), Vec::new()]));
+        struct Tee<'a>(&'a mut Streams<Both>, &'a mut crate::passive::Clocks);
+        impl Observer for Tee<'_> {
+            fn arrived(&mut self, seq: u64, r: Record, copy: bool) {
+                if !copy {
+                    self.1.push(&r);
+                }
+                self.0.arrived(seq, r, copy);
+            }
+            fn lost(&mut self, way: Way, seq: u64, sent: Nanos) {
+                self.0.lost(way, seq, sent);
+            }
+            fn void(&mut self, way: Way, seq: u64) {
+                self.0.void(way, seq);
+            }
+        }
+        let mut m = Matcher::new(Span(5000 * MS), Span::seconds(2));
+        for (_, p, s) in &events {
+            m.push(*p, *s, &mut Tee(&mut streams, &mut clocks));
+        }
+        m.finish(&mut Tee(&mut streams, &mut clocks));
+        let sessions = Way::BOTH.map(|w| streams.session(w, &Default::default(), &clocks.difference()));
+        let [out, back] = streams.into_sink().0;
+        let up = analyze(&sessions[0], out, &Options::default());
+        assert_eq!((up.counts.sent, up.counts.lost, up.counts.out_of_sequence), (1000, 10, 20));
+        assert_eq!((up.counts.duplicate, up.pdv.max), (0, Some(15 * MS)));
+        assert_eq!(up.latency.min, Some(5012 * MS));
+        // Half the asymmetry off, within half the least round trip.
+        assert_eq!(up.clock.offset_ns, Some(5002 * MS));
+        assert_eq!(up.latency_corrected.and_then(|c| c.min), Some(10 * MS));
+        let down = analyze(&sessions[1], back, &Options::default());
+        assert_eq!((down.counts.sent, down.counts.lost, down.counts.duplicate), (1000, 0, 25));
+        assert_eq!(down.latency_corrected.and_then(|c| c.min), Some(10 * MS));
+        assert!(
+            !down.clock.inconsistent && down.clock.bound_ns == Some(10.0 * MS as f64),
+            "{:?}",
+            down.clock
+        );
+    }
+}
