@@ -1,8 +1,10 @@
 //! [`Estimator`]: everything the matched packets of two captures say, as they come and in bounded memory.
 
 use super::clocks::{ClockDifference, Clocks};
+use super::levels::{Level, Levels};
 use super::matcher::{MatchCounts, Observer};
 use super::pairing::{Pair, Pairer, Record};
+use super::serialisation::{Lengths, Serialisation};
 use super::spread::{Spread, SpreadFigures};
 use super::{Matcher, Way};
 use crate::time::{Nanos, SECOND, Span};
@@ -34,6 +36,8 @@ pub struct WayFigures {
     pub ipdv_ns: Option<SpreadFigures>,
     /// Mean length of the matched IP packets, in bytes.
     pub mean_length: Option<f64>,
+    /// What a byte costs on this way, by the least delay of each packet length.
+    pub serialisation: Option<Serialisation>,
 }
 
 /// What two captures say of the path between them.
@@ -56,6 +60,8 @@ pub struct PassiveSummary {
     /// Time between the two packets of a pair at the monitor: the far host's processing, if the one answers
     /// the other.
     pub turnaround_ns: Option<SpreadFigures>,
+    /// Distances at which the round trips lie in bands, the coarsest first.
+    pub levels: Vec<Level>,
     /// The two clocks.
     pub clocks: ClockDifference,
     /// From the reference to the monitor point.
@@ -89,6 +95,7 @@ struct WayState {
     ipdv: Spread,
     last: Option<i64>,
     bytes: u128,
+    lengths: Lengths,
 }
 
 /// Picks the value nearest to every multiple of an interval.
@@ -141,6 +148,7 @@ pub struct Estimator {
     rtt: Spread,
     turnaround: Spread,
     per_time: Resampler,
+    levels: Levels,
     clocks: Clocks,
     ways: [WayState; 2],
     pairs: u64,
@@ -161,6 +169,7 @@ impl Estimator {
             rtt: Spread::default(),
             turnaround: Spread::default(),
             per_time: Resampler { interval: interval.0.max(1), nearest: None, values: Spread::default() },
+            levels: Levels::default(),
             clocks: Clocks::default(),
             ways: Default::default(),
             pairs: 0,
@@ -190,6 +199,7 @@ impl Estimator {
         }
         self.turnaround.push(pair.turnaround().0);
         self.per_time.push(at.0, pair.rtt().0);
+        self.levels.push(pair.rtt().0);
         let interval = self.per_time.interval;
         self.recent.push_back(at.0);
         while self.recent.len() > 1 && self.recent[0] <= at.0.saturating_sub(interval) {
@@ -201,16 +211,14 @@ impl Estimator {
 
     /// Notes a matched packet, in arrival order.
     pub fn packet(&mut self, r: &Record) {
-        let delay = match r.way {
-            Way::Out => r.monitor - r.reference,
-            Way::In => r.reference - r.monitor,
-        };
+        let delay = r.delay();
         let way = &mut self.ways[r.way as usize];
         way.delay.push(delay.0);
         if let Some(last) = way.last.replace(delay.0) {
             way.ipdv.push(delay.0.saturating_sub(last).saturating_abs());
         }
         way.bytes += u128::from(r.length);
+        way.lengths.push(r.length, delay.0);
         self.clocks.push(r);
     }
 
@@ -236,6 +244,9 @@ impl Estimator {
 
     /// All figures, with counts from elsewhere.
     pub fn summary_of(&self, counts: [MatchCounts; 2]) -> PassiveSummary {
+        let clocks = self.clocks.difference();
+        let span = self.span.map_or(0.0, |(a, b)| (b - a).0 as f64);
+        let drift = clocks.skew_ppm.unwrap_or(0.0) * 1e-6 * span;
         let [out, back] = [0, 1].map(|w| {
             let (state, counts) = (&self.ways[w], counts[w]);
             let due = counts.matched + counts.lost;
@@ -248,6 +259,7 @@ impl Estimator {
                 ipdv_ns: state.ipdv.figures(0),
                 mean_length: (state.delay.count() > 0)
                     .then(|| state.bytes as f64 / state.delay.count() as f64),
+                serialisation: state.lengths.serialisation(drift),
             }
         });
         let seconds = self.span.map_or(0.0, |(a, b)| (b - a).as_seconds());
@@ -260,7 +272,8 @@ impl Estimator {
             rtt_per_time_ns: self.per_time.figures(),
             per_time_interval_ns: Span(self.per_time.interval),
             turnaround_ns: self.turnaround.figures(0),
-            clocks: self.clocks.difference(),
+            levels: self.levels.find(),
+            clocks,
             out,
             back,
         }

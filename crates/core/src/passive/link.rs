@@ -305,6 +305,11 @@ impl Link {
         self.delay_up(out) + self.delay_down(back)
     }
 
+    /// Cells of an IP packet of `length` bytes, on ATM.
+    pub fn cells(&self, length: u64) -> Option<u64> {
+        self.encapsulation.wire(length + self.tunnel).cells
+    }
+
     /// IP length of a UDP payload.
     pub fn ip_length(payload: u64) -> u64 {
         payload + UDP_IP

@@ -33,8 +33,8 @@ pub trait Observer {
     /// A packet that arrived, when its arrival is matched; `copy` if it is a further copy made by the
     /// network. `seq` numbers the sightings at the packet's source point, each way from 0.
     fn arrived(&mut self, _seq: u64, _: Record, _copy: bool) {}
-    /// Source sighting `seq` never arrived.
-    fn lost(&mut self, _way: Way, _seq: u64, _sent: Nanos) {}
+    /// Source sighting `seq` of a flow never arrived.
+    fn lost(&mut self, _way: Way, _seq: u64, _sent: Nanos, _flow: u32) {}
     /// Source sighting `seq` counts for nothing: ambiguous, or outside the time both captures cover.
     fn void(&mut self, _way: Way, _seq: u64) {}
 }

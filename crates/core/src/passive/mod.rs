@@ -14,13 +14,17 @@
 
 pub mod clocks;
 pub mod compat;
+pub mod echo;
 pub mod estimate;
+pub mod flows;
 pub mod identity;
+pub mod levels;
 pub mod link;
 pub mod matcher;
 pub mod order;
 pub mod packet;
 pub mod pairing;
+pub mod serialisation;
 pub mod spread;
 pub mod streams;
 pub mod survey;
@@ -28,13 +32,18 @@ pub mod tcp;
 
 pub use clocks::{ClockDifference, Clocks};
 pub use compat::{CaiaMatcher, CaiaPairer};
+pub use echo::Echoes;
 pub use estimate::{Estimate, Estimator, PassiveSummary, SizeFigures, WayFigures};
+
+pub use flows::{FlowFigures, FlowKey, FlowNumbers, Flows, Grouping};
 pub use identity::{Fields, Identity, IdentityRule};
+pub use levels::{Level, Levels};
 pub use link::{Encapsulation, Fit, Link};
 pub use matcher::{MatchCounts, Matcher, Observer};
 pub use order::InOrder;
 pub use packet::{LinkType, Packet, Skip, decode};
 pub use pairing::{Pair, Pairer, Record};
+pub use serialisation::Serialisation;
 pub use spread::{Spread, SpreadFigures};
 pub use streams::{StreamSink, Streams};
 pub use survey::{Glimpse, NoPlan, Plan, Prefix, Sides, survey};

@@ -23,6 +23,16 @@ pub struct Record {
     pub flow: u32,
 }
 
+impl Record {
+    /// Raw one-way delay, clock offset included.
+    pub fn delay(&self) -> Span {
+        match self.way {
+            Way::Out => self.monitor - self.reference,
+            Way::In => self.reference - self.monitor,
+        }
+    }
+}
+
 /// A synthetic pair: the round trip an application's packets had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
@@ -51,12 +61,12 @@ impl Pair {
 
     /// Raw one-way delay of the OUT packet, clock offset included.
     pub fn delay_out(&self) -> Span {
-        self.out.monitor - self.out.reference
+        self.out.delay()
     }
 
     /// Raw one-way delay of the IN packet, clock offset included with the other sign.
     pub fn delay_in(&self) -> Span {
-        self.back.reference - self.back.monitor
+        self.back.delay()
     }
 
     /// The middle of the pair on the reference clock, to the microsecond as the CAIA tool has it.

@@ -209,7 +209,7 @@ impl<S: StreamSink> Observer for Streams<S> {
         n.release(r.way, &mut self.sink);
     }
 
-    fn lost(&mut self, way: Way, seq: u64, sent: Nanos) {
+    fn lost(&mut self, way: Way, seq: u64, sent: Nanos, _flow: u32) {
         let n = &mut self.ways[way as usize];
         n.saw(sent);
         n.settle(seq, Fate::Counts);
@@ -249,7 +249,7 @@ mod tests {
         s.arrived(3, out(4), true);
         s.void(Way::Out, 0);
         assert_eq!(s.sink.0, [(Way::Out, 0, 51)], "sighting 2 is open");
-        s.lost(Way::Out, 2, Nanos(2));
+        s.lost(Way::Out, 2, Nanos(2), 0);
         s.void(Way::Out, 4);
         s.arrived(5, out(6), false);
         assert_eq!(s.sink.0[1..], [(Way::Out, 2, 53), (Way::Out, 2, 54), (Way::Out, 3, 56)]);
@@ -316,8 +316,8 @@ mod tests {
                 }
                 self.0.arrived(seq, r, copy);
             }
-            fn lost(&mut self, way: Way, seq: u64, sent: Nanos) {
-                self.0.lost(way, seq, sent);
+            fn lost(&mut self, way: Way, seq: u64, sent: Nanos, flow: u32) {
+                self.0.lost(way, seq, sent, flow);
             }
             fn void(&mut self, way: Way, seq: u64) {
                 self.0.void(way, seq);

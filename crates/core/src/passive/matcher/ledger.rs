@@ -231,7 +231,7 @@ impl Ledger {
             self.lanes[way as usize].counts.unseen += 1;
         } else if self.would_have_been_seen(way, seen.at) {
             self.lanes[way as usize].counts.lost += 1;
-            out.lost(way, seen.seq, Nanos(seen.at));
+            out.lost(way, seen.seq, Nanos(seen.at), seen.flow);
         } else {
             self.lanes[way as usize].counts.outside += 1;
             out.void(way, seen.seq);

@@ -106,7 +106,7 @@ impl Observer for Heard {
     fn arrived(&mut self, seq: u64, r: Record, copy: bool) {
         self.arrived.push((r.way, seq, copy));
     }
-    fn lost(&mut self, way: Way, seq: u64, _: Nanos) {
+    fn lost(&mut self, way: Way, seq: u64, _: Nanos, _: u32) {
         self.lost.push((way, seq));
     }
 }

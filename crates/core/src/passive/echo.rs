@@ -1,0 +1,94 @@
+//! [`Echoes`]: what ping measured while the capture ran: ICMP echo requests and their replies at one point.
+
+use super::packet::Packet;
+use crate::time::{Nanos, Span};
+use core::net::IpAddr;
+use std::collections::{HashMap, VecDeque};
+
+/// Requests that wait for their reply.
+const WAITING: usize = 1 << 12;
+
+/// Whether a packet is an ICMP echo request or reply, of either family.
+pub fn is_echo(p: &Packet<'_>) -> bool {
+    kind(p).is_some()
+}
+
+/// `true` for a request.
+fn kind(p: &Packet<'_>) -> Option<bool> {
+    if p.is_later_fragment() {
+        return None;
+    }
+    match (p.protocol, p.transport().first()?) {
+        (1, 8) | (58, 128) => Some(true),
+        (1, 0) | (58, 129) => Some(false),
+        _ => None,
+    }
+}
+
+type Key = (IpAddr, IpAddr, [u8; 4]);
+
+/// Joins requests and replies seen at one point.
+#[derive(Clone, Debug, Default)]
+pub struct Echoes {
+    waiting: HashMap<Key, Nanos>,
+    order: VecDeque<Key>,
+}
+
+impl Echoes {
+    /// Takes a packet; where it is a reply, returns when its request passed and how long it took.
+    pub fn push(&mut self, at: Nanos, p: &Packet<'_>) -> Option<(Nanos, Span)> {
+        let request = kind(p)?;
+        let id = *p.transport().get(4..)?.first_chunk::<4>()?;
+        if !request {
+            let sent = self.waiting.remove(&(p.dst, p.src, id))?;
+            return Some((sent, at - sent));
+        }
+        let key = (p.src, p.dst, id);
+        if self.waiting.insert(key, at).is_none() {
+            self.order.push_back(key);
+        }
+        while self.order.len() > WAITING {
+            if let Some(old) = self.order.pop_front() {
+                self.waiting.remove(&old);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passive::packet::{LinkType, decode};
+
+    fn echo(kind: u8, seq: u16, reply: bool) -> Vec<u8> {
+        let mut v = vec![0x45, 0, 0, 28, 0, 7, 0x40, 0, 64, 1, 1, 2];
+        let (a, b) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+        v.extend(if reply { [b, a] } else { [a, b] }.concat());
+        v.extend([kind, 0, 0, 0, 0, 9]);
+        v.extend(seq.to_be_bytes());
+        v
+    }
+
+    #[test]
+    fn a_reply_tells_the_round_trip_of_its_request() {
+        let mut e = Echoes::default();
+        let mut push = |at: i64, b: &[u8]| e.push(Nanos(at), &decode(LinkType::RAW, b, 28).unwrap());
+        assert_eq!(push(10, &echo(8, 1, false)), None);
+        assert_eq!(push(20, &echo(8, 2, false)), None);
+        assert_eq!(push(35, &echo(0, 2, true)), Some((Nanos(20), Span(15))));
+        assert_eq!(push(36, &echo(0, 2, true)), None, "answered already");
+        assert_eq!(push(60, &echo(0, 1, true)), Some((Nanos(10), Span(50))));
+        assert_eq!(push(70, &echo(3, 1, true)), None);
+    }
+
+    #[test]
+    fn requests_without_an_answer_are_bounded() {
+        let mut e = Echoes::default();
+        for seq in 0..=u16::MAX {
+            let b = echo(8, seq, false);
+            e.push(Nanos(seq.into()), &decode(LinkType::RAW, &b, 28).unwrap());
+        }
+        assert!(e.waiting.len() <= WAITING && e.order.len() <= WAITING);
+    }
+}

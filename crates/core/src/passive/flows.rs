@@ -1,0 +1,387 @@
+//! [`Flows`]: the figures of each flow, or of each pair of prefixes, in bounded memory.
+//!
+//! Pairs are made of one flow's packets alone, so that a flow's round trip is what its own packets had,
+//! whatever class of service the others travelled in.
+
+use super::Way;
+use super::matcher::Observer;
+use super::packet::{Packet, TCP, UDP};
+use super::pairing::{Pairer, Record};
+use super::survey::Prefix;
+use crate::time::{Nanos, Span};
+use core::fmt;
+use core::net::IpAddr;
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+
+/// Flows kept apart; packets of further ones share one number.
+pub const MAX_FLOWS: usize = 1 << 16;
+/// The number of all flows beyond [`MAX_FLOWS`].
+pub const OTHERS: u32 = u32::MAX;
+
+/// What packets are put together by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grouping {
+    /// Protocol, both addresses, both ports.
+    Flow,
+    /// The prefixes of so many bits around both addresses.
+    Prefix {
+        /// Bits of an IPv4 address, at most 32.
+        v4: u8,
+        /// Bits of an IPv6 address, at most 128.
+        v6: u8,
+    },
+}
+
+/// What the packets of a flow share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowKey {
+    /// The transport protocol; `None` for a pair of prefixes.
+    pub protocol: Option<u8>,
+    /// At the reference side: address or prefix, port where there is one.
+    pub reference: (Prefix, Option<u16>),
+    /// At the monitor side.
+    pub monitor: (Prefix, Option<u16>),
+}
+
+impl FlowKey {
+    /// Of a packet that goes `way`.
+    pub fn of(p: &Packet<'_>, way: Way, grouping: Grouping) -> FlowKey {
+        let side = |a: IpAddr, port| match grouping {
+            Grouping::Flow => (Prefix::from(a), port),
+            Grouping::Prefix { v4, v6 } => {
+                let length = if a.is_ipv4() { v4.min(32) } else { v6.min(128) };
+                (Prefix::new(a, length).unwrap_or(a.into()), None)
+            }
+        };
+        let (from, to) = p.ports().map_or((None, None), |(a, b)| (Some(a), Some(b)));
+        let (src, dst) = (side(p.src, from), side(p.dst, to));
+        let (reference, monitor) = if way == Way::Out { (src, dst) } else { (dst, src) };
+        let protocol = (grouping == Grouping::Flow).then_some(p.protocol);
+        FlowKey { protocol, reference, monitor }
+    }
+}
+
+impl fmt::Display for FlowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = |f: &mut fmt::Formatter<'_>, (p, port): (Prefix, Option<u16>)| match (port, p.address()) {
+            (Some(port), Some(IpAddr::V6(_))) => write!(f, "[{p}]:{port}"),
+            (Some(port), _) => write!(f, "{p}:{port}"),
+            (None, _) => write!(f, "{p}"),
+        };
+        match self.protocol {
+            None => {}
+            Some(TCP) => f.write_str("tcp ")?,
+            Some(UDP) => f.write_str("udp ")?,
+            Some(1 | 58) => f.write_str("icmp ")?,
+            Some(n) => write!(f, "proto-{n} ")?,
+        }
+        end(f, self.reference)?;
+        f.write_str(" - ")?;
+        end(f, self.monitor)
+    }
+}
+
+/// Numbers flows as they appear.
+#[derive(Clone, Debug, Default)]
+pub struct FlowNumbers {
+    numbers: HashMap<FlowKey, u32>,
+    keys: Vec<FlowKey>,
+}
+
+impl FlowNumbers {
+    /// The number of a flow; [`OTHERS`] once [`MAX_FLOWS`] are known.
+    pub fn number(&mut self, key: FlowKey) -> u32 {
+        if let Some(n) = self.numbers.get(&key) {
+            return *n;
+        }
+        if self.is_full() {
+            return OTHERS;
+        }
+        let n = self.keys.len() as u32;
+        self.numbers.insert(key, n);
+        self.keys.push(key);
+        n
+    }
+
+    /// The number of a flow that is known.
+    pub fn known(&self, key: &FlowKey) -> Option<u32> {
+        self.numbers.get(key).copied()
+    }
+
+    /// Learns a number given elsewhere.
+    pub fn learn(&mut self, key: FlowKey, number: u32) {
+        if self.numbers.len() < MAX_FLOWS {
+            self.numbers.insert(key, number);
+        }
+    }
+
+    /// Whether no new flow gets a number of its own.
+    pub fn is_full(&self) -> bool {
+        self.keys.len() >= MAX_FLOWS
+    }
+
+    /// All flows by their numbers.
+    pub fn keys(&self) -> &[FlowKey] {
+        &self.keys
+    }
+}
+
+/// Counts of times in logarithmic bins of 1/32: a quantile is within 1.6 %.
+#[derive(Clone, Debug, Default)]
+struct Coarse {
+    bins: BTreeMap<u16, u32>,
+    count: u64,
+    sum: i128,
+    extremes: Option<(i64, i64)>,
+}
+
+impl Coarse {
+    fn push(&mut self, v: i64) {
+        self.count += 1;
+        self.sum += i128::from(v);
+        self.extremes = Some(self.extremes.map_or((v, v), |(a, b)| (a.min(v), b.max(v))));
+        let m = v.max(1) as u64;
+        let top = 63 - m.leading_zeros();
+        let fine = if top >= 5 { (m >> (top - 5)) & 31 } else { (m << (5 - top)) & 31 };
+        let n = self.bins.entry((top as u16) << 5 | fine as u16).or_default();
+        *n = n.saturating_add(1);
+    }
+
+    fn quantile(&self, percent: u64) -> i64 {
+        let (least, most) = self.extremes.unwrap_or_default();
+        let rank = (self.count * percent).div_ceil(100).max(1);
+        let mut seen = 0;
+        for (bin, n) in &self.bins {
+            seen += u64::from(*n);
+            if seen >= rank {
+                let (top, fine) = (bin >> 5, f64::from(bin & 31));
+                let middle = 2f64.powi(top.into()) * (1.0 + (fine + 0.5) / 32.0);
+                return (middle as i64).clamp(least, most);
+            }
+        }
+        most
+    }
+
+    fn figures(&self) -> Option<FlowRtt> {
+        let (min, max) = self.extremes?;
+        Some(FlowRtt {
+            min,
+            median: self.quantile(50),
+            mean: self.sum as f64 / self.count as f64,
+            p95: self.quantile(95),
+            max,
+        })
+    }
+}
+
+/// Round trips of a flow, in ns. Extremes and mean are exact, quantiles within 1.6 %.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct FlowRtt {
+    /// The least.
+    pub min: i64,
+    /// The median.
+    pub median: i64,
+    /// The mean.
+    pub mean: f64,
+    /// The 95th percentile.
+    pub p95: i64,
+    /// The greatest.
+    pub max: i64,
+}
+
+/// One way of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct FlowWay {
+    /// Packets recognised at both points.
+    pub matched: u64,
+    /// Bytes of them, IP headers included.
+    pub bytes: u64,
+    /// Packets that never arrived.
+    pub lost: u64,
+    /// Further copies that arrived.
+    pub duplicates: u64,
+    /// The least raw delay, clock offset included, in ns.
+    pub delay_raw_min_ns: Option<i64>,
+    /// Mean and largest delay above the least, in ns.
+    pub delay_variation_mean_ns: Option<f64>,
+    /// See above.
+    pub delay_variation_max_ns: Option<i64>,
+}
+
+/// One flow, or one pair of prefixes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FlowFigures {
+    /// What its packets share, in words; "others" for flows beyond [`MAX_FLOWS`].
+    pub flow: String,
+    /// Synthetic pairs of its packets alone.
+    pub pairs: u64,
+    /// Their round trips.
+    pub rtt_ns: Option<FlowRtt>,
+    /// From the reference to the monitor point.
+    pub out: FlowWay,
+    /// And back.
+    #[serde(rename = "in")]
+    pub back: FlowWay,
+    /// First and last packet, on the reference clock.
+    pub first: Nanos,
+    /// See [`Self::first`].
+    pub last: Nanos,
+}
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    pairer: Pairer,
+    rtt: Coarse,
+    ways: [FlowWay; 2],
+    delays: [Option<(i64, i64, i128)>; 2],
+    span: Option<(Nanos, Nanos)>,
+}
+
+/// An [`Observer`] that keeps the flows apart.
+#[derive(Clone, Debug, Default)]
+pub struct Flows {
+    states: HashMap<u32, State>,
+    max_turnaround: Option<Span>,
+}
+
+impl Flows {
+    /// Leaves out pairs whose packets are further apart at the monitor than `max_turnaround`.
+    pub fn new(max_turnaround: Option<Span>) -> Flows {
+        Flows { max_turnaround, ..Flows::default() }
+    }
+
+    /// All flows named by `keys`, those with most bytes first.
+    pub fn figures(&self, keys: &[FlowKey]) -> Vec<FlowFigures> {
+        let mut list: Vec<FlowFigures> =
+            self.states.iter().map(|(n, s)| s.figures(keys.get(*n as usize))).collect();
+        list.sort_by(|a, b| {
+            (b.out.bytes + b.back.bytes, &a.flow).cmp(&(a.out.bytes + a.back.bytes, &b.flow))
+        });
+        list
+    }
+}
+
+impl State {
+    fn figures(&self, key: Option<&FlowKey>) -> FlowFigures {
+        let way = |w: usize| {
+            let counts = self.ways[w];
+            let Some((min, max, sum)) = self.delays[w] else { return counts };
+            FlowWay {
+                delay_raw_min_ns: Some(min),
+                delay_variation_mean_ns: Some((sum as f64 / counts.matched.max(1) as f64) - min as f64),
+                delay_variation_max_ns: Some(max.saturating_sub(min)),
+                ..counts
+            }
+        };
+        let (first, last) = self.span.unwrap_or((Nanos(0), Nanos(0)));
+        FlowFigures {
+            flow: key.map_or_else(|| "others".to_owned(), ToString::to_string),
+            pairs: self.rtt.count,
+            rtt_ns: self.rtt.figures(),
+            out: way(0),
+            back: way(1),
+            first,
+            last,
+        }
+    }
+}
+
+impl Observer for Flows {
+    fn record(&mut self, r: Record) {
+        let limit = self.max_turnaround;
+        let s = self.states.entry(r.flow).or_default();
+        if let Some(pair) = s.pairer.push(r)
+            && limit.is_none_or(|m| pair.turnaround() <= m)
+        {
+            s.rtt.push(pair.rtt().0);
+        }
+    }
+
+    fn arrived(&mut self, _seq: u64, r: Record, copy: bool) {
+        let s = self.states.entry(r.flow).or_default();
+        let w = r.way as usize;
+        if copy {
+            s.ways[w].duplicates += 1;
+            return;
+        }
+        s.ways[w].matched += 1;
+        s.ways[w].bytes += u64::from(r.length);
+        let delay = r.delay().0;
+        let d = s.delays[w].get_or_insert((delay, delay, 0));
+        *d = (d.0.min(delay), d.1.max(delay), d.2 + i128::from(delay));
+        let span = s.span.get_or_insert((r.reference, r.reference));
+        *span = (span.0.min(r.reference), span.1.max(r.reference));
+    }
+
+    fn lost(&mut self, way: Way, _seq: u64, _sent: Nanos, flow: u32) {
+        self.states.entry(flow).or_default().ways[way as usize].lost += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passive::packet::{LinkType, decode};
+
+    fn key(src: [u8; 4], dst: [u8; 4], way: Way, grouping: Grouping) -> FlowKey {
+        let mut v = vec![0x45, 0, 0, 28, 0, 7, 0x40, 0, 64, 17, 1, 2];
+        v.extend(src);
+        v.extend(dst);
+        v.extend([0x13, 0x88, 0x13, 0x89, 0, 8, 3, 4]);
+        FlowKey::of(&decode(LinkType::RAW, &v, 28).unwrap(), way, grouping)
+    }
+
+    #[test]
+    fn both_ways_of_a_flow_have_one_key() {
+        let (a, b) = ([10, 0, 0, 1], [192, 0, 2, 9]);
+        let out = key(a, b, Way::Out, Grouping::Flow);
+        assert_eq!(out.to_string(), "udp 10.0.0.1:5000 - 192.0.2.9:5001");
+        let prefix = Grouping::Prefix { v4: 24, v6: 48 };
+        assert_eq!(key(a, b, Way::Out, prefix), key(b, a, Way::In, prefix));
+        assert_eq!(key(a, b, Way::Out, prefix).to_string(), "10.0.0.0/24 - 192.0.2.0/24");
+    }
+
+    #[test]
+    fn flows_are_bounded_and_what_is_beyond_shares_a_number() {
+        let mut numbers = FlowNumbers::default();
+        for i in 0..(MAX_FLOWS as u32 + 10) {
+            let [.., b, c, d] = i.to_be_bytes();
+            let n = numbers.number(key([10, b, c, d], [1, 1, 1, 1], Way::Out, Grouping::Flow));
+            assert_eq!(n, if (i as usize) < MAX_FLOWS { i } else { OTHERS });
+        }
+        assert_eq!(numbers.number(key([10, 0, 0, 3], [1, 1, 1, 1], Way::Out, Grouping::Flow)), 3);
+    }
+
+    #[test]
+    fn each_flow_makes_its_own_pairs() {
+        let mut flows = Flows::new(None);
+        let record = |way, at: i64, delay: i64, flow| {
+            let (r, m) = if way == Way::Out { (at, at + delay) } else { (at + delay, at) };
+            Record { way, reference: Nanos(r * 1_000_000), monitor: Nanos(m * 1_000_000), length: 100, flow }
+        };
+        for (way, at, delay, flow) in
+            [(Way::Out, 0, 10, 0), (Way::Out, 1, 10, 1), (Way::In, 12, 20, 0), (Way::In, 13, 400, 1)]
+        {
+            flows.record(record(way, at, delay, flow));
+            flows.arrived(0, record(way, at, delay, flow), false);
+        }
+        flows.lost(Way::Out, 9, Nanos(0), 1);
+        let keys = [0, 1].map(|n| key([10, 0, 0, n], [1, 1, 1, 1], Way::Out, Grouping::Flow));
+        let f = flows.figures(&keys);
+        let rtt: Vec<_> = f.iter().map(|f| f.rtt_ns.unwrap().median / 1_000_000).collect();
+        assert_eq!((rtt, f[1].out.lost, f[0].out.lost, f[0].pairs), (vec![30, 410], 1, 0, 1));
+        assert!(f[0].flow.starts_with("udp 10.0.0.0:"), "{}", f[0].flow);
+    }
+
+    #[test]
+    fn quantiles_of_many_are_within_two_percent() {
+        let mut c = Coarse::default();
+        (1..=100_000).for_each(|v| c.push(v * 1000));
+        for p in [5, 50, 95] {
+            let truth = p as f64 * 1e6;
+            assert!((c.quantile(p) as f64 / truth - 1.0).abs() < 0.016, "{p}");
+        }
+        assert!(c.bins.len() < 1000);
+    }
+}

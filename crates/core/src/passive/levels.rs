@@ -1,0 +1,267 @@
+//! [`Levels`]: the bands that round trips or one-way delays form, and what a link says of their distance.
+//!
+//! Behind a slow link a packet waits for whole packets before it, so delays come in steps of one packet's
+//! serialisation; on ATM in steps of a cell. The comb of a single queue slips whenever a sender pauses, so
+//! its pitch shows best in the differences of neighbouring values; the other levels in the values themselves.
+
+use super::link::Link;
+use super::pairing::Pair;
+use crate::metrics::bands::{spacing, steps_per_step};
+use crate::time::Span;
+use serde::Serialize;
+
+/// Values kept of a series of any length.
+const KEPT: usize = 8192;
+/// Neighbours closer than this part of the range are on one level.
+const SAME: f64 = 1.0 / 400.0;
+/// A model explains a spacing this close to it.
+const CLOSE: f64 = 0.02;
+
+/// A thinned series of times, each with its difference from the one before.
+#[derive(Clone, Debug)]
+pub struct Levels {
+    kept: Vec<(i64, Option<i64>)>,
+    every: u64,
+    seen: u64,
+    last: Option<i64>,
+    /// Whether any value has a fraction of a microsecond.
+    fine: bool,
+}
+
+impl Default for Levels {
+    fn default() -> Levels {
+        Levels { kept: Vec::new(), every: 1, seen: 0, last: None, fine: false }
+    }
+}
+
+/// A distance at which values lie.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Level {
+    /// Distance of neighbouring bands, in ns.
+    pub spacing_ns: f64,
+    /// Of values: 1 is perfectly quantised. Of differences: the share of moves that are of this size.
+    pub strength: f64,
+    /// Chance of such a strength without bands (Rayleigh, adjusted for the spacings tried); of values only.
+    pub p: Option<f64>,
+    /// Whether it shows in the differences of neighbours rather than in the values.
+    pub of_differences: bool,
+    /// How many of these steps make one of the next coarser level, where that is a whole number.
+    pub steps_per_coarser: Option<u32>,
+    /// What a link makes of it, in words; empty without a link, or if it explains nothing.
+    pub explained: Vec<String>,
+}
+
+impl Levels {
+    /// Takes the next value, in ns.
+    #[inline]
+    pub fn push(&mut self, v: i64) {
+        let difference = self.last.replace(v).and_then(|l| v.checked_sub(l));
+        self.fine |= v % 1000 != 0;
+        if self.seen.is_multiple_of(self.every) {
+            if self.kept.len() >= KEPT {
+                let mut keep = false;
+                self.kept.retain(|_| {
+                    keep = !keep;
+                    keep
+                });
+                self.every *= 2;
+            }
+            if self.seen.is_multiple_of(self.every) {
+                self.kept.push((v, difference));
+            }
+        }
+        self.seen += 1;
+    }
+
+    /// The distances found, the coarsest first.
+    pub fn find(&self) -> Vec<Level> {
+        let mut values: Vec<f64> = self.kept.iter().map(|k| k.0 as f64).collect();
+        let Some(range) = middle_range(&mut values) else { return Vec::new() };
+        let shortest = if self.fine { 4.0 } else { 4000.0 };
+        let floor = (range * SAME).max(shortest);
+        let mut moves: Vec<f64> = self
+            .kept
+            .iter()
+            .filter_map(|k| k.1)
+            .map(|d| d.unsigned_abs() as f64)
+            .filter(|d| *d > floor)
+            .collect();
+        moves.sort_unstable_by(f64::total_cmp);
+        let mut found: Vec<Level> = Vec::new();
+        let mut high = range / 2.0;
+        while high > floor * 1.5 {
+            let low = (high / 8.0).max(floor);
+            // A true level is also what neighbours differ by; a harmonic or a slip between two combs is not.
+            let level = spacing(&values, low, high)
+                .filter(|b| b.significant() && near(&moves, b.spacing) >= (moves.len() / 25).max(5))
+                .map(|b| Level::new(b.spacing, b.strength, Some(b.p_adjusted)));
+            if let Some(l) = level {
+                found.push(l);
+            }
+            high = low;
+        }
+        if let Some(pitch) = commonest(&moves)
+            && !found.iter().any(|f| (f.spacing_ns / pitch.spacing_ns - 1.0).abs() < 0.05)
+        {
+            found.push(pitch);
+        }
+        found.sort_by(|a, b| b.spacing_ns.total_cmp(&a.spacing_ns));
+        found.dedup_by(|b, a| (a.spacing_ns / b.spacing_ns - 1.0).abs() < 0.05);
+        for i in 1..found.len() {
+            found[i].steps_per_coarser = steps_per_step(found[i - 1].spacing_ns, found[i].spacing_ns);
+        }
+        found
+    }
+}
+
+/// How many of the ascending `moves` are within 3 % of `q`.
+fn near(moves: &[f64], q: f64) -> usize {
+    moves.partition_point(|m| *m <= q * 1.03) - moves.partition_point(|m| *m < q * 0.97)
+}
+
+/// What neighbours most often differ by, if a fifth of the ascending `moves` agree on it.
+fn commonest(moves: &[f64]) -> Option<Level> {
+    let (mut best, mut from) = (0..0, 0);
+    for to in 0..moves.len() {
+        while moves[to] > moves[from] * 1.03 {
+            from += 1;
+        }
+        if to + 1 - from > best.len() {
+            best = from..to + 1;
+        }
+    }
+    let share = best.len() as f64 / moves.len().max(1) as f64;
+    let pitch = *moves.get(best.start + best.len() / 2)?;
+    (best.len() >= 10 && share >= 0.2)
+        .then(|| Level { of_differences: true, ..Level::new(pitch, share, None) })
+}
+
+/// The distance between the 1st and the 99th percentile; `None` of few or equal values. Values beyond are
+/// left out: one outlier would set the scale.
+fn middle_range(values: &mut Vec<f64>) -> Option<f64> {
+    if values.len() < 50 {
+        return None;
+    }
+    let mut sorted = values.clone();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let (low, high) = (sorted[sorted.len() / 100], sorted[sorted.len() - 1 - sorted.len() / 100]);
+    values.retain(|v| (low..=high).contains(v));
+    (high > low).then_some(high - low)
+}
+
+impl Level {
+    fn new(spacing_ns: f64, strength: f64, p: Option<f64>) -> Level {
+        Level {
+            spacing_ns,
+            strength,
+            p,
+            of_differences: false,
+            steps_per_coarser: None,
+            explained: Vec::new(),
+        }
+    }
+
+    /// Adds what `link` makes of it: a packet of one of the lengths seen each way, or a cell.
+    pub fn explain(&mut self, link: &Link, out_lengths: &[u32], in_lengths: &[u32]) {
+        let mut try_it = |model: Span, what: String| {
+            if model.0 > 0 && (self.spacing_ns / model.0 as f64 - 1.0).abs() < CLOSE {
+                self.explained.push(what);
+            }
+        };
+        for (lengths, up) in [(out_lengths, true), (in_lengths, false)] {
+            for length in lengths {
+                let model =
+                    if up { link.delay_up((*length).into()) } else { link.delay_down((*length).into()) };
+                let cells = link.cells((*length).into()).map_or(String::new(), |c| format!(", {c} cells"));
+                let (name, way) = if up { ("OUT", "from the reference") } else { ("IN", "to it") };
+                try_it(
+                    model,
+                    format!(
+                        "one queued {name} packet of {length} bytes{cells}: {} on the link {way}",
+                        crate::units::eng4(model.0)
+                    ),
+                );
+            }
+        }
+        if let Some((up, down)) = link.cell() {
+            try_it(up, format!("one ATM cell from the reference: {}", crate::units::eng4(up.0)));
+            try_it(down, format!("one ATM cell to it: {}", crate::units::eng4(down.0)));
+        }
+    }
+}
+
+/// Lengths that occur most, at most eight each way.
+pub fn common_lengths<'a>(pairs: impl Iterator<Item = &'a Pair>) -> [Vec<u32>; 2] {
+    let mut counts = [std::collections::BTreeMap::new(), std::collections::BTreeMap::new()];
+    for p in pairs {
+        *counts[0].entry(p.out.length).or_insert(0u64) += 1;
+        *counts[1].entry(p.back.length).or_insert(0u64) += 1;
+    }
+    counts.map(|c| {
+        let mut list: Vec<_> = c.into_iter().collect();
+        list.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+        list.into_iter().take(8).map(|(l, _)| l).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_capture(text: &str) -> Vec<Level> {
+        let mut l = Levels::default();
+        for line in text.lines().skip(1) {
+            let rtt: f64 = line.split(',').nth(2).unwrap().parse().unwrap();
+            l.push((rtt * 1e6).round() as i64 * 1000);
+        }
+        l.find()
+    }
+
+    #[test]
+    fn an_upload_through_a_queue_has_the_pitch_of_its_packets() {
+        // The comb slips whenever the sender pauses: only neighbours show it.
+        for text in [
+            include_str!("../../../../testdata/spp/atm_tcp_up.rtt.csv"),
+            include_str!("../../../../testdata/spp/htb_tcp_up.rtt.csv"),
+        ] {
+            let mut found = of_capture(text);
+            assert!(found.len() == 1 && (found[0].spacing_ns - 106e6).abs() < 0.05e6, "{found:?}");
+            let link = "pppoe-llc,up=128k,down=512k".parse().unwrap();
+            found[0].explain(&link, &[1450, 52], &[52, 64]);
+            assert_eq!(
+                found[0].explained,
+                ["one queued OUT packet of 1450 bytes, 32 cells: 106.0 ms on the link from the reference"]
+            );
+        }
+    }
+
+    #[test]
+    fn a_calm_stream_has_none() {
+        for text in [
+            include_str!("../../../../testdata/spp/atm_udp340.rtt.csv"),
+            include_str!("../../../../testdata/spp/htb_udp340.rtt.csv"),
+        ] {
+            assert_eq!(of_capture(text), []);
+        }
+    }
+
+    #[test]
+    fn bands_of_packets_with_bands_of_cells_inside() {
+        // metrics V27: a download whose acknowledgements go up through ATM.
+        let mut state = 12_345u64;
+        let mut u = || {
+            state = state * 48_271 % 2_147_483_647;
+            state as f64 / 2_147_483_647.0
+        };
+        let mut l = Levels::default();
+        for _ in 0..1000 {
+            let ms = 79.0 + 26.5 * (u() * 6.0).floor() + 3.3125 * (u() * 4.0).floor() + 0.3 * (u() - 0.5);
+            l.push((ms * 1e6) as i64);
+        }
+        let found = l.find();
+        assert!(found.len() == 2 && found[1].steps_per_coarser == Some(8), "{found:?}");
+        assert!(
+            (found[0].spacing_ns - 26.5e6).abs() < 0.4e6 && (found[1].spacing_ns - 3.3125e6).abs() < 0.02e6
+        );
+    }
+}

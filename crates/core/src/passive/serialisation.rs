@@ -1,0 +1,126 @@
+//! [`Lengths`]: the least delay of every packet length of one way, and what a byte costs by it.
+//!
+//! The least delay of a length is that of a packet that found every queue empty: what is left is fixed, or
+//! grows with the length at 8/rate of every link on the way.
+
+use serde::Serialize;
+
+/// Longer packets are counted with this length.
+const LONGEST: usize = (1 << 16) - 1;
+/// Packets of a length before its least delay counts.
+const ENOUGH: u32 = 5;
+/// The lengths must differ by as much, in bytes, or nothing can be told.
+const SPREAD: usize = 100;
+
+/// The least delay by packet length.
+#[derive(Clone, Debug, Default)]
+pub struct Lengths {
+    /// Packets and least delay, by length.
+    table: Vec<(u32, i64)>,
+}
+
+/// What serialisation costs on one way.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Serialisation {
+    /// Growth of the least delay, in ns a byte (Theil–Sen over the lengths).
+    pub ns_per_byte: f64,
+    /// The rate of all links of the way in series that this stands for, in bits a second: 1/Σ(1/rate).
+    pub series_rate: f64,
+    /// Lengths it rests on.
+    pub lengths: usize,
+    /// The shortest and the longest of them, in bytes.
+    pub shortest: usize,
+    /// See above.
+    pub longest: usize,
+    /// Median distance of the least delays from the line, in ns: cells, queues that were never empty.
+    pub residual_ns: f64,
+}
+
+impl Lengths {
+    /// Takes a packet.
+    #[inline]
+    pub fn push(&mut self, length: u32, delay: i64) {
+        let i = (length as usize).min(LONGEST);
+        if i >= self.table.len() {
+            self.table.resize((i + 1).next_power_of_two(), (0, i64::MAX));
+        }
+        if let Some((n, least)) = self.table.get_mut(i) {
+            *n = n.saturating_add(1);
+            *least = (*least).min(delay);
+        }
+    }
+
+    /// What a byte costs, unless too few lengths occur, a longer packet is no slower, or the clocks drift
+    /// apart by `drift` ns in the meantime and that could explain it.
+    pub fn serialisation(&self, drift: f64) -> Option<Serialisation> {
+        let points: Vec<(f64, f64)> = self
+            .table
+            .iter()
+            .enumerate()
+            .filter(|(_, (n, _))| *n >= ENOUGH)
+            .map(|(i, (_, d))| (i as f64, *d as f64))
+            .collect();
+        // Of very many lengths every k-th will do: the pairs grow with their square.
+        let points: Vec<_> = points.iter().copied().step_by(points.len().div_ceil(300).max(1)).collect();
+        let (first, last) = (points.first()?, points.last()?);
+        if last.0 - first.0 < SPREAD as f64 {
+            return None;
+        }
+        let mut slopes: Vec<f64> = (0..points.len())
+            .flat_map(|i| (0..i).map(move |j| (i, j)))
+            .map(|(i, j)| (points[i].1 - points[j].1) / (points[i].0 - points[j].0))
+            .collect();
+        let slope = median(&mut slopes)?;
+        let mut rests: Vec<f64> = points.iter().map(|p| p.1 - slope * p.0).collect();
+        let base = median(&mut rests)?;
+        let mut distances: Vec<f64> = rests.iter().map(|r| (r - base).abs()).collect();
+        let residual_ns = median(&mut distances)?;
+        let rise = slope * (last.0 - first.0);
+        (slope > 0.0 && rise > 5.0 * drift.abs() && rise > 2.0 * residual_ns).then(|| Serialisation {
+            ns_per_byte: slope,
+            series_rate: 8e9 / slope,
+            lengths: points.len(),
+            shortest: first.0 as usize,
+            longest: last.0 as usize,
+            residual_ns,
+        })
+    }
+}
+
+fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lengths(f: impl Fn(u32) -> i64) -> Lengths {
+        let mut l = Lengths::default();
+        for i in 0..14_000u32 {
+            let length = 60 + i * 7919 % 1400;
+            let queue = i64::from(i % 3) * 500_000;
+            l.push(length, f(length) + queue);
+        }
+        l
+    }
+
+    #[test]
+    fn a_byte_costs_what_the_link_says() {
+        let s = lengths(|l| 5_000_000 + i64::from(l) * 8000).serialisation(0.0).unwrap();
+        assert!((s.ns_per_byte - 8000.0).abs() < 100.0 && (s.series_rate - 1e6).abs() < 2e4, "{s:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_not() {
+        assert_eq!(lengths(|_| 5_000_000).serialisation(0.0), None);
+        assert_eq!(lengths(|l| i64::from(l) * 80).serialisation(1e6), None, "drift may explain it");
+        let mut one = Lengths::default();
+        (0..100).for_each(|i| one.push(500, i));
+        assert_eq!(one.serialisation(0.0), None);
+        let mut huge = Lengths::default();
+        (0..10).for_each(|i| huge.push(u32::MAX, i));
+        assert_eq!(huge.serialisation(0.0), None);
+    }
+}
