@@ -81,8 +81,8 @@ pub fn stalls(
         _ => 0,
     };
     let receiver_suspect_packets = flagged.len() as u64 - sender_late;
-    // A packet flagged before the waiting time took it out is no longer there.
-    let waits = waited.iter().filter(|seq| place(series, **seq).is_some()).count() as u64;
+    let waited = still_there(series, waited);
+    let receiver_waits = waited.len() as u64;
     flagged.extend(waited);
     flagged.sort_unstable();
     flagged.dedup();
@@ -90,14 +90,24 @@ pub fn stalls(
         sender_late,
         receiver_suspects: groups,
         receiver_suspect_packets,
-        receiver_waits: waits,
+        receiver_waits,
         without: (!flagged.is_empty()).then(|| without(series, sample, &flagged)).flatten(),
     }
 }
 
-fn place(series: &Series<'_>, seq: u32) -> Option<usize> {
-    let place = series.place_of(seq.into());
-    (place < series.len() && series.get(place).seq == seq).then_some(place)
+/// The packets of `waited` that the waiting time did not take out afterwards, ascending.
+fn still_there(series: &Series<'_>, waited: &[u32]) -> Vec<u32> {
+    let mut waited = waited.to_vec();
+    if waited.is_empty() {
+        return waited;
+    }
+    waited.sort_unstable();
+    let mut packets = series.iter().map(|packet| packet.seq).peekable();
+    waited.retain(|seq| {
+        while packets.next_if(|there| there < seq).is_some() {}
+        packets.peek() == Some(seq)
+    });
+    waited
 }
 
 /// Groups of consecutive arrivals within 5 % of the period of each other whose delays fall by nearly a
@@ -139,9 +149,13 @@ fn without(series: &Series<'_>, sample: &Sample, flagged: &[u32]) -> Option<With
     // Where the delays left out stand in the sorted sample: equal ones side by side.
     left_out.sort_unstable();
     let mut places: Vec<usize> = Vec::with_capacity(left_out.len());
+    let mut at = 0;
     for delay in left_out {
-        let first = delay.checked_sub(1).map_or(0, |below| sample.count_at_most(below));
-        places.push(places.last().map_or(first, |last| first.max(last + 1)));
+        while sample.at(at).is_some_and(|kept| kept < delay) {
+            at += 1;
+        }
+        places.push(at);
+        at += 1;
     }
     let remaining = |k: usize| {
         let mut at = k;

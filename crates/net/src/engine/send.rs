@@ -103,6 +103,8 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps) {
             stream.obey();
             continue;
         };
+        // Read before anything is looked up or put together: what the packets carry is when the sender awoke.
+        let reading = wall();
         // Whatever else is due by now goes in the same call; a sentinel goes alone.
         let mut count = 0;
         while let Some(due) = stream.sender.due().filter(|d| d.at <= now && count < BATCH) {
@@ -116,7 +118,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps) {
                 break;
             }
         }
-        stream.failed += send_all(context, socket, &dues[..count], padding, &mut stamps);
+        stream.failed += send_all(context, socket, &dues[..count], reading, padding, &mut stamps);
         context.counters.set_sent(stream.sender.attempted());
         let idle = stream.sender.due().is_none_or(|next| next.at - steady() > IDLE_ENOUGH);
         if stamps.awaited() > 0 && (idle || stamps.awaited() >= STAMPS_UNDER_WAY) {
@@ -138,18 +140,19 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps) {
     stream.report(known);
 }
 
-/// Sends the packets of `dues` with one clock reading for each call. Returns how many the system refused.
+/// Sends the packets of `dues`, the first call's with the given clock reading and those that had to wait
+/// with one of their own for each call. Returns how many the system refused.
 fn send_all(
     context: &Context,
     socket: &UdpSocket,
     dues: &[Due],
+    mut reading: Nanos,
     padding: Padding,
     stamps: &mut TxStamps,
 ) -> u32 {
     let mut failed = 0;
     let mut rest = dues;
     while !rest.is_empty() {
-        let reading = wall();
         let mut headers = [[0; HEADER_LEN]; BATCH];
         let mut packets = [[IoSlice::new(&[]); 2]; BATCH];
         for (header, due) in headers.iter_mut().zip(rest) {
@@ -187,6 +190,7 @@ fn send_all(
                 rest = &rest[1..];
             }
         }
+        reading = wall();
     }
     failed
 }

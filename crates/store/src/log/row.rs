@@ -68,19 +68,25 @@ impl Cursor<'_> {
         Some(u64::from_le_bytes(*self.buf.get(at..)?.first_chunk()?))
     }
 
-    /// A run of 1 to 19 digits that fits 63 bits, in column `C`.
-    #[inline]
+    /// A run of 1 to 19 digits that fits 63 bits, in column `C`. A call for each column would cost more than
+    /// what it does.
+    #[inline(always)]
     fn digits<const C: usize>(&mut self) -> Option<i64> {
         let chunk = self.chunk(self.at)?;
         let column = &mut self.columns[C];
-        let width = column.width;
-        if (chunk ^ column.head) & column.mask != 0 || width == 0 {
-            if leading_digits(chunk) != width.min(8) || width == 0 {
-                return self.digits_of_another_width::<C>();
+        if (chunk ^ column.head) & column.mask != 0 || column.width == 0 {
+            let width = leading_digits(chunk);
+            if width != column.width.min(8) || width == 0 {
+                if width == 8 || width == 0 {
+                    return self.digits_of_another_width::<C>();
+                }
+                column.width = width;
+                column.mask = u64::MAX >> (56 - 8 * width);
             }
             column.head = chunk;
             column.value = eight_digits(if width < 8 { chunk << (64 - 8 * width) } else { chunk });
         }
+        let width = column.width;
         let mut value = column.value;
         if width < 8 {
             self.at += width;
