@@ -44,11 +44,11 @@ impl NoiseFloor {
     /// below the median.
     pub fn pdv(&self, p: Percent) -> Option<Span> {
         match p.0 {
-            ..50_000 => None,
-            ..90_000 => Some(self.pdv_p50),
-            ..99_000 => Some(self.pdv_p90),
-            ..99_900 => Some(self.pdv_p99),
-            ..100_000 => Some(self.pdv_p999),
+            0..50_000 => None,
+            50_000..90_000 => Some(self.pdv_p50),
+            90_000..99_000 => Some(self.pdv_p90),
+            99_000..99_900 => Some(self.pdv_p99),
+            99_900..100_000 => Some(self.pdv_p999),
             _ => Some(self.pdv_max),
         }
     }

@@ -4,6 +4,7 @@
 mod analyze;
 mod cli;
 mod demo;
+mod doctor;
 mod interrupt;
 mod ping;
 mod present;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Analyze(args)) => analyze::run(&args.logs, &args.report),
         Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Spp(args)) => spp::run(&args),
         Some(Command::Tcp(args)) => tcp::run(&args),
         None => run_test(&cli.test),

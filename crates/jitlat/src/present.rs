@@ -94,13 +94,14 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
+/// Colours on a terminal, unless its owner does not want them.
+pub fn style() -> Style {
+    let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    if colour { Style::Colour } else { Style::Plain }
+}
+
 fn console(runs: &[Run], args: &ReportArgs) -> String {
-    let style = if io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
-        Style::Colour
-    } else {
-        Style::Plain
-    };
-    let options = text::Options { corrected: args.corrected, style, ..text::Options::default() };
+    let options = text::Options { corrected: args.corrected, style: style(), ..text::Options::default() };
     let mut page = String::new();
     for run in runs {
         if !page.is_empty() {

@@ -7,7 +7,7 @@ use crate::progress::ProgressLine;
 use anyhow::{Context, Result};
 use jitlat_core::analysis::{Analyzer, Samples};
 use jitlat_core::session::Ending;
-use jitlat_core::{Nanos, PacketRecord, Session, TestSpec};
+use jitlat_core::{Nanos, NoiseFloor, PacketRecord, Session, TestSpec};
 use jitlat_net::client::Observer;
 use jitlat_net::engine;
 use jitlat_proto::jitlat::{FlowId, Progress};
@@ -23,6 +23,7 @@ pub struct Recorder<'a> {
     silent: bool,
     host: String,
     created: Nanos,
+    noise: Option<NoiseFloor>,
     flows: Vec<Flow>,
     progress: ProgressLine,
 }
@@ -75,9 +76,15 @@ impl<'a> Recorder<'a> {
             silent,
             host: host.to_owned(),
             created: jitlat_net::clock::wall(),
+            noise: None,
             flows: logs.into_iter().zip(specs).map(flow).collect(),
             progress: ProgressLine::new(),
         })
+    }
+
+    /// What this host adds to every figure, to be kept with them.
+    pub fn set_noise(&mut self, noise: NoiseFloor) {
+        self.noise = Some(noise);
     }
 
     /// Ends what the terminal shows; unused logs vanish.
@@ -111,6 +118,7 @@ impl<'a> Recorder<'a> {
     /// Adds what only the user and this host know.
     fn dress(&self, mut session: Session) -> Session {
         session.created.get_or_insert(self.created);
+        session.client.noise = self.noise;
         session.name.clone_from(&self.args.log.name);
         session.tags.clone_from(&self.args.log.tags);
         session

@@ -1,6 +1,7 @@
 //! `jitlat HOST`: one-way tests against a server.
 
 use crate::cli::{HostArgs, Pace, Stamps, TestArgs};
+use crate::doctor;
 use crate::interrupt;
 use crate::present::{self, Run};
 use crate::recorder::Recorder;
@@ -27,6 +28,12 @@ pub fn run(args: &TestArgs) -> Result<ExitCode> {
 pub fn measure(request: &TestRequest, args: &TestArgs, stop: &AtomicBool) -> Result<ExitCode> {
     present::check(&args.report)?;
     let mut recorder = Recorder::new(&request.host, &request.specs, args)?;
+    if let Some(spec) = request.specs.first().filter(|_| args.host_args.doctor) {
+        match doctor::floor(spec, &request.pacing, request.stamps, stop) {
+            Ok(noise) => recorder.set_noise(noise),
+            Err(why) => eprintln!("jitlat: this host's noise floor could not be measured: {why}"),
+        }
+    }
     let measured = client::run(request, stop, &mut recorder);
     let Measured { sessions, ending, reason } = measured.inspect_err(|_| recorder.abandon())?;
     let (runs, troubles) = recorder.finish(sessions);

@@ -3,6 +3,7 @@
 //!
 //! * [`clock`] – wall and steady clock, the kernel's account of its synchronisation, steps
 //! * [`pace`] – waiting for absolute deadlines
+//! * [`privilege`] – capabilities, and how to grant them
 //! * [`stamp`] – kernel and hardware stamps
 //! * [`udp`], [`tcp`] – sockets of test streams
 //! * [`engine`] – one thread a flow: sends or receives a stream as a protocol machine commands
@@ -10,15 +11,18 @@
 //! * [`ring`] – from the packet threads to the conversing one
 //! * [`capture`] – packets seen on an interface or in a file
 //! * [`client`], [`server`] – the drivers of the two sides of a conversation
+//! * [`doctor`] – what this host adds to every figure, and why
 //! * [`emulator`] – an impaired path
 
 pub mod capture;
 pub mod client;
 pub mod clock;
 mod control;
+pub mod doctor;
 pub mod emulator;
 pub mod engine;
 pub mod pace;
+pub mod privilege;
 pub mod random;
 pub mod ring;
 pub mod server;

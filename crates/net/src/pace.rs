@@ -4,6 +4,7 @@
 //! move those after it, and the mean rate has no error but the clock's own.
 
 use crate::clock::steady;
+use crate::privilege::{Capability, how_to_grant};
 use crate::sys;
 use jitlat_core::time::{Nanos, SECOND, Span};
 use nix::sys::mman::{MlockAllFlags, mlockall};
@@ -73,15 +74,24 @@ impl Pacing {
         {
             notes.push(format!("not pinned to processor {cpu}: {}", e.desc()));
         }
+        let mut lacking = Vec::new();
         if self.lock_memory
             && let Err(e) = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)
         {
-            notes.push(format!("memory is not locked: {} (try setcap cap_ipc_lock=ep)", e.desc()));
+            notes.push(format!("memory is not locked: {}", e.desc()));
+            lacking.push(Capability::IpcLock);
         }
         if let Some(priority) = self.realtime
             && let Err(e) = sys::schedule_fifo(priority)
         {
-            notes.push(format!("no SCHED_FIFO at priority {priority}: {e} (try setcap cap_sys_nice=ep)"));
+            notes.push(format!("no SCHED_FIFO at priority {priority}: {e}"));
+            lacking.push(Capability::SysNice);
+        }
+        lacking.retain(|c| !c.is_held());
+        // One command for all: setcap replaces what was granted before.
+        if !lacking.is_empty() {
+            let names: Vec<String> = lacking.iter().map(ToString::to_string).collect();
+            notes.push(format!("{} missing: {}", names.join(" and "), how_to_grant(&lacking)));
         }
         notes
     }

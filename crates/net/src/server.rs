@@ -6,6 +6,7 @@ use crate::control::{Connection, Incoming, facts_after, tick};
 use crate::engine::lobby::Lobby;
 use crate::engine::{Engine, Site};
 use crate::pace::Pacing;
+use crate::privilege::{Capability, needs};
 use crate::random;
 use jitlat_core::session::HostFacts;
 use jitlat_core::{Nanos, Span};
@@ -57,11 +58,13 @@ pub enum ServerError {
     Start(#[from] io::Error),
 }
 
-fn advice(error: &io::Error) -> &'static str {
+fn advice(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::AddrInUse => "does another server have the port? Choose one with --control-port",
-        io::ErrorKind::PermissionDenied => "ports below 1024 need CAP_NET_BIND_SERVICE",
-        _ => "is it an address of this host?",
+        io::ErrorKind::AddrInUse => {
+            "does another server have the port? Choose one with --control-port".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => format!("a port below 1024 {}", needs(Capability::NetBindService)),
+        _ => "is it an address of this host?".to_owned(),
     }
 }
 

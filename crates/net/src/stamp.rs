@@ -8,11 +8,13 @@
 //! *successful* submissions (`OPT_ID`), so one failed send would shift all later ones: after any
 //! failure the counter is started afresh ([`TxStamps::restart`]).
 
+use crate::privilege::{Capability, needs};
 use crate::sys::{self, BATCH, Inbox};
 use jitlat_core::time::{Nanos, SECOND, Source, Span, Stamp};
 use jitlat_proto::jitlat::SentStamps;
 use nix::sys::socket::{TimestampingFlag, setsockopt, sockopt};
 use std::ffi::{c_int, c_long};
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -108,7 +110,10 @@ fn enable_adapter(socket: BorrowedFd<'_>, local: IpAddr) -> Result<(), String> {
     };
     let name = interfaces.into_iter().find(ours).map(|a| a.interface_name);
     let name = name.ok_or_else(|| format!("no interface has address {local}"))?;
-    sys::stamp_in_hardware(socket, &name).map_err(|e| format!("{name}: {e}"))
+    sys::stamp_in_hardware(socket, &name).map_err(|e| match e.kind() {
+        io::ErrorKind::PermissionDenied => format!("{name}: {}", needs(Capability::NetAdmin)),
+        _ => format!("{name}: {e}"),
+    })
 }
 
 /// What the control messages of a received datagram say of it.

@@ -58,6 +58,34 @@ pub fn stamp_in_hardware(socket: BorrowedFd<'_>, interface: &str) -> io::Result<
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSHWTSTAMP as _, &raw mut request) }).map(drop)
 }
 
+/// Asks the driver of `interface` about itself: `words` begins with the command (`ETHTOOL_GET_TS_INFO`, …) and is
+/// filled with what the driver says. Changes nothing, whatever the command: only those whose answer is known to
+/// fit are passed on.
+pub fn ask_adapter<const N: usize>(
+    socket: BorrowedFd<'_>,
+    interface: &str,
+    command: u32,
+) -> io::Result<[u32; N]> {
+    const SIOCETHTOOL: libc::c_ulong = 0x8946;
+    // Words in the kernel's structure for each command: ethtool_coalesce, ethtool_ts_info.
+    let fits = matches!((command, N), (0x0e, 23) | (0x41, 11));
+    // SAFETY: ifreq is plain data for which all zeros is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if !fits || interface.len() >= request.ifr_name.len() {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = from as libc::c_char;
+    }
+    let mut words = [0u32; N];
+    words[0] = command;
+    request.ifr_ifru.ifru_data = (&raw mut words).cast();
+    // SAFETY: SIOCETHTOOL takes an ifreq whose data points to the command's structure, which has exactly as many
+    // words as `words`; both outlive the call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) })?;
+    Ok(words)
+}
+
 /// Turns an open `/dev/net/tun` into the TUN device `name` (bare IP packets) of the namespace it was
 /// opened in. Needs `CAP_NET_ADMIN`.
 pub fn attach_tun(file: BorrowedFd<'_>, name: &str) -> io::Result<()> {

@@ -15,7 +15,7 @@ pub mod plots;
 
 use jitlat_core::session::Session;
 use jitlat_core::spec::Direction;
-use jitlat_core::summary::Summary;
+use jitlat_core::summary::{Level, Summary};
 use jitlat_core::units;
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -162,8 +162,8 @@ impl Look {
     }
 }
 
-/// The text so far, and how it is to be set.
-struct Page {
+/// The text so far, and how it is to be set: headings, statements, findings.
+pub struct Page {
     text: String,
     style: Style,
     width: usize,
@@ -172,16 +172,19 @@ struct Page {
 impl Page {
     const INDENT: &str = "    ";
 
-    fn new(options: &Options) -> Page {
+    /// An empty page.
+    pub fn new(options: &Options) -> Page {
         Page { text: String::new(), style: options.style, width: options.width.max(40) }
     }
 
-    fn line(&mut self, line: &str) {
+    /// A line as it is.
+    pub fn line(&mut self, line: &str) {
         self.text.push_str(line);
         self.text.push('\n');
     }
 
-    fn blank(&mut self) {
+    /// An empty line.
+    pub fn blank(&mut self) {
         self.text.push('\n');
     }
 
@@ -193,7 +196,7 @@ impl Page {
     }
 
     /// A section's title, with the blank line above it.
-    fn heading(&mut self, title: &str) {
+    pub fn heading(&mut self, title: &str) {
         if !self.text.is_empty() {
             self.blank();
         }
@@ -202,8 +205,24 @@ impl Page {
     }
 
     /// One statement, indented, wrapped between words.
-    fn item(&mut self, text: &str) {
+    pub fn item(&mut self, text: &str) {
         self.marked("", None, text);
+    }
+
+    /// One statement behind a word that says how it looks.
+    pub fn finding(&mut self, level: Level, text: &str) {
+        let (mark, look) = match level {
+            Level::Good => ("good:", Look::Good),
+            Level::Note => ("note:", Look::Note),
+            Level::Poor => ("poor:", Look::Poor),
+            Level::Bad => ("bad:", Look::Bad),
+        };
+        self.marked(mark, Some(look), text);
+    }
+
+    /// The text.
+    pub fn finish(self) -> String {
+        self.text
     }
 
     /// One statement behind a word that says how bad it is.

@@ -44,6 +44,7 @@ pub enum Command {
     Analyze(Box<AnalyzeArgs>),
     /// A server, a client and an impaired path on this machine, and the report at the end
     Demo(Box<crate::demo::DemoArgs>),
+    Doctor(crate::doctor::DoctorArgs),
     Spp(Box<crate::spp::SppArgs>),
     Tcp(Box<crate::tcp::TcpArgs>),
 }
@@ -260,6 +261,10 @@ pub struct HostArgs {
     /// SCHED_FIFO priority of the measuring threads, and memory locked; reduced with a note where not permitted
     #[arg(long, value_name = "PRIORITY", num_args = 0..=1, default_missing_value = "50", value_parser = clap::value_parser!(u8).range(1..=99))]
     pub realtime: Option<u8>,
+    /// Before the test, measure what this host adds by itself (3 s): kept in log and JSON, and figures no larger than
+    /// that are marked
+    #[arg(long)]
+    pub doctor: bool,
     /// Pin the measuring threads to this CPU
     #[arg(long, value_name = "N")]
     pub cpu: Option<usize>,

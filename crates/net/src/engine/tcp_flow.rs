@@ -4,6 +4,7 @@ use super::idle::{LOOK_AROUND, Woken};
 use super::lobby::{Expected, Place, Tell};
 use super::{Context, Step, receive, send};
 use crate::clock::steady;
+use crate::privilege::{Capability::NetBindService, explain};
 use crate::tcp;
 use jitlat_core::{Nanos, Span};
 use jitlat_proto::jitlat::flow::{Meeting, Report, Role};
@@ -124,7 +125,7 @@ fn open(context: &Context, visitors: &Sender<Step>) -> Result<(Entrance, SocketA
         }
         other => other,
     }
-    .map_err(|e| format!("binding TCP {local} for the test stream: {e}"))
+    .map_err(|e| format!("binding TCP {local} for the test stream: {}", explain(&e, NetBindService)))
 }
 
 /// How long a classic peer may take to accept.

@@ -4,6 +4,7 @@ use super::idle::{LOOK_AROUND, Woken};
 use super::lobby::{Expected, Place, Tell};
 use super::{Context, Step, receive, send};
 use crate::clock::steady;
+use crate::privilege::{Capability::NetBindService, explain};
 use crate::stamp::{Stamps, Way};
 use crate::udp;
 use jitlat_core::Span;
@@ -45,7 +46,8 @@ fn live(mut context: Context) -> Result<(), String> {
     };
     let socket = match entrance {
         Entrance::Socket(socket) => socket,
-        Entrance::Lobby(_) => udp::bind(local).map_err(|e| format!("binding UDP {local} for {peer}: {e}"))?,
+        Entrance::Lobby(_) => udp::bind(local)
+            .map_err(|e| format!("binding UDP {local} for {peer}: {}", explain(&e, NetBindService)))?,
     };
     let way = if context.opening.role == Role::Send { Way::Out } else { Way::In };
     let prepared = udp::prepare(&socket, way, context.opening.spec.dscp, stamps(&context));
@@ -107,7 +109,7 @@ fn open(context: &Context) -> Result<Entrance, String> {
         }
         other => other,
     }
-    .map_err(|e| format!("binding UDP {local} for the test stream: {e}"))
+    .map_err(|e| format!("binding UDP {local} for the test stream: {}", explain(&e, NetBindService)))
 }
 
 /// Ties the socket to its peer. With an unknown port that is the first packet's source; it is left in

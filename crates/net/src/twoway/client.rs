@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::pace::{Mode, Pacing};
+use crate::privilege::{Capability, how_to_grant, needs};
 use crate::stamp::{Meta, Stamps};
 use crate::sys::{BATCH, Inbox};
 use crate::twoway::socket::{self, Carrier, Departures, Marking, Prepared};
@@ -256,12 +257,17 @@ fn without_ip_header(packet: &[u8]) -> &[u8] {
 fn hint(carrier: Carrier, e: &io::Error) -> String {
     match (carrier, e.kind()) {
         (Carrier::Icmp, io::ErrorKind::PermissionDenied) => format!(
-            "{e}: let your group use ping sockets (sysctl net.ipv4.ping_group_range=\"0 2147483647\") or grant \
-             the program CAP_NET_RAW (setcap cap_net_raw=ep)"
+            "{e}: let your group use ping sockets (sudo sysctl -w net.ipv4.ping_group_range=\"0 2147483647\"), or \
+             this program {}",
+            needs(Capability::NetRaw)
         ),
         (_, io::ErrorKind::PermissionDenied) => {
+            let wanted = [Capability::NetRaw, Capability::NetBindService];
             format!(
-                "{e}: binding to an interface or a port below 1024 needs CAP_NET_RAW or CAP_NET_BIND_SERVICE"
+                "{e}: an interface of one's choice takes {}, a port below 1024 {} (this program: {})",
+                wanted[0],
+                wanted[1],
+                how_to_grant(&wanted)
             )
         }
         _ => e.to_string(),

@@ -1,6 +1,7 @@
 //! [`Reflectors`]: answers other hosts' two-way tests, one thread a socket.
 
 use crate::clock;
+use crate::privilege::{Capability, needs};
 use crate::random;
 use crate::stamp::{ControlMessages, Meta};
 use crate::sys::{BATCH, Inbox};
@@ -178,9 +179,11 @@ impl Reflectors {
             }
             Err(e) => {
                 let hint = match e.kind() {
-                    io::ErrorKind::PermissionDenied => " (ports below 1024 need CAP_NET_BIND_SERVICE)",
-                    io::ErrorKind::AddrInUse => " (another program has it)",
-                    _ => "",
+                    io::ErrorKind::PermissionDenied => {
+                        format!(" (a port below 1024 {})", needs(Capability::NetBindService))
+                    }
+                    io::ErrorKind::AddrInUse => " (another program has it)".to_owned(),
+                    _ => String::new(),
                 };
                 self.failures.push(format!("no {name} reflector on {at}: {e}{hint}"));
             }

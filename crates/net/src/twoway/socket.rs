@@ -1,5 +1,6 @@
 //! Sockets of two-way tests: UDP and ICMP, connected to the far host, stamped both ways.
 
+use crate::privilege::{Capability, needs};
 use crate::stamp::Stamps;
 use crate::sys::{BATCH, Inbox};
 use jitlat_core::{Dscp, Nanos};
@@ -90,7 +91,8 @@ pub fn open(carrier: Carrier, to: SocketAddr, marking: &Marking, stamps: Stamps)
     if let Some(priority) = marking.priority
         && let Err(e) = setsockopt(&socket, sockopt::Priority, &(priority as i32))
     {
-        notes.push(format!("priority {priority} was not set: {} (above 6 it needs CAP_NET_ADMIN)", e.desc()));
+        let why = if priority > 6 { needs(Capability::NetAdmin) } else { e.desc().to_owned() };
+        notes.push(format!("priority {priority} was not set: {why}"));
     }
     if let Some(ttl) = marking.ttl {
         if v6 { socket.set_unicast_hops_v6(ttl.into())? } else { socket.set_ttl_v4(ttl.into())? }

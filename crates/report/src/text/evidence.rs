@@ -4,7 +4,7 @@ use super::{Look, Page, count, dash, printable, share};
 use jitlat_core::clock::SyncState;
 use jitlat_core::session::Ending;
 use jitlat_core::spec::Dscp;
-use jitlat_core::summary::{Coverage, HostClock, Level, LossPattern, Summary, TrendVerdict};
+use jitlat_core::summary::{Coverage, HostClock, LossPattern, Summary, TrendVerdict};
 use jitlat_core::units::{eng4, eng4_f64, full, full_f64};
 use std::collections::BTreeMap;
 
@@ -25,13 +25,7 @@ fn verdicts(page: &mut Page, s: &Summary) {
     }
     page.heading("What it means");
     for v in &s.verdicts {
-        let (mark, look) = match v.level {
-            Level::Good => ("good:", Look::Good),
-            Level::Note => ("note:", Look::Note),
-            Level::Poor => ("poor:", Look::Poor),
-            Level::Bad => ("bad:", Look::Bad),
-        };
-        page.marked(mark, Some(look), &printable(&v.text));
+        page.finding(v.level, &printable(&v.text));
     }
 }
 

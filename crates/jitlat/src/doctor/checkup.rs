@@ -1,0 +1,256 @@
+//! [`Checkup`]: everything measured and asked, before anything is made of it.
+
+use super::Finding;
+use anyhow::Result;
+use jitlat_core::analysis::{self, Analyzer};
+use jitlat_core::session::HostFacts;
+use jitlat_core::spec::HEADER_LEN;
+use jitlat_core::summary::{Level, Percent, Summary};
+use jitlat_core::twoway::{View, project};
+use jitlat_core::{Direction, Nanos, NoiseFloor, Schedule, Session, Source, Span, TestSpec, Transport};
+use jitlat_net::doctor::clock::{self, Reading};
+use jitlat_net::doctor::interfaces::{self, Interface};
+use jitlat_net::doctor::loopback;
+use jitlat_net::doctor::machine::Machine;
+use jitlat_net::doctor::sockets::Sockets;
+use jitlat_net::doctor::wake::{Lateness, lateness};
+use jitlat_net::pace::{Mode, Pacing};
+use jitlat_net::privilege::{Capability, how_to_grant};
+use jitlat_net::stamp::Stamps;
+use jitlat_proto::twoway::Plan;
+use serde::Serialize;
+use std::sync::atomic::AtomicBool;
+
+/// What the host is to be trusted with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Question {
+    /// Time between packets, in ns.
+    pub period: Span,
+    /// Bytes of a packet.
+    pub payload: u16,
+    /// For the whole examination, in ns.
+    pub duration: Span,
+}
+
+/// A stream over the loopback interface. Times in ns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Baseline {
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that came through.
+    pub received: u64,
+    /// The period it was sent at.
+    pub period: Span,
+    /// Smallest delay: of a round trip, without the far side's own time.
+    pub min: Option<i64>,
+    /// Delay above that: 50th percentile.
+    pub pdv_p50: Option<i64>,
+    /// 90th.
+    pub pdv_p90: Option<i64>,
+    /// 99th.
+    pub pdv_p99: Option<i64>,
+    /// 99.9th.
+    pub pdv_p999: Option<i64>,
+    /// Largest.
+    pub pdv_max: Option<i64>,
+    /// Standard deviation.
+    pub stddev: Option<f64>,
+    /// Stamps on sending and on arrival all came from the kernel.
+    pub kernel_stamps: bool,
+}
+
+/// A capability, and whether this program has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Grant {
+    /// `cap_net_raw`.
+    pub name: &'static str,
+    /// What it is good for.
+    pub purpose: &'static str,
+    /// Whether it is held.
+    pub held: bool,
+}
+
+/// Everything learnt of this host.
+#[derive(Clone, Debug, Serialize)]
+pub struct Checkup {
+    /// When, ns since 1970.
+    pub at: Nanos,
+    /// What it was to be trusted with.
+    pub question: Question,
+    /// Name, system, clock source, the kernel's account of its clock.
+    pub host: HostFacts,
+    /// Reading the wall clock.
+    pub wall_clock: Reading,
+    /// Reading the steady clock.
+    pub steady_clock: Reading,
+    /// Waking up: by each way to wait, and under SCHED_FIFO where permitted.
+    pub wake: Vec<Lateness>,
+    /// One way over loopback, or why not.
+    pub one_way: Result<Baseline, String>,
+    /// Both ways over loopback, or why not.
+    pub two_way: Result<Baseline, String>,
+    /// Processors, power saving, load.
+    pub machine: Machine,
+    /// Room for packets.
+    pub sockets: Sockets,
+    /// Adapters.
+    pub interfaces: Vec<Interface>,
+    /// Capabilities.
+    pub capabilities: Vec<Grant>,
+    /// The command that grants all that are missing.
+    pub grant: Option<String>,
+}
+
+impl Checkup {
+    /// Examines this host. Takes as long as asked for, and what setting up a few tests takes.
+    pub fn make(question: &Question, stop: &AtomicBool) -> Checkup {
+        let part = |percent: i64| Span(question.duration.0.saturating_mul(percent) / 100);
+        // The kernel's account first: what follows is load of our own making.
+        let machine = Machine::look();
+        let plain = |mode| Pacing { mode, ..Pacing::default() };
+        let mut ways: Vec<Pacing> = [Mode::Sleep, Mode::Hybrid, Mode::Spin].map(plain).into();
+        if machine.realtime_permitted {
+            ways.push(Pacing { realtime: Some(50), ..plain(Mode::Hybrid) });
+        }
+        let wake = |way: &Pacing| lateness(way, question.period, part(13), stop);
+        let pacing = Pacing::default();
+        let spec = |budget| stream(Transport::Udp, question.period, question.payload.into(), budget);
+        let plan = |spec| Plan { spec, wait: None, patience: Span::seconds(1) };
+        let missing: Vec<Capability> = Capability::ALL.into_iter().filter(|c| !c.is_held()).collect();
+        Checkup {
+            at: jitlat_net::clock::wall(),
+            question: *question,
+            host: jitlat_net::clock::host_facts(),
+            wall_clock: clock::read_wall(part(5)),
+            steady_clock: clock::read_steady(part(5)),
+            wake: ways.iter().filter_map(wake).collect(),
+            one_way: one_way(&spec(part(19)), &pacing, Source::Kernel, stop),
+            two_way: two_way(plan(spec(part(19))), &pacing, Stamps::Kernel, stop),
+            machine,
+            sockets: Sockets::look(),
+            interfaces: interfaces::all(),
+            capabilities: Capability::ALL
+                .map(|c| Grant { name: c.name(), purpose: c.purpose(), held: c.is_held() })
+                .into(),
+            grant: (!missing.is_empty()).then(|| how_to_grant(&missing)),
+        }
+    }
+
+    /// Waking up in one way, without SCHED_FIFO.
+    pub fn woken(&self, mode: Mode) -> Option<&Lateness> {
+        self.wake.iter().find(|w| w.mode == mode.to_string() && !w.realtime)
+    }
+
+    /// What a report of a test would be marked by.
+    pub fn floor(&self) -> Option<NoiseFloor> {
+        noise(&self.wall_clock, self.woken(Mode::Sleep)?, self.one_way.as_ref().ok()?)
+    }
+
+    /// The result as a program reads it: `docs/formats/doctor.md`.
+    pub fn json(&self, findings: &[Finding]) -> Result<serde_json::Value> {
+        let mut value = serde_json::to_value(self)?;
+        let of = |b: &Result<Baseline, String>| match b {
+            Ok(b) => serde_json::to_value(b),
+            Err(_) => Ok(serde_json::Value::Null),
+        };
+        let reasons: Vec<&String> =
+            [&self.one_way, &self.two_way].into_iter().filter_map(|b| b.as_ref().err()).collect();
+        if let Some(object) = value.as_object_mut() {
+            object.insert("format".to_owned(), "jitlat doctor 1".into());
+            object.insert("program".to_owned(), concat!("jitlat ", env!("CARGO_PKG_VERSION")).into());
+            object.insert("one_way".to_owned(), of(&self.one_way)?);
+            object.insert("two_way".to_owned(), of(&self.two_way)?);
+            object.insert("failures".to_owned(), serde_json::to_value(reasons)?);
+            object.insert("noise_floor".to_owned(), serde_json::to_value(self.floor())?);
+            object.insert("findings".to_owned(), serde_json::to_value(findings)?);
+            let worst = findings.iter().map(|f| f.level).max().unwrap_or(Level::Good);
+            object.insert("verdict".to_owned(), serde_json::to_value(worst)?);
+        }
+        Ok(value)
+    }
+}
+
+/// A stream of this kind that fits `budget`, of 20 to 1000 packets; where even 20 take longer, they are sent
+/// faster, and the baseline says at which period.
+fn stream(transport: Transport, period: Span, payload: u64, budget: Span) -> TestSpec {
+    let period = Span(period.0.clamp(1, (budget.0 / 20).max(1)));
+    let packets = (budget.0 / period.0).clamp(20, 1000) as u64;
+    let payload = payload.max(HEADER_LEN.into());
+    TestSpec::new(Direction::Up, transport, packets, payload, period, Schedule::Periodic).unwrap_or_default()
+}
+
+/// The noise floor under a stream like `asked`.
+pub fn floor(
+    asked: &TestSpec,
+    pacing: &Pacing,
+    duration: Span,
+    stop: &AtomicBool,
+    baseline: impl Fn(&TestSpec) -> Result<Baseline, String>,
+) -> Result<NoiseFloor, String> {
+    let part = |percent: i64| Span(duration.0 * percent / 100);
+    let clock = clock::read_wall(part(10));
+    let wake = lateness(pacing, asked.period(), part(40), stop).ok_or("stopped")?;
+    let spec = stream(asked.transport(), asked.period(), asked.payload().into(), part(50));
+    noise(&clock, &wake, &baseline(&spec)?).ok_or_else(|| "nothing came through the loopback".to_owned())
+}
+
+fn noise(clock: &Reading, wake: &Lateness, baseline: &Baseline) -> Option<NoiseFloor> {
+    Some(NoiseFloor {
+        clock_read: clock.p50,
+        clock_stall: clock.max,
+        wake_p50: wake.p50,
+        wake_p99: wake.p99,
+        packets: baseline.received,
+        pdv_p50: Span(baseline.pdv_p50?),
+        pdv_p90: Span(baseline.pdv_p90?),
+        pdv_p99: Span(baseline.pdv_p99?),
+        pdv_p999: Span(baseline.pdv_p999?),
+        pdv_max: Span(baseline.pdv_max?),
+        stddev: Span(baseline.stddev?.round() as i64),
+    })
+}
+
+/// The stream `spec` one way over loopback.
+pub fn one_way(
+    spec: &TestSpec,
+    pacing: &Pacing,
+    stamps: Source,
+    stop: &AtomicBool,
+) -> Result<Baseline, String> {
+    let (sessions, records) = loopback::one_way(spec, pacing, stamps, stop).map_err(|e| e.to_string())?;
+    let session = sessions.into_iter().next().ok_or("no session")?;
+    Ok(Baseline::new(&session, records.iter().copied()))
+}
+
+/// The test `plan` both ways over loopback.
+pub fn two_way(plan: Plan, pacing: &Pacing, stamps: Stamps, stop: &AtomicBool) -> Result<Baseline, String> {
+    let session = Session::new(plan.spec.clone());
+    let records = loopback::two_way(plan, pacing, stamps, stop).map_err(|e| e.to_string())?;
+    Ok(Baseline::new(&session, records.iter().filter_map(|r| project(r, View::RoundTrip))))
+}
+
+impl Baseline {
+    fn new(session: &Session, records: impl Iterator<Item = jitlat_core::PacketRecord>) -> Baseline {
+        let mut analyzer = Analyzer::new(session, &analysis::Options::default());
+        records.for_each(|r| analyzer.push(&r));
+        Baseline::of(&analyzer.finish(session))
+    }
+
+    fn of(s: &Summary) -> Baseline {
+        let pdv = |p| s.pdv.percentile(Percent(p));
+        let (sent, arrived) = (&s.stamps.sent, &s.stamps.arrived);
+        Baseline {
+            sent: s.counts.sent,
+            received: s.counts.unique_valid,
+            period: Span(s.header.period),
+            min: s.latency.min,
+            pdv_p50: pdv(50_000),
+            pdv_p90: pdv(90_000),
+            pdv_p99: pdv(99_000),
+            pdv_p999: pdv(99_900),
+            pdv_max: s.pdv.max,
+            stddev: s.latency.stddev,
+            kernel_stamps: sent.kernel + arrived.kernel > 0 && sent.user + arrived.user == 0,
+        }
+    }
+}

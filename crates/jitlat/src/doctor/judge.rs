@@ -1,0 +1,311 @@
+//! What follows from a [`Checkup`]: findings with what to change, the worst first. Pure, so that hosts nobody has
+//! can be judged in tests.
+
+use super::checkup::Checkup;
+use jitlat_core::Span;
+use jitlat_core::summary::Level;
+use jitlat_core::units::{bit_rate, eng4};
+use jitlat_net::doctor::clock::STALL;
+use jitlat_net::pace::Mode;
+use jitlat_net::privilege::Capability;
+use serde::Serialize;
+use std::net::IpAddr;
+
+/// One thing found, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Stable name.
+    pub code: &'static str,
+    /// How it looks for measuring.
+    pub level: Level,
+    /// What was found, with its evidence.
+    pub text: String,
+    /// What to change, where there is something.
+    pub change: Option<String>,
+}
+
+/// The findings, the worst first; the first of a good host is that it is one.
+pub fn judge(c: &Checkup) -> Vec<Finding> {
+    let mut found = Findings(Vec::new());
+    found.clock(c);
+    found.synchronisation(c);
+    found.waking(c);
+    found.loopback(c);
+    found.processors(c);
+    found.sockets(c);
+    found.interfaces(c);
+    found.privileges(c);
+    let mut all = found.0;
+    all.sort_by_key(|f| std::cmp::Reverse(f.level));
+    all
+}
+
+struct Findings(Vec<Finding>);
+
+/// A clock that costs more than this to read is not read in user space.
+const SLOW_CLOCK: Span = Span(200);
+/// A stall that a jitter figure would show.
+const LONG_STALL: Span = Span::millis(1);
+/// An idle state that takes longer to wake up from shows in one-way jitter, in µs.
+const DEEP_SLEEP: u64 = 50;
+/// Room for a tenth of a second of small packets at 10 000 a second.
+const ROOM: u64 = 1 << 20;
+
+impl Findings {
+    fn say(&mut self, code: &'static str, level: Level, text: String, change: Option<String>) {
+        self.0.push(Finding { code, level, text, change });
+    }
+
+    fn clock(&mut self, c: &Checkup) {
+        let (wall, steady) = (&c.wall_clock, &c.steady_clock);
+        if wall.backwards + steady.backwards > 0 {
+            let n = wall.backwards + steady.backwards;
+            let text =
+                format!("The clock went back {n} time(s) while it was being read: no stamp can be trusted.");
+            self.say("clock_backwards", Level::Bad, text, Some("use another clock source".into()));
+        }
+        if wall.p50 > SLOW_CLOCK {
+            let source = c.machine.clock_source.as_deref().unwrap_or("unknown");
+            let better =
+                c.machine.clock_sources.iter().find(|s| ["tsc", "arch_sys_counter"].contains(&s.as_str()));
+            let text = format!(
+                "Reading the clock takes {}: the clock source {source} is read through the kernel.",
+                eng4(wall.p50.0)
+            );
+            let change = better.map(|b| {
+                format!(
+                    "echo {b} | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"
+                )
+            });
+            self.say("clock_slow", Level::Poor, text, change);
+        }
+        let stalls = wall.stalls + steady.stalls;
+        let max = wall.max.max(steady.max);
+        if stalls > 0 {
+            let level = if max >= LONG_STALL { Level::Poor } else { Level::Note };
+            let text = format!(
+                "A program that only reads the clock stood still {stalls} time(s) for more than {} in {}, at most {}: \
+                 other programs, interrupts or the hypervisor had the processor.",
+                eng4(STALL.0),
+                eng4((wall.watched + steady.watched).0),
+                eng4(max.0)
+            );
+            let change = "stop what else runs here, or test with --realtime and --cpu N on a processor of its own \
+                          (isolcpus=N)";
+            self.say("clock_stalls", level, text, Some(change.into()));
+        }
+        if self.0.is_empty() {
+            let text = format!(
+                "The clock is read in {} ({}), never slower than {}.",
+                eng4(wall.p50.0),
+                c.machine.clock_source.as_deref().unwrap_or("source unknown"),
+                eng4(max.0)
+            );
+            self.say("clock", Level::Good, text, None);
+        }
+    }
+
+    fn synchronisation(&mut self, c: &Checkup) {
+        let change = "run chrony or ntpd (milliseconds), or ptp4l and phc2sys (microseconds), on both hosts";
+        match c.host.sync_before {
+            None => {
+                let text = "The kernel says nothing of how well its clock is kept.".to_owned();
+                self.say("sync_unknown", Level::Note, text, Some(change.into()));
+            }
+            Some(s) if !s.synchronised => {
+                let text =
+                    "The kernel calls its clock not synchronised: one-way latency is only as good as the \
+                            estimate of each test (-C). Jitter, loss and round trips do not depend on it."
+                        .to_owned();
+                self.say("unsynchronised", Level::Note, text, Some(change.into()));
+            }
+            Some(s) => {
+                let text = format!(
+                    "The clock is synchronised, by the kernel's account to about {} and {} at most.",
+                    eng4(s.estimated_error.0),
+                    eng4(s.maximum_error.0)
+                );
+                self.say("synchronised", Level::Good, text, None);
+            }
+        }
+    }
+
+    fn waking(&mut self, c: &Checkup) {
+        let Some(sleep) = c.woken(Mode::Sleep) else { return };
+        let best = c.wake.iter().min_by_key(|w| w.p99);
+        let change = best.filter(|b| b.p99.0 * 2 < sleep.p99.0).map(|b| {
+            let fifo = if b.realtime { " --realtime" } else { "" };
+            format!("--pace {}{fifo} wakes up within {} here", b.mode, eng4(b.p99.0))
+        });
+        let level = match sleep.p99 {
+            late if late.0 * 2 > sleep.period.0 => Level::Bad,
+            late if late >= Span::millis(1) => Level::Poor,
+            late if late >= Span::micros(200) => Level::Note,
+            _ => Level::Good,
+        };
+        let text = format!(
+            "At one packet every {}, {} of {} deadlines are met within {}, all within {} (sleeping).",
+            eng4(sleep.period.0),
+            if sleep.deadlines < 100 { "most" } else { "99 %" },
+            sleep.deadlines,
+            eng4(sleep.p99.0),
+            eng4(sleep.max.0)
+        );
+        self.say("waking", level, text, change.filter(|_| level > Level::Good));
+    }
+
+    fn loopback(&mut self, c: &Checkup) {
+        let b = match (&c.one_way, &c.two_way) {
+            (Err(e), _) | (_, Err(e)) => {
+                let text = format!("A test over this host's own loopback failed: {e}.");
+                return self.say("loopback_failed", Level::Bad, text, Some("sudo ip link set lo up".into()));
+            }
+            (Ok(b), _) => b,
+        };
+        if b.received < b.sent {
+            let text =
+                format!("{} of {} packets were lost on the way to oneself.", b.sent - b.received, b.sent);
+            self.say(
+                "loopback_loss",
+                Level::Bad,
+                text,
+                Some("look at the socket buffers and the load".into()),
+            );
+        }
+        let Some(p99) = b.pdv_p99 else { return };
+        let level = match p99 {
+            0..100_000 => Level::Good,
+            100_000..1_000_000 => Level::Note,
+            _ => Level::Poor,
+        };
+        let text = format!(
+            "Noise floor: over the loopback, 99 % of packets arrive within {} of the fastest. Jitter below {} is this \
+             host's own.",
+            eng4(p99),
+            eng4(p99.saturating_mul(2))
+        );
+        self.say("noise_floor", level, text, None);
+        if !b.kernel_stamps {
+            let text =
+                "The kernel does not stamp packets on the loopback: stamps are this program's.".to_owned();
+            self.say("no_kernel_stamps", Level::Note, text, None);
+        }
+    }
+
+    fn processors(&mut self, c: &Checkup) {
+        let m = &c.machine;
+        if let Some(load) = m.load.filter(|l| *l > m.cpus as f64 * 0.7) {
+            let level = if load > m.cpus as f64 { Level::Poor } else { Level::Note };
+            let text =
+                format!("{load:.2} programs want to run on {} processor(s): packets will wait.", m.cpus);
+            self.say("load", level, text, Some("stop what else runs here".into()));
+        } else if let Some(p) = m.cpu_pressure.filter(|p| *p > 10.0) {
+            let text = format!("For {p:.0} % of the last ten seconds some program waited for a processor.");
+            self.say("load", Level::Note, text, Some("stop what else runs here".into()));
+        }
+        if let Some(quota) = m.quota.filter(|q| *q < m.cpus as f64) {
+            let text = format!(
+                "A control group allows {quota:.2} of {} processors: beyond that, everything here stands still until \
+                 the next tenth of a second.",
+                m.cpus
+            );
+            self.say("quota", Level::Poor, text, Some("raise cpu.max (docker run --cpus)".into()));
+        }
+        let saving: Vec<&String> = m.governors.keys().filter(|g| *g != "performance").collect();
+        if !saving.is_empty() {
+            let names: Vec<&str> = saving.iter().map(|g| g.as_str()).collect();
+            let text = format!("The processors change their speed ({}).", names.join(", "));
+            self.say(
+                "governor",
+                Level::Note,
+                text,
+                Some("sudo cpupower frequency-set -g performance".into()),
+            );
+        }
+        if let Some(deep) = m.idle_states.iter().rev().find(|s| s.exit_us > DEEP_SLEEP) {
+            let text = format!(
+                "Idle processors sleep as deep as {}, {} us to wake up from.",
+                deep.name, deep.exit_us
+            );
+            let change = format!("sudo cpupower idle-set -D {DEEP_SLEEP}");
+            self.say("idle_states", Level::Note, text, Some(change));
+        }
+        if let Some(stolen) = m.stolen.filter(|s| *s > 1.0) {
+            let text = format!("The hypervisor gave {stolen:.1} % of the processor time to others.");
+            self.say("stolen", Level::Poor, text, Some("use a machine with processors of its own".into()));
+        } else if let Some(kind) = &m.virtual_machine {
+            let text =
+                format!("This is a virtual machine ({kind}): its clock and its processors are borrowed.");
+            self.say("virtual", Level::Note, text, None);
+        }
+        if m.cpus == 1 {
+            let text = "There is one processor: receiver, sender and kernel take turns.".to_owned();
+            self.say("one_processor", Level::Note, text, Some("do not use --pace spin".into()));
+        }
+    }
+
+    fn sockets(&mut self, c: &Checkup) {
+        let s = &c.sockets;
+        if let Some(room) = s.receive.filter(|r| *r < ROOM) {
+            let text = format!("A socket holds {} KiB: a stall loses packets at high rates.", room / 1024);
+            let change = "sudo sysctl -w net.core.rmem_max=8388608 net.core.wmem_max=8388608";
+            self.say("buffers", Level::Note, text, Some(change.into()));
+        }
+    }
+
+    fn interfaces(&mut self, c: &Checkup) {
+        for i in c.interfaces.iter().filter(|i| !i.addresses.iter().all(IpAddr::is_loopback)) {
+            let speed = i.speed.map(|s| format!(", {}", bit_rate(s as f64 * 1e6))).unwrap_or_default();
+            match i.stamps {
+                Some(s) if s.hardware_send && s.hardware_receive => {
+                    let text = format!("{}{speed}: the adapter stamps every packet.", i.name);
+                    let change = "--stamps hardware, with phc2sys keeping the adapter's clock".to_owned();
+                    self.say("hardware_stamps", Level::Good, text, Some(change));
+                }
+                Some(s) if s.software_send && s.software_receive => {
+                    let text = format!("{}{speed}: the kernel stamps what is sent and received.", i.name);
+                    self.say("kernel_stamps", Level::Good, text, None);
+                }
+                Some(_) => {
+                    let text = format!(
+                        "{}{speed}: the driver does not stamp what is sent; send times are this program's.",
+                        i.name
+                    );
+                    self.say("no_send_stamps", Level::Note, text, None);
+                }
+                None => {}
+            }
+            if let Some(us) = i.coalesce_us.filter(|us| *us > 20) {
+                let text = format!("{} holds received packets back for up to {us} us.", i.name);
+                let change = format!("sudo ethtool -C {} rx-usecs 0", i.name);
+                self.say("coalescing", Level::Note, text, Some(change));
+            }
+        }
+    }
+
+    fn privileges(&mut self, c: &Checkup) {
+        let lacks = |cap: Capability| c.capabilities.iter().any(|g| g.name == cap.name() && !g.held);
+        if !c.machine.realtime_permitted {
+            let text =
+                "Real-time scheduling is not permitted: --realtime will be reduced to nothing.".to_owned();
+            let change = match c.grant.clone().filter(|_| lacks(Capability::SysNice)) {
+                Some(grant) => grant,
+                None => "this program has CAP_SYS_NICE: give its container or control group real-time time \
+                         (cpu.rt_runtime_us, docker run --ulimit rtprio=99)"
+                    .to_owned(),
+            };
+            self.say("no_realtime", Level::Note, text, Some(change));
+        }
+        if lacks(Capability::NetRaw) && !c.sockets.ping {
+            let text = "Neither ping sockets nor raw sockets are permitted: `jitlat ping` cannot use ICMP."
+                .to_owned();
+            let change = "sudo sysctl -w net.ipv4.ping_group_range=\"0 2147483647\", or grant CAP_NET_RAW";
+            self.say("no_icmp", Level::Note, text, Some(change.into()));
+        }
+        if lacks(Capability::NetRaw) {
+            let text =
+                "Packets cannot be captured from an interface (CAP_NET_RAW is missing); from files they can.";
+            self.say("no_capture", Level::Note, text.to_owned(), c.grant.clone());
+        }
+    }
+}

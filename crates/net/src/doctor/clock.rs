@@ -1,0 +1,147 @@
+//! What reading the clock costs (metrics §22.1). The paper on the ATM loopback found that "sometimes a simple
+//! timestamp would take up to 20 ms": this looks for that.
+
+use crate::clock::{steady, wall};
+use jitlat_core::time::{Nanos, Span};
+use serde::Serialize;
+
+/// Differences of neighbouring readings of one clock, in ns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Reading {
+    /// Readings made.
+    pub reads: u64,
+    /// The smallest difference that is not zero: the clock's resolution, or the cost of a reading if that is more.
+    pub resolution: Option<Span>,
+    /// The middle: what a reading costs.
+    pub p50: Span,
+    /// 99.9th percentile.
+    pub p999: Span,
+    /// The longest.
+    pub max: Span,
+    /// Differences above [`STALL`]: the program, or the whole machine, stood still.
+    pub stalls: u64,
+    /// Time lost in them.
+    pub stalled: Span,
+    /// Differences below zero: the clock went back.
+    pub backwards: u64,
+    /// How long was looked.
+    pub watched: Span,
+}
+
+/// A longer difference is a stall.
+pub const STALL: Span = Span::micros(100);
+
+/// Differences counted singly, in ns; longer ones are rare enough to be kept.
+const COUNTED: usize = 4096;
+/// The most kept: no machine stalls more often in a few seconds.
+const KEPT: usize = 1 << 16;
+
+/// Reads the wall clock without pause for `budget`, at least 100 000 times.
+pub fn read_wall(budget: Span) -> Reading {
+    observe(wall, budget)
+}
+
+/// The same of the steady clock.
+pub fn read_steady(budget: Span) -> Reading {
+    observe(steady, budget)
+}
+
+fn observe(clock: impl Fn() -> Nanos, budget: Span) -> Reading {
+    const LEAST: u64 = 100_000;
+    let mut tally = Tally::new();
+    let begin = steady();
+    let mut before = clock();
+    loop {
+        // The end is looked for only now and then, so that it is not measured.
+        for _ in 0..10_000 {
+            let now = clock();
+            tally.add(now - before);
+            before = now;
+        }
+        let watched = steady() - begin;
+        if tally.reads >= LEAST && watched >= budget {
+            return tally.finish(watched);
+        }
+        before = clock();
+    }
+}
+
+struct Tally {
+    reads: u64,
+    counts: Box<[u64]>,
+    long: Vec<i64>,
+    backwards: u64,
+}
+
+impl Tally {
+    fn new() -> Tally {
+        Tally { reads: 0, counts: vec![0; COUNTED].into(), long: Vec::with_capacity(KEPT), backwards: 0 }
+    }
+
+    #[inline]
+    fn add(&mut self, difference: Span) {
+        self.reads += 1;
+        match usize::try_from(difference.0) {
+            Ok(d) if d < COUNTED => self.counts[d] += 1,
+            Ok(_) if self.long.len() < KEPT => self.long.push(difference.0),
+            Ok(_) => {}
+            Err(_) => self.backwards += 1,
+        }
+    }
+
+    fn finish(mut self, watched: Span) -> Reading {
+        self.long.sort_unstable();
+        let short: u64 = self.counts.iter().sum();
+        let all = short + self.long.len() as u64;
+        // The 0-based rank of a share of all, in thousandths.
+        let at = |thousandths: u64| {
+            let rank = (all * thousandths).div_ceil(1000).saturating_sub(1);
+            if rank >= short {
+                return Span(self.long.get((rank - short) as usize).copied().unwrap_or_default());
+            }
+            let mut seen = 0;
+            let found = self.counts.iter().position(|n| {
+                seen += n;
+                seen > rank
+            });
+            Span(found.unwrap_or_default() as i64)
+        };
+        let smallest = self.counts.iter().skip(1).position(|n| *n > 0).map(|i| Span(i as i64 + 1));
+        let stalls = || self.long.iter().filter(|d| **d > STALL.0);
+        Reading {
+            reads: self.reads,
+            resolution: smallest.or(self.long.first().map(|d| Span(*d))),
+            p50: at(500),
+            p999: at(999),
+            max: at(1000),
+            stalls: stalls().count() as u64,
+            stalled: Span(stalls().sum()),
+            backwards: self.backwards,
+            watched,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stalls_and_steps_back_are_told_from_the_cost_of_a_reading() {
+        let mut tally = Tally::new();
+        for d in (0..998).map(|i| 20 + i % 10).chain([20_000_000, -5]) {
+            tally.add(Span(d));
+        }
+        let r = tally.finish(Span::seconds(1));
+        assert_eq!((r.reads, r.resolution, r.p50), (1000, Some(Span(20)), Span(24)));
+        assert_eq!((r.p999, r.max), (Span(20_000_000), Span(20_000_000)));
+        assert_eq!((r.stalls, r.stalled, r.backwards), (1, Span(20_000_000), 1));
+    }
+
+    #[test]
+    fn this_hosts_clock_can_be_read() {
+        let r = read_steady(Span(0));
+        assert!(r.reads >= 100_000 && r.backwards == 0 && r.resolution.is_some(), "{r:?}");
+        assert!(r.p50 <= r.p999 && r.p999 <= r.max);
+    }
+}

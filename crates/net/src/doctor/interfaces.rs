@@ -1,0 +1,134 @@
+//! Adapters: which stamps they can take (`ETHTOOL_GET_TS_INFO`), and for how long they hold packets back.
+
+use super::{line, number};
+use crate::sys;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::os::fd::AsFd;
+
+/// One interface that is up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its driver.
+    pub driver: Option<String>,
+    /// Speed in Mbit/s.
+    pub speed: Option<u64>,
+    /// Largest packet, in bytes.
+    pub mtu: Option<u64>,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Stamps it can take; `None` where the driver does not say.
+    pub stamps: Option<Abilities>,
+    /// How long it may hold received packets back to interrupt less often, in µs.
+    pub coalesce_us: Option<u32>,
+    /// Packets dropped on reception since it came up.
+    pub dropped: Option<u64>,
+}
+
+/// What an adapter, with its driver, can stamp.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Abilities {
+    /// The kernel stamps what is sent.
+    pub software_send: bool,
+    /// The kernel stamps what is received.
+    pub software_receive: bool,
+    /// The adapter stamps what is sent.
+    pub hardware_send: bool,
+    /// The adapter stamps every packet received, not only those of PTP.
+    pub hardware_receive: bool,
+    /// Number of the adapter's clock, `/dev/ptpN`.
+    pub clock: Option<u32>,
+}
+
+const ETHTOOL_GCOALESCE: u32 = 0x0e;
+const ETHTOOL_GET_TS_INFO: u32 = 0x41;
+/// Of the bits `HWTSTAMP_FILTER_…` and `HWTSTAMP_TX_…`.
+const FILTER_ALL: u32 = 1 << 1;
+const SEND_ON: u32 = 1 << 1;
+
+impl Abilities {
+    /// `struct ethtool_ts_info`: command, abilities, clock, kinds of sending, 3 reserved, filters, 3 reserved.
+    fn parse(words: [u32; 11]) -> Abilities {
+        let [_, able, clock, sending, _, _, _, filters, ..] = words;
+        let can = |bit: u32| able & bit != 0;
+        let raw = can(libc::SOF_TIMESTAMPING_RAW_HARDWARE);
+        Abilities {
+            software_send: can(libc::SOF_TIMESTAMPING_TX_SOFTWARE),
+            software_receive: can(libc::SOF_TIMESTAMPING_RX_SOFTWARE),
+            hardware_send: raw && can(libc::SOF_TIMESTAMPING_TX_HARDWARE) && sending & SEND_ON != 0,
+            hardware_receive: raw && can(libc::SOF_TIMESTAMPING_RX_HARDWARE) && filters & FILTER_ALL != 0,
+            clock: (clock != u32::MAX).then_some(clock),
+        }
+    }
+}
+
+/// Every interface that is up, by name.
+pub fn all() -> Vec<Interface> {
+    use nix::net::if_::InterfaceFlags as Flags;
+    let mut found: BTreeMap<String, Interface> = BTreeMap::new();
+    let asking = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok();
+    for entry in nix::ifaddrs::getifaddrs().into_iter().flatten() {
+        if !entry.flags.contains(Flags::IFF_UP) {
+            continue;
+        }
+        let name = &entry.interface_name;
+        let interface = found.entry(name.clone()).or_insert_with(|| describe(name, asking.as_ref()));
+        let v4 = entry.address.as_ref().and_then(|a| a.as_sockaddr_in().map(|s| IpAddr::V4(s.ip())));
+        let v6 = entry.address.as_ref().and_then(|a| a.as_sockaddr_in6().map(|s| IpAddr::V6(s.ip())));
+        interface.addresses.extend(v4.or(v6));
+    }
+    found.into_values().collect()
+}
+
+fn describe(name: &str, asking: Option<&UdpSocket>) -> Interface {
+    let of = |file: &str| format!("/sys/class/net/{name}/{file}");
+    let driver = std::fs::read_link(of("device/driver")).ok();
+    let stamps = asking.and_then(|s| sys::ask_adapter(s.as_fd(), name, ETHTOOL_GET_TS_INFO).ok());
+    // Offset of rx_coalesce_usecs in struct ethtool_coalesce: the word after the command.
+    let coalesce = asking.and_then(|s| sys::ask_adapter::<23>(s.as_fd(), name, ETHTOOL_GCOALESCE).ok());
+    Interface {
+        name: name.to_owned(),
+        driver: driver.and_then(|d| Some(d.file_name()?.to_string_lossy().into_owned())),
+        speed: line(of("speed")).and_then(|s| s.parse().ok()),
+        mtu: number(of("mtu")),
+        addresses: Vec::new(),
+        stamps: stamps.map(Abilities::parse),
+        coalesce_us: coalesce.map(|c| c[1]),
+        dropped: number(of("statistics/rx_dropped")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_driver_says() {
+        // An Intel i210: everything, clock 0, send off or on, all packets or none.
+        let i210 = Abilities::parse([0x41, 0x5f, 0, 0b11, 0, 0, 0, 0b11, 0, 0, 0]);
+        let all = Abilities {
+            software_send: true,
+            software_receive: true,
+            hardware_send: true,
+            hardware_receive: true,
+            clock: Some(0),
+        };
+        assert_eq!(i210, all);
+        // Hardware that stamps PTP packets only is of no use to us.
+        let ptp_only = Abilities::parse([0x41, 0x5f, 1, 0b11, 0, 0, 0, 1 << 3, 0, 0, 0]);
+        assert_eq!(ptp_only, Abilities { hardware_receive: false, clock: Some(1), ..all });
+        let software = Abilities::parse([0x41, 0x1a, u32::MAX, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(software.clock, None);
+        assert!(software.software_send && software.software_receive && !software.hardware_send);
+    }
+
+    #[test]
+    fn the_loopback_interface_is_there() {
+        let all = all();
+        let lo = all.iter().find(|i| i.addresses.contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        assert!(lo.is_none_or(|i| i.stamps.is_some()), "{all:?}");
+    }
+}

@@ -1,0 +1,148 @@
+//! The loopback baseline (metrics §22.3): what a stream of the test's size and period suffers on its way through
+//! nothing but this host, measured by the very code that runs the test.
+
+use crate::client::{self, ClientError, Observer, TestRequest};
+use crate::pace::Pacing;
+use crate::server::{Server, ServerError, Service};
+use crate::stamp::Stamps;
+use crate::twoway::client::{Error as PingError, Link, Measured};
+use crate::twoway::socket::{Carrier, Marking};
+use crate::twoway::{self, Reflectors};
+use jitlat_core::{Direction, Dscp, PacketRecord, Session, Source, TestSpec};
+use jitlat_proto::jitlat::{Dialect, FlowId, Limits};
+use jitlat_proto::stamp;
+use jitlat_proto::twoway::Plan;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
+
+/// Why there is no baseline.
+#[derive(Debug, thiserror::Error)]
+pub enum LoopbackError {
+    /// The server's side.
+    #[error("serving on the loopback interface: {0}")]
+    Server(#[from] ServerError),
+    /// The client's side.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The two-way test.
+    #[error(transparent)]
+    Ping(#[from] PingError),
+    /// The reflector.
+    #[error("{0}")]
+    Reflector(String),
+    /// No port.
+    #[error("no free port on the loopback interface (is it up?): {0}")]
+    Port(#[from] io::Error),
+}
+
+/// Runs the stream `spec` describes from a client to a server of this program over the loopback interface, and
+/// returns its context and records.
+///
+/// # Errors
+/// [`LoopbackError`] if the interface is down or the test fails.
+pub fn one_way(
+    spec: &TestSpec,
+    pacing: &Pacing,
+    stamps: Source,
+    stop: &AtomicBool,
+) -> Result<(Vec<Session>, Vec<PacketRecord>), LoopbackError> {
+    let test_port = UdpSocket::bind((HERE, 0))?.local_addr()?.port();
+    let service = Service {
+        bind: vec![SocketAddr::from((HERE, 0))],
+        test_port,
+        limits: Limits::default(),
+        key: None,
+        pacing: Pacing { lock_memory: false, ..pacing.clone() },
+    };
+    let server = Server::bind(service, |_| {})?;
+    // Which way makes no difference: both ends are here.
+    let mut spec = if spec.direction() == Direction::Up { spec.clone() } else { spec.reversed() };
+    (spec.src_port, spec.dst_port) = (0, test_port);
+    let request = TestRequest {
+        host: HERE.to_string(),
+        control_port: server.addresses().first().map_or(0, SocketAddr::port),
+        family: None,
+        bind: Some(IpAddr::V4(HERE)),
+        specs: vec![spec],
+        dialect: Dialect::V3,
+        key: None,
+        pacing: pacing.clone(),
+        stamps,
+    };
+    let over = AtomicBool::new(false);
+    let mut keeper = Keeper::default();
+    let measured = std::thread::scope(|scope| {
+        scope.spawn(|| server.run(&over));
+        let measured = client::run(&request, stop, &mut keeper);
+        over.store(true, Ordering::Relaxed);
+        measured
+    })?;
+    Ok((measured.sessions, keeper.0))
+}
+
+#[derive(Default)]
+struct Keeper(Vec<PacketRecord>);
+
+impl Observer for Keeper {
+    fn records(&mut self, _: FlowId, records: Vec<PacketRecord>) {
+        self.0.extend(records);
+    }
+}
+
+/// The same both ways: STAMP from this host to itself. The records have all four times.
+///
+/// # Errors
+/// [`LoopbackError`] if the interface is down or the test fails.
+pub fn two_way(
+    plan: Plan,
+    pacing: &Pacing,
+    stamps: Stamps,
+    stop: &AtomicBool,
+) -> Result<Vec<PacketRecord>, LoopbackError> {
+    let service = twoway::Service {
+        bind: vec![HERE.into()],
+        stamp_port: Some(0),
+        lamp_port: None,
+        tcp_port: None,
+        ..twoway::Service::default()
+    };
+    let reflectors = Reflectors::start(&service);
+    let Some((_, to)) = reflectors.listening().first().copied() else {
+        return Err(LoopbackError::Reflector(reflectors.failures().join("; ")));
+    };
+    let marking = Marking { dscp: Dscp::default(), ..Marking::default() };
+    let link = Link { to, carrier: Carrier::Udp, marking, stamps, pacing: pacing.clone() };
+    let size = usize::from(plan.spec.payload()).max(stamp::sender::Options::default().size);
+    let sender = stamp::Sender::new(stamp::sender::Options { size, ..stamp::sender::Options::default() });
+    let Measured { mut outcome, .. } = twoway::run(|_| sender, plan, &link, stop, |_| {})?;
+    let mut records = Vec::with_capacity(outcome.records.len());
+    while let Some(mut block) = outcome.records.take_block() {
+        block.iter_mut().for_each(|r| outcome.sent.join(r));
+        records.extend(block);
+    }
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::{Schedule, Span, Transport};
+
+    #[test]
+    fn nothing_is_lost_on_the_way_to_oneself() {
+        let stop = AtomicBool::new(false);
+        let spec = |payload| {
+            TestSpec::new(Direction::Up, Transport::Udp, 20, payload, Span::millis(2), Schedule::Periodic)
+                .unwrap()
+        };
+        let (sessions, records) = one_way(&spec(80), &Pacing::default(), Source::Kernel, &stop).unwrap();
+        assert_eq!((sessions.len(), records.len()), (1, 20));
+        assert!(records.iter().all(|r| r.delay().is_some_and(|d| d.0 >= 0)));
+        let plan = Plan { spec: spec(44), wait: None, patience: Span::seconds(2) };
+        let records = two_way(plan, &Pacing::default(), Stamps::Kernel, &stop).unwrap();
+        assert_eq!(records.len(), 20);
+    }
+}

@@ -1,0 +1,209 @@
+//! Processors, power saving, load and scheduling, as the kernel tells of them.
+
+use super::{line, number};
+use nix::sched::sched_getaffinity;
+use nix::sys::resource::{Resource, getrlimit};
+use nix::unistd::Pid;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+const CPUS: &str = "/sys/devices/system/cpu";
+
+/// What bears on how soon a program of this host runs when it should.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Machine {
+    /// The processor's own name.
+    pub model: Option<String>,
+    /// Processors this program may use.
+    pub cpus: usize,
+    /// Processors online, as the kernel writes it: `0-7`.
+    pub online: Option<String>,
+    /// Processors kept free of other programs: `2-3`.
+    pub isolated: Option<String>,
+    /// Processors without a timer tick.
+    pub nohz_full: Option<String>,
+    /// Two threads share a core.
+    pub smt: Option<bool>,
+    /// Frequency governors in force, with the number of processors under each.
+    pub governors: BTreeMap<String, usize>,
+    /// What puts idle processors to sleep.
+    pub idle_driver: Option<String>,
+    /// Idle states that may be entered, the deepest last.
+    pub idle_states: Vec<IdleState>,
+    /// Running programs on average over the last minute.
+    pub load: Option<f64>,
+    /// Share of the last ten seconds in which some program waited for a processor, in percent.
+    pub cpu_pressure: Option<f64>,
+    /// Share of processor time that the hypervisor gave to others since boot, in percent.
+    pub stolen: Option<f64>,
+    /// Processor time a control group allows, in processors; `None` = no limit.
+    pub quota: Option<f64>,
+    /// What kind of virtual machine this is, if any.
+    pub virtual_machine: Option<String>,
+    /// What kind of container, if any.
+    pub container: Option<String>,
+    /// A PREEMPT_RT kernel.
+    pub realtime_kernel: bool,
+    /// Highest SCHED_FIFO priority a program without CAP_SYS_NICE may take; 0 = none.
+    pub rtprio_limit: Option<u64>,
+    /// Whether this program may run under SCHED_FIFO: tried, on a thread of its own.
+    pub realtime_permitted: bool,
+    /// How much later than asked a timer may fire by default, in ns.
+    pub timer_slack: Option<u64>,
+    /// The clock source in use.
+    pub clock_source: Option<String>,
+    /// Those it could use.
+    pub clock_sources: Vec<String>,
+}
+
+/// An idle state of a processor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct IdleState {
+    /// Its name, e.g. `C6`.
+    pub name: String,
+    /// How long it takes to wake up from it, in µs.
+    pub exit_us: u64,
+}
+
+impl Machine {
+    /// This machine.
+    pub fn look() -> Machine {
+        let clock = Path::new("/sys/devices/system/clocksource/clocksource0");
+        let sources = line(clock.join("available_clocksource")).unwrap_or_default();
+        Machine {
+            model: model(),
+            cpus: affinity(),
+            online: line(format!("{CPUS}/online")),
+            isolated: line(format!("{CPUS}/isolated")),
+            nohz_full: line(format!("{CPUS}/nohz_full")).filter(|l| l != "(null)"),
+            smt: number::<u8>(format!("{CPUS}/smt/active")).map(|active| active == 1),
+            governors: governors(),
+            idle_driver: line(format!("{CPUS}/cpuidle/current_driver")).filter(|d| d != "none"),
+            idle_states: idle_states(),
+            load: line("/proc/loadavg").and_then(|l| l.split(' ').next()?.parse().ok()),
+            cpu_pressure: line("/proc/pressure/cpu").and_then(|l| pressure(&l)),
+            stolen: line("/proc/stat").and_then(|l| stolen(&l)),
+            quota: quota(),
+            virtual_machine: virtual_machine(),
+            container: container(),
+            realtime_kernel: number::<u8>("/sys/kernel/realtime") == Some(1),
+            rtprio_limit: getrlimit(Resource::RLIMIT_RTPRIO).ok().map(|l| l.0),
+            realtime_permitted: realtime_permitted(),
+            timer_slack: number("/proc/self/timerslack_ns")
+                .or_else(|| nix::sys::prctl::get_timerslack().ok().map(|ns| ns as u64)),
+            clock_source: crate::clock::source(),
+            clock_sources: sources.split_whitespace().map(str::to_owned).collect(),
+        }
+    }
+}
+
+fn model() -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let (_, name) = text.lines().find(|l| l.starts_with("model name"))?.split_once(':')?;
+    Some(name.trim().to_owned())
+}
+
+fn affinity() -> usize {
+    let set = sched_getaffinity(Pid::from_raw(0)).ok();
+    let counted = set.map(|s| (0..nix::sched::CpuSet::count()).filter(|i| s.is_set(*i) == Ok(true)).count());
+    counted.unwrap_or(1)
+}
+
+fn governors() -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    for policy in fs::read_dir(format!("{CPUS}/cpufreq")).into_iter().flatten().flatten() {
+        if let Some(governor) = line(policy.path().join("scaling_governor")) {
+            let cpus = line(policy.path().join("affected_cpus"));
+            *found.entry(governor).or_default() += cpus.map_or(1, |c| c.split_whitespace().count());
+        }
+    }
+    found
+}
+
+/// Those of the first processor; they rarely differ.
+fn idle_states() -> Vec<IdleState> {
+    let mut states: Vec<IdleState> = fs::read_dir(format!("{CPUS}/cpu0/cpuidle"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|s| number::<u8>(s.path().join("disable")) != Some(1))
+        .filter_map(|s| {
+            Some(IdleState { name: line(s.path().join("name"))?, exit_us: number(s.path().join("latency"))? })
+        })
+        .collect();
+    states.sort_by_key(|s| s.exit_us);
+    states
+}
+
+/// `some avg10=11.75 avg60=…`.
+fn pressure(line: &str) -> Option<f64> {
+    line.split(' ').find_map(|w| w.strip_prefix("avg10="))?.parse().ok()
+}
+
+/// `cpu user nice system idle iowait irq softirq steal …`, in ticks.
+fn stolen(line: &str) -> Option<f64> {
+    let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).map_while(|t| t.parse().ok()).collect();
+    let all: u64 = ticks.iter().sum();
+    (all > 0).then(|| *ticks.get(7).unwrap_or(&0) as f64 * 100.0 / all as f64)
+}
+
+/// `max 100000` or `150000 100000`: of the second version's group, in its own file or the mounted root.
+fn quota() -> Option<f64> {
+    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = own.lines().find_map(|l| l.strip_prefix("0::"))?.trim_start_matches('/').to_owned();
+    let root = Path::new("/sys/fs/cgroup");
+    // The tightest of the group and those around it.
+    let limits = Path::new(&path).ancestors().filter_map(|a| limit(&line(root.join(a).join("cpu.max"))?));
+    limits.reduce(f64::min)
+}
+
+fn limit(text: &str) -> Option<f64> {
+    let (quota, period) = text.split_once(' ')?;
+    Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok().filter(|p| *p > 0.0)?)
+}
+
+fn virtual_machine() -> Option<String> {
+    let dmi = |f: &str| line(format!("/sys/class/dmi/id/{f}"));
+    let flagged = fs::read_to_string("/proc/cpuinfo")
+        .is_ok_and(|t| t.lines().any(|l| l.starts_with("flags") && l.contains(" hypervisor")));
+    let known = line("/sys/hypervisor/type");
+    (flagged || known.is_some())
+        .then(|| known.or_else(|| dmi("product_name")).unwrap_or_else(|| "a hypervisor".to_owned()))
+}
+
+fn container() -> Option<String> {
+    if let Some(kind) = line("/run/systemd/container") {
+        return Some(kind);
+    }
+    [("/.dockerenv", "docker"), ("/run/.containerenv", "podman")]
+        .into_iter()
+        .find(|(file, _)| Path::new(file).exists())
+        .map(|(_, kind)| kind.to_owned())
+}
+
+/// Tried on a thread that ends at once, so that nothing stays changed.
+fn realtime_permitted() -> bool {
+    std::thread::spawn(|| crate::sys::schedule_fifo(1).is_ok()).join().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_texts() {
+        assert_eq!(pressure("some avg10=11.75 avg60=7.04 avg300=3.28 total=43"), Some(11.75));
+        assert_eq!(stolen("cpu  10 0 10 70 0 0 0 10 5 0"), Some(10.0));
+        assert_eq!(stolen("cpu"), None);
+        assert_eq!((limit("max 100000"), limit("150000 100000"), limit("1 0")), (None, Some(1.5), None));
+    }
+
+    #[test]
+    fn this_machine_has_a_processor() {
+        let m = Machine::look();
+        assert!(m.cpus >= 1 && m.load.is_none_or(|l| l >= 0.0), "{m:?}");
+        assert!(m.idle_states.is_sorted_by_key(|s| s.exit_us));
+    }
+}

@@ -1,0 +1,61 @@
+//! Room for packets: the system's limits, and what a socket of this program really gets.
+
+use super::number;
+use crate::twoway::socket::enlarge;
+use nix::sys::socket::{getsockopt, sockopt};
+use serde::Serialize;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::net::{Ipv4Addr, UdpSocket};
+
+/// Sizes in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sockets {
+    /// Largest receive buffer a program may ask for.
+    pub rmem_max: Option<u64>,
+    /// Largest send buffer.
+    pub wmem_max: Option<u64>,
+    /// Receive buffer of a socket whose program asks for nothing.
+    pub rmem_default: Option<u64>,
+    /// Packets that may wait for a processor.
+    pub backlog: Option<u64>,
+    /// Receive buffer that a test's socket gets. The kernel counts each packet with its overhead, so that small
+    /// packets fill several times their own size.
+    pub receive: Option<u64>,
+    /// Send buffer.
+    pub send: Option<u64>,
+    /// Whether this program may open ping sockets, which need no privilege where the group is allowed them.
+    pub ping: bool,
+}
+
+impl Sockets {
+    /// This host's.
+    pub fn look() -> Sockets {
+        let core = |name: &str| number(format!("/proc/sys/net/core/{name}"));
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok();
+        let of = |s: &UdpSocket| {
+            enlarge(s);
+            (getsockopt(s, sockopt::RcvBuf).ok(), getsockopt(s, sockopt::SndBuf).ok())
+        };
+        let (receive, send) = socket.as_ref().map_or((None, None), of);
+        Sockets {
+            rmem_max: core("rmem_max"),
+            wmem_max: core("wmem_max"),
+            rmem_default: core("rmem_default"),
+            backlog: core("netdev_max_backlog"),
+            receive: receive.map(|n| n as u64),
+            send: send.map(|n| n as u64),
+            ping: Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::ICMPV4)).is_ok(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_gets_some_room() {
+        let s = Sockets::look();
+        assert!(s.receive.is_some_and(|n| n > 2000), "{s:?}");
+    }
+}

@@ -1,0 +1,88 @@
+//! How late this host wakes up (metrics §22.2): deadlines one period apart, nothing sent.
+
+use crate::clock::steady;
+use crate::pace::{Mode, Pacer, Pacing};
+use jitlat_core::metrics::percentile::Percent;
+use jitlat_core::metrics::sample::Sample;
+use jitlat_core::time::Span;
+use serde::Serialize;
+use std::sync::atomic::AtomicBool;
+
+/// Lateness at deadlines of one period, in ns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Lateness {
+    /// `sleep`, `hybrid` or `spin`.
+    pub mode: String,
+    /// Under `SCHED_FIFO`.
+    pub realtime: bool,
+    /// The period it was tried at.
+    pub period: Span,
+    /// Deadlines.
+    pub deadlines: u64,
+    /// The middle.
+    pub p50: Span,
+    /// 99th percentile; the largest, of fewer than a hundred.
+    pub p99: Span,
+    /// Largest.
+    pub max: Span,
+    /// What had to be reduced, in words.
+    pub notes: Vec<String>,
+}
+
+/// Most deadlines in one trial, and fewest.
+const MOST: i64 = 1000;
+const FEWEST: i64 = 10;
+
+/// Meets deadlines a `period` apart for about `budget`, on a thread of its own run as `pacing` says. A period too
+/// long for ten of them is tried as one of a tenth of the budget; the result says at which.
+pub fn lateness(pacing: &Pacing, period: Span, budget: Span, stop: &AtomicBool) -> Option<Lateness> {
+    let period = Span(period.0.clamp(1, (budget.0 / FEWEST).max(1)));
+    let deadlines = (budget.0 / period.0).clamp(FEWEST, MOST);
+    std::thread::scope(|scope| {
+        let trial = scope.spawn(|| {
+            let notes = pacing.apply();
+            (notes, meet(pacing.mode, period, deadlines, stop))
+        });
+        let (notes, late) = trial.join().ok()?;
+        let sample = Sample::new(late.iter().copied());
+        let at = |p| sample.edf(Percent(p)).map(Span);
+        Some(Lateness {
+            mode: pacing.mode.to_string(),
+            realtime: pacing.realtime.is_some() && notes.is_empty(),
+            period,
+            deadlines: late.len() as u64,
+            p50: at(50_000)?,
+            p99: at(99_000)?,
+            max: at(100_000)?,
+            notes,
+        })
+    })
+}
+
+fn meet(mode: Mode, period: Span, deadlines: i64, stop: &AtomicBool) -> Vec<i64> {
+    let pacer = Pacer::new(mode, stop);
+    let mut late = Vec::with_capacity(deadlines as usize);
+    let start = steady() + period;
+    for i in 0..deadlines {
+        let due = start + period.times(i);
+        let Some(now) = pacer.wait_until(due) else { break };
+        late.push((now - due).0);
+    }
+    late
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn never_early_and_never_longer_than_asked() {
+        let stop = AtomicBool::new(false);
+        let hour = Span::seconds(3600);
+        let l = lateness(&Pacing::default(), hour, Span::millis(20), &stop).unwrap();
+        assert_eq!((l.deadlines, l.period), (10, Span::millis(2)));
+        assert!(l.p50.0 >= 0 && l.p50 <= l.p99 && l.p99 <= l.max, "{l:?}");
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(lateness(&Pacing::default(), hour, Span::seconds(100), &stop), None);
+    }
+}
