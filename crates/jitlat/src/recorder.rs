@@ -83,8 +83,8 @@ impl<'a> Recorder<'a> {
     }
 
     /// What this host adds to every figure, to be kept with them.
-    pub fn set_noise(&mut self, noise: NoiseFloor) {
-        self.noise = Some(noise);
+    pub fn set_noise(&mut self, noise: Option<NoiseFloor>) {
+        self.noise = noise;
     }
 
     /// Ends what the terminal shows; unused logs vanish.

@@ -29,10 +29,7 @@ pub fn measure(request: &TestRequest, args: &TestArgs, stop: &AtomicBool) -> Res
     present::check(&args.report)?;
     let mut recorder = Recorder::new(&request.host, &request.specs, args)?;
     if let Some(spec) = request.specs.first().filter(|_| args.host_args.doctor) {
-        match doctor::floor(spec, &request.pacing, request.stamps, stop) {
-            Ok(noise) => recorder.set_noise(noise),
-            Err(why) => eprintln!("jitlat: this host's noise floor could not be measured: {why}"),
-        }
+        recorder.set_noise(doctor::told(doctor::floor(spec, &request.pacing, request.stamps, stop)));
     }
     let measured = client::run(request, stop, &mut recorder);
     let Measured { sessions, ending, reason } = measured.inspect_err(|_| recorder.abandon())?;

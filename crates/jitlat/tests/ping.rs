@@ -67,6 +67,14 @@ fn every_protocol_measures_round_trips() {
 }
 
 #[test]
+fn a_test_records_what_its_host_adds() {
+    let (_server, [stamp, ..]) = serve();
+    let json = ping(&["--proto", "stamp", "--stamp-port", &stamp, "--doctor"]);
+    assert_eq!(json["counts"]["received"], 20);
+    assert!(json["noise"]["floor"]["packets"].as_u64().unwrap() >= 20, "{:#}", json["noise"]);
+}
+
+#[test]
 fn nothing_there_is_an_error_that_says_so() {
     let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let output = Command::new(JITLAT)

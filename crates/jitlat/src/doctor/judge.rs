@@ -309,3 +309,161 @@ impl Findings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::checkup::{Baseline, Grant, Question};
+    use super::*;
+    use jitlat_core::Nanos;
+    use jitlat_core::clock::SyncState;
+    use jitlat_core::session::HostFacts;
+    use jitlat_net::doctor::clock::Reading;
+    use jitlat_net::doctor::interfaces::{Abilities, Interface};
+    use jitlat_net::doctor::machine::{IdleState, Machine};
+    use jitlat_net::doctor::sockets::Sockets;
+    use jitlat_net::doctor::wake::Lateness;
+
+    fn reading() -> Reading {
+        Reading {
+            reads: 10_000_000,
+            resolution: Some(Span(10)),
+            p50: Span(22),
+            p999: Span(40),
+            max: Span::micros(30),
+            stalls: 0,
+            stalled: Span::ZERO,
+            backwards: 0,
+            watched: Span::millis(300),
+        }
+    }
+
+    fn woken(mode: &str, realtime: bool, p99: Span) -> Lateness {
+        Lateness {
+            mode: mode.to_owned(),
+            realtime,
+            period: Span::millis(20),
+            deadlines: 200,
+            p50: Span::micros(5),
+            p99,
+            max: p99,
+            notes: Vec::new(),
+        }
+    }
+
+    /// A host with nothing to complain of.
+    fn good() -> Checkup {
+        let sync = SyncState {
+            synchronised: true,
+            offset: Span::ZERO,
+            estimated_error: Span::micros(10),
+            maximum_error: Span::millis(1),
+            frequency_ppb: 0,
+        };
+        let baseline = Baseline {
+            sent: 50,
+            received: 50,
+            pdv_p99: Some(9_000),
+            kernel_stamps: true,
+            ..Baseline::default()
+        };
+        let software = Abilities { software_send: true, software_receive: true, ..Abilities::default() };
+        let eth = Interface {
+            name: "eth0".into(),
+            addresses: vec!["192.0.2.1".parse().unwrap()],
+            stamps: Some(software),
+            ..Interface::default()
+        };
+        let held = |c: Capability| Grant { name: c.name(), purpose: c.purpose(), held: true };
+        Checkup {
+            at: Nanos(0),
+            question: Question { period: Span::millis(20), payload: 80, duration: Span::seconds(6) },
+            host: HostFacts { sync_before: Some(sync), ..HostFacts::default() },
+            wall_clock: reading(),
+            steady_clock: reading(),
+            wake: vec![woken("sleep", false, Span::micros(60)), woken("hybrid", true, Span::micros(3))],
+            one_way: Ok(baseline.clone()),
+            two_way: Ok(baseline),
+            machine: Machine { cpus: 4, load: Some(0.1), realtime_permitted: true, ..Machine::default() },
+            sockets: Sockets { receive: Some(16 << 20), ping: true, ..Sockets::default() },
+            interfaces: vec![eth],
+            capabilities: Capability::ALL.map(held).into(),
+            grant: None,
+        }
+    }
+
+    fn worst(c: &Checkup) -> Finding {
+        judge(c).remove(0)
+    }
+
+    #[test]
+    fn a_good_host_is_called_one() {
+        let findings = judge(&good());
+        assert!(findings.iter().all(|f| f.level == Level::Good), "{findings:#?}");
+        assert!(findings.iter().any(|f| f.text.contains("Jitter below 18.00 us is this host's own")));
+    }
+
+    #[test]
+    fn the_paper_of_1997_would_have_been_warned() {
+        // "sometimes a simple timestamp would take up to 20 ms"
+        let mut c = good();
+        c.wall_clock = Reading { max: Span::millis(20), stalls: 1, stalled: Span::millis(20), ..reading() };
+        let f = worst(&c);
+        assert_eq!((f.code, f.level), ("clock_stalls", Level::Poor));
+        assert!(f.text.contains("at most 20.00 ms"), "{}", f.text);
+    }
+
+    #[test]
+    fn every_trouble_has_a_finding_and_most_a_remedy() {
+        type Trouble = (&'static str, Level, bool, fn(&mut Checkup));
+        let troubles: [Trouble; 14] = [
+            ("clock_backwards", Level::Bad, true, |c| c.wall_clock.backwards = 2),
+            ("clock_slow", Level::Poor, true, |c| {
+                c.wall_clock.p50 = Span(900);
+                c.machine.clock_sources = vec!["hpet".into(), "tsc".into()];
+            }),
+            ("unsynchronised", Level::Note, true, |c| {
+                if let Some(s) = &mut c.host.sync_before {
+                    s.synchronised = false;
+                }
+            }),
+            ("waking", Level::Bad, true, |c| c.wake[0].p99 = Span::millis(11)),
+            ("loopback_failed", Level::Bad, true, |c| c.two_way = Err("no way".into())),
+            ("loopback_loss", Level::Bad, true, |c| {
+                c.one_way = Ok(Baseline { sent: 50, received: 49, ..Baseline::default() });
+            }),
+            ("load", Level::Poor, true, |c| c.machine.load = Some(4.2)),
+            ("quota", Level::Poor, true, |c| c.machine.quota = Some(0.5)),
+            ("governor", Level::Note, true, |c| c.machine.governors.extend([("powersave".into(), 4)])),
+            ("idle_states", Level::Note, true, |c| {
+                c.machine.idle_states = vec![IdleState { name: "C6".into(), exit_us: 133 }];
+            }),
+            ("stolen", Level::Poor, true, |c| c.machine.stolen = Some(3.0)),
+            ("buffers", Level::Note, true, |c| c.sockets.receive = Some(212_992)),
+            ("coalescing", Level::Note, true, |c| c.interfaces[0].coalesce_us = Some(64)),
+            ("no_send_stamps", Level::Note, false, |c| c.interfaces[0].stamps = Some(Abilities::default())),
+        ];
+        for (code, level, remedy, trouble) in troubles {
+            let mut c = good();
+            trouble(&mut c);
+            let found = judge(&c);
+            let f =
+                found.iter().find(|f| f.code == code).unwrap_or_else(|| panic!("no {code} in {found:#?}"));
+            assert_eq!((f.level, f.change.is_some()), (level, remedy), "{f:#?}");
+        }
+    }
+
+    #[test]
+    fn missing_privileges_come_with_the_command_that_grants_them() {
+        let mut c = good();
+        c.capabilities.iter_mut().for_each(|g| g.held = false);
+        c.machine.realtime_permitted = false;
+        c.sockets.ping = false;
+        c.grant = Some("sudo setcap cap_net_raw,cap_sys_nice=ep /usr/bin/jitlat".into());
+        let found = judge(&c);
+        let change = |code| found.iter().find(|f| f.code == code).and_then(|f| f.change.clone()).unwrap();
+        assert!(
+            change("no_realtime").contains("cap_sys_nice") && change("no_capture").contains("cap_net_raw")
+        );
+        assert!(change("no_icmp").contains("ping_group_range"));
+    }
+}

@@ -16,8 +16,8 @@ use anyhow::Result;
 use checkup::{Checkup, Question};
 use clap::Args;
 use jitlat_core::spec::MAX_PAYLOAD;
-use jitlat_core::{NoiseFloor, Source, Span, TestSpec};
-use jitlat_net::pace::Pacing;
+use jitlat_core::{Direction, NoiseFloor, Schedule, Source, Span, TestSpec, Transport};
+use jitlat_net::pace::{Mode, Pacing};
 use jitlat_net::stamp::Stamps;
 use jitlat_proto::twoway::Plan;
 use jitlat_report::text;
@@ -79,11 +79,22 @@ pub fn floor(
 /// The noise floor for the two-way test `plan`; `Err` says why there is none.
 pub fn floor_two_way(
     plan: &Plan,
-    pacing: &Pacing,
+    mode: Mode,
     stamps: Stamps,
     stop: &AtomicBool,
 ) -> Result<NoiseFloor, String> {
-    checkup::floor(&plan.spec, pacing, BEFORE_A_TEST, stop, |spec| {
-        checkup::two_way(Plan { spec: spec.clone(), ..plan.clone() }, pacing, stamps, stop)
+    let pacing = Pacing { mode, ..Pacing::default() };
+    // Stop and wait has a period only in the baseline's planning.
+    let period = plan.wait.filter(|w| w.0 > 0).unwrap_or(plan.spec.period());
+    let (packets, payload) = (plan.spec.packets().into(), plan.spec.payload().into());
+    let spec = TestSpec::new(Direction::Up, Transport::Udp, packets, payload, period, Schedule::Periodic);
+    checkup::floor(&spec.map_err(|e| e.to_string())?, &pacing, BEFORE_A_TEST, stop, |spec| {
+        let wait = plan.wait.map(|w| w.min(spec.period()));
+        checkup::two_way(Plan { spec: spec.clone(), wait, ..plan.clone() }, &pacing, stamps, stop)
     })
+}
+
+/// Says why there is no floor; a test goes on without.
+pub fn told(floor: Result<NoiseFloor, String>) -> Option<NoiseFloor> {
+    floor.inspect_err(|why| eprintln!("jitlat: this host's noise floor could not be measured: {why}")).ok()
 }

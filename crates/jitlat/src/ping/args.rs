@@ -76,6 +76,10 @@ pub struct PingArgs {
     /// Where stamps are taken: user or kernel
     #[arg(long, value_name = "SOURCE", default_value = "kernel")]
     pub stamps: Stamps,
+    /// Before the test, measure what this host adds by itself (3 s): kept in log and JSON, and figures no larger than
+    /// that are marked
+    #[arg(long)]
+    pub doctor: bool,
     /// UDP port of the STAMP or TWAMP Light reflector
     #[arg(long, value_name = "PORT", default_value_t = stamp::PORT)]
     pub stamp_port: u16,

@@ -15,6 +15,7 @@ mod tcp;
 pub use args::PingArgs;
 pub use stamp::stamp_key;
 
+use crate::doctor;
 use crate::interrupt;
 use anyhow::{Context, Result};
 use args::{plan, resolve};
@@ -39,10 +40,15 @@ pub fn run(args: &PingArgs) -> Result<ExitCode> {
         None => None,
     };
     let stop = interrupt::stop_flag()?;
+    let noise = args
+        .doctor
+        .then(|| doctor::floor_two_way(&plan, args.pace, args.stamps, &stop))
+        .and_then(doctor::told);
     let line = ProgressLine::new(plan.spec.packets().into());
     let found = measure(args, to, &plan, &stop, |p| line.show(p));
     ProgressLine::clear();
-    let found = found?;
+    let mut found = found?;
+    found.session.client.noise = noise;
 
     if let Some(log) = log {
         report::write_log(log, &found)?;

@@ -225,3 +225,19 @@ fn demo_ends_in_a_report() {
         assert!(demo.stdout.contains(word), "'{word}' is not in:\n{}", demo.stdout);
     }
 }
+
+#[test]
+fn a_test_records_what_its_host_adds() {
+    let pair = Pair::new("");
+    let report = pair.measure("-n 100 -p 2ms --doctor -o d.log");
+    check_clean(&report, 100);
+    let floor = report.count("/noise/floor/pdv_p99");
+    assert!(report.count("/noise/floor/packets") >= 20 && report.count("/noise/floor/clock_read") > 0);
+    // The log keeps it, and an analysis marks by it.
+    let log = std::fs::read_to_string(pair.folder.path().join("d.log")).unwrap();
+    assert!(log.lines().any(|l| l.starts_with("# client.noise clock_read=")), "{log}");
+    let again =
+        Running::start(Place::Here.jitlat(pair.folder.path(), "-f d.log --json -")).finish(LIMIT).report();
+    assert_eq!(again.count("/noise/floor/pdv_p99"), floor);
+    assert_eq!(again.at("/noise"), report.at("/noise"));
+}
