@@ -6,7 +6,7 @@
 //! * [`machine`] – the five calls by which a driver runs any machine
 //! * [`wire`] – reading big-endian fields without panicking
 //! * [`twoway`] – what all two-way protocols share
-//! * [`stamp`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols
+//! * [`stamp`], [`twamp`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols
 //! * [`jitlat`] – the one-way protocol: control conversation (two dialects) and test stream
 //! * [`sim`] – both sides of it on an impaired network in virtual time
 #![forbid(unsafe_code)]
@@ -18,6 +18,7 @@ pub mod machine;
 pub mod reqresp;
 pub mod sim;
 pub mod stamp;
+pub mod twamp;
 pub mod twoway;
 pub mod wire;
 

@@ -102,6 +102,12 @@ pub trait Protocol {
         false
     }
 
+    /// Whether the far host has to number its answers itself, so that numbers equal to the requests' mean
+    /// that none was lost on the way there.
+    fn counts_answers(&self) -> bool {
+        false
+    }
+
     /// Whether requests are answered at all; where not, only the conversation tells what arrived.
     fn expects_replies(&self) -> bool {
         true

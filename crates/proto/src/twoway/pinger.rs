@@ -102,6 +102,10 @@ impl<P: Protocol> Pinger<P> {
             sent.reserve(packets.min(1 << 20) as usize);
         }
         let deadlines = Deadlines::new(&plan.spec);
+        let mut ledger = Ledger::new(packets);
+        if protocol.counts_answers() {
+            ledger.declare_stateful();
+        }
         Pinger {
             protocol,
             deadlines,
@@ -111,7 +115,7 @@ impl<P: Protocol> Pinger<P> {
             due: Nanos(i64::MIN),
             start: None,
             until: None,
-            ledger: Ledger::new(packets),
+            ledger,
             records,
             sent,
             oddities: Oddities::default(),

@@ -4,6 +4,7 @@
 use super::*;
 use crate::lamp;
 use crate::stamp::{self, reflector::Rules};
+use crate::twamp::{self, Mode, Sid, TestKeys};
 use crate::twoway::reflect::Arrival;
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::spec::{Direction, Schedule, Transport};
@@ -28,6 +29,7 @@ type Path<'a> = &'a dyn Fn(usize) -> Vec<i64>;
 enum Far {
     Stamp(Box<stamp::Reflector>),
     Lamp(Box<lamp::Server>),
+    Twamp(Box<twamp::SessionReflector>),
     Deaf,
 }
 
@@ -55,6 +57,11 @@ impl Far {
                     }
                     _ => vec![],
                 }
+            }
+            Far::Twamp(r) => {
+                let mut out = vec![0; bytes.len()];
+                r.reflect(bytes, &arrival, now.wall, ErrorEstimate::UNKNOWN, &mut out)
+                    .map_or(vec![], |_| vec![out])
             }
             Far::Deaf => vec![],
         }
@@ -180,6 +187,32 @@ fn directions_are_told_apart_by_a_counting_reflector() {
     assert_eq!((d.up_reordered, d.down_reordered), (1, 0));
     let r = out.records.iter().next().unwrap();
     assert_eq!(r.delay(), Some(Span(AHEAD + 1_000_000)), "by the far clock");
+}
+
+#[test]
+fn twamp_sessions_in_every_mode_over_a_bad_path() {
+    // 2 and 3 are lost, 5 comes twice, 8 late.
+    let up: Path<'_> = &|k| match k {
+        2 | 3 => vec![],
+        5 => vec![1_000_000, 2_000_000],
+        8 => vec![15_000_000],
+        _ => vec![1_000_000],
+    };
+    let down: Path<'_> = &|k| if k == 9 { vec![] } else { vec![1_000_000] };
+    for mode in Mode::ALL {
+        let keys = twamp::crypto::SessionKeys { aes: [1; 16], hmac: [2; 32] };
+        let keys = TestKeys::new(mode, &keys, &Sid([3; 16]));
+        let host = "192.0.2.1".parse().unwrap();
+        let far = twamp::SessionReflector::new(mode, keys.clone(), host, Some(40_000));
+        let size = twamp::sender::least_size(mode);
+        let sender = twamp::Sender::new(mode, keys, size, ErrorEstimate::UNKNOWN);
+        let (out, _) = run(sender, plan(20, None), &mut Far::Twamp(Box::new(far)), up, down);
+        let d = out.ledger.directions();
+        assert_eq!((d.stateful, d.up_lost, d.down_lost, d.unknown_lost), (true, 2, 1, 0), "{mode}");
+        assert_eq!((d.up_duplicates, d.up_reordered, d.down_reordered), (1, 1, 0), "{mode}");
+        assert_eq!((out.records.len(), out.oddities), (18, Oddities::default()), "{mode}");
+        assert!(out.records.iter().all(|r| r.size() == Some(size as u16)), "{mode}: as long as asked");
+    }
 }
 
 #[test]

@@ -1,0 +1,227 @@
+//! Keys of the keyed modes, and the control connection as a pair of encrypted streams (RFC 4656 §3.1,
+//! §3.4): AES-128-CBC in each direction, and in every message an HMAC-SHA1, cut to 128 bits, over
+//! everything since the one before.
+
+use aes::Aes128;
+use aes::cipher::{BlockCipherEncrypt, BlockModeDecrypt, BlockModeEncrypt, KeyInit, KeyIvInit};
+use core::fmt;
+use hmac::{Hmac, HmacReset, Mac};
+use sha1::Sha1;
+
+/// Bytes of a block of AES.
+pub const BLOCK: usize = 16;
+
+type Block = aes::Block;
+
+/// Fewest rounds of the key derivation that a server may ask for.
+pub const FEWEST_ROUNDS: u32 = 1024;
+/// Most rounds a client computes: the default of RFC 4656 §6.1. A server could keep it busy for minutes
+/// otherwise.
+pub const MOST_ROUNDS: u32 = 32_768;
+
+fn encryptor(key: &[u8; 16], iv: &[u8; 16]) -> cbc::Encryptor<Aes128> {
+    cbc::Encryptor::new(&(*key).into(), &(*iv).into())
+}
+
+fn decryptor(key: &[u8; 16], iv: &[u8; 16]) -> cbc::Decryptor<Aes128> {
+    cbc::Decryptor::new(&(*key).into(), &(*iv).into())
+}
+
+/// Encrypts as many whole blocks as `bytes` has.
+pub(super) fn encrypt(key: &[u8; 16], bytes: &mut [u8]) {
+    let mut cbc = encryptor(key, &[0; 16]);
+    let (blocks, _) = Block::slice_as_chunks_mut(bytes);
+    cbc.encrypt_blocks(blocks);
+}
+
+/// Undoes [`encrypt`].
+pub(super) fn decrypt(key: &[u8; 16], bytes: &mut [u8]) {
+    let mut cbc = decryptor(key, &[0; 16]);
+    let (blocks, _) = Block::slice_as_chunks_mut(bytes);
+    cbc.decrypt_blocks(blocks);
+}
+
+/// One that is used again for the next message.
+fn running_mac(key: &[u8; 32]) -> HmacReset<Sha1> {
+    <HmacReset<Sha1> as KeyInit>::new_from_slice(key)
+        .unwrap_or_else(|_| unreachable!("any key length is legal"))
+}
+
+pub(super) fn mac(key: &[u8; 32]) -> Hmac<Sha1> {
+    // HMAC takes keys of any length.
+    <Hmac<Sha1> as KeyInit>::new_from_slice(key).unwrap_or_else(|_| unreachable!("any key length is legal"))
+}
+
+/// The key of a passphrase: PBKDF2 with HMAC-SHA1. Takes time in proportion to `rounds`, on purpose.
+pub fn derive(passphrase: &[u8], salt: &[u8; 16], rounds: u32) -> [u8; 16] {
+    pbkdf2::pbkdf2_hmac_array::<Sha1, 16>(passphrase, salt, rounds)
+}
+
+/// The keys of one control connection, drawn by the client.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SessionKeys {
+    /// Of AES.
+    pub aes: [u8; 16],
+    /// Of HMAC.
+    pub hmac: [u8; 32],
+}
+
+impl SessionKeys {
+    /// Wraps the keys and the server's challenge with the passphrase's key.
+    pub fn token(&self, key: &[u8; 16], challenge: &[u8; 16]) -> [u8; 64] {
+        let mut token = [0; 64];
+        token[..16].copy_from_slice(challenge);
+        token[16..32].copy_from_slice(&self.aes);
+        token[32..].copy_from_slice(&self.hmac);
+        encrypt(key, &mut token);
+        token
+    }
+
+    /// The keys in `token`, if whoever made it knew the passphrase's key.
+    pub fn from_token(token: &[u8; 64], key: &[u8; 16], challenge: &[u8; 16]) -> Option<SessionKeys> {
+        let mut plain = *token;
+        decrypt(key, &mut plain);
+        // Both sides know the challenge; only the comparison must not tell how far it got.
+        let differs = plain[..16].iter().zip(challenge).fold(0, |d, (a, b)| d | (a ^ b));
+        let (aes, hmac) = (plain[16..32].try_into().ok()?, plain[32..].try_into().ok()?);
+        (core::hint::black_box(differs) == 0).then_some(SessionKeys { aes, hmac })
+    }
+
+    /// The keys of the test session `sid`.
+    pub(super) fn of_session(&self, sid: &[u8; 16]) -> SessionKeys {
+        let cipher = Aes128::new(&(*sid).into());
+        let mut block: Block = self.aes.into();
+        cipher.encrypt_block(&mut block);
+        let mut hmac = self.hmac;
+        encrypt(sid, &mut hmac);
+        SessionKeys { aes: block.into(), hmac }
+    }
+}
+
+impl fmt::Debug for SessionKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionKeys(…)")
+    }
+}
+
+/// A message's HMAC is not the one its bytes have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forged;
+
+/// What this side says: in the clear until [`protect`](Outgoing::protect) is called.
+#[derive(Default)]
+pub struct Outgoing(Option<(cbc::Encryptor<Aes128>, HmacReset<Sha1>)>);
+
+impl Outgoing {
+    /// From here on, encrypt with `keys`, beginning with `iv`.
+    pub fn protect(&mut self, keys: &SessionKeys, iv: &[u8; 16]) {
+        self.0 = Some((encryptor(&keys.aes, iv), running_mac(&keys.hmac)));
+    }
+
+    /// Appends `message`, whole blocks without an HMAC of their own, to `out`. The next HMAC covers them.
+    pub fn put(&mut self, message: &[u8], out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend(message);
+        if let Some((cbc, mac)) = &mut self.0 {
+            mac.update(message);
+            cbc.encrypt_blocks(Block::slice_as_chunks_mut(&mut out[start..]).0);
+        }
+    }
+
+    /// Appends `message` and its HMAC.
+    pub fn put_signed(&mut self, message: &[u8], out: &mut Vec<u8>) {
+        self.put(message, out);
+        let mut tag = Block::default();
+        if let Some((cbc, mac)) = &mut self.0 {
+            tag.copy_from_slice(&mac.finalize_reset().into_bytes()[..BLOCK]);
+            cbc.encrypt_block(&mut tag);
+        }
+        out.extend(tag);
+    }
+}
+
+/// What the other side says: in the clear until [`protect`](Incoming::protect) is called.
+#[derive(Default)]
+pub struct Incoming {
+    cipher: Option<(cbc::Decryptor<Aes128>, HmacReset<Sha1>)>,
+    /// Received and not yet decrypted: less than a block.
+    raw: Vec<u8>,
+    /// Readable and not yet taken.
+    plain: Vec<u8>,
+}
+
+impl Incoming {
+    /// These bytes were received.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        let Some((cbc, _)) = &mut self.cipher else { return self.plain.extend(bytes) };
+        self.raw.extend(bytes);
+        let start = self.plain.len();
+        let whole = self.raw.len() / BLOCK * BLOCK;
+        self.plain.extend(self.raw.drain(..whole));
+        cbc.decrypt_blocks(Block::slice_as_chunks_mut(&mut self.plain[start..]).0);
+    }
+
+    /// From here on, decrypt with `keys`, beginning with `iv`: what was not taken yet, and what follows.
+    pub fn protect(&mut self, keys: &SessionKeys, iv: &[u8; 16]) {
+        self.cipher = Some((decryptor(&keys.aes, iv), running_mac(&keys.hmac)));
+        let waiting = core::mem::take(&mut self.plain);
+        self.feed(&waiting);
+    }
+
+    /// Bytes waiting.
+    pub fn len(&self) -> usize {
+        self.raw.len() + self.plain.len()
+    }
+
+    /// Whether none is waiting.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The first readable byte: the command number of a client's message.
+    pub fn first(&self) -> Option<u8> {
+        self.plain.first().copied()
+    }
+
+    /// Takes `len` bytes that have no HMAC of their own, once they are all there.
+    pub fn take(&mut self, len: usize) -> Option<Vec<u8>> {
+        if self.plain.len() < len {
+            return None;
+        }
+        let message: Vec<u8> = self.plain.drain(..len).collect();
+        if let Some((_, mac)) = &mut self.cipher {
+            mac.update(&message);
+        }
+        Some(message)
+    }
+
+    /// Takes a message of `len` bytes with its HMAC, once it is all there; gives it without the HMAC. In
+    /// the open mode that is not looked at.
+    pub fn take_signed(&mut self, len: usize) -> Option<Result<Vec<u8>, Forged>> {
+        if self.plain.len() < len {
+            return None;
+        }
+        let message = self.take(len.saturating_sub(BLOCK))?;
+        let tag: Vec<u8> = self.plain.drain(..BLOCK).collect();
+        Some(match &mut self.cipher {
+            Some((_, mac)) => {
+                let said = mac.finalize_reset();
+                let differs = said.as_bytes().iter().zip(&tag).fold(0, |d, (a, b)| d | (a ^ b));
+                if core::hint::black_box(differs) == 0 { Ok(message) } else { Err(Forged) }
+            }
+            None => Ok(message),
+        })
+    }
+}
+
+impl fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Outgoing {{ encrypted: {} }}", self.0.is_some())
+    }
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Incoming {{ encrypted: {}, waiting: {} }}", self.cipher.is_some(), self.len())
+    }
+}

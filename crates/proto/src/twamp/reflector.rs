@@ -1,0 +1,105 @@
+//! The session reflector (RFC 5357 §4.2): one granted session.
+
+use crate::stamp::packet::{Answer, Layout, Request, is_answer};
+use crate::twamp::message::Mode;
+use crate::twamp::sender::layout;
+use crate::twamp::test::{Origin, TestKeys};
+use crate::twoway::reflect::{Arrival, Silence, answerable};
+use core::net::{IpAddr, SocketAddr};
+use jitlat_core::Nanos;
+use jitlat_core::ntp::ErrorEstimate;
+
+/// Answers the packets of one session, and only those of its client.
+#[derive(Clone, Debug)]
+pub struct SessionReflector {
+    layout: Layout,
+    keys: Option<TestKeys>,
+    host: IpAddr,
+    port: Option<u16>,
+    answers: u32,
+    open: Vec<u8>,
+}
+
+impl SessionReflector {
+    /// Of a session in `mode` with packets from `host` and `port`; without a port, from the one of the
+    /// first packet.
+    pub fn new(mode: Mode, keys: Option<TestKeys>, host: IpAddr, port: Option<u16>) -> SessionReflector {
+        SessionReflector {
+            layout: layout(mode),
+            keys,
+            host: host.to_canonical(),
+            port,
+            answers: 0,
+            open: Vec::new(),
+        }
+    }
+
+    /// Answers so far; also the number of the next one.
+    pub fn answers(&self) -> u32 {
+        self.answers
+    }
+
+    fn is_client(&self, from: SocketAddr) -> bool {
+        from.ip().to_canonical() == self.host && self.port.is_none_or(|p| p == from.port())
+    }
+
+    /// Writes the answer to `request` into `answer`, which must be as long, and returns its length: that
+    /// of the request. `now` is the wall clock, `error` the state of this host's.
+    pub fn reflect(
+        &mut self,
+        request: &[u8],
+        arrival: &Arrival,
+        now: Nanos,
+        error: ErrorEstimate,
+        answer: &mut [u8],
+    ) -> Result<usize, Silence> {
+        if !self.is_client(arrival.from) {
+            return Err(Silence::NoSession);
+        }
+        if !answerable(arrival.from) {
+            return Err(Silence::Source);
+        }
+        let fields = self.layout.shortest_answer();
+        if request.len() < fields || answer.len() < request.len() {
+            return Err(Silence::Short);
+        }
+        self.open.clear();
+        self.open.extend(request);
+        if let Some(keys) = &self.keys
+            && !keys.open(Origin::Sender, &mut self.open)
+        {
+            return Err(Silence::Forged);
+        }
+        let asked = Request::parse(self.layout, &self.open).ok_or(Silence::Foreign)?;
+        if !asked.error.is_valid() {
+            return Err(Silence::Foreign);
+        }
+        if self.keys.is_none() && is_answer(self.layout, &self.open) {
+            return Err(Silence::Loop);
+        }
+        self.port = Some(arrival.from.port());
+        let seq = self.answers;
+        self.answers = self.answers.wrapping_add(1);
+
+        let answer = &mut answer[..request.len()];
+        // Of the sender's padding, what is left behind the longer fields comes back.
+        answer.copy_from_slice(request);
+        answer[..fields].fill(0);
+        let written = Answer {
+            seq,
+            answered: error.encode(now),
+            error,
+            ssid: 0,
+            arrived: error.encode(arrival.at),
+            sender_seq: asked.seq,
+            sender_sent: asked.sent,
+            sender_error: asked.error,
+            sender_ttl: arrival.ttl,
+        };
+        written.write(self.layout, answer);
+        if let Some(keys) = &self.keys {
+            keys.seal(Origin::Reflector, answer);
+        }
+        Ok(answer.len())
+    }
+}

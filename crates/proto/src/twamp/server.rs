@@ -1,0 +1,476 @@
+//! The control server (RFC 5357 §3): grants test sessions, starts and stops them, within bounds.
+
+use crate::machine::{Machine, Tick};
+use crate::twamp::crypto::{BLOCK, Incoming, Outgoing, SessionKeys, derive};
+use crate::twamp::message::{
+    Accept, AcceptSession, Greeting, Mode, Modes, Request, SHORT_LEN, ServerStart, SetUp, Sid, command,
+    parse_stop, write_start_ack,
+};
+use crate::twamp::{TestKeys, Users, least_padding};
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use jitlat_core::ntp::NtpTime;
+use jitlat_core::{Nanos, Span};
+use std::collections::VecDeque;
+
+/// What is granted, to whom.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Users of the keyed modes. Where there is one, the open mode is not offered.
+    pub users: Users,
+    /// Rounds of key derivation: a power of two, 1024 at least.
+    pub rounds: u32,
+    /// Sessions of one connection.
+    pub sessions: usize,
+    /// Most bytes of padding.
+    pub padding: u32,
+    /// How long a client may take for the set-up.
+    pub set_up_wait: Span,
+    /// How long a connection may be idle while no test runs (SERVWAIT).
+    pub idle: Span,
+    /// How long a test may be without a packet (REFWAIT).
+    pub silence: Span,
+    /// Longest time that late packets are still answered, whatever the client asks for.
+    pub linger: Span,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            users: Users::default(),
+            rounds: 2048,
+            sessions: 16,
+            padding: 65_507 - 112,
+            set_up_wait: Span::seconds(30),
+            idle: Span::seconds(900),
+            silence: Span::seconds(900),
+            linger: Span::seconds(10),
+        }
+    }
+}
+
+impl Rules {
+    /// The modes offered.
+    pub fn modes(&self) -> Modes {
+        if self.users.is_empty() {
+            Modes::of(&[Mode::Open])
+        } else {
+            Modes::of(&[Mode::Authenticated, Mode::Encrypted, Mode::Mixed])
+        }
+    }
+}
+
+/// Random bytes of one connection.
+#[derive(Clone, Copy)]
+pub struct Random {
+    /// Comes back in the client's token.
+    pub challenge: [u8; 16],
+    /// Of the key derivation.
+    pub salt: [u8; 16],
+    /// Initialisation vector of the server's stream.
+    pub iv: [u8; 16],
+    /// Makes session names unlike those of other connections.
+    pub sid: [u8; 4],
+}
+
+impl Random {
+    /// From 52 random bytes.
+    pub fn new(bytes: [u8; 52]) -> Random {
+        let part = |at: usize| {
+            let mut block = [0; 16];
+            block.copy_from_slice(&bytes[at..at + 16]);
+            block
+        };
+        let [.., a, b, c, d] = bytes;
+        Random { challenge: part(0), salt: part(16), iv: part(32), sid: [a, b, c, d] }
+    }
+}
+
+impl fmt::Debug for Random {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Random(…)")
+    }
+}
+
+/// A session that the driver is to open a socket for.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Where its packets come from. `None`: the client is behind address translation, or does not know
+    /// its address; the first packet from its host tells.
+    pub sender_port: Option<u16>,
+    /// Port the client wishes for; 0 = any.
+    pub port: u16,
+    /// Name of the session.
+    pub sid: Sid,
+    /// Mode of the connection.
+    pub mode: Mode,
+    /// Keys of its packets, where the mode protects them.
+    pub keys: Option<TestKeys>,
+    /// Bytes of its requests.
+    pub request_len: usize,
+    /// Code point of its answers.
+    pub dscp: u8,
+    /// How long after the stop late packets are still to be answered.
+    pub linger: Span,
+}
+
+/// What a server is told.
+#[derive(Clone, Copy, Debug)]
+pub enum Input<'a> {
+    /// Bytes came on the control connection.
+    Bytes(&'a [u8]),
+    /// The connection is closed.
+    Closed,
+    /// The socket asked for by [`Event::Open`] is there, on this port, or is not to be had.
+    Opened(Result<u16, Accept>),
+    /// A packet of a session was answered.
+    Reflected,
+}
+
+/// Why a conversation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// The client closed the connection.
+    Closed,
+    /// It has been silent for too long.
+    Silent,
+    /// Wrong user or passphrase.
+    Denied,
+    /// It chose no mode that is offered.
+    Mode,
+    /// A message was not signed with the keys of the connection.
+    Forged,
+    /// What it says is not a command, or has no place there.
+    Confused,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::Closed => "closed by the client",
+            Reason::Silent => "silent for too long",
+            Reason::Denied => "wrong user or passphrase",
+            Reason::Mode => "no common mode",
+            Reason::Forged => "a forged message",
+            Reason::Confused => "a message out of place",
+        })
+    }
+}
+
+/// What a server asks of its driver.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Open a socket; answer with [`Input::Opened`] before anything else.
+    Open(Asked),
+    /// Answer packets of all sessions from now on.
+    Start,
+    /// Stop answering, each session after its [`linger`](Asked::linger).
+    Stop,
+    /// Nothing more will be said: close the connection once all is written, and the sessions.
+    Over(Reason),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The greeting is to be said, or the answer to it awaited.
+    SetUp,
+    /// Between tests.
+    Idle,
+    /// The driver opens a socket for this session.
+    Opening(Sid),
+    /// A test runs.
+    Running,
+    Over,
+}
+
+/// One control conversation.
+#[derive(Debug)]
+pub struct Server {
+    rules: Rules,
+    random: Random,
+    peer: IpAddr,
+    local: IpAddr,
+    started: NtpTime,
+    state: State,
+    deadline: Nanos,
+    mode: Mode,
+    keys: Option<SessionKeys>,
+    incoming: Incoming,
+    outgoing: Outgoing,
+    /// Encrypted already, in the order they are to be written.
+    saying: VecDeque<Vec<u8>>,
+    sessions: usize,
+    named: u32,
+    events: VecDeque<Event>,
+}
+
+impl Server {
+    /// A server for the connection from `peer` to `local`, accepted at `now`, of a host that serves since
+    /// `started`.
+    pub fn new(
+        rules: Rules,
+        peer: SocketAddr,
+        local: SocketAddr,
+        started: Nanos,
+        random: Random,
+        now: Tick,
+    ) -> Server {
+        let greeting = Greeting {
+            modes: rules.modes(),
+            challenge: random.challenge,
+            salt: random.salt,
+            count: rules.rounds,
+        };
+        let mut bytes = Vec::with_capacity(Greeting::LEN);
+        greeting.write(&mut bytes);
+        Server {
+            deadline: now.steady + rules.set_up_wait,
+            rules,
+            random,
+            peer: peer.ip().to_canonical(),
+            local: local.ip().to_canonical(),
+            started: NtpTime::from(started),
+            state: State::SetUp,
+            mode: Mode::Open,
+            keys: None,
+            incoming: Incoming::default(),
+            outgoing: Outgoing::default(),
+            saying: VecDeque::from([bytes]),
+            sessions: 0,
+            named: 0,
+            events: VecDeque::new(),
+        }
+    }
+
+    /// The greeting that turns a client away, for one too many.
+    pub fn go_away() -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(Greeting::LEN);
+        Greeting { modes: Modes::default(), challenge: [0; 16], salt: [0; 16], count: 0 }.write(&mut bytes);
+        bytes
+    }
+
+    fn over(&mut self, reason: Reason) {
+        if self.state == State::Running {
+            self.events.push_back(Event::Stop);
+        }
+        self.state = State::Over;
+        self.events.push_back(Event::Over(reason));
+    }
+
+    fn say_signed(&mut self, message: &[u8]) {
+        let mut bytes = Vec::with_capacity(message.len() + BLOCK);
+        self.outgoing.put_signed(message, &mut bytes);
+        self.saying.push_back(bytes);
+    }
+
+    /// Reads one message, if it is all there. `Ok(false)`: not yet.
+    fn advance(&mut self, now: Tick) -> Result<bool, Reason> {
+        match self.state {
+            State::SetUp => {
+                let Some(bytes) = self.incoming.take(SetUp::LEN) else { return Ok(false) };
+                let set_up = SetUp::parse(&bytes).map_err(|_| Reason::Confused)?;
+                self.set_up(&set_up)?;
+                self.state = State::Idle;
+                self.deadline = now.steady + self.rules.idle;
+                Ok(true)
+            }
+            State::Idle | State::Running => self.command(now),
+            State::Opening(_) | State::Over => Ok(false),
+        }
+    }
+
+    fn set_up(&mut self, asked: &SetUp) -> Result<(), Reason> {
+        let mode = Mode::from_bits(asked.mode).filter(|m| self.rules.modes().contains(*m));
+        let Some(mode) = mode else {
+            self.answer_set_up(Accept::Unsupported, [0; 16]);
+            return Err(Reason::Mode);
+        };
+        self.mode = mode;
+        if !mode.is_keyed() {
+            self.answer_set_up(Accept::Ok, [0; 16]);
+            return Ok(());
+        }
+        // The same work for users that do not exist: time does not tell which do.
+        let passphrase = self.rules.users.of_field(&asked.user);
+        let key = derive(passphrase.unwrap_or_default(), &self.random.salt, self.rules.rounds);
+        let keys = SessionKeys::from_token(&asked.token, &key, &self.random.challenge);
+        let Some(keys) = keys.filter(|_| passphrase.is_some()) else {
+            self.answer_set_up(Accept::Failure, [0; 16]);
+            return Err(Reason::Denied);
+        };
+        self.incoming.protect(&keys, &asked.client_iv);
+        self.outgoing.protect(&keys, &self.random.iv);
+        self.keys = Some(keys);
+        self.answer_set_up(Accept::Ok, self.random.iv);
+        Ok(())
+    }
+
+    fn answer_set_up(&mut self, accept: Accept, server_iv: [u8; 16]) {
+        let mut bytes = Vec::with_capacity(ServerStart::LEN + ServerStart::TIME_LEN);
+        ServerStart { accept, server_iv }.write(&mut bytes);
+        let started = if accept == Accept::Ok { self.started } else { NtpTime(0) };
+        self.outgoing.put(&ServerStart::time(started), &mut bytes);
+        self.saying.push_back(bytes);
+    }
+
+    fn command(&mut self, now: Tick) -> Result<bool, Reason> {
+        let Some(number) = self.incoming.first() else { return Ok(false) };
+        let running = self.state == State::Running;
+        let len = match (number, running) {
+            (command::REQUEST, false) => Request::LEN,
+            (command::START, false) | (command::STOP, true) => SHORT_LEN,
+            _ => {
+                // The length of what follows is not known: no way back into step.
+                let mut refusal = Vec::new();
+                write_start_ack(Accept::Unsupported, &mut refusal);
+                self.say_signed(&refusal);
+                return Err(Reason::Confused);
+            }
+        };
+        let Some(message) = self.incoming.take_signed(len) else { return Ok(false) };
+        let bytes = message.map_err(|_| Reason::Forged)?;
+        match number {
+            command::REQUEST => {
+                let asked = Request::parse(&bytes).map_err(|_| Reason::Confused)?;
+                self.requested(&asked, now);
+            }
+            command::START => {
+                let mut ack = Vec::new();
+                write_start_ack(Accept::Ok, &mut ack);
+                self.say_signed(&ack);
+                self.state = State::Running;
+                self.events.push_back(Event::Start);
+                self.deadline = now.steady + self.rules.silence;
+            }
+            _ => {
+                let stopped = parse_stop(&bytes).map_err(|_| Reason::Confused)?;
+                if stopped as usize != self.sessions {
+                    return Err(Reason::Confused);
+                }
+                self.events.push_back(Event::Stop);
+                self.sessions = 0;
+                self.state = State::Idle;
+                self.deadline = now.steady + self.rules.idle;
+            }
+        }
+        Ok(true)
+    }
+
+    fn requested(&mut self, asked: &Request, now: Tick) {
+        self.deadline = now.steady + self.rules.idle;
+        match self.examine(asked) {
+            Ok(sender_port) => {
+                self.named = self.named.wrapping_add(1);
+                let tail = u32::from_be_bytes(self.random.sid).wrapping_add(self.named).to_be_bytes();
+                let sid = Sid::new(self.local, NtpTime::from(now.wall), tail);
+                let fields = if self.mode.protects_test() { 48 } else { 14 };
+                self.events.push_back(Event::Open(Asked {
+                    sender_port,
+                    port: asked.receiver_port,
+                    sid,
+                    mode: self.mode,
+                    keys: self.keys.as_ref().and_then(|k| TestKeys::new(self.mode, k, &sid)),
+                    request_len: fields + asked.padding as usize,
+                    dscp: asked.dscp().unwrap_or(0),
+                    linger: asked.timeout.to_span().clamp(Span::ZERO, self.rules.linger),
+                }));
+                self.state = State::Opening(sid);
+            }
+            Err(accept) => self.refuse(accept),
+        }
+    }
+
+    /// The port its packets come from, if that is known, or why the session is not granted.
+    fn examine(&self, asked: &Request) -> Result<Option<u16>, Accept> {
+        let family = if self.peer.is_ipv6() { 6 } else { 4 };
+        if asked.conf != [0; 2] || asked.slots != 0 || asked.dscp().is_none() || asked.version != family {
+            return Err(Accept::Unsupported);
+        }
+        // Answers are no longer than requests: the client has to bring the padding.
+        if asked.padding < least_padding(self.mode) {
+            return Err(Accept::Unsupported);
+        }
+        if asked.padding > self.rules.padding || self.sessions >= self.rules.sessions {
+            return Err(Accept::Permanent);
+        }
+        match asked.sender {
+            a if a.is_unspecified() => Ok(None),
+            // Nobody asks for packets to a third host.
+            a if a == self.peer && asked.sender_port != 0 => Ok(Some(asked.sender_port)),
+            _ => Err(Accept::Unsupported),
+        }
+    }
+
+    fn refuse(&mut self, accept: Accept) {
+        let mut message = Vec::new();
+        AcceptSession { accept, port: 0, sid: Sid([0; 16]) }.write(&mut message);
+        self.say_signed(&message);
+    }
+}
+
+impl Machine for Server {
+    type Input<'a> = Input<'a>;
+    type Event = Event;
+
+    fn handle(&mut self, now: Tick, input: Input<'_>) {
+        if self.state == State::Over {
+            return;
+        }
+        match input {
+            Input::Bytes(bytes) => self.incoming.feed(bytes),
+            Input::Closed => return self.over(Reason::Closed),
+            Input::Opened(opened) => {
+                let State::Opening(sid) = self.state else { return };
+                self.state = State::Idle;
+                match opened {
+                    Ok(port) => {
+                        self.sessions += 1;
+                        let mut message = Vec::new();
+                        AcceptSession { accept: Accept::Ok, port, sid }.write(&mut message);
+                        self.say_signed(&message);
+                    }
+                    Err(accept) => self.refuse(accept),
+                }
+            }
+            Input::Reflected => {
+                if self.state == State::Running {
+                    self.deadline = now.steady + self.rules.silence;
+                }
+            }
+        }
+        loop {
+            match self.advance(now) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(reason) => {
+                    self.over(reason);
+                    break;
+                }
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Tick) {
+        if self.state != State::Over && now.steady >= self.deadline {
+            self.over(Reason::Silent);
+        }
+    }
+
+    fn poll_transmit(&mut self, _now: Tick, out: &mut Vec<u8>) -> bool {
+        match self.saying.pop_front() {
+            Some(bytes) => {
+                out.extend(bytes);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Nanos> {
+        (self.state != State::Over).then_some(self.deadline)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}

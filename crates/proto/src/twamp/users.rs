@@ -1,0 +1,108 @@
+//! Who may use the keyed modes, and with which passphrase.
+
+use core::fmt;
+
+/// Longest name, in bytes.
+pub const NAME_LEN: usize = 80;
+
+/// Users and their passphrases.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Users(Vec<(String, Vec<u8>)>);
+
+/// Why a file of users could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {what}")]
+pub struct Unreadable {
+    /// Counted from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub what: &'static str,
+}
+
+impl Users {
+    /// Reads a file in the format of perfSONAR (`.pfs`): a name and a passphrase in hexadecimal a line.
+    /// Empty lines and what follows a `#` at the start of a line are left out.
+    pub fn parse(text: &str) -> Result<Users, Unreadable> {
+        let mut users = Vec::new();
+        for (i, line) in text.lines().enumerate() {
+            let line_fault = |what| Unreadable { line: i + 1, what };
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let mut words = line.split_whitespace();
+            let (Some(name), Some(digits), None) = (words.next(), words.next(), words.next()) else {
+                return Err(line_fault("write a name and a passphrase in hexadecimal"));
+            };
+            if name.len() > NAME_LEN {
+                return Err(line_fault("the name is longer than 80 bytes"));
+            }
+            let passphrase = unhex(digits).ok_or(line_fault("the passphrase is not in hexadecimal"))?;
+            users.push((name.to_owned(), passphrase));
+        }
+        Ok(Users(users))
+    }
+
+    /// One user.
+    pub fn one(name: &str, passphrase: &[u8]) -> Users {
+        Users(vec![(name.to_owned(), passphrase.to_vec())])
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Their names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// The passphrase of `name`.
+    pub fn passphrase(&self, name: &str) -> Option<&[u8]> {
+        self.0.iter().find(|(n, _)| n == name).map(|(_, p)| p.as_slice())
+    }
+
+    /// The passphrase of the user in this field of a message, which zeros fill up.
+    pub fn of_field(&self, field: &[u8; NAME_LEN]) -> Option<&[u8]> {
+        let end = field.iter().position(|b| *b == 0).unwrap_or(NAME_LEN);
+        self.passphrase(core::str::from_utf8(&field[..end]).ok()?)
+    }
+}
+
+/// The field of a message for `name`, cut to its length.
+pub fn field(name: &str) -> [u8; NAME_LEN] {
+    let mut field = [0; NAME_LEN];
+    let bytes = &name.as_bytes()[..name.len().min(NAME_LEN)];
+    field[..bytes.len()].copy_from_slice(bytes);
+    field
+}
+
+fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let digit = |c: u8| char::from(c).to_digit(16).map(|d| d as u8);
+    let pairs = digits.as_bytes().chunks(2);
+    pairs.map(|p| Some(digit(p[0])? << 4 | digit(*p.get(1)?)?)).collect()
+}
+
+impl fmt::Debug for Users {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.names()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_perfsonar_are_read() {
+        let users = Users::parse("# comment\n\ntester\t696e7465726f702d736563726574\nother 00ff\n").unwrap();
+        assert_eq!(users.passphrase("tester"), Some(&b"interop-secret"[..]));
+        assert_eq!(users.of_field(&field("other")), Some(&[0, 255][..]));
+        assert_eq!(users.passphrase("nobody"), None);
+        assert_eq!(format!("{users:?}"), r#"["tester", "other"]"#, "no passphrase is shown");
+        for (bad, line) in [("a b c", 1), ("ok 00\nx", 2), ("a 0", 1), ("a zz", 1)] {
+            assert_eq!(Users::parse(bad).unwrap_err().line, line, "{bad}");
+        }
+    }
+}
