@@ -157,7 +157,7 @@ impl Notes {
             );
         }
         let Some(corrected) = s.latency_corrected.and_then(|c| c.min) else { return };
-        if !(0..=rtt).contains(&corrected) {
+        if !(-HOST_TIME..=rtt + HOST_TIME).contains(&corrected) {
             self.warn(
                 "corrected_out_of_range",
                 format!(
@@ -167,7 +167,7 @@ impl Notes {
                     eng4(rtt)
                 ),
             );
-        } else if corrected > 0 && !(1.5..=4.0).contains(&(rtt as f64 / corrected as f64)) {
+        } else if corrected > 0 && !is_about_half(corrected, rtt) {
             self.warn(
                 "asymmetric",
                 format!(
@@ -266,6 +266,16 @@ impl Notes {
 }
 
 /// What it means for real-time traffic, most telling first.
+/// What waking up two programs may add to a round trip of the control connection, in ns. Less than this
+/// is no contradiction between a round trip and a delay.
+const HOST_TIME: i64 = 100_000;
+
+/// Whether the round trip is 1.5 to 4 times the delay, give or take the hosts' own time (metrics §15).
+fn is_about_half(delay: i64, rtt: i64) -> bool {
+    let (delay, rtt, host) = (delay as f64, rtt as f64, HOST_TIME as f64);
+    (1.5 * delay - host..=4.0 * delay + host).contains(&rtt)
+}
+
 fn verdicts(s: &Summary) -> Vec<Verdict> {
     let mut found = Vec::new();
     let mut say = |code, level, text| found.push(Verdict { code, level, text });

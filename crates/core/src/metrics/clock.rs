@@ -26,6 +26,9 @@ pub struct ClockEstimate {
     pub min_rtt_before_ns: Option<i64>,
     /// See above.
     pub min_rtt_after_ns: Option<i64>,
+    /// How far the probes' round trips lie above their minimum, in ns: the median, before or after the stream,
+    /// whichever is larger. Smaller changes of offset or round trip are not seen.
+    pub rtt_spread_ns: Option<f64>,
     /// Probes made.
     pub probes: usize,
     /// What is subtracted from each raw delay: +θ up, −θ down.
@@ -124,9 +127,11 @@ impl ClockEstimate {
         let theta = |p: ClockProbe| p.double_offset() as f64 / 2.0;
         self.offset_before_ns = before.map(theta);
         self.offset_after_ns = after.map(theta);
-        let rtt = |late: bool| probes.iter().filter(|p| (p.sent.0 >= start) == late).map(|p| p.rtt().0).min();
-        self.min_rtt_before_ns = rtt(false);
-        self.min_rtt_after_ns = rtt(true);
+        let rtts = |late: bool| probes.iter().filter(move |p| (p.sent.0 >= start) == late).map(|p| p.rtt().0);
+        self.min_rtt_before_ns = rtts(false).min();
+        self.min_rtt_after_ns = rtts(true).min();
+        let spread = |late| Some(median(rtts(late).map(|r| r as f64).collect())? - rtts(late).min()? as f64);
+        self.rtt_spread_ns = [false, true].into_iter().filter_map(spread).reduce(f64::max);
         self.min_rtt_ns = probes.iter().map(|p| p.rtt().0).min();
         self.offset_median_ns = median(probes.iter().map(|p| theta(*p)).collect());
 
@@ -228,6 +233,8 @@ mod tests {
         assert_eq!((e.offset_ns, e.min_rtt_ns), (Some(31_340_410_000), Some(3_231_020_000)));
         assert_eq!(e.interval_ns, Some([29_724_920_000, 32_955_920_000]));
         assert_eq!(e.correction_ns, Some(31_340_410_000));
+        // 0.02, 0.15, 0.75, 0.9 and 4.1 ms above the path's.
+        assert_eq!(e.rtt_spread_ns, Some(730_000.0));
         assert!(!e.inconsistent);
     }
 

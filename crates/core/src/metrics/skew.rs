@@ -19,7 +19,8 @@ pub struct SkewHull {
     pub residual_mean_ns: f64,
     /// Slopes of the first and the second half of the run.
     pub alpha_halves: Option<[f64; 2]>,
-    /// The edge spans more than a quarter of the run and nothing speaks for a queue instead.
+    /// The edge spans more than a quarter of the run, both halves have the slope, within half of it, and nothing
+    /// speaks for a queue instead.
     pub is_skew: bool,
 }
 
@@ -87,6 +88,8 @@ impl SkewHull {
         whole.sum_t += late.sum_t;
         let edge = whole.edge()?;
         let alpha = slope(edge);
+        let lasting =
+            slopes.is_some_and(|halves| halves.iter().all(|half| (half - alpha).abs() <= 0.5 * alpha.abs()));
         // Heights above the line, taken from the edge's first point so that only differences count.
         let [(t1, d1), (t2, _)] = edge;
         let height = |k: usize| {
@@ -107,7 +110,7 @@ impl SkewHull {
             residual_max_ns: max,
             residual_mean_ns: sum / n as f64,
             alpha_halves: slopes,
-            is_skew: t2.saturating_sub(t1) as f64 > point(n - 1).0 as f64 / 4.0,
+            is_skew: lasting && t2.saturating_sub(t1) as f64 > point(n - 1).0 as f64 / 4.0,
         })
     }
 

@@ -44,12 +44,14 @@ impl Trend {
             ),
             because: String::new(),
         };
-        (trend.verdict, trend.because) = trend.decide(scan.duration);
+        (trend.verdict, trend.because) = trend.decide(scan.duration, clock.rtt_spread_ns);
         Some(trend)
     }
 
-    /// The rules of metrics §14, in their order.
-    fn decide(&self, duration: f64) -> (TrendVerdict, String) {
+    /// The rules of metrics §14, in their order. What the probes say counts where it stands out of their own
+    /// `spread`, and a round trip speaks for a queue only if it changed by about as much as the delay did:
+    /// on a short path a host's wake-ups change it by far more.
+    fn decide(&self, duration: f64, spread: Option<f64>) -> (TrendVerdict, String) {
         let m = self.m_send;
         let ppm = m * 1e6;
         let drift = m * duration;
@@ -83,11 +85,13 @@ impl Trend {
                 ),
             };
         }
-        let near = |x: f64| (x - drift).abs() <= 0.3 * drift.abs();
+        let resolved = drift.abs() > spread.unwrap_or(0.0);
+        let near = |x: f64| resolved && (x - drift).abs() <= 0.3 * drift.abs();
         if self.offset_change_ns.is_some_and(near) {
             return (TrendVerdict::Skew, format!("the clock offset changed by as much: {ppm:.1} ppm"));
         }
-        if self.rtt_change_ns.is_some_and(|x| x * drift.signum() > 0.5 * drift.abs()) {
+        let as_much = |x: f64| resolved && (0.5..=2.0).contains(&(x / drift));
+        if self.rtt_change_ns.is_some_and(as_much) {
             let verdict = if m > 0.0 { TrendVerdict::Overload } else { TrendVerdict::Draining };
             return (verdict, "the round trip changed with it: a queue, not a clock".into());
         }
@@ -166,6 +170,10 @@ mod tests {
 
     /// The verdict on 1000 packets every 20 ms whose delay is `delay(seq)` ns.
     fn verdict(delay: impl Fn(i64) -> i64) -> TrendVerdict {
+        with_probes(delay, &ClockEstimate::new(&Session::new(TestSpec::default()), None))
+    }
+
+    fn with_probes(delay: impl Fn(i64) -> i64, clock: &ClockEstimate) -> TrendVerdict {
         let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
         let (mut sums, mut extent) = (CoMoments::default(), Extent::default());
         for seq in 0..1000 {
@@ -178,9 +186,8 @@ mod tests {
         let series = Series::new(&samples, &accepted);
         let hull = SkewHull::new(&series);
         let periods = Periods::new(&crate::session::Session::new(TestSpec::default()), &extent);
-        let clock = ClockEstimate::new(&Session::new(TestSpec::default()), None);
         let arrival = sums.on_arrival().map(Regression::from);
-        Trend::new(&series, sums.on_send(), arrival, hull.as_ref(), &periods, &clock, Direction::Up)
+        Trend::new(&series, sums.on_send(), arrival, hull.as_ref(), &periods, clock, Direction::Up)
             .unwrap()
             .verdict
     }
@@ -203,5 +210,20 @@ mod tests {
         assert_eq!(verdict(|i| noise(i) + (1000 - i) * 2_222_222), TrendVerdict::Draining);
         // A queue that fills during the second half only.
         assert_eq!(verdict(|i| noise(i) + (i - 500).max(0) * 10_000), TrendVerdict::Undecided);
+    }
+
+    #[test]
+    fn probes_speak_only_of_what_they_resolve() {
+        // A delay that bends upwards, by 1 ms in all.
+        let bent = |i: i64| noise(i) / 100 + (i - 500).max(0) * 2000;
+        let probes = |rtt_change: i64, spread: f64| ClockEstimate {
+            min_rtt_before_ns: Some(5_000_000),
+            min_rtt_after_ns: Some(5_000_000 + rtt_change),
+            rtt_spread_ns: Some(spread),
+            ..ClockEstimate::default()
+        };
+        assert_eq!(with_probes(bent, &probes(1_000_000, 100_000.0)), TrendVerdict::Overload);
+        assert_eq!(with_probes(bent, &probes(1_000_000, 3_000_000.0)), TrendVerdict::Undecided);
+        assert_eq!(with_probes(bent, &probes(9_000_000, 100_000.0)), TrendVerdict::Undecided);
     }
 }
