@@ -17,6 +17,7 @@
 //! * [`metrics`] – the figures, one file per metric
 //! * [`analysis`] – [`Analyzer`]: records in, [`Summary`] out
 //! * [`summary`] – [`Summary`]: everything computed, the JSON summary
+//! * [`sweep`] – a test under many conditions, repeated
 //! * [`compare`] – two runs side by side, with a verdict
 //! * [`twoway`] – two-way records seen as one-way ones
 //! * [`units`] – numbers as people read them
@@ -36,6 +37,7 @@ pub mod session;
 pub mod sink;
 pub mod spec;
 pub mod summary;
+pub mod sweep;
 pub mod time;
 pub mod twoway;
 pub mod units;

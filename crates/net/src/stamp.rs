@@ -23,6 +23,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 pub enum Stamps {
     /// The program's own readings only.
     User,
+    /// The program's for what is sent, the kernel's for what is received: LaMP's KRT.
+    KernelReceive,
     /// The kernel's, in software.
     #[default]
     Kernel,
@@ -46,9 +48,10 @@ impl std::str::FromStr for Stamps {
     fn from_str(s: &str) -> Result<Stamps, String> {
         match s {
             "user" => Ok(Stamps::User),
+            "krt" => Ok(Stamps::KernelReceive),
             "kernel" => Ok(Stamps::Kernel),
             "hardware" => Ok(Stamps::Hardware),
-            _ => Err(format!("'{s}' is not a source of stamps: give user, kernel or hardware")),
+            _ => Err(format!("'{s}' is not a source of stamps: give user, krt, kernel or hardware")),
         }
     }
 }
@@ -90,6 +93,9 @@ pub fn enable(socket: BorrowedFd<'_>, local: IpAddr, want: Stamps, way: Way) -> 
     {
         notes.push(format!("no hardware stamps ({why}): kernel stamps instead"));
         want = Stamps::Kernel;
+    }
+    if want == Stamps::KernelReceive && way == Way::Out {
+        return (Stamps::User, notes);
     }
     if want != Stamps::User
         && let Err(e) = setsockopt(&socket, sockopt::Timestamping, &flags(want, way))

@@ -73,7 +73,7 @@ pub struct PingArgs {
     /// How the sender waits: sleep, hybrid or spin
     #[arg(long, value_name = "MODE", default_value = "sleep")]
     pub pace: Mode,
-    /// Where stamps are taken: user or kernel
+    /// Where stamps are taken: user, krt (by the kernel on reception only, as LaTe's KRT), or kernel
     #[arg(long, value_name = "SOURCE", default_value = "kernel")]
     pub stamps: Stamps,
     /// Before the test, measure what this host adds by itself (3 s): kept in log and JSON, and figures no larger than

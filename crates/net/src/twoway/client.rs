@@ -131,7 +131,7 @@ pub fn run<P: Protocol>(
     host.notes.extend(notes);
     let mut steps = clock::StepWatch::start();
 
-    let source = if stamps == Stamps::User { Source::User } else { Source::Kernel };
+    let source = if stamps < Stamps::Kernel { Source::User } else { Source::Kernel };
     let slot = usize::from(plan.spec.payload()) + SLACK;
     let mut inbox = Inbox::new(BATCH, slot.min(1 << 16));
     let mut departures = Departures::new();
@@ -208,7 +208,7 @@ pub fn run<P: Protocol>(
     }
 
     let until = clock::steady() + LAST_STAMPS;
-    while stamps != Stamps::User && departures.awaited() && clock::steady() < until {
+    while stamps >= Stamps::Kernel && departures.awaited() && clock::steady() < until {
         if departures.collect(&socket, |seq, at| pinger.stamped(seq, at)) == 0 {
             wait(&socket, until, clock::steady(), Mode::Sleep);
         }

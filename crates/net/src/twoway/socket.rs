@@ -134,13 +134,14 @@ fn stamp(socket: &Socket, want: Stamps, notes: &mut Vec<String>) -> Stamps {
     if want == Stamps::Hardware {
         notes.push("two-way tests take kernel stamps, not the adapter's".to_owned());
     }
-    let all = F::SOF_TIMESTAMPING_SOFTWARE
-        | F::SOF_TIMESTAMPING_RX_SOFTWARE
-        | F::SOF_TIMESTAMPING_TX_SOFTWARE
-        | F::SOF_TIMESTAMPING_OPT_ID
-        | F::SOF_TIMESTAMPING_OPT_TSONLY;
+    let received = F::SOF_TIMESTAMPING_SOFTWARE | F::SOF_TIMESTAMPING_RX_SOFTWARE;
+    let sent = F::SOF_TIMESTAMPING_TX_SOFTWARE | F::SOF_TIMESTAMPING_OPT_ID | F::SOF_TIMESTAMPING_OPT_TSONLY;
+    let (all, stamps) = match want {
+        Stamps::KernelReceive => (received, want),
+        _ => (received | sent, Stamps::Kernel),
+    };
     match setsockopt(socket, sockopt::Timestamping, &all) {
-        Ok(()) => Stamps::Kernel,
+        Ok(()) => stamps,
         Err(e) => {
             notes.push(format!("no kernel stamps ({}): user stamps instead", e.desc()));
             Stamps::User

@@ -6,7 +6,7 @@
 use super::font;
 use super::palette::{AXIS, GRID, Ink, MUTED, Paint, TEXT, dashes, ink, paint};
 use crate::figure::{
-    Axis, Density, Figure, Mark, Overflow, Scale, Series, SpreadRow, Tick, Tone, group_thousands,
+    Axis, Density, Figure, Mark, MeanRow, Overflow, Scale, Series, SpreadRow, Tick, Tone, group_thousands,
 };
 
 const WIDTH: f32 = 760.0;
@@ -20,6 +20,8 @@ const LINE: f32 = 16.0;
 const OVERFLOW: f32 = 54.0;
 /// Height of the strip in which losses are marked.
 const RUG: f32 = 22.0;
+/// Half the width of an error bar's end.
+const CAP: f32 = 3.5;
 
 /// An axis-parallel rectangle; `y` points down.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -246,11 +248,12 @@ impl Sheet {
     /// Draws axes and grid; returns the area of the plot.
     fn axes(&mut self, figure: &Figure, top: f32) -> Rect {
         let rows = figure.series.iter().find_map(|s| match &s.mark {
-            Mark::Spread { rows } => Some(rows),
+            Mark::Spread { rows } => Some(row_ticks(rows.iter().map(|r| r.name.as_str()))),
+            Mark::Means { rows } => Some(row_ticks(rows.iter().map(|r| r.name.as_str()))),
             _ => None,
         });
-        let height = rows.map_or(PLOT_HEIGHT, |r| (r.len() as f32 * 44.0 + 16.0).max(80.0));
-        let left_ticks = rows.map_or_else(|| figure.y.ticks(6), |r| row_ticks(r));
+        let height = rows.as_ref().map_or(PLOT_HEIGHT, |r| (r.len() as f32 * 44.0 + 16.0).max(80.0));
+        let left_ticks = rows.clone().unwrap_or_else(|| figure.y.ticks(6));
         let right_ticks = figure.right.as_ref().map(|a| a.ticks(6)).unwrap_or_default();
         let widest = |ticks: &[Tick]| ticks.iter().map(|t| font::width(&t.label, LABEL)).fold(0.0, f32::max);
         let title = LINE + 4.0;
@@ -409,6 +412,22 @@ impl Panel<'_> {
                     self.spread(i, row, out);
                 }
             }
+            Mark::Bounds { points } => {
+                for b in points {
+                    let [low, high] = [b.low, b.high].map(|v| self.place(series, (b.at, v)));
+                    out.push(line([low, high], stroke, 1.4));
+                    for (x, y) in [low, high] {
+                        out.push(line([(x - CAP, y), (x + CAP, y)], stroke, 1.4));
+                    }
+                }
+                let points = points.iter().map(|b| self.place(series, (b.at, b.value))).collect();
+                out.push(Shape::Dots { points, radius: 3.2, fill: paint(color, 1.0) });
+            }
+            Mark::Means { rows } => {
+                for (i, row) in rows.iter().enumerate() {
+                    self.mean(i, row, out);
+                }
+            }
         }
     }
 
@@ -457,6 +476,21 @@ impl Panel<'_> {
         Shape::Rects { rects: rects.collect(), fill: paint(ink, 0.9) }
     }
 
+    /// A dot, and a capped line along its interval.
+    fn mean(&self, i: usize, row: &MeanRow, out: &mut Vec<Shape>) {
+        let stroke = paint(ink(Tone::Run(i as u8)), 1.0);
+        let y = self.plot.y + row_middle(i);
+        let x = |v: f64| self.plot.x + self.figure.x.position(v).clamp(0.0, 1.0) as f32 * self.plot.w;
+        if let Some(interval) = row.interval {
+            let [low, high] = interval.map(x);
+            out.push(line([(low, y), (high, y)], stroke, 1.6));
+            for end in [low, high] {
+                out.push(line([(end, y - 2.0 * CAP), (end, y + 2.0 * CAP)], stroke, 1.6));
+            }
+        }
+        out.push(Shape::Dots { points: vec![(x(row.value), y)], radius: 4.0, fill: stroke });
+    }
+
     /// A thin line from minimum to maximum, a box from minimum to p90, a bar at the median, a tick at p99.
     fn spread(&self, i: usize, row: &SpreadRow, out: &mut Vec<Shape>) {
         let color = ink(Tone::Run(i as u8));
@@ -478,9 +512,9 @@ fn row_middle(i: usize) -> f32 {
 }
 
 /// The rows' names; positions are in drawing units from the top.
-fn row_ticks(rows: &[SpreadRow]) -> Vec<Tick> {
-    let name = |r: &SpreadRow| shortened(&r.name, LABEL, 200.0);
-    rows.iter().enumerate().map(|(i, r)| Tick { at: row_middle(i).into(), label: name(r) }).collect()
+fn row_ticks<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Tick> {
+    let label = |name: &str| shortened(name, LABEL, 220.0);
+    names.enumerate().map(|(i, name)| Tick { at: row_middle(i).into(), label: label(name) }).collect()
 }
 
 /// Opacity of a cell: logarithmic, so that a single packet and the thickest cell are both seen.
@@ -533,7 +567,7 @@ fn key(series: &Series, x: f32, y: f32, w: f32) -> Vec<Shape> {
                 dashes,
             }]
         }
-        Mark::Points { .. } => {
+        Mark::Points { .. } | Mark::Bounds { .. } | Mark::Means { .. } => {
             let points = [0.2, 0.5, 0.8].map(|f| (x + w * f, y)).to_vec();
             vec![Shape::Dots { points, radius: 2.0, fill: paint(color, 0.8) }]
         }

@@ -11,11 +11,13 @@ mod grid;
 mod histogram;
 mod lengths;
 mod series;
+mod sweep;
 mod trace;
 
 pub use axis::{Axis, Scale, Tick, Unit, group_thousands, value_label};
 pub use compare::{Subject, cdfs, spreads};
 pub use grid::Grid;
+pub use sweep::{Sweep, of_sweep};
 pub use trace::{Trace, TraceSink};
 
 use jitlat_core::summary::Summary;
@@ -201,6 +203,40 @@ pub enum Mark {
         /// One row a run, from the top.
         rows: Vec<SpreadRow>,
     },
+    /// Dots with upright error bars.
+    Bounds {
+        /// Ascending in place.
+        points: Vec<Bound>,
+    },
+    /// Dots with lying error bars, one above the other.
+    Means {
+        /// One row a mean, from the top.
+        rows: Vec<MeanRow>,
+    },
+}
+
+/// A value at a place, and what it lies between.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Bound {
+    /// Its place on the horizontal axis.
+    pub at: f64,
+    /// The value.
+    pub value: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// A mean with its interval.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MeanRow {
+    /// Of what.
+    pub name: String,
+    /// The mean.
+    pub value: f64,
+    /// Where it lies, if that is known.
+    pub interval: Option<[f64; 2]>,
 }
 
 /// Counts of points in equal cells.

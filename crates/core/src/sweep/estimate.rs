@@ -1,0 +1,271 @@
+//! From runs to points: means with confidence intervals over repetitions, and the laws of delay against size.
+
+use super::{Factor, Figure, Grid, Outcome};
+use crate::metrics::sizes::{SizeFit, size_fit};
+use crate::metrics::stat::t_quantile;
+use crate::passive::link;
+use core::fmt;
+use core::str::FromStr;
+use serde::{Deserialize, Serialize};
+
+/// How sure an interval is to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Confidence {
+    /// 90 %.
+    #[serde(rename = "90")]
+    Ninety,
+    /// 95 %.
+    #[default]
+    #[serde(rename = "95")]
+    NinetyFive,
+    /// 99 %.
+    #[serde(rename = "99")]
+    NinetyNine,
+}
+
+impl Confidence {
+    /// The quantile of Student's t that a two-sided interval takes.
+    fn quantile(self) -> f64 {
+        match self {
+            Confidence::Ninety => 0.95,
+            Confidence::NinetyFive => 0.975,
+            Confidence::NinetyNine => 0.995,
+        }
+    }
+}
+
+impl fmt::Display for Confidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Confidence::Ninety => "90",
+            Confidence::NinetyFive => "95",
+            Confidence::NinetyNine => "99",
+        })
+    }
+}
+
+impl FromStr for Confidence {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Confidence, String> {
+        match text.trim_end_matches('%') {
+            "90" => Ok(Confidence::Ninety),
+            "95" => Ok(Confidence::NinetyFive),
+            "99" => Ok(Confidence::NinetyNine),
+            _ => Err(format!("'{text}' is not a level of confidence: give 90, 95 or 99")),
+        }
+    }
+}
+
+/// A figure over the repetitions of one combination.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    /// Runs that have it.
+    pub n: u64,
+    /// Mean of the runs.
+    pub mean: f64,
+    /// Student's interval of that mean. Runs are independent of each other, as packets of one run are not, so it
+    /// is right here. `None` of a single run.
+    pub interval: Option<[f64; 2]>,
+    /// Smallest of the runs.
+    pub min: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+impl Estimate {
+    /// Of the runs' values; `None` of none.
+    pub fn new(values: &[f64], confidence: Confidence) -> Option<Estimate> {
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
+        let interval = (values.len() > 1).then(|| {
+            let error = (squares / (n - 1.0) / n).sqrt();
+            let half = t_quantile(confidence.quantile(), values.len() as u64 - 1) * error;
+            [mean - half, mean + half]
+        });
+        (!values.is_empty()).then(|| Estimate {
+            n: values.len() as u64,
+            mean,
+            interval,
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        })
+    }
+}
+
+/// One combination over its repetitions.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// Which combination.
+    pub cell: usize,
+    /// Runs made.
+    pub runs: u64,
+    /// Packets sent in them.
+    pub sent: u64,
+    /// Accepted.
+    pub received: u64,
+    /// Each figure, in the order of [`Figure::ALL`].
+    pub figures: Vec<(Figure, Option<Estimate>)>,
+}
+
+impl Point {
+    /// One figure.
+    pub fn get(&self, figure: Figure) -> Option<&Estimate> {
+        self.figures.iter().find(|(f, _)| *f == figure).and_then(|(_, e)| e.as_ref())
+    }
+}
+
+/// Each combination that was tried at least once, in the order of the grid.
+pub fn points(grid: &Grid, outcomes: &[Outcome], confidence: Confidence) -> Vec<Point> {
+    let of = |cell: usize| {
+        let runs: Vec<&Outcome> = outcomes.iter().filter(|o| o.run.cell == cell).collect();
+        let figure = |f: Figure| {
+            let values: Vec<f64> = runs.iter().filter_map(|o| o.figures.get(f)).collect();
+            (f, Estimate::new(&values, confidence))
+        };
+        (!runs.is_empty()).then(|| Point {
+            cell,
+            runs: runs.len() as u64,
+            sent: runs.iter().map(|o| o.sent).sum(),
+            received: runs.iter().map(|o| o.received).sum(),
+            figures: Figure::ALL.map(figure).into(),
+        })
+    };
+    (0..grid.cells().unwrap_or(0)).filter_map(of).collect()
+}
+
+/// What delay against packet size says of the path, for one combination of everything else.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SizeLaw {
+    /// The other conditions.
+    pub name: String,
+    /// Sizes it is drawn from.
+    pub sizes: usize,
+    /// Straight line through the smallest delay of each size, by least squares and by Theil and Sen. Sizes are of
+    /// IP packets, in bytes.
+    pub line: SizeFit,
+    /// The rate of all links in series that the robust slope means, in bits a second; of both ways for round
+    /// trips. `None` where delay does not grow with size.
+    pub rate: Option<f64>,
+    /// The same with cells, where they explain it better than the line.
+    pub link: Option<link::Fit>,
+}
+
+/// The laws of a sweep over payloads: one for each combination of the other conditions with at least three sizes.
+pub fn size_laws(grid: &Grid, outcomes: &[Outcome]) -> Vec<SizeLaw> {
+    let mut names: Vec<String> = Vec::new();
+    for cell in 0..grid.cells().unwrap_or(0) {
+        let name = grid.name(cell, Some(Factor::Payload));
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if !grid.axes.iter().any(|a| a.factor == Factor::Payload) {
+        return Vec::new();
+    }
+    names.into_iter().filter_map(|name| size_law(grid, outcomes, name)).collect()
+}
+
+fn size_law(grid: &Grid, outcomes: &[Outcome], name: String) -> Option<SizeLaw> {
+    let mut least: Vec<(u64, f64)> = Vec::new();
+    for o in outcomes.iter().filter(|o| grid.name(o.run.cell, Some(Factor::Payload)) == name) {
+        let (Some(length), Some(min)) = (o.ip_length, o.figures.get(Figure::Min)) else { continue };
+        match least.iter_mut().find(|p| p.0 == length) {
+            Some(p) => p.1 = p.1.min(min),
+            None => least.push((length, min)),
+        }
+    }
+    least.sort_unstable_by_key(|p| p.0);
+    if least.len() < 3 {
+        return None;
+    }
+    let line = size_fit(&least.iter().map(|p| (p.0 as f64, p.1)).collect::<Vec<_>>())?;
+    Some(SizeLaw {
+        name,
+        sizes: least.len(),
+        line,
+        rate: (line.per_byte_robust > 0.0).then(|| 8e9 / line.per_byte_robust),
+        link: link::fit(&least, 0).filter(|fit| fit.steps.is_some()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Axis, Figures, Level, Run};
+    use super::*;
+    use crate::time::Nanos;
+
+    fn outcome(cell: usize, repetition: u32, ip_length: u64, mean: f64) -> Outcome {
+        Outcome {
+            run: Run { cell, repetition },
+            at: Nanos(0),
+            sent: 10,
+            received: 9,
+            ip_length: Some(ip_length),
+            figures: Figures::default().with(Figure::Mean, Some(mean)).with(Figure::Min, Some(mean)),
+        }
+    }
+
+    #[test]
+    fn students_interval_over_repetitions() {
+        // metrics §17, V21.
+        let values = [10.1, 9.8, 10.4, 10.0, 9.7];
+        for (confidence, low, high) in [
+            (Confidence::Ninety, 9.738_903, 10.261_097),
+            (Confidence::NinetyFive, 9.659_956, 10.340_044),
+            (Confidence::NinetyNine, 9.436_116, 10.563_884),
+        ] {
+            let [a, b] = Estimate::new(&values, confidence).unwrap().interval.unwrap();
+            assert!((a - low).abs() < 1e-6 && (b - high).abs() < 1e-6, "{a} {b}");
+        }
+        let one = Estimate::new(&[5.0], Confidence::default()).unwrap();
+        assert_eq!((one.n, one.mean, one.interval), (1, 5.0, None));
+        assert_eq!(Estimate::new(&[], Confidence::default()), None);
+        assert_eq!("95%".parse(), Ok(Confidence::NinetyFive));
+        assert!("97".parse::<Confidence>().is_err());
+    }
+
+    /// Sizes 40, 44 … over ATM with 96 bytes of overhead beside the payload (metrics §21, V28).
+    fn atm() -> (Grid, Vec<Outcome>) {
+        let sizes: Vec<u64> = (40..=640).step_by(4).collect();
+        let level = |s: &u64| Level { text: s.to_string(), number: Some(*s as f64) };
+        let axis = Axis { factor: Factor::Payload, levels: sizes.iter().map(level).collect() };
+        let delay = |s: u64| (7.5 + 4.140_625 * (s + 96).div_ceil(48) as f64) * 1e6;
+        let queue = |r: u32, s: u64| f64::from(r * 7_000) * (s % 3) as f64;
+        let runs = |(cell, s): (usize, &u64)| {
+            let s = *s;
+            (0..3).map(move |r| outcome(cell, r, s + 28, delay(s) + queue(r, s)))
+        };
+        let outcomes = sizes.iter().enumerate().flat_map(runs).collect();
+        (Grid { axes: vec![axis] }, outcomes)
+    }
+
+    #[test]
+    fn a_sweep_over_sizes_finds_cells() {
+        let (grid, outcomes) = atm();
+        let laws = size_laws(&grid, &outcomes);
+        let [law] = laws.as_slice() else { panic!("{laws:?}") };
+        let link = law.link.as_ref().unwrap();
+        assert_eq!((law.sizes, link.steps.map(|s| s.0)), (151, Some(48)));
+        assert!((link.series_rate - 102_400.0).abs() < 1.0, "{link:?}");
+        assert!(
+            law.rate.is_some_and(|r| (r - 92_700.0).abs() < 2_000.0),
+            "the line sees payload only: {law:?}"
+        );
+    }
+
+    #[test]
+    fn points_are_of_one_combination_each() {
+        let (grid, outcomes) = atm();
+        let points = points(&grid, &outcomes[..5], Confidence::default());
+        assert_eq!(
+            points.iter().map(|p| (p.cell, p.runs, p.sent)).collect::<Vec<_>>(),
+            [(0, 3, 30), (1, 2, 20)]
+        );
+        assert!(
+            points[0].get(Figure::Mean).unwrap().interval.is_some() && points[0].get(Figure::P99).is_none()
+        );
+        assert!(size_laws(&grid, &outcomes[..5]).is_empty(), "two sizes are no law");
+    }
+}

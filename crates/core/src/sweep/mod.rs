@@ -1,0 +1,198 @@
+//! A sweep: the same test under every combination of some conditions, each repeated, in random order.
+//!
+//! * [`Grid`] – the conditions and their combinations; [`order`] – in which order they are tried
+//! * [`Outcome`] – what one run came to
+//! * [`points`] – mean and confidence interval of each combination over its repetitions
+//! * [`size_laws`] – what delay against packet size says of the path (metrics §21)
+
+mod estimate;
+mod outcome;
+
+pub use estimate::{Confidence, Estimate, Point, SizeLaw, points, size_laws};
+pub use outcome::{Figure, Figures, Outcome};
+
+use core::fmt;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use serde::{Deserialize, Serialize};
+
+/// A condition that is varied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Factor {
+    /// Bytes of a packet, as `-l` counts them.
+    Payload,
+    /// Time between packets.
+    Period,
+    /// Time between an answer and the next request.
+    Wait,
+    /// Code point.
+    Dscp,
+    /// Priority within the sending host.
+    Priority,
+    /// Protocol of two-way tests, with the stamps it is measured by.
+    Protocol,
+    /// UDP or TCP.
+    Transport,
+    /// Traffic beside the test.
+    Load,
+}
+
+impl fmt::Display for Factor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Factor::Payload => "payload",
+            Factor::Period => "period",
+            Factor::Wait => "wait",
+            Factor::Dscp => "DSCP",
+            Factor::Priority => "priority",
+            Factor::Protocol => "protocol",
+            Factor::Transport => "transport",
+            Factor::Load => "load",
+        })
+    }
+}
+
+/// One value of a condition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Level {
+    /// As people write it, and as the test's option takes it.
+    pub text: String,
+    /// In bytes or ns, where it is a quantity: its place on an axis.
+    pub number: Option<f64>,
+}
+
+/// One condition with all its values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Axis {
+    /// Which.
+    pub factor: Factor,
+    /// In the order given.
+    pub levels: Vec<Level>,
+}
+
+/// Every combination of the conditions. The last axis varies fastest.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Grid {
+    /// At least one level each.
+    pub axes: Vec<Axis>,
+}
+
+impl Grid {
+    /// Number of combinations; `None` beyond what can be counted.
+    pub fn cells(&self) -> Option<usize> {
+        self.axes.iter().try_fold(1usize, |n, axis| n.checked_mul(axis.levels.len()))
+    }
+
+    /// The level of each axis in combination `cell`.
+    pub fn levels(&self, cell: usize) -> Vec<(Factor, &Level)> {
+        let mut rest = cell;
+        let mut found: Vec<_> = self
+            .axes
+            .iter()
+            .rev()
+            .filter_map(|axis| {
+                let count = axis.levels.len().max(1);
+                let level = axis.levels.get(rest % count)?;
+                rest /= count;
+                Some((axis.factor, level))
+            })
+            .collect();
+        found.reverse();
+        found
+    }
+
+    /// The level of `factor` in combination `cell`.
+    pub fn level(&self, cell: usize, factor: Factor) -> Option<&Level> {
+        self.levels(cell).into_iter().find(|(f, _)| *f == factor).map(|(_, level)| level)
+    }
+
+    /// What combination `cell` is called: the levels of all axes but `except`.
+    pub fn name(&self, cell: usize, except: Option<Factor>) -> String {
+        let shown = self.levels(cell).into_iter().filter(|(f, _)| Some(*f) != except);
+        let words: Vec<String> = shown
+            .map(|(f, level)| match f {
+                Factor::Protocol | Factor::Transport | Factor::Dscp => level.text.clone(),
+                Factor::Payload => format!("{} bytes", level.text),
+                _ => format!("{f} {}", level.text),
+            })
+            .collect();
+        words.join(", ")
+    }
+
+    /// The axis a figure is drawn along: the quantity with most values, else the first axis.
+    pub fn main_axis(&self) -> Option<&Axis> {
+        let quantity = |a: &&Axis| a.levels.len() > 1 && a.levels.iter().all(|l| l.number.is_some());
+        let longest = self.axes.iter().filter(quantity).max_by_key(|a| a.levels.len());
+        longest.or_else(|| self.axes.iter().find(|a| a.levels.len() > 1)).or(self.axes.first())
+    }
+}
+
+/// One run: a combination, and its how-manieth repetition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Which combination.
+    pub cell: usize,
+    /// Counted from 0.
+    pub repetition: u32,
+}
+
+/// The order of the runs: repetition by repetition, so that what drifts on the path meets every combination
+/// alike, and within each shuffled by `seed`; `None` leaves the order as given.
+pub fn order(cells: usize, repetitions: u32, seed: Option<u64>) -> Vec<Run> {
+    let mut rng = seed.map(ChaCha8Rng::seed_from_u64);
+    let mut all = Vec::new();
+    for repetition in 0..repetitions {
+        let mut block: Vec<usize> = (0..cells).collect();
+        if let Some(rng) = &mut rng {
+            // Fisher and Yates. The bias of the remainder is below cells/2⁶⁴.
+            for i in (1..block.len()).rev() {
+                let j = (rng.next_u64() % (i as u64 + 1)) as usize;
+                block.swap(i, j);
+            }
+        }
+        all.extend(block.into_iter().map(|cell| Run { cell, repetition }));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axis(factor: Factor, texts: &[&str]) -> Axis {
+        let level = |t: &&str| Level { text: (*t).to_owned(), number: t.parse().ok() };
+        Axis { factor, levels: texts.iter().map(level).collect() }
+    }
+
+    #[test]
+    fn every_combination_once() {
+        let grid = Grid {
+            axes: vec![
+                axis(Factor::Payload, &["40", "80", "120"]),
+                axis(Factor::Protocol, &["icmp", "lamp"]),
+            ],
+        };
+        assert_eq!(grid.cells(), Some(6));
+        let names: Vec<String> = (0..6).map(|c| grid.name(c, None)).collect();
+        assert_eq!(names[..3], ["40 bytes, icmp", "40 bytes, lamp", "80 bytes, icmp"]);
+        assert_eq!(grid.name(5, Some(Factor::Payload)), "lamp");
+        assert_eq!(grid.level(4, Factor::Payload).unwrap().number, Some(120.0));
+        assert_eq!(grid.main_axis().unwrap().factor, Factor::Payload);
+        assert_eq!(Grid::default().cells(), Some(1));
+    }
+
+    #[test]
+    fn an_order_is_random_within_repetitions_and_reproducible() {
+        let runs = order(8, 3, Some(7));
+        assert_eq!(runs, order(8, 3, Some(7)));
+        assert_ne!(runs, order(8, 3, Some(8)));
+        for (r, block) in runs.chunks(8).enumerate() {
+            let mut cells: Vec<usize> = block.iter().map(|run| run.cell).collect();
+            assert!(block.iter().all(|run| run.repetition as usize == r));
+            cells.sort_unstable();
+            assert_eq!(cells, (0..8).collect::<Vec<_>>());
+        }
+        assert_eq!(order(3, 1, None).iter().map(|r| r.cell).collect::<Vec<_>>(), [0, 1, 2]);
+    }
+}

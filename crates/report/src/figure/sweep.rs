@@ -1,0 +1,202 @@
+//! Figures of a sweep: a figure of the runs against what was varied, with the confidence interval over
+//! repetitions as error bars.
+
+use super::{Axis, Bound, Figure, Mark, MeanRow, Series, Tone, Unit, group_thousands, value_label};
+use jitlat_core::sweep::{Axis as Condition, Confidence, Estimate, Factor, Figure as What, Grid, Point};
+
+/// More curves than this cannot be told apart.
+const CURVES: usize = 7;
+
+/// A finished sweep, as far as it goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Sweep<'a> {
+    /// What was varied.
+    pub grid: &'a Grid,
+    /// What came of it.
+    pub points: &'a [Point],
+    /// Of the intervals.
+    pub confidence: Confidence,
+    /// `round trip` or `one-way delay`.
+    pub quantity: &'a str,
+    /// What a reader should know.
+    pub notes: &'a [String],
+}
+
+/// Every figure of `sweep` that says something.
+pub fn of_sweep(sweep: &Sweep<'_>) -> Vec<Figure> {
+    let lossy = sweep.points.iter().any(|p| p.received < p.sent);
+    [What::Mean, What::P99, What::Stddev, What::Loss]
+        .into_iter()
+        .filter(|what| *what != What::Loss || lossy)
+        .filter_map(|what| figure(sweep, what))
+        .collect()
+}
+
+fn figure(sweep: &Sweep<'_>, what: What) -> Option<Figure> {
+    let main = sweep.grid.main_axis()?;
+    let found: Vec<(&Point, &Estimate)> =
+        sweep.points.iter().filter_map(|p| Some((p, p.get(what)?))).collect();
+    if found.is_empty() {
+        return None;
+    }
+    let along = main.levels.len() > 1 && main.levels.iter().all(|l| l.number.is_some());
+    let (unit, name) = match what {
+        What::Loss => (Unit::Share, "packets lost".to_owned()),
+        What::P99 => (Unit::Time, format!("{}, 99th percentile", sweep.quantity)),
+        What::Stddev => (Unit::Time, format!("{}, standard deviation", sweep.quantity)),
+        _ => (Unit::Time, format!("{}, mean", sweep.quantity)),
+    };
+    let runs = found.iter().map(|(p, _)| p.runs).max().unwrap_or(0);
+    let reach = |f: fn(f64, f64) -> f64, side: usize, from: f64| {
+        found.iter().map(|(_, e)| e.interval.map_or(e.mean, |i| i[side])).fold(from, f)
+    };
+    let (low, high) = (reach(f64::min, 0, f64::INFINITY), reach(f64::max, 1, f64::NEG_INFINITY));
+    let room = (high - low).max(high.abs() * 0.02) * 0.06;
+    // From zero unless that would flatten what differs.
+    let from = if low > 0.0 && low < (high - low) * 3.0 { 0.0 } else { low - room };
+    let value = Axis::linear(name.clone(), unit, from, high + room);
+    let blank = Axis::linear("", Unit::Plain, 0.0, 1.0);
+    let mut notes: Vec<String> = Vec::new();
+    let (x, y, series) = if along {
+        (condition(main), value, curves(sweep, main, what, &mut notes))
+    } else {
+        (value, blank, vec![Series::new("", Tone::Data, Mark::Means { rows: rows(sweep, &found, unit) })])
+    };
+    notes.extend(sweep.notes.iter().cloned());
+    let bars = if runs > 1 {
+        format!("error bars: {} % confidence of the mean over repetitions", sweep.confidence)
+    } else {
+        "a single run each: nothing is known of how it repeats".to_owned()
+    };
+    Some(Figure {
+        id: format!("sweep-{}", what.name()),
+        title: match along {
+            true => format!("{}, by {}", capitalised(&name), main.factor),
+            false => capitalised(&name),
+        },
+        subtitle: format!(
+            "{} combinations, up to {runs} runs each, {} packets in all; {bars}",
+            found.len(),
+            group_thousands(&found.iter().map(|(p, _)| p.sent).sum::<u64>().to_string())
+        ),
+        about: "Where error bars do not overlap, the conditions differ beyond what repetition explains."
+            .into(),
+        x,
+        y,
+        right: None,
+        series,
+        overflow: None,
+        notes,
+    })
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
+}
+
+/// The horizontal axis of a quantity that was varied.
+fn condition(main: &Condition) -> Axis {
+    let numbers = || main.levels.iter().filter_map(|l| l.number);
+    let (low, high) = (numbers().fold(f64::INFINITY, f64::min), numbers().fold(f64::NEG_INFINITY, f64::max));
+    let (name, unit) = match main.factor {
+        Factor::Payload => ("payload, bytes".to_owned(), Unit::Plain),
+        Factor::Period => ("time between packets".to_owned(), Unit::Time),
+        Factor::Wait => ("wait between an answer and the next request".to_owned(), Unit::Time),
+        other => (other.to_string(), Unit::Plain),
+    };
+    let room = (high - low) * 0.03;
+    if low > 0.0 && high / low > 50.0 {
+        return Axis::log(format!("{name}, log scale"), unit, low * 0.8, high * 1.25);
+    }
+    Axis::linear(name, unit, if low > high * 0.3 { low - room } else { 0.0 - room }, high + room)
+}
+
+/// One curve for each combination of the other conditions.
+fn curves(sweep: &Sweep<'_>, main: &Condition, what: What, notes: &mut Vec<String>) -> Vec<Series> {
+    let mut names: Vec<String> = Vec::new();
+    for p in sweep.points {
+        let name = sweep.grid.name(p.cell, Some(main.factor));
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if names.len() > CURVES {
+        notes.push(format!("The first {CURVES} of {} curves are drawn.", names.len()));
+    }
+    let mut series = Vec::new();
+    for (name, k) in names.iter().take(CURVES).zip(0u8..) {
+        let mut bounds: Vec<Bound> = sweep
+            .points
+            .iter()
+            .filter(|p| sweep.grid.name(p.cell, Some(main.factor)) == *name)
+            .filter_map(|p| {
+                let e = p.get(what)?;
+                let [low, high] = e.interval.unwrap_or([e.mean; 2]);
+                let at = sweep.grid.level(p.cell, main.factor)?.number?;
+                Some(Bound { at, value: e.mean, low, high })
+            })
+            .collect();
+        bounds.sort_by(|a, b| a.at.total_cmp(&b.at));
+        let points: Vec<(f64, f64)> = bounds.iter().map(|b| (b.at, b.value)).collect();
+        series.push(Series::new(name.clone(), Tone::Run(k), Mark::Line { points, dashed: false }));
+        series.push(Series::new("", Tone::Run(k), Mark::Bounds { points: bounds }));
+    }
+    series
+}
+
+fn rows(sweep: &Sweep<'_>, found: &[(&Point, &Estimate)], unit: Unit) -> Vec<MeanRow> {
+    let row = |(p, e): &(&Point, &Estimate)| MeanRow {
+        name: format!("{}: {}", sweep.grid.name(p.cell, None), value_label(unit, e.mean)),
+        value: e.mean,
+        interval: e.interval,
+    };
+    found.iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::Nanos;
+    use jitlat_core::sweep::{Figures, Level, Outcome, Run, points};
+
+    fn sweep(texts: &[&str]) -> (Grid, Vec<Outcome>) {
+        let level = |t: &&str| Level { text: (*t).to_owned(), number: t.parse().ok() };
+        let factor = if texts[0].parse::<f64>().is_ok() { Factor::Payload } else { Factor::Protocol };
+        let grid = Grid { axes: vec![Condition { factor, levels: texts.iter().map(level).collect() }] };
+        let outcome = |cell: usize, repetition: u32| Outcome {
+            run: Run { cell, repetition },
+            at: Nanos(0),
+            sent: 100,
+            received: 100,
+            ip_length: None,
+            figures: Figures::default()
+                .with(What::Mean, Some(1e6 * (cell + 1) as f64 + f64::from(repetition) * 1e4)),
+        };
+        let outcomes = (0..texts.len()).flat_map(|c| (0..3).map(move |r| outcome(c, r))).collect();
+        (grid, outcomes)
+    }
+
+    fn figures(texts: &[&str]) -> Vec<Figure> {
+        let (grid, outcomes) = sweep(texts);
+        let points = points(&grid, &outcomes, Confidence::default());
+        let (quantity, notes) = ("round trip", &[][..]);
+        of_sweep(&Sweep { grid: &grid, points: &points, confidence: Confidence::default(), quantity, notes })
+    }
+
+    #[test]
+    fn quantities_become_curves_with_bounds_and_names_become_rows() {
+        let by_size = figures(&["40", "80", "120"]);
+        assert_eq!(by_size.len(), 1, "what no run has is not drawn");
+        let Mark::Bounds { points } = &by_size[0].series[1].mark else { panic!("{:?}", by_size[0].series) };
+        assert_eq!(points.len(), 3);
+        assert!(points.iter().all(|b| b.low < b.value && b.value < b.high));
+        let by_name = figures(&["icmp", "lamp:user"]);
+        let Mark::Means { rows } = &by_name[0].series[0].mark else { panic!() };
+        assert!(rows[1].name.starts_with("lamp:user: 2.010 ms"), "{}", rows[1].name);
+        for figure in by_size.iter().chain(&by_name) {
+            let svg = crate::draw::svg(figure);
+            assert!(svg.contains("95 % confidence") && !svg.contains("NaN"), "{svg}");
+        }
+    }
+}
