@@ -46,7 +46,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     steps.done(&format!("{} PNG files, {} kB", figures.len(), png / 1000));
     let parts = [Part { label: "", session: Some(&session), summary: &summary, trace: Some(&trace) }];
-    let html = page(&Report { parts: &parts, command: None, program: "jitlat", written: None });
+    let html =
+        page(&Report { section: None, parts: &parts, command: None, program: "jitlat", written: None });
     steps.done(&format!("HTML, {} kB", html.len() / 1000));
     let console = text::report(&summary, &text::Options::default());
     steps.done(&format!("console report, {} lines", console.lines().count()));

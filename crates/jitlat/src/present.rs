@@ -7,7 +7,7 @@ use jitlat_core::summary::Summary;
 use jitlat_core::{Direction, Session};
 use jitlat_report::draw;
 use jitlat_report::figure::{self, Trace};
-use jitlat_report::html::{self, Part, Report};
+use jitlat_report::html::{self, Part, Report, Section};
 use jitlat_report::text::{self, Style};
 use jitlat_store::log::LogReader;
 use jitlat_store::{csv, json, openmetrics, output};
@@ -55,11 +55,20 @@ pub fn present(runs: &[Run], args: &ReportArgs) -> Result<()> {
     if !is_silent(args) {
         print(&console(runs, args))?;
     }
+    if args.html.is_some() || args.plots.is_some() {
+        write_figures(runs, None, args)?;
+    }
+    write_tables(runs, args)?;
+    if let Some(path) = &args.json {
+        output::write(path, |out| json::write(out, &summaries(runs)))?;
+    }
+    Ok(())
+}
+
+/// Writes the files of rows and values that `args` asks for.
+pub fn write_tables(runs: &[Run], args: &ReportArgs) -> Result<()> {
     if let Some(path) = &args.csv {
         write_packets(runs, path)?;
-    }
-    if args.html.is_some() || args.plots.is_some() {
-        write_figures(runs, args)?;
     }
     if let Some(path) = &args.intervals {
         output::write(path, |out| runs.iter().try_for_each(|run| json::write_intervals(out, &run.summary)))?;
@@ -69,9 +78,6 @@ pub fn present(runs: &[Run], args: &ReportArgs) -> Result<()> {
     }
     if let Some(path) = &args.openmetrics {
         output::write(path, |out| openmetrics::write(out, &summaries(runs)))?;
-    }
-    if let Some(path) = &args.json {
-        output::write(path, |out| json::write(out, &summaries(runs)))?;
     }
     Ok(())
 }
@@ -119,7 +125,8 @@ fn console(runs: &[Run], args: &ReportArgs) -> String {
     page
 }
 
-fn write_figures(runs: &[Run], args: &ReportArgs) -> Result<()> {
+/// Draws the figures of `runs`, after those of a `section` that an instrument adds.
+pub fn write_figures(runs: &[Run], section: Option<&Section>, args: &ReportArgs) -> Result<()> {
     let alone = runs.len() == 1;
     let traces: Vec<Trace> = runs.iter().map(|r| Trace::of(&r.session, &r.samples)).collect();
     let parts: Vec<Part<'_>> = runs
@@ -134,6 +141,7 @@ fn write_figures(runs: &[Run], args: &ReportArgs) -> Result<()> {
         .collect();
     if let Some(path) = &args.html {
         let page = html::page(&Report {
+            section,
             parts: &parts,
             command: None,
             program: concat!("jitlat ", env!("CARGO_PKG_VERSION")),
@@ -143,6 +151,10 @@ fn write_figures(runs: &[Run], args: &ReportArgs) -> Result<()> {
     }
     let Some(dir) = &args.plots else { return Ok(()) };
     fs::create_dir_all(dir).with_context(|| format!("making the folder {}", dir.display()))?;
+    for file in draw::files(section.map_or(&[], |s| &s.figures)) {
+        let (name, content) = file.context("drawing a figure")?;
+        output::write(&dir.join(name), |out| out.write_all(&content))?;
+    }
     for part in &parts {
         let figures =
             figure::of_run(&figure::Run { label: part.label, summary: part.summary, trace: part.trace });

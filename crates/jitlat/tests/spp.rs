@@ -141,3 +141,107 @@ fn what_cannot_be_measured_is_explained() {
     let (code, text) = said(&spp(Path::new("-"), Path::new("-"), &[]));
     assert!(code == Some(2) && text.contains("only one"), "{text}");
 }
+
+fn json(o: &Output) -> serde_json::Value {
+    assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+    serde_json::from_slice(&o.stdout).unwrap()
+}
+
+#[test]
+fn both_ways_go_through_the_common_analysis_and_their_logs_say_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("x");
+    let o = pair("atm_loss_udp340", &["--json", "-", "--log", log.to_str().unwrap()]);
+    let ways = json(&o)["directions"].clone();
+    let counts = |s: &serde_json::Value| {
+        ["sent", "lost", "duplicate", "out_of_sequence"].map(|k| s["counts"][k].as_u64().unwrap())
+    };
+    assert_eq!((counts(&ways[0]), counts(&ways[1])), ([450, 4, 0, 0], [450, 15, 0, 0]));
+    assert_eq!(
+        (&ways[0]["header"]["command"], &ways[1]["header"]["command"]),
+        (&"SENDING".into(), &"SEND_ME".into())
+    );
+    assert_eq!(
+        (&ways[0]["header"]["src_ip"], &ways[1]["header"]["src_ip"]),
+        (&"10.77.1.2".into(), &"10.77.2.2".into())
+    );
+    // One clock at both points: the estimate is off by at most half the least round trip.
+    let clock = &ways[0]["clock"];
+    let (offset, bound) = (clock["offset_ns"].as_f64().unwrap(), clock["bound_ns"].as_f64().unwrap());
+    assert!(offset.abs() <= bound && bound < 25e6, "{clock}");
+    let again = Command::new(env!("CARGO_BIN_EXE_jitlat"))
+        .args(["analyze", "--json", "-"])
+        .args([dir.path().join("x.up"), dir.path().join("x.down")])
+        .output()
+        .unwrap();
+    let again = json(&again)["directions"].clone();
+    for k in 0..2 {
+        for key in ["counts", "latency", "pdv", "ipdv", "reordering", "clock"] {
+            assert_eq!(again[k][key], ways[k][key], "{key}");
+        }
+        assert_eq!(again[k]["loss"]["run_length_hist"], ways[k]["loss"]["run_length_hist"]);
+    }
+}
+
+#[test]
+fn flows_prefixes_and_protocols_apart() {
+    let j = json(&pair("atm_tcp_up", &["--json", "-", "--per-flow"]));
+    let f = &j["flows"][0];
+    assert_eq!((&f["flow"], &f["pairs"]), (&"tcp 10.77.1.2:33472 - 10.77.2.2:5022".into(), &751.into()));
+    assert_eq!(
+        (&f["out"]["matched"], &f["out"]["lost"], &f["in"]["lost"]),
+        (&774.into(), &33.into(), &0.into())
+    );
+    assert_eq!(f["rtt_ns"]["min"], j["summary"]["rtt_ns"]["min"]);
+    let j = json(&pair("atm_tcp_up", &["--json", "-", "--per-prefix", "16"]));
+    assert_eq!(j["flows"][0]["flow"], "10.77.0.0/16 - 10.77.0.0/16");
+    assert_eq!(pair("atm_tcp_up", &["--only", "udp"]).status.code(), Some(2));
+    assert_eq!(words(&pair("atm_tcp_up", &["-q", "--only", "tcp:5022"])).len(), 751);
+}
+
+#[test]
+fn bands_are_found_and_explained() {
+    let j = json(&pair("htb_tcp_up", &["--json", "-", "--link", "pppoe-llc,up=128k,down=512k"]));
+    let level = &j["summary"]["levels"][0];
+    assert!((level["spacing_ns"].as_f64().unwrap() - 106e6).abs() < 0.1e6, "{level}");
+    assert!(
+        level["explained"][0].as_str().unwrap().contains("OUT packet of 1450 bytes, 32 cells"),
+        "{level}"
+    );
+    assert_eq!(json(&pair("htb_udp340", &["--json", "-"]))["summary"]["levels"], serde_json::json!([]));
+}
+
+#[test]
+fn figures_stand_in_one_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let (page, plots, ping) =
+        (dir.path().join("r.html"), dir.path().join("plots"), dir.path().join("ping.txt"));
+    let lines: Vec<_> = (1..30)
+        .map(|s| format!("64 bytes from 10.77.2.2: icmp_seq={s} ttl=64 time={}.5 ms", 40 + s))
+        .collect();
+    std::fs::write(&ping, lines.join("\n")).unwrap();
+    let paths = [&page, &plots, &ping].map(|p| p.to_str().unwrap().to_owned());
+    let o =
+        pair("atm_udp340", &["--html", &paths[0], "--plots", &paths[1], "--ping", &paths[2], "--summary"]);
+    let text = String::from_utf8_lossy(&o.stdout);
+    assert!(text.contains("ping                         29   41.50 ms"), "{text}");
+    for id in
+        ["rtt", "rtt-ping", "rtt-histogram", "rtt-cdf", "pair-rate", "variation", "out-jitter", "in-jitter"]
+    {
+        for kind in ["svg", "png"] {
+            assert!(plots.join(format!("{id}.{kind}")).exists(), "{id}.{kind}");
+        }
+    }
+    let html = std::fs::read_to_string(&page).unwrap();
+    for part in
+        ["Round trips of captured traffic", "RTT per pair", "450 captured packets", "data-figure=\"rtt-cdf\""]
+    {
+        assert!(html.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn thresholds_are_for_both_ways() {
+    assert_eq!(pair("atm_loss_udp340", &["-q", "--fail-if", "loss>2%"]).status.code(), Some(1));
+    assert_eq!(pair("atm_loss_udp340", &["-q", "--fail-if", "loss>20%"]).status.code(), Some(0));
+}

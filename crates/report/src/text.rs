@@ -107,10 +107,12 @@ pub fn logged(log: &Path) -> String {
 pub fn analysing(session: &Session) -> String {
     let spec = &session.spec;
     let date = session.date.clone().or_else(|| session.created.map(units::utc_date));
+    let passive =
+        session.tags.iter().any(|(k, v)| k == "instrument" && v == jitlat_core::passive::streams::PASSIVE);
     format!(
         "Analysing {} {} pkts from {} to {}\n# {}\n",
         session.packets(),
-        spec.transport(),
+        if passive { "captured".to_owned() } else { spec.transport().to_string() },
         endpoint(session.src, spec.src_port),
         endpoint(session.dst, spec.dst_port),
         printable(date.as_deref().unwrap_or("date unknown")),

@@ -195,7 +195,7 @@ mod any_log {
                 prop_assert!(draw::png(&figure, 0.3).is_ok());
             }
             let part = Part { label: "", session: Some(&m.session), summary: &m.summary, trace: Some(&m.trace) };
-            let html = page(&Report { parts: &[part], command: None, program: "jitlat", written: None });
+            let html = page(&Report { section: None, parts: &[part], command: None, program: "jitlat", written: None });
             prop_assert!(!html.contains("NaN"));
         }
     }

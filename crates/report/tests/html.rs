@@ -19,6 +19,7 @@ fn report(runs: &[(&str, &Measured)]) -> String {
         })
         .collect();
     page(&Report {
+        section: None,
         parts: &parts,
         command: Some("jitlat -f x.log --html x.html"),
         program: "jitlat 0",

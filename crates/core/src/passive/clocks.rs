@@ -51,12 +51,16 @@ impl Hull {
         self.points.push((t, y));
     }
 
-    /// The edge over `t`: its slope and its height there.
-    fn edge(&self, t: i64) -> Option<(f64, f64)> {
+    /// The slope of the edge over `t`.
+    fn slope(&self, t: i64) -> Option<f64> {
         let i = self.points.partition_point(|p| p.0 <= t);
         let (a, b) = (self.points.get(i.checked_sub(1)?)?, self.points.get(i)?);
-        let slope = difference(b.1, a.1) as f64 / difference(b.0, a.0) as f64;
-        Some((slope, a.1 as f64 + slope * difference(t, a.0) as f64))
+        Some(difference(b.1, a.1) as f64 / difference(b.0, a.0) as f64)
+    }
+
+    /// The highest line of a slope below all points: its height at the origin.
+    fn least(&self, slope: f64) -> Option<f64> {
+        self.points.iter().map(|p| p.1 as f64 - slope * p.0 as f64).reduce(f64::min)
     }
 
     fn span(&self) -> Option<(i64, i64)> {
@@ -130,7 +134,7 @@ impl Clocks {
         };
         let by_way = [0, 1].map(|w| {
             let (from, to) = spans[w]?;
-            let (slope, _) = self.hulls[w].edge(middle(from, to))?;
+            let slope = self.hulls[w].slope(middle(from, to))?;
             Some(if w == 0 { slope } else { -slope } * 1e6)
         });
         let least = |ppm: &[Option<f64>; 2]| match *ppm {
@@ -142,9 +146,11 @@ impl Clocks {
             ClockDifference { skew_ppm: least(&by_way), skew_ppm_by_way: by_way, ..Default::default() };
         if let Some((from, to)) = overlap {
             let t = middle(from, to);
-            if let (Some((_, a)), Some((_, b))) = (self.hulls[0].edge(t), self.hulls[1].edge(t)) {
+            // Each way's least delay anywhere, brought along the skew: a queue at one time does no harm.
+            let slope = d.skew_ppm.unwrap_or(0.0) * 1e-6;
+            if let (Some(a), Some(b)) = (self.hulls[0].least(slope), self.hulls[1].least(-slope)) {
                 d.at = Some(Nanos(r0.saturating_add(t)));
-                d.offset_ns = Some((m0.saturating_sub(r0)) as f64 + (a - b) / 2.0);
+                d.offset_ns = Some((m0.saturating_sub(r0)) as f64 + (a - b) / 2.0 + slope * t as f64);
                 d.offset_bound_ns = Some(((a + b) / 2.0).max(0.0));
             }
         }

@@ -98,17 +98,23 @@ struct WayState {
     lengths: Lengths,
 }
 
-/// Picks the value nearest to every multiple of an interval.
-#[derive(Debug)]
-struct Resampler {
+/// Picks the value nearest to every multiple of an interval: what a regular probe would have met. Idle
+/// times have no value.
+#[derive(Clone, Debug)]
+pub struct Resampler {
     interval: i64,
-    /// Instant, distance of the nearest pair so far, its round trip.
+    /// Instant, distance of the nearest value so far, the value.
     nearest: Option<(i64, i64, i64)>,
-    values: Spread,
 }
 
 impl Resampler {
-    fn push(&mut self, at: i64, value: i64) {
+    /// Instants `interval` apart.
+    pub fn new(interval: Span) -> Resampler {
+        Resampler { interval: interval.0.max(1), nearest: None }
+    }
+
+    /// Takes a value of time `at`; returns the instant before and its value where a new one begins.
+    pub fn push(&mut self, at: i64, value: i64) -> Option<(i64, i64)> {
         let tick =
             at.saturating_add(self.interval / 2).div_euclid(self.interval).saturating_mul(self.interval);
         let distance = at.saturating_sub(tick).saturating_abs();
@@ -117,23 +123,17 @@ impl Resampler {
                 if distance < *d {
                     (*d, *v) = (distance, value);
                 }
+                None
             }
             // Pairs overtake each other a little: one of an instant that is over does not open it again.
-            Some((t, ..)) if tick < *t && t.saturating_sub(tick) <= self.interval.saturating_mul(2) => {}
-            other => {
-                if let Some((_, _, v)) = other.replace((tick, distance, value)) {
-                    self.values.push(v);
-                }
-            }
+            Some((t, ..)) if tick < *t && t.saturating_sub(tick) <= self.interval.saturating_mul(2) => None,
+            other => other.replace((tick, distance, value)).map(|(t, _, v)| (t, v)),
         }
     }
 
-    fn figures(&self) -> Option<SpreadFigures> {
-        let mut all = self.values.clone();
-        if let Some((_, _, v)) = self.nearest {
-            all.push(v);
-        }
-        all.figures(0)
+    /// The instant not over yet, and its value so far.
+    pub fn last(&self) -> Option<(i64, i64)> {
+        self.nearest.map(|(t, _, v)| (t, v))
     }
 }
 
@@ -148,6 +148,7 @@ pub struct Estimator {
     rtt: Spread,
     turnaround: Spread,
     per_time: Resampler,
+    instants: Spread,
     levels: Levels,
     clocks: Clocks,
     ways: [WayState; 2],
@@ -168,7 +169,8 @@ impl Estimator {
             max_turnaround,
             rtt: Spread::default(),
             turnaround: Spread::default(),
-            per_time: Resampler { interval: interval.0.max(1), nearest: None, values: Spread::default() },
+            per_time: Resampler::new(interval),
+            instants: Spread::default(),
             levels: Levels::default(),
             clocks: Clocks::default(),
             ways: Default::default(),
@@ -198,7 +200,9 @@ impl Estimator {
             *s = (s.0 + 1, s.1.min(pair.rtt().0), s.2 + i128::from(pair.rtt().0));
         }
         self.turnaround.push(pair.turnaround().0);
-        self.per_time.push(at.0, pair.rtt().0);
+        if let Some((_, v)) = self.per_time.push(at.0, pair.rtt().0) {
+            self.instants.push(v);
+        }
         self.levels.push(pair.rtt().0);
         let interval = self.per_time.interval;
         self.recent.push_back(at.0);
@@ -242,6 +246,14 @@ impl Estimator {
         self.summary_of(Way::BOTH.map(|w| matcher.counts(w)))
     }
 
+    fn per_time_figures(&self) -> Option<SpreadFigures> {
+        let mut all = self.instants.clone();
+        if let Some((_, v)) = self.per_time.last() {
+            all.push(v);
+        }
+        all.figures(0)
+    }
+
     /// All figures, with counts from elsewhere.
     pub fn summary_of(&self, counts: [MatchCounts; 2]) -> PassiveSummary {
         let clocks = self.clocks.difference();
@@ -269,7 +281,7 @@ impl Estimator {
             last_pair: self.span.map(|s| s.1),
             pair_rate: (seconds > 0.0).then(|| (self.pairs - 1) as f64 / seconds),
             rtt_ns: self.rtt.figures(0),
-            rtt_per_time_ns: self.per_time.figures(),
+            rtt_per_time_ns: self.per_time_figures(),
             per_time_interval_ns: Span(self.per_time.interval),
             turnaround_ns: self.turnaround.figures(0),
             levels: self.levels.find(),
@@ -300,17 +312,18 @@ mod tests {
 
     #[test]
     fn values_per_time_are_those_nearest_the_instants() {
-        let mut r = Resampler { interval: 100, nearest: None, values: Spread::default() };
+        let picked = |list: &[(i64, i64)]| {
+            let mut r = Resampler::new(Span(100));
+            let mut all: Vec<_> = list.iter().filter_map(|(at, v)| r.push(*at, *v)).collect();
+            all.extend(r.last());
+            all
+        };
         // A busy second with long round trips, a lone short one, an idle gap.
-        for (at, v) in [(90, 9), (95, 8), (104, 7), (130, 6), (205, 1), (500, 2)] {
-            r.push(at, v);
-        }
-        let f = r.figures().unwrap();
-        assert_eq!((f.count, f.max, f.min), (3, 7, 1));
+        let list = [(90, 9), (95, 8), (104, 7), (130, 6), (205, 1), (500, 2)];
+        assert_eq!(picked(&list), [(100, 7), (200, 1), (500, 2)]);
         // Back and forth over the boundary between two instants.
-        let mut r = Resampler { interval: 100, nearest: None, values: Spread::default() };
-        [140, 149, 151, 148, 152, 190].iter().for_each(|at| r.push(*at, *at));
-        assert_eq!(r.figures().map(|f| (f.count, f.min, f.max)), Some((2, 140, 190)));
+        let list = [140, 149, 151, 148, 152, 190].map(|at| (at, at));
+        assert_eq!(picked(&list), [(100, 140), (200, 190)]);
     }
 
     #[test]

@@ -5,7 +5,6 @@
 //! its pitch shows best in the differences of neighbouring values; the other levels in the values themselves.
 
 use super::link::Link;
-use super::pairing::Pair;
 use crate::metrics::bands::{spacing, steps_per_step};
 use crate::time::Span;
 use serde::Serialize;
@@ -188,20 +187,6 @@ impl Level {
             try_it(down, format!("one ATM cell to it: {}", crate::units::eng4(down.0)));
         }
     }
-}
-
-/// Lengths that occur most, at most eight each way.
-pub fn common_lengths<'a>(pairs: impl Iterator<Item = &'a Pair>) -> [Vec<u32>; 2] {
-    let mut counts = [std::collections::BTreeMap::new(), std::collections::BTreeMap::new()];
-    for p in pairs {
-        *counts[0].entry(p.out.length).or_insert(0u64) += 1;
-        *counts[1].entry(p.back.length).or_insert(0u64) += 1;
-    }
-    counts.map(|c| {
-        let mut list: Vec<_> = c.into_iter().collect();
-        list.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-        list.into_iter().take(8).map(|(l, _)| l).collect()
-    })
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub mod tcp;
 pub use clocks::{ClockDifference, Clocks};
 pub use compat::{CaiaMatcher, CaiaPairer};
 pub use echo::Echoes;
-pub use estimate::{Estimate, Estimator, PassiveSummary, SizeFigures, WayFigures};
+pub use estimate::{Estimate, Estimator, PassiveSummary, Resampler, SizeFigures, WayFigures};
 
 pub use flows::{FlowFigures, FlowKey, FlowNumbers, Flows, Grouping};
 pub use identity::{Fields, Identity, IdentityRule};

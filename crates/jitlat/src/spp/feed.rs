@@ -1,11 +1,15 @@
 //! One capture point: a thread that reads, names and sorts packets, and hands them over in batches.
 
+use jitlat_core::passive::echo::{Echoes, is_echo};
+use jitlat_core::passive::flows::{FlowKey, FlowNumbers, Grouping, OTHERS};
 use jitlat_core::passive::packet::decode;
 use jitlat_core::passive::{Fields, Glimpse, IdentityRule, InOrder, LinkType, Packet, Sides, Sighting, Skip};
-use jitlat_core::time::Nanos;
+use jitlat_core::time::{Nanos, Span};
 use jitlat_net::capture::{Capture, CaptureError, Frame};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// Frames the survey looks at first.
@@ -16,6 +20,8 @@ const HEAD_BYTES: usize = 256;
 const BATCH: usize = 1024;
 /// Batches that may wait.
 const WAITING: usize = 64;
+/// Round trips of ping kept.
+const PINGS: usize = 1 << 20;
 /// Glimpses kept of a whole file.
 const SAMPLE: usize = 1 << 15;
 
@@ -54,6 +60,12 @@ impl Head {
         self.frames.iter().filter_map(cut).min().unwrap_or(HEAD_BYTES)
     }
 
+    /// Whether anything but ICMP echoes travels between the sides.
+    pub fn holds_more_than_echoes(&self, sides: &Sides) -> bool {
+        let other = |p: &Packet<'_>| sides.way(p.src, p.dst).is_some() && !is_echo(p);
+        self.frames.iter().any(|k| k.packet().is_ok_and(|p| other(&p)))
+    }
+
     /// What the survey needs of each packet.
     pub fn glimpses(&self, available: usize) -> Vec<Glimpse> {
         let glimpse = |k: &Kept| Glimpse::of(&k.packet().ok()?, k.at, available);
@@ -70,6 +82,47 @@ pub struct Naming {
     pub rule: IdentityRule,
     /// Whether slightly disordered packets are put right.
     pub sorted: bool,
+    /// Only these of them.
+    pub only: Option<Only>,
+    /// ICMP echoes are ping's, not the application's: they are kept out of the pairs.
+    pub echoes_apart: bool,
+    /// How packets are put together, and the numbers both points share.
+    pub flows: Option<(Grouping, Arc<Mutex<FlowNumbers>>)>,
+}
+
+/// `--only`: the packets of one application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Only {
+    protocols: Option<&'static [u8]>,
+    port: Option<u16>,
+}
+
+impl FromStr for Only {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Only, String> {
+        let (name, port) = match s.split_once(':') {
+            Some((name, port)) => (Some(name), Some(port)),
+            None if s.bytes().all(|b| b.is_ascii_digit()) => (None, Some(s)),
+            None => (Some(s), None),
+        };
+        let protocols: Option<&[u8]> = match name {
+            None => None,
+            Some("tcp") => Some(&[6]),
+            Some("udp") => Some(&[17]),
+            Some("icmp") => Some(&[1, 58]),
+            Some(_) => return Err("give tcp, udp, icmp, a port, or tcp:PORT, udp:PORT".to_owned()),
+        };
+        let port = port.map(|p| p.parse().map_err(|_| format!("'{p}' is no port"))).transpose()?;
+        Ok(Only { protocols, port })
+    }
+}
+
+impl Only {
+    fn accepts(&self, p: &Packet<'_>) -> bool {
+        self.protocols.is_none_or(|list| list.contains(&p.protocol))
+            && self.port.is_none_or(|port| p.ports().is_some_and(|(a, b)| a == port || b == port))
+    }
 }
 
 /// What a point's capture is like, beyond its packets.
@@ -103,6 +156,8 @@ pub struct Facts {
     pub steps_back: u64,
     /// Packets the capture says it lost.
     pub drops: u64,
+    /// What ping measured here: when its requests passed, and how long the replies took.
+    pub pings: Vec<(Nanos, Span)>,
     /// What was wrong with the files.
     pub notes: Vec<String>,
 }
@@ -210,6 +265,8 @@ fn read(
         order: InOrder::default(),
         batch: Vec::with_capacity(BATCH),
         batches_to,
+        echoes: Echoes::default(),
+        known: FlowNumbers::default(),
     };
     for k in &frames {
         if namer.frame(k.at, k.link, k.wire_length, &k.data).is_err() {
@@ -239,6 +296,9 @@ struct Namer {
     order: InOrder,
     batch: Vec<Sighting>,
     batches_to: SyncSender<Batch>,
+    echoes: Echoes,
+    /// Flows whose number this thread knows.
+    known: FlowNumbers,
 }
 
 /// The other side has gone away.
@@ -264,6 +324,17 @@ impl Namer {
         };
         facts.packets += 1;
         let Some(way) = self.naming.sides.way(p.src, p.dst) else { return Ok(()) };
+        if self.naming.echoes_apart && is_echo(&p) {
+            if let Some(ping) = self.echoes.push(at, &p)
+                && facts.pings.len() < PINGS
+            {
+                facts.pings.push(ping);
+            }
+            return Ok(());
+        }
+        if self.naming.only.is_some_and(|o| !o.accepts(&p)) {
+            return Ok(());
+        }
         facts.ours += 1;
         facts.longest = facts.longest.max(p.length);
         facts.long += u64::from(p.length > 1500);
@@ -272,7 +343,11 @@ impl Namer {
             facts.too_short += 1;
             return Ok(());
         };
-        let s = Sighting { at, id, length: p.length, way, flow: 0 };
+        let flow = match &self.naming.flows {
+            None => 0,
+            Some((grouping, shared)) => number(&mut self.known, shared, FlowKey::of(&p, way, *grouping)),
+        };
+        let s = Sighting { at, id, length: p.length, way, flow };
         if self.naming.sorted {
             self.order.push(s, &mut self.batch);
         } else {
@@ -285,6 +360,19 @@ impl Namer {
         let sightings = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
         self.batches_to.send(Batch { sightings, span: self.facts.span }).map_err(|_| Gone)
     }
+}
+
+/// The number of a flow: from this thread's memory, else from the one both points share.
+fn number(known: &mut FlowNumbers, shared: &Mutex<FlowNumbers>, key: FlowKey) -> u32 {
+    if let Some(n) = known.known(&key) {
+        return n;
+    }
+    // A thread that panicked left whole numbers behind.
+    let n = shared.lock().unwrap_or_else(PoisonError::into_inner).number(key);
+    if n != OTHERS {
+        known.learn(key, n);
+    }
+    n
 }
 
 /// A sample of a whole capture, chosen by what the packets contain, so that both points choose the same

@@ -1,6 +1,7 @@
 //! The lines of the CAIA tool: `[count] timestamp rtt [spt] [owd-out owd-in]`, seconds with six decimals.
 
 use super::SppArgs;
+use crate::present;
 use jitlat_core::passive::{Estimate, Pair};
 use std::io::{self, BufWriter, ErrorKind, Stdout, Write};
 
@@ -27,8 +28,7 @@ struct Columns {
 
 impl Lines {
     pub fn new(args: &SppArgs) -> Lines {
-        let json_to_stdout = args.json.as_deref().is_some_and(|p| p.as_os_str() == "-");
-        let wanted = !args.summary && !json_to_stdout;
+        let wanted = !args.summary && !present::is_silent(&args.report);
         Lines {
             out: wanted.then(|| BufWriter::with_capacity(1 << 16, io::stdout())),
             columns: Columns {

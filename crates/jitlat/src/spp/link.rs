@@ -1,7 +1,7 @@
 //! `--link`: what an access link explains of the round trips, and which link a sweep looks like.
 
 use jitlat_core::passive::link::{Fit, Layer, fit, milliseconds};
-use jitlat_core::passive::{Link, SizeFigures};
+use jitlat_core::passive::{Level, Link, SizeFigures};
 use jitlat_core::time::Span;
 use jitlat_core::units;
 use std::fmt::Write as _;
@@ -35,6 +35,24 @@ impl FromStr for Asked {
             }
         }
     }
+}
+
+/// Lengths that a band is compared with.
+const LENGTHS: usize = 8;
+
+/// Adds what `link` makes of the bands: a queued packet of one of the commonest lengths, or a cell.
+pub fn explain(levels: &mut [Level], link: &Link, sizes: &[SizeFigures]) {
+    let common = |length: fn(&SizeFigures) -> u32| {
+        let mut counts = std::collections::BTreeMap::new();
+        for s in sizes {
+            *counts.entry(length(s)).or_insert(0) += s.pairs;
+        }
+        let mut list: Vec<(u32, u64)> = counts.into_iter().collect();
+        list.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+        list.into_iter().take(LENGTHS).map(|(l, _)| l).collect::<Vec<_>>()
+    };
+    let (out, back) = (common(|s| s.out_length), common(|s| s.in_length));
+    levels.iter_mut().for_each(|l| l.explain(link, &out, &back));
 }
 
 /// Sizes shown of those that occur.

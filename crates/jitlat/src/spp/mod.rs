@@ -1,23 +1,33 @@
 //! `jitlat spp`: passive round-trip times from two captures of the same traffic.
 
 mod feed;
+mod hearing;
 mod lines;
 mod link;
+mod page;
+mod ping;
 mod report;
+mod streams;
 
-use crate::cli::quantity;
+use crate::cli::{ReportArgs, quantity};
+use crate::present;
 use anyhow::{Context, bail};
 use clap::Args;
-use feed::{Facts, Feed, Naming, Stream};
+use feed::{Facts, Feed, Naming, Only, Stream};
+use hearing::Hearing;
+use jitlat_core::passive::flows::{FlowNumbers, Grouping};
 use jitlat_core::passive::{
-    CaiaMatcher, CaiaPairer, Estimator, Fields, IdentityRule, MatchCounts, Matcher, NoPlan, Plan, Point,
-    Prefix, Sides, Way, survey,
+    CaiaMatcher, CaiaPairer, Estimator, Fields, Flows, IdentityRule, MatchCounts, Matcher, NoPlan, Plan,
+    Point, Prefix, Sides, Spread, Streams, Way, survey,
 };
-use jitlat_core::time::{SECOND, Span};
+use jitlat_core::time::{Nanos, SECOND, Span};
+use jitlat_report::figure::PassiveTrace;
 use lines::Lines;
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use streams::Keep;
 
 /// Passive round-trip times: synthetic packet pairs from two captures of the same traffic.
 ///
@@ -76,12 +86,31 @@ pub struct SppArgs {
     /// Only the summary, on standard output
     #[arg(long, help_heading = "Lines")]
     pub summary: bool,
-    /// Write the summary as one JSON object to FILE; - is standard output, and then nothing else goes there
-    #[arg(long, value_name = "FILE", help_heading = "Lines")]
-    pub json: Option<PathBuf>,
     /// Distance of the instants of the RTT per unit of time, and span of the moving average
     #[arg(long, value_name = "T", default_value = "1s", value_parser = quantity::duration, help_heading = "Lines")]
     pub every: Span,
+
+    /// Only these packets: tcp, udp, icmp, a port, or tcp:PORT, udp:PORT
+    #[arg(long, value_name = "WHAT", help_heading = "Apart")]
+    pub only: Option<Only>,
+    /// Figures of each flow (protocol, addresses, ports), at most 65536
+    #[arg(long, help_heading = "Apart")]
+    pub per_flow: bool,
+    /// Figures of each pair of prefixes of so many bits: IPv4, or IPv4,IPv6 (24,48)
+    #[arg(long, value_name = "BITS", value_parser = prefix_bits, conflicts_with = "per_flow", help_heading = "Apart")]
+    pub per_prefix: Option<Grouping>,
+    /// Flows or prefixes shown in the summary, those with most bytes first; JSON has all
+    #[arg(long, value_name = "N", default_value_t = 20, help_heading = "Apart")]
+    pub top: usize,
+    /// Round trips to compare with: output of ping (best with -D), or a log of jitlat ping. ICMP echoes in the
+    /// reference capture are found by themselves
+    #[arg(long, value_name = "FILE", help_heading = "Apart")]
+    pub ping: Option<PathBuf>,
+    /// Write the packets of both ways as logs of version 3, LOG.up (OUT) and LOG.down (IN), for analyze and compare
+    #[arg(long, value_name = "LOG")]
+    pub log: Option<PathBuf>,
+    #[command(flatten)]
+    pub report: ReportArgs,
 
     /// Compare with an access link: pppoe-llc,up=128k,down=512k,tunnel=28 (also pppoa-vc, bridged-llc, ipoa-vc, ethernet,
     /// plain+BYTES, …; up is from the reference side), or find it: fit, or fit,tunnel=BYTES
@@ -158,6 +187,29 @@ fn seconds(s: f64) -> Option<Span> {
     (ns.is_finite() && ns.abs() < 1e18).then_some(Span(ns.round() as i64))
 }
 
+fn prefix_bits(text: &str) -> Result<Grouping, String> {
+    let (v4, v6) = text.split_once(',').unwrap_or((text, "48"));
+    let bits = |t: &str, most: u8| t.trim().parse().ok().filter(|n| *n <= most);
+    match (bits(v4, 32), bits(v6, 128)) {
+        (Some(v4), Some(v6)) => Ok(Grouping::Prefix { v4, v6 }),
+        _ => Err("give 0 to 32 bits, or with IPv6 two numbers: 24,48".to_owned()),
+    }
+}
+
+impl SppArgs {
+    /// How packets are put together, if they are.
+    fn grouping(&self) -> Option<Grouping> {
+        self.per_prefix.or(self.per_flow.then_some(Grouping::Flow))
+    }
+
+    /// Whether anything shows the common analysis of both ways.
+    fn analyses_ways(&self) -> bool {
+        let r = &self.report;
+        let files = [&r.json, &r.csv, &r.summary_csv, &r.openmetrics, &r.html, &r.plots, &self.log];
+        files.into_iter().any(Option::is_some) || !r.fail_if.is_empty()
+    }
+}
+
 /// Runs `jitlat spp`.
 pub fn run(args: &SppArgs) -> anyhow::Result<ExitCode> {
     if !args.payloads.is_empty() {
@@ -170,6 +222,10 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitCode> {
     let stdin = |l: &[PathBuf]| l.iter().filter(|p| p.as_os_str() == jitlat_net::capture::STDIN).count();
     if stdin(&args.reference) + stdin(&args.monitor) > 1 {
         bail!("only one of the captures can come from standard input");
+    }
+    present::check(&args.report)?;
+    if args.compat && (args.log.is_some() || !args.report.fail_if.is_empty() || args.grouping().is_some()) {
+        bail!("--compat makes pairs and nothing else: leave it out for logs, thresholds, flows and prefixes");
     }
     let asked = asked(args)?;
     let feeds = [Feed::open(&args.reference)?, Feed::open(&args.monitor)?];
@@ -188,7 +244,6 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitCode> {
         Err(NoPlan::OtherAddresses(_)) => survey(&glimpses[0], &glimpses[1], None).ok(),
         _ => None,
     };
-    drop((heads, glimpses));
     let plan = match plan {
         Ok(plan) => plan,
         // Without a survey the user's own word has to do.
@@ -203,11 +258,22 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitCode> {
             _ => return Err(nothing(why, elsewhere.as_ref(), feeds)),
         },
     };
+    let echoes_apart = !args.compat && heads[0].holds_more_than_echoes(&plan.sides[0]);
+    drop((heads, glimpses));
     let fields = fields(args, &plan);
     let rule = IdentityRule { fields, available };
     let [reference, monitor] = feeds;
-    let start =
-        |feed: Feed, sides: &Sides| feed.begin(Naming { sides: sides.clone(), rule, sorted: !args.compat });
+    let numbers = Arc::new(Mutex::new(FlowNumbers::default()));
+    let start = |feed: Feed, sides: &Sides| {
+        feed.begin(Naming {
+            sides: sides.clone(),
+            rule,
+            sorted: !args.compat,
+            only: args.only,
+            echoes_apart,
+            flows: args.grouping().map(|g| (g, Arc::clone(&numbers))),
+        })
+    };
     let streams = [start(reference, &plan.sides[0]), start(monitor, &plan.sides[1])];
     let offset = match args.offset {
         Some(s) => seconds(s).with_context(|| format!("-o {s}: not a number of seconds"))?,
@@ -219,18 +285,48 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitCode> {
         None if args.compat => CAIA_WINDOW,
         None => WINDOW,
     };
-    let mut estimator = Estimator::new(args.every, args.max_spt);
+    let report = &args.report;
+    let draws = report.html.is_some() || report.plots.is_some();
+    let keep = match args.analyses_ways() && !args.compat {
+        true => Some(Keep::new(&plan.sides, report.options(), args.log.as_deref())?),
+        false => None,
+    };
+    let mut hearing = Hearing {
+        estimator: Estimator::new(args.every, args.max_spt),
+        streams: keep.map(Streams::new),
+        flows: args.grouping().map(|_| Flows::new(args.max_spt)),
+        trace: draws.then(|| Box::new(PassiveTrace::new(args.every))),
+    };
     let mut lines = Lines::new(args);
     let (facts, counts) = if args.compat {
         let matcher = CaiaMatcher::new(args.search, window, offset, !args.no_narrowing);
-        run_compat(matcher, streams, &mut estimator, &mut lines)?
+        run_compat(matcher, streams, &mut hearing, &mut lines)?
     } else {
-        run_matcher(Matcher::new(offset, window), streams, &mut estimator, &mut lines)?
+        run_matcher(Matcher::new(offset, window), streams, &mut hearing, &mut lines)?
     };
     lines.finish()?;
-    let summary = estimator.summary_of(counts);
-    let sizes = estimator.sizes();
+    let mut summary = hearing.estimator.summary_of(counts);
+    let sizes = hearing.estimator.sizes();
     let link = args.link.as_ref();
+    if let Some(link::Asked::Compare(link)) = link {
+        link::explain(&mut summary.levels, link, &sizes);
+    }
+    let pings = pings(args, &facts)?;
+    let mut ping = Spread::default();
+    for (at, rtt) in &pings {
+        ping.push(rtt.0);
+        if let Some(t) = &mut hearing.trace {
+            t.ping(at.0, rtt.0);
+        }
+    }
+    let flows = hearing
+        .flows
+        .take()
+        .map(|f| f.figures(numbers.lock().unwrap_or_else(PoisonError::into_inner).keys()));
+    let runs = match hearing.streams.take() {
+        Some(s) => streams::finish(s, &plan.sides, &summary.clocks)?,
+        None => Vec::new(),
+    };
     let outcome = report::Outcome {
         plan: &plan,
         rule: &rule,
@@ -239,17 +335,37 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitCode> {
         window,
         sizes: &sizes,
         link,
+        ping: ping.figures(0),
+        flows: flows.as_deref(),
+        top: args.top,
+        runs: &runs,
     };
-    if let Some(path) = &args.json {
+    if let Some(path) = &report.json {
         report::write_json(&outcome, path)?;
     }
-    if args.summary && args.json.as_deref().is_none_or(|p| p.as_os_str() != "-") {
+    present::write_tables(&runs, report)?;
+    if let Some(trace) = hearing.trace.take() {
+        present::write_figures(&runs, Some(&page::section(&outcome, &trace)), report)?;
+    }
+    if args.summary && !present::is_silent(report) {
         report::to_stdout(&report::text(&outcome))?;
     } else if !args.quiet {
         eprint!("{}", report::text(&outcome));
     }
-    let matched = counts.iter().any(|c| c.matched > 0);
-    Ok(if matched { ExitCode::SUCCESS } else { ExitCode::from(crate::COULD_NOT_MEASURE) })
+    if counts.iter().all(|c| c.matched == 0) {
+        return Ok(ExitCode::from(crate::COULD_NOT_MEASURE));
+    }
+    Ok(crate::verdict(&runs, report))
+}
+
+/// What ping measured: in the reference capture, and in the file given.
+fn pings(args: &SppArgs, facts: &[Facts; 2]) -> anyhow::Result<Vec<(Nanos, Span)>> {
+    let mut all = facts[0].pings.clone();
+    if let Some(path) = &args.ping {
+        let start = facts[0].span.map_or(Nanos(0), |s| s.0);
+        all.extend(ping::read(path, start)?);
+    }
+    Ok(all)
 }
 
 /// The sides the user gave, if any.
@@ -302,7 +418,7 @@ type Run = ([Facts; 2], [MatchCounts; 2]);
 fn run_matcher(
     mut matcher: Matcher,
     streams: [Stream; 2],
-    estimator: &mut Estimator,
+    hearing: &mut Hearing,
     lines: &mut Lines,
 ) -> anyhow::Result<Run> {
     let [mut reference, mut monitor] = streams;
@@ -322,34 +438,34 @@ fn run_matcher(
                 (Some(_), None) => true,
                 (None, Some(_)) => false,
                 (None, None) => {
-                    matcher.finish(estimator);
-                    lines.print(estimator.take_pairs())?;
+                    matcher.finish(hearing);
+                    lines.print(hearing.take_pairs())?;
                     let counts = Way::BOTH.map(|w| matcher.counts(w));
                     return Ok(([reference.finish(), monitor.finish()], counts));
                 }
             };
             if first {
                 if let Some(s) = r {
-                    matcher.push(Point::Reference, s, estimator);
+                    matcher.push(Point::Reference, s, hearing);
                 }
                 reference.advance();
                 r = reference.peek();
             } else {
                 if let Some(s) = m {
-                    matcher.push(Point::Monitor, s, estimator);
+                    matcher.push(Point::Monitor, s, hearing);
                 }
                 monitor.advance();
                 m = monitor.peek();
             }
         }
-        lines.print(estimator.take_pairs())?;
+        lines.print(hearing.take_pairs())?;
     }
 }
 
 fn run_compat(
     mut matcher: CaiaMatcher,
     streams: [Stream; 2],
-    estimator: &mut Estimator,
+    hearing: &mut Hearing,
     lines: &mut Lines,
 ) -> anyhow::Result<Run> {
     let [mut reference, mut monitor] = streams;
@@ -364,10 +480,10 @@ fn run_compat(
             reference.advance();
         }
         if let Some(record) = matcher.monitor(m) {
-            estimator.packet(&record);
+            hearing.packet(&record);
             if let Some(pair) = pairer.push(record) {
-                estimator.pair(pair);
-                lines.print(estimator.take_pairs())?;
+                hearing.estimator.pair(pair);
+                lines.print(hearing.take_pairs())?;
             }
         }
     }
@@ -390,7 +506,14 @@ fn nothing(why: NoPlan, elsewhere: Option<&Plan>, feeds: [Feed; 2]) -> anyhow::E
     let rule = IdentityRule { available: 0, ..IdentityRule::WHOLE };
     let [reference, monitor] = feeds;
     let facts = [reference, monitor].map(|feed| {
-        let mut stream = feed.begin(Naming { sides: everything.clone(), rule, sorted: false });
+        let mut stream = feed.begin(Naming {
+            sides: everything.clone(),
+            rule,
+            sorted: false,
+            only: None,
+            echoes_apart: false,
+            flows: None,
+        });
         while stream.peek().is_some() {
             stream.advance();
         }

@@ -2,9 +2,11 @@
 
 use super::feed::Facts;
 use super::link;
+use crate::present::Run;
 use anyhow::Context;
 use jitlat_core::passive::{
-    Fields, IdentityRule, PassiveSummary, Plan, Prefix, SizeFigures, SpreadFigures, WayFigures,
+    Fields, FlowFigures, IdentityRule, Level, PassiveSummary, Plan, Prefix, SizeFigures, SpreadFigures,
+    WayFigures,
 };
 use jitlat_core::time::{Nanos, Span};
 use jitlat_core::units;
@@ -21,11 +23,18 @@ pub struct Outcome<'a> {
     pub window: Span,
     pub sizes: &'a [SizeFigures],
     pub link: Option<&'a link::Asked>,
+    /// What ping measured beside it.
+    pub ping: Option<SpreadFigures>,
+    pub flows: Option<&'a [FlowFigures]>,
+    /// Flows shown of them.
+    pub top: usize,
+    /// Both ways in the common analysis, where something shows it.
+    pub runs: &'a [Run],
 }
 
 const POINTS: [&str; 2] = ["reference", "monitor"];
 
-fn list(prefixes: &[Prefix]) -> String {
+pub fn list(prefixes: &[Prefix]) -> String {
     const SHOWN: usize = 4;
     let mut text: Vec<_> = prefixes.iter().take(SHOWN).map(ToString::to_string).collect();
     if prefixes.len() > SHOWN {
@@ -91,9 +100,21 @@ pub fn text(o: &Outcome<'_>) -> String {
     row("|IPDV| p50", &|w| eng(w.ipdv_ns.map(|d| d.median)));
     row("       p95", &|w| eng(w.ipdv_ns.map(|d| d.p95)));
     row("mean IP length", &|w| w.mean_length.map_or("-".into(), |l| format!("{l:.1} B")));
+    if s.out.serialisation.is_some() || s.back.serialisation.is_some() {
+        row("a byte costs", &|w| w.serialisation.map_or("-".into(), |v| units::eng4_f64(v.ns_per_byte)));
+        row("  as one link's rate", &|w| {
+            w.serialisation.map_or("-".into(), |v| units::bit_rate(v.series_rate))
+        });
+    }
     t.push('\n');
-    spreads(&mut t, s);
+    spreads(&mut t, s, o.ping);
+    for l in &s.levels {
+        let _ = writeln!(t, "{:<22}{}", "bands", band(l));
+    }
     clocks(&mut t, s);
+    if let Some(flows) = o.flows {
+        flow_table(&mut t, flows, o.top);
+    }
     if let Some(asked) = o.link {
         t.push_str(&link::text(asked, o.sizes));
     }
@@ -103,7 +124,52 @@ pub fn text(o: &Outcome<'_>) -> String {
     t
 }
 
-fn spreads(t: &mut String, s: &PassiveSummary) {
+/// A band in words.
+pub fn band(l: &Level) -> String {
+    let apart = units::eng4_f64(l.spacing_ns);
+    let mut text = match l.of_differences {
+        true => format!("{:.0} % of the moves between neighbouring pairs are {apart}", 100.0 * l.strength),
+        false => format!("{apart} apart (strength {:.2})", l.strength),
+    };
+    if let Some(k) = l.steps_per_coarser {
+        let _ = write!(text, ", {k} to each of the coarser");
+    }
+    if !l.explained.is_empty() {
+        let _ = write!(text, ": {}", l.explained.join("; "));
+    }
+    text
+}
+
+fn flow_table(t: &mut String, flows: &[FlowFigures], top: usize) {
+    let _ = writeln!(
+        t,
+        "\n{:>9} {:>9} {:>8} {:>8} {:>7} {:>10} {:>10} {:>10}  flow",
+        "OUT", "IN", "lost", "lost", "pairs", "min", "p50", "p95"
+    );
+    for f in flows.iter().take(top) {
+        let rtt = |g: fn(&jitlat_core::passive::flows::FlowRtt) -> i64| {
+            f.rtt_ns.as_ref().map_or("-".to_owned(), |r| units::eng4(g(r)))
+        };
+        let _ = writeln!(
+            t,
+            "{:>9} {:>9} {:>8} {:>8} {:>7} {:>10} {:>10} {:>10}  {}",
+            f.out.matched,
+            f.back.matched,
+            f.out.lost,
+            f.back.lost,
+            f.pairs,
+            rtt(|r| r.min),
+            rtt(|r| r.median),
+            rtt(|r| r.p95),
+            f.flow
+        );
+    }
+    if flows.len() > top {
+        let _ = writeln!(t, "and {} more (--top, or --json)", flows.len() - top);
+    }
+}
+
+fn spreads(t: &mut String, s: &PassiveSummary, ping: Option<SpreadFigures>) {
     let _ = writeln!(
         t,
         "{:<22}{:>9} {:>10} {:>10} {:>10} {:>10} {:>10}",
@@ -120,6 +186,9 @@ fn spreads(t: &mut String, s: &PassiveSummary) {
     };
     row("RTT per pair", s.rtt_ns);
     row(&format!("RTT every {}", units::eng4(s.per_time_interval_ns.0)), s.rtt_per_time_ns);
+    if ping.is_some() {
+        row("ping", ping);
+    }
     row("time at the monitor", s.turnaround_ns);
     if let Some(rate) = s.pair_rate {
         let _ = writeln!(t, "{:<22}{rate:.2}/s", "pair rate");
@@ -169,7 +238,7 @@ fn rule(rule: &IdentityRule) -> String {
 }
 
 /// What is wrong with the captures or with the matching, and what to do about it.
-fn suspicions(o: &Outcome<'_>) -> Vec<String> {
+pub fn suspicions(o: &Outcome<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     for (facts, point) in o.facts.iter().zip(POINTS) {
         of_capture(&mut notes, facts, point);
@@ -351,6 +420,9 @@ pub fn write_json(o: &Outcome<'_>, path: &Path) -> anyhow::Result<()> {
             Some(link::Asked::Fit { tunnel }) => serde_json::to_value(link::sweep(o.sizes, *tunnel))?,
             None => serde_json::Value::Null,
         },
+        "ping_rtt_ns": o.ping,
+        "flows": o.flows,
+        "directions": o.runs.iter().map(|r| &r.summary).collect::<Vec<_>>(),
         "notes": suspicions(o),
     });
     let text = serde_json::to_string_pretty(&json)?;

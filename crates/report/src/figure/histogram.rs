@@ -103,7 +103,7 @@ pub fn latency_full(run: &Run<'_>) -> Option<Figure> {
         about: "The same as the latency histogram with every packet inside it: how far the tail really reaches.",
     };
     let (min, max) = (run.summary.latency.min? as f64, run.summary.latency.max? as f64);
-    let bars = rebinned(&trace.delays, min, max);
+    let bars = rebinned(&trace.delays, min, max, BARS);
     let most = bars.heights.iter().copied().fold(0.0, f64::max);
     let mut figure = frame(&subject, bars.start, bars.end(), trace.n(), bars.width, bars.heights);
     figure.y = Axis::counts("packets", 1.0, most);
@@ -128,7 +128,7 @@ pub fn ipdv(run: &Run<'_>) -> Option<Figure> {
     let reach = |p: Option<i64>| p.map_or(0.0, |v| (v as f64).abs());
     let reach = reach(summary.p0_1).max(reach(summary.p99_9));
     let reach = if reach > 0.0 { reach } else { reach.max(summary.max.unwrap_or(0) as f64).max(500.0) };
-    let bars = rebinned(&trace.ipdv, -reach, reach);
+    let bars = rebinned(&trace.ipdv, -reach, reach, BARS);
     let inside = bars.heights.iter().sum::<f64>() as u64;
     let mut figure = frame(&subject, bars.start, bars.end(), n, bars.width, bars.heights);
     figure.subtitle = format!(
@@ -172,7 +172,7 @@ pub fn send_error(run: &Run<'_>) -> Option<Figure> {
     // The anchor is the first percentile: what is earlier than the schedule is rare by construction.
     let (p99, min) = (error.p99.max(1) as f64, error.min as f64);
     let (low, high) = (min.max(-p99 / 4.0) + offset, p99 + offset);
-    let bars = rebinned(&trace.lateness, low, high);
+    let bars = rebinned(&trace.lateness, low, high, BARS);
     let inside = bars.heights.iter().sum::<f64>() as u64;
     let beyond = trace.n().saturating_sub(inside);
     let (start, end) = (bars.start - offset, bars.end() - offset);
@@ -211,27 +211,27 @@ fn frame(subject: &Subject, start: f64, end: f64, n: u64, width: f64, heights: V
 }
 
 /// Equal bars over part of a distribution.
-struct Bars {
-    start: f64,
-    width: f64,
-    heights: Vec<f64>,
+pub(super) struct Bars {
+    pub(super) start: f64,
+    pub(super) width: f64,
+    pub(super) heights: Vec<f64>,
 }
 
 impl Bars {
-    fn end(&self) -> f64 {
+    pub(super) fn end(&self) -> f64 {
         self.start + self.width * self.heights.len() as f64
     }
 }
 
-/// The counts of `grid` along its vertical axis between `low` and `high`, merged to at most [`BARS`].
+/// The counts of `grid` along its vertical axis between `low` and `high`, merged to at most `most`.
 /// Bars begin and end at cells, so no count is split.
-fn rebinned(grid: &Grid, low: f64, high: f64) -> Bars {
+pub(super) fn rebinned(grid: &Grid, low: f64, high: f64, most: usize) -> Bars {
     let (origin, cell, counts) = grid.marginal();
     let index =
         |v: f64| (((v - origin) / cell).floor().max(0.0) as usize).min(counts.len().saturating_sub(1));
     let (first, last) = (index(low), index(high));
     let counts = counts.get(first..=last).unwrap_or_default();
-    let merge = counts.len().div_ceil(BARS).max(1);
+    let merge = counts.len().div_ceil(most).max(1);
     let heights = counts.chunks(merge).map(|c| c.iter().sum::<u64>() as f64).collect();
     Bars { start: origin + cell * first as f64, width: cell * merge as f64, heights }
 }

@@ -10,6 +10,7 @@ mod compare;
 mod grid;
 mod histogram;
 mod lengths;
+mod passive;
 mod series;
 mod sweep;
 mod trace;
@@ -17,6 +18,7 @@ mod trace;
 pub use axis::{Axis, Scale, Tick, Unit, group_thousands, value_label};
 pub use compare::{Subject, cdfs, spreads};
 pub use grid::Grid;
+pub use passive::{PassiveTrace, of_passive};
 pub use sweep::{Sweep, of_sweep};
 pub use trace::{Trace, TraceSink};
 

@@ -225,7 +225,7 @@ fn fine_losses(run: &Run<'_>, reach: f64, floor: f64) -> Option<Vec<(f64, f64)>>
 }
 
 /// A cloud as single points while they are few, else as density; and how it is drawn, in words.
-fn drawn(cloud: &Cloud, minus: f64) -> Option<(Mark, String)> {
+pub(super) fn drawn(cloud: &Cloud, minus: f64) -> Option<(Mark, String)> {
     if let Some(points) = &cloud.points {
         let points = points.iter().map(|(x, y)| (*x as f64, *y as f64 - minus)).collect();
         return (cloud.grid.n() > 0).then_some((Mark::Points { points }, ", each a dot".into()));
@@ -243,7 +243,7 @@ fn drawn(cloud: &Cloud, minus: f64) -> Option<(Mark, String)> {
 }
 
 /// First and last position of a cloud on the horizontal axis.
-fn extent(cloud: &Cloud) -> Option<(f64, f64)> {
+pub(super) fn extent(cloud: &Cloud) -> Option<(f64, f64)> {
     if let Some(points) = &cloud.points {
         let xs = points.iter().map(|p| p.0);
         return Some((xs.clone().min()? as f64, xs.max()? as f64));

@@ -33,12 +33,12 @@ pub struct Cloud {
 }
 
 impl Cloud {
-    fn new(x_range: i64) -> Cloud {
+    pub(super) fn new(x_range: i64) -> Cloud {
         Cloud { grid: Grid::new(COLUMNS, ROWS, x_range), points: Some(Vec::new()) }
     }
 
     #[inline]
-    fn add(&mut self, x: i64, y: i64) {
+    pub(super) fn add(&mut self, x: i64, y: i64) {
         self.grid.add(x, y);
         if let Some(points) = &mut self.points {
             points.push((x, y));

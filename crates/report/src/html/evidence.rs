@@ -103,10 +103,17 @@ fn parameters(s: &Summary) -> Facts {
         "direction",
         match (s.session.direction_known, s.session.direction) {
             (false, _) => "unknown: logs of this version do not say".into(),
+            (true, Direction::Up) if super::is_passive(s) => "OUT: reference point to monitor point".into(),
+            (true, Direction::Down) if super::is_passive(s) => "IN: monitor point to reference point".into(),
             (true, Direction::Up) => "client to server".into(),
             (true, Direction::Down) => "server to client".into(),
         },
     );
+    if super::is_passive(s) {
+        add("packets that passed the source point", group_thousands(&h.npkts.to_string()));
+        add("tells packets' fates by", "two captures of the same traffic".into());
+        return list;
+    }
     add("packets asked for", group_thousands(&h.npkts.to_string()));
     let known = |value: i64, text: String| if value > 0 { text } else { "unknown".to_owned() };
     add("payload", known(h.pktlen as i64, format!("{} bytes", h.pktlen)));

@@ -33,9 +33,28 @@ pub struct Part<'a> {
     pub trace: Option<&'a Trace>,
 }
 
+/// What an instrument adds to the one-way figures: a table and figures of its own, shown first.
+#[derive(Clone, Debug, Default)]
+pub struct Section {
+    /// Its title, and that of the whole report.
+    pub title: String,
+    /// What was measured, in one line.
+    pub what: String,
+    /// What should be known of it, a paragraph each.
+    pub remarks: Vec<String>,
+    /// Names of the columns; the first column names the rows.
+    pub columns: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Vec<String>>,
+    /// Its figures.
+    pub figures: Vec<Figure>,
+}
+
 /// Everything a report shows.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
+    /// What comes before the parts, for instruments that know more than single directions.
+    pub section: Option<&'a Section>,
     /// One part a direction or run, at least one.
     pub parts: &'a [Part<'a>],
     /// The command line that made it, if it is worth repeating.
@@ -50,7 +69,8 @@ pub struct Report<'a> {
 pub fn page(report: &Report<'_>) -> String {
     let alone = report.parts.len() == 1;
     let mut figures: Vec<(String, Vec<Figure>)> = Vec::new();
-    if !alone {
+    figures.extend(report.section.map(|s| (s.title.clone(), s.figures.clone())));
+    if !alone && !report.parts.is_empty() {
         let runs: Vec<(&str, &Summary)> = report.parts.iter().map(|p| (p.label, p.summary)).collect();
         figures.push(("Side by side".into(), figure::of_runs(&runs)));
     }
@@ -80,6 +100,9 @@ pub fn page(report: &Report<'_>) -> String {
         escape(&title),
         escape(&title),
     );
+    if let Some(section) = report.section {
+        let _ = write!(out, "<p class=\"what\">{}</p>", escape(&section.what));
+    }
     for part in report.parts {
         let label = if alone { String::new() } else { format!("{}: ", part.label) };
         let _ = write!(
@@ -89,6 +112,9 @@ pub fn page(report: &Report<'_>) -> String {
         );
     }
     out.push_str("</header>\n<main>\n");
+    if let Some(section) = report.section {
+        write_section(&mut out, section);
+    }
     for part in report.parts {
         opinion(&mut out, part, alone);
     }
@@ -106,7 +132,37 @@ pub fn page(report: &Report<'_>) -> String {
     out
 }
 
+fn write_section(out: &mut String, s: &Section) {
+    let _ = write!(out, "<section class=\"tables\"><h2>{}</h2>", escape(&s.title));
+    if !s.rows.is_empty() {
+        out.push_str("<div class=\"wide\"><table><thead><tr>");
+        for c in &s.columns {
+            let _ = write!(out, "<th scope=\"col\">{}</th>", escape(c));
+        }
+        out.push_str("</tr></thead><tbody>");
+        for row in &s.rows {
+            out.push_str("<tr>");
+            for (k, cell) in row.iter().enumerate() {
+                let cell = escape(&micro(cell));
+                let _ = match k {
+                    0 => write!(out, "<th scope=\"row\">{cell}</th>"),
+                    _ => write!(out, "<td>{cell}</td>"),
+                };
+            }
+            out.push_str("</tr>");
+        }
+        out.push_str("</tbody></table></div>");
+    }
+    for r in &s.remarks {
+        let _ = write!(out, "<p>{}</p>", escape(&micro(r)));
+    }
+    out.push_str("</section>\n");
+}
+
 fn title(report: &Report<'_>) -> String {
+    if let Some(section) = report.section {
+        return section.title.clone();
+    }
     let Some(first) = report.parts.first() else { return "jitlat report".into() };
     let info = &first.summary.session;
     let header = &first.summary.header;
@@ -172,6 +228,11 @@ fn opinion(out: &mut String, part: &Part<'_>, alone: bool) {
         out.push_str("</ul>");
     }
     out.push_str("</section>\n");
+}
+
+/// Whether somebody's traffic was watched instead of a test run.
+fn is_passive(s: &Summary) -> bool {
+    s.session.tags.get("instrument").is_some_and(|i| i == jitlat_core::passive::streams::PASSIVE)
 }
 
 /// The console writes `us` to stay in ASCII; a page need not.

@@ -10,6 +10,10 @@ use std::fmt::Write;
 
 /// What was sent, in one line.
 pub fn what(s: &Summary) -> String {
+    if super::is_passive(s) {
+        let date = s.header.date.as_ref().map_or(String::new(), |d| format!(" · from {d}"));
+        return format!("{} captured packets{date}", count(s.counts.sent));
+    }
     let transport = Transport::from_number(s.header.proto.into()).map_or("packets", |t| match t {
         Transport::Udp => "UDP packets",
         Transport::Tcp => "TCP records",
