@@ -138,7 +138,9 @@ fn advice(error: &io::Error) -> &'static str {
 /// How long one address may take to accept the control connection: several round trips over two
 /// satellites.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(12);
-/// Runs a test to its end. `stop` ends it early: everything received by then is kept.
+
+/// Runs a test to its end. `stop` ends it early: everything received by then is kept, and results still to be had
+/// are waited for; raised once more, it ends that too. It is raised on return if it ever was.
 ///
 /// # Errors
 /// [`ClientError`] if nothing was measured. A test cut short by whatever reason is not an error:
@@ -150,7 +152,10 @@ pub fn run(
 ) -> Result<Measured, ClientError> {
     let (stream, remote) = connect(request)?;
     observer.connected(remote);
-    Test::new(request, stream, remote)?.run(stop, observer)
+    let mut test = Test::new(request, stream, remote)?;
+    let outcome = test.run(stop, observer);
+    stop.fetch_or(test.interrupted, Ordering::Relaxed);
+    outcome
 }
 
 fn connect(request: &TestRequest) -> Result<(TcpStream, SocketAddr), ClientError> {
@@ -194,6 +199,7 @@ struct Test<'a> {
     engine: Engine,
     facts: HostFacts,
     watch: StepWatch,
+    interrupted: bool,
 }
 
 impl<'a> Test<'a> {
@@ -215,11 +221,11 @@ impl<'a> Test<'a> {
             engine: Engine::new(site)?,
             facts,
             watch: StepWatch::start(),
+            interrupted: false,
         })
     }
 
-    fn run(mut self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Measured, ClientError> {
-        let mut interrupted = false;
+    fn run(&mut self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Measured, ClientError> {
         let mut shown = steady();
         loop {
             if let Some(end) = self.obey(observer) {
@@ -231,8 +237,8 @@ impl<'a> Test<'a> {
                 Some(connection) => connection.wait(self.engine.bell(), self.machine.poll_timeout()),
                 None => wait_for_bell(self.engine.bell(), self.machine.poll_timeout()),
             }
-            if stop.load(Ordering::Relaxed) && !interrupted {
-                interrupted = true;
+            if stop.swap(false, Ordering::Relaxed) {
+                self.interrupted = true;
                 self.machine.handle(tick(), ClientInput::Interrupt);
             }
             self.listen();

@@ -154,6 +154,25 @@ fn interrupt(options: &str) {
     still_serves(folder.path(), host, "");
 }
 
+/// The first Ctrl-C waits for a server that has gone silent; the second does not.
+#[test]
+fn a_second_interrupt_ends_the_wait_and_keeps_what_came() {
+    let (folder, host, server) = start("");
+    let line = format!("{host} --bind {} -R -n 6000 -p 5ms -o cut.log --json -", own_address());
+    let running = client(folder.path(), &line);
+    std::thread::sleep(Duration::from_secs(2));
+    server.signal(Signal::SIGSTOP);
+    running.signal(Signal::SIGINT);
+    std::thread::sleep(Duration::from_secs(1));
+    running.signal(Signal::SIGINT);
+    // Well before the 15 s that any answer of a server may take.
+    let report = running.finish(Duration::from_secs(12)).any_report();
+    let received = report.count("/counts/unique_valid");
+    assert!((10..6000).contains(&received), "{received} received");
+    let again = client(folder.path(), "-f cut.log --json -").finish(PATIENCE).report();
+    assert_eq!(again.at("/counts"), report.at("/counts"));
+}
+
 fn a_lost_server_leaves_what_was_received() {
     let (folder, host, mut server) = start("");
     let running = client(

@@ -170,6 +170,10 @@ impl Server {
         }
     }
 
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
     /// As `kill -9`: no goodbye to anyone.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
