@@ -5,6 +5,7 @@ use crate::clock::{ClockProbe, SyncState};
 use crate::noise::NoiseFloor;
 use crate::spec::TestSpec;
 use crate::time::{Nanos, Span};
+use crate::twoway::TwoWay;
 use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
@@ -96,6 +97,8 @@ pub struct Session {
     pub reason: Option<String>,
     /// Datagrams the receiving kernel dropped for want of buffer space, if it said.
     pub receiver_drops: Option<u64>,
+    /// Of a two-way test: everything that only such a test has.
+    pub two_way: Option<Box<TwoWay>>,
 }
 
 impl Session {
@@ -124,6 +127,7 @@ impl Session {
             ending: Ending::Unknown,
             reason: None,
             receiver_drops: None,
+            two_way: None,
         }
     }
     /// N, the packets whose fate is to be explained: those sent where that is known, otherwise those

@@ -27,6 +27,7 @@ pub use crate::noise::{Noise, NoiseFloor};
 use crate::session::{Ending, Session};
 use crate::spec::{Direction, Schedule};
 use crate::time::Nanos;
+use crate::twoway::TwoWayFigures;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -96,6 +97,9 @@ pub struct Summary {
     /// Per-window summaries, where asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
+    /// Of a two-way test: what it tells beside its round trips, which everything else here is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub two_way: Option<Box<TwoWayFigures>>,
     /// The test and its end.
     pub session: SessionInfo,
     /// Some figures formatted as the console prints them.

@@ -41,6 +41,7 @@ pub fn analyze(log: &Path, args: &ReportArgs) -> Result<Run> {
         session: session.clone(),
         samples,
         log: Some(log.to_owned()),
+        records: Vec::new(),
         heading: text::analysing(session) + "\n",
         label: log.display().to_string(),
     })

@@ -4,7 +4,7 @@ use crate::cli::ReportArgs;
 use anyhow::{Context, Result, bail};
 use jitlat_core::analysis::Samples;
 use jitlat_core::summary::Summary;
-use jitlat_core::{Direction, Session};
+use jitlat_core::{Direction, PacketRecord, Session};
 use jitlat_report::draw;
 use jitlat_report::figure::{self, Trace};
 use jitlat_report::html::{self, Part, Report, Section};
@@ -25,6 +25,8 @@ pub struct Run {
     pub samples: Samples,
     /// The log its rows can be read from again.
     pub log: Option<PathBuf>,
+    /// The rows themselves, where they may not be in a log.
+    pub records: Vec<PacketRecord>,
     /// The lines above its report.
     pub heading: String,
     /// What tells it from others shown beside it.
@@ -199,6 +201,13 @@ fn write_packets(runs: &[Run], path: &Path) -> Result<()> {
 }
 
 fn write_packets_of(run: &Run, path: &Path) -> Result<()> {
+    if !run.records.is_empty() || run.summary.counts.received == 0 && run.log.is_none() {
+        return output::write(path, |out| {
+            let mut rows = csv::Packets::new(out, &run.session, &run.summary)?;
+            run.records.iter().try_for_each(|record| rows.write(record))
+        })
+        .map_err(Into::into);
+    }
     let log = run.log.as_ref().context("--csv reads the packets from the log, and there is none")?;
     let mut reader = LogReader::open(log)?;
     let session = reader.session().clone();

@@ -255,7 +255,15 @@ impl Flow {
         };
         let (summary, samples) = self.analyzer.finish_with_samples(&session);
         let samples = if keep_samples { samples } else { Samples::default() };
-        let run = Run { summary, session, samples, log, heading: String::new(), label: String::new() };
+        let run = Run {
+            summary,
+            session,
+            samples,
+            log,
+            records: Vec::new(),
+            heading: String::new(),
+            label: String::new(),
+        };
         (run, troubles)
     }
 }

@@ -75,6 +75,29 @@ fn a_test_records_what_its_host_adds() {
 }
 
 #[test]
+fn a_log_gives_the_same_report_again() {
+    let (_server, [stamp, lamp, tcp]) = serve();
+    let folder = tempfile::tempdir().unwrap();
+    let tests: [&[&str]; 4] = [
+        &["--proto", "stamp", "--stamp-port", &stamp],
+        &["--proto", "lamp", "--lamp-port", &lamp, "--mode", "unidir"],
+        &["--proto", "tcp", "--tcp-port", &tcp, "--tag", "a=b"],
+        &["--proto", "stamp", "--stamp-port", &stamp, "--wait", "1ms"],
+    ];
+    for (k, arguments) in tests.into_iter().enumerate() {
+        let log = folder.path().join(format!("{k}.log"));
+        let live = ping(&[arguments, &["-o", log.to_str().unwrap()]].concat());
+        let output =
+            Command::new(JITLAT).args(["-f", log.to_str().unwrap(), "--json", "-"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let again: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        for key in live.as_object().unwrap().keys() {
+            assert_eq!(live[key], again[key], "{arguments:?}: {key}");
+        }
+    }
+}
+
+#[test]
 fn nothing_there_is_an_error_that_says_so() {
     let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let output = Command::new(JITLAT)

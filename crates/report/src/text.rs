@@ -12,6 +12,9 @@ mod bars;
 mod classic;
 mod evidence;
 pub mod plots;
+mod two_way;
+
+pub use two_way::asking;
 
 use jitlat_core::session::Session;
 use jitlat_core::spec::Direction;
@@ -51,6 +54,11 @@ impl Default for Options {
 /// The report of one direction of one test.
 pub fn report(summary: &Summary, options: &Options) -> String {
     let mut page = Page::new(options);
+    if summary.two_way.as_ref().is_some_and(|t| t.far_report.is_some()) {
+        two_way::of_far_report(&mut page, summary);
+        evidence::write_but_figures(&mut page, summary);
+        return page.text;
+    }
     classic::write(&mut page, summary, options.corrected);
     bars::write(&mut page, summary);
     evidence::write(&mut page, summary);
@@ -107,6 +115,10 @@ pub fn logged(log: &Path) -> String {
 pub fn analysing(session: &Session) -> String {
     let spec = &session.spec;
     let date = session.date.clone().or_else(|| session.created.map(units::utc_date));
+    if session.two_way.is_some() {
+        let date = printable(date.as_deref().unwrap_or("date unknown"));
+        return format!("Analysing {}\n# {date}\n", asking(session));
+    }
     let passive =
         session.tags.iter().any(|(k, v)| k == "instrument" && v == jitlat_core::passive::streams::PASSIVE);
     format!(

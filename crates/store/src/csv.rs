@@ -3,12 +3,18 @@
 use jitlat_core::metrics::classify::{Class, Classifier};
 use jitlat_core::record::Moment;
 use jitlat_core::summary::{Distribution, Percent, Summary};
+use jitlat_core::twoway::{View, processing, project, round_trip};
 use jitlat_core::{PacketRecord, Session};
 use std::io::{self, Write};
 
 /// The columns of [`Packets`].
 pub const PACKET_COLUMNS: &str = "rx_index,seq,class,tx_ns,rx_ns,latency_ns,latency_corrected_ns,pdv_ns,flags,\
                                   tx_stamp,rx_stamp,send_lag_ns,receive_lag_ns,ttl,dscp,ecn,bytes";
+
+/// The columns of [`Packets`] of a two-way test.
+pub const TWO_WAY_COLUMNS: &str = "rx_index,seq,class,sent_ns,arrived_ns,answered_ns,returned_ns,round_trip_ns,\
+                                   processing_ns,there_ns,back_ns,pdv_ns,flags,stamps,send_lag_ns,\
+                                   receive_lag_ns,ttl,dscp,ecn,bytes";
 
 /// Writes one line for each datagram received, in order of arrival. What is not known is empty; a lost
 /// packet has no line.
@@ -19,6 +25,8 @@ pub struct Packets<W: Write> {
     correction: Option<i64>,
     fastest: Option<i64>,
     rows: u64,
+    /// Of a two-way test: whether the far host's times are readings of a clock.
+    far_clock: Option<bool>,
 }
 
 impl<W: Write> Packets<W> {
@@ -28,7 +36,8 @@ impl<W: Write> Packets<W> {
     /// # Errors
     /// Those of `out`.
     pub fn new(mut out: W, session: &Session, summary: &Summary) -> io::Result<Packets<W>> {
-        writeln!(out, "{PACKET_COLUMNS}")?;
+        let far_clock = session.two_way.as_ref().map(|t| t.far_clock);
+        writeln!(out, "{}", if far_clock.is_some() { TWO_WAY_COLUMNS } else { PACKET_COLUMNS })?;
         Ok(Packets {
             out,
             line: Vec::with_capacity(256),
@@ -36,6 +45,7 @@ impl<W: Write> Packets<W> {
             correction: summary.clock.correction_ns,
             fastest: summary.latency.min,
             rows: 0,
+            far_clock,
         })
     }
 
@@ -44,6 +54,9 @@ impl<W: Write> Packets<W> {
     /// # Errors
     /// Those of the output.
     pub fn write(&mut self, record: &PacketRecord) -> io::Result<()> {
+        if let Some(far_clock) = self.far_clock {
+            return self.write_two_way(record, far_clock);
+        }
         let class = self.classifier.classify(record);
         let accepted = matches!(class, Class::Accepted(_));
         let delay = record.delay().map(|d| d.0);
@@ -51,11 +64,7 @@ impl<W: Write> Packets<W> {
         line.clear();
         number(line, Some(self.rows as i64));
         field(line, Some(record.seq));
-        line.extend_from_slice(match class {
-            Class::Accepted(_) => b",accepted",
-            Class::Duplicate(_) => b",duplicate",
-            Class::Damaged(_) | Class::Invalid => b",invalid",
-        });
+        line.extend_from_slice(name(class));
         field(line, record.sent().map(|t| t.0));
         field(line, record.arrived().map(|t| t.0));
         field(line, delay);
@@ -70,16 +79,64 @@ impl<W: Write> Packets<W> {
                 let _ = write!(line, "{}", stamp.source);
             }
         }
-        field(line, record.send_lag().map(|l| l.0));
-        field(line, record.receive_lag().map(|l| l.0));
-        field(line, record.ttl().map(i64::from));
-        field(line, record.dscp().map(i64::from));
-        field(line, record.ecn().map(i64::from));
-        field(line, record.size().map(i64::from));
+        header_fields(line, record);
         line.push(b'\n');
         self.rows += 1;
         self.out.write_all(line)
     }
+
+    fn write_two_way(&mut self, record: &PacketRecord, far_clock: bool) -> io::Result<()> {
+        let seen = project(record, View::RoundTrip);
+        let class = seen.map_or(Class::Invalid, |seen| self.classifier.classify(&seen));
+        let line = &mut self.line;
+        line.clear();
+        number(line, Some(self.rows as i64));
+        field(line, Some(record.seq));
+        line.extend_from_slice(name(class));
+        let shown = |m| far_clock || matches!(m, Moment::Sent | Moment::Returned);
+        let moments = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
+        for moment in moments {
+            field(line, record.time(moment).filter(|_| shown(moment)).map(|t| t.0));
+        }
+        let whole = round_trip(record).map(|s| s.0);
+        field(line, whole);
+        field(line, processing(record).map(|s| s.0));
+        for view in [View::Up, View::Down] {
+            let way = project(record, view).filter(|_| far_clock);
+            field(line, way.and_then(|w| w.delay()).map(|s| s.0));
+        }
+        let accepted = matches!(class, Class::Accepted(_));
+        field(line, whole.zip(self.fastest).filter(|_| accepted).and_then(|(d, min)| d.checked_sub(min)));
+        field(line, Some(record.flags.0.into()));
+        line.push(b',');
+        for moment in moments {
+            let letter = record.stamp(moment).filter(|_| shown(moment)).map_or('-', |s| s.source.letter());
+            // Writing to memory does not fail.
+            let _ = write!(line, "{letter}");
+        }
+        header_fields(line, record);
+        line.push(b'\n');
+        self.rows += 1;
+        self.out.write_all(line)
+    }
+}
+
+fn name(class: Class) -> &'static [u8] {
+    match class {
+        Class::Accepted(_) => b",accepted",
+        Class::Duplicate(_) => b",duplicate",
+        Class::Damaged(_) | Class::Invalid => b",invalid",
+    }
+}
+
+/// Lags, and what the receiver saw of the header.
+fn header_fields(line: &mut Vec<u8>, record: &PacketRecord) {
+    field(line, record.send_lag().map(|l| l.0));
+    field(line, record.receive_lag().map(|l| l.0));
+    field(line, record.ttl().map(i64::from));
+    field(line, record.dscp().map(i64::from));
+    field(line, record.ecn().map(i64::from));
+    field(line, record.size().map(i64::from));
 }
 
 fn field(line: &mut Vec<u8>, value: Option<i64>) {

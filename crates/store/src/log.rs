@@ -12,6 +12,7 @@ mod file;
 mod header;
 mod read;
 mod row;
+mod two_way;
 mod write;
 
 pub use date::parse_date;

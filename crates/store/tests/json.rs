@@ -1,7 +1,9 @@
 //! The JSON summary against its published schema.
 
 use jitlat_core::analysis::{Options, analyze};
-use jitlat_core::{Nanos, NoiseFloor, PacketRecord, Session, Span, TestSpec};
+use jitlat_core::record::Moment;
+use jitlat_core::twoway::{Directions, FarReport, TcpCourse, TwoWay};
+use jitlat_core::{Nanos, NoiseFloor, PacketRecord, Session, Source, Span, Stamp, TestSpec};
 use jitlat_store::json;
 use jitlat_store::log::LogReader;
 use serde_json::Value;
@@ -161,6 +163,56 @@ fn a_noise_floor_is_described() {
     assert_eq!(document["noise"]["at_or_below"], serde_json::json!(["99", "99.3", "99.5", "99.7"]));
     let warnings = document["warnings"].as_array().unwrap();
     assert!(warnings.iter().any(|w| w["code"] == "noise_floor"), "{warnings:#?}");
+}
+
+/// Ten round trips of 3 ms, 2 there and 1 back with 50 us between, on clocks 7 ms apart.
+fn two_way(facts: TwoWay) -> Value {
+    let mut session = Session::new(TestSpec::default());
+    (session.sent, session.two_way) = (Some(12), Some(Box::new(facts)));
+    let at = |ms: f64| Stamp { at: Nanos((ms * 1e6) as i64), source: Source::Kernel };
+    let rows = (0..10).map(|i| {
+        let start = i as f64 * 20.0;
+        let mut r = PacketRecord::new(i);
+        r.set(Moment::Sent, at(start));
+        r.set(Moment::Arrived, at(start + 9.0));
+        r.set(Moment::Answered, at(start + 9.05));
+        r.set(Moment::Returned, at(start + 3.05));
+        r
+    });
+    json::document(&[analyze(&session, rows, &Options::default())]).unwrap()
+}
+
+#[test]
+fn two_way_figures_are_described() {
+    let directions = Directions { stateful: true, up_lost: 2, ..Directions::default() };
+    let document = two_way(TwoWay {
+        protocol: "stamp".into(),
+        far_clock: true,
+        directions: Some(directions),
+        tcp: Some(TcpCourse::default()),
+        ..TwoWay::default()
+    });
+    assert_valid(&document);
+    let at = |pointer: &str| document.pointer(pointer).unwrap().clone();
+    assert_eq!(at("/latency/min"), 3_000_000);
+    assert_eq!(at("/two_way/processing_min_ns"), 50_000);
+    assert_eq!((at("/two_way/up/lost"), at("/two_way/down/lost")), (2.into(), 0.into()));
+    assert!(at("/two_way/up/loss").is_object() && at("/two_way/down/loss").is_null());
+    // The fastest exchange, taken to be symmetric, puts the clocks 7.5 ms apart, ± half its round trip.
+    assert_eq!(at("/two_way/up/latency_corrected/offset_ns"), 7_500_000);
+    assert_eq!(at("/two_way/up/latency_corrected/mean"), 1_500_000.0);
+    assert_eq!(at("/two_way/down/latency_corrected/mean"), 1_500_000.0);
+}
+
+#[test]
+fn a_report_of_the_far_host_is_described() {
+    let report = FarReport { received: 9, mean: Some(Span(5)), ..FarReport::default() };
+    let mut session = Session::new(TestSpec::default());
+    session.sent = Some(12);
+    session.two_way = Some(Box::new(TwoWay { far_report: Some(report), ..TwoWay::default() }));
+    let document = json::document(&[analyze(&session, [], &Options::default())]).unwrap();
+    assert_valid(&document);
+    assert_eq!((&document["counts"]["lost"], &document["latency"]["mean"]), (&3.into(), &5.0.into()));
 }
 
 #[test]

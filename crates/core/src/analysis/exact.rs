@@ -152,6 +152,7 @@ pub fn summarise(mut gathered: Gathered, session: &Session, options: &Options) -
         far_end: tally.far_end(),
         segments,
         intervals,
+        two_way: None,
         session: SessionInfo::new(session),
         verdicts: Vec::new(),
         warnings: Vec::new(),

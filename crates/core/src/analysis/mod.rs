@@ -4,6 +4,7 @@
 mod exact;
 mod stream;
 mod tally;
+mod twoway;
 mod words;
 
 pub use crate::metrics::series::Samples;
@@ -119,6 +120,7 @@ pub struct Analyzer {
 enum Mode {
     Exact(Box<Gathered>),
     Streaming(Box<stream::Stream>),
+    TwoWay(Box<twoway::TwoWayAnalysis>),
 }
 
 /// What was gathered row by row.
@@ -143,6 +145,10 @@ impl Analyzer {
     /// filled in the session given to [`Analyzer::finish`].
     pub fn new(session: &Session, options: &Options) -> Analyzer {
         let options = options.clone();
+        if let Some(facts) = &session.two_way {
+            let two_way = twoway::TwoWayAnalysis::new(session, facts, &options);
+            return Analyzer { options, mode: Mode::TwoWay(Box::new(two_way)) };
+        }
         if options.streaming {
             return Analyzer { options, mode: Mode::Streaming(Box::new(stream::Stream::new(session))) };
         }
@@ -163,6 +169,7 @@ impl Analyzer {
         match &mut self.mode {
             Mode::Exact(gathered) => gathered.push(record),
             Mode::Streaming(stream) => stream.push(record),
+            Mode::TwoWay(views) => views.push(record),
         }
     }
 
@@ -171,6 +178,7 @@ impl Analyzer {
     pub fn append(&mut self, next: Analyzer) -> Result<(), NotMergeable> {
         match (&mut self.mode, next.mode) {
             (Mode::Exact(gathered), Mode::Exact(next)) => gathered.append(*next),
+            (Mode::TwoWay(views), Mode::TwoWay(next)) => views.append(*next)?,
             _ => return Err(NotMergeable),
         }
         Ok(())
@@ -181,6 +189,7 @@ impl Analyzer {
         match &self.mode {
             Mode::Exact(gathered) => gathered.classifier.received,
             Mode::Streaming(stream) => stream.received(),
+            Mode::TwoWay(views) => views.received(),
         }
     }
 
@@ -194,6 +203,7 @@ impl Analyzer {
         match self.mode {
             Mode::Exact(gathered) => exact::summarise(*gathered, session, &self.options),
             Mode::Streaming(stream) => (stream.summarise(session, &self.options), Samples::default()),
+            Mode::TwoWay(views) => views.finish(session),
         }
     }
 }

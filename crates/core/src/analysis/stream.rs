@@ -224,6 +224,7 @@ impl Stream {
             far_end: self.tally.far_end(),
             segments: Vec::new(),
             intervals: Vec::new(),
+            two_way: None,
             session: SessionInfo::new(session),
             verdicts: Vec::new(),
             warnings: Vec::new(),

@@ -265,7 +265,6 @@ impl Notes {
     }
 }
 
-/// What it means for real-time traffic, most telling first.
 /// What waking up two programs may add to a round trip of the control connection, in ns. Less than this
 /// is no contradiction between a round trip and a delay.
 const HOST_TIME: i64 = 100_000;
@@ -276,7 +275,8 @@ fn is_about_half(delay: i64, rtt: i64) -> bool {
     (1.5 * delay - host..=4.0 * delay + host).contains(&rtt)
 }
 
-fn verdicts(s: &Summary) -> Vec<Verdict> {
+/// What it means for real-time traffic, most telling first.
+pub(super) fn verdicts(s: &Summary) -> Vec<Verdict> {
     let mut found = Vec::new();
     let mut say = |code, level, text| found.push(Verdict { code, level, text });
     if s.counts.unique_valid == 0 {

@@ -85,7 +85,7 @@ pub fn floor_two_way(
 ) -> Result<NoiseFloor, String> {
     let pacing = Pacing { mode, ..Pacing::default() };
     // Stop and wait has a period only in the baseline's planning.
-    let period = plan.wait.filter(|w| w.0 > 0).unwrap_or(plan.spec.period());
+    let period = plan.wait.map_or(plan.spec.period(), |w| w.max(Span::millis(1)));
     let (packets, payload) = (plan.spec.packets().into(), plan.spec.payload().into());
     let spec = TestSpec::new(Direction::Up, Transport::Udp, packets, payload, period, Schedule::Periodic);
     checkup::floor(&spec.map_err(|e| e.to_string())?, &pacing, BEFORE_A_TEST, stop, |spec| {

@@ -1,6 +1,6 @@
 //! What `jitlat ping` can be asked.
 
-use crate::cli::quantity;
+use crate::cli::{ReportArgs, quantity};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use jitlat_core::spec::{Dscp, HEADER_LEN, MAX_PAYLOAD};
@@ -101,15 +101,17 @@ pub struct PingArgs {
     /// TCP port of the responder
     #[arg(long, value_name = "PORT", default_value_t = reqresp::PORT)]
     pub tcp_port: u16,
-    /// Write the round trips as a log that `jitlat analyze` reads; an existing file is never replaced
+    /// Write a log with up to four times a packet, which `jitlat analyze` reads; an existing file is never replaced
     #[arg(short = 'o', value_name = "LOG")]
     pub output: Option<PathBuf>,
-    /// Write one JSON object to FILE; - is standard output, and then nothing else goes there
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write a line per answer with all its times to FILE; - is standard output
-    #[arg(long, value_name = "FILE", conflicts_with = "json")]
-    pub csv: Option<PathBuf>,
+    /// A name for this test, kept in log and report
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// A tag for this test, key=value; may be repeated
+    #[arg(long = "tag", value_name = "K=V", value_parser = quantity::tag)]
+    pub tags: Vec<(String, String)>,
+    #[command(flatten)]
+    pub report: ReportArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -207,6 +209,8 @@ pub fn wire_size(args: &PingArgs) -> Result<u64> {
 pub fn plan(args: &PingArgs) -> Result<Plan> {
     let size = wire_size(args)?;
     let period = match args.rate {
+        // Stop and wait has none.
+        _ if args.wait.is_some() => Span(1),
         Some(rate) => rate.period(size).map_err(|e| anyhow!(e))?,
         None => args.period,
     };

@@ -8,9 +8,8 @@ use jitlat_proto::echo::{Echo, Family, HEADER_LEN};
 
 /// Measures.
 pub fn measure(s: &Setting<'_>, show: impl Fn(Progress)) -> Result<Found> {
-    let to = s.link.to;
-    let family = if to.is_ipv4() { Family::V4 } else { Family::V6 };
+    let family = if s.link.to.is_ipv4() { Family::V4 } else { Family::V6 };
     let make = |kernel: bool| Echo::new(family, (!kernel).then_some(s.id), s.mark, s.size - HEADER_LEN);
     let measured = twoway::run(make, s.plan.clone(), &s.link, s.stop, show)?;
-    Ok(gather(measured, &s.plan, to, |_| Vec::new()))
+    Ok(gather(s, measured, |_| Vec::new()))
 }

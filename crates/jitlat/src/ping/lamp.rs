@@ -2,7 +2,8 @@
 
 use super::args::LampMode;
 use super::measure::{Found, Setting, gather};
-use anyhow::Result;
+use anyhow::{Result, bail};
+use jitlat_core::twoway::FarReport;
 use jitlat_net::twoway;
 use jitlat_net::twoway::client::Progress;
 use jitlat_proto::lamp::client::{FollowUpState, Options};
@@ -19,7 +20,17 @@ pub fn measure(s: &Setting<'_>, show: impl Fn(Progress)) -> Result<Found> {
     let options = Options { id: s.id, mode, payload, timeless: false, follow_up };
     let measured = twoway::run(|_| Client::new(options), s.plan.clone(), &s.link, s.stop, show)?;
     let report = measured.outcome.protocol.report().copied();
-    Ok(Found { report, ..gather(measured, &s.plan, s.link.to, remarks) })
+    let mut found = gather(s, measured, remarks);
+    if let Some(report) = report {
+        found.facts().far_report = Some(FarReport::from(&report));
+    } else if mode == Mode::Unidirectional {
+        bail!(
+            "{}: all {} packets were sent, but the server sent no report: what arrived is not known",
+            s.link.to,
+            found.requests
+        );
+    }
+    Ok(found)
 }
 
 fn remarks(client: &Client) -> Vec<String> {

@@ -3,30 +3,31 @@
 use super::args::{PingArgs, Proto, wire_size};
 use super::{icmp, lamp, stamp, tcp};
 use anyhow::{Context, Result};
-use jitlat_core::{PacketRecord, Session};
+use jitlat_core::twoway::TwoWay;
+use jitlat_core::{Nanos, PacketRecord, Session};
 use jitlat_net::pace::Pacing;
 use jitlat_net::twoway::client::{Link, Measured, Progress};
 use jitlat_net::twoway::socket::{Carrier, Marking};
 use jitlat_net::{clock, random};
-use jitlat_proto::lamp::Report;
-use jitlat_proto::twoway::pinger::Oddities;
-use jitlat_proto::twoway::{Directions, Plan, Protocol};
+use jitlat_proto::twoway::{Plan, Protocol};
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 
 /// What one test found, whatever the protocol.
 pub struct Found {
+    /// Answers, in the order they came.
     pub records: Vec<PacketRecord>,
-    pub requests: u64,
-    pub directions: Directions,
-    pub oddities: Oddities,
-    pub far_clock: bool,
+    /// Everything else.
     pub session: Session,
-    pub unsent: u64,
-    /// What the protocol alone tells, in sentences.
-    pub remarks: Vec<String>,
-    /// The server's report of a one-way LaMP test.
-    pub report: Option<Report>,
+    /// Requests sent.
+    pub requests: u64,
+}
+
+impl Found {
+    /// What only a two-way test has.
+    pub fn facts(&mut self) -> &mut TwoWay {
+        self.session.two_way.get_or_insert_default()
+    }
 }
 
 /// What every protocol needs to begin.
@@ -41,6 +42,8 @@ pub struct Setting<'a> {
     /// Eight random bytes.
     pub mark: u64,
     pub stop: &'a AtomicBool,
+    /// When the test began.
+    pub created: Nanos,
 }
 
 /// Measures.
@@ -76,6 +79,7 @@ pub fn measure(
         id: u16::from_be_bytes([i0, i1]),
         mark: u64::from_be_bytes(m),
         stop,
+        created: clock::wall(),
     };
     match args.proto {
         Proto::Icmp => icmp::measure(&setting, show),
@@ -85,11 +89,10 @@ pub fn measure(
     }
 }
 
-/// What a finished test comes to.
+/// What a finished test comes to; `remarks` is what the protocol alone tells, in sentences.
 pub fn gather<P: Protocol>(
+    s: &Setting<'_>,
     measured: Measured<P>,
-    plan: &Plan,
-    to: SocketAddr,
     remarks: impl FnOnce(&P) -> Vec<String>,
 ) -> Found {
     let Measured { mut outcome, local, host, ending, unsent, .. } = measured;
@@ -98,25 +101,28 @@ pub fn gather<P: Protocol>(
         block.iter_mut().for_each(|r| outcome.sent.join(r));
         records.extend(block);
     }
-    let mut session = Session::new(plan.spec.clone());
+    let mut session = Session::new(s.plan.spec.clone());
     session.spec.src_port = local.port();
-    session.spec.dst_port = to.port();
-    session.created = Some(clock::wall());
+    session.spec.dst_port = s.link.to.port();
+    session.created = Some(s.created);
     session.src = Some(local.ip());
-    session.dst = Some(to.ip());
+    session.dst = Some(s.link.to.ip());
     session.sent = u32::try_from(outcome.ledger.requests()).ok();
-    session.period_known = plan.wait.is_none();
+    session.period_known = s.plan.wait.is_none();
     session.ending = ending;
     session.client = host;
-    Found {
-        requests: outcome.ledger.requests(),
-        directions: outcome.ledger.directions(),
-        oddities: outcome.oddities,
+    session.name.clone_from(&s.args.name);
+    session.tags.clone_from(&s.args.tags);
+    session.two_way = Some(Box::new(TwoWay {
+        protocol: s.args.proto.name().to_owned(),
+        wait: s.plan.wait,
+        timeout: Some(s.plan.patience),
         far_clock: outcome.protocol.far_clock(),
-        remarks: remarks(&outcome.protocol),
-        records,
-        session,
+        directions: Some(outcome.ledger.directions()).filter(|d| d.stateful),
+        not_answers: outcome.not_answers,
         unsent,
-        report: None,
-    }
+        remarks: remarks(&outcome.protocol),
+        ..TwoWay::default()
+    }));
+    Found { requests: outcome.ledger.requests(), records, session }
 }

@@ -15,28 +15,26 @@ mod tcp;
 pub use args::PingArgs;
 pub use stamp::stamp_key;
 
-use crate::doctor;
-use crate::interrupt;
-use anyhow::{Context, Result};
+use crate::{doctor, interrupt, present};
+use anyhow::Result;
 use args::{plan, resolve};
-use jitlat_core::analysis::Samples;
+use jitlat_core::analysis::{Analyzer, Samples};
 use jitlat_core::summary::Summary;
+use jitlat_core::twoway::Way;
 use jitlat_net::twoway::client::Progress;
-use jitlat_store::log::{LogFile, Naming, Version};
-use jitlat_store::output;
+use jitlat_store::log::{LogFile, Naming};
 use measure::measure;
-use report::Analysed;
-use std::io::{self, IsTerminal, Write as _};
-use std::path::Path;
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-/// Measures and reports.
+/// Measures, saves, reports.
 pub fn run(args: &PingArgs) -> Result<ExitCode> {
+    present::check(&args.report)?;
     let to = resolve(args)?;
     let plan = plan(args)?;
     let log = match &args.output {
-        Some(path) => Some(LogFile::create(&Naming::Given(path.clone()), Version::V3)?),
+        Some(path) => Some(LogFile::create_two_way(&Naming::Given(path.clone()))?),
         None => None,
     };
     let stop = interrupt::stop_flag()?;
@@ -50,28 +48,18 @@ pub fn run(args: &PingArgs) -> Result<ExitCode> {
     let mut found = found?;
     found.session.client.noise = noise;
 
-    if let Some(log) = log {
-        report::write_log(log, &found)?;
+    let requests = found.requests;
+    let unsaved = log.and_then(|log| report::write_log(log, &found).err());
+    let run = report::analyse(found, &args.report);
+    present::present(std::slice::from_ref(&run), &args.report)?;
+    if let Some(error) = unsaved {
+        eprintln!("jitlat: {error:#}");
     }
-    if let Some(path) = &args.csv {
-        output::write(path, |out| report::write_csv(out, &found))?;
-    }
-    let result = Analysed::analyse(&found);
-    if let Some(path) = &args.json {
-        let value = result.json(args, &found)?;
-        output::write(path, |out| {
-            serde_json::to_writer_pretty(&mut *out, &value)?;
-            out.write_all(b"\n")
-        })?;
-    }
-    let silent = [&args.json, &args.csv].iter().any(|p| p.as_deref() == Some(Path::new("-")));
-    if !silent {
-        match io::stdout().lock().write_all(result.console(args, to, &found).as_bytes()) {
-            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
-            other => other.context("writing the report to standard output")?,
-        }
-    }
-    Ok(if found.requests > 0 { ExitCode::SUCCESS } else { ExitCode::from(2) })
+    Ok(if requests > 0 {
+        crate::verdict(&[run], &args.report)
+    } else {
+        ExitCode::from(crate::COULD_NOT_MEASURE)
+    })
 }
 
 #[allow(dead_code, reason = "for `jitlat sweep`, which follows")]
@@ -82,7 +70,7 @@ pub struct Taken {
     /// The packets behind them.
     pub samples: Samples,
     /// The way there and the way back, where the protocol tells.
-    pub ways: Option<[Summary; 2]>,
+    pub ways: Option<[Way; 2]>,
 }
 
 #[allow(dead_code, reason = "for `jitlat sweep`, which follows")]
@@ -90,8 +78,11 @@ pub struct Taken {
 pub fn take(args: &PingArgs, stop: &AtomicBool) -> Result<Taken> {
     let to = resolve(args)?;
     let found = measure(args, to, &plan(args)?, stop, |_| {})?;
-    let (result, samples) = Analysed::with_samples(&found);
-    Ok(Taken { summary: result.round_trip, samples, ways: result.up.zip(result.down).map(<[_; 2]>::from) })
+    let mut analyzer = Analyzer::new(&found.session, &args.report.options());
+    found.records.iter().for_each(|r| analyzer.push(r));
+    let (summary, samples) = analyzer.finish_with_samples(&found.session);
+    let ways = summary.two_way.as_ref().and_then(|t| t.up.clone().zip(t.down.clone()));
+    Ok(Taken { summary, samples, ways: ways.map(<[_; 2]>::from) })
 }
 
 /// Requests and losses so far, on a terminal only.

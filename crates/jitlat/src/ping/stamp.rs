@@ -47,7 +47,7 @@ pub fn measure(s: &Setting<'_>, show: impl Fn(Progress)) -> Result<Found> {
         None => Vec::new(),
     };
     let measured = twoway::run(|_| sender, plan.clone(), link, s.stop, show)?;
-    Ok(gather(measured, &plan, link.to, remarks))
+    Ok(gather(&Setting { plan, link: link.clone(), ..*s }, measured, remarks))
 }
 
 /// Reads the key of STAMP's authenticated mode.

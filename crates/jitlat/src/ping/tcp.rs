@@ -13,5 +13,5 @@ pub fn measure(s: &Setting<'_>, show: impl Fn(Progress)) -> Result<Found> {
         .ok_or_else(|| anyhow!("--response {response}: give 20 to 65535 bytes"))?;
     let measured =
         request_response::run(sizes, s.plan.clone(), to, s.args.dscp, &s.link.pacing, s.stop, show)?;
-    Ok(gather(measured, &s.plan, to, |_| Vec::new()))
+    Ok(gather(s, measured, |_| Vec::new()))
 }

@@ -111,7 +111,15 @@ impl Held {
             }
         };
         let (summary, samples): (_, Samples) = analyzer.finish_with_samples(&session);
-        Ok(Run { summary, session, samples, log, heading: format!("== {label}\n"), label: label.to_owned() })
+        Ok(Run {
+            summary,
+            session,
+            samples,
+            log,
+            records: Vec::new(),
+            heading: format!("== {label}\n"),
+            label: label.to_owned(),
+        })
     }
 }
 

@@ -2,7 +2,9 @@
 
 use core::fmt;
 use core::str::FromStr;
+use jitlat_core::Span;
 use jitlat_core::time::Source;
+use jitlat_core::twoway::FarReport;
 
 /// What the server found. Times are microseconds, as the format has them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,6 +46,29 @@ fn type_code(stamps: Option<Source>) -> u8 {
         Some(Source::User) => 1,
         Some(Source::Kernel) => 2,
         Some(Source::Hardware | Source::Wire) => 4,
+    }
+}
+
+impl From<&Report> for FarReport {
+    fn from(r: &Report) -> FarReport {
+        // What nothing was measured for is missing, not zero; no latency needs more than a century.
+        let some = r.min_us.is_some();
+        let us = |us: f64| Span((us * 1e3).clamp(0.0, 4e18).round() as i64);
+        FarReport {
+            received: r.received,
+            min: r.min_us.map(|m| us(m as f64)),
+            mean: some.then(|| us(r.mean_us)),
+            max: some.then(|| us(r.max_us as f64)),
+            stddev: (some && r.received - r.errors.min(r.received) > 1)
+                .then(|| us(r.variance_us2.max(0.0).sqrt())),
+            out_of_order: r.out_of_order,
+            errors: r.errors,
+            duplicates: r.duplicates,
+            stamps: r.stamps,
+            highest_seq: r.highest_seq,
+            wraps: r.wraps,
+            timed_out: r.timed_out,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! duplication and reordering in either direction.
 
 use jitlat_core::Nanos;
-use serde::Serialize;
+pub use jitlat_core::twoway::Directions;
 
 /// Requests remembered while their answers may come; a power of two. At 100 000 requests a second they
 /// span 2.6 s, at 1000 a second over four minutes. 32 bytes each.
@@ -27,28 +27,6 @@ pub enum Fit {
     Again(u32, Nanos),
     /// To a request never sent, or sent too long ago to be remembered.
     Unknown,
-}
-
-/// What a test told of each direction, in packets. Where the far host keeps no count of its own, nothing
-/// but the round trip is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Directions {
-    /// The far host numbers its answers itself.
-    pub stateful: bool,
-    /// Requests lost on the way there.
-    pub up_lost: u64,
-    /// Answers lost on the way back.
-    pub down_lost: u64,
-    /// Requests behind the last one answered: lost, but there is no telling where.
-    pub unknown_lost: u64,
-    /// Requests that reached the far host more than once.
-    pub up_duplicates: u64,
-    /// Answers that came back more than once.
-    pub down_duplicates: u64,
-    /// Requests that reached the far host after a later one.
-    pub up_reordered: u64,
-    /// Answers that came back after a later one.
-    pub down_reordered: u64,
 }
 
 /// The requests of one test and their answers. Memory is taken once and does not depend on what comes.

@@ -8,6 +8,7 @@ use crate::twoway::ledger::{Fit, Ledger};
 use crate::twoway::{Heard, Protocol, Stage};
 use jitlat_core::record::{Flags, Moment};
 use jitlat_core::schedule::Deadlines;
+use jitlat_core::twoway::NotAnswers;
 use jitlat_core::{Nanos, PacketRecord, Source, Span, Stamp, TestSpec};
 
 /// When requests are sent and how long answers are waited for.
@@ -46,19 +47,6 @@ pub struct Received {
     pub traffic_class: Option<u8>,
 }
 
-/// Datagrams that were no answers, by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Oddities {
-    /// Not of this test.
-    pub foreign: u64,
-    /// Not what the protocol allows.
-    pub malformed: u64,
-    /// Failed their integrity check.
-    pub forged: u64,
-    /// Answers to requests never sent or long gone.
-    pub unmatched: u64,
-}
-
 /// One two-way test in progress.
 #[derive(Clone, Debug)]
 pub struct Pinger<P> {
@@ -74,7 +62,7 @@ pub struct Pinger<P> {
     ledger: Ledger,
     records: Recording,
     sent: SentStamps,
-    oddities: Oddities,
+    not_answers: NotAnswers,
     pending: Option<PacketRecord>,
     /// The protocol decides when it is over: it has something to wait for.
     closing: bool,
@@ -118,7 +106,7 @@ impl<P: Protocol> Pinger<P> {
             ledger,
             records,
             sent,
-            oddities: Oddities::default(),
+            not_answers: NotAnswers::default(),
             pending: None,
             closing: false,
         }
@@ -140,8 +128,8 @@ impl<P: Protocol> Pinger<P> {
     }
 
     /// Datagrams that were no answers.
-    pub fn oddities(&self) -> Oddities {
-        Oddities { unmatched: self.ledger.unmatched(), ..self.oddities }
+    pub fn not_answers(&self) -> NotAnswers {
+        NotAnswers { unmatched: self.ledger.unmatched(), ..self.not_answers }
     }
 
     /// Why the test failed, if it did.
@@ -306,9 +294,9 @@ impl<P: Protocol> Pinger<P> {
                 }
             }
             Heard::Conversation => {}
-            Heard::Foreign => self.oddities.foreign += 1,
-            Heard::Malformed => self.oddities.malformed += 1,
-            Heard::Forged => self.oddities.forged += 1,
+            Heard::Foreign => self.not_answers.foreign += 1,
+            Heard::Malformed => self.not_answers.malformed += 1,
+            Heard::Forged => self.not_answers.forged += 1,
         }
     }
 
@@ -339,7 +327,7 @@ impl<P: Protocol> Pinger<P> {
     pub fn finish_up(mut self) -> Outcome<P> {
         self.flush_pending();
         Outcome {
-            oddities: self.oddities(),
+            not_answers: self.not_answers(),
             records: self.records,
             sent: self.sent,
             ledger: self.ledger,
@@ -358,7 +346,7 @@ pub struct Outcome<P> {
     /// Requests and answers.
     pub ledger: Ledger,
     /// Datagrams that were no answers.
-    pub oddities: Oddities,
+    pub not_answers: NotAnswers,
     /// What the protocol alone knows.
     pub protocol: P,
 }

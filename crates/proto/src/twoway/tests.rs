@@ -210,7 +210,7 @@ fn twamp_sessions_in_every_mode_over_a_bad_path() {
         let d = out.ledger.directions();
         assert_eq!((d.stateful, d.up_lost, d.down_lost, d.unknown_lost), (true, 2, 1, 0), "{mode}");
         assert_eq!((d.up_duplicates, d.up_reordered, d.down_reordered), (1, 1, 0), "{mode}");
-        assert_eq!((out.records.len(), out.oddities), (18, Oddities::default()), "{mode}");
+        assert_eq!((out.records.len(), out.not_answers), (18, NotAnswers::default()), "{mode}");
         assert!(out.records.iter().all(|r| r.size() == Some(size as u16)), "{mode}: as long as asked");
     }
 }
@@ -220,7 +220,7 @@ fn lamp_ping_like_with_and_without_follow_up() {
     for follow_up in [None, Some(lamp::FollowUp::Application), Some(lamp::FollowUp::Hardware)] {
         let client = lamp_client(lamp::Mode::PingLike, follow_up);
         let (out, _) = run(client, plan(6, None), &mut lamp_far(), PLAIN, PLAIN);
-        assert_eq!((out.records.len(), out.oddities), (6, Oddities::default()));
+        assert_eq!((out.records.len(), out.not_answers), (6, NotAnswers::default()));
         let accepted = follow_up == Some(lamp::FollowUp::Application);
         for r in out.records.iter() {
             let processing = r.time(Moment::Answered).zip(r.arrived()).map(|(b, a)| b - a);

@@ -84,7 +84,8 @@ fn packets(page: &mut Page, s: &Summary) {
 fn latency(page: &mut Page, s: &Summary) {
     let d = &s.latency;
     let [min, avg, max] = [d.min.map(full), d.mean.map(full_f64), d.max.map(full)].map(dash);
-    page.line(&format!("min/avg/max latency = {min} / {avg} / {max}"));
+    let what = if s.two_way.is_some() { "round trip" } else { "latency" };
+    page.line(&format!("min/avg/max {what} = {min} / {avg} / {max}"));
     spread(page, d);
 }
 

@@ -1,6 +1,6 @@
 //! What the classic report could not say: what the figures mean, how far to believe them, and why.
 
-use super::{Look, Page, count, dash, printable, share};
+use super::{Look, Page, count, dash, printable, share, two_way};
 use jitlat_core::clock::SyncState;
 use jitlat_core::session::Ending;
 use jitlat_core::spec::Dscp;
@@ -10,6 +10,12 @@ use std::collections::BTreeMap;
 
 pub(super) fn write(page: &mut Page, s: &Summary) {
     variation(page, s);
+    write_but_figures(page, s);
+}
+
+/// The same of a test whose packets are not known one by one.
+pub(super) fn write_but_figures(page: &mut Page, s: &Summary) {
+    two_way::write(page, s);
     clocks(page, s);
     hosts(page, s);
     far_end(page, s);
@@ -245,7 +251,7 @@ fn far_end(page: &mut Page, s: &Summary) {
     if f.dscp.is_empty() && f.ttl.is_empty() && f.odd_sizes == 0 {
         return;
     }
-    page.heading("At the far end");
+    page.heading(if s.two_way.is_some() { "In the answers" } else { "At the far end" });
     let dscp = |value: u8| Dscp::new(value.into()).map_or_else(|| value.to_string(), |d| d.to_string());
     let asked = s.header.dscp;
     if !f.dscp.is_empty() {

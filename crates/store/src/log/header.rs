@@ -5,7 +5,7 @@
 //! and nothing already written needs to be touched.
 
 use super::date::parse_date;
-use super::{Layout, Version};
+use super::{Layout, Version, two_way};
 use core::str::FromStr;
 use jitlat_core::clock::SyncState;
 use jitlat_core::noise::NoNoise;
@@ -133,7 +133,10 @@ impl Header {
             "ending" => s.ending = ending(value)?,
             "reason" => s.reason = unless(forget, || Ok(unescape(value)))?,
             "receiver_drops" => s.receiver_drops = unless(forget, || parse("a number of datagrams", value))?,
-            _ => return self.clock_label(key, value),
+            _ => {
+                return two_way::line(&mut s.two_way, key, value)
+                    .unwrap_or_else(|| self.clock_label(key, value));
+            }
         }
         Ok(())
     }
@@ -219,7 +222,8 @@ impl Header {
         let spec = |period| TestSpec::new(direction, self.transport, packets, payload, period, self.schedule);
         let asked = self.period.and_then(|p| spec(Span(p)).ok());
         let period_known = asked.is_some();
-        if let Some(p) = self.period.filter(|_| !period_known) {
+        let unhurried = self.facts.two_way.as_ref().is_some_and(|t| t.wait.is_some());
+        if let Some(p) = self.period.filter(|p| !(period_known || unhurried && *p == 0)) {
             warnings.push(format!(
                 "period {p} ns: no test runs so, and nothing is given that depends on the period"
             ));
@@ -380,14 +384,14 @@ fn quantity(text: &str) -> Option<Span> {
 }
 
 /// Keeps a free text on its line, and apart from the lone `-` and a tag's `=`.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     if text == "-" {
         return "\\-".to_owned();
     }
     text.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r")
 }
 
-fn unescape(text: &str) -> String {
+pub(super) fn unescape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
@@ -468,6 +472,7 @@ pub(super) fn facts(session: &Session, layout: Layout) -> Vec<Fact> {
         ];
         all.extend(facts.map(|(key, values)| (format!("{name}.{key}"), values)));
     }
+    all.extend(session.two_way.iter().flat_map(|t| two_way::facts(t)));
     // What the probes come to, for people and scripts; reading a log, we work it out again.
     let clock = match session.probes.as_slice() {
         [] => ClockEstimate::default(),

@@ -1,5 +1,4 @@
-//! Two-way records seen as one-way ones, so that the one analysis serves round trips and both
-//! directions.
+//! [`project`]: a two-way record seen as a one-way one.
 
 use crate::record::{Moment, PacketRecord};
 use crate::time::{Span, Stamp};

@@ -1,0 +1,270 @@
+//! Two-way tests: the round trips through the one analysis, and each way beside them.
+
+use super::{Analyzer, Options, Samples};
+use crate::clock::ClockProbe;
+use crate::record::{Moment, PacketRecord};
+use crate::session::{HostFacts, Session};
+use crate::summary::Summary;
+use crate::twoway::{
+    Directions, FarReport, Processing, Sending, TwoWay, TwoWayFigures, View, Way, processing, project,
+};
+
+/// Stretches of a test, the fastest exchange of each of which tells of the clocks.
+const STRETCHES: usize = 8;
+
+/// Analyses of the three views of one two-way test.
+#[derive(Clone, Debug)]
+pub(super) struct TwoWayAnalysis {
+    round_trip: Analyzer,
+    up: Analyzer,
+    down: Analyzer,
+    far_clock: bool,
+    packets: u32,
+    fastest: [Option<ClockProbe>; STRETCHES],
+    processing: Option<Processing>,
+    processing_sum: i128,
+}
+
+impl TwoWayAnalysis {
+    pub fn new(session: &Session, facts: &TwoWay, options: &Options) -> TwoWayAnalysis {
+        let view = |v| Analyzer::new(&of_view(session, v), options);
+        TwoWayAnalysis {
+            round_trip: view(View::RoundTrip),
+            up: view(View::Up),
+            down: view(View::Down),
+            far_clock: facts.far_clock,
+            packets: session.spec.packets(),
+            fastest: [None; STRETCHES],
+            processing: None,
+            processing_sum: 0,
+        }
+    }
+
+    pub fn push(&mut self, record: &PacketRecord) {
+        if let Some(seen) = project(record, View::RoundTrip) {
+            self.round_trip.push(&seen);
+        }
+        if let Some(took) = processing(record).filter(|_| record.flags.is_clean()) {
+            let p = self.processing.get_or_insert(Processing { n: 0, min: took.0, mean: 0, max: took.0 });
+            p.n += 1;
+            p.min = p.min.min(took.0);
+            p.max = p.max.max(took.0);
+            self.processing_sum += i128::from(took.0);
+        }
+        if !self.far_clock {
+            return;
+        }
+        for (analyzer, view) in [(&mut self.up, View::Up), (&mut self.down, View::Down)] {
+            if let Some(seen) = project(record, view) {
+                analyzer.push(&seen);
+            }
+        }
+        self.probe(record);
+    }
+
+    /// Keeps the fastest exchange of each stretch: the clocks' difference is known best there.
+    fn probe(&mut self, record: &PacketRecord) {
+        let times = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
+        let [Some(sent), Some(arrived), Some(answered), Some(returned)] = times.map(|m| record.time(m))
+        else {
+            return;
+        };
+        let probe = ClockProbe { sent, arrived, answered, returned };
+        if !record.flags.is_clean() || probe.rtt().0 < 0 {
+            return;
+        }
+        let stretch = record.seq.clamp(0, i64::from(self.packets) - 1) as u64 * STRETCHES as u64;
+        let slot = &mut self.fastest[(stretch / u64::from(self.packets)) as usize % STRETCHES];
+        if slot.is_none_or(|p| probe.rtt() < p.rtt()) {
+            *slot = Some(probe);
+        }
+    }
+
+    pub fn append(&mut self, next: TwoWayAnalysis) -> Result<(), super::NotMergeable> {
+        self.round_trip.append(next.round_trip)?;
+        self.up.append(next.up)?;
+        self.down.append(next.down)?;
+        for (mine, theirs) in self.fastest.iter_mut().zip(next.fastest) {
+            *mine = match (*mine, theirs) {
+                (Some(a), Some(b)) => Some(if b.rtt() < a.rtt() { b } else { a }),
+                (a, b) => a.or(b),
+            };
+        }
+        self.processing_sum += next.processing_sum;
+        self.processing = match (self.processing, next.processing) {
+            (Some(a), Some(b)) => {
+                Some(Processing { n: a.n + b.n, min: a.min.min(b.min), mean: 0, max: a.max.max(b.max) })
+            }
+            (a, b) => a.or(b),
+        };
+        Ok(())
+    }
+
+    pub fn received(&self) -> u64 {
+        self.round_trip.received()
+    }
+
+    pub fn finish(self, session: &Session) -> (Summary, Samples) {
+        let facts = session.two_way.as_deref().cloned().unwrap_or_default();
+        let mut seen = session.clone();
+        seen.probes = self.fastest.iter().flatten().copied().collect();
+        let (mut summary, samples) = self.round_trip.finish_with_samples(&of_view(session, View::RoundTrip));
+        of_one_clock(&mut summary);
+        if let (None, Some(tx)) = (session.period(), &summary.periods.tx) {
+            // Stop and wait has no period; its mean tells how long bursts and gaps lasted.
+            let nominal = session.spec.period().0.max(1) as f64;
+            summary.loss.burst_gap_gmin16.mean_burst_duration_ms *= tx.period_ns / nominal;
+            summary.loss.burst_gap_gmin16.mean_gap_duration_ms *= tx.period_ns / nominal;
+        }
+        let lost = summary.counts.lost;
+        let known = facts.directions.filter(|d| d.stateful);
+        let way = |analyzer: Analyzer, view: View| {
+            if !self.far_clock && known.is_none() {
+                return None;
+            }
+            let (mut figures, samples) = analyzer.finish_with_samples(&of_view(&seen, view));
+            if !self.far_clock {
+                figures.clock = Default::default();
+            }
+            Some(of_way(figures, &samples, view, known, lost))
+        };
+        let (up, down) = (way(self.up, View::Up), way(self.down, View::Down));
+        let processing = self
+            .processing
+            .map(|p| Processing { mean: (self.processing_sum / i128::from(p.n.max(1))) as i64, ..p });
+        if let Some(report) = &facts.far_report {
+            of_far_report(&mut summary, report);
+        }
+        summary.two_way = Some(Box::new(TwoWayFigures {
+            sending: if facts.wait.is_some() { Sending::StopAndWait } else { Sending::OpenLoop },
+            wait_ns: facts.wait.map(|w| w.0),
+            timeout_ns: facts.timeout.map(|t| t.0),
+            up,
+            down,
+            directions: known,
+            processing,
+            processing_min_ns: processing.map(|p| p.min),
+            processing_max_ns: processing.map(|p| p.max),
+            not_answers: facts.not_answers,
+            unsent: facts.unsent,
+            far_report: facts.far_report,
+            tcp: facts.tcp,
+            remarks: facts.remarks,
+            protocol: facts.protocol,
+        }));
+        (summary, samples)
+    }
+}
+
+/// The session of one view, as if it had been a one-way test.
+fn of_view(session: &Session, view: View) -> Session {
+    let mut seen = session.clone();
+    seen.two_way = None;
+    match view {
+        View::RoundTrip => {
+            seen.server = HostFacts::default();
+            seen.probes = Vec::new();
+        }
+        View::Up => {}
+        View::Down => {
+            seen.spec = seen.spec.reversed();
+            (seen.src, seen.dst) = (seen.dst, seen.src);
+        }
+    }
+    seen
+}
+
+/// Both ends of a round trip are on this host's clock, so what the analysis says of two clocks does not
+/// apply; and a round trip is not the delay that play-out buffers and service objectives are about.
+fn of_one_clock(s: &mut Summary) {
+    s.clock.server = Default::default();
+    s.skew_hull = None;
+    s.pdv_deskewed = None;
+    s.dejitter = None;
+    s.objectives = None;
+    s.warnings.retain(|w| !matches!(w.code, "clocks_unknown" | "skew"));
+    s.verdicts.retain(|v| v.code != "buffer");
+}
+
+/// What of `s`, the figures of the packets that came back, is true of one way.
+fn of_way(s: Summary, samples: &Samples, view: View, known: Option<Directions>, round_trip_lost: u64) -> Way {
+    let (sent, lost, duplicates, reordered) = match (known, view) {
+        (None, _) => (None, None, None, (s.latency.n > 0).then(|| overtaken(samples, view))),
+        (Some(d), View::Down) => {
+            let came = s.counts.sent.saturating_sub(d.up_lost + d.unknown_lost);
+            (Some(came), Some(d.down_lost), Some(d.down_duplicates), Some(d.down_reordered))
+        }
+        (Some(d), _) => {
+            let known = s.counts.sent.saturating_sub(d.unknown_lost);
+            (Some(known), Some(d.up_lost), Some(d.up_duplicates), Some(d.up_reordered))
+        }
+    };
+    // Where every lost round trip was lost on this way, the packets that came back and those that are
+    // missing are this way's stream, and everything that follows from losses is true of it too.
+    let whole = round_trip_lost == 0 || lost == Some(round_trip_lost);
+    Way {
+        sent,
+        lost,
+        lost_pct: sent.zip(lost).filter(|(s, _)| *s > 0).map(|(s, l)| 100.0 * l as f64 / s as f64),
+        duplicates,
+        reordered,
+        latency: s.latency,
+        pdv: s.pdv,
+        latency_corrected: s.latency_corrected,
+        ipdv: s.ipdv,
+        rfc3550_jitter: s.rfc3550_jitter,
+        mapdv2: s.mapdv2,
+        trend: s.trend,
+        skew_hull: s.skew_hull,
+        pdv_deskewed: s.pdv_deskewed,
+        loss: whole.then_some(s.loss),
+        dejitter: s.dejitter.filter(|_| whole),
+        objectives: s.objectives.filter(|_| whole),
+        clock: s.clock,
+        stamps: s.stamps,
+    }
+}
+
+/// Packets overtaken on one way, by its own times (RFC 4737): on the way there those that arrived after a
+/// later one, on the way back those that had been answered before one that returned earlier.
+fn overtaken(samples: &Samples, view: View) -> u64 {
+    let mut packets: Vec<(i64, i64)> = match view {
+        View::Down => samples.iter().map(|p| (p.arrived(), p.sent)).collect(),
+        _ => samples.iter().map(|p| (p.arrived(), i64::from(p.seq))).collect(),
+    };
+    packets.sort_unstable();
+    let mut highest = i64::MIN;
+    let mut late = 0;
+    for (_, place) in packets {
+        late += u64::from(place < highest);
+        highest = highest.max(place);
+    }
+    late
+}
+
+/// A test that went one way only: nothing came back, and the counts and delays are those the far host
+/// reports. What it does not report is not known.
+fn of_far_report(s: &mut Summary, report: &FarReport) {
+    let sent = s.counts.sent;
+    let lost = sent.saturating_sub(report.received);
+    let percent = |part: u64, whole: u64| (whole > 0).then(|| 100.0 * part as f64 / whole as f64);
+    let copies = report.duplicates.unwrap_or(0);
+    s.counts.received = report.received + copies;
+    s.counts.unique_valid = report.received;
+    s.counts.duplicate = copies;
+    s.counts.lost = lost;
+    s.counts.lost_pct = percent(lost, sent);
+    s.counts.duplicate_pct = report.duplicates.and_then(|d| percent(d, s.counts.received));
+    s.counts.out_of_sequence = report.out_of_order;
+    s.counts.out_of_sequence_pct = percent(report.out_of_order, report.received);
+    s.loss = crate::summary::Loss { ratio: percent(lost, sent).map(|p| p / 100.0), ..Default::default() };
+    s.latency.n = report.received.saturating_sub(report.errors);
+    s.latency.min = report.min.map(|t| t.0);
+    s.latency.mean = report.mean.map(|t| t.0 as f64);
+    s.latency.max = report.max.map(|t| t.0);
+    s.latency.stddev = report.stddev.map(|t| t.0 as f64);
+    s.display = crate::summary::Display::new(&s.latency, &s.pdv);
+    s.loss.rule_of_three = (lost == 0 && sent > 0).then(|| 3.0 / sent as f64);
+    s.verdicts = super::words::verdicts(s);
+    s.warnings.retain(|w| w.code != "nothing_received");
+}

@@ -1,0 +1,113 @@
+//! [`TwoWay`]: what a two-way test tells beside its packets.
+
+use crate::time::{Source, Span};
+use serde::{Deserialize, Serialize};
+
+/// The context of a two-way test, beside what every [`Session`](crate::Session) has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TwoWay {
+    /// Name of the protocol, in small letters: `icmp`, `stamp`, `twamp`, `lamp`, `tcp`.
+    pub protocol: String,
+    /// Stop and wait: each request left this long after the answer to the one before. `None` = open loop.
+    pub wait: Option<Span>,
+    /// How long an answer could take.
+    pub timeout: Option<Span>,
+    /// The far host's two times are readings of its clock, so that one-way delays have a meaning. Where
+    /// not, only their difference has one.
+    pub far_clock: bool,
+    /// Loss, duplication and reordering by direction, where the far host's own count tells them.
+    pub directions: Option<Directions>,
+    /// What was received and is no measurement.
+    pub not_answers: NotAnswers,
+    /// Requests that this host could not send.
+    pub unsent: u64,
+    /// What the far host found of a test that goes one way only.
+    pub far_report: Option<FarReport>,
+    /// The kernel's account of the connection, where there is one.
+    pub tcp: Option<TcpCourse>,
+    /// What the protocol alone tells, in sentences.
+    pub remarks: Vec<String>,
+}
+
+/// Loss, duplication and reordering by direction, in packets, from the far host's own count of its
+/// answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Directions {
+    /// The far host numbers its answers itself. Where not, all that follows is 0 and means nothing.
+    pub stateful: bool,
+    /// Requests lost on the way there.
+    pub up_lost: u64,
+    /// Answers lost on the way back.
+    pub down_lost: u64,
+    /// Requests behind the last one answered: lost, but there is no telling where.
+    pub unknown_lost: u64,
+    /// Requests that reached the far host more than once.
+    pub up_duplicates: u64,
+    /// Answers that came back more than once.
+    pub down_duplicates: u64,
+    /// Requests that reached the far host after a later one.
+    pub up_reordered: u64,
+    /// Answers that came back after a later one.
+    pub down_reordered: u64,
+}
+
+/// Datagrams that were no answers, by kind. They are counted here and nowhere else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotAnswers {
+    /// Not of this test.
+    pub foreign: u64,
+    /// Not what the protocol allows.
+    pub malformed: u64,
+    /// Failed their integrity check.
+    pub forged: u64,
+    /// Answers to requests never sent or long gone.
+    pub unmatched: u64,
+}
+
+/// What the far host reports of a test that goes one way only (LaMP's REPORT). Of two clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FarReport {
+    /// Unique packets received.
+    pub received: u64,
+    /// Smallest latency.
+    pub min: Option<Span>,
+    /// Mean latency.
+    pub mean: Option<Span>,
+    /// Largest.
+    pub max: Option<Span>,
+    /// Standard deviation.
+    pub stddev: Option<Span>,
+    /// Arrived after a later one.
+    pub out_of_order: u64,
+    /// Received with a latency of zero or below: no measurement.
+    pub errors: u64,
+    /// Further copies, where the far host looked for them.
+    pub duplicates: Option<u64>,
+    /// How the far host took its stamps, if it says.
+    pub stamps: Option<Source>,
+    /// Highest sequence number (wrapping), if any packet came.
+    pub highest_seq: Option<u16>,
+    /// Wraps of the sequence number.
+    pub wraps: u64,
+    /// The session ended because packets ceased to come, not by its last packet.
+    pub timed_out: bool,
+}
+
+/// How the kernel saw a TCP connection over a test, sample by sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpCourse {
+    /// Segments sent again during the test.
+    pub retransmissions: u64,
+    /// Smallest smoothed round-trip time, in us.
+    pub srtt_min_us: u32,
+    /// Largest.
+    pub srtt_max_us: u32,
+    /// The last.
+    pub srtt_last_us: u32,
+    /// Smallest congestion window, in segments.
+    pub cwnd_min: u32,
+    /// Largest.
+    pub cwnd_max: u32,
+    /// Segment size, in bytes.
+    pub mss: u32,
+}

@@ -1,0 +1,10 @@
+//! Two-way tests: their records seen as one-way ones, so that the one analysis serves round trips and both
+//! ways; what such a test tells beside its packets; and its figures.
+
+mod facts;
+mod figures;
+mod view;
+
+pub use facts::{Directions, FarReport, NotAnswers, TcpCourse, TwoWay};
+pub use figures::{Processing, Sending, TwoWayFigures, Way};
+pub use view::{View, processing, project, round_trip};

@@ -1,0 +1,196 @@
+//! What a two-way test tells beside its round trips: how it was made, either way by itself, and what was
+//! received that is no measurement.
+
+use super::{Page, count, dash, printable};
+use jitlat_core::Schedule;
+use jitlat_core::session::Session;
+use jitlat_core::summary::{Percent, Summary};
+use jitlat_core::twoway::{FarReport, NotAnswers, Sending, TcpCourse, TwoWayFigures, Way};
+use jitlat_core::units::{eng4, eng4_f64, full_f64};
+
+/// `ICMP to 192.0.2.2: 20 requests of 64 bytes, one every 20.00 ms (open loop)`.
+pub fn asking(session: &Session) -> String {
+    let spec = &session.spec;
+    let facts = session.two_way.as_deref();
+    let protocol = facts.map_or("", |f| f.protocol.as_str());
+    let to = session.dst.map_or_else(
+        || "-".to_owned(),
+        |ip| match spec.dst_port {
+            0 => ip.to_string(),
+            port => std::net::SocketAddr::new(ip, port).to_string(),
+        },
+    );
+    let how = match facts.and_then(|f| f.wait) {
+        Some(wait) => format!("each {} after the answer to the one before (stop and wait)", eng4(wait.0)),
+        None => {
+            let average = if spec.schedule() == Schedule::Periodic { "" } else { " on average" };
+            format!("one every {}{average} (open loop)", eng4(spec.period().0))
+        }
+    };
+    let requests = count(session.packets(), "request");
+    format!("{} to {to}: {requests} of {} bytes, {how}", printable(protocol).to_uppercase(), spec.payload())
+}
+
+/// The section of a round-trip report.
+pub(super) fn write(page: &mut Page, s: &Summary) {
+    let Some(t) = s.two_way.as_deref() else { return };
+    let one_host = s.header.src_ip.is_some() && s.header.src_ip == s.header.dst_ip;
+    page.heading("There and back");
+    sending(page, t);
+    if let Some(report) = &t.far_report {
+        far_report(page, report);
+    }
+    processing(page, t);
+    directions(page, t);
+    for (name, way) in [("there", &t.up), ("back", &t.down)] {
+        if let Some(way) = way {
+            delay(page, name, way, if one_host { "one clock" } else { "raw, two clocks" });
+        }
+    }
+    if !one_host {
+        corrected(page, t);
+    }
+    if let Some(tcp) = &t.tcp {
+        connection(page, tcp);
+    }
+    t.remarks.iter().for_each(|r| page.item(&printable(r)));
+    not_answers(page, &t.not_answers);
+    if t.unsent > 0 {
+        page.item(&format!("{} could not be sent by this host", count(t.unsent, "request")));
+    }
+}
+
+fn sending(page: &mut Page, t: &TwoWayFigures) {
+    let timeout = t.timeout_ns.map(|t| format!("; answers were waited for {}", eng4(t))).unwrap_or_default();
+    page.item(&match t.sending {
+        Sending::OpenLoop => {
+            format!("open loop: requests left on schedule, whatever became of earlier ones{timeout}")
+        }
+        Sending::StopAndWait => format!(
+            "stop and wait: each request left {} after the answer to the one before; while the path stalls \
+             nothing is sent, so slow times are under-represented{timeout}",
+            eng4(t.wait_ns.unwrap_or(0))
+        ),
+    });
+}
+
+fn far_report(page: &mut Page, r: &FarReport) {
+    let stamps = match r.stamps {
+        Some(jitlat_core::Source::User) => "the program's stamps",
+        Some(jitlat_core::Source::Kernel) => "kernel stamps",
+        Some(_) => "hardware stamps",
+        None => "stamps of unknown origin",
+    };
+    page.item(&format!(
+        "one way, of two clocks, as the server reports it with {stamps}: {} received, {} out of order, {}, {} \
+         with a latency of zero or below",
+        r.received,
+        r.out_of_order,
+        r.duplicates.map_or_else(|| "duplicates not looked for".to_owned(), |d| count(d, "duplicate")),
+        r.errors
+    ));
+    if r.timed_out {
+        page.item("the server did not see the last packet: it reported when packets ceased to come");
+    }
+}
+
+fn processing(page: &mut Page, t: &TwoWayFigures) {
+    match &t.processing {
+        Some(p) => page.item(&format!(
+            "far host's own time, left out of the round trips: min/avg/max = {} / {} / {}",
+            eng4(p.min),
+            eng4(p.mean),
+            eng4(p.max)
+        )),
+        None if t.far_report.is_none() => {
+            page.item("the far host's own time is not told: the round trips contain it");
+        }
+        None => {}
+    }
+}
+
+fn directions(page: &mut Page, t: &TwoWayFigures) {
+    let Some(d) = &t.directions else { return };
+    page.line(&format!("    {:<12}{:>10}{:>10}", "by direction", "there", "back"));
+    let mut row = |name: &str, up: u64, down: u64| page.line(&format!("    {name:<12}{up:>10}{down:>10}"));
+    row("lost", d.up_lost, d.down_lost);
+    row("duplicated", d.up_duplicates, d.down_duplicates);
+    row("reordered", d.up_reordered, d.down_reordered);
+    if d.unknown_lost > 0 {
+        page.item(&format!(
+            "{} at the end without an answer: lost, there or back",
+            count(d.unknown_lost, "request")
+        ));
+    }
+}
+
+fn delay(page: &mut Page, name: &str, way: &Way, clocks: &str) {
+    let l = &way.latency;
+    if l.n == 0 {
+        return;
+    }
+    page.item(&format!(
+        "one way {name} ({clocks}): min/avg/max = {} / {} / {}; jitter 99% = {}, 99.9% = {}; IPDV std dev {}",
+        dash(l.min.map(eng4)),
+        dash(l.mean.map(eng4_f64)),
+        dash(l.max.map(eng4)),
+        dash(way.pdv.percentile(Percent(99_000)).map(eng4)),
+        dash(way.pdv.percentile(Percent(99_900)).map(eng4)),
+        dash(way.ipdv.stddev.map(eng4_f64)),
+    ));
+}
+
+/// Both ways with the clocks' difference taken out, as far as round trips can tell it.
+fn corrected(page: &mut Page, t: &TwoWayFigures) {
+    let both = t.up.as_ref().zip(t.down.as_ref());
+    let Some((up, down)) = both.and_then(|(u, d)| u.latency_corrected.zip(d.latency_corrected)) else {
+        return;
+    };
+    let bound = up.bound_ns.map(|b| format!(", known to +/- {}", eng4_f64(b))).unwrap_or_default();
+    page.item(&format!(
+        "less the clocks' difference of {}{bound}: avg {} there, {} back, taking the two ways of the fastest \
+         exchange for equally long",
+        full_f64(up.offset_ns as f64),
+        dash(up.mean.map(eng4_f64)),
+        dash(down.mean.map(eng4_f64)),
+    ));
+}
+
+fn connection(page: &mut Page, tcp: &TcpCourse) {
+    page.item(&format!(
+        "the kernel's TCP: {}, smoothed round trip {} to {}, congestion window {} to {} segments of {} bytes",
+        count(tcp.retransmissions, "retransmission"),
+        eng4(i64::from(tcp.srtt_min_us) * 1000),
+        eng4(i64::from(tcp.srtt_max_us) * 1000),
+        tcp.cwnd_min,
+        tcp.cwnd_max,
+        tcp.mss
+    ));
+}
+
+fn not_answers(page: &mut Page, n: &NotAnswers) {
+    if *n != NotAnswers::default() {
+        page.item(&format!(
+            "received and not counted: {} foreign, {} malformed, {} forged, {} to nothing asked",
+            n.foreign, n.malformed, n.forged, n.unmatched
+        ));
+    }
+}
+
+/// The report of a test that went one way only and was measured by the far host.
+pub(super) fn of_far_report(page: &mut Page, s: &Summary) {
+    let (c, l) = (&s.counts, &s.latency);
+    let percent = |p: Option<f64>| p.map_or_else(|| "-".to_owned(), |p| format!("{p:.2}%"));
+    page.line(&format!("{} packets sent", c.sent));
+    page.line(&format!("{} unique/valid packets received", c.unique_valid));
+    page.line(&format!("    {} lost packets ({})", c.lost, percent(c.lost_pct)));
+    page.line(&format!(
+        "    {} out of sequence packets ({})",
+        c.out_of_sequence,
+        percent(c.out_of_sequence_pct)
+    ));
+    page.blank();
+    let [min, avg, max] = [l.min.map(eng4), l.mean.map(eng4_f64), l.max.map(eng4)].map(dash);
+    page.line(&format!("min/avg/max latency = {min} / {avg} / {max}"));
+    page.line(&format!("std dev = {}", dash(l.stddev.map(eng4_f64))));
+}

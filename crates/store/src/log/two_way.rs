@@ -1,0 +1,247 @@
+//! The lines that only a two-way test has: [`TwoWay`] ⇄ text.
+
+use super::header::{escape, unescape};
+use core::fmt::Display;
+use core::str::FromStr;
+use jitlat_core::Span;
+use jitlat_core::time::Source;
+use jitlat_core::twoway::{Directions, FarReport, NotAnswers, TcpCourse, TwoWay};
+
+/// Keys and values of all lines about `facts`, in order.
+pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
+    let one = |v: Option<String>| v.into_iter().collect::<Vec<String>>();
+    let span = |s: Option<Span>| one(s.map(|s| s.0.to_string()));
+    let quiet = |v: u64| one((v > 0).then(|| v.to_string()));
+    [
+        ("two_way", vec![escape(&facts.protocol)]),
+        ("wait", span(facts.wait)),
+        ("timeout", span(facts.timeout)),
+        ("far_clock", one(facts.far_clock.then(|| "yes".to_owned()))),
+        ("directions", one(facts.directions.filter(|d| d.stateful).map(|d| directions_text(&d)))),
+        ("not_answers", one(not_answers_text(&facts.not_answers))),
+        ("unsent", quiet(facts.unsent)),
+        ("far_report", one(facts.far_report.map(|r| far_report_text(&r)))),
+        ("tcp", one(facts.tcp.map(|t| tcp_text(&t)))),
+        ("remark", facts.remarks.iter().map(|r| escape(r)).collect()),
+    ]
+    .map(|(key, values)| (key.to_owned(), values))
+    .into()
+}
+
+/// Takes in one line. `None` if the key is not one of these.
+pub(super) fn line(to: &mut Option<Box<TwoWay>>, key: &str, value: &str) -> Option<Result<(), String>> {
+    if key == "two_way" {
+        to.get_or_insert_default().protocol = unescape(value);
+        return Some(Ok(()));
+    }
+    // Only behind the line that says that it is such a test do the others mean anything.
+    let facts = to.as_deref_mut()?;
+    Some(match key {
+        "wait" => number(value).map(|v| facts.wait = v.map(Span)),
+        "timeout" => number(value).map(|v| facts.timeout = v.map(Span)),
+        "far_clock" => {
+            facts.far_clock = value.trim() == "yes";
+            Ok(())
+        }
+        "directions" => optional(value, directions).map(|d| facts.directions = d),
+        "not_answers" => optional(value, not_answers).map(|n| facts.not_answers = n.unwrap_or_default()),
+        "unsent" => number(value).map(|v| facts.unsent = v.unwrap_or(0)),
+        "far_report" => optional(value, far_report).map(|r| facts.far_report = r),
+        "tcp" => optional(value, tcp).map(|t| facts.tcp = t),
+        "remark" if value == "-" => {
+            facts.remarks.clear();
+            Ok(())
+        }
+        "remark" => {
+            facts.remarks.push(unescape(value));
+            Ok(())
+        }
+        _ => return None,
+    })
+}
+
+fn number<T: FromStr>(value: &str) -> Result<Option<T>, String> {
+    match value.trim() {
+        "-" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| format!("'{text}' is not a number")),
+    }
+}
+
+fn optional<T>(value: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Result<Option<T>, String> {
+    if value.trim() == "-" { Ok(None) } else { read(value).map(Some) }
+}
+
+/// `key=value` words.
+fn words(pairs: &[(&str, Option<String>)]) -> String {
+    let words: Vec<String> =
+        pairs.iter().filter_map(|(k, v)| v.as_ref().map(|v| format!("{k}={v}"))).collect();
+    words.join(" ")
+}
+
+fn some(value: impl Display) -> Option<String> {
+    Some(value.to_string())
+}
+
+/// The value of a word, if it is there.
+fn word<T: FromStr>(text: &str, name: &str) -> Result<Option<T>, String> {
+    let found = text.split_ascii_whitespace().find_map(|w| w.strip_prefix(name)?.strip_prefix('='));
+    found.map(|v| v.parse().map_err(|_| format!("{name}='{v}' is not a number"))).transpose()
+}
+
+/// The value of a word; 0 if it is not there.
+fn count<T: FromStr + Default>(text: &str, name: &str) -> Result<T, String> {
+    word(text, name).map(Option::unwrap_or_default)
+}
+
+fn directions_text(d: &Directions) -> String {
+    words(&[
+        ("up_lost", some(d.up_lost)),
+        ("down_lost", some(d.down_lost)),
+        ("unknown_lost", some(d.unknown_lost)),
+        ("up_duplicates", some(d.up_duplicates)),
+        ("down_duplicates", some(d.down_duplicates)),
+        ("up_reordered", some(d.up_reordered)),
+        ("down_reordered", some(d.down_reordered)),
+    ])
+}
+
+fn directions(text: &str) -> Result<Directions, String> {
+    Ok(Directions {
+        stateful: true,
+        up_lost: count(text, "up_lost")?,
+        down_lost: count(text, "down_lost")?,
+        unknown_lost: count(text, "unknown_lost")?,
+        up_duplicates: count(text, "up_duplicates")?,
+        down_duplicates: count(text, "down_duplicates")?,
+        up_reordered: count(text, "up_reordered")?,
+        down_reordered: count(text, "down_reordered")?,
+    })
+}
+
+fn not_answers_text(n: &NotAnswers) -> Option<String> {
+    (*n != NotAnswers::default()).then(|| {
+        words(&[
+            ("foreign", some(n.foreign)),
+            ("malformed", some(n.malformed)),
+            ("forged", some(n.forged)),
+            ("unmatched", some(n.unmatched)),
+        ])
+    })
+}
+
+fn not_answers(text: &str) -> Result<NotAnswers, String> {
+    Ok(NotAnswers {
+        foreign: count(text, "foreign")?,
+        malformed: count(text, "malformed")?,
+        forged: count(text, "forged")?,
+        unmatched: count(text, "unmatched")?,
+    })
+}
+
+fn far_report_text(r: &FarReport) -> String {
+    let span = |s: Option<Span>| s.map(|s| s.0.to_string());
+    words(&[
+        ("received", some(r.received)),
+        ("min", span(r.min)),
+        ("mean", span(r.mean)),
+        ("max", span(r.max)),
+        ("stddev", span(r.stddev)),
+        ("out_of_order", some(r.out_of_order)),
+        ("errors", some(r.errors)),
+        ("duplicates", r.duplicates.map(|d| d.to_string())),
+        ("stamps", r.stamps.map(|s| s.letter().to_string())),
+        ("highest_seq", r.highest_seq.map(|s| s.to_string())),
+        ("wraps", some(r.wraps)),
+        ("timed_out", some(u8::from(r.timed_out))),
+    ])
+}
+
+fn far_report(text: &str) -> Result<FarReport, String> {
+    let span = |name| word(text, name).map(|v| v.map(Span));
+    let letter: Option<char> = word(text, "stamps")?;
+    Ok(FarReport {
+        received: count(text, "received")?,
+        min: span("min")?,
+        mean: span("mean")?,
+        max: span("max")?,
+        stddev: span("stddev")?,
+        out_of_order: count(text, "out_of_order")?,
+        errors: count(text, "errors")?,
+        duplicates: word(text, "duplicates")?,
+        stamps: letter.and_then(|l| Source::ALL.into_iter().find(|s| s.letter() == l)),
+        highest_seq: word(text, "highest_seq")?,
+        wraps: count(text, "wraps")?,
+        timed_out: count::<u8>(text, "timed_out")? != 0,
+    })
+}
+
+fn tcp_text(t: &TcpCourse) -> String {
+    words(&[
+        ("retransmissions", some(t.retransmissions)),
+        ("srtt_min_us", some(t.srtt_min_us)),
+        ("srtt_max_us", some(t.srtt_max_us)),
+        ("srtt_last_us", some(t.srtt_last_us)),
+        ("cwnd_min", some(t.cwnd_min)),
+        ("cwnd_max", some(t.cwnd_max)),
+        ("mss", some(t.mss)),
+    ])
+}
+
+fn tcp(text: &str) -> Result<TcpCourse, String> {
+    Ok(TcpCourse {
+        retransmissions: count(text, "retransmissions")?,
+        srtt_min_us: count(text, "srtt_min_us")?,
+        srtt_max_us: count(text, "srtt_max_us")?,
+        srtt_last_us: count(text, "srtt_last_us")?,
+        cwnd_min: count(text, "cwnd_min")?,
+        cwnd_max: count(text, "cwnd_max")?,
+        mss: count(text, "mss")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fact_comes_back() {
+        let before = TwoWay {
+            protocol: "lamp".into(),
+            wait: Some(Span(0)),
+            timeout: Some(Span::seconds(2)),
+            far_clock: true,
+            directions: Some(Directions {
+                stateful: true,
+                up_lost: 1,
+                down_reordered: 7,
+                ..Directions::default()
+            }),
+            not_answers: NotAnswers { forged: 3, ..NotAnswers::default() },
+            unsent: 4,
+            far_report: Some(FarReport {
+                received: 5,
+                min: Some(Span(-6)),
+                duplicates: Some(0),
+                stamps: Some(Source::Kernel),
+                highest_seq: Some(65_535),
+                timed_out: true,
+                ..FarReport::default()
+            }),
+            tcp: Some(TcpCourse { retransmissions: 8, mss: 1448, ..TcpCourse::default() }),
+            remarks: vec!["a\nb".into(), "c".into()],
+        };
+        let mut after = None;
+        for (key, values) in facts(&before) {
+            values.iter().for_each(|v| line(&mut after, &key, v).unwrap().unwrap());
+        }
+        assert_eq!(after.as_deref(), Some(&before));
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_one_way_test() {
+        let mut none = None;
+        assert!(line(&mut none, "wait", "3").is_none() && none.is_none());
+        assert!(line(&mut none, "two_way", "icmp").unwrap().is_ok());
+        assert!(line(&mut none, "directions", "up_lost=x").unwrap().is_err());
+    }
+}
