@@ -121,10 +121,21 @@ fn console(runs: &[Run], args: &ReportArgs) -> String {
             page.push_str(&plots(run, args.plot_corrected, options.width));
         }
     }
-    if let [up, down] = runs {
+    if let [up, down] = runs
+        && are_one_test(up, down)
+    {
+        page.push('\n');
         page.push_str(&text::both(&up.summary, &down.summary, &options));
     }
     page
+}
+
+/// Whether these are the two directions of one test, and not two logs that happen to be read together.
+fn are_one_test(up: &Run, down: &Run) -> bool {
+    let directions = [up, down].map(|run| run.session.spec.direction());
+    directions == [Direction::Up, Direction::Down]
+        && up.session.id.is_some()
+        && up.session.id == down.session.id
 }
 
 /// Draws the figures of `runs`, after those of a `section` that an instrument adds.
