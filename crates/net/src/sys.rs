@@ -102,6 +102,71 @@ pub fn attach_tun(file: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) }).map(drop)
 }
 
+/// Binds a packet socket to the interface of this index, for every protocol, and returns the interface's
+/// hardware type (`ARPHRD_…`).
+pub fn bind_packet(socket: BorrowedFd<'_>, index: libc::c_int) -> io::Result<u16> {
+    // SAFETY: sockaddr_ll is plain data for which all zeros is a value.
+    let mut name: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    name.sll_family = libc::AF_PACKET as _;
+    name.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    name.sll_ifindex = index;
+    let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the pointer is to a live, initialised structure of the given length.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), length) })?;
+    // SAFETY: the kernel writes at most `length` bytes into a structure that large.
+    check(unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut name).cast(), &raw mut length) })?;
+    Ok(name.sll_hatype)
+}
+
+fn packet_option<T>(socket: BorrowedFd<'_>, option: libc::c_int, value: &T) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the pointer is to a live, initialised value of the given length, which the kernel only reads.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            option,
+            std::ptr::from_ref(value).cast(),
+            length,
+        )
+    })
+    .map(drop)
+}
+
+/// Has a packet socket tell each packet's whole length and VLAN tag in a control message.
+pub fn tell_packet_details(socket: BorrowedFd<'_>) -> io::Result<()> {
+    const ON: libc::c_int = 1;
+    packet_option(socket, libc::PACKET_AUXDATA, &ON)
+}
+
+/// Has the interface of this index receive what is meant for others too, as long as the socket is open.
+pub fn receive_everything(socket: BorrowedFd<'_>, index: libc::c_int) -> io::Result<()> {
+    let request = libc::packet_mreq {
+        mr_ifindex: index,
+        mr_type: libc::PACKET_MR_PROMISC as _,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    packet_option(socket, libc::PACKET_ADD_MEMBERSHIP, &request)
+}
+
+/// Packets a packet socket dropped since the last call, for want of room.
+pub fn packet_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+    let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into a structure that large.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            (&raw mut statistics).cast(),
+            &raw mut length,
+        )
+    })?;
+    Ok(statistics.tp_drops)
+}
+
 /// Sends each element of `packets` (at most [`BATCH`] are taken) as one datagram on a connected socket
 /// and returns how many went. An error is returned only if the first could not be sent.
 pub fn send_batch(socket: BorrowedFd<'_>, packets: &[[IoSlice<'_>; 2]]) -> io::Result<usize> {
@@ -259,6 +324,15 @@ impl Datagram<'_> {
             }
             _ => None,
         }
+    }
+
+    /// Of a packet socket's packet: its network protocol (an EtherType) and where it goes (`PACKET_…`).
+    pub fn link(&self) -> Option<(u16, u8)> {
+        let name = self.name.filter(|n| libc::c_int::from(n.ss_family) == libc::AF_PACKET)?;
+        // SAFETY: the family says that the kernel wrote a sockaddr_ll, and storage is large and aligned
+        // enough for every address type.
+        let link = unsafe { &*(&raw const *name).cast::<libc::sockaddr_ll>() };
+        Some((u16::from_be(link.sll_protocol), link.sll_pkttype))
     }
 }
 

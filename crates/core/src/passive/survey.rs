@@ -47,6 +47,16 @@ impl Prefix {
         (self.mask == u128::MAX).then(|| a.to_ipv4_mapped().map_or(IpAddr::V6(a), IpAddr::V4))
     }
 
+    /// The first address it holds, and how many of its bits all of them share.
+    pub fn parts(&self) -> (IpAddr, u8) {
+        let length = self.mask.leading_ones() as u8;
+        let first = Ipv6Addr::from_bits(self.network);
+        match first.to_ipv4_mapped() {
+            Some(v4) if length >= 96 => (v4.into(), length - 96),
+            _ => (first.into(), length),
+        }
+    }
+
     /// Whether it holds the address.
     #[inline]
     pub fn contains(&self, a: IpAddr) -> bool {
@@ -74,12 +84,10 @@ impl FromStr for Prefix {
 
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let length = self.mask.leading_ones();
-        match Ipv6Addr::from_bits(self.network).to_ipv4_mapped() {
-            Some(a) if length == 128 => write!(f, "{a}"),
-            Some(a) if length >= 96 => write!(f, "{a}/{}", length - 96),
-            _ if length == 128 => write!(f, "{}", Ipv6Addr::from_bits(self.network)),
-            _ => write!(f, "{}/{length}", Ipv6Addr::from_bits(self.network)),
+        match self.parts() {
+            (IpAddr::V4(a), 32) => write!(f, "{a}"),
+            (IpAddr::V6(a), 128) => write!(f, "{a}"),
+            (a, length) => write!(f, "{a}/{length}"),
         }
     }
 }

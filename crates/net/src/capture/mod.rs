@@ -1,4 +1,5 @@
-//! Captured packets: [`Capture`] reads pcap and pcapng files, plain or compressed, or standard input.
+//! Captured packets: [`Capture`] reads pcap and pcapng files, plain or compressed, or standard input;
+//! [`live`] listens to an interface.
 //!
 //! The readers are our own because every length field of a capture may be a lie, because a capture cut by
 //! its snap length is the normal case here, and because nanoseconds, interface time resolutions and drop
@@ -7,8 +8,10 @@
 
 mod buffer;
 mod input;
+pub mod live;
 mod pcap;
 mod pcapng;
+mod write;
 
 use buffer::Buffer;
 use jitlat_core::passive::LinkType;
@@ -18,6 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use input::STDIN;
+pub use write::PcapWriter;
 
 /// The longest captured frame that is believed to be one; libpcap's own limit is 256 KiB.
 const MAX_FRAME: usize = 1 << 20;
