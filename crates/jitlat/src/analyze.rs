@@ -42,6 +42,7 @@ pub fn analyze(log: &Path, args: &ReportArgs) -> Result<Run> {
         samples,
         log: Some(log.to_owned()),
         records: Vec::new(),
+        tcp: Vec::new(),
         heading: text::analysing(session) + "\n",
         label: log.display().to_string(),
     })

@@ -4,6 +4,7 @@ use crate::cli::ReportArgs;
 use anyhow::{Context, Result, bail};
 use jitlat_core::analysis::Samples;
 use jitlat_core::summary::Summary;
+use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Direction, PacketRecord, Session};
 use jitlat_report::draw;
 use jitlat_report::figure::{self, Trace};
@@ -27,6 +28,8 @@ pub struct Run {
     pub log: Option<PathBuf>,
     /// The rows themselves, where they may not be in a log.
     pub records: Vec<PacketRecord>,
+    /// The kernel's account of a TCP connection beside each of them, where there is one.
+    pub tcp: Vec<TcpSample>,
     /// The lines above its report.
     pub heading: String,
     /// What tells it from others shown beside it.
@@ -214,8 +217,12 @@ fn write_packets(runs: &[Run], path: &Path) -> Result<()> {
 fn write_packets_of(run: &Run, path: &Path) -> Result<()> {
     if !run.records.is_empty() || run.summary.counts.received == 0 && run.log.is_none() {
         return output::write(path, |out| {
-            let mut rows = csv::Packets::new(out, &run.session, &run.summary)?;
-            run.records.iter().try_for_each(|record| rows.write(record))
+            if run.tcp.is_empty() {
+                let mut rows = csv::Packets::new(out, &run.session, &run.summary)?;
+                return run.records.iter().try_for_each(|record| rows.write(record));
+            }
+            let mut rows = csv::Packets::new_tcp(out, &run.session, &run.summary)?;
+            run.records.iter().zip(&run.tcp).try_for_each(|(r, sample)| rows.write_tcp(r, Some(sample)))
         })
         .map_err(Into::into);
     }

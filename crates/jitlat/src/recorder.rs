@@ -261,6 +261,7 @@ impl Flow {
             samples,
             log,
             records: Vec::new(),
+            tcp: Vec::new(),
             heading: String::new(),
             label: String::new(),
         };

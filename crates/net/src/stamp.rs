@@ -106,7 +106,8 @@ pub fn enable(socket: BorrowedFd<'_>, local: IpAddr, want: Stamps, way: Way) -> 
     (want, notes)
 }
 
-fn enable_adapter(socket: BorrowedFd<'_>, local: IpAddr) -> Result<(), String> {
+/// Has the adapter behind `local` stamp everything it sends and receives.
+pub(crate) fn enable_adapter(socket: BorrowedFd<'_>, local: IpAddr) -> Result<(), String> {
     let interfaces = nix::ifaddrs::getifaddrs().map_err(|e| e.desc().to_owned())?;
     let ours = |a: &nix::ifaddrs::InterfaceAddress| {
         a.address.is_some_and(|s| match local {
@@ -194,7 +195,7 @@ const TAI_OFFSET: Span = Span::seconds(37);
 
 /// An adapter's reading as an instant of the system's clock, if it is kept to UTC or TAI: within half a
 /// second of the kernel's own stamp.
-fn on_system_clock(adapter: Nanos, system: Nanos) -> Option<Nanos> {
+pub(crate) fn on_system_clock(adapter: Nanos, system: Nanos) -> Option<Nanos> {
     [adapter, adapter - TAI_OFFSET].into_iter().find(|a| (*a - system).0.abs() < SECOND / 2)
 }
 

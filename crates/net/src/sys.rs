@@ -2,6 +2,7 @@
 //! cost the packet path cannot pay. Everything exported from here is safe to call.
 #![allow(unsafe_code)]
 
+use jitlat_core::twoway::TcpSample;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -191,6 +192,36 @@ pub fn send_batch(socket: BorrowedFd<'_>, packets: &[[IoSlice<'_>; 2]]) -> io::R
         )
     })
     .map(|n| n as usize)
+}
+
+/// One option of a socket as words of 32 bits.
+fn option<const N: usize>(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+) -> io::Result<[u32; N]> {
+    let mut words = [0u32; N];
+    let mut length = size_of_val(&words) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `words`, of which every bit pattern is valid; both
+    // pointers are to live variables.
+    check(unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, name, words.as_mut_ptr().cast(), &raw mut length)
+    })?;
+    Ok(words)
+}
+
+/// The largest IP packet that the way to the peer of a connected socket is known to carry, in bytes.
+pub fn path_mtu(socket: BorrowedFd<'_>, v6: bool) -> io::Result<u32> {
+    let (level, name) =
+        if v6 { (libc::IPPROTO_IPV6, libc::IPV6_MTU) } else { (libc::IPPROTO_IP, libc::IP_MTU) };
+    option::<1>(socket, level, name).map(|[mtu]| mtu)
+}
+
+/// Asks the kernel about a TCP connection.
+pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpSample> {
+    // The first 104 bytes of `tcp_info`, whose beginning never changes: eight bytes of flags, then words.
+    let words = option::<26>(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    Ok(TcpSample { mss: words[4], srtt_us: words[17], cwnd: words[20], retransmissions: words[25] })
 }
 
 /// What one slot of an [`Inbox`] holds.

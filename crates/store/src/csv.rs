@@ -3,7 +3,7 @@
 use jitlat_core::metrics::classify::{Class, Classifier};
 use jitlat_core::record::Moment;
 use jitlat_core::summary::{Distribution, Percent, Summary};
-use jitlat_core::twoway::{View, processing, project, round_trip};
+use jitlat_core::twoway::{TcpSample, View, processing, project, round_trip};
 use jitlat_core::{PacketRecord, Session};
 use std::io::{self, Write};
 
@@ -27,6 +27,8 @@ pub struct Packets<W: Write> {
     rows: u64,
     /// Of a two-way test: whether the far host's times are readings of a clock.
     far_clock: Option<bool>,
+    /// Whether lines end with the kernel's account of a TCP connection.
+    tcp: bool,
 }
 
 impl<W: Write> Packets<W> {
@@ -36,17 +38,39 @@ impl<W: Write> Packets<W> {
     /// # Errors
     /// Those of `out`.
     pub fn new(mut out: W, session: &Session, summary: &Summary) -> io::Result<Packets<W>> {
-        let far_clock = session.two_way.as_ref().map(|t| t.far_clock);
-        writeln!(out, "{}", if far_clock.is_some() { TWO_WAY_COLUMNS } else { PACKET_COLUMNS })?;
-        Ok(Packets {
+        writeln!(out, "{}", if session.two_way.is_some() { TWO_WAY_COLUMNS } else { PACKET_COLUMNS })?;
+        Ok(Packets::headed(out, session, summary))
+    }
+
+    fn headed(out: W, session: &Session, summary: &Summary) -> Packets<W> {
+        Packets {
             out,
             line: Vec::with_capacity(256),
             classifier: Classifier::new(u32::try_from(session.packets()).unwrap_or(u32::MAX)),
             correction: summary.clock.correction_ns,
             fastest: summary.latency.min,
             rows: 0,
-            far_clock,
-        })
+            far_clock: session.two_way.as_ref().map(|t| t.far_clock),
+            tcp: false,
+        }
+    }
+
+    /// The same with the columns `retransmissions,srtt_us,cwnd` at the end: for [`Packets::write_tcp`].
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn new_tcp(mut out: W, session: &Session, summary: &Summary) -> io::Result<Packets<W>> {
+        writeln!(out, "{TWO_WAY_COLUMNS},retransmissions,srtt_us,cwnd")?;
+        let packets = Packets::headed(out, session, summary);
+        Ok(Packets { tcp: true, ..packets })
+    }
+
+    /// The next record of a TCP test, with the kernel's account of the connection beside it.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn write_tcp(&mut self, record: &PacketRecord, sample: Option<&TcpSample>) -> io::Result<()> {
+        self.write_two_way(record, self.far_clock.unwrap_or(false), sample)
     }
 
     /// The next record, in order of arrival.
@@ -55,7 +79,7 @@ impl<W: Write> Packets<W> {
     /// Those of the output.
     pub fn write(&mut self, record: &PacketRecord) -> io::Result<()> {
         if let Some(far_clock) = self.far_clock {
-            return self.write_two_way(record, far_clock);
+            return self.write_two_way(record, far_clock, None);
         }
         let class = self.classifier.classify(record);
         let accepted = matches!(class, Class::Accepted(_));
@@ -85,7 +109,12 @@ impl<W: Write> Packets<W> {
         self.out.write_all(line)
     }
 
-    fn write_two_way(&mut self, record: &PacketRecord, far_clock: bool) -> io::Result<()> {
+    fn write_two_way(
+        &mut self,
+        record: &PacketRecord,
+        far_clock: bool,
+        sample: Option<&TcpSample>,
+    ) -> io::Result<()> {
         let seen = project(record, View::RoundTrip);
         let class = seen.map_or(Class::Invalid, |seen| self.classifier.classify(&seen));
         let line = &mut self.line;
@@ -115,6 +144,13 @@ impl<W: Write> Packets<W> {
             let _ = write!(line, "{letter}");
         }
         header_fields(line, record);
+        if self.tcp {
+            for value in
+                [sample.map(|s| s.retransmissions), sample.map(|s| s.srtt_us), sample.map(|s| s.cwnd)]
+            {
+                field(line, value.map(i64::from));
+            }
+        }
         line.push(b'\n');
         self.rows += 1;
         self.out.write_all(line)

@@ -52,6 +52,8 @@ enum Layout {
     OneWay,
     /// Those eleven, then `answered_ns returned_ns`; four letters of stamps.
     TwoWay,
+    /// Those thirteen, then `retransmissions srtt_us cwnd`. Readers take it for [`Layout::TwoWay`].
+    TwoWayTcp,
 }
 
 impl Layout {
@@ -63,12 +65,16 @@ impl Layout {
             Layout::TwoWay => {
                 "rx_index tx_ns seq rx_ns flags stamps send_lag receive_lag ttl tos size answered_ns returned_ns"
             }
+            Layout::TwoWayTcp => {
+                "rx_index tx_ns seq rx_ns flags stamps send_lag receive_lag ttl tos size answered_ns returned_ns \
+                 retransmissions srtt_us cwnd"
+            }
         }
     }
 
     /// How many instants of a packet a row holds.
     fn moments(self) -> usize {
-        if self == Layout::TwoWay { 4 } else { 2 }
+        if matches!(self, Layout::TwoWay | Layout::TwoWayTcp) { 4 } else { 2 }
     }
 
     /// The layout a `columns` line names; later columns that this program has no name for are skipped.

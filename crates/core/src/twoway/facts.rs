@@ -111,3 +111,37 @@ pub struct TcpCourse {
     /// Segment size, in bytes.
     pub mss: u32,
 }
+
+/// The kernel's account of a TCP connection when one answer was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpSample {
+    /// Segment size, in bytes.
+    pub mss: u32,
+    /// Smoothed round-trip time, in us.
+    pub srtt_us: u32,
+    /// Congestion window, in segments.
+    pub cwnd: u32,
+    /// Segments sent again since the connection was opened.
+    pub retransmissions: u32,
+}
+
+impl TcpCourse {
+    /// What `samples`, in order, come to; `None` of none.
+    pub fn of(samples: &[TcpSample]) -> Option<TcpCourse> {
+        let last = samples.last()?;
+        let range = |f: fn(&TcpSample) -> u32| {
+            let least = samples.iter().map(f).min().unwrap_or(0);
+            (least, samples.iter().map(f).max().unwrap_or(0))
+        };
+        let ((srtt_min_us, srtt_max_us), (cwnd_min, cwnd_max)) = (range(|s| s.srtt_us), range(|s| s.cwnd));
+        Some(TcpCourse {
+            retransmissions: last.retransmissions.into(),
+            srtt_min_us,
+            srtt_max_us,
+            srtt_last_us: last.srtt_us,
+            cwnd_min,
+            cwnd_max,
+            mss: last.mss,
+        })
+    }
+}

@@ -5,6 +5,6 @@ mod facts;
 mod figures;
 mod view;
 
-pub use facts::{Directions, FarReport, NotAnswers, TcpCourse, TwoWay};
+pub use facts::{Directions, FarReport, NotAnswers, TcpCourse, TcpSample, TwoWay};
 pub use figures::{Processing, Sending, TwoWayFigures, Way};
 pub use view::{View, processing, project, round_trip};

@@ -3,7 +3,7 @@
 use super::args::{PingArgs, Proto, wire_size};
 use super::{icmp, lamp, stamp, tcp};
 use anyhow::{Context, Result};
-use jitlat_core::twoway::TwoWay;
+use jitlat_core::twoway::{TcpSample, TwoWay};
 use jitlat_core::{Nanos, PacketRecord, Session};
 use jitlat_net::pace::Pacing;
 use jitlat_net::twoway::client::{Link, Measured, Progress};
@@ -21,6 +21,8 @@ pub struct Found {
     pub session: Session,
     /// Requests sent.
     pub requests: u64,
+    /// The kernel's account of the connection beside each record, of TCP.
+    pub tcp: Vec<TcpSample>,
 }
 
 impl Found {
@@ -124,5 +126,5 @@ pub fn gather<P: Protocol>(
         remarks: remarks(&outcome.protocol),
         ..TwoWay::default()
     }));
-    Found { requests: outcome.ledger.requests(), records, session }
+    Found { requests: outcome.ledger.requests(), records, session, tcp: Vec::new() }
 }

@@ -34,7 +34,14 @@ pub fn run(args: &PingArgs) -> Result<ExitCode> {
     let to = resolve(args)?;
     let plan = plan(args)?;
     let log = match &args.output {
-        Some(path) => Some(LogFile::create_two_way(&Naming::Given(path.clone()))?),
+        Some(path) => {
+            let naming = Naming::Given(path.clone());
+            Some(if args.proto == args::Proto::Tcp {
+                LogFile::create_two_way_tcp(&naming)?
+            } else {
+                LogFile::create_two_way(&naming)?
+            })
+        }
         None => None,
     };
     let stop = interrupt::stop_flag()?;

@@ -22,13 +22,16 @@ pub fn analyse(found: Found, args: &ReportArgs) -> Run {
         samples,
         log: None,
         records: found.records,
+        tcp: found.tcp,
     }
 }
 
 /// Writes the whole log.
 pub fn write_log(mut log: LogFile, found: &Found) -> Result<()> {
     log.begin(&found.session);
-    found.records.iter().for_each(|r| log.record(r));
+    for (k, record) in found.records.iter().enumerate() {
+        log.record_tcp(record, found.tcp.get(k));
+    }
     log.finish(&found.session);
     log.close()?;
     Ok(())

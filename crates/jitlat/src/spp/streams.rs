@@ -117,6 +117,7 @@ impl Held {
             samples,
             log,
             records: Vec::new(),
+            tcp: Vec::new(),
             heading: format!("== {label}\n"),
             label: label.to_owned(),
         })

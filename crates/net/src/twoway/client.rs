@@ -123,7 +123,7 @@ pub fn run<P: Protocol>(
     mut observe: impl FnMut(Progress),
 ) -> Result<Measured<P>, Error> {
     let Prepared { socket, stamps, notes, kernel_id, ip_header } =
-        socket::open(link.carrier, link.to, &link.marking, link.stamps)
+        socket::open(link.carrier, link.to, &link.marking, link.stamps, plan.spec.payload().into())
             .map_err(|e| Error::Socket { to: link.to, hint: hint(link.carrier, &e) })?;
     let local = socket.local_addr().ok().and_then(|a| a.as_socket()).unwrap_or(link.to);
     let mut host = clock::host_facts();
@@ -131,7 +131,11 @@ pub fn run<P: Protocol>(
     host.notes.extend(notes);
     let mut steps = clock::StepWatch::start();
 
-    let source = if stamps < Stamps::Kernel { Source::User } else { Source::Kernel };
+    let source = match stamps {
+        Stamps::User | Stamps::KernelReceive => Source::User,
+        Stamps::Kernel => Source::Kernel,
+        Stamps::Hardware => Source::Hardware,
+    };
     let slot = usize::from(plan.spec.payload()) + SLACK;
     let mut inbox = Inbox::new(BATCH, slot.min(1 << 16));
     let mut departures = Departures::new();
@@ -189,6 +193,7 @@ pub fn run<P: Protocol>(
                 sent = socket.send(&out);
             }
             match sent {
+                Ok(_) if source == Source::User => {}
                 Ok(_) => departures.sent(request),
                 Err(e) => {
                     unsent += 1;

@@ -1,20 +1,22 @@
 //! TCP request–response: the client's side and the server's.
 
 use crate::clock;
-use crate::pace::Pacing;
 use crate::stamp::Stamps;
-use crate::twoway::client::{Error, Measured, Progress, tick};
+use crate::sys::tcp_info;
+use crate::twoway::client::{Error, Link, Measured, Progress, tick};
+use crate::twoway::socket;
 use jitlat_core::session::Ending;
 use jitlat_core::time::SECOND;
-use jitlat_core::{Dscp, Nanos, Source, Span, Stamp};
+use jitlat_core::twoway::TcpSample;
+use jitlat_core::{Nanos, Source, Span, Stamp};
 use jitlat_proto::reqresp::{GREETING_LEN, Requester, Sizes, respond};
 use jitlat_proto::twoway::pinger::Received;
 use jitlat_proto::twoway::{Pinger, Plan, Transmit};
 use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
+use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -29,26 +31,28 @@ const IDLE: Duration = Duration::from_secs(60);
 pub fn run(
     sizes: Sizes,
     plan: Plan,
-    to: SocketAddr,
-    dscp: Dscp,
-    pacing: &Pacing,
+    link: &Link,
     stop: &AtomicBool,
     mut observe: impl FnMut(Progress),
-) -> Result<Measured<Requester>, Error> {
+) -> Result<(Measured<Requester>, Vec<TcpSample>), Error> {
+    let to = link.to;
     let fail = |source: io::Error| match source.kind() {
         io::ErrorKind::ConnectionRefused => Error::Refused(to),
         _ => Error::Send { to, source },
     };
-    let mut stream = TcpStream::connect_timeout(&to, CONNECT).map_err(fail)?;
+    let (mut stream, notes) = connect(link).map_err(fail)?;
     greet(&mut stream, sizes).map_err(|why| Error::Conversation { to, why })?;
-    mark(&stream, dscp);
     let local = stream.local_addr().map_err(fail)?;
     stream.set_nonblocking(true).map_err(fail)?;
     let mut host = clock::host_facts();
-    host.notes = pacing.apply();
+    host.notes = link.pacing.apply();
+    host.notes.extend(notes);
     let mut steps = clock::StepWatch::start();
 
+    let packets = plan.spec.packets();
     let mut pinger = Pinger::new(Requester::new(sizes), plan, Source::User);
+    // The kernel's account at each answer: responses come in order, one record each.
+    let mut course = Vec::with_capacity(packets.min(1 << 20) as usize);
     // Requests that the connection has not taken yet wait here, whole ones and the rest of one.
     let mut waiting: Vec<u8> = Vec::with_capacity(4 * sizes.request());
     let mut response = vec![0; sizes.response()];
@@ -75,6 +79,7 @@ pub fn run(
                             traffic_class: None,
                         };
                         pinger.handle(&response, &meta, now);
+                        course.extend(tcp_info(stream.as_fd()));
                         filled = 0;
                     }
                 }
@@ -125,7 +130,8 @@ pub fn run(
         _ => Ending::Complete,
     };
     let outcome = pinger.finish_up();
-    Ok(Measured { outcome, local, stamps: Stamps::User, host, ending, unsent: 0, refused: 0 })
+    let measured = Measured { outcome, local, stamps: Stamps::User, host, ending, unsent: 0, refused: 0 };
+    Ok((measured, course))
 }
 
 fn push(stream: &mut TcpStream, waiting: &mut Vec<u8>, lost: &mut bool) {
@@ -139,10 +145,13 @@ fn push(stream: &mut TcpStream, waiting: &mut Vec<u8>, lost: &mut bool) {
     }
 }
 
-fn mark(stream: &TcpStream, dscp: Dscp) {
-    let octet = i32::from(dscp.octet());
-    let _ = setsockopt(stream, sockopt::Ipv4Tos, &octet);
-    let _ = setsockopt(stream, sockopt::Ipv6TClass, &octet);
+/// Connects, marked from the first packet on; also what had to be left out.
+fn connect(link: &Link) -> io::Result<(TcpStream, Vec<String>)> {
+    let socket = Socket::new(Domain::for_address(link.to), Type::STREAM, Some(Protocol::TCP))?;
+    let mut notes = Vec::new();
+    socket::mark(&socket, link.to, &link.marking, &mut notes)?;
+    socket.connect_timeout(&link.to.into(), CONNECT)?;
+    Ok((socket.into(), notes))
 }
 
 fn greet(stream: &mut TcpStream, sizes: Sizes) -> Result<(), String> {

@@ -1,9 +1,10 @@
 //! Sockets of two-way tests: UDP and ICMP, connected to the far host, stamped both ways.
 
+use crate::clock;
 use crate::privilege::{Capability, needs};
-use crate::stamp::Stamps;
-use crate::sys::{BATCH, Inbox};
-use jitlat_core::{Dscp, Nanos};
+use crate::stamp::{self, Stamps};
+use crate::sys::{self, BATCH, Inbox};
+use jitlat_core::{Dscp, Nanos, Source};
 use nix::sys::socket::{TimestampingFlag as F, setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -53,8 +54,17 @@ pub struct Prepared {
     pub ip_header: bool,
 }
 
-/// Opens, marks, stamps and connects a socket to `to`.
-pub fn open(carrier: Carrier, to: SocketAddr, marking: &Marking, stamps: Stamps) -> io::Result<Prepared> {
+/// Opens, marks, stamps and connects a socket to `to`, for requests of `payload` bytes.
+///
+/// # Errors
+/// Those of the system; `Unsupported` where hardware stamps are wanted and the adapter takes none.
+pub fn open(
+    carrier: Carrier,
+    to: SocketAddr,
+    marking: &Marking,
+    stamps: Stamps,
+    payload: usize,
+) -> io::Result<Prepared> {
     let domain = Domain::for_address(to);
     let mut notes = Vec::new();
     let (socket, raw) = match carrier {
@@ -68,6 +78,26 @@ pub fn open(carrier: Carrier, to: SocketAddr, marking: &Marking, stamps: Stamps)
             }
         }
     };
+    mark(&socket, to, marking, &mut notes)?;
+    let v6 = to.is_ipv6();
+    observe(&socket, v6);
+    enlarge(&socket);
+    socket.connect(&to.into())?;
+    if carrier == Carrier::Udp {
+        note_fragments(&socket, v6, payload, &mut notes);
+    }
+    let stamps = stamp(&socket, stamps, &mut notes)?;
+    socket.set_nonblocking(true)?;
+    Ok(Prepared { socket, stamps, notes, kernel_id: carrier == Carrier::Icmp && !raw, ip_header: raw && !v6 })
+}
+
+/// Binds and marks a socket that is to be connected to `to`. What could not be set is among the notes.
+pub(crate) fn mark(
+    socket: &Socket,
+    to: SocketAddr,
+    marking: &Marking,
+    notes: &mut Vec<String>,
+) -> io::Result<()> {
     if let Some(name) = &marking.interface {
         socket.bind_device(Some(name.as_bytes()))?;
     }
@@ -81,15 +111,15 @@ pub fn open(carrier: Carrier, to: SocketAddr, marking: &Marking, stamps: Stamps)
     let v6 = to.is_ipv6();
     let octet = i32::from(marking.dscp.octet());
     let marked = if v6 {
-        setsockopt(&socket, sockopt::Ipv6TClass, &octet)
+        setsockopt(socket, sockopt::Ipv6TClass, &octet)
     } else {
-        setsockopt(&socket, sockopt::Ipv4Tos, &octet)
+        setsockopt(socket, sockopt::Ipv4Tos, &octet)
     };
     if let Err(e) = marked {
         notes.push(format!("DSCP {} was not set: {}", marking.dscp, e.desc()));
     }
     if let Some(priority) = marking.priority
-        && let Err(e) = setsockopt(&socket, sockopt::Priority, &(priority as i32))
+        && let Err(e) = setsockopt(socket, sockopt::Priority, &(priority as i32))
     {
         let why = if priority > 6 { needs(Capability::NetAdmin) } else { e.desc().to_owned() };
         notes.push(format!("priority {priority} was not set: {why}"));
@@ -97,12 +127,20 @@ pub fn open(carrier: Carrier, to: SocketAddr, marking: &Marking, stamps: Stamps)
     if let Some(ttl) = marking.ttl {
         if v6 { socket.set_unicast_hops_v6(ttl.into())? } else { socket.set_ttl_v4(ttl.into())? }
     }
-    observe(&socket, v6);
-    enlarge(&socket);
-    socket.connect(&to.into())?;
-    let stamps = stamp(&socket, stamps, &mut notes);
-    socket.set_nonblocking(true)?;
-    Ok(Prepared { socket, stamps, notes, kernel_id: carrier == Carrier::Icmp && !raw, ip_header: raw && !v6 })
+    Ok(())
+}
+
+/// Says so where requests are larger than the way there carries in one piece.
+fn note_fragments(socket: &Socket, v6: bool, payload: usize, notes: &mut Vec<String>) {
+    let packet = payload + if v6 { 40 } else { 20 } + 8;
+    if let Ok(mtu) = sys::path_mtu(socket.as_fd(), v6)
+        && packet > mtu as usize
+    {
+        notes.push(format!(
+            "requests make packets of {packet} bytes, more than the {mtu} that fit the path in one piece: each \
+             travels in fragments, and is lost with any of them"
+        ));
+    }
 }
 
 /// Asks for what can be seen of each packet received. What a kernel does not offer stays missing.
@@ -127,24 +165,42 @@ pub(crate) fn enlarge(socket: &impl AsFd) {
 }
 
 /// Has the kernel stamp both ways.
-fn stamp(socket: &Socket, want: Stamps, notes: &mut Vec<String>) -> Stamps {
+fn stamp(socket: &Socket, want: Stamps, notes: &mut Vec<String>) -> io::Result<Stamps> {
     if want == Stamps::User {
-        return Stamps::User;
+        return Ok(Stamps::User);
     }
     if want == Stamps::Hardware {
-        notes.push("two-way tests take kernel stamps, not the adapter's".to_owned());
+        let local = socket.local_addr()?.as_socket().map(|a| a.ip());
+        let local = local.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
+        stamp::enable_adapter(socket.as_fd(), local).map_err(|why| {
+            let hint = "`jitlat doctor` says what each adapter can; --stamps kernel works with any";
+            io::Error::new(io::ErrorKind::Unsupported, format!("no hardware stamps ({why}): {hint}"))
+        })?;
     }
     let received = F::SOF_TIMESTAMPING_SOFTWARE | F::SOF_TIMESTAMPING_RX_SOFTWARE;
     let sent = F::SOF_TIMESTAMPING_TX_SOFTWARE | F::SOF_TIMESTAMPING_OPT_ID | F::SOF_TIMESTAMPING_OPT_TSONLY;
     let (all, stamps) = match want {
         Stamps::KernelReceive => (received, want),
+        // Received packets carry both stamps, so that an adapter's clock of its own is noticed. Sent ones are
+        // asked for the adapter's only: one entry in the error queue each.
+        Stamps::Hardware => {
+            let adapter = F::SOF_TIMESTAMPING_RAW_HARDWARE | F::SOF_TIMESTAMPING_RX_HARDWARE;
+            (
+                received
+                    | adapter
+                    | F::SOF_TIMESTAMPING_TX_HARDWARE
+                    | F::SOF_TIMESTAMPING_OPT_ID
+                    | F::SOF_TIMESTAMPING_OPT_TSONLY,
+                want,
+            )
+        }
         _ => (received | sent, Stamps::Kernel),
     };
     match setsockopt(socket, sockopt::Timestamping, &all) {
-        Ok(()) => stamps,
+        Ok(()) => Ok(stamps),
         Err(e) => {
             notes.push(format!("no kernel stamps ({}): user stamps instead", e.desc()));
-            Stamps::User
+            Ok(Stamps::User)
         }
     }
 }
@@ -191,14 +247,20 @@ impl Departures {
         let Ok(count) = self.inbox.receive(socket.as_fd(), libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) else {
             return 0;
         };
+        let now = clock::wall();
         for (id, stamp) in self.inbox.datagrams().filter_map(|d| crate::stamp::transmitted(d.control)) {
             if self.next.wrapping_sub(id).wrapping_sub(1) >= UNDER_WAY as u32 {
                 continue;
             }
             self.awaited = self.awaited.saturating_sub(1);
             let request = self.requests[id as usize % UNDER_WAY];
-            if request != NONE {
-                stamped(request, stamp.at);
+            // An adapter with a clock of its own tells nothing: the program's reading stays.
+            let at = match stamp.source {
+                Source::Hardware => stamp::on_system_clock(stamp.at, now),
+                _ => Some(stamp.at),
+            };
+            if let Some(at) = at.filter(|_| request != NONE) {
+                stamped(request, at);
             }
         }
         count

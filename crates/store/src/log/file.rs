@@ -2,6 +2,7 @@
 
 use super::Version;
 use super::write::{LogOutput, LogWriter, WriteError, Written};
+use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Direction, PacketRecord, Session, Sink};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -76,6 +77,15 @@ impl LogFile {
         Ok(LogFile { path, writer: LogWriter::two_way(output) })
     }
 
+    /// The same with room in each row for the kernel's account of a TCP connection.
+    ///
+    /// # Errors
+    /// As [`LogFile::create`].
+    pub fn create_two_way_tcp(naming: &Naming) -> Result<LogFile, CreateError> {
+        let (path, output) = naming.file()?;
+        Ok(LogFile { path, writer: LogWriter::two_way_tcp(output) })
+    }
+
     /// Creates the two files of a test in both directions: one name, with `.up` and `.down` behind it.
     ///
     /// # Errors
@@ -116,6 +126,11 @@ impl LogFile {
     #[inline]
     pub fn record(&mut self, record: &PacketRecord) {
         self.writer.record(record);
+    }
+
+    /// See [`LogWriter::record_tcp`].
+    pub fn record_tcp(&mut self, record: &PacketRecord, sample: Option<&TcpSample>) {
+        self.writer.record_tcp(record, sample);
     }
 
     /// See [`LogWriter::flush`].

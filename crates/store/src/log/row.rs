@@ -5,6 +5,7 @@
 
 use super::Layout;
 use jitlat_core::record::Moment;
+use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Flags, Nanos, PacketRecord, Source, Span, Stamp};
 
 /// Bytes that must be readable beyond the end of the input for [`Scanner`].
@@ -298,7 +299,13 @@ fn source(letter: u8) -> Option<Source> {
 /// Appends `record` as row `index`, with its line feed. In the classic layout a record without both
 /// times cannot be written: then nothing is appended and the answer is `false`.
 #[inline]
-pub(super) fn push(out: &mut Vec<u8>, index: u64, record: &PacketRecord, layout: Layout) -> bool {
+pub(super) fn push(
+    out: &mut Vec<u8>,
+    index: u64,
+    record: &PacketRecord,
+    beside: Option<&TcpSample>,
+    layout: Layout,
+) -> bool {
     let mut digits = itoa::Buffer::new();
     let mut number = |out: &mut Vec<u8>, value: i64| out.extend_from_slice(digits.format(value).as_bytes());
     if layout == Layout::Classic && (record.sent().is_none() || record.arrived().is_none()) {
@@ -339,10 +346,17 @@ pub(super) fn push(out: &mut Vec<u8>, index: u64, record: &PacketRecord, layout:
         out.push(b' ');
         optional(out, value);
     }
-    if layout == Layout::TwoWay {
+    if layout.moments() == 4 {
         for moment in [Moment::Answered, Moment::Returned] {
             out.push(b' ');
             optional(out, record.time(moment).map(|t| t.0));
+        }
+    }
+    if layout == Layout::TwoWayTcp {
+        let told = |f: fn(&TcpSample) -> u32| beside.map(|s| f(s).into());
+        for value in [told(|s| s.retransmissions), told(|s| s.srtt_us), told(|s| s.cwnd)] {
+            out.push(b' ');
+            optional(out, value);
         }
     }
     out.push(b'\n');
@@ -470,7 +484,7 @@ mod tests {
         r.set_traffic_class(Some(0));
         r.set_size(Some(80));
         let mut out = Vec::new();
-        assert!(push(&mut out, 9, &r, Layout::TwoWay));
+        assert!(push(&mut out, 9, &r, None, Layout::TwoWay));
         let end = out.len() - 1;
         let text = core::str::from_utf8(&out[..end]).unwrap();
         assert_eq!(text, "9 -3 5 9223372036854775807 0 uu-h - -17 - 0 80 - 12");

@@ -7,6 +7,7 @@ use super::header::{self, Fact};
 use super::row;
 use super::{Layout, Version};
 use jitlat_core::session::Ending;
+use jitlat_core::twoway::TcpSample;
 use jitlat_core::{PacketRecord, Session, Sink};
 use std::fs::File;
 use std::io::{self, Write};
@@ -124,6 +125,13 @@ impl<W: LogOutput> LogWriter<W> {
         writer
     }
 
+    /// The same with the kernel's account of a TCP connection in each row.
+    pub fn two_way_tcp(out: W) -> LogWriter<W> {
+        let mut writer = LogWriter::new(out, Version::V3);
+        writer.layout = Layout::TwoWayTcp;
+        writer
+    }
+
     /// Writes the header at once, with what is known of the session by now.
     pub fn begin(&mut self, session: &Session) {
         self.said = header::facts(session, self.layout);
@@ -135,10 +143,20 @@ impl<W: LogOutput> LogWriter<W> {
     /// Adds one row. After a failed write it does nothing.
     #[inline]
     pub fn record(&mut self, record: &PacketRecord) {
+        self.row(record, None);
+    }
+
+    /// Adds one row with the kernel's account of the connection beside it.
+    pub fn record_tcp(&mut self, record: &PacketRecord, sample: Option<&TcpSample>) {
+        self.row(record, sample);
+    }
+
+    #[inline]
+    fn row(&mut self, record: &PacketRecord, beside: Option<&TcpSample>) {
         if self.failure.is_some() {
             return;
         }
-        if row::push(&mut self.buf, self.rows, record, self.layout) {
+        if row::push(&mut self.buf, self.rows, record, beside, self.layout) {
             self.rows += 1;
         } else {
             self.left_out += 1;

@@ -84,9 +84,9 @@ fn request_response_over_tcp() {
     let to = address(&reflectors, "TCP request-response");
     let sizes = jitlat_proto::reqresp::Sizes::new(1460, 1000).unwrap();
     let stop = AtomicBool::new(false);
-    let measured =
-        request_response::run(sizes, plan(20, 1460), to, Dscp::default(), &Pacing::default(), &stop, |_| {});
-    let measured = measured.unwrap();
+    let (measured, course) = request_response::run(sizes, plan(20, 1460), &link(to), &stop, |_| {}).unwrap();
+    assert_eq!(course.len(), 20);
+    assert!(course.iter().all(|i| i.mss > 0 && i.cwnd > 0 && i.srtt_us > 0), "{course:?}");
     assert_eq!((measured.outcome.ledger.answered(), measured.outcome.records.len()), (20, 20));
 }
 
