@@ -61,7 +61,7 @@ pub fn present(runs: &[Run], args: &ReportArgs) -> Result<()> {
         print(&console(runs, args))?;
     }
     if args.html.is_some() || args.plots.is_some() {
-        write_figures(runs, None, args)?;
+        write_figures(runs, None, args.html.as_deref(), args.plots.as_deref())?;
     }
     write_tables(runs, args)?;
     if let Some(path) = &args.json {
@@ -142,7 +142,12 @@ fn are_one_test(up: &Run, down: &Run) -> bool {
 }
 
 /// Draws the figures of `runs`, after those of a `section` that an instrument adds.
-pub fn write_figures(runs: &[Run], section: Option<&Section>, args: &ReportArgs) -> Result<()> {
+pub fn write_figures(
+    runs: &[Run],
+    section: Option<&Section>,
+    html: Option<&Path>,
+    plots: Option<&Path>,
+) -> Result<()> {
     let alone = runs.len() == 1;
     let traces: Vec<Trace> = runs.iter().map(|r| Trace::of(&r.session, &r.samples)).collect();
     let parts: Vec<Part<'_>> = runs
@@ -155,7 +160,7 @@ pub fn write_figures(runs: &[Run], section: Option<&Section>, args: &ReportArgs)
             trace: Some(trace),
         })
         .collect();
-    if let Some(path) = &args.html {
+    if let Some(path) = html {
         let page = html::page(&Report {
             section,
             parts: &parts,
@@ -165,7 +170,7 @@ pub fn write_figures(runs: &[Run], section: Option<&Section>, args: &ReportArgs)
         });
         output::write(path, |out| out.write_all(page.as_bytes()))?;
     }
-    let Some(dir) = &args.plots else { return Ok(()) };
+    let Some(dir) = plots else { return Ok(()) };
     fs::create_dir_all(dir).with_context(|| format!("making the folder {}", dir.display()))?;
     for file in draw::files(section.map_or(&[], |s| &s.figures)) {
         let (name, content) = file.context("drawing a figure")?;

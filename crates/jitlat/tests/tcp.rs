@@ -41,3 +41,50 @@ fn events_are_lines_and_nothing_is_said_of_what_is_not_tcp() {
     assert_eq!(o.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&o.stderr).contains("no TCP segment"));
 }
+
+#[test]
+fn two_points_tell_where_segments_were_lost_and_where_they_waited() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/spp");
+    let two = |more: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_jitlat"))
+            .arg("tcp")
+            .args([dir.join("atm_tcp_up.ref.pcap"), dir.join("atm_tcp_up.mon.pcap")])
+            .args(more)
+            .output()
+            .unwrap()
+    };
+    let json: serde_json::Value = serde_json::from_slice(&two(&["--json", "-"]).stdout).unwrap();
+    let c = &json["connections"][0];
+    let (up, down) = (&c["between"]["up"], &c["between"]["down"]);
+    assert_eq!(
+        (&up["lost_before"], &up["lost_between"], &up["at_both"]),
+        (&0.into(), &33.into(), &774.into())
+    );
+    assert_eq!(
+        (&up["lost_after"], &down["lost_between"], &down["at_both"]),
+        (&0.into(), &0.into(), &751.into())
+    );
+    // All of the queue is between the points.
+    assert!(up["delay_variation_median_ns"].as_f64().unwrap() > 2e9, "{up}");
+    assert!(down["delay_variation_p95_ns"].as_f64().unwrap() < 2e6, "{down}");
+    let words = c["explained"].to_string();
+    assert!(
+        words.contains("the path is most of it") && words.contains("33 packets vanished between"),
+        "{words}"
+    );
+    let text = String::from_utf8(two(&[]).stdout).unwrap();
+    assert!(text.contains("lost between them                     33"), "{text}");
+
+    let plots = tempfile::tempdir().unwrap();
+    assert!(two(&["--plots", plots.path().to_str().unwrap()]).status.success());
+    for name in ["tcp-up-rtt.svg", "tcp-up-flight.png", "variation.svg"] {
+        assert!(plots.path().join(name).exists(), "{name}");
+    }
+    // What holds nothing in common is one point's captures in sequence.
+    let o = Command::new(env!("CARGO_BIN_EXE_jitlat"))
+        .arg("tcp")
+        .args([dir.join("atm_tcp_up.ref.pcap"), dir.join("htb_tcp_up.ref.pcap")])
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&o.stdout).contains("2 connections"), "{o:?}");
+}

@@ -130,10 +130,26 @@ impl FlowNumbers {
 /// Counts of times in logarithmic bins of 1/32: a quantile is within 1.6 %.
 #[derive(Clone, Debug, Default)]
 struct Coarse {
-    bins: BTreeMap<u16, u32>,
+    bins: BTreeMap<i32, u32>,
     count: u64,
     sum: i128,
     extremes: Option<(i64, i64)>,
+}
+
+/// The bin of a value, ascending.
+fn bin(v: i64) -> i32 {
+    let m = v.unsigned_abs().max(1);
+    let top = 63 - m.leading_zeros();
+    let fine = if top >= 5 { (m >> (top - 5)) & 31 } else { (m << (5 - top)) & 31 };
+    let magnitude = (top << 5) as i32 | fine as i32;
+    if v < 0 { -1 - magnitude } else { magnitude }
+}
+
+/// The middle of a bin.
+fn middle(bin: i32) -> f64 {
+    let magnitude = if bin < 0 { -1 - bin } else { bin };
+    let m = 2f64.powi(magnitude >> 5) * (1.0 + (f64::from(magnitude & 31) + 0.5) / 32.0);
+    if bin < 0 { -m } else { m }
 }
 
 impl Coarse {
@@ -141,10 +157,7 @@ impl Coarse {
         self.count += 1;
         self.sum += i128::from(v);
         self.extremes = Some(self.extremes.map_or((v, v), |(a, b)| (a.min(v), b.max(v))));
-        let m = v.max(1) as u64;
-        let top = 63 - m.leading_zeros();
-        let fine = if top >= 5 { (m >> (top - 5)) & 31 } else { (m << (5 - top)) & 31 };
-        let n = self.bins.entry((top as u16) << 5 | fine as u16).or_default();
+        let n = self.bins.entry(bin(v)).or_default();
         *n = n.saturating_add(1);
     }
 
@@ -155,9 +168,7 @@ impl Coarse {
         for (bin, n) in &self.bins {
             seen += u64::from(*n);
             if seen >= rank {
-                let (top, fine) = (bin >> 5, f64::from(bin & 31));
-                let middle = 2f64.powi(top.into()) * (1.0 + (fine + 0.5) / 32.0);
-                return (middle as i64).clamp(least, most);
+                return (middle(*bin) as i64).clamp(least, most);
             }
         }
         most
@@ -203,8 +214,12 @@ pub struct FlowWay {
     pub duplicates: u64,
     /// The least raw delay, clock offset included, in ns.
     pub delay_raw_min_ns: Option<i64>,
-    /// Mean and largest delay above the least, in ns.
+    /// Delay above the least, in ns: mean, median and 95th percentile (within 1.6 %), largest.
     pub delay_variation_mean_ns: Option<f64>,
+    /// See above.
+    pub delay_variation_median_ns: Option<i64>,
+    /// See above.
+    pub delay_variation_p95_ns: Option<i64>,
     /// See above.
     pub delay_variation_max_ns: Option<i64>,
 }
@@ -212,7 +227,10 @@ pub struct FlowWay {
 /// One flow, or one pair of prefixes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowFigures {
-    /// What its packets share, in words; "others" for flows beyond [`MAX_FLOWS`].
+    /// What its packets share; `None` for flows beyond [`MAX_FLOWS`].
+    #[serde(skip)]
+    pub key: Option<FlowKey>,
+    /// The same in words; "others" for flows beyond [`MAX_FLOWS`].
     pub flow: String,
     /// Synthetic pairs of its packets alone.
     pub pairs: u64,
@@ -229,12 +247,28 @@ pub struct FlowFigures {
     pub last: Nanos,
 }
 
+/// Raw delays of one way, counted from the first one: a clock offset of years costs no precision.
+#[derive(Clone, Debug, Default)]
+struct Delays {
+    base: i64,
+    above: Coarse,
+}
+
+impl Delays {
+    fn push(&mut self, delay: i64) {
+        if self.above.count == 0 {
+            self.base = delay;
+        }
+        self.above.push(delay.saturating_sub(self.base));
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 struct State {
     pairer: Pairer,
     rtt: Coarse,
     ways: [FlowWay; 2],
-    delays: [Option<(i64, i64, i128)>; 2],
+    delays: [Delays; 2],
     span: Option<(Nanos, Nanos)>,
 }
 
@@ -266,16 +300,21 @@ impl State {
     fn figures(&self, key: Option<&FlowKey>) -> FlowFigures {
         let way = |w: usize| {
             let counts = self.ways[w];
-            let Some((min, max, sum)) = self.delays[w] else { return counts };
+            let d = &self.delays[w];
+            let Some(f) = d.above.figures() else { return counts };
+            // The base is not quite the least delay: everything moves by what lies between.
             FlowWay {
-                delay_raw_min_ns: Some(min),
-                delay_variation_mean_ns: Some((sum as f64 / counts.matched.max(1) as f64) - min as f64),
-                delay_variation_max_ns: Some(max.saturating_sub(min)),
+                delay_raw_min_ns: Some(d.base.saturating_add(f.min)),
+                delay_variation_mean_ns: Some(f.mean - f.min as f64),
+                delay_variation_median_ns: Some(f.median.saturating_sub(f.min)),
+                delay_variation_p95_ns: Some(f.p95.saturating_sub(f.min)),
+                delay_variation_max_ns: Some(f.max.saturating_sub(f.min)),
                 ..counts
             }
         };
         let (first, last) = self.span.unwrap_or((Nanos(0), Nanos(0)));
         FlowFigures {
+            key: key.copied(),
             flow: key.map_or_else(|| "others".to_owned(), ToString::to_string),
             pairs: self.rtt.count,
             rtt_ns: self.rtt.figures(),
@@ -307,9 +346,7 @@ impl Observer for Flows {
         }
         s.ways[w].matched += 1;
         s.ways[w].bytes += u64::from(r.length);
-        let delay = r.delay().0;
-        let d = s.delays[w].get_or_insert((delay, delay, 0));
-        *d = (d.0.min(delay), d.1.max(delay), d.2 + i128::from(delay));
+        s.delays[w].push(r.delay().0);
         let span = s.span.get_or_insert((r.reference, r.reference));
         *span = (span.0.min(r.reference), span.1.max(r.reference));
     }
@@ -383,5 +420,11 @@ mod tests {
             assert!((c.quantile(p) as f64 / truth - 1.0).abs() < 0.016, "{p}");
         }
         assert!(c.bins.len() < 1000);
+        let mut d = Delays::default();
+        // The first is not the least, and the clocks are years apart.
+        (0..10_000i64).for_each(|i| d.push(-(1 << 60) + (i * 7919 + 3000) % 10_000 * 1000));
+        let f = d.above.figures().unwrap();
+        assert_eq!(d.base + f.min, -(1 << 60));
+        assert!(((f.median - f.min) as f64 / 5e6 - 1.0).abs() < 0.03, "{f:?}");
     }
 }

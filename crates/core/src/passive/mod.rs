@@ -35,7 +35,7 @@ pub use compat::{CaiaMatcher, CaiaPairer};
 pub use echo::Echoes;
 pub use estimate::{Estimate, Estimator, PassiveSummary, Resampler, SizeFigures, WayFigures};
 
-pub use flows::{FlowFigures, FlowKey, FlowNumbers, Flows, Grouping};
+pub use flows::{FlowFigures, FlowKey, FlowNumbers, FlowWay, Flows, Grouping};
 pub use identity::{Fields, Identity, IdentityRule};
 pub use levels::{Level, Levels};
 pub use link::{Encapsulation, Fit, Link};

@@ -46,6 +46,11 @@ impl Lines {
         }
     }
 
+    /// Nothing, nowhere.
+    pub fn none() -> Lines {
+        Lines { out: None, columns: Columns::default(), line: Vec::new(), number: 0 }
+    }
+
     /// Writes some pairs. A reader that goes away (`| head`) only ends the lines.
     pub fn print(&mut self, pairs: impl Iterator<Item = Estimate>) -> io::Result<()> {
         for e in pairs {

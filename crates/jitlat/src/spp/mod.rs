@@ -1,7 +1,8 @@
 //! `jitlat spp`: passive round-trip times from two captures of the same traffic.
 
-mod feed;
+pub mod feed;
 mod hearing;
+pub mod join;
 mod lines;
 mod link;
 mod page;
@@ -345,7 +346,8 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitCode> {
     }
     present::write_tables(&runs, report)?;
     if let Some(trace) = hearing.trace.take() {
-        present::write_figures(&runs, Some(&page::section(&outcome, &trace)), report)?;
+        let section = page::section(&outcome, &trace);
+        present::write_figures(&runs, Some(&section), report.html.as_deref(), report.plots.as_deref())?;
     }
     if args.summary && !present::is_silent(report) {
         report::to_stdout(&report::text(&outcome))?;

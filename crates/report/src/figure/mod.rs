@@ -12,7 +12,9 @@ mod histogram;
 mod lengths;
 mod passive;
 mod series;
+mod stretches;
 mod sweep;
+mod tcp;
 mod trace;
 
 pub use axis::{Axis, Scale, Tick, Unit, group_thousands, value_label};
@@ -20,6 +22,7 @@ pub use compare::{Subject, cdfs, spreads};
 pub use grid::Grid;
 pub use passive::{PassiveTrace, of_passive};
 pub use sweep::{Sweep, of_sweep};
+pub use tcp::{TcpTrace, of_tcp};
 pub use trace::{Trace, TraceSink};
 
 use jitlat_core::summary::Summary;

@@ -3,6 +3,7 @@
 
 use super::histogram::rebinned;
 use super::series::{drawn, extent};
+use super::stretches::{Most, Stretches, Sum};
 use super::trace::Cloud;
 use super::{Axis, Figure, Grid, Mark, Series, Tone, Unit, group_thousands, value_label};
 use jitlat_core::passive::{Level, Resampler, Way};
@@ -12,8 +13,6 @@ use jitlat_core::time::Span;
 const TALLY: usize = 1 << 16;
 /// Bars of the histogram: narrow, so that bands show.
 const BARS: usize = 240;
-/// Stretches of time in which rates and extremes are told apart.
-const STRETCHES: usize = 512;
 /// Stretches of the moving average of the pair rate.
 const AVERAGED: usize = 10;
 /// Bands drawn as lines.
@@ -31,8 +30,8 @@ pub struct PassiveTrace {
     instants: Grid,
     pings: Cloud,
     ping: Grid,
-    rate: Stretches<u64>,
-    variation: [Stretches<Option<i64>>; 2],
+    rate: Stretches<Sum>,
+    variation: [Stretches<Most>; 2],
     least: [Option<i64>; 2],
 }
 
@@ -66,9 +65,7 @@ impl PassiveTrace {
         if let Some((_, v)) = self.resampler.push(at, rtt) {
             self.instants.add(0, v);
         }
-        if let Some(n) = self.rate.at(x) {
-            *n += 1;
-        }
+        self.rate.add(x, 1);
     }
 
     /// What ping measured: when, and how long it took.
@@ -84,61 +81,7 @@ impl PassiveTrace {
         let x = self.x(at);
         let least = self.least[way as usize].get_or_insert(delay);
         *least = (*least).min(delay);
-        if let Some(e) = self.variation[way as usize].at(x) {
-            *e = Some(e.map_or(delay, |d| d.max(delay)));
-        }
-    }
-}
-
-/// A value a stretch of time; stretches double when time runs on.
-#[derive(Clone, Debug)]
-struct Stretches<T> {
-    width: i64,
-    values: Vec<T>,
-}
-
-/// Puts two neighbouring stretches together.
-trait Join: Copy + Default {
-    fn join(self, other: Self) -> Self;
-}
-
-impl Join for u64 {
-    fn join(self, other: u64) -> u64 {
-        self + other
-    }
-}
-
-impl Join for Option<i64> {
-    fn join(self, other: Self) -> Self {
-        self.max(other)
-    }
-}
-
-impl<T: Join> Stretches<T> {
-    fn new(width: i64) -> Stretches<T> {
-        Stretches { width, values: Vec::new() }
-    }
-
-    /// The stretch of a time; `None` before the first.
-    #[inline]
-    fn at(&mut self, x: i64) -> Option<&mut T> {
-        if x < 0 {
-            return None;
-        }
-        while x / self.width >= STRETCHES as i64 {
-            let joined = self.values.chunks(2).map(|c| c.iter().fold(T::default(), |a, b| a.join(*b)));
-            self.values = joined.collect();
-            self.width = self.width.checked_mul(2)?;
-        }
-        let i = (x / self.width) as usize;
-        if self.values.len() <= i {
-            self.values.resize(i + 1, T::default());
-        }
-        self.values.get_mut(i)
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (f64, T)> + '_ {
-        self.values.iter().enumerate().map(|(i, v)| (i as f64 * self.width as f64, *v))
+        self.variation[way as usize].add(x, delay);
     }
 }
 
@@ -378,14 +321,15 @@ fn cdf(trace: &PassiveTrace) -> Option<Figure> {
 }
 
 fn rate(trace: &PassiveTrace) -> Option<Figure> {
-    let per_second = 1e9 / trace.rate.width as f64;
-    let mut points: Vec<_> = trace.rate.iter().map(|(x, c)| (x, c as f64 * per_second)).collect();
+    let width = trace.rate.width() as f64;
+    let per_second = 1e9 / width;
+    let mut points: Vec<_> = trace.rate.all().map(|(x, c)| (x, c.unwrap_or(0) as f64 * per_second)).collect();
     if points.len() < 3 {
         return None;
     }
     // The last stretch is not over; it would look like a fall.
     points.pop();
-    let end = points.last()?.0 + trace.rate.width as f64;
+    let end = points.last()?.0 + width;
     let mut sum = 0.0;
     let average: Vec<_> = points
         .iter()
@@ -395,12 +339,11 @@ fn rate(trace: &PassiveTrace) -> Option<Figure> {
             if i >= AVERAGED {
                 sum -= points[i - AVERAGED].1;
             }
-            (x + trace.rate.width as f64, sum / (i + 1).min(AVERAGED) as f64)
+            (x + width, sum / (i + 1).min(AVERAGED) as f64)
         })
         .collect();
     points.push((end, points.last()?.1));
     let most = points.iter().map(|p| p.1).fold(0.0, f64::max);
-    let width = trace.rate.width as f64;
     let mut f = blank(
         "pair-rate",
         "Pair rate",
@@ -424,10 +367,8 @@ fn variation(trace: &PassiveTrace) -> Option<Figure> {
         let (stretches, Some(least)) = (&trace.variation[way as usize], trace.least[way as usize]) else {
             continue;
         };
-        let pick = |(x, v): (f64, Option<i64>)| {
-            Some((x + stretches.width as f64 / 2.0, v?.saturating_sub(least) as f64))
-        };
-        let points: Vec<(f64, f64)> = stretches.iter().filter_map(pick).collect();
+        let points: Vec<(f64, f64)> =
+            stretches.values().into_iter().map(|(x, v)| (x, v.saturating_sub(least) as f64)).collect();
         for p in &points {
             (end, most) = (end.max(p.0), most.max(p.1));
         }
@@ -436,7 +377,7 @@ fn variation(trace: &PassiveTrace) -> Option<Figure> {
     if series.is_empty() || end <= 0.0 {
         return None;
     }
-    let width = trace.variation.iter().map(|s| s.width).max().unwrap_or(1) as f64;
+    let width = trace.variation.iter().map(Stretches::width).max().unwrap_or(1) as f64;
     let mut f = blank(
         "variation",
         "One-way delay variation, both ways",
@@ -510,8 +451,7 @@ mod tests {
         for i in 0..10_000i64 {
             t.pair(i * 3_600_000_000_000, 1_000_000);
         }
-        assert!(t.rate.values.len() <= STRETCHES);
-        assert_eq!(t.rate.values.iter().sum::<u64>(), 10_000);
+        assert_eq!(t.rate.values().iter().map(|v| v.1).sum::<i64>(), 10_000);
         t.pair(i64::MAX, 1);
         t.packet(Way::Out, i64::MIN, i64::MAX);
     }

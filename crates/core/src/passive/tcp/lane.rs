@@ -59,6 +59,14 @@ pub struct LaneFigures {
     pub zero_window_ns: Span,
     /// Segments that filled the advertised window to the brim.
     pub window_full: u64,
+    /// For how long altogether it then waited for room, in ns.
+    pub window_full_ns: Span,
+    /// How long the data of fast retransmissions had waited since it was sent before, in ns, added up.
+    pub fast_wait_ns: Span,
+    /// The same of retransmissions after a timeout.
+    pub timeout_wait_ns: Span,
+    /// The longest such wait.
+    pub longest_wait_ns: Span,
     /// Most bytes in flight.
     pub max_in_flight: u64,
     /// Round trip from the capture point to the receiver and back, by acknowledgements (Karn: never of data
@@ -66,6 +74,31 @@ pub struct LaneFigures {
     pub rtt_ack_ns: Option<SpreadFigures>,
     /// The same by the timestamp option.
     pub rtt_timestamp_ns: Option<SpreadFigures>,
+}
+
+impl LaneFigures {
+    fn waited(&mut self, kind: EventKind, span: Span) {
+        let sum = match kind {
+            EventKind::Fast => &mut self.fast_wait_ns,
+            EventKind::Timeout => &mut self.timeout_wait_ns,
+            _ => return,
+        };
+        *sum = *sum + span;
+        self.longest_wait_ns = self.longest_wait_ns.max(span);
+    }
+}
+
+/// How one direction stands after a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Bytes sent and not acknowledged, as far as the capture point sees.
+    pub in_flight: Option<u64>,
+    /// The window the receiver advertised last, in bytes.
+    pub window: Option<u64>,
+    /// A round trip that this very segment told by its acknowledgement.
+    pub rtt_ack: Option<Span>,
+    /// A round trip that it told by its timestamp.
+    pub rtt_timestamp: Option<Span>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +141,10 @@ pub(super) struct Lane {
     window: Option<u64>,
     closed: Option<i64>,
     field: Option<u16>,
+    /// Since when the peer's window has been full.
+    full: Option<i64>,
+    /// The newest round trip by acknowledgement and by timestamp, with when it was learnt.
+    newest: [Option<(i64, i64)>; 2],
 }
 
 /// Unwraps a sequence number near a known one.
@@ -219,6 +256,7 @@ impl Lane {
                 EventKind::Fast
             }
         };
+        self.figures.waited(kind, waited);
         events.push(Event { at, kind, bytes: s.payload, waited: Some(waited) });
         let i = self.flight.partition_point(|x| x.start < start);
         // It has been sent before, unseen here: no round trip can be told from it.
@@ -266,7 +304,9 @@ impl Lane {
         } else {
             EventKind::Probe
         };
-        events.push(Event { at, kind, bytes: s.payload, waited: waited.map(Span) });
+        let waited = waited.map(Span);
+        self.figures.waited(kind, waited.unwrap_or_default());
+        events.push(Event { at, kind, bytes: s.payload, waited });
     }
 
     /// The least time after which silence may be a timeout: nine tenths of RFC 6298's, which the sender
@@ -281,6 +321,7 @@ impl Lane {
         self.figures.max_in_flight = self.figures.max_in_flight.max(flight);
         if s.payload > 0 && window.is_some_and(|w| w > 0 && flight >= w) {
             self.figures.window_full += 1;
+            self.full.get_or_insert(at.0);
             events.push(Event { at, kind: EventKind::WindowFull, bytes: s.payload, waited: None });
         }
     }
@@ -294,6 +335,7 @@ impl Lane {
             let sent = self.echoes[i].1;
             self.echoes.drain(..=i);
             self.rtt_timestamp.push(at.0.saturating_sub(sent));
+            self.newest[1] = Some((at.0, at.0.saturating_sub(sent)));
             self.heard(at.0.saturating_sub(sent));
         }
         let (Some(next), Some(ack)) = (self.next, s.ack) else { return false };
@@ -325,6 +367,10 @@ impl Lane {
         }
         self.acked = Some(ack);
         self.duplicate_acks = 0;
+        if let Some(since) = self.full.take() {
+            self.figures.window_full_ns =
+                self.figures.window_full_ns + Span(at.0.saturating_sub(since).max(0));
+        }
         let mut newest = None;
         let mut clean = true;
         while let Some(x) = self.flight.front().copied().filter(|x| x.end <= ack) {
@@ -344,6 +390,7 @@ impl Lane {
         if let (Some(x), true) = (newest, clean) {
             let rtt = at.0.saturating_sub(x.first);
             self.rtt_ack.push(rtt);
+            self.newest[0] = Some((at.0, rtt));
             self.heard(rtt);
         }
         self.holes.retain(|h| h.end > ack);
@@ -389,6 +436,13 @@ impl Lane {
     /// Whether a segment of this side leaves its window as it was.
     pub(super) fn keeps_window(&self, s: &Segment) -> bool {
         self.field == Some(s.window)
+    }
+
+    /// How things stand at `at`, given the window the other side advertised last.
+    pub(super) fn standing(&self, at: Nanos, window: Option<u64>) -> Standing {
+        let fresh = |k: usize| self.newest[k].filter(|n| n.0 == at.0).map(|n| Span(n.1));
+        let in_flight = self.next.zip(self.acked).map(|(n, a)| n.saturating_sub(a));
+        Standing { in_flight, window, rtt_ack: fresh(0), rtt_timestamp: fresh(1) }
     }
 
     /// The window this side advertised last, in bytes.

@@ -4,7 +4,7 @@
 mod lane;
 mod segment;
 
-pub use lane::LaneFigures;
+pub use lane::{LaneFigures, Standing};
 pub use segment::Segment;
 
 use super::Packet;
@@ -158,6 +158,15 @@ impl TcpAnalyzer {
             own.figures.duplicate_acks += 1;
         }
         own.sends(at, s, peer.window(), &mut self.events);
+    }
+
+    /// How both directions of a packet's connection stand after it: data from the client, data from the server.
+    pub fn standing(&self, at: Nanos, p: &Packet<'_>) -> Option<[Standing; 2]> {
+        let (a, b) = p.ports()?;
+        let (from, to) = (SocketAddr::new(p.src, a), SocketAddr::new(p.dst, b));
+        let c = self.connections.get(&if from <= to { (from, to) } else { (to, from) })?;
+        let [up, down] = &c.lanes;
+        Some([up.standing(at, down.window()), down.standing(at, up.window())])
     }
 
     /// TCP segments seen.

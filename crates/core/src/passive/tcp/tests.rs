@@ -109,6 +109,10 @@ fn a_timeout_and_one_for_nothing() {
     t.data(460, 0);
     let f = t.up();
     assert_eq!((f.retransmissions, f.timeouts, f.spurious, f.lost_after), (2, 1, 1, 1));
+    assert_eq!(
+        (f.timeout_wait_ns, f.fast_wait_ns, f.longest_wait_ns),
+        (Span(300 * MS), Span(0), Span(300 * MS))
+    );
     assert_eq!(t.events, [(400, EventKind::Timeout), (460, EventKind::Spurious)]);
 }
 

@@ -1,0 +1,108 @@
+//! [`Stretches`]: a value a stretch of time, in constant size: the stretches double when time runs on.
+
+use std::marker::PhantomData;
+
+/// Stretches at most.
+const MOST: usize = 512;
+
+/// How values of one stretch are put together.
+pub trait Join {
+    /// Of two values.
+    fn join(a: i64, b: i64) -> i64;
+}
+
+/// Their sum.
+#[derive(Clone, Copy, Debug)]
+pub struct Sum;
+/// The largest.
+#[derive(Clone, Copy, Debug)]
+pub struct Most;
+/// The least.
+#[derive(Clone, Copy, Debug)]
+pub struct Least;
+
+impl Join for Sum {
+    fn join(a: i64, b: i64) -> i64 {
+        a.saturating_add(b)
+    }
+}
+
+impl Join for Most {
+    fn join(a: i64, b: i64) -> i64 {
+        a.max(b)
+    }
+}
+
+impl Join for Least {
+    fn join(a: i64, b: i64) -> i64 {
+        a.min(b)
+    }
+}
+
+/// See the module's text.
+#[derive(Clone, Debug)]
+pub struct Stretches<J> {
+    width: i64,
+    values: Vec<Option<i64>>,
+    how: PhantomData<J>,
+}
+
+impl<J: Join> Stretches<J> {
+    /// Stretches of `width` ns to begin with.
+    pub fn new(width: i64) -> Stretches<J> {
+        Stretches { width: width.max(1), values: Vec::new(), how: PhantomData }
+    }
+
+    /// Adds a value at `x` ns; times before 0 are left out.
+    #[inline]
+    pub fn add(&mut self, x: i64, value: i64) {
+        if x < 0 {
+            return;
+        }
+        while x / self.width >= MOST as i64 {
+            self.values =
+                self.values.chunks(2).map(|c| c.iter().flatten().copied().reduce(J::join)).collect();
+            self.width = self.width.saturating_mul(2);
+        }
+        let i = (x / self.width) as usize;
+        if self.values.len() <= i {
+            self.values.resize(i + 1, None);
+        }
+        let slot = &mut self.values[i];
+        *slot = Some(slot.map_or(value, |v| J::join(v, value)));
+    }
+
+    /// The length of a stretch, in ns.
+    pub fn width(&self) -> i64 {
+        self.width
+    }
+
+    /// The beginning of every stretch, and its value if it has one.
+    pub fn all(&self) -> impl Iterator<Item = (f64, Option<i64>)> + '_ {
+        self.values.iter().enumerate().map(|(i, v)| (i as f64 * self.width as f64, *v))
+    }
+
+    /// The middle and the value of every stretch that has one.
+    pub fn values(&self) -> Vec<(f64, i64)> {
+        self.all().filter_map(|(x, v)| Some((x + self.width as f64 / 2.0, v?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_lost_when_stretches_double() {
+        let (mut sum, mut most) = (Stretches::<Sum>::new(10), Stretches::<Most>::new(10));
+        for i in 0..100_000i64 {
+            sum.add(i * 7, 1);
+            most.add(i * 7, i);
+        }
+        assert_eq!(sum.values().iter().map(|v| v.1).sum::<i64>(), 100_000);
+        assert!(sum.values.len() <= MOST && most.values().is_sorted_by_key(|v| v.1));
+        sum.add(i64::MAX, 1);
+        sum.add(-5, 1);
+        assert!(sum.values.len() <= MOST);
+    }
+}

@@ -1,0 +1,193 @@
+//! What TCP hides, over time: round trips with the waits of retransmissions, bytes in flight below the window.
+
+use super::series::{drawn, extent};
+use super::stretches::{Least, Most, Stretches};
+use super::trace::{Cloud, SINGLE_POINTS};
+use super::{Axis, Figure, Mark, Series, Tone, Unit, group_thousands, value_label};
+
+/// What time range to expect, in ns.
+const EXPECTED: i64 = 600_000_000_000;
+
+/// One direction of one connection over time, in constant size.
+#[derive(Clone, Debug)]
+pub struct TcpTrace {
+    origin: Option<i64>,
+    by_ack: Cloud,
+    by_timestamp: Cloud,
+    flight: Stretches<Most>,
+    window: Stretches<Least>,
+    /// When, and how long its data had waited.
+    again: Vec<(i64, i64)>,
+    more: u64,
+}
+
+impl Default for TcpTrace {
+    fn default() -> TcpTrace {
+        TcpTrace {
+            origin: None,
+            by_ack: Cloud::new(EXPECTED),
+            by_timestamp: Cloud::new(EXPECTED),
+            flight: Stretches::new(10_000_000),
+            window: Stretches::new(10_000_000),
+            again: Vec::new(),
+            more: 0,
+        }
+    }
+}
+
+impl TcpTrace {
+    fn x(&mut self, at: i64) -> i64 {
+        at.saturating_sub(*self.origin.get_or_insert(at))
+    }
+
+    /// A round trip told by an acknowledgement.
+    pub fn by_ack(&mut self, at: i64, rtt: i64) {
+        let x = self.x(at);
+        self.by_ack.add(x, rtt);
+    }
+
+    /// A round trip told by a timestamp.
+    pub fn by_timestamp(&mut self, at: i64, rtt: i64) {
+        let x = self.x(at);
+        self.by_timestamp.add(x, rtt);
+    }
+
+    /// Bytes in flight, and the window they may fill.
+    pub fn flight(&mut self, at: i64, bytes: u64, window: Option<u64>) {
+        let x = self.x(at);
+        self.flight.add(x, bytes.min(i64::MAX as u64) as i64);
+        if let Some(w) = window {
+            self.window.add(x, w.min(i64::MAX as u64) as i64);
+        }
+    }
+
+    /// Data sent again after `waited`.
+    pub fn again(&mut self, at: i64, waited: i64) {
+        let x = self.x(at);
+        if self.again.len() < SINGLE_POINTS {
+            self.again.push((x, waited));
+        } else {
+            self.more += 1;
+        }
+    }
+}
+
+/// The figures of one direction, told apart by `id` in file names and `name` in titles.
+pub fn of_tcp(trace: &TcpTrace, id: &str, name: &str) -> Vec<Figure> {
+    [course(trace, id, name), flight(trace, id, name)].into_iter().flatten().collect()
+}
+
+fn course(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
+    let clouds =
+        [(&t.by_ack, "by acknowledgement", Tone::Data), (&t.by_timestamp, "by timestamp", Tone::Run(2))];
+    let shown: Vec<_> = clouds.into_iter().filter(|(c, ..)| c.grid.n() > 0).collect();
+    let (mut from, mut to, mut high) = (f64::INFINITY, f64::NEG_INFINITY, 0.0f64);
+    for (c, ..) in &shown {
+        let (a, b) = extent(c)?;
+        (from, to) = (from.min(a), to.max(b));
+        let d = c.grid.density(1, usize::MAX)?;
+        high = high.max(d.y0 + d.dy * d.rows as f64);
+    }
+    for (x, w) in &t.again {
+        (from, to, high) = (from.min(*x as f64), to.max(*x as f64), high.max(*w as f64));
+    }
+    if !from.is_finite() || shown.is_empty() {
+        return None;
+    }
+    let mut series = Vec::new();
+    let mut n = Vec::new();
+    for (c, name, tone) in shown {
+        let (mark, how) = drawn(c, 0.0)?;
+        n.push(format!(
+            "{name}: n = {}{}",
+            group_thousands(&c.grid.n().to_string()),
+            how.replace("packets", "values")
+        ));
+        series.push(Series::new(name, tone, mark));
+    }
+    let mut notes = Vec::new();
+    if !t.again.is_empty() {
+        let points = t.again.iter().map(|(x, w)| (*x as f64, *w as f64)).collect();
+        series.push(Series::new("sent again, after waiting so long", Tone::Harm, Mark::Points { points }));
+    }
+    if t.more > 0 {
+        notes.push(format!("{} more retransmissions are not drawn.", group_thousands(&t.more.to_string())));
+    }
+    Some(Figure {
+        id: format!("tcp-{id}-rtt"),
+        title: format!("TCP round trips, {name}"),
+        subtitle: n.join(" · "),
+        about: "Where the delay comes from: a rising band is a queue on the path; marks far above it are data that was \
+                sent again, as high as it had waited."
+            .into(),
+        x: Axis::linear("time since the first value", Unit::Elapsed, from, to),
+        y: Axis::linear("round trip to the receiver and back", Unit::Time, 0.0, high * 1.04),
+        right: None,
+        series,
+        overflow: None,
+        notes,
+    })
+}
+
+fn flight(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
+    let line = |v: Vec<(f64, i64)>| v.into_iter().map(|(x, y)| (x, y as f64)).collect::<Vec<_>>();
+    let (flight, window) = (line(t.flight.values()), line(t.window.values()));
+    let most = flight.iter().map(|p| p.1).fold(0.0, f64::max);
+    let to = flight.last()?.0;
+    if flight.len() < 2 {
+        return None;
+    }
+    let mut series =
+        vec![Series::new("in flight, most", Tone::Data, Mark::Line { points: flight, dashed: false })];
+    let mut notes = Vec::new();
+    // A window far above would flatten the line that matters.
+    let least = window.iter().map(|p| p.1).fold(f64::INFINITY, f64::min);
+    let reach = if least < most * 4.0 {
+        series.push(Series::new(
+            "receiver's window, least",
+            Tone::Bound,
+            Mark::Line { points: window, dashed: true },
+        ));
+        (most * 1.3).max(least.min(most * 4.0))
+    } else {
+        if least.is_finite() {
+            notes.push(format!(
+                "The receiver's window was never below {} bytes.",
+                value_label(Unit::Count, least)
+            ));
+        }
+        most * 1.06
+    };
+    Some(Figure {
+        id: format!("tcp-{id}-flight"),
+        title: format!("Bytes in flight, {name}"),
+        subtitle: format!("every {}", value_label(Unit::Time, t.flight.width() as f64)),
+        about: "Where the line touches the window, the receiver holds the sender up; where it falls steeply, the sender \
+                met a loss."
+            .into(),
+        x: Axis::linear("time since the first value", Unit::Elapsed, 0.0, to),
+        y: Axis::linear("bytes", Unit::Count, 0.0, reach.max(1.0)),
+        right: None,
+        series,
+        overflow: None,
+        notes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_figures_are_drawn_of_a_transfer_and_none_of_nothing() {
+        assert!(of_tcp(&TcpTrace::default(), "up", "up").is_empty());
+        let mut t = TcpTrace::default();
+        for i in 0..100i64 {
+            t.by_ack(i * 100_000_000, 20_000_000 + i * 1_000_000);
+            t.flight(i * 100_000_000, 1000 * i as u64, Some(60_000));
+        }
+        t.again(5_000_000_000, 400_000_000);
+        let ids: Vec<_> = of_tcp(&t, "up", "from the client").into_iter().map(|f| f.id).collect();
+        assert_eq!(ids, ["tcp-up-rtt", "tcp-up-flight"]);
+    }
+}
