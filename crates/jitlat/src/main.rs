@@ -3,6 +3,7 @@
 
 mod analyze;
 mod cli;
+mod collect;
 mod demo;
 mod doctor;
 mod interrupt;

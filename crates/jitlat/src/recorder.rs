@@ -82,6 +82,16 @@ impl<'a> Recorder<'a> {
         })
     }
 
+    /// Goes on with a test of which only results are outstanding.
+    pub fn resume(&mut self, sessions: &[Session]) {
+        for (k, session) in sessions.iter().enumerate() {
+            let session = self.dress(session.clone());
+            if let Some(flow) = self.flows.get_mut(k) {
+                flow.begin(&session);
+            }
+        }
+    }
+
     /// What this host adds to every figure, to be kept with them.
     pub fn set_noise(&mut self, noise: Option<NoiseFloor>) {
         self.noise = noise;
@@ -118,9 +128,9 @@ impl<'a> Recorder<'a> {
     /// Adds what only the user and this host know.
     fn dress(&self, mut session: Session) -> Session {
         session.created.get_or_insert(self.created);
-        session.client.noise = self.noise;
-        session.name.clone_from(&self.args.log.name);
-        session.tags.clone_from(&self.args.log.tags);
+        session.client.noise = self.noise.or(session.client.noise);
+        session.name = self.args.log.name.clone().or(session.name);
+        session.tags.extend(self.args.log.tags.iter().cloned());
         session
     }
 

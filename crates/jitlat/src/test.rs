@@ -1,6 +1,7 @@
 //! `jitlat HOST`: one-way tests against a server.
 
 use crate::cli::{HostArgs, Pace, Stamps, TestArgs};
+use crate::collect;
 use crate::doctor;
 use crate::interrupt;
 use crate::present::{self, Run};
@@ -19,8 +20,11 @@ use std::sync::atomic::AtomicBool;
 /// Measures, saves, reports.
 pub fn run(args: &TestArgs) -> Result<ExitCode> {
     let host = args.host.as_deref().ok_or_else(|| anyhow!("name the host that runs `jitlat serve`"))?;
-    let request = request(host, args)?;
     let stop = interrupt::stop_flag()?;
+    if !args.collect.is_empty() {
+        return collect::run(host, args, &stop);
+    }
+    let request = request(host, args)?;
     measure(&request, args, &stop)
 }
 
@@ -32,7 +36,13 @@ pub fn measure(request: &TestRequest, args: &TestArgs, stop: &AtomicBool) -> Res
         recorder.set_noise(doctor::told(doctor::floor(spec, &request.pacing, request.stamps, stop)));
     }
     let measured = client::run(request, stop, &mut recorder);
-    let Measured { sessions, ending, reason } = measured.inspect_err(|_| recorder.abandon())?;
+    let measured = measured.inspect_err(|_| recorder.abandon())?;
+    conclude(recorder, measured, args)
+}
+
+/// Completes the logs and shows what was measured.
+pub fn conclude(recorder: Recorder<'_>, measured: Measured, args: &TestArgs) -> Result<ExitCode> {
+    let Measured { sessions, ending, reason } = measured;
     let (runs, troubles) = recorder.finish(sessions);
     let received: u64 = runs.iter().map(|r| r.summary.counts.received).sum();
     present::present(&runs, &args.report)?;

@@ -10,7 +10,8 @@ use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::{PacketRecord, Session, Source, Span, TestSpec};
 use jitlat_proto::Machine;
 use jitlat_proto::jitlat::{
-    ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, Failure, FlowId, Key, Progress, Report,
+    ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, Failure, FlowId, Key, Progress,
+    Recording, Report, SessionId,
 };
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -152,7 +153,35 @@ pub fn run(
 ) -> Result<Measured, ClientError> {
     let (stream, remote) = connect(request)?;
     observer.connected(remote);
-    let mut test = Test::new(request, stream, remote)?;
+    let mut test = Test::new(request, stream, remote, None)?;
+    let outcome = test.run(stop, observer);
+    stop.fetch_or(test.interrupted, Ordering::Relaxed);
+    outcome
+}
+
+/// An earlier test of which the server keeps results.
+#[derive(Clone, Debug)]
+pub struct Earlier {
+    /// Its name at the server.
+    pub session: SessionId,
+    /// By flow of the request: what was received here, `None` of a flow that was sent.
+    pub recordings: Vec<Option<Recording>>,
+}
+
+/// Collects what the server of `request` keeps of an earlier test with the same flows: that of a program that
+/// did not live, or could not reach the server any more, to do so itself.
+///
+/// # Errors
+/// [`ClientError`], among others if the server keeps nothing under that name, or no longer.
+pub fn collect(
+    request: &TestRequest,
+    earlier: Earlier,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<Measured, ClientError> {
+    let (stream, remote) = connect(request)?;
+    observer.connected(remote);
+    let mut test = Test::new(request, stream, remote, Some(earlier))?;
     let outcome = test.run(stop, observer);
     stop.fetch_or(test.interrupted, Ordering::Relaxed);
     outcome
@@ -203,7 +232,12 @@ struct Test<'a> {
 }
 
 impl<'a> Test<'a> {
-    fn new(request: &'a TestRequest, stream: TcpStream, remote: SocketAddr) -> Result<Test<'a>, ClientError> {
+    fn new(
+        request: &'a TestRequest,
+        stream: TcpStream,
+        remote: SocketAddr,
+        earlier: Option<Earlier>,
+    ) -> Result<Test<'a>, ClientError> {
         let local = stream.local_addr()?;
         let facts = host_facts();
         let config = ClientConfig {
@@ -217,7 +251,10 @@ impl<'a> Test<'a> {
             request,
             remote,
             connection: Some(Connection::new(stream)?),
-            machine: ClientMachine::new(config, tick()),
+            machine: match earlier {
+                None => ClientMachine::new(config, tick()),
+                Some(e) => ClientMachine::collecting(config, e.session, e.recordings, tick()),
+            },
             engine: Engine::new(site)?,
             facts,
             watch: StepWatch::start(),

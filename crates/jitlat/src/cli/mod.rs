@@ -138,6 +138,10 @@ pub struct TestArgs {
     /// Analyse a saved log instead of measuring; - is standard input
     #[arg(short = 'f', value_name = "LOG", conflicts_with = "host")]
     pub file: Option<PathBuf>,
+    /// Collect what the server keeps of an earlier test whose program ended first: the log it left here (of a test
+    /// with -b, both: repeat the option). The result is a new log
+    #[arg(long, value_name = "LOG", requires = "host", conflicts_with_all = ["file", "classic"])]
+    pub collect: Vec<PathBuf>,
     #[command(flatten)]
     pub stream: StreamArgs,
     #[command(flatten)]

@@ -173,6 +173,36 @@ fn a_second_interrupt_ends_the_wait_and_keeps_what_came() {
     assert_eq!(again.at("/counts"), report.at("/counts"));
 }
 
+#[test]
+fn what_a_killed_client_left_behind_is_collected() {
+    std::thread::scope(|s| {
+        // A UDP stream towards the server would do as well, but for half a minute of silence first.
+        for options in ["-t", "-R"] {
+            s.spawn(move || collect_after_death(options));
+        }
+    });
+}
+
+fn collect_after_death(options: &str) {
+    let (folder, host, _server) = start("");
+    let line = format!("{host} --bind {} -n 6000 -p 5ms -o dead.log --tag k=v {options}", own_address());
+    let running = client(folder.path(), &line);
+    std::thread::sleep(Duration::from_secs(3));
+    running.signal(Signal::SIGKILL);
+    drop(running);
+    let again = format!("{host} --bind {} --collect dead.log -o whole.log --json -", own_address());
+    let report = client(folder.path(), &again).finish(3 * PATIENCE).any_report();
+    let received = report.count("/counts/unique_valid");
+    assert!((10..6000).contains(&received), "{options}: {received} received");
+    assert_eq!(report.text("/session/tags/k"), "v", "{options}");
+    let again = client(folder.path(), "-f whole.log --json -").finish(PATIENCE).report();
+    assert_eq!(again.at("/counts"), report.at("/counts"), "{options}");
+    // Collected once, it is gone; and what never was is not found.
+    client(folder.path(), &format!("{host} --collect dead.log -o twice.log"))
+        .finish(PATIENCE)
+        .refused(&["kept"]);
+}
+
 fn a_lost_server_leaves_what_was_received() {
     let (folder, host, mut server) = start("");
     let running = client(

@@ -20,6 +20,21 @@ impl fmt::Display for SessionId {
     }
 }
 
+/// Not the name of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a session's name has 16 hexadecimal digits")]
+pub struct NotASession;
+
+impl core::str::FromStr for SessionId {
+    type Err = NotASession;
+
+    fn from_str(text: &str) -> Result<SessionId, NotASession> {
+        let digits = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        let id = u64::from_str_radix(text, 16).ok().filter(|_| digits);
+        id.map(SessionId).ok_or(NotASession)
+    }
+}
+
 impl fmt::Debug for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SessionId({self})")

@@ -126,7 +126,8 @@ impl ClientMachine {
             }
             (true, _) => "no reason given".to_owned(),
         };
-        if !self.streamed && self.stage != Stage::Running {
+        let early = !self.streamed || self.collecting && nak.code != NakCode::Busy;
+        if early && !self.measured && self.stage != Stage::Running {
             return self.fail(Failure::Refused(text));
         }
         self.connected = false;

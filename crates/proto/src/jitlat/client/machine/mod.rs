@@ -11,9 +11,11 @@ use super::{ClientConfig, ClientEvent, ClientInput, Failure, Progress};
 use crate::jitlat::auth::{NONCE_LEN, Side, derive};
 use crate::jitlat::codec::Codec;
 use crate::jitlat::dialect::Dialect;
-use crate::jitlat::flow::{FlowId, Role};
+use crate::jitlat::flow::{FlowId, ReceiveReport, Role};
 use crate::jitlat::ledger::SessionId;
 use crate::jitlat::message::{DecodeError, Hello, Message, Nak, NakCode, Probe, VERSION, Welcome};
+use crate::jitlat::recording::Recording;
+use crate::jitlat::stream::Finish;
 use crate::{Machine, Tick};
 use jitlat_core::session::HostFacts;
 use jitlat_core::{ClockProbe, Nanos, Session, TestSpec};
@@ -56,6 +58,8 @@ pub struct ClientMachine {
     busy: u32,
     /// Whether the streams have run: from here on whatever there is gets collected and reported.
     streamed: bool,
+    /// Whether they ran in another life of this program: nothing but results is asked for.
+    collecting: bool,
     /// Whether there is anything to report: a record, or a server's word that there is none.
     measured: bool,
 }
@@ -160,12 +164,33 @@ impl ClientMachine {
             retries: 0,
             busy: 0,
             streamed: false,
+            collecting: false,
             measured: false,
             config,
         };
         match machine.unsupported() {
             Some(failure) => machine.fail(failure),
             None => machine.greet(now),
+        }
+        machine
+    }
+
+    /// A client that only collects what the server keeps of an earlier test, `session`, whose client did not live
+    /// to do so. The flows of `config` are that test's; of those received here, `recordings` holds what arrived.
+    /// Version 3 only.
+    pub fn collecting(
+        config: ClientConfig,
+        session: SessionId,
+        recordings: Vec<Option<Recording>>,
+        now: Tick,
+    ) -> ClientMachine {
+        let mut machine = ClientMachine::new(config, now);
+        machine.session = Some(session);
+        machine.streamed = true;
+        machine.collecting = true;
+        for (flow, recording) in machine.flows.iter_mut().zip(recordings) {
+            let report = |recording| ReceiveReport { recording, finish: Finish::Cut, drops: None };
+            flow.collection.received = recording.map(report);
         }
         machine
     }
@@ -312,7 +337,7 @@ impl ClientMachine {
             let text = format!("the server chose version {}, this program speaks {VERSION}", welcome.version);
             return self.fail(Failure::Unsupported(text));
         }
-        if !self.streamed {
+        if !self.streamed || self.collecting {
             self.events.push_back(ClientEvent::Progress(Progress::Connected(welcome.software.clone())));
         }
         match (welcome.authenticate, self.config.key.is_some()) {

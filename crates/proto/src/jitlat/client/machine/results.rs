@@ -103,7 +103,7 @@ impl ClientMachine {
             Role::Send => {
                 (spec.src_port, spec.dst_port) = (flow.local_port, flow.remote_port);
                 (src, dst) = (local, remote);
-                sent = flow.collection.sent.as_ref().map(|s| s.sent);
+                sent = flow.collection.sent.as_ref().map(|s| s.sent).or(results.and_then(|r| r.sent));
                 drops = results.and_then(|r| r.drops);
             }
             Role::Receive => {
