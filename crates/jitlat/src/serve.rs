@@ -12,8 +12,9 @@ use jitlat_net::pace::Pacing;
 use jitlat_net::server::{Server, Service};
 use jitlat_net::twoway::{self, Reflectors};
 use jitlat_proto::jitlat::Limits;
-use jitlat_proto::{lamp, reqresp, stamp};
+use jitlat_proto::{lamp, reqresp, stamp, twamp};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -58,6 +59,16 @@ pub struct ReflectArgs {
     /// STAMP sessions whose answers are counted, so that loss is told by direction; 0 = stateless
     #[arg(long, value_name = "N", default_value_t = twoway::Service::default().stamp_sessions)]
     pub stamp_sessions: usize,
+    /// TCP port of the TWAMP control server
+    #[arg(long, value_name = "PORT", default_value_t = twamp::PORT)]
+    pub twamp_port: u16,
+    /// File with the TWAMP users, a name and a passphrase in hexadecimal a line (perfSONAR's .pfs); offers the keyed
+    /// modes and no longer the open one
+    #[arg(long, value_name = "FILE")]
+    pub twamp_key_file: Option<PathBuf>,
+    /// UDP ports of TWAMP sessions, for a firewall; without this any from 1024 up
+    #[arg(long, value_name = "FIRST-LAST", value_parser = port_range)]
+    pub twamp_test_ports: Option<RangeInclusive<u16>>,
     /// UDP port of the LaMP server, for LaTe
     #[arg(long, value_name = "PORT", default_value_t = lamp::PORT)]
     pub lamp_port: u16,
@@ -76,10 +87,20 @@ pub enum Answered {
     Jitlat,
     /// STAMP and TWAMP Light
     Stamp,
+    /// TWAMP with a control connection
+    Twamp,
     /// LaMP
     Lamp,
     /// TCP request-response
     Tcp,
+}
+
+fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.trim().parse(), last.trim().parse()) {
+        (Ok(first), Ok(last)) if 0 < first && first <= last => Ok(first..=last),
+        _ => Err("write two ports, the lower first: 18760-19960".to_owned()),
+    }
 }
 
 impl ReflectArgs {
@@ -96,8 +117,25 @@ impl ReflectArgs {
             stamp_sessions: self.stamp_sessions,
             lamp_port: port(Answered::Lamp, self.lamp_port),
             tcp_port: port(Answered::Tcp, self.tcp_port),
+            twamp: self.answers(Answered::Twamp).then(|| self.twamp()).transpose()?,
             rate: self.max_reflect_rate,
             ..twoway::Service::default()
+        })
+    }
+}
+
+impl ReflectArgs {
+    fn twamp(&self) -> Result<twoway::TwampSettings> {
+        Ok(twoway::TwampSettings {
+            port: self.twamp_port,
+            users: self
+                .twamp_key_file
+                .as_deref()
+                .map(crate::ping::read_users)
+                .transpose()?
+                .unwrap_or_default(),
+            test_ports: self.twamp_test_ports.clone(),
+            ..twoway::TwampSettings::default()
         })
     }
 }

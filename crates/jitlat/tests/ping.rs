@@ -47,7 +47,7 @@ fn every_protocol_measures_round_trips() {
     let (_server, [stamp, lamp, tcp]) = serve();
     let tests: [&[&str]; 5] = [
         &["--proto", "stamp", "--stamp-port", &stamp, "-D", "EF"],
-        &["--proto", "twamp", "--stamp-port", &stamp],
+        &["--proto", "twamp", "--light", "--stamp-port", &stamp],
         &["--proto", "lamp", "--lamp-port", &lamp, "--follow-up"],
         &["--proto", "tcp", "--tcp-port", &tcp],
         &["--proto", "stamp", "--stamp-port", &stamp, "--wait", "0"],

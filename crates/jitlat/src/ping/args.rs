@@ -1,5 +1,6 @@
 //! What `jitlat ping` can be asked.
 
+use super::twamp::TwampArgs;
 use crate::cli::{ReportArgs, quantity};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
@@ -104,6 +105,8 @@ pub struct PingArgs {
     /// Write a log with up to four times a packet, which `jitlat analyze` reads; an existing file is never replaced
     #[arg(short = 'o', value_name = "LOG")]
     pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub twamp: TwampArgs,
     /// A name for this test, kept in log and report
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
@@ -159,6 +162,7 @@ fn wait(text: &str) -> Result<Span, String> {
 pub fn resolve(args: &PingArgs) -> Result<SocketAddr> {
     let port = match args.proto {
         Proto::Icmp => 0,
+        Proto::Twamp if !args.twamp.light => args.twamp.twamp_port,
         Proto::Stamp | Proto::Twamp => args.stamp_port,
         Proto::Lamp => args.lamp_port,
         Proto::Tcp => args.tcp_port,
@@ -183,7 +187,7 @@ pub fn wire_size(args: &PingArgs) -> Result<u64> {
         Proto::Icmp => (56, echo::HEADER_LEN as u64),
         Proto::Stamp if args.stamp_key_file.is_some() => (112, 0),
         Proto::Stamp => (44, 0),
-        Proto::Twamp => (41, 0),
+        Proto::Twamp => (args.twamp.least_size(), 0),
         Proto::Lamp => (0, lamp::packet::HEADER_LEN as u64),
         Proto::Tcp => (1460, 0),
     };

@@ -1,7 +1,7 @@
 //! Running one two-way test, whatever the protocol.
 
 use super::args::{PingArgs, Proto, wire_size};
-use super::{icmp, lamp, stamp, tcp};
+use super::{icmp, lamp, stamp, tcp, twamp};
 use anyhow::{Context, Result};
 use jitlat_core::twoway::{TcpSample, TwoWay};
 use jitlat_core::{Nanos, PacketRecord, Session};
@@ -85,7 +85,8 @@ pub fn measure(
     };
     match args.proto {
         Proto::Icmp => icmp::measure(&setting, show),
-        Proto::Stamp | Proto::Twamp => stamp::measure(&setting, show),
+        Proto::Stamp => stamp::measure(&setting, show),
+        Proto::Twamp => twamp::measure(&setting, show),
         Proto::Lamp => lamp::measure(&setting, show),
         Proto::Tcp => tcp::measure(&setting, show),
     }

@@ -1,4 +1,4 @@
-//! `jitlat ping`: two-way tests against whatever answers: ICMP, STAMP, TWAMP Light, LaMP, TCP.
+//! `jitlat ping`: two-way tests against whatever answers: ICMP, STAMP, TWAMP, LaMP, TCP.
 //!
 //! * [`args`] – the command line, and what it comes to
 //! * [`measure`] – one test; a file for each protocol
@@ -11,9 +11,11 @@ mod measure;
 mod report;
 mod stamp;
 mod tcp;
+mod twamp;
 
 pub use args::PingArgs;
 pub use stamp::stamp_key;
+pub use twamp::read_users;
 
 use crate::{doctor, interrupt, present};
 use anyhow::Result;

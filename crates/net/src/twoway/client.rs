@@ -120,11 +120,28 @@ pub fn run<P: Protocol>(
     plan: Plan,
     link: &Link,
     stop: &AtomicBool,
+    observe: impl FnMut(Progress),
+) -> Result<Measured<P>, Error> {
+    run_on(prepare(link, plan.spec.payload().into())?, make, plan, link, stop, observe)
+}
+
+/// Opens the socket of a test of requests with `payload` bytes. What the far host has to be told of it beforehand (its port) can be
+/// found out before [`run_on`].
+pub fn prepare(link: &Link, payload: usize) -> Result<Prepared, Error> {
+    socket::open(link.carrier, link.to, &link.marking, link.stamps, payload)
+        .map_err(|e| Error::Socket { to: link.to, hint: hint(link.carrier, &e) })
+}
+
+/// As [`run`], on a socket that was opened before.
+pub fn run_on<P: Protocol>(
+    prepared: Prepared,
+    make: impl FnOnce(bool) -> P,
+    plan: Plan,
+    link: &Link,
+    stop: &AtomicBool,
     mut observe: impl FnMut(Progress),
 ) -> Result<Measured<P>, Error> {
-    let Prepared { socket, stamps, notes, kernel_id, ip_header } =
-        socket::open(link.carrier, link.to, &link.marking, link.stamps, plan.spec.payload().into())
-            .map_err(|e| Error::Socket { to: link.to, hint: hint(link.carrier, &e) })?;
+    let Prepared { socket, stamps, notes, kernel_id, ip_header } = prepared;
     let local = socket.local_addr().ok().and_then(|a| a.as_socket()).unwrap_or(link.to);
     let mut host = clock::host_facts();
     host.notes = link.pacing.apply();

@@ -3,6 +3,7 @@
 //! * [`client`] – runs one test: sends requests on time, reads answers and stamps
 //! * [`socket`] – the sockets they go through
 //! * [`request_response`] – the same over one TCP connection
+//! * [`twamp`] – agrees on a TWAMP session before a test
 //! * [`reflectors`] – answers other hosts' tests
 //!
 //! One thread a test: it sleeps until the next request is due or something arrives. With kernel stamps
@@ -12,6 +13,8 @@ pub mod client;
 pub mod reflectors;
 pub mod request_response;
 pub mod socket;
+pub mod twamp;
 
-pub use client::{Error, Link, Measured, run};
+pub use client::{Error, Link, Measured, prepare, run, run_on};
+pub use reflectors::twamp::Settings as TwampSettings;
 pub use reflectors::{Reflectors, Service};

@@ -40,6 +40,8 @@ pub struct Service {
     pub lamp_port: Option<u16>,
     /// Port of the TCP responder; `None` = none.
     pub tcp_port: Option<u16>,
+    /// The TWAMP control server; `None` = none.
+    pub twamp: Option<twamp::Settings>,
     /// Connections of the responder at a time.
     pub connections: usize,
     /// Packets a second answered of one address.
@@ -55,6 +57,7 @@ impl Default for Service {
             stamp_sessions: 16_384,
             lamp_port: Some(lamp::PORT),
             tcp_port: Some(jitlat_proto::reqresp::PORT),
+            twamp: Some(twamp::Settings::default()),
             connections: 64,
             rate: 200_000,
         }
@@ -118,6 +121,9 @@ impl Reflectors {
                 let at = SocketAddr::new(*ip, port);
                 all.udp("LaMP", at, service.rate, move |port, stop| serve_lamp(port, rules, stop));
             }
+            if let Some(settings) = &service.twamp {
+                all.twamp(*ip, settings, service.rate);
+            }
             if let Some(port) = service.tcp_port {
                 all.tcp(SocketAddr::new(*ip, port), service.connections);
             }
@@ -164,6 +170,17 @@ impl Reflectors {
             Ok((bound, named.spawn(move || accept(&listener, connections, &stop, &counters))?))
         });
         self.note("TCP request-response", at, started);
+    }
+
+    fn twamp(&mut self, ip: IpAddr, settings: &twamp::Settings, rate: u32) {
+        let at = SocketAddr::new(ip, settings.port);
+        let started = listen(at).and_then(|listener| {
+            let bound = listener.local_addr()?;
+            let host = twamp::Host::new(settings, rate, self.counters.clone(), self.stop.clone());
+            let named = std::thread::Builder::new().name("twamp".to_owned());
+            Ok((bound, named.spawn(move || twamp::accept(&listener, &host))?))
+        });
+        self.note("TWAMP-Control", at, started);
     }
 
     fn note(
@@ -217,6 +234,11 @@ const LARGEST: usize = 65_507;
 
 impl Port {
     fn bind(at: SocketAddr, rate: u32, counters: Arc<Counters>) -> io::Result<Port> {
+        Port::with_slot(at, rate, counters, LARGEST)
+    }
+
+    /// Keeps no more than the first `slot` bytes of a datagram.
+    fn with_slot(at: SocketAddr, rate: u32, counters: Arc<Counters>, slot: usize) -> io::Result<Port> {
         let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
         let v6 = at.is_ipv6();
         if v6 {
@@ -243,7 +265,7 @@ impl Port {
         random::fill(&mut seed)?;
         Ok(Port {
             socket: socket.into(),
-            inbox: Inbox::new(BATCH, LARGEST),
+            inbox: Inbox::new(BATCH, slot),
             limiter: Limiter::new(rate, u64::from_be_bytes(seed)),
             counters,
             v6,
@@ -431,6 +453,8 @@ fn accept(listener: &TcpListener, connections: usize, stop: &Arc<AtomicBool>, co
         }
     }
 }
+
+pub mod twamp;
 
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@ use crate::twamp::message::{
     Accept, AcceptSession, Greeting, Mode, Modes, Request, SHORT_LEN, ServerStart, SetUp, Sid, write_start,
     write_stop,
 };
+use crate::twamp::sender::layout;
 use crate::twamp::{TestKeys, users};
 use core::fmt;
 use core::net::IpAddr;
@@ -23,8 +24,9 @@ pub struct Wish {
     /// Addresses of the sender and the reflector; unspecified ones mean those of the control connection,
     /// which is what works behind address translation.
     pub addresses: (IpAddr, IpAddr),
-    /// Bytes behind the fields of a request.
-    pub padding: u32,
+    /// Bytes of a request. Many servers take none shorter than their answers; see
+    /// [`least_size`](crate::twamp::sender::least_size).
+    pub size: usize,
     /// Code point of the packets both ways.
     pub dscp: Dscp,
     /// How long after the stop late packets are still to be answered.
@@ -373,7 +375,7 @@ impl Client {
             receiver_port: wish.receiver_port,
             sender,
             receiver,
-            padding: wish.padding,
+            padding: wish.size.saturating_sub(layout(self.mode).shortest_request()) as u32,
             // Some servers hold a session back until this time by their own clock: no later than now.
             start: NtpTime::from(now.wall),
             timeout: NtpTime::from_span(wish.timeout),

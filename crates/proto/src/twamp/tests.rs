@@ -5,7 +5,7 @@ use crate::stamp::packet::{Answer, Layout};
 use crate::twamp::client::{self, Client, Config, Failure, Step, Wish};
 use crate::twamp::message::*;
 use crate::twamp::server::{self, Random, Reason, Rules, Server};
-use crate::twamp::{Sender, SessionReflector, Users, least_padding, sender};
+use crate::twamp::{Sender, SessionReflector, Users, sender};
 use crate::twoway::reflect::{Arrival, Silence};
 use crate::twoway::{Heard, Protocol};
 use jitlat_core::ntp::ErrorEstimate;
@@ -27,7 +27,7 @@ fn wish(mode: Mode) -> Wish {
         sender_port: 40_000,
         receiver_port: 40_000,
         addresses: (sender.ip(), receiver.ip()),
-        padding: least_padding(mode),
+        size: sender::least_size(mode),
         dscp: Dscp::new(46).unwrap(),
         timeout: Span::seconds(2),
     }
@@ -255,8 +255,8 @@ fn every_refusal_has_its_words() {
     };
     let request = |accept| Failure::Refused { step: Step::Request, accept };
     let ok = Ok(20_000);
-    assert_eq!(refused(&|c, _| c.sessions[0].padding = 26, ok), request(Accept::Unsupported));
-    assert_eq!(refused(&|c, _| c.sessions[0].padding = u32::MAX, ok), request(Accept::Permanent));
+    assert_eq!(refused(&|c, _| c.sessions[0].size = 40, ok), request(Accept::Unsupported));
+    assert_eq!(refused(&|c, _| c.sessions[0].size = 1 << 20, ok), request(Accept::Permanent));
     assert_eq!(refused(&|_, r| r.sessions = 0, ok), request(Accept::Permanent));
     assert_eq!(refused(&|_, _| (), Err(Accept::Temporary)), request(Accept::Temporary));
     assert_eq!(refused(&|_, _| (), Ok(0)), Failure::NoPort);

@@ -176,7 +176,7 @@ fn replayed_client(capture: &str) -> (Vec<Event>, Vec<Vec<u8>>) {
         sender_port: 9000,
         receiver_port: 9000,
         addresses: (unspecified, unspecified),
-        padding: 27,
+        size: 41,
         dscp: Dscp::default(),
         timeout: Span::seconds(1),
     };

@@ -12,7 +12,8 @@ use jitlat_proto::twoway::{Plan, Protocol};
 
 fn service(ip: &str) -> Service {
     let bind = vec![ip.parse().unwrap()];
-    Service { bind, stamp_port: Some(0), lamp_port: Some(0), tcp_port: Some(0), ..Service::default() }
+    let twamp = Some(twamp::Settings { port: 0, ..twamp::Settings::default() });
+    Service { bind, stamp_port: Some(0), lamp_port: Some(0), tcp_port: Some(0), twamp, ..Service::default() }
 }
 
 fn plan(packets: u64, payload: u64) -> Plan {

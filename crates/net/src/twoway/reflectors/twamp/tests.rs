@@ -1,0 +1,189 @@
+//! Control conversations and sessions through the kernel, on loopback.
+
+use super::*;
+use crate::pace::Pacing;
+use crate::stamp::Stamps;
+use crate::twoway::client::{Link, prepare, run_on};
+use crate::twoway::socket::{Carrier, Marking};
+use crate::twoway::twamp::{Asking, Control, Error};
+use crate::twoway::{Reflectors, Service};
+use jitlat_core::record::Moment;
+use jitlat_core::spec::{Direction, Schedule, Transport};
+use jitlat_core::{Dscp, TestSpec};
+use jitlat_proto::twamp::client::{Failure, Step};
+use jitlat_proto::twamp::{Mode, Sender, Wish, sender};
+use jitlat_proto::twoway::Plan;
+
+fn serve(ip: &str, change: impl FnOnce(&mut Settings)) -> (Reflectors, SocketAddr) {
+    let mut settings = Settings { port: 0, ..Settings::default() };
+    change(&mut settings);
+    let service = Service {
+        bind: vec![ip.parse().unwrap()],
+        stamp_port: None,
+        lamp_port: None,
+        tcp_port: None,
+        twamp: Some(settings),
+        ..Service::default()
+    };
+    let reflectors = Reflectors::start(&service);
+    assert!(reflectors.failures().is_empty(), "{:?}", reflectors.failures());
+    let at = reflectors.listening()[0].1;
+    (reflectors, at)
+}
+
+fn link(to: SocketAddr) -> Link {
+    let marking = Marking { ttl: Some(255), ..Marking::default() };
+    Link { to, carrier: Carrier::Udp, marking, stamps: Stamps::Kernel, pacing: Pacing::default() }
+}
+
+fn wish(mode: Mode, sender_port: u16, ip: IpAddr) -> Wish {
+    Wish {
+        sender_port,
+        receiver_port: sender_port,
+        addresses: (ip, ip),
+        size: sender::least_size(mode),
+        dscp: Dscp::new(46).unwrap(),
+        timeout: Span::seconds(1),
+    }
+}
+
+fn asking(to: SocketAddr, mode: Mode, sessions: Vec<Wish>) -> Asking {
+    let user = mode.is_keyed().then(|| ("tester".to_owned(), b"secret".to_vec()));
+    Asking { to, bind: Some(to.ip()), mode: Some(mode), user, sessions, patience: Span::seconds(10) }
+}
+
+fn users(settings: &mut Settings) {
+    settings.users = Users::one("tester", b"secret");
+}
+
+/// Nobody stops these tests.
+static GO: AtomicBool = AtomicBool::new(false);
+
+#[test]
+fn two_sessions_at_once_in_every_mode_over_both_families() {
+    for (ip, mode) in [
+        ("127.0.0.1", Mode::Open),
+        ("127.0.0.1", Mode::Authenticated),
+        ("::1", Mode::Encrypted),
+        ("127.0.0.1", Mode::Mixed),
+    ] {
+        if TcpListener::bind((ip, 0)).is_err() {
+            eprintln!("skipped: this host has no {ip}");
+            continue;
+        }
+        let (reflectors, to) = serve(ip, |s| {
+            if mode.is_keyed() {
+                users(s);
+            }
+        });
+        let prepared = [0, 1].map(|_| prepare(&link(to), sender::least_size(mode)).unwrap());
+        let ports = [0, 1].map(|i| prepared[i].socket.local_addr().unwrap().as_socket().unwrap().port());
+        let wishes = ports.iter().map(|p| wish(mode, *p, to.ip())).collect();
+        let mut control = Control::open(asking(to, mode, wishes), &GO).unwrap();
+        assert_eq!((control.mode(), control.granted().len()), (mode, 2));
+        control.start(&GO).unwrap();
+        std::thread::scope(|scope| {
+            for (prepared, granted) in prepared.into_iter().zip(control.granted()) {
+                let mut link = link(to);
+                link.to.set_port(granted.port);
+                scope.spawn(move || {
+                    prepared.socket.connect(&link.to.into()).unwrap();
+                    let size = sender::least_size(mode);
+                    let error = ErrorEstimate::UNKNOWN;
+                    let sender = Sender::new(mode, granted.keys.clone(), size, error);
+                    let spec = TestSpec::new(
+                        Direction::Up,
+                        Transport::Udp,
+                        20,
+                        size as u64,
+                        Span::millis(2),
+                        Schedule::Periodic,
+                    );
+                    let plan = Plan { spec: spec.unwrap(), wait: None, patience: Span::seconds(5) };
+                    let measured = run_on(prepared, |_| sender, plan, &link, &GO, |_| {}).unwrap();
+                    let mut outcome = measured.outcome;
+                    assert_eq!(outcome.ledger.answered(), 20, "{mode}");
+                    assert!(outcome.ledger.directions().stateful);
+                    for mut record in outcome.records.take_block().unwrap() {
+                        outcome.sent.join(&mut record);
+                        let t = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
+                        let t = t.map(|m| record.time(m).unwrap());
+                        assert!(t.is_sorted(), "one clock on both sides: {t:?}");
+                        assert_eq!((record.dscp(), record.ttl()), (Some(46), Some(255)), "{mode}");
+                        assert_eq!(record.size(), Some(size as u16), "{mode}");
+                    }
+                });
+            }
+        });
+        control.stop().unwrap();
+        // Counted after it has left: the last of each session may not be yet.
+        assert!(reflectors.counters().answered.load(Ordering::Relaxed) >= 38, "{mode}");
+    }
+}
+
+fn refusal(to: SocketAddr, mode: Mode, change: impl FnOnce(&mut Asking)) -> Failure {
+    let mut asking = asking(to, mode, vec![wish(mode, 40_000, to.ip())]);
+    change(&mut asking);
+    match Control::open(asking, &GO) {
+        Err(Error::Failed { failure, .. }) => failure,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn refusals_reach_the_user() {
+    let (_reflectors, to) = serve("127.0.0.1", users);
+    let denied = Failure::Refused { step: Step::SetUp, accept: Accept::Failure };
+    let wrong = |a: &mut Asking| a.user = Some(("tester".to_owned(), b"wrong".to_vec()));
+    assert_eq!(refusal(to, Mode::Mixed, wrong), denied);
+    assert!(matches!(refusal(to, Mode::Open, |_| ()), Failure::NoCommonMode { .. }));
+    let elsewhere = |a: &mut Asking| a.sessions[0].addresses.0 = "192.0.2.1".parse().unwrap();
+    let unsupported = Failure::Refused { step: Step::Request, accept: Accept::Unsupported };
+    assert_eq!(refusal(to, Mode::Mixed, elsewhere), unsupported);
+}
+
+#[test]
+fn connections_and_sessions_are_bounded() {
+    let (_reflectors, to) = serve("127.0.0.1", |s| {
+        s.connections_per_client = 1;
+        s.sessions = 2;
+    });
+    let wishes = |n| vec![wish(Mode::Open, 40_000, to.ip()); n];
+    let first = Control::open(asking(to, Mode::Open, wishes(2)), &GO).unwrap();
+    assert_eq!(refusal(to, Mode::Open, |_| ()), Failure::Unwelcome);
+    drop(first);
+    // The place is given back as soon as the server has seen the end.
+    let full = Failure::Refused { step: Step::Request, accept: Accept::Temporary };
+    let last = (0..500).map(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        refusal(to, Mode::Open, |a| a.sessions = wishes(3))
+    });
+    assert!(last.take_while(|f| *f != full).count() < 500, "three sessions are one too many");
+}
+
+#[test]
+fn sessions_keep_to_the_ports_allowed() {
+    // An address that no other test uses, and one port of it.
+    let port = std::net::UdpSocket::bind("127.97.31.7:0").unwrap().local_addr().unwrap().port();
+    let (_reflectors, to) = serve("127.97.31.7", |s| s.test_ports = Some(port..=port));
+    let control =
+        Control::open(asking(to, Mode::Open, vec![wish(Mode::Open, 40_000, to.ip())]), &GO).unwrap();
+    assert_eq!(control.granted()[0].port, port);
+    let busy = Failure::Refused { step: Step::Request, accept: Accept::Temporary };
+    assert_eq!(refusal(to, Mode::Open, |_| ()), busy);
+}
+
+#[test]
+fn nobody_there_is_said() {
+    let to = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let result = Control::open(asking(to, Mode::Open, vec![]), &GO);
+    assert!(
+        matches!(&result, Err(Error::Connect { source, .. }) if source.kind() == io::ErrorKind::ConnectionRefused)
+    );
+    // Somebody who says nothing.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut silent = asking(listener.local_addr().unwrap(), Mode::Open, vec![]);
+    silent.patience = Span::millis(200);
+    let result = Control::open(silent, &GO);
+    assert!(matches!(result, Err(Error::Failed { failure: Failure::Silent(Step::Greeting), .. })));
+}

@@ -1,0 +1,183 @@
+//! The client's side of a TWAMP control conversation. It is over before the first test packet and goes
+//! on after the last: nothing of it runs while packets fly.
+
+use crate::random;
+use crate::twoway::client::tick;
+use jitlat_core::Span;
+use jitlat_proto::Machine;
+use jitlat_proto::twamp::client::{Client, Config, Event, Failure, Granted, Input};
+use jitlat_proto::twamp::{Mode, Wish};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Why no session came about.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No connection.
+    #[error("connecting to the TWAMP server at {to}: {source}")]
+    Connect {
+        /// The server.
+        to: SocketAddr,
+        /// The reason.
+        source: io::Error,
+    },
+    /// No conversation.
+    #[error("TWAMP server {to}: {failure}")]
+    Failed {
+        /// The server.
+        to: SocketAddr,
+        /// The reason, and what to try.
+        failure: Failure,
+    },
+    /// Stopped by the user.
+    #[error("interrupted while agreeing on a session with the TWAMP server at {0}")]
+    Interrupted(SocketAddr),
+}
+
+/// What to ask a server for.
+#[derive(Clone, Debug)]
+pub struct Asking {
+    /// The server.
+    pub to: SocketAddr,
+    /// Local address, where not the system's choice.
+    pub bind: Option<IpAddr>,
+    /// The mode to use; `None` = the strongest possible.
+    pub mode: Option<Mode>,
+    /// Name and passphrase for the keyed modes.
+    pub user: Option<(String, Vec<u8>)>,
+    /// The sessions.
+    pub sessions: Vec<Wish>,
+    /// How long each step may take.
+    pub patience: Span,
+}
+
+/// A control connection with granted sessions.
+#[derive(Debug)]
+pub struct Control {
+    to: SocketAddr,
+    stream: TcpStream,
+    client: Client,
+    mode: Mode,
+    granted: Vec<Granted>,
+    ready: bool,
+    started: bool,
+    over: bool,
+}
+
+/// How soon a wish to stop is noticed.
+const NOTICE: Duration = Duration::from_millis(100);
+
+impl Control {
+    /// Connects, agrees on a mode and has the sessions granted.
+    pub fn open(asking: Asking, stop: &AtomicBool) -> Result<Control, Error> {
+        let to = asking.to;
+        let patience = Duration::from_nanos(asking.patience.0.max(1) as u64);
+        let connect = |source| Error::Connect { to, source };
+        let stream = connect_from(asking.bind, to, patience).map_err(connect)?;
+        stream.set_nodelay(true).map_err(connect)?;
+        stream.set_read_timeout(Some(NOTICE)).map_err(connect)?;
+        stream.set_write_timeout(Some(patience)).map_err(connect)?;
+        let mut bytes = [0; 64];
+        random::fill(&mut bytes).map_err(connect)?;
+        let Asking { mode, user, sessions, patience, .. } = asking;
+        let config = Config { mode, user, sessions, patience, random: bytes };
+        let mut control = Control {
+            to,
+            stream,
+            client: Client::new(config, tick()),
+            mode: Mode::Open,
+            granted: Vec::new(),
+            ready: false,
+            started: false,
+            over: false,
+        };
+        control.converse(|c| c.ready, Some(stop))?;
+        Ok(control)
+    }
+
+    /// The mode agreed on.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The sessions, in the order they were asked for.
+    pub fn granted(&self) -> &[Granted] {
+        &self.granted
+    }
+
+    /// Has packets answered from now on.
+    pub fn start(&mut self, stop: &AtomicBool) -> Result<(), Error> {
+        self.client.handle(tick(), Input::Start);
+        self.converse(|c| c.started, Some(stop))
+    }
+
+    /// Ends the sessions. An error means that the server was gone before.
+    pub fn stop(mut self) -> Result<(), Error> {
+        // Whether it has closed the connection meanwhile, and why.
+        let now = tick();
+        let _ = self.stream.set_nonblocking(true);
+        let mut buffer = [0; 256];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => self.client.handle(now, Input::Closed),
+            Ok(n) => self.client.handle(now, Input::Bytes(&buffer[..n])),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => self.client.handle(now, Input::Closed),
+        }
+        let _ = self.stream.set_nonblocking(false);
+        self.client.handle(now, Input::Stop);
+        self.converse(|c| c.over, None)
+    }
+
+    /// Carries bytes until `done` is, or the conversation has failed.
+    fn converse(&mut self, done: impl Fn(&Control) -> bool, stop: Option<&AtomicBool>) -> Result<(), Error> {
+        let mut out = Vec::new();
+        let mut buffer = [0; 1024];
+        loop {
+            let mut closed = false;
+            while self.client.poll_transmit(tick(), &mut out) {
+                closed |= self.stream.write_all(&out).is_err();
+                out.clear();
+            }
+            while let Some(event) = self.client.poll_event() {
+                match event {
+                    Event::Mode(mode) => self.mode = mode,
+                    Event::Granted(granted) => self.granted.push(granted),
+                    Event::Ready => self.ready = true,
+                    Event::Started => self.started = true,
+                    Event::Over => self.over = true,
+                    Event::Failed(failure) => return Err(Error::Failed { to: self.to, failure }),
+                }
+            }
+            if done(self) {
+                return Ok(());
+            }
+            if stop.is_some_and(|s| s.load(Ordering::Relaxed)) {
+                return Err(Error::Interrupted(self.to));
+            }
+            if closed {
+                self.client.handle(tick(), Input::Closed);
+                continue;
+            }
+            match self.stream.read(&mut buffer) {
+                Ok(0) => self.client.handle(tick(), Input::Closed),
+                Ok(n) => self.client.handle(tick(), Input::Bytes(&buffer[..n])),
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => self.client.handle(tick(), Input::Closed),
+            }
+            self.client.handle_timeout(tick());
+        }
+    }
+}
+
+fn connect_from(bind: Option<IpAddr>, to: SocketAddr, patience: Duration) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+    if let Some(ip) = bind {
+        socket.bind(&SocketAddr::new(ip, 0).into())?;
+    }
+    socket.connect_timeout(&to.into(), patience)?;
+    Ok(socket.into())
+}
