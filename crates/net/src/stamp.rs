@@ -164,8 +164,9 @@ fn int_octet(data: &[u8]) -> Option<u8> {
     data.first_chunk().and_then(|b| u8::try_from(c_int::from_ne_bytes(*b)).ok())
 }
 
-/// The three instants of an `SCM_TIMESTAMPING` message: software, (unused), raw hardware.
-fn instants(data: &[u8]) -> [Option<Nanos>; 3] {
+/// The three instants of an `SCM_TIMESTAMPING` message: software, (unused), raw hardware. The first is the only
+/// one of an `SCM_TIMESTAMPNS` message.
+pub(crate) fn instants(data: &[u8]) -> [Option<Nanos>; 3] {
     const LONG: usize = size_of::<c_long>();
     let long = |i: usize| -> Option<i64> {
         let bytes = data.get(i * LONG..)?.first_chunk()?;

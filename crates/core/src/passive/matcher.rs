@@ -177,6 +177,15 @@ impl Matcher {
         }
     }
 
+    /// Lets the common time go on to `at` where no packet does it: what is overdue is settled, so that a live
+    /// capture does not keep its results until the next packet.
+    pub fn advance(&mut self, at: Nanos, out: &mut impl Observer) {
+        if at.0 > self.now {
+            self.now = at.0;
+            self.expire(out);
+        }
+    }
+
     /// Settles what is still open once both captures have ended.
     pub fn finish(&mut self, out: &mut impl Observer) {
         for mut queue in [core::mem::take(&mut self.old), core::mem::take(&mut self.young)] {

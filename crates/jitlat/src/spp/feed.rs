@@ -26,6 +26,7 @@ const PINGS: usize = 1 << 20;
 const SAMPLE: usize = 1 << 15;
 
 /// A frame kept for the survey.
+#[derive(Clone)]
 pub struct Kept {
     at: Nanos,
     link: LinkType,
@@ -34,9 +35,15 @@ pub struct Kept {
 }
 
 impl Kept {
-    fn of(f: &Frame<'_>) -> Kept {
+    /// The beginning of a frame.
+    pub fn of(f: &Frame<'_>) -> Kept {
         let data = f.data[..f.data.len().min(HEAD_BYTES)].to_vec();
         Kept { at: f.at, link: f.link, wire_length: f.wire_length, data }
+    }
+
+    /// The frame again.
+    pub fn frame(&self) -> Frame<'_> {
+        Frame { at: self.at, link: self.link, wire_length: self.wire_length, data: &self.data }
     }
 
     fn packet(&self) -> Result<Packet<'_>, Skip> {
@@ -47,7 +54,7 @@ impl Kept {
 /// The beginning of a capture.
 #[derive(Default)]
 pub struct Head {
-    frames: Vec<Kept>,
+    pub frames: Vec<Kept>,
 }
 
 impl Head {
@@ -185,7 +192,7 @@ impl Feed {
         let (head_to, head) = sync_channel(1);
         let (naming, naming_from) = sync_channel(1);
         let (batches_to, batches) = sync_channel(WAITING);
-        let thread = std::thread::spawn(move || read(capture, &head_to, &naming_from, batches_to));
+        let thread = std::thread::spawn(move || read(capture, &head_to, &naming_from, &batches_to));
         Ok(Feed { head, naming, batches, thread })
     }
 
@@ -246,7 +253,7 @@ fn read(
     mut capture: Capture,
     head_to: &SyncSender<Head>,
     naming_from: &Receiver<Naming>,
-    batches_to: SyncSender<Batch>,
+    batches_to: &SyncSender<Batch>,
 ) -> Facts {
     let mut frames = Vec::new();
     while frames.len() < HEAD_FRAMES {
@@ -254,34 +261,28 @@ fn read(
         frames.push(Kept::of(&f));
     }
     // Namer needs the head too; frames are few and small.
-    let copy = frames.iter().map(|k| Kept { data: k.data.clone(), ..*k }).collect();
+    let copy = frames.clone();
     if head_to.send(Head { frames: copy }).is_err() {
         return Facts::default();
     }
     let Ok(naming) = naming_from.recv() else { return Facts::default() };
-    let mut namer = Namer {
-        naming,
-        facts: Facts::default(),
-        order: InOrder::default(),
-        batch: Vec::with_capacity(BATCH),
-        batches_to,
-        echoes: Echoes::default(),
-        known: FlowNumbers::default(),
-    };
+    let mut namer = Namer::new(naming);
     for k in &frames {
-        if namer.frame(k.at, k.link, k.wire_length, &k.data).is_err() {
+        namer.frame(&k.frame());
+        if namer.batch.len() >= BATCH && namer.send(batches_to).is_err() {
             return namer.facts;
         }
     }
     drop(frames);
     while let Some(f) = capture.next_frame() {
-        if namer.frame(f.at, f.link, f.wire_length, f.data).is_err() {
+        namer.frame(&f);
+        if namer.batch.len() >= BATCH && namer.send(batches_to).is_err() {
             return namer.facts;
         }
     }
     namer.order.finish(&mut namer.batch);
     // Nobody is left to read if this fails.
-    let _ = namer.send();
+    let _ = namer.send(batches_to);
     let mut facts = namer.facts;
     facts.disordered = namer.order.disordered();
     facts.steps_back = namer.order.steps_back();
@@ -290,12 +291,14 @@ fn read(
     facts
 }
 
-struct Namer {
+/// Turns the frames of one point into sightings.
+pub struct Namer {
     naming: Naming,
-    facts: Facts,
+    /// What its capture is like so far.
+    pub facts: Facts,
     order: InOrder,
-    batch: Vec<Sighting>,
-    batches_to: SyncSender<Batch>,
+    /// Sightings nobody has taken yet.
+    pub batch: Vec<Sighting>,
     echoes: Echoes,
     /// Flows whose number this thread knows.
     known: FlowNumbers,
@@ -305,8 +308,22 @@ struct Namer {
 struct Gone;
 
 impl Namer {
+    /// One that names packets by `naming`.
+    pub fn new(naming: Naming) -> Namer {
+        Namer {
+            naming,
+            facts: Facts::default(),
+            order: InOrder::default(),
+            batch: Vec::with_capacity(BATCH),
+            echoes: Echoes::default(),
+            known: FlowNumbers::default(),
+        }
+    }
+
+    /// Takes a frame; its sighting, if it is one of interest, joins the batch in time.
     #[inline]
-    fn frame(&mut self, at: Nanos, link: LinkType, wire_length: u32, data: &[u8]) -> Result<(), Gone> {
+    pub fn frame(&mut self, frame: &Frame<'_>) {
+        let Frame { at, link, wire_length, data } = *frame;
         let facts = &mut self.facts;
         facts.frames += 1;
         facts.span = Some(facts.span.map_or((at, at), |(a, b)| (a.min(at), b.max(at))));
@@ -319,21 +336,21 @@ impl Namer {
                     Skip::Malformed => facts.malformed += 1,
                     Skip::UnknownLink => facts.unknown_link.get_or_insert((link, 0)).1 += 1,
                 }
-                return Ok(());
+                return;
             }
         };
         facts.packets += 1;
-        let Some(way) = self.naming.sides.way(p.src, p.dst) else { return Ok(()) };
+        let Some(way) = self.naming.sides.way(p.src, p.dst) else { return };
         if self.naming.echoes_apart && is_echo(&p) {
             if let Some(ping) = self.echoes.push(at, &p)
                 && facts.pings.len() < PINGS
             {
                 facts.pings.push(ping);
             }
-            return Ok(());
+            return;
         }
         if self.naming.only.is_some_and(|o| !o.accepts(&p)) {
-            return Ok(());
+            return;
         }
         facts.ours += 1;
         facts.longest = facts.longest.max(p.length);
@@ -341,7 +358,7 @@ impl Namer {
         facts.unidentified += u64::from(p.ident == 0);
         let Some(id) = self.naming.rule.identify(&p, Some(way)) else {
             facts.too_short += 1;
-            return Ok(());
+            return;
         };
         let flow = match &self.naming.flows {
             None => 0,
@@ -353,12 +370,11 @@ impl Namer {
         } else {
             self.batch.push(s);
         }
-        if self.batch.len() >= BATCH { self.send() } else { Ok(()) }
     }
 
-    fn send(&mut self) -> Result<(), Gone> {
+    fn send(&mut self, to: &SyncSender<Batch>) -> Result<(), Gone> {
         let sightings = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
-        self.batches_to.send(Batch { sightings, span: self.facts.span }).map_err(|_| Gone)
+        to.send(Batch { sightings, span: self.facts.span }).map_err(|_| Gone)
     }
 }
 

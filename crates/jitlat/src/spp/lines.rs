@@ -66,6 +66,12 @@ impl Lines {
         Ok(())
     }
 
+    /// Pairs so far.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Lets what was printed be seen.
     pub fn finish(&mut self) -> io::Result<()> {
         match self.out.as_mut().map_or(Ok(()), Write::flush) {
             Err(e) if e.kind() == ErrorKind::BrokenPipe => {

@@ -5,6 +5,7 @@ mod hearing;
 pub mod join;
 mod lines;
 mod link;
+mod live;
 mod page;
 mod ping;
 mod report;
@@ -39,11 +40,13 @@ use streams::Keep;
 #[derive(Clone, Debug, Args)]
 pub struct SppArgs {
     /// Capture(s) at the reference point, where the round trip starts; - is standard input
-    #[arg(short = 'f', long = "reference", value_name = "FILE", num_args = 1.., required_unless_present = "payloads")]
+    #[arg(short = 'f', long = "reference", value_name = "FILE", num_args = 1.., required_unless_present_any = ["payloads", "reference_interface", "monitor_interface"])]
     pub reference: Vec<PathBuf>,
     /// Capture(s) at the monitor point, the far end; - is standard input
-    #[arg(short = 'F', long = "monitor", value_name = "FILE", num_args = 1.., required_unless_present = "payloads")]
+    #[arg(short = 'F', long = "monitor", value_name = "FILE", num_args = 1.., required_unless_present_any = ["payloads", "reference_interface", "monitor_interface"])]
     pub monitor: Vec<PathBuf>,
+    #[command(flatten)]
+    pub live: live::LiveArgs,
     /// Address, prefix or host name at the reference side; found from the captures if not given
     #[arg(short = 'a', long = "reference-address", value_name = "ADDR", requires = "monitor_address")]
     pub reference_address: Vec<String>,
@@ -198,6 +201,18 @@ fn prefix_bits(text: &str) -> Result<Grouping, String> {
 }
 
 impl SppArgs {
+    /// `-o`, or else what was found.
+    fn offset(&self, found: Span) -> anyhow::Result<Span> {
+        let Some(s) = self.offset else { return Ok(found) };
+        seconds(s).with_context(|| format!("-o {s}: not a number of seconds"))
+    }
+
+    /// `-d`, or else the usual.
+    fn window(&self, usual: Span) -> anyhow::Result<Span> {
+        let Some(s) = self.window else { return Ok(usual) };
+        seconds(s).filter(|w| w.0 > 0).with_context(|| format!("-d {s}: give a time above 0"))
+    }
+
     /// How packets are put together, if they are.
     fn grouping(&self) -> Option<Grouping> {
         self.per_prefix.or(self.per_flow.then_some(Grouping::Flow))
@@ -227,6 +242,9 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitCode> {
     present::check(&args.report)?;
     if args.compat && (args.log.is_some() || !args.report.fail_if.is_empty() || args.grouping().is_some()) {
         bail!("--compat makes pairs and nothing else: leave it out for logs, thresholds, flows and prefixes");
+    }
+    if args.live.wanted() {
+        return live::run(args);
     }
     let asked = asked(args)?;
     let feeds = [Feed::open(&args.reference)?, Feed::open(&args.monitor)?];
@@ -276,28 +294,9 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitCode> {
         })
     };
     let streams = [start(reference, &plan.sides[0]), start(monitor, &plan.sides[1])];
-    let offset = match args.offset {
-        Some(s) => seconds(s).with_context(|| format!("-o {s}: not a number of seconds"))?,
-        None if args.compat => Span::ZERO,
-        None => plan.offset,
-    };
-    let window = match args.window {
-        Some(s) => seconds(s).filter(|w| w.0 > 0).with_context(|| format!("-d {s}: give a time above 0"))?,
-        None if args.compat => CAIA_WINDOW,
-        None => WINDOW,
-    };
-    let report = &args.report;
-    let draws = report.html.is_some() || report.plots.is_some();
-    let keep = match args.analyses_ways() && !args.compat {
-        true => Some(Keep::new(&plan.sides, report.options(), args.log.as_deref())?),
-        false => None,
-    };
-    let mut hearing = Hearing {
-        estimator: Estimator::new(args.every, args.max_spt),
-        streams: keep.map(Streams::new),
-        flows: args.grouping().map(|_| Flows::new(args.max_spt)),
-        trace: draws.then(|| Box::new(PassiveTrace::new(args.every))),
-    };
+    let offset = args.offset(if args.compat { Span::ZERO } else { plan.offset })?;
+    let window = args.window(if args.compat { CAIA_WINDOW } else { WINDOW })?;
+    let mut hearing = hearing(args, &plan)?;
     let mut lines = Lines::new(args);
     let (facts, counts) = if args.compat {
         let matcher = CaiaMatcher::new(args.search, window, offset, !args.no_narrowing);
@@ -306,13 +305,50 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitCode> {
         run_matcher(Matcher::new(offset, window), streams, &mut hearing, &mut lines)?
     };
     lines.finish()?;
-    let mut summary = hearing.estimator.summary_of(counts);
+    conclude(args, &Found { plan, rule, facts, counts, window }, hearing, &numbers)
+}
+
+/// Everything that hears the matcher, as far as it was asked for.
+fn hearing(args: &SppArgs, plan: &Plan) -> anyhow::Result<Hearing> {
+    let report = &args.report;
+    let draws = report.html.is_some() || report.plots.is_some();
+    let keep = match args.analyses_ways() && !args.compat {
+        true => Some(Keep::new(&plan.sides, report.options(), args.log.as_deref())?),
+        false => None,
+    };
+    Ok(Hearing {
+        estimator: Estimator::new(args.every, args.max_spt),
+        streams: keep.map(Streams::new),
+        flows: args.grouping().map(|_| Flows::new(args.max_spt)),
+        trace: draws.then(|| Box::new(PassiveTrace::new(args.every))),
+    })
+}
+
+/// What is known when all packets have been matched.
+struct Found {
+    plan: Plan,
+    rule: IdentityRule,
+    facts: [Facts; 2],
+    counts: [MatchCounts; 2],
+    window: Span,
+}
+
+/// Shows what was found, in every form asked for.
+fn conclude(
+    args: &SppArgs,
+    found: &Found,
+    mut hearing: Hearing,
+    numbers: &Mutex<FlowNumbers>,
+) -> anyhow::Result<ExitCode> {
+    let Found { plan, rule, facts, counts, window } = found;
+    let report = &args.report;
+    let mut summary = hearing.estimator.summary_of(*counts);
     let sizes = hearing.estimator.sizes();
     let link = args.link.as_ref();
     if let Some(link::Asked::Compare(link)) = link {
         link::explain(&mut summary.levels, link, &sizes);
     }
-    let pings = pings(args, &facts)?;
+    let pings = pings(args, facts)?;
     let mut ping = Spread::default();
     for (at, rtt) in &pings {
         ping.push(rtt.0);
@@ -329,11 +365,11 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitCode> {
         None => Vec::new(),
     };
     let outcome = report::Outcome {
-        plan: &plan,
-        rule: &rule,
-        facts: &facts,
+        plan,
+        rule,
+        facts,
         summary: &summary,
-        window,
+        window: *window,
         sizes: &sizes,
         link,
         ping: ping.figures(0),

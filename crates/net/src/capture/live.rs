@@ -7,10 +7,10 @@
 mod filter;
 
 use super::Frame;
-use crate::stamp::ControlMessages;
+use crate::stamp::{ControlMessages, instants};
 use crate::sys::{self, BATCH, Datagram, Inbox};
 use jitlat_core::passive::{LinkType, Prefix};
-use jitlat_core::time::{Nanos, SECOND};
+use jitlat_core::time::Nanos;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -274,7 +274,7 @@ impl Details {
         let mut details = Details::default();
         for message in ControlMessages(datagram.control) {
             match (message.level, message.kind) {
-                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => details.at = instant(message.data),
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => [details.at, ..] = instants(message.data),
                 (libc::SOL_PACKET, libc::PACKET_AUXDATA) => details.auxiliary(message.data),
                 _ => {}
             }
@@ -295,14 +295,6 @@ impl Details {
             self.tag = Some([a, b, c, d]);
         }
     }
-}
-
-fn instant(data: &[u8]) -> Option<Nanos> {
-    const WORD: usize = size_of::<libc::c_long>();
-    let word = |b: &[u8]| b.first_chunk().map(|w| libc::c_long::from_ne_bytes(*w));
-    let (seconds, nanos) = (word(data)?, word(data.get(WORD..)?)?);
-    // 32 bits wide on some systems.
-    Some(Nanos((seconds as i64).checked_mul(SECOND)?.checked_add(nanos as i64)?))
 }
 
 #[cfg(test)]

@@ -1,0 +1,205 @@
+//! `jitlat spp -i … -I …`: the two points are interfaces that are listened to now, of this host or of others.
+//!
+//! One thread a point delivers packets and says up to which time it has delivered all of them; this one plans,
+//! names, joins and prints. A sighting is joined once both points have come past its time, so whatever one of
+//! them is late with is waited for, up to a bounded number of sightings.
+
+mod learn;
+mod merge;
+mod point;
+
+use super::feed::{Facts, Namer, Naming};
+use super::lines::Lines;
+use super::{Found, SppArgs, conclude, fields, hearing};
+use crate::cli::quantity;
+use crate::interrupt;
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use jitlat_core::passive::flows::FlowNumbers;
+use jitlat_core::passive::{IdentityRule, Matcher, Prefix};
+use jitlat_core::time::Span;
+use jitlat_net::capture::live::Settings;
+use jitlat_net::clock;
+use learn::Learner;
+use merge::Merger;
+use point::{News, Points, Report, Source};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Longest time a packet may be under way unless `-d` says otherwise. Shorter than for files: what was lost
+/// towards the reference point holds the lines back for so long.
+const WINDOW: Span = Span::seconds(5);
+/// How long the end waits for what is still on its way here.
+const ENDING: Duration = Duration::from_secs(3);
+
+/// Points to listen to.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Live")]
+pub struct LiveArgs {
+    /// Listen to this interface as the reference point
+    #[arg(short = 'i', long, value_name = "IFACE", conflicts_with = "reference")]
+    pub reference_interface: Option<String>,
+    /// Listen to this interface as the monitor point
+    #[arg(short = 'I', long, value_name = "IFACE", conflicts_with = "monitor")]
+    pub monitor_interface: Option<String>,
+    /// End after this long (30s, 10m; a bare number is seconds); Ctrl-C ends at any time
+    #[arg(long, value_name = "T", value_parser = quantity::duration)]
+    pub duration: Option<Span>,
+    /// End after this many pairs
+    #[arg(long, value_name = "N")]
+    pub pairs: Option<u64>,
+    /// Listen to what is not meant for this host too: at a mirror port or on a bridge
+    #[arg(long)]
+    pub promiscuous: bool,
+    /// Memory for packets that wait in the kernel, at each interface (k, M, G)
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes, default_value = "16M")]
+    pub capture_buffer: u64,
+}
+
+impl LiveArgs {
+    /// Whether anything is to be listened to.
+    pub fn wanted(&self) -> bool {
+        self.reference_interface.is_some() || self.monitor_interface.is_some()
+    }
+
+    fn sources(&self) -> Result<[Source; 2]> {
+        let point = |interface: &Option<String>, name: &str, letter: char| -> Result<Source> {
+            let interface = interface.as_ref();
+            let interface = interface.with_context(|| {
+                format!(
+                    "listening takes two points, and the {name} is missing: name its interface with -{letter}"
+                )
+            })?;
+            Ok(Source::Interface(interface.clone()))
+        };
+        let both = [
+            point(&self.reference_interface, "reference point", 'i')?,
+            point(&self.monitor_interface, "monitor point", 'I')?,
+        ];
+        ensure!(
+            both[0] != both[1],
+            "both points are {}: name two interfaces that the traffic passes one after the other",
+            both[0]
+        );
+        Ok(both)
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            buffer: usize::try_from(self.capture_buffer).unwrap_or(usize::MAX).min(1 << 30),
+            promiscuous: self.promiscuous,
+            ..Settings::default()
+        }
+    }
+}
+
+/// Bytes of every IP packet that both points are sure to hold: the snap length less the longest header that
+/// comes before it.
+const AVAILABLE: usize = 200;
+
+/// Runs `jitlat spp` on live points.
+pub fn run(args: &SppArgs) -> Result<ExitCode> {
+    if args.compat {
+        bail!("--compat is for files: it needs the whole of both captures");
+    }
+    let sources = args.live.sources()?;
+    let asked = super::asked(args)?;
+    let stop = interrupt::stop_flag()?;
+    let same_clock = sources.iter().all(|s| matches!(s, Source::Interface(_)));
+    let mut learner = Learner::new(asked.clone(), AVAILABLE);
+    let hosts: Vec<Prefix> =
+        asked.iter().flat_map(|s| s.reference.iter().chain(&s.monitor).copied()).collect();
+    let mut points = Points::open(&sources, args.live.settings(), &hosts)?;
+    let say = |line: &str| {
+        if !args.quiet {
+            eprintln!("jitlat spp: {line}");
+        }
+    };
+    say(&format!("listening to {} (reference) and {} (monitor)", sources[0], sources[1]));
+    let began = clock::steady();
+    let over = |pairs: u64| {
+        stop.load(Ordering::Relaxed)
+            || args.live.duration.is_some_and(|d| clock::steady() - began >= d)
+            || args.live.pairs.is_some_and(|n| pairs >= n)
+    };
+    let plan = loop {
+        if let Some(report) = points.next() {
+            learner.hear(report);
+        }
+        if let Some(plan) = learner.plan(clock::steady()) {
+            break plan;
+        }
+        if over(0) || points.ended() {
+            bail!(learner.failure(&points.close(), &sources));
+        }
+    };
+    let rule = IdentityRule { fields: fields(args, &plan), available: AVAILABLE };
+    let numbers = Arc::new(Mutex::new(FlowNumbers::default()));
+    let echoes_apart = learner.holds_more_than_echoes();
+    let window = args.window(WINDOW)?;
+    let offset = args.offset(if same_clock { Span::ZERO } else { plan.offset })?;
+    let mut namers = [0, 1].map(|k| {
+        Namer::new(Naming {
+            sides: plan.sides[k].clone(),
+            rule,
+            sorted: false,
+            only: args.only,
+            echoes_apart,
+            flows: args.grouping().map(|g| (g, Arc::clone(&numbers))),
+        })
+    });
+    say(&format!(
+        "{} packets in common, between {} and {}",
+        plan.common,
+        super::report::list(&plan.sides[0].reference),
+        super::report::list(&plan.sides[1].monitor)
+    ));
+    points.plan(&plan);
+    let mut hearing = hearing(args, &plan)?;
+    let mut lines = Lines::new(args);
+    let mut merger = Merger::new(Matcher::new(offset, window));
+    for report in learner.into_heard() {
+        take(report, &mut namers, &mut merger);
+    }
+    while !over(lines.number()) && !points.ended() {
+        if let Some(report) = points.next() {
+            take(report, &mut namers, &mut merger);
+        }
+        merger.release(&mut hearing);
+        lines.print(hearing.take_pairs())?;
+        lines.finish()?;
+    }
+    // Another signal ends the process at once.
+    points.stop();
+    let late = clock::steady() + Span(ENDING.as_nanos() as i64);
+    while !points.ended() && clock::steady() < late {
+        if let Some(report) = points.next() {
+            take(report, &mut namers, &mut merger);
+        }
+    }
+    let ends = points.close();
+    let counts = merger.finish(&mut hearing, |hearing| lines.print(hearing.take_pairs()))?;
+    lines.finish()?;
+    let mut facts = namers.map(|n| n.facts);
+    facts.iter_mut().zip(ends).for_each(|(facts, end)| end.tell(facts));
+    conclude(args, &Found { plan, rule, facts, counts, window }, hearing, &numbers)
+}
+
+/// Names what a point delivers and queues it.
+fn take(report: Report, namers: &mut [Namer; 2], merger: &mut Merger) {
+    let (point, namer) = (report.point, &mut namers[report.point]);
+    match report.news {
+        News::Frames(frames) => {
+            frames.each(|f| namer.frame(&f));
+            namer.batch.drain(..).for_each(|s| merger.push(point, s));
+        }
+        News::Nothing => {}
+    }
+    if let Some((from, to)) = report.covered {
+        merger.covers(point, from, to);
+        let facts: &mut Facts = &mut namer.facts;
+        facts.span = Some(facts.span.map_or((from, to), |(a, b)| (a.min(from), b.max(to))));
+    }
+}
