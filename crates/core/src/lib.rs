@@ -26,6 +26,7 @@
 pub mod analysis;
 pub mod clock;
 pub mod compare;
+pub mod digest;
 pub mod impair;
 pub mod metrics;
 pub mod noise;

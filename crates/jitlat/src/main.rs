@@ -4,6 +4,7 @@
 mod analyze;
 mod cli;
 mod collect;
+mod compare;
 mod demo;
 mod doctor;
 mod interrupt;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Some(Command::Ping(args)) => ping::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Analyze(args)) => analyze::run(&args.logs, &args.report),
+        Some(Command::Compare(args)) => compare::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Spp(args)) => spp::run(&args),

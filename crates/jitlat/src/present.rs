@@ -3,6 +3,7 @@
 use crate::cli::ReportArgs;
 use anyhow::{Context, Result, bail};
 use jitlat_core::analysis::Samples;
+use jitlat_core::digest::Digest;
 use jitlat_core::summary::Summary;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Direction, PacketRecord, Session};
@@ -93,7 +94,12 @@ fn summaries(runs: &[Run]) -> Vec<Summary> {
 
 /// The conditions of `--fail-if` that hold, in words.
 pub fn violations(runs: &[Run], args: &ReportArgs) -> Vec<String> {
-    runs.iter().flat_map(|run| args.fail_if.iter().filter_map(|c| c.violated(&run.summary))).collect()
+    runs.iter()
+        .flat_map(|run| {
+            let digest = Digest::new(&run.summary);
+            args.fail_if.iter().filter_map(move |c| c.violated(&digest))
+        })
+        .collect()
 }
 
 /// Prints to standard output; a reader that has gone away (`| head`) is a normal end.

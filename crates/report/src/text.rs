@@ -6,15 +6,19 @@
 //!
 //! * [`report`] – the whole report of one direction; [`both`] – what only two directions together tell
 //! * [`connecting`], [`sending`], [`logged`], [`analysing`] – the lines around a run
+//! * [`comparison()`] – several runs side by side
 //! * [`plots`] – small plots for people without a browser
 
 mod bars;
 mod classic;
+pub mod comparison;
 mod evidence;
 pub mod plots;
 mod two_way;
 
 pub use two_way::asking;
+
+pub use comparison::comparison;
 
 use jitlat_core::session::Session;
 use jitlat_core::spec::Direction;

@@ -4,7 +4,7 @@ mod common;
 
 use common::{GOLDEN, Measured, everything, figures, golden, made_up};
 use jitlat_report::draw::{self, Drawing, Shape, layout};
-use jitlat_report::figure::{self, Mark, Run};
+use jitlat_report::figure::{self, Beside, Mark, Run};
 
 /// What is printed must not be clipped by the sheet nor overlap other words.
 fn assert_readable(name: &str, drawing: &Drawing) {
@@ -43,7 +43,7 @@ fn words_of_any_length_are_wrapped_or_cut() {
         figure.notes.push(long.replace(' ', "_"));
         assert_readable(&figure.id, &layout(&figure));
     }
-    for figure in figure::of_runs(&[(&long, &m.summary), ("b", &other.summary)]) {
+    for figure in figure::of_runs(&[Beside::new(&long, &m.summary), Beside::new("b", &other.summary)]) {
         assert_readable(&figure.id, &layout(&figure));
     }
 }

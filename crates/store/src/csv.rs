@@ -194,10 +194,20 @@ pub fn write_summaries<'a>(
     out: &mut dyn Write,
     summaries: impl IntoIterator<Item = &'a Summary>,
 ) -> io::Result<()> {
+    write_table(out, summaries.into_iter().map(summary_row))
+}
+
+/// Writes lines of named values, all with the same names, under a line of these.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_table(
+    out: &mut dyn Write,
+    lines: impl IntoIterator<Item = Vec<(String, String)>>,
+) -> io::Result<()> {
     let mut table = ::csv::Writer::from_writer(out);
     let mut headed = false;
-    for s in summaries {
-        let row = summary_row(s);
+    for row in lines {
         if !headed {
             table.write_record(row.iter().map(|(name, _)| name))?;
             headed = true;

@@ -22,22 +22,28 @@ pub fn intervals(series: &Series<'_>, inference: &Inference, seed: u64) -> Optio
     let resamples = RESAMPLES.min(((BUDGET / n) as u32).max(FEWEST));
     let correlated = inference.acf1_send_order.is_some_and(|r| r.abs() > 2.0 / (n as f64).sqrt());
     let block = block_length(&delays, correlated);
-    let [mean, median, p99] = resample(&delays, block, resamples, seed).map(|v| interval(v, origin));
+    let [mean, median, p99] = resample(&[&delays], block, resamples, seed).map(|v| interval(v, origin));
     Some(Bootstrap { seed, resamples, block, mean, median, p99 })
 }
 
 /// Fewer values say nothing of their own spread.
 pub const FEWEST_VALUES: usize = 20;
 
-/// Mean, median and 99th percentile of each of `resamples` series drawn from `values` in blocks.
-pub fn resample(values: &[i64], block: usize, resamples: u32, seed: u64) -> [Vec<f64>; 3] {
-    let n = values.len();
+/// Mean, median and 99th percentile of each of `resamples` series drawn from `runs` in blocks. Of several
+/// runs, as many are drawn first, so that what differs from run to run counts; then blocks of each.
+pub fn resample(runs: &[&[i64]], block: usize, resamples: u32, seed: u64) -> [Vec<f64>; 3] {
+    let most = runs.iter().map(|r| r.len()).max().unwrap_or(0) * runs.len();
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let mut drawn = Vec::with_capacity(n + block);
+    let mut drawn = Vec::with_capacity(most + block);
     let mut found: [Vec<f64>; 3] = Default::default();
-    let Some(p99) = rank(n, Percent(99_000), Method::Edf) else { return found };
     for _ in 0..resamples {
-        draw(values, block, &mut rng, &mut drawn);
+        drawn.clear();
+        for run in runs {
+            let run = if runs.len() == 1 { run } else { runs[place(&mut rng, runs.len())] };
+            draw(run, block, &mut rng, &mut drawn);
+        }
+        let n = drawn.len();
+        let Some(p99) = rank(n, Percent(99_000), Method::Edf) else { return found };
         let sum: i128 = drawn.iter().map(|d| i128::from(*d)).sum();
         found[0].push(sum as f64 / n as f64);
         let (below, high, _) = drawn.select_nth_unstable(p99);
@@ -57,16 +63,20 @@ pub fn resample(values: &[i64], block: usize, resamples: u32, seed: u64) -> [Vec
     found
 }
 
-/// Fills `drawn` with blocks from random places, to the length of `values`.
+/// One of `places`, all alike. Multiply-shift: uniform to within 2⁻⁶⁴·places.
+fn place(rng: &mut ChaCha8Rng, places: usize) -> usize {
+    ((u128::from(rng.next_u64()) * places as u128) >> 64) as usize
+}
+
+/// Appends blocks from random places of `values`, as many values as it has.
 fn draw(values: &[i64], block: usize, rng: &mut ChaCha8Rng, drawn: &mut Vec<i64>) {
-    drawn.clear();
-    let places = (values.len() - block + 1) as u64;
-    while drawn.len() < values.len() {
-        // Multiply-shift: uniform to within 2⁻⁶⁴·places.
-        let place = ((u128::from(rng.next_u64()) * u128::from(places)) >> 64) as usize;
-        drawn.extend_from_slice(&values[place..place + block]);
+    let block = block.min(values.len());
+    let end = drawn.len() + values.len();
+    while drawn.len() < end {
+        let from = place(rng, values.len() - block + 1);
+        drawn.extend_from_slice(&values[from..from + block]);
     }
-    drawn.truncate(values.len());
+    drawn.truncate(end);
 }
 
 /// ⌈n^⅓⌉, or the first lag at which the correlation of neighbours has become insignificant, if larger;

@@ -1,10 +1,11 @@
 //! Clock offset from control-channel probes (metrics §15).
 
 use crate::clock::SyncState;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Everything known of the two clocks. θ = server − client.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ClockEstimate {
     /// θ used for correction, in ns: of the minimum-RTT probe, or as a version 2 log prints it.
     pub offset_ns: Option<i64>,
@@ -42,7 +43,8 @@ pub struct ClockEstimate {
 }
 
 /// One host's own account of its clock.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct HostClock {
     /// E.g. `tsc`.
     pub source: Option<String>,

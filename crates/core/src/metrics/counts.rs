@@ -1,10 +1,11 @@
 //! How many packets were sent, came, came twice, came broken, never came (metrics §1).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Packet counts. `received = unique_valid + duplicate + invalid` and `lost = sent − unique_valid`,
 /// always.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Counts {
     /// Packets the sender sent: N of every loss figure.
     pub sent: u64,

@@ -2,10 +2,11 @@
 
 use super::histogram::Histogram;
 use super::percentile::{Percentiles, Resolution};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Statistics of a sample of ns. Everything but `n` is `None` where undefined.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Distribution {
     /// Samples.
     pub n: u64,

@@ -1,9 +1,9 @@
 //! Histogram up to a percentile, with its mode (metrics §4).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Equal integer-ns bins from the minimum to the 99th percentile; the rest is overflow, in sight.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Histogram {
     /// Left edge of bin 0: the minimum, in ns.
     pub lo: i64,

@@ -1,9 +1,10 @@
 //! Inter-packet delay variation in send order (metrics §6; RFC 3393, 5481 §4.1).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// `D_i − D_{i−1}` where both packets were accepted, in ns.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Ipdv {
     /// Pairs with both packets accepted.
     pub defined: u64,

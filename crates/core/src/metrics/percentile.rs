@@ -1,6 +1,7 @@
 //! Percentiles (metrics §3). Ranks are computed in integers.
 
-use serde::{Serialize, Serializer, ser::SerializeMap};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap};
+use std::collections::BTreeMap;
 
 /// A percentage in thousandths: 99.9 % is `Percent(99_900)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,6 +34,24 @@ impl core::fmt::Display for Percent {
     }
 }
 
+impl core::str::FromStr for Percent {
+    type Err = NotAPercent;
+
+    /// Reads what [`Display`](core::fmt::Display) writes: 0 to 100, at most three decimals.
+    fn from_str(text: &str) -> Result<Percent, NotAPercent> {
+        let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+        let digits = |s: &str| (!s.is_empty() && s.len() <= 3).then(|| s.parse::<u32>().ok()).flatten();
+        let thousandths = digits(part).map(|p| p * 10u32.pow(3 - part.len() as u32));
+        let milli = digits(whole).zip(thousandths).map(|(w, p)| w * 1000 + p).filter(|m| *m <= 100_000);
+        milli.map(Percent).ok_or(NotAPercent)
+    }
+}
+
+/// Not a percentage between 0 and 100 with at most three decimals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write a percentage from 0 to 100 with at most three decimals")]
+pub struct NotAPercent;
+
 /// Which definition a percentile follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -47,7 +66,7 @@ pub enum Method {
 }
 
 /// How far a percentile can be resolved by n samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Resolution {
     /// At least ten samples lie beyond it.
@@ -82,6 +101,16 @@ impl<T: Serialize> Serialize for Percentiles<T> {
             map.serialize_entry(&p.to_string(), v)?;
         }
         map.end()
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Percentiles<T> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Percentiles<T>, D::Error> {
+        let by_name = BTreeMap::<String, Option<T>>::deserialize(d)?;
+        let entry = |(p, v): (String, Option<T>)| Ok((p.parse().map_err(de::Error::custom)?, v));
+        let mut all = by_name.into_iter().map(entry).collect::<Result<Vec<(Percent, _)>, D::Error>>()?;
+        all.sort_by_key(|(p, _)| *p);
+        Ok(Percentiles(all))
     }
 }
 

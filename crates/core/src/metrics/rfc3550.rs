@@ -1,9 +1,9 @@
 //! Inter-arrival jitter of RTP (metrics §7; RFC 3550 §6.4.1, A.8).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The running estimate J with gain 1/16, over consecutive arrivals, in ns.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rfc3550 {
     /// J after the last packet: it describes about the last 16 packets only.
     #[serde(rename = "final")]

@@ -1,7 +1,8 @@
 //! `--fail-if`: thresholds that turn a measurement into a test.
 
 use super::quantity;
-use jitlat_core::summary::{Percent, Summary};
+use jitlat_core::digest::Digest;
+use jitlat_core::summary::Percent;
 use std::fmt;
 use std::str::FromStr;
 
@@ -15,7 +16,7 @@ pub struct Condition {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Figure {
+pub enum Figure {
     /// Lost, of packets sent.
     Loss,
     /// Copies, of packets received.
@@ -33,7 +34,7 @@ enum Figure {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Moment {
+pub enum Moment {
     Min,
     Mean,
     Median,
@@ -44,17 +45,23 @@ const FIGURES: &str = "loss, duplicates, reordered, loss-run, jitter-p50 … jit
                        latency-min, latency-mean, latency-median, latency-max, mos";
 
 impl Condition {
-    /// What is wrong with `summary`, if the condition holds. An undefined figure holds no condition, but the
+    /// What is wrong with `run`, if the condition holds. An undefined figure holds no condition, but the
     /// loss of everything does.
-    pub fn violated(&self, summary: &Summary) -> Option<String> {
-        let value = self.figure.of(summary)?;
+    pub fn violated(&self, run: &Digest) -> Option<String> {
+        let value = self.figure.of(run)?;
         let crossed = if self.above { value > self.threshold } else { value < self.threshold };
         crossed.then(|| format!("{} ({} is {})", self.text, self.figure.name(), self.figure.show(value)))
     }
 }
 
 impl Figure {
-    fn of(self, s: &Summary) -> Option<f64> {
+    /// Whether it is a share of packets.
+    pub fn is_percentage(self) -> bool {
+        matches!(self, Figure::Loss | Figure::Duplicates | Figure::Reordered)
+    }
+
+    /// Its value in `s`.
+    pub fn of(self, s: &Digest) -> Option<f64> {
         match self {
             Figure::Loss => s.counts.lost_pct,
             Figure::Duplicates => s.counts.duplicate_pct,
@@ -65,13 +72,12 @@ impl Figure {
             Figure::Latency(Moment::Max) => s.latency.max.map(|v| v as f64),
             Figure::Latency(Moment::Mean) => s.latency.mean,
             Figure::Latency(Moment::Median) => s.latency.median,
-            Figure::Mos => {
-                s.dejitter.as_ref().and_then(|d| d.curve.iter().map(|point| point.mos).max_by(f64::total_cmp))
-            }
+            Figure::Mos => s.best_mos(),
         }
     }
 
-    fn name(self) -> String {
+    /// As the command line writes it.
+    pub fn name(self) -> String {
         match self {
             Figure::Loss => "loss".into(),
             Figure::Duplicates => "duplicates".into(),
@@ -84,7 +90,8 @@ impl Figure {
         }
     }
 
-    fn show(self, value: f64) -> String {
+    /// A value of it with its unit.
+    pub fn show(self, value: f64) -> String {
         match self {
             Figure::Loss | Figure::Duplicates | Figure::Reordered => format!("{value:.3} %"),
             Figure::Jitter(_) | Figure::Latency(_) => jitlat_core::units::eng4_f64(value),
@@ -93,7 +100,8 @@ impl Figure {
         }
     }
 
-    fn threshold(self, text: &str) -> Result<f64, String> {
+    /// A threshold of it: a percentage, a time or a number.
+    pub fn threshold(self, text: &str) -> Result<f64, String> {
         let number = |t: &str| t.trim().parse::<f64>().ok().filter(|v| v.is_finite());
         match self {
             Figure::Loss | Figure::Duplicates | Figure::Reordered => {
@@ -106,7 +114,7 @@ impl Figure {
     }
 }
 
-fn percentile(s: &Summary, milli: u32) -> Option<f64> {
+fn percentile(s: &Digest, milli: u32) -> Option<f64> {
     if milli == 100_000 {
         return s.pdv.max.map(|v| v as f64);
     }

@@ -42,6 +42,8 @@ pub enum Command {
     Serve(Box<crate::serve::ServeArgs>),
     /// Analyse saved logs (the same as `jitlat -f LOG`)
     Analyze(Box<AnalyzeArgs>),
+    /// Set saved tests side by side, with an honest verdict
+    Compare(Box<crate::compare::CompareArgs>),
     /// A server, a client and an impaired path on this machine, and the report at the end
     Demo(Box<crate::demo::DemoArgs>),
     Doctor(crate::doctor::DoctorArgs),

@@ -1,6 +1,7 @@
 //! Several runs in one figure: distributions laid over each other and side by side. Needs summaries only.
 
 use super::{Axis, Figure, Mark, Series, SpreadRow, Tone, Unit, group_thousands, value_label};
+use jitlat_core::metrics::sample::Sample;
 use jitlat_core::summary::{Distribution, Percent, Summary};
 
 /// More curves than this cannot be told apart.
@@ -15,12 +16,39 @@ pub enum Subject {
     Jitter,
 }
 
+/// One of the runs set side by side.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside<'a> {
+    /// What it is called.
+    pub name: &'a str,
+    /// Its latency.
+    pub latency: &'a Distribution,
+    /// Its delay above the minimum.
+    pub pdv: &'a Distribution,
+    /// The packets behind the two, in order, where they are at hand: their distribution is drawn exactly.
+    pub samples: Option<(&'a Sample, &'a Sample)>,
+}
+
+impl<'a> Beside<'a> {
+    /// A run of which the summary is at hand.
+    pub fn new(name: &'a str, summary: &'a Summary) -> Beside<'a> {
+        Beside { name, latency: &summary.latency, pdv: &summary.pdv, samples: None }
+    }
+}
+
 impl Subject {
-    fn of(self, summary: &Summary) -> &Distribution {
+    fn of<'a>(self, run: &Beside<'a>) -> &'a Distribution {
         match self {
-            Subject::Latency => &summary.latency,
-            Subject::Jitter => &summary.pdv,
+            Subject::Latency => run.latency,
+            Subject::Jitter => run.pdv,
         }
+    }
+
+    fn sample<'a>(self, run: &Beside<'a>) -> Option<&'a Sample> {
+        run.samples.map(|(latency, pdv)| match self {
+            Subject::Latency => latency,
+            Subject::Jitter => pdv,
+        })
     }
 
     fn id(self) -> &'static str {
@@ -46,17 +74,24 @@ impl Subject {
 }
 
 /// Cumulative distributions laid over each other; `None` if fewer than two runs have one.
-pub fn cdfs(subject: Subject, runs: &[(&str, &Summary)]) -> Option<Figure> {
-    let distributions = runs.iter().map(|(name, summary)| (*name, subject.of(summary)));
-    let curves: Vec<_> = distributions.filter_map(|(name, d)| Some((name, d, cumulative(d)?))).collect();
+pub fn cdfs(subject: Subject, runs: &[Beside<'_>]) -> Option<Figure> {
+    let curve = |run: &Beside<'_>| {
+        let points = match subject.sample(run) {
+            Some(sample) => exact(sample),
+            None => cumulative(subject.of(run)),
+        };
+        Some((run.name.to_owned(), subject.of(run).clone(), points?))
+    };
+    let curves: Vec<_> = runs.iter().filter_map(curve).collect();
     if curves.len() < 2 {
         return None;
     }
+    let drawn_exactly = runs.iter().all(|r| r.samples.is_some());
     let p99 = |d: &Distribution| d.percentiles.at(Percent(99_000)).map(|v| v as f64);
     let low = curves.iter().filter_map(|c| c.1.min).min()? as f64;
-    let high = curves.iter().filter_map(|c| p99(c.1)).fold(f64::NEG_INFINITY, f64::max);
-    let least = curves.iter().filter_map(|c| p99(c.1)).fold(f64::INFINITY, f64::min);
-    if subject == Subject::Latency && !comparable(&curves.iter().map(|c| c.1).collect::<Vec<_>>()) {
+    let high = curves.iter().filter_map(|c| p99(&c.1)).fold(f64::NEG_INFINITY, f64::max);
+    let least = curves.iter().filter_map(|c| p99(&c.1)).fold(f64::INFINITY, f64::min);
+    if subject == Subject::Latency && !comparable(&curves.iter().map(|c| &c.1).collect::<Vec<_>>()) {
         return None;
     }
     // Runs so different that the quieter would be a vertical line need ratios instead of differences.
@@ -70,6 +105,9 @@ pub fn cdfs(subject: Subject, runs: &[(&str, &Summary)]) -> Option<Figure> {
         notes.push(format!("The first {CURVES} of {} runs are drawn.", runs.len()));
     }
     notes.push("The axis ends at the largest 99th percentile; the rest of each run lies beyond.".into());
+    if !drawn_exactly {
+        notes.push("Curves of runs known by their summary join the edges of its histogram.".into());
+    }
     let series = curves.into_iter().take(CURVES).zip(0u8..).map(|((name, d, points), k)| {
         let name = format!("{name} (n = {})", group_thousands(&d.n.to_string()));
         // A straight line over a wide bin would bend on an axis of ratios and pretend to knowledge.
@@ -102,6 +140,25 @@ fn comparable(all: &[&Distribution]) -> bool {
     (high as f64 - low as f64) <= 50.0 * widest.max(1.0)
 }
 
+/// The empirical distribution itself, at places close enough together that no eye sees the gaps: every
+/// packet of a short run, and of a long one the same share of packets from step to step, finer towards the
+/// end.
+fn exact(sample: &Sample) -> Option<Vec<(f64, f64)>> {
+    const PLACES: usize = 400;
+    let n = sample.len();
+    let at = |k: usize| Some((sample.at(k)? as f64, (k + 1) as f64 / n as f64));
+    let body = (0..PLACES).map(|i| i * n / PLACES);
+    let tail = (0..PLACES / 4).map(|i| n - 1 - i * (n / 50).max(PLACES / 4) / (PLACES / 4));
+    let mut places: Vec<usize> = body.chain(tail.take_while(|k| *k < n)).collect();
+    if n <= PLACES {
+        places = (0..n).collect();
+    }
+    places.sort_unstable();
+    places.dedup();
+    let first = sample.min()? as f64;
+    Some(std::iter::once((first, 0.0)).chain(places.into_iter().filter_map(at)).collect())
+}
+
 /// The cumulative distribution of a summary: its histogram's edges, then its highest percentiles.
 fn cumulative(d: &Distribution) -> Option<Vec<(f64, f64)>> {
     let h = d.histogram.as_ref()?;
@@ -123,17 +180,17 @@ fn cumulative(d: &Distribution) -> Option<Vec<(f64, f64)>> {
 }
 
 /// Minimum, median, 90th, 99th percentile and maximum of each run, one above the other.
-pub fn spreads(subject: Subject, runs: &[(&str, &Summary)]) -> Option<Figure> {
+pub fn spreads(subject: Subject, runs: &[Beside<'_>]) -> Option<Figure> {
     let row = |name: &str, d: &Distribution| {
         let p = |milli: u32| d.percentiles.at(Percent(milli)).map(|v| v as f64);
         let at = [d.min? as f64, d.median?, p(90_000)?, p(99_000)?, d.max? as f64];
         Some(SpreadRow { name: name.to_owned(), n: d.n, at })
     };
-    let rows: Vec<SpreadRow> = runs.iter().filter_map(|(name, s)| row(name, subject.of(s))).collect();
+    let rows: Vec<SpreadRow> = runs.iter().filter_map(|r| row(r.name, subject.of(r))).collect();
     if rows.len() < 2 {
         return None;
     }
-    if subject == Subject::Latency && !comparable(&runs.iter().map(|r| &r.1.latency).collect::<Vec<_>>()) {
+    if subject == Subject::Latency && !comparable(&runs.iter().map(|r| r.latency).collect::<Vec<_>>()) {
         return None;
     }
     let low = rows.iter().map(|r| r.at[0]).fold(f64::INFINITY, f64::min);

@@ -18,7 +18,7 @@ mod tcp;
 mod trace;
 
 pub use axis::{Axis, Scale, Tick, Unit, group_thousands, value_label};
-pub use compare::{Subject, cdfs, spreads};
+pub use compare::{Beside, Subject, cdfs, spreads};
 pub use grid::Grid;
 pub use passive::{PassiveTrace, of_passive};
 pub use sweep::{Sweep, of_sweep};
@@ -66,7 +66,7 @@ pub fn of_run(run: &Run<'_>) -> Vec<Figure> {
 }
 
 /// Every figure that sets `runs`, by name, side by side.
-pub fn of_runs(runs: &[(&str, &Summary)]) -> Vec<Figure> {
+pub fn of_runs(runs: &[Beside<'_>]) -> Vec<Figure> {
     let both = |subject| [cdfs(subject, runs), spreads(subject, runs)];
     [Subject::Jitter, Subject::Latency].into_iter().flat_map(both).flatten().collect()
 }

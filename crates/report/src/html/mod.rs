@@ -4,8 +4,12 @@
 //! scripts run, the same drawn statically where they do not and in print – and at the end everything
 //! needed to repeat the test and to judge it: parameters, hosts, clocks, warnings.
 
+mod comparison;
 mod evidence;
+mod shell;
 mod tables;
+
+pub use comparison::{comparison, figures_of};
 
 use crate::draw;
 use crate::escape::{escape, script_safe};
@@ -14,11 +18,7 @@ use crate::verdict::verdict;
 use jitlat_core::session::Session;
 use jitlat_core::summary::{Level, Summary};
 use jitlat_core::time::Nanos;
-use jitlat_core::units::utc_date;
 use std::fmt::Write;
-
-const STYLE: &str = include_str!("report.css");
-const SCRIPT: &str = include_str!("report.js");
 
 /// One direction of one test, or one of several runs to set side by side.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ pub fn page(report: &Report<'_>) -> String {
     let mut figures: Vec<(String, Vec<Figure>)> = Vec::new();
     figures.extend(report.section.map(|s| (s.title.clone(), s.figures.clone())));
     if !alone && !report.parts.is_empty() {
-        let runs: Vec<(&str, &Summary)> = report.parts.iter().map(|p| (p.label, p.summary)).collect();
+        let runs: Vec<_> = report.parts.iter().map(|p| figure::Beside::new(p.label, p.summary)).collect();
         figures.push(("Side by side".into(), figure::of_runs(&runs)));
     }
     for (k, part) in report.parts.iter().enumerate() {
@@ -87,19 +87,7 @@ pub fn page(report: &Report<'_>) -> String {
 
     let title = title(report);
     let mut out = String::with_capacity(1 << 18);
-    let _ = write!(
-        out,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
-         script-src 'unsafe-inline'; img-src data:\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <meta name=\"generator\" content=\"{}\">\n<title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-         <header><h1>{}</h1>",
-        escape(report.program),
-        escape(&title),
-        escape(&title),
-    );
+    shell::open(&mut out, &title, report.program);
     if let Some(section) = report.section {
         let _ = write!(out, "<p class=\"what\">{}</p>", escape(&section.what));
     }
@@ -125,10 +113,10 @@ pub fn page(report: &Report<'_>) -> String {
     for part in report.parts {
         evidence::write(&mut out, part, alone);
     }
-    footer(&mut out, report);
+    shell::footer(&mut out, report.command, report.program, report.written);
     out.push_str("</main>\n");
     data(&mut out, &figures);
-    let _ = writeln!(out, "<script>\n{SCRIPT}</script>\n</body>\n</html>");
+    shell::close(&mut out);
     out
 }
 
@@ -304,13 +292,4 @@ fn data(out: &mut String, figures: &[(String, Vec<Figure>)]) {
     // Figures hold finite numbers and strings only; those always serialise.
     let json = serde_json::to_string(&list).unwrap_or_else(|_| "[]".into());
     let _ = writeln!(out, "<script type=\"application/json\" id=\"figures\">{}</script>", script_safe(&json));
-}
-
-fn footer(out: &mut String, report: &Report<'_>) {
-    out.push_str("<footer>");
-    if let Some(command) = report.command {
-        let _ = write!(out, "<p>Made by <code>{}</code></p>", escape(command));
-    }
-    let when = report.written.map_or(String::new(), |t| format!(", {}", utc_date(t)));
-    let _ = writeln!(out, "<p>{}</p></footer>", escape(&format!("{}{when}", report.program)));
 }

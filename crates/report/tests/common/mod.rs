@@ -7,7 +7,7 @@ use jitlat_core::session::{Ending, Session};
 use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
 use jitlat_core::summary::Summary;
 use jitlat_core::time::{Nanos, Span};
-use jitlat_report::figure::{self, Figure, Run, Trace};
+use jitlat_report::figure::{self, Beside, Figure, Run, Trace};
 
 /// A run with everything a report shows.
 pub struct Measured {
@@ -126,7 +126,7 @@ pub fn everything() -> Vec<(String, Figure)> {
     for (name, m) in &runs {
         all.extend(figures(m).into_iter().map(|f| (format!("{name}: {}", f.id), f)));
     }
-    let named: Vec<_> = runs.iter().map(|(n, m)| (*n, &m.summary)).collect();
+    let named: Vec<_> = runs.iter().map(|(n, m)| Beside::new(n, &m.summary)).collect();
     all.extend(figure::of_runs(&named).into_iter().map(|f| (f.id.clone(), f)));
     all
 }
@@ -151,7 +151,8 @@ pub fn pictures() -> Vec<(String, Figure)> {
     let mut all = from(&wan, &wan_ids);
     all.extend(from(&loopback, &["ipdv", "send-error", "send-error-course"]));
     all.extend(from(&unsynchronised, &["latency-corrected"]));
-    let runs = [("before", &long.summary), ("after", &loopback.summary), ("other path", &wan.summary)];
+    let runs = [("before", &long.summary), ("after", &loopback.summary), ("other path", &wan.summary)]
+        .map(|(name, summary)| Beside::new(name, summary));
     all.extend(figure::of_runs(&runs).into_iter().filter(|f| f.id.starts_with("compare-jitter")));
     let density = from(&long, &["burstiness"]).into_iter().map(|f| ("burstiness-density".to_owned(), f));
     all.into_iter().map(|f| (f.id.clone(), f)).chain(density).collect()

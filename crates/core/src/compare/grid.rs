@@ -1,0 +1,539 @@
+//! [`Grid`]: runs in rows and columns, as laboratories print them: a row for each load, a column for each
+//! class of traffic. Within a row every column is compared with the first.
+
+use super::side::in_send_order;
+use super::{Basis, Comparison, Precondition, Question, Side, compare};
+use crate::digest::Digest;
+use crate::metrics::distribution::Wanted;
+use crate::metrics::histogram::Bins;
+use crate::metrics::moments::Moments;
+use crate::metrics::percentile::{DEFAULT_PERCENTS, Method, Percent};
+use crate::metrics::sample::Sample;
+use crate::metrics::series::Samples;
+use crate::spec::{Direction, Dscp};
+use crate::summary::{Distribution, Ipdv};
+use serde::Serialize;
+use std::fmt;
+use std::str::FromStr;
+
+/// One run to be set beside others.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Run {
+    /// What tells it from the others.
+    pub label: String,
+    /// Where it comes from.
+    pub source: String,
+    /// Its figures.
+    pub digest: Digest,
+    /// Its accepted packets; empty where only figures are known.
+    pub samples: Samples,
+}
+
+/// What runs are grouped by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// The label: the test's name, or its file.
+    Label,
+    /// The name given when it was measured.
+    Name,
+    /// The value of a tag given then.
+    Tag(String),
+    /// The code point asked for.
+    Dscp,
+    /// Sender and receiver.
+    Path,
+    /// There or back.
+    Direction,
+    /// UDP or TCP.
+    Transport,
+    /// Bytes of a packet.
+    Payload,
+    /// Time between packets.
+    Period,
+}
+
+impl Key {
+    /// What `run` is by this key; `-` where it does not say.
+    pub fn of(&self, run: &Run) -> String {
+        let (header, info) = (&run.digest.header, &run.digest.session);
+        let known = match self {
+            Key::Label => Some(run.label.clone()),
+            Key::Name => info.name.clone(),
+            Key::Tag(tag) => info.tags.get(tag).cloned(),
+            Key::Dscp => {
+                Some(Dscp::new(header.dscp.into()).map_or_else(|| header.dscp.to_string(), |d| d.to_string()))
+            }
+            Key::Path => {
+                header.src_ip.as_ref().zip(header.dst_ip.as_ref()).map(|(s, d)| format!("{s} to {d}"))
+            }
+            Key::Direction if run.digest.round_trip => Some("round trip".to_owned()),
+            Key::Direction => run.digest.direction().map(|d| match d {
+                Direction::Up => "up".to_owned(),
+                Direction::Down => "down".to_owned(),
+            }),
+            Key::Transport => Some(match header.proto {
+                6 => "TCP".to_owned(),
+                17 => "UDP".to_owned(),
+                other => format!("protocol {other}"),
+            }),
+            Key::Payload => Some(header.pktlen).filter(|l| *l > 0).map(|l| format!("{l} bytes")),
+            Key::Period => Some(header.period).filter(|p| *p > 0).map(crate::units::eng4),
+        };
+        known.unwrap_or_else(|| "-".to_owned())
+    }
+
+    /// The precondition that runs in different groups are meant not to meet.
+    fn varies(&self) -> Option<Precondition> {
+        match self {
+            Key::Label => None,
+            // Whoever names or tags the runs to be compared knows what class they were sent in.
+            Key::Name | Key::Tag(_) | Key::Dscp => Some(Precondition::Dscp),
+            Key::Path => Some(Precondition::Path),
+            Key::Direction => Some(Precondition::Direction),
+            Key::Transport => Some(Precondition::Transport),
+            Key::Payload => Some(Precondition::Payload),
+            Key::Period => Some(Precondition::Period),
+        }
+    }
+}
+
+/// Not the name of a [`Key`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{0}' is nothing to group by: choose of name, tag:KEY, dscp, path, direction, transport, payload, period"
+)]
+pub struct NoKey(String);
+
+impl FromStr for Key {
+    type Err = NoKey;
+
+    fn from_str(text: &str) -> Result<Key, NoKey> {
+        Ok(match text {
+            "label" => Key::Label,
+            "name" => Key::Name,
+            "dscp" => Key::Dscp,
+            "path" => Key::Path,
+            "direction" => Key::Direction,
+            "transport" => Key::Transport,
+            "payload" => Key::Payload,
+            "period" => Key::Period,
+            other => match other.strip_prefix("tag:") {
+                Some(tag) if !tag.is_empty() => Key::Tag(tag.to_owned()),
+                _ => return Err(NoKey(other.to_owned())),
+            },
+        })
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Key::Label => "label",
+            Key::Name => "name",
+            Key::Tag(tag) => return write!(f, "tag:{tag}"),
+            Key::Dscp => "dscp",
+            Key::Path => "path",
+            Key::Direction => "direction",
+            Key::Transport => "transport",
+            Key::Payload => "payload",
+            Key::Period => "period",
+        })
+    }
+}
+
+/// The runs of one row and one column, taken together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cell {
+    /// The column's name.
+    pub column: String,
+    /// Its runs, by their place among all.
+    #[serde(skip)]
+    pub members: Vec<usize>,
+    /// Where its runs come from.
+    pub sources: Vec<String>,
+    /// Packets sent.
+    pub sent: u64,
+    /// First clean copies.
+    pub accepted: u64,
+    /// Lost; `None` where it cannot be seen (TCP).
+    pub lost: Option<u64>,
+    /// Lost over sent.
+    pub loss_ratio: Option<f64>,
+    /// The longest run of losses.
+    pub longest_loss: Option<u64>,
+    /// Delay, corrected where the clocks allow; `None` where summaries of several runs cannot be pooled.
+    pub latency: Option<Distribution>,
+    /// Whether that is one-way delay of clocks about whose relation something is known, or a round trip.
+    pub latency_trusted: bool,
+    /// Delay above each run's own minimum.
+    pub pdv: Option<Distribution>,
+    /// Delay variation of consecutive packets.
+    pub ipdv: Option<Ipdv>,
+    /// Mean of RTP jitter, in ns, of a single run.
+    pub rfc3550_mean: Option<f64>,
+    /// Best mean opinion score, of a single run.
+    pub mos: Option<f64>,
+    /// The delays above the minimum, in order, where the packets are at hand.
+    #[serde(skip)]
+    pub pdv_sample: Option<Sample>,
+    /// The delays, in order, where the packets are at hand.
+    #[serde(skip)]
+    pub latency_sample: Option<Sample>,
+}
+
+/// One row: a column's runs, or none.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// What its runs have in common; empty for the only row.
+    pub name: String,
+    /// One a column.
+    pub cells: Vec<Option<Cell>>,
+    /// Each further column against the first that has runs.
+    pub comparisons: Vec<Comparison>,
+}
+
+/// Runs in rows and columns.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Grid {
+    /// What was compared.
+    pub basis: Basis,
+    /// Of the bootstrap.
+    pub seed: u64,
+    /// The columns' names.
+    pub columns: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Row>,
+}
+
+impl Grid {
+    /// Puts `runs` into columns by one key and, where there is a second, into rows by that; in the order in
+    /// which they are met, but the column called `baseline` first. Runs with equal keys are taken together.
+    pub fn new(
+        runs: &[Run],
+        columns: &Key,
+        rows: Option<&Key>,
+        baseline: Option<&str>,
+        question: &Question,
+    ) -> Grid {
+        let names = |key: &Key| {
+            let mut names: Vec<String> = Vec::new();
+            for name in runs.iter().map(|r| key.of(r)) {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+            names
+        };
+        let question = Question { varied: question.varied.or(columns.varies()), ..*question };
+        let mut column_names = names(columns);
+        // Stable: the others stay in order.
+        column_names.sort_by_key(|name| baseline != Some(name.as_str()));
+        let row = |name: String| {
+            let here = |(_, r): &(usize, &Run)| rows.is_none_or(|key| key.of(r) == name);
+            let groups: Vec<Vec<(usize, &Run)>> = column_names
+                .iter()
+                .map(|column| {
+                    runs.iter().enumerate().filter(here).filter(|(_, r)| columns.of(r) == *column).collect()
+                })
+                .collect();
+            Row {
+                comparisons: comparisons(&column_names, &groups, &question),
+                cells: column_names.iter().zip(&groups).map(|(c, g)| Cell::new(c, g)).collect(),
+                name,
+            }
+        };
+        let row_names = rows.map_or_else(|| vec![String::new()], names);
+        Grid {
+            basis: question.basis,
+            seed: question.seed,
+            rows: row_names.into_iter().map(row).collect(),
+            columns: column_names,
+        }
+    }
+
+    /// Every comparison, with the name of its row.
+    pub fn comparisons(&self) -> impl Iterator<Item = (&str, &Comparison)> {
+        self.rows.iter().flat_map(|row| row.comparisons.iter().map(|c| (row.name.as_str(), c)))
+    }
+}
+
+fn comparisons(columns: &[String], groups: &[Vec<(usize, &Run)>], question: &Question) -> Vec<Comparison> {
+    let side = |(column, group): (&String, &Vec<(usize, &Run)>)| {
+        let of = |(_, run): &(usize, &Run)| {
+            Side::new(column, &run.digest, &run.samples, question.basis, question.statistic)
+        };
+        (!group.is_empty()).then(|| Side::pooled(column, group.iter().map(of).collect()))
+    };
+    let mut sides = columns.iter().zip(groups).filter_map(side);
+    let Some(first) = sides.next() else { return Vec::new() };
+    sides.map(|other| compare(&first, &other, question)).collect()
+}
+
+impl Cell {
+    /// `runs` taken together; `None` of none.
+    fn new(column: &str, group: &[(usize, &Run)]) -> Option<Cell> {
+        let runs: Vec<&Run> = group.iter().map(|(_, run)| *run).collect();
+        let (first, others) = runs.split_first()?;
+        let digests = || runs.iter().map(|r| &r.digest);
+        let sum = |of: fn(&Digest) -> u64| digests().map(of).sum::<u64>();
+        let observable = digests().all(Digest::loss_observable);
+        let (sent, lost) = (sum(|d| d.counts.sent), observable.then(|| sum(|d| d.counts.lost)));
+        let at_hand = runs.iter().all(|r| !r.samples.is_empty());
+        let trusted = digests().all(|d| d.correction().is_some());
+        let shift = |d: &Digest| d.correction().map_or(0, |c| c.0);
+        let mut cell = Cell {
+            column: column.to_owned(),
+            members: group.iter().map(|(k, _)| *k).collect(),
+            sources: runs.iter().map(|r| r.source.clone()).collect(),
+            sent,
+            accepted: sum(|d| d.counts.unique_valid),
+            lost,
+            loss_ratio: lost.filter(|_| sent > 0).map(|l| l as f64 / sent as f64),
+            longest_loss: observable
+                .then(|| digests().filter_map(|d| d.loss.run_length_hist.keys().next_back()).max().copied())
+                .flatten(),
+            latency: None,
+            latency_trusted: trusted,
+            pdv: None,
+            ipdv: None,
+            rfc3550_mean: None,
+            mos: None,
+            pdv_sample: None,
+            latency_sample: None,
+        };
+        if at_hand {
+            let minima = || runs.iter().map(|r| r.samples.delay.iter().copied().min().unwrap_or(0));
+            let values = |less: Vec<i64>| -> Vec<i64> {
+                let each = runs.iter().zip(less);
+                each.flat_map(|(r, by)| r.samples.delay.iter().map(move |d| d.saturating_sub(by))).collect()
+            };
+            let (pdv, sample) = distribution(&values(minima().collect()));
+            (cell.pdv, cell.pdv_sample) = (Some(pdv), Some(sample));
+            let (latency, sample) = distribution(&values(digests().map(shift).collect()));
+            (cell.latency, cell.latency_sample) = (Some(latency), Some(sample));
+        }
+        if others.is_empty() {
+            let digest = &first.digest;
+            if !at_hand {
+                cell.pdv = Some(digest.pdv.clone());
+                cell.latency = Some(shifted(&digest.latency, shift(digest)));
+            }
+            cell.ipdv = Some(digest.ipdv.clone());
+            cell.rfc3550_mean = digest.rfc3550_jitter.map(|j| j.mean);
+            cell.mos = digest.best_mos();
+        } else if at_hand {
+            cell.ipdv = Some(pooled_ipdv(&runs));
+        }
+        Some(cell)
+    }
+}
+
+fn distribution(values: &[i64]) -> (Distribution, Sample) {
+    let mut moments = Moments::default();
+    moments.add_all(values);
+    let sample = Sample::new(values.iter().copied());
+    let wanted = Wanted { percents: &DEFAULT_PERCENTS, method: Method::Edf, bins: Bins::default() };
+    (Distribution::new(&sample, &moments, wanted), sample)
+}
+
+/// `d` less a constant.
+fn shifted(d: &Distribution, by: i64) -> Distribution {
+    let less = |x: i64| x.saturating_sub(by);
+    let less_f64 = |x: f64| x - by as f64;
+    let mut d = d.clone();
+    (d.min, d.max) = (d.min.map(less), d.max.map(less));
+    (d.mean, d.median) = (d.mean.map(less_f64), d.median.map(less_f64));
+    d.half_sample_mode = d.half_sample_mode.map(less_f64);
+    for (_, v) in d.percentiles.0.iter_mut().chain(&mut d.percentiles_jitlat1.0) {
+        *v = v.map(less);
+    }
+    d.percentiles_linear = None;
+    if let Some(h) = &mut d.histogram {
+        (h.lo, h.hi, h.mode) = (less(h.lo), less(h.hi), less_f64(h.mode));
+    }
+    d
+}
+
+/// The steps within each run, all together.
+fn pooled_ipdv(runs: &[&Run]) -> Ipdv {
+    let mut steps: Vec<i64> = Vec::new();
+    for run in runs {
+        let mut seqs = run.samples.seq.clone();
+        seqs.sort_unstable();
+        let delays: Vec<i64> = in_send_order(&run.samples).collect();
+        let pairs = seqs.windows(2).zip(delays.windows(2)).filter(|(s, _)| s[0] + 1 == s[1]);
+        steps.extend(pairs.map(|(_, d)| d[1].saturating_sub(d[0])));
+    }
+    let possible: u64 = runs.iter().map(|r| r.digest.counts.sent.saturating_sub(1)).sum();
+    let mut moments = Moments::default();
+    moments.add_all(&steps);
+    let sample = Sample::new(steps.iter().copied());
+    let at = |p| sample.edf(Percent(p));
+    let (p25, p75) = (at(25_000), at(75_000));
+    let n = sample.len() as u64;
+    let iqr = p25.zip(p75).map(|(low, high)| high.saturating_sub(low));
+    let magnitude: u128 = steps.iter().map(|x| u128::from(x.unsigned_abs())).sum();
+    Ipdv {
+        defined: n,
+        undefined: possible.saturating_sub(n),
+        n,
+        min: sample.min(),
+        mean: moments.mean(),
+        max: sample.max(),
+        stddev: moments.stddev(),
+        stddev_pop: moments.stddev_pop(),
+        median: sample.median(),
+        p25,
+        p75,
+        iqr,
+        iqr_linear: sample.linear(Percent(75_000)).zip(sample.linear(Percent(25_000))).map(|(h, l)| h - l),
+        mean_abs: (n > 0).then(|| magnitude as f64 / n as f64),
+        p0_1: at(100),
+        p99_9: at(99_900),
+        quantised: iqr == Some(0) && moments.stddev().is_some_and(|s| s > 0.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Outcome, Statistic};
+    use super::*;
+    use crate::session::Session;
+    use crate::{Analyzer, Nanos, Options, PacketRecord, TestSpec};
+
+    fn run(class: &str, load: &str, seed: i64, shift: i64) -> Run {
+        let mut session = Session::new(TestSpec::default());
+        session.tags = vec![("class".into(), class.into()), ("load".into(), load.into())];
+        let mut analyzer = Analyzer::new(&session, &Options::default());
+        for seq in 0..400 {
+            let jitter = if seq == 0 { 0 } else { shift + (seq * 7919 + seed * 104_729) % 1000 };
+            analyzer.push(&PacketRecord::one_way(
+                seq,
+                Nanos(seq * 20_000_000),
+                Nanos(seq * 20_000_000 + 5_000_000 + jitter),
+            ));
+        }
+        let (summary, samples) = analyzer.finish_with_samples(&session);
+        Run {
+            label: format!("{class} {load} {seed}"),
+            source: "x".into(),
+            digest: Digest::new(&summary),
+            samples,
+        }
+    }
+
+    fn tag(name: &str) -> Key {
+        Key::Tag(name.into())
+    }
+
+    #[test]
+    fn classes_by_load() {
+        let runs = [
+            run("EF", "idle", 1, 0),
+            run("BE", "idle", 2, 3),
+            run("EF", "busy", 3, 0),
+            run("BE", "busy", 4, 5_000),
+        ];
+        let grid = Grid::new(&runs, &tag("class"), Some(&tag("load")), None, &Question::default());
+        assert_eq!(grid.columns, ["EF", "BE"]);
+        let told: Vec<_> = grid.comparisons().map(|(row, c)| (row, c.b.as_str(), c.outcome)).collect();
+        assert_eq!(told, [("idle", "BE", Outcome::Same), ("busy", "BE", Outcome::Different)]);
+        let busy = grid.rows[1].cells[1].as_ref().unwrap();
+        assert_eq!(busy.ipdv.as_ref(), Some(&runs[3].digest.ipdv));
+        assert_eq!(busy.pdv.as_ref().unwrap().percentiles, runs[3].digest.pdv.percentiles);
+        let turned = Grid::new(&runs, &tag("class"), Some(&tag("load")), Some("BE"), &Question::default());
+        assert!(turned.comparisons().all(|(_, c)| c.a == "BE"));
+    }
+
+    #[test]
+    fn runs_of_a_group_are_taken_together() {
+        let runs: Vec<Run> =
+            (0..6).map(|k| run(if k < 3 { "a" } else { "b" }, "-", k, (k / 3) * 4_000)).collect();
+        let grid = Grid::new(&runs, &tag("class"), None, None, &Question::default());
+        let [a, b] = &grid.rows[0].cells[..] else { panic!("two columns") };
+        let (a, b) = (a.as_ref().unwrap(), b.as_ref().unwrap());
+        assert_eq!((a.sent, a.members.clone(), b.members.clone()), (1200, vec![0, 1, 2], vec![3, 4, 5]));
+        assert_eq!((a.ipdv.as_ref().unwrap().n, a.pdv.as_ref().unwrap().n), (3 * 399, 1200));
+        assert_eq!(grid.rows[0].comparisons[0].outcome, Outcome::Different);
+
+        // Without the packets counts add up, and percentiles are not made up.
+        let summaries: Vec<Run> =
+            runs.into_iter().map(|r| Run { samples: Samples::default(), ..r }).collect();
+        let grid = Grid::new(&summaries, &tag("class"), None, None, &Question::default());
+        let a = grid.rows[0].cells[0].as_ref().unwrap();
+        assert_eq!((a.sent, &a.pdv, &a.ipdv), (1200, &None, &None));
+        assert_eq!(grid.rows[0].comparisons[0].outcome, Outcome::Undecided);
+    }
+
+    #[test]
+    fn variation_from_run_to_run_is_not_taken_for_an_effect() {
+        // Three runs a side whose levels differ from run to run as much as from side to side.
+        let at = |class, seed, level| run(class, "-", seed, level);
+        let runs = [
+            at("a", 1, 0),
+            at("a", 2, 9_000),
+            at("a", 3, 2_000),
+            at("b", 4, 8_000),
+            at("b", 5, 1_000),
+            at("b", 6, 4_000),
+        ];
+        let grid = Grid::new(&runs, &tag("class"), None, None, &Question::default());
+        assert_ne!(grid.rows[0].comparisons[0].outcome, Outcome::Different);
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_refused() {
+        let (a, mut b) = (run("a", "-", 1, 0), run("b", "-", 2, 0));
+        let outcome = |b: &Run, key: &Key| {
+            let grid = Grid::new(&[a.clone(), b.clone()], key, None, None, &Question::default());
+            let c = grid.rows[0].comparisons[0].clone();
+            (c.outcome, c.unlike.iter().map(|u| u.what).collect::<Vec<_>>())
+        };
+        b.digest.session.direction = Some(Direction::Down);
+        assert_eq!(outcome(&b, &Key::Label), (Outcome::Refused, vec![Precondition::Direction]));
+        assert_eq!(outcome(&b, &Key::Direction).0, Outcome::Same, "asked for");
+        b.digest.round_trip = true;
+        assert_eq!(outcome(&b, &Key::Label), (Outcome::Refused, vec![Precondition::Kind]));
+        b = run("b", "-", 2, 0);
+        (b.digest.header.period, b.digest.header.pktlen) = (10_000_000, 1200);
+        assert_eq!(
+            outcome(&b, &Key::Label),
+            (Outcome::Same, vec![Precondition::Period, Precondition::Payload])
+        );
+        b.samples = a.samples.clone();
+        assert_eq!(outcome(&b, &Key::Label).0, Outcome::Refused, "the same packets");
+    }
+
+    #[test]
+    fn delay_needs_clocks() {
+        let mut runs = [run("a", "-", 1, 0), run("b", "-", 2, 5_000)];
+        let question = Question { basis: Basis::Delay, statistic: Statistic::Median, ..Question::default() };
+        let decide = |runs: &[Run]| {
+            Grid::new(runs, &tag("class"), None, None, &question).rows[0].comparisons[0].outcome
+        };
+        assert_eq!(decide(&runs), Outcome::Undecided);
+        for run in &mut runs {
+            (run.digest.clock.correction_ns, run.digest.clock.bound_ns) = (Some(4_000_000), Some(100.0));
+        }
+        assert_eq!(decide(&runs), Outcome::Different);
+        runs[0].digest.clock.bound_ns = Some(1e6);
+        assert_eq!(decide(&runs), Outcome::Undecided, "the change is within the clocks' error");
+    }
+
+    #[test]
+    fn keys_are_what_they_say() {
+        for text in
+            ["name", "dscp", "path", "direction", "transport", "payload", "period", "label", "tag:load"]
+        {
+            assert_eq!(text.parse::<Key>().unwrap().to_string(), text);
+        }
+        for bad in ["", "tag:", "tag", "colour"] {
+            assert!(bad.parse::<Key>().is_err(), "{bad}");
+        }
+        let run = run("EF", "x", 1, 0);
+        assert_eq!(
+            (Key::Dscp.of(&run), tag("load").of(&run), Key::Name.of(&run)),
+            ("0".into(), "x".into(), "-".into())
+        );
+    }
+}

@@ -1,0 +1,395 @@
+//! Two runs side by side, with a verdict that does not lean on p-values (metrics §20).
+//!
+//! Packets of one run are not independent, so a test that supposes they are finds a difference between any
+//! two runs long enough. The verdict "different" therefore takes three things at once: an interval that
+//! allows for the correlation and excludes no change, an effect that is not negligible, and a change larger
+//! than what the measurement itself may be wrong by.
+
+mod grid;
+mod pairs;
+mod side;
+mod spread;
+
+pub use grid::{Cell, Grid, Key, Row, Run};
+pub use side::Side;
+
+use crate::metrics::percentile::Percent;
+use crate::metrics::sample::Sample;
+use crate::metrics::stat::wilson95;
+use pairs::{Pairs, hodges_lehmann};
+use serde::Serialize;
+use spread::Spread;
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Basis {
+    /// Delay above each run's own minimum: needs no clocks.
+    #[default]
+    Pdv,
+    /// One-way delay, corrected where there is an estimate: needs clocks.
+    Delay,
+}
+
+/// Which difference the verdict is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Statistic {
+    /// The middle.
+    #[default]
+    Median,
+    /// The 99th percentile.
+    P99,
+}
+
+/// What is asked of a comparison.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Question {
+    /// What is compared.
+    pub basis: Basis,
+    /// Which difference the verdict is about.
+    pub statistic: Statistic,
+    /// The precondition that is meant to differ, because it is what is being compared.
+    pub varied: Option<Precondition>,
+    /// Makes the bootstrap reproducible.
+    pub seed: u64,
+}
+
+/// What two runs should have in common, or their difference has a cause that was not asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Precondition {
+    /// Round trips or one-way delays.
+    Kind,
+    /// There or back.
+    Direction,
+    /// UDP or TCP.
+    Transport,
+    /// Time between packets.
+    Period,
+    /// Bytes of a packet.
+    Payload,
+    /// Number of packets.
+    Length,
+    /// Sender and receiver.
+    Path,
+    /// Traffic class.
+    Dscp,
+    /// Independent packets.
+    Independence,
+}
+
+impl Precondition {
+    /// Without it the two are different quantities, and no difference between them means anything.
+    pub fn is_vital(self) -> bool {
+        matches!(self, Precondition::Kind | Precondition::Direction | Precondition::Independence)
+    }
+}
+
+/// A precondition that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unlike {
+    /// Which.
+    pub what: Precondition,
+    /// What was found, in words.
+    pub text: String,
+}
+
+/// A difference B − A and its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Difference {
+    /// B − A.
+    pub change: f64,
+    /// Where it lies with 95 % confidence; `None` without the packets themselves.
+    pub ci95: Option<[f64; 2]>,
+}
+
+/// How large an effect is, by the bands in use for Cliff's δ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Effect {
+    /// |δ| < 0.147.
+    Negligible,
+    /// < 0.33.
+    Small,
+    /// < 0.474.
+    Medium,
+    /// Above.
+    Large,
+}
+
+/// What to believe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// B differs from A, and by more than chance, habit and clocks explain.
+    Different,
+    /// No difference worth the name was found.
+    Same,
+    /// The packets themselves, or clocks to compare by, are missing.
+    Undecided,
+    /// The two are different quantities.
+    Refused,
+}
+
+/// Tests of independence-supposing statistics, for those who ask; the verdict does not use them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Tests {
+    /// Mann–Whitney U of A, ties ½.
+    pub u: f64,
+    /// Its standard score, corrected for ties and continuity.
+    pub z: f64,
+    /// Two-sided, supposing independent packets: far too small for packets of one run.
+    pub p: f64,
+    /// Kolmogorov–Smirnov distance.
+    pub ks: f64,
+    /// Stephens' asymptotic p, under the same supposition.
+    pub ks_p: f64,
+}
+
+/// A and B side by side. Times in ns.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// What A is called.
+    pub a: String,
+    /// What B is called.
+    pub b: String,
+    /// What was compared.
+    pub basis: Basis,
+    /// Packets of each.
+    pub n: [u64; 2],
+    /// Preconditions that do not hold: with a vital one the comparison is refused, with others the difference
+    /// may have their cause.
+    pub unlike: Vec<Unlike>,
+    /// Of the medians.
+    pub median: Option<Difference>,
+    /// Of the 99th percentiles.
+    pub p99: Option<Difference>,
+    /// Of the loss ratios.
+    pub loss: Option<Difference>,
+    /// Cliff's δ: how much oftener a packet of B is slower than one of A than the other way round.
+    pub cliffs_delta: Option<f64>,
+    /// How large that is.
+    pub effect: Option<Effect>,
+    /// Hodges–Lehmann: the median of all b − a.
+    pub shift: Option<f64>,
+    /// What the two measurements may be wrong by together.
+    pub floor: f64,
+    /// Secondary.
+    pub tests: Option<Tests>,
+    /// Which difference decided.
+    pub statistic: Statistic,
+    /// The verdict.
+    pub outcome: Outcome,
+    /// Its reason in words.
+    pub because: String,
+}
+
+/// Compares `b` with `a`.
+pub fn compare(a: &Side, b: &Side, question: &Question) -> Comparison {
+    let Question { basis, statistic, seed, .. } = *question;
+    let samples = [&a.values, &b.values].map(|v| Sample::new(v.iter().copied()));
+    let [sa, sb] = &samples;
+    let known = !sa.is_empty() && !sb.is_empty();
+    let tests = known.then(|| Pairs::count(sa, sb));
+    let spread = known.then(|| Spread::of(a, b, seed)).flatten();
+    let difference =
+        |x: Option<f64>, y: Option<f64>, ci95: Option<[f64; 2]>| Some(Difference { change: y? - x?, ci95 });
+    let median = |side: &Side, sample: &Sample| sample.median().or(side.median);
+    let p99 = |side: &Side, sample: &Sample| sample.edf(Percent(99_000)).map(|x| x as f64).or(side.p99);
+    // Pairs count A over B; the change reported is B's, so the sign turns.
+    let delta = tests.as_ref().map(|t| -t.delta());
+    let mut result = Comparison {
+        a: a.label.clone(),
+        b: b.label.clone(),
+        basis,
+        n: [sa.len() as u64, sb.len() as u64],
+        unlike: side::unlike(a, b, question.varied),
+        median: difference(median(a, sa), median(b, sb), spread.map(|s| s.median)),
+        p99: difference(p99(a, sa), p99(b, sb), spread.map(|s| s.p99)),
+        loss: loss(a, b),
+        cliffs_delta: delta,
+        effect: delta.map(effect),
+        shift: known.then(|| hodges_lehmann(sb, sa)),
+        floor: a.floor + b.floor,
+        tests: tests.map(|t| t.tests(sa, sb)),
+        statistic,
+        outcome: Outcome::Undecided,
+        because: String::new(),
+    };
+    (result.outcome, result.because) = result.decide();
+    result
+}
+
+impl Comparison {
+    /// Whether B is slower than A beyond doubt.
+    pub fn is_worse(&self) -> bool {
+        self.outcome == Outcome::Different && self.chosen().is_some_and(|d| d.change > 0.0)
+    }
+
+    /// The difference the verdict is about.
+    pub fn chosen(&self) -> Option<Difference> {
+        match self.statistic {
+            Statistic::Median => self.median,
+            Statistic::P99 => self.p99,
+        }
+    }
+
+    fn decide(&self) -> (Outcome, String) {
+        let vital: Vec<&str> =
+            self.unlike.iter().filter(|u| u.what.is_vital()).map(|u| u.text.as_str()).collect();
+        if !vital.is_empty() {
+            return (Outcome::Refused, vital.join("; "));
+        }
+        if self.floor.is_infinite() {
+            return (Outcome::Undecided, "nothing is known of how the clocks of the two relate".into());
+        }
+        let (Some(Difference { change, ci95: Some([low, high]) }), Some(delta)) =
+            (self.chosen(), self.cliffs_delta)
+        else {
+            let because = match self.n {
+                [0, _] | [_, 0] => {
+                    "without the packets, of which a summary keeps none, change cannot be told from chance"
+                }
+                _ => "too few packets to tell change from chance",
+            };
+            return (Outcome::Undecided, because.into());
+        };
+        if low <= 0.0 && high >= 0.0 {
+            return (Outcome::Same, "the interval of the change contains 0".into());
+        }
+        if delta.abs() < 0.147 {
+            return (
+                Outcome::Same,
+                format!("the change is certain but negligible (Cliff's delta {delta:.3})"),
+            );
+        }
+        if change.abs() <= self.floor {
+            let because = "the change is smaller than what the measurements may be wrong by";
+            return (Outcome::Undecided, because.into());
+        }
+        let effect = match self.effect {
+            Some(Effect::Large) => "large",
+            Some(Effect::Medium) => "medium",
+            _ => "small",
+        };
+        (
+            Outcome::Different,
+            format!("the change is beyond chance and its effect {effect} (Cliff's delta {delta:.3})"),
+        )
+    }
+}
+
+/// Newcombe's interval of a difference of ratios, from an interval of each.
+fn loss(a: &Side, b: &Side) -> Option<Difference> {
+    let ratio = |side: &Side| {
+        let (lost, sent) = side.loss.filter(|l| l.1 > 0)?;
+        let [low, high] = side.loss_interval.or_else(|| wilson95(lost, sent))?;
+        let ratio = lost as f64 / sent as f64;
+        Some((ratio, ratio - low, high - ratio))
+    };
+    let ((x, x_below, x_above), (y, y_below, y_above)) = (ratio(a)?, ratio(b)?);
+    let change = y - x;
+    Some(Difference {
+        change,
+        ci95: Some([change - y_below.hypot(x_above), change + y_above.hypot(x_below)]),
+    })
+}
+
+fn effect(delta: f64) -> Effect {
+    match delta.abs() {
+        d if d < 0.147 => Effect::Negligible,
+        d if d < 0.33 => Effect::Small,
+        d if d < 0.474 => Effect::Medium,
+        _ => Effect::Large,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn side(label: &str, values: Vec<i64>) -> Side {
+        Side { label: label.into(), values, ..Side::default() }
+    }
+
+    fn of(a: Vec<i64>, b: Vec<i64>) -> Comparison {
+        compare(&side("a", a), &side("b", b), &asked(Basis::Pdv, Statistic::Median))
+    }
+
+    fn asked(basis: Basis, statistic: Statistic) -> Question {
+        Question { basis, statistic, varied: None, seed: 1 }
+    }
+
+    #[test]
+    fn the_worked_example() {
+        // metrics §20, V24, where A is the slower: every sign turns.
+        let c = of(vec![9, 10, 10, 11, 12, 12, 13, 14, 16], vec![10, 12, 13, 13, 15, 18, 25, 40]);
+        let t = c.tests.unwrap();
+        assert_eq!((t.u, c.shift, c.median.unwrap().change), (17.0, Some(3.0), 2.0));
+        assert!((t.z - 1.793_399).abs() < 1e-6 && (t.p - 0.072_909).abs() < 1e-6);
+        assert!((c.cliffs_delta.unwrap() - 0.527_778).abs() < 1e-6);
+        assert_eq!((c.effect, c.outcome), (Some(Effect::Large), Outcome::Undecided));
+        assert!((t.ks - 0.416_667).abs() < 1e-6 && (t.ks_p - 0.352_967).abs() < 1e-6);
+        let swapped = of(vec![10, 12, 13, 13, 15, 18, 25, 40], vec![9, 10, 10, 11, 12, 12, 13, 14, 16]);
+        assert_eq!((swapped.tests.unwrap().u, swapped.shift), (55.0, Some(-3.0)));
+    }
+
+    fn noise(seed: i64, shift: i64) -> Vec<i64> {
+        let mut state = seed as u64;
+        (0..1000)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                shift + (state >> 44) as i64
+            })
+            .collect()
+    }
+
+    #[test]
+    fn verdicts() {
+        assert_eq!(of(noise(1, 0), noise(2, 0)).outcome, Outcome::Same);
+        assert_eq!(of(noise(1, 0), noise(2, 700_000)).outcome, Outcome::Different);
+        // Certain, but of no consequence.
+        let slight = of(noise(1, 0), noise(1, 60_000));
+        assert_eq!((slight.outcome, slight.effect), (Outcome::Same, Some(Effect::Negligible)));
+        // Beyond chance, but not beyond the clocks.
+        let mut late = side("b", noise(2, 700_000));
+        late.floor = 1e6;
+        let c = compare(&side("a", noise(1, 0)), &late, &asked(Basis::Delay, Statistic::Median));
+        assert_eq!(c.outcome, Outcome::Undecided);
+        let summary_only = Side { median: Some(5.0), ..Side::default() };
+        let c = compare(&summary_only, &summary_only, &asked(Basis::Pdv, Statistic::P99));
+        assert_eq!((c.outcome, c.median.unwrap().change), (Outcome::Undecided, 0.0));
+    }
+
+    #[test]
+    fn loss_and_preconditions() {
+        let a = Side { loss: Some((0, 1000)), period: Some(20_000_000), ..Side::default() };
+        let b = Side { loss: Some((60, 1000)), period: Some(10_000_000), ..Side::default() };
+        let c = compare(&a, &b, &asked(Basis::Pdv, Statistic::Median));
+        let loss = c.loss.unwrap();
+        assert_eq!((loss.change, loss.ci95.unwrap()[0] > 0.04), (0.06, true));
+        assert_eq!((c.unlike[0].what, c.unlike.len()), (Precondition::Period, 1));
+        assert_eq!(c.unlike[0].text, "different periods: 20.00 ms and 10.00 ms");
+    }
+
+    #[test]
+    fn long_runs_are_judged_by_batches() {
+        let long = |shift| (0..300).flat_map(|k| noise(k, shift)).collect::<Vec<_>>();
+        assert_eq!(of(long(0), long(700_000)).outcome, Outcome::Different);
+    }
+
+    proptest! {
+        #[test]
+        fn equals_all_pairs(a in prop::collection::vec(-9i64..9, 1..20), b in prop::collection::vec(-9i64..9, 1..20)) {
+            let c = of(a.clone(), b.clone());
+            let mut all: Vec<i64> = b.iter().flat_map(|y| a.iter().map(move |x| y - x)).collect();
+            all.sort_unstable();
+            let n = all.len();
+            prop_assert_eq!(c.shift, Some((all[(n - 1) / 2] + all[n / 2]) as f64 / 2.0));
+            let (more, fewer) = (all.iter().filter(|d| **d > 0).count(), all.iter().filter(|d| **d < 0).count());
+            prop_assert!((c.cliffs_delta.unwrap() - (more as f64 - fewer as f64) / n as f64).abs() < 1e-12);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! [`Side`]: one side of a comparison, a run or several runs of the same kind.
+
+use super::{Basis, Precondition, Statistic, Unlike};
+use crate::digest::Digest;
+use crate::metrics::percentile::Percent;
+use crate::metrics::series::Samples;
+use crate::spec::{Direction, Dscp};
+use crate::summary::Summary;
+use crate::units::eng4;
+
+/// One side of a comparison, as far as it is known. Fields are public so that what was measured by another
+/// tool can be compared as far as it goes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Side {
+    /// What to call it.
+    pub label: String,
+    /// Round trips, on one clock.
+    pub round_trip: Option<bool>,
+    /// Period, in ns.
+    pub period: Option<i64>,
+    /// Payload, in bytes.
+    pub payload: Option<u64>,
+    /// Which way.
+    pub direction: Option<Direction>,
+    /// Protocol number.
+    pub proto: Option<u8>,
+    /// Code point.
+    pub dscp: Option<u8>,
+    /// Sender and receiver.
+    pub path: Option<[String; 2]>,
+    /// Lost and sent packets, where loss can be seen.
+    pub loss: Option<(u64, u64)>,
+    /// 95 % interval of the loss ratio that allows for correlation, if known.
+    pub loss_interval: Option<[f64; 2]>,
+    /// The compared times in ns, run after run, each in send order; empty where only the figures below are
+    /// known.
+    pub values: Vec<i64>,
+    /// How many of them each run has; empty for one run.
+    pub runs: Vec<usize>,
+    /// Median, in ns, where there are no values.
+    pub median: Option<f64>,
+    /// 99th percentile, in ns, where there are no values.
+    pub p99: Option<f64>,
+    /// What the measurement may be wrong by, in ns: the clock bound for delay, the noise of the hosts for
+    /// PDV.
+    pub floor: f64,
+}
+
+impl Side {
+    /// The run of `digest`, whose accepted packets are `samples` (empty if they are not at hand).
+    pub fn new(label: &str, digest: &Digest, samples: &Samples, basis: Basis, statistic: Statistic) -> Side {
+        let known = digest.correction();
+        let base = match basis {
+            Basis::Pdv => digest.latency.min.unwrap_or(0),
+            Basis::Delay => known.map_or(0, |k| k.0),
+        };
+        let percentile = match statistic {
+            Statistic::Median => Percent(50_000),
+            Statistic::P99 => Percent(99_000),
+        };
+        let floor = match basis {
+            Basis::Pdv => {
+                digest.noise.as_ref().and_then(|n| n.floor.pdv(percentile)).map_or(0.0, |f| f.0 as f64)
+            }
+            Basis::Delay => known.map_or(f64::INFINITY, |k| k.1),
+        };
+        let less = |x: f64| x - base as f64;
+        let header = &digest.header;
+        Side {
+            label: label.to_owned(),
+            round_trip: Some(digest.round_trip),
+            period: Some(header.period).filter(|p| *p > 0),
+            payload: Some(header.pktlen).filter(|l| *l > 0),
+            direction: digest.direction(),
+            proto: Some(header.proto),
+            dscp: Some(header.dscp),
+            path: header.src_ip.clone().zip(header.dst_ip.clone()).map(|(s, d)| [s, d]),
+            loss: digest.loss_observable().then_some((digest.counts.lost, digest.counts.sent)),
+            loss_interval: digest.loss.wilson95_correlated,
+            values: in_send_order(samples).map(|delay| delay.saturating_sub(base)).collect(),
+            runs: Vec::new(),
+            median: digest.latency.median.map(less),
+            p99: digest.latency.percentile(Percent(99_000)).map(|x| less(x as f64)),
+            floor,
+        }
+    }
+
+    /// The run of `summary`.
+    pub fn of(label: &str, summary: &Summary, samples: &Samples, basis: Basis, statistic: Statistic) -> Side {
+        Side::new(label, &Digest::new(summary), samples, basis, statistic)
+    }
+
+    /// Several runs of the same kind as one side. What they do not agree on is not known of the whole.
+    pub fn pooled(label: &str, sides: Vec<Side>) -> Side {
+        let mut sides = sides.into_iter();
+        let Some(mut all) = sides.next() else { return Side { label: label.to_owned(), ..Side::default() } };
+        all.label = label.to_owned();
+        for next in sides {
+            if all.runs.is_empty() {
+                all.runs.push(all.values.len());
+            }
+            all.runs.push(next.values.len());
+            all.values.extend(next.values);
+            fn agreed<T: PartialEq>(mine: &mut Option<T>, theirs: &Option<T>) {
+                if mine != theirs {
+                    *mine = None;
+                }
+            }
+            agreed(&mut all.round_trip, &next.round_trip);
+            agreed(&mut all.period, &next.period);
+            agreed(&mut all.payload, &next.payload);
+            agreed(&mut all.direction, &next.direction);
+            agreed(&mut all.proto, &next.proto);
+            agreed(&mut all.dscp, &next.dscp);
+            agreed(&mut all.path, &next.path);
+            all.loss = all.loss.zip(next.loss).map(|((l, n), (k, m))| (l + k, n + m));
+            all.floor = all.floor.max(next.floor);
+            // Medians of medians are not medians, and one interval does not follow from two.
+            (all.median, all.p99, all.loss_interval) = (None, None, None);
+        }
+        // Packets of some runs would stand for all.
+        if all.runs.contains(&0) {
+            all.values.clear();
+            all.runs.clear();
+        }
+        all
+    }
+
+    /// The values of each run.
+    pub(super) fn runs(&self) -> Vec<&[i64]> {
+        if self.runs.is_empty() {
+            return vec![&self.values];
+        }
+        let mut rest = self.values.as_slice();
+        let mut next = |n: &usize| {
+            let (run, after) = rest.split_at((*n).min(rest.len()));
+            rest = after;
+            run
+        };
+        self.runs.iter().map(&mut next).filter(|run| !run.is_empty()).collect()
+    }
+}
+
+/// Delays by sequence number.
+pub(super) fn in_send_order(samples: &Samples) -> impl Iterator<Item = i64> + '_ {
+    let mut order: Vec<usize> = (0..samples.len()).collect();
+    if !samples.seq.is_sorted() {
+        order.sort_unstable_by_key(|k| samples.seq[*k]);
+    }
+    order.into_iter().map(|k| samples.delay[k])
+}
+
+/// The preconditions that `a` and `b` do not meet, but the one that is meant to differ.
+pub(super) fn unlike(a: &Side, b: &Side, varied: Option<Precondition>) -> Vec<Unlike> {
+    fn differs<'a, T: PartialEq>(x: &'a Option<T>, y: &'a Option<T>) -> Option<(&'a T, &'a T)> {
+        x.as_ref().zip(y.as_ref()).filter(|(x, y)| x != y)
+    }
+    let mut found = Vec::new();
+    let mut add = |what, text: String| {
+        if varied != Some(what) {
+            found.push(Unlike { what, text });
+        }
+    };
+    if differs(&a.round_trip, &b.round_trip).is_some() {
+        add(Precondition::Kind, "one is a round trip, the other one-way".to_owned());
+    }
+    if differs(&a.direction, &b.direction).is_some() {
+        add(
+            Precondition::Direction,
+            "different directions: one is client to server, the other server to client".to_owned(),
+        );
+    }
+    if !a.values.is_empty() && a.values == b.values {
+        add(Precondition::Independence, "the same packets: this is one run compared with itself".to_owned());
+    }
+    if let Some((x, y)) = differs(&a.proto, &b.proto) {
+        let name = |p: u8| match p {
+            6 => "TCP".to_owned(),
+            17 => "UDP".to_owned(),
+            other => format!("protocol {other}"),
+        };
+        add(Precondition::Transport, format!("different transports: {} and {}", name(*x), name(*y)));
+    }
+    if let Some((x, y)) = differs(&a.period, &b.period) {
+        add(Precondition::Period, format!("different periods: {} and {}", eng4(*x), eng4(*y)));
+    }
+    if let Some((x, y)) = differs(&a.payload, &b.payload) {
+        add(Precondition::Payload, format!("different payloads: {x} and {y} bytes"));
+    }
+    if let Some((x, y)) =
+        a.loss.map(|l| l.1).zip(b.loss.map(|l| l.1)).filter(|(x, y)| x > &(2 * y) || y > &(2 * x))
+    {
+        add(Precondition::Length, format!("very different lengths: {x} and {y} packets"));
+    }
+    if let Some((x, y)) = differs(&a.path, &b.path) {
+        add(Precondition::Path, format!("different paths: {} to {}, and {} to {}", x[0], x[1], y[0], y[1]));
+    }
+    if let Some((x, y)) = differs(&a.dscp, &b.dscp) {
+        let name = |d: u8| Dscp::new(d.into()).map_or_else(|| d.to_string(), |d| d.to_string());
+        add(Precondition::Dscp, format!("different traffic classes: {} and {}", name(*x), name(*y)));
+    }
+    found
+}

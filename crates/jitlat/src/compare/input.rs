@@ -1,0 +1,183 @@
+//! From files to runs: logs of any version, and JSON summaries in any of the forms `--json` writes.
+
+use anyhow::{Context, Result, anyhow, bail};
+use jitlat_core::analysis::{Analyzer, Options};
+use jitlat_core::compare::{Key, Run};
+use jitlat_core::digest::Digest;
+use jitlat_store::log::LogReader;
+use serde_json::Value;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+/// A JSON summary is some hundred kilobytes; many runs with intervals are some megabytes.
+const LARGEST_JSON: u64 = 1 << 30;
+
+/// The runs in `files`, each with a label of its own.
+pub fn read(files: &[String]) -> Result<Vec<Run>> {
+    if files.iter().filter(|f| f.rsplit('=').next() == Some("-")).count() > 1 {
+        bail!("standard input can be read once only");
+    }
+    let mut runs = Vec::new();
+    for file in files {
+        let (label, path) = split(file);
+        let mut found = open(path)?;
+        let several =
+            found.iter().filter(|run| run.digest.direction() == found[0].digest.direction()).count() > 1;
+        for (run, k) in found.iter_mut().zip(1..) {
+            let name = label.map(str::to_owned).or_else(|| run.digest.session.name.clone());
+            let name = name.unwrap_or_else(|| stem(path));
+            run.label =
+                if several && run.digest.session.name.is_none() { format!("{name} {k}") } else { name };
+        }
+        runs.append(&mut found);
+    }
+    tell_apart(&mut runs);
+    Ok(runs)
+}
+
+/// `LABEL=FILE`, unless there is a file of that whole name.
+fn split(text: &str) -> (Option<&str>, &str) {
+    match text.split_once('=') {
+        Some((label, path)) if !label.is_empty() && !Path::new(text).exists() => (Some(label), path),
+        _ => (None, text),
+    }
+}
+
+/// The file's name, without the folder and the endings that say nothing.
+fn stem(path: &str) -> String {
+    let path = Path::new(path);
+    let name =
+        path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
+    match name.strip_suffix(".log").or_else(|| name.strip_suffix(".json")) {
+        Some(short) if !short.is_empty() => short.to_owned(),
+        _ => name,
+    }
+}
+
+/// Gives runs of one label and direction their sources for labels, and numbers where that is not enough.
+fn tell_apart(runs: &mut [Run]) {
+    let who = |run: &Run| (run.label.clone(), run.digest.direction());
+    let twice = |runs: &[Run], k: usize| {
+        runs.iter().enumerate().any(|(j, other)| j != k && who(other) == who(&runs[k]))
+    };
+    let ambiguous: Vec<usize> = (0..runs.len()).filter(|k| twice(runs, *k)).collect();
+    for k in ambiguous {
+        runs[k].label = runs[k].source.clone();
+    }
+    let ambiguous: Vec<usize> = (0..runs.len()).filter(|k| twice(runs, *k)).collect();
+    for (k, number) in ambiguous.into_iter().zip(1..) {
+        runs[k].label = format!("{} ({number})", runs[k].label);
+    }
+}
+
+/// The rows that suggest themselves: one a direction, where a column holds both.
+pub fn rows_of_themselves(runs: &[Run], columns: &Key) -> Option<Key> {
+    let both = |run: &Run| {
+        let mine = run.digest.direction();
+        let other = |r: &Run| {
+            columns.of(r) == columns.of(run) && r.digest.direction().is_some_and(|d| Some(d) != mine)
+        };
+        mine.is_some() && runs.iter().any(other)
+    };
+    (*columns != Key::Direction && runs.iter().any(both)).then_some(Key::Direction)
+}
+
+fn open(path: &str) -> Result<Vec<Run>> {
+    let name = if path == "-" { "standard input" } else { path };
+    let input: Box<dyn Read + Send> = if path == "-" {
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(path).with_context(|| format!("opening {path}"))?)
+    };
+    let mut input = BufReader::with_capacity(1 << 18, input);
+    let start = input.fill_buf().with_context(|| format!("reading {name}"))?;
+    match start.iter().find(|b| !b.is_ascii_whitespace()) {
+        Some(b'{' | b'[') => from_json(input, name),
+        _ => Ok(vec![from_log(input, name)?]),
+    }
+}
+
+fn from_log(input: impl BufRead + Send + 'static, name: &str) -> Result<Run> {
+    let mut reader = LogReader::from_reader(name, Box::new(input))?;
+    let mut analyzer = Analyzer::new(reader.session(), &Options::default());
+    let mut failure = None;
+    reader.records(&mut failure).for_each(|record| analyzer.push(&record));
+    if let Some(e) = failure {
+        if reader.reading().rows == 0 {
+            return Err(e.into());
+        }
+        eprintln!("jitlat: {e}; the {} rows before it are compared", reader.reading().rows);
+    }
+    let (mut summary, samples) = analyzer.finish_with_samples(reader.session());
+    reader.reading().add_to(&mut summary);
+    Ok(Run { label: String::new(), source: name.to_owned(), digest: Digest::new(&summary), samples })
+}
+
+fn from_json(input: impl Read, name: &str) -> Result<Vec<Run>> {
+    let mut input = input.take(LARGEST_JSON);
+    let document: Value =
+        serde_json::from_reader(&mut input).with_context(|| format!("reading {name} as JSON"))?;
+    let summaries = match document {
+        Value::Array(all) => all,
+        Value::Object(mut object) => {
+            match ["directions", "runs"].into_iter().find_map(|k| object.remove(k)) {
+                Some(Value::Array(all)) => all,
+                _ => vec![Value::Object(object)],
+            }
+        }
+        _ => Vec::new(),
+    };
+    if summaries.is_empty() {
+        return Err(anyhow!("{name} holds no summary"));
+    }
+    let run = |value: Value| {
+        let digest = serde_json::from_value(value).map_err(|e| {
+            anyhow!(
+                "{name} is not a summary as --json writes it ({e}): give a log, or the JSON of `jitlat HOST`, `ping` \
+                 or `analyze`"
+            )
+        })?;
+        Ok(Run { source: name.to_owned(), digest, ..Run::default() })
+    };
+    summaries.into_iter().map(run).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::Direction;
+
+    fn run(label: &str, source: &str, direction: Option<Direction>) -> Run {
+        let mut run = Run { label: label.into(), source: source.into(), ..Run::default() };
+        (run.digest.session.direction, run.digest.session.direction_known) = (direction, direction.is_some());
+        run
+    }
+
+    #[test]
+    fn labels_differ_unless_directions_do() {
+        let mut runs = [
+            run("a", "x/a.log", None),
+            run("a", "y/a.log", None),
+            run("b", "b", Some(Direction::Up)),
+            run("b", "b", Some(Direction::Down)),
+            run("c", "c", None),
+            run("c", "c", None),
+        ];
+        tell_apart(&mut runs);
+        let labels: Vec<&str> = runs.iter().map(|r| r.label.as_str()).collect();
+        assert_eq!(labels, ["x/a.log", "y/a.log", "b", "b", "c (1)", "c (2)"]);
+        assert_eq!(rows_of_themselves(&runs, &Key::Label), Some(Key::Direction));
+        assert_eq!(rows_of_themselves(&runs, &Key::Direction), None);
+        assert_eq!(rows_of_themselves(&runs[..2], &Key::Label), None);
+    }
+
+    #[test]
+    fn files_and_their_labels() {
+        assert_eq!(split("before=a.log"), (Some("before"), "a.log"));
+        assert_eq!(split("a.log"), (None, "a.log"));
+        assert_eq!(stem("x/y/a.log"), "a");
+        assert_eq!(stem("jitlat.0faqgu"), "jitlat.0faqgu");
+        assert_eq!(stem(".json"), ".json");
+    }
+}

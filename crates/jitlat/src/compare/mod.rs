@@ -1,0 +1,144 @@
+//! `jitlat compare A B…`: saved tests side by side, with a verdict that does not lean on p-values.
+
+mod condition;
+mod input;
+mod output;
+
+use crate::present;
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use condition::Condition;
+use jitlat_core::compare::{Basis, Grid, Key, Outcome, Question, Run, Statistic};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Within each row every column is compared with the first. \"Different\" takes three things at once: a \
+                  95 % interval (block bootstrap) that excludes no change, an effect that is not negligible (Cliff's \
+                  delta), and a change larger than what the measurements may be wrong by.\n\
+                  Exit status: 0 compared; 1 a --fail-if condition holds; 2 nothing could be compared."
+)]
+pub struct CompareArgs {
+    /// Logs, or JSON summaries written with --json, of any instrument; LABEL=FILE names one; - is standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<String>,
+    /// Put runs into columns by name, tag:KEY, dscp, path, direction, transport, payload or period; runs that
+    /// agree are taken together (default: each file a column)
+    #[arg(long, value_name = "KEY")]
+    pub group_by: Option<Key>,
+    /// Put runs into rows by the same keys: columns are compared within each row
+    #[arg(long, value_name = "KEY")]
+    pub rows: Option<Key>,
+    /// The column the others are compared with (default: the first)
+    #[arg(long, value_name = "COLUMN")]
+    pub baseline: Option<String>,
+    /// What to compare: pdv (jitter: needs no clocks) or delay (one-way delay corrected, or round trips)
+    #[arg(long, value_name = "WHAT", default_value = "pdv")]
+    pub basis: By,
+    /// What the verdict is about: median, or p99
+    #[arg(long, value_name = "STATISTIC", default_value = "median")]
+    pub statistic: At,
+    /// Seed of the bootstrap
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Fail with status 1: worse, different; a figure of any run (loss>1%, jitter-p99>30ms, mos<3.8 …); or its
+    /// change from the first column (jitter-p99>+5ms, jitter-p99>+20%, loss>+0.5%, mos<-0.3); may be repeated
+    #[arg(long, value_name = "CONDITION")]
+    pub fail_if: Vec<Condition>,
+    /// Write the table and the comparisons as one JSON object to FILE; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write one line per cell of the table to FILE; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Write a page with verdicts, table and interactive figures to FILE
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Draw the overlaid distributions of each row into DIR, as SVG and PNG
+    #[arg(long, value_name = "DIR")]
+    pub plots: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    Pdv,
+    Delay,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum At {
+    Median,
+    P99,
+}
+
+/// Reads, compares, shows.
+pub fn run(args: &CompareArgs) -> Result<ExitCode> {
+    let to_stdout =
+        [&args.json, &args.csv, &args.html].into_iter().flatten().filter(|p| p.as_os_str() == "-");
+    if to_stdout.count() > 1 {
+        bail!("standard output can take one format only: give all others a file");
+    }
+    let runs = input::read(&args.files)?;
+    let columns = args.group_by.clone().unwrap_or(Key::Label);
+    let rows = args.rows.clone().or_else(|| input::rows_of_themselves(&runs, &columns));
+    let question = Question {
+        basis: match args.basis {
+            By::Pdv => Basis::Pdv,
+            By::Delay => Basis::Delay,
+        },
+        statistic: match args.statistic {
+            At::Median => Statistic::Median,
+            At::P99 => Statistic::P99,
+        },
+        varied: None,
+        seed: args.seed,
+    };
+    if let Some(baseline) = args.baseline.as_ref().filter(|b| !runs.iter().any(|r| columns.of(r) == **b)) {
+        let mut names: Vec<String> = runs.iter().map(|r| columns.of(r)).collect();
+        names.dedup();
+        bail!("there is no column {baseline}: choose of {}", names.join(", "));
+    }
+    let grid = Grid::new(&runs, &columns, rows.as_ref(), args.baseline.as_deref(), &question);
+    if grid.comparisons().next().is_none() {
+        nothing_to_compare(&runs, &columns, rows.as_ref())?;
+    }
+    output::write(&grid, args)?;
+    status(&grid, &runs, args)
+}
+
+/// Says why no two columns share a row.
+fn nothing_to_compare(runs: &[Run], columns: &Key, rows: Option<&Key>) -> Result<()> {
+    if let [only] = runs {
+        bail!("there is one run only ({}): give at least two to compare", only.source);
+    }
+    let first = runs.first().map(|run| columns.of(run)).unwrap_or_default();
+    if runs.iter().all(|run| columns.of(run) == first) {
+        bail!("all {} runs are in one group, {columns} {first}: nothing to compare it with", runs.len());
+    }
+    let rows = rows.map_or_else(String::new, |key| format!(" by {key}"));
+    bail!("no row{rows} has runs in two columns: nothing to compare");
+}
+
+fn status(grid: &Grid, runs: &[Run], args: &CompareArgs) -> Result<ExitCode> {
+    let violations: Vec<String> = args.fail_if.iter().flat_map(|c| c.violations(grid, runs)).collect();
+    for violation in &violations {
+        eprintln!("jitlat: failed: {violation}");
+    }
+    let refused = grid.comparisons().filter(|(_, c)| c.outcome == Outcome::Refused).count();
+    if refused == grid.comparisons().count() {
+        eprintln!("jitlat: nothing could be compared: the runs are different quantities");
+        return Ok(ExitCode::from(crate::COULD_NOT_MEASURE));
+    }
+    Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(crate::THRESHOLD_VIOLATED) })
+}
+
+/// Whether standard output is taken by a program's format.
+fn is_silent(args: &CompareArgs) -> bool {
+    [&args.json, &args.csv, &args.html].into_iter().flatten().any(|p| p.as_os_str() == "-")
+}
+
+/// Prints `text` unless standard output is taken.
+fn print(text: &str, args: &CompareArgs) -> Result<()> {
+    if is_silent(args) { Ok(()) } else { present::print(text) }
+}

@@ -1,0 +1,209 @@
+//! `jitlat compare` as a user runs it: on logs, on JSON summaries, in groups, as a test in CI.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn data(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name);
+    path.to_str().expect("the repository's path is text").to_owned()
+}
+
+fn jitlat(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_jitlat")).args(args).output().expect("the binary runs")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn proxy() -> [String; 2] {
+    ["without", "with"].map(|w| format!("{w}={}", data(&format!("compare/{w}_proxy.log"))))
+}
+
+fn classes() -> Vec<String> {
+    ["1tcp", "20tcp"]
+        .iter()
+        .flat_map(|load| ["ef", "be", "scavenger"].map(|class| data(&format!("compare/{load}-{class}.log"))))
+        .collect()
+}
+
+/// The JSON summary of a log, in a file.
+fn summary(dir: &Path, logs: &[&str]) -> PathBuf {
+    let path = dir.join(format!("{}.json", logs.len()));
+    let mut args = vec!["analyze"];
+    args.extend(logs);
+    let file = path.to_str().unwrap().to_owned();
+    args.extend(["--json", &file]);
+    assert!(jitlat(&args).status.success());
+    path
+}
+
+#[test]
+fn before_and_after_a_proxy() {
+    let [without, with] = proxy();
+    let told = jitlat(&["compare", &without, &with]);
+    assert_eq!(told.status.code(), Some(0), "{}", stderr(&told));
+    insta::assert_snapshot!(stdout(&told));
+}
+
+#[test]
+fn classes_by_load() {
+    let files = classes();
+    let mut args = vec!["compare", "--group-by", "tag:class", "--rows", "tag:load"];
+    args.extend(files.iter().map(String::as_str));
+    let told = jitlat(&args);
+    assert_eq!(told.status.code(), Some(0), "{}", stderr(&told));
+    insta::assert_snapshot!(stdout(&told));
+}
+
+#[test]
+fn summaries_compare_as_far_as_they_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = [data("compare/without_proxy.log"), data("compare/with_proxy.log")];
+    // Both in one file, as `analyze` writes several logs.
+    let both = summary(dir.path(), &[&logs[0], &logs[1]]);
+    let told = jitlat(&["compare", both.to_str().unwrap()]);
+    assert_eq!(told.status.code(), Some(0), "{}", stderr(&told));
+    insta::assert_snapshot!(stdout(&told));
+    // One of each: the log's packets alone do not make a verdict either.
+    let one = summary(dir.path(), &[&logs[0]]);
+    let mixed =
+        jitlat(&["compare", &format!("a={}", one.display()), &format!("b={}", logs[1]), "--json", "-"]);
+    let json: Value = serde_json::from_slice(&mixed.stdout).unwrap();
+    let c = &json["rows"][0]["comparisons"][0];
+    assert_eq!(c["outcome"], "undecided");
+    assert!(c["p99"]["change"].as_f64().unwrap() < -3e9, "{c}");
+}
+
+#[test]
+fn all_formats_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let [without, with] = proxy();
+    let told = jitlat(&[
+        "compare",
+        &without,
+        &with,
+        "--csv",
+        &file("t.csv"),
+        "--html",
+        &file("t.html"),
+        "--plots",
+        &file("plots"),
+        "--json",
+        "-",
+    ]);
+    assert_eq!(told.status.code(), Some(0), "{}", stderr(&told));
+    let json: Value = serde_json::from_slice(&told.stdout).unwrap();
+    let c = &json["rows"][0]["comparisons"][0];
+    assert_eq!((&c["outcome"], &c["effect"]), (&Value::from("different"), &Value::from("large")));
+    assert_eq!(json["rows"][0]["cells"][0]["column"], "without");
+    let csv = std::fs::read_to_string(file("t.csv")).unwrap();
+    let lines: Vec<&str> = csv.lines().collect();
+    assert_eq!(lines.len(), 3);
+    assert!(lines[2].contains(",better,"), "{csv}");
+    let html = std::fs::read_to_string(file("t.html")).unwrap();
+    assert!(html.contains("with against without") && html.contains("data-figure=\"compare-jitter-cdf\""));
+    let mut drawn: Vec<String> = std::fs::read_dir(file("plots"))
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    drawn.sort();
+    assert_eq!(
+        drawn,
+        [
+            "compare-jitter-cdf.png",
+            "compare-jitter-cdf.svg",
+            "compare-jitter.png",
+            "compare-jitter.svg",
+            "compare-latency-cdf.png",
+            "compare-latency-cdf.svg",
+            "compare-latency.png",
+            "compare-latency.svg"
+        ]
+    );
+}
+
+#[test]
+fn thresholds_make_it_a_test() {
+    let [without, with] = proxy();
+    let status = |a: &str, b: &str, condition: &str| {
+        let told = jitlat(&["compare", a, b, "--fail-if", condition]);
+        (told.status.code().unwrap(), stderr(&told))
+    };
+    for (condition, expected) in [
+        ("worse", 0),
+        ("different", 1),
+        ("jitter-p99>+5ms", 0),
+        ("jitter-p99<-50%", 1),
+        ("jitter-max>1s", 1),
+        ("jitter-max>1h", 0),
+    ] {
+        let (code, told) = status(&without, &with, condition);
+        assert_eq!(code, expected, "{condition}: {told}");
+        assert_eq!(told.is_empty(), expected == 0, "{condition}: {told}");
+    }
+    let (code, told) = status(&with, &without, "worse");
+    assert_eq!((code, told.as_str()), (1, "jitlat: failed: without is worse than with\n"));
+    assert_eq!(status(&with, &without, "jitter-p99>+20%").0, 1);
+}
+
+#[test]
+fn what_cannot_be_compared_is_said() {
+    let log = data("a_loopback_v1.log");
+    let refused = |args: &[&str], code: i32, why: &str| {
+        let mut line = vec!["compare"];
+        line.extend(args);
+        let told = jitlat(&line);
+        // Sentences are wrapped.
+        let all = (stdout(&told) + &stderr(&told)).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(told.status.code(), Some(code), "{args:?}: {all}");
+        assert!(all.contains(why), "{args:?}: {all}");
+    };
+    refused(&[&log], 2, "one run only");
+    refused(&[&log, &log], 2, "one run compared with itself");
+    refused(&[&log, "/nonexistent.log"], 2, "opening /nonexistent.log");
+    refused(
+        &[&log, &data("a_loopback_v1.expected.json"), "--group-by", "direction"],
+        2,
+        "nothing to compare it with",
+    );
+    refused(&[&log, &data("metrics_golden.json")], 2, "is not a summary as --json writes it");
+    refused(&[&log, &data("README.md")], 2, "README.md");
+    refused(&[&log, &data("b_wan_lossy_v1.log"), "--baseline", "x"], 2, "there is no column x");
+    refused(&[&log, &data("b_wan_lossy_v1.log"), "--group-by", "colour"], 2, "nothing to group by");
+    // Flagged, and compared.
+    refused(&[&log, &data("d_edge_small_v1.log")], 0, "different payloads: 80 and 12 bytes");
+}
+
+#[test]
+fn directions_are_compared_each_with_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = std::fs::read_to_string(data("compare/1tcp-be.log")).unwrap();
+    let other = std::fs::read_to_string(data("compare/20tcp-be.log")).unwrap();
+    let mut files = Vec::new();
+    for (test, text) in [("monday", &log), ("tuesday", &other)] {
+        for direction in ["up", "down"] {
+            let path = dir.path().join(format!("{test}.{direction}"));
+            let text = text.replace("# direction up", &format!("# direction {direction}\n# name {test}"));
+            std::fs::write(&path, text).unwrap();
+            files.push(path.to_str().unwrap().to_owned());
+        }
+    }
+    let mut args = vec!["compare", "--json", "-"];
+    args.extend(files.iter().map(String::as_str));
+    let told = jitlat(&args);
+    assert_eq!(told.status.code(), Some(0), "{}", stderr(&told));
+    let json: Value = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!(json["columns"], serde_json::json!(["monday", "tuesday"]));
+    assert_eq!((&json["rows"][0]["name"], &json["rows"][1]["name"]), (&"up".into(), &"down".into()));
+    // One way against the other is refused.
+    let told = jitlat(&["compare", &format!("a={}", files[0]), &format!("b={}", files[3])]);
+    assert_eq!(told.status.code(), Some(2));
+    assert!(stdout(&told).contains("refused: Not compared: different directions"), "{}", stdout(&told));
+}

@@ -1,0 +1,232 @@
+//! The page of a comparison: the verdicts first, then the table, then the figures, then what was compared.
+
+use super::{data, plots, shell};
+use crate::escape::escape;
+use crate::figure::{self, Beside, Figure, Unit, group_thousands, value_label};
+use crate::text::comparison::{effect, outcome, p_value, sentence};
+use jitlat_core::compare::{Basis, Cell, Comparison, Difference, Grid, Outcome, Row};
+use jitlat_core::summary::{Distribution, Percent};
+use jitlat_core::time::Nanos;
+use std::fmt::Write;
+
+/// A comparison as one self-contained HTML document.
+pub fn comparison(grid: &Grid, program: &str, written: Option<Nanos>) -> String {
+    let figures: Vec<(String, Vec<Figure>)> = grid
+        .rows
+        .iter()
+        .zip(1..)
+        .map(|(row, k)| {
+            let mut drawn = figures_of(row);
+            if grid.rows.len() > 1 {
+                drawn.iter_mut().for_each(|f| f.id = format!("{}-{k}", f.id));
+            }
+            (row.name.clone(), drawn)
+        })
+        .filter(|(_, drawn)| !drawn.is_empty())
+        .collect();
+    let cells = grid.rows.iter().flat_map(|r| r.cells.iter().flatten()).count();
+    let title = format!("{cells} runs side by side").replacen("1 runs", "1 run", usize::from(cells == 1));
+    let mut out = String::with_capacity(1 << 17);
+    shell::open(&mut out, &title, program);
+    let _ = write!(
+        out,
+        "<p class=\"what\">{}</p></header>\n<main>\n",
+        match grid.basis {
+            Basis::Pdv =>
+                "Compared by jitter: delay above each run's own minimum, for which no clocks need to agree.",
+            Basis::Delay => "Compared by delay, corrected where the clocks' relation is known.",
+        }
+    );
+    for row in &grid.rows {
+        row.comparisons.iter().for_each(|c| verdict(&mut out, &row.name, c));
+    }
+    table(&mut out, grid);
+    plots(&mut out, &figures);
+    compared(&mut out, grid);
+    shell::footer(&mut out, None, program, written);
+    out.push_str("</main>\n");
+    data(&mut out, &figures);
+    shell::close(&mut out);
+    out
+}
+
+/// The figures of one row, its columns side by side.
+pub fn figures_of(row: &Row) -> Vec<Figure> {
+    let runs: Vec<Beside<'_>> = row.cells.iter().flatten().filter_map(beside).collect();
+    let mut drawn = figure::of_runs(&runs);
+    if !row.name.is_empty() {
+        drawn.iter_mut().for_each(|f| f.title = format!("{} – {}", f.title, row.name));
+    }
+    drawn
+}
+
+fn beside(cell: &Cell) -> Option<Beside<'_>> {
+    Some(Beside {
+        name: &cell.column,
+        latency: cell.latency.as_ref()?,
+        pdv: cell.pdv.as_ref()?,
+        samples: cell.latency_sample.as_ref().zip(cell.pdv_sample.as_ref()),
+    })
+}
+
+fn verdict(out: &mut String, row: &str, c: &Comparison) {
+    let level = match outcome(c) {
+        "worse" => "poor",
+        "better" | "same" => "good",
+        "refused" => "bad",
+        _ => "note",
+    };
+    let of = if row.is_empty() { String::new() } else { format!("{row}: ") };
+    let _ = write!(
+        out,
+        "<section class=\"verdict {level}\"><h2>{}</h2><p class=\"headline\">{}</p>",
+        escape(&format!("{of}{} against {}", c.b, c.a)),
+        escape(&super::micro(&sentence(c)).replace(" -", " −"))
+    );
+    let flags: Vec<_> = c.unlike.iter().filter(|u| !u.what.is_vital()).collect();
+    if !flags.is_empty() {
+        out.push_str("<ul class=\"findings\">");
+        for u in flags {
+            let text = escape(&format!("{}; the difference may have its cause there.", u.text));
+            let _ = write!(out, "<li class=\"poor\"><span class=\"level\">unlike</span> {text}</li>");
+        }
+        out.push_str("</ul>");
+    }
+    out.push_str("<ul>");
+    let mut item = |text: &str| {
+        let _ = write!(out, "<li>{}</li>", escape(text));
+    };
+    if c.outcome != Outcome::Refused {
+        let what = if c.basis == Basis::Pdv { "jitter" } else { "delay" };
+        for (name, d) in [("Median", &c.median), ("99th percentile", &c.p99)] {
+            if let Some(d) = d {
+                item(&format!("{name} of {what}: {}.", change(d, |x| value_label(Unit::Time, x))));
+            }
+        }
+        if let Some(d) = &c.loss {
+            let points = |x: f64| format!("{:.3}", x * 100.0).replace('-', "−");
+            item(&format!("Loss in percentage points: {}.", change(d, points)));
+        }
+        if let (Some(delta), Some(e)) = (c.cliffs_delta, c.effect) {
+            let delta = format!("{delta:+.3}").replace('-', "−");
+            let shift = c.shift.map_or(String::new(), |s| {
+                format!("; typical shift (Hodges–Lehmann) {}", signed(s, |x| value_label(Unit::Time, x)))
+            });
+            item(&format!("Effect: Cliff’s δ {delta}, {}{shift}.", effect(e)));
+        }
+        if let Some(t) = &c.tests {
+            item(&format!(
+                "For the record, supposing independent packets, which those of one run are not: Mann–Whitney \
+                     U = {}, {}; Kolmogorov–Smirnov D = {:.3}, {}.",
+                t.u,
+                p_value(t.p),
+                t.ks,
+                p_value(t.ks_p)
+            ));
+        }
+    }
+    out.push_str("</ul></section>\n");
+}
+
+fn signed(x: f64, show: impl Fn(f64) -> String) -> String {
+    if x > 0.0 { format!("+{}", show(x)) } else { show(x) }
+}
+
+fn change(d: &Difference, show: impl Fn(f64) -> String + Copy) -> String {
+    let ci = d.ci95.map(|[lo, hi]| {
+        format!(", between {} and {} with 95 % confidence", signed(lo, show), signed(hi, show))
+    });
+    format!("{}{}", signed(d.change, show), ci.unwrap_or_default())
+}
+
+fn table(out: &mut String, grid: &Grid) {
+    out.push_str("<section class=\"tables\"><h2>The figures</h2><div class=\"wide\"><table><thead><tr>");
+    let named = grid.rows.iter().any(|r| !r.name.is_empty());
+    let heads: &[&str] = &[
+        "run",
+        "packets",
+        "lost",
+        "IPDV mean",
+        "IPDV std dev",
+        "IPDV IQR",
+        "jitter median",
+        "jitter 90 %",
+        "jitter 99 %",
+        "jitter 99.9 %",
+        "jitter max",
+        "latency median",
+    ];
+    if named {
+        out.push_str("<th scope=\"col\">test</th>");
+    }
+    for head in heads {
+        let _ = write!(out, "<th scope=\"col\">{head}</th>");
+    }
+    out.push_str("</tr></thead><tbody>");
+    for row in &grid.rows {
+        for cell in row.cells.iter().flatten() {
+            out.push_str("<tr>");
+            if named {
+                let _ = write!(out, "<th scope=\"row\">{}</th>", escape(&row.name));
+            }
+            let _ = write!(out, "<th scope=\"row\">{}</th>", escape(&cell.column));
+            for value in values(cell) {
+                let _ = write!(out, "<td>{}</td>", escape(&value));
+            }
+            out.push_str("</tr>");
+        }
+    }
+    out.push_str("</tbody></table></div></section>\n");
+}
+
+fn values(cell: &Cell) -> [String; 11] {
+    let time = |x: Option<f64>| x.map_or_else(|| "–".to_owned(), |x| value_label(Unit::Time, x));
+    let ipdv = cell.ipdv.as_ref();
+    let p = |d: &Option<Distribution>, milli: u32| {
+        time(d.as_ref().and_then(|d| d.percentiles.at(Percent(milli))).map(|x| x as f64))
+    };
+    [
+        group_thousands(&cell.sent.to_string()),
+        cell.loss_ratio.map_or_else(|| "–".to_owned(), |r| value_label(Unit::Share, r)),
+        time(ipdv.and_then(|i| i.mean)),
+        time(ipdv.and_then(|i| i.stddev)),
+        time(ipdv.and_then(|i| i.iqr).map(|x| x as f64)),
+        p(&cell.pdv, 50_000),
+        p(&cell.pdv, 90_000),
+        p(&cell.pdv, 99_000),
+        p(&cell.pdv, 99_900),
+        time(cell.pdv.as_ref().and_then(|d| d.max).map(|x| x as f64)),
+        if cell.latency_trusted {
+            time(cell.latency.as_ref().and_then(|d| d.median))
+        } else {
+            "–".to_owned()
+        },
+    ]
+}
+
+fn compared(out: &mut String, grid: &Grid) {
+    out.push_str("<section class=\"evidence\"><h2>What was compared</h2><dl class=\"more\">");
+    for row in &grid.rows {
+        for cell in row.cells.iter().flatten() {
+            let name = if row.name.is_empty() {
+                cell.column.clone()
+            } else {
+                format!("{}, {}", row.name, cell.column)
+            };
+            let _ = write!(
+                out,
+                "<div><dt>{}</dt><dd>{}</dd></div>",
+                escape(&name),
+                escape(&cell.sources.join(", "))
+            );
+        }
+    }
+    let _ = writeln!(
+        out,
+        "<div><dt>bootstrap</dt><dd>moving blocks, seed {}</dd></div></dl><p>Different means three things at once: the \
+         95 % interval of the change, which allows for packets that resemble their neighbours, excludes no change; \
+         the effect is not negligible; and the change exceeds what the measurements themselves may be wrong by. \
+         Latency is shown where something is known of how the clocks relate.</p></section>",
+        grid.seed
+    );
+}

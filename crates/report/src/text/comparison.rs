@@ -1,0 +1,262 @@
+//! Several runs on the console: a table, then what to believe of the differences.
+
+use super::{Look, Options, Page, dash, printable};
+use jitlat_core::compare::{Basis, Cell, Comparison, Difference, Effect, Grid, Outcome, Statistic};
+use jitlat_core::summary::{Distribution, Percent};
+use jitlat_core::units::{eng4, eng4_f64};
+
+/// Characters of the row's name, of the figure's, of a column.
+const ROW: usize = 16;
+const FIGURE: usize = 16;
+const COLUMN: usize = 12;
+
+/// The table and the verdicts.
+pub fn comparison(grid: &Grid, options: &Options) -> String {
+    let mut page = Page::new(options);
+    table(&mut page, grid);
+    notes(&mut page, grid);
+    for row in &grid.rows {
+        for c in &row.comparisons {
+            verdict(&mut page, &row.name, c, options);
+        }
+    }
+    page.text
+}
+
+type Figure = (&'static str, fn(&Cell) -> Option<String>);
+
+fn time(of: Option<f64>) -> Option<String> {
+    of.map(eng4_f64)
+}
+
+fn percentile(d: Option<&Distribution>, milli: u32) -> Option<String> {
+    d?.percentiles.at(Percent(milli)).map(eng4)
+}
+
+/// Counts, then loss, then jitter by every definition in use, then delay where it means something.
+const FIGURES: [Figure; 19] = [
+    ("runs", |c| (c.sources.len() > 1).then(|| c.sources.len().to_string())),
+    ("packets sent", |c| Some(c.sent.to_string())),
+    ("lost", |c| c.loss_ratio.map(|r| format!("{:.2}%", r * 100.0))),
+    ("longest loss", |c| c.longest_loss.map(|n| n.to_string())),
+    ("IPDV mean", |c| time(c.ipdv.as_ref()?.mean)),
+    ("IPDV std dev", |c| time(c.ipdv.as_ref()?.stddev)),
+    ("IPDV IQR", |c| c.ipdv.as_ref()?.iqr.map(eng4)),
+    ("RTP jitter", |c| time(c.rfc3550_mean)),
+    ("jitter 50%", |c| percentile(c.pdv.as_ref(), 50_000)),
+    ("jitter 90%", |c| percentile(c.pdv.as_ref(), 90_000)),
+    ("jitter 95%", |c| percentile(c.pdv.as_ref(), 95_000)),
+    ("jitter 99%", |c| percentile(c.pdv.as_ref(), 99_000)),
+    ("jitter 99.9%", |c| percentile(c.pdv.as_ref(), 99_900)),
+    ("jitter 100%", |c| c.pdv.as_ref()?.max.map(eng4)),
+    ("latency min", |c| c.latency.as_ref()?.min.map(eng4)),
+    ("latency median", |c| time(c.latency.as_ref()?.median)),
+    ("latency mean", |c| time(c.latency.as_ref()?.mean)),
+    ("latency 99%", |c| percentile(c.latency.as_ref(), 99_000)),
+    ("best MOS", |c| c.mos.map(|m| format!("{m:.2}"))),
+];
+
+fn table(page: &mut Page, grid: &Grid) {
+    let named = grid.rows.iter().any(|r| !r.name.is_empty());
+    let lead = if named { ROW + FIGURE } else { FIGURE };
+    let widths: Vec<usize> =
+        grid.columns.iter().map(|c| c.chars().count().clamp(COLUMN - 2, 24) + 2).collect();
+    let mut from = 0;
+    while from < grid.columns.len() {
+        // As many columns as the page is wide; the others in further tables below.
+        let mut to = from;
+        let mut width = lead;
+        while to < widths.len() && (to == from || width + widths[to] <= page.width) {
+            width += widths[to];
+            to += 1;
+        }
+        if from > 0 {
+            page.blank();
+        }
+        let line = |row: &str, figure: &str, cells: &[String]| {
+            let mut text = if named { format!("{:<ROW$}", clip(row, ROW - 1)) } else { String::new() };
+            text.push_str(&format!("{figure:<FIGURE$}"));
+            for (cell, width) in cells.iter().zip(&widths[from..to]) {
+                text.push_str(&format!("{:>width$}", clip(cell, width - 1)));
+            }
+            text.trim_end().to_owned()
+        };
+        let head = line("", "", &grid.columns[from..to].iter().map(|c| printable(c)).collect::<Vec<_>>());
+        let head = page.painted(Look::Heading, &head);
+        page.line(&head);
+        for row in &grid.rows {
+            let mut name = printable(&row.name);
+            for (figure, of) in FIGURES {
+                // A line is there for all columns of a row or for none.
+                if row.cells.iter().flatten().all(|c| of(c).is_none()) {
+                    continue;
+                }
+                let cells: Vec<String> =
+                    row.cells[from..to].iter().map(|c| dash(c.as_ref().and_then(of))).collect();
+                let text = line(&std::mem::take(&mut name), figure, &cells);
+                page.line(&text);
+            }
+        }
+        from = to;
+    }
+}
+
+fn clip(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(2)).chain("..".chars()).collect()
+}
+
+/// What must be known to read the table.
+fn notes(page: &mut Page, grid: &Grid) {
+    let cells = || grid.rows.iter().flat_map(|r| r.cells.iter().flatten());
+    let mut notes = Vec::new();
+    if cells().any(|c| !c.latency_trusted) {
+        notes.push(
+            "latency is of clocks about whose relation nothing is known, in at least one run: jitter and loss \
+             can be compared, latency cannot",
+        );
+    }
+    if cells().any(|c| c.lost.is_none()) {
+        notes.push("loss cannot be observed with TCP: it appears as delay");
+    }
+    if cells().any(|c| c.pdv.is_none()) {
+        notes.push("percentiles of several summaries cannot be pooled: give the logs");
+    }
+    if cells().any(|c| c.ipdv.as_ref().is_some_and(|i| i.quantised)) {
+        notes.push("an IPDV IQR of zero beside a std dev means that the clock was too coarse");
+    }
+    if notes.is_empty() {
+        return;
+    }
+    page.blank();
+    for note in notes {
+        page.marked("note:", Some(Look::Note), note);
+    }
+}
+
+/// What to believe of a difference, in one sentence; shared by console and page.
+pub fn sentence(c: &Comparison) -> String {
+    let (what, by) = match (c.basis, c.statistic) {
+        (Basis::Pdv, Statistic::Median) => ("jitter", "at the median"),
+        (Basis::Pdv, Statistic::P99) => ("jitter", "at the 99th percentile"),
+        (Basis::Delay, Statistic::Median) => ("delay", "at the median"),
+        (Basis::Delay, Statistic::P99) => ("delay", "at the 99th percentile"),
+    };
+    match (c.outcome, c.chosen()) {
+        (Outcome::Different, Some(d)) => {
+            let more = if d.change > 0.0 { "more" } else { "less" };
+            format!(
+                "{} has {} {more} {what} {by} than {}: {}.",
+                c.b,
+                eng4_f64(d.change.abs()),
+                c.a,
+                c.because
+            )
+        }
+        (Outcome::Same | Outcome::Different, _) => {
+            format!("No difference in {what} worth the name was found {by}: {}.", c.because)
+        }
+        (Outcome::Undecided, _) => format!("Cannot be told apart in {what} {by}: {}.", c.because),
+        (Outcome::Refused, _) => format!("Not compared: {}.", c.because),
+    }
+}
+
+/// The word for an outcome.
+pub fn outcome(c: &Comparison) -> &'static str {
+    match c.outcome {
+        Outcome::Different if c.is_worse() => "worse",
+        Outcome::Different => "better",
+        Outcome::Same => "same",
+        Outcome::Undecided => "undecided",
+        Outcome::Refused => "refused",
+    }
+}
+
+/// The word for an effect.
+pub fn effect(e: Effect) -> &'static str {
+    match e {
+        Effect::Negligible => "negligible",
+        Effect::Small => "small",
+        Effect::Medium => "medium",
+        Effect::Large => "large",
+    }
+}
+
+/// `-1.584 s, between -1.612 s and -1.552 s with 95% confidence`.
+pub fn change(d: &Difference) -> String {
+    let ci =
+        d.ci95.map(|[lo, hi]| format!(", between {} and {} with 95% confidence", signed(lo), signed(hi)));
+    format!("{}{}", signed(d.change), ci.unwrap_or_default())
+}
+
+fn signed(ns: f64) -> String {
+    let text = eng4_f64(ns);
+    if ns > 0.0 { format!("+{text}") } else { text }
+}
+
+/// The same of ratios, in percentage points.
+pub fn points(d: &Difference) -> String {
+    let p = |x: f64| format!("{:+.3}", x * 100.0);
+    let ci = d.ci95.map(|[lo, hi]| format!(", between {} and {} with 95% confidence", p(lo), p(hi)));
+    format!("{} percentage points{}", p(d.change), ci.unwrap_or_default())
+}
+
+fn verdict(page: &mut Page, row: &str, c: &Comparison, _options: &Options) {
+    let of = if row.is_empty() { String::new() } else { format!("{}: ", printable(row)) };
+    page.heading(&format!("{of}{} against {}", printable(&c.b), printable(&c.a)));
+    let look = match outcome(c) {
+        "worse" => Look::Poor,
+        "better" | "same" => Look::Good,
+        "refused" => Look::Bad,
+        _ => Look::Note,
+    };
+    page.marked(&format!("{}:", outcome(c)), Some(look), &printable(&sentence(c)));
+    for u in c.unlike.iter().filter(|u| !u.what.is_vital()) {
+        page.marked(
+            "warning:",
+            Some(Look::Poor),
+            &format!("{}; the difference may have its cause there", printable(&u.text)),
+        );
+    }
+    if c.outcome == Outcome::Refused {
+        return;
+    }
+    let what = if c.basis == Basis::Pdv { "jitter" } else { "delay" };
+    if let Some(d) = &c.median {
+        page.item(&format!("median of {what}: {}", change(d)));
+    }
+    if let Some(d) = &c.p99 {
+        page.item(&format!("99th percentile of {what}: {}", change(d)));
+    }
+    if let Some(d) = &c.loss {
+        page.item(&format!("loss: {}", points(d)));
+    }
+    if let (Some(delta), Some(e)) = (c.cliffs_delta, c.effect) {
+        let shift =
+            c.shift.map_or(String::new(), |s| format!("; typical shift (Hodges-Lehmann) {}", signed(s)));
+        page.item(&format!("effect: Cliff's delta {delta:+.3}, {}{shift}", effect(e)));
+    }
+    if c.floor > 0.0 && c.floor.is_finite() {
+        page.item(&format!("what the measurements may be wrong by together: {}", eng4_f64(c.floor)));
+    } else if c.basis == Basis::Pdv {
+        page.item("the hosts' own noise was not recorded: nothing is set against the change");
+    }
+    if let Some(t) = &c.tests {
+        page.item(&format!(
+            "for the record, supposing independent packets, which those of one run are not: Mann-Whitney U = {}, \
+             {}; Kolmogorov-Smirnov D = {:.3}, {}",
+            t.u, p_value(t.p), t.ks, p_value(t.ks_p)
+        ));
+    }
+}
+
+/// `p = 0.0729`; what is too small to mean anything is not written out.
+pub fn p_value(p: f64) -> String {
+    match p {
+        p if p < 1e-6 => "p < 0.000001".to_owned(),
+        p if p < 1e-3 => format!("p = {p:.6}"),
+        _ => format!("p = {p:.4}"),
+    }
+}
