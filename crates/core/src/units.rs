@@ -77,7 +77,7 @@ pub fn utc_date(at: Nanos) -> String {
 
 /// Year, month and day of a number of days since 1970-01-01 (proleptic Gregorian, by 400-year eras that
 /// begin on 1 March).
-fn civil(days: i64) -> (i64, i64, i64) {
+pub fn civil(days: i64) -> (i64, i64, i64) {
     let z = days + 719_468;
     let (era, day_of_era) = (z.div_euclid(146_097), z.rem_euclid(146_097));
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

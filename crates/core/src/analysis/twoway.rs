@@ -264,6 +264,9 @@ fn of_far_report(s: &mut Summary, report: &FarReport) {
     s.latency.max = report.max.map(|t| t.0);
     s.latency.stddev = report.stddev.map(|t| t.0 as f64);
     s.display = crate::summary::Display::new(&s.latency, &s.pdv);
+    if let (Some(mean), Some(stddev), true) = (s.latency.mean, s.latency.stddev, s.latency.n > 1) {
+        s.inference = crate::metrics::confidence::of_mean_and_deviation(mean, stddev, s.latency.n);
+    }
     s.loss.rule_of_three = (lost == 0 && sent > 0).then(|| 3.0 / sent as f64);
     s.verdicts = super::words::verdicts(s);
     s.warnings.retain(|w| w.code != "nothing_received");

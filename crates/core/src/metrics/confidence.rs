@@ -120,11 +120,24 @@ pub fn of_mean(moments: &Moments) -> Inference {
 }
 
 /// mean ± t·s/√n; `p` = (1 + confidence)/2.
+/// The same of a sample of which only this is known.
+pub fn of_mean_and_deviation(mean: f64, stddev: f64, n: u64) -> Inference {
+    let interval = |p| (n > 1).then(|| t_interval(mean, stddev, n, p));
+    Inference {
+        mean_ci90: interval(0.95),
+        mean_ci95: interval(0.975),
+        mean_ci99: interval(0.995),
+        ..Inference::default()
+    }
+}
+
 fn mean_interval(moments: &Moments, p: f64) -> Option<[f64; 2]> {
-    let (mean, stddev) = (moments.mean()?, moments.stddev()?);
-    let n = moments.n();
+    Some(t_interval(moments.mean()?, moments.stddev()?, moments.n(), p))
+}
+
+fn t_interval(mean: f64, stddev: f64, n: u64, p: f64) -> [f64; 2] {
     let half = if stddev == 0.0 { 0.0 } else { stat::t_quantile(p, n - 1) * stddev / (n as f64).sqrt() };
-    Some([mean - half, mean + half])
+    [mean - half, mean + half]
 }
 
 /// Lag-1 autocorrelation in send order over neighbouring accepted packets; `None` below three packets or

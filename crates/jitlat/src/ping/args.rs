@@ -1,5 +1,7 @@
 //! What `jitlat ping` can be asked.
 
+use super::lamp::LampArgs;
+use super::late::LateArgs;
 use super::twamp::TwampArgs;
 use crate::cli::{ReportArgs, quantity};
 use anyhow::{Context, Result, anyhow, bail};
@@ -74,8 +76,9 @@ pub struct PingArgs {
     /// How the sender waits: sleep, hybrid or spin
     #[arg(long, value_name = "MODE", default_value = "sleep")]
     pub pace: Mode,
-    /// Where stamps are taken: user, krt (by the kernel on reception only, as LaTe's KRT), or kernel
-    #[arg(long, value_name = "SOURCE", default_value = "kernel")]
+    /// Where stamps are taken: user, krt (by the kernel on reception only, as LaTe's KRT), kernel, or hardware (by
+    /// the adapter); LaTe's letters u, r, s, h are taken too
+    #[arg(long, value_name = "SOURCE", default_value = "kernel", value_parser = stamps)]
     pub stamps: Stamps,
     /// Before the test, measure what this host adds by itself (3 s): kept in log and JSON, and figures no larger than
     /// that are marked
@@ -90,15 +93,6 @@ pub struct PingArgs {
     /// STAMP session identifier
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub ssid: u16,
-    /// UDP port of the LaMP server
-    #[arg(long, value_name = "PORT", default_value_t = lamp::PORT)]
-    pub lamp_port: u16,
-    /// LaMP: round trips, or one-way with the server's report
-    #[arg(long, value_name = "MODE", default_value = "bidir")]
-    pub mode: LampMode,
-    /// LaMP: have the server tell its own processing time, which is then left out of the round trip
-    #[arg(long)]
-    pub follow_up: bool,
     /// TCP port of the responder
     #[arg(long, value_name = "PORT", default_value_t = reqresp::PORT)]
     pub tcp_port: u16,
@@ -113,6 +107,10 @@ pub struct PingArgs {
     /// A tag for this test, key=value; may be repeated
     #[arg(long = "tag", value_name = "K=V", value_parser = quantity::tag)]
     pub tags: Vec<(String, String)>,
+    #[command(flatten)]
+    pub lamp: LampArgs,
+    #[command(flatten)]
+    pub late: LateArgs,
     #[command(flatten)]
     pub report: ReportArgs,
 }
@@ -145,12 +143,15 @@ pub enum Law {
     Poisson,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LampMode {
-    /// Round trips
-    Bidir,
-    /// One-way, client to server
-    Unidir,
+/// A source of stamps, by its name or by LaTe's letter.
+fn stamps(text: &str) -> Result<Stamps, String> {
+    match text {
+        "u" => Ok(Stamps::User),
+        "r" => Ok(Stamps::KernelReceive),
+        "s" => Ok(Stamps::Kernel),
+        "h" => Ok(Stamps::Hardware),
+        name => name.parse(),
+    }
 }
 
 /// A wait may be nothing at all.
@@ -164,7 +165,7 @@ pub fn resolve(args: &PingArgs) -> Result<SocketAddr> {
         Proto::Icmp => 0,
         Proto::Twamp if !args.twamp.light => args.twamp.twamp_port,
         Proto::Stamp | Proto::Twamp => args.stamp_port,
-        Proto::Lamp => args.lamp_port,
+        Proto::Lamp => args.lamp.lamp_port,
         Proto::Tcp => args.tcp_port,
     };
     let host = args.host.trim_start_matches('[').trim_end_matches(']');

@@ -1,6 +1,7 @@
 //! Running one two-way test, whatever the protocol.
 
 use super::args::{PingArgs, Proto, wire_size};
+use super::lamp::Access;
 use super::{icmp, lamp, stamp, tcp, twamp};
 use anyhow::{Context, Result};
 use jitlat_core::twoway::{TcpSample, TwoWay};
@@ -12,6 +13,7 @@ use jitlat_net::{clock, random};
 use jitlat_proto::twoway::{Plan, Protocol};
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::SyncSender;
 
 /// What one test found, whatever the protocol.
 pub struct Found {
@@ -54,6 +56,7 @@ pub fn measure(
     to: SocketAddr,
     plan: &Plan,
     stop: &AtomicBool,
+    live: Option<SyncSender<PacketRecord>>,
     show: impl Fn(Progress),
 ) -> Result<Found> {
     let mut random_bytes = [0; 10];
@@ -67,11 +70,12 @@ pub fn measure(
             port: if args.proto == Proto::Icmp { 0 } else { args.src_port },
             interface: args.interface.clone(),
             dscp: args.dscp,
-            priority: args.priority,
+            priority: args.priority.or(args.lamp.ac.map(Access::priority)),
             ttl: (args.proto != Proto::Icmp).then_some(255),
         },
         stamps: args.stamps,
         pacing: Pacing { mode: args.pace, ..Pacing::default() },
+        live,
     };
     let setting = Setting {
         args,

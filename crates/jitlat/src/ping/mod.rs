@@ -2,11 +2,12 @@
 //!
 //! * [`args`] – the command line, and what it comes to
 //! * [`measure`] – one test; a file for each protocol
-//! * [`report`] – what is shown of it
+//! * [`report`] – what is shown of it; [`late`] – the same in LaTe's forms
 
 mod args;
 mod icmp;
 mod lamp;
+mod late;
 mod measure;
 mod report;
 mod stamp;
@@ -25,6 +26,7 @@ use jitlat_core::summary::Summary;
 use jitlat_core::twoway::Way;
 use jitlat_net::twoway::client::Progress;
 use jitlat_store::log::{LogFile, Naming};
+use late::Late;
 use measure::measure;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -52,7 +54,8 @@ pub fn run(args: &PingArgs) -> Result<ExitCode> {
         .then(|| doctor::floor_two_way(&plan, args.pace, args.stamps, &stop))
         .and_then(doctor::told);
     let line = ProgressLine::new(plan.spec.packets().into());
-    let found = measure(args, to, &plan, &stop, |p| line.show(p));
+    let late = Late::new(args, plan.spec.period())?;
+    let found = measure(args, to, &plan, &stop, late.live(), |p| line.show(p));
     ProgressLine::clear();
     let mut found = found?;
     found.session.client.noise = noise;
@@ -61,7 +64,8 @@ pub fn run(args: &PingArgs) -> Result<ExitCode> {
     let unsaved = log.and_then(|log| report::write_log(log, &found).err());
     let run = report::analyse(found, &args.report);
     present::present(std::slice::from_ref(&run), &args.report)?;
-    if let Some(error) = unsaved {
+    let untold = late.finish(&run).err();
+    for error in [unsaved, untold].into_iter().flatten() {
         eprintln!("jitlat: {error:#}");
     }
     Ok(if requests > 0 {
@@ -86,7 +90,7 @@ pub struct Taken {
 /// Measures as [`run`] does, in silence and without files.
 pub fn take(args: &PingArgs, stop: &AtomicBool) -> Result<Taken> {
     let to = resolve(args)?;
-    let found = measure(args, to, &plan(args)?, stop, |_| {})?;
+    let found = measure(args, to, &plan(args)?, stop, None, |_| {})?;
     let mut analyzer = Analyzer::new(&found.session, &args.report.options());
     found.records.iter().for_each(|r| analyzer.push(r));
     let (summary, samples) = analyzer.finish_with_samples(&found.session);

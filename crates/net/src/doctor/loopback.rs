@@ -114,7 +114,7 @@ pub fn two_way(
         return Err(LoopbackError::Reflector(reflectors.failures().join("; ")));
     };
     let marking = Marking { dscp: Dscp::default(), ..Marking::default() };
-    let link = Link { to, carrier: Carrier::Udp, marking, stamps, pacing: pacing.clone() };
+    let link = Link { to, carrier: Carrier::Udp, marking, stamps, pacing: pacing.clone(), live: None };
     let size = usize::from(plan.spec.payload()).max(stamp::sender::Options::default().size);
     let sender = stamp::Sender::new(stamp::sender::Options { size, ..stamp::sender::Options::default() });
     let Measured { mut outcome, .. } = twoway::run(|_| sender, plan, &link, stop, |_| {})?;

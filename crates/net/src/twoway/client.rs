@@ -8,7 +8,7 @@ use crate::sys::{BATCH, Inbox};
 use crate::twoway::socket::{self, Carrier, Departures, Marking, Prepared};
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::time::SECOND;
-use jitlat_core::{Nanos, Source, Span, Stamp};
+use jitlat_core::{Nanos, PacketRecord, Source, Span, Stamp};
 use jitlat_proto::machine::Tick;
 use jitlat_proto::twoway::pinger::{Outcome, Received};
 use jitlat_proto::twoway::{Pinger, Plan, Protocol, Transmit};
@@ -18,6 +18,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
 
 /// How the far host is reached and this host is run.
 #[derive(Clone, Debug)]
@@ -32,6 +33,27 @@ pub struct Link {
     pub stamps: Stamps,
     /// How the thread waits.
     pub pacing: Pacing,
+    /// Where answers are told while the test runs, if anyone listens. Four times a second; what the listener has
+    /// no room for it finds in the result.
+    pub live: Option<SyncSender<PacketRecord>>,
+}
+
+/// Tells a listener the answers it has not heard of.
+pub(crate) struct Live<'a> {
+    to: Option<&'a SyncSender<PacketRecord>>,
+    told: usize,
+}
+
+impl<'a> Live<'a> {
+    pub(crate) fn new(link: &'a Link) -> Live<'a> {
+        Live { to: link.live.as_ref(), told: 0 }
+    }
+
+    /// Never waits: a listener that is behind hears the rest later.
+    pub(crate) fn tell<P: Protocol>(&mut self, pinger: &Pinger<P>) {
+        let Some(to) = self.to else { return };
+        self.told += pinger.answers_since(self.told).take_while(|r| to.try_send(*r).is_ok()).count();
+    }
 }
 
 /// Why a test could not be run.
@@ -161,6 +183,7 @@ pub fn run_on<P: Protocol>(
     let (mut unsent, mut refused, mut interrupted) = (0u64, 0u64, false);
     let mut first_failure = None;
     let mut observed = Nanos(i64::MIN);
+    let mut live = Live::new(link);
 
     loop {
         if departures.awaited() {
@@ -225,6 +248,7 @@ pub fn run_on<P: Protocol>(
             observed = now;
             let ledger = pinger.ledger();
             observe(Progress { sent: ledger.requests(), answered: ledger.answered() });
+            live.tell(&pinger);
         }
         wait(&socket, due, now, link.pacing.mode);
     }

@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::stamp::Stamps;
 use crate::sys::tcp_info;
-use crate::twoway::client::{Error, Link, Measured, Progress, tick};
+use crate::twoway::client::{Error, Link, Live, Measured, Progress, tick};
 use crate::twoway::socket;
 use jitlat_core::session::Ending;
 use jitlat_core::time::SECOND;
@@ -59,6 +59,7 @@ pub fn run(
     let mut filled = 0;
     let (mut interrupted, mut lost) = (false, false);
     let mut observed = Nanos(i64::MIN);
+    let mut live = Live::new(link);
     loop {
         loop {
             match stream.read(&mut response[filled..]) {
@@ -114,6 +115,7 @@ pub fn run(
             observed = now;
             let ledger = pinger.ledger();
             observe(Progress { sent: ledger.requests(), answered: ledger.answered() });
+            live.tell(&pinger);
         }
         let span = (due - now).0.clamp(0, SLICE.0);
         if span > 0 {

@@ -103,6 +103,12 @@ impl Recording {
         self.blocks.iter().flatten()
     }
 
+    /// Records from number `k` on, in arrival order. Only meaningful before blocks are
+    /// [taken](Recording::take_block).
+    pub fn since(&self, k: usize) -> impl Iterator<Item = &PacketRecord> {
+        self.blocks.iter().skip(k / BLOCK).flatten().skip(k % BLOCK)
+    }
+
     /// Takes the oldest block out, to be consumed and freed.
     pub fn take_block(&mut self) -> Option<Vec<PacketRecord>> {
         let block = self.blocks.pop_front()?;

@@ -127,6 +127,15 @@ impl<P: Protocol> Pinger<P> {
         &mut self.ledger
     }
 
+    /// The answers so far from number `k` on, in arrival order, with the transmit stamps known by now.
+    pub fn answers_since(&self, k: usize) -> impl Iterator<Item = PacketRecord> + '_ {
+        self.records.since(k).map(|record| {
+            let mut record = *record;
+            self.sent.join(&mut record);
+            record
+        })
+    }
+
     /// Datagrams that were no answers.
     pub fn not_answers(&self) -> NotAnswers {
         NotAnswers { unmatched: self.ledger.unmatched(), ..self.not_answers }

@@ -24,7 +24,7 @@ fn plan(packets: u64, payload: u64) -> Plan {
 
 fn link(to: SocketAddr) -> Link {
     let marking = Marking { dscp: Dscp::new(46).unwrap(), ..Marking::default() };
-    Link { to, carrier: Carrier::Udp, marking, stamps: Stamps::Kernel, pacing: Pacing::default() }
+    Link { to, carrier: Carrier::Udp, marking, stamps: Stamps::Kernel, pacing: Pacing::default(), live: None }
 }
 
 fn measure<P: Protocol>(protocol: P, payload: u64, to: SocketAddr) -> Measured<P> {

@@ -33,7 +33,7 @@ fn serve(ip: &str, change: impl FnOnce(&mut Settings)) -> (Reflectors, SocketAdd
 
 fn link(to: SocketAddr) -> Link {
     let marking = Marking { ttl: Some(255), ..Marking::default() };
-    Link { to, carrier: Carrier::Udp, marking, stamps: Stamps::Kernel, pacing: Pacing::default() }
+    Link { to, carrier: Carrier::Udp, marking, stamps: Stamps::Kernel, pacing: Pacing::default(), live: None }
 }
 
 fn wish(mode: Mode, sender_port: u16, ip: IpAddr) -> Wish {

@@ -1,0 +1,314 @@
+//! LaTe's outputs: files for tools that read them, and streams to a listener or to Carbon while a test runs.
+
+use super::args::{PingArgs, Proto, wire_size};
+use super::lamp::LampMode;
+use crate::cli::quantity;
+use crate::present::Run;
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use jitlat_core::summary::Summary;
+use jitlat_core::time::SECOND;
+use jitlat_core::{Nanos, PacketRecord, Span};
+use jitlat_net::clock;
+use jitlat_net::stamp::Stamps;
+use jitlat_proto::lamp::packet::HEADER_LEN;
+use jitlat_store::late::summary::{HEADER, LatencyType, Setting};
+use jitlat_store::late::{Course, Extra, graphite, packets, stream, summary};
+use jitlat_store::output;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// For tools made for LaTe.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "LaTe's outputs")]
+pub struct LateArgs {
+    /// Append one line of LaTe's 34 columns to FILE; a new file begins with their names (LaTe's -f)
+    #[arg(long, value_name = "FILE")]
+    pub late_csv: Option<PathBuf>,
+    /// Write LaTe's line for each packet to FILE (LaTe's -W)
+    #[arg(long, value_name = "FILE")]
+    pub late_packets: Option<PathBuf>,
+    /// More values for each packet: letters of p (loss so far), r (number past wraps), m, n (smallest, largest so
+    /// far), or a for all (LaTe's -X)
+    #[arg(long, value_name = "LETTERS", default_value = "")]
+    pub late_extra: Extra,
+    /// Tell each sample to a listener while the test runs: datagrams, with a start and an end over TCP (LaTe's -w)
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub late_stream: Option<String>,
+    /// Tell the figures of each interval to Carbon while the test runs (LaTe's -g)
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub graphite: Option<String>,
+    /// Name of the figures in Graphite
+    #[arg(long, value_name = "PATH", default_value = "jitlat", requires = "graphite")]
+    pub graphite_path: String,
+    /// Interval between two tellings to Carbon
+    #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "1s", requires = "graphite")]
+    pub graphite_every: Span,
+    /// Tell Carbon over UDP, one line a datagram
+    #[arg(long, requires = "graphite")]
+    pub graphite_udp: bool,
+}
+
+/// Port of Carbon's plain-text listener.
+const CARBON: u16 = 2003;
+const CONNECT: Duration = Duration::from_secs(5);
+/// Samples on their way to the telling thread.
+const ROOM: usize = 1 << 16;
+
+/// The outputs of one test.
+pub struct Late {
+    setting: Setting,
+    csv: Option<PathBuf>,
+    packets: Option<PathBuf>,
+    extra: Extra,
+    teller: Option<(JoinHandle<Teller>, SyncSender<PacketRecord>)>,
+}
+
+impl Late {
+    /// Connects whatever is to be told while the test runs. A listener that is not there is an error before anything
+    /// is sent.
+    pub fn new(args: &PingArgs, period: Span) -> Result<Late> {
+        let late = &args.late;
+        let setting = setting(args, period)?;
+        let listener = late.late_stream.as_deref().map(|to| Listener::connect(to, &setting, late.late_extra));
+        let listener = listener.transpose()?;
+        let carbon = late.graphite.as_deref().map(|to| Carbon::connect(to, late)).transpose()?;
+        let teller = (listener.is_some() || carbon.is_some()).then(|| {
+            let (to, from) = sync_channel(ROOM);
+            let teller = Teller { course: Course::default(), told: 0, listener, carbon, trouble: None };
+            (std::thread::spawn(move || teller.run(&from)), to)
+        });
+        Ok(Late {
+            setting,
+            csv: late.late_csv.clone(),
+            packets: late.late_packets.clone(),
+            extra: late.late_extra,
+            teller,
+        })
+    }
+
+    /// Where the test is to tell its answers while it runs.
+    pub fn live(&self) -> Option<SyncSender<PacketRecord>> {
+        self.teller.as_ref().map(|(_, to)| to.clone())
+    }
+
+    /// Writes the files and ends the streams.
+    pub fn finish(mut self, run: &Run) -> Result<()> {
+        let s = &run.summary;
+        let highest = run.records.iter().filter_map(|r| u64::try_from(r.seq).ok()).max();
+        if let Some(began) = run.session.created {
+            self.setting.began = began;
+        }
+        self.setting.follow_up = s.two_way.as_ref().is_some_and(|t| t.processing.is_some());
+        if let Some((thread, to)) = self.teller.take() {
+            drop(to);
+            let mut teller = thread.join().map_err(|_| anyhow!("the thread that tells samples failed"))?;
+            let rest = run.records.iter().skip(teller.told as usize).copied().collect::<Vec<_>>();
+            rest.iter().for_each(|r| teller.tell(r));
+            teller.finish(s, &self.setting, highest)?;
+        }
+        if let Some(path) = &self.packets {
+            output::write(path, |out| {
+                writeln!(out, "{}", packets::header(self.setting.follow_up, self.extra))?;
+                let mut course = Course::default();
+                run.records.iter().filter_map(|r| course.sample(r)).try_for_each(|sample| {
+                    writeln!(out, "{}", packets::row(&sample, self.setting.follow_up, self.extra))
+                })
+            })?;
+        }
+        if let Some(path) = &self.csv {
+            append(path, &summary::row(s, &self.setting, highest))
+                .with_context(|| format!("appending to {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+fn setting(args: &PingArgs, period: Span) -> Result<Setting> {
+    let size = wire_size(args)?;
+    Ok(Setting {
+        unidirectional: args.proto == Proto::Lamp && args.lamp.mode == LampMode::Unidir,
+        raw: false,
+        protocol: match args.proto {
+            Proto::Lamp => "UDP".to_owned(),
+            other => other.name().to_uppercase(),
+        },
+        priority: args.priority.or(args.lamp.ac.map(super::lamp::Access::priority)).unwrap_or(0),
+        payload: if args.proto == Proto::Lamp { size - HEADER_LEN as u64 } else { size },
+        packets: args.duration.is_none().then_some(args.packets),
+        duration: args.duration.map(|d| (d.0 / SECOND).unsigned_abs()),
+        interval: args.wait.unwrap_or(period).0,
+        random: args.schedule == super::args::Law::Poisson,
+        latency: match args.stamps {
+            Stamps::User => LatencyType::User,
+            Stamps::KernelReceive => LatencyType::Krt,
+            Stamps::Kernel => LatencyType::Software,
+            Stamps::Hardware => LatencyType::Hardware,
+        },
+        follow_up: args.lamp.follow_up.is_some(),
+        began: clock::wall(),
+    })
+}
+
+/// Adds `line`; a file that is new or empty gets the column names first.
+fn append(path: &Path, line: &str) -> Result<()> {
+    let mut file = OpenOptions::new().append(true).create(true).open(path)?;
+    let mut text = if file.metadata()?.len() == 0 { format!("{HEADER}\n") } else { String::new() };
+    text += line;
+    text.push('\n');
+    // One write, so that lines of tests that end together do not mix.
+    Ok(file.write_all(text.as_bytes())?)
+}
+
+/// An address with its port, or with `port`.
+fn address(text: &str, port: u16) -> Result<SocketAddr> {
+    let found = match text.to_socket_addrs() {
+        Ok(mut found) => found.next(),
+        Err(_) => {
+            let host = text.trim_start_matches('[').trim_end_matches(']');
+            (host, port).to_socket_addrs().with_context(|| format!("looking up {text}"))?.next()
+        }
+    };
+    found.ok_or_else(|| anyhow!("{text} has no address"))
+}
+
+fn tcp(to: SocketAddr) -> Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&to, CONNECT).with_context(|| format!("connecting to {to}"))?;
+    stream.set_nodelay(true)?;
+    stream.set_write_timeout(Some(CONNECT))?;
+    Ok(stream)
+}
+
+fn udp(to: SocketAddr) -> Result<UdpSocket> {
+    let any: SocketAddr = if to.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(to).with_context(|| format!("sending to {to}"))?;
+    Ok(socket)
+}
+
+/// A program that hears every sample.
+struct Listener {
+    id: u16,
+    follow_up: bool,
+    extra: Extra,
+    tcp: TcpStream,
+    udp: UdpSocket,
+    started: bool,
+}
+
+impl Listener {
+    fn connect(to: &str, setting: &Setting, extra: Extra) -> Result<Listener> {
+        let to = address(to, stream::PORT)?;
+        // Any number: it tells this test from others at the same listener.
+        let id = (clock::wall().0 / 1000) as u16;
+        Ok(Listener { id, follow_up: setting.follow_up, extra, tcp: tcp(to)?, udp: udp(to)?, started: false })
+    }
+
+    fn start(&mut self) -> std::io::Result<()> {
+        if std::mem::replace(&mut self.started, true) {
+            return Ok(());
+        }
+        self.tcp.write_all(stream::start(self.id, self.follow_up, self.extra).as_bytes())
+    }
+}
+
+/// Where Carbon listens.
+struct Carbon {
+    path: String,
+    every: Span,
+    tcp: Option<TcpStream>,
+    udp: Option<UdpSocket>,
+    interval: graphite::Interval,
+    due: Option<Nanos>,
+}
+
+impl Carbon {
+    fn connect(to: &str, args: &LateArgs) -> Result<Carbon> {
+        let to = address(to, CARBON)?;
+        Ok(Carbon {
+            path: args.graphite_path.clone(),
+            every: args.graphite_every.max(Span(1)),
+            tcp: (!args.graphite_udp).then(|| tcp(to)).transpose()?,
+            udp: args.graphite_udp.then(|| udp(to)).transpose()?,
+            interval: graphite::Interval::default(),
+            due: None,
+        })
+    }
+
+    fn flush(&mut self, at: Nanos) -> std::io::Result<()> {
+        let Some(lines) = self.interval.flush(&self.path, at.0.div_euclid(SECOND)) else { return Ok(()) };
+        if let Some(tcp) = &mut self.tcp {
+            tcp.write_all(lines.as_bytes())?;
+        }
+        if let Some(udp) = &self.udp {
+            lines.lines().try_for_each(|line| udp.send(format!("{line}\n").as_bytes()).map(drop))?;
+        }
+        Ok(())
+    }
+}
+
+/// Tells samples as they come, on a thread of its own, so that nothing waits for a listener.
+struct Teller {
+    course: Course,
+    told: u64,
+    listener: Option<Listener>,
+    carbon: Option<Carbon>,
+    trouble: Option<std::io::Error>,
+}
+
+impl Teller {
+    fn run(mut self, from: &Receiver<PacketRecord>) -> Teller {
+        loop {
+            match from.recv_timeout(Duration::from_millis(100)) {
+                Ok(record) => self.tell(&record),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return self,
+            }
+            self.flush(clock::wall(), false);
+        }
+    }
+
+    fn tell(&mut self, record: &PacketRecord) {
+        self.told += 1;
+        let Some(sample) = self.course.sample(record) else { return };
+        if let Some(carbon) = &mut self.carbon {
+            // The first interval ends with a whole second.
+            carbon.due.get_or_insert_with(|| Nanos(clock::wall().0.div_euclid(SECOND) * SECOND + SECOND));
+            carbon.interval.add(&sample);
+        }
+        let Some(listener) = &mut self.listener else { return };
+        if let Err(e) = listener.start() {
+            self.trouble.get_or_insert(e);
+        }
+        let text = stream::sample(listener.id, &sample, listener.follow_up, listener.extra);
+        // A datagram lost on its way to the listener is lost; a connection that broke is told at the end.
+        let _ = listener.udp.send(text.as_bytes());
+    }
+
+    fn flush(&mut self, now: Nanos, last: bool) {
+        let Some(carbon) = &mut self.carbon else { return };
+        if !last && carbon.due.is_none_or(|due| now < due) {
+            return;
+        }
+        carbon.due = carbon.due.map(|due| due + carbon.every);
+        if let Err(e) = carbon.flush(now) {
+            self.trouble.get_or_insert(e);
+        }
+    }
+
+    fn finish(mut self, s: &Summary, setting: &Setting, highest: Option<u64>) -> Result<()> {
+        self.flush(clock::wall(), true);
+        if let Some(mut listener) = self.listener {
+            let end = stream::end(listener.id, s, setting, highest, clock::wall());
+            if let Err(e) = listener.start().and_then(|()| listener.tcp.write_all(end.as_bytes())) {
+                self.trouble.get_or_insert(e);
+            }
+        }
+        self.trouble.map_or(Ok(()), |e| Err(e).context("telling samples while the test ran"))
+    }
+}

@@ -1,0 +1,86 @@
+//! Lines for Carbon, as LaTe's `-g`: the figures of one interval.
+
+use super::Sample;
+use std::collections::BTreeSet;
+
+/// What one interval has seen so far.
+#[derive(Clone, Debug, Default)]
+pub struct Interval {
+    count: u64,
+    errors: u64,
+    late: u64,
+    duplicates: u64,
+    good: u64,
+    mean: f64,
+    squares: f64,
+    min: i64,
+    max: i64,
+    /// Numbers passed over in this interval and not come yet.
+    open: BTreeSet<u64>,
+    /// Late arrivals that belong to earlier intervals.
+    of_before: u64,
+    /// Highest number so far, over all intervals.
+    highest: Option<u64>,
+}
+
+/// Gaps remembered in an interval; beyond this the path is down, not reordering.
+const OPEN: u64 = 100_000;
+
+impl Interval {
+    /// Takes in a sample.
+    pub fn add(&mut self, s: &Sample) {
+        if s.duplicate {
+            self.duplicates += 1;
+            return;
+        }
+        self.count += 1;
+        let next = self.highest.map_or(0, |h| h + 1);
+        if s.late {
+            self.late += 1;
+            if !self.open.remove(&s.seq) {
+                self.of_before += 1;
+            }
+        } else {
+            self.open.extend((next..s.seq).rev().take(OPEN as usize));
+            self.highest = Some(s.seq);
+        }
+        if s.is_error() {
+            self.errors += 1;
+            return;
+        }
+        let Some(latency) = s.latency else { return };
+        self.good += 1;
+        self.min = if self.good == 1 { latency } else { self.min.min(latency) };
+        self.max = self.max.max(latency);
+        let delta = latency as f64 - self.mean;
+        self.mean += delta / self.good as f64;
+        self.squares += delta * (latency as f64 - self.mean);
+    }
+
+    /// The lines of this interval, stamped `at` (seconds since 1970), and a fresh one. Nothing of an interval
+    /// in which nothing came.
+    pub fn flush(&mut self, path: &str, at: i64) -> Option<String> {
+        let done = std::mem::take(self);
+        self.highest = done.highest;
+        if done.count + done.duplicates == 0 {
+            return None;
+        }
+        let ms = |ns: f64| ns / 1e6;
+        let deviation = if done.good > 1 { (done.squares / (done.good - 1) as f64).sqrt() } else { 0.0 };
+        let mut lines = String::new();
+        let mut say = |name: &str, value: String| lines += &format!("{path}.{name} {value} {at}\n");
+        say("avg", format!("{:.5}", ms(done.mean)));
+        say("max", format!("{:.5}", ms(done.max as f64)));
+        say("min", format!("{:.5}", ms(done.min as f64)));
+        say("stdev", format!("{:.5}", ms(deviation)));
+        say("count", done.count.to_string());
+        say("errors", done.errors.to_string());
+        say("outoforder", done.late.to_string());
+        let local = done.open.len() as i64;
+        say("packetloss.local", local.to_string());
+        // Late arrivals of earlier intervals are given back here: the sum over all intervals is the loss.
+        say("packetloss.net", (local - done.of_before as i64).to_string());
+        say("dupcount", done.duplicates.to_string());
+        Some(lines)
+    }
+}

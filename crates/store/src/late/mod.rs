@@ -1,0 +1,188 @@
+//! The outputs of LaTe, byte for byte in its forms, for those who have tools that read them.
+//!
+//! * [`Course`] – what LaTe knows of each sample when it has come
+//! * [`summary`] – one line a test: 34 columns
+//! * [`packets`] – one line a packet
+//! * [`stream`] – messages to a listener, one a sample
+//! * [`graphite`] – lines for Carbon
+//!
+//! Where LaTe's figures are wrong, ours are not: errors do not enter the mean, and times stamps are those of
+//! the record.
+
+pub mod graphite;
+pub mod packets;
+pub mod stream;
+pub mod summary;
+
+use jitlat_core::record::Moment;
+use jitlat_core::twoway::{processing, round_trip};
+use jitlat_core::{Nanos, PacketRecord};
+
+/// One sample as LaTe's outputs show it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Sequence number, reconstructed past its wraps.
+    pub seq: u64,
+    /// Latency in ns; zero or below, or missing, is an error.
+    pub latency: Option<i64>,
+    /// The server's own time, in ns, where it tells.
+    pub processing: Option<i64>,
+    /// When the request was sent.
+    pub sent: Nanos,
+    /// Came before.
+    pub duplicate: bool,
+    /// Came after a later one.
+    pub late: bool,
+    /// Lost over due, up to the highest sequence number so far.
+    pub lost_so_far: f64,
+    /// Smallest latency so far, in ns.
+    pub min: i64,
+    /// Largest.
+    pub max: i64,
+}
+
+impl Sample {
+    /// Whether it is no measurement.
+    pub fn is_error(&self) -> bool {
+        self.latency.is_none_or(|l| l <= 0)
+    }
+
+    /// The number on the wire, which wraps.
+    pub fn wire_seq(&self) -> u16 {
+        self.seq as u16
+    }
+}
+
+/// Turns records, in order of arrival, into samples.
+#[derive(Clone, Debug, Default)]
+pub struct Course {
+    highest: Option<u64>,
+    missing: u64,
+    min: Option<i64>,
+    max: Option<i64>,
+    /// A bit for each number seen.
+    seen: Vec<u64>,
+}
+
+impl Course {
+    /// The sample that `record` is; `None` of a record without a time of sending or a possible number.
+    pub fn sample(&mut self, record: &PacketRecord) -> Option<Sample> {
+        let (seq, sent) = (u64::from(u32::try_from(record.seq).ok()?), record.time(Moment::Sent)?);
+        let latency = round_trip(record).map(|s| s.0).filter(|_| record.flags.is_clean());
+        let duplicate = self.note(seq);
+        let before = self.highest;
+        let late = !duplicate && before.is_some_and(|h| seq < h);
+        if !duplicate {
+            match before {
+                Some(h) if seq > h => self.missing += seq - h - 1,
+                None => self.missing += seq,
+                _ => self.missing = self.missing.saturating_sub(1),
+            }
+            if let Some(l) = latency.filter(|l| *l > 0) {
+                self.min = Some(self.min.map_or(l, |m| m.min(l)));
+                self.max = Some(self.max.map_or(l, |m| m.max(l)));
+            }
+        }
+        let highest = before.map_or(seq, |h| h.max(seq));
+        self.highest = Some(highest);
+        Some(Sample {
+            seq,
+            latency,
+            processing: processing(record).map(|s| s.0),
+            sent,
+            duplicate,
+            late,
+            lost_so_far: self.missing as f64 / (highest + 1) as f64,
+            min: self.min.unwrap_or(0),
+            max: self.max.unwrap_or(0),
+        })
+    }
+
+    /// Whether `seq` was there before. Memory follows the highest number met, a bit each: those are bounded by
+    /// what was sent.
+    fn note(&mut self, seq: u64) -> bool {
+        let (word, bit) = ((seq / 64) as usize, 1u64 << (seq % 64));
+        if word >= self.seen.len() {
+            self.seen.resize(word + 1, 0);
+        }
+        let was = self.seen[word] & bit != 0;
+        self.seen[word] |= bit;
+        was
+    }
+}
+
+/// What `-X` adds behind each sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extra {
+    /// `p`: loss so far.
+    pub lost_so_far: bool,
+    /// `r`: reconstructed sequence number.
+    pub seq: bool,
+    /// `m`: smallest so far.
+    pub min: bool,
+    /// `n`: largest so far.
+    pub max: bool,
+}
+
+impl Extra {
+    /// Everything.
+    pub const ALL: Extra = Extra { lost_so_far: true, seq: true, min: true, max: true };
+}
+
+impl core::str::FromStr for Extra {
+    type Err = String;
+
+    /// Letters of `p`, `r`, `m`, `n`, or `a` for all, as LaTe's `-X`.
+    fn from_str(letters: &str) -> Result<Extra, String> {
+        let mut extra = Extra::default();
+        for letter in letters.chars().filter(|c| *c != ',') {
+            match letter {
+                'a' => extra = Extra::ALL,
+                'p' => extra.lost_so_far = true,
+                'r' => extra.seq = true,
+                'm' => extra.min = true,
+                'n' => extra.max = true,
+                other => return Err(format!("'{other}' is none of p, r, m, n and a")),
+            }
+        }
+        Ok(extra)
+    }
+}
+
+/// Milliseconds with three decimals, of ns; LaTe's clocks know microseconds.
+fn ms(ns: i64) -> String {
+    let us = ns / 1000;
+    format!("{}{}.{:03}", if us < 0 { "-" } else { "" }, us.abs() / 1000, us.abs() % 1000)
+}
+
+/// Seconds and microseconds.
+fn seconds(at: Nanos) -> String {
+    let us = at.0.div_euclid(1000);
+    format!("{}.{:06}", us.div_euclid(1_000_000), us.rem_euclid(1_000_000))
+}
+
+/// The values of one sample in LaTe's order, those of `extra` included.
+fn values(s: &Sample, follow_up: bool, extra: Extra) -> Vec<String> {
+    let mut all = vec![s.wire_seq().to_string(), ms(s.latency.unwrap_or(0).max(0))];
+    if follow_up {
+        all.push(ms(s.processing.unwrap_or(0)));
+    }
+    all.push(seconds(s.sent));
+    all.push(u8::from(s.is_error()).to_string());
+    if extra.lost_so_far {
+        all.push(format!("{:.2}", s.lost_so_far));
+    }
+    if extra.seq {
+        all.push(s.seq.to_string());
+    }
+    if extra.min {
+        all.push(ms(s.min));
+    }
+    if extra.max {
+        all.push(ms(s.max));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,20 @@
+//! One line a packet, as LaTe's `-W` with `-X`.
+
+use super::{Extra, Sample, values};
+
+/// The line of column names, without its end.
+pub fn header(follow_up: bool, extra: Extra) -> String {
+    let mut names = vec!["Sequence Number", "RTT/Latency"];
+    names.extend(follow_up.then_some("Est server processing time"));
+    names.extend(["Tx_Timestamp_s_us", "Error"]);
+    names.extend(extra.lost_so_far.then_some("PER till now"));
+    names.extend(extra.seq.then_some("Reconstructed Sequence Number"));
+    names.extend(extra.min.then_some("Current minimum"));
+    names.extend(extra.max.then_some("Current maximum"));
+    names.join(",")
+}
+
+/// The line of one sample, without its end.
+pub fn row(sample: &Sample, follow_up: bool, extra: Extra) -> String {
+    values(sample, follow_up, extra).join(",")
+}

@@ -1,0 +1,183 @@
+//! One line a test, as LaTe's `-f`: 34 columns.
+
+use jitlat_core::Nanos;
+use jitlat_core::summary::Summary;
+use jitlat_core::time::SECOND;
+use jitlat_core::units::civil;
+
+/// The line of column names, without its end.
+pub const HEADER: &str = "Date,Time,ClientMode,SocketType,Protocol,UP,PayloadLen-B,TotReqPackets,TestDuration-s,Interval-ms,\
+     Interval-type,Interval-Distrib-Param,Interval-Distrib-Batch-Size,LatencyType,FollowUp,MinLatency-ms,\
+     MaxLatency-ms,AvgLatency-ms,LostPackets-Perc,ErrorsCount,OutOfOrderCountDecr,StDev-ms,SeqNumberResets,\
+     TimeoutOccurred,HighestSeqNumber,HighestSeqNumber-reconstructed-noncyclical,LostPacketHighestSeq-Perc,\
+     reportingSuccessful,ConfInt90l,ConfInt90u,ConfInt95l,ConfInt95u,ConfInt99l,ConfInt99u";
+
+/// How LaTe names the ways of taking times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LatencyType {
+    /// Both by the program.
+    User,
+    /// Reception by the kernel.
+    Krt,
+    /// Both by the kernel.
+    Software,
+    /// Both by the adapter.
+    Hardware,
+}
+
+impl LatencyType {
+    /// As in LaTe's outputs.
+    pub fn name(self) -> &'static str {
+        match self {
+            LatencyType::User => "User-to-user",
+            LatencyType::Krt => "KRT",
+            LatencyType::Software => "Software (kernel) timestamps",
+            LatencyType::Hardware => "Hardware timestamps",
+        }
+    }
+}
+
+/// What of a test the line tells beside its figures.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// One way, client to server.
+    pub unidirectional: bool,
+    /// Over `AF_PACKET` sockets.
+    pub raw: bool,
+    /// What carried it: `UDP`; other protocols of jitlat by their names.
+    pub protocol: String,
+    /// Priority; 0 when unset.
+    pub priority: u32,
+    /// Payload behind the LaMP header.
+    pub payload: u64,
+    /// Requests asked for, of a test by number.
+    pub packets: Option<u64>,
+    /// Seconds asked for, of a test by duration.
+    pub duration: Option<u64>,
+    /// Mean time between requests, in ns.
+    pub interval: i64,
+    /// Random, exponential gaps.
+    pub random: bool,
+    /// How times were taken.
+    pub latency: LatencyType,
+    /// The server's own time was told.
+    pub follow_up: bool,
+    /// When the test began.
+    pub began: Nanos,
+}
+
+impl Setting {
+    pub(super) fn interval_type(&self) -> &'static str {
+        if self.random { "RAND_EXPONENTIAL" } else { "fixed periodic" }
+    }
+
+    /// Of the distribution: the mean, in ms; −1 of none.
+    pub(super) fn parameter(&self) -> f64 {
+        if self.random { self.interval as f64 / 1e6 } else { -1.0 }
+    }
+
+    pub(super) fn batch(&self) -> u64 {
+        if self.random { 1 } else { self.packets.unwrap_or(0) }
+    }
+}
+
+/// The figures in LaTe's words.
+pub(super) struct Figures {
+    pub min: f64,
+    pub max: f64,
+    pub mean: f64,
+    pub stddev: f64,
+    pub lost_pct: f64,
+    pub errors: u64,
+    pub late: u64,
+    pub timed_out: bool,
+    pub highest: Option<u64>,
+    pub lost_to_highest_pct: f64,
+    pub successful: bool,
+}
+
+impl Figures {
+    pub fn of(s: &Summary, highest: Option<u64>) -> Figures {
+        let ms = |ns: Option<f64>| ns.unwrap_or(0.0) / 1e6;
+        let report = s.two_way.as_ref().and_then(|t| t.far_report);
+        let highest = match report {
+            Some(r) => r.highest_seq.map(|h| r.wraps * 65_536 + u64::from(h)),
+            None => highest,
+        };
+        let due = highest.map_or(0, |h| h + 1);
+        let short = due.saturating_sub(s.counts.unique_valid);
+        let timed_out = match report {
+            Some(r) => r.timed_out,
+            // The end of the test did not come back.
+            None => highest.is_none_or(|h| h + 1 < s.counts.sent),
+        };
+        Figures {
+            min: ms(s.latency.min.map(|v| v as f64)),
+            max: ms(s.latency.max.map(|v| v as f64)),
+            mean: ms(s.latency.mean),
+            stddev: ms(s.latency.stddev),
+            lost_pct: s.counts.lost_pct.unwrap_or(100.0),
+            errors: report.map_or(s.counts.invalid, |r| r.errors),
+            late: s.counts.out_of_sequence,
+            timed_out,
+            highest,
+            lost_to_highest_pct: if due > 0 { 100.0 * short as f64 / due as f64 } else { 100.0 },
+            successful: s.counts.unique_valid > 0,
+        }
+    }
+}
+
+/// The 90, 95 and 99 % Student-t intervals of the mean in ms, cut at zero; `None` below two samples.
+/// They hold for independent samples only: `summary.inference.t_valid` says whether these are.
+pub fn intervals(s: &Summary) -> [Option<[f64; 2]>; 3] {
+    let i = &s.inference;
+    [i.mean_ci90, i.mean_ci95, i.mean_ci99].map(|ci| ci.map(|[lo, hi]| [(lo / 1e6).max(0.0), hi / 1e6]))
+}
+
+/// The line of one test, without its end. `highest` is the highest number answered.
+pub fn row(s: &Summary, setting: &Setting, highest: Option<u64>) -> String {
+    let f = Figures::of(s, highest);
+    let (days, second) = {
+        let seconds = setting.began.0.div_euclid(SECOND);
+        (seconds.div_euclid(86_400), seconds.rem_euclid(86_400))
+    };
+    let (year, month, day) = civil(days);
+    let flag = |on: bool| if on { "On" } else { "Off" };
+    let mut all = vec![
+        format!("{year:04}-{month:02}-{day:02}"),
+        format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60),
+        if setting.unidirectional { "Unidirectional" } else { "Pinglike" }.to_owned(),
+        if setting.raw { "Raw" } else { "Non raw" }.to_owned(),
+        setting.protocol.clone(),
+        setting.priority.to_string(),
+        setting.payload.to_string(),
+        setting.packets.unwrap_or(0).to_string(),
+        setting.duration.unwrap_or(0).to_string(),
+        format!("{:.3}", setting.interval as f64 / 1e6),
+        setting.interval_type().to_owned(),
+        format!("{:.6}", setting.parameter()),
+        setting.batch().to_string(),
+        setting.latency.name().to_owned(),
+        flag(setting.follow_up).to_owned(),
+        format!("{:.3}", f.min),
+        format!("{:.3}", f.max),
+        format!("{:.3}", f.mean),
+        format!("{:.2}", f.lost_pct),
+        f.errors.to_string(),
+        f.late.to_string(),
+        format!("{:.4}", f.stddev),
+        f.highest.map_or(0, |h| h / 65_536).to_string(),
+        u8::from(f.timed_out).to_string(),
+        f.highest.map_or(u32::MAX.to_string(), |h| (h % 65_536).to_string()),
+        f.highest.map_or(u64::MAX.to_string(), |h| h.to_string()),
+        format!("{:.2}", f.lost_to_highest_pct),
+        u8::from(f.successful).to_string(),
+    ];
+    for ci in intervals(s) {
+        match ci {
+            Some(bounds) => all.extend(bounds.map(|b| format!("{b:.3}"))),
+            None => all.extend(["-1".to_owned(), "-1".to_owned()]),
+        }
+    }
+    all.join(",")
+}
