@@ -35,7 +35,7 @@ pub fn analyze(log: &Path, args: &ReportArgs) -> Result<Run> {
     let session = reader.session();
     let (mut summary, samples) = analyzer.finish_with_samples(session);
     reader.reading().add_to(&mut summary);
-    let samples = if args.draws_packets() { samples } else { Default::default() };
+    let samples = if args.keeps_packets() { samples } else { Default::default() };
     Ok(Run {
         summary,
         session: session.clone(),

@@ -12,7 +12,7 @@ use jitlat_report::figure::{self, Trace};
 use jitlat_report::html::{self, Part, Report, Section};
 use jitlat_report::text::{self, Style};
 use jitlat_store::log::LogReader;
-use jitlat_store::{csv, json, openmetrics, output};
+use jitlat_store::{csv, hdr, json, openmetrics, output};
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ pub fn is_silent(args: &ReportArgs) -> bool {
 }
 
 fn outputs(args: &ReportArgs) -> impl Iterator<Item = &PathBuf> {
-    [&args.json, &args.csv, &args.summary_csv, &args.openmetrics, &args.intervals, &args.html]
+    [&args.json, &args.csv, &args.summary_csv, &args.openmetrics, &args.intervals, &args.hdr, &args.html]
         .into_iter()
         .flatten()
 }
@@ -75,6 +75,11 @@ pub fn present(runs: &[Run], args: &ReportArgs) -> Result<()> {
 pub fn write_tables(runs: &[Run], args: &ReportArgs) -> Result<()> {
     if let Some(path) = &args.csv {
         write_packets(runs, path)?;
+    }
+    if let Some(path) = &args.hdr {
+        for (run, path) in each_its_own(runs, path, "--hdr")? {
+            output::write(&path, |out| hdr::write(out, &run.samples, args.analysis.interval))?;
+        }
     }
     if let Some(path) = &args.intervals {
         output::write(path, |out| runs.iter().try_for_each(|run| json::write_intervals(out, &run.summary)))?;
@@ -211,17 +216,23 @@ fn plots(run: &Run, corrected: bool, width: usize) -> String {
 }
 
 fn write_packets(runs: &[Run], path: &Path) -> Result<()> {
+    each_its_own(runs, path, "--csv")?.into_iter().try_for_each(|(run, path)| write_packets_of(run, &path))
+}
+
+/// The file of each run, for formats that hold one stream: `path` itself, or up and down beside it.
+fn each_its_own<'a>(runs: &'a [Run], path: &Path, option: &str) -> Result<Vec<(&'a Run, PathBuf)>> {
+    let direction = |run: &Run| run.session.spec.direction();
     match runs {
-        [run] => write_packets_of(run, path),
-        [_, _] if path.as_os_str() != "-" => runs.iter().try_for_each(|run| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(match run.session.spec.direction() {
-                Direction::Up => ".up",
-                Direction::Down => ".down",
-            });
-            write_packets_of(run, Path::new(&name))
-        }),
-        _ => bail!("--csv writes one stream of packets: analyse the logs one at a time"),
+        [run] => Ok(vec![(run, path.to_owned())]),
+        [one, other] if path.as_os_str() != "-" && direction(one) != direction(other) => {
+            let named = |run| {
+                let mut name = path.as_os_str().to_owned();
+                name.push(if direction(run) == Direction::Up { ".up" } else { ".down" });
+                (run, PathBuf::from(name))
+            };
+            Ok(vec![named(one), named(other)])
+        }
+        _ => bail!("{option} writes one stream: analyse the logs one at a time"),
     }
 }
 

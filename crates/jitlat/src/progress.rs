@@ -17,11 +17,12 @@ impl ProgressLine {
         ProgressLine { on: io::stderr().is_terminal(), shown: false }
     }
 
-    /// Shows `text` in place of what was there.
+    /// Shows `text` in place of what was there, cut off at the edge of the terminal.
     pub fn show(&mut self, text: &str) {
         if self.on {
             self.shown = true;
-            let _ = write!(io::stderr(), "\r\x1b[K  {text}").and_then(|()| io::stderr().flush());
+            let _ =
+                write!(io::stderr(), "\r\x1b[K\x1b[?7l  {text}\x1b[?7h").and_then(|()| io::stderr().flush());
         }
     }
 
@@ -32,26 +33,31 @@ impl ProgressLine {
         }
     }
 
-    /// Packets, losses so far, time left.
-    pub fn running(&mut self, flows: &[(FlowId, engine::Progress)], args: &TestArgs) {
+    /// Packets, what `told` says of losses and jitter so far, time left.
+    pub fn running(
+        &mut self,
+        flows: &[(FlowId, engine::Progress)],
+        told: &[Option<String>],
+        args: &TestArgs,
+    ) {
         if !self.on {
             return;
         }
         let period = args.stream.specs(0).ok().and_then(|s| s.first().map(|s| s.period().as_seconds()));
-        let parts: Vec<String> = flows.iter().map(|(_, p)| part(p, period.unwrap_or(0.0))).collect();
+        let period = period.unwrap_or(0.0);
+        let parts: Vec<String> =
+            flows.iter().zip(told).map(|((_, p), told)| part(p, told.as_deref(), period)).collect();
         self.show(&parts.join(" | "));
     }
 }
 
-fn part(p: &engine::Progress, period: f64) -> String {
+fn part(p: &engine::Progress, told: Option<&str>, period: f64) -> String {
     let done = p.sent.max(p.received);
     let left = f64::from(p.packets.saturating_sub(done)) * period;
     if p.received > 0 || p.sent == 0 {
-        format!(
-            "{} of {} packets received, {} missing so far, {left:.0} s left",
-            p.received, p.packets, p.missing
-        )
+        let told = told.map_or_else(|| format!("{} missing", p.missing), str::to_owned);
+        format!("{} of {} received, {told}, {left:.0} s left", p.received, p.packets)
     } else {
-        format!("{} of {} packets sent, {left:.0} s left", p.sent, p.packets)
+        format!("{} of {} sent, {left:.0} s left", p.sent, p.packets)
     }
 }

@@ -2,6 +2,7 @@
 //! into the analysis.
 
 use crate::cli::TestArgs;
+use crate::live::Live;
 use crate::present::{self, Run};
 use crate::progress::ProgressLine;
 use anyhow::{Context, Result};
@@ -40,6 +41,8 @@ struct Flow {
     /// Final records of a log that grew live, with the sender's stamps: takes the log's place in the end.
     fair_copy: Option<LogFile>,
     analyzer: Analyzer,
+    /// What the terminal is told while it runs.
+    seen: Live,
     troubles: Vec<String>,
 }
 
@@ -68,6 +71,7 @@ impl<'a> Recorder<'a> {
             grew_live: false,
             fair_copy: None,
             analyzer: Analyzer::new(&Session::new(spec.clone()), &options),
+            seen: Live::new(),
             troubles: Vec::new(),
         };
         let silent = present::is_silent(&args.report);
@@ -111,7 +115,7 @@ impl<'a> Recorder<'a> {
         let two = self.flows.len() == 2;
         for (flow, session) in self.flows.into_iter().zip(sessions) {
             let direction = session.spec.direction();
-            let (run, trouble) = flow.finish(&session, self.args.report.draws_packets());
+            let (run, trouble) = flow.finish(&session, self.args.report.keeps_packets());
             troubles.extend(trouble);
             let mut heading = String::new();
             if two {
@@ -180,13 +184,18 @@ impl Observer for Recorder<'_> {
     }
 
     fn running(&mut self, flows: &[(FlowId, engine::Progress)]) {
-        self.progress.running(flows, self.args);
+        let told: Vec<Option<String>> =
+            flows.iter().map(|(id, _)| self.flows.get(usize::from(id.0))?.seen.told()).collect();
+        self.progress.running(flows, &told, self.args);
     }
 
     fn live(&mut self, flow: FlowId, records: &[PacketRecord]) {
         if let Some(flow) = self.flow(flow) {
             flow.grew_live = true;
-            records.iter().for_each(|r| flow.log.record(r));
+            records.iter().for_each(|r| {
+                flow.log.record(r);
+                flow.seen.push(r);
+            });
             flow.log.flush();
         }
     }

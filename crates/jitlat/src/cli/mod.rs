@@ -1,14 +1,15 @@
 //! The command line: what can be asked, and nothing about how it is done.
 
+pub mod analysis;
 pub mod condition;
 pub mod quantity;
 
+use analysis::AnalysisArgs;
 use condition::Condition;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use jitlat_core::analysis;
+use jitlat_core::analysis::Options;
 use jitlat_core::spec::{CONTROL_PORT, Dscp, HEADER_LEN, SpecError, TEST_PORT};
-use jitlat_core::summary::{Bins, Method};
 use jitlat_core::time::Span;
 use jitlat_core::{Direction, Schedule, TestSpec, Transport};
 use std::net::IpAddr;
@@ -61,12 +62,6 @@ pub struct ReportArgs {
     /// Plot latency corrected by the clock estimate
     #[arg(short = 'L', long)]
     pub plot_corrected: bool,
-    /// Percentile method: edf (RFC 2330), linear, or jitlat1 (the floor index of the first version)
-    #[arg(long, value_name = "METHOD", default_value = "edf")]
-    pub percentiles: Percentiles,
-    /// Histogram bins: a number, or auto
-    #[arg(long, value_name = "N", default_value = "70", value_parser = bins)]
-    pub bins: Bins,
     /// Write one line per test to FILE; - is standard output
     #[arg(long, value_name = "FILE")]
     pub summary_csv: Option<PathBuf>,
@@ -82,9 +77,10 @@ pub struct ReportArgs {
     /// Draw every figure into DIR, as SVG and PNG
     #[arg(long, value_name = "DIR")]
     pub plots: Option<PathBuf>,
-    /// Analyse each window of this length too, and add the intervals to the JSON (1s, 10s; a bare number is seconds)
-    #[arg(long, value_name = "T", value_parser = quantity::duration)]
-    pub interval: Option<Span>,
+    /// Write HDR histograms of latency and jitter to FILE, one of each for every window of --interval, or for the
+    /// whole test; - is standard output. With -b: FILE.up and FILE.down
+    #[arg(long, value_name = "FILE", conflicts_with = "streaming")]
+    pub hdr: Option<PathBuf>,
     /// Fail with status 1 where a figure crosses a threshold: loss>1%, jitter-p99>30ms, latency-max>150ms, mos<3.8 …; may be repeated
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<Condition>,
@@ -97,38 +93,19 @@ pub struct ReportArgs {
     /// Write one line per packet to FILE; - is standard output. With -b: FILE.up and FILE.down
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Percentiles {
-    #[default]
-    Edf,
-    Linear,
-    Jitlat1,
+    #[command(flatten)]
+    pub analysis: AnalysisArgs,
 }
 
 impl ReportArgs {
     /// What to compute.
-    pub fn options(&self) -> analysis::Options {
-        let method = match self.percentiles {
-            Percentiles::Edf => Method::Edf,
-            Percentiles::Linear => Method::Linear,
-            Percentiles::Jitlat1 => Method::Jitlat1,
-        };
-        analysis::Options { method, bins: self.bins, interval: self.interval, ..analysis::Options::default() }
+    pub fn options(&self) -> Options {
+        self.analysis.options()
     }
 
-    /// Whether something is to be drawn from the single packets.
-    pub fn draws_packets(&self) -> bool {
-        self.text_plots || self.html.is_some() || self.plots.is_some()
-    }
-}
-
-fn bins(text: &str) -> Result<Bins, String> {
-    match text.parse() {
-        _ if text == "auto" => Ok(Bins::Auto),
-        Ok(n @ 1..=100_000) => Ok(Bins::Fixed(n)),
-        _ => Err("give 1 to 100000, or auto".to_owned()),
+    /// Whether something is to be made of the single packets once they are analysed.
+    pub fn keeps_packets(&self) -> bool {
+        self.hdr.is_some() || self.text_plots || self.html.is_some() || self.plots.is_some()
     }
 }
 

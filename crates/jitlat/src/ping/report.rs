@@ -13,7 +13,7 @@ pub fn analyse(found: Found, args: &ReportArgs) -> Run {
     let mut analyzer = Analyzer::new(&found.session, &args.options());
     found.records.iter().for_each(|r| analyzer.push(r));
     let (summary, samples) = analyzer.finish_with_samples(&found.session);
-    let samples = if args.draws_packets() { samples } else { Default::default() };
+    let samples = if args.keeps_packets() { samples } else { Default::default() };
     Run {
         summary,
         heading: text::asking(&found.session) + "\n\n",

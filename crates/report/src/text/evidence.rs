@@ -1,6 +1,7 @@
 //! What the classic report could not say: what the figures mean, how far to believe them, and why.
 
 use super::{Look, Page, count, dash, printable, share, two_way};
+use crate::verdict::verdict;
 use jitlat_core::clock::SyncState;
 use jitlat_core::session::Ending;
 use jitlat_core::spec::Dscp;
@@ -24,15 +25,23 @@ pub(super) fn write_but_figures(page: &mut Page, s: &Summary) {
     verdicts(page, s);
 }
 
-/// Last, where the eye is when a terminal has scrolled.
+/// The answer in a sentence and what it rests on, the worst first. Last, where the eye is when a terminal has
+/// scrolled.
 fn verdicts(page: &mut Page, s: &Summary) {
-    if s.verdicts.is_empty() {
+    let opinion = verdict(s);
+    if opinion.findings.is_empty() {
         return;
     }
     page.heading("What it means");
-    for v in &s.verdicts {
-        page.finding(v.level, &printable(&v.text));
+    page.item(&ascii(&opinion.headline));
+    for v in &opinion.findings {
+        page.finding(v.level, &ascii(&printable(&v.text)));
     }
+}
+
+/// The signs a page may use, as a terminal of any age shows them.
+fn ascii(text: &str) -> String {
+    text.replace('µ', "u").replace('−', "-").replace('±', "+/- ").replace('–', "-").replace('\u{a0}', " ")
 }
 
 /// Jitter by other definitions, and how losses cluster.
@@ -66,16 +75,18 @@ fn variation(page: &mut Page, s: &Summary) {
         page.item(&format!("loss {:.3}%{}", ratio * 100.0, interval.unwrap_or_default()));
         loss_pattern(page, s);
     }
-    if let Some(o) = s.objectives.as_ref().filter(|o| o.class < 5) {
-        let mut doubts = Vec::new();
-        if !o.delay_trusted {
-            doubts.push("if the clocks are right");
-        }
-        if !o.sample_sufficient {
-            doubts.push("though too few packets were sent to show its loss bound");
-        }
-        let doubts = if doubts.is_empty() { String::new() } else { format!(", {}", doubts.join(", ")) };
-        page.item(&format!("meets the bounds of ITU-T Y.1541 class {}{doubts}", o.class));
+    if let Some(b) = &s.inference.bootstrap {
+        page.item(&format!(
+            "by block bootstrap (seed {}), with 95% confidence: mean latency between {} and {}, median between {} and \
+             {}, 99% between {} and {}",
+            b.seed,
+            eng4_f64(b.mean[0]),
+            eng4_f64(b.mean[1]),
+            eng4_f64(b.median[0]),
+            eng4_f64(b.median[1]),
+            eng4_f64(b.p99[0]),
+            eng4_f64(b.p99[1])
+        ));
     }
 }
 

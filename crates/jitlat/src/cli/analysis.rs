@@ -1,0 +1,159 @@
+//! What of the analysis can be chosen.
+
+use super::quantity;
+use clap::{Args, ValueEnum};
+use jitlat_core::analysis::Options;
+use jitlat_core::metrics::dejitter::Codec;
+use jitlat_core::metrics::emodel;
+use jitlat_core::summary::{Bins, Method, Percent};
+use jitlat_core::time::Span;
+
+/// How figures are computed.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Analysis")]
+pub struct AnalysisArgs {
+    /// Percentile method: edf (RFC 2330), linear, or jitlat1 (the floor index of the first version)
+    #[arg(long, value_name = "METHOD", default_value = "edf")]
+    pub percentiles: Percentiles,
+    /// A further percentile in the JSON, e.g. 99.99; may be repeated
+    #[arg(long, value_name = "P")]
+    pub percentile: Vec<Percent>,
+    /// Histogram bins: a number, or auto
+    #[arg(long, value_name = "N", default_value = "70", value_parser = bins)]
+    pub bins: Bins,
+    /// Analyse each window of this length too, and add the intervals to the JSON (1s, 10s; a bare number is seconds)
+    #[arg(long, value_name = "T", value_parser = quantity::duration)]
+    pub interval: Option<Span>,
+    /// Count packets whose corrected latency exceeds this as lost (RFC 7680); refused where nothing is known of the
+    /// clocks
+    #[arg(long, value_name = "T", value_parser = quantity::duration)]
+    pub late_after: Option<Span>,
+    /// Take the two hosts' clocks as they are: absolute latency is right
+    #[arg(long)]
+    pub trust_clocks: bool,
+    /// Also percentiles of latency with lost packets as infinitely late (RFC 7679), in the JSON
+    #[arg(long)]
+    pub unconditional: bool,
+    /// Codec of the voice quality figures: G.711, G.711+PLC, G.729A+VAD, G.723.1-6.3+VAD, GSM-EFR, or your own as
+    /// NAME:IE:BPL:DELAY (impairment, robustness to loss, packetisation and look-ahead in ms)
+    #[arg(long, value_name = "CODEC", default_value = "G.711+PLC", value_parser = codec)]
+    pub codec: Codec,
+    /// How delay impairs speech: idd (perfect echo control), full (with echo), cole (a fit; never on long delays)
+    #[arg(long, value_name = "MODEL", default_value = "idd")]
+    pub delay_model: DelayModel,
+    /// Play-out buffer sizes of the voice quality curve, as a list (default: 19 sizes from 0 to 6 s)
+    #[arg(long, value_name = "T,T…", value_delimiter = ',', value_parser = buffer)]
+    pub buffers: Vec<Span>,
+    /// Intervals of mean, median and 99th percentile by block bootstrap, which holds where packets resemble their
+    /// neighbours; the seed makes them reproducible
+    #[arg(long, value_name = "SEED", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
+    pub bootstrap: Option<u64>,
+    /// Fit the four-parameter loss model of Gilbert and Elliott too, and keep it if it explains more
+    #[arg(long)]
+    pub gilbert_elliott: bool,
+    /// Constant memory, for logs of any length: percentiles are at most 0.1 % too high, figures of single packets
+    /// are left out
+    #[arg(long)]
+    pub streaming: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Percentiles {
+    #[default]
+    Edf,
+    Linear,
+    Jitlat1,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DelayModel {
+    Idd,
+    Full,
+    Cole,
+}
+
+impl AnalysisArgs {
+    /// What to compute.
+    pub fn options(&self) -> Options {
+        let method = match self.percentiles {
+            Percentiles::Edf => Method::Edf,
+            Percentiles::Linear => Method::Linear,
+            Percentiles::Jitlat1 => Method::Jitlat1,
+        };
+        let delay_model = match self.delay_model {
+            DelayModel::Idd => emodel::DelayModel::Idd,
+            DelayModel::Full => emodel::DelayModel::Full,
+            DelayModel::Cole => emodel::DelayModel::Cole,
+        };
+        let defaults = Options::default();
+        Options {
+            method,
+            percents: self.percentile.clone(),
+            bins: self.bins,
+            interval: self.interval,
+            wait: self.late_after,
+            trust_clocks: self.trust_clocks,
+            unconditional: self.unconditional,
+            codec: self.codec.clone(),
+            delay_model,
+            buffers: if self.buffers.is_empty() { defaults.buffers } else { self.buffers.clone() },
+            bootstrap: self.bootstrap,
+            gilbert_elliott: self.gilbert_elliott,
+            streaming: self.streaming,
+            spurt: defaults.spurt,
+        }
+    }
+}
+
+fn bins(text: &str) -> Result<Bins, String> {
+    match text.parse() {
+        _ if text == "auto" => Ok(Bins::Auto),
+        Ok(n @ 1..=100_000) => Ok(Bins::Fixed(n)),
+        _ => Err("give 1 to 100000, or auto".to_owned()),
+    }
+}
+
+/// A buffer may be none at all.
+fn buffer(text: &str) -> Result<Span, String> {
+    if text.trim() == "0" { Ok(Span::ZERO) } else { quantity::duration(text) }
+}
+
+fn codec(text: &str) -> Result<Codec, String> {
+    if let Some(codec) = Codec::named(text) {
+        return Ok(codec);
+    }
+    let known = || {
+        let names: Vec<&str> = Codec::names().collect();
+        format!("choose of {}, or write NAME:IE:BPL:DELAY", names.join(", "))
+    };
+    let parts: Vec<&str> = text.split(':').collect();
+    let [name, figures @ ..] = &parts[..] else { return Err(known()) };
+    let number = |f: &&str| f.trim().parse::<f64>().ok().filter(|v| v.is_finite() && *v >= 0.0);
+    match figures.iter().map(number).collect::<Option<Vec<f64>>>().as_deref() {
+        Some([ie, bpl, delay_ms]) if *ie <= 95.0 && *bpl > 0.0 && !name.is_empty() => Ok(Codec {
+            name: (*name).to_owned(),
+            ie: *ie,
+            bpl: *bpl,
+            delay_ms: *delay_ms,
+            user_declared: true,
+        }),
+        _ => Err(known()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codecs_by_name_or_by_figures() {
+        assert_eq!(codec("g.711").unwrap().bpl, 4.3);
+        let own = codec("MELPe:20:15:112.5").unwrap();
+        assert_eq!((own.ie, own.bpl, own.delay_ms, own.user_declared), (20.0, 15.0, 112.5, true));
+        for bad in
+            ["", "MELPe", "x:1:2", "x:1:2:3:4", "x:1:0:3", "x:NaN:1:1", "x:-1:1:1", ":1:1:1", "x:96:1:1"]
+        {
+            assert!(codec(bad).is_err(), "{bad}");
+        }
+    }
+}

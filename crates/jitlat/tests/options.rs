@@ -1,0 +1,82 @@
+//! Every choice of the analysis, and every export, reached from the command line.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn analyze(log: &str, options: &[&str]) -> Output {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(log);
+    Command::new(env!("CARGO_BIN_EXE_jitlat")).arg("analyze").arg(path).args(options).output().unwrap()
+}
+
+fn json(log: &str, options: &[&str]) -> Value {
+    let told = analyze(log, &[options, &["--json", "-"]].concat());
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    serde_json::from_slice(&told.stdout).unwrap()
+}
+
+#[test]
+fn each_choice_of_the_analysis_shows_in_the_summary() {
+    let wan = "b_wan_lossy_v1.log";
+    let plain = json(wan, &[]);
+    let with = |options: &[&str]| json(wan, options);
+    assert!(with(&["--percentile", "99.99"])["pdv"]["percentiles"]["99.99"].is_i64());
+    let seeded = with(&["--bootstrap=7"]);
+    let bootstrap = &seeded["inference"]["bootstrap"];
+    assert_eq!(bootstrap["seed"], 7);
+    assert_eq!(bootstrap["median"].as_array().unwrap().len(), 2);
+    assert_eq!(with(&["--bootstrap"])["inference"]["bootstrap"]["seed"], 1);
+    assert!(plain["inference"]["bootstrap"].is_null());
+    assert!(plain.get("latency_unconditional").is_none());
+    assert!(with(&["--unconditional"])["latency_unconditional"].is_object());
+    let curve = |v: &Value| v["dejitter"]["curve"].as_array().unwrap().clone();
+    assert_eq!(curve(&with(&["--buffers", "0,20ms,60ms"])).len(), 3);
+    assert_eq!(with(&["--codec", "G.729A+VAD"])["dejitter"]["codec"], "G.729A+VAD");
+    let own = with(&["--codec", "MELPe:20:15:112.5"]);
+    assert_eq!(
+        (&own["dejitter"]["codec"], &own["dejitter"]["user_declared_codec"]),
+        (&"MELPe".into(), &true.into())
+    );
+    let mos = |v: &Value| curve(v)[10]["MOS"].as_f64().unwrap();
+    assert!(mos(&with(&["--delay-model", "full"])) < mos(&plain));
+    let late = with(&["--late-after", "60ms", "--trust-clocks"]);
+    assert!(late["counts"]["late"].as_u64().unwrap() > 0);
+    assert_eq!(with(&["--late-after", "60ms"])["counts"]["late"], 0, "refused without clocks");
+    assert_eq!(with(&["--streaming"])["latency"]["approx"], true);
+    assert!(with(&["--interval", "5s"])["intervals"].as_array().unwrap().len() > 3);
+    assert_eq!(with(&["--bins", "10"])["pdv"]["histogram"]["nbins"], 10);
+    for bad in ["--codec=x", "--percentile=101", "--buffers=-1ms", "--late-after=0", "--delay-model=none"] {
+        assert_eq!(analyze(wan, &[bad]).status.code(), Some(2), "{bad}");
+    }
+}
+
+#[test]
+fn the_bootstrap_is_in_the_report_too() {
+    let told = analyze("b_wan_lossy_v1.log", &["--bootstrap"]);
+    let text = String::from_utf8(told.stdout).unwrap();
+    assert!(text.contains("by block bootstrap (seed 1), with 95% confidence: mean"), "{text}");
+}
+
+#[test]
+fn histograms_for_other_tools() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("wan.hlog");
+    let told = analyze("b_wan_lossy_v1.log", &["--hdr", file.to_str().unwrap(), "--interval", "10s"]);
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let text = std::fs::read_to_string(file).unwrap();
+    let histograms = |tag: &str| text.lines().filter(|l| l.starts_with(&format!("Tag={tag},"))).count();
+    assert_eq!((histograms("pdv"), histograms("latency")), (4, 4), "{text}");
+    assert_eq!(text.lines().filter(|l| l.contains(",HISTFA")).count(), 8);
+    let told = analyze("b_wan_lossy_v1.log", &["--hdr", "-", "--json", "-"]);
+    assert_eq!(told.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&told.stderr).contains("one format only"));
+}
+
+#[test]
+fn intervals_are_json_lines() {
+    let told = analyze("b_wan_lossy_v1.log", &["--interval", "5s", "--intervals", "-"]);
+    let text = String::from_utf8(told.stdout).unwrap();
+    let lines: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let sum = |key: &str| lines.iter().map(|l| l[key].as_u64().unwrap()).sum::<u64>();
+    assert_eq!((sum("sent"), sum("accepted"), sum("lost")), (1500, 1441, 59));
+}
