@@ -31,12 +31,10 @@ fn each_choice_of_the_analysis_shows_in_the_summary() {
     assert!(with(&["--unconditional"])["latency_unconditional"].is_object());
     let curve = |v: &Value| v["dejitter"]["curve"].as_array().unwrap().clone();
     assert_eq!(curve(&with(&["--buffers", "0,20ms,60ms"])).len(), 3);
-    assert_eq!(with(&["--codec", "G.729A+VAD"])["dejitter"]["codec"], "G.729A+VAD");
+    let codec = |v: &Value| v["dejitter"]["codec"].as_str().unwrap().to_owned();
+    assert!(codec(&with(&["--codec", "G.729A+VAD"])).starts_with("G.729A+VAD Ie=11 "));
     let own = with(&["--codec", "MELPe:20:15:112.5"]);
-    assert_eq!(
-        (&own["dejitter"]["codec"], &own["dejitter"]["user_declared_codec"]),
-        (&"MELPe".into(), &true.into())
-    );
+    assert!(codec(&own).starts_with("MELPe Ie=20 Bpl=15 ") && own["dejitter"]["user_declared_codec"] == true);
     let mos = |v: &Value| curve(v)[10]["MOS"].as_f64().unwrap();
     assert!(mos(&with(&["--delay-model", "full"])) < mos(&plain));
     let late = with(&["--late-after", "60ms", "--trust-clocks"]);
@@ -65,8 +63,8 @@ fn histograms_for_other_tools() {
     assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
     let text = std::fs::read_to_string(file).unwrap();
     let histograms = |tag: &str| text.lines().filter(|l| l.starts_with(&format!("Tag={tag},"))).count();
-    assert_eq!((histograms("pdv"), histograms("latency")), (4, 4), "{text}");
-    assert_eq!(text.lines().filter(|l| l.contains(",HISTFA")).count(), 8);
+    assert_eq!((histograms("pdv"), histograms("latency")), (3, 3), "{text}");
+    assert_eq!(text.lines().filter(|l| l.contains(",HISTFA")).count(), 6);
     let told = analyze("b_wan_lossy_v1.log", &["--hdr", "-", "--json", "-"]);
     assert_eq!(told.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&told.stderr).contains("one format only"));
