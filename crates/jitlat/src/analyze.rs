@@ -1,6 +1,7 @@
 //! `jitlat analyze LOG…` and `jitlat -f LOG`: saved logs through the same analysis as live tests.
 
 use crate::cli::ReportArgs;
+use crate::label;
 use crate::present::{self, Run};
 use anyhow::{Result, bail};
 use jitlat_core::analysis::Analyzer;
@@ -15,7 +16,16 @@ pub fn run(logs: &[PathBuf], args: &ReportArgs) -> Result<ExitCode> {
     if args.csv.is_some() && logs.iter().any(|l| l.as_os_str() == "-") {
         bail!("--csv reads the log twice, which standard input cannot: give a file");
     }
-    let runs = logs.iter().map(|log| analyze(log, args)).collect::<Result<Vec<Run>>>()?;
+    let mut runs = logs.iter().map(|log| analyze(log, args)).collect::<Result<Vec<Run>>>()?;
+    let known: Vec<_> = runs
+        .iter()
+        .map(|run| {
+            let direction = run.session.direction_known.then(|| run.session.spec.direction());
+            (run.session.name.as_deref(), run.label.as_str(), direction)
+        })
+        .collect();
+    let labels = label::tell_apart(&known);
+    runs.iter_mut().zip(labels).for_each(|(run, label)| run.label = label);
     present::present(&runs, args)?;
     Ok(crate::verdict(&runs, args))
 }

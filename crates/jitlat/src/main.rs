@@ -8,6 +8,7 @@ mod compare;
 mod demo;
 mod doctor;
 mod interrupt;
+mod label;
 mod live;
 mod ping;
 mod present;

@@ -4,11 +4,12 @@ use crate::cli::ReportArgs;
 use anyhow::{Context, Result, bail};
 use jitlat_core::analysis::Samples;
 use jitlat_core::digest::Digest;
+use jitlat_core::metrics::sample::Sample;
 use jitlat_core::summary::Summary;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Direction, PacketRecord, Session};
 use jitlat_report::draw;
-use jitlat_report::figure::{self, Trace};
+use jitlat_report::figure::{self, Beside, Trace};
 use jitlat_report::html::{self, Part, Report, Section};
 use jitlat_report::text::{self, Style};
 use jitlat_store::log::LogReader;
@@ -187,6 +188,9 @@ pub fn write_figures(
         let (name, content) = file.context("drawing a figure")?;
         output::write(&dir.join(name), |out| out.write_all(&content))?;
     }
+    if !alone {
+        draw_side_by_side(runs, dir)?;
+    }
     for part in &parts {
         let figures =
             figure::of_run(&figure::Run { label: part.label, summary: part.summary, trace: part.trace });
@@ -195,6 +199,31 @@ pub fn write_figures(
             let name = if parts.len() > 1 { format!("{}-{name}", slug(part.label)) } else { name };
             output::write(&dir.join(name), |out| out.write_all(&content))?;
         }
+    }
+    Ok(())
+}
+
+/// The runs' distributions laid over each other, from the packets themselves.
+fn draw_side_by_side(runs: &[Run], dir: &Path) -> Result<()> {
+    let samples: Vec<(Sample, Sample)> = runs
+        .iter()
+        .map(|run| {
+            let delays = || run.samples.delay.iter().copied();
+            let fastest = delays().min().unwrap_or(0);
+            (Sample::new(delays()), Sample::new(delays().map(|d| d.saturating_sub(fastest))))
+        })
+        .collect();
+    let beside: Vec<Beside<'_>> = runs
+        .iter()
+        .zip(&samples)
+        .map(|(run, (latency, pdv))| Beside {
+            samples: (!latency.is_empty()).then_some((latency, pdv)),
+            ..Beside::new(&run.label, &run.summary)
+        })
+        .collect();
+    for file in draw::files(&figure::of_runs(&beside)) {
+        let (name, content) = file.context("drawing a figure")?;
+        output::write(&dir.join(name), |out| out.write_all(&content))?;
     }
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! From files to runs: logs of any version, and JSON summaries in any of the forms `--json` writes.
 
+use crate::label::{self, stem};
 use anyhow::{Context, Result, anyhow, bail};
+use jitlat_core::Direction;
 use jitlat_core::analysis::{Analyzer, Options};
 use jitlat_core::compare::{Key, Run};
 use jitlat_core::digest::Digest;
@@ -44,30 +46,16 @@ fn split(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// The file's name, without the folder and the endings that say nothing.
-fn stem(path: &str) -> String {
-    let path = Path::new(path);
-    let name =
-        path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
-    match name.strip_suffix(".log").or_else(|| name.strip_suffix(".json")) {
-        Some(short) if !short.is_empty() => short.to_owned(),
-        _ => name,
-    }
-}
-
 /// Gives runs of one label and direction their sources for labels, and numbers where that is not enough.
 fn tell_apart(runs: &mut [Run]) {
-    let who = |run: &Run| (run.label.clone(), run.digest.direction());
-    let twice = |runs: &[Run], k: usize| {
-        runs.iter().enumerate().any(|(j, other)| j != k && who(other) == who(&runs[k]))
-    };
-    let ambiguous: Vec<usize> = (0..runs.len()).filter(|k| twice(runs, *k)).collect();
-    for k in ambiguous {
-        runs[k].label = runs[k].source.clone();
-    }
-    let ambiguous: Vec<usize> = (0..runs.len()).filter(|k| twice(runs, *k)).collect();
-    for (k, number) in ambiguous.into_iter().zip(1..) {
-        runs[k].label = format!("{} ({number})", runs[k].label);
+    // Up and down of one test share a column, each in a row of its own.
+    for direction in [None, Some(Direction::Up), Some(Direction::Down)] {
+        let mut these: Vec<&mut Run> =
+            runs.iter_mut().filter(|r| r.digest.direction() == direction).collect();
+        let mut labels: Vec<String> = these.iter().map(|r| r.label.clone()).collect();
+        label::rename(&mut labels, |k, _| these[k].source.clone());
+        label::rename(&mut labels, |k, label| format!("{label} ({})", k + 1));
+        these.iter_mut().zip(labels).for_each(|(run, label)| run.label = label);
     }
 }
 
@@ -146,7 +134,6 @@ fn from_json(input: impl Read, name: &str) -> Result<Vec<Run>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitlat_core::Direction;
 
     fn run(label: &str, source: &str, direction: Option<Direction>) -> Run {
         let mut run = Run { label: label.into(), source: source.into(), ..Run::default() };
@@ -166,7 +153,7 @@ mod tests {
         ];
         tell_apart(&mut runs);
         let labels: Vec<&str> = runs.iter().map(|r| r.label.as_str()).collect();
-        assert_eq!(labels, ["x/a.log", "y/a.log", "b", "b", "c (1)", "c (2)"]);
+        assert_eq!(labels, ["x/a.log", "y/a.log", "b", "b", "c (3)", "c (4)"]);
         assert_eq!(rows_of_themselves(&runs, &Key::Label), Some(Key::Direction));
         assert_eq!(rows_of_themselves(&runs, &Key::Direction), None);
         assert_eq!(rows_of_themselves(&runs[..2], &Key::Label), None);
@@ -176,8 +163,5 @@ mod tests {
     fn files_and_their_labels() {
         assert_eq!(split("before=a.log"), (Some("before"), "a.log"));
         assert_eq!(split("a.log"), (None, "a.log"));
-        assert_eq!(stem("x/y/a.log"), "a");
-        assert_eq!(stem("jitlat.0faqgu"), "jitlat.0faqgu");
-        assert_eq!(stem(".json"), ".json");
     }
 }
