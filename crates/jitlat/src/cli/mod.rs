@@ -23,6 +23,7 @@ use std::path::PathBuf;
     version,
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
+    arg_required_else_help = true,
     after_help = "On one host: jitlat serve.  On the other: jitlat HOST.  Try it alone: jitlat demo.\n\
                   Exit status: 0 measured; 1 measured, but a --fail-if threshold was violated; 2 could not measure."
 )]

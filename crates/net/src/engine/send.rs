@@ -82,18 +82,22 @@ impl<'a> Stream<'a> {
     }
 }
 
+/// What follows the headers; where the system has no random bytes the flow has failed.
+fn padding(context: &Context) -> Option<Padding> {
+    let length = usize::from(context.opening.spec.payload());
+    Padding::new(length - HEADER_LEN)
+        .inspect_err(|e| {
+            let reason = format!("reading random bytes for the padding: {e}");
+            context.outbox.report(Report::Failed(context.opening.flow, reason));
+        })
+        .ok()
+}
+
 /// Sends a UDP stream to its end.
 pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps) {
     let mut stamps = TxStamps::new(stamps, context.opening.spec.packets());
     stamps.restart(socket, 0);
-    let length = usize::from(context.opening.spec.payload());
-    let padding = match Padding::new(length - HEADER_LEN) {
-        Ok(padding) => padding,
-        Err(e) => {
-            let reason = format!("reading random bytes for the padding: {e}");
-            return context.outbox.report(Report::Failed(context.opening.flow, reason));
-        }
-    };
+    let Some(padding) = padding(context) else { return };
     let mut stream = Stream::start(context);
     let pacer = Pacer::new(context.site.pacing.mode, &context.orders.urgent);
     let mut dues = [Due { at: Nanos(0), seq: 0 }; BATCH];
@@ -198,14 +202,7 @@ fn send_all(
 /// Sends a TCP stream to its end. A packet is stamped when the connection takes it: a sender that TCP holds
 /// up is late, which is schedule error and not delay.
 pub fn tcp(context: &Context, connection: &TcpStream) {
-    let length = usize::from(context.opening.spec.payload());
-    let padding = match Padding::new(length - HEADER_LEN) {
-        Ok(padding) => padding,
-        Err(e) => {
-            let reason = format!("reading random bytes for the padding: {e}");
-            return context.outbox.report(Report::Failed(context.opening.flow, reason));
-        }
-    };
+    let Some(padding) = padding(context) else { return };
     let mut stream = Stream::start(context);
     let pacer = Pacer::new(context.site.pacing.mode, &context.orders.urgent);
     let _ = connection.set_nonblocking(true);
