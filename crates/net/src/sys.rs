@@ -194,6 +194,190 @@ pub fn send_batch(socket: BorrowedFd<'_>, packets: &[[IoSlice<'_>; 2]]) -> io::R
     .map(|n| n as usize)
 }
 
+/// The local address an answer is to leave from, as the kernel told it of the question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Local {
+    /// IPv4 address, in network order.
+    V4([u8; 4]),
+    /// IPv6 address and interface.
+    V6([u8; 16], u32),
+}
+
+/// Room for the control messages of one answer: address (40 bytes), traffic class (24), stamping (24).
+const ANSWER_CONTROL: usize = 96;
+
+/// Where one answer goes, and how.
+struct Envelope {
+    data: core::ops::Range<usize>,
+    to: libc::sockaddr_storage,
+    to_len: libc::socklen_t,
+    control: [u64; ANSWER_CONTROL / 8],
+    control_len: usize,
+}
+
+/// Answers gathered to be handed to the kernel in one call. Memory is taken once.
+pub struct Outbox {
+    data: Vec<u8>,
+    envelopes: Vec<Envelope>,
+}
+
+impl Outbox {
+    /// Room for [`BATCH`] answers; `bytes` of them in all before memory grows.
+    pub fn new(bytes: usize) -> Outbox {
+        Outbox { data: Vec::with_capacity(bytes), envelopes: Vec::with_capacity(BATCH) }
+    }
+
+    /// Whether the next answer needs a [`flush`](Outbox::flush) first.
+    pub fn is_full(&self) -> bool {
+        self.envelopes.len() >= BATCH
+    }
+
+    /// Adds an answer to be sent to `to` from `from` with traffic class `class`; `stamped`: the kernel is to say
+    /// when it left.
+    pub fn push(&mut self, answer: &[u8], to: SocketAddr, from: Option<Local>, class: u8, stamped: bool) {
+        let start = self.data.len();
+        self.data.extend_from_slice(answer);
+        let (name, to_len) = name_of(to);
+        let mut envelope = Envelope {
+            data: start..self.data.len(),
+            to: name,
+            to_len,
+            control: [0; ANSWER_CONTROL / 8],
+            control_len: 0,
+        };
+        match from {
+            // in_pktinfo: interface index, local address, address in the header.
+            Some(Local::V4(address)) => {
+                let mut info = [0; 12];
+                info[4..8].copy_from_slice(&address);
+                envelope.say(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+            }
+            // in6_pktinfo: address, interface index.
+            Some(Local::V6(address, index)) => {
+                let mut info = [0; 20];
+                info[..16].copy_from_slice(&address);
+                info[16..].copy_from_slice(&index.to_ne_bytes());
+                envelope.say(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+            }
+            None => {}
+        }
+        let class = libc::c_int::from(class).to_ne_bytes();
+        match to {
+            SocketAddr::V4(_) => envelope.say(libc::IPPROTO_IP, libc::IP_TOS, &class),
+            SocketAddr::V6(_) => envelope.say(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &class),
+        }
+        if stamped {
+            let wish = libc::SOF_TIMESTAMPING_TX_SOFTWARE.to_ne_bytes();
+            envelope.say(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &wish);
+        }
+        self.envelopes.push(envelope);
+    }
+
+    /// Hands everything to the kernel and returns how many answers it took. What it refuses is dropped: a
+    /// question without an answer is lost, as on any path.
+    pub fn flush(&mut self, socket: BorrowedFd<'_>) -> u64 {
+        let mut sent = 0;
+        let mut first = 0;
+        while first < self.envelopes.len() {
+            match self.send(socket, first) {
+                Ok(n) => {
+                    sent += n as u64;
+                    first += n.max(1);
+                }
+                // The first of them could not be sent: on with the next.
+                Err(_) => first += 1,
+            }
+        }
+        self.envelopes.clear();
+        self.data.clear();
+        sent
+    }
+
+    fn send(&mut self, socket: BorrowedFd<'_>, first: usize) -> io::Result<usize> {
+        let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
+        let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
+        let mut count = 0;
+        for (envelope, (header, part)) in
+            self.envelopes[first..].iter_mut().zip(headers.iter_mut().zip(&mut parts))
+        {
+            let bytes = &self.data[envelope.data.clone()];
+            // The kernel only reads what a send points to.
+            let part =
+                part.write(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
+            // SAFETY: mmsghdr is plain data for which all zeros is a value.
+            let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+            message.msg_hdr.msg_name = (&raw mut envelope.to).cast();
+            message.msg_hdr.msg_namelen = envelope.to_len;
+            message.msg_hdr.msg_iov = &raw mut *part;
+            message.msg_hdr.msg_iovlen = 1;
+            message.msg_hdr.msg_control = envelope.control.as_mut_ptr().cast();
+            message.msg_hdr.msg_controllen = envelope.control_len as _;
+            header.write(message);
+            count += 1;
+        }
+        // SAFETY: the first `count` headers are initialised and point to names, iovecs, bytes and control messages
+        // that `self` or this frame owns and keeps in place for the whole call.
+        check(unsafe {
+            libc::sendmmsg(
+                socket.as_raw_fd(),
+                headers.as_mut_ptr().cast(),
+                count as libc::c_uint,
+                libc::MSG_DONTWAIT as _,
+            )
+        })
+        .map(|n| n as usize)
+    }
+}
+
+impl Envelope {
+    /// Appends a control message. One that has no room would be a mistake above, and is left out.
+    fn say(&mut self, level: libc::c_int, kind: libc::c_int, data: &[u8]) {
+        const HEADER: usize = size_of::<libc::cmsghdr>();
+        // SAFETY: cmsghdr is plain data for which all zeros is a value.
+        let mut header: libc::cmsghdr = unsafe { std::mem::zeroed() };
+        header.cmsg_len = (HEADER + data.len()) as _;
+        header.cmsg_level = level;
+        header.cmsg_type = kind;
+        // SAFETY: a cmsghdr has no padding that was not zeroed above, and u8 needs no alignment.
+        let header: &[u8; HEADER] = unsafe { &*(&raw const header).cast() };
+        // SAFETY: same size, no invalid bit patterns, and u8 needs no alignment.
+        let control: &mut [u8; ANSWER_CONTROL] = unsafe { &mut *(&raw mut self.control).cast() };
+        let end = self.control_len + HEADER + data.len();
+        if let Some(room) = control.get_mut(self.control_len..end) {
+            room[..HEADER].copy_from_slice(header);
+            room[HEADER..].copy_from_slice(data);
+            self.control_len = end.next_multiple_of(size_of::<usize>());
+        }
+    }
+}
+
+/// An address as the kernel takes it.
+fn name_of(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: sockaddr_storage is plain data for which all zeros is a value.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let length = match address {
+        SocketAddr::V4(v4) => {
+            // SAFETY: storage is large and aligned enough for every address type, and zeroed.
+            let name = unsafe { &mut *(&raw mut storage).cast::<libc::sockaddr_in>() };
+            name.sin_family = libc::AF_INET as _;
+            name.sin_port = v4.port().to_be();
+            name.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
+            size_of::<libc::sockaddr_in>()
+        }
+        SocketAddr::V6(v6) => {
+            // SAFETY: as above.
+            let name = unsafe { &mut *(&raw mut storage).cast::<libc::sockaddr_in6>() };
+            name.sin6_family = libc::AF_INET6 as _;
+            name.sin6_port = v6.port().to_be();
+            name.sin6_flowinfo = v6.flowinfo();
+            name.sin6_addr.s6_addr = v6.ip().octets();
+            name.sin6_scope_id = v6.scope_id();
+            size_of::<libc::sockaddr_in6>()
+        }
+    };
+    (storage, length as libc::socklen_t)
+}
+
 /// One option of a socket as words of 32 bits.
 fn option<const N: usize>(
     socket: BorrowedFd<'_>,
@@ -386,6 +570,45 @@ mod tests {
         let seen: Vec<_> = inbox.datagrams().map(|d| (d.data.to_vec(), d.length)).collect();
         assert_eq!(seen[0], (b"abc".to_vec(), 3));
         assert_eq!((seen[1].0.len(), seen[1].1), (16, 101));
+    }
+
+    #[test]
+    fn answers_go_where_they_are_addressed_and_are_stamped_where_asked() {
+        use crate::stamp::{Meta, transmitted};
+        use nix::sys::socket::{TimestampingFlag as F, setsockopt, sockopt};
+        for (host, from) in [
+            ("127.0.0.1:0", Local::V4([127, 0, 0, 2])),
+            ("[::1]:0", Local::V6(Ipv6Addr::LOCALHOST.octets(), 0)),
+        ] {
+            let Ok(socket) = UdpSocket::bind(host.replace("127.0.0.1", "0.0.0.0").replace("[::1]", "[::]"))
+            else {
+                eprintln!("skipped: no {host} here");
+                continue;
+            };
+            let flags =
+                F::SOF_TIMESTAMPING_SOFTWARE | F::SOF_TIMESTAMPING_OPT_ID | F::SOF_TIMESTAMPING_OPT_TSONLY;
+            setsockopt(&socket, sockopt::Timestamping, &flags).unwrap();
+            let peers = [0, 1].map(|_| UdpSocket::bind(host).unwrap());
+            peers.iter().for_each(|p| p.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap());
+            peers.iter().for_each(|p| crate::twoway::socket::observe(p, host.starts_with('[')));
+            let mut outbox = Outbox::new(64);
+            outbox.push(b"one", peers[0].local_addr().unwrap(), Some(from), 184, false);
+            outbox.push(b"three", peers[1].local_addr().unwrap(), None, 0, true);
+            assert_eq!(outbox.flush(socket.as_fd()), 2);
+            let mut inbox = Inbox::new(2, 16);
+            inbox.receive(peers[0].as_fd(), libc::MSG_WAITFORONE).unwrap();
+            let first = inbox.datagrams().next().unwrap();
+            assert_eq!((first.data, Meta::parse(first.control).traffic_class), (&b"one"[..], Some(184)));
+            if let Local::V4(address) = from {
+                assert_eq!(first.sender().unwrap().ip(), Ipv4Addr::from(address));
+            }
+            inbox.receive(peers[1].as_fd(), libc::MSG_WAITFORONE).unwrap();
+            assert_eq!(inbox.datagrams().next().unwrap().data, b"three");
+            inbox.receive(socket.as_fd(), libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT).unwrap();
+            let stamps: Vec<_> =
+                inbox.datagrams().filter_map(|d| transmitted(d.control)).map(|(id, _)| id).collect();
+            assert_eq!(stamps, [0], "only the one that was to be stamped");
+        }
     }
 
     #[test]

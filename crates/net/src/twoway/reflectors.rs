@@ -3,27 +3,25 @@
 use crate::clock;
 use crate::privilege::{Capability, needs};
 use crate::random;
-use crate::stamp::{ControlMessages, Meta};
-use crate::sys::{BATCH, Inbox};
+use crate::stamp::{ControlMessages, Meta, transmitted};
+use crate::sys::{BATCH, Inbox, Local, Outbox};
 use crate::twoway::client::tick;
 use crate::twoway::request_response;
 use crate::twoway::socket::{enlarge, observe};
 use jitlat_core::ntp::{ErrorEstimate, Format};
-use jitlat_core::{Source, Span};
-use jitlat_proto::lamp::{self, Reaction};
+use jitlat_core::{Nanos, Source, Span};
+use jitlat_proto::lamp::{self, FollowUp, Reaction};
 use jitlat_proto::stamp;
 use jitlat_proto::twoway::reflect::{Arrival, Limiter, Silence};
-use nix::sys::socket::{
-    ControlMessage, MsgFlags, SockaddrStorage, TimestampingFlag as F, sendmsg, setsockopt, sockopt,
-};
+use nix::sys::socket::{TimestampingFlag as F, setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What is answered, where.
 #[derive(Clone, Debug)]
@@ -224,9 +222,12 @@ struct Port {
     inbox: Inbox,
     limiter: Limiter,
     counters: Arc<Counters>,
-    v6: bool,
-    /// Traffic class the socket is set to.
-    class: i32,
+    outbox: Outbox,
+    departures: StampedAnswers,
+    /// Whether the socket has one address.
+    bound: bool,
+    /// Whether the kernel can say when answers left.
+    stamps_sent: bool,
 }
 
 /// The largest datagram.
@@ -256,11 +257,10 @@ impl Port {
             setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)?;
             socket.set_ttl_v4(255)?;
         }
-        let _ = setsockopt(
-            &socket,
-            sockopt::Timestamping,
-            &(F::SOF_TIMESTAMPING_SOFTWARE | F::SOF_TIMESTAMPING_RX_SOFTWARE),
-        );
+        // All that arrives is stamped; of what leaves, only answers that ask for it.
+        let received = F::SOF_TIMESTAMPING_SOFTWARE | F::SOF_TIMESTAMPING_RX_SOFTWARE;
+        let sent = F::SOF_TIMESTAMPING_OPT_ID | F::SOF_TIMESTAMPING_OPT_TSONLY;
+        let stamps_sent = setsockopt(&socket, sockopt::Timestamping, &(received | sent)).is_ok();
         let mut seed = [0; 8];
         random::fill(&mut seed)?;
         Ok(Port {
@@ -268,8 +268,10 @@ impl Port {
             inbox: Inbox::new(BATCH, slot),
             limiter: Limiter::new(rate, u64::from_be_bytes(seed)),
             counters,
-            v6,
-            class: 0,
+            outbox: Outbox::new(BATCH * 1500),
+            departures: StampedAnswers::new(),
+            bound: !at.ip().is_unspecified(),
+            stamps_sent,
         })
     }
 
@@ -280,8 +282,13 @@ impl Port {
         }
         let steady = clock::steady();
         let wall = clock::wall();
-        let mut answering =
-            Answering { socket: &self.socket, counters: &self.counters, v6: self.v6, class: &mut self.class };
+        let mut answering = Answering {
+            socket: &self.socket,
+            outbox: &mut self.outbox,
+            departures: &mut self.departures,
+            counters: &self.counters,
+            bound: self.bound,
+        };
         for datagram in self.inbox.datagrams() {
             let Some(from) = datagram.sender() else { continue };
             if !self.limiter.allows(from.ip(), steady) {
@@ -297,31 +304,25 @@ impl Port {
             };
             each(&mut answering, datagram.data, &arrival, asked_address(datagram.control));
         }
+        answering.flush();
     }
 }
 
-/// The sending half of a [`Port`].
+/// The sending half of a [`Port`]. Answers of one batch of requests leave together.
 struct Answering<'a> {
     socket: &'a UdpSocket,
+    outbox: &'a mut Outbox,
+    departures: &'a mut StampedAnswers,
     counters: &'a Counters,
-    v6: bool,
-    class: &'a mut i32,
+    /// Answers need not be told where they leave from: the socket has one address.
+    bound: bool,
 }
 
-/// The local address a packet was sent to, as the kernel writes it.
-#[derive(Clone, Copy)]
-enum Local {
-    V4(libc::in_addr),
-    V6([u8; 16], u32),
-}
-
+/// The local address a packet was sent to.
 fn asked_address(control: &[u8]) -> Option<Local> {
     ControlMessages(control).find_map(|m| match (m.level, m.kind) {
         // in_pktinfo: interface index, local address, address in the header.
-        (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-            let local = m.data.get(4..8)?.first_chunk()?;
-            Some(Local::V4(libc::in_addr { s_addr: u32::from_ne_bytes(*local) }))
-        }
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => Some(Local::V4(*m.data.get(4..8)?.first_chunk()?)),
         // in6_pktinfo: address, interface index.
         (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
             let index = m.data.get(16..20)?.first_chunk()?;
@@ -332,38 +333,68 @@ fn asked_address(control: &[u8]) -> Option<Local> {
 }
 
 impl Answering<'_> {
-    fn send(&mut self, answer: &[u8], to: SocketAddr, from: Option<Local>, dscp: u8) -> bool {
-        let class = i32::from(dscp) << 2;
-        if *self.class != class {
-            let set = if self.v6 {
-                setsockopt(self.socket, sockopt::Ipv6TClass, &class)
-            } else {
-                setsockopt(self.socket, sockopt::Ipv4Tos, &class)
-            };
-            if set.is_ok() {
-                *self.class = class;
-            }
+    /// Has `answer` sent with the rest of the batch.
+    fn send(&mut self, answer: &[u8], to: SocketAddr, from: Option<Local>, dscp: u8) {
+        if self.outbox.is_full() {
+            self.flush();
         }
-        let parts = [IoSlice::new(answer)];
-        let to = SockaddrStorage::from(to);
-        let fd = self.socket.as_raw_fd();
-        let flags = MsgFlags::MSG_DONTWAIT;
-        let sent = match from {
-            Some(Local::V4(address)) => {
-                let info = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: address, ipi_addr: address };
-                sendmsg(fd, &parts, &[ControlMessage::Ipv4PacketInfo(&info)], flags, Some(&to))
+        self.outbox.push(answer, to, from.filter(|_| !self.bound), dscp << 2, false);
+    }
+
+    /// Sends `answer` now, after all before it, and returns when it left by the kernel's stamp: `None` if that
+    /// does not come at once.
+    fn send_stamped(
+        &mut self,
+        answer: &[u8],
+        to: SocketAddr,
+        from: Option<Local>,
+        dscp: u8,
+    ) -> Option<Nanos> {
+        self.flush();
+        self.outbox.push(answer, to, from.filter(|_| !self.bound), dscp << 2, true);
+        self.flush();
+        self.departures.next(self.socket)
+    }
+
+    fn flush(&mut self) {
+        let sent = self.outbox.flush(self.socket.as_fd());
+        self.counters.answered.fetch_add(sent, Ordering::Relaxed);
+    }
+}
+
+/// When single answers left, from the error queue.
+struct StampedAnswers {
+    inbox: Inbox,
+    /// How many answers were to be stamped: the number the kernel gives the next one.
+    asked: u32,
+}
+
+/// A driver stamps a packet on handing it to the adapter, nearly always before the call returns.
+const STAMP_PATIENCE: Duration = Duration::from_millis(1);
+
+impl StampedAnswers {
+    fn new() -> StampedAnswers {
+        StampedAnswers { inbox: Inbox::new(4, 1), asked: 0 }
+    }
+
+    /// Waits for the stamp of the answer just sent, but not long: others are to be answered too.
+    fn next(&mut self, socket: &UdpSocket) -> Option<Nanos> {
+        let wanted = self.asked;
+        self.asked = self.asked.wrapping_add(1);
+        let until = Instant::now() + STAMP_PATIENCE;
+        loop {
+            if self.inbox.receive(socket.as_fd(), libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT).is_ok() {
+                let found = self.inbox.datagrams().filter_map(|d| transmitted(d.control));
+                let found = found.filter(|(id, _)| *id == wanted).map(|(_, stamp)| stamp.at).last();
+                if found.is_some() {
+                    return found;
+                }
             }
-            Some(Local::V6(address, index)) => {
-                let address = libc::in6_addr { s6_addr: address };
-                let info = libc::in6_pktinfo { ipi6_addr: address, ipi6_ifindex: index };
-                sendmsg(fd, &parts, &[ControlMessage::Ipv6PacketInfo(&info)], flags, Some(&to))
+            if Instant::now() >= until {
+                return None;
             }
-            None => sendmsg(fd, &parts, &[], flags, Some(&to)),
-        };
-        if sent.is_ok() {
-            self.counters.answered.fetch_add(1, Ordering::Relaxed);
+            std::hint::spin_loop();
         }
-        sent.is_ok()
     }
 }
 
@@ -380,7 +411,7 @@ fn reflect_stamp(port: &mut Port, rules: stamp::Rules, stop: &AtomicBool) {
         port.receive(|out, request, arrival, local| {
             let now = tick();
             match reflector.reflect(request, arrival, now.wall, now.steady, error, &mut answer) {
-                Ok(r) => drop(out.send(&answer[..r.len], arrival.from, local, r.dscp)),
+                Ok(r) => out.send(&answer[..r.len], arrival.from, local, r.dscp),
                 Err(why) => out.counters.silent(why),
             }
         });
@@ -388,24 +419,31 @@ fn reflect_stamp(port: &mut Port, rules: stamp::Rules, stop: &AtomicBool) {
 }
 
 fn serve_lamp(port: &mut Port, rules: lamp::ServerRules, stop: &AtomicBool) {
-    let mut server = lamp::Server::new(rules);
+    let send_stamps = if port.stamps_sent { Source::Kernel } else { Source::User };
+    let mut server = lamp::Server::new(lamp::ServerRules { send_stamps, ..rules });
     let mut answer = Vec::with_capacity(LARGEST);
     while !stop.load(Ordering::Relaxed) {
         port.receive(|out, request, arrival, local| {
             answer.clear();
             let dscp = arrival.traffic_class.map_or(0, |c| c >> 2);
-            match server.handle(request, arrival, tick(), &mut answer) {
+            let now = tick();
+            let began = now.wall;
+            match server.handle(request, arrival, now, &mut answer) {
                 Ok(Reaction::Taken) => {}
-                Ok(Reaction::Answer) => drop(out.send(&answer, arrival.from, local, dscp)),
-                Ok(Reaction::AnswerAndFollow(_)) => {
-                    let leaving = clock::wall();
-                    if out.send(&answer, arrival.from, local, dscp)
-                        && let Some(h) = lamp::Header::parse(&answer)
-                    {
-                        answer.clear();
-                        server.follow_up(h.id, h.seq, leaving - arrival.at, &mut answer);
-                        out.send(&answer, arrival.from, local, dscp);
-                    }
+                Ok(Reaction::Answer) => out.send(&answer, arrival.from, local, dscp),
+                Ok(Reaction::AnswerAndFollow(kind)) => {
+                    let leaving = match kind {
+                        FollowUp::Kernel => out.send_stamped(&answer, arrival.from, local, dscp),
+                        _ => {
+                            out.send(&answer, arrival.from, local, dscp);
+                            Some(clock::wall())
+                        }
+                    };
+                    let began = if kind == FollowUp::Application { began } else { arrival.at };
+                    let Some(h) = lamp::Header::parse(&answer) else { return };
+                    answer.clear();
+                    server.follow_up(h.id, h.seq, leaving.unwrap_or_else(clock::wall) - began, &mut answer);
+                    out.send(&answer, arrival.from, local, dscp);
                 }
                 Err(why) => out.counters.silent(why),
             }

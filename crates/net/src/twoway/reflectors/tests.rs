@@ -68,12 +68,16 @@ fn lamp_with_follow_up_and_one_way() {
     let to = address(&reflectors, "LaMP");
     let options =
         |mode, follow_up| lamp::client::Options { id: 9, mode, payload: 8, timeless: false, follow_up };
-    let follow = Some(lamp::FollowUp::KernelReceive);
-    let client = lamp::Client::new(options(lamp::Mode::PingLike, follow));
+    for kind in [lamp::FollowUp::Application, lamp::FollowUp::KernelReceive, lamp::FollowUp::Kernel] {
+        let client = lamp::Client::new(options(lamp::Mode::PingLike, Some(kind)));
+        let measured = measure(client, 32, to);
+        assert_eq!(measured.outcome.protocol.follow_up(), lamp::client::FollowUpState::Accepted, "{kind:?}");
+        assert_eq!(measured.outcome.ledger.answered(), 20, "{kind:?}");
+        assert!(measured.outcome.records.iter().all(|r| r.time(Moment::Answered).is_some()), "{kind:?}");
+    }
+    let client = lamp::Client::new(options(lamp::Mode::PingLike, Some(lamp::FollowUp::Hardware)));
     let measured = measure(client, 32, to);
-    assert_eq!(measured.outcome.protocol.follow_up(), lamp::client::FollowUpState::Accepted);
-    assert_eq!(measured.outcome.ledger.answered(), 20);
-    assert!(measured.outcome.records.iter().all(|r| r.time(Moment::Answered).is_some()));
+    assert_eq!(measured.outcome.protocol.follow_up(), lamp::client::FollowUpState::Denied);
     let client = lamp::Client::new(options(lamp::Mode::Unidirectional, None));
     let measured = measure(client, 32, to);
     assert_eq!(measured.outcome.protocol.report().map(|r| r.received), Some(20));

@@ -379,7 +379,10 @@ impl Session {
         let mut any = false;
         self.port.receive(|out, request, arrival, local| {
             match reflector.reflect(request, arrival, clock::wall(), error, answer) {
-                Ok(length) => any |= out.send(&answer[..length], arrival.from, local, dscp),
+                Ok(length) => {
+                    any = true;
+                    out.send(&answer[..length], arrival.from, local, dscp);
+                }
                 Err(why) => out.counters.silent(why),
             }
         });
