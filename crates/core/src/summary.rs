@@ -250,8 +250,14 @@ pub struct Interval {
     pub pdv_p99: Option<i64>,
     /// See above.
     pub pdv_p999: Option<i64>,
+    /// The largest.
+    pub pdv_max: Option<i64>,
     /// Mean |IPDV|.
     pub ipdv_mean_abs: Option<f64>,
+    /// Standard deviation of IPDV.
+    pub ipdv_stddev: Option<f64>,
+    /// Interquartile range of IPDV.
+    pub ipdv_iqr: Option<i64>,
 }
 
 /// The test, its parties and its end.

@@ -75,6 +75,10 @@ fn intervals_are_json_lines() {
     let told = analyze("b_wan_lossy_v1.log", &["--interval", "5s", "--intervals", "-"]);
     let text = String::from_utf8(told.stdout).unwrap();
     let lines: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let report = String::from_utf8(analyze("b_wan_lossy_v1.log", &["--interval", "5s"]).stdout).unwrap();
+    let table = report.split("Windows of 5.000 s\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    assert_eq!(table.lines().count(), 2 + lines.len(), "{table}");
+    assert!(lines.iter().all(|l| l["ipdv_iqr"].is_i64() && l["pdv_max"].as_i64() >= l["pdv_p999"].as_i64()));
     let sum = |key: &str| lines.iter().map(|l| l[key].as_u64().unwrap()).sum::<u64>();
     assert_eq!((sum("sent"), sum("accepted"), sum("lost")), (1500, 1441, 59));
 }

@@ -15,6 +15,7 @@ pub mod comparison;
 mod evidence;
 pub mod plots;
 mod two_way;
+mod windows;
 
 pub use two_way::asking;
 
@@ -65,6 +66,7 @@ pub fn report(summary: &Summary, options: &Options) -> String {
     }
     classic::write(&mut page, summary, options.corrected);
     bars::write(&mut page, summary);
+    windows::write(&mut page, summary);
     evidence::write(&mut page, summary);
     page.text
 }

@@ -74,10 +74,11 @@ fn delays(series: &Series<'_>, part: core::ops::Range<usize>) -> Interval {
     let sample = Sample::new(values);
     let pdv = |p| Some(sample.edf(Percent(p))?.saturating_sub(sample.min()?));
     let pairs = series.range(part.clone()).zip(series.range(part).skip(1));
-    let (mut steps, mut sum) = (0u64, 0.0);
-    for (a, b) in pairs.filter(|(a, b)| a.seq + 1 == b.seq) {
-        (steps, sum) = (steps + 1, sum + b.delay.abs_diff(a.delay) as f64);
-    }
+    let steps: Vec<i64> =
+        pairs.filter(|(a, b)| a.seq + 1 == b.seq).map(|(a, b)| b.delay.saturating_sub(a.delay)).collect();
+    let sum: f64 = steps.iter().map(|x| x.unsigned_abs() as f64).sum();
+    let spread: Moments = steps.iter().copied().collect();
+    let quartiles = Sample::new(steps.iter().copied());
     Interval {
         start_ns: 0,
         length_ns: 0,
@@ -97,7 +98,13 @@ fn delays(series: &Series<'_>, part: core::ops::Range<usize>) -> Interval {
         pdv_p50: pdv(50_000),
         pdv_p99: pdv(99_000),
         pdv_p999: pdv(99_900),
-        ipdv_mean_abs: (steps > 0).then(|| sum / steps as f64),
+        pdv_max: pdv(100_000),
+        ipdv_mean_abs: (!steps.is_empty()).then(|| sum / steps.len() as f64),
+        ipdv_stddev: spread.stddev(),
+        ipdv_iqr: quartiles
+            .edf(Percent(75_000))
+            .zip(quartiles.edf(Percent(25_000)))
+            .map(|(high, low)| high.saturating_sub(low)),
     }
 }
 

@@ -207,6 +207,16 @@ fn hosts(page: &mut Page, s: &Summary) {
             count(e.over_half_period, "packet")
         ));
     }
+    if let Some(i) = &s.intended_latency {
+        page.item(&format!(
+            "latency counted from when packets were due: min {}, mean {}, largest {}; jitter 99% {}, 99.9% {}",
+            eng4(i.min),
+            eng4_f64(i.mean),
+            eng4(i.max),
+            eng4(i.pdv_p99),
+            eng4(i.pdv_p999)
+        ));
+    }
     if let Some(w) = &s.stalls.without {
         page.item(&format!(
             "without the {} that a host may have held up: std dev {}, jitter 99% {}, 99.9% {}, 100% {}",

@@ -1,0 +1,49 @@
+//! The windows of `--interval`, one line each.
+
+use super::{Look, Page, dash};
+use jitlat_core::summary::{Interval, Summary};
+use jitlat_core::units::{eng4, eng4_f64};
+
+/// More lines than this are not read.
+const LINES: usize = 40;
+
+pub(super) fn write(page: &mut Page, s: &Summary) {
+    let Some(first) = s.intervals.first() else { return };
+    page.heading(&format!("Windows of {}", eng4(first.length_ns)));
+    let mut shown: Vec<&Interval> = s.intervals.iter().collect();
+    if shown.len() > LINES {
+        page.item(&format!(
+            "the {LINES} of {} with the most loss and the largest jitter; --json and --intervals have all",
+            shown.len()
+        ));
+        shown.sort_by_key(|w| std::cmp::Reverse((w.lost, w.pdv_p99)));
+        shown.truncate(LINES);
+        shown.sort_by_key(|w| w.start_ns);
+    }
+    let head = format!(
+        "{:>12} {:>7} {:>6} {:>5} {:>10} {:>10} {:>10} {:>10}",
+        "from", "sent", "lost", "in a", "latency", "jitter", "", ""
+    );
+    let head = page.painted(Look::Heading, head.trim_end());
+    page.line(&head);
+    let head = format!(
+        "{:>12} {:>7} {:>6} {:>5} {:>10} {:>10} {:>10} {:>10}",
+        "", "", "", "row", "mean", "50%", "99%", "100%"
+    );
+    let head = page.painted(Look::Heading, &head);
+    page.line(&head);
+    for w in shown {
+        let line = format!(
+            "{:>12} {:>7} {:>6} {:>5} {:>10} {:>10} {:>10} {:>10}",
+            eng4(w.start_ns),
+            w.sent,
+            w.lost,
+            w.longest_loss,
+            dash(w.mean.map(eng4_f64)),
+            dash(w.pdv_p50.map(eng4)),
+            dash(w.pdv_p99.map(eng4)),
+            dash(w.pdv_max.map(eng4)),
+        );
+        page.line(&line);
+    }
+}
