@@ -3,7 +3,9 @@
 mod common;
 
 use common::{Measured, golden, made_up};
-use jitlat_report::html::{Part, Report, page};
+use jitlat_core::compare::{Grid, Key, Question, Run};
+use jitlat_core::digest::Digest;
+use jitlat_report::html::{Part, Report, comparison, page};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -223,4 +225,40 @@ fn every_figure_can_be_chosen_zoomed_and_read_in_a_browser() {
 fn several_runs_and_densities_work_in_a_browser() {
     let runs = [golden("a_loopback_v1"), golden("c_unsync_v2"), made_up(20_000)];
     driven("several", &report(&[("loopback", &runs[0]), ("no clock", &runs[1]), ("long", &runs[2])]));
+}
+
+fn compared(runs: &[(&str, &Measured)]) -> Grid {
+    let runs: Vec<Run> = runs
+        .iter()
+        .map(|(label, m)| Run {
+            label: (*label).to_owned(),
+            source: format!("{label}.log"),
+            digest: Digest::new(&m.summary),
+            samples: m.samples.clone(),
+        })
+        .collect();
+    Grid::new(&runs, &Key::Label, None, None, &Question::default())
+}
+
+#[test]
+fn a_comparison_begins_with_its_verdicts_and_works_in_a_browser() {
+    let (a, b, long) = (golden("a_loopback_v1"), golden("b_wan_lossy_v1"), made_up(20_000));
+    let html = comparison(&compared(&[("loopback", &a), ("wan", &b), ("long", &long)]), "jitlat 0", None);
+    assert_self_contained(&html);
+    assert!(html.len() < 400_000, "{} bytes", html.len());
+    let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text} is missing"));
+    assert!(at("wan against loopback") < at("The figures") && at("The figures") < at("class=\"pane\""));
+    assert!(at("class=\"pane\"") < at("What was compared"));
+    assert!(html.contains("different payloads: 80 and 40 bytes"));
+    driven("comparison", &html);
+}
+
+#[test]
+fn labels_from_strangers_stay_text_in_a_comparison() {
+    let evil = "</script><img src=x onerror=alert(1)>\"'&";
+    let mut a = golden("a_loopback_v1");
+    a.summary.header.src_ip = Some(evil.into());
+    let html = comparison(&compared(&[(evil, &a), ("b", &golden("b_wan_lossy_v1"))]), "jitlat 0", None);
+    assert!(!html.contains("<img"), "markup got through");
+    assert_eq!(html.matches("</script>").count(), 2);
 }

@@ -61,8 +61,9 @@ fn longest_outage(run: &Run<'_>) -> Option<String> {
     let longest = run.summary.loss.run_length_hist.keys().next_back()?;
     let period = run.summary.periods.target?.period_ns;
     Some(format!(
-        "The longest run, {} packets, is an outage of {}.",
+        "The longest run, {} packet{}, is an outage of {}.",
         group_thousands(&longest.to_string()),
+        if *longest == 1 { "" } else { "s" },
         value_label(Unit::Time, *longest as f64 * period)
     ))
 }

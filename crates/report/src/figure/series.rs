@@ -127,12 +127,18 @@ pub fn dejitter(run: &Run<'_>) -> Option<Figure> {
     let worst = losses.iter().map(|l| l.1).fold(floor, f64::max);
     let shown = curve.curve.iter().filter(|p| x(p.buffer_ms) <= reach * 1.000_1);
     let quality: Vec<_> = shown.map(|p| (x(p.buffer_ms), p.mos)).collect();
+    // On its way to the next size the line leaves the figure.
+    let mut course = quality.clone();
+    let beyond = curve.curve.iter().find(|p| x(p.buffer_ms) > reach * 1.000_1);
+    if let Some((&(from, mos), next)) = quality.last().zip(beyond).filter(|((from, _), _)| *from < reach) {
+        course.push((reach, mos + (next.mos - mos) * (reach - from) / (x(next.buffer_ms) - from)));
+    }
     let mut series = vec![Series::new("lost or too late (left)", Tone::Harm, Mark::Step { points: losses })];
     series.push(
         Series::new(
             format!("estimated voice quality, {} (right)", curve.codec.split(' ').next().unwrap_or_default()),
             Tone::Data,
-            Mark::Line { points: quality.clone(), dashed: true },
+            Mark::Line { points: course, dashed: true },
         )
         .on_right(),
     );

@@ -1,7 +1,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 //! Runs for tests and pictures: the golden logs, and made-up streams of any size.
 
-use jitlat_core::analysis::{Analyzer, Options};
+use jitlat_core::analysis::{Analyzer, Options, Samples};
 use jitlat_core::record::{Flags, PacketRecord};
 use jitlat_core::session::{Ending, Session};
 use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
@@ -14,6 +14,7 @@ pub struct Measured {
     pub session: Session,
     pub summary: Summary,
     pub trace: Trace,
+    pub samples: Samples,
 }
 
 impl Measured {
@@ -24,7 +25,7 @@ impl Measured {
         }
         let (summary, samples) = analyzer.finish_with_samples(&session);
         let trace = Trace::of(&session, &samples);
-        Measured { session, summary, trace }
+        Measured { session, summary, trace, samples }
     }
 }
 
