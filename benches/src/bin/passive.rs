@@ -37,7 +37,9 @@ fn main() -> io::Result<()> {
 
 fn run(packets: usize, dir: &Path) -> io::Result<()> {
     let jitlat = std::env::current_exe()?.with_file_name("jitlat");
-    println!("{packets} packets at two points, best of 3, files in the page cache; million packets per second of");
+    println!(
+        "{packets} packets at two points, best of 3, files in the page cache; million packets per second of"
+    );
     println!("{:44} {:>10} {:>10} {:>10} {:>12}", "", "processor", "the clock", "MB held", "× bare read");
     for tcp in [false, true] {
         let name = if tcp { "tcp" } else { "udp" };
@@ -102,7 +104,8 @@ struct Used {
 fn measure(command: &mut Command) -> Option<Used> {
     let one = |command: &mut Command| {
         let (start, before) = (Instant::now(), children()?);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
         let mut held = 0.0f64;
         let status = loop {
             held = held.max(resident(child.id()).unwrap_or(0.0));
@@ -173,7 +176,12 @@ fn write(dir: &Path, name: &str, packets: usize, tcp: bool) -> io::Result<[PathB
         for (at, out, i) in seen {
             let frame = frame(out, i, tcp);
             let micros = at / 1000;
-            for word in [(micros / 1_000_000) as u32, (micros % 1_000_000) as u32, frame.len() as u32, frame.len() as u32] {
+            for word in [
+                (micros / 1_000_000) as u32,
+                (micros % 1_000_000) as u32,
+                frame.len() as u32,
+                frame.len() as u32,
+            ] {
                 file.write_all(&word.to_le_bytes())?;
             }
             file.write_all(&frame)?;

@@ -116,15 +116,20 @@ traffic() { local where=$1; shift; in_ns "jladsl-$where" python3 "$here/traffic.
 # probe NAME SIZES ROUNDS GAP_MS: both ways at once
 probe() {
     local seconds
-    seconds=$(python3 -c "print(len('$2'.split(',')) * $3 * $4 / 1000 + 5)")
+    seconds=$(python3 -c "print(len('$2'.split(',')) * $3 * $4 / 1000 + 12)")
     background traffic home drain "$seconds"
+    local drains=($!)
     background traffic far drain "$seconds"
+    drains+=($!)
     capture "$1" udp port 5001
     traffic home probes $far "$2" "$3" "$4" &
     local out=$!
     traffic far probes $home "$2" "$3" "$4" &
     wait $out $!
     captured
+    pkill -P "${drains[0]}" 2>/dev/null || true
+    pkill -P "${drains[1]}" 2>/dev/null || true
+    kill "${drains[@]}" 2>/dev/null || true
 }
 
 sweep() {

@@ -28,7 +28,10 @@ def probes(dst, sizes, rounds, gap_ms):
         for _ in range(int(rounds)):
             body = struct.pack("!Q", n).ljust(size, b"\0")[:size]
             for s in socks:
-                s.send(body)
+                try:
+                    s.send(body)
+                except ConnectionRefusedError:
+                    pass  # the far end is not there yet, or no longer
             n += 1
             due += float(gap_ms) / 1e3 * rng.uniform(0.9, 1.1)
             time.sleep(max(0.0, due - time.monotonic()))

@@ -50,8 +50,7 @@ pub fn spacing(values: &[f64], shortest: f64, longest: f64) -> Option<Bands> {
     let values: Vec<f64> = values.iter().map(|v| v - low).collect();
     let (from, to) = (1.0 / longest, 1.0 / shortest);
     let step = (1.0 / (8.0 * range)).max((to - from) / MOST_STEPS);
-    let strengths: Vec<f64> =
-        (0..=((to - from) / step) as usize).map(|i| strength(&values, from + i as f64 * step)).collect();
+    let strengths = scan(&values, from, step, ((to - from) / step) as usize + 1);
     let highest = strengths.iter().copied().fold(0.0, f64::max);
     let peak = strengths.windows(3).position(|w| w[1] >= w[0] && w[1] >= w[2] && w[1] >= 0.7 * highest)?;
     let frequency = refine(&values, from + peak as f64 * step, from + (peak + 2) as f64 * step);
@@ -64,6 +63,29 @@ pub fn spacing(values: &[f64], shortest: f64, longest: f64) -> Option<Bands> {
         strength,
         p_adjusted: if single < 1.0 { -(tried * (-single).ln_1p()).exp_m1() } else { 1.0 },
     })
+}
+
+/// The strengths at `steps` frequencies: every value's phase is turned on by a step instead of computed anew.
+fn scan(values: &[f64], from: f64, step: f64, steps: usize) -> Vec<f64> {
+    /// Steps after which rounding is done away with.
+    const AFRESH: usize = 1024;
+    let angles = |f: f64| values.iter().map(move |v| (TAU * f * v).sin_cos()).collect::<Vec<_>>();
+    let turns = angles(step);
+    let mut now = Vec::new();
+    let mut strengths = Vec::with_capacity(steps);
+    for i in 0..steps {
+        if i % AFRESH == 0 {
+            now = angles(from + i as f64 * step);
+        }
+        let (mut c, mut s) = (0.0, 0.0);
+        for (at, turn) in now.iter_mut().zip(&turns) {
+            c += at.1;
+            s += at.0;
+            *at = (at.0 * turn.1 + at.1 * turn.0, at.1 * turn.1 - at.0 * turn.0);
+        }
+        strengths.push(c.hypot(s) / values.len() as f64);
+    }
+    strengths
 }
 
 fn sums(values: &[f64], frequency: f64) -> (f64, f64) {

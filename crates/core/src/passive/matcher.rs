@@ -13,6 +13,7 @@ use crate::time::{Nanos, SECOND, Span};
 use core::hash::{BuildHasherDefault, Hasher};
 pub use ledger::MatchCounts;
 use ledger::{Ledger, Seen, Slot};
+use std::collections::hash_map::Entry as Slots;
 use std::collections::{HashMap, VecDeque};
 
 /// The same name at the same point this soon is one packet captured twice.
@@ -153,21 +154,27 @@ impl Matcher {
             self.now = common;
             self.expire(out);
         }
-        match self.table.get_mut(&s.id) {
-            None => self.fresh(point, s, common),
-            // The usual case, in place: the other point's sighting of a packet that is waiting for it.
-            Some(e) => match e.state {
+        // The two usual cases in one look at the table: a new name, and the other point's sighting of a packet
+        // that is waiting for it.
+        match self.table.entry(s.id) {
+            Slots::Vacant(v) => {
+                let state = State::Waiting(point, self.ledger.register(point, &s));
+                v.insert(Entry { state, born: common, touched: common, way: s.way });
+                self.young.push_back((common, s.id));
+            }
+            Slots::Occupied(mut o) => match o.get().state {
                 State::Waiting(p, other) if p != point => {
                     let seen = self.ledger.register(point, &s);
                     let (source, arrival) = if p.is_source(s.way) { (other, seen) } else { (seen, other) };
                     let mut last = [s.at.0; 2];
                     last[p as usize] = other.at;
+                    let e = o.get_mut();
                     e.state = State::Matched { source, last };
                     e.touched = common;
                     self.ledger.matched(s.way, source, arrival, out);
                 }
                 _ => {
-                    let e = *e;
+                    let e = *o.get();
                     self.again(point, s, common, e, out);
                 }
             },
@@ -308,7 +315,7 @@ impl Matcher {
     /// A name is no longer young: forgotten if matched a while ago, else kept for the window.
     #[inline]
     fn outgrow(&mut self, born: i64, id: Identity) {
-        let std::collections::hash_map::Entry::Occupied(o) = self.table.entry(id) else { return };
+        let Slots::Occupied(o) = self.table.entry(id) else { return };
         let e = o.get();
         if e.born != born {
             return;

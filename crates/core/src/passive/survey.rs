@@ -105,6 +105,16 @@ impl Sides {
     /// Which way a packet between two addresses goes, if between these sides at all.
     #[inline]
     pub fn way(&self, src: IpAddr, dst: IpAddr) -> Option<Way> {
+        // The usual case: one host at either side.
+        if let ([r], [m]) = (&self.reference[..], &self.monitor[..]) {
+            let (src, dst) = (bits(src), bits(dst));
+            let holds = |p: &Prefix, a: u128| a & p.mask == p.network;
+            return match (holds(r, src) && holds(m, dst), holds(m, src) && holds(r, dst)) {
+                (true, _) => Some(Way::Out),
+                (false, true) => Some(Way::In),
+                _ => None,
+            };
+        }
         let among = |list: &[Prefix], a| list.iter().any(|p| p.contains(a));
         if among(&self.reference, src) && among(&self.monitor, dst) {
             Some(Way::Out)
@@ -124,15 +134,16 @@ pub struct Glimpse {
     dst: IpAddr,
     ports: Option<(u16, u16)>,
     ttl: u8,
-    /// Name without addresses and ports; the second also without the IP identification.
-    names: [Identity; 2],
+    /// Name with addresses and ports, the same without the IP identification; name without addresses and
+    /// ports, the same without the identification.
+    names: [Identity; 4],
 }
 
 impl Glimpse {
     /// Looks at a packet of which both captures hold at least `available` bytes.
     pub fn of(p: &Packet<'_>, at: Nanos, available: usize) -> Option<Glimpse> {
-        let name = |ident| {
-            let fields = Fields::Full { addresses: false, ports: false, ident };
+        let name = |ends, ident| {
+            let fields = Fields::Full { addresses: ends, ports: ends, ident };
             IdentityRule { fields, available }.identify(p, None)
         };
         Some(Glimpse {
@@ -141,7 +152,7 @@ impl Glimpse {
             dst: p.dst,
             ports: p.ports(),
             ttl: p.ttl,
-            names: [name(true)?, name(false)?],
+            names: [name(true, true)?, name(true, false)?, name(false, true)?, name(false, false)?],
         })
     }
 }
@@ -181,13 +192,13 @@ pub fn survey(reference: &[Glimpse], monitor: &[Glimpse], asked: Option<&Sides>)
     if reference.is_empty() || monitor.is_empty() {
         return Err(NoPlan::Empty);
     }
-    let (with, without) = (common(reference, monitor, 0), common(reference, monitor, 1));
-    // A middlebox that rewrites the identification leaves few names that include it.
-    let ident = with.len() * 2 >= without.len();
-    let mut found = if ident { with } else { without };
-    if found.is_empty() {
-        return Err(NoPlan::NothingCommon);
-    }
+    // A middlebox that rewrites a field leaves few names that include it; an answer that repeats its question
+    // is told from it by addresses alone.
+    let found = [0, 1, 2, 3].map(|name| common(reference, monitor, name));
+    let most = found.iter().map(Vec::len).max().unwrap_or(0);
+    let best = found.into_iter().enumerate().find(|(_, f)| f.len() * 2 >= most && !f.is_empty());
+    let Some((name, mut found)) = best else { return Err(NoPlan::NothingCommon) };
+    let ident = name % 2 == 0;
     let all = found.len();
     if let Some(asked) = asked {
         found.retain(|(r, m)| asked.way(r.src, r.dst).is_some() || asked.way(m.src, m.dst).is_some());
@@ -309,7 +320,7 @@ mod tests {
     const N: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(192, 0, 2, 1));
 
     fn glimpse(at: i64, src: IpAddr, dst: IpAddr, name: u64) -> Glimpse {
-        Glimpse { at: Nanos(at), src, dst, ports: Some((1, 2)), ttl: 64, names: [name, name] }
+        Glimpse { at: Nanos(at), src, dst, ports: Some((1, 2)), ttl: 64, names: [name; 4] }
     }
 
     fn pair(out: i64, back: i64, offset: i64) -> (Vec<Glimpse>, Vec<Glimpse>) {
@@ -387,7 +398,7 @@ mod tests {
     #[test]
     fn a_rewritten_identification_is_left_out() {
         let (r, mut m) = pair(300, 100, 0);
-        m.iter_mut().for_each(|g| g.names[0] ^= 0xffff);
+        m.iter_mut().for_each(|g| [0, 2].iter().for_each(|n| g.names[*n] ^= 0xffff));
         let plan = survey(&r, &m, None).unwrap();
         assert_eq!(plan.fields, Fields::Full { addresses: true, ports: true, ident: false });
     }
@@ -396,7 +407,7 @@ mod tests {
     fn what_cannot_be_planned_is_said() {
         let (r, m) = pair(300, 100, 0);
         assert_eq!(survey(&r, &[], None), Err(NoPlan::Empty));
-        let other: Vec<_> = m.iter().map(|g| Glimpse { names: [!g.names[0]; 2], ..*g }).collect();
+        let other: Vec<_> = m.iter().map(|g| Glimpse { names: [!g.names[0]; 4], ..*g }).collect();
         assert_eq!(survey(&r, &other, None), Err(NoPlan::NothingCommon));
         let asked = Sides { reference: vec![N.into()], monitor: vec![B.into()] };
         assert_eq!(survey(&r, &m, Some(&asked)), Err(NoPlan::OtherAddresses(100)));

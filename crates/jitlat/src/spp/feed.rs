@@ -18,8 +18,8 @@ const HEAD_FRAMES: usize = 1 << 14;
 const HEAD_BYTES: usize = 256;
 /// Sightings in a batch.
 const BATCH: usize = 1024;
-/// Batches that may wait.
-const WAITING: usize = 64;
+/// Batches that may wait: few, so that they are still in the cache when their turn comes.
+const WAITING: usize = 8;
 /// Round trips of ping kept.
 const PINGS: usize = 1 << 20;
 /// Glimpses kept of a whole file.
@@ -182,6 +182,7 @@ pub struct Feed {
     head: Receiver<Head>,
     naming: SyncSender<Naming>,
     batches: Receiver<Batch>,
+    empty: SyncSender<Vec<Sighting>>,
     thread: JoinHandle<Facts>,
 }
 
@@ -192,8 +193,12 @@ impl Feed {
         let (head_to, head) = sync_channel(1);
         let (naming, naming_from) = sync_channel(1);
         let (batches_to, batches) = sync_channel(WAITING);
-        let thread = std::thread::spawn(move || read(capture, &head_to, &naming_from, &batches_to));
-        Ok(Feed { head, naming, batches, thread })
+        let (empty, empty_from) = sync_channel(WAITING);
+        let thread = std::thread::spawn(move || {
+            let to = Batches { to: batches_to, empty: empty_from };
+            read(capture, &head_to, &naming_from, &to)
+        });
+        Ok(Feed { head, naming, batches, empty, thread })
     }
 
     /// The beginning of the capture.
@@ -205,13 +210,21 @@ impl Feed {
     pub fn begin(self, naming: Naming) -> Stream {
         // A reader that has gone away is noticed as an end of batches.
         let _ = self.naming.send(naming);
-        Stream { batches: self.batches, thread: self.thread, batch: Vec::new(), at: 0, span: None }
+        Stream {
+            batches: self.batches,
+            empty: self.empty,
+            thread: self.thread,
+            batch: Vec::new(),
+            at: 0,
+            span: None,
+        }
     }
 }
 
 /// Sightings one by one.
 pub struct Stream {
     batches: Receiver<Batch>,
+    empty: SyncSender<Vec<Sighting>>,
     thread: JoinHandle<Facts>,
     batch: Vec<Sighting>,
     at: usize,
@@ -224,7 +237,10 @@ impl Stream {
     pub fn peek(&mut self) -> Option<Sighting> {
         while self.at >= self.batch.len() {
             let b = self.batches.recv().ok()?;
-            self.batch = b.sightings;
+            let mut done = std::mem::replace(&mut self.batch, b.sightings);
+            done.clear();
+            // Where there is no room for it, or nobody left to use it, it goes.
+            let _ = self.empty.try_send(done);
             self.span = b.span.or(self.span);
             self.at = 0;
         }
@@ -253,7 +269,7 @@ fn read(
     mut capture: Capture,
     head_to: &SyncSender<Head>,
     naming_from: &Receiver<Naming>,
-    batches_to: &SyncSender<Batch>,
+    batches_to: &Batches,
 ) -> Facts {
     let mut frames = Vec::new();
     while frames.len() < HEAD_FRAMES {
@@ -302,6 +318,12 @@ pub struct Namer {
     echoes: Echoes,
     /// Flows whose number this thread knows.
     known: FlowNumbers,
+}
+
+/// Where batches go, and where they come back from to be filled again.
+struct Batches {
+    to: SyncSender<Batch>,
+    empty: Receiver<Vec<Sighting>>,
 }
 
 /// The other side has gone away.
@@ -372,9 +394,10 @@ impl Namer {
         }
     }
 
-    fn send(&mut self, to: &SyncSender<Batch>) -> Result<(), Gone> {
-        let sightings = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
-        to.send(Batch { sightings, span: self.facts.span }).map_err(|_| Gone)
+    fn send(&mut self, to: &Batches) -> Result<(), Gone> {
+        let next = to.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH));
+        let sightings = std::mem::replace(&mut self.batch, next);
+        to.to.send(Batch { sightings, span: self.facts.span }).map_err(|_| Gone)
     }
 }
 

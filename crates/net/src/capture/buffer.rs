@@ -2,7 +2,8 @@
 
 use std::io::{self, ErrorKind, Read};
 
-const CHUNK: usize = 1 << 20;
+/// Small enough to be walked while it is in the cache.
+const CHUNK: usize = 1 << 18;
 
 pub(super) struct Buffer {
     inner: Box<dyn Read + Send>,
