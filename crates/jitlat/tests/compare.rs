@@ -175,6 +175,21 @@ fn what_cannot_be_compared_is_said() {
     );
     refused(&[&log, &data("metrics_golden.json")], 2, "is not a summary as --json writes it");
     refused(&[&log, &data("README.md")], 2, "README.md");
+    let dir = tempfile::tempdir().unwrap();
+    let part = |name: &str, lines: usize| {
+        let text: String =
+            std::fs::read_to_string(&log).unwrap().lines().take(lines).map(|l| format!("{l}\n")).collect();
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (none, one, few) = (part("none", 11), part("one", 12), part("few", 20));
+    refused(&[&log, &part("empty", 0)], 2, "it is empty");
+    refused(&[&log, &none], 0, "one of the two has no packets to look at");
+    let (html, plots) = (dir.path().join("x.html"), dir.path().join("plots"));
+    let drawn = ["--html", html.to_str().unwrap(), "--plots", plots.to_str().unwrap()];
+    refused(&[&[none.as_str(), &one, &few, &log], &drawn[..]].concat(), 0, "few against none");
+    assert!(!std::fs::read_to_string(html).unwrap().contains("NaN"));
     refused(&[&log, &data("b_wan_lossy_v1.log"), "--baseline", "x"], 2, "there is no column x");
     refused(&[&log, &data("b_wan_lossy_v1.log"), "--group-by", "colour"], 2, "nothing to group by");
     // Flagged, and compared.

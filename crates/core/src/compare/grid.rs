@@ -275,7 +275,7 @@ impl Cell {
         let runs: Vec<&Run> = group.iter().map(|(_, run)| *run).collect();
         let (first, others) = runs.split_first()?;
         let digests = || runs.iter().map(|r| &r.digest);
-        let sum = |of: fn(&Digest) -> u64| digests().map(of).sum::<u64>();
+        let sum = |of: fn(&Digest) -> u64| digests().map(of).fold(0, u64::saturating_add);
         let observable = digests().all(Digest::loss_observable);
         let (sent, lost) = (sum(|d| d.counts.sent), observable.then(|| sum(|d| d.counts.lost)));
         let at_hand = runs.iter().all(|r| !r.samples.is_empty());

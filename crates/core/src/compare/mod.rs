@@ -249,7 +249,7 @@ impl Comparison {
         else {
             let because = match self.n {
                 [0, _] | [_, 0] => {
-                    "without the packets, of which a summary keeps none, change cannot be told from chance"
+                    "one of the two has no packets to look at: nothing arrived, or only its summary is known"
                 }
                 _ => "too few packets to tell change from chance",
             };

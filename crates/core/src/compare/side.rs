@@ -113,7 +113,8 @@ impl Side {
             agreed(&mut all.proto, &next.proto);
             agreed(&mut all.dscp, &next.dscp);
             agreed(&mut all.path, &next.path);
-            all.loss = all.loss.zip(next.loss).map(|((l, n), (k, m))| (l + k, n + m));
+            all.loss =
+                all.loss.zip(next.loss).map(|((l, n), (k, m))| (l.saturating_add(k), n.saturating_add(m)));
             all.floor = all.floor.max(next.floor);
             // Medians of medians are not medians, and one interval does not follow from two.
             (all.median, all.p99, all.loss_interval) = (None, None, None);
@@ -187,8 +188,11 @@ pub(super) fn unlike(a: &Side, b: &Side, varied: Option<Precondition>) -> Vec<Un
     if let Some((x, y)) = differs(&a.payload, &b.payload) {
         add(Precondition::Payload, format!("different payloads: {x} and {y} bytes"));
     }
-    if let Some((x, y)) =
-        a.loss.map(|l| l.1).zip(b.loss.map(|l| l.1)).filter(|(x, y)| x > &(2 * y) || y > &(2 * x))
+    if let Some((x, y)) = a
+        .loss
+        .map(|l| l.1)
+        .zip(b.loss.map(|l| l.1))
+        .filter(|(x, y)| *x > y.saturating_mul(2) || *y > x.saturating_mul(2))
     {
         add(Precondition::Length, format!("very different lengths: {x} and {y} packets"));
     }

@@ -28,7 +28,7 @@ pub fn read(files: &[String]) -> Result<Vec<Run>> {
             found.iter().filter(|run| run.digest.direction() == found[0].digest.direction()).count() > 1;
         for (run, k) in found.iter_mut().zip(1..) {
             let name = label.map(str::to_owned).or_else(|| run.digest.session.name.clone());
-            let name = name.unwrap_or_else(|| stem(path));
+            let name = name.unwrap_or_else(|| stem(&run.source));
             run.label =
                 if several && run.digest.session.name.is_none() { format!("{name} {k}") } else { name };
         }

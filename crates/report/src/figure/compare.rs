@@ -145,14 +145,17 @@ fn comparable(all: &[&Distribution]) -> bool {
 /// end.
 fn exact(sample: &Sample) -> Option<Vec<(f64, f64)>> {
     const PLACES: usize = 400;
+    const TAIL: usize = 100;
     let n = sample.len();
     let at = |k: usize| Some((sample.at(k)? as f64, (k + 1) as f64 / n as f64));
-    let body = (0..PLACES).map(|i| i * n / PLACES);
-    let tail = (0..PLACES / 4).map(|i| n - 1 - i * (n / 50).max(PLACES / 4) / (PLACES / 4));
-    let mut places: Vec<usize> = body.chain(tail.take_while(|k| *k < n)).collect();
-    if n <= PLACES {
-        places = (0..n).collect();
-    }
+    let mut places: Vec<usize> = if n <= PLACES {
+        (0..n).collect()
+    } else {
+        let body = (0..PLACES).map(|i| (i as u128 * n as u128 / PLACES as u128) as usize);
+        // The last fiftieth, once more as finely.
+        let tail = (0..TAIL).map(|i| n - 1 - i * (n / 50).div_ceil(TAIL));
+        body.chain(tail).collect()
+    };
     places.sort_unstable();
     places.dedup();
     let first = sample.min()? as f64;
@@ -165,7 +168,7 @@ fn cumulative(d: &Distribution) -> Option<Vec<(f64, f64)>> {
     let mut sum = 0;
     let mut points = vec![(h.lo as f64, 0.0)];
     for (k, count) in h.counts.iter().enumerate() {
-        sum += count;
+        sum = u64::saturating_add(sum, *count);
         points.push((h.lo as f64 + h.binsize as f64 * (k + 1) as f64, sum as f64 / d.n as f64));
     }
     // A last bin only partly below the limit holds the limit's share at the limit.
@@ -221,4 +224,23 @@ pub fn spreads(subject: Subject, runs: &[Beside<'_>]) -> Option<Figure> {
         series: vec![Series::new("", Tone::Data, Mark::Spread { rows })],
         overflow: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exact_curve_of_any_number_of_packets_rises_to_its_end() {
+        for n in [0usize, 1, 2, 3, 99, 400, 401, 402, 4_999, 5_000, 5_001, 123_457] {
+            let sample = Sample::new((0..n as i64).map(|i| i * 7919 % 10_007));
+            let Some(points) = exact(&sample) else {
+                assert_eq!(n, 0);
+                continue;
+            };
+            assert!(points.windows(2).all(|w| w[0].0 <= w[1].0 && w[0].1 < w[1].1), "n = {n}");
+            assert_eq!(points.last().map(|p| p.1), Some(1.0), "n = {n}");
+            assert!(points.len() <= 502, "n = {n}: {} points", points.len());
+        }
+    }
 }
