@@ -8,3 +8,4 @@ mod failures;
 mod harness;
 mod loopback;
 mod paths;
+mod two_way;

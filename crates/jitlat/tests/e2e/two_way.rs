@@ -1,0 +1,129 @@
+//! Every two-way protocol over a path with known delay, loss, duplication and reordering by direction: the
+//! report finds them, and tells the directions apart where the protocol can.
+
+use crate::harness::*;
+use jitlat_core::impair::Scenario;
+use jitlat_net::emulator::{Lab, Numbering};
+use std::net::IpAddr;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// 15 ms there, 5 ms back. Packets are numbered as they come at either end, small ones (conversations,
+/// neighbour discovery) left out: so the down direction counts answers.
+const PATH: &str = "seed = 1
+[both]
+min-bytes = 300
+[up]
+delay = 15ms
+loss = at 20-22 60
+duplicate = at 30 copies 1
+reorder = at 40 by 45ms
+[down]
+delay = 5ms
+loss = at 10 50
+duplicate = at 75 copies 1
+";
+
+const REQUESTS: u64 = 100;
+
+/// Runs each of `tests` over a path of its own.
+fn across(lab: &Lab, host: IpAddr, tests: &[&str], look: impl Fn(&str, &Report)) {
+    let folder = tempfile::tempdir().unwrap();
+    for test in tests {
+        let _tun = lab.tun(PATH.parse::<Scenario>().unwrap(), Numbering::Arrival).unwrap();
+        let _server = Server::start(Place::In(&lab.server), folder.path(), host, "");
+        let line = format!("ping {host} --json - -n {REQUESTS} -p 10ms --timeout 1s -l 300 {test}");
+        let report =
+            Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report();
+        look(test, &report);
+    }
+}
+
+/// What every round-trip protocol over datagrams must find.
+fn round_trips(test: &str, report: &Report) {
+    assert_eq!(report.count("/counts/sent"), REQUESTS, "{test}");
+    assert_eq!(report.count("/counts/lost"), 6, "{test}");
+    assert_eq!(report.histogram("/loss/run_length_hist").iter().map(|(l, n)| *l as u64 * n).sum::<u64>(), 6);
+    assert_eq!(report.count("/counts/invalid"), 0, "{test}");
+    // One copy of a request and one of an answer, unless its twin was lost.
+    assert_eq!(report.count("/counts/duplicate"), 2, "{test}");
+    assert_eq!(report.count("/counts/out_of_sequence"), 1, "{test}");
+    let min = report.ms("/latency/min");
+    assert!((20.0..30.0).contains(&min), "{test}: {min}");
+}
+
+fn both_families(name: &str, tests: &[&str], look: impl Fn(&str, &Report)) {
+    let Some(lab) = lab(name) else { return };
+    for host in [IpAddr::from(lab.server.v4), IpAddr::from(lab.server.v6)] {
+        across(&lab, host, tests, &look);
+    }
+}
+
+#[test]
+fn a_counting_reflector_tells_loss_duplication_and_order_by_direction() {
+    let tests = ["--proto stamp", "--proto twamp --light"];
+    both_families(
+        "a_counting_reflector_tells_loss_duplication_and_order_by_direction",
+        &tests,
+        |test, report| {
+            round_trips(test, report);
+            let d = |name: &str| report.count(&format!("/two_way/directions/{name}"));
+            assert_eq!((d("up_lost"), d("down_lost"), d("unknown_lost")), (4, 2, 0), "{test}");
+            assert_eq!((d("up_duplicates"), d("down_duplicates")), (1, 1), "{test}");
+            assert_eq!((d("up_reordered"), d("down_reordered")), (1, 0), "{test}");
+            // Both namespaces read one clock.
+            let (up, down) = (report.ms("/two_way/up/latency/min"), report.ms("/two_way/down/latency/min"));
+            assert!(
+                (15.0..20.0).contains(&up) && (5.0..10.0).contains(&down),
+                "{test}: {up} there, {down} back"
+            );
+            assert_eq!(
+                (report.count("/two_way/up/lost"), report.count("/two_way/down/lost")),
+                (4, 2),
+                "{test}"
+            );
+        },
+    );
+}
+
+#[test]
+fn echoes_tell_round_trips_only() {
+    let tests =
+        ["--proto icmp", "--proto lamp", "--proto lamp --timeless --stamps krt", "--proto lamp --follow-up"];
+    both_families("echoes_tell_round_trips_only", &tests, |test, report| {
+        if test.contains("follow-up") {
+            // A processing time that overtakes nothing and gets lost with nothing: small packets pass.
+            assert!(report.count("/two_way/processing/n") >= REQUESTS - 6, "{test}");
+        }
+        round_trips(test, report);
+        assert!(report.at("/two_way/up").is_null() && report.at("/two_way/directions").is_null(), "{test}");
+    });
+}
+
+#[test]
+fn one_way_lamp_is_reported_by_the_server() {
+    both_families(
+        "one_way_lamp_is_reported_by_the_server",
+        &["--proto lamp --mode unidir"],
+        |test, report| {
+            assert_eq!(report.count("/two_way/far_report/received"), REQUESTS - 4, "{test}");
+            assert_eq!(report.count("/two_way/far_report/duplicates"), 1, "{test}");
+            assert_eq!(report.count("/two_way/far_report/out_of_order"), 1, "{test}");
+            assert_eq!((report.count("/counts/lost"), report.count("/counts/received")), (4, 97), "{test}");
+            let min = report.ms("/latency/min");
+            assert!((15.0..20.0).contains(&min), "{test}: {min}");
+        },
+    );
+}
+
+#[test]
+fn tcp_repairs_what_is_lost_and_its_kernel_tells() {
+    both_families("tcp_repairs_what_is_lost_and_its_kernel_tells", &["--proto tcp"], |test, report| {
+        assert_eq!(report.count("/counts/received"), REQUESTS, "{test}");
+        let (up, down) = (report.ms("/two_way/up/latency/min"), report.ms("/two_way/down/latency/min"));
+        assert!((15.0..25.0).contains(&up) && (5.0..15.0).contains(&down), "{test}: {up} there, {down} back");
+        assert!(report.count("/two_way/tcp/retransmissions") >= 1, "{test}");
+        assert!(report.count("/two_way/tcp/srtt_min_us") >= 15_000, "{test}");
+    });
+}
