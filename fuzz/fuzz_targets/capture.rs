@@ -4,7 +4,9 @@
 
 use jitlat_core::Span;
 use jitlat_core::passive::tcp::TcpAnalyzer;
-use jitlat_core::passive::{Estimator, Glimpse, IdentityRule, InOrder, Matcher, Point, Sighting, Way, decode, survey};
+use jitlat_core::passive::{
+    Estimator, Glimpse, IdentityRule, InOrder, Matcher, Point, Sighting, Way, decode, survey,
+};
 use jitlat_net::capture::Capture;
 use std::io::Cursor;
 

@@ -1,0 +1,96 @@
+#![no_main]
+
+use jitlat_core::ntp::ErrorEstimate;
+use jitlat_core::{Direction, Nanos, Schedule, Source, Span, Stamp, TestSpec, Transport};
+use jitlat_proto::machine::Tick;
+use jitlat_proto::reqresp::{GREETING_LEN, Requester, Sizes, respond};
+use jitlat_proto::stamp::sender::Options;
+use jitlat_proto::stamp::{Reflector, Rules, Sender};
+use jitlat_proto::twoway::pinger::Received;
+use jitlat_proto::twoway::{Arrival, Pinger, Plan, Protocol};
+
+#[derive(arbitrary::Arbitrary, Debug)]
+struct Input {
+    size: u8,
+    light: bool,
+    marked: bool,
+    stateful: bool,
+    wait: Option<u8>,
+    steps: Vec<(u16, u8, Vec<u8>)>,
+}
+
+/// One test whose answers are the reflector's, the fuzzer's, or the reflector's spoilt by the fuzzer.
+fn test<P: Protocol>(input: &Input, protocol: P, mut answer: impl FnMut(&[u8], Tick) -> Vec<u8>) {
+    let spec =
+        TestSpec::new(Direction::Up, Transport::Udp, 50, 44, Span::millis(1), Schedule::Periodic).unwrap();
+    let wait = input.wait.map(|ms| Span::millis(ms.into()));
+    let plan = Plan { spec, wait, patience: Span::millis(500) };
+    let mut pinger = Pinger::new(protocol, plan, Source::User);
+    let mut now = Tick { wall: Nanos(1_000_000_000), steady: Nanos(0) };
+    let mut out = Vec::new();
+    for (wait, spoil, bytes) in input.steps.iter().take(300) {
+        let span = Span::micros((*wait).into());
+        now = Tick { wall: now.wall + span, steady: now.steady + span };
+        pinger.handle_timeout(now);
+        out.clear();
+        let said = pinger.poll_transmit(now, &mut out).map(|_| answer(&out, now));
+        let mut heard = vec![bytes.clone()];
+        if let Some(mut said) = said {
+            heard.push(said.clone());
+            if let Some(byte) = said.get_mut(usize::from(*spoil)) {
+                *byte ^= bytes.first().copied().unwrap_or(1);
+            }
+            heard.push(said);
+        }
+        for datagram in heard {
+            let stamp = Stamp { at: now.wall, source: Source::User };
+            let meta =
+                Received { stamp, read: now.wall, length: datagram.len(), ttl: None, traffic_class: None };
+            pinger.handle(&datagram, &meta, now);
+        }
+    }
+    let ledger = pinger.ledger();
+    assert!(ledger.answered() <= ledger.requests() && ledger.requests() <= 50);
+    let outcome = pinger.finish_up();
+    assert!(outcome.records.iter().all(|r| (0..50).contains(&r.seq)));
+    let d = outcome.ledger.directions();
+    assert!(d.up_lost <= 50 + d.up_duplicates && d.unknown_lost <= 50);
+}
+
+libfuzzer_sys::fuzz_target!(|input: Input| {
+    let rules = Rules { sessions: if input.stateful { 4 } else { 0 }, ..Rules::default() };
+    let mut reflector = Reflector::new(rules);
+    let from = "192.0.2.1:4000".parse().unwrap();
+    let mut room = vec![0; 65_507];
+    let mut reflect = |request: &[u8], now: Tick| {
+        let arrival = Arrival { from, at: now.wall, ttl: Some(64), traffic_class: Some(184) };
+        let done =
+            reflector.reflect(request, &arrival, now.wall, now.steady, ErrorEstimate::UNKNOWN, &mut room);
+        let length = done.map_or(0, |r| r.len);
+        assert!(length <= request.len(), "an answer larger than its question");
+        room[..length].to_vec()
+    };
+    for (_, _, bytes) in input.steps.iter().take(50) {
+        let _ = reflect(bytes, Tick { wall: Nanos(5), steady: Nanos(5) });
+    }
+    let options = Options {
+        size: input.size.into(),
+        light: input.light,
+        class_of_service: input.marked.then_some(46),
+        direct_measurement: input.marked,
+        ..Options::default()
+    };
+    test(&input, Sender::new(options), reflect);
+
+    if let Some(greeting) = input.steps.first().and_then(|s| s.2.first_chunk::<GREETING_LEN>()) {
+        if let Some(sizes) = Sizes::from_greeting(greeting) {
+            assert_eq!(sizes.greeting(), *greeting);
+        }
+    }
+    let sizes = Sizes::new(64, 40).unwrap();
+    test(&input, Requester::new(sizes), |request, now| {
+        let mut response = vec![0; sizes.response()];
+        assert!(respond(request, now.wall, now.wall, &mut response));
+        response
+    });
+});
