@@ -117,11 +117,10 @@ impl Observer for Watching<'_> {
     fn running(&mut self, flows: &[(FlowId, engine::Progress)]) {
         let Some(after) = self.0.stop_after else { return };
         if flows.iter().any(|(_, p)| p.sent.max(p.received) >= after) {
+            // Once: a second wish to stop is one to hurry.
+            self.0.stop_after = None;
             match self.0.at_stop.take() {
-                Some(act) => {
-                    self.0.stop_after = None;
-                    act();
-                }
+                Some(act) => act(),
                 None => self.1.store(true, Ordering::Relaxed),
             }
         }
