@@ -8,10 +8,13 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use jitlat_core::Span;
 use jitlat_core::spec::{CONTROL_PORT, MAX_PAYLOAD, TEST_PORT};
+use jitlat_net::capture::live::Settings;
+use jitlat_net::digest::Serving;
 use jitlat_net::pace::Pacing;
 use jitlat_net::server::{Server, Service};
 use jitlat_net::twoway::{self, Reflectors};
-use jitlat_proto::jitlat::Limits;
+use jitlat_proto::digest;
+use jitlat_proto::jitlat::{Key, Limits};
 use jitlat_proto::{lamp, reqresp, stamp, twamp};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -38,9 +41,60 @@ pub struct ServeArgs {
     #[arg(long, value_name = "PRIORITY", num_args = 0..=1, default_missing_value = "50", value_parser = clap::value_parser!(u8).range(1..=99))]
     pub realtime: Option<u8>,
     #[command(flatten)]
+    pub digests: DigestArgs,
+    #[command(flatten)]
     pub reflect: ReflectArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
+}
+
+/// Packet digests, which `jitlat spp -R HOST` asks for.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Packet digests")]
+pub struct DigestArgs {
+    /// Interfaces whose packets are told to `jitlat spp`: times, lengths and hashes, no payload. Needs --key-file
+    #[arg(long, value_name = "IFACE", value_delimiter = ',')]
+    pub capture: Vec<String>,
+    /// TCP port where they are asked for
+    #[arg(long, value_name = "PORT", default_value_t = digest::PORT, requires = "capture")]
+    pub capture_port: u16,
+    /// Tell them to whoever asks, without a key
+    #[arg(long, requires = "capture", conflicts_with = "key_file")]
+    pub capture_without_key: bool,
+    /// Packets a second told to one host
+    #[arg(long, value_name = "PPS", default_value_t = 200_000, requires = "capture")]
+    pub max_digest_rate: u32,
+}
+
+impl DigestArgs {
+    /// Starts to serve, if it is wanted.
+    fn start(&self, bind: &[IpAddr], key: Option<Key>) -> Result<Option<Serving>> {
+        if self.capture.is_empty() {
+            return Ok(None);
+        }
+        anyhow::ensure!(
+            key.is_some() || self.capture_without_key,
+            "--capture tells other hosts about this one's packets: give a key with --key-file, \
+             or say --capture-without-key"
+        );
+        let service = digest_service(self, key);
+        let addresses: Vec<_> = bind.iter().map(|ip| SocketAddr::new(*ip, self.capture_port)).collect();
+        let serving = service.serve(&addresses, |line| eprintln!("jitlat serve: {line}"))?;
+        for address in serving.addresses() {
+            let interfaces = self.capture.join(", ");
+            present::print(&format!("jitlat serve: digests of packets at {interfaces} on TCP {address}\n"))?;
+        }
+        Ok(Some(serving))
+    }
+}
+
+fn digest_service(args: &DigestArgs, key: Option<Key>) -> jitlat_net::digest::Service {
+    jitlat_net::digest::Service {
+        interfaces: args.capture.clone(),
+        key,
+        rate: args.max_digest_rate,
+        settings: Settings::default(),
+    }
 }
 
 /// Two-way tests, which `jitlat ping` and other programs make.
@@ -219,6 +273,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode> {
         addresses.truncate(1);
     }
     let two_way = args.reflect.service(&addresses)?;
+    let _digests = args.digests.start(&addresses, args.key_file.as_deref().map(key).transpose()?)?;
     let service = Service {
         bind: addresses.into_iter().map(|ip| SocketAddr::new(ip, args.control_port)).collect(),
         test_port: args.test_port,

@@ -10,6 +10,7 @@
 //! * [`twoway`] – drivers and reflectors of the two-way protocols
 //! * [`ring`] – from the packet threads to the conversing one
 //! * [`capture`] – packets seen on an interface or in a file
+//! * [`digest`] – packets seen at interfaces of other hosts
 //! * [`client`], [`server`] – the drivers of the two sides of a conversation
 //! * [`doctor`] – what this host adds to every figure, and why
 //! * [`emulator`] – an impaired path
@@ -18,6 +19,7 @@ pub mod capture;
 pub mod client;
 pub mod clock;
 mod control;
+pub mod digest;
 pub mod doctor;
 pub mod emulator;
 pub mod engine;

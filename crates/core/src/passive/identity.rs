@@ -52,6 +52,12 @@ pub struct IdentityRule {
 /// A packet's name: equal at both points, and with overwhelming probability nowhere else.
 pub type Identity = u64;
 
+/// The name under a salt that both points share: it says the same of equality, and nothing to whoever has
+/// collected names under another salt.
+pub fn salted(name: Identity, salt: u64) -> Identity {
+    xxh3_64_with_seed(&name.to_be_bytes(), salt)
+}
+
 impl IdentityRule {
     /// All fields, of captures that were not cut.
     pub const WHOLE: IdentityRule = IdentityRule { fields: Fields::ALL, available: usize::MAX };

@@ -127,16 +127,21 @@ impl Sides {
 }
 
 /// What the survey keeps of a packet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Glimpse {
-    at: Nanos,
-    src: IpAddr,
-    dst: IpAddr,
-    ports: Option<(u16, u16)>,
-    ttl: u8,
+    /// When it passed.
+    pub at: Nanos,
+    /// Source address.
+    pub src: IpAddr,
+    /// Destination address.
+    pub dst: IpAddr,
+    /// Source and destination port, where there are any.
+    pub ports: Option<(u16, u16)>,
+    /// Time to live or hop limit.
+    pub ttl: u8,
     /// Name with addresses and ports, the same without the IP identification; name without addresses and
     /// ports, the same without the identification.
-    names: [Identity; 4],
+    pub names: [Identity; 4],
 }
 
 impl Glimpse {

@@ -126,6 +126,11 @@ impl FromStr for Only {
 }
 
 impl Only {
+    /// The protocols, none for any, and the port.
+    pub fn parts(&self) -> (Vec<u8>, Option<u16>) {
+        (self.protocols.unwrap_or_default().to_vec(), self.port)
+    }
+
     fn accepts(&self, p: &Packet<'_>) -> bool {
         self.protocols.is_none_or(|list| list.contains(&p.protocol))
             && self.port.is_none_or(|port| p.ports().is_some_and(|(a, b)| a == port || b == port))

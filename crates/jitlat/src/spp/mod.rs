@@ -40,10 +40,10 @@ use streams::Keep;
 #[derive(Clone, Debug, Args)]
 pub struct SppArgs {
     /// Capture(s) at the reference point, where the round trip starts; - is standard input
-    #[arg(short = 'f', long = "reference", value_name = "FILE", num_args = 1.., required_unless_present_any = ["payloads", "reference_interface", "monitor_interface"])]
+    #[arg(short = 'f', long = "reference", value_name = "FILE", num_args = 1.., required_unless_present_any = ["payloads", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote"])]
     pub reference: Vec<PathBuf>,
     /// Capture(s) at the monitor point, the far end; - is standard input
-    #[arg(short = 'F', long = "monitor", value_name = "FILE", num_args = 1.., required_unless_present_any = ["payloads", "reference_interface", "monitor_interface"])]
+    #[arg(short = 'F', long = "monitor", value_name = "FILE", num_args = 1.., required_unless_present_any = ["payloads", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote"])]
     pub monitor: Vec<PathBuf>,
     #[command(flatten)]
     pub live: live::LiveArgs,

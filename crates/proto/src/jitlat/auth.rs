@@ -103,6 +103,13 @@ impl Transcript {
         mac(&key.0, &[side.proof_label(), &self.digest()]).verify_slice(proof).is_ok()
     }
 
+    /// A value that only those who have `key` know, bound to this conversation; without a key whoever heard
+    /// the conversation knows it.
+    pub fn secret(&self, key: Option<&Key>, label: &str) -> [u8; 32] {
+        let key = key.map_or(&[][..], |k| &k.0);
+        mac(key, &[label.as_bytes(), &self.digest()]).finalize().into_bytes().into()
+    }
+
     /// The seal for what `side` says from here on.
     pub fn seal(&self, key: &Key, side: Side) -> Seal {
         let derived = mac(&key.0, &[side.seal_label(), &self.digest()]).finalize().into_bytes();

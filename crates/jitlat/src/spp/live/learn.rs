@@ -4,7 +4,7 @@
 use super::point::{End, News, Report, Source};
 use jitlat_core::passive::echo::is_echo;
 use jitlat_core::passive::packet::decode;
-use jitlat_core::passive::{Glimpse, NoPlan, Plan, Sides, survey};
+use jitlat_core::passive::{Glimpse, NoPlan, Plan, Sides, identity, survey};
 use jitlat_core::time::{Nanos, Span};
 use std::collections::VecDeque;
 
@@ -23,6 +23,7 @@ const AGAIN: Span = Span::millis(200);
 pub struct Learner {
     asked: Option<Sides>,
     available: usize,
+    salt: Option<u64>,
     glimpses: [VecDeque<Glimpse>; 2],
     heard: VecDeque<Report>,
     frames: usize,
@@ -35,10 +36,12 @@ pub struct Learner {
 }
 
 impl Learner {
-    pub fn new(asked: Option<Sides>, available: usize) -> Learner {
+    /// `asked` are the addresses the user gave; names are under `salt` where another host tells them.
+    pub fn new(asked: Option<Sides>, available: usize, salt: Option<u64>) -> Learner {
         Learner {
             asked,
             available,
+            salt,
             glimpses: Default::default(),
             heard: VecDeque::new(),
             frames: 0,
@@ -54,12 +57,23 @@ impl Learner {
     /// Takes a delivery and keeps it for later.
     pub fn hear(&mut self, report: Report) {
         let point = report.point;
+        if let News::Glimpses(far) = &report.news {
+            let glimpses = &mut self.glimpses[point];
+            glimpses.extend(far);
+            glimpses.drain(..glimpses.len().saturating_sub(GLIMPSES));
+            self.seen[point] += far.len() as u64;
+            self.news = true;
+        }
         if let News::Frames(frames) = &report.news {
-            let (glimpses, available) = (&mut self.glimpses[point], self.available);
+            let (glimpses, available, salt) = (&mut self.glimpses[point], self.available, self.salt);
             frames.each(|f| {
                 let Ok(p) = decode(f.link, f.data, f.wire_length) else { return };
                 self.more_than_echoes |= !is_echo(&p);
-                glimpses.extend(Glimpse::of(&p, f.at, available));
+                let salted = |mut g: Glimpse| {
+                    g.names = g.names.map(|n| salt.map_or(n, |salt| identity::salted(n, salt)));
+                    g
+                };
+                glimpses.extend(Glimpse::of(&p, f.at, available).map(salted));
                 if glimpses.len() > GLIMPSES {
                     glimpses.pop_front();
                 }

@@ -15,8 +15,8 @@ const POINTS: [Point; 2] = [Point::Reference, Point::Monitor];
 pub struct Merger {
     matcher: Matcher,
     waiting: [VecDeque<Sighting>; 2],
-    /// Up to which time each point has delivered everything.
-    covered: [Option<Nanos>; 2],
+    /// From and up to which time each point has delivered everything.
+    covered: [Option<(Nanos, Nanos)>; 2],
 }
 
 impl Merger {
@@ -39,19 +39,24 @@ impl Merger {
     pub fn covers(&mut self, point: usize, from: Nanos, to: Nanos) {
         self.matcher.covers(POINTS[point], from);
         self.matcher.covers(POINTS[point], to);
-        self.covered[point] = Some(self.covered[point].map_or(to, |c| c.max(to)));
+        self.covered[point] = Some(self.covered[point].map_or((from, to), |(a, b)| (a, b.max(to))));
     }
 
     /// Joins what both points have come past.
     pub fn release(&mut self, hearing: &mut Hearing) {
         let offset = self.matcher.offset();
-        let horizon = match self.covered {
-            [Some(r), Some(m)] => r.min(m - offset),
-            _ => Nanos(i64::MIN),
+        let (start, horizon) = match self.covered {
+            [Some(r), Some(m)] => (r.0.max(m.0 - offset), r.1.min(m.1 - offset)),
+            _ => (Nanos(i64::MIN), Nanos(i64::MIN)),
         };
         while let Some((point, common)) = self.first() {
             if common > horizon && self.waiting.iter().all(|w| w.len() <= WAITING) {
                 break;
+            }
+            // What only one of them can have seen would be waited for in vain.
+            if common < start {
+                self.waiting[point].pop_front();
+                continue;
             }
             self.join(point, hearing);
         }

@@ -16,13 +16,16 @@ use crate::interrupt;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use jitlat_core::passive::flows::FlowNumbers;
-use jitlat_core::passive::{IdentityRule, Matcher, Prefix};
+use jitlat_core::passive::identity::salted;
+use jitlat_core::passive::{IdentityRule, Matcher, Prefix, Sides, Sighting};
 use jitlat_core::time::Span;
 use jitlat_net::capture::live::Settings;
 use jitlat_net::clock;
+use jitlat_proto::digest::{self, Rule};
 use learn::Learner;
 use merge::Merger;
 use point::{News, Points, Report, Source};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -44,6 +47,18 @@ pub struct LiveArgs {
     /// Listen to this interface as the monitor point
     #[arg(short = 'I', long, value_name = "IFACE", conflicts_with = "monitor")]
     pub monitor_interface: Option<String>,
+    /// The reference point is on this host, where `jitlat serve --capture IFACE` runs
+    #[arg(short = 'r', long, value_name = "HOST[:PORT]", conflicts_with_all = ["reference", "reference_interface"])]
+    pub reference_remote: Option<String>,
+    /// The monitor point is on this host, where `jitlat serve --capture IFACE` runs
+    #[arg(short = 'R', long, value_name = "HOST[:PORT]", visible_alias = "remote", conflicts_with_all = ["monitor", "monitor_interface", "reference_remote"])]
+    pub monitor_remote: Option<String>,
+    /// The interface of the far host (default: the first it offers)
+    #[arg(long, value_name = "IFACE")]
+    pub remote_interface: Option<String>,
+    /// File with the key that both hosts have
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
     /// End after this long (30s, 10m; a bare number is seconds); Ctrl-C ends at any time
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     pub duration: Option<Span>,
@@ -61,22 +76,30 @@ pub struct LiveArgs {
 impl LiveArgs {
     /// Whether anything is to be listened to.
     pub fn wanted(&self) -> bool {
-        self.reference_interface.is_some() || self.monitor_interface.is_some()
+        self.reference_interface.is_some()
+            || self.monitor_interface.is_some()
+            || self.reference_remote.is_some()
+            || self.monitor_remote.is_some()
     }
 
     fn sources(&self) -> Result<[Source; 2]> {
-        let point = |interface: &Option<String>, name: &str, letter: char| -> Result<Source> {
-            let interface = interface.as_ref();
-            let interface = interface.with_context(|| {
+        let point = |interface: &Option<String>, remote: &Option<String>, name: &str, letters: [char; 2]| {
+            if let Some(interface) = interface {
+                return Ok(Source::Interface(interface.clone()));
+            }
+            let [here, there] = letters;
+            let remote = remote.as_ref().with_context(|| {
                 format!(
-                    "listening takes two points, and the {name} is missing: name its interface with -{letter}"
+                    "listening takes two points, and the {name} is missing: name an interface with -{here}, \
+                     or another host with -{there}"
                 )
             })?;
-            Ok(Source::Interface(interface.clone()))
+            let (host, port) = host_and_port(remote)?;
+            Ok::<_, anyhow::Error>(Source::Remote { host, port, interface: self.remote_interface.clone() })
         };
         let both = [
-            point(&self.reference_interface, "reference point", 'i')?,
-            point(&self.monitor_interface, "monitor point", 'I')?,
+            point(&self.reference_interface, &self.reference_remote, "reference point", ['i', 'r'])?,
+            point(&self.monitor_interface, &self.monitor_remote, "monitor point", ['I', 'R'])?,
         ];
         ensure!(
             both[0] != both[1],
@@ -95,9 +118,22 @@ impl LiveArgs {
     }
 }
 
+/// `host`, `host:port`, `v6`, `[v6]:port`.
+fn host_and_port(text: &str) -> Result<(String, u16)> {
+    if let Some((host, port)) = text.strip_prefix('[').and_then(|t| t.split_once("]:")) {
+        return Ok((host.to_owned(), port.parse().with_context(|| format!("'{port}' is no port"))?));
+    }
+    match text.split_once(':') {
+        Some((host, port)) if !port.contains(':') => {
+            Ok((host.to_owned(), port.parse().with_context(|| format!("'{port}' is no port"))?))
+        }
+        _ => Ok((text.trim_matches(['[', ']']).to_owned(), digest::PORT)),
+    }
+}
+
 /// Bytes of every IP packet that both points are sure to hold: the snap length less the longest header that
 /// comes before it.
-const AVAILABLE: usize = 200;
+const AVAILABLE: u16 = 200;
 
 /// Runs `jitlat spp` on live points.
 pub fn run(args: &SppArgs) -> Result<ExitCode> {
@@ -107,11 +143,15 @@ pub fn run(args: &SppArgs) -> Result<ExitCode> {
     let sources = args.live.sources()?;
     let asked = super::asked(args)?;
     let stop = interrupt::stop_flag()?;
-    let same_clock = sources.iter().all(|s| matches!(s, Source::Interface(_)));
-    let mut learner = Learner::new(asked.clone(), AVAILABLE);
+    let same_clock = sources.iter().all(Source::is_here);
+    if !same_clock && args.grouping().is_some() {
+        bail!("--per-flow and --per-prefix need both points here: digests do not tell flows");
+    }
+    let key = args.live.key_file.as_deref().map(crate::test::key).transpose()?;
     let hosts: Vec<Prefix> =
         asked.iter().flat_map(|s| s.reference.iter().chain(&s.monitor).copied()).collect();
-    let mut points = Points::open(&sources, args.live.settings(), &hosts)?;
+    let mut points = Points::open(&sources, args.live.settings(), &hosts, AVAILABLE, key.as_ref())?;
+    let mut learner = Learner::new(asked, usize::from(AVAILABLE), points.salt);
     let say = |line: &str| {
         if !args.quiet {
             eprintln!("jitlat spp: {line}");
@@ -135,7 +175,7 @@ pub fn run(args: &SppArgs) -> Result<ExitCode> {
             bail!(learner.failure(&points.close(), &sources));
         }
     };
-    let rule = IdentityRule { fields: fields(args, &plan), available: AVAILABLE };
+    let rule = IdentityRule { fields: fields(args, &plan), available: AVAILABLE.into() };
     let numbers = Arc::new(Mutex::new(FlowNumbers::default()));
     let echoes_apart = learner.holds_more_than_echoes();
     let window = args.window(WINDOW)?;
@@ -156,16 +196,20 @@ pub fn run(args: &SppArgs) -> Result<ExitCode> {
         super::report::list(&plan.sides[0].reference),
         super::report::list(&plan.sides[1].monitor)
     ));
-    points.plan(&plan);
+    let (protocols, port) = args.only.map_or((Vec::new(), None), |o| o.parts());
+    let wanted =
+        Rule { sides: Sides::default(), identity: rule, protocols, port, without_echoes: echoes_apart };
+    points.plan(&plan, &wanted);
+    let salt = points.salt;
     let mut hearing = hearing(args, &plan)?;
     let mut lines = Lines::new(args);
     let mut merger = Merger::new(Matcher::new(offset, window));
     for report in learner.into_heard() {
-        take(report, &mut namers, &mut merger);
+        take(report, salt, &mut namers, &mut merger);
     }
     while !over(lines.number()) && !points.ended() {
         if let Some(report) = points.next() {
-            take(report, &mut namers, &mut merger);
+            take(report, salt, &mut namers, &mut merger);
         }
         merger.release(&mut hearing);
         lines.print(hearing.take_pairs())?;
@@ -176,7 +220,7 @@ pub fn run(args: &SppArgs) -> Result<ExitCode> {
     let late = clock::steady() + Span(ENDING.as_nanos() as i64);
     while !points.ended() && clock::steady() < late {
         if let Some(report) = points.next() {
-            take(report, &mut namers, &mut merger);
+            take(report, salt, &mut namers, &mut merger);
         }
     }
     let ends = points.close();
@@ -188,13 +232,27 @@ pub fn run(args: &SppArgs) -> Result<ExitCode> {
 }
 
 /// Names what a point delivers and queues it.
-fn take(report: Report, namers: &mut [Namer; 2], merger: &mut Merger) {
+fn take(report: Report, salt: Option<u64>, namers: &mut [Namer; 2], merger: &mut Merger) {
     let (point, namer) = (report.point, &mut namers[report.point]);
     match report.news {
         News::Frames(frames) => {
             frames.each(|f| namer.frame(&f));
-            namer.batch.drain(..).for_each(|s| merger.push(point, s));
+            for mut s in namer.batch.drain(..) {
+                s.id = salt.map_or(s.id, |salt| salted(s.id, salt));
+                merger.push(point, s);
+            }
         }
+        News::Digests(list) => {
+            let facts = &mut namer.facts;
+            facts.ours += list.len() as u64;
+            for d in list {
+                facts.longest = facts.longest.max(d.length);
+                facts.long += u64::from(d.length > 1500);
+                merger.push(point, Sighting { at: d.at, id: d.id, length: d.length, way: d.way, flow: 0 });
+            }
+        }
+        // Of a time before there was a plan; what it covered counts for nothing.
+        News::Glimpses(_) => return,
         News::Nothing => {}
     }
     if let Some((from, to)) = report.covered {

@@ -2,11 +2,15 @@
 
 use crate::spp::feed::Facts;
 use anyhow::Result;
-use jitlat_core::passive::{LinkType, Plan, Prefix};
+use jitlat_core::passive::packet::decode;
+use jitlat_core::passive::{Glimpse, LinkType, Plan, Prefix};
 use jitlat_core::time::{Nanos, Span};
 use jitlat_net::capture::Frame;
 use jitlat_net::capture::live::{Live, LiveError, Settings};
 use jitlat_net::clock;
+use jitlat_net::digest::{Remote, is_own};
+use jitlat_proto::digest::{self, Digest, Entries, Heard, Listen, Rule};
+use jitlat_proto::jitlat::Key;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,12 +34,23 @@ const LOOK_UP: Duration = Duration::from_millis(50);
 pub enum Source {
     /// An interface of this host.
     Interface(String),
+    /// An interface of another host, by default the first it offers.
+    Remote { host: String, port: u16, interface: Option<String> },
+}
+
+impl Source {
+    /// Whether its times are of this host's clock.
+    pub fn is_here(&self) -> bool {
+        matches!(self, Source::Interface(_))
+    }
 }
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::Interface(name) => f.write_str(name),
+            Source::Remote { host, interface: Some(name), .. } => write!(f, "{name} of {host}"),
+            Source::Remote { host, .. } => f.write_str(host),
         }
     }
 }
@@ -72,6 +87,10 @@ impl Frames {
 pub enum News {
     /// Packets, with their beginning.
     Frames(Frames),
+    /// What another host tells of packets, before there is a plan.
+    Glimpses(Vec<Glimpse>),
+    /// And after.
+    Digests(Vec<Digest>),
     /// That time went by.
     Nothing,
 }
@@ -92,6 +111,8 @@ pub struct End {
     pub frames: u64,
     /// Frames dropped for want of room.
     pub drops: u64,
+    /// Digests given up before they were sent here.
+    pub missing: u64,
     /// What went wrong.
     pub notes: Vec<String>,
 }
@@ -99,7 +120,13 @@ pub struct End {
 impl End {
     /// Adds it to what is known of a point.
     pub fn tell(self, facts: &mut Facts) {
-        facts.drops += self.drops;
+        facts.drops += self.drops + self.missing;
+        if self.missing > 0 {
+            let n = self.missing;
+            facts.notes.push(format!(
+                "{n} digests were given up: the connection or the rate allowed could not take them"
+            ));
+        }
         facts.notes.extend(self.notes);
     }
 }
@@ -108,36 +135,59 @@ impl End {
 pub struct Points {
     reports: Receiver<Report>,
     stop: Arc<AtomicBool>,
-    plans: [Option<Sender<Vec<Prefix>>>; 2],
+    plans: [Option<Sender<Rule>>; 2],
     threads: [Option<JoinHandle<End>>; 2],
     gone: bool,
+    /// Names are under this salt, if another host tells them.
+    pub salt: Option<u64>,
 }
 
 impl Points {
     /// Opens both; from now on everything is delivered that passes between `hosts` (anything, if there are
-    /// none).
-    pub fn open(sources: &[Source; 2], settings: Settings, hosts: &[Prefix]) -> Result<Points> {
+    /// none), of which `available` bytes may take part in names.
+    pub fn open(
+        sources: &[Source; 2],
+        settings: Settings,
+        hosts: &[Prefix],
+        available: u16,
+        key: Option<&Key>,
+    ) -> Result<Points> {
         let (to, reports) = sync_channel(WAITING);
         let stop = Arc::new(AtomicBool::new(false));
-        let mut points = Points { reports, stop, plans: [None, None], threads: [None, None], gone: false };
+        let (plans, threads) = ([None, None], [None, None]);
+        let mut points = Points { reports, stop, plans, threads, gone: false, salt: None };
+        let far = |s: &Source| match s {
+            Source::Remote { port, .. } => Some(*port),
+            Source::Interface(_) => None,
+        };
+        let own = sources.iter().find_map(far).unwrap_or(digest::PORT);
         for (k, source) in sources.iter().enumerate() {
-            let Source::Interface(name) = source;
-            let live = Live::open(name, settings)?;
-            live.limit_to(hosts)?;
             let (plan, plans) = channel();
             let (stop, to) = (Arc::clone(&points.stop), to.clone());
             points.plans[k] = Some(plan);
-            points.threads[k] = Some(std::thread::spawn(move || listen(k, live, &plans, &to, &stop)));
+            points.threads[k] = Some(match source {
+                Source::Interface(name) => {
+                    let live = Live::open(name, settings)?;
+                    live.limit_to(hosts)?;
+                    std::thread::spawn(move || listen(k, own, live, &plans, &to, &stop))
+                }
+                Source::Remote { host, port, interface } => {
+                    let interface = interface.clone().unwrap_or_default();
+                    let ask = Listen { interface, hosts: hosts.to_vec(), available };
+                    let remote = Remote::connect(host, *port, ask, key.cloned())?;
+                    points.salt = Some(remote.salt());
+                    std::thread::spawn(move || listen_far(k, remote, &plans, &to, &stop))
+                }
+            });
         }
         Ok(points)
     }
 
-    /// Tells the points what is looked for.
-    pub fn plan(&self, plan: &Plan) {
+    /// Tells the points what is looked for; `rule` for the one, with its own sides.
+    pub fn plan(&self, plan: &Plan, rule: &Rule) {
         for (to, sides) in self.plans.iter().zip(&plan.sides) {
-            let hosts = sides.reference.iter().chain(&sides.monitor).copied().collect();
             // A point that has ended needs no plan.
-            let _ = to.as_ref().map(|to| to.send(hosts));
+            let _ = to.as_ref().map(|to| to.send(Rule { sides: sides.clone(), ..rule.clone() }));
         }
     }
 
@@ -178,8 +228,9 @@ impl Points {
 
 fn listen(
     point: usize,
+    own: u16,
     mut live: Live,
-    plans: &Receiver<Vec<Prefix>>,
+    plans: &Receiver<Rule>,
     to: &SyncSender<Report>,
     stop: &AtomicBool,
 ) -> End {
@@ -187,10 +238,10 @@ fn listen(
     let mut end = End::default();
     loop {
         let last = stop.load(Ordering::Relaxed);
-        if let Ok(hosts) = plans.try_recv()
-            && let Err(e) = live.limit_to(&hosts)
-        {
-            end.notes.push(e.to_string());
+        if let Ok(Rule { sides, .. }) = plans.try_recv() {
+            let hosts: Vec<Prefix> = sides.reference.iter().chain(&sides.monitor).copied().collect();
+            // Where the kernel will not choose, the namer does.
+            let _ = live.limit_to(&hosts);
         }
         let mut frames = Frames::default();
         let mut covered = None;
@@ -198,7 +249,12 @@ fn listen(
         for _ in 0..ROUNDS {
             let now = clock::wall();
             let patience = if frames.len() == 0 && !last { PATIENCE } else { Duration::ZERO };
-            match live.poll(patience, |f| frames.push(&f)) {
+            let taken = live.poll(patience, |f| {
+                if !decode(f.link, f.data, f.wire_length).is_ok_and(|p| is_own(&p, own)) {
+                    frames.push(&f);
+                }
+            });
+            match taken {
                 // The queue was empty at `now` or later.
                 Ok(0) => {
                     covered = Some((began, now - SLACK));
@@ -231,4 +287,51 @@ fn listen(
     end.frames = live.frames();
     end.drops = live.drops();
     end
+}
+
+fn listen_far(
+    point: usize,
+    mut remote: Remote,
+    plans: &Receiver<Rule>,
+    to: &SyncSender<Report>,
+    stop: &AtomicBool,
+) -> End {
+    let mut end = End::default();
+    let mut stopping = false;
+    loop {
+        if let Ok(rule) = plans.try_recv() {
+            remote.rule(rule);
+        }
+        if stop.load(Ordering::Relaxed) && !stopping {
+            stopping = true;
+            remote.stop();
+        }
+        let heard = match remote.poll(PATIENCE) {
+            Ok(heard) => heard,
+            Err(e) => {
+                end.notes.push(e.to_string());
+                return end;
+            }
+        };
+        match heard {
+            Some(Heard::Report { missing, covered, totals, entries }) => {
+                end.missing += missing;
+                (end.frames, end.drops) = (totals.frames, totals.drops);
+                let news = match entries {
+                    Entries::Glimpses(list) => News::Glimpses(list),
+                    Entries::Digests(list) => News::Digests(list),
+                };
+                if to.send(Report { point, news, covered }).is_err() {
+                    return end;
+                }
+            }
+            Some(Heard::End { missing, totals, notes }) => {
+                end.missing += missing;
+                (end.frames, end.drops) = (totals.frames, totals.drops);
+                end.notes.extend(notes);
+                return end;
+            }
+            Some(Heard::Listening { .. } | Heard::Failed(_)) | None => {}
+        }
+    }
 }

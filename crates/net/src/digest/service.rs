@@ -1,0 +1,373 @@
+//! [`Service`]: captures for listeners on other hosts; a thread each, few of them.
+
+use super::{is_own, nonce};
+use crate::capture::live::{Live, LiveError, Settings};
+use crate::clock;
+use crate::control::tick;
+use jitlat_core::passive::echo::is_echo;
+use jitlat_core::passive::identity::salted;
+use jitlat_core::passive::packet::decode;
+use jitlat_core::passive::{Glimpse, Packet, Prefix};
+use jitlat_core::time::{Nanos, Span};
+use jitlat_proto::Machine;
+use jitlat_proto::digest::{Digest, Refusal, Reporter, ReporterEvent, ReporterInput, Rule, Totals};
+use jitlat_proto::jitlat::Key;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Listeners served at a time.
+const LISTENERS: usize = 4;
+/// How often a quiet thread looks up.
+const LOOK_UP: Duration = Duration::from_millis(10);
+/// Batches taken from the kernel between two looks at the connection.
+const ROUNDS: usize = 32;
+/// A packet is in the socket's queue so soon after it was stamped.
+const SLACK: Span = Span::millis(2);
+/// Bytes that wait for the connection before more are made.
+const OUTGOING: usize = 1 << 17;
+
+/// What is offered to listeners.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// Interfaces that may be listened to.
+    pub interfaces: Vec<String>,
+    /// What a listener has to prove; without it anybody may listen.
+    pub key: Option<Key>,
+    /// Digests a second told to one listener at most.
+    pub rate: u32,
+    /// How interfaces are listened to.
+    pub settings: Settings,
+}
+
+/// Why nothing can be offered.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// An interface cannot be listened to.
+    #[error(transparent)]
+    Live(#[from] LiveError),
+    /// A port cannot be listened at.
+    #[error("cannot await listeners at {address}: {source}")]
+    Bind {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A running service; it ends when dropped.
+pub struct Serving {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Serving {
+    /// Where listeners are awaited.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Service {
+    /// Awaits listeners at `addresses`. `say` hears of everyone who comes and goes.
+    pub fn serve(
+        self,
+        addresses: &[SocketAddr],
+        say: impl Fn(String) + Clone + Send + 'static,
+    ) -> Result<Serving, ServiceError> {
+        for interface in &self.interfaces {
+            // That it can be listened to is better known now.
+            drop(Live::open(interface, self.settings)?);
+        }
+        let service = Arc::new(self);
+        let busy = Arc::new(AtomicUsize::new(0));
+        let mut serving =
+            Serving { stop: Arc::new(AtomicBool::new(false)), threads: Vec::new(), addresses: Vec::new() };
+        for &address in addresses {
+            let bind = |source| ServiceError::Bind { address, source };
+            let socket = bound(address).map_err(bind)?;
+            serving.addresses.push(socket.local_addr().map_err(bind)?);
+            let (service, stop, busy) = (Arc::clone(&service), Arc::clone(&serving.stop), Arc::clone(&busy));
+            let say = say.clone();
+            serving.threads.push(std::thread::spawn(move || accept(&socket, &service, &stop, &busy, &say)));
+        }
+        Ok(serving)
+    }
+}
+
+fn bound(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(8)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+fn accept(
+    socket: &TcpListener,
+    service: &Arc<Service>,
+    stop: &Arc<AtomicBool>,
+    busy: &Arc<AtomicUsize>,
+    say: &(impl Fn(String) + Clone + Send + 'static),
+) {
+    let mut threads: Vec<JoinHandle<()>> = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        threads.retain(|t| !t.is_finished());
+        let Ok((stream, peer)) = socket.accept() else {
+            std::thread::sleep(LOOK_UP);
+            continue;
+        };
+        let full = busy.fetch_add(1, Ordering::Relaxed) >= LISTENERS;
+        let (service, stop, busy, say) =
+            (Arc::clone(service), Arc::clone(stop), Arc::clone(busy), say.clone());
+        // One more than are served, to be told so.
+        if full && busy.load(Ordering::Relaxed) > 2 * LISTENERS {
+            busy.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        }
+        threads.push(std::thread::spawn(move || {
+            let ended = Conversation::begin(stream, &service, full)
+                .and_then(|mut c| c.run(&service, &stop, &say, peer));
+            busy.fetch_sub(1, Ordering::Relaxed);
+            if let Err(why) = ended {
+                say(format!("digests for {peer} ended: {why}"));
+            }
+        }));
+    }
+    threads.into_iter().for_each(|t| drop(t.join()));
+}
+
+/// One listener being served.
+struct Conversation {
+    stream: TcpStream,
+    reporter: Reporter,
+    port: u16,
+    full: bool,
+    out: Vec<u8>,
+    written: usize,
+    buffer: Vec<u8>,
+    capture: Option<Capturing>,
+}
+
+struct Capturing {
+    live: Live,
+    began: Nanos,
+    available: usize,
+    salt: u64,
+    rule: Option<Rule>,
+}
+
+impl Conversation {
+    fn begin(stream: TcpStream, service: &Service, full: bool) -> io::Result<Conversation> {
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let port = stream.local_addr()?.port();
+        let reporter = Reporter::new(service.key.clone(), service.rate, nonce()?, tick());
+        Ok(Conversation {
+            stream,
+            reporter,
+            port,
+            full,
+            out: Vec::new(),
+            written: 0,
+            buffer: vec![0; 1 << 14],
+            capture: None,
+        })
+    }
+
+    fn run(
+        &mut self,
+        service: &Service,
+        stop: &AtomicBool,
+        say: &impl Fn(String),
+        peer: SocketAddr,
+    ) -> io::Result<()> {
+        let mut ending = false;
+        loop {
+            if stop.load(Ordering::Relaxed) && !ending {
+                ending = true;
+                self.reporter.handle(tick(), ReporterInput::End(vec!["the server was stopped".to_owned()]));
+                if self.capture.is_none() {
+                    return Ok(());
+                }
+            }
+            self.read()?;
+            self.reporter.handle_timeout(tick());
+            while let Some(event) = self.reporter.poll_event() {
+                match event {
+                    ReporterEvent::Listen(ask, salt) => match self.open(service, &ask, salt) {
+                        Ok(interface) => {
+                            say(format!("{peer} listens to {interface}"));
+                            self.reporter.handle(tick(), ReporterInput::Listening(interface));
+                        }
+                        Err((why, words)) => {
+                            say(format!("{peer} was refused: {words}"));
+                            self.reporter.handle(tick(), ReporterInput::Refuse(why, words));
+                        }
+                    },
+                    ReporterEvent::Rule(rule) => self.follow(rule),
+                    ReporterEvent::Stop => {
+                        let _ = self.capture();
+                        self.reporter.handle(tick(), ReporterInput::End(self.notes()));
+                    }
+                    ReporterEvent::Over(why) => {
+                        // The last words are under way.
+                        return why.map_or(Ok(()), |why| Err(io::Error::other(why)));
+                    }
+                }
+            }
+            if let Some(trouble) = self.capture() {
+                self.reporter.handle(tick(), ReporterInput::End(vec![trouble]));
+            }
+            self.write()?;
+        }
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        loop {
+            match self.stream.read(&mut self.buffer) {
+                Ok(0) => self.reporter.handle(tick(), ReporterInput::Closed),
+                Ok(n) => {
+                    self.reporter.handle(tick(), ReporterInput::Bytes(&self.buffer[..n]));
+                    if n == self.buffer.len() {
+                        continue;
+                    }
+                }
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(e) => return Err(e),
+            }
+            return Ok(());
+        }
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        while self.out.len() < OUTGOING && self.reporter.poll_transmit(tick(), &mut self.out) {}
+        while self.written < self.out.len() {
+            match self.stream.write(&self.out[self.written..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(n) => self.written += n,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                // No room: what is captured meanwhile waits, up to a number.
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(e) => return Err(e),
+            }
+        }
+        self.out.clear();
+        self.written = 0;
+        Ok(())
+    }
+
+    fn open(
+        &mut self,
+        service: &Service,
+        ask: &jitlat_proto::digest::Listen,
+        salt: u64,
+    ) -> Result<String, (Refusal, String)> {
+        if self.full {
+            return Err((Refusal::Busy, format!("{LISTENERS} are served already")));
+        }
+        let allowed = service.interfaces.iter().find(|i| ask.interface.is_empty() || **i == ask.interface);
+        let Some(interface) = allowed else {
+            let offered = service.interfaces.join(", ");
+            return Err((Refusal::Interface, format!("'{}' is not offered; {offered} is", ask.interface)));
+        };
+        let live = Live::open(interface, service.settings)
+            .and_then(|live| live.limit_to(&ask.hosts).map(|()| live))
+            .map_err(|e| (Refusal::Failed, e.to_string()))?;
+        let available = usize::from(ask.available);
+        self.capture = Some(Capturing { live, began: clock::wall(), available, salt, rule: None });
+        Ok(interface.clone())
+    }
+
+    fn follow(&mut self, rule: Rule) {
+        let Some(c) = &mut self.capture else { return };
+        let hosts: Vec<Prefix> = rule.sides.reference.iter().chain(&rule.sides.monitor).copied().collect();
+        // Where the kernel will not choose, this thread does.
+        let _ = c.live.limit_to(&hosts);
+        c.began = clock::wall();
+        c.rule = Some(rule);
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let Some(c) = &self.capture else { return Vec::new() };
+        let downs = c.live.downs();
+        let down = (downs > 0).then(|| format!("{} went down {downs} times", c.live.interface()));
+        down.into_iter().collect()
+    }
+
+    /// Tells what has been captured; waits a little where nothing has. What goes wrong ends the capture.
+    fn capture(&mut self) -> Option<String> {
+        let Some(c) = &mut self.capture else {
+            std::thread::sleep(LOOK_UP);
+            return None;
+        };
+        let Capturing { live, began, available, salt, rule } = c;
+        let (reporter, port) = (&mut self.reporter, self.port);
+        for round in 0..ROUNDS {
+            let before = clock::wall();
+            let patience = if round == 0 { LOOK_UP } else { Duration::ZERO };
+            let polled = live.poll(patience, |f| {
+                let Ok(p) = decode(f.link, f.data, f.wire_length) else { return };
+                if is_own(&p, port) {
+                    return;
+                }
+                match rule {
+                    None => {
+                        if let Some(mut g) = Glimpse::of(&p, f.at, *available) {
+                            g.names = g.names.map(|n| salted(n, *salt));
+                            reporter.glimpse(g);
+                        }
+                    }
+                    Some(rule) => {
+                        if let Some(d) = digest(rule, &p, f.at, *salt).filter(|d| d.at >= *began) {
+                            reporter.digest(d);
+                        }
+                    }
+                }
+            });
+            match polled {
+                Ok(0) => {
+                    let totals = Totals { frames: live.frames(), drops: live.drops() };
+                    reporter.covers(*began, (before - SLACK).max(*began), totals);
+                    return None;
+                }
+                Ok(_) => {}
+                Err(e) => {
+                    let words = e.to_string();
+                    self.capture = None;
+                    return Some(words);
+                }
+            }
+        }
+        None
+    }
+}
+
+fn digest(rule: &Rule, p: &Packet<'_>, at: Nanos, salt: u64) -> Option<Digest> {
+    let way = rule.sides.way(p.src, p.dst)?;
+    let protocol = rule.protocols.is_empty() || rule.protocols.contains(&p.protocol);
+    let port = rule.port.is_none_or(|x| p.ports().is_some_and(|(a, b)| a == x || b == x));
+    if !protocol || !port || rule.without_echoes && is_echo(p) {
+        return None;
+    }
+    let id = salted(rule.identity.identify(p, Some(way))?, salt);
+    Some(Digest { at, id, length: p.length, way })
+}

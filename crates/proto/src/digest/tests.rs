@@ -1,0 +1,282 @@
+use super::*;
+use crate::jitlat::auth::Key;
+use crate::machine::{Machine, Tick};
+use core::net::IpAddr;
+use jitlat_core::passive::{Fields, Glimpse, IdentityRule, Sides, Way};
+use jitlat_core::time::{Nanos, SECOND};
+use proptest::prelude::*;
+
+fn tick(ms: i64) -> Tick {
+    Tick { wall: Nanos(ms * 1_000_000), steady: Nanos(ms * 1_000_000) }
+}
+
+fn key(text: &str) -> Option<Key> {
+    Key::from_file_contents(text.as_bytes()).ok()
+}
+
+fn rule() -> Rule {
+    let prefix = |p: &str| p.parse().unwrap();
+    Rule {
+        sides: Sides {
+            reference: vec![prefix("10.0.0.1"), prefix("fd00::/8")],
+            monitor: vec![prefix("0.0.0.0/0")],
+        },
+        identity: IdentityRule {
+            fields: Fields::Full { addresses: false, ports: true, ident: true },
+            available: 200,
+        },
+        protocols: vec![6, 17],
+        port: Some(443),
+        without_echoes: true,
+    }
+}
+
+/// Both machines with a wire between them.
+struct Pair {
+    listener: Listener,
+    reporter: Reporter,
+    now: i64,
+    heard: Vec<Heard>,
+    asked: Vec<ReporterEvent>,
+    /// Every byte to the listener is altered from this one on.
+    tamper: Option<usize>,
+    carried: usize,
+}
+
+impl Pair {
+    fn new(client: Option<Key>, server: Option<Key>) -> Pair {
+        let ask = Listen { interface: "eth0".into(), hosts: Vec::new(), available: 200 };
+        Pair {
+            listener: Listener::new(ask, client, [1; 16], tick(0)),
+            reporter: Reporter::new(server, 1000, [2; 16], tick(0)),
+            now: 0,
+            heard: Vec::new(),
+            asked: Vec::new(),
+            tamper: None,
+            carried: 0,
+        }
+    }
+
+    fn step(&mut self, ms: i64, cut: usize) {
+        self.now += ms;
+        let now = tick(self.now);
+        for _ in 0..20 {
+            let (mut up, mut down) = (Vec::new(), Vec::new());
+            while self.listener.poll_transmit(now, &mut up) {}
+            while self.reporter.poll_transmit(now, &mut down) {}
+            for b in &mut down {
+                self.carried += 1;
+                *b ^= u8::from(self.tamper.is_some_and(|t| self.carried > t));
+            }
+            up.chunks(cut).for_each(|c| self.reporter.handle(now, ReporterInput::Bytes(c)));
+            down.chunks(cut).for_each(|c| self.listener.handle(now, ListenerInput::Bytes(c)));
+            self.heard.extend(std::iter::from_fn(|| self.listener.poll_event()));
+            while let Some(e) = self.reporter.poll_event() {
+                if matches!(e, ReporterEvent::Listen(..)) {
+                    self.reporter.handle(now, ReporterInput::Listening("eth0".into()));
+                }
+                if e == ReporterEvent::Stop {
+                    self.reporter.handle(now, ReporterInput::End(vec!["all is well".into()]));
+                }
+                self.asked.push(e);
+            }
+        }
+        self.listener.handle_timeout(now);
+        self.reporter.handle_timeout(now);
+    }
+
+    fn digests(&self) -> Vec<u64> {
+        let list = self.heard.iter().filter_map(|h| match h {
+            Heard::Report { entries: Entries::Digests(d), .. } => Some(d),
+            _ => None,
+        });
+        list.flatten().map(|d| d.id).collect()
+    }
+
+    fn missing(&self) -> u64 {
+        let of = |h: &Heard| match h {
+            Heard::Report { missing, .. } | Heard::End { missing, .. } => *missing,
+            _ => 0,
+        };
+        self.heard.iter().map(of).sum()
+    }
+}
+
+fn digest(at: i64, id: u64) -> Digest {
+    Digest { at: Nanos(at), id, length: 1500, way: if id.is_multiple_of(2) { Way::Out } else { Way::In } }
+}
+
+#[test]
+fn a_whole_conversation_with_and_without_a_key() {
+    for k in [None, key("0123456789abcdef")] {
+        let mut p = Pair::new(k.clone(), k.clone());
+        p.step(1, 3);
+        let Some(Heard::Listening { interface, salt }) = p.heard.first().cloned() else {
+            panic!("{:?} {:?}", p.heard, p.asked)
+        };
+        assert_eq!(interface, "eth0");
+        assert!(matches!(&p.asked[0], ReporterEvent::Listen(ask, s) if ask.available == 200 && *s == salt));
+        let g = Glimpse {
+            at: Nanos(5),
+            src: IpAddr::from([10, 0, 0, 1]),
+            dst: "fd00::1".parse().unwrap(),
+            ports: Some((1, 2)),
+            ttl: 9,
+            names: [3, 4, 5, 6],
+        };
+        p.reporter.glimpse(g);
+        p.step(300, 7);
+        assert!(
+            p.heard
+                .iter()
+                .any(|h| matches!(h, Heard::Report { entries: Entries::Glimpses(l), .. } if l == &[g]))
+        );
+        p.listener.handle(tick(p.now), ListenerInput::Rule(rule()));
+        p.step(10, 1000);
+        assert_eq!(p.asked.last(), Some(&ReporterEvent::Rule(rule())));
+        (0..700).for_each(|i| p.reporter.digest(digest(i * 1000, i as u64)));
+        p.reporter.covers(Nanos(0), Nanos(700_000), Totals { frames: 900, drops: 3 });
+        p.step(300, 1000);
+        assert_eq!(p.digests(), (0..700).collect::<Vec<_>>());
+        let Some(Heard::Report { covered, totals, .. }) = p.heard.last() else { panic!() };
+        assert_eq!((*covered, totals.drops), (Some((Nanos(0), Nanos(700_000))), 3));
+        p.listener.handle(tick(p.now), ListenerInput::Stop);
+        p.reporter.digest(digest(701_000, 701));
+        p.step(10, 1000);
+        assert_eq!(p.digests().last(), Some(&701));
+        assert!(
+            matches!(p.heard.last(), Some(Heard::End { missing: 0, notes, .. }) if notes == &["all is well"])
+        );
+        assert_eq!(p.asked.last(), Some(&ReporterEvent::Over(None)));
+        assert_eq!((p.listener.poll_timeout(), p.reporter.poll_timeout(), p.missing()), (None, None, 0));
+    }
+}
+
+#[test]
+fn who_has_not_the_key_learns_nothing() {
+    for (client, server, refused) in [
+        (None, key("0123456789abcdef"), true),
+        (key("fedcba9876543210"), key("0123456789abcdef"), true),
+        (key("0123456789abcdef"), None, false),
+    ] {
+        let mut p = Pair::new(client, server);
+        p.step(1, 100);
+        let Some(Heard::Failed(why)) = p.heard.first() else { panic!("{:?}", p.heard) };
+        assert_eq!(matches!(why, DigestError::Refused(Refusal::Key, _)), refused, "{why}");
+        assert!(!p.asked.iter().any(|e| matches!(e, ReporterEvent::Listen(..))));
+    }
+}
+
+#[test]
+fn an_altered_byte_ends_a_sealed_conversation() {
+    let k = key("0123456789abcdef");
+    for tamper in [0, 10, 30, 80, 100] {
+        let mut p = Pair::new(k.clone(), k.clone());
+        p.tamper = Some(tamper);
+        (0..15).for_each(|_| p.step(1000, 1000));
+        assert!(matches!(p.heard.last(), Some(Heard::Failed(_))), "{tamper}: {:?}", p.heard);
+    }
+}
+
+#[test]
+fn what_there_is_no_room_or_no_leave_for_is_missed_by_number() {
+    let mut p = Pair::new(None, None);
+    p.step(1, 100);
+    p.listener.handle(tick(p.now), ListenerInput::Rule(rule()));
+    p.step(1, 100);
+    // A thousand a second are allowed; and a time too far from the others begins a message of its own.
+    for second in 0..3 {
+        (0..1500).for_each(|i| p.reporter.digest(digest(second * 10 * SECOND + i, i as u64)));
+    }
+    p.step(50, 1 << 16);
+    p.listener.handle(tick(p.now), ListenerInput::Stop);
+    p.step(50, 1 << 16);
+    assert_eq!((p.digests().len(), p.missing()), (3000, 1500));
+}
+
+#[test]
+fn silence_ends_both_sides() {
+    let mut p = Pair::new(None, None);
+    p.step(1, 100);
+    p.listener.handle_timeout(tick(11_000));
+    p.reporter.handle_timeout(tick(11_000));
+    assert_eq!(p.listener.poll_event(), Some(Heard::Failed(DigestError::Silent)));
+    assert_eq!(p.reporter.poll_event(), Some(ReporterEvent::Over(Some(DigestError::Silent))));
+    // An hour of nothing but life signs is fine.
+    let mut p = Pair::new(None, None);
+    (0..3600).for_each(|_| p.step(1000, 1000));
+    assert!(!p.heard.iter().any(|h| matches!(h, Heard::Failed(_))));
+    assert!(!p.asked.iter().any(|h| matches!(h, ReporterEvent::Over(_))));
+}
+
+fn any_message() -> impl Strategy<Value = Message> {
+    let digests = prop::collection::vec((any::<i32>(), any::<u64>(), 0u32..1 << 31, any::<bool>()), 0..50);
+    prop_oneof![
+        (any::<u16>(), any::<bool>(), any::<[u8; 16]>()).prop_map(|(version, keyed, nonce)| Message::Hello {
+            version,
+            keyed,
+            nonce
+        }),
+        any::<[u8; 32]>().prop_map(Message::Proof),
+        ("[a-z0-9.]{0,15}", any::<u16>()).prop_map(|(interface, available)| Message::Listen(Listen {
+            interface,
+            hosts: rule().sides.reference,
+            available
+        })),
+        Just(Message::Rule(rule())),
+        any::<u32>().prop_map(|mask| {
+            let identity = IdentityRule { fields: Fields::Mask(mask), available: 9 };
+            Message::Rule(Rule { identity, port: None, ..rule() })
+        }),
+        (any::<u64>(), prop::option::of((0..i64::MAX, any::<i64>())), digests).prop_map(
+            |(first, c, list)| {
+                let base = list.first().map_or(0, |d| d.0);
+                let list = list.into_iter().map(|(at, id, length, out)| Digest {
+                    at: Nanos(if at == base { 1 << 60 } else { (1 << 60) + i64::from(at) / 2 }),
+                    id,
+                    length,
+                    way: if out { Way::Out } else { Way::In },
+                });
+                Message::Report {
+                    first,
+                    covered: c.map(|(a, b)| (Nanos(a), Nanos(b))).filter(|c| c.1.0 != i64::MIN),
+                    totals: Totals { frames: first, drops: 1 },
+                    entries: Entries::Digests(list.collect()),
+                }
+            }
+        ),
+        (any::<u64>(), "[a-z]{0,20}").prop_map(|(made, note)| Message::End {
+            made,
+            totals: Totals::default(),
+            notes: vec![note]
+        }),
+        "[a-z ]{0,50}".prop_map(|words| Message::Refused(Refusal::Busy, words)),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn messages_come_back_as_they_were(m in any_message()) {
+        let mut body = Vec::new();
+        m.encode(&mut body);
+        prop_assert_eq!(Message::decode(m.kind(), &body), Ok(m.clone()));
+        // A later version may add fields.
+        body.push(7);
+        prop_assert_eq!(Message::decode(m.kind(), &body), Ok(m));
+    }
+
+    #[test]
+    fn no_bytes_make_either_side_panic_or_hold_more_than_they_are(
+        kind in 0u8..12, body in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..50)
+    {
+        let _ = Message::decode(kind, &body);
+        let mut p = Pair::new(None, None);
+        p.step(1, cut);
+        let frame = [&(body.len() as u32 + 1).to_be_bytes()[..], &[kind], &body].concat();
+        for chunk in frame.chunks(cut) {
+            p.listener.handle(tick(2), ListenerInput::Bytes(chunk));
+            p.reporter.handle(tick(2), ReporterInput::Bytes(chunk));
+        }
+        p.step(1, 1000);
+    }
+}

@@ -1,0 +1,460 @@
+//! The messages and their bytes. Every length is checked before anything is taken or allocated for it.
+
+use super::{MAX_ENTRIES, MAX_PREFIXES};
+use crate::wire::{Reader, Truncated};
+use core::net::{IpAddr, Ipv6Addr};
+use jitlat_core::passive::{Fields, Glimpse, Identity, IdentityRule, Prefix, Sides, Way};
+use jitlat_core::time::Nanos;
+
+/// What a conversation begins with.
+pub const MAGIC: [u8; 4] = *b"JLTD";
+/// Bytes of a text at most.
+const MAX_TEXT: usize = 200;
+/// Notes at the end at most.
+const MAX_NOTES: usize = 16;
+/// "Not known yet" where a time is told.
+const UNKNOWN: i64 = i64::MIN;
+
+/// One packet, as far as it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest {
+    /// When it passed, on the reporter's clock.
+    pub at: Nanos,
+    /// Its salted name.
+    pub id: Identity,
+    /// Length of the IP packet, in bytes; below 2^31.
+    pub length: u32,
+    /// Which way it went.
+    pub way: Way,
+}
+
+/// What is to be listened to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listen {
+    /// The interface; empty for the first that is allowed.
+    pub interface: String,
+    /// Whose packets; empty for anybody's.
+    pub hosts: Vec<Prefix>,
+    /// Bytes of the IP packet that may take part in a name.
+    pub available: u16,
+}
+
+/// Which packets are told, and under which names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Between whom, as the reporter sees them.
+    pub sides: Sides,
+    /// The name of a packet.
+    pub identity: IdentityRule,
+    /// Only these protocols; empty for any.
+    pub protocols: Vec<u8>,
+    /// Only this port.
+    pub port: Option<u16>,
+    /// Not ICMP echoes.
+    pub without_echoes: bool,
+}
+
+/// Counts since listening began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Frames that were captured.
+    pub frames: u64,
+    /// Frames dropped at capture for want of room.
+    pub drops: u64,
+}
+
+/// The packets of one message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entries {
+    /// Before there is a rule: what a plan is made of.
+    Glimpses(Vec<Glimpse>),
+    /// Under the rule.
+    Digests(Vec<Digest>),
+}
+
+impl Entries {
+    /// How many.
+    pub fn len(&self) -> usize {
+        match self {
+            Entries::Glimpses(g) => g.len(),
+            Entries::Digests(d) => d.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Why a reporter does not serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It speaks another version.
+    #[error("it speaks another version of the protocol")]
+    Version,
+    /// A key is needed, or another.
+    #[error("the key is missing or not the same")]
+    Key,
+    /// The interface does not exist or is not allowed.
+    #[error("the interface is not to be listened to")]
+    Interface,
+    /// Too many listeners.
+    #[error("too many listeners")]
+    Busy,
+    /// Something else.
+    #[error("it failed")]
+    Failed,
+}
+
+impl Refusal {
+    const ALL: [Refusal; 5] =
+        [Refusal::Version, Refusal::Key, Refusal::Interface, Refusal::Busy, Refusal::Failed];
+}
+
+/// A message. Numbers as in `docs/protocols/digests.md`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// 1, both ways: version, whether a key is to be proved, nonce.
+    Hello {
+        /// The version spoken.
+        version: u16,
+        /// Whether this side has a key.
+        keyed: bool,
+        /// Fresh random bytes.
+        nonce: [u8; 16],
+    },
+    /// 2, both ways: a proof of the key.
+    Proof([u8; 32]),
+    /// 3, to the reporter.
+    Listen(Listen),
+    /// 4, from the reporter: the interface that is listened to from now on.
+    Listening(String),
+    /// 5, to the reporter.
+    Rule(Rule),
+    /// 6, from the reporter.
+    Report {
+        /// Number of the first entry; numbers missing between messages were given up for want of room.
+        first: u64,
+        /// From and up to which time everything has been told, but what is missing by number.
+        covered: Option<(Nanos, Nanos)>,
+        /// The capture so far.
+        totals: Totals,
+        /// The packets.
+        entries: Entries,
+    },
+    /// 7, to the reporter: nothing new.
+    Alive,
+    /// 8, to the reporter: enough.
+    Stop,
+    /// 9, from the reporter: the last message.
+    End {
+        /// Number of entries made, told or given up.
+        made: u64,
+        /// The capture as a whole.
+        totals: Totals,
+        /// What went wrong, in words.
+        notes: Vec<String>,
+    },
+    /// 10, from the reporter: no service.
+    Refused(Refusal, String),
+}
+
+/// A message that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// It ends too early.
+    #[error("a message is cut short")]
+    Truncated,
+    /// A field has a value that it must not have.
+    #[error("a message has an impossible {0}")]
+    Value(&'static str),
+    /// A number of no message.
+    #[error("there is no message {0}")]
+    Unknown(u8),
+}
+
+impl From<Truncated> for WireError {
+    fn from(_: Truncated) -> WireError {
+        WireError::Truncated
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    let mut end = text.len().min(MAX_TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    out.push(end as u8);
+    out.extend_from_slice(&text.as_bytes()[..end]);
+}
+
+fn text(r: &mut Reader<'_>) -> Result<String, WireError> {
+    let length = usize::from(r.u8()?);
+    let bytes = r.take(length)?;
+    let text = str::from_utf8(bytes).map_err(|_| WireError::Value("text"))?;
+    // Shown to people: no control of their terminals.
+    Ok(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
+}
+
+fn bits(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
+        IpAddr::V6(a) => a.octets(),
+    }
+}
+
+fn address(r: &mut Reader<'_>) -> Result<IpAddr, WireError> {
+    let a = Ipv6Addr::from(r.array::<16>()?);
+    Ok(a.to_ipv4_mapped().map_or(IpAddr::V6(a), IpAddr::V4))
+}
+
+fn put_prefixes(out: &mut Vec<u8>, list: &[Prefix]) {
+    let list = &list[..list.len().min(MAX_PREFIXES)];
+    out.push(list.len() as u8);
+    for prefix in list {
+        let (address, length) = prefix.parts();
+        out.push(if address.is_ipv4() { length + 96 } else { length });
+        out.extend_from_slice(&bits(address));
+    }
+}
+
+fn prefixes(r: &mut Reader<'_>) -> Result<Vec<Prefix>, WireError> {
+    let count = usize::from(r.u8()?);
+    if count > MAX_PREFIXES {
+        return Err(WireError::Value("number of prefixes"));
+    }
+    let mut list = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (length, address) = (r.u8()?, Ipv6Addr::from(r.array::<16>()?));
+        let prefix = match address.to_ipv4_mapped() {
+            Some(v4) if length >= 96 => Prefix::new(v4.into(), length - 96),
+            _ => Prefix::new(address.into(), length),
+        };
+        list.push(prefix.ok_or(WireError::Value("prefix length"))?);
+    }
+    Ok(list)
+}
+
+fn put_totals(out: &mut Vec<u8>, t: Totals) {
+    out.extend_from_slice(&t.frames.to_be_bytes());
+    out.extend_from_slice(&t.drops.to_be_bytes());
+}
+
+fn totals(r: &mut Reader<'_>) -> Result<Totals, WireError> {
+    Ok(Totals { frames: r.u64()?, drops: r.u64()? })
+}
+
+const FIELDS_MASK: u8 = 0x80;
+
+impl Message {
+    /// Its number.
+    pub fn kind(&self) -> u8 {
+        match self {
+            Message::Hello { .. } => 1,
+            Message::Proof(_) => 2,
+            Message::Listen(_) => 3,
+            Message::Listening(_) => 4,
+            Message::Rule(_) => 5,
+            Message::Report { .. } => 6,
+            Message::Alive => 7,
+            Message::Stop => 8,
+            Message::End { .. } => 9,
+            Message::Refused(..) => 10,
+        }
+    }
+
+    /// Appends its body.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Message::Hello { version, keyed, nonce } => {
+                out.extend_from_slice(&MAGIC);
+                out.extend_from_slice(&version.to_be_bytes());
+                out.push((*keyed).into());
+                out.extend_from_slice(nonce);
+            }
+            Message::Proof(proof) => out.extend_from_slice(proof),
+            Message::Listen(l) => {
+                put_text(out, &l.interface);
+                put_prefixes(out, &l.hosts);
+                out.extend_from_slice(&l.available.to_be_bytes());
+            }
+            Message::Listening(interface) => put_text(out, interface),
+            Message::Rule(rule) => rule.encode(out),
+            Message::Report { first, covered, totals, entries } => {
+                out.extend_from_slice(&first.to_be_bytes());
+                let (from, to) = covered.map_or((UNKNOWN, UNKNOWN), |(a, b)| (a.0, b.0));
+                out.extend_from_slice(&from.to_be_bytes());
+                out.extend_from_slice(&to.to_be_bytes());
+                put_totals(out, *totals);
+                entries.encode(out);
+            }
+            Message::Alive | Message::Stop => {}
+            Message::End { made, totals, notes } => {
+                out.extend_from_slice(&made.to_be_bytes());
+                put_totals(out, *totals);
+                let notes = &notes[..notes.len().min(MAX_NOTES)];
+                out.push(notes.len() as u8);
+                notes.iter().for_each(|n| put_text(out, n));
+            }
+            Message::Refused(why, words) => {
+                out.push(Refusal::ALL.iter().position(|r| r == why).unwrap_or(0) as u8);
+                put_text(out, words);
+            }
+        }
+    }
+
+    /// Reads the body of message `kind`. What follows the known fields is of a later version, and ignored.
+    pub fn decode(kind: u8, body: &[u8]) -> Result<Message, WireError> {
+        let r = &mut Reader::new(body);
+        Ok(match kind {
+            1 => {
+                if r.array()? != MAGIC {
+                    return Err(WireError::Value("beginning"));
+                }
+                Message::Hello { version: r.u16()?, keyed: r.u8()? & 1 == 1, nonce: r.array()? }
+            }
+            2 => Message::Proof(r.array()?),
+            3 => Message::Listen(Listen { interface: text(r)?, hosts: prefixes(r)?, available: r.u16()? }),
+            4 => Message::Listening(text(r)?),
+            5 => Message::Rule(Rule::decode(r)?),
+            6 => {
+                let first = r.u64()?;
+                let (from, to) = (r.i64()?, r.i64()?);
+                let covered = (from != UNKNOWN && to != UNKNOWN).then_some((Nanos(from), Nanos(to)));
+                Message::Report { first, covered, totals: totals(r)?, entries: Entries::decode(r)? }
+            }
+            7 => Message::Alive,
+            8 => Message::Stop,
+            9 => {
+                let (made, totals) = (r.u64()?, totals(r)?);
+                let count = usize::from(r.u8()?).min(MAX_NOTES);
+                let notes = (0..count).map(|_| text(r)).collect::<Result<_, _>>()?;
+                Message::End { made, totals, notes }
+            }
+            10 => {
+                let why = Refusal::ALL.get(usize::from(r.u8()?)).copied().unwrap_or(Refusal::Failed);
+                Message::Refused(why, text(r)?)
+            }
+            other => return Err(WireError::Unknown(other)),
+        })
+    }
+}
+
+impl Rule {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_prefixes(out, &self.sides.reference);
+        put_prefixes(out, &self.sides.monitor);
+        let (flags, mask) = match self.identity.fields {
+            Fields::Full { addresses, ports, ident } => {
+                (u8::from(addresses) | u8::from(ports) << 1 | u8::from(ident) << 2, 0)
+            }
+            Fields::Mask(mask) => (FIELDS_MASK, mask),
+        };
+        out.push(flags | u8::from(self.without_echoes) << 3);
+        out.extend_from_slice(&mask.to_be_bytes());
+        let available = u16::try_from(self.identity.available).unwrap_or(u16::MAX);
+        out.extend_from_slice(&available.to_be_bytes());
+        out.extend_from_slice(&self.port.unwrap_or(0).to_be_bytes());
+        let protocols = &self.protocols[..self.protocols.len().min(u8::MAX.into())];
+        out.push(protocols.len() as u8);
+        out.extend_from_slice(protocols);
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Rule, WireError> {
+        let sides = Sides { reference: prefixes(r)?, monitor: prefixes(r)? };
+        let (flags, mask, available) = (r.u8()?, r.u32()?, r.u16()?);
+        let has = |bit: u8| flags & bit != 0;
+        let fields = if has(FIELDS_MASK) {
+            Fields::Mask(mask)
+        } else {
+            Fields::Full { addresses: has(1), ports: has(2), ident: has(4) }
+        };
+        let port = Some(r.u16()?).filter(|p| *p != 0);
+        let count = usize::from(r.u8()?);
+        Ok(Rule {
+            sides,
+            identity: IdentityRule { fields, available: available.into() },
+            protocols: r.take(count)?.to_vec(),
+            port,
+            without_echoes: has(8),
+        })
+    }
+}
+
+/// Whether an entry at `at` can stand in a message whose times count from `base`.
+pub(super) fn fits(base: Nanos, at: Nanos) -> bool {
+    at.0.checked_sub(base.0).is_some_and(|d| i32::try_from(d).is_ok())
+}
+
+impl Entries {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let (kind, base) = match self {
+            Entries::Glimpses(g) => (0, g.first().map_or(0, |g| g.at.0)),
+            Entries::Digests(d) => (1, d.first().map_or(0, |d| d.at.0)),
+        };
+        out.push(kind);
+        out.extend_from_slice(&(self.len() as u16).to_be_bytes());
+        out.extend_from_slice(&base.to_be_bytes());
+        let delta = |at: Nanos| (at.0.wrapping_sub(base) as i32).to_be_bytes();
+        match self {
+            Entries::Glimpses(list) => {
+                for g in list {
+                    out.extend_from_slice(&delta(g.at));
+                    out.extend_from_slice(&bits(g.src));
+                    out.extend_from_slice(&bits(g.dst));
+                    out.extend_from_slice(&[g.ttl, g.ports.is_some().into()]);
+                    let (from, to) = g.ports.unwrap_or((0, 0));
+                    out.extend_from_slice(&from.to_be_bytes());
+                    out.extend_from_slice(&to.to_be_bytes());
+                    g.names.iter().for_each(|n| out.extend_from_slice(&n.to_be_bytes()));
+                }
+            }
+            Entries::Digests(list) => {
+                for d in list {
+                    out.extend_from_slice(&delta(d.at));
+                    let way = match d.way {
+                        Way::Out => 1 << 31,
+                        Way::In => 0,
+                    };
+                    out.extend_from_slice(&(d.length & (u32::MAX >> 1) | way).to_be_bytes());
+                    out.extend_from_slice(&d.id.to_be_bytes());
+                }
+            }
+        }
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Entries, WireError> {
+        let (kind, count, base) = (r.u8()?, usize::from(r.u16()?), r.i64()?);
+        if count > MAX_ENTRIES {
+            return Err(WireError::Value("number of entries"));
+        }
+        let at = |r: &mut Reader<'_>| -> Result<Nanos, WireError> {
+            let at = base.checked_add(r.i32()?.into());
+            at.map(Nanos).ok_or(WireError::Value("time"))
+        };
+        match kind {
+            0 => {
+                let mut list = Vec::with_capacity(count.min(r.remaining() / 74));
+                for _ in 0..count {
+                    let (at, src, dst, ttl) = (at(r)?, address(r)?, address(r)?, r.u8()?);
+                    let (has_ports, from, to) = (r.u8()? != 0, r.u16()?, r.u16()?);
+                    let ports = has_ports.then_some((from, to));
+                    let names = [r.u64()?, r.u64()?, r.u64()?, r.u64()?];
+                    list.push(Glimpse { at, src, dst, ports, ttl, names });
+                }
+                Ok(Entries::Glimpses(list))
+            }
+            1 => {
+                let mut list = Vec::with_capacity(count.min(r.remaining() / 16));
+                for _ in 0..count {
+                    let (at, word, id) = (at(r)?, r.u32()?, r.u64()?);
+                    let way = if word >> 31 == 1 { Way::Out } else { Way::In };
+                    list.push(Digest { at, id, length: word & (u32::MAX >> 1), way });
+                }
+                Ok(Entries::Digests(list))
+            }
+            _ => Err(WireError::Value("kind of entries")),
+        }
+    }
+}
