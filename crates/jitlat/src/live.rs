@@ -5,25 +5,50 @@ use jitlat_core::PacketRecord;
 use jitlat_core::metrics::sketch::Sketch;
 use jitlat_core::summary::Percent;
 use jitlat_core::units::eng4;
+use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Jitter and losses so far, in constant memory.
 pub struct Live {
     delays: Sketch,
     fastest: i64,
     next: i64,
-    missing: u64,
-    runs: u64,
-    longest: u64,
+    /// Runs of numbers that have not arrived, the latest: a late packet may still end or part them.
+    open: VecDeque<Range<i64>>,
+    settled: Losses,
 }
+
+/// Runs of loss that nothing will change any more.
+#[derive(Clone, Copy, Default)]
+struct Losses {
+    packets: i64,
+    runs: u64,
+    longest: i64,
+}
+
+impl Losses {
+    fn and(self, run: &Range<i64>) -> Losses {
+        let length = run.end - run.start;
+        Losses { packets: self.packets + length, runs: self.runs + 1, longest: self.longest.max(length) }
+    }
+}
+
+/// A packet later than so many runs of loss stays counted as lost until the end.
+const OPEN: usize = 64;
 
 impl Live {
     /// Of nothing yet.
     pub fn new() -> Live {
-        Live { delays: Sketch::learning(), fastest: i64::MAX, next: 0, missing: 0, runs: 0, longest: 0 }
+        Live {
+            delays: Sketch::learning(),
+            fastest: i64::MAX,
+            next: 0,
+            open: VecDeque::new(),
+            settled: Losses::default(),
+        }
     }
 
-    /// Takes the next packet that arrived. Packets that come late end being missing; what they were part of
-    /// stays counted as a run, so runs are an estimate until the end.
+    /// Takes the next packet that arrived.
     pub fn push(&mut self, record: &PacketRecord) {
         let Some(delay) = record.delay().filter(|_| record.seq >= 0 && record.flags.is_clean()) else {
             return;
@@ -32,28 +57,38 @@ impl Live {
         self.fastest = self.fastest.min(delay.0);
         let seq = record.seq;
         if seq < self.next {
-            self.missing = self.missing.saturating_sub(1);
+            self.late(seq);
             return;
         }
-        let gap = (seq - self.next) as u64;
-        if gap > 0 {
-            self.missing += gap;
-            self.runs += 1;
-            self.longest = self.longest.max(gap);
+        if seq > self.next {
+            self.open.push_back(self.next..seq);
+            if self.open.len() > OPEN {
+                self.settled = self.open.pop_front().map_or(self.settled, |run| self.settled.and(&run));
+            }
         }
         self.next = seq + 1;
+    }
+
+    fn late(&mut self, seq: i64) {
+        let Some(k) = self.open.iter().position(|run| run.contains(&seq)) else { return };
+        let Some(run) = self.open.remove(k) else { return };
+        let parts = [run.start..seq, seq + 1..run.end];
+        for part in parts.into_iter().rev().filter(|part| !part.is_empty()) {
+            self.open.insert(k, part);
+        }
     }
 
     /// `12 missing in 4 runs (longest 6), jitter 50% 412.0 us 99% 3.200 ms`; `None` before the first packet.
     pub fn told(&self) -> Option<String> {
         let above = |p: u32| Some(eng4(self.delays.edf(Percent(p))?.saturating_sub(self.fastest)));
         let jitter = format!("jitter 50% {} 99% {}", above(50_000)?, above(99_000)?);
-        let runs = match self.runs {
-            _ if self.missing == 0 => String::new(),
+        let lost = self.open.iter().fold(self.settled, Losses::and);
+        let runs = match lost.runs {
+            0 => String::new(),
             1 => " in 1 run".to_owned(),
-            n => format!(" in {n} runs (longest {})", self.longest),
+            n => format!(" in {n} runs (longest {})", lost.longest),
         };
-        Some(format!("{} missing{runs}, {jitter}", self.missing))
+        Some(format!("{} missing{runs}, {jitter}", lost.packets))
     }
 }
 
@@ -77,7 +112,11 @@ mod tests {
             told([(0, 500), (1, 900)]).unwrap(),
             "0 missing, jitter 50% 0.000 s 99% 400 ns".replace("400 ns", "400.0 ns")
         );
-        let gaps = told([(0, 5), (3, 5), (4, 5), (9, 5), (5, 5)]).unwrap();
-        assert!(gaps.starts_with("5 missing in 2 runs (longest 4), "), "{gaps}");
+        let gaps = told([(0, 5), (3, 5), (4, 5), (9, 5), (6, 5), (0, 5), (6, 5)]).unwrap();
+        assert!(gaps.starts_with("5 missing in 3 runs (longest 2), "), "{gaps}");
+        let none = told([(1, 5), (3, 5), (2, 5), (0, 5)]).unwrap();
+        assert!(none.starts_with("0 missing, "), "{none}");
+        let many = told((0..1000).map(|k| (k * 3, 5))).unwrap();
+        assert!(many.starts_with("1998 missing in 999 runs (longest 2), "), "{many}");
     }
 }

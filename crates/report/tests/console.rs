@@ -116,3 +116,28 @@ fn colours_only_where_asked_for() {
     assert!(coloured.contains("\u{1b}[1mClocks\u{1b}[0m"));
     assert!(!coloured.contains("\u{1b}[2J"));
 }
+
+#[test]
+fn a_change_of_path_and_windows_are_listed() {
+    let session = Session::new(TestSpec::default());
+    // Half way the path gets 8 ms longer.
+    let records = (0..1000).map(|i| {
+        let delay = 5_000_000 + i * 7919 % 40_000 + if i >= 500 { 8_000_000 } else { 0 };
+        PacketRecord::one_way(i, Nanos(START + i * 20_000_000), Nanos(START + i * 20_000_000 + delay))
+    });
+    let options = Options { interval: Some(Span::millis(100)), ..Options::default() };
+    let report = text::report(&analyze(&session, records, &options), &text::Options::default());
+    assert!(
+        report.contains(
+            "Between changes of the path or of a clock\n    packets 0 to 499: smallest latency 5.000"
+        ),
+        "{report}"
+    );
+    assert!(
+        report.contains("\n    packets 500 to 999: smallest latency 13.00 ms, +8.000 ms from the\n"),
+        "{report}"
+    );
+    assert!(report.contains("Windows of 100.0 ms\n    the 40 of 200 with the most loss"), "{report}");
+    let table = report.split("Windows of").nth(1).unwrap().split("\n\n").next().unwrap();
+    assert!(table.lines().all(|l| l.chars().count() <= 80), "{table}");
+}

@@ -1,4 +1,4 @@
-//! The windows of `--interval`, one line each.
+//! Parts of a test: the windows of `--interval`, and the stretches between changes of the path.
 
 use super::{Look, Page, dash};
 use jitlat_core::summary::{Interval, Summary};
@@ -8,6 +8,37 @@ use jitlat_core::units::{eng4, eng4_f64};
 const LINES: usize = 40;
 
 pub(super) fn write(page: &mut Page, s: &Summary) {
+    windows(page, s);
+    stretches(page, s);
+}
+
+/// Each stretch counts jitter from its own smallest latency.
+fn stretches(page: &mut Page, s: &Summary) {
+    if s.segments.len() < 2 {
+        return;
+    }
+    page.heading("Between changes of the path or of a clock");
+    for g in s.segments.iter().take(LINES) {
+        let step = g.step_ns.map_or_else(String::new, |step| {
+            format!(", {}{} from the stretch before", if step > 0 { "+" } else { "" }, eng4(step))
+        });
+        page.item(&format!(
+            "packets {} to {}: smallest latency {}{step}; mean {}; jitter 99% {}, 99.9% {}, 100% {}",
+            g.first_seq,
+            g.last_seq,
+            eng4(g.min),
+            eng4_f64(g.mean),
+            eng4(g.pdv_p99),
+            eng4(g.pdv_p999),
+            eng4(g.pdv_max)
+        ));
+    }
+    if s.segments.len() > LINES {
+        page.item(&format!("and {} more, in the JSON", s.segments.len() - LINES));
+    }
+}
+
+fn windows(page: &mut Page, s: &Summary) {
     let Some(first) = s.intervals.first() else { return };
     page.heading(&format!("Windows of {}", eng4(first.length_ns)));
     let mut shown: Vec<&Interval> = s.intervals.iter().collect();
