@@ -129,6 +129,12 @@ impl ErrorEstimate {
         if self.0 & PTP != 0 { Format::Ptp } else { Format::Ntp }
     }
 
+    /// The same estimate beside times in `format`.
+    pub fn with_format(self, format: Format) -> ErrorEstimate {
+        let z = if format == Format::Ptp { PTP } else { 0 };
+        ErrorEstimate(self.0 & !PTP | z)
+    }
+
     /// Whether the estimate may be believed at all: a multiplier of zero says the packet is corrupt.
     pub fn is_valid(self) -> bool {
         self.0 & 0xff != 0
@@ -195,6 +201,7 @@ mod tests {
         let e = ErrorEstimate::new(true, Format::Ptp, Span::millis(3));
         assert!(e.synchronised() && e.format() == Format::Ptp && e.is_valid());
         assert!(e.error() >= Span::millis(3) && e.error().0 < 3_030_000, "{:?}", e.error());
+        assert_eq!(e.with_format(Format::Ntp), ErrorEstimate::new(true, Format::Ntp, Span::millis(3)));
         assert!(!ErrorEstimate(0x8000).is_valid());
         assert_eq!(ErrorEstimate::new(false, Format::Ntp, Span::ZERO), ErrorEstimate::UNKNOWN);
         assert_eq!(ErrorEstimate(0x3fff).error(), Span(i64::MAX));

@@ -101,6 +101,24 @@ fn a_log_gives_the_same_report_again() {
 }
 
 #[test]
+fn stamp_extensions_tell_what_the_far_host_saw() {
+    let (_server, [stamp, ..]) = serve();
+    let fixed = ["--proto", "stamp", "--stamp-port", &stamp, "-D", "AF41", "--cos", "CS1", "--ssid", "77"];
+    let asked = ["--direct-measurement", "--telemetry", "--ptp", "-l", "200"];
+    let json = ping(&[&fixed[..], &asked].concat());
+    assert_eq!((&json["counts"]["received"], &json["header"]["pktlen"]), (&20.into(), &200.into()));
+    let remarks = json["two_way"]["remarks"].to_string();
+    for words in [
+        "arrives there unchanged",
+        "20 sent up to then, 20 arrived there, 20 answered",
+        "stamps there: of arrivals in software",
+        "answers left",
+    ] {
+        assert!(remarks.contains(words), "'{words}' is not in {remarks}");
+    }
+}
+
+#[test]
 fn nothing_there_is_an_error_that_says_so() {
     let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let output = Command::new(JITLAT)

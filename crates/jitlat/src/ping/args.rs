@@ -2,6 +2,7 @@
 
 use super::lamp::LampArgs;
 use super::late::LateArgs;
+use super::stamp::StampArgs;
 use super::twamp::TwampArgs;
 use crate::cli::{ReportArgs, quantity};
 use anyhow::{Context, Result, anyhow, bail};
@@ -87,18 +88,14 @@ pub struct PingArgs {
     /// UDP port of the STAMP or TWAMP Light reflector
     #[arg(long, value_name = "PORT", default_value_t = stamp::PORT)]
     pub stamp_port: u16,
-    /// File with the key of STAMP's authenticated mode, in hexadecimal
-    #[arg(long, value_name = "FILE")]
-    pub stamp_key_file: Option<PathBuf>,
-    /// STAMP session identifier
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub ssid: u16,
     /// TCP port of the responder
     #[arg(long, value_name = "PORT", default_value_t = reqresp::PORT)]
     pub tcp_port: u16,
     /// Write a log with up to four times a packet, which `jitlat analyze` reads; an existing file is never replaced
     #[arg(short = 'o', value_name = "LOG")]
     pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub stamp: StampArgs,
     #[command(flatten)]
     pub twamp: TwampArgs,
     /// A name for this test, kept in log and report
@@ -186,7 +183,7 @@ pub fn resolve(args: &PingArgs) -> Result<SocketAddr> {
 pub fn wire_size(args: &PingArgs) -> Result<u64> {
     let (default, header) = match args.proto {
         Proto::Icmp => (56, echo::HEADER_LEN as u64),
-        Proto::Stamp if args.stamp_key_file.is_some() => (112, 0),
+        Proto::Stamp if args.stamp.stamp_key_file.is_some() => (112, 0),
         Proto::Stamp => (44, 0),
         Proto::Twamp => (args.twamp.least_size(), 0),
         Proto::Lamp => (0, lamp::packet::HEADER_LEN as u64),

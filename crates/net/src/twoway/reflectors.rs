@@ -399,6 +399,7 @@ impl StampedAnswers {
 }
 
 fn reflect_stamp(port: &mut Port, rules: stamp::Rules, stop: &AtomicBool) {
+    let stamps_sent = port.stamps_sent;
     let mut reflector = stamp::Reflector::new(rules);
     let mut answer = vec![0; LARGEST];
     let (mut error, mut looked) = (ErrorEstimate::UNKNOWN, None);
@@ -411,6 +412,12 @@ fn reflect_stamp(port: &mut Port, rules: stamp::Rules, stop: &AtomicBool) {
         port.receive(|out, request, arrival, local| {
             let now = tick();
             match reflector.reflect(request, arrival, now.wall, now.steady, error, &mut answer) {
+                // Only sessions that ask when answers left have them stamped, each by itself.
+                Ok(r) if r.follow_up && stamps_sent => {
+                    if let Some(at) = out.send_stamped(&answer[..r.len], arrival.from, local, r.dscp) {
+                        reflector.left(arrival.from, r.ssid, at);
+                    }
+                }
                 Ok(r) => out.send(&answer[..r.len], arrival.from, local, r.dscp),
                 Err(why) => out.counters.silent(why),
             }

@@ -23,7 +23,8 @@ pub struct Rules {
     pub idle: Span,
     /// Whether the class-of-service extension may choose the DSCP of answers.
     pub choose_dscp: bool,
-    /// Synchronisation source reported: 1 NTP, 2 PTP, 3 SSU/BITS, 4 GNSS, 5 free running.
+    /// Synchronisation source reported while the clock is synchronised: 1 NTP, 2 PTP, 3 SSU/BITS, 4 GNSS.
+    /// Otherwise 5, free running, is.
     pub sync_source: u8,
     /// Best stamps this host takes of arrivals.
     pub stamps: Source,
@@ -36,7 +37,7 @@ impl Default for Rules {
             sessions: 16_384,
             idle: Span::seconds(60),
             choose_dscp: true,
-            sync_source: 5,
+            sync_source: 1,
             stamps: Source::User,
         }
     }
@@ -58,6 +59,10 @@ pub struct Reflected {
     pub len: usize,
     /// Code point to send it with.
     pub dscp: u8,
+    /// Session it belongs to, for [`Reflector::left`].
+    pub ssid: u16,
+    /// The next answer is to tell when this one left.
+    pub follow_up: bool,
 }
 
 /// Answers STAMP and TWAMP Light requests.
@@ -109,6 +114,8 @@ impl Reflector {
         if is_answer(layout, request) {
             return Err(Silence::Loop);
         }
+        // In the format that the asker writes, since it surely reads that one.
+        let error = error.with_format(asked.error.format());
 
         let base = layout.base().min(request.len());
         // A TWAMP sender's padding is not a session identifier: reserved bytes say which it is.
@@ -126,7 +133,8 @@ impl Reflector {
                 s.received = s.received.wrapping_add(1);
                 let before = (s.last_answer, s.last_sent, s.received);
                 s.last_answer = seq;
-                s.last_sent = Some(now.0);
+                // Not known yet: see `left`.
+                s.last_sent = None;
                 (seq, Some(before))
             }
             None => (asked.seq, None),
@@ -148,7 +156,7 @@ impl Reflector {
         };
         written.write(layout, answer);
         let received_dscp = arrival.traffic_class.map_or(0, |c| c >> 2);
-        let mut reflected = Reflected { len: request.len(), dscp: received_dscp };
+        let mut reflected = Reflected { len: request.len(), dscp: received_dscp, ssid, follow_up: false };
         if request.len() > base && is_stamp {
             self.extensions(&asked, &written, counters, arrival, &mut answer[base..], &mut reflected);
         }
@@ -156,6 +164,14 @@ impl Reflector {
             key.sign_base(answer);
         }
         Ok(reflected)
+    }
+
+    /// The answer to `from` left at `at` by the wall clock, which the follow-up extension of the next
+    /// one tells.
+    pub fn left(&mut self, from: SocketAddr, ssid: u16, at: Nanos) {
+        if let Some(session) = self.sessions.get_mut(&(from, ssid)) {
+            session.last_sent = Some(at.0);
+        }
     }
 
     fn extensions(
@@ -187,10 +203,13 @@ impl Reflector {
             let value = &mut rest[..length];
             let understood = match kind {
                 kind::PADDING => Some(()),
-                kind::TIMESTAMP_INFO => self.timestamp_info(value),
+                kind::TIMESTAMP_INFO => self.timestamp_info(value, written.error),
                 kind::CLASS_OF_SERVICE => self.class_of_service(value, arrival, reflected),
                 kind::DIRECT_MEASUREMENT => direct_measurement(value, written, counters),
-                kind::FOLLOW_UP => follow_up(value, written, counters),
+                kind::FOLLOW_UP => {
+                    reflected.follow_up = counters.is_some();
+                    follow_up(value, written, counters)
+                }
                 kind::HMAC if self.rules.key.is_some() => Some(()),
                 _ => None,
             };
@@ -215,10 +234,11 @@ impl Reflector {
         }
     }
 
-    fn timestamp_info(&self, value: &mut [u8]) -> Option<()> {
+    fn timestamp_info(&self, value: &mut [u8], error: ErrorEstimate) -> Option<()> {
+        let source = if error.synchronised() { self.rules.sync_source } else { 5 };
         let method = if self.rules.stamps == Source::Hardware { 1 } else { 2 };
         let fields = value.first_chunk_mut::<4>()?;
-        *fields = [self.rules.sync_source, method, self.rules.sync_source, 2];
+        *fields = [source, method, source, 2];
         Some(())
     }
 

@@ -2,10 +2,10 @@
 
 use crate::stamp::auth::Key;
 use crate::stamp::packet::{Answer, Layout, Request, is_answer};
-use crate::stamp::tlv::{self, ClassOfService, DirectMeasurement};
+use crate::stamp::tlv::{self, ClassOfService, DirectMeasurement, FollowUp};
 use crate::twoway::{Heard, Protocol, Reply};
-use jitlat_core::Nanos;
 use jitlat_core::ntp::ErrorEstimate;
+use jitlat_core::{Nanos, Span};
 
 /// What a sender is asked for.
 #[derive(Clone, Debug)]
@@ -24,6 +24,10 @@ pub struct Options {
     pub class_of_service: Option<u8>,
     /// Ask for the far host's packet counts.
     pub direct_measurement: bool,
+    /// Ask when the answer before really left.
+    pub follow_up: bool,
+    /// Ask where the far host's stamps come from.
+    pub timestamp_info: bool,
 }
 
 impl Default for Options {
@@ -36,6 +40,8 @@ impl Default for Options {
             error: ErrorEstimate::UNKNOWN,
             class_of_service: None,
             direct_measurement: false,
+            follow_up: false,
+            timestamp_info: false,
         }
     }
 }
@@ -50,6 +56,21 @@ pub struct Sender {
     /// Code point of the last request as the far host saw it.
     far_dscp: Option<u8>,
     counters: Option<DirectMeasurement>,
+    /// Of the last answer: its number there, and the time it carries.
+    last: Option<(u32, Nanos)>,
+    lag: Lag,
+    far_stamps: Option<[u8; 4]>,
+}
+
+/// How long after the times they carry answers really left, by the follow-up extension.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lag {
+    /// Answers it is known of.
+    pub known: u64,
+    /// Sum over them.
+    pub sum: Span,
+    /// The largest.
+    pub largest: Span,
 }
 
 impl Sender {
@@ -61,11 +82,27 @@ impl Sender {
             let cos = ClassOfService { wanted, ..ClassOfService::default() };
             tlv::push(&mut fixed_tlvs, tlv::kind::CLASS_OF_SERVICE, &cos.to_bytes());
         }
+        if options.follow_up {
+            tlv::push(&mut fixed_tlvs, tlv::kind::FOLLOW_UP, &FollowUp::default().to_bytes());
+        }
+        if options.timestamp_info {
+            tlv::push(&mut fixed_tlvs, tlv::kind::TIMESTAMP_INFO, &[0; 4]);
+        }
         let mut size = options.size.max(layout.shortest_answer());
         if !options.light {
             size = size.max(layout.base());
         }
-        Sender { options, layout, size, fixed_tlvs, far_dscp: None, counters: None }
+        Sender {
+            options,
+            layout,
+            size,
+            fixed_tlvs,
+            far_dscp: None,
+            counters: None,
+            last: None,
+            lag: Lag::default(),
+            far_stamps: None,
+        }
     }
 
     /// Bytes of the requests.
@@ -83,6 +120,26 @@ impl Sender {
     /// The far host's packet counts, where it told them.
     pub fn counters(&self) -> Option<DirectMeasurement> {
         self.counters
+    }
+
+    /// How long after the times they carry answers left, where the far host told.
+    pub fn lag(&self) -> Lag {
+        self.lag
+    }
+
+    /// Where the far host's stamps come from, where it told: synchronisation source and method of
+    /// receiving, then of sending (RFC 8972 §4.3).
+    pub fn far_stamps(&self) -> Option<[u8; 4]> {
+        self.far_stamps
+    }
+
+    fn follow_up(&mut self, told: FollowUp, answer: &Answer, near: Nanos) {
+        let Some((seq, carried)) = self.last.filter(|_| told.method != 0) else { return };
+        let left = answer.error.decode(told.sent, near);
+        let Some(lag) = left.filter(|_| told.seq == seq).map(|at| at - carried) else { return };
+        self.lag.known += 1;
+        self.lag.sum = Span(self.lag.sum.0.saturating_add(lag.0));
+        self.lag.largest = self.lag.largest.max(lag);
     }
 }
 
@@ -142,6 +199,12 @@ impl Protocol for Sender {
                 tlv::kind::CLASS_OF_SERVICE => {
                     self.far_dscp = ClassOfService::parse(t.value).map(|c| c.received).or(self.far_dscp);
                 }
+                tlv::kind::FOLLOW_UP => {
+                    if let Some(told) = FollowUp::parse(t.value) {
+                        self.follow_up(told, &answer, near);
+                    }
+                }
+                tlv::kind::TIMESTAMP_INFO => self.far_stamps = t.value.first_chunk().copied(),
                 tlv::kind::DIRECT_MEASUREMENT => {
                     self.counters = DirectMeasurement::parse(t.value).or(self.counters);
                 }
@@ -150,6 +213,7 @@ impl Protocol for Sender {
         }
         let (arrived, answered) =
             (answer.error.decode(answer.arrived, near), answer.error.decode(answer.answered, near));
+        self.last = answered.map(|at| (answer.seq, at));
         Heard::Reply(Reply {
             seq: answer.sender_seq,
             seq_bits: 32,

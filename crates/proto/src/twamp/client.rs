@@ -88,7 +88,7 @@ pub enum Failure {
     )]
     Unwelcome,
     /// The modes do not meet.
-    #[error("the server offers the modes {offered}; {} not possible{}", .wanted.map_or("none of them is".to_owned(), |m| format!("{m} is")), .hint)]
+    #[error("the server offers the modes {offered}; {}{hint}", not_possible(*.wanted))]
     NoCommonMode {
         /// What the greeting says.
         offered: Modes,
@@ -123,6 +123,10 @@ pub enum Failure {
     /// The server hung up.
     #[error("the server closed the connection (while {0}){hint}", hint = closed_hint(*.0))]
     Closed(Step),
+}
+
+fn not_possible(wanted: Option<Mode>) -> String {
+    wanted.map_or("none that can be used".to_owned(), |mode| format!("{mode} is not possible"))
 }
 
 fn hint(step: Step, accept: Accept) -> &'static str {

@@ -62,6 +62,37 @@ fn extensions_are_understood_at_both_ends() {
 }
 
 #[test]
+fn the_next_answer_tells_when_one_left() {
+    let mut r = Reflector::new(Rules::default());
+    let mut sender = Sender::new(Options { follow_up: true, timestamp_info: true, ..Options::default() });
+    for (seq, lag) in [(0, 30), (1, 50), (2, 70)] {
+        let mut request = Vec::new();
+        sender.request(seq, false, NOW, &mut request);
+        let (answer, _) = reflect(&mut r, &request, &arrival()).unwrap();
+        assert!(matches!(sender.receive(&answer, NOW), Heard::Reply(_)));
+        r.left(arrival().from, 0, NOW + Span::micros(5 + lag));
+    }
+    let lag = sender.lag();
+    assert_eq!((lag.known, lag.sum, lag.largest), (2, Span::micros(80), Span::micros(50)));
+    assert_eq!(sender.far_stamps(), Some([1, 2, 1, 2]));
+    let mut copier = stateless();
+    let mut request = Vec::new();
+    sender.request(3, false, NOW, &mut request);
+    let (answer, _) = reflect(&mut copier, &request, &arrival()).unwrap();
+    sender.receive(&answer, NOW);
+    assert_eq!(sender.lag().known, 2, "a stateless reflector cannot know");
+}
+
+#[test]
+fn answers_are_in_the_format_of_the_request() {
+    for format in [jitlat_core::ntp::Format::Ntp, jitlat_core::ntp::Format::Ptp] {
+        let options = Options { error: ERROR.with_format(format), ..Options::default() };
+        let (_, reply, _) = exchange(options, &mut stateless());
+        assert_eq!((reply.arrived, reply.answered), (Some(NOW), Some(NOW + Span::micros(5))));
+    }
+}
+
+#[test]
 fn wrong_keys_get_no_answer() {
     let mut r = Reflector::new(Rules { key: Some(Key::new(b"right")), ..Rules::default() });
     let mut sender = Sender::new(Options { key: Some(Key::new(b"wrong")), ..Options::default() });
