@@ -55,7 +55,7 @@ fn round_trips(test: &str, report: &Report) {
 
 fn both_families(name: &str, tests: &[&str], look: impl Fn(&str, &Report)) {
     let Some(lab) = lab(name) else { return };
-    for host in [IpAddr::from(lab.server.v4), IpAddr::from(lab.server.v6)] {
+    for host in [lab.server.v4, lab.server.v6] {
         across(&lab, host, tests, &look);
     }
 }
