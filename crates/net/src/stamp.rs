@@ -225,6 +225,9 @@ impl<'a> Iterator for ControlMessages<'a> {
     }
 }
 
+/// Of a packet socket: what the IP levels call `…_RECVERR`.
+const PACKET_TX_TIMESTAMP: c_int = 16;
+
 /// The packet number and stamp of an error queue's entry that reports a transmission.
 pub(crate) fn transmitted(control: &[u8]) -> Option<(u32, Stamp)> {
     let mut stamp = None;
@@ -236,7 +239,9 @@ pub(crate) fn transmitted(control: &[u8]) -> Option<(u32, Stamp)> {
                 let software = software.map(|at| Stamp { at, source: Source::Kernel });
                 stamp = software.or(hardware.map(|at| Stamp { at, source: Source::Hardware }));
             }
-            (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
+            (libc::IPPROTO_IP, libc::IP_RECVERR)
+            | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+            | (libc::SOL_PACKET, PACKET_TX_TIMESTAMP) => {
                 id = transmission_id(message.data);
             }
             _ => {}

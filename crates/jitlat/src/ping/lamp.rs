@@ -27,6 +27,9 @@ pub struct LampArgs {
     /// Requests carry no time, as LaTe's with kernel or hardware stamps; this host keeps its own
     #[arg(long)]
     pub timeless: bool,
+    /// Whole Ethernet frames through a packet socket, past this host's own IP and UDP (IPv4)
+    #[arg(long)]
+    pub raw: bool,
     /// Wi-Fi access category: sets the priority within this host to 1 (BK), 0 (BE), 4 (VI) or 6 (VO)
     #[arg(long, value_name = "CATEGORY", ignore_case = true, conflicts_with = "priority")]
     pub ac: Option<Access>,

@@ -133,7 +133,7 @@ fn setting(args: &PingArgs, period: Span) -> Result<Setting> {
     let size = wire_size(args)?;
     Ok(Setting {
         unidirectional: args.proto == Proto::Lamp && args.lamp.mode == LampMode::Unidir,
-        raw: false,
+        raw: args.proto == Proto::Lamp && args.lamp.raw,
         protocol: match args.proto {
             Proto::Lamp => "UDP".to_owned(),
             other => other.name().to_uppercase(),

@@ -3,7 +3,7 @@
 use super::args::{PingArgs, Proto, wire_size};
 use super::lamp::Access;
 use super::{icmp, lamp, stamp, tcp, twamp};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use jitlat_core::twoway::{TcpSample, TwoWay};
 use jitlat_core::{Nanos, PacketRecord, Session};
 use jitlat_net::pace::Pacing;
@@ -59,12 +59,19 @@ pub fn measure(
     live: Option<SyncSender<PacketRecord>>,
     show: impl Fn(Progress),
 ) -> Result<Found> {
+    if args.lamp.raw && args.proto != Proto::Lamp {
+        bail!("--raw is for --proto lamp");
+    }
     let mut random_bytes = [0; 10];
     random::fill(&mut random_bytes).context("drawing an identifier from the system's random numbers")?;
     let [m @ .., i0, i1] = random_bytes;
     let link = Link {
         to,
-        carrier: if args.proto == Proto::Icmp { Carrier::Icmp } else { Carrier::Udp },
+        carrier: match args.proto {
+            Proto::Icmp => Carrier::Icmp,
+            Proto::Lamp if args.lamp.raw => Carrier::Raw,
+            _ => Carrier::Udp,
+        },
         marking: Marking {
             bind: args.bind,
             port: if args.proto == Proto::Icmp { 0 } else { args.src_port },

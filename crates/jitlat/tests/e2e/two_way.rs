@@ -127,3 +127,40 @@ fn tcp_repairs_what_is_lost_and_its_kernel_tells() {
         assert!(report.count("/two_way/tcp/srtt_min_us") >= 15_000, "{test}");
     });
 }
+
+/// ICMP "unreachable" messages that a host has sent.
+fn unreachables(lab: &Lab) -> u64 {
+    let output = lab.client.command("cat").arg("/proc/net/snmp").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut lines = text.lines().filter_map(|l| l.strip_prefix("Icmp: ")).map(str::split_whitespace);
+    let (mut names, mut values) = (lines.next().unwrap(), lines.next().unwrap());
+    let place = names.position(|n| n == "OutDestUnreachs").unwrap();
+    values.nth(place).unwrap().parse().unwrap()
+}
+
+#[test]
+fn raw_frames_measure_like_datagrams_and_nobody_calls_the_port_unreachable() {
+    let Some(lab) = lab("raw_frames_measure_like_datagrams_and_nobody_calls_the_port_unreachable") else {
+        return;
+    };
+    lab.cable().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let host = lab.server.v4;
+    let _server = Server::start(Place::In(&lab.server), folder.path(), host, "");
+    let run = |arguments: &str| {
+        let line = format!("ping {host} --proto lamp --raw --json - -n 50 -p 5ms {arguments}");
+        Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT)
+    };
+    for arguments in ["-l 1448 -D EF", "--follow-up --stamps krt", "--stamps user --timeless"] {
+        let report = run(arguments).report();
+        assert_eq!((report.count("/counts/lost"), report.count("/counts/received")), (0, 50), "{arguments}");
+        assert!(report.number("/latency/min") > 0.0, "{arguments}");
+        let sent = if arguments.contains("stamps") { "user" } else { "kernel" };
+        assert_eq!(report.count(&format!("/stamps/sent/{sent}")), 50, "{arguments}");
+    }
+    assert_eq!(run("--mode unidir").report().count("/two_way/far_report/received"), 50);
+    assert_eq!(unreachables(&lab), 0);
+    run("-l 1449").refused(&["1473 bytes do not fit"]);
+    let nobody = "ping 10.9.0.77 --proto lamp --raw -n 1";
+    Running::start(Place::In(&lab.client).jitlat(folder.path(), nobody)).finish(LIMIT).refused(&["ARP"]);
+}

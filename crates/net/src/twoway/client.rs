@@ -163,8 +163,7 @@ pub fn run_on<P: Protocol>(
     stop: &AtomicBool,
     mut observe: impl FnMut(Progress),
 ) -> Result<Measured<P>, Error> {
-    let Prepared { socket, stamps, notes, kernel_id, ip_header } = prepared;
-    let local = socket.local_addr().ok().and_then(|a| a.as_socket()).unwrap_or(link.to);
+    let Prepared { socket, stamps, notes, kernel_id, ip_header, mut framing, local } = prepared;
     let mut host = clock::host_facts();
     host.notes = link.pacing.apply();
     host.notes.extend(notes);
@@ -194,8 +193,17 @@ pub fn run_on<P: Protocol>(
                 Ok(count) => {
                     let now = tick();
                     for datagram in inbox.datagrams() {
-                        let body = if ip_header { without_ip_header(datagram.data) } else { datagram.data };
-                        let meta = Meta::parse(datagram.control);
+                        let mut meta = Meta::parse(datagram.control);
+                        let body = match &framing {
+                            Some(framing) => {
+                                let Some(carried) = framing.unwrap(datagram.data) else { continue };
+                                meta.ttl = Some(carried.ttl);
+                                meta.traffic_class = Some(carried.traffic_class);
+                                carried.payload
+                            }
+                            None if ip_header => without_ip_header(datagram.data),
+                            None => datagram.data,
+                        };
                         let stamp = meta.stamp.unwrap_or(Stamp { at: now.wall, source: Source::User });
                         let received = Received {
                             stamp,
@@ -227,10 +235,11 @@ pub fn run_on<P: Protocol>(
                 Transmit::Conversation => None,
             };
             // A pending "refused" is told by the next send, which then sends nothing: once more.
-            let mut sent = socket.send(&out);
+            let bytes = framing.as_mut().map_or(&out[..], |framing| framing.wrap(&out));
+            let mut sent = socket.send(bytes);
             if matches!(&sent, Err(e) if e.kind() == io::ErrorKind::ConnectionRefused) {
                 refused += 1;
-                sent = socket.send(&out);
+                sent = socket.send(bytes);
             }
             match sent {
                 Ok(_) if source == Source::User => {}

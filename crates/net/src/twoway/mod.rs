@@ -1,7 +1,7 @@
 //! Drivers of the two-way protocols.
 //!
 //! * [`client`] – runs one test: sends requests on time, reads answers and stamps
-//! * [`socket`] – the sockets they go through
+//! * [`socket`] – the sockets they go through; [`raw`] – packet sockets instead
 //! * [`request_response`] – the same over one TCP connection
 //! * [`twamp`] – agrees on a TWAMP session before a test
 //! * [`reflectors`] – answers other hosts' tests
@@ -10,6 +10,7 @@
 //! nothing depends on how soon it wakes up.
 
 pub mod client;
+pub mod raw;
 pub mod reflectors;
 pub mod request_response;
 pub mod socket;

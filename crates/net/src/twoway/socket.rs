@@ -4,6 +4,7 @@ use crate::clock;
 use crate::privilege::{Capability, needs};
 use crate::stamp::{self, Stamps};
 use crate::sys::{self, BATCH, Inbox};
+use crate::twoway::raw::{self, Framing};
 use jitlat_core::{Dscp, Nanos, Source};
 use nix::sys::socket::{TimestampingFlag as F, setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -21,6 +22,8 @@ pub enum Carrier {
     Udp,
     /// ICMP or ICMPv6 echo.
     Icmp,
+    /// Datagrams in frames made here, through a packet socket.
+    Raw,
 }
 
 /// How packets are to be marked and from where they go.
@@ -52,6 +55,10 @@ pub struct Prepared {
     pub kernel_id: bool,
     /// Whether what is received begins with an IPv4 header.
     pub ip_header: bool,
+    /// Of a packet socket: puts datagrams into frames and takes them out.
+    pub framing: Option<Box<Framing>>,
+    /// This host's address and port.
+    pub local: SocketAddr,
 }
 
 /// Opens, marks, stamps and connects a socket to `to`, for requests of `payload` bytes.
@@ -65,10 +72,13 @@ pub fn open(
     stamps: Stamps,
     payload: usize,
 ) -> io::Result<Prepared> {
+    if carrier == Carrier::Raw {
+        return raw::open(to, marking, stamps, payload);
+    }
     let domain = Domain::for_address(to);
     let mut notes = Vec::new();
     let (socket, raw) = match carrier {
-        Carrier::Udp => (Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?, false),
+        Carrier::Udp | Carrier::Raw => (Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?, false),
         Carrier::Icmp => {
             let protocol = if to.is_ipv4() { Protocol::ICMPV4 } else { Protocol::ICMPV6 };
             match Socket::new(domain, Type::DGRAM, Some(protocol)) {
@@ -86,9 +96,18 @@ pub fn open(
     if carrier == Carrier::Udp {
         note_fragments(&socket, v6, payload, &mut notes);
     }
-    let stamps = stamp(&socket, stamps, &mut notes)?;
+    let local = socket.local_addr()?.as_socket().unwrap_or(to);
+    let stamps = stamp(&socket, local.ip(), stamps, &mut notes)?;
     socket.set_nonblocking(true)?;
-    Ok(Prepared { socket, stamps, notes, kernel_id: carrier == Carrier::Icmp && !raw, ip_header: raw && !v6 })
+    Ok(Prepared {
+        socket,
+        stamps,
+        notes,
+        kernel_id: carrier == Carrier::Icmp && !raw,
+        ip_header: raw && !v6,
+        framing: None,
+        local,
+    })
 }
 
 /// Binds and marks a socket that is to be connected to `to`. What could not be set is among the notes.
@@ -165,13 +184,16 @@ pub(crate) fn enlarge(socket: &impl AsFd) {
 }
 
 /// Has the kernel stamp both ways.
-fn stamp(socket: &Socket, want: Stamps, notes: &mut Vec<String>) -> io::Result<Stamps> {
+pub(crate) fn stamp(
+    socket: &Socket,
+    local: IpAddr,
+    want: Stamps,
+    notes: &mut Vec<String>,
+) -> io::Result<Stamps> {
     if want == Stamps::User {
         return Ok(Stamps::User);
     }
     if want == Stamps::Hardware {
-        let local = socket.local_addr()?.as_socket().map(|a| a.ip());
-        let local = local.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
         stamp::enable_adapter(socket.as_fd(), local).map_err(|why| {
             let hint = "`jitlat doctor` says what each adapter can; --stamps kernel works with any";
             io::Error::new(io::ErrorKind::Unsupported, format!("no hardware stamps ({why}): {hint}"))
