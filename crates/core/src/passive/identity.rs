@@ -276,6 +276,26 @@ mod tests {
     }
 
     proptest! {
+        /// Whatever a translator and the routers on the way rewrite, the name stays; whatever else differs, it does not.
+        #[test]
+        fn no_translation_changes_a_name(
+            source: [u8; 4], target: [u8; 4], ports: [u8; 4], ttl in 1u8..=255, tos: u8, sums: [u8; 2], number: u16, at in 28usize..68,
+        ) {
+            let plain = udp(|v| v[4..6].copy_from_slice(&number.to_be_bytes()));
+            let mut far = plain.clone();
+            far[1] = tos;
+            far[8] = ttl;
+            far[10..12].copy_from_slice(&sums);
+            far[12..16].copy_from_slice(&source);
+            far[16..20].copy_from_slice(&target);
+            far[20..24].copy_from_slice(&ports);
+            far[26..28].copy_from_slice(&sums);
+            let name = id(&plain, Fields::BEHIND_NAT, usize::MAX);
+            prop_assert_eq!(id(&far, Fields::BEHIND_NAT, usize::MAX), name);
+            far[at] ^= 1;
+            prop_assert_ne!(id(&far, Fields::BEHIND_NAT, usize::MAX), name);
+        }
+
         #[test]
         fn any_packet_can_be_named(mut data in prop::collection::vec(any::<u8>(), 20..160), available in 0usize..200, mask: u32) {
             data[0] = 0x45;

@@ -12,7 +12,7 @@ use super::{Identity, Point, Record, Sighting, Way};
 use crate::time::{Nanos, SECOND, Span};
 use core::hash::{BuildHasherDefault, Hasher};
 pub use ledger::MatchCounts;
-use ledger::{Ledger, Seen, Slot};
+use ledger::{Ledger, Seen, Slot, Source};
 use std::collections::hash_map::Entry as Slots;
 use std::collections::{HashMap, VecDeque};
 
@@ -64,14 +64,15 @@ type Table<T> = HashMap<Identity, T, BuildHasherDefault<AsIs>>;
 enum State {
     /// Seen at one point.
     Waiting(Point, Seen),
-    /// Seen at both: when last at either point, on its clock.
-    Matched { source: Seen, last: [i64; 2] },
+    /// Seen at both: by whom it was sent, and when it was last seen at the far point, on its clock.
+    Matched { source: Source, last: i64 },
     /// Seen more than once at a point; the sightings are in `groups`.
     Group,
     /// Repeats too often to be trusted.
     Distrusted,
 }
 
+/// With its name 64 bytes, of which a window's worth is held: nothing wider than it has to be.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     state: State,
@@ -166,10 +167,9 @@ impl Matcher {
                 State::Waiting(p, other) if p != point => {
                     let seen = self.ledger.register(point, &s);
                     let (source, arrival) = if p.is_source(s.way) { (other, seen) } else { (seen, other) };
-                    let mut last = [s.at.0; 2];
-                    last[p as usize] = other.at;
+                    let (source_at, last) = (Source::of(&source), arrival.at);
                     let e = o.get_mut();
-                    e.state = State::Matched { source, last };
+                    e.state = State::Matched { source: source_at, last };
                     e.touched = common;
                     self.ledger.matched(s.way, source, arrival, out);
                 }
@@ -223,8 +223,8 @@ impl Matcher {
                 self.groups.insert(s.id, g);
                 State::Group
             }
-            State::Matched { source, mut last } => {
-                if near(last[point as usize]) {
+            State::Matched { source, last } => {
+                if near(if point.is_source(s.way) { source.at } else { last }) {
                     self.ledger.lanes[s.way as usize].counts.captured_twice += 1;
                     return;
                 }
@@ -233,9 +233,8 @@ impl Matcher {
                     self.fresh(point, s, common);
                     return;
                 }
-                last[point as usize] = s.at.0;
                 self.ledger.copied(point, &s, source, out);
-                State::Matched { source, last }
+                State::Matched { source, last: s.at.0 }
             }
             State::Group => return self.regroup(point, s, common, e, out),
             State::Distrusted => {
@@ -270,9 +269,9 @@ impl Matcher {
                     Way::In => self.ledger.matched(s.way, *m, *r, out),
                 }
             }
-            let at = |p: usize| g.seen[p].last().map_or(s.at.0, |l| l.at);
-            let source = *g.seen[s.way as usize].last().unwrap_or(&seen);
-            State::Matched { source, last: [at(0), at(1)] }
+            let [source, arrival] =
+                [s.way as usize, 1 - s.way as usize].map(|p| g.seen[p].last().unwrap_or(&seen));
+            State::Matched { source: Source::of(source), last: arrival.at }
         } else if here > GROUP {
             self.dissolve(s.way, s.id, true, out);
             State::Distrusted
@@ -364,7 +363,8 @@ impl Matcher {
                     self.ledger.resolve(seen.slot, Slot::Void, out);
                 }
                 if point.is_source(way) {
-                    out.void(way, seen.seq);
+                    let seq = self.ledger.seq(way, seen.seq);
+                    out.void(way, seq);
                 }
             }
         }

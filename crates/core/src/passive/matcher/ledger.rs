@@ -36,11 +36,26 @@ pub struct MatchCounts {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) at: i64,
-    /// Sequence number at the source point, slot number at the monitor; both for an IN packet.
-    pub(super) seq: u64,
-    pub(super) slot: u64,
+    /// Sequence number at the source point, slot number at the monitor; both for an IN packet. The low halves:
+    /// far fewer are open at a time.
+    pub(super) seq: u32,
+    pub(super) slot: u32,
     pub(super) length: u32,
     pub(super) flow: u32,
+}
+
+/// What is kept of a matched packet, in case it comes again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source {
+    pub(super) at: i64,
+    seq: u32,
+    flow: u32,
+}
+
+impl Source {
+    pub(super) fn of(s: &Seen) -> Source {
+        Source { at: s.at, seq: s.seq, flow: s.flow }
+    }
 }
 
 /// A monitor sighting waiting for its turn in the output.
@@ -113,11 +128,11 @@ impl Ledger {
         }
         let mut seen = Seen { at: s.at.0, seq: 0, slot: 0, length: s.length, flow: s.flow };
         if point.is_source(s.way) {
-            seen.seq = lane.next_seq;
+            seen.seq = lane.next_seq as u32;
             lane.next_seq += 1;
         }
         if point == Point::Monitor {
-            seen.slot = self.first_slot + self.slots.len() as u64;
+            seen.slot = (self.first_slot + self.slots.len() as u64) as u32;
             self.slots.push_back(Slot::Pending);
         }
         seen
@@ -156,7 +171,8 @@ impl Ledger {
                 *last = (*last).max(source.at);
             }
         }
-        out.arrived(source.seq, record, false);
+        let seq = self.seq(way, source.seq);
+        out.arrived(seq, record, false);
         self.resolve(monitor.slot, Slot::Matched(record), out);
         self.since_tuned += 1;
         if self.since_tuned >= RETUNE {
@@ -164,7 +180,7 @@ impl Ledger {
         }
     }
 
-    pub(super) fn copied(&mut self, point: Point, s: &Sighting, source: Seen, out: &mut impl Observer) {
+    pub(super) fn copied(&mut self, point: Point, s: &Sighting, source: Source, out: &mut impl Observer) {
         let lane = &mut self.lanes[s.way as usize];
         match point {
             Point::Reference => lane.counts.seen_at_reference += 1,
@@ -176,7 +192,8 @@ impl Ledger {
             Way::In => (s.at, Nanos(source.at)),
         };
         let record = Record { way: s.way, reference, monitor, length: s.length, flow: source.flow };
-        out.arrived(source.seq, record, true);
+        let seq = self.seq(s.way, source.seq);
+        out.arrived(seq, record, true);
     }
 
     /// Follows a drifting clock, so that the two streams stay merged in step.
@@ -200,8 +217,16 @@ impl Ledger {
         }
     }
 
-    pub(super) fn resolve(&mut self, slot: u64, state: Slot, out: &mut impl Observer) {
-        let Some(i) = slot.checked_sub(self.first_slot) else { return };
+    /// The whole sequence number of a sighting of the recent past.
+    #[inline]
+    pub(super) fn seq(&self, way: Way, low: u32) -> u64 {
+        let next = self.lanes[way as usize].next_seq;
+        next.wrapping_sub(u64::from((next as u32).wrapping_sub(low)))
+    }
+
+    pub(super) fn resolve(&mut self, slot: u32, state: Slot, out: &mut impl Observer) {
+        // Of one released already the difference is larger than any queue.
+        let i = slot.wrapping_sub(self.first_slot as u32);
         if let Some(s) = self.slots.get_mut(i as usize) {
             *s = state;
         }
@@ -231,10 +256,12 @@ impl Ledger {
             self.lanes[way as usize].counts.unseen += 1;
         } else if self.would_have_been_seen(way, seen.at) {
             self.lanes[way as usize].counts.lost += 1;
-            out.lost(way, seen.seq, Nanos(seen.at), seen.flow);
+            let seq = self.seq(way, seen.seq);
+            out.lost(way, seq, Nanos(seen.at), seen.flow);
         } else {
             self.lanes[way as usize].counts.outside += 1;
-            out.void(way, seen.seq);
+            let seq = self.seq(way, seen.seq);
+            out.void(way, seq);
         }
     }
 

@@ -224,6 +224,11 @@ fn a_capture_in_which_time_stands_still_stays_bounded() {
 }
 
 #[test]
+fn an_entry_and_its_name_fill_a_cache_line() {
+    assert!(size_of::<(Identity, Entry)>() <= 64, "{}", size_of::<(Identity, Entry)>());
+}
+
+#[test]
 fn a_drifting_clock_is_followed() {
     // 500 ppm over 400 s drifts 200 ms.
     let w = World { gap: SECOND / 10, packets: 4000, skew_ppm: 500, ..CALM };
@@ -265,6 +270,40 @@ proptest! {
             let (r2, m2) = truth.times[&p.back.flow];
             prop_assert_eq!(p.rtt().0, (m - r) + (r2 - m2));
             prop_assert!(p.turnaround().0 > 0);
+        }
+    }
+
+    #[test]
+    fn losses_copies_and_reordering_are_counted_exactly(
+        seed: u64,
+        gap in 500_000i64..20_000_000,
+        out in 100_000i64..60_000_000,
+        back in 100_000i64..60_000_000,
+        jitter in 0i64..20_000_000,
+        loss_percent in 0u64..10,
+        copies_percent in 0u64..10,
+        twice_percent in 0u64..10,
+        offset in -10_000_000_000_000i64..10_000_000_000_000,
+        skew_ppm in -100i64..100,
+    ) {
+        let delay = [out, back];
+        let w = World { seed, gap, delay, jitter, loss_percent, copies_percent, twice_percent, offset, skew_ppm, ..CALM };
+        let (truth, heard, counts) = run(&w, 0);
+        assert_no_false_match(&truth, &heard);
+        for way in Way::BOTH {
+            let (far, mut seen, mut newest, mut overtaken) =
+                (if way == Way::Out { Point::Monitor } else { Point::Reference }, HashMap::new(), i64::MIN, 0);
+            for (_, p, s) in truth.events.iter().filter(|(_, p, s)| s.way == way && *p == far) {
+                let (r, m) = truth.times[&s.flow];
+                let sent = if way == Way::Out { r } else { m };
+                if seen.insert(s.flow, *p).is_none() {
+                    overtaken += u64::from(sent < newest);
+                    newest = newest.max(sent);
+                }
+            }
+            let c = counts[way as usize];
+            prop_assert_eq!((c.lost, c.duplicates), (truth.lost[way as usize], truth.copies[way as usize]));
+            prop_assert_eq!((c.reordered, c.ambiguous, c.unseen), (overtaken, 0, 0), "{:?}", c);
         }
     }
 
