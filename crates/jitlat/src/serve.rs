@@ -7,6 +7,7 @@ use crate::test::key;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use jitlat_core::Span;
+use jitlat_core::passive::Prefix;
 use jitlat_core::spec::{CONTROL_PORT, MAX_PAYLOAD, TEST_PORT};
 use jitlat_net::capture::live::Settings;
 use jitlat_net::digest::Serving;
@@ -129,6 +130,9 @@ pub struct ReflectArgs {
     /// TCP port of the request-response server
     #[arg(long, value_name = "PORT", default_value_t = reqresp::PORT)]
     pub tcp_port: u16,
+    /// Answer two-way tests of these hosts and networks only (192.0.2.0/24, 2001:db8::/32); may be repeated
+    #[arg(long, value_name = "NETWORK", value_parser = network, value_delimiter = ',')]
+    pub allow: Vec<Prefix>,
     /// Packets a second answered of one address
     #[arg(long, value_name = "PPS", default_value_t = twoway::Service::default().rate, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_reflect_rate: u32,
@@ -147,6 +151,11 @@ pub enum Answered {
     Lamp,
     /// TCP request-response
     Tcp,
+}
+
+fn network(text: &str) -> Result<Prefix, String> {
+    text.parse()
+        .map_err(|()| "write an address or a network: 192.0.2.7, 192.0.2.0/24, 2001:db8::/32".to_owned())
 }
 
 fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
@@ -173,6 +182,7 @@ impl ReflectArgs {
             tcp_port: port(Answered::Tcp, self.tcp_port),
             twamp: self.answers(Answered::Twamp).then(|| self.twamp()).transpose()?,
             rate: self.max_reflect_rate,
+            allow: self.allow.clone(),
             ..twoway::Service::default()
         })
     }

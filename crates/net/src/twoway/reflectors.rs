@@ -9,6 +9,7 @@ use crate::twoway::client::tick;
 use crate::twoway::request_response;
 use crate::twoway::socket::{enlarge, observe};
 use jitlat_core::ntp::{ErrorEstimate, Format};
+use jitlat_core::passive::Prefix;
 use jitlat_core::{Nanos, Source, Span};
 use jitlat_proto::lamp::{self, FollowUp, Reaction};
 use jitlat_proto::stamp;
@@ -44,6 +45,8 @@ pub struct Service {
     pub connections: usize,
     /// Packets a second answered of one address.
     pub rate: u32,
+    /// The only hosts answered; empty = all.
+    pub allow: Vec<Prefix>,
 }
 
 impl Default for Service {
@@ -58,6 +61,7 @@ impl Default for Service {
             twamp: Some(twamp::Settings::default()),
             connections: 64,
             rate: 200_000,
+            allow: Vec::new(),
         }
     }
 }
@@ -74,6 +78,18 @@ pub struct Counters {
 impl Counters {
     fn silent(&self, why: Silence) {
         self.silent[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Who is answered, and how much.
+struct Admission {
+    rate: u32,
+    allow: Vec<Prefix>,
+}
+
+impl Admission {
+    fn admits(&self, client: IpAddr) -> bool {
+        self.allow.is_empty() || self.allow.iter().any(|p| p.contains(client.to_canonical()))
     }
 }
 
@@ -102,6 +118,7 @@ impl Reflectors {
             listening: Vec::new(),
             failures: Vec::new(),
         };
+        let admission = Arc::new(Admission { rate: service.rate, allow: service.allow.clone() });
         for ip in &service.bind {
             if let Some(port) = service.stamp_port {
                 let at = SocketAddr::new(*ip, port);
@@ -111,19 +128,19 @@ impl Reflectors {
                     stamps: Source::Kernel,
                     ..stamp::Rules::default()
                 };
-                all.udp("STAMP", at, service.rate, move |port, stop| reflect_stamp(port, rules, stop));
+                all.udp("STAMP", at, &admission, move |port, stop| reflect_stamp(port, rules, stop));
             }
             if let Some(port) = service.lamp_port {
                 let rules =
                     lamp::ServerRules { receive_stamps: Source::Kernel, ..lamp::ServerRules::default() };
                 let at = SocketAddr::new(*ip, port);
-                all.udp("LaMP", at, service.rate, move |port, stop| serve_lamp(port, rules, stop));
+                all.udp("LaMP", at, &admission, move |port, stop| serve_lamp(port, rules, stop));
             }
             if let Some(settings) = &service.twamp {
-                all.twamp(*ip, settings, service.rate);
+                all.twamp(*ip, settings, &admission);
             }
             if let Some(port) = service.tcp_port {
-                all.tcp(SocketAddr::new(*ip, port), service.connections);
+                all.tcp(SocketAddr::new(*ip, port), service.connections, &admission);
             }
         }
         all
@@ -148,10 +165,10 @@ impl Reflectors {
         &mut self,
         name: &'static str,
         at: SocketAddr,
-        rate: u32,
+        admission: &Arc<Admission>,
         body: impl FnOnce(&mut Port, &AtomicBool) + Send + 'static,
     ) {
-        let started = Port::bind(at, rate, self.counters.clone()).and_then(|mut port| {
+        let started = Port::bind(at, admission, self.counters.clone()).and_then(|mut port| {
             let bound = port.socket.local_addr()?;
             let stop = self.stop.clone();
             let named = std::thread::Builder::new().name(name.to_lowercase());
@@ -160,21 +177,22 @@ impl Reflectors {
         self.note(name, at, started);
     }
 
-    fn tcp(&mut self, at: SocketAddr, connections: usize) {
+    fn tcp(&mut self, at: SocketAddr, connections: usize, admission: &Arc<Admission>) {
+        let admission = admission.clone();
         let (stop, counters) = (self.stop.clone(), self.counters.clone());
         let started = listen(at).and_then(|listener| {
             let bound = listener.local_addr()?;
             let named = std::thread::Builder::new().name("responder".to_owned());
-            Ok((bound, named.spawn(move || accept(&listener, connections, &stop, &counters))?))
+            Ok((bound, named.spawn(move || accept(&listener, connections, &admission, &stop, &counters))?))
         });
         self.note("TCP request-response", at, started);
     }
 
-    fn twamp(&mut self, ip: IpAddr, settings: &twamp::Settings, rate: u32) {
+    fn twamp(&mut self, ip: IpAddr, settings: &twamp::Settings, admission: &Arc<Admission>) {
         let at = SocketAddr::new(ip, settings.port);
         let started = listen(at).and_then(|listener| {
             let bound = listener.local_addr()?;
-            let host = twamp::Host::new(settings, rate, self.counters.clone(), self.stop.clone());
+            let host = twamp::Host::new(settings, admission, self.counters.clone(), self.stop.clone());
             let named = std::thread::Builder::new().name("twamp".to_owned());
             Ok((bound, named.spawn(move || twamp::accept(&listener, &host))?))
         });
@@ -220,6 +238,7 @@ impl Drop for Reflectors {
 struct Port {
     socket: UdpSocket,
     inbox: Inbox,
+    admission: Arc<Admission>,
     limiter: Limiter,
     counters: Arc<Counters>,
     outbox: Outbox,
@@ -234,12 +253,17 @@ struct Port {
 const LARGEST: usize = 65_507;
 
 impl Port {
-    fn bind(at: SocketAddr, rate: u32, counters: Arc<Counters>) -> io::Result<Port> {
-        Port::with_slot(at, rate, counters, LARGEST)
+    fn bind(at: SocketAddr, admission: &Arc<Admission>, counters: Arc<Counters>) -> io::Result<Port> {
+        Port::with_slot(at, admission, counters, LARGEST)
     }
 
     /// Keeps no more than the first `slot` bytes of a datagram.
-    fn with_slot(at: SocketAddr, rate: u32, counters: Arc<Counters>, slot: usize) -> io::Result<Port> {
+    fn with_slot(
+        at: SocketAddr,
+        admission: &Arc<Admission>,
+        counters: Arc<Counters>,
+        slot: usize,
+    ) -> io::Result<Port> {
         let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
         let v6 = at.is_ipv6();
         if v6 {
@@ -266,7 +290,8 @@ impl Port {
         Ok(Port {
             socket: socket.into(),
             inbox: Inbox::new(BATCH, slot),
-            limiter: Limiter::new(rate, u64::from_be_bytes(seed)),
+            admission: admission.clone(),
+            limiter: Limiter::new(admission.rate, u64::from_be_bytes(seed)),
             counters,
             outbox: Outbox::new(BATCH * 1500),
             departures: StampedAnswers::new(),
@@ -291,6 +316,10 @@ impl Port {
         };
         for datagram in self.inbox.datagrams() {
             let Some(from) = datagram.sender() else { continue };
+            if !self.admission.admits(from.ip()) {
+                answering.counters.silent(Silence::NotAllowed);
+                continue;
+            }
             if !self.limiter.allows(from.ip(), steady) {
                 answering.counters.silent(Silence::Limited);
                 continue;
@@ -476,10 +505,17 @@ fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-fn accept(listener: &TcpListener, connections: usize, stop: &Arc<AtomicBool>, counters: &Arc<Counters>) {
+fn accept(
+    listener: &TcpListener,
+    connections: usize,
+    admission: &Admission,
+    stop: &Arc<AtomicBool>,
+    counters: &Arc<Counters>,
+) {
     let open = Arc::new(AtomicUsize::new(0));
     while !stop.load(Ordering::Relaxed) {
         match listener.accept() {
+            Ok((_, peer)) if !admission.admits(peer.ip()) => counters.silent(Silence::NotAllowed),
             Ok((stream, _)) if open.load(Ordering::Relaxed) < connections => {
                 let (stop, counters, count) = (stop.clone(), counters.clone(), open.clone());
                 open.fetch_add(1, Ordering::Relaxed);

@@ -34,11 +34,13 @@ pub enum Silence {
     NoSession,
     /// More than this client may ask for.
     Limited,
+    /// Not among the hosts that are answered.
+    NotAllowed,
 }
 
 impl Silence {
     /// All of them, in the order of their codes.
-    pub const ALL: [Silence; 7] = [
+    pub const ALL: [Silence; 8] = [
         Silence::Foreign,
         Silence::Short,
         Silence::Loop,
@@ -46,12 +48,21 @@ impl Silence {
         Silence::Forged,
         Silence::NoSession,
         Silence::Limited,
+        Silence::NotAllowed,
     ];
 
     /// In a word or two.
     pub fn name(self) -> &'static str {
-        ["foreign", "too short", "from a reflector", "bad source", "forged", "no session", "rate limited"]
-            [self as usize]
+        [
+            "foreign",
+            "too short",
+            "from a reflector",
+            "bad source",
+            "forged",
+            "no session",
+            "rate limited",
+            "not allowed",
+        ][self as usize]
     }
 }
 

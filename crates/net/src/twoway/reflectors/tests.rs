@@ -96,6 +96,23 @@ fn request_response_over_tcp() {
 }
 
 #[test]
+fn hosts_that_are_not_allowed_hear_nothing() {
+    let allow = vec!["127.0.0.2".parse().unwrap(), "192.0.2.0/24".parse().unwrap()];
+    let reflectors = Reflectors::start(&Service { allow, ..service("127.0.0.1") });
+    let to = address(&reflectors, "STAMP");
+    let ask = |ip: &str, patience| {
+        let mut link = link(to);
+        link.marking.bind = Some(ip.parse().unwrap());
+        let plan = Plan { patience, ..plan(3, 44) };
+        let stop = AtomicBool::new(false);
+        let sender = stamp::Sender::new(Default::default());
+        run(|_| sender, plan, &link, &stop, |_| {}).unwrap().outcome.ledger.answered()
+    };
+    assert_eq!((ask("127.0.0.1", Span::millis(300)), ask("127.0.0.2", Span::seconds(5))), (0, 3));
+    assert_eq!(reflectors.counters().silent[Silence::NotAllowed as usize].load(Ordering::Relaxed), 3);
+}
+
+#[test]
 fn nobody_there_is_said() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let stop = AtomicBool::new(false);

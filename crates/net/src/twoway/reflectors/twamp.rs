@@ -1,7 +1,7 @@
 //! The TWAMP server: a thread for each control connection, which also answers the packets of its
 //! sessions.
 
-use super::{Counters, NOTICE, Port};
+use super::{Admission, Counters, NOTICE, Port};
 use crate::clock;
 use crate::random;
 use crate::twoway::client::tick;
@@ -55,7 +55,7 @@ impl Default for Settings {
 pub(super) struct Host {
     settings: Settings,
     rules: Rules,
-    rate: u32,
+    admission: Arc<Admission>,
     counters: Arc<Counters>,
     stop: Arc<AtomicBool>,
     started: Nanos,
@@ -66,14 +66,14 @@ pub(super) struct Host {
 impl Host {
     pub(super) fn new(
         settings: &Settings,
-        rate: u32,
+        admission: &Arc<Admission>,
         counters: Arc<Counters>,
         stop: Arc<AtomicBool>,
     ) -> Arc<Host> {
         Arc::new(Host {
             rules: Rules { users: settings.users.clone(), ..Rules::default() },
             settings: settings.clone(),
-            rate,
+            admission: admission.clone(),
             counters,
             stop,
             started: clock::wall(),
@@ -124,8 +124,9 @@ pub(super) fn accept(listener: &TcpListener, host: &Arc<Host>) {
             continue;
         };
         let _ = stream.set_write_timeout(Some(WRITE));
-        let Some(place) = host.admit(peer.ip().to_canonical()) else {
-            host.counters.silent(Silence::Limited);
+        let allowed = host.admission.admits(peer.ip());
+        let Some(place) = host.admit(peer.ip().to_canonical()).filter(|_| allowed) else {
+            host.counters.silent(if allowed { Silence::Limited } else { Silence::NotAllowed });
             // As the protocol turns a client away; whether it still hears that does not matter.
             let _ = stream.write_all(&Server::go_away());
             continue;
@@ -301,7 +302,7 @@ impl Connection<'_> {
         let bind = |port| {
             let mut at = self.local;
             at.set_port(port);
-            Port::with_slot(at, self.host.rate, self.host.counters.clone(), slot)
+            Port::with_slot(at, &self.host.admission, self.host.counters.clone(), slot)
         };
         let bound = match &self.host.settings.test_ports {
             None if asked.port >= 1024 => bind(asked.port).or_else(|_| bind(0)),
