@@ -43,7 +43,7 @@ pub fn run(host: &str, args: &TestArgs, stop: &AtomicBool) -> Result<ExitCode> {
     let mut collected = collected.inspect_err(|_| recorder.abandon())?;
     collected.sessions =
         sessions.into_iter().zip(collected.sessions).map(|(before, now)| merge(before, now)).collect();
-    test::conclude(recorder, collected, args)
+    test::conclude(recorder, collected, None, args)
 }
 
 fn read(log: &Path) -> Result<Left> {

@@ -18,6 +18,7 @@ mod serve;
 mod spp;
 mod tcp;
 mod test;
+mod watch;
 
 use clap::Parser;
 use cli::{Cli, Command};

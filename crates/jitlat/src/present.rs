@@ -57,17 +57,41 @@ fn outputs(args: &ReportArgs) -> impl Iterator<Item = &PathBuf> {
         .flatten()
 }
 
+/// What an instrument adds to the report of a test.
+pub struct Extra {
+    /// Its name in the JSON object.
+    pub key: &'static str,
+    /// Below the report.
+    pub text: String,
+    /// In the JSON object.
+    pub json: serde_json::Value,
+}
+
 /// Writes everything `args` asks for about `runs`: one run, or up and down of one test.
 pub fn present(runs: &[Run], args: &ReportArgs) -> Result<()> {
+    present_with(runs, None, args)
+}
+
+/// The same with something to add.
+pub fn present_with(runs: &[Run], extra: Option<&Extra>, args: &ReportArgs) -> Result<()> {
     if !is_silent(args) {
-        print(&console(runs, args))?;
+        print(&(console(runs, args) + extra.map_or("", |e| &e.text)))?;
     }
     if args.html.is_some() || args.plots.is_some() {
         write_figures(runs, None, args.html.as_deref(), args.plots.as_deref())?;
     }
     write_tables(runs, args)?;
     if let Some(path) = &args.json {
-        output::write(path, |out| json::write(out, &summaries(runs)))?;
+        output::write(path, |out| match extra {
+            None => json::write(out, &summaries(runs)),
+            Some(extra) => {
+                let mut document = json::document(&summaries(runs))?;
+                if let Some(object) = document.as_object_mut() {
+                    object.insert(extra.key.to_owned(), extra.json.clone());
+                }
+                writeln!(out, "{document:#}")
+            }
+        })?;
     }
     Ok(())
 }

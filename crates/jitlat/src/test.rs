@@ -4,8 +4,9 @@ use crate::cli::{HostArgs, Pace, Stamps, TestArgs};
 use crate::collect;
 use crate::doctor;
 use crate::interrupt;
-use crate::present::{self, Run};
+use crate::present::{self, Extra, Run};
 use crate::recorder::Recorder;
+use crate::watch::Watch;
 use anyhow::{Context, Result, anyhow};
 use jitlat_core::session::Ending;
 use jitlat_core::{Source, TestSpec};
@@ -35,17 +36,24 @@ pub fn measure(request: &TestRequest, args: &TestArgs, stop: &AtomicBool) -> Res
     if let Some(spec) = request.specs.first().filter(|_| args.host_args.doctor) {
         recorder.set_noise(doctor::told(doctor::floor(spec, &request.pacing, request.stamps, stop)));
     }
+    let watch = Watch::start(request, args).inspect_err(|_| recorder.abandon())?;
     let measured = client::run(request, stop, &mut recorder);
     let measured = measured.inspect_err(|_| recorder.abandon())?;
-    conclude(recorder, measured, args)
+    let watched = watch.map(Watch::finish).transpose()?;
+    conclude(recorder, measured, watched.as_ref(), args)
 }
 
 /// Completes the logs and shows what was measured.
-pub fn conclude(recorder: Recorder<'_>, measured: Measured, args: &TestArgs) -> Result<ExitCode> {
+pub fn conclude(
+    recorder: Recorder<'_>,
+    measured: Measured,
+    watched: Option<&Extra>,
+    args: &TestArgs,
+) -> Result<ExitCode> {
     let Measured { sessions, ending, reason } = measured;
     let (runs, troubles) = recorder.finish(sessions);
     let received: u64 = runs.iter().map(|r| r.summary.counts.received).sum();
-    present::present(&runs, &args.report)?;
+    present::present_with(&runs, watched, &args.report)?;
     for trouble in troubles {
         eprintln!("jitlat: {trouble}");
     }

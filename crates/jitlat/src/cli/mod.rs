@@ -122,6 +122,10 @@ pub struct TestArgs {
     /// with -b, both: repeat the option). The result is a new log
     #[arg(long, value_name = "LOG", requires = "host", conflicts_with_all = ["file", "classic"])]
     pub collect: Vec<PathBuf>,
+    /// Watch the stream at this host's interface, and let TCP explain its own delays: retransmissions, closed and full
+    /// windows, round trips; keep the packets in FILE (pcap), if given. Needs CAP_NET_RAW
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = crate::watch::NO_FILE, conflicts_with_all = ["file", "collect"])]
+    pub capture: Option<PathBuf>,
     #[command(flatten)]
     pub stream: StreamArgs,
     #[command(flatten)]

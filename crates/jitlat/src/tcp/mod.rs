@@ -1,7 +1,7 @@
 //! `jitlat tcp`: what TCP hides, from one capture point or two.
 
 mod points;
-mod text;
+pub mod text;
 mod words;
 
 use crate::present;
@@ -9,7 +9,7 @@ use crate::spp::feed::Only;
 use crate::spp::join::{Joined, join};
 use anyhow::{Context, bail};
 use clap::Args;
-use jitlat_core::passive::tcp::{EventKind, LaneFigures, Seen};
+use jitlat_core::passive::tcp::{Connection, EventKind, LaneFigures, Seen};
 use jitlat_core::passive::{Packet, Prefix};
 use jitlat_core::units;
 use jitlat_net::capture::STDIN;
@@ -202,7 +202,23 @@ fn write_json(
     between: &[Option<Between>],
     notes: &[String],
 ) -> anyhow::Result<()> {
-    let connections = first.connections.iter().enumerate().map(|(i, c)| {
+    let json = serde_json::json!({
+        "instrument": "tcp",
+        "version": 1,
+        "segments": first.segments,
+        "capture_drops": first.drops,
+        "notes": notes,
+        "connections": described(&first.connections, between)?,
+    });
+    output::write(path, |out| writeln!(out, "{}", serde_json::to_string_pretty(&json)?)).map_err(Into::into)
+}
+
+/// Connections with what is said of them, as JSON. `between` as of [`text::summary`].
+pub fn described(
+    connections: &[Connection],
+    between: &[Option<Between>],
+) -> serde_json::Result<Vec<serde_json::Value>> {
+    let one = |(i, c): (usize, &Connection)| {
         let mut value = serde_json::to_value(c)?;
         if let Some(object) = value.as_object_mut() {
             object
@@ -211,16 +227,8 @@ fn write_json(
             object.insert("explained".to_owned(), words.into());
         }
         Ok(value)
-    });
-    let json = serde_json::json!({
-        "instrument": "tcp",
-        "version": 1,
-        "segments": first.segments,
-        "capture_drops": first.drops,
-        "notes": notes,
-        "connections": connections.collect::<serde_json::Result<Vec<_>>>()?,
-    });
-    output::write(path, |out| writeln!(out, "{}", serde_json::to_string_pretty(&json)?)).map_err(Into::into)
+    };
+    connections.iter().enumerate().map(one).collect()
 }
 
 /// The report of the connection with most bytes.

@@ -1,0 +1,231 @@
+//! `jitlat HOST --capture`: the test's own stream, watched where it leaves and reaches this host, so that a test
+//! over TCP explains its own latency.
+
+use crate::cli::TestArgs;
+use crate::present::Extra;
+use crate::tcp;
+use anyhow::{Context, Result, anyhow};
+use jitlat_core::passive::packet::{Packet, decode};
+use jitlat_core::passive::tcp::TcpAnalyzer;
+use jitlat_core::passive::{LinkType, Prefix};
+use jitlat_net::capture::live::{Live, Settings, interface_of};
+use jitlat_net::capture::{Frame, PcapWriter};
+use jitlat_net::client::{Family, TestRequest};
+use serde_json::json;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::BufWriter;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The kernel keeps packets for so long, so that no thread wakes with each of them.
+const NAP: Duration = Duration::from_millis(20);
+/// What stands for "no file".
+pub const NO_FILE: &str = "-";
+
+/// One direction of the stream on the wire.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lane {
+    packets: u64,
+    bytes: u64,
+    fragments: u64,
+    longest: u32,
+}
+
+#[derive(Default)]
+struct Seen {
+    tcp: TcpAnalyzer,
+    /// From this host, and to it.
+    lanes: [Lane; 2],
+    drops: u64,
+    notes: Vec<String>,
+}
+
+/// A watch that is being kept.
+pub struct Watch {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Seen>,
+    interface: String,
+    file: Option<PathBuf>,
+}
+
+struct Stream {
+    peer: IpAddr,
+    port: u16,
+    protocol: u8,
+}
+
+impl Stream {
+    fn owns(&self, p: &Packet<'_>) -> bool {
+        let port = || p.ports().is_none_or(|(a, b)| a == self.port || b == self.port);
+        p.protocol == self.protocol && (p.src == self.peer || p.dst == self.peer) && port()
+    }
+}
+
+impl Watch {
+    /// Begins to watch, if `args` ask for it.
+    ///
+    /// # Errors
+    /// What is missing to capture, in words, before anything is sent.
+    pub fn start(request: &TestRequest, args: &TestArgs) -> Result<Option<Watch>> {
+        let Some(file) = &args.capture else { return Ok(None) };
+        let file = Some(file).filter(|f| f.as_os_str() != NO_FILE).cloned();
+        let (here, there) = ends(request)?;
+        let interface = match here.ip() {
+            ip if ip.is_loopback() => "lo".to_owned(),
+            ip => {
+                interface_of(ip).ok_or_else(|| anyhow!("no interface of this host has the address {ip}"))?
+            }
+        };
+        let live = Live::open(&interface, Settings::default()).context("--capture")?;
+        live.limit_to(&[Prefix::from(there.ip())])?;
+        let writer = file.as_deref().map(|f| create(f, live.link(), live.snap())).transpose()?;
+        let spec = request.specs.first().ok_or_else(|| anyhow!("a test has a stream"))?;
+        let protocol = if args.stream.tcp { 6 } else { 17 };
+        let stream = Stream { peer: there.ip(), port: spec.dst_port, protocol };
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || watch(live, &stream, writer, &told));
+        Ok(Some(Watch { stop, thread, interface, file }))
+    }
+
+    /// Ends it and tells what it saw.
+    pub fn finish(self) -> Result<Extra> {
+        self.stop.store(true, Ordering::Relaxed);
+        let seen = self.thread.join().map_err(|_| anyhow!("the capture failed"))?;
+        let mut connections = seen.tcp.finish();
+        connections.sort_by_key(|c| std::cmp::Reverse(c.up.bytes + c.down.bytes));
+        let [out, back] = seen.lanes;
+        let mut text = format!("\nThe stream at {} of this host\n", self.interface);
+        for (lane, name) in [(out, "sent"), (back, "received")] {
+            if lane.packets > 0 {
+                // Writing to a string cannot fail.
+                let _ = writeln!(text, "  {} packets {name}, {} bytes", lane.packets, lane.bytes);
+            }
+            if lane.fragments > 0 {
+                let _ = writeln!(
+                    text,
+                    "  of these {} fragments: the packets do not fit the path",
+                    lane.fragments
+                );
+            }
+        }
+        if !connections.is_empty() {
+            text.push_str(&tcp::text::summary(&connections, &[], 0, seen.tcp.segments()));
+        }
+        let mut notes = seen.notes;
+        if seen.drops > 0 {
+            notes.push(format!("the capture lost {} packets itself; they look like gaps", seen.drops));
+        }
+        if out.longest.max(back.longest) > 9000 {
+            notes.push(format!(
+                "segments of up to {} bytes are cut by the adapter, and counted here before that; to see them as \
+                 the path does: ethtool -K {} tso off gso off gro off",
+                out.longest.max(back.longest),
+                self.interface
+            ));
+        }
+        if let Some(file) = &self.file {
+            let _ = writeln!(text, "  saved in {}", file.display());
+        }
+        for note in &notes {
+            let _ = writeln!(text, "note: {note}");
+        }
+        let lane = |l: Lane| json!({ "packets": l.packets, "ip_bytes": l.bytes, "fragments": l.fragments, "longest": l.longest });
+        let json = json!({
+            "interface": self.interface,
+            "file": self.file,
+            "sent": lane(out),
+            "received": lane(back),
+            "capture_drops": seen.drops,
+            "tcp_segments": seen.tcp.segments(),
+            "connections": tcp::described(&connections, &[])?,
+            "notes": notes,
+        });
+        Ok(Extra { key: "capture", text, json })
+    }
+}
+
+/// This host's address and the server's, as the route between them has it.
+fn ends(request: &TestRequest) -> Result<(SocketAddr, SocketAddr)> {
+    let host = &request.host;
+    let fits = |a: &SocketAddr| match request.family {
+        Some(Family::V4) => a.is_ipv4(),
+        Some(Family::V6) => a.is_ipv6(),
+        None => request.bind.is_none_or(|b| b.is_ipv4() == a.is_ipv4()),
+    };
+    let mut addresses = (host.as_str(), request.control_port)
+        .to_socket_addrs()
+        .with_context(|| format!("looking up {host}"))?
+        .filter(fits);
+    let there = addresses.next().ok_or_else(|| anyhow!("{host} has no address of that family"))?;
+    let any: IpAddr = if there.is_ipv4() { [0; 4].into() } else { [0u16; 8].into() };
+    let probe = UdpSocket::bind((request.bind.unwrap_or(any), 0))?;
+    // Nothing is sent: the kernel only chooses the route.
+    probe.connect(there).with_context(|| format!("there is no route to {there}"))?;
+    Ok((probe.local_addr()?, there))
+}
+
+type Writer = PcapWriter<BufWriter<File>>;
+
+fn create(path: &Path, link: LinkType, snap: u32) -> Result<Writer> {
+    let file = File::create_new(path).with_context(|| format!("creating the capture {}", path.display()))?;
+    PcapWriter::new(BufWriter::with_capacity(1 << 18, file), link, snap)
+        .with_context(|| format!("writing the capture {}", path.display()))
+}
+
+fn watch(mut live: Live, stream: &Stream, mut writer: Option<Writer>, stop: &AtomicBool) -> Seen {
+    let mut seen = Seen::default();
+    let mut trouble = None;
+    loop {
+        let last = stop.load(Ordering::Relaxed);
+        let polled = live.poll(Duration::ZERO, |f| {
+            if seen.frame(&f, stream)
+                && let Some(w) = &mut writer
+                && let Err(e) = w.write(&f)
+            {
+                trouble.get_or_insert(e);
+            }
+        });
+        match polled {
+            Ok(0) if last => break,
+            Ok(0) => std::thread::sleep(NAP),
+            Ok(_) => {}
+            Err(e) => {
+                seen.notes.push(e.to_string());
+                break;
+            }
+        }
+    }
+    if let Some(e) = writer.and_then(|mut w| w.flush().err()).or(trouble) {
+        seen.notes.push(format!("the capture could not be saved whole: {e}"));
+    }
+    seen.drops = live.drops();
+    seen
+}
+
+impl Seen {
+    /// Takes a frame; whether it is one of the stream's.
+    fn frame(&mut self, f: &Frame<'_>, stream: &Stream) -> bool {
+        let Ok(p) = decode(f.link, f.data, f.wire_length) else { return false };
+        if !stream.owns(&p) {
+            return false;
+        }
+        let back = if p.src == p.dst {
+            p.ports().is_some_and(|(from, _)| from == stream.port)
+        } else {
+            p.src == stream.peer
+        };
+        let lane = &mut self.lanes[usize::from(back)];
+        lane.packets += 1;
+        lane.bytes += u64::from(p.length);
+        lane.longest = lane.longest.max(p.length);
+        lane.fragments += u64::from(p.is_later_fragment() || p.more_fragments);
+        self.tcp.push(f.at, &p).for_each(drop);
+        true
+    }
+}
