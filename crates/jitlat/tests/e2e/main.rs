@@ -6,6 +6,7 @@
 mod acceptance;
 mod failures;
 mod harness;
+mod live;
 mod loopback;
 mod paths;
 mod two_way;

@@ -191,6 +191,9 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 
 fn text(r: &mut Reader<'_>) -> Result<String, WireError> {
     let length = usize::from(r.u8()?);
+    if length > MAX_TEXT {
+        return Err(WireError::Value("text"));
+    }
     let bytes = r.take(length)?;
     let text = str::from_utf8(bytes).map_err(|_| WireError::Value("text"))?;
     // Shown to people: no control of their terminals.
@@ -433,6 +436,10 @@ impl Entries {
             let at = base.checked_add(r.i32()?.into());
             at.map(Nanos).ok_or(WireError::Value("time"))
         };
+        let times_begin = |first: Option<Nanos>| match first {
+            Some(at) if at.0 != base => Err(WireError::Value("time")),
+            _ => Ok(()),
+        };
         match kind {
             0 => {
                 let mut list = Vec::with_capacity(count.min(r.remaining() / 74));
@@ -443,6 +450,7 @@ impl Entries {
                     let names = [r.u64()?, r.u64()?, r.u64()?, r.u64()?];
                     list.push(Glimpse { at, src, dst, ports, ttl, names });
                 }
+                times_begin(list.first().map(|g| g.at))?;
                 Ok(Entries::Glimpses(list))
             }
             1 => {
@@ -452,6 +460,7 @@ impl Entries {
                     let way = if word >> 31 == 1 { Way::Out } else { Way::In };
                     list.push(Digest { at, id, length: word & (u32::MAX >> 1), way });
                 }
+                times_begin(list.first().map(|d| d.at))?;
                 Ok(Entries::Digests(list))
             }
             _ => Err(WireError::Value("kind of entries")),

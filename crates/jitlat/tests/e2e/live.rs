@@ -1,0 +1,122 @@
+//! Live passive measurement: interfaces of this host, digests of another, and a test that watches itself.
+
+use crate::harness::*;
+use jitlat_core::impair::Scenario;
+use nix::sys::signal::Signal;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// A program that listens is ready well within this; tests that listen too late fail on their counts.
+const READY: Duration = Duration::from_millis(1500);
+
+fn keys(folder: &Path) {
+    fs::write(folder.join("key"), "0123456789abcdef0123456789abcdef\n").unwrap();
+    fs::write(folder.join("other"), "fedcba9876543210fedcba9876543210\n").unwrap();
+}
+
+#[test]
+fn two_interfaces_of_one_host_give_round_trips_and_no_loss() {
+    let Some(lab) = lab("two_interfaces_of_one_host_give_round_trips_and_no_loss") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let switch = lab.switch().unwrap();
+    let _server = Server::start(Place::In(&lab.server), folder.path(), lab.server.v4, "");
+    let listener = Running::start(
+        Place::In(&switch).jitlat(folder.path(), "spp -i client -I server --only udp:2667 --json spp.json"),
+    );
+    std::thread::sleep(READY);
+    let line = format!("{} -b -n 300 -p 10ms --json -", lab.server.v4);
+    Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report();
+    listener.signal(Signal::SIGINT);
+    let spp = listener.finish(LIMIT);
+    assert_eq!(spp.code(), 0, "{}", spp.stderr);
+    let report = Report(serde_json::from_slice(&fs::read(folder.path().join("spp.json")).unwrap()).unwrap());
+    for way in ["out", "in"] {
+        assert!(report.count(&format!("/summary/{way}/matched")) > 250, "{:#}", report.0);
+        assert_eq!(report.count(&format!("/summary/{way}/lost")), 0);
+    }
+    assert_eq!(spp.stdout.lines().count() as u64, report.count("/summary/pairs"));
+    assert!(report.number("/summary/rtt_ns/min") >= 0.0 && report.ms("/summary/rtt_ns/median") < 100.0);
+    assert_eq!(report.count("/captures/reference/capture_drops"), 0);
+}
+
+#[test]
+fn digests_of_another_host_tell_the_delay_and_every_loss() {
+    let Some(lab) = lab("digests_of_another_host_tell_the_delay_and_every_loss") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    keys(folder.path());
+    let path: Scenario = "[both]\ndelay = 20ms\n[up]\nloss = at 300-302 350".parse().unwrap();
+    let _tun = lab.tun(path, BY_SEQUENCE).unwrap();
+    let mut server =
+        Server::start(Place::In(&lab.server), folder.path(), lab.server.v4, "--capture path --key-file key");
+    let spp = |arguments: &str| {
+        let line = format!("spp -i path -R {} {arguments}", lab.server.v4);
+        Running::start(Place::In(&lab.client).jitlat(folder.path(), &line))
+    };
+    let test = |arguments: &str| {
+        let line = format!("{} --key-file key {arguments}", lab.server.v4);
+        Running::start(Place::In(&lab.client).jitlat(folder.path(), &line))
+    };
+    spp("--key-file other --duration 5").finish(LIMIT).refused(&["the same key", "--key-file"]);
+    spp("--duration 5").finish(LIMIT).refused(&["--key-file"]);
+    spp("--key-file key --remote-interface lo --duration 5").finish(LIMIT).refused(&["'lo' is not offered"]);
+
+    let listener = spp("--key-file key --only udp:2667 --json spp.json");
+    std::thread::sleep(READY);
+    test("-b -n 450 -p 8ms").finish(LIMIT);
+    listener.signal(Signal::SIGINT);
+    let heard = listener.finish(LIMIT);
+    assert_eq!(heard.code(), 0, "{}", heard.stderr);
+    let report = Report(serde_json::from_slice(&fs::read(folder.path().join("spp.json")).unwrap()).unwrap());
+    assert_eq!(report.count("/summary/out/lost"), 4, "{}", heard.stderr);
+    assert_eq!(report.count("/summary/in/lost"), 0);
+    assert!(report.count("/summary/out/matched") > 100 && report.count("/summary/in/matched") > 100);
+    assert!(report.ms("/summary/rtt_ns/min") >= 39.9, "{}", heard.stderr);
+    assert!(report.ms("/summary/rtt_ns/median") < 150.0, "{}", heard.stderr);
+
+    // A far host that dies ends the listening, with what there is.
+    let listener = spp("--key-file key");
+    std::thread::sleep(READY);
+    let stream = test("-b -n 3000 -p 10ms");
+    std::thread::sleep(Duration::from_secs(3));
+    server.kill();
+    let heard = listener.finish(LIMIT);
+    drop(stream);
+    assert_eq!(heard.code(), 0, "{}", heard.stderr);
+    assert!(heard.stderr.contains("connection"), "{}", heard.stderr);
+    assert!(heard.stdout.lines().count() > 20);
+}
+
+#[test]
+fn captures_are_not_offered_to_everybody_by_accident() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("serve --bind {} --capture lo", own_address());
+    let refused = Running::start(Place::Here.jitlat(folder.path(), &line)).finish(PATIENCE);
+    refused.refused(&["--key-file", "--capture-without-key"]);
+}
+
+#[test]
+fn a_test_over_tcp_tells_its_retransmissions() {
+    let Some(lab) = lab("a_test_over_tcp_tells_its_retransmissions") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path: Scenario = "seed = 3\n[both]\ndelay = 10ms\n[up]\nloss = 3%".parse().unwrap();
+    let tun = lab.tun(path, jitlat_net::emulator::Numbering::Arrival).unwrap();
+    let report = {
+        let _server = Server::start(Place::In(&lab.server), folder.path(), lab.server.v4, "");
+        let line = format!("{} -t -n 500 -p 4ms --json - --capture own.pcap", lab.server.v4);
+        Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report()
+    };
+    let truth = tun.stop();
+    let again = report.count("/capture/connections/0/up/retransmissions");
+    assert!(truth.up.lost > 2, "{truth:?}");
+    assert!(again > 0, "{:#}", report.at("/capture"));
+    // Some of what was lost belongs to the control connection.
+    let lost = report.count("/capture/connections/0/up/lost_after");
+    assert!((1..=truth.up.lost).contains(&lost), "{lost} of {}", truth.up.lost);
+    assert_eq!(report.count("/capture/capture_drops"), 0);
+    assert_eq!(report.text("/capture/interface"), "path");
+    let saved =
+        Running::start(Place::Here.jitlat(folder.path(), "tcp own.pcap --json -")).finish(PATIENCE).report();
+    assert_eq!(saved.count("/segments"), report.count("/capture/tcp_segments"));
+}
