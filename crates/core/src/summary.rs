@@ -258,6 +258,9 @@ pub struct Interval {
     pub ipdv_stddev: Option<f64>,
     /// Interquartile range of IPDV.
     pub ipdv_iqr: Option<i64>,
+    /// Everything else, of this window's packets alone as if they were a test of their own. `None` where there are
+    /// more than 10 000 windows.
+    pub summary: Option<Box<Summary>>,
 }
 
 /// The test, its parties and its end.

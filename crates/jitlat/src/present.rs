@@ -169,6 +169,17 @@ fn console(runs: &[Run], args: &ReportArgs) -> String {
     page
 }
 
+/// The command as a shell would take it again.
+fn command_line(arguments: impl Iterator<Item = String>) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=,@%+".contains(c);
+    let quoted = arguments.enumerate().map(|(k, argument)| match k {
+        0 => "jitlat".to_owned(),
+        _ if !argument.is_empty() && argument.chars().all(plain) => argument,
+        _ => format!("'{}'", argument.replace('\'', r"'\''")),
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
 /// Whether these are the two directions of one test, and not two logs that happen to be read together.
 fn are_one_test(up: &Run, down: &Run) -> bool {
     let directions = [up, down].map(|run| run.session.spec.direction());
@@ -200,7 +211,7 @@ pub fn write_figures(
         let page = html::page(&Report {
             section,
             parts: &parts,
-            command: None,
+            command: Some(&command_line(std::env::args())),
             program: concat!("jitlat ", env!("CARGO_PKG_VERSION")),
             written: Some(jitlat_net::clock::wall()),
         });
@@ -310,4 +321,16 @@ fn write_packets_of(run: &Run, path: &Path) -> Result<()> {
         reader.records(&mut failure).try_for_each(|record| rows.write(&record))
     })?;
     failure.map_or(Ok(()), |e| Err(e.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_can_be_pasted_again() {
+        let typed = ["/usr/bin/jitlat", "-n", "5", "--fail-if", "loss>1%", "it's", ""];
+        let line = command_line(typed.map(str::to_owned).into_iter());
+        assert_eq!(line, r"jitlat -n 5 --fail-if 'loss>1%' 'it'\''s' ''");
+    }
 }

@@ -93,11 +93,12 @@ pub fn summarise(mut gathered: Gathered, session: &Session, options: &Options) -
     let trusted = latency_corrected.is_some() || clock.synchronised().is_some() || options.trust_clocks;
     let mean = latency_corrected.map_or(latency.mean, |c| c.mean);
     let segments = crate::metrics::segments::segments(&series);
-    let intervals = options
+    let mut intervals = options
         .interval
         .filter(|_| session.period_known)
         .map(|length| crate::metrics::interval::intervals(&series, accepted, copies, sent, spec, length))
         .unwrap_or_default();
+    super::windows::summarise(&mut intervals, &gathered, session, options);
 
     let received = classifier.received;
     let unique_valid = samples.len() as u64;

@@ -5,6 +5,7 @@ mod exact;
 mod stream;
 mod tally;
 mod twoway;
+mod windows;
 mod words;
 
 pub use crate::metrics::series::Samples;

@@ -105,6 +105,7 @@ fn delays(series: &Series<'_>, part: core::ops::Range<usize>) -> Interval {
             .edf(Percent(75_000))
             .zip(quartiles.edf(Percent(25_000)))
             .map(|(high, low)| high.saturating_sub(low)),
+        summary: None,
     }
 }
 

@@ -8,6 +8,7 @@ mod comparison;
 mod evidence;
 mod shell;
 mod tables;
+mod windows;
 
 pub use comparison::{comparison, figures_of};
 
@@ -109,6 +110,9 @@ pub fn page(report: &Report<'_>) -> String {
     for part in report.parts {
         tables::write(&mut out, part, alone);
     }
+    for part in report.parts {
+        windows::write(&mut out, part, alone);
+    }
     plots(&mut out, &figures);
     for part in report.parts {
         evidence::write(&mut out, part, alone);
@@ -122,29 +126,35 @@ pub fn page(report: &Report<'_>) -> String {
 
 fn write_section(out: &mut String, s: &Section) {
     let _ = write!(out, "<section class=\"tables\"><h2>{}</h2>", escape(&s.title));
-    if !s.rows.is_empty() {
-        out.push_str("<div class=\"wide\"><table><thead><tr>");
-        for c in &s.columns {
-            let _ = write!(out, "<th scope=\"col\">{}</th>", escape(c));
-        }
-        out.push_str("</tr></thead><tbody>");
-        for row in &s.rows {
-            out.push_str("<tr>");
-            for (k, cell) in row.iter().enumerate() {
-                let cell = escape(&micro(cell));
-                let _ = match k {
-                    0 => write!(out, "<th scope=\"row\">{cell}</th>"),
-                    _ => write!(out, "<td>{cell}</td>"),
-                };
-            }
-            out.push_str("</tr>");
-        }
-        out.push_str("</tbody></table></div>");
-    }
+    table(out, &s.columns, &s.rows);
     for r in &s.remarks {
         let _ = write!(out, "<p>{}</p>", escape(&micro(r)));
     }
     out.push_str("</section>\n");
+}
+
+/// The first cell of a row names it. Nothing where there is no row.
+fn table(out: &mut String, columns: &[String], rows: &[Vec<String>]) {
+    if rows.is_empty() {
+        return;
+    }
+    out.push_str("<div class=\"wide\"><table><thead><tr>");
+    for c in columns {
+        let _ = write!(out, "<th scope=\"col\">{}</th>", escape(c));
+    }
+    out.push_str("</tr></thead><tbody>");
+    for row in rows {
+        out.push_str("<tr>");
+        for (k, cell) in row.iter().enumerate() {
+            let cell = escape(&micro(cell));
+            let _ = match k {
+                0 => write!(out, "<th scope=\"row\">{cell}</th>"),
+                _ => write!(out, "<td>{cell}</td>"),
+            };
+        }
+        out.push_str("</tr>");
+    }
+    out.push_str("</tbody></table></div>");
 }
 
 fn title(report: &Report<'_>) -> String {

@@ -1,0 +1,129 @@
+//! Each window of `--interval` through the whole analysis.
+
+use super::tally::Tally;
+use super::{Gathered, Options, exact};
+use crate::metrics::classify::{Classifier, Packet};
+use crate::metrics::duplicate::Copies;
+use crate::metrics::series::Samples;
+use crate::session::Session;
+use crate::spec::Schedule;
+use crate::summary::Interval;
+
+/// More windows than this have no summary each: it takes some kilobytes.
+const MOST: usize = 10_000;
+
+/// What falls into one window, numbered from its first packet.
+#[derive(Default)]
+struct Window {
+    samples: Samples,
+    copies: Copies,
+    waited: Vec<u32>,
+}
+
+/// Gives every one of `windows` the summary of its packets. Their clocks are those of the whole test; a
+/// window of a Poisson or burst schedule knows no due times.
+pub(super) fn summarise(windows: &mut [Interval], gathered: &Gathered, session: &Session, options: &Options) {
+    if windows.len() > MOST {
+        return;
+    }
+    let options = Options { interval: None, bootstrap: None, wait: None, ..options.clone() };
+    let parts = split(windows, gathered);
+    for (window, part) in windows.iter_mut().zip(parts) {
+        let Ok(packets) = u32::try_from(window.sent) else { continue };
+        let session = Session {
+            declared: Some(window.sent),
+            sent: Some(packets),
+            period_known: session.period_known && session.spec.schedule() == Schedule::Periodic,
+            ..session.clone()
+        };
+        let Window { samples, copies, waited } = part;
+        let mut classifier = Classifier::new(packets);
+        classifier.received = samples.len() as u64 + copies.len();
+        for seq in &samples.seq {
+            classifier.accepted.insert(*seq);
+        }
+        let mut tally = Tally::new(session.spec.payload(), i64::MAX);
+        tally.waited = waited;
+        let gathered = Gathered { classifier, samples, copies, damaged: Copies::default(), tally };
+        window.summary = Some(Box::new(exact::summarise(gathered, &session, &options).0));
+    }
+}
+
+fn split(windows: &[Interval], gathered: &Gathered) -> Vec<Window> {
+    let mut parts: Vec<Window> = windows.iter().map(|_| Window::default()).collect();
+    // The last window that begins at or before the packet: those without a packet begin where the next does.
+    let place = |seq: u32| {
+        let k = windows.partition_point(|w| w.first_seq <= u64::from(seq)).checked_sub(1)?;
+        Some((k, (u64::from(seq) - windows[k].first_seq) as u32))
+    };
+    for packet in gathered.samples.iter() {
+        if let Some((k, seq)) = place(packet.seq) {
+            parts[k].samples.push(Packet { seq, ..packet });
+        }
+    }
+    for (seq, arrived) in gathered.copies.iter() {
+        if let Some((k, seq)) = place(seq) {
+            parts[k].copies.push(seq, arrived);
+        }
+    }
+    for seq in &gathered.tally.waited {
+        if let Some((k, seq)) = place(*seq) {
+            parts[k].waited.push(seq);
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::analyze;
+    use crate::spec::{Direction, TestSpec, Transport};
+    use crate::time::Span;
+    use crate::{Nanos, PacketRecord};
+
+    const PERIOD: i64 = 10_000_000;
+
+    fn session(packets: u64) -> Session {
+        let period = Span(PERIOD);
+        Session::new(
+            TestSpec::new(Direction::Up, Transport::Udp, packets, 80, period, Schedule::Periodic).unwrap(),
+        )
+    }
+
+    /// Every seventh packet is lost, every fifth comes twice, every eleventh late.
+    fn records(numbers: core::ops::Range<i64>) -> Vec<PacketRecord> {
+        let first = numbers.start;
+        let mut records: Vec<PacketRecord> = Vec::new();
+        for seq in numbers.filter(|seq| seq % 7 != 3) {
+            let late = if seq % 11 == 0 { 2 * PERIOD } else { 0 };
+            let sent = seq * PERIOD;
+            let arrived = sent + 1_000_000 + seq * seq % 13 * 10_000 + late;
+            let record = PacketRecord::one_way(seq - first, Nanos(sent), Nanos(arrived));
+            records.extend(std::iter::repeat_n(record, if seq % 5 == 0 { 2 } else { 1 }));
+        }
+        records.sort_by_key(|r| r.arrived());
+        records
+    }
+
+    #[test]
+    fn a_window_has_the_summary_of_a_test_of_its_own() {
+        let options = Options { interval: Some(Span::seconds(1)), ..Options::default() };
+        let whole = analyze(&session(300), records(0..300), &options);
+        assert_eq!(whole.intervals.len(), 3);
+        for (k, window) in (0..).zip(&whole.intervals) {
+            let alone = Options { interval: None, ..options.clone() };
+            let known = Session { sent: Some(100), ..session(100) };
+            let own = analyze(&known, records(k * 100..(k + 1) * 100), &alone);
+            let summary = window.summary.as_deref().unwrap();
+            assert_eq!(summary.counts, own.counts);
+            assert_eq!(summary.loss, own.loss);
+            assert_eq!(summary.reordering, own.reordering);
+            assert_eq!(summary.duplicates, own.duplicates);
+            assert_eq!(summary.rfc3550_jitter, own.rfc3550_jitter);
+            assert_eq!((&summary.pdv, &summary.ipdv), (&own.pdv, &own.ipdv));
+            assert_eq!(summary.dejitter, own.dejitter);
+            assert_eq!(summary.counts.lost, window.lost);
+        }
+    }
+}
