@@ -67,16 +67,16 @@ fn windows(out: &mut String, s: &Summary) {
         "from",
         "sent",
         "lost",
-        "longest run",
-        "duplicates",
+        "in a row",
+        "copies",
         "overtaken",
-        "mean latency",
+        "latency",
         "jitter 50 %",
-        "jitter 99 %",
-        "jitter 100 %",
+        "99 %",
+        "100 %",
         "RTP jitter",
         "burst ratio",
-        "best MOS",
+        "MOS",
     ];
     table(out, &names(&columns), &rows);
 }
