@@ -1,0 +1,275 @@
+//! How many requests a second the reflectors answer, against a bare `recvmmsg`/`sendmmsg` echo under the same
+//! load, with the CPU of the answering thread; what ten thousand sessions at once change; and round trips against
+//! a bare ping-pong with the same far end.
+//!
+//! `cargo run --release -p jitlat-benches --bin two_way`
+
+use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
+use jitlat_net::pace::Pacing;
+use jitlat_net::stamp::Stamps;
+use jitlat_net::twoway::client::Link;
+use jitlat_net::twoway::socket::{Carrier, Marking};
+use jitlat_net::twoway::{self, Reflectors, Service};
+use jitlat_proto::stamp::{Sender, sender::Options};
+use jitlat_proto::twoway::{Plan, Protocol};
+use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg, setsockopt, sockopt};
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const SECONDS: u64 = 2;
+const BATCH: usize = 32;
+const SESSIONS: u16 = 10_000;
+/// A rate counts as sustained with at most this loss.
+const LOSS: f64 = 0.001;
+
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> Result<(), Failure> {
+    println!(
+        "answers over loopback, 44-byte STAMP requests, {SECONDS} s a row; CPU of the answering thread, us per answer"
+    );
+    println!("{:>10} | {:>8} {:>9} | {:>8} {:>9} | CPU ratio", "offered/s", "bare", "loss", "jitlat", "loss");
+    let (mut best_bare, mut best_jitlat) = (0, 0);
+    for rate in [25_000, 50_000, 75_000, 100_000, 125_000, 150_000, 200_000] {
+        let (bare, ours) = (bare(rate)?, jitlat(rate, 1)?.0);
+        println!(
+            "{rate:>10} | {:>8.2} {:>8.3}% | {:>8.2} {:>8.3}% | {:.2}",
+            bare.cpu_each(),
+            bare.loss() * 100.0,
+            ours.cpu_each(),
+            ours.loss() * 100.0,
+            ours.cpu_each() / bare.cpu_each(),
+        );
+        if bare.loss() <= LOSS {
+            best_bare = rate;
+        }
+        if ours.loss() <= LOSS {
+            best_jitlat = rate;
+        }
+    }
+    let ratio = best_jitlat as f64 / best_bare.max(1) as f64;
+    println!(
+        "sustained with at most 0.1 % loss: bare {best_bare}/s, jitlat {best_jitlat}/s, ratio {ratio:.2}"
+    );
+
+    let before = resident();
+    let (one, _) = jitlat(50_000, 1)?;
+    let (many, grown) = jitlat(50_000, SESSIONS)?;
+    println!(
+        "\n50000/s in one session: {:.2} us per answer, loss {:.3} %; in {SESSIONS} sessions: {:.2} us, loss {:.3} %, \
+         {} MiB resident in all (load generator included; {} before)",
+        one.cpu_each(),
+        one.loss() * 100.0,
+        many.cpu_each(),
+        many.loss() * 100.0,
+        grown >> 20,
+        before >> 20
+    );
+    round_trips()
+}
+
+struct Row {
+    sent: u64,
+    answered: u64,
+    cpu: f64,
+}
+
+impl Row {
+    fn loss(&self) -> f64 {
+        1.0 - self.answered as f64 / self.sent.max(1) as f64
+    }
+
+    fn cpu_each(&self) -> f64 {
+        self.cpu * 1e6 / self.answered.max(1) as f64
+    }
+}
+
+fn socket() -> Result<UdpSocket, Failure> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    let _ = setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20));
+    let _ = setsockopt(&socket, sockopt::SndBufForce, &(8 << 20));
+    socket.set_read_timeout(Some(Duration::from_millis(50)))?;
+    Ok(socket)
+}
+
+/// Echoes batches as they came.
+fn bare(rate: u64) -> Result<Row, Failure> {
+    let echo = socket()?;
+    let (at, stop) = (echo.local_addr()?, AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        std::thread::Builder::new().name("bare-echo".into()).spawn_scoped(scope, || {
+            let mut buffers = vec![[0u8; 2048]; BATCH];
+            let mut inbound = MultiHeaders::<SockaddrIn>::preallocate(BATCH, None);
+            let mut outbound = MultiHeaders::<SockaddrIn>::preallocate(BATCH, None);
+            while !stop.load(Ordering::Relaxed) {
+                let mut parts: Vec<[IoSliceMut; 1]> =
+                    buffers.iter_mut().map(|b| [IoSliceMut::new(b)]).collect();
+                let flags = MsgFlags::MSG_WAITFORONE;
+                let Ok(got) = recvmmsg(echo.as_raw_fd(), &mut inbound, &mut parts, flags, None) else {
+                    continue;
+                };
+                let met: Vec<_> = got.map(|m| (m.bytes, m.address)).collect();
+                let names: Vec<_> = met.iter().map(|(_, name)| *name).collect();
+                let answers: Vec<[IoSlice; 1]> =
+                    met.iter().zip(&buffers).map(|((n, _), b)| [IoSlice::new(&b[..*n])]).collect();
+                let _ = sendmmsg(echo.as_raw_fd(), &mut outbound, &answers, &names, [], MsgFlags::empty());
+            }
+        })?;
+        let row = load(at, rate, 1, "bare-echo");
+        stop.store(true, Ordering::Relaxed);
+        row
+    })
+}
+
+/// Our reflector, and the memory of this process at the end.
+fn jitlat(rate: u64, sessions: u16) -> Result<(Row, u64), Failure> {
+    let service = Service {
+        bind: vec!["127.0.0.1".parse()?],
+        stamp_port: Some(0),
+        lamp_port: None,
+        tcp_port: None,
+        rate: u32::MAX,
+        ..Service::default()
+    };
+    let reflectors = Reflectors::start(&service);
+    let (_, at) = *reflectors.listening().first().ok_or_else(|| reflectors.failures().join("; "))?;
+    let row = load(at, rate, sessions, "stamp")?;
+    Ok((row, resident()))
+}
+
+/// Sends STAMP requests at `rate` in batches and counts answers; CPU is of the thread called `answering`.
+fn load(at: SocketAddr, rate: u64, sessions: u16, answering: &str) -> Result<Row, Failure> {
+    let socket = socket()?;
+    socket.connect(at)?;
+    let (stop, answered) = (AtomicBool::new(false), AtomicU64::new(0));
+    let packets = rate * SECONDS;
+    let requests: Vec<Vec<u8>> = (0..sessions).map(|ssid| request(ssid, 0)).collect();
+    let before = cpu_of(answering);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut buffers = vec![[0u8; 256]; BATCH];
+            let mut headers = MultiHeaders::<SockaddrIn>::preallocate(BATCH, None);
+            while !stop.load(Ordering::Relaxed) {
+                let mut parts: Vec<[IoSliceMut; 1]> =
+                    buffers.iter_mut().map(|b| [IoSliceMut::new(b)]).collect();
+                let got =
+                    recvmmsg(socket.as_raw_fd(), &mut headers, &mut parts, MsgFlags::MSG_WAITFORONE, None);
+                answered.fetch_add(got.map_or(0, |g| g.count() as u64), Ordering::Relaxed);
+            }
+        });
+        let mut headers = MultiHeaders::<SockaddrIn>::preallocate(BATCH, None);
+        let (start, mut sent) = (Instant::now(), 0);
+        while sent < packets {
+            let early = Duration::from_nanos(sent * 1_000_000_000 / rate).saturating_sub(start.elapsed());
+            if !early.is_zero() {
+                std::thread::sleep(early);
+            }
+            let count = BATCH.min((packets - sent) as usize);
+            let parts: Vec<[IoSlice; 1]> =
+                (0..count).map(|k| [IoSlice::new(&requests[(sent as usize + k) % requests.len()])]).collect();
+            let names = [None::<SockaddrIn>; BATCH];
+            match sendmmsg(socket.as_raw_fd(), &mut headers, &parts, &names[..count], [], MsgFlags::empty()) {
+                Ok(done) => sent += done.count() as u64,
+                Err(_) => continue,
+            }
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        stop.store(true, Ordering::Relaxed);
+    });
+    let cpu = cpu_of(answering) - before;
+    Ok(Row { sent: packets, answered: answered.load(Ordering::Relaxed), cpu })
+}
+
+fn request(ssid: u16, seq: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Sender::new(Options { ssid, ..Options::default() }).request(
+        seq,
+        false,
+        jitlat_net::clock::wall(),
+        &mut bytes,
+    );
+    bytes
+}
+
+/// Seconds on a processor of the threads of this process with this name.
+fn cpu_of(name: &str) -> f64 {
+    let mut total = 0.0;
+    for task in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        let read = |file: &str| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
+        if read("comm").trim() == name {
+            total += read("schedstat").split(' ').next().and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0);
+        }
+    }
+    total / 1e9
+}
+
+/// Bytes of memory this process holds.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    text.split(' ').nth(1).and_then(|p| p.parse::<u64>().ok()).unwrap_or(0) * 4096
+}
+
+/// Medians of round trips to one reflector, 2000 requests 1 ms apart.
+fn round_trips() -> Result<(), Failure> {
+    let service = Service {
+        bind: vec!["127.0.0.1".parse()?],
+        stamp_port: Some(0),
+        lamp_port: None,
+        tcp_port: None,
+        ..Service::default()
+    };
+    let reflectors = Reflectors::start(&service);
+    let (_, to) = *reflectors.listening().first().ok_or("no reflector")?;
+    let socket = socket()?;
+    socket.connect(to)?;
+    let mut plain: Vec<i64> = Vec::new();
+    for seq in 0..2000 {
+        let (bytes, mut answer) = (request(1, seq), [0; 256]);
+        let start = Instant::now();
+        socket.send(&bytes)?;
+        if socket.recv(&mut answer).is_ok() {
+            plain.push(start.elapsed().as_nanos() as i64);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let with = |stamps: Stamps| -> Result<i64, Failure> {
+        let spec =
+            TestSpec::new(Direction::Up, Transport::Udp, 2000, 44, Span::millis(1), Schedule::Periodic)?;
+        let plan = Plan { spec, wait: Some(Span::millis(1)), patience: Span::seconds(1) };
+        let link = Link {
+            to,
+            carrier: Carrier::Udp,
+            marking: Marking::default(),
+            stamps,
+            pacing: Pacing::default(),
+            live: None,
+        };
+        let sender = Sender::new(Options { ssid: 2, ..Options::default() });
+        let outcome = twoway::run(|_| sender, plan, &link, &AtomicBool::new(false), |_| {})?.outcome;
+        let whole = outcome.records.iter().filter_map(|r| {
+            let mut r = *r;
+            outcome.sent.join(&mut r);
+            let returned = r.time(jitlat_core::record::Moment::Returned)?;
+            Some((returned - r.sent()?).0)
+        });
+        Ok(median(whole.collect()))
+    };
+    let (user, kernel, plain) = (with(Stamps::User)?, with(Stamps::Kernel)?, median(plain));
+    println!(
+        "\nmedian round trip, the far host's own time included: bare send and receive {:.1} us; jitlat's program stamps \
+         {:.1} us (x {:.2}), kernel stamps {:.1} us",
+        plain as f64 / 1e3,
+        user as f64 / 1e3,
+        user as f64 / plain as f64,
+        kernel as f64 / 1e3
+    );
+    Ok(())
+}
+
+fn median(mut values: Vec<i64>) -> i64 {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or(0)
+}
