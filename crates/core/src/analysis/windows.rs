@@ -102,7 +102,7 @@ mod tests {
             let record = PacketRecord::one_way(seq - first, Nanos(sent), Nanos(arrived));
             records.extend(std::iter::repeat_n(record, if seq % 5 == 0 { 2 } else { 1 }));
         }
-        records.sort_by_key(|r| r.arrived());
+        records.sort_by_key(PacketRecord::arrived);
         records
     }
 
