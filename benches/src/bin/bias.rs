@@ -1,6 +1,7 @@
 //! How far the latency that a test reports is from what packet captures at the two hosts say of the same
 //! packets. Two network namespaces joined by a veth pair, an AF_PACKET capture in each (needs root):
-//! a packet's true delay is from its capture where it leaves to its capture where it arrives.
+//! a packet's true delay is from its capture where it leaves to its capture where it arrives. And the same of ICMP
+//! round trips: from the request's capture to that of the answer.
 //!
 //! `cargo run --release -p jitlat-benches --bin bias`
 
@@ -10,8 +11,14 @@ use jitlat_core::{PacketRecord, Source, Span};
 use jitlat_net::client::{self, Observer, TestRequest};
 use jitlat_net::pace::Pacing;
 use jitlat_net::server::{Server, Service};
+use jitlat_net::stamp::Stamps;
+use jitlat_net::twoway;
+use jitlat_net::twoway::client::Link;
+use jitlat_net::twoway::socket::{Carrier, Marking};
+use jitlat_proto::echo::{Echo, Family, HEADER_LEN as ECHO_HEADER};
 use jitlat_proto::jitlat::packet::Header;
 use jitlat_proto::jitlat::{Dialect, FlowId, Limits};
+use jitlat_proto::twoway::Plan;
 use nix::cmsg_space;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{
@@ -28,6 +35,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Sequence number and time in ns.
+type RoundTrips = Vec<(i64, i64)>;
+/// When each packet passed, by its number.
+type Capture = HashMap<i64, i64>;
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 const HOSTS: [(&str, Ipv4Addr); 2] =
@@ -76,7 +87,82 @@ fn main() -> Result<()> {
             t.median, t.p99, k.median, k.p99, u.median, u.p99, t.count, k.count
         );
     }
+    for stamps in [Stamps::Kernel, Stamps::User] {
+        let (mut truth, mut error) = (Vec::new(), Vec::new());
+        let (round_trips, seen) = echoes(stamps)?;
+        for (seq, took) in round_trips {
+            let (Some(out), Some(back)) = (seen.get(&(2 * seq)), seen.get(&(2 * seq + 1))) else { continue };
+            truth.push(back - out);
+            error.push(took - (back - out));
+        }
+        let [t, e] = [truth, error].map(Figures::of);
+        println!(
+            "ICMP round trip: capture {:.2} us at the median, {:.2} at 99 %; {stamps:?} stamps minus that {:.2}, {:.2} \
+             ({} of {PACKETS} matched)",
+            t.median, t.p99, e.median, e.p99, e.count
+        );
+    }
     Ok(())
+}
+
+/// Round trips by sequence number as a two-way test tells them, and what a capture at this host saw: requests under
+/// twice their number, answers under one more.
+fn echoes(stamps: Stamps) -> Result<(RoundTrips, Capture)> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (up, ready) = std::sync::mpsc::channel();
+        let flag = &stop;
+        let captured = scope.spawn(move || -> Result<Capture> {
+            enter(0)?;
+            let tap = tap()?;
+            let _ = up.send(());
+            capture(&tap, flag, echo)
+        });
+        let measured = scope.spawn(move || -> Result<RoundTrips> {
+            enter(0)?;
+            let _ = ready.recv_timeout(std::time::Duration::from_secs(5));
+            let period = PERIOD;
+            let spec = TestSpec::new(Direction::Up, Transport::Udp, PACKETS, 64, period, Schedule::Periodic)?;
+            let plan = Plan { spec, wait: None, patience: Span::seconds(1) };
+            let link = Link {
+                to: (HOSTS[1].1, 0).into(),
+                carrier: Carrier::Icmp,
+                marking: Marking::default(),
+                stamps,
+                pacing: Pacing::default(),
+                live: None,
+            };
+            let id = 77;
+            let make = |kernel: bool| Echo::new(Family::V4, (!kernel).then_some(id), 1, 64 - ECHO_HEADER);
+            let outcome = twoway::run(make, plan, &link, &AtomicBool::new(false), |_| {})
+                .map_err(|e| e.to_string())?
+                .outcome;
+            let round_trip = |r: &PacketRecord| {
+                let mut r = *r;
+                outcome.sent.join(&mut r);
+                Some((r.seq, (r.time(Moment::Returned)? - r.sent()?).0))
+            };
+            Ok(outcome.records.iter().filter_map(round_trip).collect())
+        });
+        let measured = measured.join().map_err(|_| "the test panicked");
+        stop.store(true, Ordering::Relaxed);
+        let captured = captured.join().map_err(|_| "the capture panicked")??;
+        Ok((measured??, captured))
+    })
+}
+
+/// Twice the sequence number of an echo request, or one more of an answer.
+fn echo(ip: &[u8]) -> Option<i64> {
+    const ICMP: u8 = 1;
+    let header = usize::from(ip.first().filter(|b| *b >> 4 == 4)? & 15) * 4;
+    let message = ip.get(header..).filter(|_| ip.get(9) == Some(&ICMP))?;
+    let answer = match message.first()? {
+        8 => 0,
+        0 => 1,
+        _ => return None,
+    };
+    let seq = i64::from(u16::from_be_bytes([*message.get(6)?, *message.get(7)?]));
+    Some(2 * seq + answer)
 }
 
 struct Figures {
@@ -146,7 +232,7 @@ impl Observer for Keep {
 struct Run {
     records: Vec<PacketRecord>,
     /// By host: when each data packet passed, by sequence number.
-    captures: [HashMap<i64, i64>; 2],
+    captures: [Capture; 2],
 }
 
 fn run(direction: Direction) -> Result<Run> {
@@ -155,11 +241,11 @@ fn run(direction: Direction) -> Result<Run> {
     std::thread::scope(|scope| {
         let captures = [0, 1].map(|i| {
             let (up, stop) = (up.clone(), &stop);
-            scope.spawn(move || -> Result<HashMap<i64, i64>> {
+            scope.spawn(move || -> Result<Capture> {
                 enter(i)?;
                 let tap = tap()?;
                 let _ = up.send(());
-                capture(&tap, stop)
+                capture(&tap, stop, data_packet)
             })
         });
         let (serving, flag) = (up.clone(), &stop);
@@ -216,7 +302,8 @@ fn tap() -> Result<OwnedFd> {
     Ok(tap)
 }
 
-fn capture(tap: &OwnedFd, stop: &AtomicBool) -> Result<HashMap<i64, i64>> {
+/// When each packet that `number` knows passed first, by that number.
+fn capture(tap: &OwnedFd, stop: &AtomicBool, number: fn(&[u8]) -> Option<i64>) -> Result<Capture> {
     let mut seen = HashMap::new();
     let mut packet = [0u8; 256];
     let mut control = cmsg_space!(TimeSpec);
@@ -238,7 +325,7 @@ fn capture(tap: &OwnedFd, stop: &AtomicBool) -> Result<HashMap<i64, i64>> {
             _ => None,
         });
         let length = message.bytes;
-        if let (Some(at), Some(seq)) = (at, data_packet(&packet[..length])) {
+        if let (Some(at), Some(seq)) = (at, number(&packet[..length])) {
             seen.entry(seq).or_insert(at);
         }
     }
