@@ -7,15 +7,18 @@ mod collect;
 mod compare;
 mod demo;
 mod doctor;
+mod instrument;
 mod interrupt;
 mod label;
 mod live;
+mod load;
 mod ping;
 mod present;
 mod progress;
 mod recorder;
 mod serve;
 mod spp;
+mod sweep;
 mod tcp;
 mod test;
 mod watch;
@@ -28,12 +31,14 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Some(Command::Test(args)) => run_test(&args),
+        Some(Command::Ping(args)) if !args.load.load.is_empty() => load::phases::two_way(&args),
         Some(Command::Ping(args)) => ping::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Analyze(args)) => analyze::run(&args.logs, &args.report),
         Some(Command::Compare(args)) => compare::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Sweep(args)) => sweep::run(&args),
         Some(Command::Spp(args)) => spp::run(&args),
         Some(Command::Tcp(args)) => tcp::run(&args),
         None => run_test(&cli.test),
@@ -75,6 +80,7 @@ fn explain(error: &anyhow::Error) -> String {
 fn run_test(args: &cli::TestArgs) -> anyhow::Result<ExitCode> {
     match &args.file {
         Some(log) => analyze::run(std::slice::from_ref(log), &args.report),
+        None if !args.load.load.is_empty() => load::phases::one_way(args),
         None => test::run(args),
     }
 }

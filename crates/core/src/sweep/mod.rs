@@ -107,9 +107,12 @@ impl Grid {
         self.levels(cell).into_iter().find(|(f, _)| *f == factor).map(|(_, level)| level)
     }
 
-    /// What combination `cell` is called: the levels of all axes but `except`.
+    /// What combination `cell` is called: its levels of all axes but `except` and those that do not vary.
     pub fn name(&self, cell: usize, except: Option<Factor>) -> String {
-        let shown = self.levels(cell).into_iter().filter(|(f, _)| Some(*f) != except);
+        let varied = |f: Factor| self.axes.iter().any(|a| a.factor == f && a.levels.len() > 1);
+        let alone = !self.axes.iter().any(|a| a.levels.len() > 1);
+        let shown =
+            self.levels(cell).into_iter().filter(|(f, _)| Some(*f) != except && (alone || varied(*f)));
         let words: Vec<String> = shown
             .map(|(f, level)| match f {
                 Factor::Protocol | Factor::Transport | Factor::Dscp => level.text.clone(),

@@ -79,9 +79,10 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Of a finished test: delay corrected by the clock estimate where there is one.
+    /// Of a finished test: delay corrected by the clock estimate, where that excludes that the clocks agree.
     pub fn of(s: &Summary) -> Figures {
-        let shift = s.clock.correction_ns.unwrap_or(0) as f64;
+        let agree = s.clock.interval_ns.is_some_and(|[low, high]| low <= 0 && high >= 0);
+        let shift = s.clock.correction_ns.filter(|_| !agree).unwrap_or(0) as f64;
         let corrected = |v: Option<f64>| v.map(|v| v - shift);
         let d = &s.latency;
         Figures {

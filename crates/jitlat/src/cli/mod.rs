@@ -49,6 +49,7 @@ pub enum Command {
     /// A server, a client and an impaired path on this machine, and the report at the end
     Demo(Box<crate::demo::DemoArgs>),
     Doctor(crate::doctor::DoctorArgs),
+    Sweep(Box<crate::sweep::SweepArgs>),
     Spp(Box<crate::spp::SppArgs>),
     Tcp(Box<crate::tcp::TcpArgs>),
 }
@@ -130,6 +131,8 @@ pub struct TestArgs {
     pub stream: StreamArgs,
     #[command(flatten)]
     pub host_args: HostArgs,
+    #[command(flatten)]
+    pub load: crate::load::LoadArgs,
     #[command(flatten)]
     pub log: LogArgs,
     #[command(flatten)]

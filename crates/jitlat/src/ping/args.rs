@@ -109,6 +109,8 @@ pub struct PingArgs {
     #[command(flatten)]
     pub late: LateArgs,
     #[command(flatten)]
+    pub load: crate::load::LoadArgs,
+    #[command(flatten)]
     pub report: ReportArgs,
 }
 

@@ -14,16 +14,16 @@ mod stamp;
 mod tcp;
 mod twamp;
 
-pub use args::PingArgs;
+pub use args::{PingArgs, Proto};
 pub use stamp::stamp_key;
 pub use twamp::read_users;
 
 use crate::{doctor, interrupt, present};
 use anyhow::Result;
 use args::{plan, resolve};
+use jitlat_core::Span;
 use jitlat_core::analysis::{Analyzer, Samples};
 use jitlat_core::summary::Summary;
-use jitlat_core::twoway::Way;
 use jitlat_net::twoway::client::Progress;
 use jitlat_store::log::{LogFile, Naming};
 use late::Late;
@@ -40,7 +40,7 @@ pub fn run(args: &PingArgs) -> Result<ExitCode> {
     let log = match &args.output {
         Some(path) => {
             let naming = Naming::Given(path.clone());
-            Some(if args.proto == args::Proto::Tcp {
+            Some(if args.proto == Proto::Tcp {
                 LogFile::create_two_way_tcp(&naming)?
             } else {
                 LogFile::create_two_way(&naming)?
@@ -75,18 +75,14 @@ pub fn run(args: &PingArgs) -> Result<ExitCode> {
     })
 }
 
-#[allow(dead_code, reason = "for `jitlat sweep`, which follows")]
 /// A finished test without a report of its own: for sweeps, and for one phase beside another.
 pub struct Taken {
     /// Its round trips.
     pub summary: Summary,
     /// The packets behind them.
     pub samples: Samples,
-    /// The way there and the way back, where the protocol tells.
-    pub ways: Option<[Way; 2]>,
 }
 
-#[allow(dead_code, reason = "for `jitlat sweep`, which follows")]
 /// Measures as [`run`] does, in silence and without files.
 pub fn take(args: &PingArgs, stop: &AtomicBool) -> Result<Taken> {
     let to = resolve(args)?;
@@ -94,8 +90,15 @@ pub fn take(args: &PingArgs, stop: &AtomicBool) -> Result<Taken> {
     let mut analyzer = Analyzer::new(&found.session, &args.report.options());
     found.records.iter().for_each(|r| analyzer.push(r));
     let (summary, samples) = analyzer.finish_with_samples(&found.session);
-    let ways = summary.two_way.as_ref().and_then(|t| t.up.clone().zip(t.down.clone()));
-    Ok(Taken { summary, samples, ways: ways.map(<[_; 2]>::from) })
+    Ok(Taken { summary, samples })
+}
+
+/// How long the test should take, supposing answers within a fifth of a second where it waits for them.
+pub fn duration(args: &PingArgs) -> Result<Span> {
+    let plan = plan(args)?;
+    let answer = plan.patience.min(Span::millis(200));
+    let waiting = plan.wait.map(|w| (w + answer).times(plan.spec.packets().into()));
+    Ok(waiting.unwrap_or_else(|| plan.spec.duration() + plan.patience))
 }
 
 /// Requests and losses so far, on a terminal only.

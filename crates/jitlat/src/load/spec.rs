@@ -1,0 +1,135 @@
+//! [`LoadSpec`]: traffic to be sent beside a test, as people write it: `udp:5Mbit,dscp=AF11`, `tcp:20Mbit,streams=4`.
+
+use crate::cli::quantity::{self, Rate};
+use jitlat_core::spec::MAX_PAYLOAD;
+use jitlat_core::{Direction, Dscp, Schedule, Span, TestSpec, Transport};
+use std::fmt;
+use std::str::FromStr;
+
+/// Traffic of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadSpec {
+    text: String,
+    transport: Transport,
+    period: Span,
+    payload: u64,
+    streams: usize,
+    dscp: Dscp,
+    direction: Direction,
+}
+
+/// A datagram that fits any path's packets; several segments for TCP, which cuts them itself.
+const PAYLOAD: [u64; 2] = [1400, 14_480];
+/// More sessions than this a server does not grant one client, and one is the test's.
+const MOST_STREAMS: usize = 7;
+/// The most packets of one stream: half a gigabyte of records here and there.
+const MOST_PACKETS: u64 = 8_000_000;
+
+impl LoadSpec {
+    /// One specification for each stream, for `duration`.
+    pub fn streams(&self, duration: Span) -> Result<Vec<TestSpec>, String> {
+        let packets = (duration.0 as u64).div_ceil(self.period.0.max(1) as u64).clamp(1, MOST_PACKETS);
+        let spec = TestSpec::new(
+            self.direction,
+            self.transport,
+            packets,
+            self.payload,
+            self.period,
+            Schedule::Periodic,
+        );
+        let mut spec = spec.map_err(|e| format!("the load {self}: {e}"))?;
+        spec.dscp = self.dscp;
+        Ok(vec![spec; self.streams])
+    }
+}
+
+impl fmt::Display for LoadSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl FromStr for LoadSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LoadSpec, String> {
+        const USAGE: &str = "write udp:RATE or tcp:RATE, then streams=N, dscp=EF, payload=BYTES, down as needed: \
+                             tcp:20Mbit,streams=4,dscp=AF11";
+        let bad = |why: &str| format!("'{text}' is not a load: {why}; {USAGE}");
+        let (kind, rest) = text.split_once(':').ok_or_else(|| bad("it names no transport"))?;
+        let transport = match kind {
+            "udp" => Transport::Udp,
+            "tcp" => Transport::Tcp,
+            _ => return Err(bad("it is neither udp nor tcp")),
+        };
+        let mut words = rest.split(',');
+        let rate = quantity::rate(words.next().unwrap_or_default()).map_err(|e| bad(&e))?;
+        let mut payload = PAYLOAD[usize::from(transport == Transport::Tcp)];
+        let (mut streams, mut dscp, mut direction) = (1, Dscp::default(), Direction::Up);
+        for word in words {
+            match word.split_once('=') {
+                Some(("streams", n)) => {
+                    let n = n.parse().ok().filter(|n| (1..=MOST_STREAMS).contains(n));
+                    streams = n.ok_or_else(|| bad(&format!("streams are 1 to {MOST_STREAMS}")))?;
+                }
+                Some(("dscp", d)) => dscp = d.parse().map_err(|e| bad(&format!("{e}")))?,
+                Some(("payload", n)) => {
+                    let n = n.parse().ok().filter(|n| (12..=u64::from(MAX_PAYLOAD)).contains(n));
+                    payload = n.ok_or_else(|| bad(&format!("payloads are 12 to {MAX_PAYLOAD} bytes")))?;
+                }
+                None if word == "up" => direction = Direction::Up,
+                None if word == "down" => direction = Direction::Down,
+                _ => return Err(bad(&format!("'{word}' is not known"))),
+            }
+        }
+        // The rate is of all streams together.
+        let period = match rate {
+            Rate::Packets(p) => p.times(streams as i64),
+            Rate::Bits(bits) => Rate::Bits(bits / streams as f64).period(payload).map_err(|e| bad(&e))?,
+        };
+        Ok(LoadSpec { text: text.to_owned(), transport, period, payload, streams, dscp, direction })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_of_all_streams_together() {
+        let load: LoadSpec = "tcp:20Mbit,streams=4,dscp=AF11,down".parse().unwrap();
+        let streams = load.streams(Span::seconds(10)).unwrap();
+        assert_eq!(streams.len(), 4);
+        let s = &streams[0];
+        assert_eq!((s.transport(), s.direction(), s.dscp.value()), (Transport::Tcp, Direction::Down, 10));
+        let bits = f64::from(s.payload()) * 8.0 / s.period().as_seconds();
+        assert!((bits - 5e6).abs() < 1.0, "{bits}");
+        assert_eq!(s.duration().0 / 1_000_000_000, 10);
+        let packets: LoadSpec = "udp:1000/s,payload=100".parse().unwrap();
+        assert_eq!(packets.streams(Span::seconds(1)).unwrap()[0].packets(), 1000);
+    }
+
+    #[test]
+    fn what_is_not_a_load_is_refused_with_the_way_to_write_one() {
+        for bad in [
+            "",
+            "udp",
+            "udp:",
+            "icmp:5Mbit",
+            "udp:5Mbit,streams=8",
+            "udp:0",
+            "tcp:1Mbit,dscp=99",
+            "udp:1Mbit,x",
+            "udp:1Mbit,payload=5",
+        ] {
+            let e = bad.parse::<LoadSpec>().unwrap_err();
+            assert!(e.contains("tcp:20Mbit,streams=4"), "{bad}: {e}");
+        }
+    }
+
+    #[test]
+    fn a_load_is_bounded_in_records() {
+        let fast: LoadSpec = "udp:1000000/s,payload=12".parse().unwrap();
+        assert_eq!(u64::from(fast.streams(Span::seconds(3600)).unwrap()[0].packets()), MOST_PACKETS);
+    }
+}

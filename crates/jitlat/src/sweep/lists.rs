@@ -1,0 +1,201 @@
+//! Lists and ranges of conditions: `40,200,1400`, `40..1400:20`, `64..1024:x2`, `0,1ms,100ms`.
+
+use crate::cli::quantity;
+use jitlat_core::spec::{Dscp, MAX_PAYLOAD};
+use jitlat_core::sweep::Level;
+use jitlat_core::time::SECOND;
+
+/// The values of one condition, as the command line gives them.
+#[derive(Clone, Debug)]
+pub struct Levels(pub Vec<Level>);
+
+/// More levels than this are a slip of the pen.
+const MOST: usize = 10_000;
+
+/// Numbers of bytes.
+pub fn payloads(text: &str) -> Result<Levels, String> {
+    let one = |t: &str| match t.trim().parse::<i64>() {
+        Ok(n) if (0..=i64::from(MAX_PAYLOAD)).contains(&n) => Ok(n),
+        _ => Err(format!("'{t}' is not a payload: give 0 to {MAX_PAYLOAD} bytes")),
+    };
+    numbers(text, one, |n| n.to_string())
+}
+
+/// Priorities within this host.
+pub fn priorities(text: &str) -> Result<Levels, String> {
+    let one = |t: &str| {
+        t.trim().parse::<u32>().map(i64::from).map_err(|_| format!("'{t}' is not a priority: give 0 to 15"))
+    };
+    numbers(text, one, |n| n.to_string())
+}
+
+/// Times between packets.
+pub fn periods(text: &str) -> Result<Levels, String> {
+    numbers(text, |t| quantity::period(t).map(|s| s.0), time)
+}
+
+/// Times between an answer and the next request; may be nothing.
+pub fn waits(text: &str) -> Result<Levels, String> {
+    let one = |t: &str| if t.trim() == "0" { Ok(0) } else { quantity::duration(t).map(|s| s.0) };
+    numbers(text, one, time)
+}
+
+/// Code points, by number or name.
+pub fn dscps(text: &str) -> Result<Levels, String> {
+    let one = |t: &str| {
+        let dscp: Dscp = t.trim().parse().map_err(|e| format!("{e}"))?;
+        let text =
+            dscp.name().filter(|_| dscp.value() != 0).map_or_else(|| dscp.value().to_string(), str::to_owned);
+        Ok(Level { text: if dscp.value() == 0 { "BE".to_owned() } else { text }, number: None })
+    };
+    named(text, one)
+}
+
+/// Protocols, each with the stamps it is to be measured by: `icmp`, `lamp:user`, `lamp:krt`.
+pub fn protocols(text: &str) -> Result<Levels, String> {
+    named(text, |t| {
+        let t = t.trim();
+        let (name, stamps) = t.split_once(':').map_or((t, None), |(n, s)| (n, Some(s)));
+        let known = ["icmp", "stamp", "twamp", "lamp", "tcp"].contains(&name);
+        let stamped = stamps.is_none_or(|s| s.parse::<jitlat_net::stamp::Stamps>().is_ok());
+        if known && stamped {
+            Ok(Level { text: t.to_owned(), number: None })
+        } else {
+            Err(format!(
+                "'{t}' is not a protocol: give icmp, stamp, twamp, lamp or tcp, with the stamps behind a colon if not \
+                 kernel (lamp:user, lamp:krt)"
+            ))
+        }
+    })
+}
+
+/// `udp`, `tcp`.
+pub fn transports(text: &str) -> Result<Levels, String> {
+    named(text, |t| match t.trim() {
+        t @ ("udp" | "tcp") => Ok(Level { text: t.to_owned(), number: None }),
+        other => Err(format!("'{other}' is not a transport: give udp or tcp")),
+    })
+}
+
+/// The shortest exact way to write a time.
+fn time(ns: i64) -> String {
+    let units = [(SECOND, "s"), (1_000_000, "ms"), (1_000, "us")];
+    match units.into_iter().find(|(size, _)| ns != 0 && ns % size == 0) {
+        Some((size, name)) => format!("{}{name}", ns / size),
+        None if ns == 0 => "0".to_owned(),
+        None => format!("{ns}ns"),
+    }
+}
+
+fn named(text: &str, one: impl Fn(&str) -> Result<Level, String>) -> Result<Levels, String> {
+    distinct(text.split(',').map(one).collect::<Result<_, _>>()?)
+}
+
+fn numbers(
+    text: &str,
+    one: impl Fn(&str) -> Result<i64, String>,
+    write: impl Fn(i64) -> String,
+) -> Result<Levels, String> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        match part.split_once("..") {
+            None => all.push(one(part)?),
+            Some((low, rest)) => {
+                let (high, step) = rest
+                    .split_once(':')
+                    .ok_or_else(|| format!("'{part}' lacks a step: write 40..1400:20"))?;
+                range(part, one(low)?, one(high)?, step, &one, &mut all)?;
+            }
+        }
+        if all.len() > MOST {
+            return Err(format!("'{text}' is more than {MOST} values"));
+        }
+    }
+    distinct(all.into_iter().map(|n| Level { text: write(n), number: Some(n as f64) }).collect())
+}
+
+fn range(
+    part: &str,
+    low: i64,
+    high: i64,
+    step: &str,
+    one: &impl Fn(&str) -> Result<i64, String>,
+    all: &mut Vec<i64>,
+) -> Result<(), String> {
+    if low > high {
+        return Err(format!("'{part}' runs backwards"));
+    }
+    let factor = step.strip_prefix('x').map(|f| f.parse::<f64>().ok().filter(|f| *f > 1.0 && *f <= 1e6));
+    let mut at = low;
+    match factor {
+        Some(None) => return Err(format!("'{step}' is not a factor: write x2")),
+        Some(Some(_)) if low == 0 => return Err(format!("'{part}': no factor leads away from 0")),
+        Some(Some(factor)) => {
+            while at <= high && all.len() <= MOST {
+                all.push(at);
+                at = ((at as f64 * factor).round() as i64).max(at + 1);
+            }
+        }
+        None => {
+            let step = one(step)?.max(0);
+            if step == 0 {
+                return Err(format!("'{part}': a step of nothing leads nowhere"));
+            }
+            while at <= high && all.len() <= MOST {
+                all.push(at);
+                at = at.saturating_add(step);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn distinct(levels: Vec<Level>) -> Result<Levels, String> {
+    for (i, level) in levels.iter().enumerate() {
+        if levels[..i].iter().any(|l| l.text == level.text) {
+            return Err(format!("{} is there twice", level.text));
+        }
+    }
+    Ok(Levels(levels))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(levels: &Result<Levels, String>) -> Vec<&str> {
+        levels.as_ref().unwrap().0.iter().map(|l| l.text.as_str()).collect()
+    }
+
+    #[test]
+    fn lists_and_ranges() {
+        assert_eq!(texts(&payloads("40..100:20,1400")), ["40", "60", "80", "100", "1400"]);
+        assert_eq!(texts(&payloads("64..1024:x2")), ["64", "128", "256", "512", "1024"]);
+        assert_eq!(texts(&waits("0,1ms,100ms")), ["0", "1ms", "100ms"]);
+        assert_eq!(texts(&periods("0.5ms..2ms:500us")), ["500us", "1ms", "1500us", "2ms"]);
+        assert_eq!(periods("20ms").unwrap().0[0].number, Some(2e7));
+        assert_eq!(texts(&dscps("EF,0,34,3")), ["EF", "BE", "AF41", "3"]);
+        assert_eq!(texts(&protocols("icmp,lamp:user,lamp:krt")), ["icmp", "lamp:user", "lamp:krt"]);
+    }
+
+    #[test]
+    fn slips_are_refused() {
+        for bad in [
+            "",
+            "40..",
+            "40..100",
+            "100..40:10",
+            "40..100:0",
+            "40..100:x1",
+            "0..9:x2",
+            "40,40",
+            "70000",
+            "-1",
+        ] {
+            assert!(payloads(bad).is_err(), "{bad}");
+        }
+        assert!(payloads("0..65507:1").is_err(), "too many");
+        assert!(periods("0").is_err() && dscps("64").is_err() && transports("sctp").is_err());
+        assert!(protocols("lamp:never").is_err() && protocols("ping").is_err());
+    }
+}

@@ -1,0 +1,367 @@
+//! `jitlat sweep`: a test under every combination of some conditions, repeated, in random order, with confidence
+//! intervals and what delay against size says of the path.
+//!
+//! * [`lists`] – how conditions are written
+//! * [`state`] – the file that a sweep goes on from after an interruption
+//! * [`show`] – table, CSV, JSON, figures
+
+mod lists;
+mod show;
+mod state;
+
+use crate::cli::quantity;
+use crate::instrument::Instrument;
+use crate::load::{self, LoadArgs, LoadSpec};
+use crate::progress::ProgressLine;
+use crate::{interrupt, present};
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use jitlat_core::Span;
+use jitlat_core::sweep::{Axis, Confidence, Factor, Figures, Grid, Level, Outcome, Run, order};
+use jitlat_net::{clock, random};
+use lists::Levels;
+use serde::{Deserialize, Serialize};
+use state::{Named, State};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The same test over lists of payloads, periods, waits, DSCPs, protocols, transports or loads: every combination,
+/// repeated, in random order
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Lists: 40,200,1400; ranges with a step: 40..1400:20, 64..1024:x2, 1ms..10ms:1ms.\n\
+                        Options of the test itself follow a lone --: jitlat sweep HOST -l 40..1400:40 -- --interface eth0")]
+pub struct SweepArgs {
+    /// The far host
+    #[arg(required_unless_present = "resume")]
+    pub host: Option<String>,
+    /// One-way tests against `jitlat serve` instead of round trips
+    #[arg(long)]
+    pub one_way: bool,
+    /// Payloads, in bytes
+    #[arg(short = 'l', long, value_name = "LIST", value_parser = lists::payloads)]
+    pub payloads: Option<Levels>,
+    /// Times between packets
+    #[arg(short = 'p', long, value_name = "LIST", value_parser = lists::periods)]
+    pub periods: Option<Levels>,
+    /// Stop and wait: times between an answer and the next request (0,1ms,100ms)
+    #[arg(long, value_name = "LIST", value_parser = lists::waits, conflicts_with_all = ["periods", "one_way"])]
+    pub waits: Option<Levels>,
+    /// Code points (BE,EF,AF41)
+    #[arg(short = 'D', long, value_name = "LIST", value_parser = lists::dscps)]
+    pub dscps: Option<Levels>,
+    /// Priorities within this host (Wi-Fi access categories)
+    #[arg(long, value_name = "LIST", value_parser = lists::priorities, conflicts_with = "one_way")]
+    pub priorities: Option<Levels>,
+    /// Protocols of round trips, with their stamps if not kernel: icmp,stamp,twamp,lamp,lamp:user,lamp:krt,tcp
+    #[arg(long, value_name = "LIST", value_parser = lists::protocols, conflicts_with = "one_way")]
+    pub protos: Option<Levels>,
+    /// Transports of one-way tests: udp,tcp
+    #[arg(long, value_name = "LIST", value_parser = lists::transports, requires = "one_way")]
+    pub transports: Option<Levels>,
+    /// Packets of each run
+    #[arg(short = 'n', value_name = "N", default_value_t = 100)]
+    pub packets: u64,
+    /// Runs of each combination
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub repetitions: u32,
+    /// Pause between runs
+    #[arg(long, value_name = "T", value_parser = pause, default_value = "0.2s")]
+    pub pause: Span,
+    /// Order of the runs: random within each repetition, or as given
+    #[arg(long, value_name = "ORDER", default_value = "random")]
+    pub order: Order,
+    /// Seed of the random order; drawn afresh and kept unless given
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Confidence of the intervals, in percent: 90, 95 or 99
+    #[arg(long, value_name = "P", default_value = "95")]
+    pub confidence: Confidence,
+    /// Keep every finished run in FILE (default: sweep.XXXXXX in this folder); an existing file is never replaced
+    #[arg(short = 'o', value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Go on with the sweep kept in FILE, or show it again if it is complete
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["host", "output"])]
+    pub resume: Option<PathBuf>,
+    /// Write one JSON object to FILE; - is standard output, and then nothing else goes there
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write one line for each combination to FILE; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Draw the figures into DIR, as SVG and PNG
+    #[arg(long, value_name = "DIR")]
+    pub plots: Option<PathBuf>,
+    /// Each --load is a condition too, beside none: the traffic that runs beside the test
+    #[command(flatten)]
+    pub load: LoadArgs,
+    /// Options of the test, as for `jitlat ping` or `jitlat HOST`
+    #[arg(last = true, value_name = "OPTION")]
+    pub options: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Order {
+    Random,
+    Given,
+}
+
+fn pause(text: &str) -> Result<Span, String> {
+    if text.trim() == "0" { Ok(Span::ZERO) } else { quantity::duration(text) }
+}
+
+/// Everything that fixes a sweep: the first line of its file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// `jitlat sweep 1`.
+    pub format: String,
+    /// The far host.
+    pub host: String,
+    /// One-way tests, not round trips.
+    pub one_way: bool,
+    /// What is varied.
+    pub grid: Grid,
+    /// Packets of a run.
+    pub packets: u64,
+    /// Runs of each combination.
+    pub repetitions: u32,
+    /// Pause between runs.
+    pub pause: Span,
+    /// Of the random order; `None` = as given.
+    pub seed: Option<u64>,
+    /// Of the intervals.
+    pub confidence: Confidence,
+    /// The server that takes the load: host, port, file with its key, and how long it settles.
+    pub load: LoadLink,
+    /// Options of the test.
+    pub options: Vec<String>,
+}
+
+/// Where loads go.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadLink {
+    host: Option<String>,
+    port: u16,
+    key_file: Option<PathBuf>,
+    settle: Span,
+}
+
+/// The first line of a sweep's file says so.
+pub const FORMAT: &str = "jitlat sweep 1";
+/// More runs than this are a slip of the pen.
+const MOST_RUNS: usize = 100_000;
+/// Before a run that failed is tried once more.
+const AFTER_A_FAILURE: Span = Span::seconds(2);
+/// Payloads of a sweep that names nothing to vary.
+const SIZES: &str = "60..1460:200";
+
+impl Plan {
+    fn new(args: &SweepArgs) -> Result<Plan> {
+        let host = args.host.clone().context("name the far host")?;
+        let mut loads: Vec<Level> = Vec::new();
+        if !args.load.load.is_empty() {
+            loads.push(Level { text: "none".to_owned(), number: None });
+            loads.extend(args.load.load.iter().map(|l| Level { text: l.to_string(), number: None }));
+        }
+        let named = [
+            (Factor::Payload, &args.payloads),
+            (Factor::Period, &args.periods),
+            (Factor::Wait, &args.waits),
+            (Factor::Dscp, &args.dscps),
+            (Factor::Priority, &args.priorities),
+            (Factor::Protocol, &args.protos),
+            (Factor::Transport, &args.transports),
+        ];
+        let axis = |(factor, levels): (Factor, &Option<Levels>)| {
+            levels.clone().map(|Levels(levels)| Axis { factor, levels })
+        };
+        let mut axes: Vec<Axis> = named.into_iter().filter_map(axis).collect();
+        if !loads.is_empty() {
+            axes.push(Axis { factor: Factor::Load, levels: loads });
+        }
+        if axes.iter().all(|a| a.levels.len() < 2) && args.payloads.is_none() {
+            let Levels(levels) = lists::payloads(SIZES).map_err(|e| anyhow!(e))?;
+            axes.insert(0, Axis { factor: Factor::Payload, levels });
+        }
+        let seed = match (args.order, args.seed) {
+            (Order::Given, _) => None,
+            (Order::Random, Some(seed)) => Some(seed),
+            (Order::Random, None) => {
+                let mut bytes = [0; 4];
+                random::fill(&mut bytes).context("drawing a seed from the system's random numbers")?;
+                Some(u32::from_be_bytes(bytes).into())
+            }
+        };
+        Ok(Plan {
+            format: FORMAT.to_owned(),
+            host,
+            one_way: args.one_way,
+            grid: Grid { axes },
+            packets: args.packets,
+            repetitions: args.repetitions,
+            pause: args.pause,
+            seed,
+            confidence: args.confidence,
+            load: LoadLink {
+                host: args.load.load_host.clone(),
+                port: args.load.load_port,
+                key_file: args.load.load_key_file.clone(),
+                settle: args.load.load_settle,
+            },
+            options: args.options.clone(),
+        })
+    }
+
+    /// What is to be run, in order.
+    pub fn runs(&self) -> Result<Vec<Run>> {
+        let count = self.grid.cells().and_then(|c| c.checked_mul(self.repetitions as usize));
+        match count {
+            Some(1..=MOST_RUNS) => Ok(order(self.grid.cells().unwrap_or(0), self.repetitions, self.seed)),
+            Some(n) => bail!("{n} runs are too many: a sweep has at most {MOST_RUNS}"),
+            None => bail!("there are more combinations than can be counted"),
+        }
+    }
+
+    /// The test of one combination, and the loads beside it.
+    pub fn test(&self, cell: usize) -> Result<(Instrument, Vec<LoadSpec>)> {
+        let mut words = vec![if self.one_way { "test" } else { "ping" }.to_owned(), self.host.clone()];
+        words.extend(["-n".to_owned(), self.packets.to_string()]);
+        let mut loads = Vec::new();
+        for (factor, level) in self.grid.levels(cell) {
+            let value = level.text.clone();
+            match factor {
+                Factor::Payload => words.extend(["-l".to_owned(), value]),
+                Factor::Period => words.extend(["-p".to_owned(), value]),
+                Factor::Wait => words.extend(["--wait".to_owned(), value]),
+                Factor::Dscp => words.extend(["-D".to_owned(), value]),
+                Factor::Priority => words.extend(["--priority".to_owned(), value]),
+                Factor::Protocol => {
+                    let (name, stamps) = value.split_once(':').unwrap_or((&value, "kernel"));
+                    words.extend(["--proto", name, "--stamps", stamps].map(str::to_owned));
+                }
+                Factor::Transport if value == "tcp" => words.push("-t".to_owned()),
+                Factor::Transport => {}
+                Factor::Load if value == "none" => {}
+                Factor::Load => loads.push(value.parse().map_err(|e: String| anyhow!(e))?),
+            }
+        }
+        words.extend(self.options.iter().cloned());
+        let instrument = Instrument::parse(&words)
+            .with_context(|| format!("the test of {}", self.grid.name(cell, None)))?;
+        Ok((instrument, loads))
+    }
+
+    fn link(&self) -> Result<load::Link> {
+        let args = LoadArgs {
+            load: Vec::new(),
+            load_settle: self.load.settle,
+            load_host: self.load.host.clone(),
+            load_port: self.load.port,
+            load_key_file: self.load.key_file.clone(),
+        };
+        load::Link::new(&args, &self.host, None)
+    }
+
+    /// What the delays of this sweep are.
+    pub fn quantity(&self) -> &'static str {
+        if self.one_way { "one-way delay" } else { "round trip" }
+    }
+}
+
+/// Sweeps, or goes on with a sweep, and shows it.
+pub fn run(args: &SweepArgs) -> Result<ExitCode> {
+    show::check(args)?;
+    let mut state = match &args.resume {
+        Some(path) => State::resume(path)?,
+        None => {
+            let plan = Plan::new(args)?;
+            // Nothing is begun that cannot be ended: every combination is a test that could be run.
+            plan.runs()?;
+            for cell in 0..plan.grid.cells().unwrap_or(0) {
+                let (instrument, _) = plan.test(cell)?;
+                instrument
+                    .duration()
+                    .with_context(|| format!("the test of {}", plan.grid.name(cell, None)))?;
+            }
+            let named = args.output.clone().map_or(Named::Random, Named::Given);
+            State::create(&named, plan)?
+        }
+    };
+    let stop = interrupt::stop_flag()?;
+    let quiet = show::is_silent(args);
+    if !quiet {
+        present::print(&show::begin(&state)?)?;
+    }
+    let failure = measure(&mut state, &stop).err();
+    show::all(args, &state)?;
+    if let Some(e) = failure {
+        let file = state.path().display();
+        return Err(
+            e.context(format!("the sweep is not complete: go on with `jitlat sweep --resume {file}`"))
+        );
+    }
+    Ok(if state.outcomes().is_empty() { ExitCode::from(crate::COULD_NOT_MEASURE) } else { ExitCode::SUCCESS })
+}
+
+fn measure(state: &mut State, stop: &AtomicBool) -> Result<()> {
+    let runs = state.plan().runs()?;
+    let link = state.plan().link()?;
+    let mut line = ProgressLine::new();
+    for (k, run) in runs.iter().enumerate() {
+        if state.has(*run) {
+            continue;
+        }
+        if stop.load(Ordering::Relaxed) {
+            bail!("stopped after {} of {} runs", state.outcomes().len(), runs.len());
+        }
+        line.show(&format!("run {} of {}: {}", k + 1, runs.len(), state.plan().grid.name(run.cell, None)));
+        let once = || one(state.plan(), *run, &link, stop);
+        // What fails in passing must not end a sweep of hours.
+        let outcome = once().or_else(|e| {
+            line.clear();
+            rest(AFTER_A_FAILURE, stop);
+            if stop.load(Ordering::Relaxed) { Err(e) } else { once() }
+        })?;
+        // A run cut short is not one of the sweep's.
+        if !stop.load(Ordering::Relaxed) {
+            state.add(outcome)?;
+            rest(state.plan().pause, stop);
+        }
+    }
+    line.clear();
+    if stop.load(Ordering::Relaxed) && state.outcomes().len() < runs.len() {
+        bail!("stopped after {} of {} runs", state.outcomes().len(), runs.len());
+    }
+    Ok(())
+}
+
+fn one(plan: &Plan, run: Run, link: &load::Link, stop: &AtomicBool) -> Result<Outcome> {
+    let (instrument, loads) = plan.test(run.cell)?;
+    let at = clock::wall();
+    let name = || plan.grid.name(run.cell, None);
+    let taken = if loads.is_empty() {
+        instrument.take(stop).with_context(name)?
+    } else {
+        let duration = instrument.duration()?;
+        load::beside(&loads, link, duration, stop, || instrument.take(stop)).with_context(name)?.0
+    };
+    let s = &taken.summary;
+    Ok(Outcome {
+        run,
+        at,
+        sent: s.counts.sent,
+        received: s.counts.unique_valid,
+        ip_length: instrument.ip_length(s),
+        figures: Figures::of(s),
+    })
+}
+
+/// Waits in pieces, so that a stop is noticed.
+fn rest(pause: Span, stop: &AtomicBool) {
+    let until = clock::steady() + pause;
+    while clock::steady() < until && !stop.load(Ordering::Relaxed) {
+        let left = (until - clock::steady()).0.clamp(0, 50_000_000);
+        std::thread::sleep(Duration::from_nanos(left as u64));
+    }
+}

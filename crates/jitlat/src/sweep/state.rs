@@ -1,0 +1,208 @@
+//! The file of a sweep: its plan in the first line, then a line for each finished run, so that an interruption, even a
+//! crash, costs one run at most.
+
+use super::{FORMAT, Plan};
+use anyhow::{Context, Result, bail};
+use jitlat_core::sweep::{Outcome, Run};
+use jitlat_net::random;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// How a new file gets its name.
+pub enum Named {
+    Given(PathBuf),
+    /// `sweep.XXXXXX` in this folder.
+    Random,
+}
+
+/// A sweep as far as it has come.
+pub struct State {
+    path: PathBuf,
+    file: File,
+    plan: Plan,
+    outcomes: Vec<Outcome>,
+}
+
+/// A file longer than this is no sweep's.
+const LONGEST: u64 = 1 << 30;
+
+impl State {
+    /// Begins a file. One that exists is never replaced.
+    pub fn create(named: &Named, plan: Plan) -> Result<State> {
+        let (path, file) = match named {
+            Named::Given(path) => {
+                (path.clone(), create(path).with_context(|| format!("creating {}", path.display()))?)
+            }
+            Named::Random => create_random()?,
+        };
+        let mut state = State { path, file, plan, outcomes: Vec::new() };
+        let line = serde_json::to_string(&state.plan)?;
+        state.write(&line)?;
+        Ok(state)
+    }
+
+    /// Reads what is there. A last line that was cut short is dropped and written over.
+    pub fn resume(path: &Path) -> Result<State> {
+        let name = path.display();
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .with_context(|| format!("opening the sweep {name}"))?;
+        if file.metadata()?.len() > LONGEST {
+            bail!("{name} is too long for a sweep");
+        }
+        let mut text = String::new();
+        io::Read::read_to_string(&mut file, &mut text)
+            .with_context(|| format!("reading the sweep {name}"))?;
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        let mut lines = text[..whole].lines();
+        let first = lines.next().unwrap_or_default();
+        let plan: Plan =
+            serde_json::from_str(first).with_context(|| format!("{name} is not the file of a sweep"))?;
+        if plan.format != FORMAT {
+            bail!("{name} is of format '{}', which this program does not know", plan.format);
+        }
+        let mut outcomes: Vec<Outcome> = Vec::new();
+        let cells = plan.grid.cells().unwrap_or(0);
+        for (number, line) in lines.enumerate() {
+            let outcome: Outcome =
+                serde_json::from_str(line).with_context(|| format!("{name}, line {}", number + 2))?;
+            if outcome.run.cell >= cells || outcomes.iter().any(|o| o.run == outcome.run) {
+                bail!("{name}, line {}: this run is not one of the plan's, or is there twice", number + 2);
+            }
+            outcomes.push(outcome);
+        }
+        file.set_len(whole as u64)?;
+        io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
+        Ok(State { path: path.to_owned(), file, plan, outcomes })
+    }
+
+    /// Keeps a finished run.
+    pub fn add(&mut self, outcome: Outcome) -> Result<()> {
+        let line = serde_json::to_string(&outcome)?;
+        self.write(&line)?;
+        self.outcomes.push(outcome);
+        Ok(())
+    }
+
+    fn write(&mut self, line: &str) -> Result<()> {
+        let whole = format!("{line}\n");
+        self.file.write_all(whole.as_bytes()).with_context(|| format!("writing {}", self.path.display()))
+    }
+
+    /// Whether this run is done.
+    pub fn has(&self, run: Run) -> bool {
+        self.outcomes.iter().any(|o| o.run == run)
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub fn outcomes(&self) -> &[Outcome] {
+        &self.outcomes
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(path)
+}
+
+fn create_random() -> Result<(PathBuf, File)> {
+    const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+    loop {
+        let mut bytes = [0; 6];
+        random::fill(&mut bytes).context("drawing a name from the system's random numbers")?;
+        let tail: String =
+            bytes.iter().map(|b| char::from(LETTERS[usize::from(*b) % LETTERS.len()])).collect();
+        let path = PathBuf::from(format!("sweep.{tail}"));
+        match create(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e).context("creating a file for the sweep in this folder"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::LoadLink;
+    use super::*;
+    use jitlat_core::sweep::{Axis, Confidence, Factor, Figures, Grid, Level};
+    use jitlat_core::{Nanos, Span};
+
+    fn plan() -> Plan {
+        let level = |n: u32| Level { text: n.to_string(), number: Some(n.into()) };
+        Plan {
+            format: FORMAT.to_owned(),
+            host: "192.0.2.1".to_owned(),
+            one_way: false,
+            grid: Grid { axes: vec![Axis { factor: Factor::Payload, levels: [40, 80].map(level).into() }] },
+            packets: 10,
+            repetitions: 2,
+            pause: Span::ZERO,
+            seed: Some(1),
+            confidence: Confidence::default(),
+            load: LoadLink { host: None, port: 2666, key_file: None, settle: Span::seconds(1) },
+            options: Vec::new(),
+        }
+    }
+
+    fn outcome(cell: usize, repetition: u32) -> Outcome {
+        let run = Run { cell, repetition };
+        Outcome {
+            run,
+            at: Nanos(1),
+            sent: 10,
+            received: 10,
+            ip_length: Some(68),
+            figures: Figures::default(),
+        }
+    }
+
+    #[test]
+    fn a_sweep_goes_on_where_it_was_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let mut state = State::create(&Named::Given(path.clone()), plan()).unwrap();
+        state.add(outcome(1, 0)).unwrap();
+        state.add(outcome(0, 0)).unwrap();
+        drop(state);
+        assert!(State::create(&Named::Given(path.clone()), plan()).is_err(), "never replaced");
+        // A crash in the middle of a line.
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, &text[..text.len() - 5]).unwrap();
+        let mut state = State::resume(&path).unwrap();
+        assert_eq!((state.plan(), state.outcomes().len()), (&plan(), 1));
+        assert!(state.has(Run { cell: 1, repetition: 0 }) && !state.has(Run { cell: 0, repetition: 0 }));
+        state.add(outcome(0, 0)).unwrap();
+        drop(state);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    }
+
+    #[test]
+    fn what_is_no_sweep_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let first = serde_json::to_string(&plan()).unwrap();
+        let run = serde_json::to_string(&outcome(0, 0)).unwrap();
+        let far = serde_json::to_string(&outcome(2, 0)).unwrap();
+        let other = first.replace(FORMAT, "jitlat sweep 9");
+        for bad in [
+            "",
+            "x\n",
+            &format!("{other}\n"),
+            &format!("{first}\n{run}\n{run}\n"),
+            &format!("{first}\n{far}\n"),
+        ] {
+            std::fs::write(&path, bad).unwrap();
+            assert!(State::resume(&path).is_err(), "{bad}");
+        }
+    }
+}
