@@ -2,14 +2,26 @@
 
 use crate::harness::*;
 use jitlat_core::impair::Scenario;
+use jitlat_net::emulator::lab::Namespace;
 use nix::sys::signal::Signal;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// A program that listens is ready well within this; tests that listen too late fail on their counts.
-const READY: Duration = Duration::from_millis(1500);
+
+/// Waits until so many programs in `place` capture packets: the kernel lists their sockets, below a heading.
+fn wait_for_captures(place: &Namespace, count: usize) {
+    let started = Instant::now();
+    let listed = || {
+        let output = place.command("cat").arg("/proc/net/packet").output().unwrap();
+        String::from_utf8_lossy(&output.stdout).lines().count().saturating_sub(1)
+    };
+    while listed() < count {
+        assert!(started.elapsed() < PATIENCE, "nobody captures within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
 
 fn keys(folder: &Path) {
     fs::write(folder.join("key"), "0123456789abcdef0123456789abcdef\n").unwrap();
@@ -25,7 +37,7 @@ fn two_interfaces_of_one_host_give_round_trips_and_no_loss() {
     let listener = Running::start(
         Place::In(&switch).jitlat(folder.path(), "spp -i client -I server --only udp:2667 --json spp.json"),
     );
-    std::thread::sleep(READY);
+    wait_for_captures(&switch, 2);
     let line = format!("{} -b -n 300 -p 10ms --json -", lab.server.v4);
     Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report();
     listener.signal(Signal::SIGINT);
@@ -63,7 +75,8 @@ fn digests_of_another_host_tell_the_delay_and_every_loss() {
     spp("--key-file key --remote-interface lo --duration 5").finish(LIMIT).refused(&["'lo' is not offered"]);
 
     let listener = spp("--key-file key --only udp:2667 --json spp.json");
-    std::thread::sleep(READY);
+    wait_for_captures(&lab.client, 1);
+    wait_for_captures(&lab.server, 1);
     test("-b -n 450 -p 8ms").finish(LIMIT);
     listener.signal(Signal::SIGINT);
     let heard = listener.finish(LIMIT);
@@ -77,9 +90,10 @@ fn digests_of_another_host_tell_the_delay_and_every_loss() {
 
     // A far host that dies ends the listening, with what there is.
     let listener = spp("--key-file key");
-    std::thread::sleep(READY);
+    wait_for_captures(&lab.client, 1);
+    wait_for_captures(&lab.server, 1);
     let stream = test("-b -n 3000 -p 10ms");
-    std::thread::sleep(Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs(6));
     server.kill();
     let heard = listener.finish(LIMIT);
     drop(stream);
