@@ -10,7 +10,7 @@ const CURVES: usize = 7;
 /// Which distribution to compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// Raw one-way latency: comparable only if the same clocks measured all runs.
+    /// Round trips, or raw one-way latency: that is comparable only if the same clocks measured all runs.
     Latency,
     /// Delay above each run's own minimum.
     Jitter,
@@ -67,7 +67,7 @@ impl Subject {
 
     fn quantity(self) -> &'static str {
         match self {
-            Subject::Latency => "one-way latency",
+            Subject::Latency => "latency",
             Subject::Jitter => "delay above the run's own minimum",
         }
     }

@@ -21,12 +21,12 @@ pub fn latency(run: &Run<'_>, corrected: bool) -> Option<Figure> {
     let subject = Subject {
         id: if corrected { "latency-corrected" } else { "latency" },
         title: run.titled(if corrected { "Latency, clocks corrected" } else { "Latency" }),
-        quantity: if corrected { "corrected one-way latency" } else { "one-way latency" },
+        quantity: if corrected { "corrected one-way latency" } else { run.delay() },
         about: "How long packets took, and the share that took no longer (line, right axis). One narrow peak \
                 is an idle path; a long tail is queueing; several peaks are several paths or states.",
     };
     let mut figure = distribution(&subject, &run.summary.latency, shift)?;
-    if !corrected && run.summary.clock.correction_ns.is_none() {
+    if !corrected && run.summary.clock.correction_ns.is_none() && run.summary.two_way.is_none() {
         figure.notes.push(
             "Latency compares two clocks and nothing is known here of their difference: the shape is sure, the \
              position is not."
@@ -99,7 +99,7 @@ pub fn latency_full(run: &Run<'_>) -> Option<Figure> {
     let subject = Subject {
         id: "latency-full",
         title: run.titled("Latency, full range"),
-        quantity: "one-way latency",
+        quantity: run.delay(),
         about: "The same as the latency histogram with every packet inside it: how far the tail really reaches.",
     };
     let (min, max) = (run.summary.latency.min? as f64, run.summary.latency.max? as f64);

@@ -40,6 +40,11 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// What its delays are.
+    fn delay(&self) -> &'static str {
+        if self.summary.two_way.is_some() { "round trip" } else { "one-way latency" }
+    }
+
     fn titled(&self, title: &str) -> String {
         if self.label.is_empty() { title.to_owned() } else { format!("{title} – {}", self.label) }
     }

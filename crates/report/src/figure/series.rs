@@ -29,7 +29,7 @@ pub fn burstiness(run: &Run<'_>) -> Option<Figure> {
                 a pause, a rising floor is a filling queue or a drifting clock."
                 .into(),
         x: Axis::linear("arrival time since the first packet", Unit::Elapsed, from, to),
-        y: Axis::linear("one-way latency", Unit::Time, low - margin, high + margin),
+        y: Axis::linear(run.delay(), Unit::Time, low - margin, high + margin),
         right: None,
         series: vec![Series::new("packets", Tone::Data, cloud)],
         overflow: None,
