@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Exit status when there is no measurement to report.
+/// Exit status when there is no measurement to report, or a file that was asked for could not be written whole.
 const COULD_NOT_MEASURE: u8 = 2;
 
 /// Exit status when something was measured and a threshold was violated.

@@ -57,11 +57,15 @@ pub fn conclude(
     for trouble in troubles {
         eprintln!("jitlat: {trouble}");
     }
+    let unsaved = runs.iter().any(|r| r.session.ending == Ending::StorageFailed);
     if let Some(reason) = reason.filter(|_| ending != Ending::Complete) {
         eprintln!("jitlat: the test ended early: {reason}");
     }
     let measured = received > 0 || ending == Ending::Complete || runs.iter().any(sent_something);
-    Ok(if measured { crate::verdict(&runs, &args.report) } else { ExitCode::from(crate::COULD_NOT_MEASURE) })
+    if !measured || unsaved {
+        return Ok(ExitCode::from(crate::COULD_NOT_MEASURE));
+    }
+    Ok(crate::verdict(&runs, &args.report))
 }
 
 /// A stream that was sent and wholly lost is a measurement too.

@@ -25,7 +25,8 @@ use std::path::PathBuf;
     subcommand_negates_reqs = true,
     arg_required_else_help = true,
     after_help = "On one host: jitlat serve.  On the other: jitlat HOST.  Try it alone: jitlat demo.\n\
-                  Exit status: 0 measured; 1 measured, but a --fail-if threshold was violated; 2 could not measure."
+                  Exit status: 0 measured; 1 measured, but a --fail-if threshold was violated; 2 could not measure,\n\
+                  or not write a file that was asked for."
 )]
 pub struct Cli {
     #[command(subcommand)]

@@ -65,14 +65,14 @@ pub fn run(args: &PingArgs) -> Result<ExitCode> {
     let run = report::analyse(found, &args.report);
     present::present(std::slice::from_ref(&run), &args.report)?;
     let untold = late.finish(&run).err();
-    for error in [unsaved, untold].into_iter().flatten() {
-        eprintln!("jitlat: {error:#}");
+    let troubles: Vec<_> = [unsaved, untold].into_iter().flatten().collect();
+    for trouble in &troubles {
+        eprintln!("jitlat: {trouble:#}");
     }
-    Ok(if requests > 0 {
-        crate::verdict(&[run], &args.report)
-    } else {
-        ExitCode::from(crate::COULD_NOT_MEASURE)
-    })
+    if requests == 0 || !troubles.is_empty() {
+        return Ok(ExitCode::from(crate::COULD_NOT_MEASURE));
+    }
+    Ok(crate::verdict(&[run], &args.report))
 }
 
 /// A finished test without a report of its own: for sweeps, and for one phase beside another.

@@ -333,6 +333,7 @@ fn a_full_disk_keeps_what_fitted_and_reports_everything() {
         let report = finished.any_report();
         assert_eq!(report.count("/counts/unique_valid"), 1000);
         assert!(finished.stderr.contains("space"), "{}", finished.stderr);
+        assert_eq!(finished.code(), 2, "what was asked for was not all written");
         assert_eq!(report.text("/session/ending"), "storage_failed");
         let kept = client(folder.path(), &format!("-f {} --json -", log.display())).finish(PATIENCE).report();
         assert!((10..1000).contains(&kept.count("/counts/received")));
