@@ -134,9 +134,8 @@ fn echoes(stamps: Stamps) -> Result<(RoundTrips, Capture)> {
             };
             let id = 77;
             let make = |kernel: bool| Echo::new(Family::V4, (!kernel).then_some(id), 1, 64 - ECHO_HEADER);
-            let outcome = twoway::run(make, plan, &link, &AtomicBool::new(false), |_| {})
-                .map_err(|e| e.to_string())?
-                .outcome;
+            let outcome =
+                twoway::run(make, plan, &link, &AtomicBool::new(false)).map_err(|e| e.to_string())?.outcome;
             let round_trip = |r: &PacketRecord| {
                 let mut r = *r;
                 outcome.sent.join(&mut r);

@@ -248,7 +248,7 @@ fn round_trips() -> Result<(), Failure> {
             live: None,
         };
         let sender = Sender::new(Options { ssid: 2, ..Options::default() });
-        let outcome = twoway::run(|_| sender, plan, &link, &AtomicBool::new(false), |_| {})?.outcome;
+        let outcome = twoway::run(|_| sender, plan, &link, &AtomicBool::new(false))?.outcome;
         let whole = outcome.records.iter().filter_map(|r| {
             let mut r = *r;
             outcome.sent.join(&mut r);

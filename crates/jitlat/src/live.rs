@@ -1,10 +1,10 @@
 //! [`Live`]: what can be said of a stream while it still runs, from the records this host has received. Fed by
 //! the thread that writes the log; the packet threads do nothing for it.
 
-use jitlat_core::PacketRecord;
 use jitlat_core::metrics::sketch::Sketch;
 use jitlat_core::summary::Percent;
 use jitlat_core::units::eng4;
+use jitlat_core::{PacketRecord, Span};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -48,11 +48,9 @@ impl Live {
         }
     }
 
-    /// Takes the next packet that arrived.
-    pub fn push(&mut self, record: &PacketRecord) {
-        let Some(delay) = record.delay().filter(|_| record.seq >= 0 && record.flags.is_clean()) else {
-            return;
-        };
+    /// Takes the next packet that arrived, and its delay one way or there and back.
+    pub fn push(&mut self, record: &PacketRecord, delay: Option<Span>) {
+        let Some(delay) = delay.filter(|_| record.seq >= 0 && record.flags.is_clean()) else { return };
         self.delays.add(delay.0);
         self.fastest = self.fastest.min(delay.0);
         let seq = record.seq;
@@ -100,7 +98,8 @@ mod tests {
     fn told(packets: impl IntoIterator<Item = (i64, i64)>) -> Option<String> {
         let mut live = Live::new();
         for (seq, delay) in packets {
-            live.push(&PacketRecord::one_way(seq, Nanos(seq * 1000), Nanos(seq * 1000 + delay)));
+            let record = PacketRecord::one_way(seq, Nanos(seq * 1000), Nanos(seq * 1000 + delay));
+            live.push(&record, record.delay());
         }
         live.told()
     }

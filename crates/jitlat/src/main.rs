@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod instrument;
 mod interrupt;
+mod journal;
 mod label;
 mod live;
 mod load;

@@ -2,10 +2,11 @@
 //! into the analysis.
 
 use crate::cli::TestArgs;
+use crate::journal::{Closed, Journal};
 use crate::live::Live;
 use crate::present::{self, Run};
 use crate::progress::ProgressLine;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use jitlat_core::analysis::{Analyzer, Samples};
 use jitlat_core::session::Ending;
 use jitlat_core::{Nanos, NoiseFloor, PacketRecord, Session, TestSpec};
@@ -14,9 +15,8 @@ use jitlat_net::engine;
 use jitlat_proto::jitlat::{FlowId, Progress};
 use jitlat_report::text;
 use jitlat_store::log::{LogFile, Naming, Version};
-use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Logs and analyses every flow of one test.
 pub struct Recorder<'a> {
@@ -30,20 +30,10 @@ pub struct Recorder<'a> {
 }
 
 struct Flow {
-    /// The log under its own name. Where records arrive at this host it grows with them, so that a crash
-    /// loses nothing.
-    log: LogFile,
-    path: PathBuf,
-    version: Version,
-    /// What the log's header says, once it says it.
-    begun: Option<Session>,
-    grew_live: bool,
-    /// Final records of a log that grew live, with the sender's stamps: takes the log's place in the end.
-    fair_copy: Option<LogFile>,
+    journal: Journal,
     analyzer: Analyzer,
     /// What the terminal is told while it runs.
     seen: Live,
-    troubles: Vec<String>,
 }
 
 impl<'a> Recorder<'a> {
@@ -64,15 +54,9 @@ impl<'a> Recorder<'a> {
         };
         let options = args.report.options();
         let flow = |(log, spec): (LogFile, &TestSpec)| Flow {
-            path: tidy(log.path()),
-            log,
-            version,
-            begun: None,
-            grew_live: false,
-            fair_copy: None,
+            journal: Journal::new(log),
             analyzer: Analyzer::new(&Session::new(spec.clone()), &options),
             seen: Live::new(),
-            troubles: Vec::new(),
         };
         let silent = present::is_silent(&args.report);
         Ok(Recorder {
@@ -91,7 +75,7 @@ impl<'a> Recorder<'a> {
         for (k, session) in sessions.iter().enumerate() {
             let session = self.dress(session.clone());
             if let Some(flow) = self.flows.get_mut(k) {
-                flow.begin(&session);
+                flow.journal.begin(&session);
             }
         }
     }
@@ -150,11 +134,6 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// `./jitlat.Ab3xYz` as people write it.
-fn tidy(path: &Path) -> PathBuf {
-    path.strip_prefix(".").unwrap_or(path).to_owned()
-}
-
 impl Observer for Recorder<'_> {
     fn connected(&mut self, _server: SocketAddr) {
         let line = text::connecting(&self.host) + "Connected.\n";
@@ -172,7 +151,7 @@ impl Observer for Recorder<'_> {
                     self.say(&(text::sending(session) + "\n"));
                     let session = self.dress(session.clone());
                     if let Some(flow) = self.flows.get_mut(k) {
-                        flow.begin(&session);
+                        flow.journal.begin(&session);
                     }
                 }
             }
@@ -191,12 +170,8 @@ impl Observer for Recorder<'_> {
 
     fn live(&mut self, flow: FlowId, records: &[PacketRecord]) {
         if let Some(flow) = self.flow(flow) {
-            flow.grew_live = true;
-            records.iter().for_each(|r| {
-                flow.log.record(r);
-                flow.seen.push(r);
-            });
-            flow.log.flush();
+            flow.journal.early(records);
+            records.iter().for_each(|r| flow.seen.push(r, r.delay()));
         }
     }
 
@@ -208,70 +183,18 @@ impl Observer for Recorder<'_> {
 }
 
 impl Flow {
-    fn begin(&mut self, session: &Session) {
-        if self.begun.is_none() {
-            self.begun = Some(session.clone());
-            self.log.begin(session);
-        }
-    }
-
     fn records(&mut self, records: &[PacketRecord]) {
         records.iter().for_each(|r| self.analyzer.push(r));
-        if !self.grew_live {
-            records.iter().for_each(|r| self.log.record(r));
-            self.log.flush();
-            return;
-        }
-        if self.fair_copy.is_none() {
-            self.start_fair_copy();
-        }
-        if let Some(log) = &mut self.fair_copy {
-            records.iter().for_each(|r| log.record(r));
-        }
+        self.journal.records(records);
     }
 
-    fn start_fair_copy(&mut self) {
-        let mut name = self.path.clone().into_os_string();
-        name.push(".final");
-        match LogFile::create(&Naming::Given(PathBuf::from(name)), self.version) {
-            Ok(mut log) => {
-                if let Some(session) = &self.begun {
-                    log.begin(session);
-                }
-                self.fair_copy = Some(log);
-            }
-            Err(e) => {
-                self.grew_live = false;
-                let log = self.path.display();
-                self.troubles
-                    .push(format!("{e}; {log} has every packet twice, first without the sender's stamps"));
-            }
-        }
-    }
-
-    fn finish(mut self, session: &Session, keep_samples: bool) -> (Run, Vec<String>) {
-        self.begin(session);
-        self.log.finish(session);
-        let mut troubles = std::mem::take(&mut self.troubles);
-        let fair_copy = self.fair_copy.take().map(|log| publish(log, session, &self.path));
+    fn finish(self, session: &Session, keep_samples: bool) -> (Run, Vec<String>) {
+        let Closed { log, broken, troubles } = self.journal.close(session);
         let mut session = session.clone();
-        let log = match (self.log.close(), fair_copy) {
-            (_, Some(Ok(()))) => Some(self.path),
-            (Ok(_), None) => Some(self.path),
-            (Ok(_), Some(Err(e))) => {
-                troubles
-                    .push(format!("{e:#}; {} has the sending program's stamps only", self.path.display()));
-                Some(self.path)
-            }
-            (Err(e), _) => {
-                if session.ending == Ending::Complete {
-                    session.ending = Ending::StorageFailed;
-                    session.reason = Some(e.to_string());
-                }
-                troubles.push(e.to_string());
-                self.path.exists().then_some(self.path)
-            }
-        };
+        if broken.is_some() && session.ending == Ending::Complete {
+            session.ending = Ending::StorageFailed;
+            session.reason = broken;
+        }
         let (summary, samples) = self.analyzer.finish_with_samples(&session);
         let samples = if keep_samples { samples } else { Samples::default() };
         let run = Run {
@@ -286,15 +209,4 @@ impl Flow {
         };
         (run, troubles)
     }
-}
-
-/// Completes the fair copy and lets it take the place of this test's own log `to`.
-fn publish(mut log: LogFile, session: &Session, to: &Path) -> Result<()> {
-    log.finish(session);
-    let from = log.path().to_owned();
-    let closed = log.close().map_err(anyhow::Error::from);
-    let renamed = closed.and_then(|_| {
-        fs::rename(&from, to).with_context(|| format!("giving the log its name {}", to.display()))
-    });
-    renamed.inspect_err(|_| drop(fs::remove_file(&from)))
 }

@@ -6,7 +6,6 @@ use clap::{Args, ValueEnum};
 use jitlat_core::twoway::FarReport;
 use jitlat_net::stamp::Stamps;
 use jitlat_net::twoway;
-use jitlat_net::twoway::client::Progress;
 use jitlat_proto::lamp::client::{FollowUpState, Options};
 use jitlat_proto::lamp::{self, Client, FollowUp, Mode, packet::HEADER_LEN};
 
@@ -96,7 +95,7 @@ impl Access {
 }
 
 /// Measures.
-pub fn measure(s: &Setting<'_>, show: impl Fn(Progress)) -> Result<Found> {
+pub fn measure(s: &Setting<'_>) -> Result<Found> {
     let args = &s.args.lamp;
     let mode = match args.mode {
         LampMode::Bidir => Mode::PingLike,
@@ -115,7 +114,7 @@ pub fn measure(s: &Setting<'_>, show: impl Fn(Progress)) -> Result<Found> {
     let follow_up = args.follow_up.map(|kind| kind.asked(s.args.stamps));
     let payload = s.size - HEADER_LEN;
     let options = Options { id: s.id, mode, payload, timeless: args.timeless, follow_up };
-    let measured = twoway::run(|_| Client::new(options), s.plan.clone(), &s.link, s.stop, show)?;
+    let measured = twoway::run(|_| Client::new(options), s.plan.clone(), &s.link, s.stop)?;
     let report = measured.outcome.protocol.report().copied();
     let mut found = gather(s, measured, remarks);
     if let Some(report) = report {

@@ -19,8 +19,6 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// For tools made for LaTe.
@@ -57,8 +55,6 @@ pub struct LateArgs {
 /// Port of Carbon's plain-text listener.
 const CARBON: u16 = 2003;
 const CONNECT: Duration = Duration::from_secs(5);
-/// Samples on their way to the telling thread.
-const ROOM: usize = 1 << 16;
 
 /// The outputs of one test.
 pub struct Late {
@@ -66,50 +62,43 @@ pub struct Late {
     csv: Option<PathBuf>,
     packets: Option<PathBuf>,
     extra: Extra,
-    teller: Option<(JoinHandle<Teller>, SyncSender<PacketRecord>)>,
 }
 
 impl Late {
-    /// Connects whatever is to be told while the test runs. A listener that is not there is an error before anything
-    /// is sent.
-    pub fn new(args: &PingArgs, period: Span) -> Result<Late> {
+    /// Also what is to hear of the test while it runs, connected: a listener that is not there is an error before
+    /// anything is sent.
+    pub fn new(args: &PingArgs, period: Span) -> Result<(Late, Option<Teller>)> {
         let late = &args.late;
         let setting = setting(args, period)?;
         let listener = late.late_stream.as_deref().map(|to| Listener::connect(to, &setting, late.late_extra));
         let listener = listener.transpose()?;
         let carbon = late.graphite.as_deref().map(|to| Carbon::connect(to, late)).transpose()?;
-        let teller = (listener.is_some() || carbon.is_some()).then(|| {
-            let (to, from) = sync_channel(ROOM);
-            let teller = Teller { course: Course::default(), told: 0, listener, carbon, trouble: None };
-            (std::thread::spawn(move || teller.run(&from)), to)
+        let teller = (listener.is_some() || carbon.is_some()).then(|| Teller {
+            course: Course::default(),
+            told: 0,
+            listener,
+            carbon,
+            trouble: None,
         });
-        Ok(Late {
+        let late = Late {
             setting,
             csv: late.late_csv.clone(),
             packets: late.late_packets.clone(),
             extra: late.late_extra,
-            teller,
-        })
-    }
-
-    /// Where the test is to tell its answers while it runs.
-    pub fn live(&self) -> Option<SyncSender<PacketRecord>> {
-        self.teller.as_ref().map(|(_, to)| to.clone())
+        };
+        Ok((late, teller))
     }
 
     /// Writes the files and ends the streams.
-    pub fn finish(mut self, run: &Run) -> Result<()> {
+    pub fn finish(mut self, run: &Run, teller: Option<Teller>) -> Result<()> {
         let s = &run.summary;
         let highest = run.records.iter().filter_map(|r| u64::try_from(r.seq).ok()).max();
         if let Some(began) = run.session.created {
             self.setting.began = began;
         }
         self.setting.follow_up = s.two_way.as_ref().is_some_and(|t| t.processing.is_some());
-        if let Some((thread, to)) = self.teller.take() {
-            drop(to);
-            let mut teller = thread.join().map_err(|_| anyhow!("the thread that tells samples failed"))?;
-            let rest = run.records.iter().skip(teller.told as usize).copied().collect::<Vec<_>>();
-            rest.iter().for_each(|r| teller.tell(r));
+        if let Some(mut teller) = teller {
+            run.records.iter().skip(teller.told).for_each(|r| teller.tell(r));
             teller.finish(s, &self.setting, highest)?;
         }
         if let Some(path) = &self.packets {
@@ -252,28 +241,18 @@ impl Carbon {
     }
 }
 
-/// Tells samples as they come, on a thread of its own, so that nothing waits for a listener.
-struct Teller {
+/// Tells samples as they come.
+pub struct Teller {
     course: Course,
-    told: u64,
+    told: usize,
     listener: Option<Listener>,
     carbon: Option<Carbon>,
     trouble: Option<std::io::Error>,
 }
 
 impl Teller {
-    fn run(mut self, from: &Receiver<PacketRecord>) -> Teller {
-        loop {
-            match from.recv_timeout(Duration::from_millis(100)) {
-                Ok(record) => self.tell(&record),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return self,
-            }
-            self.flush(clock::wall(), false);
-        }
-    }
-
-    fn tell(&mut self, record: &PacketRecord) {
+    /// Tells one sample.
+    pub fn tell(&mut self, record: &PacketRecord) {
         self.told += 1;
         let Some(sample) = self.course.sample(record) else { return };
         if let Some(carbon) = &mut self.carbon {
@@ -290,7 +269,8 @@ impl Teller {
         let _ = listener.udp.send(text.as_bytes());
     }
 
-    fn flush(&mut self, now: Nanos, last: bool) {
+    /// Tells Carbon the interval that has ended, or is the last.
+    pub fn flush(&mut self, now: Nanos, last: bool) {
         let Some(carbon) = &mut self.carbon else { return };
         if !last && carbon.due.is_none_or(|due| now < due) {
             return;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use jitlat_core::twoway::{TcpSample, TwoWay};
 use jitlat_core::{Nanos, PacketRecord, Session};
 use jitlat_net::pace::Pacing;
-use jitlat_net::twoway::client::{Link, Measured, Progress};
+use jitlat_net::twoway::client::{Link, Measured, News};
 use jitlat_net::twoway::socket::{Carrier, Marking};
 use jitlat_net::{clock, random};
 use jitlat_proto::twoway::{Plan, Protocol};
@@ -56,8 +56,7 @@ pub fn measure(
     to: SocketAddr,
     plan: &Plan,
     stop: &AtomicBool,
-    live: Option<SyncSender<PacketRecord>>,
-    show: impl Fn(Progress),
+    live: Option<SyncSender<News>>,
 ) -> Result<Found> {
     if args.lamp.raw && args.proto != Proto::Lamp {
         bail!("--raw is for --proto lamp");
@@ -95,12 +94,31 @@ pub fn measure(
         created: clock::wall(),
     };
     match args.proto {
-        Proto::Icmp => icmp::measure(&setting, show),
-        Proto::Stamp => stamp::measure(&setting, show),
-        Proto::Twamp => twamp::measure(&setting, show),
-        Proto::Lamp => lamp::measure(&setting, show),
-        Proto::Tcp => tcp::measure(&setting, show),
+        Proto::Icmp => icmp::measure(&setting),
+        Proto::Stamp => stamp::measure(&setting),
+        Proto::Twamp => twamp::measure(&setting),
+        Proto::Lamp => lamp::measure(&setting),
+        Proto::Tcp => tcp::measure(&setting),
     }
+}
+
+/// What is known of a test before it begins.
+pub fn announced(args: &PingArgs, plan: &Plan, to: SocketAddr) -> Session {
+    let mut session = Session::new(plan.spec.clone());
+    session.spec.dst_port = to.port();
+    session.created = Some(clock::wall());
+    session.dst = Some(to.ip());
+    session.period_known = plan.wait.is_none();
+    session.client = clock::host_facts();
+    session.name.clone_from(&args.name);
+    session.tags.clone_from(&args.tags);
+    session.two_way = Some(Box::new(TwoWay {
+        protocol: args.proto.name().to_owned(),
+        wait: plan.wait,
+        timeout: Some(plan.patience),
+        ..TwoWay::default()
+    }));
+    session
 }
 
 /// What a finished test comes to; `remarks` is what the protocol alone tells, in sentences.
@@ -115,28 +133,18 @@ pub fn gather<P: Protocol>(
         block.iter_mut().for_each(|r| outcome.sent.join(r));
         records.extend(block);
     }
-    let mut session = Session::new(s.plan.spec.clone());
+    let mut session = announced(s.args, &s.plan, s.link.to);
     session.spec.src_port = local.port();
-    session.spec.dst_port = s.link.to.port();
     session.created = Some(s.created);
     session.src = Some(local.ip());
-    session.dst = Some(s.link.to.ip());
     session.sent = u32::try_from(outcome.ledger.requests()).ok();
-    session.period_known = s.plan.wait.is_none();
     session.ending = ending;
     session.client = host;
-    session.name.clone_from(&s.args.name);
-    session.tags.clone_from(&s.args.tags);
-    session.two_way = Some(Box::new(TwoWay {
-        protocol: s.args.proto.name().to_owned(),
-        wait: s.plan.wait,
-        timeout: Some(s.plan.patience),
-        far_clock: outcome.protocol.far_clock(),
-        directions: Some(outcome.ledger.directions()).filter(|d| d.stateful),
-        not_answers: outcome.not_answers,
-        unsent,
-        remarks: remarks(&outcome.protocol),
-        ..TwoWay::default()
-    }));
+    let facts = session.two_way.get_or_insert_default();
+    facts.far_clock = outcome.protocol.far_clock();
+    facts.directions = Some(outcome.ledger.directions()).filter(|d| d.stateful);
+    facts.not_answers = outcome.not_answers;
+    facts.unsent = unsent;
+    facts.remarks = remarks(&outcome.protocol);
     Found { requests: outcome.ledger.requests(), records, session, tcp: Vec::new() }
 }

@@ -2,12 +2,14 @@
 //!
 //! * [`args`] – the command line, and what it comes to
 //! * [`measure`] – one test; a file for each protocol
+//! * [`live`] – what is done with it while it runs
 //! * [`report`] – what is shown of it; [`late`] – the same in LaTe's forms
 
 mod args;
 mod icmp;
 mod lamp;
 mod late;
+mod live;
 mod measure;
 mod report;
 mod stamp;
@@ -18,17 +20,19 @@ pub use args::{PingArgs, Proto};
 pub use stamp::stamp_key;
 pub use twamp::read_users;
 
+use crate::journal::Journal;
 use crate::{doctor, interrupt, present};
 use anyhow::Result;
 use args::{plan, resolve};
-use jitlat_core::Span;
 use jitlat_core::analysis::{Analyzer, Samples};
+use jitlat_core::session::HostFacts;
 use jitlat_core::summary::Summary;
-use jitlat_net::twoway::client::Progress;
+use jitlat_core::{Session, Span};
+use jitlat_net::clock;
 use jitlat_store::log::{LogFile, Naming};
 use late::Late;
-use measure::measure;
-use std::io::{self, IsTerminal};
+use live::Listener;
+use measure::{announced, measure};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
@@ -53,21 +57,23 @@ pub fn run(args: &PingArgs) -> Result<ExitCode> {
         .doctor
         .then(|| doctor::floor_two_way(&plan, args.pace, args.stamps, &stop))
         .and_then(doctor::told);
-    let line = ProgressLine::new(plan.spec.packets().into());
-    let late = Late::new(args, plan.spec.period())?;
-    let found = measure(args, to, &plan, &stop, late.live(), |p| line.show(p));
-    ProgressLine::clear();
+    let (late, teller) = Late::new(args, plan.spec.period())?;
+    let session =
+        Session { client: HostFacts { noise, ..clock::host_facts() }, ..announced(args, &plan, to) };
+    let listening = Listener::new(log.map(Journal::new), teller, session).start();
+    let found = measure(args, to, &plan, &stop, Some(listening.to()));
+    let Listener { journal, teller, .. } = listening.finish()?;
     let mut found = found?;
     found.session.client.noise = noise;
 
     let requests = found.requests;
-    let unsaved = log.and_then(|log| report::write_log(log, &found).err());
-    let run = report::analyse(found, &args.report);
+    let closed = journal.map(|journal| live::save(journal, &found));
+    let run = report::analyse(found, closed.as_ref(), &args.report);
     present::present(std::slice::from_ref(&run), &args.report)?;
-    let untold = late.finish(&run).err();
-    let troubles: Vec<_> = [unsaved, untold].into_iter().flatten().collect();
+    let untold = late.finish(&run, teller).err().map(|e| format!("{e:#}"));
+    let troubles: Vec<String> = closed.into_iter().flat_map(|c| c.troubles).chain(untold).collect();
     for trouble in &troubles {
-        eprintln!("jitlat: {trouble:#}");
+        eprintln!("jitlat: {trouble}");
     }
     if requests == 0 || !troubles.is_empty() {
         return Ok(ExitCode::from(crate::COULD_NOT_MEASURE));
@@ -86,7 +92,7 @@ pub struct Taken {
 /// Measures as [`run`] does, in silence and without files.
 pub fn take(args: &PingArgs, stop: &AtomicBool) -> Result<Taken> {
     let to = resolve(args)?;
-    let found = measure(args, to, &plan(args)?, stop, None, |_| {})?;
+    let found = measure(args, to, &plan(args)?, stop, None)?;
     let mut analyzer = Analyzer::new(&found.session, &args.report.options());
     found.records.iter().for_each(|r| analyzer.push(r));
     let (summary, samples) = analyzer.finish_with_samples(&found.session);
@@ -99,27 +105,4 @@ pub fn duration(args: &PingArgs) -> Result<Span> {
     let answer = plan.patience.min(Span::millis(200));
     let waiting = plan.wait.map(|w| (w + answer).times(plan.spec.packets().into()));
     Ok(waiting.unwrap_or_else(|| plan.spec.duration() + plan.patience))
-}
-
-/// Requests and losses so far, on a terminal only.
-struct ProgressLine {
-    total: u64,
-}
-
-impl ProgressLine {
-    fn new(total: u64) -> ProgressLine {
-        ProgressLine { total }
-    }
-
-    fn show(&self, p: Progress) {
-        if io::stderr().is_terminal() {
-            eprint!("\r{} of {} sent, {} answered ", p.sent, self.total, p.answered);
-        }
-    }
-
-    fn clear() {
-        if io::stderr().is_terminal() {
-            eprint!("\r\x1b[K");
-        }
-    }
 }

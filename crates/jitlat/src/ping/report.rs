@@ -2,14 +2,20 @@
 
 use super::measure::Found;
 use crate::cli::ReportArgs;
+use crate::journal::Closed;
 use crate::present::Run;
-use anyhow::Result;
 use jitlat_core::analysis::Analyzer;
+use jitlat_core::session::Ending;
 use jitlat_report::text;
-use jitlat_store::log::LogFile;
 
 /// Analyses what was found.
-pub fn analyse(found: Found, args: &ReportArgs) -> Run {
+pub fn analyse(mut found: Found, log: Option<&Closed>, args: &ReportArgs) -> Run {
+    if let Some(reason) =
+        log.and_then(|l| l.broken.clone()).filter(|_| found.session.ending == Ending::Complete)
+    {
+        found.session.ending = Ending::StorageFailed;
+        found.session.reason = Some(reason);
+    }
     let mut analyzer = Analyzer::new(&found.session, &args.options());
     found.records.iter().for_each(|r| analyzer.push(r));
     let (summary, samples) = analyzer.finish_with_samples(&found.session);
@@ -20,19 +26,8 @@ pub fn analyse(found: Found, args: &ReportArgs) -> Run {
         label: "round trip".to_owned(),
         session: found.session,
         samples,
-        log: None,
+        log: log.and_then(|l| l.log.clone()),
         records: found.records,
         tcp: found.tcp,
     }
-}
-
-/// Writes the whole log.
-pub fn write_log(mut log: LogFile, found: &Found) -> Result<()> {
-    log.begin(&found.session);
-    for (k, record) in found.records.iter().enumerate() {
-        log.record_tcp(record, found.tcp.get(k));
-    }
-    log.finish(&found.session);
-    log.close()?;
-    Ok(())
 }

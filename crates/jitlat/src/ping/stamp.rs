@@ -7,7 +7,6 @@ use clap::Args;
 use jitlat_core::ntp::{ErrorEstimate, Format};
 use jitlat_core::spec::Dscp;
 use jitlat_core::{TestSpec, units};
-use jitlat_net::twoway::client::Progress;
 use jitlat_net::{clock, twoway};
 use jitlat_proto::stamp::sender::Options;
 use jitlat_proto::stamp::{Sender, auth::Key};
@@ -39,7 +38,7 @@ pub struct StampArgs {
 }
 
 /// Measures.
-pub fn measure(s: &Setting<'_>, show: impl Fn(Progress)) -> Result<Found> {
+pub fn measure(s: &Setting<'_>) -> Result<Found> {
     let Setting { args, link, size, .. } = s;
     let mut plan = s.plan.clone();
     let asked = &args.stamp;
@@ -81,7 +80,7 @@ pub fn measure(s: &Setting<'_>, show: impl Fn(Progress)) -> Result<Found> {
         plan.spec = spec;
     }
     let dscp = args.dscp;
-    let measured = twoway::run(|_| sender, plan.clone(), link, s.stop, show)?;
+    let measured = twoway::run(|_| sender, plan.clone(), link, s.stop)?;
     Ok(gather(&Setting { plan, link: link.clone(), ..*s }, measured, |sender| remarks(sender, dscp)))
 }
 

@@ -7,7 +7,6 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use jitlat_core::ntp::{ErrorEstimate, Format};
 use jitlat_net::clock;
-use jitlat_net::twoway::client::Progress;
 use jitlat_net::twoway::twamp::{Asking, Control, Error};
 use jitlat_net::twoway::{prepare, run_on};
 use jitlat_proto::twamp::{self, Mode, Sender, Users, Wish, sender};
@@ -108,10 +107,10 @@ pub fn read_users(path: &Path) -> Result<Users> {
 }
 
 /// Measures.
-pub fn measure(s: &Setting<'_>, show: impl Fn(Progress)) -> Result<Found> {
+pub fn measure(s: &Setting<'_>) -> Result<Found> {
     let args = s.args;
     if args.twamp.light {
-        return stamp::measure(s, show);
+        return stamp::measure(s);
     }
     let server = s.link.to;
     let prepared = prepare(&s.link, s.size)?;
@@ -130,8 +129,8 @@ pub fn measure(s: &Setting<'_>, show: impl Fn(Progress)) -> Result<Found> {
         Err(Error::Connect { source, .. }) if source.kind() == io::ErrorKind::ConnectionRefused && !keyed => {
             let mut link = s.link.clone();
             link.to.set_port(args.stamp_port);
-            let mut found = stamp::measure(&Setting { link, plan: s.plan.clone(), ..*s }, show)
-                .with_context(|| {
+            let mut found =
+                stamp::measure(&Setting { link, plan: s.plan.clone(), ..*s }).with_context(|| {
                     format!("no TWAMP server at TCP {server}, and no TWAMP Light reflector either")
                 })?;
             found.facts().remarks.push(format!("no control server at TCP {server}: measured as TWAMP Light"));
@@ -151,7 +150,7 @@ pub fn measure(s: &Setting<'_>, show: impl Fn(Progress)) -> Result<Found> {
 
     let error = ErrorEstimate::of_clock(clock::sync_state(), Format::Ntp);
     let sender = Sender::new(mode, granted.keys, s.size, error);
-    let measured = run_on(prepared, |_| sender, s.plan.clone(), &link, s.stop, show);
+    let measured = run_on(prepared, |_| sender, s.plan.clone(), &link, s.stop);
     // The session is to end whatever became of the test.
     let stopped = control.stop();
     let setting = Setting { link, plan: s.plan.clone(), ..*s };

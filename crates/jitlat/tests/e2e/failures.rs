@@ -203,6 +203,48 @@ fn collect_after_death(options: &str) {
         .refused(&["kept"]);
 }
 
+#[test]
+fn what_a_killed_two_way_client_had_heard_is_in_its_log() {
+    let (folder, host, _server) = start("");
+    for proto in ["stamp", "tcp"] {
+        let line = format!("ping {host} --proto {proto} -n 6000 -p 5ms -o {proto}.log");
+        let running = client(folder.path(), &line);
+        a_while();
+        running.signal(Signal::SIGKILL);
+        drop(running);
+        let report = client(folder.path(), &format!("-f {proto}.log --json -")).finish(PATIENCE).report();
+        let received = report.count("/counts/unique_valid");
+        assert!((10..6000).contains(&received), "{proto}: {received} received");
+        assert_eq!(report.text("/two_way/protocol"), proto);
+        client(folder.path(), &line).finish(PATIENCE).refused(&["will not write over"]);
+    }
+}
+
+#[test]
+fn a_log_that_is_a_pipe_is_written_and_stays_one() {
+    let (folder, host, _server) = start("");
+    for (test, rows) in [("-R", 50), ("-b", 100), ("", 50)] {
+        let pipes: Vec<_> = if test == "-b" { vec!["pipe.up", "pipe.down"] } else { vec!["pipe"] };
+        let readers: Vec<_> = pipes
+            .iter()
+            .map(|name| {
+                let path = folder.path().join(name);
+                nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+                std::thread::spawn(move || std::fs::read_to_string(path).unwrap())
+            })
+            .collect();
+        let line = format!("{host} {test} -n 50 -p 1ms -o pipe");
+        assert_eq!(client(folder.path(), &line).finish(PATIENCE).code(), 0);
+        let read: String = readers.into_iter().map(|r| r.join().unwrap()).collect();
+        assert_eq!(read.lines().filter(|l| !l.starts_with('#')).count(), rows, "{test}: {read}");
+        for name in pipes {
+            let path = folder.path().join(name);
+            assert!(!path.metadata().unwrap().is_file(), "{test}: the pipe was replaced by a file");
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+}
+
 fn a_lost_server_leaves_what_was_received() {
     let (folder, host, mut server) = start("");
     let running = client(

@@ -33,26 +33,44 @@ pub struct Link {
     pub stamps: Stamps,
     /// How the thread waits.
     pub pacing: Pacing,
-    /// Where answers are told while the test runs, if anyone listens. Four times a second; what the listener has
-    /// no room for it finds in the result.
-    pub live: Option<SyncSender<PacketRecord>>,
+    /// Where the course of the test is told, if anyone listens. What the listener has no room for it finds in
+    /// the result; one that looks now and then costs less than one that waits and has to be woken.
+    pub live: Option<SyncSender<News>>,
 }
 
-/// Tells a listener the answers it has not heard of.
+/// What a listener hears while a test runs.
+#[derive(Clone, Copy, Debug)]
+pub enum News {
+    /// An answer, with what is known of it by now.
+    Answer(PacketRecord),
+    /// How far the test is, a few times a second.
+    Progress(Progress),
+}
+
+/// Tells a listener what it has not heard of.
 pub(crate) struct Live<'a> {
-    to: Option<&'a SyncSender<PacketRecord>>,
-    told: usize,
+    to: Option<&'a SyncSender<News>>,
+    answers: usize,
+    progress: Nanos,
 }
 
 impl<'a> Live<'a> {
     pub(crate) fn new(link: &'a Link) -> Live<'a> {
-        Live { to: link.live.as_ref(), told: 0 }
+        Live { to: link.live.as_ref(), answers: 0, progress: Nanos(i64::MIN) }
     }
 
-    /// Never waits: a listener that is behind hears the rest later.
-    pub(crate) fn tell<P: Protocol>(&mut self, pinger: &Pinger<P>) {
+    /// Never waits: a listener that is behind hears the rest later. `now` is of the steady clock.
+    pub(crate) fn tell<P: Protocol>(&mut self, pinger: &Pinger<P>, now: Nanos) {
         let Some(to) = self.to else { return };
-        self.told += pinger.answers_since(self.told).take_while(|r| to.try_send(*r).is_ok()).count();
+        let answers = pinger.answers_since(self.answers).take(RUN);
+        self.answers += answers.take_while(|r| to.try_send(News::Answer(*r)).is_ok()).count();
+        if now - self.progress >= PROGRESS {
+            self.progress = now;
+            let ledger = pinger.ledger();
+            let progress = Progress { sent: ledger.requests(), answered: ledger.answered() };
+            // A listener without room hears of the next.
+            let _ = to.try_send(News::Progress(progress));
+        }
     }
 }
 
@@ -108,7 +126,7 @@ pub struct Measured<P> {
     pub refused: u64,
 }
 
-/// What a progress line shows.
+/// How far a test is.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Requests sent.
@@ -123,8 +141,8 @@ const SLICE: Span = Span::millis(100);
 const SPIN: Span = Span::micros(60);
 /// Requests sent in a row before answers are looked at again.
 const RUN: usize = 32;
-/// Between two calls of the observer.
-const OBSERVE: Span = Span::millis(250);
+/// Between two tellings of the progress.
+const PROGRESS: Span = Span::millis(250);
 /// For the last transmit stamps.
 const LAST_STAMPS: Span = Span::millis(20);
 /// Extra room for answers that are longer than the requests.
@@ -142,9 +160,8 @@ pub fn run<P: Protocol>(
     plan: Plan,
     link: &Link,
     stop: &AtomicBool,
-    observe: impl FnMut(Progress),
 ) -> Result<Measured<P>, Error> {
-    run_on(prepare(link, plan.spec.payload().into())?, make, plan, link, stop, observe)
+    run_on(prepare(link, plan.spec.payload().into())?, make, plan, link, stop)
 }
 
 /// Opens the socket of a test of requests with `payload` bytes. What the far host has to be told of it beforehand (its port) can be
@@ -161,7 +178,6 @@ pub fn run_on<P: Protocol>(
     plan: Plan,
     link: &Link,
     stop: &AtomicBool,
-    mut observe: impl FnMut(Progress),
 ) -> Result<Measured<P>, Error> {
     let Prepared { socket, stamps, notes, kernel_id, ip_header, mut framing, local } = prepared;
     let mut host = clock::host_facts();
@@ -181,7 +197,6 @@ pub fn run_on<P: Protocol>(
     let mut out = Vec::with_capacity(slot);
     let (mut unsent, mut refused, mut interrupted) = (0u64, 0u64, false);
     let mut first_failure = None;
-    let mut observed = Nanos(i64::MIN);
     let mut live = Live::new(link);
 
     loop {
@@ -253,12 +268,7 @@ pub fn run_on<P: Protocol>(
         }
         let Some(due) = pinger.poll_timeout() else { break };
         let now = clock::steady();
-        if now - observed >= OBSERVE {
-            observed = now;
-            let ledger = pinger.ledger();
-            observe(Progress { sent: ledger.requests(), answered: ledger.answered() });
-            live.tell(&pinger);
-        }
+        live.tell(&pinger, now);
         wait(&socket, due, now, link.pacing.mode);
     }
 

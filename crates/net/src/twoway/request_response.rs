@@ -3,12 +3,12 @@
 use crate::clock;
 use crate::stamp::Stamps;
 use crate::sys::tcp_info;
-use crate::twoway::client::{Error, Link, Live, Measured, Progress, tick};
+use crate::twoway::client::{Error, Link, Live, Measured, tick};
 use crate::twoway::socket;
 use jitlat_core::session::Ending;
 use jitlat_core::time::SECOND;
 use jitlat_core::twoway::TcpSample;
-use jitlat_core::{Nanos, Source, Span, Stamp};
+use jitlat_core::{Source, Span, Stamp};
 use jitlat_proto::reqresp::{GREETING_LEN, Requester, Sizes, respond};
 use jitlat_proto::twoway::pinger::Received;
 use jitlat_proto::twoway::{Pinger, Plan, Transmit};
@@ -23,7 +23,6 @@ use std::time::Duration;
 
 const CONNECT: Duration = Duration::from_secs(5);
 const SLICE: Span = Span::millis(100);
-const OBSERVE: Span = Span::millis(250);
 /// A connection on which nothing is asked for this long is closed.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -33,7 +32,6 @@ pub fn run(
     plan: Plan,
     link: &Link,
     stop: &AtomicBool,
-    mut observe: impl FnMut(Progress),
 ) -> Result<(Measured<Requester>, Vec<TcpSample>), Error> {
     let to = link.to;
     let fail = |source: io::Error| match source.kind() {
@@ -58,7 +56,6 @@ pub fn run(
     let mut response = vec![0; sizes.response()];
     let mut filled = 0;
     let (mut interrupted, mut lost) = (false, false);
-    let mut observed = Nanos(i64::MIN);
     let mut live = Live::new(link);
     loop {
         loop {
@@ -111,12 +108,7 @@ pub fn run(
         push(&mut stream, &mut waiting, &mut lost);
         let Some(due) = pinger.poll_timeout() else { break };
         let now = clock::steady();
-        if now - observed >= OBSERVE {
-            observed = now;
-            let ledger = pinger.ledger();
-            observe(Progress { sent: ledger.requests(), answered: ledger.answered() });
-            live.tell(&pinger);
-        }
+        live.tell(&pinger, now);
         let span = (due - now).0.clamp(0, SLICE.0);
         if span > 0 {
             let writable = if waiting.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };

@@ -51,6 +51,9 @@ pub struct LogFile {
     writer: LogWriter<Output>,
 }
 
+/// What is added to a log's name for its final form until that takes the name itself.
+const FINAL: &str = ".final";
+
 /// A file that vanishes with its last owner while nothing was written to it.
 #[derive(Debug)]
 struct Output {
@@ -115,6 +118,35 @@ impl LogFile {
     /// The file's name.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether this is a file of its own, which another may replace, and not a device or a pipe.
+    pub fn is_own(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|m| m.is_file())
+    }
+
+    /// A log beside this one and in the same form, to take its place by [`LogFile::replace`].
+    ///
+    /// # Errors
+    /// As [`LogFile::create`].
+    pub fn successor(&self) -> Result<LogFile, CreateError> {
+        let mut name = self.path.clone().into_os_string();
+        name.push(FINAL);
+        let (path, output) = exclusive(Path::new(&name))?;
+        Ok(LogFile { path, writer: self.writer.another(output) })
+    }
+
+    /// Closes this log and gives it the name `path`, in place of what has it. Where that cannot be, this log is removed.
+    ///
+    /// # Errors
+    /// [`WriteError`], the log not whole or the name not given.
+    pub fn replace(self, path: &Path) -> Result<Written, WriteError> {
+        let own = self.path.clone();
+        let closed = self.close().and_then(|(_, written)| match fs::rename(&own, path) {
+            Ok(()) => Ok(written),
+            Err(source) => Err(WriteError { path: Some(path.to_owned()), rows: written.rows, source }),
+        });
+        closed.inspect_err(|_| drop(fs::remove_file(&own)))
     }
 
     /// See [`LogWriter::begin`].

@@ -132,6 +132,11 @@ impl<W: LogOutput> LogWriter<W> {
         writer
     }
 
+    /// A writer to `out` in the same form.
+    pub fn another<V: LogOutput>(&self, out: V) -> LogWriter<V> {
+        LogWriter { layout: self.layout, ..LogWriter::new(out, self.version) }
+    }
+
     /// Writes the header at once, with what is known of the session by now.
     pub fn begin(&mut self, session: &Session) {
         self.said = header::facts(session, self.layout);

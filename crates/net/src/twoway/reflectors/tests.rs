@@ -29,7 +29,7 @@ fn link(to: SocketAddr) -> Link {
 
 fn measure<P: Protocol>(protocol: P, payload: u64, to: SocketAddr) -> Measured<P> {
     let stop = AtomicBool::new(false);
-    run(|_| protocol, plan(20, payload), &link(to), &stop, |_| {}).unwrap()
+    run(|_| protocol, plan(20, payload), &link(to), &stop).unwrap()
 }
 
 fn address(r: &Reflectors, name: &str) -> SocketAddr {
@@ -89,7 +89,7 @@ fn request_response_over_tcp() {
     let to = address(&reflectors, "TCP request-response");
     let sizes = jitlat_proto::reqresp::Sizes::new(1460, 1000).unwrap();
     let stop = AtomicBool::new(false);
-    let (measured, course) = request_response::run(sizes, plan(20, 1460), &link(to), &stop, |_| {}).unwrap();
+    let (measured, course) = request_response::run(sizes, plan(20, 1460), &link(to), &stop).unwrap();
     assert_eq!(course.len(), 20);
     assert!(course.iter().all(|i| i.mss > 0 && i.cwnd > 0 && i.srtt_us > 0), "{course:?}");
     assert_eq!((measured.outcome.ledger.answered(), measured.outcome.records.len()), (20, 20));
@@ -106,7 +106,7 @@ fn hosts_that_are_not_allowed_hear_nothing() {
         let plan = Plan { patience, ..plan(3, 44) };
         let stop = AtomicBool::new(false);
         let sender = stamp::Sender::new(Default::default());
-        run(|_| sender, plan, &link, &stop, |_| {}).unwrap().outcome.ledger.answered()
+        run(|_| sender, plan, &link, &stop).unwrap().outcome.ledger.answered()
     };
     assert_eq!((ask("127.0.0.1", Span::millis(300)), ask("127.0.0.2", Span::seconds(5))), (0, 3));
     assert_eq!(reflectors.counters().silent[Silence::NotAllowed as usize].load(Ordering::Relaxed), 3);
@@ -117,8 +117,7 @@ fn nobody_there_is_said() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let stop = AtomicBool::new(false);
     let sender = stamp::Sender::new(Default::default());
-    let result =
-        run(|_| sender, Plan { patience: Span::millis(50), ..plan(3, 44) }, &link(port), &stop, |_| {});
+    let result = run(|_| sender, Plan { patience: Span::millis(50), ..plan(3, 44) }, &link(port), &stop);
     assert!(matches!(result.map(|m| m.refused), Err(Error::Refused(at)) if at == port));
 }
 
@@ -129,7 +128,7 @@ fn icmp_echo_to_this_host() {
     let mut link = link("127.0.0.1:0".parse().unwrap());
     link.carrier = Carrier::Icmp;
     let id = |kernel: bool| if kernel { None } else { Some(77) };
-    match run(|k| Echo::new(Family::V4, id(k), 5, 56), plan(10, 64), &link, &stop, |_| {}) {
+    match run(|k| Echo::new(Family::V4, id(k), 5, 56), plan(10, 64), &link, &stop) {
         Ok(m) => assert_eq!((m.outcome.ledger.answered(), m.outcome.records.len()), (10, 10)),
         Err(Error::Socket { hint, .. }) => {
             assert!(hint.contains("CAP_NET_RAW"), "{hint}");

@@ -100,7 +100,7 @@ fn two_sessions_at_once_in_every_mode_over_both_families() {
                         Schedule::Periodic,
                     );
                     let plan = Plan { spec: spec.unwrap(), wait: None, patience: Span::seconds(5) };
-                    let measured = run_on(prepared, |_| sender, plan, &link, &GO, |_| {}).unwrap();
+                    let measured = run_on(prepared, |_| sender, plan, &link, &GO).unwrap();
                     let mut outcome = measured.outcome;
                     assert_eq!(outcome.ledger.answered(), 20, "{mode}");
                     assert!(outcome.ledger.directions().stateful);
