@@ -1,6 +1,7 @@
 //! [`Digest`]: what of a [`Summary`] is enough to judge a run and to set it beside others, whether it was just
 //! computed or comes from a JSON file that this or an older version wrote.
 
+use crate::compare::Comparable;
 use crate::metrics::rfc3550::Rfc3550;
 use crate::noise::NoiseFloor;
 use crate::spec::Direction;
@@ -38,6 +39,9 @@ pub struct Digest {
     /// Voice quality by buffer size.
     #[serde(default)]
     pub dejitter: Option<Dejitter>,
+    /// What is known of the distribution without the packets.
+    #[serde(default)]
+    pub comparable: Option<Comparable>,
     /// The test.
     #[serde(default)]
     pub session: Info,
@@ -152,6 +156,7 @@ impl Digest {
                 curve: d.curve.iter().map(|p| Quality { mos: Some(p.mos) }).collect(),
                 buffer_for_1pct_late_ns: d.buffer_for_1pct_late_ns,
             }),
+            comparable: s.comparable.clone(),
             session: Info {
                 name: s.session.name.clone(),
                 tags: s.session.tags.clone(),

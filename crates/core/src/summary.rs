@@ -3,6 +3,7 @@
 //! Names, nesting and units are a file format (`docs/metrics`): nanoseconds unless the name says
 //! otherwise, `None` (JSON `null`) where a figure is undefined, never 0 or NaN.
 
+pub use crate::compare::Comparable;
 pub use crate::metrics::burst_gap::BurstGap;
 pub use crate::metrics::clock::{ClockEstimate, Corrected, HostClock};
 pub use crate::metrics::confidence::{Batches, Bootstrap, Inference, Ranks};
@@ -100,6 +101,9 @@ pub struct Summary {
     /// Of a two-way test: what it tells beside its round trips, which everything else here is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub two_way: Option<Box<TwoWayFigures>>,
+    /// What sets this test beside others without its packets, where asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comparable: Option<Comparable>,
     /// The test and its end.
     pub session: SessionInfo,
     /// Some figures formatted as the console prints them.

@@ -62,7 +62,7 @@ fn classes_by_load() {
 }
 
 #[test]
-fn summaries_compare_as_far_as_they_go() {
+fn summaries_compare() {
     let dir = tempfile::tempdir().unwrap();
     let logs = [data("compare/without_proxy.log"), data("compare/with_proxy.log")];
     // Both in one file, as `analyze` writes several logs.
@@ -70,14 +70,89 @@ fn summaries_compare_as_far_as_they_go() {
     let told = jitlat(&["compare", both.to_str().unwrap()]);
     assert_eq!(told.status.code(), Some(0), "{}", stderr(&told));
     insta::assert_snapshot!(stdout(&told));
-    // One of each: the log's packets alone do not make a verdict either.
-    let one = summary(dir.path(), &[&logs[0]]);
-    let mixed =
-        jitlat(&["compare", &format!("a={}", one.display()), &format!("b={}", logs[1]), "--json", "-"]);
-    let json: Value = serde_json::from_slice(&mixed.stdout).unwrap();
-    let c = &json["rows"][0]["comparisons"][0];
-    assert_eq!(c["outcome"], "undecided");
+    // Without what `comparable` holds, as older versions write, and in constant memory, changes are shown only.
+    let mut older: Value = serde_json::from_str(&std::fs::read_to_string(&both).unwrap()).unwrap();
+    for run in older["runs"].as_array_mut().unwrap() {
+        run.as_object_mut().unwrap().remove("comparable").unwrap();
+    }
+    let path = dir.path().join("older.json");
+    std::fs::write(&path, older.to_string()).unwrap();
+    let c = &compared(&[path.to_str().unwrap().to_owned()])[0];
+    assert_eq!((&c["outcome"], &c["n"]), (&"undecided".into(), &serde_json::json!([0, 0])));
     assert!(c["p99"]["change"].as_f64().unwrap() < -3e9, "{c}");
+}
+
+/// The comparisons that `jitlat compare FILES` makes.
+fn compared(files: &[String]) -> Vec<Value> {
+    let mut args = vec!["compare", "--json", "-"];
+    args.extend(files.iter().map(String::as_str));
+    let told = jitlat(&args);
+    assert!(told.status.code().is_some_and(|c| c != 101), "{}", stderr(&told));
+    let json: Value = serde_json::from_slice(&told.stdout).unwrap();
+    json["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|r| r["comparisons"].as_array().unwrap().clone())
+        .collect()
+}
+
+#[test]
+fn summaries_give_the_verdicts_of_their_logs() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut logs = classes();
+    logs.extend(["compare/without_proxy.log", "compare/with_proxy.log"].map(data));
+    logs.extend(
+        ["a_loopback_v1.log", "b_wan_lossy_v1.log", "c_unsync_v2.log", "d_edge_small_v1.log"].map(data),
+    );
+    let summaries: Vec<String> = logs
+        .iter()
+        .zip(1..)
+        .map(|(log, k)| {
+            let file = dir.path().join(format!("{k}.json")).to_str().unwrap().to_owned();
+            assert!(jitlat(&["analyze", log, "--json", &file]).status.success());
+            file
+        })
+        .collect();
+    let mut verdicts = std::collections::BTreeMap::<String, usize>::new();
+    for first in [1, 9] {
+        let from = |files: &[String]| {
+            let mut files = files.to_vec();
+            files.rotate_left(first);
+            files
+        };
+        let (told, again) = (compared(&from(&logs)), compared(&from(&summaries)));
+        for (log, json) in told.iter().zip(&again) {
+            for key in ["outcome", "effect", "median", "p99", "loss", "n"] {
+                close(&log[key], &json[key], key);
+            }
+            let delta = |c: &Value| c["cliffs_delta"].as_f64().unwrap();
+            let error = json["cliffs_delta_error"].as_f64().unwrap();
+            assert!((delta(log) - delta(json)).abs() <= error + 1e-9 && error < 0.01, "{json}");
+            *verdicts.entry(log["outcome"].to_string()).or_default() += 1;
+        }
+    }
+    assert_eq!(verdicts.values().sum::<usize>(), 22);
+    assert!(verdicts.len() >= 3, "{verdicts:?}");
+    // A log and a summary.
+    let of = |a: &str, b: &str| compared(&[format!("a={a}"), format!("b={b}")]).remove(0);
+    let (told, mixed) = (of(&logs[6], &logs[7]), of(&summaries[6], &logs[7]));
+    for key in ["outcome", "median", "p99", "n"] {
+        close(&told[key], &mixed[key], key);
+    }
+}
+
+/// Equal, but for the last digits that decimal text costs.
+fn close(a: &Value, b: &Value, key: &str) {
+    match (a, b) {
+        (Value::Number(x), Value::Number(y)) => {
+            let (x, y) = (x.as_f64().unwrap(), y.as_f64().unwrap());
+            assert!((x - y).abs() <= 1e-3 + 1e-9 * x.abs(), "{key}: {x} and {y}");
+        }
+        (Value::Object(x), Value::Object(y)) => x.iter().for_each(|(k, v)| close(v, &y[k], key)),
+        (Value::Array(x), Value::Array(y)) => x.iter().zip(y).for_each(|(x, y)| close(x, y, key)),
+        _ => assert_eq!(a, b, "{key}"),
+    }
 }
 
 #[test]

@@ -124,7 +124,8 @@ fn golden(name: &str) -> jitlat_core::summary::Summary {
     let session = log.session().clone();
     // What is only computed when asked for, where it does not take long.
     let bootstrap = (session.packets() < 100).then_some(1);
-    let options = Options { interval: Some(Span::millis(5000)), bootstrap, ..Options::default() };
+    let options =
+        Options { interval: Some(Span::millis(5000)), bootstrap, comparable: Some(1), ..Options::default() };
     analyze(&session, log.by_ref().map(Result::unwrap), &options)
 }
 

@@ -1,6 +1,7 @@
 //! The exact analysis: every figure from the accepted packets, a few passes over three columns.
 
 use super::{Gathered, Options, Samples, words};
+use crate::compare::Comparable;
 use crate::metrics::clock::ClockEstimate;
 use crate::metrics::confidence;
 use crate::metrics::counts::Counts;
@@ -154,6 +155,9 @@ pub fn summarise(mut gathered: Gathered, session: &Session, options: &Options) -
         segments,
         intervals,
         two_way: None,
+        comparable: options
+            .comparable
+            .map(|seed| Comparable::new(series.iter().map(|p| p.delay).collect(), &sample, seed)),
         session: SessionInfo::new(session),
         verdicts: Vec::new(),
         warnings: Vec::new(),

@@ -55,6 +55,9 @@ pub struct Options {
     pub streaming: bool,
     /// Seed of the block bootstrap; `None` = not computed.
     pub bootstrap: Option<u64>,
+    /// Keep what sets the test beside others when its packets are gone, with this seed of the bootstrap;
+    /// `None` = not computed.
+    pub comparable: Option<u64>,
     /// Fit the Gilbert–Elliott model.
     pub gilbert_elliott: bool,
 }
@@ -75,6 +78,7 @@ impl Default for Options {
             unconditional: false,
             streaming: false,
             bootstrap: None,
+            comparable: None,
             gilbert_elliott: false,
         }
     }

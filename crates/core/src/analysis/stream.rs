@@ -225,6 +225,7 @@ impl Stream {
             segments: Vec::new(),
             intervals: Vec::new(),
             two_way: None,
+            comparable: None,
             session: SessionInfo::new(session),
             verdicts: Vec::new(),
             warnings: Vec::new(),

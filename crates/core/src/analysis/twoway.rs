@@ -27,7 +27,9 @@ pub(super) struct TwoWayAnalysis {
 
 impl TwoWayAnalysis {
     pub fn new(session: &Session, facts: &TwoWay, options: &Options) -> TwoWayAnalysis {
-        let view = |v| Analyzer::new(&of_view(session, v), options);
+        let one_way = Options { comparable: None, ..options.clone() };
+        let view =
+            |v| Analyzer::new(&of_view(session, v), if v == View::RoundTrip { options } else { &one_way });
         TwoWayAnalysis {
             round_trip: view(View::RoundTrip),
             up: view(View::Up),

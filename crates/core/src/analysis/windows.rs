@@ -26,7 +26,8 @@ pub(super) fn summarise(windows: &mut [Interval], gathered: &Gathered, session: 
     if windows.len() > MOST {
         return;
     }
-    let options = Options { interval: None, bootstrap: None, wait: None, ..options.clone() };
+    let options =
+        Options { interval: None, bootstrap: None, comparable: None, wait: None, ..options.clone() };
     let parts = split(windows, gathered);
     for (window, part) in windows.iter_mut().zip(parts) {
         let Ok(packets) = u32::try_from(window.sent) else { continue };

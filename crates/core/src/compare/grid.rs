@@ -2,7 +2,7 @@
 //! class of traffic. Within a row every column is compared with the first.
 
 use super::side::in_send_order;
-use super::{Basis, Comparison, Precondition, Question, Side, compare};
+use super::{Basis, Comparison, Precondition, Question, Ready, Side, compare_ready};
 use crate::digest::Digest;
 use crate::metrics::distribution::Wanted;
 use crate::metrics::histogram::Bins;
@@ -266,7 +266,8 @@ fn comparisons(columns: &[String], groups: &[Vec<(usize, &Run)>], question: &Que
     };
     let mut sides = columns.iter().zip(groups).filter_map(side);
     let Some(first) = sides.next() else { return Vec::new() };
-    sides.map(|other| compare(&first, &other, question)).collect()
+    let first = Ready::new(&first, question.seed);
+    sides.map(|other| compare_ready(&first, &Ready::new(&other, question.seed), question)).collect()
 }
 
 impl Cell {

@@ -5,20 +5,22 @@
 //! allows for the correlation and excludes no change, an effect that is not negligible, and a change larger
 //! than what the measurement itself may be wrong by.
 
+mod comparable;
 mod grid;
 mod pairs;
 mod side;
 mod spread;
 
+pub use comparable::{Comparable, Damaged};
 pub use grid::{Cell, Grid, Key, Row, Run};
 pub use side::Side;
+pub use spread::{Origin, Spread};
 
 use crate::metrics::percentile::Percent;
 use crate::metrics::sample::Sample;
 use crate::metrics::stat::wilson95;
 use pairs::{Pairs, hodges_lehmann};
 use serde::Serialize;
-use spread::Spread;
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -156,7 +158,7 @@ pub struct Comparison {
     pub b: String,
     /// What was compared.
     pub basis: Basis,
-    /// Packets of each.
+    /// Packets of each; 0 where nothing is known of them.
     pub n: [u64; 2],
     /// Preconditions that do not hold: with a vital one the comparison is refused, with others the difference
     /// may have their cause.
@@ -169,13 +171,15 @@ pub struct Comparison {
     pub loss: Option<Difference>,
     /// Cliff's δ: how much oftener a packet of B is slower than one of A than the other way round.
     pub cliffs_delta: Option<f64>,
+    /// How far δ may be off for want of the packets: 0 where they are at hand.
+    pub cliffs_delta_error: Option<f64>,
     /// How large that is.
     pub effect: Option<Effect>,
-    /// Hodges–Lehmann: the median of all b − a.
+    /// Hodges–Lehmann: the median of all b − a. From summaries the middle of where it must lie.
     pub shift: Option<f64>,
     /// What the two measurements may be wrong by together.
     pub floor: f64,
-    /// Secondary.
+    /// Secondary; only from packets.
     pub tests: Option<Tests>,
     /// Which difference decided.
     pub statistic: Statistic,
@@ -187,38 +191,93 @@ pub struct Comparison {
 
 /// Compares `b` with `a`.
 pub fn compare(a: &Side, b: &Side, question: &Question) -> Comparison {
+    compare_ready(&Ready::new(a, question.seed), &Ready::new(b, question.seed), question)
+}
+
+/// A side with what is computed of it once, however many it is compared with.
+struct Ready<'a> {
+    side: &'a Side,
+    all: Sample,
+    spread: Option<Spread>,
+}
+
+impl Ready<'_> {
+    fn new(side: &Side, seed: u64) -> Ready<'_> {
+        let all = Sample::new(side.values.iter().copied());
+        Ready { side, spread: side.spread(&all, seed), all }
+    }
+}
+
+fn compare_ready(ready_a: &Ready<'_>, ready_b: &Ready<'_>, question: &Question) -> Comparison {
     let Question { basis, statistic, seed, .. } = *question;
-    let samples = [&a.values, &b.values].map(|v| Sample::new(v.iter().copied()));
-    let [sa, sb] = &samples;
-    let known = !sa.is_empty() && !sb.is_empty();
-    let tests = known.then(|| Pairs::count(sa, sb));
-    let spread = known.then(|| Spread::of(a, b, seed)).flatten();
+    let (Ready { side: a, all: sa, spread: of_a }, Ready { side: b, all: sb, spread: of_b }) =
+        (ready_a, ready_b);
     let difference =
         |x: Option<f64>, y: Option<f64>, ci95: Option<[f64; 2]>| Some(Difference { change: y? - x?, ci95 });
     let median = |side: &Side, sample: &Sample| sample.median().or(side.median);
     let p99 = |side: &Side, sample: &Sample| sample.edf(Percent(99_000)).map(|x| x as f64).or(side.p99);
-    // Pairs count A over B; the change reported is B's, so the sign turns.
-    let delta = tests.as_ref().map(|t| -t.delta());
+    let apart = b.least() as f64 - a.least() as f64;
+    let interval = |of: fn(&Spread) -> &[f64]| {
+        Some(spread::interval(of(of_a.as_ref()?), of(of_b.as_ref()?))?.map(|limit| limit + apart))
+    };
+    let pairs = AllPairs::of((a, sa), (b, sb), seed);
     let mut result = Comparison {
         a: a.label.clone(),
         b: b.label.clone(),
         basis,
-        n: [sa.len() as u64, sb.len() as u64],
+        n: [a.packets(), b.packets()],
         unlike: side::unlike(a, b, question.varied),
-        median: difference(median(a, sa), median(b, sb), spread.map(|s| s.median)),
-        p99: difference(p99(a, sa), p99(b, sb), spread.map(|s| s.p99)),
+        median: difference(median(a, sa), median(b, sb), interval(|s| &s.median)),
+        p99: difference(p99(a, sa), p99(b, sb), interval(|s| &s.p99)),
         loss: loss(a, b),
-        cliffs_delta: delta,
-        effect: delta.map(effect),
-        shift: known.then(|| hodges_lehmann(sb, sa)),
+        cliffs_delta: pairs.map(|p| p.delta),
+        cliffs_delta_error: pairs.map(|p| p.delta_error),
+        effect: pairs.map(|p| effect(p.delta)),
+        shift: pairs.map(|p| p.shift),
         floor: a.floor + b.floor,
-        tests: tests.map(|t| t.tests(sa, sb)),
+        tests: pairs.and_then(|p| p.tests),
         statistic,
         outcome: Outcome::Undecided,
         because: String::new(),
     };
     (result.outcome, result.because) = result.decide();
     result
+}
+
+/// What follows from every pair of a packet of A and one of B.
+#[derive(Clone, Copy)]
+struct AllPairs {
+    delta: f64,
+    delta_error: f64,
+    shift: f64,
+    tests: Option<Tests>,
+}
+
+impl AllPairs {
+    /// From the packets where both sides have them, else from what is known of both distributions.
+    fn of((a, sa): (&Side, &Sample), (b, sb): (&Side, &Sample), seed: u64) -> Option<AllPairs> {
+        if !sa.is_empty() && !sb.is_empty() {
+            let pairs = Pairs::count(sa, sb);
+            return Some(AllPairs {
+                // Pairs count A over B; the change reported is B's, so the sign turns.
+                delta: -pairs.delta(),
+                delta_error: 0.0,
+                shift: hodges_lehmann(sb, sa),
+                tests: Some(pairs.tests(sa, sb)),
+            });
+        }
+        let above = |bound| moved(bound, b.least().saturating_sub(a.least()));
+        let [a_low, a_high] = a.known(sa, seed)?.bounds();
+        let [b_low, b_high] = b.known(sb, seed)?.bounds().map(above);
+        let (low, high) = (-Pairs::count(&a_high, &b_low).delta(), -Pairs::count(&a_low, &b_high).delta());
+        let shift = (hodges_lehmann(&b_low, &a_high) + hodges_lehmann(&b_high, &a_low)) / 2.0;
+        Some(AllPairs { delta: (low + high) / 2.0, delta_error: (high - low) / 2.0, shift, tests: None })
+    }
+}
+
+fn moved(mut values: comparable::Weighted, by: i64) -> comparable::Weighted {
+    values.iter_mut().for_each(|(value, _)| *value = value.saturating_add(by));
+    values
 }
 
 impl Comparison {
@@ -244,12 +303,12 @@ impl Comparison {
         if self.floor.is_infinite() {
             return (Outcome::Undecided, "nothing is known of how the clocks of the two relate".into());
         }
-        let (Some(Difference { change, ci95: Some([low, high]) }), Some(delta)) =
-            (self.chosen(), self.cliffs_delta)
-        else {
+        let known = self.chosen().zip(self.cliffs_delta.zip(self.cliffs_delta_error));
+        let Some((Difference { change, ci95: Some([low, high]) }, (delta, error))) = known else {
             let because = match self.n {
                 [0, _] | [_, 0] => {
-                    "one of the two has no packets to look at: nothing arrived, or only its summary is known"
+                    "one of the two has no packets to look at: nothing arrived, or only a summary is known that \
+                     says too little (of an older version, in constant memory, or of several runs): give its log"
                 }
                 _ => "too few packets to tell change from chance",
             };
@@ -258,11 +317,18 @@ impl Comparison {
         if low <= 0.0 && high >= 0.0 {
             return (Outcome::Same, "the interval of the change contains 0".into());
         }
-        if delta.abs() < 0.147 {
+        if delta.abs() + error < 0.147 {
             return (
                 Outcome::Same,
                 format!("the change is certain but negligible (Cliff's delta {delta:.3})"),
             );
+        }
+        if delta.abs() - error < 0.147 {
+            let because = format!(
+                "the change is certain, but the summaries do not tell whether it is negligible (Cliff's delta \
+                 {delta:.3}, give or take {error:.3}): give the logs"
+            );
+            return (Outcome::Undecided, because);
         }
         if change.abs() <= self.floor {
             let because = "the change is smaller than what the measurements may be wrong by";

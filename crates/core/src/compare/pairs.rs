@@ -1,7 +1,47 @@
 //! Everything that follows from comparing each value of one run with each of another.
 
 use super::Tests;
+use super::comparable::Weighted;
 use crate::metrics::sample::Sample;
+
+/// Values in ascending order, each standing for one packet or more.
+pub(super) trait Ascending {
+    /// The k-th entry and how many packets it stands for.
+    fn entry(&self, k: usize) -> Option<(i64, u64)>;
+    /// Entries.
+    fn entries(&self) -> usize;
+    /// Packets.
+    fn packets(&self) -> u64;
+}
+
+impl Ascending for Sample {
+    #[inline]
+    fn entry(&self, k: usize) -> Option<(i64, u64)> {
+        self.at(k).map(|x| (x, 1))
+    }
+
+    fn entries(&self) -> usize {
+        self.len()
+    }
+
+    fn packets(&self) -> u64 {
+        self.len() as u64
+    }
+}
+
+impl Ascending for Weighted {
+    fn entry(&self, k: usize) -> Option<(i64, u64)> {
+        self.get(k).copied()
+    }
+
+    fn entries(&self) -> usize {
+        self.len()
+    }
+
+    fn packets(&self) -> u64 {
+        self.iter().map(|(_, n)| n).sum()
+    }
+}
 
 /// Pairs (a, b) by order, and what the two empirical distributions are apart. O(n + m) on sorted samples.
 #[derive(Clone, Copy)]
@@ -16,30 +56,33 @@ pub(super) struct Pairs {
 
 impl Pairs {
     /// One pass over both.
-    pub fn count(a: &Sample, b: &Sample) -> Pairs {
-        let (n, m) = (a.len(), b.len());
-        let mut found = Pairs { greater: 0, less: 0, total: n as u128 * m as u128, ties: 0.0, distance: 0.0 };
+    pub fn count(a: &impl Ascending, b: &impl Ascending) -> Pairs {
+        let (n, m) = (a.packets(), b.packets());
+        let total = u128::from(n) * u128::from(m);
+        let mut found = Pairs { greater: 0, less: 0, total, ties: 0.0, distance: 0.0 };
         let (mut i, mut j) = (0, 0);
-        while i < n || j < m {
-            let next = match (a.at(i), b.at(j)) {
-                (Some(x), Some(y)) => x.min(y),
-                (Some(x), None) => x,
-                (None, Some(y)) => y,
+        // Packets of each up to here.
+        let (mut of_a, mut of_b) = (0u64, 0u64);
+        loop {
+            let next = match (a.entry(i), b.entry(j)) {
+                (Some((x, _)), Some((y, _))) => x.min(y),
+                (Some((x, _)), None) => x,
+                (None, Some((y, _))) => y,
                 (None, None) => break,
             };
-            let (from_i, from_j) = (i, j);
-            while a.at(i) == Some(next) {
-                i += 1;
+            let (from_a, from_b) = (of_a, of_b);
+            while let Some((_, k)) = a.entry(i).filter(|(x, _)| *x == next) {
+                (i, of_a) = (i + 1, of_a + k);
             }
-            while b.at(j) == Some(next) {
-                j += 1;
+            while let Some((_, k)) = b.entry(j).filter(|(y, _)| *y == next) {
+                (j, of_b) = (j + 1, of_b + k);
             }
-            let (same_a, same_b) = ((i - from_i) as u128, (j - from_j) as u128);
-            found.greater += same_a * from_j as u128;
-            found.less += same_a * (m - j) as u128;
-            let tied = (same_a + same_b) as f64;
+            let (same_a, same_b) = (u128::from(of_a - from_a), of_b - from_b);
+            found.greater += same_a * u128::from(from_b);
+            found.less += same_a * u128::from(m - of_b);
+            let tied = (same_a + u128::from(same_b)) as f64;
             found.ties += tied.powi(3) - tied;
-            found.distance = found.distance.max((i as f64 / n as f64 - j as f64 / m as f64).abs());
+            found.distance = found.distance.max((of_a as f64 / n as f64 - of_b as f64 / m as f64).abs());
         }
         found
     }
@@ -81,12 +124,13 @@ fn kolmogorov(lambda: f64) -> f64 {
 
 /// The median of all x − y, by bisection on its value with a count in O(n + m) each: exact, and without
 /// the n·m differences.
-pub(super) fn hodges_lehmann(x: &Sample, y: &Sample) -> f64 {
-    let total = x.len() as u128 * y.len() as u128;
+pub(super) fn hodges_lehmann(x: &impl Ascending, y: &impl Ascending) -> f64 {
+    let total = u128::from(x.packets()) * u128::from(y.packets());
+    let value = |of: Option<(i64, u64)>| i128::from(of.map_or(0, |e| e.0));
+    let (x_last, y_last) = (x.entries().saturating_sub(1), y.entries().saturating_sub(1));
     let kth = |k: u128| {
-        let difference =
-            |a: Option<i64>, b: Option<i64>| i128::from(a.unwrap_or(0)) - i128::from(b.unwrap_or(0));
-        let (mut low, mut high) = (difference(x.min(), y.max()), difference(x.max(), y.min()));
+        let mut low = value(x.entry(0)) - value(y.entry(y_last));
+        let mut high = value(x.entry(x_last)) - value(y.entry(0));
         while low < high {
             let middle = low + (high - low).div_euclid(2);
             if at_most(x, y, middle) > k { high = middle } else { low = middle + 1 }
@@ -97,13 +141,14 @@ pub(super) fn hodges_lehmann(x: &Sample, y: &Sample) -> f64 {
 }
 
 /// How many pairs have x − y ≤ `limit`: for x ascending, the first y that is large enough only moves up.
-fn at_most(x: &Sample, y: &Sample, limit: i128) -> u128 {
+fn at_most(x: &impl Ascending, y: &impl Ascending, limit: i128) -> u128 {
     let (mut count, mut first) = (0u128, 0);
-    for value in (0..x.len()).filter_map(|i| x.at(i)) {
-        while y.at(first).is_some_and(|v| i128::from(v) < i128::from(value) - limit) {
-            first += 1;
+    let mut rest = y.packets();
+    for (value, k) in (0..x.entries()).filter_map(|i| x.entry(i)) {
+        while let Some((_, n)) = y.entry(first).filter(|(v, _)| i128::from(*v) < i128::from(value) - limit) {
+            (first, rest) = (first + 1, rest - n);
         }
-        count += (y.len() - first) as u128;
+        count += u128::from(k) * u128::from(rest);
     }
     count
 }

@@ -1,8 +1,10 @@
 //! [`Side`]: one side of a comparison, a run or several runs of the same kind.
 
-use super::{Basis, Precondition, Statistic, Unlike};
+use super::spread::Spread;
+use super::{Basis, Comparable, Precondition, Statistic, Unlike};
 use crate::digest::Digest;
 use crate::metrics::percentile::Percent;
+use crate::metrics::sample::Sample;
 use crate::metrics::series::Samples;
 use crate::spec::{Direction, Dscp};
 use crate::summary::Summary;
@@ -37,6 +39,10 @@ pub struct Side {
     pub values: Vec<i64>,
     /// How many of them each run has; empty for one run.
     pub runs: Vec<usize>,
+    /// What is known of the distribution where there are no values.
+    pub comparable: Option<Comparable>,
+    /// The smallest of the compared times.
+    pub least: i64,
     /// Median, in ns, where there are no values.
     pub median: Option<f64>,
     /// 99th percentile, in ns, where there are no values.
@@ -79,6 +85,8 @@ impl Side {
             loss_interval: digest.loss.wilson95_correlated,
             values: in_send_order(samples).map(|delay| delay.saturating_sub(base)).collect(),
             runs: Vec::new(),
+            comparable: digest.comparable.clone().filter(|_| samples.is_empty()),
+            least: digest.latency.min.map_or(0, |min| min.saturating_sub(base)),
             median: digest.latency.median.map(less),
             p99: digest.latency.percentile(Percent(99_000)).map(|x| less(x as f64)),
             floor,
@@ -118,6 +126,7 @@ impl Side {
             all.floor = all.floor.max(next.floor);
             // Medians of medians are not medians, and one interval does not follow from two.
             (all.median, all.p99, all.loss_interval) = (None, None, None);
+            (all.comparable, all.least) = (None, all.least.min(next.least));
         }
         // Packets of some runs would stand for all.
         if all.runs.contains(&0) {
@@ -125,6 +134,38 @@ impl Side {
             all.runs.clear();
         }
         all
+    }
+
+    /// The smallest of the compared times.
+    pub(super) fn least(&self) -> i64 {
+        self.values.iter().copied().min().unwrap_or(self.least)
+    }
+
+    /// How far median and 99th percentile are pinned down, above [`Side::least`]; `all` are the values in order.
+    pub(super) fn spread(&self, all: &Sample, seed: u64) -> Option<Spread> {
+        if self.values.is_empty() {
+            return self.comparable.as_ref()?.spread().cloned();
+        }
+        let least = self.least();
+        let above: Vec<Vec<i64>> =
+            self.runs().iter().map(|r| r.iter().map(|x| x.saturating_sub(least)).collect()).collect();
+        Spread::of(&above.iter().map(Vec::as_slice).collect::<Vec<_>>(), all, seed)
+    }
+
+    /// What is known of the distribution without the packets: of one run only.
+    pub(super) fn known(&self, all: &Sample, seed: u64) -> Option<Comparable> {
+        if self.values.is_empty() {
+            return self.comparable.clone().filter(|c| c.n() > 0);
+        }
+        self.runs.is_empty().then(|| Comparable::new(self.values.clone(), all, seed))
+    }
+
+    /// Packets behind the figures.
+    pub(super) fn packets(&self) -> u64 {
+        match &self.comparable {
+            Some(known) if self.values.is_empty() => known.n(),
+            _ => self.values.len() as u64,
+        }
     }
 
     /// The values of each run.
@@ -151,6 +192,15 @@ pub(super) fn in_send_order(samples: &Samples) -> impl Iterator<Item = i64> + '_
     order.into_iter().map(|k| samples.delay[k])
 }
 
+/// Whether both are one run: the same delays in the same order, as far as can be seen.
+fn is_the_same(a: &Side, b: &Side) -> bool {
+    if !a.values.is_empty() && !b.values.is_empty() {
+        return a.values == b.values;
+    }
+    let known = |side: &Side| side.known(&Sample::new(side.values.iter().copied()), 1);
+    known(a).zip(known(b)).is_some_and(|(x, y)| a.least() == b.least() && x.is_the_same(&y))
+}
+
 /// The preconditions that `a` and `b` do not meet, but the one that is meant to differ.
 pub(super) fn unlike(a: &Side, b: &Side, varied: Option<Precondition>) -> Vec<Unlike> {
     fn differs<'a, T: PartialEq>(x: &'a Option<T>, y: &'a Option<T>) -> Option<(&'a T, &'a T)> {
@@ -171,7 +221,7 @@ pub(super) fn unlike(a: &Side, b: &Side, varied: Option<Precondition>) -> Vec<Un
             "different directions: one is client to server, the other server to client".to_owned(),
         );
     }
-    if !a.values.is_empty() && a.values == b.values {
+    if is_the_same(a, b) {
         add(Precondition::Independence, "the same packets: this is one run compared with itself".to_owned());
     }
     if let Some((x, y)) = differs(&a.proto, &b.proto) {

@@ -1,79 +1,131 @@
-//! Intervals of a difference between two runs, or two groups of runs.
+//! [`Spread`]: how far a run pins its own median and 99th percentile down, and intervals of a difference from two.
 
-use super::Side;
 use crate::metrics::bootstrap::{FEWEST_VALUES, block_length, resample};
 use crate::metrics::percentile::{Method, Percent, rank};
+use crate::metrics::sample::Sample;
 use crate::metrics::stat::t_quantile;
+use serde::{Deserialize, Serialize};
 
-/// Intervals of the differences of medians and of 99th percentiles.
-#[derive(Clone, Copy)]
-pub(super) struct Spread {
-    /// Of the medians.
-    pub median: [f64; 2],
-    /// Of the 99th percentiles.
-    pub p99: [f64; 2],
+/// Values of each statistic that are kept.
+const KEPT: usize = 99;
+/// Above this a single run is long enough for batches, and too long to resample.
+const RESAMPLED: usize = 20_000;
+/// Values drawn in all.
+const BUDGET: usize = 8_000_000;
+const BATCHES: usize = 20;
+
+/// Where the median and the 99th percentile of one side would lie if it were measured again: 99 equally likely
+/// values of each, ascending, in ns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// How they were found.
+    pub from: Origin,
+    /// Of the bootstrap.
+    pub seed: u64,
+    /// Series drawn; 0 of batches.
+    pub resamples: u32,
+    /// Consecutive packets drawn together; of batches, packets a batch.
+    pub block: u64,
+    /// Medians.
+    pub median: Vec<f64>,
+    /// 99th percentiles.
+    pub p99: Vec<f64>,
+}
+
+/// What a [`Spread`] comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// A moving-block bootstrap.
+    Bootstrap,
+    /// 20 consecutive batches, and Student's t around the figure of the whole.
+    Batches,
 }
 
 impl Spread {
-    /// Above this the values are many enough for batches, and too many to resample.
-    const RESAMPLED: usize = 200_000;
-    const BUDGET: usize = 40_000_000;
-
-    /// `None` where either has too few values to say.
-    pub fn of(a: &Side, b: &Side, seed: u64) -> Option<Spread> {
-        let longest = a.values.len().max(b.values.len());
-        if a.values.len().min(b.values.len()) < FEWEST_VALUES {
+    /// Of one run, or of several taken together; `all` are the same values in order. `None` where there are too
+    /// few to say.
+    pub fn of(runs: &[&[i64]], all: &Sample, seed: u64) -> Option<Spread> {
+        let n: usize = runs.iter().map(|r| r.len()).sum();
+        if n < FEWEST_VALUES {
             return None;
         }
-        if longest > Spread::RESAMPLED && a.runs.len().max(b.runs.len()) < 2 {
-            return Spread::batches(&a.values, &b.values);
+        if let ([run], true) = (runs, n > RESAMPLED) {
+            return Spread::batches(run, all, seed);
         }
-        let resamples = (Spread::BUDGET / longest).clamp(200, 2000) as u32;
-        let draw = |side: &Side, seed| {
-            let runs = side.runs();
-            let longest = runs.iter().max_by_key(|r| r.len()).copied().unwrap_or_default();
-            resample(&runs, block_length(longest, correlated(longest)), resamples, seed)
-        };
-        let [_, ma, pa] = draw(a, seed);
-        let [_, mb, pb] = draw(b, seed.wrapping_add(1));
-        let interval = |x: Vec<f64>, y: Vec<f64>| {
-            let mut change: Vec<f64> = x.iter().zip(&y).map(|(x, y)| y - x).collect();
-            change.sort_by(f64::total_cmp);
-            let at = |p| rank(change.len(), Percent(p), Method::Edf).map(|k| change[k]);
-            Some([at(2_500)?, at(97_500)?])
-        };
-        Some(Spread { median: interval(ma, mb)?, p99: interval(pa, pb)? })
+        let longest = runs.iter().max_by_key(|r| r.len()).copied().unwrap_or_default();
+        let resamples = (BUDGET / n).clamp(if runs.len() > 1 { 200 } else { 400 }, 2000) as u32;
+        let block = block_length(longest, correlated(longest));
+        let [_, median, p99] = resample(runs, block, resamples, seed).map(equally_likely);
+        Some(Spread {
+            from: Origin::Bootstrap,
+            seed,
+            resamples,
+            block: block as u64,
+            median: median?,
+            p99: p99?,
+        })
     }
 
-    /// From the statistics of 20 consecutive batches of each.
-    fn batches(a: &[i64], b: &[i64]) -> Option<Spread> {
-        const K: usize = 20;
-        let of = |values: &[i64], p: u32| -> Option<(f64, f64)> {
-            let size = values.len() / K;
-            let each: Vec<f64> = (0..K)
-                .filter_map(|i| {
-                    let mut batch = values[i * size..(i + 1) * size].to_vec();
-                    let k = rank(batch.len(), Percent(p), Method::Edf)?;
-                    Some(*batch.select_nth_unstable(k).1 as f64)
-                })
-                .collect();
-            let mean = each.iter().sum::<f64>() / each.len() as f64;
-            let squares: f64 = each.iter().map(|x| (x - mean).powi(2)).sum();
-            (each.len() == K).then(|| (mean, squares / (K * (K - 1)) as f64))
+    /// Sectioning: what batches differ by among themselves tells how far the whole can be trusted.
+    fn batches(values: &[i64], all: &Sample, seed: u64) -> Option<Spread> {
+        let size = values.len() / BATCHES;
+        let mut batch = Vec::with_capacity(size);
+        let mut at = |values: &[i64], p| {
+            batch.clear();
+            batch.extend_from_slice(values);
+            let k = rank(batch.len(), Percent(p), Method::Edf)?;
+            Some(*batch.select_nth_unstable(k).1 as f64)
         };
-        let interval = |p| {
-            let ((x, vx), (y, vy)) = (of(a, p)?, of(b, p)?);
-            let half = t_quantile(0.975, K as u64 - 1) * (vx + vy).sqrt();
-            Some([y - x - half, y - x + half])
+        let mut of = |p| {
+            let whole = all.edf(Percent(p))?.saturating_sub(all.min()?) as f64;
+            let each: Vec<f64> = values.chunks_exact(size).take(BATCHES).filter_map(|b| at(b, p)).collect();
+            let squares: f64 = each.iter().map(|x| (x - whole).powi(2)).sum();
+            let error = (squares / (BATCHES * (BATCHES - 1)) as f64).sqrt();
+            let likely = |j: usize| whole + error * t_quantile(place(j), BATCHES as u64 - 1);
+            Some((0..KEPT).map(likely).collect())
         };
-        Some(Spread { median: interval(50_000)?, p99: interval(99_000)? })
+        Some(Spread {
+            from: Origin::Batches,
+            seed,
+            resamples: 0,
+            block: size as u64,
+            median: of(50_000)?,
+            p99: of(99_000)?,
+        })
     }
+
+    /// Whether it can have been written by [`Spread::of`].
+    pub(super) fn is_sound(&self) -> bool {
+        [&self.median, &self.p99]
+            .iter()
+            .all(|v| v.len() == KEPT && v.iter().all(|x| x.is_finite()) && v.is_sorted_by(|x, y| x <= y))
+    }
+}
+
+/// The probability that the j-th of the values kept stands for.
+fn place(j: usize) -> f64 {
+    (j as f64 + 0.5) / KEPT as f64
+}
+
+fn equally_likely(mut values: Vec<f64>) -> Option<Vec<f64>> {
+    values.sort_by(f64::total_cmp);
+    let at = |j: usize| values.get((place(j) * values.len() as f64) as usize).copied();
+    (0..KEPT).map(at).collect()
+}
+
+/// The 95 % interval of y − x, from likely values of each: they are independent, so every pair is as likely.
+pub(super) fn interval(x: &[f64], y: &[f64]) -> Option<[f64; 2]> {
+    let mut change: Vec<f64> = y.iter().flat_map(|y| x.iter().map(move |x| y - x)).collect();
+    change.sort_by(f64::total_cmp);
+    let at = |p| rank(change.len(), Percent(p), Method::Edf).map(|k| change[k]);
+    Some([at(2_500)?, at(97_500)?])
 }
 
 /// Whether neighbours depend on each other.
 fn correlated(values: &[i64]) -> bool {
     let n = values.len() as f64;
-    let origin = values[0];
+    let origin = values.first().copied().unwrap_or_default();
     let above: Vec<f64> = values.iter().map(|x| x.saturating_sub(origin) as f64).collect();
     let mean = above.iter().sum::<f64>() / n;
     let squares: f64 = above.iter().map(|x| (x - mean).powi(2)).sum();

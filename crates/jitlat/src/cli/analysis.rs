@@ -98,6 +98,7 @@ impl AnalysisArgs {
             delay_model,
             buffers: if self.buffers.is_empty() { defaults.buffers } else { self.buffers.clone() },
             bootstrap: self.bootstrap,
+            comparable: None,
             gilbert_elliott: self.gilbert_elliott,
             streaming: self.streaming,
             spurt: defaults.spurt,

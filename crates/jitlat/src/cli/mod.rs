@@ -103,7 +103,9 @@ pub struct ReportArgs {
 impl ReportArgs {
     /// What to compute.
     pub fn options(&self) -> Options {
-        self.analysis.options()
+        let options = self.analysis.options();
+        let seed = options.bootstrap.unwrap_or(1);
+        Options { comparable: self.json.is_some().then_some(seed), ..options }
     }
 
     /// Whether something is to be made of the single packets once they are analysed.
