@@ -3,10 +3,11 @@
 #![allow(unsafe_code)]
 
 use jitlat_core::twoway::TcpSample;
+use socket2::Socket;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Most packets handed to or taken from the kernel in one call.
 pub const BATCH: usize = 32;
@@ -194,6 +195,30 @@ pub fn send_batch(socket: BorrowedFd<'_>, packets: &[[IoSlice<'_>; 2]]) -> io::R
     .map(|n| n as usize)
 }
 
+/// Sends `datagram` on a connected socket with its checksum computed here: of one sent in pieces the kernel leaves
+/// nothing to the adapter. A virtual adapter never computes what it is left, and whoever reads whole frames at its
+/// other end sees a checksum that is wrong.
+pub fn send_summed(socket: &Socket, datagram: &[u8]) -> io::Result<()> {
+    socket.send_with_flags(datagram, libc::MSG_MORE | libc::MSG_DONTWAIT)?;
+    uncork(socket.as_fd())
+}
+
+/// Lets go of a datagram that was sent as if more were to come.
+fn uncork(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let off: libc::c_int = 0;
+    // SAFETY: the kernel reads one int, which outlives the call.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_UDP,
+            libc::UDP_CORK,
+            (&raw const off).cast(),
+            size_of_val(&off) as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}
+
 /// The local address an answer is to leave from, as the kernel told it of the question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Local {
@@ -206,9 +231,21 @@ pub enum Local {
 /// Room for the control messages of one answer: address (40 bytes), traffic class (24), stamping (24).
 const ANSWER_CONTROL: usize = 96;
 
+/// How an answer is to leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leave {
+    /// Traffic class.
+    pub class: u8,
+    /// The kernel is to say when.
+    pub stamped: bool,
+    /// The checksum is computed before the adapter gets the packet, see [`send_summed`].
+    pub summed: bool,
+}
+
 /// Where one answer goes, and how.
 struct Envelope {
     data: core::ops::Range<usize>,
+    summed: bool,
     to: libc::sockaddr_storage,
     to_len: libc::socklen_t,
     control: [u64; ANSWER_CONTROL / 8],
@@ -232,14 +269,14 @@ impl Outbox {
         self.envelopes.len() >= BATCH
     }
 
-    /// Adds an answer to be sent to `to` from `from` with traffic class `class`; `stamped`: the kernel is to say
-    /// when it left.
-    pub fn push(&mut self, answer: &[u8], to: SocketAddr, from: Option<Local>, class: u8, stamped: bool) {
+    /// Adds an answer to be sent to `to` from `from`.
+    pub fn push(&mut self, answer: &[u8], to: SocketAddr, from: Option<Local>, how: Leave) {
         let start = self.data.len();
         self.data.extend_from_slice(answer);
         let (name, to_len) = name_of(to);
         let mut envelope = Envelope {
             data: start..self.data.len(),
+            summed: how.summed,
             to: name,
             to_len,
             control: [0; ANSWER_CONTROL / 8],
@@ -261,12 +298,12 @@ impl Outbox {
             }
             None => {}
         }
-        let class = libc::c_int::from(class).to_ne_bytes();
+        let class = libc::c_int::from(how.class).to_ne_bytes();
         match to {
             SocketAddr::V4(_) => envelope.say(libc::IPPROTO_IP, libc::IP_TOS, &class),
             SocketAddr::V6(_) => envelope.say(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &class),
         }
-        if stamped {
+        if how.stamped {
             let wish = libc::SOF_TIMESTAMPING_TX_SOFTWARE.to_ne_bytes();
             envelope.say(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &wish);
         }
@@ -293,12 +330,15 @@ impl Outbox {
         sent
     }
 
+    /// Sends the answers from `first` on up to the next that needs another way of sending.
     fn send(&mut self, socket: BorrowedFd<'_>, first: usize) -> io::Result<usize> {
+        let envelopes = &mut self.envelopes[first..];
+        let summed = envelopes.first().is_some_and(|e| e.summed);
+        let run = if summed { 1 } else { envelopes.iter().take_while(|e| !e.summed).count() };
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
         let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
         let mut count = 0;
-        for (envelope, (header, part)) in
-            self.envelopes[first..].iter_mut().zip(headers.iter_mut().zip(&mut parts))
+        for (envelope, (header, part)) in envelopes[..run].iter_mut().zip(headers.iter_mut().zip(&mut parts))
         {
             let bytes = &self.data[envelope.data.clone()];
             // The kernel only reads what a send points to.
@@ -315,17 +355,16 @@ impl Outbox {
             header.write(message);
             count += 1;
         }
+        let flags = libc::MSG_DONTWAIT | if summed { libc::MSG_MORE } else { 0 };
         // SAFETY: the first `count` headers are initialised and point to names, iovecs, bytes and control messages
         // that `self` or this frame owns and keeps in place for the whole call.
-        check(unsafe {
-            libc::sendmmsg(
-                socket.as_raw_fd(),
-                headers.as_mut_ptr().cast(),
-                count as libc::c_uint,
-                libc::MSG_DONTWAIT as _,
-            )
-        })
-        .map(|n| n as usize)
+        let sent = check(unsafe {
+            libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr().cast(), count as libc::c_uint, flags as _)
+        })?;
+        if summed {
+            uncork(socket)?;
+        }
+        Ok(sent as usize)
     }
 }
 
@@ -592,8 +631,18 @@ mod tests {
             peers.iter().for_each(|p| p.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap());
             peers.iter().for_each(|p| crate::twoway::socket::observe(p, host.starts_with('[')));
             let mut outbox = Outbox::new(64);
-            outbox.push(b"one", peers[0].local_addr().unwrap(), Some(from), 184, false);
-            outbox.push(b"three", peers[1].local_addr().unwrap(), None, 0, true);
+            outbox.push(
+                b"one",
+                peers[0].local_addr().unwrap(),
+                Some(from),
+                Leave { class: 184, ..Leave::default() },
+            );
+            outbox.push(
+                b"three",
+                peers[1].local_addr().unwrap(),
+                None,
+                Leave { stamped: true, ..Leave::default() },
+            );
             assert_eq!(outbox.flush(socket.as_fd()), 2);
             let mut inbox = Inbox::new(2, 16);
             inbox.receive(peers[0].as_fd(), libc::MSG_WAITFORONE).unwrap();

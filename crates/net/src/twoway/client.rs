@@ -4,7 +4,7 @@ use crate::clock;
 use crate::pace::{Mode, Pacing};
 use crate::privilege::{Capability, how_to_grant, needs};
 use crate::stamp::{Meta, Stamps};
-use crate::sys::{BATCH, Inbox};
+use crate::sys::{self, BATCH, Inbox};
 use crate::twoway::socket::{self, Carrier, Departures, Marking, Prepared};
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::time::SECOND;
@@ -14,6 +14,7 @@ use jitlat_proto::twoway::pinger::{Outcome, Received};
 use jitlat_proto::twoway::{Pinger, Plan, Protocol, Transmit};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
+use socket2::Socket;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -251,10 +252,10 @@ pub fn run_on<P: Protocol>(
             };
             // A pending "refused" is told by the next send, which then sends nothing: once more.
             let bytes = framing.as_mut().map_or(&out[..], |framing| framing.wrap(&out));
-            let mut sent = socket.send(bytes);
+            let mut sent = send(&socket, bytes, link.carrier == Carrier::Udp && refused > 0);
             if matches!(&sent, Err(e) if e.kind() == io::ErrorKind::ConnectionRefused) {
                 refused += 1;
-                sent = socket.send(bytes);
+                sent = send(&socket, bytes, link.carrier == Carrier::Udp);
             }
             match sent {
                 Ok(_) if source == Source::User => {}
@@ -285,7 +286,7 @@ pub fn run_on<P: Protocol>(
             Error::Conversation { to: link.to, why: why.to_owned() }
         });
     }
-    if pinger.ledger().answered() == 0 && refused > 0 {
+    if refused > 0 && pinger.ledger().answered() == 0 && pinger.protocol().expects_replies() {
         return Err(Error::Refused(link.to));
     }
     if let Some(source) = first_failure.filter(|_| unsent > 0 && unsent >= pinger.ledger().requests()) {
@@ -295,6 +296,12 @@ pub fn run_on<P: Protocol>(
     host.clock_step = Some(steps.look());
     let ending = if interrupted { Ending::Interrupted } else { Ending::Complete };
     Ok(Measured { outcome: pinger.finish_up(), local, stamps, host, ending, unsent, refused })
+}
+
+/// Sends `bytes`. A host that `refused` may yet have a listener, which reads whole frames beside its kernel (LaTe's
+/// raw sockets) and takes none with a checksum left to an adapter.
+fn send(socket: &Socket, bytes: &[u8], refused: bool) -> io::Result<()> {
+    if refused { sys::send_summed(socket, bytes) } else { socket.send(bytes).map(drop) }
 }
 
 /// Sleeps until `due`, or something arrives, or a tenth of a second passed.

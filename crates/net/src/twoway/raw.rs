@@ -96,14 +96,14 @@ impl Framing {
     }
 }
 
-fn sum_of(bytes: &[u8]) -> u64 {
+pub(super) fn sum_of(bytes: &[u8]) -> u64 {
     bytes
         .chunks(2)
         .map(|pair| u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)])))
         .sum()
 }
 
-fn checksum(mut sum: u64) -> u16 {
+pub(super) fn checksum(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }

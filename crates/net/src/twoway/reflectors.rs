@@ -4,7 +4,7 @@ use crate::clock;
 use crate::privilege::{Capability, needs};
 use crate::random;
 use crate::stamp::{ControlMessages, Meta, transmitted};
-use crate::sys::{BATCH, Inbox, Local, Outbox};
+use crate::sys::{BATCH, Inbox, Leave, Local, Outbox};
 use crate::twoway::client::tick;
 use crate::twoway::request_response;
 use crate::twoway::socket::{enlarge, observe};
@@ -361,13 +361,19 @@ fn asked_address(control: &[u8]) -> Option<Local> {
     })
 }
 
+/// How an answer to `to` is to leave. LaTe's raw clients, known by their port, read whole frames and drop those
+/// whose checksum was left to an adapter that is not there.
+fn leave(to: SocketAddr, dscp: u8, stamped: bool) -> Leave {
+    Leave { class: dscp << 2, stamped, summed: to.port() == lamp::RAW_PORT }
+}
+
 impl Answering<'_> {
     /// Has `answer` sent with the rest of the batch.
     fn send(&mut self, answer: &[u8], to: SocketAddr, from: Option<Local>, dscp: u8) {
         if self.outbox.is_full() {
             self.flush();
         }
-        self.outbox.push(answer, to, from.filter(|_| !self.bound), dscp << 2, false);
+        self.outbox.push(answer, to, from.filter(|_| !self.bound), leave(to, dscp, false));
     }
 
     /// Sends `answer` now, after all before it, and returns when it left by the kernel's stamp: `None` if that
@@ -380,7 +386,7 @@ impl Answering<'_> {
         dscp: u8,
     ) -> Option<Nanos> {
         self.flush();
-        self.outbox.push(answer, to, from.filter(|_| !self.bound), dscp << 2, true);
+        self.outbox.push(answer, to, from.filter(|_| !self.bound), leave(to, dscp, true));
         self.flush();
         self.departures.next(self.socket)
     }
@@ -487,7 +493,8 @@ fn serve_lamp(port: &mut Port, rules: lamp::ServerRules, stop: &AtomicBool) {
         answer.clear();
         while let Some(to) = server.poll_transmit(tick(), &mut answer) {
             // Without a request at hand the system chooses the address, as it did for LaTe.
-            let _ = port.socket.send_to(&answer, to);
+            port.outbox.push(&answer, to, None, leave(to, 0, false));
+            port.outbox.flush(port.socket.as_fd());
             answer.clear();
         }
     }

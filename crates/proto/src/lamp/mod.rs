@@ -17,6 +17,8 @@ pub use server::{Reaction, Server, ServerRules};
 
 /// UDP port of LaTe servers.
 pub const PORT: u16 = 46_000;
+/// UDP port of LaTe clients with raw sockets, always.
+pub const RAW_PORT: u16 = 46_772;
 
 #[cfg(test)]
 mod vectors;

@@ -137,3 +137,64 @@ fn icmp_echo_to_this_host() {
         Err(e) => panic!("{e}"),
     }
 }
+
+/// Whether the UDP checksum of each frame to `port` is that of its bytes, until `wanted` have come or for two seconds.
+fn sums(live: &mut crate::capture::live::Live, port: u16, wanted: usize) -> Vec<bool> {
+    use crate::twoway::raw::{checksum, sum_of};
+    let mut seen = Vec::new();
+    for _ in 0..100 {
+        live.poll(Duration::from_millis(20), |frame| {
+            let packet = &frame.data[14..];
+            if packet[0] != 0x45 || packet[9] != 17 || packet[22..24] != port.to_be_bytes() {
+                return;
+            }
+            let pseudo = sum_of(&packet[12..20]) + 17 + (packet.len() - 20) as u64;
+            seen.push(checksum(pseudo + sum_of(&packet[20..])) == 0);
+        })
+        .unwrap();
+        if seen.len() >= wanted {
+            break;
+        }
+    }
+    seen
+}
+
+#[test]
+fn whoever_reads_whole_frames_gets_whole_checksums() {
+    use crate::capture::live::{Live, Settings};
+    let Ok(mut live) = Live::open("lo", Settings::default()) else {
+        assert!(std::env::var_os("JITLAT_REQUIRE_PRIVILEGED").is_none());
+        return eprintln!("skipped: whoever_reads_whole_frames_gets_whole_checksums: no CAP_NET_RAW");
+    };
+    let reflectors = Reflectors::start(&service("127.0.0.1"));
+    // A raw client of LaTe, by its port: acknowledgement, answer, follow-up stamped by the kernel, report.
+    let client = UdpSocket::bind("127.46.77.2:46772").unwrap();
+    client.connect(address(&reflectors, "LaMP")).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let packet = |kind, id, word| lamp::Header::new(kind, id, 0, word).at(clock::wall()).to_bytes();
+    let ask = |kind, id, word, answers| {
+        client.send(&packet(kind, id, word)).unwrap();
+        (0..answers).for_each(|_| assert!(client.recv(&mut [0; 200]).unwrap() >= 24));
+    };
+    ask(lamp::Kind::Init, 1, 1, 1);
+    ask(lamp::Kind::FollowUpControl, 1, lamp::FollowUp::Kernel.code(), 1);
+    ask(lamp::Kind::EndRequest, 1, 0, 2);
+    ask(lamp::Kind::Init, 2, 2, 1);
+    ask(lamp::Kind::Stop, 2, 0, 1);
+    assert_eq!(sums(&mut live, lamp::RAW_PORT, 6)[..6], [true; 6]);
+
+    // A far host whose kernel refuses, while something there may read frames: from then on they are whole.
+    let port = UdpSocket::bind("127.46.77.3:0").unwrap().local_addr().unwrap();
+    let options = lamp::client::Options {
+        id: 9,
+        mode: lamp::Mode::PingLike,
+        payload: 8,
+        timeless: false,
+        follow_up: None,
+    };
+    let stop = AtomicBool::new(false);
+    let result = run(|_| lamp::Client::new(options), plan(1, 32), &link(port), &stop);
+    assert!(matches!(result.map(|m| m.refused), Err(Error::Refused(_))));
+    let seen = sums(&mut live, port.port(), 30);
+    assert!(seen.len() == 30 && seen[2..].iter().all(|whole| *whole), "{seen:?}");
+}
