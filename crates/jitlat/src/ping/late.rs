@@ -44,8 +44,8 @@ pub struct LateArgs {
     /// Name of the figures in Graphite
     #[arg(long, value_name = "PATH", default_value = "jitlat", requires = "graphite")]
     pub graphite_path: String,
-    /// Interval between two tellings to Carbon
-    #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "1s", requires = "graphite")]
+    /// Interval between two tellings to Carbon, 1s or more: it keeps one value a second
+    #[arg(long, value_name = "T", value_parser = seconds, default_value = "1s", requires = "graphite")]
     pub graphite_every: Span,
     /// Tell Carbon over UDP, one line a datagram
     #[arg(long, requires = "graphite")]
@@ -154,6 +154,12 @@ fn append(path: &Path, line: &str) -> Result<()> {
     Ok(file.write_all(text.as_bytes())?)
 }
 
+/// A duration that Carbon can tell from the next.
+fn seconds(text: &str) -> Result<Span, String> {
+    let span = quantity::duration(text)?;
+    if span < Span::seconds(1) { Err("Carbon keeps one value a second: 1s or more".into()) } else { Ok(span) }
+}
+
 /// An address with its port, or with `port`.
 fn address(text: &str, port: u16) -> Result<SocketAddr> {
     let found = match text.to_socket_addrs() {
@@ -214,6 +220,8 @@ struct Carbon {
     udp: Option<UdpSocket>,
     interval: graphite::Interval,
     due: Option<Nanos>,
+    /// The second of the last figures told.
+    told: i64,
 }
 
 impl Carbon {
@@ -221,16 +229,20 @@ impl Carbon {
         let to = address(to, CARBON)?;
         Ok(Carbon {
             path: args.graphite_path.clone(),
-            every: args.graphite_every.max(Span(1)),
+            every: args.graphite_every,
             tcp: (!args.graphite_udp).then(|| tcp(to)).transpose()?,
             udp: args.graphite_udp.then(|| udp(to)).transpose()?,
             interval: graphite::Interval::default(),
             due: None,
+            told: i64::MIN,
         })
     }
 
+    /// Carbon keeps the last it hears of a second: the figures left at the end get one of their own, as LaTe's do.
     fn flush(&mut self, at: Nanos) -> std::io::Result<()> {
-        let Some(lines) = self.interval.flush(&self.path, at.0.div_euclid(SECOND)) else { return Ok(()) };
+        let second = at.0.div_euclid(SECOND).max(self.told.saturating_add(1));
+        let Some(lines) = self.interval.flush(&self.path, second) else { return Ok(()) };
+        self.told = second;
         if let Some(tcp) = &mut self.tcp {
             tcp.write_all(lines.as_bytes())?;
         }

@@ -5,13 +5,21 @@ use crate::lamp::report::Report;
 use crate::machine::Tick;
 use crate::twoway::reflect::{Arrival, Silence, answerable};
 use core::net::SocketAddr;
-use jitlat_core::time::{SECOND, Source};
+use jitlat_core::time::Source;
 use jitlat_core::{Nanos, Span};
 use std::collections::HashMap;
 
 /// Between repetitions of a REPORT.
 const REPORT_REPEAT: Span = Span::millis(200);
 const REPORT_REPEATS: u32 = 15;
+/// A one-way test silent for this long is reported: its STOP was lost, and LaTe's clients wait 5 s for a report.
+const SILENCE: Span = Span::seconds(3);
+/// Where packets come more rarely, silence begins this long after the next one should have come.
+const OVERDUE: Span = Span::seconds(1);
+/// Between two looks for silent sessions.
+const SWEEP: Span = Span::millis(500);
+/// Sessions silent for this long make room for new ones when there is none left.
+const CROWDED: Span = Span::seconds(10);
 /// What a session may be sent beyond what came from it: a first REPORT after the shortest test, and no
 /// more, so that forged INITs are not worth their while.
 const FLOOR: i64 = 400;
@@ -23,7 +31,7 @@ const WINDOW: usize = 4096;
 pub struct ServerRules {
     /// Sessions at a time.
     pub sessions: usize,
-    /// A session silent for this long is over: a unidirectional one is reported, as LaTe does.
+    /// A session silent for this long is forgotten: the longest time between packets.
     pub idle: Span,
     /// Whether follow-up is granted.
     pub follow_up: bool,
@@ -38,7 +46,7 @@ impl Default for ServerRules {
     fn default() -> ServerRules {
         ServerRules {
             sessions: 16_384,
-            idle: Span::seconds(10),
+            idle: Span::seconds(120),
             follow_up: true,
             receive_stamps: Source::User,
             send_stamps: Source::User,
@@ -63,16 +71,27 @@ struct Session {
     follow_up: Option<FollowUp>,
     negotiated: bool,
     seen: Nanos,
+    /// The longest time between two packets of it.
+    longest: Span,
     /// Bytes received minus bytes sent.
     credit: i64,
-    reporting: Option<Reporting>,
+    phase: Phase,
 }
 
-#[derive(Clone, Debug)]
-struct Reporting {
-    text: String,
-    sent: u32,
-    due: Nanos,
+/// Where a one-way session stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// Its report is sent until it is acknowledged. Not `stopped`: for its silence, and more may yet come.
+    Reporting {
+        stopped: bool,
+        sent: u32,
+        due: Nanos,
+    },
+    /// The report was acknowledged, or given up.
+    Told {
+        stopped: bool,
+    },
 }
 
 /// What a unidirectional session has found.
@@ -228,8 +247,8 @@ impl Server {
             wish if header.kind == Kind::FollowUpControl && self.grants(wish) => Some(wish),
             _ => None,
         };
-        let stamps = self.rules.receive_stamps;
         let session = self.sessions.get_mut(&name).ok_or(Silence::NoSession)?;
+        session.longest = session.longest.max(now.steady - session.seen);
         session.seen = now.steady;
         session.credit += datagram.len() as i64;
         match (header.kind, &mut session.unidirectional) {
@@ -245,19 +264,26 @@ impl Server {
                 Ok(Reaction::Answer)
             }
             (Kind::Ack, Some(_)) => {
-                session.reporting = None;
-                self.reporting.retain(|n| *n != name);
+                if let Phase::Reporting { stopped, .. } = session.phase {
+                    session.phase = Phase::Told { stopped };
+                    self.reporting.retain(|n| *n != name);
+                }
                 Ok(Reaction::Taken)
             }
             (Kind::Continue | Kind::Stop, Some(tally)) => {
-                if session.reporting.is_some() {
+                if session.phase == (Phase::Told { stopped: true }) {
                     return Ok(Reaction::Taken);
                 }
                 tally.note(header.seq, header.time().map(|t| arrival.at - t));
-                if header.kind.ends() {
-                    let text = tally.report(stamps, false).to_string();
-                    session.reporting = Some(Reporting { text, sent: 0, due: now.steady });
-                    self.reporting.push(name);
+                let stopped = matches!(session.phase, Phase::Reporting { stopped: true, .. });
+                if !stopped {
+                    // A test that was only silent goes on.
+                    self.reporting.retain(|n| *n != name);
+                    session.phase = Phase::Open;
+                    if header.kind.ends() {
+                        session.phase = Phase::Reporting { stopped: true, sent: 0, due: now.steady };
+                        self.reporting.push(name);
+                    }
                 }
                 Ok(Reaction::Taken)
             }
@@ -297,7 +323,7 @@ impl Server {
             }
             None => {
                 if self.sessions.len() >= self.rules.sessions && !self.sessions.contains_key(&name) {
-                    self.expire(now);
+                    self.expire(now, CROWDED);
                     if self.sessions.len() >= self.rules.sessions {
                         return Err(Silence::Limited);
                     }
@@ -308,8 +334,9 @@ impl Server {
                     follow_up: None,
                     negotiated: false,
                     seen: now.steady,
+                    longest: Span::ZERO,
                     credit: length as i64 - HEADER_LEN as i64,
-                    reporting: None,
+                    phase: Phase::Open,
                 };
                 self.sessions.insert(name, session);
             }
@@ -326,38 +353,39 @@ impl Server {
     /// Appends the next report due and returns where to send it.
     pub fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> Option<SocketAddr> {
         if now.steady >= self.sweep {
-            self.sweep = now.steady + Span(SECOND);
-            self.expire(now);
+            self.sweep = now.steady + SWEEP;
+            self.expire(now, self.rules.idle);
         }
         let mut k = 0;
         while let Some(&name) = self.reporting.get(k) {
-            let Some((session, report)) = self.sessions.get_mut(&name).and_then(|s| {
-                let credit = &mut s.credit;
-                s.reporting.as_mut().map(|r| (credit, r))
-            }) else {
+            let Some(session) = self.sessions.get_mut(&name) else {
                 self.reporting.swap_remove(k);
                 continue;
             };
-            if now.steady < report.due {
+            let (Phase::Reporting { stopped, sent, due }, Some(tally)) =
+                (session.phase, &session.unidirectional)
+            else {
+                self.reporting.swap_remove(k);
+                continue;
+            };
+            if now.steady < due {
                 k += 1;
                 continue;
             }
-            let length = (HEADER_LEN + report.text.len() + 1) as i64;
-            if report.sent >= REPORT_REPEATS || *session + FLOOR < length {
-                // Given up; the session itself is forgotten when it falls silent.
-                report.due = Nanos(i64::MAX);
+            let text = tally.report(self.rules.receive_stamps, !stopped).to_string();
+            let length = (HEADER_LEN + text.len() + 1) as i64;
+            if sent >= REPORT_REPEATS || session.credit + FLOOR < length {
+                session.phase = Phase::Told { stopped };
                 self.reporting.swap_remove(k);
                 continue;
             }
             // A NUL at the end, counted: LaTe scans the text without looking at its length.
-            let seq = report.sent as u16;
-            let header = Header::new(Kind::Report, name.1, seq, (report.text.len() + 1) as u16).at(now.wall);
+            let header = Header::new(Kind::Report, name.1, sent as u16, (text.len() + 1) as u16).at(now.wall);
             out.extend(header.to_bytes());
-            out.extend(report.text.as_bytes());
+            out.extend(text.as_bytes());
             out.push(0);
-            report.sent += 1;
-            report.due = now.steady + REPORT_REPEAT;
-            *session -= length;
+            session.phase = Phase::Reporting { stopped, sent: sent + 1, due: now.steady + REPORT_REPEAT };
+            session.credit -= length;
             return Some(name.0);
         }
         None
@@ -368,31 +396,30 @@ impl Server {
         if self.sessions.is_empty() {
             return None;
         }
-        let due =
-            self.reporting.iter().filter_map(|n| self.sessions.get(n)?.reporting.as_ref()).map(|r| r.due);
+        let due = self.reporting.iter().filter_map(|n| match self.sessions.get(n)?.phase {
+            Phase::Reporting { due, .. } => Some(due),
+            _ => None,
+        });
         due.chain([self.sweep]).min()
     }
 
-    /// Ends sessions that have fallen silent.
-    fn expire(&mut self, now: Tick) {
-        let (idle, stamps) = (self.rules.idle, self.rules.receive_stamps);
+    /// Reports one-way sessions that have fallen silent, and forgets those silent for `idle`.
+    fn expire(&mut self, now: Tick, idle: Span) {
         let reporting = &mut self.reporting;
         self.sessions.retain(|name, session| {
-            if now.steady - session.seen < idle {
-                return true;
+            let silent = now.steady - session.seen;
+            let heard = session.unidirectional.as_ref().is_some_and(|tally| tally.received > 0);
+            if session.phase == Phase::Open && heard && silent >= SILENCE.max(session.longest + OVERDUE) {
+                session.phase = Phase::Reporting { stopped: false, sent: 0, due: now.steady };
+                reporting.push(*name);
             }
-            match (&session.unidirectional, &session.reporting) {
-                (Some(tally), None) if tally.received > 0 => {
-                    let text = tally.report(stamps, true).to_string();
-                    session.reporting = Some(Reporting { text, sent: 0, due: now.steady });
-                    session.seen = now.steady;
-                    reporting.push(*name);
-                    true
-                }
-                _ => false,
-            }
+            silent < idle
         });
         let sessions = &self.sessions;
         reporting.retain(|n| sessions.contains_key(n));
     }
 }
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;
