@@ -13,7 +13,8 @@ use jitlat_proto::machine::Tick;
 use jitlat_proto::twoway::pinger::{Outcome, Received};
 use jitlat_proto::twoway::{Pinger, Plan, Protocol, Transmit};
 use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::time::TimeSpec;
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::time::{TimeSpec, TimeVal};
 use socket2::Socket;
 use std::io;
 use std::net::SocketAddr;
@@ -140,6 +141,8 @@ pub struct Progress {
 const SLICE: Span = Span::millis(100);
 /// How long before the due time [`Mode::Hybrid`] stops sleeping.
 const SPIN: Span = Span::micros(60);
+/// By how much the kernel may overrun a socket's timeout: it counts them in ticks, a hundred a second at least.
+const COARSE: Span = Span::millis(12);
 /// Requests sent in a row before answers are looked at again.
 const RUN: usize = 32;
 /// Between two tellings of the progress.
@@ -199,13 +202,14 @@ pub fn run_on<P: Protocol>(
     let (mut unsent, mut refused, mut interrupted) = (0u64, 0u64, false);
     let mut first_failure = None;
     let mut live = Live::new(link);
+    let mut waiting = libc::MSG_DONTWAIT;
 
     loop {
         if departures.awaited() {
             while departures.collect(&socket, |seq, at| pinger.stamped(seq, at)) == BATCH {}
         }
         loop {
-            match inbox.receive(socket.as_fd(), libc::MSG_DONTWAIT) {
+            match inbox.receive(socket.as_fd(), std::mem::replace(&mut waiting, libc::MSG_DONTWAIT)) {
                 Ok(count) => {
                     let now = tick();
                     for datagram in inbox.datagrams() {
@@ -270,13 +274,18 @@ pub fn run_on<P: Protocol>(
         let Some(due) = pinger.poll_timeout() else { break };
         let now = clock::steady();
         live.tell(&pinger, now);
-        wait(&socket, due, now, link.pacing.mode);
+        let span = pause(due, now, link.pacing.mode);
+        if source == Source::User && span > COARSE && receive_within(&socket, span - COARSE) {
+            waiting = libc::MSG_WAITFORONE;
+        } else {
+            wait(&socket, span);
+        }
     }
 
     let until = clock::steady() + LAST_STAMPS;
     while stamps >= Stamps::Kernel && departures.awaited() && clock::steady() < until {
         if departures.collect(&socket, |seq, at| pinger.stamped(seq, at)) == 0 {
-            wait(&socket, until, clock::steady(), Mode::Sleep);
+            wait(&socket, pause(until, clock::steady(), Mode::Sleep));
         }
     }
     if let Some(why) = pinger.failure() {
@@ -304,21 +313,31 @@ fn send(socket: &Socket, bytes: &[u8], refused: bool) -> io::Result<()> {
     if refused { sys::send_summed(socket, bytes) } else { socket.send(bytes).map(drop) }
 }
 
-/// Sleeps until `due`, or something arrives, or a tenth of a second passed.
-fn wait(socket: &impl AsFd, due: Nanos, now: Nanos, mode: Mode) {
+/// How long may be slept where `due` is next, a tenth of a second at most.
+fn pause(due: Nanos, now: Nanos, mode: Mode) -> Span {
     let wake = match mode {
         Mode::Sleep => due,
         Mode::Hybrid => due - SPIN,
         Mode::Spin => now,
     };
-    let span = (wake - now).0.clamp(0, SLICE.0);
-    if span == 0 {
+    (wake - now).max(Span(0)).min(SLICE)
+}
+
+/// Sleeps for `span`, or until something arrives.
+fn wait(socket: &impl AsFd, span: Span) {
+    if span.0 == 0 {
         return;
     }
-    let timeout = TimeSpec::new(span / SECOND, span % SECOND);
     let mut ready = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
     // A signal or nothing ready: the caller looks at everything again anyway.
-    let _ = ppoll(&mut ready, Some(timeout), None);
+    let _ = ppoll(&mut ready, Some(TimeSpec::new(span.0 / SECOND, span.0 % SECOND)), None);
+}
+
+/// Lets the next receiving call itself wait for `span`: a step less between an answer and its stamp than [`wait`],
+/// by a coarser clock. False if it will not.
+fn receive_within(socket: &impl AsFd, span: Span) -> bool {
+    let limit = TimeVal::new(span.0 / SECOND, (span.0 % SECOND) / 1000);
+    (limit.tv_sec() > 0 || limit.tv_usec() > 0) && setsockopt(socket, sockopt::ReceiveTimeout, &limit).is_ok()
 }
 
 fn without_ip_header(packet: &[u8]) -> &[u8] {
