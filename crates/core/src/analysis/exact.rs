@@ -57,7 +57,8 @@ pub fn summarise(mut gathered: Gathered, session: &Session, options: &Options) -
         observable: spec.transport() == Transport::Udp,
         ..reordering(&series, accepted, spec.payload())
     };
-    let mut losses = loss(absent(accepted.runs(), sent), sent, spec.period());
+    let periods = Periods::new(session, &Extent::of(&series));
+    let mut losses = loss(absent(accepted.runs(), sent), sent, periods.mean());
     if options.gilbert_elliott {
         losses.gilbert_elliott = crate::metrics::gilbert_elliott::fit(accepted, sent, &losses.gilbert);
     }
@@ -65,7 +66,6 @@ pub fn summarise(mut gathered: Gathered, session: &Session, options: &Options) -
     let (regression_send, regression_arrival) =
         (on_send.map(Regression::from), on_arrival.map(Regression::from));
     let skew_hull = SkewHull::new(&series);
-    let periods = Periods::new(session, &Extent::of(&series));
     let hull = skew_hull.as_ref();
     let trend = Trend::new(&series, on_send, regression_arrival, hull, &periods, &clock, spec.direction());
     let errors = session.period().and_then(|_| Errors::new(&series, spec));

@@ -142,13 +142,13 @@ impl Stream {
         let (sent, tail_unknown) = super::exact::sent_count(session, self.classifier.accepted.max());
         self.classifier.accepted.runs().for_each(|run| self.losses.received(run));
         self.copies.settle(u64::MAX);
-        let losses = self.losses.finish(sent, spec.period());
         let percents = options.all_percents();
         let wanted = Wanted { percents: &percents, method: options.method, bins: options.bins };
         let latency = self.delays.distribution(&self.moments, wanted);
         let pdv = latency.above_minimum(&self.moments, None);
         let (on_send, on_arrival) = self.sums.output();
         let periods = Periods::new(session, &self.extent);
+        let losses = self.losses.finish(sent, periods.mean());
         let receiver = Receiver {
             codec: &options.codec,
             model: options.delay_model,
@@ -250,7 +250,7 @@ impl Losses {
         self.next = run.start + run.len;
     }
 
-    fn finish(mut self, n: u64, period: crate::time::Span) -> crate::metrics::loss::Loss {
+    fn finish(mut self, n: u64, period: Option<f64>) -> crate::metrics::loss::Loss {
         if n > self.next {
             self.scan.push(Run { start: self.next, len: n - self.next });
         }

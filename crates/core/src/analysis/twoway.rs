@@ -112,12 +112,6 @@ impl TwoWayAnalysis {
         seen.probes = self.fastest.iter().flatten().copied().collect();
         let (mut summary, samples) = self.round_trip.finish_with_samples(&of_view(session, View::RoundTrip));
         of_one_clock(&mut summary);
-        if let (None, Some(tx)) = (session.period(), &summary.periods.tx) {
-            // Stop and wait has no period; its mean tells how long bursts and gaps lasted.
-            let nominal = session.spec.period().0.max(1) as f64;
-            summary.loss.burst_gap_gmin16.mean_burst_duration_ms *= tx.period_ns / nominal;
-            summary.loss.burst_gap_gmin16.mean_gap_duration_ms *= tx.period_ns / nominal;
-        }
         let lost = summary.counts.lost;
         let known = facts.directions.filter(|d| d.stateful);
         let way = |analyzer: Analyzer, view: View| {

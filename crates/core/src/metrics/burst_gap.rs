@@ -18,17 +18,15 @@ pub struct BurstGap {
     pub burst_density: f64,
     /// Losses in gaps over packets in gaps.
     pub gap_density: f64,
-    /// Mean length × period, in ms.
-    pub mean_burst_duration_ms: f64,
-    /// Mean length × period, in ms.
-    pub mean_gap_duration_ms: f64,
+    /// Mean length × period, in ms; `None` where no period is known.
+    pub mean_burst_duration_ms: Option<f64>,
+    /// The same of gaps.
+    pub mean_gap_duration_ms: Option<f64>,
     /// Losses in gaps.
     pub isolated_losses: u64,
 }
 
 use super::seqset::Run;
-use crate::time::Span;
-
 /// Gmin of RFC 3611: so many received packets end a burst.
 pub const GMIN: u64 = 16;
 const LISTED: usize = 10_000;
@@ -99,15 +97,15 @@ impl Segmenter {
         }
     }
 
-    /// The result for `n` packets sent every `period`.
-    pub fn finish(mut self, n: u64, period: Span) -> BurstGap {
+    /// The result for `n` packets sent every `period` ns.
+    pub fn finish(mut self, n: u64, period: Option<f64>) -> BurstGap {
         self.close_cluster();
         self.close_gap(n);
         let density = |(packets, losses): (u64, u64)| {
             if packets > 0 { losses as f64 / packets as f64 } else { 0.0 }
         };
         let mean_ms = |packets: u64, count: u64| {
-            if count > 0 { packets as f64 * (period.0 as f64 / 1e6) / count as f64 } else { 0.0 }
+            if count > 0 { Some(packets as f64 * (period? / 1e6) / count as f64) } else { Some(0.0) }
         };
         BurstGap {
             burst_density: density(self.in_bursts),
@@ -131,7 +129,7 @@ mod tests {
                 s.push(Run { start, len: 1 });
             }
         }
-        s.finish(pattern.len() as u64, Span::millis(10))
+        s.finish(pattern.len() as u64, Some(10e6))
     }
 
     #[test]
@@ -140,11 +138,11 @@ mod tests {
         let printed = "11110111111111111111111X111X1011110111111111111111111X111111111";
         let b = segment(printed);
         assert_eq!((b.bursts, b.gaps), (vec![[23, 12, 4]], vec![[0, 23], [35, 28]]));
-        assert_eq!((b.mean_burst_duration_ms, b.mean_gap_duration_ms), (120.0, 255.0));
+        assert_eq!((b.mean_burst_duration_ms, b.mean_gap_duration_ms), (Some(120.0), Some(255.0)));
         assert_eq!(((256.0 * b.burst_density) as u8, (256.0 * b.gap_density) as u8), (85, 10));
         let b = segment(&format!("{printed}1"));
         assert_eq!((b.bursts, b.gaps), (vec![[23, 12, 4]], vec![[0, 23], [35, 29]]));
-        assert_eq!((b.gap_density, b.mean_gap_duration_ms, b.isolated_losses), (2.0 / 52.0, 260.0, 2));
+        assert_eq!((b.gap_density, b.mean_gap_duration_ms, b.isolated_losses), (2.0 / 52.0, Some(260.0), 2));
     }
 
     #[test]

@@ -123,7 +123,6 @@ fn simple_likelihood(lost: &[bool]) -> f64 {
 mod tests {
     use super::super::loss::loss;
     use super::*;
-    use crate::time::Span;
 
     #[test]
     fn recovers_a_model_with_losses_in_both_states() {
@@ -139,7 +138,7 @@ mod tests {
             }
             bad = if bad { uniform() >= 0.2 } else { uniform() < 0.02 };
         }
-        let simple = loss(absent(accepted.runs(), 100_000), 100_000, Span(1)).gilbert;
+        let simple = loss(absent(accepted.runs(), 100_000), 100_000, None).gilbert;
         let f = fit(&accepted, 100_000, &simple).unwrap();
         assert!((f.p - 0.02).abs() < 0.004 && (f.r - 0.2).abs() < 0.03, "{f:?}");
         assert!((f.h - 0.4).abs() < 0.05 && (f.k - 0.995).abs() < 0.002, "{f:?}");

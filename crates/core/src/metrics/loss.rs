@@ -127,7 +127,6 @@ pub enum LossPattern {
 use super::burst_gap::{GMIN, Segmenter};
 use super::seqset::Run;
 use super::stat;
-use crate::time::Span;
 
 /// The noticeable-loss distance of RFC 3357 §6.1.
 pub const DELTA: u64 = 99;
@@ -198,8 +197,8 @@ impl LossScan {
         self.last = Some(run);
     }
 
-    /// The figures for `n` packets sent every `period`.
-    pub fn finish(self, n: u64, period: Span) -> Loss {
+    /// The figures for `n` packets sent every `period` ns.
+    pub fn finish(self, n: u64, period: Option<f64>) -> Loss {
         let to_end = self.last.is_some_and(|run| run.start + run.len >= n);
         let gilbert = Gilbert::new(n, self.lost, self.runs, self.from_start, to_end);
         let lag1 = lag1(&gilbert, n, self.lost, self.from_start, to_end);
@@ -227,8 +226,8 @@ impl LossScan {
     }
 }
 
-/// The figures of a loss sequence given as its runs, for `n` packets sent every `period`.
-pub fn loss(runs: impl Iterator<Item = Run>, n: u64, period: Span) -> Loss {
+/// The figures of a loss sequence given as its runs, for `n` packets sent every `period` ns.
+pub fn loss(runs: impl Iterator<Item = Run>, n: u64, period: Option<f64>) -> Loss {
     let mut scan = LossScan::default();
     runs.for_each(|run| scan.push(run));
     scan.finish(n, period)
@@ -340,7 +339,7 @@ mod tests {
                 _ => runs.push(Run { start: i, len: 1 }),
             }
         }
-        loss(runs.into_iter(), bits.len() as u64, Span::millis(20))
+        loss(runs.into_iter(), bits.len() as u64, Some(20e6))
     }
 
     fn pattern_of(s: &str) -> Vec<bool> {

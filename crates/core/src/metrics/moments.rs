@@ -33,6 +33,11 @@ impl Sum {
         }
     }
 
+    fn plus(mut self, other: Sum) -> Sum {
+        self.merge(other);
+        self
+    }
+
     #[inline]
     fn merge(&mut self, other: Sum) {
         self.spilt += other.spilt;
@@ -290,11 +295,12 @@ impl CoMoments {
 
     /// Delay on arrival time; x from the first arrival, in ns.
     pub fn on_arrival(&self) -> Option<Line> {
-        let std = centred_checked(self.n, self.t, self.d, self.td)?;
-        let sdd = self.sdd();
-        // The origin is the first arrival, so x = t + d with both taken from it.
-        let mean_x = (self.t.value() + self.d.value()) / self.n as f64;
-        self.line(self.sxx() + 2.0 * std + sdd, std + sdd, mean_x)
+        // The origin is the first arrival, so x = t + d with both taken from it. Summed up before they become
+        // doubles: where a queue is flushed, arrivals vary far less than either.
+        let (x, xd) = (self.t.plus(self.d), self.td.plus(self.dd));
+        let xx = self.tt.plus(self.td).plus(xd);
+        let sxx = centred(self.n.max(1), x, x, xx);
+        self.line(sxx, centred_checked(self.n, x, self.d, xd)?, x.value() / self.n as f64)
     }
 
     fn sxx(&self) -> f64 {

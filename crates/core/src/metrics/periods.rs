@@ -126,6 +126,11 @@ impl Merge for Extent {
 }
 
 impl Periods {
+    /// Time between packets, in ns: as asked for, or where nothing was, as sent.
+    pub fn mean(&self) -> Option<f64> {
+        self.target.or(self.tx).map(|rate| rate.period_ns)
+    }
+
     /// What was asked for, sent and delivered.
     pub fn new(session: &Session, extent: &Extent) -> Periods {
         let (tx, rx) = extent.periods();

@@ -83,6 +83,14 @@ mod tests {
     }
 
     #[test]
+    fn a_flushed_queue_costs_no_digit() {
+        // Sent over a second, all delivered within 50 us: arrivals vary by less than a ten-thousandth of the delays.
+        let rows = (0..50).rev().map(|k| (k * 20_000_000, 980_000_000 + (50 - k) * 1000 - k * 20_000_000));
+        let line = of(rows).1.unwrap();
+        assert_eq!((line.m, line.b), (20_001.0, 1000.0));
+    }
+
+    #[test]
     fn the_worked_example() {
         // metrics §14, V14: arrivals at 0, 20 … 100 ms.
         let rows = [(0, 10), (20, 11), (40, 13), (60, 12), (80, 15), (100, 14)];

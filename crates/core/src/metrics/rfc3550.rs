@@ -26,7 +26,7 @@ pub struct Estimator {
     n: u64,
     previous: i64,
     jitter: f64,
-    scaled: i64,
+    scaled: i128,
     sum: f64,
     max: f64,
 }
@@ -51,8 +51,7 @@ impl Metric for Estimator {
         let step = packet.delay.abs_diff(self.previous);
         self.previous = packet.delay;
         self.jitter += (step as f64 - self.jitter) / 16.0;
-        let step = i64::try_from(step).unwrap_or(i64::MAX);
-        self.scaled = self.scaled.saturating_add(step.saturating_sub(self.scaled.saturating_add(8) >> 4));
+        self.scaled += i128::from(step) - ((self.scaled + 8) >> 4);
         self.sum += self.jitter;
         self.max = self.max.max(self.jitter);
     }
@@ -62,7 +61,7 @@ impl Metric for Estimator {
             last: self.jitter,
             mean: self.sum / (self.n - 1) as f64,
             max: self.max,
-            last_int: self.scaled >> 4,
+            last_int: i64::try_from(self.scaled >> 4).unwrap_or(i64::MAX),
         })
     }
 }
@@ -77,7 +76,7 @@ mod tests {
             .iter()
             .map(|&delay| {
                 e.push(&Packet { seq: 0, sent: 0, delay });
-                (e.jitter, e.scaled >> 4)
+                (e.jitter, (e.scaled >> 4) as i64)
             })
             .unzip()
     }

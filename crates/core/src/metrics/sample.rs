@@ -109,26 +109,39 @@ impl Sample {
 
     /// Middle value, or the mean of the two middle values.
     pub fn median(&self) -> Option<f64> {
-        Some(self.base as f64 + self.median_above()?)
+        self.twice_median_above().map(|twice| self.halved(twice))
     }
 
     /// The median above the minimum, without the digits an offset would cost.
     pub fn median_above(&self) -> Option<f64> {
+        self.twice_median_above().map(|twice| twice as f64 / 2.0)
+    }
+
+    fn twice_median_above(&self) -> Option<u128> {
         let n = self.len();
         let (low, high) = (self.above(n.checked_sub(1)? / 2)?, self.above(n / 2)?);
-        Some(low as f64 + (high - low) as f64 / 2.0)
+        Some(u128::from(low) + u128::from(high))
+    }
+
+    /// Half of what lies above twice the base, rounded once.
+    fn halved(&self, twice_above: u128) -> f64 {
+        (2 * i128::from(self.base) + twice_above as i128) as f64 / 2.0
     }
 
     /// Half-sample mode (Bickel–Frühwirth): the densest half, again and again; ties to the lowest.
     pub fn half_sample_mode(&self) -> Option<f64> {
-        Some(self.base as f64 + self.half_sample_mode_above()?)
+        self.twice_mode_above().map(|twice| self.halved(twice))
     }
 
     /// The half-sample mode above the minimum.
     pub fn half_sample_mode_above(&self) -> Option<f64> {
+        self.twice_mode_above().map(|twice| twice as f64 / 2.0)
+    }
+
+    fn twice_mode_above(&self) -> Option<u128> {
         match &self.above {
-            Above::Narrow(v) => half_sample_mode(v),
-            Above::Wide(v) => half_sample_mode(v),
+            Above::Narrow(v) => twice_half_sample_mode(v),
+            Above::Wide(v) => twice_half_sample_mode(v),
         }
     }
 
@@ -164,7 +177,7 @@ impl Sample {
             binsize: i64::try_from(binsize).unwrap_or(i64::MAX),
             overflow: (self.len() - inside) as u64,
             mode_bin,
-            mode: lo as f64 + (mode_bin as f64 + 0.5) * binsize as f64,
+            mode: self.halved((2 * mode_bin as u128 + 1) * u128::from(binsize)),
             counts,
         })
     }
@@ -218,7 +231,7 @@ fn sort_u32(values: &mut Vec<u32>) {
     *values = from;
 }
 
-fn half_sample_mode<T: Copy + Into<u64>>(sorted: &[T]) -> Option<f64> {
+fn twice_half_sample_mode<T: Copy + Into<u64>>(sorted: &[T]) -> Option<u128> {
     let mut s = sorted;
     while s.len() > 3 {
         let half = s.len().div_ceil(2);
@@ -230,16 +243,16 @@ fn half_sample_mode<T: Copy + Into<u64>>(sorted: &[T]) -> Option<f64> {
         s = &s[start.0..start.0 + half];
     }
     let v = |i: usize| -> u64 { s[i].into() };
-    let middle = |a: u64, b: u64| a as f64 + (b - a) as f64 / 2.0;
+    let both = |i: usize, j: usize| Some(u128::from(v(i)) + u128::from(v(j)));
     match s.len() {
         0 => None,
-        1 => Some(v(0) as f64),
-        2 => Some(middle(v(0), v(1))),
-        _ => Some(match (v(1) - v(0)).cmp(&(v(2) - v(1))) {
-            core::cmp::Ordering::Less => middle(v(0), v(1)),
-            core::cmp::Ordering::Greater => middle(v(1), v(2)),
-            core::cmp::Ordering::Equal => v(1) as f64,
-        }),
+        1 => both(0, 0),
+        2 => both(0, 1),
+        _ => match (v(1) - v(0)).cmp(&(v(2) - v(1))) {
+            core::cmp::Ordering::Less => both(0, 1),
+            core::cmp::Ordering::Greater => both(1, 2),
+            core::cmp::Ordering::Equal => both(1, 1),
+        },
     }
 }
 
@@ -311,6 +324,13 @@ mod tests {
         assert_eq!(sample(&[10, 20, 22, 23, 50, 90, 300]).half_sample_mode(), Some(22.5));
         assert_eq!(sample(&[3, 5]).half_sample_mode(), Some(4.0));
         assert_eq!(sample(&[1, 2, 10]).half_sample_mode(), Some(1.5));
+    }
+
+    #[test]
+    fn a_far_smallest_value_costs_no_digit() {
+        // One packet with a time of 0: 40 years from the others.
+        let s = sample(&[-1_246_650_331_000_000_000, 5001, 5002, 5003]);
+        assert_eq!((s.median(), s.half_sample_mode()), (Some(5001.5), Some(5001.5)));
     }
 
     #[test]
