@@ -4,7 +4,10 @@
 //! line stands for any lines, `[..]` within a line for any text. Blocks run in an empty folder in which
 //! `testdata` is the repository's. The address 127.77.0.1 stands for one that no other run of this test uses. A fence of ` ```console no-run ` is left alone.
 
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -28,6 +31,16 @@ fn shown_sessions_are_true() {
 fn own_address() -> String {
     let [_, _, high, low] = std::process::id().to_be_bytes();
     format!("127.{}.{low}.77", 64 | high & 63)
+}
+
+/// The processes of one block, a server in the background included; killed when dropped.
+struct Group(Pid);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // None is left of a block that started nothing.
+        let _ = killpg(self.0, Signal::SIGKILL);
+    }
 }
 
 /// A command and the lines it is shown to print.
@@ -67,13 +80,18 @@ fn run(page: &Path, steps: &[Step], root: &Path) {
         steps.iter().map(|s| format!("{{ {}\n}} 2>&1\necho '{MARK}'\n", s.command)).collect();
     let binaries = PathBuf::from(env!("CARGO_BIN_EXE_jitlat")).parent().unwrap().to_owned();
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap_or_default());
-    let output = Command::new("sh")
-        .args(["-c", &format!("{script}\nfor j in $(jobs -p); do kill $j; done")])
+    let shell = Command::new("sh")
+        .args(["-c", &script])
         .current_dir(folder.path())
         .env("PATH", path)
         .stdin(Stdio::null())
-        .output()
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
         .unwrap();
+    let background = Group(Pid::from_raw(shell.id() as i32));
+    let output = shell.wait_with_output().unwrap();
+    drop(background);
     let printed = String::from_utf8_lossy(&output.stdout);
     let mark = format!("{MARK}\n");
     let mut actual = printed.split(&mark);
