@@ -23,7 +23,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         assert!(p.transport_at <= p.ip.len());
         glimpses.extend(Glimpse::of(&p, f.at, usize::MAX));
         tcp.push(f.at, &p).count();
-        let way = if p.src <= p.dst { Way::Out } else { Way::In };
+        let way = if p.src() <= p.dst() { Way::Out } else { Way::In };
         if let Some(id) = IdentityRule::WHOLE.identify(&p, Some(way)) {
             order.push(Sighting { at: f.at, id, length: p.length, way, flow: 0 }, &mut sightings);
         }

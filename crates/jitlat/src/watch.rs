@@ -62,7 +62,7 @@ struct Stream {
 impl Stream {
     fn owns(&self, p: &Packet<'_>) -> bool {
         let port = || p.ports().is_none_or(|(a, b)| a == self.port || b == self.port);
-        p.protocol == self.protocol && (p.src == self.peer || p.dst == self.peer) && port()
+        p.protocol == self.protocol && (p.src() == self.peer || p.dst() == self.peer) && port()
     }
 }
 
@@ -215,10 +215,10 @@ impl Seen {
         if !stream.owns(&p) {
             return false;
         }
-        let back = if p.src == p.dst {
+        let back = if p.src() == p.dst() {
             p.ports().is_some_and(|(from, _)| from == stream.port)
         } else {
-            p.src == stream.peer
+            p.src() == stream.peer
         };
         let lane = &mut self.lanes[usize::from(back)];
         lane.packets += 1;

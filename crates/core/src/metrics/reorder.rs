@@ -114,6 +114,17 @@ fn extend(stretches: &mut Vec<Stretch>, seq: u64, index: u64, arrived: i64) {
     }
 }
 
+/// Where the first stretch begins that is not below `seq`: looked for from the end, which is where it nearly
+/// always is.
+fn first_from(stretches: &[Stretch], seq: u64) -> usize {
+    let mut back = 1;
+    while back < stretches.len() && stretches[stretches.len() - back].seq >= seq {
+        back *= 2;
+    }
+    let from = stretches.len().saturating_sub(back);
+    from + stretches[from..].partition_point(|s| s.seq < seq)
+}
+
 impl Overtaking {
     /// In constant memory: of packets that come after more than `limit` further discontinuities, extents
     /// and late times are understated.
@@ -164,7 +175,7 @@ impl Metric for Overtaking {
         self.free_runs += 1;
         self.sum_sq = self.sum_sq.saturating_add(self.free_run.saturating_mul(self.free_run));
         self.free_run = 0;
-        let first_larger = self.maxima.partition_point(|s| s.seq < seq);
+        let first_larger = first_from(&self.maxima, seq);
         if let Some(overtaker) = self.maxima.get_mut(first_larger) {
             overtaker.overtook = true;
             *self.extents.entry(index - overtaker.index).or_default() += 1;

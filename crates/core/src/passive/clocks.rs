@@ -68,9 +68,11 @@ impl Hull {
     }
 }
 
-/// `a − b`, limited to 62 bits and a sign: no real times differ by more, and products of two fit 128 bits.
+/// `a − b`, limited to 63 bits and a sign: no real times differ by more, and the difference of products of two
+/// fits 128 bits.
+#[inline]
 fn difference(a: i64, b: i64) -> i128 {
-    (i128::from(a) - i128::from(b)).clamp(-(1 << 62), 1 << 62)
+    a.saturating_sub(b).max(-i64::MAX).into()
 }
 
 fn middle(from: i64, to: i64) -> i64 {

@@ -40,10 +40,10 @@ impl Echoes {
         let request = kind(p)?;
         let id = *p.transport().get(4..)?.first_chunk::<4>()?;
         if !request {
-            let sent = self.waiting.remove(&(p.dst, p.src, id))?;
+            let sent = self.waiting.remove(&(p.dst(), p.src(), id))?;
             return Some((sent, at - sent));
         }
-        let key = (p.src, p.dst, id);
+        let key = (p.src(), p.dst(), id);
         if self.waiting.insert(key, at).is_none() {
             self.order.push_back(key);
         }

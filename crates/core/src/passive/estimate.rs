@@ -195,9 +195,11 @@ impl Estimator {
         self.span = Some(self.span.map_or((at, at), |(a, _)| (a, at)));
         self.rtt.push(pair.rtt().0);
         let size = (pair.out.length, pair.back.length);
-        if self.sizes.len() < SIZES || self.sizes.contains_key(&size) {
-            let s = self.sizes.entry(size).or_insert((0, i64::MAX, 0));
-            *s = (s.0 + 1, s.1.min(pair.rtt().0), s.2 + i128::from(pair.rtt().0));
+        let rtt = pair.rtt().0;
+        if let Some(s) = self.sizes.get_mut(&size) {
+            *s = (s.0 + 1, s.1.min(rtt), s.2 + i128::from(rtt));
+        } else if self.sizes.len() < SIZES {
+            self.sizes.insert(size, (1, rtt, rtt.into()));
         }
         self.turnaround.push(pair.turnaround().0);
         if let Some((_, v)) = self.per_time.push(at.0, pair.rtt().0) {

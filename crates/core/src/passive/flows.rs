@@ -10,9 +10,11 @@ use super::pairing::{Pairer, Record};
 use super::survey::Prefix;
 use crate::time::{Nanos, Span};
 use core::fmt;
+use core::hash::{Hash, Hasher};
 use core::net::IpAddr;
+use foldhash::fast::RandomState;
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// Flows kept apart; packets of further ones share one number.
 pub const MAX_FLOWS: usize = 1 << 16;
@@ -34,7 +36,7 @@ pub enum Grouping {
 }
 
 /// What the packets of a flow share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowKey {
     /// The transport protocol; `None` for a pair of prefixes.
     pub protocol: Option<u8>,
@@ -44,18 +46,34 @@ pub struct FlowKey {
     pub monitor: (Prefix, Option<u16>),
 }
 
+impl Hash for FlowKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // All packets are grouped in one manner: the prefixes' lengths and what is missing are the same.
+        let port = |end: (Prefix, Option<u16>)| u32::from(end.1.unwrap_or(0));
+        state.write_u128(self.reference.0.network());
+        state.write_u128(self.monitor.0.network());
+        state.write_u32(port(self.reference) << 16 | port(self.monitor));
+        state.write_u8(self.protocol.unwrap_or(0));
+    }
+}
+
 impl FlowKey {
     /// Of a packet that goes `way`.
     pub fn of(p: &Packet<'_>, way: Way, grouping: Grouping) -> FlowKey {
-        let side = |a: IpAddr, port| match grouping {
-            Grouping::Flow => (Prefix::from(a), port),
+        let (src, dst) = match grouping {
+            Grouping::Flow => {
+                let (src, dst) = p.ends();
+                let ports = p.ports();
+                ((Prefix::host(src), ports.map(|p| p.0)), (Prefix::host(dst), ports.map(|p| p.1)))
+            }
             Grouping::Prefix { v4, v6 } => {
-                let length = if a.is_ipv4() { v4.min(32) } else { v6.min(128) };
-                (Prefix::new(a, length).unwrap_or(a.into()), None)
+                let around = |a: IpAddr| {
+                    let length = if a.is_ipv4() { v4.min(32) } else { v6.min(128) };
+                    (Prefix::new(a, length).unwrap_or(a.into()), None)
+                };
+                (around(p.src()), around(p.dst()))
             }
         };
-        let (from, to) = p.ports().map_or((None, None), |(a, b)| (Some(a), Some(b)));
-        let (src, dst) = (side(p.src, from), side(p.dst, to));
         let (reference, monitor) = if way == Way::Out { (src, dst) } else { (dst, src) };
         let protocol = (grouping == Grouping::Flow).then_some(p.protocol);
         FlowKey { protocol, reference, monitor }
@@ -85,7 +103,7 @@ impl fmt::Display for FlowKey {
 /// Numbers flows as they appear.
 #[derive(Clone, Debug, Default)]
 pub struct FlowNumbers {
-    numbers: HashMap<FlowKey, u32>,
+    numbers: HashMap<FlowKey, u32, RandomState>,
     keys: Vec<FlowKey>,
 }
 
@@ -130,7 +148,9 @@ impl FlowNumbers {
 /// Counts of times in logarithmic bins of 1/32: a quantile is within 1.6 %.
 #[derive(Clone, Debug, Default)]
 struct Coarse {
-    bins: BTreeMap<i32, u32>,
+    /// Counts of the bins from `lowest` on.
+    bins: Vec<u32>,
+    lowest: i32,
     count: u64,
     sum: i128,
     extremes: Option<(i64, i64)>,
@@ -157,18 +177,41 @@ impl Coarse {
         self.count += 1;
         self.sum += i128::from(v);
         self.extremes = Some(self.extremes.map_or((v, v), |(a, b)| (a.min(v), b.max(v))));
-        let n = self.bins.entry(bin(v)).or_default();
-        *n = n.saturating_add(1);
+        let bin = bin(v);
+        let reach = i64::from(bin) - i64::from(self.lowest);
+        if !(0..self.bins.len() as i64).contains(&reach) {
+            self.reach(bin);
+        }
+        if let Some(n) = self.bins.get_mut((bin - self.lowest) as usize) {
+            *n = n.saturating_add(1);
+        }
+    }
+
+    /// Makes room for a bin: 8 KiB lie between the least and the greatest there are.
+    #[cold]
+    fn reach(&mut self, bin: i32) {
+        if self.bins.is_empty() {
+            self.lowest = bin;
+        }
+        if bin < self.lowest {
+            let missing = (self.lowest - bin) as usize;
+            self.bins.splice(0..0, core::iter::repeat_n(0, missing));
+            self.lowest = bin;
+        }
+        let wanted = (bin - self.lowest) as usize + 1;
+        if wanted > self.bins.len() {
+            self.bins.resize(wanted, 0);
+        }
     }
 
     fn quantile(&self, percent: u64) -> i64 {
         let (least, most) = self.extremes.unwrap_or_default();
         let rank = (self.count * percent).div_ceil(100).max(1);
         let mut seen = 0;
-        for (bin, n) in &self.bins {
+        for (bin, n) in (self.lowest..).zip(&self.bins) {
             seen += u64::from(*n);
             if seen >= rank {
-                return (middle(*bin) as i64).clamp(least, most);
+                return (middle(bin) as i64).clamp(least, most);
             }
         }
         most
@@ -275,7 +318,9 @@ struct State {
 /// An [`Observer`] that keeps the flows apart.
 #[derive(Clone, Debug, Default)]
 pub struct Flows {
-    states: HashMap<u32, State>,
+    /// By the flow's number.
+    states: Vec<State>,
+    others: State,
     max_turnaround: Option<Span>,
 }
 
@@ -287,16 +332,34 @@ impl Flows {
 
     /// All flows named by `keys`, those with most bytes first.
     pub fn figures(&self, keys: &[FlowKey]) -> Vec<FlowFigures> {
-        let mut list: Vec<FlowFigures> =
-            self.states.iter().map(|(n, s)| s.figures(keys.get(*n as usize))).collect();
+        let named = self.states.iter().enumerate().map(|(n, s)| (keys.get(n), s));
+        let heard = named.chain([(None, &self.others)]).filter(|(_, s)| s.heard());
+        let mut list: Vec<FlowFigures> = heard.map(|(key, s)| s.figures(key)).collect();
         list.sort_by(|a, b| {
             (b.out.bytes + b.back.bytes, &a.flow).cmp(&(a.out.bytes + a.back.bytes, &b.flow))
         });
         list
     }
+
+    #[inline]
+    fn state(&mut self, flow: u32) -> &mut State {
+        let n = flow as usize;
+        if n >= MAX_FLOWS {
+            return &mut self.others;
+        }
+        if n >= self.states.len() {
+            self.states.resize_with(n + 1, State::default);
+        }
+        &mut self.states[n]
+    }
 }
 
 impl State {
+    /// Whether there was any packet.
+    fn heard(&self) -> bool {
+        self.span.is_some() || self.ways.iter().any(|w| w.lost + w.duplicates > 0)
+    }
+
     fn figures(&self, key: Option<&FlowKey>) -> FlowFigures {
         let way = |w: usize| {
             let counts = self.ways[w];
@@ -329,7 +392,7 @@ impl State {
 impl Observer for Flows {
     fn record(&mut self, r: Record) {
         let limit = self.max_turnaround;
-        let s = self.states.entry(r.flow).or_default();
+        let s = self.state(r.flow);
         if let Some(pair) = s.pairer.push(r)
             && limit.is_none_or(|m| pair.turnaround() <= m)
         {
@@ -338,7 +401,7 @@ impl Observer for Flows {
     }
 
     fn arrived(&mut self, _seq: u64, r: Record, copy: bool) {
-        let s = self.states.entry(r.flow).or_default();
+        let s = self.state(r.flow);
         let w = r.way as usize;
         if copy {
             s.ways[w].duplicates += 1;
@@ -352,7 +415,7 @@ impl Observer for Flows {
     }
 
     fn lost(&mut self, way: Way, _seq: u64, _sent: Nanos, flow: u32) {
-        self.states.entry(flow).or_default().ways[way as usize].lost += 1;
+        self.state(flow).ways[way as usize].lost += 1;
     }
 }
 
@@ -419,7 +482,7 @@ mod tests {
             let truth = p as f64 * 1e6;
             assert!((c.quantile(p) as f64 / truth - 1.0).abs() < 0.016, "{p}");
         }
-        assert!(c.bins.len() < 1000);
+        assert!(c.bins.len() < 1000, "{}", c.bins.len());
         let mut d = Delays::default();
         // The first is not the least, and the clocks are years apart.
         (0..10_000i64).for_each(|i| d.push(-(1 << 60) + (i * 7919 + 3000) % 10_000 * 1000));

@@ -104,11 +104,16 @@ impl Buffer {
         self.len += n;
     }
 
+    /// Appends the first `N` bytes of `part`, or what there is of them. Where all are there, which is nearly
+    /// always, their number is known to the compiler.
     #[inline]
-    fn address(&mut self, a: core::net::IpAddr) {
-        match a {
-            core::net::IpAddr::V4(a) => self.put(&a.octets()),
-            core::net::IpAddr::V6(a) => self.put(&a.octets()),
+    fn put_first<const N: usize>(&mut self, part: &[u8]) {
+        match (part.first_chunk::<N>(), self.bytes.get_mut(self.len..self.len + N)) {
+            (Some(whole), Some(to)) => {
+                to.copy_from_slice(whole);
+                self.len += N;
+            }
+            _ => self.put(&part[..part.len().min(N)]),
         }
     }
 }
@@ -120,42 +125,56 @@ fn upto(s: &[u8], from: usize, to: usize) -> &[u8] {
 }
 
 #[inline]
+fn after(s: &[u8], from: usize) -> &[u8] {
+    s.get(from..).unwrap_or_default()
+}
+
+#[inline]
 fn full(b: &mut Buffer, p: &Packet<'_>, t: &[u8], addresses: bool, ports: bool, ident: bool) {
-    b.put(&[p.protocol, p.more_fragments.into()]);
-    b.put(&p.fragment_offset.to_be_bytes());
-    b.put(&p.length.to_be_bytes());
+    // Protocol, more fragments, fragment offset, length.
+    let fixed = u64::from(p.protocol) << 56
+        | u64::from(p.more_fragments) << 48
+        | u64::from(p.fragment_offset) << 32
+        | u64::from(p.length);
+    b.put_first::<8>(&fixed.to_be_bytes());
     if ident {
-        b.put(&p.ident.to_be_bytes());
+        b.put_first::<4>(&p.ident.to_be_bytes());
     }
     if addresses {
-        b.address(p.src);
-        b.address(p.dst);
+        b.put_first::<8>(p.addresses());
+        b.put(after(p.addresses(), 8));
     }
-    let first = if ports { 0 } else { 4 };
     match p.protocol {
-        _ if p.is_later_fragment() => b.put(upto(t, 0, OTHER_PAYLOAD)),
+        _ if p.is_later_fragment() => b.put_first::<OTHER_PAYLOAD>(t),
         UDP => {
-            b.put(upto(t, first, 6));
-            b.put(upto(t, 8, 8 + UDP_PAYLOAD));
+            if ports {
+                b.put_first::<4>(t);
+            }
+            b.put_first::<2>(after(t, 4));
+            b.put_first::<UDP_PAYLOAD>(after(t, 8));
         }
         TCP => {
+            if ports {
+                b.put_first::<4>(t);
+            }
+            // Sequence, acknowledgement, offset, flags, window; options and payload.
+            b.put_first::<12>(after(t, 4));
             let header = t.get(12).map_or(20, |o| usize::from(o >> 4) * 4).max(20);
-            b.put(upto(t, first, 16)); // sequence, acknowledgement, offset, flags, window
-            b.put(upto(t, 20, header)); // options
-            b.put(upto(t, header, header + TCP_PAYLOAD));
+            b.put(upto(t, 20, header + TCP_PAYLOAD));
         }
-        _ => b.put(upto(t, 0, OTHER_PAYLOAD)),
+        _ => b.put_first::<OTHER_PAYLOAD>(t),
     }
 }
 
 /// The CAIA mask: bits and order of its manual.
 fn masked(b: &mut Buffer, p: &Packet<'_>, t: &[u8], mask: u32) {
     let has = |bit: u32| mask & bit != 0;
+    let (src, dst) = p.addresses().split_at(p.addresses().len() / 2);
     if has(1) {
-        b.address(p.src);
+        b.put(src);
     }
     if has(2) {
-        b.address(p.dst);
+        b.put(dst);
     }
     if has(4) {
         b.put(&[p.protocol]);

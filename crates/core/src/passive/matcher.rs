@@ -70,17 +70,62 @@ enum State {
     Group,
     /// Repeats too often to be trusted.
     Distrusted,
+    /// Done with: the name is another packet's by now, or nobody's.
+    Gone,
 }
 
-/// With its name 64 bytes, of which a window's worth is held: nothing wider than it has to be.
+/// A name and what is known of it: 64 bytes, of which a window's worth is held, so nothing wider than it has to be.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
+    id: Identity,
     state: State,
-    /// Common time of the first sighting, which names this incarnation in the queues.
+    /// Common time of the first sighting.
     born: i64,
     /// Common time of the latest.
     touched: i64,
     way: Way,
+}
+
+/// Where a name's entry is, by its number in a queue.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Young(u32),
+    Old(u32),
+}
+
+/// Entries in the order of their birth. Their numbers go on for ever, in 32 bits: far fewer are held.
+#[derive(Debug, Default)]
+struct Queue {
+    entries: VecDeque<Entry>,
+    /// Number of the first.
+    first: u32,
+}
+
+impl Queue {
+    /// Returns the entry's number.
+    #[inline]
+    fn push(&mut self, e: Entry) -> u32 {
+        let n = self.first.wrapping_add(self.entries.len() as u32);
+        self.entries.push_back(e);
+        n
+    }
+
+    #[inline]
+    fn get_mut(&mut self, number: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(number.wrapping_sub(self.first) as usize)
+    }
+
+    /// The oldest, if it was born before `limit`.
+    #[inline]
+    fn pop_before(&mut self, limit: i64) -> Option<Entry> {
+        self.entries.front().filter(|e| e.born < limit)?;
+        self.pop()
+    }
+
+    fn pop(&mut self) -> Option<Entry> {
+        self.first = self.first.wrapping_add(u32::from(!self.entries.is_empty()));
+        self.entries.pop_front()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -93,10 +138,13 @@ struct Group {
 pub struct Matcher {
     window: i64,
     now: i64,
-    table: Table<Entry>,
+    /// The names known, none of whose entries is `Gone`.
+    table: Table<Place>,
+    /// Entries lie in the order in which they are needed again, give or take: the table alone is all over the place.
+    young: Queue,
+    /// What is not matched soon, or repeats.
+    old: Queue,
     groups: Table<Group>,
-    young: VecDeque<(i64, Identity)>,
-    old: VecDeque<(i64, Identity)>,
     ledger: Ledger,
     capacity: usize,
     given_up_early: u64,
@@ -110,9 +158,9 @@ impl Matcher {
             window: window.0.max(1),
             now: i64::MIN,
             table: Table::default(),
+            young: Queue::default(),
+            old: Queue::default(),
             groups: Table::default(),
-            young: VecDeque::new(),
-            old: VecDeque::new(),
             ledger: Ledger::new(offset.0),
             capacity: CAPACITY,
             given_up_early: 0,
@@ -155,33 +203,51 @@ impl Matcher {
             self.now = common;
             self.expire(out);
         }
-        // The two usual cases in one look at the table: a new name, and the other point's sighting of a packet
-        // that is waiting for it.
+        // The two usual cases: a new name, and the other point's sighting of a packet that is waiting for it.
         match self.table.entry(s.id) {
             Slots::Vacant(v) => {
                 let state = State::Waiting(point, self.ledger.register(point, &s));
-                v.insert(Entry { state, born: common, touched: common, way: s.way });
-                self.young.push_back((common, s.id));
+                let e = Entry { id: s.id, state, born: common, touched: common, way: s.way };
+                v.insert(Place::Young(self.young.push(e)));
             }
-            Slots::Occupied(mut o) => match o.get().state {
-                State::Waiting(p, other) if p != point => {
-                    let seen = self.ledger.register(point, &s);
-                    let (source, arrival) = if p.is_source(s.way) { (other, seen) } else { (seen, other) };
-                    let (source_at, last) = (Source::of(&source), arrival.at);
-                    let e = o.get_mut();
-                    e.state = State::Matched { source: source_at, last };
+            Slots::Occupied(o) => {
+                let place = *o.get();
+                // Of every name in the table there is an entry.
+                let Some(state) = self.entry(place).map(|e| e.state) else { return };
+                let state = match state {
+                    State::Waiting(p, other) if p != point => {
+                        let seen = self.ledger.register(point, &s);
+                        let (source, arrival) =
+                            if p.is_source(s.way) { (other, seen) } else { (seen, other) };
+                        self.ledger.matched(s.way, source, arrival, out);
+                        State::Matched { source: Source::of(&source), last: arrival.at }
+                    }
+                    _ => self.again(point, s, state, out),
+                };
+                if let Some(e) = self.entry(place) {
+                    e.state = state;
                     e.touched = common;
-                    self.ledger.matched(s.way, source, arrival, out);
                 }
-                _ => {
-                    let e = *o.get();
-                    self.again(point, s, common, e, out);
+                if matches!(state, State::Gone) {
+                    self.fresh(point, s, common);
                 }
-            },
+            }
         }
-        if self.young.len() + self.old.len() > self.capacity {
+        if self.held() > self.capacity {
             self.give_up_oldest(out);
         }
+    }
+
+    fn entry(&mut self, place: Place) -> Option<&mut Entry> {
+        match place {
+            Place::Young(n) => self.young.get_mut(n),
+            Place::Old(n) => self.old.get_mut(n),
+        }
+    }
+
+    /// Sightings held: names, and those that are done with but not yet due.
+    fn held(&self) -> usize {
+        self.young.entries.len() + self.old.entries.len()
     }
 
     /// Lets the common time go on to `at` where no packet does it: what is overdue is settled, so that a live
@@ -195,28 +261,26 @@ impl Matcher {
 
     /// Settles what is still open once both captures have ended.
     pub fn finish(&mut self, out: &mut impl Observer) {
-        for mut queue in [core::mem::take(&mut self.old), core::mem::take(&mut self.young)] {
-            while let Some((born, id)) = queue.pop_front() {
-                self.settle(born, id, out);
-            }
+        while let Some(e) = self.old.pop().or_else(|| self.young.pop()) {
+            self.settle(e, out);
         }
         self.ledger.release(out);
     }
 
     fn fresh(&mut self, point: Point, s: Sighting, common: i64) {
-        let seen = self.ledger.register(point, &s);
-        let state = State::Waiting(point, seen);
-        self.table.insert(s.id, Entry { state, born: common, touched: common, way: s.way });
-        self.young.push_back((common, s.id));
+        let state = State::Waiting(point, self.ledger.register(point, &s));
+        let e = Entry { id: s.id, state, born: common, touched: common, way: s.way };
+        self.table.insert(s.id, Place::Young(self.young.push(e)));
     }
 
-    fn again(&mut self, point: Point, s: Sighting, common: i64, e: Entry, out: &mut impl Observer) {
+    /// A sighting that is neither the first nor the partner of the first; what becomes of the name's state.
+    fn again(&mut self, point: Point, s: Sighting, state: State, out: &mut impl Observer) -> State {
         let near = |last: i64| s.at.0.saturating_sub(last).saturating_abs() <= TWICE;
-        let state = match e.state {
+        match state {
             State::Waiting(_, seen) => {
                 if near(seen.at) {
                     self.ledger.lanes[s.way as usize].counts.captured_twice += 1;
-                    return;
+                    return state;
                 }
                 let mut g = Group::default();
                 g.seen[point as usize] = vec![seen, self.ledger.register(point, &s)];
@@ -226,17 +290,16 @@ impl Matcher {
             State::Matched { source, last } => {
                 if near(if point.is_source(s.way) { source.at } else { last }) {
                     self.ledger.lanes[s.way as usize].counts.captured_twice += 1;
-                    return;
+                    return state;
                 }
                 if point.is_source(s.way) {
                     // A new packet of the same name: the old one is done with.
-                    self.fresh(point, s, common);
-                    return;
+                    return State::Gone;
                 }
                 self.ledger.copied(point, &s, source, out);
                 State::Matched { source, last: s.at.0 }
             }
-            State::Group => return self.regroup(point, s, common, e, out),
+            State::Group => self.regroup(point, s, out),
             State::Distrusted => {
                 let counts = &mut self.ledger.lanes[s.way as usize].counts;
                 match point {
@@ -246,22 +309,22 @@ impl Matcher {
                 counts.ambiguous += 1;
                 State::Distrusted
             }
-        };
-        self.table.insert(s.id, Entry { state, touched: common, ..e });
+            State::Gone => State::Gone,
+        }
     }
 
     /// A further sighting of a name that is already several.
-    fn regroup(&mut self, point: Point, s: Sighting, common: i64, e: Entry, out: &mut impl Observer) {
+    fn regroup(&mut self, point: Point, s: Sighting, out: &mut impl Observer) -> State {
         let last = self.groups.get(&s.id).and_then(|g| g.seen[point as usize].last()).map(|l| l.at);
         if last.is_some_and(|l| s.at.0.saturating_sub(l).saturating_abs() <= TWICE) {
             self.ledger.lanes[s.way as usize].counts.captured_twice += 1;
-            return;
+            return State::Group;
         }
         let seen = self.ledger.register(point, &s);
         let g = self.groups.entry(s.id).or_default();
         g.seen[point as usize].push(seen);
         let (here, there) = (g.seen[point as usize].len(), g.seen[1 - point as usize].len());
-        let state = if here == there {
+        if here == there {
             let g = self.groups.remove(&s.id).unwrap_or_default();
             for (r, m) in g.seen[0].iter().zip(&g.seen[1]) {
                 match s.way {
@@ -277,74 +340,57 @@ impl Matcher {
             State::Distrusted
         } else {
             State::Group
-        };
-        self.table.insert(s.id, Entry { state, touched: common, ..e });
+        }
     }
 
     fn expire(&mut self, out: &mut impl Observer) {
-        while let Some((born, id)) = self.young.front().copied() {
-            if born.saturating_add(LINGER) >= self.now {
-                break;
-            }
-            self.young.pop_front();
-            self.outgrow(born, id);
+        let now = self.now;
+        while let Some(e) = self.young.pop_before(now.saturating_sub(LINGER)) {
+            self.outgrow(e);
         }
-        while let Some((born, id)) = self.old.front().copied() {
-            if born.saturating_add(self.window) >= self.now {
-                break;
-            }
-            self.old.pop_front();
-            let active = self.table.get(&id).is_some_and(|e| {
-                e.born == born
-                    && matches!(e.state, State::Group | State::Distrusted)
-                    && e.touched.saturating_add(self.window) >= self.now
-            });
-            if active {
-                let now = self.now;
-                if let Some(e) = self.table.get_mut(&id) {
-                    e.born = now;
-                }
-                self.old.push_back((now, id));
+        let limit = now.saturating_sub(self.window);
+        while let Some(e) = self.old.pop_before(limit) {
+            if matches!(e.state, State::Group | State::Distrusted) && e.touched >= limit {
+                self.keep(Entry { born: now, ..e });
             } else {
-                self.settle(born, id, out);
+                self.settle(e, out);
             }
         }
     }
 
     /// A name is no longer young: forgotten if matched a while ago, else kept for the window.
     #[inline]
-    fn outgrow(&mut self, born: i64, id: Identity) {
-        let Slots::Occupied(o) = self.table.entry(id) else { return };
-        let e = o.get();
-        if e.born != born {
-            return;
-        }
-        if matches!(e.state, State::Matched { .. }) && self.now.saturating_sub(e.touched) > LINGER / 10 {
-            o.remove();
-        } else {
-            self.old.push_back((born, id));
+    fn outgrow(&mut self, e: Entry) {
+        match e.state {
+            State::Gone => {}
+            State::Matched { .. } if self.now.saturating_sub(e.touched) > LINGER / 10 => {
+                self.table.remove(&e.id);
+            }
+            _ => self.keep(e),
         }
     }
 
+    fn keep(&mut self, e: Entry) {
+        self.table.insert(e.id, Place::Old(self.old.push(e)));
+    }
+
     fn give_up_oldest(&mut self, out: &mut impl Observer) {
-        let from = if self.old.is_empty() { &mut self.young } else { &mut self.old };
-        if let Some((born, id)) = from.pop_front() {
+        if let Some(e) = self.old.pop().or_else(|| self.young.pop()) {
             self.given_up_early += 1;
-            self.settle(born, id, out);
+            self.settle(e, out);
         }
     }
 
     /// The window of a name is over.
-    fn settle(&mut self, born: i64, id: Identity, out: &mut impl Observer) {
-        let Some(e) = self.table.get(&id).copied() else { return };
-        if e.born != born {
+    fn settle(&mut self, e: Entry, out: &mut impl Observer) {
+        if matches!(e.state, State::Gone) {
             return;
         }
-        self.table.remove(&id);
+        self.table.remove(&e.id);
         match e.state {
             State::Waiting(p, seen) => self.ledger.unmatched(e.way, p, seen, out),
-            State::Group => self.dissolve(e.way, id, false, out),
-            State::Matched { .. } | State::Distrusted => {}
+            State::Group => self.dissolve(e.way, e.id, false, out),
+            State::Matched { .. } | State::Distrusted | State::Gone => {}
         }
     }
 

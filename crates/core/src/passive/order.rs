@@ -1,7 +1,6 @@
 //! [`InOrder`]: puts slightly disordered sightings of one point into the order of its clock.
 
 use super::Sighting;
-use std::collections::VecDeque;
 
 /// Disorder up to this is mended: capture queues of several processors, merged files.
 const HORIZON: i64 = 50_000_000;
@@ -10,41 +9,73 @@ const STEP: i64 = 1_000_000_000;
 /// Sightings held back at most.
 const HELD: usize = 1 << 16;
 
-/// Holds sightings back for 50 ms and lets them go in (time, arrival) order.
+/// Holds sightings back for 50 ms at least and lets them go in (time, arrival) order, many at a time.
 #[derive(Debug, Default)]
 pub struct InOrder {
-    held: VecDeque<Sighting>,
+    held: Vec<Sighting>,
+    /// Of `held`, those before the clock was last set back: nothing can overtake them any longer.
+    past: usize,
+    /// As they come, rather than in order.
+    unsorted: bool,
     disordered: u64,
     steps_back: u64,
 }
 
 impl InOrder {
-    /// Takes one sighting; those whose turn has come go to `out`.
+    /// One that holds nothing back and mends nothing: for whoever needs the order of the capture.
+    pub fn as_they_come() -> InOrder {
+        InOrder { unsorted: true, ..InOrder::default() }
+    }
+
+    /// Takes one sighting.
     #[inline]
-    pub fn push(&mut self, s: Sighting, out: &mut impl Extend<Sighting>) {
-        let newest = self.held.back().map_or(i64::MIN, |b| b.at.0);
-        if s.at.0 >= newest {
-            self.held.push_back(s);
-        } else if newest.saturating_sub(s.at.0) > STEP {
-            self.steps_back += 1;
-            out.extend(self.held.drain(..));
-            self.held.push_back(s);
-        } else {
-            self.disordered += 1;
-            let i = self.held.partition_point(|h| h.at <= s.at);
-            self.held.insert(i, s);
-        }
-        let newest = self.held.back().map_or(i64::MIN, |b| b.at.0);
-        while self.held.len() > HELD
-            || self.held.front().is_some_and(|f| newest.saturating_sub(f.at.0) > HORIZON)
-        {
-            out.extend(self.held.pop_front());
+    pub fn push(&mut self, s: Sighting) {
+        let newest = self.held.last().map_or(i64::MIN, |newest| newest.at.0);
+        self.held.push(s);
+        if newest > s.at.0 && !self.unsorted {
+            self.mend(newest);
         }
     }
 
+    /// The last of those held is earlier than the one before.
+    #[cold]
+    fn mend(&mut self, newest: i64) {
+        let last = self.held.len() - 1;
+        let at = self.held[last].at;
+        if newest.saturating_sub(at.0) > STEP {
+            self.steps_back += 1;
+            self.past = last;
+        } else {
+            self.disordered += 1;
+            let i = self.past + self.held[self.past..last].partition_point(|h| h.at <= at);
+            self.held[i..].rotate_right(1);
+        }
+    }
+
+    /// Sightings held back, those included that could be let go.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Lets go of what nothing can overtake any longer; `room` holds what stays, and is to be empty.
+    pub fn take(&mut self, mut room: Vec<Sighting>) -> Vec<Sighting> {
+        let newest = self.held.last().map_or(0, |l| l.at.0);
+        let ripe = |h: &Sighting| newest.saturating_sub(h.at.0) > HORIZON;
+        let n = match self.unsorted {
+            true => self.held.len(),
+            false => self.past + self.held[self.past..].partition_point(ripe),
+        };
+        let n = n.max(self.held.len().saturating_sub(HELD));
+        room.extend_from_slice(&self.held[n..]);
+        self.held.truncate(n);
+        self.past = 0;
+        core::mem::replace(&mut self.held, room)
+    }
+
     /// Lets everything go.
-    pub fn finish(&mut self, out: &mut impl Extend<Sighting>) {
-        out.extend(self.held.drain(..));
+    pub fn finish(&mut self) -> Vec<Sighting> {
+        self.past = 0;
+        core::mem::take(&mut self.held)
     }
 
     /// Sightings that came after a later one.
@@ -69,9 +100,10 @@ mod tests {
         let mut out = Vec::new();
         for (i, t) in times.iter().enumerate() {
             let s = Sighting { at: Nanos(t * 1_000_000), id: i as u64, length: 0, way: Way::Out, flow: 0 };
-            order.push(s, &mut out);
+            order.push(s);
+            out.extend(order.take(Vec::new()));
         }
-        order.finish(&mut out);
+        out.extend(order.finish());
         (out.iter().map(|s| s.at.0 / 1_000_000).collect(), order)
     }
 
@@ -87,6 +119,20 @@ mod tests {
         let (out, order) = run(&[10_000, 10_001, 5_000, 5_001]);
         assert_eq!(out, [10_000, 10_001, 5_000, 5_001]);
         assert_eq!(order.steps_back(), 1);
+        let mut held = InOrder::default();
+        let at = |t: i64| Sighting { at: Nanos(t * 1_000_000), id: 0, length: 0, way: Way::Out, flow: 0 };
+        [10_000, 10_001, 5_003, 5_001, 5_002].into_iter().for_each(|t| held.push(at(t)));
+        let out: Vec<_> = held.finish().iter().map(|s| s.at.0 / 1_000_000).collect();
+        assert_eq!(out, [10_000, 10_001, 5_001, 5_002, 5_003]);
+    }
+
+    #[test]
+    fn as_they_come_means_so() {
+        let mut order = InOrder::as_they_come();
+        let at = |t: i64| Sighting { at: Nanos(t), id: 0, length: 0, way: Way::Out, flow: 0 };
+        [3, 1, 2].into_iter().for_each(|t| order.push(at(t)));
+        assert_eq!(order.take(Vec::new()).iter().map(|s| s.at.0).collect::<Vec<_>>(), [3, 1, 2]);
+        assert_eq!((order.held(), order.disordered()), (0, 0));
     }
 
     #[test]
@@ -95,8 +141,9 @@ mod tests {
         let mut out = Vec::new();
         for id in 0..100_000 {
             let s = Sighting { at: Nanos(7), id, length: 0, way: Way::Out, flow: 0 };
-            order.push(s, &mut out);
+            order.push(s);
+            out.extend(order.take(Vec::new()));
         }
-        assert_eq!((order.held.len(), out.len()), (HELD, 100_000 - HELD));
+        assert_eq!((order.held(), out.len()), (HELD, 100_000 - HELD));
     }
 }

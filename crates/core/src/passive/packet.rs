@@ -62,13 +62,17 @@ pub const TCP: u8 = 6;
 /// UDP's protocol number.
 pub const UDP: u8 = 17;
 
+/// The fixed part of an IP header.
+#[derive(Clone, Copy, Debug)]
+enum Header<'a> {
+    V4(&'a [u8; 20]),
+    V6(&'a [u8; 40]),
+}
+
 /// One captured IP packet, borrowed from its frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Source address.
-    pub src: IpAddr,
-    /// Destination address.
-    pub dst: IpAddr,
+    header: Header<'a>,
     /// Transport protocol, after any IPv6 extension headers.
     pub protocol: u8,
     /// Identification: 16 bits of IPv4, 32 of an IPv6 fragment header, else 0.
@@ -79,10 +83,6 @@ pub struct Packet<'a> {
     pub more_fragments: bool,
     /// Length of the IP packet on the wire, in bytes, whatever was captured of it.
     pub length: u32,
-    /// Time to live or hop limit.
-    pub ttl: u8,
-    /// TOS or traffic class octet.
-    pub traffic_class: u8,
     /// The captured bytes from the IP header on, without link-layer padding.
     pub ip: &'a [u8],
     /// Where the transport header begins in [`Self::ip`]; never beyond its end.
@@ -90,7 +90,57 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
+    /// Source and destination address, IPv4 ones as IPv6 has them (`::ffff:0:0/96`).
+    #[inline]
+    pub(super) fn ends(&self) -> (u128, u128) {
+        let mapped = |a: &[u8; 4]| 0xffff_0000_0000 | u128::from(u32::from_be_bytes(*a));
+        match self.header {
+            Header::V4([.., s0, s1, s2, s3, d0, d1, d2, d3]) => {
+                (mapped(&[*s0, *s1, *s2, *s3]), mapped(&[*d0, *d1, *d2, *d3]))
+            }
+            Header::V6(h) => (wide(&h[8..]), wide(&h[24..])),
+        }
+    }
+
+    /// The addresses as they are in the header: 4 or 16 bytes the source, as many the destination.
+    #[inline]
+    pub(super) fn addresses(&self) -> &'a [u8] {
+        match self.header {
+            Header::V4(h) => &h[12..20],
+            Header::V6(h) => &h[8..40],
+        }
+    }
+
+    /// Source address.
+    pub fn src(&self) -> IpAddr {
+        let all = self.addresses();
+        address(&all[..all.len() / 2])
+    }
+
+    /// Destination address.
+    pub fn dst(&self) -> IpAddr {
+        let all = self.addresses();
+        address(&all[all.len() / 2..])
+    }
+
+    /// Time to live or hop limit.
+    pub fn ttl(&self) -> u8 {
+        match self.header {
+            Header::V4(h) => h[8],
+            Header::V6(h) => h[7],
+        }
+    }
+
+    /// TOS or traffic class octet.
+    pub fn traffic_class(&self) -> u8 {
+        match self.header {
+            Header::V4(h) => h[1],
+            Header::V6(h) => h[0] << 4 | h[1] >> 4,
+        }
+    }
+
     /// The captured bytes from the transport header on.
+    #[inline]
     pub fn transport(&self) -> &'a [u8] {
         self.ip.get(self.transport_at..).unwrap_or_default()
     }
@@ -101,6 +151,7 @@ impl<'a> Packet<'a> {
     }
 
     /// Source and destination port of TCP and UDP, where captured.
+    #[inline]
     pub fn ports(&self) -> Option<(u16, u16)> {
         if !matches!(self.protocol, TCP | UDP) || self.is_later_fragment() {
             return None;
@@ -122,8 +173,39 @@ impl<'a> Packet<'a> {
     }
 }
 
+/// An address of 4 or 16 bytes.
+fn address(bytes: &[u8]) -> IpAddr {
+    match bytes {
+        [a, b, c, d] => Ipv4Addr::new(*a, *b, *c, *d).into(),
+        other => Ipv6Addr::from_bits(wide(other)).into(),
+    }
+}
+
+fn wide(bytes: &[u8]) -> u128 {
+    bytes.first_chunk().map_or(0, |a| u128::from_be_bytes(*a))
+}
+
+/// An address as IPv6 has it.
+pub(super) fn bits(a: IpAddr) -> u128 {
+    match a {
+        IpAddr::V4(a) => a.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(a) => a.to_bits(),
+    }
+}
+
 /// Decodes one frame of `wire_length` bytes of which `data` was captured.
+#[inline]
 pub fn decode(link: LinkType, data: &[u8], wire_length: u32) -> Result<Packet<'_>, Skip> {
+    // Nearly every frame there is: IPv4 straight inside Ethernet.
+    match data.split_at_checked(14) {
+        Some(([.., 8, 0], ip)) if link == LinkType::ETHERNET => {
+            ipv4(ip, wire_length.max(data.len() as u32) - 14)
+        }
+        _ => decode_any(link, data, wire_length),
+    }
+}
+
+fn decode_any(link: LinkType, data: &[u8], wire_length: u32) -> Result<Packet<'_>, Skip> {
     let (protocol, at) = network_layer(link, data)?;
     let rest = data.get(at..).ok_or(Skip::Truncated)?;
     let on_wire = wire_length.max(data.len() as u32) - at as u32;
@@ -237,6 +319,7 @@ fn mpls(data: &[u8], mut at: usize) -> Result<(Network, usize), Skip> {
     Err(Skip::Malformed)
 }
 
+#[inline]
 fn ipv4(data: &[u8], on_wire: u32) -> Result<Packet<'_>, Skip> {
     let h = data.first_chunk::<20>().ok_or(Skip::Truncated)?;
     let header = usize::from(h[0] & 15) * 4;
@@ -257,15 +340,12 @@ fn ipv4(data: &[u8], on_wire: u32) -> Result<Packet<'_>, Skip> {
     }
     let fragment = u16::from_be_bytes([h[6], h[7]]);
     Ok(Packet {
-        src: IpAddr::V4(Ipv4Addr::new(h[12], h[13], h[14], h[15])),
-        dst: IpAddr::V4(Ipv4Addr::new(h[16], h[17], h[18], h[19])),
+        header: Header::V4(h),
         protocol: h[9],
         ident: u16::from_be_bytes([h[4], h[5]]).into(),
         fragment_offset: fragment & 0x1fff,
         more_fragments: fragment & 0x2000 != 0,
         length,
-        ttl: h[8],
-        traffic_class: h[1],
         ip,
         transport_at: header,
     })
@@ -281,21 +361,13 @@ fn ipv6(data: &[u8], on_wire: u32) -> Result<Packet<'_>, Skip> {
         l => l + 40,
     };
     let ip = &data[..data.len().min(length as usize)];
-    let address = |at: usize| {
-        let mut a = [0; 16];
-        a.copy_from_slice(&h[at..at + 16]);
-        IpAddr::V6(Ipv6Addr::from(a))
-    };
     let mut p = Packet {
-        src: address(8),
-        dst: address(24),
+        header: Header::V6(h),
         protocol: h[6],
         ident: 0,
         fragment_offset: 0,
         more_fragments: false,
         length,
-        ttl: h[7],
-        traffic_class: h[0] << 4 | h[1] >> 4,
         ip,
         transport_at: 40,
     };
@@ -339,8 +411,8 @@ mod tests {
 
     fn udp(p: &Packet<'_>) {
         assert_eq!((p.protocol, p.ports()), (17, Some((5000, 5001))));
-        assert_eq!((p.length, p.ident, p.ttl, p.traffic_class), (32, 0x1234, 63, 0xb8));
-        assert_eq!((p.src, p.dst), ([10, 0, 0, 1].into(), [10, 0, 0, 2].into()));
+        assert_eq!((p.length, p.ident, p.ttl(), p.traffic_class()), (32, 0x1234, 63, 0xb8));
+        assert_eq!((p.src(), p.dst()), ([10, 0, 0, 1].into(), [10, 0, 0, 2].into()));
         assert_eq!(p.payload_length(), 4);
     }
 
@@ -399,7 +471,7 @@ mod tests {
         let f = ip6(0, &[&hop[..], &dest, &IP4[20..]].concat());
         let p = decode(LinkType::IPV6, &f, f.len() as u32).unwrap();
         assert_eq!((p.protocol, p.ports(), p.transport_at), (17, Some((5000, 5001)), 64));
-        assert_eq!((p.traffic_class, p.ttl, p.length), (0xb8, 60, 76));
+        assert_eq!((p.traffic_class(), p.ttl(), p.length), (0xb8, 60, 76));
 
         let first = ip6(44, &[&[17, 0, 0, 1, 0, 0, 0, 9][..], &IP4[20..]].concat());
         let p = decode(LinkType::RAW, &first, first.len() as u32).unwrap();

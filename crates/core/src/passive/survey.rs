@@ -8,7 +8,7 @@
 
 use super::identity::{Fields, IdentityRule};
 use super::matcher::TWICE;
-use super::packet::Packet;
+use super::packet::{Packet, bits};
 use super::{Identity, Way};
 use crate::time::{Nanos, Span};
 use core::fmt;
@@ -26,19 +26,23 @@ pub struct Prefix {
     mask: u128,
 }
 
-fn bits(a: IpAddr) -> u128 {
-    match a {
-        IpAddr::V4(a) => a.to_ipv6_mapped().to_bits(),
-        IpAddr::V6(a) => a.to_bits(),
-    }
-}
-
 impl Prefix {
     /// The prefix of `length` bits (at most 32 or 128) around an address.
     pub fn new(a: IpAddr, length: u8) -> Option<Prefix> {
         let host = if a.is_ipv4() { 32u8 } else { 128 }.checked_sub(length)?;
         let mask = u128::MAX.checked_shl(host.into()).unwrap_or(0);
         Some(Prefix { network: bits(a) & mask, mask })
+    }
+
+    /// One address alone, as IPv6 has it.
+    #[inline]
+    pub(super) fn host(address: u128) -> Prefix {
+        Prefix { network: address, mask: u128::MAX }
+    }
+
+    /// The bits that its addresses share, as IPv6 has them.
+    pub(super) fn network(&self) -> u128 {
+        self.network
     }
 
     /// The address, where it holds just one.
@@ -60,7 +64,12 @@ impl Prefix {
     /// Whether it holds the address.
     #[inline]
     pub fn contains(&self, a: IpAddr) -> bool {
-        bits(a) & self.mask == self.network
+        self.holds(bits(a))
+    }
+
+    #[inline]
+    fn holds(&self, a: u128) -> bool {
+        a & self.mask == self.network
     }
 }
 
@@ -102,20 +111,16 @@ pub struct Sides {
 }
 
 impl Sides {
-    /// Which way a packet between two addresses goes, if between these sides at all.
+    /// Which way a packet goes, if between these sides at all.
     #[inline]
-    pub fn way(&self, src: IpAddr, dst: IpAddr) -> Option<Way> {
-        // The usual case: one host at either side.
-        if let ([r], [m]) = (&self.reference[..], &self.monitor[..]) {
-            let (src, dst) = (bits(src), bits(dst));
-            let holds = |p: &Prefix, a: u128| a & p.mask == p.network;
-            return match (holds(r, src) && holds(m, dst), holds(m, src) && holds(r, dst)) {
-                (true, _) => Some(Way::Out),
-                (false, true) => Some(Way::In),
-                _ => None,
-            };
-        }
-        let among = |list: &[Prefix], a| list.iter().any(|p| p.contains(a));
+    pub fn way(&self, p: &Packet<'_>) -> Option<Way> {
+        let (src, dst) = p.ends();
+        self.between(src, dst)
+    }
+
+    #[inline]
+    fn between(&self, src: u128, dst: u128) -> Option<Way> {
+        let among = |list: &[Prefix], a| list.iter().any(|p| p.holds(a));
         if among(&self.reference, src) && among(&self.monitor, dst) {
             Some(Way::Out)
         } else if among(&self.monitor, src) && among(&self.reference, dst) {
@@ -123,6 +128,10 @@ impl Sides {
         } else {
             None
         }
+    }
+
+    fn way_of(&self, g: &Glimpse) -> Option<Way> {
+        self.between(bits(g.src), bits(g.dst))
     }
 }
 
@@ -153,10 +162,10 @@ impl Glimpse {
         };
         Some(Glimpse {
             at,
-            src: p.src,
-            dst: p.dst,
+            src: p.src(),
+            dst: p.dst(),
             ports: p.ports(),
-            ttl: p.ttl,
+            ttl: p.ttl(),
             names: [name(true, true)?, name(true, false)?, name(false, true)?, name(false, false)?],
         })
     }
@@ -206,7 +215,7 @@ pub fn survey(reference: &[Glimpse], monitor: &[Glimpse], asked: Option<&Sides>)
     let ident = name % 2 == 0;
     let all = found.len();
     if let Some(asked) = asked {
-        found.retain(|(r, m)| asked.way(r.src, r.dst).is_some() || asked.way(m.src, m.dst).is_some());
+        found.retain(|(r, m)| asked.way_of(r).is_some() || asked.way_of(m).is_some());
         if found.is_empty() {
             return Err(NoPlan::OtherAddresses(all));
         }
@@ -259,7 +268,7 @@ fn common<'a>(reference: &'a [Glimpse], monitor: &'a [Glimpse], name: usize) -> 
 /// Which way each of the packets goes.
 fn directions(found: &[Found<'_>], asked: Option<&Sides>) -> (Vec<Way>, bool) {
     if let Some(asked) = asked {
-        let way = |f: &Found<'_>| asked.way(f.0.src, f.0.dst).or_else(|| asked.way(f.1.src, f.1.dst));
+        let way = |f: &Found<'_>| asked.way_of(f.0).or_else(|| asked.way_of(f.1));
         return (found.iter().map(|f| way(f).unwrap_or(Way::Out)).collect(), false);
     }
     // Differences and hops by (source, destination) at the reference point.

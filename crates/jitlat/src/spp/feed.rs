@@ -69,7 +69,7 @@ impl Head {
 
     /// Whether anything but ICMP echoes travels between the sides.
     pub fn holds_more_than_echoes(&self, sides: &Sides) -> bool {
-        let other = |p: &Packet<'_>| sides.way(p.src, p.dst).is_some() && !is_echo(p);
+        let other = |p: &Packet<'_>| sides.way(p).is_some() && !is_echo(p);
         self.frames.iter().any(|k| k.packet().is_ok_and(|p| other(&p)))
     }
 
@@ -288,22 +288,25 @@ fn read(
     }
     let Ok(naming) = naming_from.recv() else { return Facts::default() };
     let mut namer = Namer::new(naming);
+    let mut due = 2 * BATCH;
     for k in &frames {
         namer.frame(&k.frame());
-        if namer.batch.len() >= BATCH && namer.send(batches_to).is_err() {
-            return namer.facts;
+        if namer.order.held() >= due {
+            let Ok(next) = namer.send(batches_to) else { return namer.facts };
+            due = next;
         }
     }
     drop(frames);
     while let Some(f) = capture.next_frame() {
         namer.frame(&f);
-        if namer.batch.len() >= BATCH && namer.send(batches_to).is_err() {
-            return namer.facts;
+        if namer.order.held() >= due {
+            let Ok(next) = namer.send(batches_to) else { return namer.facts };
+            due = next;
         }
     }
-    namer.order.finish(&mut namer.batch);
+    let sightings = namer.order.finish();
     // Nobody is left to read if this fails.
-    let _ = namer.send(batches_to);
+    let _ = batches_to.to.send(Batch { sightings, span: namer.facts.span });
     let mut facts = namer.facts;
     facts.disordered = namer.order.disordered();
     facts.steps_back = namer.order.steps_back();
@@ -318,8 +321,6 @@ pub struct Namer {
     /// What its capture is like so far.
     pub facts: Facts,
     order: InOrder,
-    /// Sightings nobody has taken yet.
-    pub batch: Vec<Sighting>,
     echoes: Echoes,
     /// Flows whose number this thread knows.
     known: FlowNumbers,
@@ -337,11 +338,11 @@ struct Gone;
 impl Namer {
     /// One that names packets by `naming`.
     pub fn new(naming: Naming) -> Namer {
+        let order = if naming.sorted { InOrder::default() } else { InOrder::as_they_come() };
         Namer {
             naming,
             facts: Facts::default(),
-            order: InOrder::default(),
-            batch: Vec::with_capacity(BATCH),
+            order,
             echoes: Echoes::default(),
             known: FlowNumbers::default(),
         }
@@ -367,7 +368,7 @@ impl Namer {
             }
         };
         facts.packets += 1;
-        let Some(way) = self.naming.sides.way(p.src, p.dst) else { return };
+        let Some(way) = self.naming.sides.way(&p) else { return };
         if self.naming.echoes_apart && is_echo(&p) {
             if let Some(ping) = self.echoes.push(at, &p)
                 && facts.pings.len() < PINGS
@@ -391,18 +392,21 @@ impl Namer {
             None => 0,
             Some((grouping, shared)) => number(&mut self.known, shared, FlowKey::of(&p, way, *grouping)),
         };
-        let s = Sighting { at, id, length: p.length, way, flow };
-        if self.naming.sorted {
-            self.order.push(s, &mut self.batch);
-        } else {
-            self.batch.push(s);
-        }
+        self.order.push(Sighting { at, id, length: p.length, way, flow });
     }
 
-    fn send(&mut self, to: &Batches) -> Result<(), Gone> {
-        let next = to.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH));
-        let sightings = std::mem::replace(&mut self.batch, next);
-        to.to.send(Batch { sightings, span: self.facts.span }).map_err(|_| Gone)
+    /// Sightings nobody has taken yet, as far as they are in order.
+    pub fn take(&mut self, room: Vec<Sighting>) -> Vec<Sighting> {
+        self.order.take(room)
+    }
+
+    /// Hands over what is ready; returns how many sightings may gather until the next time, so that those that
+    /// are held back are not moved more often than they are handed over.
+    fn send(&mut self, to: &Batches) -> Result<usize, Gone> {
+        let next = to.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(2 * BATCH));
+        let sightings = self.take(next);
+        to.to.send(Batch { sightings, span: self.facts.span }).map_err(|_| Gone)?;
+        Ok(2 * self.order.held().max(BATCH))
     }
 }
 

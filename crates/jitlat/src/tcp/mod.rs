@@ -148,7 +148,7 @@ pub fn run(args: &TcpArgs) -> anyhow::Result<ExitCode> {
 
 impl TcpArgs {
     fn wants(&self, p: &Packet<'_>) -> bool {
-        self.host.is_none_or(|h| h.contains(p.src) || h.contains(p.dst))
+        self.host.is_none_or(|h| h.contains(p.src()) || h.contains(p.dst()))
             && self.port.is_none_or(|port| p.ports().is_some_and(|(a, b)| a == port || b == port))
     }
 

@@ -70,7 +70,7 @@ pub fn trace(captures: &[PathBuf], of: &Connection) -> Result<[TcpTrace; 2]> {
     while let Some(f) = capture.next_frame() {
         let Ok(p) = decode(f.link, f.data, f.wire_length) else { continue };
         let ours = p.ports().is_some_and(|(a, b)| {
-            let ends = (SocketAddr::new(p.src, a), SocketAddr::new(p.dst, b));
+            let ends = (SocketAddr::new(p.src(), a), SocketAddr::new(p.dst(), b));
             ends == (of.client, of.server) || ends == (of.server, of.client)
         });
         if !ours {

@@ -362,7 +362,7 @@ impl Conversation {
 }
 
 fn digest(rule: &Rule, p: &Packet<'_>, at: Nanos, salt: u64) -> Option<Digest> {
-    let way = rule.sides.way(p.src, p.dst)?;
+    let way = rule.sides.way(p)?;
     let protocol = rule.protocols.is_empty() || rule.protocols.contains(&p.protocol);
     let port = rule.port.is_none_or(|x| p.ports().is_some_and(|(a, b)| a == x || b == x));
     if !protocol || !port || rule.without_echoes && is_echo(p) {

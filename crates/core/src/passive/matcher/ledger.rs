@@ -224,6 +224,7 @@ impl Ledger {
         next.wrapping_sub(u64::from((next as u32).wrapping_sub(low)))
     }
 
+    #[inline]
     pub(super) fn resolve(&mut self, slot: u32, state: Slot, out: &mut impl Observer) {
         // Of one released already the difference is larger than any queue.
         let i = slot.wrapping_sub(self.first_slot as u32);

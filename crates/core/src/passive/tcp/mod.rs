@@ -9,7 +9,8 @@ pub use segment::Segment;
 
 use super::Packet;
 use crate::time::{Nanos, Span};
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use foldhash::fast::RandomState;
 use lane::Lane;
 use segment::{ACK, SYN};
 use serde::Serialize;
@@ -76,10 +77,18 @@ pub struct Connection {
     pub down: LaneFigures,
 }
 
+/// Address, as IPv6 has it, and port.
+type End = (u128, u16);
+
+fn socket((address, port): End) -> SocketAddr {
+    let a = Ipv6Addr::from_bits(address);
+    SocketAddr::new(a.to_ipv4_mapped().map_or(IpAddr::V6(a), IpAddr::V4), port)
+}
+
 #[derive(Debug)]
 struct State {
-    client: SocketAddr,
-    server: SocketAddr,
+    client: End,
+    server: End,
     first: Nanos,
     last: Nanos,
     syn: Option<Nanos>,
@@ -91,8 +100,10 @@ struct State {
 /// Follows the TCP connections of one capture point.
 #[derive(Debug, Default)]
 pub struct TcpAnalyzer {
-    connections: HashMap<(SocketAddr, SocketAddr), State>,
-    order: Vec<(SocketAddr, SocketAddr)>,
+    /// In the order of their first segment.
+    connections: Vec<State>,
+    /// Which connection is between two ends, the lesser first.
+    known: HashMap<(End, End), usize, RandomState>,
     segments: u64,
     not_followed: u64,
     events: Vec<Event>,
@@ -112,43 +123,34 @@ pub struct Seen {
 
 impl TcpAnalyzer {
     /// Takes a packet; returns what it tells.
+    #[inline]
     pub fn push(&mut self, at: Nanos, p: &Packet<'_>) -> impl Iterator<Item = Seen> + '_ {
         self.events.clear();
-        let mut ends = (SocketAddr::from(([0; 4], 0)), SocketAddr::from(([0; 4], 0)));
+        let (mut from, mut to) = Default::default();
         if let Some(s) = Segment::of(p) {
-            ends = (SocketAddr::new(p.src, s.ports.0), SocketAddr::new(p.dst, s.ports.1));
-            self.segment(at, ends.0, ends.1, &s);
+            let (src, dst) = p.ends();
+            (from, to) = ((src, s.ports.0), (dst, s.ports.1));
+            self.segment(at, from, to, &s);
         }
-        let (from, to) = ends;
-        self.events.iter().map(move |e| Seen { from, to, event: *e })
+        self.events.iter().map(move |e| Seen { from: socket(from), to: socket(to), event: *e })
     }
 
-    fn segment(&mut self, at: Nanos, from: SocketAddr, to: SocketAddr, s: &Segment) {
+    fn segment(&mut self, at: Nanos, from: End, to: End, s: &Segment) {
         self.segments += 1;
         let key = if from <= to { (from, to) } else { (to, from) };
-        if !self.connections.contains_key(&key) {
-            if self.connections.len() >= CONNECTIONS {
+        let n = match self.known.get(&key) {
+            Some(n) => *n,
+            None if self.connections.len() >= CONNECTIONS => {
                 self.not_followed += 1;
                 return;
             }
-            // A SYN-ACK comes from the server, whoever speaks first here.
-            let (client, server) = if s.has(SYN) && s.has(ACK) { (to, from) } else { (from, to) };
-            self.order.push(key);
-            self.connections.insert(
-                key,
-                State {
-                    client,
-                    server,
-                    first: at,
-                    last: at,
-                    syn: None,
-                    syn_ack: None,
-                    handshake: [None; 2],
-                    lanes: Default::default(),
-                },
-            );
-        }
-        let Some(c) = self.connections.get_mut(&key) else { return };
+            None => {
+                self.known.insert(key, self.connections.len());
+                self.connections.push(State::new(at, from, to, s));
+                self.connections.len() - 1
+            }
+        };
+        let Some(c) = self.connections.get_mut(n) else { return };
         c.last = c.last.max(at);
         c.shake(at, from, s);
         let [up, down] = &mut c.lanes;
@@ -162,10 +164,10 @@ impl TcpAnalyzer {
 
     /// How both directions of a packet's connection stand after it: data from the client, data from the server.
     pub fn standing(&self, at: Nanos, p: &Packet<'_>) -> Option<[Standing; 2]> {
-        let (a, b) = p.ports()?;
-        let (from, to) = (SocketAddr::new(p.src, a), SocketAddr::new(p.dst, b));
-        let c = self.connections.get(&if from <= to { (from, to) } else { (to, from) })?;
-        let [up, down] = &c.lanes;
+        let ((src, dst), (a, b)) = (p.ends(), p.ports()?);
+        let (from, to) = ((src, a), (dst, b));
+        let n = self.known.get(&if from <= to { (from, to) } else { (to, from) })?;
+        let [up, down] = &self.connections.get(*n)?.lanes;
         Some([up.standing(at, down.window()), down.standing(at, up.window())])
     }
 
@@ -181,12 +183,27 @@ impl TcpAnalyzer {
 
     /// All connections, in the order of their first segment.
     pub fn finish(&self) -> Vec<Connection> {
-        self.order.iter().filter_map(|k| self.connections.get(k)).map(State::finish).collect()
+        self.connections.iter().map(State::finish).collect()
     }
 }
 
 impl State {
-    fn shake(&mut self, at: Nanos, from: SocketAddr, s: &Segment) {
+    fn new(at: Nanos, from: End, to: End, s: &Segment) -> State {
+        // A SYN-ACK comes from the server, whoever speaks first here.
+        let (client, server) = if s.has(SYN) && s.has(ACK) { (to, from) } else { (from, to) };
+        State {
+            client,
+            server,
+            first: at,
+            last: at,
+            syn: None,
+            syn_ack: None,
+            handshake: [None; 2],
+            lanes: Default::default(),
+        }
+    }
+
+    fn shake(&mut self, at: Nanos, from: End, s: &Segment) {
         match (s.has(SYN), s.ack.is_some()) {
             // Karn: a SYN sent twice measures nothing.
             (true, false) => self.syn = if self.syn.is_none() { Some(at) } else { Some(Nanos(i64::MIN)) },
@@ -207,8 +224,8 @@ impl State {
 
     fn finish(&self) -> Connection {
         Connection {
-            client: self.client,
-            server: self.server,
+            client: socket(self.client),
+            server: socket(self.server),
             first: self.first,
             last: self.last,
             handshake_server_ns: self.handshake[0],

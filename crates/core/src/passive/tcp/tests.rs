@@ -38,7 +38,8 @@ impl Talk {
     fn raw(&mut self, ms: i64, up: bool, s: Segment) {
         let (from, to) = if up { (client(), server()) } else { (server(), client()) };
         self.analyzer.events.clear();
-        self.analyzer.segment(Nanos(ms * MS), from, to, &s);
+        let end = |a: SocketAddr| (crate::passive::packet::bits(a.ip()), a.port());
+        self.analyzer.segment(Nanos(ms * MS), end(from), end(to), &s);
         self.events.extend(self.analyzer.events.iter().map(|e| (ms, e.kind)));
     }
 

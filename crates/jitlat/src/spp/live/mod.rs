@@ -237,7 +237,7 @@ fn take(report: Report, salt: Option<u64>, namers: &mut [Namer; 2], merger: &mut
     match report.news {
         News::Frames(frames) => {
             frames.each(|f| namer.frame(&f));
-            for mut s in namer.batch.drain(..) {
+            for mut s in namer.take(Vec::new()) {
                 s.id = salt.map_or(s.id, |salt| salted(s.id, salt));
                 merger.push(point, s);
             }
