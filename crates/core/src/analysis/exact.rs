@@ -19,6 +19,7 @@ use crate::metrics::sample::Sample;
 use crate::metrics::schedule_error::Errors;
 use crate::metrics::seqset::absent;
 use crate::metrics::series::Series;
+use crate::metrics::trend::Evidence;
 use crate::metrics::{Metric, stalls};
 use crate::session::Session;
 use crate::spec::{Direction, Transport};
@@ -67,7 +68,16 @@ pub fn summarise(mut gathered: Gathered, session: &Session, options: &Options) -
         (on_send.map(Regression::from), on_arrival.map(Regression::from));
     let skew_hull = SkewHull::new(&series);
     let hull = skew_hull.as_ref();
-    let trend = Trend::new(&series, on_send, regression_arrival, hull, &periods, &clock, spec.direction());
+    let segments = crate::metrics::segments::segments(&series);
+    let evidence = Evidence {
+        hull,
+        periods: &periods,
+        clock: &clock,
+        direction: spec.direction(),
+        jumps: !segments.is_empty(),
+        clock_set_back: tally.rx_time_regressions > 0,
+    };
+    let trend = Trend::new(&series, on_send, regression_arrival, evidence);
     let errors = session.period().and_then(|_| Errors::new(&series, spec));
     let schedule_error = errors.as_ref().and_then(Errors::figures);
     let stalls = match session.period() {
@@ -93,7 +103,6 @@ pub fn summarise(mut gathered: Gathered, session: &Session, options: &Options) -
     let latency_corrected = clock.correct(&latency);
     let trusted = latency_corrected.is_some() || clock.synchronised().is_some() || options.trust_clocks;
     let mean = latency_corrected.map_or(latency.mean, |c| c.mean);
-    let segments = crate::metrics::segments::segments(&series);
     let mut intervals = options
         .interval
         .filter(|_| session.period_known)

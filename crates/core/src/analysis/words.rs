@@ -289,7 +289,10 @@ pub(super) fn verdicts(s: &Summary) -> Vec<Verdict> {
     if let Some((level, text)) = buffer(s) {
         say("buffer", level, text);
     }
-    if let Some(p999) = s.pdv.percentile(Percent(99_900)) {
+    if let Some(whole) = s.pdv.percentile(Percent(99_900)) {
+        // Jitter across a jump of the smallest delay is the jump (metrics §16).
+        let within = s.segments.iter().map(|part| part.pdv_p999).max();
+        let p999 = within.unwrap_or(whole);
         let level = match p999 / 1_000_000 {
             0..30 => Level::Good,
             30..50 => Level::Note,
@@ -297,11 +300,20 @@ pub(super) fn verdicts(s: &Summary) -> Vec<Verdict> {
             _ => Level::Bad,
         };
         let p50 = s.pdv.median.map_or_else(String::new, eng4_f64);
-        say(
-            "jitter",
-            level,
-            format!("Jitter: half the packets within {p50} of the fastest, 99.9 % within {}.", eng4(p999)),
-        );
+        let text = match within {
+            None => {
+                format!(
+                    "Jitter: half the packets within {p50} of the fastest, 99.9 % within {}.",
+                    eng4(whole)
+                )
+            }
+            Some(within) => format!(
+                "Jitter: 99.9 % within {} of the fastest between the jumps of the smallest delay, {} with them.",
+                eng4(within),
+                eng4(whole)
+            ),
+        };
+        say("jitter", level, text);
     }
     if let Some(ratio) = s.reordering.ratio.filter(|r| *r > 0.0 && s.reordering.observable) {
         let level = if ratio > 0.01 { Level::Poor } else { Level::Note };
@@ -327,9 +339,15 @@ fn loss(s: &Summary) -> Option<(Level, String)> {
     let percent = 100.0 * ratio;
     if s.counts.lost == 0 {
         let bound = 100.0 * s.loss.rule_of_three?;
+        let n = s.counts.sent;
+        if bound > 5.0 {
+            let text =
+                format!("No loss, but of {n} packets only: too few to promise less than {bound:.0} %.");
+            return Some((Level::Note, text));
+        }
         return Some((
             Level::Good,
-            format!("No loss in {} packets (so below {bound:.2} % with 95 % confidence).", s.counts.sent),
+            format!("No loss in {n} packets (so below {bound:.2} % with 95 % confidence)."),
         ));
     }
     let level = match percent {

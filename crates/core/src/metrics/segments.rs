@@ -15,8 +15,8 @@ const PACKETS_A_WINDOW: usize = 10;
 /// jump.
 ///
 /// A jump is a change of the minimum from one window to the next that exceeds 5 times the median absolute
-/// deviation of those changes, and the bulk of the variation in the windows about it, and lasts: the
-/// windows on either side keep their levels apart.
+/// deviation of those changes, the bulk of the variation in the windows about it, and twice the changes before and
+/// after it (a ramp is no jump), and lasts: the windows on either side keep their levels apart.
 pub fn segments(series: &Series<'_>) -> Vec<Segment> {
     let n = series.len();
     if n < WINDOWS * PACKETS_A_WINDOW {
@@ -32,8 +32,10 @@ pub fn segments(series: &Series<'_>) -> Vec<Segment> {
     while w + 1 < WINDOWS {
         let jump = steps[w].saturating_sub(centre);
         let bulk = levels[w].bulk.max(levels[w + 1].bulk).max(1_000);
+        let beside = [w.wrapping_sub(1), w + 1].map(|k| steps.get(k).map_or(0, |s| s.saturating_sub(centre)));
+        let beside = beside.map(i64::saturating_abs).into_iter().max().unwrap_or(0);
         let clear = jump.saturating_abs() > spread.saturating_mul(5)
-            && jump.saturating_abs() > bulk.saturating_mul(2);
+            && jump.saturating_abs() > bulk.max(beside).saturating_mul(2);
         if clear && lasts(&levels, w, jump) {
             cuts.push(change_point(series, edge(w)..edge(w + 2), levels[w].min, levels[w + 1].min));
             // A change inside window w + 1 shows in its minimum and in the next one's alike.
@@ -154,6 +156,7 @@ mod tests {
         assert_eq!(of(|_| 7), []);
         // A drift, and a burst of queueing that passes.
         assert_eq!(of(|i| noise(i) + i * 2000), []);
+        assert_eq!(of(|i| noise(i) / 100 + (i - 1000).max(0) * 2000), [], "a queue that begins to fill");
         assert_eq!(of(|i| noise(i) + if (800..830).contains(&i) { 9_000_000 } else { 0 }), []);
     }
 }

@@ -13,18 +13,33 @@ use crate::spec::Direction;
 const FASTEST_SKEW: f64 = 1e-3;
 const BLOCKS: usize = 20;
 
+/// What is known beside the slope.
+#[derive(Clone, Copy)]
+pub struct Evidence<'a> {
+    /// The line below all points.
+    pub hull: Option<&'a SkewHull>,
+    /// How often packets were sent and came.
+    pub periods: &'a Periods,
+    /// What the probes say.
+    pub clock: &'a ClockEstimate,
+    /// Which way.
+    pub direction: Direction,
+    /// The smallest delay jumps and stays: a slope across the jump is no slope (metrics §16).
+    pub jumps: bool,
+    /// Receive times go back.
+    pub clock_set_back: bool,
+}
+
 impl Trend {
     /// The verdict on `series`, whose regression on send time is `line`; `None` where there is no slope.
     pub fn new(
         series: &Series<'_>,
         line: Option<Line>,
         arrival: Option<Regression>,
-        hull: Option<&SkewHull>,
-        periods: &Periods,
-        clock: &ClockEstimate,
-        direction: Direction,
+        evidence: Evidence<'_>,
     ) -> Option<Trend> {
         let line = line?;
+        let Evidence { hull, periods, clock, direction, .. } = evidence;
         let scan = Scan::of(series, &line, hull);
         let change = |before: Option<f64>, after: Option<f64>| Some(after? - before?);
         let mut trend = Trend {
@@ -44,14 +59,14 @@ impl Trend {
             ),
             because: String::new(),
         };
-        (trend.verdict, trend.because) = trend.decide(scan.duration, clock.rtt_spread_ns);
+        (trend.verdict, trend.because) = trend.decide(scan.duration, evidence);
         Some(trend)
     }
 
     /// The rules of metrics §14, in their order. What the probes say counts where it stands out of their own
-    /// `spread`, and a round trip speaks for a queue only if it changed by about as much as the delay did:
+    /// spread, and a round trip speaks for a queue only if it changed by about as much as the delay did:
     /// on a short path a host's wake-ups change it by far more.
-    fn decide(&self, duration: f64, spread: Option<f64>) -> (TrendVerdict, String) {
+    fn decide(&self, duration: f64, evidence: Evidence<'_>) -> (TrendVerdict, String) {
         let m = self.m_send;
         let ppm = m * 1e6;
         let drift = m * duration;
@@ -65,6 +80,13 @@ impl Trend {
                 return (TrendVerdict::None, "the slope's confidence interval contains 0".into());
             }
             Some(_) => {}
+        }
+        if evidence.jumps {
+            let because = "the smallest delay jumps: what was measured before and after is not one line";
+            return (TrendVerdict::Undecided, because.into());
+        }
+        if m < 0.0 && evidence.clock_set_back {
+            return (TrendVerdict::Undecided, "the receiver's clock was set back".into());
         }
         if m < -FASTEST_SKEW {
             return (TrendVerdict::Draining, format!("delay falls by {:.2} ms a second", -1e3 * m));
@@ -85,7 +107,7 @@ impl Trend {
                 ),
             };
         }
-        let resolved = drift.abs() > spread.unwrap_or(0.0);
+        let resolved = drift.abs() > evidence.clock.rtt_spread_ns.unwrap_or(0.0);
         let near = |x: f64| resolved && (x - drift).abs() <= 0.3 * drift.abs();
         if self.offset_change_ns.is_some_and(near) {
             return (TrendVerdict::Skew, format!("the clock offset changed by as much: {ppm:.1} ppm"));
@@ -162,6 +184,7 @@ mod tests {
     use super::super::classify::Packet;
     use super::super::moments::CoMoments;
     use super::super::periods::Extent;
+    use super::super::segments::segments;
     use super::super::seqset::SeqSet;
     use super::super::series::Samples;
     use super::*;
@@ -187,9 +210,15 @@ mod tests {
         let hull = SkewHull::new(&series);
         let periods = Periods::new(&crate::session::Session::new(TestSpec::default()), &extent);
         let arrival = sums.on_arrival().map(Regression::from);
-        Trend::new(&series, sums.on_send(), arrival, hull.as_ref(), &periods, clock, Direction::Up)
-            .unwrap()
-            .verdict
+        let evidence = Evidence {
+            hull: hull.as_ref(),
+            periods: &periods,
+            clock,
+            direction: Direction::Up,
+            jumps: !segments(&series).is_empty(),
+            clock_set_back: false,
+        };
+        Trend::new(&series, sums.on_send(), arrival, evidence).unwrap().verdict
     }
 
     /// Queueing noise without a trend, 0…1 ms, mostly small.
@@ -208,6 +237,9 @@ mod tests {
         // Offered 50/s, carried 45/s; and a queue that empties.
         assert_eq!(verdict(|i| noise(i) + i * 2_222_222), TrendVerdict::Overload);
         assert_eq!(verdict(|i| noise(i) + (1000 - i) * 2_222_222), TrendVerdict::Draining);
+        // Another route, or a clock that was set.
+        assert_eq!(verdict(|i| noise(i) + i / 500 * 20_000_000), TrendVerdict::Undecided);
+        assert_eq!(verdict(|i| noise(i) - i / 500 * 200_000_000), TrendVerdict::Undecided);
         // A queue that fills during the second half only.
         assert_eq!(verdict(|i| noise(i) + (i - 500).max(0) * 10_000), TrendVerdict::Undecided);
     }
