@@ -97,9 +97,10 @@ impl<'a> Recorder<'a> {
         let mut runs = Vec::new();
         let sessions: Vec<Session> = sessions.into_iter().map(|s| self.dress(s)).collect();
         let two = self.flows.len() == 2;
+        let keep = self.args.report.keeps_packets() || self.args.capture.is_some();
         for (flow, session) in self.flows.into_iter().zip(sessions) {
             let direction = session.spec.direction();
-            let (run, trouble) = flow.finish(&session, self.args.report.keeps_packets());
+            let (run, trouble) = flow.finish(&session, keep);
             troubles.extend(trouble);
             let mut heading = String::new();
             if two {

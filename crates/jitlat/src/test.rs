@@ -4,9 +4,9 @@ use crate::cli::{HostArgs, Pace, Stamps, TestArgs};
 use crate::collect;
 use crate::doctor;
 use crate::interrupt;
-use crate::present::{self, Extra, Run};
+use crate::present::{self, Run};
 use crate::recorder::Recorder;
-use crate::watch::Watch;
+use crate::watch::{Watch, Watched};
 use anyhow::{Context, Result, anyhow};
 use jitlat_core::session::Ending;
 use jitlat_core::{Source, TestSpec};
@@ -40,20 +40,21 @@ pub fn measure(request: &TestRequest, args: &TestArgs, stop: &AtomicBool) -> Res
     let measured = client::run(request, stop, &mut recorder);
     let measured = measured.inspect_err(|_| recorder.abandon())?;
     let watched = watch.map(Watch::finish).transpose()?;
-    conclude(recorder, measured, watched.as_ref(), args)
+    conclude(recorder, measured, watched, args)
 }
 
 /// Completes the logs and shows what was measured.
 pub fn conclude(
     recorder: Recorder<'_>,
     measured: Measured,
-    watched: Option<&Extra>,
+    watched: Option<Watched>,
     args: &TestArgs,
 ) -> Result<ExitCode> {
     let Measured { sessions, ending, reason } = measured;
     let (runs, troubles) = recorder.finish(sessions);
     let received: u64 = runs.iter().map(|r| r.summary.counts.received).sum();
-    present::present_with(&runs, watched, &args.report)?;
+    let told = watched.map(|w| w.tell(&runs)).transpose()?;
+    present::present_with(&runs, told.as_ref(), &args.report)?;
     for trouble in troubles {
         eprintln!("jitlat: {trouble}");
     }

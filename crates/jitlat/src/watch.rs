@@ -2,15 +2,20 @@
 //! over TCP explains its own latency.
 
 use crate::cli::TestArgs;
-use crate::present::Extra;
+use crate::present::{Extra, Run};
 use crate::tcp;
 use anyhow::{Context, Result, anyhow};
-use jitlat_core::passive::packet::{Packet, decode};
-use jitlat_core::passive::tcp::TcpAnalyzer;
-use jitlat_core::passive::{LinkType, Prefix};
+use jitlat_core::metrics::classify::Packet;
+use jitlat_core::passive::packet::decode;
+use jitlat_core::passive::tcp::{Cause, Connection, Explained, Framing, Observed, Place, TcpAnalyzer};
+use jitlat_core::passive::{LinkType, Packet as Captured, Prefix};
+use jitlat_core::spec::{Direction, HEADER_LEN, Transport};
+use jitlat_core::time::{Nanos, Span};
+use jitlat_core::units::eng4;
 use jitlat_net::capture::live::{Live, Settings, interface_of};
 use jitlat_net::capture::{Frame, PcapWriter};
 use jitlat_net::client::{Family, TestRequest};
+use jitlat_proto::jitlat::Dialect;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -51,6 +56,16 @@ pub struct Watch {
     thread: JoinHandle<Seen>,
     interface: String,
     file: Option<PathBuf>,
+    /// Bytes on a TCP test connection before its first packet.
+    lead: u64,
+}
+
+/// One that has ended.
+pub struct Watched {
+    seen: Seen,
+    interface: String,
+    file: Option<PathBuf>,
+    lead: u64,
 }
 
 struct Stream {
@@ -60,7 +75,7 @@ struct Stream {
 }
 
 impl Stream {
-    fn owns(&self, p: &Packet<'_>) -> bool {
+    fn owns(&self, p: &Captured<'_>) -> bool {
         let port = || p.ports().is_none_or(|(a, b)| a == self.port || b == self.port);
         p.protocol == self.protocol && (p.src() == self.peer || p.dst() == self.peer) && port()
     }
@@ -90,13 +105,22 @@ impl Watch {
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
         let thread = std::thread::spawn(move || watch(live, &stream, writer, &told));
-        Ok(Some(Watch { stop, thread, interface, file }))
+        let lead = if request.dialect == Dialect::V3 { HEADER_LEN.into() } else { 0 };
+        Ok(Some(Watch { stop, thread, interface, file, lead }))
     }
 
-    /// Ends it and tells what it saw.
-    pub fn finish(self) -> Result<Extra> {
+    /// Ends it.
+    pub fn finish(self) -> Result<Watched> {
         self.stop.store(true, Ordering::Relaxed);
         let seen = self.thread.join().map_err(|_| anyhow!("the capture failed"))?;
+        Ok(Watched { seen, interface: self.interface, file: self.file, lead: self.lead })
+    }
+}
+
+impl Watched {
+    /// Tells what it saw of the test that gave `runs`.
+    pub fn tell(self, runs: &[Run]) -> Result<Extra> {
+        let seen = self.seen;
         let mut connections = seen.tcp.finish();
         connections.sort_by_key(|c| std::cmp::Reverse(c.up.bytes + c.down.bytes));
         let [out, back] = seen.lanes;
@@ -117,7 +141,17 @@ impl Watch {
         if !connections.is_empty() {
             text.push_str(&tcp::text::summary(&connections, &[], 0, seen.tcp.segments()));
         }
+        let explained: Vec<_> = runs
+            .iter()
+            .filter_map(|run| Some((run, explain(&seen.tcp, &connections, run, self.lead)?)))
+            .collect();
+        for (run, explained) in &explained {
+            text.push_str(&table(run, explained));
+        }
         let mut notes = seen.notes;
+        if explained.is_empty() && !connections.is_empty() && runs.iter().any(|r| !r.samples.is_empty()) {
+            notes.push("the capture does not hold the test's connection from its beginning: no delay can be assigned".to_owned());
+        }
         if seen.drops > 0 {
             notes.push(format!("the capture lost {} packets itself; they look like gaps", seen.drops));
         }
@@ -144,10 +178,59 @@ impl Watch {
             "capture_drops": seen.drops,
             "tcp_segments": seen.tcp.segments(),
             "connections": tcp::described(&connections, &[])?,
+            "delays": explained.iter().map(|(run, e)| json!({
+                "direction": run.session.spec.direction(),
+                "explained": e,
+            })).collect::<Vec<_>>(),
             "notes": notes,
         });
         Ok(Extra { key: "capture", text, json })
     }
+}
+
+/// What delayed the packets of `run`, as far as they went over one of `connections`, the largest first.
+fn explain(tcp: &TcpAnalyzer, connections: &[Connection], run: &Run, lead: u64) -> Option<Explained> {
+    let spec = &run.session.spec;
+    let up = spec.direction() == Direction::Up;
+    if spec.transport() != Transport::Tcp {
+        return None;
+    }
+    let data = |c: &&Connection| if up { c.up.unique_bytes } else { c.down.unique_bytes };
+    let course = tcp.course(connections.iter().max_by_key(data)?, up)?;
+    let framing = Framing { lead, length: spec.payload().into() };
+    let observed = |p: Packet| Observed { seq: p.seq, sent: Nanos(p.sent), delay: Span(p.delay) };
+    let records: Vec<_> = run.samples.iter().map(observed).collect();
+    // Captured where it leaves, or where it comes in: here either way.
+    course.explain(if up { Place::Sender } else { Place::Receiver }, framing, &records)
+}
+
+fn table(run: &Run, e: &Explained) -> String {
+    let up = run.session.spec.direction() == Direction::Up;
+    let mut t = format!(
+        "\nWhat delayed the packets {}: {} of latency above the least, of {} packets\n  {:<44}{:>8}{:>9}{:>11}\n",
+        if up { "to the server" } else { "from the server" },
+        eng4(e.above_minimum_ns),
+        e.packets,
+        "",
+        "mostly",
+        "share",
+        "longest"
+    );
+    for c in &e.causes {
+        let what = match c.cause {
+            Cause::WindowFull => "waited here, the receiver's window was full",
+            Cause::Sender => "waited here for another reason",
+            Cause::Fast => "sent again after duplicate acknowledgements",
+            Cause::Timeout => "sent again after silence",
+            Cause::Behind => "waited behind data that was sent again",
+            Cause::Receiver => "read late at this host",
+            Cause::Path => "the path and the far host",
+        };
+        let share = c.share.map_or("-".to_owned(), |s| format!("{:.1} %", 100.0 * s));
+        // Writing to a string cannot fail.
+        let _ = writeln!(t, "  {what:<44}{:>8}{share:>9}{:>11}", c.packets, eng4(c.longest_ns));
+    }
+    t
 }
 
 /// This host's address and the server's, as the route between them has it.
@@ -179,7 +262,7 @@ fn create(path: &Path, link: LinkType, snap: u32) -> Result<Writer> {
 }
 
 fn watch(mut live: Live, stream: &Stream, mut writer: Option<Writer>, stop: &AtomicBool) -> Seen {
-    let mut seen = Seen::default();
+    let mut seen = Seen { tcp: TcpAnalyzer::remembering(), ..Seen::default() };
     let mut trouble = None;
     loop {
         let last = stop.load(Ordering::Relaxed);

@@ -130,6 +130,20 @@ fn a_test_over_tcp_tells_its_retransmissions() {
     assert!((1..=truth.up.lost).contains(&lost), "{lost} of {}", truth.up.lost);
     assert_eq!(report.count("/capture/capture_drops"), 0);
     assert_eq!(report.text("/capture/interface"), "path");
+    // What was lost was sent again and delayed its own packet and those behind it, the 10 ms of the path nothing.
+    let explained = "/capture/delays/0/explained";
+    assert_eq!(report.count(&format!("{explained}/packets")), 500);
+    let causes = report.at(&format!("{explained}/causes")).as_array().unwrap();
+    let of = |cause: &str, key: &str| {
+        let found = causes.iter().find(|c| c["cause"] == cause).unwrap();
+        found[key].as_f64().unwrap()
+    };
+    let whole: f64 = causes.iter().filter_map(|c| c["share"].as_f64()).sum();
+    assert!((whole - 1.0).abs() < 1e-9, "{causes:?}");
+    let (own, behind) = (of("fast", "share") + of("timeout", "share"), of("behind", "share"));
+    assert!(own > 0.0 && behind > 0.0, "{causes:#?}");
+    // A loss is known a round trip later at the earliest; of a packet that was not lost the path held none as long.
+    assert!(of("fast", "longest_ns").max(of("timeout", "longest_ns")) > 20e6, "{causes:#?}");
     let saved =
         Running::start(Place::Here.jitlat(folder.path(), "tcp own.pcap --json -")).finish(PATIENCE).report();
     assert_eq!(saved.count("/segments"), report.count("/capture/tcp_segments"));

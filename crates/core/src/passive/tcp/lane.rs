@@ -1,5 +1,6 @@
 //! One direction of a connection, as seen by the capture point.
 
+use super::carriage::{Carried, Course, REMEMBERED};
 use super::segment::{FIN, RST, SYN, Segment};
 use super::{Event, EventKind};
 use crate::passive::{Spread, SpreadFigures};
@@ -108,6 +109,8 @@ struct Sent {
     first: i64,
     last: i64,
     again: bool,
+    /// Why it was sent again last.
+    why: Option<EventKind>,
     ident: u32,
     timestamp: Option<u32>,
 }
@@ -145,6 +148,31 @@ pub(super) struct Lane {
     full: Option<i64>,
     /// The newest round trip by acknowledgement and by timestamp, with when it was learnt.
     newest: [Option<(i64, i64)>; 2],
+    /// What was carried, where it is to be remembered.
+    memory: Option<Memory>,
+}
+
+/// The course of a direction as it is remembered.
+#[derive(Debug, Default)]
+struct Memory {
+    /// Sequence number of the stream's first byte, unwrapped; missing where the SYN was.
+    begin: Option<u64>,
+    carried: Vec<Carried>,
+    /// When the peer's window was full, and when one's own was closed.
+    full: Vec<(Nanos, Nanos)>,
+    closed: Vec<(Nanos, Nanos)>,
+}
+
+impl Memory {
+    fn keep(&mut self, x: &Sent) {
+        if let Some(begin) = self.begin
+            && x.end > begin
+            && self.carried.len() < REMEMBERED
+        {
+            let (first, last) = (Nanos(x.first), Nanos(x.last));
+            self.carried.push(Carried { end: x.end - begin, first, last, why: x.why });
+        }
+    }
 }
 
 /// Unwraps a sequence number near a known one.
@@ -153,6 +181,36 @@ fn unwrap(near: u64, seq: u32) -> u64 {
 }
 
 impl Lane {
+    /// One that remembers what it carried.
+    pub(super) fn remembering() -> Lane {
+        Lane { memory: Some(Memory::default()), ..Lane::default() }
+    }
+
+    /// What was carried, given the lane of the other direction; `None` if it was not to be remembered, or the
+    /// beginning was not seen.
+    pub(super) fn course(&self, peer: &Lane) -> Option<Course> {
+        let known = self.memory.as_ref()?;
+        let begin = known.begin?;
+        let open = Memory { begin: Some(begin), ..Memory::default() };
+        let open = self.flight.iter().fold(open, |mut m, x| {
+            m.keep(x);
+            m
+        });
+        let segments = [&known.carried[..], &open.carried].concat();
+        let closed = peer.memory.iter().flat_map(|m| &m.closed);
+        let mut held_up: Vec<_> = known.full.iter().chain(closed).copied().collect();
+        held_up.sort_unstable();
+        // A window that is full may close as well: no time counts twice.
+        held_up.dedup_by(|later, earlier| {
+            let overlap = later.0 <= earlier.1;
+            if overlap {
+                earlier.1 = earlier.1.max(later.1);
+            }
+            overlap
+        });
+        Some(Course { segments, held_up })
+    }
+
     /// Takes a segment that this side sends; `peer_window` is what the other side last advertised.
     pub(super) fn sends(
         &mut self,
@@ -182,6 +240,9 @@ impl Lane {
             if self.echoes.len() > ECHOES {
                 self.echoes.pop_front();
             }
+        }
+        if let Some(m) = self.memory.as_mut().filter(|_| s.has(SYN)) {
+            m.begin.get_or_insert(start + 1);
         }
         let mut event = |kind| events.push(Event { at, kind, bytes: s.payload, waited: None });
         if start >= next {
@@ -224,6 +285,7 @@ impl Lane {
             first: at.0,
             last: at.0,
             again: false,
+            why: None,
             ident: s.ident,
             timestamp: s.timestamps.map(|t| t.0),
         });
@@ -260,8 +322,16 @@ impl Lane {
         events.push(Event { at, kind, bytes: s.payload, waited: Some(waited) });
         let i = self.flight.partition_point(|x| x.start < start);
         // It has been sent before, unseen here: no round trip can be told from it.
-        let sent =
-            Sent { start, end, first: h.opened, last: at.0, again: true, ident: s.ident, timestamp: None };
+        let sent = Sent {
+            start,
+            end,
+            first: h.opened,
+            last: at.0,
+            again: true,
+            why: Some(kind),
+            ident: s.ident,
+            timestamp: None,
+        };
         if self.flight.len() < IN_FLIGHT {
             self.flight.insert(i, sent);
         }
@@ -287,12 +357,9 @@ impl Lane {
             return;
         }
         let from = self.flight.partition_point(|x| x.end <= start);
-        let mut waited = None;
-        for x in self.flight.iter_mut().skip(from).take_while(|x| x.start < end) {
-            waited = waited.max(Some(at.0.saturating_sub(x.last)));
-            x.last = at.0;
-            x.again = true;
-        }
+        let touched = self.flight.iter().skip(from).take_while(|x| x.start < end);
+        let to = from + touched.clone().count();
+        let waited = touched.map(|x| at.0.saturating_sub(x.last)).max();
         self.figures.lost_after += 1;
         let signalled = self.duplicate_acks >= DUPLICATE_ACKS || self.sacked > end;
         let kind = if signalled {
@@ -304,6 +371,9 @@ impl Lane {
         } else {
             EventKind::Probe
         };
+        for x in self.flight.range_mut(from..to) {
+            (x.last, x.again, x.why) = (at.0, true, Some(kind));
+        }
         let waited = waited.map(Span);
         self.figures.waited(kind, waited.unwrap_or_default());
         events.push(Event { at, kind, bytes: s.payload, waited });
@@ -370,11 +440,17 @@ impl Lane {
         if let Some(since) = self.full.take() {
             self.figures.window_full_ns =
                 self.figures.window_full_ns + Span(at.0.saturating_sub(since).max(0));
+            if let Some(m) = &mut self.memory {
+                m.full.push((Nanos(since), at));
+            }
         }
         let mut newest = None;
         let mut clean = true;
         while let Some(x) = self.flight.front().copied().filter(|x| x.end <= ack) {
             self.flight.pop_front();
+            if let Some(m) = &mut self.memory {
+                m.keep(&x);
+            }
             clean &= !x.again;
             newest = Some(x);
             // Eifel: the echo is that of the original, not of what was sent again.
@@ -427,6 +503,9 @@ impl Lane {
                 self.closed = None;
                 let waited = Span(at.0.saturating_sub(since));
                 self.figures.zero_window_ns = self.figures.zero_window_ns + waited;
+                if let Some(m) = &mut self.memory {
+                    m.closed.push((Nanos(since), at));
+                }
                 events.push(Event { at, kind: EventKind::WindowOpens, bytes: 0, waited: Some(waited) });
             }
             _ => {}

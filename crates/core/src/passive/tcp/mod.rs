@@ -1,13 +1,15 @@
 //! What TCP hides: connections as one capture point sees them – retransmissions and why, reordering,
 //! losses before and after the point, round trips, windows.
 
+mod carriage;
 mod lane;
 mod segment;
 
+pub use carriage::{Carried, Cause, Course, Explained, Framing, Observed, Place, Share};
 pub use lane::{LaneFigures, Standing};
 pub use segment::Segment;
 
-use super::Packet;
+use super::packet::{Packet, bits};
 use crate::time::{Nanos, Span};
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use foldhash::fast::RandomState;
@@ -107,6 +109,7 @@ pub struct TcpAnalyzer {
     segments: u64,
     not_followed: u64,
     events: Vec<Event>,
+    remembers: bool,
 }
 
 /// An event of a connection's direction.
@@ -122,6 +125,22 @@ pub struct Seen {
 }
 
 impl TcpAnalyzer {
+    /// One that remembers the course of the data, for [`Self::course`]: 32 bytes a segment, at most 2²⁰ each way of
+    /// a connection.
+    pub fn remembering() -> TcpAnalyzer {
+        TcpAnalyzer { remembers: true, ..TcpAnalyzer::default() }
+    }
+
+    /// The course of the data from the client (`up`) or from the server of a connection that was remembered
+    /// from its beginning.
+    pub fn course(&self, of: &Connection, up: bool) -> Option<Course> {
+        let end = |a: SocketAddr| (bits(a.ip()), a.port());
+        let (client, server) = (end(of.client), end(of.server));
+        let key = if client <= server { (client, server) } else { (server, client) };
+        let [from_client, from_server] = &self.connections.get(*self.known.get(&key)?)?.lanes;
+        if up { from_client.course(from_server) } else { from_server.course(from_client) }
+    }
+
     /// Takes a packet; returns what it tells.
     #[inline]
     pub fn push(&mut self, at: Nanos, p: &Packet<'_>) -> impl Iterator<Item = Seen> + '_ {
@@ -146,7 +165,11 @@ impl TcpAnalyzer {
             }
             None => {
                 self.known.insert(key, self.connections.len());
-                self.connections.push(State::new(at, from, to, s));
+                let mut state = State::new(at, from, to, s);
+                if self.remembers {
+                    state.lanes = [Lane::remembering(), Lane::remembering()];
+                }
+                self.connections.push(state);
                 self.connections.len() - 1
             }
         };

@@ -1,0 +1,354 @@
+//! What delayed each record of a stream of equal records, by the segments that carried it.
+//!
+//! A record's latency above the least is taken apart: the time before its bytes left the sender, the time until
+//! they, or bytes before them, had been sent for the last time, the time until the program read them, and what
+//! remains, which is the path's. At the sending end the first of these is seen, at the receiving end the third.
+
+use super::EventKind;
+use crate::time::{Nanos, Span};
+use serde::Serialize;
+
+/// Segments remembered of a direction.
+pub(super) const REMEMBERED: usize = 1 << 20;
+/// Times of two hosts' clocks agree to this, and to a tenth of what is compared.
+const SLACK: i64 = 1_000_000;
+
+/// What became of a stretch of one direction's data, up to `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// Bytes of the stream up to the end of the stretch.
+    pub end: u64,
+    /// When it was first seen, or its gap.
+    pub first: Nanos,
+    /// When it was last sent before it was acknowledged.
+    pub last: Nanos,
+    /// Why it was sent again, if it was.
+    pub why: Option<EventKind>,
+}
+
+/// The course of one direction's data past the capture point, from the connection's beginning.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Course {
+    /// In the order of the stream.
+    pub segments: Vec<Carried>,
+    /// From when to when the receiver's window was full or closed.
+    pub held_up: Vec<(Nanos, Nanos)>,
+}
+
+/// Which end of the connection the capture point is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The sender's: what waits there is seen.
+    Sender,
+    /// The receiver's.
+    Receiver,
+}
+
+impl Place {
+    /// Whether a cause shows here; where it does not, the path's share holds it.
+    pub fn sees(self, cause: Cause) -> bool {
+        match cause {
+            Cause::WindowFull | Cause::Sender => self == Place::Sender,
+            Cause::Receiver => self == Place::Receiver,
+            _ => true,
+        }
+    }
+}
+
+/// How records lie in the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Framing {
+    /// Bytes before the first record.
+    pub lead: u64,
+    /// Bytes of a record.
+    pub length: u64,
+}
+
+/// One record as the test saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observed {
+    /// Its number, which is its place in the stream.
+    pub seq: u32,
+    /// When it was handed to TCP, on the sender's clock.
+    pub sent: Nanos,
+    /// Until it was read, clock offset included.
+    pub delay: Span,
+}
+
+/// What delays a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// It waited at the sender because the receiver's window was full or closed.
+    WindowFull,
+    /// It waited at the sender for another reason: the congestion window, the send buffer, Nagle's algorithm.
+    Sender,
+    /// It was lost and sent again after duplicate acknowledgements or SACK.
+    Fast,
+    /// It was lost and sent again after silence: a retransmission timeout or a probe.
+    Timeout,
+    /// It had arrived, or would have, and waited for data before it that was sent again.
+    Behind,
+    /// It waited at the receiver until the program read it.
+    Receiver,
+    /// The path, and whatever was not seen.
+    Path,
+}
+
+impl Cause {
+    /// All of them, in the order in which a record meets them.
+    pub const ALL: [Cause; 7] = [
+        Cause::WindowFull,
+        Cause::Sender,
+        Cause::Fast,
+        Cause::Timeout,
+        Cause::Behind,
+        Cause::Receiver,
+        Cause::Path,
+    ];
+}
+
+/// What one cause did.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Share {
+    /// Which.
+    pub cause: Cause,
+    /// Records of whose latency above the least it is the largest part.
+    pub packets: u64,
+    /// What it added to all records together, in ns.
+    pub total_ns: i64,
+    /// The same of the latency above the least of all records.
+    pub share: Option<f64>,
+    /// The most it added to one record, in ns.
+    pub longest_ns: i64,
+}
+
+/// What delayed a stream's records.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explained {
+    /// Records of which it is known.
+    pub packets: u64,
+    /// Their latency above the least, added up, in ns.
+    pub above_minimum_ns: i64,
+    /// By cause, as far as the capture point sees them; they add up to the whole.
+    pub causes: Vec<Share>,
+}
+
+/// One record's times, as the capture point has them.
+struct Passage {
+    left: i64,
+    own: i64,
+    ready: i64,
+    why: Option<EventKind>,
+}
+
+impl Course {
+    /// Takes the latency above the least of `records` apart; `None` if none of them is in the course.
+    pub fn explain(&self, place: Place, framing: Framing, records: &[Observed]) -> Option<Explained> {
+        let mut latest = i64::MIN;
+        let ready: Vec<i64> = self
+            .segments
+            .iter()
+            .map(|s| {
+                latest = latest.max(s.last.0);
+                latest
+            })
+            .collect();
+        let passages: Vec<_> =
+            records.iter().filter_map(|r| Some((r, self.passage(&ready, framing, r.seq)?))).collect();
+        let least = passages.iter().map(|(r, _)| r.delay.0).min()?;
+        let edge = |r: &Observed, p: &Passage| match place {
+            Place::Sender => p.left.saturating_sub(r.sent.0),
+            Place::Receiver => (r.sent + r.delay).0.saturating_sub(p.ready),
+        };
+        let usual = passages.iter().map(|(r, p)| edge(r, p)).min()?;
+        let (mut sums, mut most, mut longest, mut whole) = ([0i64; 7], [0u64; 7], [0i64; 7], 0i64);
+        for (r, p) in &passages {
+            let mut rest = r.delay.0.saturating_sub(least);
+            whole = whole.saturating_add(rest);
+            let mut parts = [0i64; 7];
+            let mut take = |cause: Cause, time: i64| {
+                let part = time.clamp(0, rest);
+                rest -= part;
+                parts[cause as usize] += part;
+                rest
+            };
+            let waited = edge(r, p).saturating_sub(usual);
+            let mut left = i64::MAX;
+            if place == Place::Sender {
+                let full = self.held_between(r.sent.0, p.left).min(waited.max(0));
+                take(Cause::WindowFull, full);
+                left = take(Cause::Sender, waited - full);
+            }
+            // What arrived before it was sent again was not delayed by that.
+            let credible = |time: i64| (time - time / 10).saturating_sub(SLACK) <= left;
+            let (own, behind) = (p.own.saturating_sub(p.left), p.ready.saturating_sub(p.own));
+            let (own, behind) = match () {
+                () if credible(own.saturating_add(behind)) => (own, behind),
+                () if credible(own) => (own, 0),
+                () => (0, 0),
+            };
+            match p.why {
+                Some(EventKind::Fast) => drop(take(Cause::Fast, own)),
+                Some(EventKind::Timeout | EventKind::Probe) => drop(take(Cause::Timeout, own)),
+                _ => {}
+            }
+            take(Cause::Behind, behind);
+            if place == Place::Receiver {
+                take(Cause::Receiver, waited);
+            }
+            take(Cause::Path, i64::MAX);
+            for k in 0..parts.len() {
+                sums[k] = sums[k].saturating_add(parts[k]);
+                longest[k] = longest[k].max(parts[k]);
+            }
+            if let Some((k, part)) = parts.iter().enumerate().max_by_key(|(_, part)| **part)
+                && *part > 0
+            {
+                most[k] += 1;
+            }
+        }
+        let causes = Cause::ALL.into_iter().filter(|c| place.sees(*c)).map(|cause| {
+            let k = cause as usize;
+            Share {
+                cause,
+                packets: most[k],
+                total_ns: sums[k],
+                share: (whole > 0).then(|| sums[k] as f64 / whole as f64),
+                longest_ns: longest[k],
+            }
+        });
+        Some(Explained { packets: passages.len() as u64, above_minimum_ns: whole, causes: causes.collect() })
+    }
+
+    fn passage(&self, ready: &[i64], framing: Framing, seq: u32) -> Option<Passage> {
+        let start = framing.lead.checked_add(framing.length.checked_mul(seq.into())?)?;
+        let end = start.checked_add(framing.length)?;
+        let from = self.segments.partition_point(|s| s.end <= start);
+        let to = self.segments.partition_point(|s| s.end < end);
+        let carriers = self.segments.get(from..=to)?;
+        let slowest = carriers.iter().max_by_key(|s| s.last)?;
+        Some(Passage {
+            left: carriers.iter().map(|s| s.first.0).max()?,
+            own: slowest.last.0,
+            ready: *ready.get(to)?,
+            why: slowest.why,
+        })
+    }
+
+    /// For how long between two instants the receiver's window was full or closed.
+    fn held_between(&self, from: i64, to: i64) -> i64 {
+        let first = self.held_up.partition_point(|h| h.1.0 <= from);
+        let times = self.held_up[first..].iter().take_while(|h| h.0.0 < to);
+        times.map(|h| h.1.0.min(to).saturating_sub(h.0.0.max(from)).max(0)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+    const FRAMING: Framing = Framing { lead: 12, length: 100 };
+
+    /// A segment for each record, sent at once unless said otherwise.
+    fn course(n: u64, change: impl Fn(u64, &mut Carried)) -> Course {
+        let one = |k: u64| {
+            let at = Nanos(k as i64 * 10 * MS);
+            let mut c = Carried { end: 12 + 100 * (k + 1), first: at, last: at, why: None };
+            change(k, &mut c);
+            c
+        };
+        Course { segments: (0..n).map(one).collect(), held_up: Vec::new() }
+    }
+
+    fn record(seq: u32, delay: i64) -> Observed {
+        Observed { seq, sent: Nanos(i64::from(seq) * 10 * MS), delay: Span(delay * MS) }
+    }
+
+    fn total(e: &Explained, cause: Cause) -> (u64, i64) {
+        let s = e.causes.iter().find(|c| c.cause == cause).unwrap();
+        (s.packets, s.total_ns / MS)
+    }
+
+    #[test]
+    fn a_loss_delays_its_own_record_and_those_behind_it() {
+        let again = |k, c: &mut Carried| {
+            if k == 3 {
+                (c.last, c.why) = (Nanos(c.first.0 + 25 * MS), Some(EventKind::Fast));
+            }
+        };
+        let delays = [20, 20, 20, 45, 35, 25, 20, 26];
+        let records: Vec<_> = delays.iter().enumerate().map(|(k, d)| record(k as u32, *d)).collect();
+        let e = course(8, again).explain(Place::Sender, FRAMING, &records).unwrap();
+        assert_eq!((e.packets, e.above_minimum_ns / MS), (8, 25 + 15 + 5 + 6));
+        assert_eq!(total(&e, Cause::Fast), (1, 25));
+        assert_eq!(total(&e, Cause::Behind), (2, 20));
+        assert_eq!(total(&e, Cause::Path), (1, 6));
+        let share: f64 = e.causes.iter().filter_map(|c| c.share).sum();
+        assert!((share - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_was_sent_again_for_nothing_delayed_nothing() {
+        let again = |k, c: &mut Carried| {
+            if k == 3 {
+                (c.last, c.why) = (Nanos(c.first.0 + 250 * MS), Some(EventKind::Timeout));
+            }
+        };
+        let records: Vec<_> = (0..6).map(|k| record(k, 20 + i64::from(k == 4))).collect();
+        let e = course(6, again).explain(Place::Sender, FRAMING, &records).unwrap();
+        assert_eq!((total(&e, Cause::Timeout), total(&e, Cause::Behind)), ((0, 0), (0, 0)));
+        assert_eq!(total(&e, Cause::Path), (1, 1));
+    }
+
+    #[test]
+    fn waiting_at_the_sender_is_the_windows_as_long_as_it_is_full() {
+        let late = |k, c: &mut Carried| {
+            if k == 2 {
+                (c.first, c.last) = (Nanos(c.first.0 + 50 * MS), Nanos(c.last.0 + 50 * MS));
+            }
+        };
+        let mut c = course(3, late);
+        c.held_up.push((Nanos(0), Nanos(50 * MS)));
+        let records = [record(0, 20), record(1, 20), record(2, 70)];
+        let e = c.explain(Place::Sender, FRAMING, &records).unwrap();
+        assert_eq!((total(&e, Cause::WindowFull), total(&e, Cause::Sender)), ((1, 30), (0, 20)));
+    }
+
+    #[test]
+    fn at_the_receiving_end_reading_late_is_seen() {
+        let c = course(3, |_, _| ());
+        // The capture point is 20 ms further on; the last record was read 7 ms after it had come.
+        let shifted = c.segments.iter().map(|s| Carried {
+            first: s.first + Span::millis(20),
+            last: s.last + Span::millis(20),
+            ..*s
+        });
+        let c = Course { segments: shifted.collect(), ..c };
+        let e = c.explain(Place::Receiver, FRAMING, &[record(0, 20), record(1, 20), record(2, 27)]).unwrap();
+        assert_eq!(total(&e, Cause::Receiver), (1, 7));
+        assert_eq!(c.explain(Place::Receiver, FRAMING, &[record(9, 20)]), None, "not in the course");
+    }
+
+    proptest::proptest! {
+        /// Whatever the times: the parts add up, none is negative.
+        #[test]
+        fn parts_add_up(times in proptest::collection::vec((-50i64..50, 0i64..80, 0i64..400, 0u8..4), 1..40)) {
+            let why = [None, Some(EventKind::Fast), Some(EventKind::Timeout), Some(EventKind::OutOfOrder)];
+            let segments = times.iter().enumerate().map(|(k, (early, again, _, w))| Carried {
+                end: 12 + 100 * (k as u64 + 1),
+                first: Nanos((k as i64 * 10 + early) * MS),
+                last: Nanos((k as i64 * 10 + early + again) * MS),
+                why: why[usize::from(*w)],
+            });
+            let c = Course { segments: segments.collect(), held_up: vec![(Nanos(30 * MS), Nanos(90 * MS))] };
+            let records: Vec<_> = times.iter().enumerate().map(|(k, t)| record(k as u32, t.2)).collect();
+            for place in [Place::Sender, Place::Receiver] {
+                let e = c.explain(place, FRAMING, &records).unwrap();
+                proptest::prop_assert_eq!(e.causes.iter().map(|c| c.total_ns).sum::<i64>(), e.above_minimum_ns);
+                proptest::prop_assert!(e.causes.iter().all(|c| c.total_ns >= 0));
+            }
+        }
+    }
+}
