@@ -11,7 +11,7 @@ pub struct Journal {
     log: LogFile,
     /// As shown to people.
     path: PathBuf,
-    /// What the log's header says, once it says it.
+    /// What the header says of the test, once there is one.
     begun: Option<Session>,
     /// Rows were written before all was known of them.
     grew: bool,
@@ -36,10 +36,9 @@ impl Journal {
         Journal { log, path, begun: None, grew: false, successor: None, troubles: Vec::new() }
     }
 
-    /// Writes the header, the first time it is called.
+    /// Writes the header. Called again, with what has become known, it changes the header of a successor.
     pub fn begin(&mut self, session: &Session) {
-        if self.begun.is_none() {
-            self.begun = Some(session.clone());
+        if self.begun.replace(session.clone()).is_none() {
             self.log.begin(session);
         }
     }

@@ -250,6 +250,20 @@ fn version_3_keeps_everything() {
 }
 
 #[test]
+fn what_the_header_said_too_early_is_corrected_at_the_end() {
+    let (_, after) = full_session();
+    let mut early = after.clone();
+    early.spec.src_port = 0;
+    early.src = None;
+    early.created = None;
+    let records = some_records(3);
+    let bytes = write(&early, &after, &records, Version::V3);
+    let (session, read, reading) = read_bytes(&bytes).unwrap();
+    assert_eq!((session, read), (as_read(&after), records));
+    assert_eq!(reading, Reading { rows: 3, ..Reading::default() });
+}
+
+#[test]
 fn version_3_begins_like_version_1() {
     let (before, after) = full_session();
     let text = String::from_utf8(write(&before, &after, &some_records(2), Version::V3)).unwrap();

@@ -20,6 +20,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Packets read from one device before deadlines are looked at again.
 const BATCH: usize = 64;
@@ -115,6 +116,10 @@ impl Drop for Tun {
     }
 }
 
+/// How long a device of the same name may take to vanish: a child process of another thread has it open until it runs
+/// a program of its own.
+const GOING: Duration = Duration::from_secs(5);
+
 /// Opens a device in its namespace. The namespace is entered by a thread that ends here, so that no
 /// other is moved.
 fn open(end: &TunEnd) -> Result<File, TunError> {
@@ -126,8 +131,15 @@ fn open(end: &TunEnd) -> Result<File, TunError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
         let file = options.open("/dev/net/tun").map_err(device)?;
-        sys::attach_tun(file.as_fd(), &end.device).map_err(device)?;
-        Ok(file)
+        let until = Instant::now() + GOING;
+        loop {
+            match sys::attach_tun(file.as_fd(), &end.device) {
+                Err(e) if e.kind() == io::ErrorKind::ResourceBusy && Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                other => return other.map(|()| file).map_err(device),
+            }
+        }
     };
     std::thread::scope(|s| match s.spawn(open).join() {
         Ok(result) => result,

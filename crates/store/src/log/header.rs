@@ -533,6 +533,8 @@ pub(super) fn trailer_text(rows: u64, before: &[Fact], now: &[Fact]) -> String {
         let said: &[String] = before.iter().find(|f| f.key == *key).map_or(&[], |f| &f.values);
         let news = match values.strip_prefix(said) {
             Some(added) => added,
+            // Readers of every version let a later classic line take the place of an earlier one.
+            None if CLASSIC.contains(&key.as_str()) => values,
             None => {
                 out += &format!("# {key} -\n");
                 values
