@@ -253,9 +253,9 @@ fn version_3_keeps_everything() {
 fn what_the_header_said_too_early_is_corrected_at_the_end() {
     let (_, after) = full_session();
     let mut early = after.clone();
-    early.spec.src_port = 0;
+    early.spec.src_port = 4000;
     early.src = None;
-    early.created = None;
+    early.created = after.created.map(|c| Nanos(c.0 - 1));
     let records = some_records(3);
     let bytes = write(&early, &after, &records, Version::V3);
     let (session, read, reading) = read_bytes(&bytes).unwrap();
