@@ -2,12 +2,15 @@
 
 use super::{Analyzer, Options, Samples};
 use crate::clock::ClockProbe;
+use crate::metrics::seqset::Run;
 use crate::record::{Moment, PacketRecord};
 use crate::session::{HostFacts, Session};
-use crate::summary::Summary;
+use crate::summary::{Loss, Summary, Warning};
 use crate::twoway::{
-    Directions, FarReport, Processing, Sending, TwoWay, TwoWayFigures, View, Way, processing, project,
+    Directions, FarReport, LossRun, LostOn, Processing, Sending, TwoWay, TwoWayFigures, View, Way, far_clock,
+    processing, project,
 };
+use crate::units::eng4;
 
 /// Stretches of a test, the fastest exchange of each of which tells of the clocks.
 const STRETCHES: usize = 8;
@@ -112,6 +115,18 @@ impl TwoWayAnalysis {
         seen.probes = self.fastest.iter().flatten().copied().collect();
         let (mut summary, samples) = self.round_trip.finish_with_samples(&of_view(session, View::RoundTrip));
         of_one_clock(&mut summary);
+        let near_set = summary.clock.client.step_ns.is_some_and(|s| s.unsigned_abs() > 1_000_000);
+        let step = if self.far_clock && !near_set { far_clock::step(&seen.probes) } else { None };
+        if let Some(step) = step {
+            summary.warnings.push(Warning {
+                code: "far_clock_step",
+                text: format!(
+                    "the far host's clock was set by {} during the test: delays of either way before and after do not \
+                     belong together; believe the round trips",
+                    eng4(step.0)
+                ),
+            });
+        }
         let lost = summary.counts.lost;
         let known = facts.directions.filter(|d| d.stateful);
         let way = |analyzer: Analyzer, view: View| {
@@ -122,7 +137,15 @@ impl TwoWayAnalysis {
             if !self.far_clock {
                 figures.clock = Default::default();
             }
-            Some(of_way(figures, &samples, view, known, lost))
+            let mut way = of_way(figures, &samples, view, known, lost);
+            if step.is_some() {
+                distrust_delays(&mut way);
+            }
+            if known.is_some() {
+                (way.loss, way.undetermined) =
+                    losses_of(view, &facts.losses, lost, way.loss, &seen, summary.periods.mean());
+            }
+            Some(way)
         };
         let (up, down) = (way(self.up, View::Up), way(self.down, View::Down));
         let processing = self
@@ -214,11 +237,75 @@ fn of_way(s: Summary, samples: &Samples, view: View, known: Option<Directions>, 
         skew_hull: s.skew_hull,
         pdv_deskewed: s.pdv_deskewed,
         loss: whole.then_some(s.loss),
+        undetermined: None,
         dejitter: s.dejitter.filter(|_| whole),
         objectives: s.objectives.filter(|_| whole),
         clock: s.clock,
         stamps: s.stamps,
     }
+}
+
+/// Figures of one way that suppose that the far clock ran through.
+fn distrust_delays(way: &mut Way) {
+    way.latency_corrected = None;
+    way.trend = None;
+    way.skew_hull = None;
+    way.pdv_deskewed = None;
+    way.dejitter = None;
+    way.objectives = None;
+}
+
+/// How losses cluster on one way, and how many requests are left out of that because nobody knows where they were
+/// lost. `whole` is what holds where all losses were on one way.
+fn losses_of(
+    view: View,
+    runs: &[LossRun],
+    lost: u64,
+    whole: Option<Loss>,
+    session: &Session,
+    period: Option<f64>,
+) -> (Option<Loss>, Option<u64>) {
+    let told: u64 = runs.iter().map(|r| u64::from(r.length)).sum();
+    let end = |r: &LossRun| u64::from(r.first) + u64::from(r.length);
+    // A log may say anything.
+    let possible = runs.windows(2).all(|w| end(&w[0]) <= w[1].first.into())
+        && runs.last().is_none_or(|r| end(r) <= session.packets());
+    if told != lost || !possible {
+        return (whole, None);
+    }
+    let (mine, other) = match view {
+        View::Down => (LostOn::Down, LostOn::Up),
+        _ => (LostOn::Up, LostOn::Down),
+    };
+    // Requests lost on the way there never set out on the way back.
+    let skipped = |way: LostOn| way == LostOn::Either || way == other && view == View::Down;
+    let (mut out, mut undetermined) = (0, 0);
+    let kept: Vec<Run> = runs
+        .iter()
+        .filter_map(|run| {
+            let length = u64::from(run.length);
+            let start = u64::from(run.first) - out;
+            if skipped(run.way) {
+                out += length;
+                undetermined += if run.way == LostOn::Either { length } else { 0 };
+            }
+            (run.way == mine).then_some(Run { start, len: length })
+        })
+        .collect();
+    let n = session.packets().saturating_sub(out);
+    (Some(crate::metrics::loss::loss(joined(kept).into_iter(), n, period)), Some(undetermined))
+}
+
+/// Runs that became neighbours when what lay between was left out are one.
+fn joined(runs: Vec<Run>) -> Vec<Run> {
+    let mut joined: Vec<Run> = Vec::with_capacity(runs.len());
+    for run in runs {
+        match joined.last_mut() {
+            Some(last) if last.start + last.len == run.start => last.len += run.len,
+            _ => joined.push(run),
+        }
+    }
+    joined
 }
 
 /// Packets overtaken on one way, by its own times (RFC 4737): on the way there those that arrived after a
@@ -266,4 +353,46 @@ fn of_far_report(s: &mut Summary, report: &FarReport) {
     s.loss.rule_of_three = (lost == 0 && sent > 0).then(|| 3.0 / sent as f64);
     s.verdicts = super::words::verdicts(s);
     s.warnings.retain(|w| w.code != "nothing_received");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(first: u32, length: u32, way: LostOn) -> LossRun {
+        LossRun { first, length, way }
+    }
+
+    #[test]
+    fn losses_cluster_on_the_way_they_were_lost() {
+        use LostOn::{Down, Either, Up};
+        let spec = crate::TestSpec::new(
+            crate::Direction::Up,
+            crate::Transport::Udp,
+            100,
+            80,
+            crate::Span::millis(10),
+            crate::Schedule::Periodic,
+        );
+        let session = Session::new(spec.unwrap());
+        let runs = [run(10, 2, Up), run(12, 1, Down), run(20, 3, Either), run(23, 2, Down), run(40, 1, Up)];
+        let of = |view, runs: &[LossRun], lost| losses_of(view, runs, lost, None, &session, Some(1e7));
+        let (up, unknown) = of(View::Up, &runs, 9);
+        let up = up.unwrap();
+        assert_eq!((up.first_runs, unknown), (vec![[10, 2], [37, 1]], Some(3)));
+        assert_eq!(up.ratio, Some(3.0 / 97.0));
+        let (down, _) = of(View::Down, &runs, 9);
+        let down = down.unwrap();
+        assert_eq!((down.first_runs, down.ratio), (vec![[10, 1], [18, 2]], Some(3.0 / 94.0)));
+        // What a log cannot mean is not believed.
+        for wrong in [&runs[1..], &[run(10, 9, Up), run(12, 0, Up)], &[run(95, 9, Up)]] {
+            assert_eq!(of(View::Up, wrong, 9), (None, None), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn neighbours_after_leaving_out_are_one_run() {
+        let runs = [Run { start: 3, len: 2 }, Run { start: 5, len: 1 }, Run { start: 7, len: 1 }];
+        assert_eq!(joined(runs.to_vec()), [Run { start: 3, len: 3 }, Run { start: 7, len: 1 }]);
+    }
 }

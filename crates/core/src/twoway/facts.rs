@@ -17,6 +17,8 @@ pub struct TwoWay {
     pub far_clock: bool,
     /// Loss, duplication and reordering by direction, where the far host's own count tells them.
     pub directions: Option<Directions>,
+    /// Where each run of lost requests was lost, ascending, where the far host's own count tells.
+    pub losses: Vec<LossRun>,
     /// What was received and is no measurement.
     pub not_answers: NotAnswers,
     /// Requests that this host could not send.
@@ -39,7 +41,8 @@ pub struct Directions {
     pub up_lost: u64,
     /// Answers lost on the way back.
     pub down_lost: u64,
-    /// Requests behind the last one answered: lost, but there is no telling where.
+    /// Lost, but there is no telling where: requests behind the last one answered, and as many as the count leaves
+    /// open where packets overtook each other or came twice.
     pub unknown_lost: u64,
     /// Requests that reached the far host more than once.
     pub up_duplicates: u64,
@@ -49,6 +52,29 @@ pub struct Directions {
     pub up_reordered: u64,
     /// Answers that came back after a later one.
     pub down_reordered: u64,
+}
+
+/// A run of requests without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossRun {
+    /// Number of the first.
+    pub first: u32,
+    /// How many.
+    pub length: u32,
+    /// Where they were lost.
+    pub way: LostOn,
+}
+
+/// Where a run of requests without an answer was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LostOn {
+    /// All on the way there.
+    Up,
+    /// All on the way back.
+    Down,
+    /// Some there and some back, or not known.
+    Either,
 }
 
 /// Datagrams that were no answers, by kind. They are counted here and nowhere else.

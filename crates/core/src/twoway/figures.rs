@@ -97,10 +97,13 @@ pub struct Way {
     pub skew_hull: Option<SkewHull>,
     /// PDV with the skew removed, where it matters.
     pub pdv_deskewed: Option<Distribution>,
-    /// How losses cluster. Null where packets were lost on the other way too: which of them is then not
-    /// known of each.
+    /// How losses cluster among the packets whose fate is known. Null where it is known of none: the far host does
+    /// not count, and packets were lost on the other way too.
     pub loss: Option<Loss>,
-    /// Play-out buffers and voice quality, under the same condition.
+    /// Lost requests left out of `loss`: they were lost there or back, and there is no telling which. Null where the
+    /// far host does not count.
+    pub undetermined: Option<u64>,
+    /// Play-out buffers and voice quality, where no packet was lost on the other way.
     pub dejitter: Option<Dejitter>,
     /// Service objectives, under the same condition.
     pub objectives: Option<Y1541>,

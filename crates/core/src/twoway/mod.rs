@@ -2,9 +2,10 @@
 //! ways; what such a test tells beside its packets; and its figures.
 
 mod facts;
+pub mod far_clock;
 mod figures;
 mod view;
 
-pub use facts::{Directions, FarReport, NotAnswers, TcpCourse, TcpSample, TwoWay};
+pub use facts::{Directions, FarReport, LossRun, LostOn, NotAnswers, TcpCourse, TcpSample, TwoWay};
 pub use figures::{Processing, Sending, TwoWayFigures, Way};
 pub use view::{View, processing, project, round_trip};

@@ -142,9 +142,16 @@ pub fn gather<P: Protocol>(
     session.client = host;
     let facts = session.two_way.get_or_insert_default();
     facts.far_clock = outcome.protocol.far_clock();
-    facts.directions = Some(outcome.ledger.directions()).filter(|d| d.stateful);
+    let (directions, losses) = outcome.ledger.directions();
+    facts.directions = Some(directions).filter(|d| d.stateful);
+    facts.losses = losses;
     facts.not_answers = outcome.not_answers;
     facts.unsent = unsent;
     facts.remarks = remarks(&outcome.protocol);
+    if outcome.ledger.far_count_broken() {
+        let told =
+            "the far host began to count its answers anew during the test: losses are not told by direction";
+        facts.remarks.push(told.to_owned());
+    }
     Found { requests: outcome.ledger.requests(), records, session, tcp: Vec::new() }
 }

@@ -83,6 +83,12 @@ fn a_counting_reflector_tells_loss_duplication_and_order_by_direction() {
                 (4, 2),
                 "{test}"
             );
+            let runs = |way: &str| report.count(&format!("/two_way/{way}/loss/periods"));
+            assert_eq!(
+                (runs("up"), runs("down"), report.count("/two_way/up/undetermined")),
+                (2, 2, 0),
+                "{test}"
+            );
         },
     );
 }

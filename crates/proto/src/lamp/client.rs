@@ -177,16 +177,19 @@ impl Protocol for Client {
                 Heard::Conversation
             }
             Kind::Ack => Heard::Conversation,
-            Kind::FollowUpControl if self.state == State::Negotiate => {
-                self.follow_up = match FollowUp::from(header.length_or_type) {
+            Kind::FollowUpControl => {
+                let answer = match FollowUp::from(header.length_or_type) {
                     FollowUp::Accept => FollowUpState::Accepted,
                     FollowUp::Deny | FollowUp::Unknown => FollowUpState::Denied,
+                    // A request for it: our own, come back.
                     _ => return Heard::Malformed,
                 };
-                self.enter(State::Ready);
+                if self.state == State::Negotiate {
+                    self.follow_up = answer;
+                    self.enter(State::Ready);
+                }
                 Heard::Conversation
             }
-            Kind::FollowUpControl => Heard::Conversation,
             Kind::Reply | Kind::EndReply | Kind::ReplyTimeless | Kind::EndReplyTimeless => {
                 let timeless = matches!(header.kind, Kind::ReplyTimeless | Kind::EndReplyTimeless);
                 if self.options.mode != Mode::PingLike || timeless != self.options.timeless {
@@ -256,7 +259,7 @@ impl Protocol for Client {
                     && self.due.is_some_and(|d| now >= d) =>
             {
                 self.repeats += 1;
-                self.due = Some(now + STOP_REPEAT);
+                self.due = (self.repeats < STOP_REPEATS).then_some(now + STOP_REPEAT);
                 let seq = self.last.unwrap_or(0);
                 let length = u16::try_from(self.options.payload).unwrap_or(u16::MAX);
                 // The same packet again, its time included: a server that lost the first one gets a

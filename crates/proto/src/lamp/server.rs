@@ -194,6 +194,16 @@ impl Tally {
 
 type Name = (SocketAddr, u16);
 
+/// Whether only servers send this: answered, two of them would never fall silent.
+fn is_answer(kind: Kind, word: FollowUp) -> bool {
+    match kind {
+        Kind::Reply | Kind::EndReply | Kind::ReplyTimeless | Kind::EndReplyTimeless => true,
+        Kind::Report | Kind::FollowUpData => true,
+        Kind::FollowUpControl => matches!(word, FollowUp::Accept | FollowUp::Deny | FollowUp::Unknown),
+        _ => false,
+    }
+}
+
 /// The server's side of all sessions.
 #[derive(Clone, Debug)]
 pub struct Server {
@@ -243,7 +253,11 @@ impl Server {
         if header.kind == Kind::Init {
             return self.open(name, &header, datagram.len(), now, out);
         }
-        let granted = match FollowUp::from(header.length_or_type) {
+        let wish = FollowUp::from(header.length_or_type);
+        if is_answer(header.kind, wish) {
+            return Err(Silence::Loop);
+        }
+        let granted = match wish {
             wish if header.kind == Kind::FollowUpControl && self.grants(wish) => Some(wish),
             _ => None,
         };

@@ -1,11 +1,12 @@
 //! [`Ledger`]: which answers belong to which requests, and what the far host's count tells of loss,
 //! duplication and reordering in either direction.
 
+use crate::twoway::far_count::FarCount;
 use jitlat_core::Nanos;
-pub use jitlat_core::twoway::Directions;
+pub use jitlat_core::twoway::{Directions, LossRun};
 
 /// Requests remembered while their answers may come; a power of two. At 100 000 requests a second they
-/// span 2.6 s, at 1000 a second over four minutes. 32 bytes each.
+/// span 2.6 s, at 1000 a second over four minutes. 24 bytes each.
 const LARGEST: usize = 1 << 18;
 
 #[derive(Clone, Copy, Debug)]
@@ -35,33 +36,33 @@ pub struct Ledger {
     entries: Box<[Entry]>,
     sent: u64,
     answered: u64,
-    far: Far,
+    far: FarCount,
+    /// Requests below this have left the entries, and their fate is told.
+    settled: u32,
     unmatched: u64,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Far {
-    heard: bool,
-    /// Number the far host's count began with.
-    base: i64,
-    highest: i64,
-    distinct: u64,
-    highest_seq: i64,
-    stateful: bool,
-    counts: Directions,
 }
 
 impl Ledger {
     /// For a test of `packets` requests.
     pub fn new(packets: u32) -> Ledger {
         let room = (packets as usize).clamp(1, LARGEST).next_power_of_two();
-        Ledger { entries: vec![EMPTY; room].into(), sent: 0, answered: 0, far: Far::default(), unmatched: 0 }
+        Ledger {
+            entries: vec![EMPTY; room].into(),
+            sent: 0,
+            answered: 0,
+            far: FarCount::new(room, packets),
+            settled: 0,
+            unmatched: 0,
+        }
     }
 
     /// Request `seq` is sent at `at`. Requests are numbered from 0 without gaps.
     pub fn sent(&mut self, seq: u32, at: Nanos) {
-        let mask = self.entries.len() - 1;
-        self.entries[seq as usize & mask] = Entry { seq, sent: at.0, ..EMPTY };
+        let room = self.entries.len();
+        if let Some(oldest) = (seq as usize + 1).checked_sub(room) {
+            self.settle(oldest as u32);
+        }
+        self.entries[seq as usize & (room - 1)] = Entry { seq, sent: at.0, ..EMPTY };
         self.sent = self.sent.max(u64::from(seq) + 1);
     }
 
@@ -118,7 +119,7 @@ impl Ledger {
             if !again {
                 entry.far_seq = far;
             }
-            self.far.note(seq, far, again.then_some(before));
+            self.far.note(seq, far, again.then_some(before), self.sent);
         }
         if again {
             return Fit::Again(seq, at);
@@ -127,66 +128,31 @@ impl Ledger {
         Fit::First(seq, at)
     }
 
-    /// What is known of either direction by now, once nothing more can come.
-    pub fn directions(&self) -> Directions {
-        let far = &self.far;
-        if !(far.heard && far.stateful) {
-            return Directions::default();
+    /// Tells the far host's count what became of the requests below `end`.
+    fn settle(&mut self, end: u32) {
+        while self.settled < end {
+            let seq = self.settled;
+            let entry = &self.entries[seq as usize & (self.entries.len() - 1)];
+            self.far.settle(seq, (entry.seq == seq && entry.answers > 0).then_some(entry.far_seq));
+            self.settled += 1;
         }
-        let reflected = (far.highest - far.base + 1).max(0) as u64;
-        let reached = (far.highest_seq + 1).max(0) as u64 + far.counts.up_duplicates;
-        Directions {
-            stateful: true,
-            up_lost: reached.saturating_sub(reflected),
-            down_lost: reflected.saturating_sub(far.distinct),
-            unknown_lost: self.sent.saturating_sub((far.highest_seq + 1).max(0) as u64),
-            ..far.counts
-        }
+    }
+
+    /// What is known of either direction, and where each run of losses was lost, once nothing more can come.
+    pub fn directions(&mut self) -> (Directions, Vec<LossRun>) {
+        self.settle(u32::try_from(self.sent).unwrap_or(u32::MAX));
+        self.far.clone().finish(self.sent)
+    }
+
+    /// Whether the far host's count began anew during the test, so that it tells nothing.
+    pub fn far_count_broken(&self) -> bool {
+        self.far.is_broken()
     }
 
     /// The far host is known to number its answers itself (TWAMP requires it), so that equal numbers mean
     /// no loss on the way there rather than no count.
     pub fn declare_stateful(&mut self) {
-        self.far.stateful = true;
-    }
-}
-
-impl Far {
-    /// Answer `far` to request `seq`, whose earlier answer had number `before`.
-    fn note(&mut self, seq: u32, far: u32, before: Option<u32>) {
-        if !self.heard {
-            self.heard = true;
-            let offset = i64::from(far) - i64::from(seq);
-            // A count begins at 0; one ahead of the sender's number was begun before this test.
-            self.base = offset.max(0);
-            self.highest = i64::from(far);
-            self.highest_seq = seq.into();
-            self.distinct = 1;
-            self.stateful |= far != seq;
-            return;
-        }
-        // Unwrapped: the number nearest to the highest so far.
-        let far = self.highest + i64::from(far.wrapping_sub(self.highest as u32) as i32);
-        // A host that makes its numbers up must not make ours: none can be further than all requests.
-        self.stateful |= far as u32 != seq;
-        match before {
-            Some(b) if b == far as u32 => {
-                self.counts.down_duplicates += 1;
-                return;
-            }
-            Some(_) => self.counts.up_duplicates += 1,
-            None => {}
-        }
-        self.distinct += 1;
-        if far > self.highest {
-            if i64::from(seq) < self.highest_seq {
-                self.counts.up_reordered += 1;
-            }
-            self.highest = far;
-        } else {
-            self.counts.down_reordered += 1;
-        }
-        self.highest_seq = self.highest_seq.max(seq.into());
+        self.far.declare_stateful();
     }
 }
 
@@ -208,7 +174,7 @@ mod tests {
         for (seq, far) in [(0, 0), (1, 1), (4, 2), (6, 4), (7, 5)] {
             assert_eq!(l.answer(seq, Some(far)), Fit::First(seq, Nanos(seq.into())));
         }
-        let d = l.directions();
+        let (d, _) = l.directions();
         assert_eq!((d.stateful, d.up_lost, d.down_lost, d.unknown_lost), (true, 2, 1, 2));
     }
 
@@ -218,7 +184,7 @@ mod tests {
         for (seq, far) in [(0, 101), (1, 102), (3, 104)] {
             l.answer(seq, Some(far));
         }
-        let d = l.directions();
+        let (d, _) = l.directions();
         assert_eq!((d.up_lost, d.down_lost, d.unknown_lost), (0, 1, 0));
     }
 
@@ -228,7 +194,7 @@ mod tests {
         let answers = [(0, 0), (0, 1), (1, 2), (1, 2), (2, 3)];
         let fits: Vec<_> = answers.iter().map(|(s, f)| l.answer(*s, Some(*f))).collect();
         assert_eq!(fits[1], Fit::Again(0, Nanos(0)));
-        let d = l.directions();
+        let (d, _) = l.directions();
         assert_eq!((d.up_duplicates, d.down_duplicates, d.up_lost, d.down_lost), (1, 1, 0, 0));
     }
 
@@ -238,9 +204,9 @@ mod tests {
         for seq in [0, 2, 4] {
             l.answer(seq, Some(seq));
         }
-        assert_eq!(l.directions(), Directions::default());
+        assert_eq!(l.directions(), (Directions::default(), Vec::new()));
         l.declare_stateful();
-        assert_eq!(l.directions().down_lost, 2);
+        assert_eq!(l.directions().0.down_lost, 2);
     }
 
     #[test]
@@ -273,7 +239,8 @@ mod tests {
                 l.answer(seq % 80, Some(far));
                 let _ = l.unwrap(seq, 16);
             }
-            let _ = l.directions();
+            let (d, runs) = l.directions();
+            prop_assert!(d.up_lost + d.unknown_lost <= 64 && runs.len() <= 64);
             prop_assert!(l.entries.len() == room && l.answered() <= 64);
         }
     }

@@ -6,9 +6,12 @@
 //! * [`ledger`] – which answers belong to which requests, and what they tell of either direction
 //! * [`reflect`] – what all reflectors look at before they answer
 
+mod far_count;
 pub mod ledger;
 pub mod pinger;
 pub mod reflect;
+#[cfg(test)]
+mod sim;
 
 pub use ledger::{Directions, Ledger};
 pub use pinger::{Pinger, Plan, Transmit};

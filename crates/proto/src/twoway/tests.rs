@@ -6,6 +6,7 @@ use crate::lamp;
 use crate::stamp::{self, reflector::Rules};
 use crate::twamp::{self, Mode, Sid, TestKeys};
 use crate::twoway::reflect::Arrival;
+use crate::twoway::sim::Far;
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 
@@ -26,59 +27,6 @@ fn plan(packets: u64, wait: Option<Span>) -> Plan {
 /// What the path does to the k-th packet of one direction: copies, and how long each takes.
 type Path<'a> = &'a dyn Fn(usize) -> Vec<i64>;
 
-enum Far {
-    Stamp(Box<stamp::Reflector>),
-    Lamp(Box<lamp::Server>),
-    Twamp(Box<twamp::SessionReflector>),
-    Deaf,
-}
-
-impl Far {
-    fn answer(&mut self, bytes: &[u8], at: i64) -> Vec<Vec<u8>> {
-        let from = "192.0.2.1:40000".parse().unwrap();
-        let arrival = Arrival { from, at: Nanos(EPOCH + at + AHEAD), ttl: Some(64), traffic_class: Some(0) };
-        let now = Tick { wall: Nanos(EPOCH + at + AHEAD + 1000), steady: Nanos(at) };
-        match self {
-            Far::Stamp(r) => {
-                let mut out = vec![0; bytes.len()];
-                let error = ErrorEstimate::UNKNOWN;
-                r.reflect(bytes, &arrival, now.wall, now.steady, error, &mut out)
-                    .map_or(vec![], |_| vec![out])
-            }
-            Far::Lamp(s) => {
-                let mut out = Vec::new();
-                match s.handle(bytes, &arrival, now, &mut out) {
-                    Ok(lamp::Reaction::Answer) => vec![out],
-                    Ok(lamp::Reaction::AnswerAndFollow(_)) => {
-                        let h = lamp::Header::parse(&out).unwrap();
-                        let mut follow = Vec::new();
-                        s.follow_up(h.id, h.seq, Span(7000), &mut follow);
-                        vec![out, follow]
-                    }
-                    _ => vec![],
-                }
-            }
-            Far::Twamp(r) => {
-                let mut out = vec![0; bytes.len()];
-                r.reflect(bytes, &arrival, now.wall, ErrorEstimate::UNKNOWN, &mut out)
-                    .map_or(vec![], |_| vec![out])
-            }
-            Far::Deaf => vec![],
-        }
-    }
-
-    fn spontaneous(&mut self, at: i64) -> Option<Vec<u8>> {
-        let Far::Lamp(s) = self else { return None };
-        let mut out = Vec::new();
-        s.poll_transmit(Tick { wall: Nanos(EPOCH + at + AHEAD), steady: Nanos(at) }, &mut out).map(|_| out)
-    }
-
-    fn timeout(&self) -> Option<i64> {
-        let Far::Lamp(s) = self else { return None };
-        s.poll_timeout().map(|t| t.0)
-    }
-}
-
 /// Runs a test to its end and returns it with the virtual time it took.
 fn run<P: Protocol>(
     protocol: P,
@@ -95,7 +43,7 @@ fn run<P: Protocol>(
         while flying.first().is_some_and(|f| f.0 <= now) {
             let (at, to_far, bytes) = flying.remove(0);
             if to_far {
-                for answer in far.answer(&bytes, at) {
+                for answer in far.answer(&bytes, at, AHEAD) {
                     flying.extend(down(downs).iter().map(|d| (at + 1000 + d, false, answer.clone())));
                     downs += 1;
                 }
@@ -107,7 +55,7 @@ fn run<P: Protocol>(
             }
             flying.sort_by_key(|f| f.0);
         }
-        while let Some(report) = far.spontaneous(now) {
+        while let Some(report) = far.spontaneous(now, AHEAD) {
             flying.extend(down(downs).iter().map(|d| (now + d, false, report.clone())));
             downs += 1;
         }
@@ -179,8 +127,8 @@ fn directions_are_told_apart_by_a_counting_reflector() {
         3 => vec![1_000_000, 4_000_000],
         _ => vec![1_000_000],
     };
-    let (out, _) = run(stamp_sender(), plan(20, None), &mut stamp_far(100), up, down);
-    let d = out.ledger.directions();
+    let (mut out, _) = run(stamp_sender(), plan(20, None), &mut stamp_far(100), up, down);
+    let (d, _) = out.ledger.directions();
     assert!(d.stateful);
     assert_eq!((d.up_lost, d.down_lost, d.unknown_lost), (2, 1, 0));
     assert_eq!((d.up_duplicates, d.down_duplicates), (1, 1));
@@ -206,8 +154,8 @@ fn twamp_sessions_in_every_mode_over_a_bad_path() {
         let far = twamp::SessionReflector::new(mode, keys.clone(), host, Some(40_000));
         let size = twamp::sender::least_size(mode);
         let sender = twamp::Sender::new(mode, keys, size, ErrorEstimate::UNKNOWN);
-        let (out, _) = run(sender, plan(20, None), &mut Far::Twamp(Box::new(far)), up, down);
-        let d = out.ledger.directions();
+        let (mut out, _) = run(sender, plan(20, None), &mut Far::Twamp(Box::new(far)), up, down);
+        let (d, _) = out.ledger.directions();
         assert_eq!((d.stateful, d.up_lost, d.down_lost, d.unknown_lost), (true, 2, 1, 0), "{mode}");
         assert_eq!((d.up_duplicates, d.up_reordered, d.down_reordered), (1, 1, 0), "{mode}");
         assert_eq!((out.records.len(), out.not_answers), (18, NotAnswers::default()), "{mode}");
@@ -292,7 +240,7 @@ fn lamp_sequence_numbers_wrap() {
         pinger.handle_timeout(tick(now));
         out.clear();
         if pinger.poll_transmit(tick(now), &mut out).is_some() {
-            for answer in server.answer(&out, now) {
+            for answer in server.answer(&out, now, AHEAD) {
                 let at = Nanos(EPOCH + now + 10);
                 let stamp = Stamp { at, source: Source::User };
                 let meta = Received { stamp, read: at, length: answer.len(), ttl: None, traffic_class: None };

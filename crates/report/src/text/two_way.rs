@@ -118,7 +118,7 @@ fn directions(page: &mut Page, t: &TwoWayFigures) {
     row("reordered", d.up_reordered, d.down_reordered);
     if d.unknown_lost > 0 {
         page.item(&format!(
-            "{} at the end without an answer: lost, there or back",
+            "{} without an answer, lost there or back: the far host's count does not tell",
             count(d.unknown_lost, "request")
         ));
     }

@@ -5,7 +5,7 @@ use core::fmt::Display;
 use core::str::FromStr;
 use jitlat_core::Span;
 use jitlat_core::time::Source;
-use jitlat_core::twoway::{Directions, FarReport, NotAnswers, TcpCourse, TwoWay};
+use jitlat_core::twoway::{Directions, FarReport, LossRun, LostOn, NotAnswers, TcpCourse, TwoWay};
 
 /// Keys and values of all lines about `facts`, in order.
 pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
@@ -18,6 +18,7 @@ pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
         ("timeout", span(facts.timeout)),
         ("far_clock", one(facts.far_clock.then(|| "yes".to_owned()))),
         ("directions", one(facts.directions.filter(|d| d.stateful).map(|d| directions_text(&d)))),
+        ("losses", facts.losses.chunks(LOSSES_A_LINE).map(losses_text).collect()),
         ("not_answers", one(not_answers_text(&facts.not_answers))),
         ("unsent", quiet(facts.unsent)),
         ("far_report", one(facts.far_report.map(|r| far_report_text(&r)))),
@@ -44,6 +45,11 @@ pub(super) fn line(to: &mut Option<Box<TwoWay>>, key: &str, value: &str) -> Opti
             Ok(())
         }
         "directions" => optional(value, directions).map(|d| facts.directions = d),
+        "losses" if value == "-" => {
+            facts.losses.clear();
+            Ok(())
+        }
+        "losses" => losses(value).map(|more| facts.losses.extend(more)),
         "not_answers" => optional(value, not_answers).map(|n| facts.not_answers = n.unwrap_or_default()),
         "unsent" => number(value).map(|v| facts.unsent = v.unwrap_or(0)),
         "far_report" => optional(value, far_report).map(|r| facts.far_report = r),
@@ -116,6 +122,41 @@ fn directions(text: &str) -> Result<Directions, String> {
         up_reordered: count(text, "up_reordered")?,
         down_reordered: count(text, "down_reordered")?,
     })
+}
+
+/// Runs of loss on one line.
+const LOSSES_A_LINE: usize = 16;
+
+/// `up:20+3 down:60`: where, the first, and how many if not one.
+fn losses_text(runs: &[LossRun]) -> String {
+    let words: Vec<String> = runs
+        .iter()
+        .map(|run| {
+            let more = if run.length == 1 { String::new() } else { format!("+{}", run.length) };
+            format!("{}:{}{more}", way_name(run.way), run.first)
+        })
+        .collect();
+    words.join(" ")
+}
+
+fn way_name(way: LostOn) -> &'static str {
+    match way {
+        LostOn::Up => "up",
+        LostOn::Down => "down",
+        LostOn::Either => "either",
+    }
+}
+
+fn losses(text: &str) -> Result<Vec<LossRun>, String> {
+    let run = |word: &str| {
+        let (way, run) = word.split_once(':')?;
+        let way = [LostOn::Up, LostOn::Down, LostOn::Either].into_iter().find(|w| way_name(*w) == way)?;
+        let (first, length) = run.split_once('+').unwrap_or((run, "1"));
+        let run = LossRun { first: first.parse().ok()?, length: length.parse().ok()?, way };
+        (run.length > 0).then_some(run)
+    };
+    let words = text.split_ascii_whitespace();
+    words.map(|w| run(w).ok_or_else(|| format!("'{w}' is not a run of losses"))).collect()
 }
 
 fn not_answers_text(n: &NotAnswers) -> Option<String> {
@@ -216,6 +257,13 @@ mod tests {
                 down_reordered: 7,
                 ..Directions::default()
             }),
+            losses: (0..40u32)
+                .map(|k| LossRun {
+                    first: 10 * k,
+                    length: k % 3 + 1,
+                    way: [LostOn::Up, LostOn::Down, LostOn::Either][k as usize % 3],
+                })
+                .collect(),
             not_answers: NotAnswers { forged: 3, ..NotAnswers::default() },
             unsent: 4,
             far_report: Some(FarReport {
@@ -243,5 +291,8 @@ mod tests {
         assert!(line(&mut none, "wait", "3").is_none() && none.is_none());
         assert!(line(&mut none, "two_way", "icmp").unwrap().is_ok());
         assert!(line(&mut none, "directions", "up_lost=x").unwrap().is_err());
+        for nonsense in ["up", "up:", "there:3", "up:3+0", "up:-1", "up:4294967296"] {
+            assert!(line(&mut none, "losses", nonsense).unwrap().is_err(), "{nonsense}");
+        }
     }
 }

@@ -103,7 +103,7 @@ fn two_sessions_at_once_in_every_mode_over_both_families() {
                     let measured = run_on(prepared, |_| sender, plan, &link, &GO).unwrap();
                     let mut outcome = measured.outcome;
                     assert_eq!(outcome.ledger.answered(), 20, "{mode}");
-                    assert!(outcome.ledger.directions().stateful);
+                    assert!(outcome.ledger.directions().0.stateful);
                     for mut record in outcome.records.take_block().unwrap() {
                         outcome.sent.join(&mut record);
                         let t = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];

@@ -1,0 +1,70 @@
+//! [`step`]: whether the far host's clock was set during a test.
+
+use crate::clock::ClockProbe;
+use crate::time::Span;
+
+/// What a clock may be slewed: 1000 ppm, twice what kernels do.
+const SLEW: i64 = 1000;
+/// Smaller steps are not told from the scatter of stamps.
+const LEAST: i64 = 100_000;
+
+/// The largest step of the far clock against the near one between neighbouring exchanges of a test, in the order
+/// they were made, if there is any. The two clocks' difference, as each exchange shows it, is wrong by at most
+/// half of what its round trip took more than the fastest, as long as the path is the same: a change of route
+/// shows in the round trip, a step does not.
+pub fn step(exchanges: &[ClockProbe]) -> Option<Span> {
+    let fastest = exchanges.iter().map(|p| p.rtt().0).min()?;
+    let pairs = exchanges.windows(2).filter_map(|w| {
+        let [a, b] = [w[0], w[1]];
+        let change = b.double_offset().saturating_sub(a.double_offset()) / 2;
+        let more = (a.rtt().0 - fastest).saturating_add(b.rtt().0 - fastest) / 2;
+        let between = (b.sent.0.saturating_sub(a.sent.0)).abs() / SLEW;
+        (change.saturating_abs() > more.saturating_add(between).saturating_add(LEAST)).then_some(Span(change))
+    });
+    pairs.max_by_key(|s| s.0.saturating_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Nanos;
+
+    /// Sent at a second, with the far clock ahead by `ahead` us, ways of `up` and `down` us.
+    fn exchange(second: i64, ahead: i64, up: i64, down: i64) -> ClockProbe {
+        let sent = second * 1_000_000_000;
+        let arrived = sent + (up + ahead) * 1000;
+        let answered = arrived + 5000;
+        let returned = answered + (down - ahead) * 1000;
+        ClockProbe {
+            sent: Nanos(sent),
+            arrived: Nanos(arrived),
+            answered: Nanos(answered),
+            returned: Nanos(returned),
+        }
+    }
+
+    #[test]
+    fn steps_are_told_from_drift_queues_and_routes() {
+        let of = |rows: [(i64, i64, i64, i64); 4]| step(&rows.map(|(s, a, u, d)| exchange(s, a, u, d)));
+        assert_eq!(
+            of([(0, 0, 900, 100), (1, 0, 900, 100), (2, -80_000, 900, 100), (3, -80_000, 900, 100)]),
+            Some(Span(-80_000_000))
+        );
+        assert_eq!(
+            of([(0, 0, 900, 100), (10, 1000, 900, 100), (20, 2000, 900, 100), (30, 3000, 900, 100)]),
+            None,
+            "100 ppm"
+        );
+        assert_eq!(
+            of([(0, 0, 900, 100), (1, 0, 9900, 100), (2, 0, 900, 100), (3, 0, 900, 9100)]),
+            None,
+            "queues"
+        );
+        assert_eq!(
+            of([(0, 0, 900, 100), (1, 0, 900, 100), (2, 0, 5900, 100), (3, 0, 5900, 100)]),
+            None,
+            "a route"
+        );
+        assert_eq!(step(&[]), None);
+    }
+}

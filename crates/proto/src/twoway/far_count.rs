@@ -1,0 +1,196 @@
+//! [`FarCount`]: what the far host's own numbering of its answers tells of either direction.
+//!
+//! A number that never came back is an answer lost on the way back. Between two answers that did come back, the
+//! requests without an answer are matched with those numbers: none of them missing means that the far host never
+//! saw these requests, as many missing as requests means that it answered them all. In between it is known how many
+//! were lost on either way, but not which.
+
+use jitlat_core::twoway::{Directions, LossRun, LostOn};
+
+/// Runs of loss whose way is told: what comes after so many is counted, and its way left open.
+const RUNS: usize = 1 << 16;
+/// Numbers further ahead of the requests sent than copies can explain are no count.
+const AHEAD: i64 = 1024;
+
+/// The count of one far host over one test. Memory is taken once.
+#[derive(Clone, Debug)]
+pub(super) struct FarCount {
+    heard: bool,
+    stateful: bool,
+    broken: bool,
+    /// Number the count began with.
+    base: i64,
+    highest: i64,
+    highest_seq: i64,
+    /// Different numbers that came back.
+    distinct: u64,
+    /// Which of the latest numbers came back.
+    came: Box<[u64]>,
+    /// Requests without an answer, and those of them answered all the same, of the settled ones.
+    unanswered: u64,
+    answered_in_vain: u64,
+    /// The requests without an answer since the last one with.
+    open: Option<u32>,
+    /// Highest number of the settled answers.
+    front: Option<i64>,
+    runs: Vec<LossRun>,
+    counts: Directions,
+}
+
+impl FarCount {
+    /// For a ledger that remembers `room` requests, a power of two, of a test of `packets`.
+    pub(super) fn new(room: usize, packets: u32) -> FarCount {
+        // Runs that are settled while packets fly find their room taken.
+        let early = if packets as usize > room { RUNS } else { 0 };
+        FarCount {
+            heard: false,
+            stateful: false,
+            broken: false,
+            base: 0,
+            highest: 0,
+            highest_seq: -1,
+            distinct: 0,
+            came: vec![0; (2 * room).div_ceil(64)].into(),
+            unanswered: 0,
+            answered_in_vain: 0,
+            open: None,
+            front: None,
+            runs: Vec::with_capacity(early),
+            counts: Directions::default(),
+        }
+    }
+
+    pub(super) fn declare_stateful(&mut self) {
+        self.stateful = true;
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// `far` is the number nearest to the highest so far.
+    fn unwrap(&self, far: u32) -> i64 {
+        self.highest + i64::from(far.wrapping_sub(self.highest as u32) as i32)
+    }
+
+    fn window(&self) -> i64 {
+        self.came.len() as i64 * 64
+    }
+
+    /// Whether `number` came back, as far as is remembered.
+    fn came(&self, number: i64) -> bool {
+        let bit = number.rem_euclid(self.window());
+        number <= self.highest
+            && number > self.highest - self.window()
+            && self.came[bit as usize / 64] >> (bit % 64) & 1 == 1
+    }
+
+    /// `number` came back; everything up to it is now remembered.
+    fn mark(&mut self, number: i64) {
+        let window = self.window();
+        if number <= self.highest - window {
+            return;
+        }
+        for passed in (self.highest + 1).max(number - window + 1)..=number {
+            let bit = passed.rem_euclid(window);
+            self.came[bit as usize / 64] &= !(1 << (bit % 64));
+        }
+        self.highest = self.highest.max(number);
+        let bit = number.rem_euclid(window);
+        self.came[bit as usize / 64] |= 1 << (bit % 64);
+    }
+
+    /// Answer `far` to request `seq`, whose earlier answer had number `before`; `sent` requests were made by now.
+    pub(super) fn note(&mut self, seq: u32, far: u32, before: Option<u32>, sent: u64) {
+        if self.broken {
+            return;
+        }
+        if !self.heard {
+            self.heard = true;
+            // A count begins at 0; one ahead of the sender's number was begun before this test.
+            self.base = (i64::from(far) - i64::from(seq)).max(0);
+            self.highest = i64::from(far);
+            self.mark(self.highest);
+            self.highest_seq = seq.into();
+            self.distinct = 1;
+            self.stateful |= far != seq;
+            return;
+        }
+        let number = self.unwrap(far);
+        self.stateful |= far != seq;
+        if self.came(number) {
+            // The same answer once more; to another request, the count has begun anew.
+            self.counts.down_duplicates += u64::from(before.is_some());
+            self.broken |= before.is_none() && self.stateful;
+            return;
+        }
+        if number > self.base + 2 * sent as i64 + AHEAD {
+            self.broken = true;
+            return;
+        }
+        self.counts.up_duplicates += u64::from(before.is_some());
+        self.distinct += 1;
+        self.base = self.base.min(number.max(0));
+        if number > self.highest {
+            self.counts.up_reordered += u64::from(i64::from(seq) < self.highest_seq);
+        } else {
+            self.counts.down_reordered += 1;
+        }
+        self.mark(number);
+        self.highest_seq = self.highest_seq.max(seq.into());
+    }
+
+    /// Request `seq`, the next in order, was answered by this number or never.
+    pub(super) fn settle(&mut self, seq: u32, far: Option<u32>) {
+        let Some(far) = far else {
+            self.open.get_or_insert(seq);
+            return;
+        };
+        let number = self.unwrap(far);
+        let front = self.front.unwrap_or(self.base - 1);
+        if let Some(first) = self.open.take() {
+            let length = seq - first;
+            let missing = (front + 1..number).filter(|n| !self.came(*n)).take(length as usize).count() as u32;
+            self.unanswered += u64::from(length);
+            self.answered_in_vain += u64::from(missing);
+            // What a count begun before tells of its beginning is a guess; so is what order tells of packets that
+            // came out of it.
+            let known = number > front && (first > 0 || self.base == 0);
+            let way = match missing {
+                0 if known => LostOn::Up,
+                m if known && m == length => LostOn::Down,
+                _ => LostOn::Either,
+            };
+            if self.runs.len() < RUNS {
+                self.runs.push(LossRun { first, length, way });
+            }
+        }
+        self.front = Some(front.max(number));
+    }
+
+    /// What `sent` requests come to.
+    pub(super) fn finish(mut self, sent: u64) -> (Directions, Vec<LossRun>) {
+        if !self.heard || !self.stateful || self.broken {
+            return (Directions::default(), Vec::new());
+        }
+        let numbers = (self.highest - self.base + 1).max(0) as u64;
+        let missing = numbers.saturating_sub(self.distinct);
+        // Numbers missing where no request is: answers to copies, or to requests that were overtaken. The second
+        // would make that many fewer lost on the way there.
+        let up_lost = self.unanswered.saturating_sub(missing);
+        let either = self.unanswered - up_lost - self.answered_in_vain.min(self.unanswered - up_lost);
+        let behind = sent.saturating_sub((self.highest_seq + 1).max(0) as u64);
+        if let Some(first) = self.open.filter(|_| self.runs.len() < RUNS) {
+            let length = u32::try_from(sent).unwrap_or(u32::MAX).saturating_sub(first);
+            self.runs.push(LossRun { first, length, way: LostOn::Either });
+        }
+        let known = Directions {
+            stateful: true,
+            up_lost,
+            down_lost: missing,
+            unknown_lost: behind + either,
+            ..self.counts
+        };
+        (known, self.runs)
+    }
+}

@@ -1,0 +1,302 @@
+//! A network in virtual time for two-way tests: loss, duplication, reordering and jitter of every packet of a
+//! conversation, by the one impairment model; packets that do not belong there; a far clock that steps. It keeps the
+//! truth that the test has to find.
+
+use crate::machine::Tick;
+use crate::twamp;
+use crate::twoway::pinger::{Outcome, Received};
+use crate::twoway::reflect::Arrival;
+use crate::twoway::{Pinger, Plan, Protocol, Transmit};
+use crate::{lamp, stamp};
+use jitlat_core::impair::Impairment;
+use jitlat_core::ntp::ErrorEstimate;
+use jitlat_core::{Nanos, Source, Span, Stamp};
+use std::collections::BTreeMap;
+
+mod tests;
+
+pub(super) const EPOCH: i64 = 1_795_176_909_000_000_000;
+
+pub(super) fn tick(steady: i64) -> Tick {
+    Tick { wall: Nanos(EPOCH + steady), steady: Nanos(steady) }
+}
+
+/// The far end of a test.
+pub(super) enum Far {
+    Stamp(Box<stamp::Reflector>),
+    Lamp(Box<lamp::Server>),
+    Twamp(Box<twamp::SessionReflector>),
+    Deaf,
+}
+
+impl Far {
+    /// Answers to what arrives at `at` (steady), by a wall clock `ahead` of the near one.
+    pub(super) fn answer(&mut self, bytes: &[u8], at: i64, ahead: i64) -> Vec<Vec<u8>> {
+        self.answer_to("192.0.2.1:40000", bytes, at, ahead)
+    }
+
+    fn answer_to(&mut self, from: &str, bytes: &[u8], at: i64, ahead: i64) -> Vec<Vec<u8>> {
+        let from = from.parse().unwrap();
+        let arrival = Arrival { from, at: Nanos(EPOCH + at + ahead), ttl: Some(64), traffic_class: Some(0) };
+        let now = Tick { wall: Nanos(EPOCH + at + ahead + 1000), steady: Nanos(at) };
+        match self {
+            Far::Stamp(r) => {
+                let mut out = vec![0; bytes.len()];
+                let error = ErrorEstimate::UNKNOWN;
+                r.reflect(bytes, &arrival, now.wall, now.steady, error, &mut out)
+                    .map_or(vec![], |_| vec![out])
+            }
+            Far::Lamp(s) => {
+                let mut out = Vec::new();
+                match s.handle(bytes, &arrival, now, &mut out) {
+                    Ok(lamp::Reaction::Answer) => vec![out],
+                    Ok(lamp::Reaction::AnswerAndFollow(_)) => {
+                        let h = lamp::Header::parse(&out).unwrap();
+                        let mut follow = Vec::new();
+                        s.follow_up(h.id, h.seq, Span(7000), &mut follow);
+                        vec![out, follow]
+                    }
+                    _ => vec![],
+                }
+            }
+            Far::Twamp(r) => {
+                let mut out = vec![0; bytes.len()];
+                r.reflect(bytes, &arrival, now.wall, ErrorEstimate::UNKNOWN, &mut out)
+                    .map_or(vec![], |_| vec![out])
+            }
+            Far::Deaf => vec![],
+        }
+    }
+
+    /// What it sends unasked, if anything is due.
+    pub(super) fn spontaneous(&mut self, at: i64, ahead: i64) -> Option<Vec<u8>> {
+        let Far::Lamp(s) = self else { return None };
+        let mut out = Vec::new();
+        s.poll_transmit(Tick { wall: Nanos(EPOCH + at + ahead), steady: Nanos(at) }, &mut out).map(|_| out)
+    }
+
+    pub(super) fn timeout(&self) -> Option<i64> {
+        let Far::Lamp(s) = self else { return None };
+        s.poll_timeout().map(|t| t.0)
+    }
+}
+
+/// What a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tag {
+    Request(u32),
+    /// Answer of this place in [`Truth::answers`].
+    Answer(usize),
+    Conversation,
+    Stray,
+}
+
+/// A packet that does not belong there.
+#[derive(Clone, Debug)]
+pub(super) enum Stray {
+    /// These bytes, to the near end.
+    Near(Vec<u8>),
+    /// And from another host to the far end.
+    Far(Vec<u8>),
+    /// What the far end sent as its k-th packet, once more.
+    Again(usize),
+    /// What the near end sent as its k-th packet, back to itself.
+    Mirrored(usize),
+    /// The same once more to the far end.
+    AskedAgain(usize),
+}
+
+/// The path and what else happens on it.
+pub(super) struct World<'a> {
+    pub(super) far: Far,
+    pub(super) up: Impairment,
+    pub(super) down: Impairment,
+    /// How far the far clock is ahead of the near one, at a time on the steady clock.
+    pub(super) ahead: &'a dyn Fn(i64) -> i64,
+    /// Strays, each at its time.
+    pub(super) strays: Vec<(i64, Stray)>,
+}
+
+/// An answer of the far end and what became of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answered {
+    pub(super) seq: u32,
+    /// How often it came back while the test ran.
+    pub(super) returned: u64,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Truth {
+    /// Of each request: when it was sent, and how often it reached the far end.
+    pub(super) requests: Vec<(i64, u64)>,
+    /// In the order they were made.
+    pub(super) answers: Vec<Answered>,
+    /// Answers that came back in time, in that order: the request and when.
+    pub(super) returned: Vec<(u32, i64)>,
+    /// Packets delivered to the near end while the test ran that did not come from the far end for it.
+    pub(super) strays: u64,
+    /// Requests that had reached the far end, different ones and copies, when it sent the last report to arrive.
+    pub(super) reported: Option<(u64, u64)>,
+    /// When the test was over.
+    pub(super) took: i64,
+}
+
+impl Truth {
+    fn reached(&self) -> (u64, u64) {
+        let distinct = self.requests.iter().filter(|r| r.1 > 0).count() as u64;
+        (distinct, self.requests.iter().map(|r| r.1).sum::<u64>() - distinct)
+    }
+}
+
+#[derive(Clone)]
+struct Packet {
+    to_far: bool,
+    tag: Tag,
+    bytes: Vec<u8>,
+    /// Of a report: [`Truth::reached`] when it was sent.
+    reached: (u64, u64),
+}
+
+struct Run<'a, P> {
+    world: World<'a>,
+    pinger: Pinger<P>,
+    flying: BTreeMap<(i64, u64), Packet>,
+    order: u64,
+    near_sent: Vec<Packet>,
+    far_sent: Vec<Packet>,
+    truth: Truth,
+}
+
+/// Runs a test to its end.
+pub(super) fn run<P: Protocol>(protocol: P, plan: Plan, mut world: World<'_>) -> (Outcome<P>, Truth) {
+    let mut strays = std::mem::take(&mut world.strays);
+    strays.sort_by_key(|s| std::cmp::Reverse(s.0));
+    let mut run = Run {
+        world,
+        pinger: Pinger::new(protocol, plan, Source::User),
+        flying: BTreeMap::new(),
+        order: 0,
+        near_sent: Vec::new(),
+        far_sent: Vec::new(),
+        truth: Truth::default(),
+    };
+    let mut now = 0;
+    for _ in 0..1_000_000 {
+        while let Some(entry) = run.flying.first_entry().filter(|e| e.key().0 <= now) {
+            let packet = entry.remove();
+            run.deliver(&packet, now);
+        }
+        while strays.last().is_some_and(|s| s.0 <= now) {
+            let stray = strays.pop().unwrap().1;
+            run.stray(stray, now);
+        }
+        let ahead = (run.world.ahead)(now);
+        while let Some(bytes) = run.world.far.spontaneous(now, ahead) {
+            let reached = run.truth.reached();
+            run.launch(Packet { to_far: false, tag: Tag::Conversation, bytes, reached }, now);
+        }
+        run.transmit(now);
+        let Some(due) = run.pinger.poll_timeout() else {
+            run.truth.took = now;
+            return (run.pinger.finish_up(), run.truth);
+        };
+        let next = [Some(due.0), run.flying.keys().next().map(|k| k.0), strays.last().map(|s| s.0)];
+        now = now.max(next.into_iter().flatten().chain(run.world.far.timeout()).min().unwrap());
+    }
+    panic!("the test does not end");
+}
+
+impl<P: Protocol> Run<'_, P> {
+    /// Puts a packet on its way.
+    fn launch(&mut self, packet: Packet, now: i64) {
+        let path = if packet.to_far { &mut self.world.up } else { &mut self.world.down };
+        for at in path.pass(Nanos(now), packet.bytes.len() + 28).iter() {
+            self.order += 1;
+            self.flying.insert((at.0, self.order), packet.clone());
+        }
+        if packet.to_far { &mut self.near_sent } else { &mut self.far_sent }.push(packet);
+    }
+
+    fn transmit(&mut self, now: i64) {
+        self.pinger.handle_timeout(tick(now));
+        let mut bytes = Vec::new();
+        while let Some(what) = self.pinger.poll_transmit(tick(now), &mut bytes) {
+            let tag = match what {
+                Transmit::Request(seq) => {
+                    self.truth.requests.push((now, 0));
+                    Tag::Request(seq)
+                }
+                // A STOP once more is a request to whoever counts.
+                Transmit::Conversation => match lamp::Header::parse(&bytes) {
+                    Some(h) if h.kind == lamp::Kind::Stop => Tag::Request(h.seq.into()),
+                    _ => Tag::Conversation,
+                },
+            };
+            self.launch(
+                Packet { to_far: true, tag, bytes: std::mem::take(&mut bytes), reached: (0, 0) },
+                now,
+            );
+            self.pinger.handle_timeout(tick(now));
+        }
+    }
+
+    fn stray(&mut self, stray: Stray, now: i64) {
+        let strange = |bytes| Packet { to_far: false, tag: Tag::Stray, bytes, reached: (0, 0) };
+        let pick = |sent: &[Packet], k: usize| sent.get(k % sent.len().max(1)).cloned();
+        let packet = match stray {
+            Stray::Near(bytes) => Some(strange(bytes)),
+            Stray::Far(bytes) => {
+                let ahead = (self.world.ahead)(now);
+                self.world.far.answer_to("192.0.2.77:40000", &bytes, now, ahead);
+                None
+            }
+            Stray::Again(k) => pick(&self.far_sent, k),
+            Stray::Mirrored(k) => pick(&self.near_sent, k).map(|p| strange(p.bytes)),
+            Stray::AskedAgain(k) => pick(&self.near_sent, k),
+        };
+        if let Some(packet) = packet {
+            self.deliver(&packet, now);
+        }
+    }
+
+    fn deliver(&mut self, packet: &Packet, now: i64) {
+        if !packet.to_far {
+            return self.come_back(packet, now);
+        }
+        if let Tag::Request(seq) = packet.tag {
+            self.truth.requests[seq as usize].1 += 1;
+        }
+        let answers = self.world.far.answer(&packet.bytes, now, (self.world.ahead)(now));
+        for (k, bytes) in answers.into_iter().enumerate() {
+            let tag = match packet.tag {
+                Tag::Request(seq) if k == 0 => {
+                    self.truth.answers.push(Answered { seq, returned: 0 });
+                    Tag::Answer(self.truth.answers.len() - 1)
+                }
+                _ => Tag::Conversation,
+            };
+            self.launch(Packet { to_far: false, tag, bytes, reached: (0, 0) }, now + 1000);
+        }
+    }
+
+    fn come_back(&mut self, packet: &Packet, now: i64) {
+        if self.pinger.is_over() {
+            return;
+        }
+        match packet.tag {
+            Tag::Answer(k) => {
+                let answer = &mut self.truth.answers[k];
+                answer.returned += 1;
+                self.truth.returned.push((answer.seq, now));
+            }
+            Tag::Stray => self.truth.strays += 1,
+            _ if packet.reached != (0, 0) => self.truth.reported = Some(packet.reached),
+            _ => {}
+        }
+        let at = Nanos(EPOCH + now);
+        let stamp = Stamp { at, source: Source::Kernel };
+        let meta = Received { stamp, read: at, length: packet.bytes.len(), ttl: None, traffic_class: None };
+        self.pinger.handle(&packet.bytes, &meta, tick(now));
+    }
+}

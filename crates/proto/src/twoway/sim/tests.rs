@@ -1,0 +1,388 @@
+//! Two-way tests over paths that lose, copy and reorder at every step, and among strays: they end in time, and
+//! count what happened.
+
+use super::*;
+use crate::twoway::Directions;
+use jitlat_core::analysis::{Options, analyze};
+use jitlat_core::impair::{Choice, Config, Duplication, Jitter, Reordering};
+use jitlat_core::record::Moment;
+use jitlat_core::spec::{Direction, Schedule, Transport};
+use jitlat_core::summary::Summary;
+use jitlat_core::twoway::{LostOn, NotAnswers, TwoWay};
+use jitlat_core::{Session, TestSpec};
+use lamp::FollowUp;
+use proptest::prelude::*;
+
+const MS: i64 = 1_000_000;
+const PATIENCE: Span = Span::seconds(1);
+const AHEAD: i64 = 250 * MS;
+
+fn plan(packets: u64, wait: Option<Span>) -> Plan {
+    let spec =
+        TestSpec::new(Direction::Up, Transport::Udp, packets, 80, Span::millis(10), Schedule::Periodic);
+    Plan { spec: spec.unwrap(), wait, patience: PATIENCE }
+}
+
+/// The least time on a path of 5 ms.
+fn path(config: Config) -> Impairment {
+    Impairment::new(Config { delay: Span::millis(5), ..config }, 7)
+}
+
+fn world(far: Far, up: Config, down: Config) -> World<'static> {
+    World { far, up: path(up), down: path(down), ahead: &|_| AHEAD, strays: Vec::new() }
+}
+
+fn stamp_far(sessions: usize) -> Far {
+    Far::Stamp(Box::new(stamp::Reflector::new(stamp::Rules { sessions, ..stamp::Rules::default() })))
+}
+
+fn lamp_far() -> Far {
+    Far::Lamp(Box::new(lamp::Server::new(lamp::ServerRules::default())))
+}
+
+fn stamp_sender() -> stamp::Sender {
+    stamp::Sender::new(stamp::sender::Options::default())
+}
+
+fn lamp_client(mode: lamp::Mode, follow_up: Option<FollowUp>) -> lamp::Client {
+    lamp::Client::new(lamp::client::Options { id: 77, mode, payload: 32, timeless: false, follow_up })
+}
+
+fn twamp_pair(mode: twamp::Mode) -> (twamp::Sender, Far) {
+    let keys = twamp::crypto::SessionKeys { aes: [1; 16], hmac: [2; 32] };
+    let keys = twamp::TestKeys::new(mode, &keys, &twamp::Sid([3; 16]));
+    let host = "192.0.2.1".parse().unwrap();
+    let far = twamp::SessionReflector::new(mode, keys.clone(), host, Some(40_000));
+    let size = twamp::sender::least_size(mode);
+    (twamp::Sender::new(mode, keys, size, ErrorEstimate::UNKNOWN), Far::Twamp(Box::new(far)))
+}
+
+/// The analysis that a user sees.
+fn summary<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>) -> Summary {
+    let mut session = Session::new(plan.spec.clone());
+    session.sent = Some(outcome.ledger.requests() as u32);
+    session.period_known = plan.wait.is_none();
+    let (directions, losses) = outcome.ledger.directions();
+    session.two_way = Some(Box::new(TwoWay {
+        far_clock: outcome.protocol.far_clock(),
+        directions: Some(directions).filter(|d| d.stateful),
+        losses,
+        wait: plan.wait,
+        ..TwoWay::default()
+    }));
+    analyze(&session, outcome.records.iter().copied(), &Options::default())
+}
+
+/// What every test of round trips must have found, however bad the path.
+fn check<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>, truth: &Truth) -> Summary {
+    let sent = truth.requests.len() as u64;
+    assert_eq!(outcome.ledger.requests(), sent);
+    // Every answer that came back is a record, with its own time, and nothing else is.
+    assert_eq!(outcome.records.len(), truth.returned.len());
+    for (record, (seq, at)) in outcome.records.iter().zip(&truth.returned) {
+        let times = (record.sent(), record.time(Moment::Returned));
+        let wanted = (truth.requests[*seq as usize].0, *at);
+        assert_eq!(
+            (record.seq, times),
+            (i64::from(*seq), (Some(Nanos(EPOCH + wanted.0)), Some(Nanos(EPOCH + wanted.1))))
+        );
+    }
+    let mut seqs: Vec<u32> = truth.returned.iter().map(|r| r.0).collect();
+    seqs.sort_unstable();
+    seqs.dedup();
+    let distinct = seqs.len() as u64;
+    assert_eq!(outcome.ledger.answered(), distinct);
+    let found = summary(plan, outcome);
+    let counts = &found.counts;
+    assert_eq!((counts.sent, counts.lost, counts.unique_valid), (sent, sent - distinct, distinct));
+    assert_eq!(counts.duplicate, truth.returned.len() as u64 - distinct, "copies are copies");
+    assert_eq!((found.latency.n, counts.invalid), (distinct, 0));
+    let of = |n: &NotAnswers| n.foreign + n.malformed + n.forged + n.unmatched;
+    assert_eq!(of(&outcome.not_answers), truth.strays, "{:?}", outcome.not_answers);
+    let pause = plan.wait.map_or(Span::millis(10), |w| w + PATIENCE);
+    let limit = Span::seconds(5).times(2) + pause.times(sent as i64) + PATIENCE + Span::seconds(8);
+    assert!(truth.took <= limit.0, "{} s", truth.took / 1_000_000_000);
+    found
+}
+
+/// What a counting far end must have told of either direction. All of it where order was kept on the way there
+/// and nothing copied; bounds of it otherwise.
+fn check_directions<P: Protocol>(outcome: &mut Outcome<P>, truth: &Truth) {
+    let (d, runs) = outcome.ledger.directions();
+    let Some(last) = truth.answers.iter().rposition(|a| a.returned > 0) else {
+        return assert_eq!((d, runs), (Directions::default(), Vec::new()));
+    };
+    if !d.stateful {
+        // Nothing was lost or copied on the way there: numbers equal to the requests' tell nothing by themselves.
+        assert!(truth.answers.iter().enumerate().all(|(k, a)| a.returned == 0 || k as u32 == a.seq));
+        return;
+    }
+    let answers = &truth.answers[..=last];
+    let sent = truth.requests.len() as u64;
+    let highest = answers.iter().filter(|a| a.returned > 0).map(|a| a.seq).max().unwrap();
+    let behind = sent - 1 - u64::from(highest);
+    let up = truth.requests[..highest as usize].iter().filter(|r| r.1 == 0).count() as u64;
+    let down = answers.iter().filter(|a| a.returned == 0).count() as u64;
+    let first = truth
+        .answers
+        .iter()
+        .position(|a| truth.returned.first().is_some_and(|r| r.0 == a.seq && a.returned > 0));
+    let copied = truth.requests.iter().any(|r| r.1 > 1);
+    let in_order = answers.windows(2).all(|w| w[0].seq < w[1].seq);
+    if !copied {
+        assert_eq!(d.down_lost, down);
+    }
+    if in_order && !copied {
+        assert_eq!((d.up_lost, d.unknown_lost), (up, behind));
+        assert_eq!((d.up_duplicates, d.up_reordered), (0, 0));
+        for run in &runs {
+            let reached =
+                truth.requests[run.first as usize..][..run.length as usize].iter().filter(|r| r.1 > 0);
+            match (run.way, reached.count() as u32) {
+                (LostOn::Up, n) => assert_eq!(n, 0),
+                (LostOn::Down, n) => assert_eq!(n, run.length),
+                (LostOn::Either, n) => {
+                    assert!(run.first > highest || 0 < n && n < run.length, "{run:?} {n}");
+                }
+            }
+        }
+        assert_eq!(runs.iter().map(|r| u64::from(r.length)).sum::<u64>(), sent - outcome.ledger.answered());
+    } else if first == Some(0) {
+        // Nobody can tell an answer to a copy, lost, from one to the request before it; or know of an answer behind
+        // the last that came.
+        let copies: u64 = truth.requests.iter().map(|r| r.1.saturating_sub(1)).sum();
+        let unseen = truth.answers[last + 1..].iter().filter(|a| a.seq < highest).count() as u64;
+        assert!(d.up_lost <= up + unseen, "{d:?}, in truth {up}");
+        assert!(up <= d.up_lost + d.unknown_lost + copies, "{d:?}, in truth {up}");
+    }
+    let copies: u64 = answers.iter().map(|a| a.returned.saturating_sub(1)).sum();
+    assert_eq!(d.down_duplicates, copies);
+}
+
+/// Each packet of either direction in turn is lost, copied, or held back behind the next few.
+fn each_step(packets: u64) -> impl Iterator<Item = (Config, Config)> {
+    let one = |n| Choice::indices([n]);
+    let troubles = (0..packets).flat_map(move |n| {
+        let held = |by| Config {
+            reordering: Reordering { choice: one(n), by: Span::millis(by) },
+            ..Config::default()
+        };
+        let lag = Span::millis(3);
+        [
+            Config { loss: one(n), ..Config::default() },
+            Config { duplication: Duplication { choice: one(n), copies: 2, lag }, ..Config::default() },
+            held(25),
+            held(450),
+        ]
+    });
+    troubles.flat_map(|c| [(c.clone(), Config::default()), (Config::default(), c)])
+}
+
+#[test]
+fn lamp_ping_like_survives_anything_at_any_step() {
+    for follow_up in [None, Some(FollowUp::Application), Some(FollowUp::Hardware)] {
+        for (up, down) in each_step(18) {
+            let plan = plan(6, None);
+            let client = lamp_client(lamp::Mode::PingLike, follow_up);
+            let (mut out, truth) =
+                super::run(client, plan.clone(), world(lamp_far(), up.clone(), down.clone()));
+            let found = check(&plan, &mut out, &truth);
+            assert!(found.counts.unique_valid >= 5, "{follow_up:?} {up:?} {down:?}");
+            assert!(truth.took < 9_000 * MS);
+        }
+    }
+}
+
+#[test]
+fn lamp_one_way_reports_the_truth_whatever_happens_at_any_step() {
+    for (up, down) in each_step(14) {
+        let plan = plan(6, None);
+        let client = lamp_client(lamp::Mode::Unidirectional, None);
+        let (out, truth) = super::run(client, plan, world(lamp_far(), up.clone(), down.clone()));
+        let told = out.protocol.report().map(|r| (r.received, r.duplicates.unwrap_or(0)));
+        assert_eq!(told, truth.reported, "{up:?} {down:?}");
+        assert!(told.is_some_and(|t| t.0 >= 5) && truth.took < 9_000 * MS, "{told:?} {up:?} {down:?}");
+        assert!(out.records.is_empty());
+    }
+}
+
+#[test]
+fn stamp_and_twamp_survive_anything_at_any_step() {
+    for (up, down) in each_step(6) {
+        for wait in [None, Some(Span::millis(2))] {
+            let plan = plan(6, wait);
+            let (mut out, truth) =
+                super::run(stamp_sender(), plan.clone(), world(stamp_far(9), up.clone(), down.clone()));
+            check(&plan, &mut out, &truth);
+            check_directions(&mut out, &truth);
+            let (sender, far) = twamp_pair(twamp::Mode::Encrypted);
+            let (mut out, truth) = super::run(sender, plan.clone(), world(far, up.clone(), down.clone()));
+            check(&plan, &mut out, &truth);
+            check_directions(&mut out, &truth);
+            assert!(out.ledger.directions().0.stateful);
+        }
+    }
+}
+
+#[test]
+fn a_far_end_that_falls_silent_at_any_step_is_given_up() {
+    for step in 0..12 {
+        let end = Config { loss: Choice::ranges([step..=1000]), ..Config::default() };
+        for (up, down) in [(end.clone(), Config::default()), (Config::default(), end)] {
+            for mode in [lamp::Mode::PingLike, lamp::Mode::Unidirectional] {
+                let client = lamp_client(mode, Some(FollowUp::Application));
+                let (out, truth) =
+                    super::run(client, plan(4, None), world(lamp_far(), up.clone(), down.clone()));
+                assert!(truth.took < 17_000 * MS, "{step} {mode:?} {}", truth.took);
+                assert_eq!(out.records.len(), truth.returned.len());
+            }
+            let plan = plan(8, Some(Span::ZERO));
+            let (mut out, truth) =
+                super::run(stamp_sender(), plan.clone(), world(stamp_far(9), up.clone(), down.clone()));
+            check(&plan, &mut out, &truth);
+        }
+    }
+}
+
+#[test]
+fn a_far_clock_that_steps_spoils_one_way_delays_only() {
+    // Forward by 80 ms in the middle of the test.
+    let plan = plan(100, None);
+    let step = |now: i64| if now < 500 * MS { AHEAD } else { AHEAD + 80 * MS };
+    let world = World { ahead: &step, ..world(stamp_far(9), Config::default(), Config::default()) };
+    let (mut out, truth) = super::run(stamp_sender(), plan.clone(), world);
+    let found = check(&plan, &mut out, &truth);
+    assert!(found.latency.max.unwrap() - found.latency.min.unwrap() < 1000, "{:?}", found.latency);
+    assert!(found.warnings.iter().any(|w| w.code == "far_clock_step"), "{:?}", found.warnings);
+    let ways = found.two_way.unwrap();
+    for way in [ways.up.unwrap(), ways.down.unwrap()] {
+        assert!(way.latency_corrected.is_none() && way.trend.is_none() && way.skew_hull.is_none());
+    }
+}
+
+fn choice() -> impl Strategy<Value = Choice> {
+    let some = prop::collection::vec(0u64..70, 0..6);
+    prop_oneof![
+        2 => Just(Choice::Never),
+        3 => some.prop_map(Choice::indices),
+        1 => (0.0..0.4f64).prop_map(Choice::Bernoulli),
+    ]
+}
+
+fn config(order: bool) -> impl Strategy<Value = Config> {
+    (choice(), choice(), choice(), 0i64..60, 0i64..30, 0i64..15).prop_map(
+        move |(loss, copies, late, by, lag, jitter)| Config {
+            loss,
+            jitter: if jitter > 0 { Jitter::Uniform { max: Span::millis(jitter) } } else { Jitter::None },
+            in_order: order,
+            duplication: Duplication {
+                choice: if order { Choice::Never } else { copies },
+                copies: 1,
+                lag: Span::millis(lag),
+            },
+            reordering: Reordering { choice: if order { Choice::Never } else { late }, by: Span::millis(by) },
+            ..Config::default()
+        },
+    )
+}
+
+fn stray() -> impl Strategy<Value = (i64, Stray)> {
+    let bytes = || prop::collection::vec(any::<u8>(), 0..120);
+    let kind = prop_oneof![
+        bytes().prop_map(Stray::Near),
+        bytes().prop_map(Stray::Far),
+        (0usize..200).prop_map(Stray::Again),
+        (0usize..200).prop_map(Stray::Mirrored),
+        (0usize..200).prop_map(Stray::AskedAgain),
+    ];
+    (0i64..900, kind).prop_map(|(ms, kind)| (ms * MS, kind))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn counts_are_the_truth_on_any_path_among_strays(
+        up in prop_oneof![config(true), config(false)],
+        down in prop_oneof![config(true), config(false)],
+        strays in prop::collection::vec(stray(), 0..12),
+        pause in prop::option::of(0i64..20),
+        which in 0..5,
+    ) {
+        let plan = plan(50, pause.map(Span::millis));
+        let on = |far: Far| World { strays: strays.clone(), ..world(far, up.clone(), down.clone()) };
+        match which {
+            0 | 1 => {
+                let follow_up = (which == 1).then_some(FollowUp::Application);
+                let client = lamp_client(lamp::Mode::PingLike, follow_up);
+                let (mut out, truth) = super::run(client, plan.clone(), on(lamp_far()));
+                check(&plan, &mut out, &truth);
+            }
+            2 => {
+                let plan = Plan { wait: None, ..plan };
+                let client = lamp_client(lamp::Mode::Unidirectional, None);
+                let (out, truth) = super::run(client, plan, on(lamp_far()));
+                let told = out.protocol.report().map(|r| (r.received, r.duplicates.unwrap_or(0)));
+                prop_assert_eq!(told, truth.reported);
+                prop_assert!(out.records.is_empty() && truth.took < 18_000 * MS);
+            }
+            3 => {
+                let (mut out, truth) = super::run(stamp_sender(), plan.clone(), on(stamp_far(9)));
+                check(&plan, &mut out, &truth);
+                check_directions(&mut out, &truth);
+            }
+            _ => {
+                let (sender, far) = twamp_pair(twamp::Mode::Authenticated);
+                let (mut out, truth) = super::run(sender, plan.clone(), on(far));
+                check(&plan, &mut out, &truth);
+                check_directions(&mut out, &truth);
+            }
+        }
+    }
+}
+
+/// Two reflectors at these ports, and one packet to `b` that claims to be from `a`: how many packets follow it.
+fn echoes(a: &mut Far, b: &mut Far, packet: Vec<u8>, ports: [&str; 2]) -> usize {
+    let mut flying = vec![(true, packet)];
+    let mut followed = 0;
+    while let Some((to_b, bytes)) = flying.pop() {
+        let (far, from) = if to_b { (&mut *b, ports[0]) } else { (&mut *a, ports[1]) };
+        let answers = far.answer_to(from, &bytes, followed as i64 * MS, 0);
+        followed += answers.len();
+        flying.extend(answers.into_iter().map(|bytes| (!to_b, bytes)));
+        assert!(followed < 100, "they talk to each other");
+    }
+    followed
+}
+
+#[test]
+fn reflectors_pointed_at_each_other_fall_silent() {
+    let request = |protocol: &mut dyn Protocol| {
+        let mut bytes = Vec::new();
+        protocol.request(0, false, Nanos(EPOCH), &mut bytes);
+        bytes
+    };
+    // On their own ports, and behind translators that hide these.
+    for ports in [["192.0.2.1:862", "192.0.2.2:862"], ["192.0.2.1:40001", "192.0.2.2:40002"]] {
+        for sessions in [0, 9] {
+            let spoofed = request(&mut stamp_sender());
+            assert_eq!(echoes(&mut stamp_far(sessions), &mut stamp_far(sessions), spoofed, ports), 1);
+        }
+    }
+    let ports = ["192.0.2.1:46000", "192.0.2.2:46000"];
+    let mut client = lamp_client(lamp::Mode::PingLike, None);
+    let (mut a, mut b) = (lamp_far(), lamp_far());
+    let packet = |kind, word| lamp::Header::new(kind, 77, 0, word).at(Nanos(EPOCH)).to_bytes().to_vec();
+    // The acknowledgement of a forged INIT is to no session of the other.
+    assert_eq!(echoes(&mut a, &mut b, packet(lamp::Kind::Init, 1), ports), 1);
+    // Nor does it help to have sessions with each other, open on both sides.
+    assert_eq!(echoes(&mut b, &mut a, packet(lamp::Kind::Init, 1), [ports[1], ports[0]]), 1);
+    assert_eq!(echoes(&mut a, &mut b, request(&mut client), ports), 1);
+    assert_eq!(echoes(&mut a, &mut b, packet(lamp::Kind::FollowUpControl, 0), ports), 1);
+    assert_eq!(echoes(&mut a, &mut b, request(&mut client), ports), 2, "an answer and its follow-up");
+    for mode in twamp::Mode::ALL {
+        let (mut sender, mut far) = twamp_pair(mode);
+        let spoofed = request(&mut sender);
+        assert_eq!(echoes(&mut twamp_pair(mode).1, &mut far, spoofed, ["192.0.2.1:40000"; 2]), 1, "{mode}");
+    }
+}
