@@ -1,5 +1,8 @@
 //! `jitlat compare` as a user runs it: on logs, on JSON summaries, in groups, as a test in CI.
 
+#[path = "../../store/tests/schema/mod.rs"]
+mod schema;
+
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -89,6 +92,7 @@ fn compared(files: &[String]) -> Vec<Value> {
     let told = jitlat(&args);
     assert!(told.status.code().is_some_and(|c| c != 101), "{}", stderr(&told));
     let json: Value = serde_json::from_slice(&told.stdout).unwrap();
+    schema::assert_valid("compare", &json);
     json["rows"]
         .as_array()
         .unwrap()
@@ -261,6 +265,7 @@ fn what_cannot_be_compared_is_said() {
     let (none, one, few) = (part("none", 11), part("one", 12), part("few", 20));
     refused(&[&log, &part("empty", 0)], 2, "it is empty");
     refused(&[&log, &none], 0, "one of the two has no packets to look at");
+    compared(&[log.clone(), none.clone(), one.clone(), few.clone()]);
     let (html, plots) = (dir.path().join("x.html"), dir.path().join("plots"));
     let drawn = ["--html", html.to_str().unwrap(), "--plots", plots.to_str().unwrap()];
     refused(&[&[none.as_str(), &one, &few, &log], &drawn[..]].concat(), 0, "few against none");

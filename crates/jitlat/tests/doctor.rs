@@ -1,5 +1,8 @@
 //! `jitlat doctor` on the machine at hand, with and without privileges.
 
+#[path = "../../store/tests/schema/mod.rs"]
+mod schema;
+
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
@@ -11,7 +14,9 @@ const UNPRIVILEGED: u32 = 65_534;
 
 fn json(output: &Output) -> serde_json::Value {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    let document = serde_json::from_slice(&output.stdout).unwrap();
+    schema::assert_valid("doctor", &document);
+    document
 }
 
 #[test]

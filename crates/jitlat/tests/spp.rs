@@ -1,5 +1,8 @@
 //! `jitlat spp` on captures whose pairs are known.
 
+#[path = "../../store/tests/schema/mod.rs"]
+mod schema;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -92,15 +95,13 @@ fn columns_are_those_asked_for() {
 
 #[test]
 fn losses_are_counted_each_way() {
-    let o = pair("atm_loss_udp340", &["--json", "-"]);
-    let json: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    let json = json(&pair("atm_loss_udp340", &["--json", "-"]));
     let s = &json["summary"];
     assert_eq!((&s["pairs"], &s["out"]["lost"], &s["in"]["lost"]), (&420.into(), &4.into(), &15.into()));
     assert_eq!((&s["out"]["matched"], &s["in"]["matched"]), (&446.into(), &435.into()));
     assert_eq!(json["reference_addresses"][0], "10.77.1.2");
-    let skew = pair("var_skew_udp340", &["--json", "-"]);
-    let json: serde_json::Value = serde_json::from_slice(&skew.stdout).unwrap();
-    let ppm = json["summary"]["clocks"]["skew_ppm"].as_f64().unwrap();
+    let skew = self::json(&pair("var_skew_udp340", &["--json", "-"]));
+    let ppm = skew["summary"]["clocks"]["skew_ppm"].as_f64().unwrap();
     assert!((ppm - 40.0).abs() < 1.0, "{ppm}");
 }
 
@@ -144,7 +145,11 @@ fn what_cannot_be_measured_is_explained() {
 
 fn json(o: &Output) -> serde_json::Value {
     assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
-    serde_json::from_slice(&o.stdout).unwrap()
+    let document: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    if document["instrument"] == "spp" {
+        schema::assert_valid("spp", &document);
+    }
+    document
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! `jitlat sweep` and `--load` over loopback, through the kernel.
 
+#[path = "../../store/tests/schema/mod.rs"]
+mod schema;
+
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -66,7 +69,10 @@ impl Server {
     }
 
     fn json(&self, folder: &Path, line: &str) -> Value {
-        serde_json::from_slice(&self.run(folder, line).stdout).unwrap()
+        let document: Value = serde_json::from_slice(&self.run(folder, line).stdout).unwrap();
+        let phases = document["format"] == "jitlat phases 1";
+        schema::assert_valid(if phases { "phases" } else { "sweep" }, &document);
+        document
     }
 }
 

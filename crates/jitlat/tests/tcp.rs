@@ -1,6 +1,9 @@
 //! `jitlat tcp` on captures of an upload through a queue of 30 packets: 33 of 807 segments were lost between the
 //! two points.
 
+#[path = "../../store/tests/schema/mod.rs"]
+mod schema;
+
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -14,6 +17,7 @@ fn losses_lie_on_the_right_side_of_the_point() {
     let up = |name| {
         let o = tcp(name, &["--json", "-"]);
         let json: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+        schema::assert_valid("tcp", &json);
         json["connections"][0]["up"].clone()
     };
     let (near, far) = (up("atm_tcp_up.ref.pcap"), up("atm_tcp_up.mon.pcap"));
@@ -54,6 +58,7 @@ fn two_points_tell_where_segments_were_lost_and_where_they_waited() {
             .unwrap()
     };
     let json: serde_json::Value = serde_json::from_slice(&two(&["--json", "-"]).stdout).unwrap();
+    schema::assert_valid("tcp", &json);
     let c = &json["connections"][0];
     let (up, down) = (&c["between"]["up"], &c["between"]["down"]);
     assert_eq!(
