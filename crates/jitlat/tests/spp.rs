@@ -250,3 +250,19 @@ fn thresholds_are_for_both_ways() {
     assert_eq!(pair("atm_loss_udp340", &["-q", "--fail-if", "loss>2%"]).status.code(), Some(1));
     assert_eq!(pair("atm_loss_udp340", &["-q", "--fail-if", "loss>20%"]).status.code(), Some(0));
 }
+
+#[test]
+fn windows_of_each_way_add_up_to_the_whole() {
+    let o = pair("atm_loss_udp340", &["--interval", "10s", "--json", "-"]);
+    let v = json(&o);
+    for (way, name) in v["directions"].as_array().unwrap().iter().zip(["out", "in"]) {
+        let windows = way["intervals"].as_array().unwrap();
+        assert!(windows.len() >= 3 && windows.iter().all(|w| w["summary"]["latency"]["mean"].is_number()));
+        let sum = |key: &str| windows.iter().map(|w| w[key].as_u64().unwrap()).sum::<u64>();
+        assert_eq!(sum("lost"), v["summary"][name]["lost"].as_u64().unwrap());
+        assert_eq!(sum("accepted"), v["summary"][name]["matched"].as_u64().unwrap());
+    }
+    let text =
+        String::from_utf8(pair("atm_loss_udp340", &["--interval", "10s", "--summary"]).stdout).unwrap();
+    assert_eq!(text.matches("Windows of 10.00 s").count(), 2, "{text}");
+}

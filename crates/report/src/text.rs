@@ -71,6 +71,13 @@ pub fn report(summary: &Summary, options: &Options) -> String {
     page.text
 }
 
+/// The windows of `--interval` alone, with nothing around them; empty without any.
+pub fn windows(summary: &Summary, options: &Options) -> String {
+    let mut page = Page::new(options);
+    windows::alone(&mut page, summary);
+    page.text
+}
+
 /// What the two directions of one test together tell: the sum of their smallest latencies is a round
 /// trip, in which the clock error cancels. Empty where either direction received nothing.
 pub fn both(up: &Summary, down: &Summary, options: &Options) -> String {

@@ -105,8 +105,10 @@ pub fn summarise(mut gathered: Gathered, session: &Session, options: &Options) -
     let mean = latency_corrected.map_or(latency.mean, |c| c.mean);
     let mut intervals = options
         .interval
-        .filter(|_| session.period_known)
-        .map(|length| crate::metrics::interval::intervals(&series, accepted, copies, sent, spec, length))
+        .map(|length| {
+            let period = session.period_known.then(|| spec.period());
+            crate::metrics::interval::intervals(&series, accepted, copies, sent, period, length)
+        })
         .unwrap_or_default();
     super::windows::summarise(&mut intervals, &gathered, session, options);
 

@@ -6,7 +6,6 @@ use super::percentile::Percent;
 use super::sample::Sample;
 use super::seqset::{Run, SeqSet, absent};
 use super::series::Series;
-use crate::spec::TestSpec;
 use crate::summary::Interval;
 use crate::time::Span;
 
@@ -14,23 +13,25 @@ use crate::time::Span;
 pub const MOST: u64 = 100_000;
 
 /// The windows of `length` of a stream of `sent` packets. A packet belongs to the window in which it was
-/// due at the mean rate, arrived or not, so that the windows' counts add up to the whole. Empty where there
-/// would be more than [`MOST`].
+/// due at the mean rate, arrived or not, so that the windows' counts add up to the whole. Without a `period`,
+/// as of somebody else's traffic, it belongs to that in which it was sent, and a lost one to that of the packet
+/// before it. Empty where there would be more than [`MOST`].
 pub fn intervals(
     series: &Series<'_>,
     accepted: &SeqSet,
     copies: &Copies,
     sent: u64,
-    spec: &TestSpec,
+    period: Option<Span>,
     length: Span,
 ) -> Vec<Interval> {
-    let period = spec.period().0.max(1) as u128;
-    let length = length.0.max(1) as u128;
-    let first_seq = |w: u64| ((u128::from(w) * length).div_ceil(period)).min(u128::from(sent)) as u64;
-    let windows = (u128::from(sent) * period).div_ceil(length).min(u128::from(MOST) + 1) as u64;
-    if windows > MOST {
-        return Vec::new();
-    }
+    let length = length.0.max(1);
+    let bounds = match period {
+        Some(period) => due(period.0.max(1), length, sent),
+        None => sent_in(series, length, sent),
+    };
+    let windows = bounds.len() as u64;
+    let first_seq = |w: u64| bounds.get(w as usize).copied().unwrap_or(sent);
+    let length = length as u128;
     let copies = copies.by_number();
     let reordered = overtaken(series);
     let mut losses = absent(accepted.runs(), sent).peekable();
@@ -65,6 +66,34 @@ pub fn intervals(
             }
         })
         .collect()
+}
+
+/// The first number of each window, by when packets are due.
+fn due(period: i64, length: i64, sent: u64) -> Vec<u64> {
+    let (period, length) = (period as u128, length as u128);
+    let windows = (u128::from(sent) * period).div_ceil(length).min(u128::from(MOST) + 1) as u64;
+    if windows > MOST {
+        return Vec::new();
+    }
+    let first = |w: u64| (u128::from(w) * length).div_ceil(period).min(u128::from(sent)) as u64;
+    (0..windows).map(first).collect()
+}
+
+/// The same by when they were sent, from the first on.
+fn sent_in(series: &Series<'_>, length: i64, sent: u64) -> Vec<u64> {
+    let mut bounds = Vec::new();
+    let mut origin = None;
+    for p in series.range(0..series.len()) {
+        let window = p.sent.saturating_sub(*origin.get_or_insert(p.sent)) / length;
+        if window >= MOST as i64 {
+            return Vec::new();
+        }
+        while (bounds.len() as i64) <= window {
+            // Whatever was lost before the first packet belongs to the first window.
+            bounds.push(if bounds.is_empty() { 0 } else { u64::from(p.seq).min(sent) });
+        }
+    }
+    bounds
 }
 
 /// The delay figures of a part of the stream, everything else 0.
@@ -149,16 +178,19 @@ mod tests {
             order.sort_by_key(|o| o.0);
             let (mut samples, mut accepted, mut copies) = (Samples::default(), SeqSet::default(), Copies::default());
             for &(_, seq, delay) in &order {
-                samples.push(Packet { seq, sent: 0, delay });
+                samples.push(Packet { seq, sent: i64::from(seq / 5) * 30_000_000, delay });
                 accepted.insert(seq);
                 if seq % 7 == 0 {
                     copies.push(seq, None);
                 }
             }
             let series = Series::new(&samples, &accepted);
-            let spec = TestSpec::default();
             let length = Span::millis(length);
-            let windows = intervals(&series, &accepted, &copies, sent, &spec, length);
+            for period in [Some(Span::millis(20)), None] {
+            let windows = intervals(&series, &accepted, &copies, sent, period, length);
+            if windows.is_empty() && samples.is_empty() {
+                continue;
+            }
             let sum = |f: fn(&Interval) -> u64| windows.iter().map(f).sum::<u64>();
             prop_assert_eq!(sum(|w| w.sent), sent);
             prop_assert_eq!(sum(|w| w.accepted), accepted.len());
@@ -169,15 +201,32 @@ mod tests {
             let late = samples.seq.iter().filter(|s| { let l = **s < next; next = next.max(**s + 1); l }).count();
             prop_assert_eq!(sum(|w| w.out_of_sequence), late as u64);
             prop_assert_eq!(windows.iter().filter_map(|w| w.min).min(), samples.delay.iter().copied().min());
+            }
         }
+    }
+
+    #[test]
+    fn without_a_period_windows_are_of_the_times_of_sending() {
+        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        // Two in the first second, a lost one, none in the second, one in the third.
+        for (seq, sent) in [(0, 5_000_000_000), (1, 5_999_999_999), (3, 7_000_000_000)] {
+            samples.push(Packet { seq, sent, delay: 7 });
+            accepted.insert(seq);
+        }
+        let series = Series::new(&samples, &accepted);
+        let windows = intervals(&series, &accepted, &Copies::default(), 4, None, Span::seconds(1));
+        let counts: Vec<_> = windows.iter().map(|w| (w.first_seq, w.sent, w.lost)).collect();
+        assert_eq!(counts, [(0, 3, 1), (3, 0, 0), (3, 1, 0)]);
     }
 
     #[test]
     fn a_claimed_count_makes_no_windows() {
         let (samples, accepted) = (Samples::default(), SeqSet::default());
         let series = Series::new(&samples, &accepted);
-        let spec = TestSpec::default();
-        let windows = intervals(&series, &accepted, &Copies::default(), u64::from(u32::MAX), &spec, Span(1));
-        assert_eq!(windows, []);
+        for period in [Some(Span::millis(20)), None] {
+            let windows =
+                intervals(&series, &accepted, &Copies::default(), u64::from(u32::MAX), period, Span(1));
+            assert_eq!(windows, []);
+        }
     }
 }

@@ -221,8 +221,9 @@ impl SppArgs {
     /// Whether anything shows the common analysis of both ways.
     fn analyses_ways(&self) -> bool {
         let r = &self.report;
-        let files = [&r.json, &r.csv, &r.summary_csv, &r.openmetrics, &r.html, &r.plots, &self.log];
-        files.into_iter().any(Option::is_some) || !r.fail_if.is_empty()
+        let files =
+            [&r.json, &r.csv, &r.summary_csv, &r.openmetrics, &r.intervals, &r.html, &r.plots, &self.log];
+        files.into_iter().any(Option::is_some) || !r.fail_if.is_empty() || r.analysis.interval.is_some()
     }
 }
 
@@ -376,6 +377,7 @@ fn conclude(
         flows: flows.as_deref(),
         top: args.top,
         runs: &runs,
+        windows: report.analysis.interval.is_some(),
     };
     if let Some(path) = &report.json {
         report::write_json(&outcome, path)?;
@@ -386,9 +388,9 @@ fn conclude(
         present::write_figures(&runs, Some(&section), report.html.as_deref(), report.plots.as_deref())?;
     }
     if args.summary && !present::is_silent(report) {
-        report::to_stdout(&report::text(&outcome))?;
+        report::to_stdout(&report::summary(&outcome))?;
     } else if !args.quiet {
-        eprint!("{}", report::text(&outcome));
+        eprint!("{}", report::summary(&outcome));
     }
     if counts.iter().all(|c| c.matched == 0) {
         return Ok(ExitCode::from(crate::COULD_NOT_MEASURE));

@@ -10,6 +10,7 @@ use jitlat_core::passive::{
 };
 use jitlat_core::time::{Nanos, Span};
 use jitlat_core::units;
+use jitlat_report::text;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
@@ -30,6 +31,8 @@ pub struct Outcome<'a> {
     pub top: usize,
     /// Both ways in the common analysis, where something shows it.
     pub runs: &'a [Run],
+    /// Whether windows of them were asked for.
+    pub windows: bool,
 }
 
 const POINTS: [&str; 2] = ["reference", "monitor"];
@@ -48,7 +51,7 @@ fn share(part: u64, whole: u64) -> f64 {
 }
 
 /// The summary as people read it.
-pub fn text(o: &Outcome<'_>) -> String {
+pub fn summary(o: &Outcome<'_>) -> String {
     let mut t = String::new();
     let (s, plan) = (o.summary, o.plan);
     // Writing to a string cannot fail.
@@ -112,6 +115,12 @@ pub fn text(o: &Outcome<'_>) -> String {
         let _ = writeln!(t, "{:<22}{}", "bands", band(l));
     }
     clocks(&mut t, s);
+    for run in o.runs {
+        let windows = text::windows(&run.summary, &text::Options::default());
+        if !windows.is_empty() {
+            let _ = write!(t, "\n{}{}", run.heading, windows.trim_start());
+        }
+    }
     if let Some(flows) = o.flows {
         flow_table(&mut t, flows, o.top);
     }
@@ -279,6 +288,13 @@ pub fn suspicions(o: &Outcome<'_>) -> Vec<String> {
             "{:.0} % of the packets have no IP identification, on which mask {mask} rests: matches slip after each \
              loss. Use mask 3135 (UDP) or 16639 (TCP), or leave out the mask",
             share(zero, ours)
+        ));
+    }
+    for run in o.runs.iter().filter(|r| o.windows && r.summary.intervals.is_empty() && matched > 0) {
+        notes.push(format!(
+            "{}: no windows, which need the packets: of more than a million a way none are kept (editcap -i cuts \
+             captures), or there would be more than 100 000",
+            run.label
         ));
     }
     if matched == 0 {

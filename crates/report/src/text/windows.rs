@@ -8,7 +8,7 @@ use jitlat_core::units::{eng4, eng4_f64};
 const LINES: usize = 40;
 
 pub(super) fn write(page: &mut Page, s: &Summary) {
-    windows(page, s);
+    alone(page, s);
     stretches(page, s);
 }
 
@@ -38,7 +38,8 @@ fn stretches(page: &mut Page, s: &Summary) {
     }
 }
 
-fn windows(page: &mut Page, s: &Summary) {
+/// The windows without the stretches.
+pub(super) fn alone(page: &mut Page, s: &Summary) {
     let Some(first) = s.intervals.first() else { return };
     page.heading(&format!("Windows of {}", eng4(first.length_ns)));
     let mut shown: Vec<&Interval> = s.intervals.iter().collect();
