@@ -317,8 +317,21 @@ fn write_packets_of(run: &Run, path: &Path) -> Result<()> {
     let session = reader.session().clone();
     let mut failure = None;
     output::write(path, |out| {
-        let mut rows = csv::Packets::new(out, &session, &run.summary)?;
-        reader.records(&mut failure).try_for_each(|record| rows.write(&record))
+        if !reader.has_tcp() {
+            let mut rows = csv::Packets::new(out, &session, &run.summary)?;
+            return reader.records(&mut failure).try_for_each(|record| rows.write(&record));
+        }
+        let mut rows = csv::Packets::new_tcp(out, &session, &run.summary)?;
+        while let Some(record) = reader.next() {
+            match record {
+                Ok(record) => rows.write_tcp(&record, reader.tcp().as_ref())?,
+                Err(e) => {
+                    failure = Some(e);
+                    break;
+                }
+            }
+        }
+        Ok(())
     })?;
     failure.map_or(Ok(()), |e| Err(e.into()))
 }

@@ -89,9 +89,13 @@ fn a_log_gives_the_same_report_again() {
     ];
     for (k, arguments) in tests.into_iter().enumerate() {
         let log = folder.path().join(format!("{k}.log"));
-        let live = ping(&[arguments, &["-o", log.to_str().unwrap()]].concat());
-        let output =
-            Command::new(JITLAT).args(["-f", log.to_str().unwrap(), "--json", "-"]).output().unwrap();
+        let [csv, saved] = ["live", "saved"].map(|name| folder.path().join(format!("{k}-{name}.csv")));
+        let [log, csv, saved] = [&log, &csv, &saved].map(|path| path.to_str().unwrap());
+        let live = ping(&[arguments, &["-o", log, "--csv", csv]].concat());
+        let output = Command::new(JITLAT).args(["-f", log, "--json", "-", "--csv", saved]).output().unwrap();
+        let [csv, saved] = [csv, saved].map(|path| std::fs::read_to_string(path).unwrap());
+        assert_eq!(csv, saved, "{arguments:?}");
+        assert_eq!(csv.contains(",retransmissions,srtt_us,cwnd"), arguments.contains(&"tcp"));
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let again: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         for key in live.as_object().unwrap().keys() {

@@ -52,7 +52,7 @@ enum Layout {
     OneWay,
     /// Those eleven, then `answered_ns returned_ns`; four letters of stamps.
     TwoWay,
-    /// Those thirteen, then `retransmissions srtt_us cwnd`. Readers take it for [`Layout::TwoWay`].
+    /// Those thirteen, then `retransmissions srtt_us cwnd`.
     TwoWayTcp,
 }
 
@@ -83,6 +83,6 @@ impl Layout {
             let mut theirs = columns.split_ascii_whitespace();
             l.columns().split(' ').all(|c| theirs.next() == Some(c))
         };
-        [Layout::TwoWay, Layout::OneWay, Layout::Classic].into_iter().find(|l| starts(*l))
+        [Layout::TwoWayTcp, Layout::TwoWay, Layout::OneWay, Layout::Classic].into_iter().find(|l| starts(*l))
     }
 }

@@ -4,6 +4,7 @@ use super::Layout;
 use super::header::Header;
 use super::row::{self, PADDING, Scanner};
 use jitlat_core::summary::{Summary, Warning};
+use jitlat_core::twoway::TcpSample;
 use jitlat_core::{PacketRecord, Session};
 use std::fs::File;
 use std::io::{self, Read};
@@ -190,6 +191,16 @@ impl LogReader {
         &self.reading
     }
 
+    /// Whether rows hold the kernel's account of a TCP connection.
+    pub fn has_tcp(&self) -> bool {
+        self.header.layout == Layout::TwoWayTcp
+    }
+
+    /// The kernel's account beside the record last taken, where its row tells it: the segment size is not among it.
+    pub fn tcp(&self) -> Option<TcpSample> {
+        self.scanner.beside
+    }
+
     /// The remaining records, of which an error ends the stream and is kept in `failure`: for consumers
     /// that take records only.
     pub fn records<'a>(
@@ -354,8 +365,9 @@ impl LogReader {
             // column is only ever zero or not.
             let readable = line.whole || (self.input_ended && self.header.layout == Layout::Classic);
             let bytes = &self.buf[line.start..line.end];
-            if let Some((index, record)) = row::parse_tolerant(bytes, self.header.layout).filter(|_| readable)
-            {
+            let row = row::parse_tolerant(bytes, self.header.layout).filter(|_| readable);
+            if let Some((index, record, beside)) = row {
+                self.scanner.beside = beside;
                 self.count_row(index);
                 return Ok(Some(record));
             }

@@ -14,7 +14,7 @@ pub(super) const PADDING: usize = 8;
 const ONES: u64 = 0x0101_0101_0101_0101;
 const POWERS: [u64; 8] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
 /// Columns of numbers in the widest layout.
-const COLUMNS: usize = 12;
+const COLUMNS: usize = 15;
 
 /// How many of eight bytes, the first being the lowest, are digits before the first that is not.
 #[inline]
@@ -42,6 +42,8 @@ fn eight_digits(chunk: u64) -> u64 {
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
     columns: [Column; COLUMNS],
+    /// What the last row told beside the packet.
+    pub beside: Option<TcpSample>,
 }
 
 /// What a column looked like in the row before.
@@ -210,14 +212,25 @@ impl Scanner {
             record.set_ttl(c.next_narrow::<7, _>()?);
             record.set_traffic_class(c.next_narrow::<8, _>()?);
             record.set_size(c.next_narrow::<9, _>()?);
-            if layout == Layout::TwoWay {
+            if layout.moments() == 4 {
                 times[2] = c.next_optional::<10>()?;
                 times[3] = c.next_optional::<11>()?;
+            }
+            if layout == Layout::TwoWayTcp {
+                let told = [c.next_narrow::<12, _>()?, c.next_narrow::<13, _>()?, c.next_narrow::<14, _>()?];
+                self.beside = sample(told);
             }
         }
         set_times(&mut record, times, letters)?;
         (c.peek() == b'\n').then_some((index as u64, record, c.at))
     }
+}
+
+/// The kernel's account of a connection, if all of what rows hold of it is there.
+#[inline]
+fn sample([retransmissions, srtt_us, cwnd]: [Option<u32>; 3]) -> Option<TcpSample> {
+    let (retransmissions, srtt_us, cwnd) = (retransmissions?, srtt_us?, cwnd?);
+    Some(TcpSample { retransmissions, srtt_us, cwnd, ..TcpSample::default() })
 }
 
 /// Fills in the times that are known and where they were taken.
@@ -233,9 +246,9 @@ fn set_times(record: &mut PacketRecord, times: [Option<i64>; 4], letters: [u8; 4
 }
 
 /// Reads any row a person could have made of one: any white space, a carriage return at the end, further
-/// columns. Without its line feed.
+/// columns. Without its line feed. Also what it tells beside the packet.
 #[cold]
-pub(super) fn parse_tolerant(row: &[u8], layout: Layout) -> Option<(u64, PacketRecord)> {
+pub(super) fn parse_tolerant(row: &[u8], layout: Layout) -> Option<(u64, PacketRecord, Option<TcpSample>)> {
     let row = core::str::from_utf8(row).ok()?;
     let mut columns = row.split_ascii_whitespace();
     let number = |text: &str| text.parse::<i64>().ok();
@@ -259,13 +272,21 @@ pub(super) fn parse_tolerant(row: &[u8], layout: Layout) -> Option<(u64, PacketR
         record.set_ttl(narrow(optional(columns.next()?)?)?);
         record.set_traffic_class(narrow(optional(columns.next()?)?)?);
         record.set_size(narrow(optional(columns.next()?)?)?);
-        if layout == Layout::TwoWay {
+        if layout.moments() == 4 {
             times[2] = optional(columns.next()?)?;
             times[3] = optional(columns.next()?)?;
         }
     }
+    let mut beside = None;
+    if layout == Layout::TwoWayTcp {
+        let mut told = [None; 3];
+        for value in &mut told {
+            *value = narrow(optional(columns.next()?)?)?;
+        }
+        beside = sample(told);
+    }
     set_times(&mut record, times, letters)?;
-    Some((index, record))
+    Some((index, record, beside))
 }
 
 /// A value that its field cannot hold makes the row unreadable, as any other bad field does.
@@ -374,6 +395,10 @@ mod tests {
         let first = scanner.row(&buf, 0, layout);
         assert_eq!(scanner.row(&buf, 0, layout), first, "{text}");
         let tolerant = parse_tolerant(text.as_bytes(), layout);
+        if let Some((_, _, beside)) = tolerant.filter(|_| first.is_some()) {
+            assert_eq!(scanner.beside, beside, "{text}");
+        }
+        let tolerant = tolerant.map(|(index, record, _)| (index, record));
         if let Some((index, record, end)) = first {
             assert_eq!((tolerant, end), (Some((index, record)), text.len()));
         }
@@ -489,5 +514,19 @@ mod tests {
         let text = core::str::from_utf8(&out[..end]).unwrap();
         assert_eq!(text, "9 -3 5 9223372036854775807 0 uu-h - -17 - 0 80 - 12");
         assert_eq!(parse_text(text, Layout::TwoWay), Some((9, r)));
+    }
+
+    #[test]
+    fn the_kernels_account_comes_back() {
+        let r = PacketRecord::one_way(5, Nanos(3), Nanos(4));
+        let told = TcpSample { retransmissions: 2, srtt_us: 25, cwnd: 10, ..TcpSample::default() };
+        for beside in [Some(told), None] {
+            let mut out = Vec::new();
+            assert!(push(&mut out, 9, &r, beside.as_ref(), Layout::TwoWayTcp));
+            let text = core::str::from_utf8(&out[..out.len() - 1]).unwrap();
+            assert_eq!(parse_text(text, Layout::TwoWayTcp), Some((9, r)));
+            assert_eq!(parse_tolerant(text.as_bytes(), Layout::TwoWayTcp), Some((9, r, beside)));
+        }
+        assert_eq!(parse_text("9 3 5 4 0 uu-- - - - - - - - 1 2 4294967296", Layout::TwoWayTcp), None);
     }
 }
