@@ -27,6 +27,7 @@ pub mod analysis;
 pub mod clock;
 pub mod compare;
 pub mod digest;
+pub mod gaps;
 pub mod impair;
 pub mod metrics;
 pub mod noise;

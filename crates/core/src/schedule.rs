@@ -1,10 +1,11 @@
 //! When each packet is to be sent: absolute offsets from the start of the stream, never a running sum
 //! of sleeps.
 
+use crate::gaps::{Gaps, unit};
 use crate::spec::{Schedule, TestSpec};
 use crate::time::Span;
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_chacha::rand_core::SeedableRng;
 
 /// The due times of a stream, as offsets from its start, in sequence order and never decreasing.
 /// Ends after the stream's last packet. The same specification always gives the same times.
@@ -22,6 +23,17 @@ enum Law {
     Burst(u32),
     /// The generator and the sum of the gaps drawn so far, in nanoseconds.
     Poisson(Box<ChaCha8Rng>, f64),
+    Random(Box<Drawing>),
+}
+
+#[derive(Clone, Debug)]
+struct Drawing {
+    rng: ChaCha8Rng,
+    gaps: Gaps,
+    batch: u32,
+    gap: Span,
+    /// Sum of the gaps so far.
+    at: Span,
 }
 
 impl Deadlines {
@@ -31,6 +43,13 @@ impl Deadlines {
             Schedule::Periodic => Law::Periodic,
             Schedule::Burst { size } => Law::Burst(size.max(1)),
             Schedule::Poisson { seed } => Law::Poisson(Box::new(ChaCha8Rng::seed_from_u64(seed)), 0.0),
+            Schedule::Random { gaps, batch, seed } => Law::Random(Box::new(Drawing {
+                rng: ChaCha8Rng::seed_from_u64(seed),
+                gaps,
+                batch: batch.max(1),
+                gap: Span::ZERO,
+                at: Span::ZERO,
+            })),
         };
         Deadlines { period: spec.period(), packets: spec.packets(), next: 0, law }
     }
@@ -50,11 +69,18 @@ impl Iterator for Deadlines {
             Law::Burst(size) => self.period.times((i - i % *size).into()),
             Law::Poisson(rng, at) => {
                 if i > 0 {
-                    // Uniform on (0, 1] from the top 53 bits, so that the logarithm is finite.
-                    let u = ((rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-                    *at -= u.ln() * self.period.0 as f64;
+                    *at -= unit(rng).ln() * self.period.0 as f64;
                 }
                 Span(*at as i64)
+            }
+            Law::Random(d) => {
+                if i > 0 {
+                    if (i - 1).is_multiple_of(d.batch) {
+                        d.gap = d.gaps.draw(&mut d.rng);
+                    }
+                    d.at = Span(d.at.0.saturating_add(d.gap.0));
+                }
+                d.at
             }
         })
     }
@@ -85,6 +111,16 @@ mod tests {
     #[test]
     fn bursts_keep_the_mean_rate() {
         assert_eq!(deadlines(7, Schedule::Burst { size: 3 }), [0, 0, 0, 3000, 3000, 3000, 6000]);
+    }
+
+    #[test]
+    fn gaps_are_drawn_once_a_batch() {
+        let gaps = Gaps::Uniform { least: Span(500), most: Span(1500) };
+        let a = deadlines(100, Schedule::Random { gaps, batch: 10, seed: 7 });
+        let gaps: Vec<i64> = a.windows(2).map(|w| w[1] - w[0]).collect();
+        let drawn: Vec<&[i64]> = gaps.chunks(10).collect();
+        assert!(drawn.iter().all(|batch| batch.iter().all(|gap| gap == &batch[0])));
+        assert!(drawn.windows(2).any(|w| w[0][0] != w[1][0]));
     }
 
     #[test]

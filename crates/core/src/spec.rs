@@ -1,5 +1,6 @@
 //! [`TestSpec`]: what the user asked for, valid by construction.
 
+use crate::gaps::Gaps;
 use crate::time::{SECOND, Span};
 use core::fmt;
 use core::str::FromStr;
@@ -85,6 +86,15 @@ pub enum Schedule {
     Burst {
         /// Packets in a burst, ≥ 1.
         size: u32,
+    },
+    /// Gaps of another law, reproducible from the seed; P is their mean.
+    Random {
+        /// The law.
+        gaps: Gaps,
+        /// Packets in a row with the same gap, ≥ 1.
+        batch: u32,
+        /// Of the generator that draws the gaps.
+        seed: u64,
     },
 }
 
@@ -180,9 +190,15 @@ pub enum SpecError {
     /// Not a code point.
     #[error("'{0}' is not a DSCP: give 0 to 63 or a name such as EF, AF41, CS1")]
     Dscp(String),
-    /// A burst of no packets.
-    #[error("a burst needs at least one packet")]
+    /// A burst or batch of no packets.
+    #[error("a burst or batch needs at least one packet")]
     Burst,
+    /// Random gaps that cannot be drawn.
+    #[error(
+        "such gaps cannot be drawn: give more than 0, the shortest first and no more than a day, and a \
+         deviation of ten times the mean at most"
+    )]
+    Gaps,
 }
 
 /// One test stream in one direction, as the user asked for it. Fields are private so that a value of
@@ -243,8 +259,10 @@ impl TestSpec {
         if period.0 <= 0 || i128::from(period.0) * i128::from(count) > century {
             return Err(SpecError::Period(period.0));
         }
-        if schedule == (Schedule::Burst { size: 0 }) {
-            return Err(SpecError::Burst);
+        match schedule {
+            Schedule::Burst { size: 0 } | Schedule::Random { batch: 0, .. } => return Err(SpecError::Burst),
+            Schedule::Random { gaps, .. } if !gaps.is_possible() => return Err(SpecError::Gaps),
+            _ => {}
         }
         Ok(TestSpec {
             direction,

@@ -81,8 +81,9 @@ fn a_test_records_what_its_host_adds() {
 fn a_log_gives_the_same_report_again() {
     let (_server, [stamp, lamp, tcp]) = serve();
     let folder = tempfile::tempdir().unwrap();
-    let tests: [&[&str]; 4] = [
+    let tests: [&[&str]; 5] = [
         &["--proto", "stamp", "--stamp-port", &stamp],
+        &["--proto", "stamp", "--stamp-port", &stamp, "--schedule", "uniform:1ms,3ms,2"],
         &["--proto", "lamp", "--lamp-port", &lamp, "--mode", "unidir"],
         &["--proto", "tcp", "--tcp-port", &tcp, "--tag", "a=b"],
         &["--proto", "stamp", "--stamp-port", &stamp, "--wait", "1ms"],

@@ -44,8 +44,12 @@ impl Due {
         Some(match spec.schedule() {
             Schedule::Periodic => Due::Every(period),
             Schedule::Burst { size } => Due::Bursts(period, size.max(1).into()),
-            Schedule::Poisson { .. } if last as usize / 64 > received + 100_000 => return None,
-            Schedule::Poisson { .. } => Due::Drawn(Box::new(Deadlines::new(spec)), 0, 0),
+            Schedule::Poisson { .. } | Schedule::Random { .. } if last as usize / 64 > received + 100_000 => {
+                return None;
+            }
+            Schedule::Poisson { .. } | Schedule::Random { .. } => {
+                Due::Drawn(Box::new(Deadlines::new(spec)), 0, 0)
+            }
         })
     }
 

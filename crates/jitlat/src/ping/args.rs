@@ -7,7 +7,8 @@ use super::twamp::TwampArgs;
 use crate::cli::{ReportArgs, quantity};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
-use jitlat_core::spec::{Dscp, HEADER_LEN, MAX_PAYLOAD};
+use jitlat_core::gaps::Gaps;
+use jitlat_core::spec::{Dscp, HEADER_LEN, MAX_PAYLOAD, SpecError};
 use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
 use jitlat_net::pace::Mode;
 use jitlat_net::random;
@@ -16,6 +17,7 @@ use jitlat_proto::twoway::Plan;
 use jitlat_proto::{echo, lamp, reqresp, stamp};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 #[derive(Clone, Debug, Args)]
 pub struct PingArgs {
@@ -50,7 +52,10 @@ pub struct PingArgs {
     /// How long an answer may take before it counts as lost
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "2s")]
     pub timeout: Span,
-    /// When requests are sent: periodic, or poisson (random gaps of mean PERIOD)
+    /// When requests are sent: periodic; poisson (random gaps of mean PERIOD); or gaps of a law of LaTe's, which
+    /// then say all about them: uniform:LEAST,MOST, exponential:LEAST,MEAN (LEAST and an exponential time, at most
+    /// three times MEAN in all), normal:MEAN,DEVIATION (between 0 and twice MEAN), as in uniform:10ms,100ms; a third
+    /// number keeps each gap for so many packets
     #[arg(long, value_name = "LAW", default_value = "periodic")]
     pub schedule: Law,
     /// Differentiated-services code point: 0 to 63, or a name (EF, AF41, CS1, LE …)
@@ -136,10 +141,56 @@ impl Proto {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Law {
     Periodic,
     Poisson,
+    /// Gaps, and how many packets keep each.
+    Random(Gaps, u32),
+}
+
+impl Law {
+    /// The schedule, drawn from `seed` if it is random.
+    pub fn with_seed(self, seed: u64) -> Schedule {
+        match self {
+            Law::Periodic => Schedule::Periodic,
+            Law::Poisson => Schedule::Poisson { seed },
+            Law::Random(gaps, batch) => Schedule::Random { gaps, batch, seed },
+        }
+    }
+}
+
+impl FromStr for Law {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Law, String> {
+        match text {
+            "periodic" => return Ok(Law::Periodic),
+            "poisson" => return Ok(Law::Poisson),
+            _ => {}
+        }
+        let unknown =
+            "write periodic, poisson, uniform:LEAST,MOST, exponential:LEAST,MEAN or normal:MEAN,DEVIATION";
+        let (law, numbers) = text.split_once(':').ok_or(unknown)?;
+        let mut numbers = numbers.split(',');
+        let mut time = || numbers.next().ok_or_else(|| unknown.to_owned()).and_then(wait);
+        let (first, second) = (time()?, time()?);
+        let gaps = match law {
+            "uniform" => Gaps::Uniform { least: first, most: second },
+            "exponential" => Gaps::Exponential { least: first, mean: second },
+            "normal" => Gaps::Normal { mean: first, deviation: second },
+            _ => return Err(unknown.to_owned()),
+        };
+        let batch =
+            numbers.next().map_or(Ok(1), str::parse).map_err(|_| "the third is a number of packets")?;
+        if numbers.next().is_some() || batch == 0 {
+            return Err("two times, and a number of packets that keep each gap".to_owned());
+        }
+        if !gaps.is_possible() {
+            return Err(SpecError::Gaps.to_string());
+        }
+        Ok(Law::Random(gaps, batch))
+    }
 }
 
 /// A source of stamps, by its name or by LaTe's letter.
@@ -215,8 +266,14 @@ pub fn plan(args: &PingArgs) -> Result<Plan> {
     let period = match args.rate {
         // Stop and wait has none.
         _ if args.wait.is_some() => Span(1),
+        Some(_) if matches!(args.schedule, Law::Random(..)) => {
+            bail!("-r: a law of gaps says all about the rate: leave one of them out")
+        }
         Some(rate) => rate.period(size).map_err(|e| anyhow!(e))?,
-        None => args.period,
+        None => match args.schedule {
+            Law::Random(gaps, _) => gaps.mean(),
+            _ => args.period,
+        },
     };
     let packets = match args.duration {
         Some(d) => (d.0 as u64).div_ceil(period.0.max(1) as u64),
@@ -224,13 +281,38 @@ pub fn plan(args: &PingArgs) -> Result<Plan> {
     };
     let mut seed = [0; 8];
     random::fill(&mut seed).context("drawing a seed from the system's random numbers")?;
-    let schedule = match args.schedule {
-        Law::Periodic => Schedule::Periodic,
-        Law::Poisson => Schedule::Poisson { seed: u64::from_be_bytes(seed) },
-    };
+    let schedule = args.schedule.with_seed(u64::from_be_bytes(seed));
     let transport = if args.proto == Proto::Tcp { Transport::Tcp } else { Transport::Udp };
     let shown = size.max(HEADER_LEN.into()).min(MAX_PAYLOAD.into());
     let mut spec = TestSpec::new(Direction::Up, transport, packets, shown, period, schedule)?;
     spec.dscp = args.dscp;
     Ok(Plan { spec, wait: args.wait, patience: args.timeout })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn laws_of_gaps_are_read_and_impossible_ones_refused() {
+        let ms = Span::millis;
+        let law = |text: &str| text.parse::<Law>();
+        let uniform = Gaps::Uniform { least: ms(10), most: ms(100) };
+        assert_eq!(law("uniform:10ms,100ms"), Ok(Law::Random(uniform, 1)));
+        assert_eq!(law("uniform:10ms,0.1s,20"), Ok(Law::Random(uniform, 20)));
+        let exponential = Gaps::Exponential { least: Span::ZERO, mean: ms(50) };
+        assert_eq!(law("exponential:0,50ms"), Ok(Law::Random(exponential, 1)));
+        let normal = Gaps::Normal { mean: ms(200), deviation: ms(4) };
+        assert_eq!(law("normal:200ms,4ms,15"), Ok(Law::Random(normal, 15)));
+        for wrong in [
+            "uniform",
+            "uniform:10ms",
+            "uniform:100ms,10ms",
+            "normal:1ms,2ms,0",
+            "poisson:1",
+            "gamma:1ms,2ms",
+        ] {
+            assert!(law(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use jitlat_core::{Nanos, PacketRecord, Span};
 use jitlat_net::clock;
 use jitlat_net::stamp::Stamps;
 use jitlat_proto::lamp::packet::HEADER_LEN;
-use jitlat_store::late::summary::{HEADER, LatencyType, Setting};
+use jitlat_store::late::summary::{HEADER, LatencyType, Random, Setting};
 use jitlat_store::late::{Course, Extra, graphite, packets, stream, summary};
 use jitlat_store::output;
 use std::fs::OpenOptions;
@@ -120,6 +120,7 @@ impl Late {
 
 fn setting(args: &PingArgs, period: Span) -> Result<Setting> {
     let size = wire_size(args)?;
+    let random = Random::of(args.schedule.with_seed(0), period);
     Ok(Setting {
         unidirectional: args.proto == Proto::Lamp && args.lamp.mode == LampMode::Unidir,
         raw: args.proto == Proto::Lamp && args.lamp.raw,
@@ -131,8 +132,8 @@ fn setting(args: &PingArgs, period: Span) -> Result<Setting> {
         payload: if args.proto == Proto::Lamp { size - HEADER_LEN as u64 } else { size },
         packets: args.duration.is_none().then_some(args.packets),
         duration: args.duration.map(|d| (d.0 / SECOND).unsigned_abs()),
-        interval: args.wait.unwrap_or(period).0,
-        random: args.schedule == super::args::Law::Poisson,
+        interval: args.wait.map_or(random.map_or(period.0, |r| r.1), |wait| wait.0),
+        random: random.map(|r| r.0),
         latency: match args.stamps {
             Stamps::User => LatencyType::User,
             Stamps::KernelReceive => LatencyType::Krt,

@@ -4,6 +4,7 @@ use super::{Part, heading};
 use crate::escape::escape;
 use crate::figure::{Unit, group_thousands, value_label};
 use jitlat_core::clock::SyncState;
+use jitlat_core::gaps::Gaps;
 use jitlat_core::session::{Ending, HostFacts, Session};
 use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::summary::{Coverage, Summary};
@@ -75,6 +76,8 @@ fn repeat(session: &Session) -> String {
         Schedule::Periodic => {}
         Schedule::Poisson { .. } => command.push_str(" --schedule poisson"),
         Schedule::Burst { .. } => command.push_str(" --schedule burst"),
+        // Of `jitlat ping` only, whose command is not made up here.
+        Schedule::Random { .. } => {}
     }
     if spec.transport() == Transport::Tcp {
         command.push_str(" -t");
@@ -122,6 +125,7 @@ fn parameters(s: &Summary) -> Facts {
         Schedule::Periodic => "periodic".to_owned(),
         Schedule::Poisson { seed } => format!("Poisson, seed {seed}"),
         Schedule::Burst { size } => format!("bursts of {size}"),
+        Schedule::Random { gaps, batch, seed } => random(gaps, batch, seed),
     };
     add("schedule", schedule);
     add(
@@ -240,6 +244,21 @@ fn far_end(s: &Summary) -> Facts {
         add("longest time in the sending host", time(ns));
     }
     list
+}
+
+/// Random gaps in words.
+fn random(gaps: Gaps, batch: u32, seed: u64) -> String {
+    let law = match gaps {
+        Gaps::Uniform { least, most } => format!("uniform from {} to {}", exact(least.0), exact(most.0)),
+        Gaps::Exponential { least, mean } => {
+            format!("exponential from {} on, mean {}", exact(least.0), exact(mean.0))
+        }
+        Gaps::Normal { mean, deviation } => {
+            format!("normal, mean {}, standard deviation {}", exact(mean.0), exact(deviation.0))
+        }
+    };
+    let same = if batch > 1 { format!(", {batch} alike in a row") } else { String::new() };
+    format!("gaps {law}{same}, seed {seed}")
 }
 
 #[cfg(test)]

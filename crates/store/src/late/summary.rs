@@ -1,9 +1,11 @@
 //! One line a test, as LaTe's `-f`: 34 columns.
 
 use jitlat_core::Nanos;
+use jitlat_core::gaps::Gaps;
 use jitlat_core::summary::Summary;
 use jitlat_core::time::SECOND;
 use jitlat_core::units::civil;
+use jitlat_core::{Schedule, Span};
 
 /// The line of column names, without its end.
 pub const HEADER: &str = "Date,Time,ClientMode,SocketType,Protocol,UP,PayloadLen-B,TotReqPackets,TestDuration-s,Interval-ms,\
@@ -54,10 +56,10 @@ pub struct Setting {
     pub packets: Option<u64>,
     /// Seconds asked for, of a test by duration.
     pub duration: Option<u64>,
-    /// Mean time between requests, in ns.
+    /// Time between requests, in ns; of random gaps what LaTe's `-t` means there.
     pub interval: i64,
-    /// Random, exponential gaps.
-    pub random: bool,
+    /// The law of random gaps.
+    pub random: Option<Random>,
     /// How times were taken.
     pub latency: LatencyType,
     /// The server's own time was told.
@@ -66,18 +68,45 @@ pub struct Setting {
     pub began: Nanos,
 }
 
+/// Random gaps in LaTe's words.
+#[derive(Clone, Copy, Debug)]
+pub struct Random {
+    /// Its name of the law.
+    pub name: &'static str,
+    /// The law's parameter, in ns.
+    pub parameter: i64,
+    /// Packets in a row with the same gap.
+    pub batch: u32,
+}
+
+impl Random {
+    /// What `schedule` of mean `period` is to LaTe, and what its `-t` is then, in ns; `None` if it is not random.
+    pub fn of(schedule: Schedule, period: Span) -> Option<(Random, i64)> {
+        let (name, interval, parameter, batch) = match schedule {
+            Schedule::Poisson { .. } => ("RAND_EXPONENTIAL", period, period, 1),
+            Schedule::Random { gaps, batch, .. } => match gaps {
+                Gaps::Uniform { least, most } => ("RAND_UNIFORM", most, least, batch),
+                Gaps::Exponential { least, mean } => ("RAND_EXPONENTIAL", least, mean, batch),
+                Gaps::Normal { mean, deviation } => ("RAND_NORMAL", mean, deviation, batch),
+            },
+            Schedule::Periodic | Schedule::Burst { .. } => return None,
+        };
+        Some((Random { name, parameter: parameter.0, batch }, interval.0))
+    }
+}
+
 impl Setting {
     pub(super) fn interval_type(&self) -> &'static str {
-        if self.random { "RAND_EXPONENTIAL" } else { "fixed periodic" }
+        self.random.map_or("fixed periodic", |r| r.name)
     }
 
-    /// Of the distribution: the mean, in ms; −1 of none.
+    /// Of the distribution, in ms; −1 of none.
     pub(super) fn parameter(&self) -> f64 {
-        if self.random { self.interval as f64 / 1e6 } else { -1.0 }
+        self.random.map_or(-1.0, |r| r.parameter as f64 / 1e6)
     }
 
     pub(super) fn batch(&self) -> u64 {
-        if self.random { 1 } else { self.packets.unwrap_or(0) }
+        self.random.map_or(self.packets.unwrap_or(0), |r| r.batch.into())
     }
 }
 

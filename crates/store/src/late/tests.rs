@@ -61,7 +61,7 @@ fn setting() -> Setting {
         packets: Some(5),
         duration: None,
         interval: 20_000_000,
-        random: false,
+        random: None,
         latency: LatencyType::User,
         follow_up: false,
         // 2026-11-20 12:15:07

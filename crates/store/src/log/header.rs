@@ -8,6 +8,7 @@ use super::date::parse_date;
 use super::{Layout, Version, two_way};
 use core::str::FromStr;
 use jitlat_core::clock::SyncState;
+use jitlat_core::gaps::Gaps;
 use jitlat_core::noise::NoNoise;
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::spec::{HEADER_LEN, MAX_PACKETS, MAX_PAYLOAD};
@@ -293,8 +294,13 @@ fn direction(value: &str) -> Result<Direction, String> {
 }
 
 fn schedule(value: &str) -> Result<Schedule, String> {
-    let unknown = || format!("'{}' is not a schedule: periodic, poisson SEED or burst SIZE", value.trim());
+    let unknown = || {
+        format!("'{}' is not a schedule: periodic, poisson SEED, burst SIZE, or a law of gaps", value.trim())
+    };
     let mut words = value.split_ascii_whitespace();
+    if let Some(random) = random(value) {
+        return Ok(random);
+    }
     match (words.next(), words.next()) {
         (Some("periodic"), None) => Ok(Schedule::Periodic),
         (Some("poisson"), Some(seed)) => {
@@ -306,6 +312,30 @@ fn schedule(value: &str) -> Result<Schedule, String> {
         },
         _ => Err(unknown()),
     }
+}
+
+/// `uniform LEAST MOST BATCH SEED`, `exponential LEAST MEAN BATCH SEED` or `normal MEAN DEVIATION BATCH SEED`.
+fn random(value: &str) -> Option<Schedule> {
+    let words: Vec<&str> = value.split_ascii_whitespace().collect();
+    let &[law, first, second, batch, seed] = words.as_slice() else { return None };
+    let [first, second] = [Span(first.parse().ok()?), Span(second.parse().ok()?)];
+    let gaps = match law {
+        "uniform" => Gaps::Uniform { least: first, most: second },
+        "exponential" => Gaps::Exponential { least: first, mean: second },
+        "normal" => Gaps::Normal { mean: first, deviation: second },
+        _ => return None,
+    };
+    let batch = batch.parse().ok().filter(|b| *b > 0)?;
+    gaps.is_possible().then_some(Schedule::Random { gaps, batch, seed: seed.parse().ok()? })
+}
+
+fn random_text(gaps: Gaps, batch: u32, seed: u64) -> String {
+    let (law, first, second) = match gaps {
+        Gaps::Uniform { least, most } => ("uniform", least, most),
+        Gaps::Exponential { least, mean } => ("exponential", least, mean),
+        Gaps::Normal { mean, deviation } => ("normal", mean, deviation),
+    };
+    format!("{law} {} {} {batch} {seed}", first.0, second.0)
 }
 
 fn probe(value: &str) -> Result<ClockProbe, String> {
@@ -429,6 +459,7 @@ pub(super) fn facts(session: &Session, layout: Layout) -> Vec<Fact> {
         Schedule::Periodic => "periodic".to_owned(),
         Schedule::Poisson { seed } => format!("poisson {seed}"),
         Schedule::Burst { size } => format!("burst {size}"),
+        Schedule::Random { gaps, batch, seed } => random_text(gaps, batch, seed),
     };
     let probe = |p: &ClockProbe| format!("{} {} {} {}", p.sent.0, p.arrived.0, p.answered.0, p.returned.0);
     let tag = |(k, v): &(String, String)| {

@@ -9,6 +9,7 @@ use crate::jitlat::message::{
 };
 use crate::jitlat::stream::Finish;
 use crate::jitlat::v3::rows;
+use jitlat_core::gaps::Gaps;
 use jitlat_core::spec::SpecError;
 use jitlat_core::{Direction, Dscp, Schedule, Source, Span, TestSpec, Transport};
 
@@ -141,10 +142,21 @@ fn encode_flow(flow: &FlowRequest, w: &mut Writer<'_>) {
         Schedule::Periodic => (0, 0),
         Schedule::Poisson { seed } => (1, seed),
         Schedule::Burst { size } => (2, size.into()),
+        Schedule::Random { seed, .. } => (3, seed),
     };
-    let mut schedule = [0; 9];
-    schedule[0] = law;
-    schedule[1..].copy_from_slice(&u64::to_be_bytes(parameter));
+    let mut schedule = vec![law];
+    schedule.extend(u64::to_be_bytes(parameter));
+    if let Schedule::Random { gaps, batch, .. } = spec.schedule() {
+        let (law, first, second) = match gaps {
+            Gaps::Uniform { least, most } => (0, least, most),
+            Gaps::Exponential { least, mean } => (1, least, mean),
+            Gaps::Normal { mean, deviation } => (2, mean, deviation),
+        };
+        schedule.extend(batch.to_be_bytes());
+        schedule.push(law);
+        schedule.extend(first.0.to_be_bytes());
+        schedule.extend(second.0.to_be_bytes());
+    }
     w.bytes(6, &schedule);
     w.u8(7, spec.dscp.value());
     w.u16(8, spec.src_port);
@@ -380,6 +392,9 @@ fn direction_of(field: &Field<'_>) -> Result<Direction, DecodeError> {
 }
 
 fn schedule_of(field: &Field<'_>) -> Result<Schedule, DecodeError> {
+    if field.value.first() == Some(&3) {
+        return random(field);
+    }
     let [law, parameter @ ..] = field.array::<9>("schedule")?;
     let parameter = u64::from_be_bytes(parameter);
     match law {
@@ -391,6 +406,24 @@ fn schedule_of(field: &Field<'_>) -> Result<Schedule, DecodeError> {
         },
         _ => Err(DecodeError::Invalid(format!("schedule {law} is not known to this version"))),
     }
+}
+
+fn random(field: &Field<'_>) -> Result<Schedule, DecodeError> {
+    let b = field.array::<30>("schedule")?;
+    let word = |at: usize| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&b[at..at + 8]);
+        u64::from_be_bytes(bytes)
+    };
+    let [first, second] = [14, 22].map(|at| Span(word(at) as i64));
+    let gaps = match b[13] {
+        0 => Gaps::Uniform { least: first, most: second },
+        1 => Gaps::Exponential { least: first, mean: second },
+        2 => Gaps::Normal { mean: first, deviation: second },
+        _ => return Err(field.bad("law of gaps")),
+    };
+    let batch = u32::from_be_bytes([b[9], b[10], b[11], b[12]]);
+    Ok(Schedule::Random { gaps, batch, seed: word(1) })
 }
 
 /// Sources from the future are taken as the plainest.

@@ -4,6 +4,7 @@ use crate::jitlat::ledger::SessionId;
 use crate::jitlat::message::*;
 use crate::jitlat::stream::Finish;
 use jitlat_core::clock::SyncState;
+use jitlat_core::gaps::Gaps;
 use jitlat_core::record::Moment;
 use jitlat_core::session::HostFacts;
 use jitlat_core::{
@@ -53,6 +54,17 @@ fn spec() -> impl Strategy<Value = TestSpec> {
         Just(Schedule::Periodic),
         any::<u64>().prop_map(|seed| Schedule::Poisson { seed }),
         (1..u32::MAX).prop_map(|size| Schedule::Burst { size }),
+        (1..u32::MAX, 1..1_000_000i64, 1..1_000_000i64, 0..3, any::<u64>()).prop_map(
+            |(batch, a, more, law, seed)| {
+                let (first, second) = (Span(a), Span(a + more));
+                let gaps = match law {
+                    0 => Gaps::Uniform { least: first, most: second },
+                    1 => Gaps::Exponential { least: first, mean: second },
+                    _ => Gaps::Normal { mean: second, deviation: first },
+                };
+                Schedule::Random { gaps, batch, seed }
+            }
+        ),
     ];
     let direction = prop_oneof![Just(Direction::Up), Just(Direction::Down)];
     let transport = prop_oneof![Just(Transport::Udp), Just(Transport::Tcp)];
