@@ -17,7 +17,7 @@ pub mod plots;
 mod two_way;
 mod windows;
 
-pub use two_way::asking;
+pub use two_way::{asking, is_one_host, two_way_remarks};
 
 pub use comparison::comparison;
 

@@ -124,6 +124,9 @@ fn belief(s: &Summary) -> Vec<String> {
     let mut lines = Vec::new();
     let clock = &s.clock;
     lines.push(match (clock.offset_ns, clock.bound_ns) {
+        _ if s.two_way.is_some() => {
+            "Round trips: both ends are on one clock, so their length is known and not only how it varies.".into()
+        }
         (Some(offset), Some(bound)) => format!(
             "Latency: the clocks differed by {} (server − client), known to ±{}. Corrected values carry that \
              uncertainty; jitter and loss do not.",

@@ -5,6 +5,9 @@ mod common;
 use common::{Measured, golden, made_up};
 use jitlat_core::compare::{Grid, Key, Question, Run};
 use jitlat_core::digest::Digest;
+use jitlat_core::record::Moment;
+use jitlat_core::twoway::TwoWay;
+use jitlat_core::{Nanos, PacketRecord, Session, Source, Stamp, TestSpec};
 use jitlat_report::html::{Part, Report, comparison, page};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -44,6 +47,43 @@ fn a_report_is_one_small_file_that_fetches_nothing() {
 fn assert_self_contained(html: &str) {
     for fetches in ["src=", "url(http", "@import", "href=\"http", "href=\"/", "<link", "<iframe"] {
         assert!(!html.contains(fetches), "{fetches}");
+    }
+}
+
+#[test]
+fn round_trips_are_called_so() {
+    let mut session = Session::new(TestSpec::default());
+    let two_way = TwoWay { protocol: "stamp".into(), far_clock: true, ..TwoWay::default() };
+    (session.sent, session.two_way) = (Some(200), Some(Box::new(two_way)));
+    session.dst = Some("192.0.2.2".parse().unwrap());
+    let rows = (0..200).map(|i| {
+        // The far host keeps every tenth request longer than its answer takes to come back.
+        let (start, kept) = (i * 1_000_000, if i % 10 == 0 { 1_200_000 } else { 50_000 });
+        let times =
+            [start, start + 9_000_000, start + 9_000_000 + kept, start + 3_000_000 + kept.min(90_000)];
+        let mut record = PacketRecord::new(i);
+        for (moment, at) in
+            [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned].into_iter().zip(times)
+        {
+            record.set(moment, Stamp { at: Nanos(at), source: Source::Kernel });
+        }
+        record
+    });
+    let html = report(&[("", &Measured::new(session, rows))]);
+    for part in [
+        "There and back",
+        "round trip</th>",
+        "both ends are on one clock",
+        "there (raw, two clocks)",
+        "there and back</dd>",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+    // Neither a one-way test's command, nor what the far host's own time does to the arrivals.
+    for wrong in
+        ["The same test again", "latency, as measured", "receive_time_went_back", "client to server</dd>"]
+    {
+        assert!(!html.contains(wrong), "{wrong}");
     }
 }
 

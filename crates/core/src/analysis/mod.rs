@@ -189,6 +189,15 @@ impl Analyzer {
         Ok(())
     }
 
+    /// Says how often receive times went back, where the order of the rows is not that of the times analysed.
+    fn set_regressions(&mut self, times: u64) {
+        match &mut self.mode {
+            Mode::Exact(gathered) => gathered.tally.rx_time_regressions = times,
+            Mode::Streaming(stream) => stream.set_regressions(times),
+            Mode::TwoWay(_) => {}
+        }
+    }
+
     /// Rows pushed so far.
     pub fn received(&self) -> u64 {
         match &self.mode {

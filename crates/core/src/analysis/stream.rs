@@ -83,6 +83,11 @@ impl Stream {
         }
     }
 
+    /// See [`super::Analyzer::set_regressions`].
+    pub fn set_regressions(&mut self, times: u64) {
+        self.tally.rx_time_regressions = times;
+    }
+
     pub fn received(&self) -> u64 {
         self.classifier.received
     }

@@ -6,6 +6,7 @@ use crate::metrics::seqset::Run;
 use crate::record::{Moment, PacketRecord};
 use crate::session::{HostFacts, Session};
 use crate::summary::{Loss, Summary, Warning};
+use crate::time::Nanos;
 use crate::twoway::{
     Directions, FarReport, LossRun, LostOn, Processing, Sending, TwoWay, TwoWayFigures, View, Way, far_clock,
     processing, project,
@@ -26,6 +27,29 @@ pub(super) struct TwoWayAnalysis {
     fastest: [Option<ClockProbe>; STRETCHES],
     processing: Option<Processing>,
     processing_sum: i128,
+    returned: Returned,
+}
+
+/// Whether answers came back in the order of this host's clock.
+#[derive(Clone, Copy, Debug, Default)]
+struct Returned {
+    first: Option<Nanos>,
+    last: Option<Nanos>,
+    /// How often it went back.
+    back: u64,
+}
+
+impl Returned {
+    fn push(&mut self, at: Nanos) {
+        self.append(Returned { first: Some(at), last: Some(at), back: 0 });
+    }
+
+    fn append(&mut self, next: Returned) {
+        let went_back = self.last.zip(next.first).is_some_and(|(last, first)| first < last);
+        self.back += next.back + u64::from(went_back);
+        self.first = self.first.or(next.first);
+        self.last = next.last.or(self.last);
+    }
 }
 
 impl TwoWayAnalysis {
@@ -42,10 +66,14 @@ impl TwoWayAnalysis {
             fastest: [None; STRETCHES],
             processing: None,
             processing_sum: 0,
+            returned: Returned::default(),
         }
     }
 
     pub fn push(&mut self, record: &PacketRecord) {
+        if let Some(at) = record.time(Moment::Returned) {
+            self.returned.push(at);
+        }
         if let Some(seen) = project(record, View::RoundTrip) {
             self.round_trip.push(&seen);
         }
@@ -95,6 +123,7 @@ impl TwoWayAnalysis {
                 (a, b) => a.or(b),
             };
         }
+        self.returned.append(next.returned);
         self.processing_sum += next.processing_sum;
         self.processing = match (self.processing, next.processing) {
             (Some(a), Some(b)) => {
@@ -109,7 +138,11 @@ impl TwoWayAnalysis {
         self.round_trip.received()
     }
 
-    pub fn finish(self, session: &Session) -> (Summary, Samples) {
+    pub fn finish(mut self, session: &Session) -> (Summary, Samples) {
+        // Without the far host's own time arrivals are not those of the rows, and the order of the answers says
+        // nothing of the far host's clock.
+        self.round_trip.set_regressions(self.returned.back);
+        self.up.set_regressions(0);
         let facts = session.two_way.as_deref().cloned().unwrap_or_default();
         let mut seen = session.clone();
         seen.probes = self.fastest.iter().flatten().copied().collect();

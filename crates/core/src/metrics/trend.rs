@@ -8,10 +8,13 @@ use super::series::Series;
 use super::skew::SkewHull;
 use super::stat::t_quantile;
 use crate::spec::Direction;
+use crate::units::eng4_f64;
 
 /// No two free-running crystals differ by more, nor does NTP slew faster: 1000 ppm.
 const FASTEST_SKEW: f64 = 1e-3;
 const BLOCKS: usize = 20;
+/// A drift over the run that hosts make by themselves, in ns.
+const HOST_DRIFT: f64 = 10_000.0;
 
 /// What is known beside the slope.
 #[derive(Clone, Copy)]
@@ -80,6 +83,9 @@ impl Trend {
                 return (TrendVerdict::None, "the slope's confidence interval contains 0".into());
             }
             Some(_) => {}
+        }
+        if drift.abs() < HOST_DRIFT {
+            return (TrendVerdict::None, format!("the slope comes to {} over the run", eng4_f64(drift)));
         }
         if evidence.jumps {
             let because = "the smallest delay jumps: what was measured before and after is not one line";

@@ -140,7 +140,9 @@ fn change(d: &Difference, show: impl Fn(f64) -> String + Copy) -> String {
 }
 
 fn table(out: &mut String, grid: &Grid) {
-    out.push_str("<section class=\"tables\"><h2>The figures</h2><div class=\"wide\"><table><thead><tr>");
+    out.push_str(
+        "<section class=\"tables\"><h2>The figures</h2><div class=\"wide dense\"><table><thead><tr>",
+    );
     let named = grid.rows.iter().any(|r| !r.name.is_empty());
     let heads: &[&str] = &[
         "run",
@@ -150,9 +152,9 @@ fn table(out: &mut String, grid: &Grid) {
         "IPDV std dev",
         "IPDV IQR",
         "jitter median",
-        "jitter 90 %",
-        "jitter 99 %",
-        "jitter 99.9 %",
+        "jitter 90\u{a0}%",
+        "jitter 99\u{a0}%",
+        "jitter 99.9\u{a0}%",
         "jitter max",
         "latency median",
     ];

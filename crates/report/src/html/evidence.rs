@@ -30,7 +30,8 @@ pub fn write(out: &mut String, part: &Part<'_>, alone: bool) {
         "<section class=\"evidence\"><h2>{}</h2>",
         heading(part, "To repeat and to judge it", alone)
     );
-    if let Some(session) = part.session.filter(|s| s.payload().is_some() && s.period().is_some()) {
+    let one_way = |s: &&Session| s.two_way.is_none() && s.payload().is_some() && s.period().is_some();
+    if let Some(session) = part.session.filter(one_way) {
         let command = repeat(session);
         let _ = write!(out, "<p>The same test again: <code>{}</code></p>", escape(&command));
     }
@@ -105,6 +106,7 @@ fn parameters(s: &Summary) -> Facts {
     add(
         "direction",
         match (s.session.direction_known, s.session.direction) {
+            _ if s.two_way.is_some() => "there and back".into(),
             (false, _) => "unknown: logs of this version do not say".into(),
             (true, Direction::Up) if super::is_passive(s) => "OUT: reference point to monitor point".into(),
             (true, Direction::Down) if super::is_passive(s) => "IN: monitor point to reference point".into(),

@@ -8,6 +8,7 @@ mod comparison;
 mod evidence;
 mod shell;
 mod tables;
+mod two_way;
 mod windows;
 
 pub use comparison::{comparison, figures_of};
@@ -109,6 +110,7 @@ pub fn page(report: &Report<'_>) -> String {
     }
     for part in report.parts {
         tables::write(&mut out, part, alone);
+        two_way::write(&mut out, part, alone);
     }
     for part in report.parts {
         windows::write(&mut out, part, alone);

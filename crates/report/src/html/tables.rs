@@ -81,47 +81,36 @@ fn counts(out: &mut String, s: &Summary) {
     out.push_str("</dl>");
 }
 
-fn distributions(out: &mut String, s: &Summary) {
+/// The head of a table of distributions.
+pub(super) fn head(out: &mut String) {
     out.push_str(
         "<div class=\"wide\"><table><thead><tr><th scope=\"col\">quantity</th><th scope=\"col\">min</th>\
          <th scope=\"col\">mean</th><th scope=\"col\">median</th><th scope=\"col\">90 %</th>\
          <th scope=\"col\">99 %</th><th scope=\"col\">99.9 %</th><th scope=\"col\">max</th>\
          <th scope=\"col\">std dev</th></tr></thead><tbody>",
     );
-    let p = |d: &Distribution, milli: u32| integer(d.percentiles.at(Percent(milli)));
-    let whole = |d: &Distribution| {
-        [
-            integer(d.min),
-            cell(d.mean),
-            cell(d.median),
-            p(d, 90_000),
-            p(d, 99_000),
-            p(d, 99_900),
-            integer(d.max),
-            cell(d.stddev),
-        ]
-    };
+}
+
+/// The cells of a distribution, of times less `by`.
+pub(super) fn whole(d: &Distribution, by: i64) -> [String; 8] {
+    let less = |v: Option<i64>| integer(v.map(|v| v.saturating_sub(by)));
+    let less_f64 = |v: Option<f64>| cell(v.map(|v| v - by as f64));
+    let p = |milli: u32| less(d.percentiles.at(Percent(milli)));
+    let (low, high) = (less(d.min), less(d.max));
+    [low, less_f64(d.mean), less_f64(d.median), p(90_000), p(99_000), p(99_900), high, cell(d.stddev)]
+}
+
+fn distributions(out: &mut String, s: &Summary) {
+    head(out);
     let dash = || "–".to_owned();
-    row(out, "latency, as measured", &whole(&s.latency));
-    if let Some(c) = &s.latency_corrected {
-        let shifted =
-            |v: Option<i64>| integer(v.zip(s.clock.correction_ns).and_then(|(v, by)| v.checked_sub(by)));
-        let q = |milli: u32| shifted(s.latency.percentiles.at(Percent(milli)));
-        let cells = [
-            integer(c.min),
-            cell(c.mean),
-            cell(c.median),
-            q(90_000),
-            q(99_000),
-            q(99_900),
-            integer(c.max),
-            cell(s.latency.stddev),
-        ];
-        row(out, "latency, clocks corrected", &cells);
+    let latency = if s.two_way.is_some() { "round trip" } else { "latency, as measured" };
+    row(out, latency, &whole(&s.latency, 0));
+    if let Some(by) = s.clock.correction_ns.filter(|_| s.latency_corrected.is_some()) {
+        row(out, "latency, clocks corrected", &whole(&s.latency, by));
     }
-    row(out, "jitter (PDV)", &whole(&s.pdv));
+    row(out, "jitter (PDV)", &whole(&s.pdv, 0));
     if let Some(d) = &s.pdv_deskewed {
-        row(out, "jitter, skew removed", &whole(d));
+        row(out, "jitter, skew removed", &whole(d, 0));
     }
     let i = &s.ipdv;
     if i.n > 0 {
@@ -153,7 +142,7 @@ fn distributions(out: &mut String, s: &Summary) {
     out.push_str("</tbody></table></div>");
 }
 
-fn row(out: &mut String, name: &str, cells: &[String]) {
+pub(super) fn row(out: &mut String, name: &str, cells: &[String]) {
     let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(name));
     for c in cells {
         let _ = write!(out, "<td>{}</td>", escape(c));

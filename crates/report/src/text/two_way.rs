@@ -1,11 +1,11 @@
 //! What a two-way test tells beside its round trips: how it was made, either way by itself, and what was
 //! received that is no measurement.
 
-use super::{Page, count, dash, printable};
+use super::{Options, Page, count, dash, printable};
 use jitlat_core::Schedule;
 use jitlat_core::session::Session;
 use jitlat_core::summary::{Percent, Summary};
-use jitlat_core::twoway::{FarReport, NotAnswers, Sending, TcpCourse, TwoWayFigures, Way};
+use jitlat_core::twoway::{Directions, FarReport, NotAnswers, Sending, TcpCourse, TwoWayFigures, Way};
 use jitlat_core::units::{eng4, eng4_f64, full_f64};
 
 /// `ICMP to 192.0.2.2: 20 requests of 64 bytes, one every 20.00 ms (open loop)`.
@@ -34,7 +34,6 @@ pub fn asking(session: &Session) -> String {
 /// The section of a round-trip report.
 pub(super) fn write(page: &mut Page, s: &Summary) {
     let Some(t) = s.two_way.as_deref() else { return };
-    let one_host = s.header.src_ip.is_some() && s.header.src_ip == s.header.dst_ip;
     page.heading("There and back");
     sending(page, t);
     if let Some(report) = &t.far_report {
@@ -44,10 +43,42 @@ pub(super) fn write(page: &mut Page, s: &Summary) {
     directions(page, t);
     for (name, way) in [("there", &t.up), ("back", &t.down)] {
         if let Some(way) = way {
-            delay(page, name, way, if one_host { "one clock" } else { "raw, two clocks" });
+            delay(page, name, way, if is_one_host(s) { "one clock" } else { "raw, two clocks" });
         }
     }
-    if !one_host {
+    beside(page, s, t);
+}
+
+/// Whether both ends are one host, and so on one clock.
+pub fn is_one_host(s: &Summary) -> bool {
+    s.header.src_ip.is_some() && s.header.src_ip == s.header.dst_ip
+}
+
+/// The statements of the section without its tables, a sentence each, for a page that has tables of its own.
+pub fn two_way_remarks(s: &Summary) -> Vec<String> {
+    let Some(t) = s.two_way.as_deref() else { return Vec::new() };
+    let mut page = Page::new(&Options { width: usize::MAX, ..Options::default() });
+    sending(&mut page, t);
+    if let Some(report) = &t.far_report {
+        far_report(&mut page, report);
+    }
+    processing(&mut page, t);
+    if let Some(d) = &t.directions {
+        for (what, up, down) in [
+            ("lost", d.up_lost, d.down_lost),
+            ("duplicated", d.up_duplicates, d.down_duplicates),
+            ("reordered", d.up_reordered, d.down_reordered),
+        ] {
+            page.item(&format!("{what}: {up} there, {down} back"));
+        }
+        undetermined(&mut page, d);
+    }
+    beside(&mut page, s, t);
+    page.text.lines().map(|line| line.trim().to_owned()).collect()
+}
+
+fn beside(page: &mut Page, s: &Summary, t: &TwoWayFigures) {
+    if !is_one_host(s) {
         corrected(page, t);
     }
     if let Some(tcp) = &t.tcp {
@@ -116,6 +147,10 @@ fn directions(page: &mut Page, t: &TwoWayFigures) {
     row("lost", d.up_lost, d.down_lost);
     row("duplicated", d.up_duplicates, d.down_duplicates);
     row("reordered", d.up_reordered, d.down_reordered);
+    undetermined(page, d);
+}
+
+fn undetermined(page: &mut Page, d: &Directions) {
     if d.unknown_lost > 0 {
         page.item(&format!(
             "{} without an answer, lost there or back: the far host's count does not tell",
