@@ -20,6 +20,15 @@ use std::collections::HashMap;
 pub const MAX_FLOWS: usize = 1 << 16;
 /// The number of all flows beyond [`MAX_FLOWS`].
 pub const OTHERS: u32 = u32::MAX;
+/// The number of packets whose flow a point does not tell, as a far one that sends digests: it is the other
+/// point's word that counts, and what that one never saw remains without a flow.
+pub const UNTOLD: u32 = u32::MAX - 1;
+
+/// The flow of a packet seen at two points.
+#[inline]
+pub(super) fn told(here: u32, there: u32) -> u32 {
+    if here == UNTOLD { there } else { here }
+}
 
 /// What packets are put together by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,7 +282,8 @@ pub struct FlowFigures {
     /// What its packets share; `None` for flows beyond [`MAX_FLOWS`].
     #[serde(skip)]
     pub key: Option<FlowKey>,
-    /// The same in words; "others" for flows beyond [`MAX_FLOWS`].
+    /// The same in words; "others" for flows beyond [`MAX_FLOWS`], "not told" for packets that only a point saw
+    /// that tells no flows.
     pub flow: String,
     /// Synthetic pairs of its packets alone.
     pub pairs: u64,
@@ -321,6 +331,7 @@ pub struct Flows {
     /// By the flow's number.
     states: Vec<State>,
     others: State,
+    untold: State,
     max_turnaround: Option<Span>,
 }
 
@@ -332,9 +343,10 @@ impl Flows {
 
     /// All flows named by `keys`, those with most bytes first.
     pub fn figures(&self, keys: &[FlowKey]) -> Vec<FlowFigures> {
-        let named = self.states.iter().enumerate().map(|(n, s)| (keys.get(n), s));
-        let heard = named.chain([(None, &self.others)]).filter(|(_, s)| s.heard());
-        let mut list: Vec<FlowFigures> = heard.map(|(key, s)| s.figures(key)).collect();
+        let named = self.states.iter().zip(keys).map(|(s, key)| (s, Some(key), key.to_string()));
+        let rest = [(&self.others, None, "others".to_owned()), (&self.untold, None, "not told".to_owned())];
+        let heard = named.chain(rest).filter(|(s, ..)| s.heard());
+        let mut list: Vec<FlowFigures> = heard.map(|(s, key, name)| s.figures(key, name)).collect();
         list.sort_by(|a, b| {
             (b.out.bytes + b.back.bytes, &a.flow).cmp(&(a.out.bytes + a.back.bytes, &b.flow))
         });
@@ -345,7 +357,7 @@ impl Flows {
     fn state(&mut self, flow: u32) -> &mut State {
         let n = flow as usize;
         if n >= MAX_FLOWS {
-            return &mut self.others;
+            return if flow == UNTOLD { &mut self.untold } else { &mut self.others };
         }
         if n >= self.states.len() {
             self.states.resize_with(n + 1, State::default);
@@ -360,7 +372,7 @@ impl State {
         self.span.is_some() || self.ways.iter().any(|w| w.lost + w.duplicates > 0)
     }
 
-    fn figures(&self, key: Option<&FlowKey>) -> FlowFigures {
+    fn figures(&self, key: Option<&FlowKey>, flow: String) -> FlowFigures {
         let way = |w: usize| {
             let counts = self.ways[w];
             let d = &self.delays[w];
@@ -378,7 +390,7 @@ impl State {
         let (first, last) = self.span.unwrap_or((Nanos(0), Nanos(0)));
         FlowFigures {
             key: key.copied(),
-            flow: key.map_or_else(|| "others".to_owned(), ToString::to_string),
+            flow,
             pairs: self.rtt.count,
             rtt_ns: self.rtt.figures(),
             out: way(0),
@@ -467,8 +479,11 @@ mod tests {
             flows.arrived(0, record(way, at, delay, flow), false);
         }
         flows.lost(Way::Out, 9, Nanos(0), 1);
+        flows.lost(Way::In, 10, Nanos(0), UNTOLD);
         let keys = [0, 1].map(|n| key([10, 0, 0, n], [1, 1, 1, 1], Way::Out, Grouping::Flow));
-        let f = flows.figures(&keys);
+        let mut f = flows.figures(&keys);
+        let untold = f.pop().unwrap();
+        assert_eq!((untold.flow.as_str(), untold.back.lost), ("not told", 1));
         let rtt: Vec<_> = f.iter().map(|f| f.rtt_ns.unwrap().median / 1_000_000).collect();
         assert_eq!((rtt, f[1].out.lost, f[0].out.lost, f[0].pairs), (vec![30, 410], 1, 0, 1));
         assert!(f[0].flow.starts_with("udp 10.0.0.0:"), "{}", f[0].flow);

@@ -74,7 +74,7 @@ fn digests_of_another_host_tell_the_delay_and_every_loss() {
     spp("--duration 5").finish(LIMIT).refused(&["--key-file"]);
     spp("--key-file key --remote-interface lo --duration 5").finish(LIMIT).refused(&["'lo' is not offered"]);
 
-    let listener = spp("--key-file key --only udp:2667 --json spp.json");
+    let listener = spp("--key-file key --only udp:2667 --per-flow --json spp.json");
     wait_for_captures(&lab.client, 1);
     wait_for_captures(&lab.server, 1);
     test("-b -n 450 -p 8ms").finish(LIMIT);
@@ -86,6 +86,12 @@ fn digests_of_another_host_tell_the_delay_and_every_loss() {
     assert_eq!(report.count("/summary/in/lost"), 0);
     assert!(report.count("/summary/out/matched") > 100 && report.count("/summary/in/matched") > 100);
     assert!(report.ms("/summary/rtt_ns/min") >= 39.9, "{}", heard.stderr);
+    // Whose packets they are is known of the point here.
+    let flows = report.at("/flows").as_array().unwrap();
+    let sum = |way: &str, key: &str| flows.iter().filter_map(|f| f[way][key].as_u64()).sum::<u64>();
+    assert!(flows.iter().all(|f| f["flow"].as_str().unwrap().starts_with("udp 10.9.0.1:")), "{flows:#?}");
+    assert_eq!((sum("out", "lost"), sum("in", "lost")), (4, 0), "{flows:#?}");
+    assert_eq!(sum("in", "matched"), report.count("/summary/in/matched"));
     assert!(report.ms("/summary/rtt_ns/median") < 150.0, "{}", heard.stderr);
 
     // A far host that dies ends the listening, with what there is.

@@ -2,6 +2,7 @@
 //! their order until the fate of each is known.
 
 use super::{Observer, RETUNE};
+use crate::passive::flows::told;
 use crate::passive::{Point, Record, Sighting, Way};
 use crate::time::Nanos;
 use serde::Serialize;
@@ -149,7 +150,7 @@ impl Ledger {
             reference: Nanos(reference.at),
             monitor: Nanos(monitor.at),
             length: source.length,
-            flow: reference.flow,
+            flow: told(reference.flow, monitor.flow),
         };
         let raw = arrival.at.saturating_sub(source.at);
         let delay = match way {
@@ -191,7 +192,8 @@ impl Ledger {
             Way::Out => (Nanos(source.at), s.at),
             Way::In => (s.at, Nanos(source.at)),
         };
-        let record = Record { way: s.way, reference, monitor, length: s.length, flow: source.flow };
+        let record =
+            Record { way: s.way, reference, monitor, length: s.length, flow: told(source.flow, s.flow) };
         let seq = self.seq(s.way, source.seq);
         out.arrived(seq, record, true);
     }

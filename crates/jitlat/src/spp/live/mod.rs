@@ -15,7 +15,7 @@ use crate::cli::quantity;
 use crate::interrupt;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use jitlat_core::passive::flows::FlowNumbers;
+use jitlat_core::passive::flows::{FlowNumbers, UNTOLD};
 use jitlat_core::passive::identity::salted;
 use jitlat_core::passive::{IdentityRule, Matcher, Prefix, Sides, Sighting};
 use jitlat_core::time::Span;
@@ -144,8 +144,10 @@ pub fn run(args: &SppArgs) -> Result<ExitCode> {
     let asked = super::asked(args)?;
     let stop = interrupt::stop_flag()?;
     let same_clock = sources.iter().all(Source::is_here);
-    if !same_clock && args.grouping().is_some() {
-        bail!("--per-flow and --per-prefix need both points here: digests do not tell flows");
+    if !sources.iter().any(Source::is_here) && args.grouping().is_some() {
+        bail!(
+            "--per-flow and --per-prefix need one of the points here: digests do not tell flows, only which packets are the same"
+        );
     }
     let key = args.live.key_file.as_deref().map(crate::test::key).transpose()?;
     let hosts: Vec<Prefix> =
@@ -248,7 +250,8 @@ fn take(report: Report, salt: Option<u64>, namers: &mut [Namer; 2], merger: &mut
             for d in list {
                 facts.longest = facts.longest.max(d.length);
                 facts.long += u64::from(d.length > 1500);
-                merger.push(point, Sighting { at: d.at, id: d.id, length: d.length, way: d.way, flow: 0 });
+                let flow = UNTOLD;
+                merger.push(point, Sighting { at: d.at, id: d.id, length: d.length, way: d.way, flow });
             }
         }
         // Of a time before there was a plan; what it covered counts for nothing.
