@@ -3,6 +3,7 @@
 use super::measure::{Found, Setting, gather};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
+use jitlat_core::record::Moment;
 use jitlat_core::twoway::FarReport;
 use jitlat_net::stamp::Stamps;
 use jitlat_net::twoway;
@@ -116,7 +117,14 @@ pub fn measure(s: &Setting<'_>) -> Result<Found> {
     let options = Options { id: s.id, mode, payload, timeless: args.timeless, follow_up };
     let measured = twoway::run(|_| Client::new(options), s.plan.clone(), &s.link, s.stop)?;
     let report = measured.outcome.protocol.report().copied();
+    let follows_up = measured.outcome.protocol.follow_up() == FollowUpState::Accepted;
     let mut found = gather(s, measured, remarks);
+    let untold = found.records.iter().filter(|r| r.time(Moment::Answered).is_none()).count();
+    if follows_up && untold > 0 {
+        found.facts().remarks.push(format!(
+            "of {untold} answers the server's processing time got lost on the way: their round trips contain it"
+        ));
+    }
     if let Some(report) = report {
         found.facts().far_report = Some(FarReport::from(&report));
         if report.errors > 0 {

@@ -326,6 +326,10 @@ impl Protocol for Client {
         }
     }
 
+    fn follows_up(&self) -> bool {
+        self.follow_up == FollowUpState::Accepted
+    }
+
     fn expects_replies(&self) -> bool {
         self.options.mode == Mode::PingLike
     }

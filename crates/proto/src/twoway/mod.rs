@@ -111,6 +111,11 @@ pub trait Protocol {
         false
     }
 
+    /// Whether a later word on each answer may come ([`Heard::Took`]).
+    fn follows_up(&self) -> bool {
+        false
+    }
+
     /// Whether requests are answered at all; where not, only the conversation tells what arrived.
     fn expects_replies(&self) -> bool {
         true

@@ -10,6 +10,11 @@ use jitlat_core::record::{Flags, Moment};
 use jitlat_core::schedule::Deadlines;
 use jitlat_core::twoway::NotAnswers;
 use jitlat_core::{Nanos, PacketRecord, Source, Span, Stamp, TestSpec};
+use std::collections::VecDeque;
+
+/// Answers that wait for a later word at a time, and for how long each.
+const PENDING: usize = 256;
+const LATER_WORD: Span = Span::millis(500);
 
 /// When requests are sent and how long answers are waited for.
 #[derive(Clone, Debug)]
@@ -63,7 +68,8 @@ pub struct Pinger<P> {
     records: Recording,
     sent: SentStamps,
     not_answers: NotAnswers,
-    pending: Option<PacketRecord>,
+    /// Answers of which a later word may come, in the order they came.
+    pending: VecDeque<PacketRecord>,
     /// The protocol decides when it is over: it has something to wait for.
     closing: bool,
 }
@@ -107,7 +113,7 @@ impl<P: Protocol> Pinger<P> {
             records,
             sent,
             not_answers: NotAnswers::default(),
-            pending: None,
+            pending: VecDeque::with_capacity(PENDING + 1),
             closing: false,
         }
     }
@@ -176,6 +182,9 @@ impl<P: Protocol> Pinger<P> {
             _ => self.protocol.stage(now.steady),
         };
         self.closing = stage == Stage::Closing;
+        let late = |r: &PacketRecord| r.time(Moment::Returned).is_none_or(|at| now.wall - at > LATER_WORD);
+        let settled = self.pending.iter().take_while(|r| late(r)).count();
+        self.settle(self.pending.len() - settled);
         match (&self.state, stage) {
             (_, Stage::Failed(why)) => self.state = State::Failed(why),
             (State::Opening, Stage::Ready) => {
@@ -208,7 +217,7 @@ impl<P: Protocol> Pinger<P> {
     }
 
     fn finish(&mut self) {
-        self.flush_pending();
+        self.settle(0);
         self.state = State::Over;
     }
 
@@ -273,8 +282,8 @@ impl<P: Protocol> Pinger<P> {
                 if reply.damaged {
                     record.flags = Flags::LENGTH;
                 }
-                self.flush_pending();
-                self.pending = Some(record);
+                self.pending.push_back(record);
+                self.settle(if self.protocol.follows_up() { PENDING } else { 0 });
                 if let (Some(pause), Fit::First(..)) = (self.plan.wait, fit)
                     && self.state == State::Sending
                     && seq + 1 == self.next
@@ -290,8 +299,9 @@ impl<P: Protocol> Pinger<P> {
                 // Only the length of the far host's own time is known. It is kept as the difference of two
                 // instants in the middle of the round trip: they give the right round-trip and processing
                 // times, and no one-way delays (`Protocol::far_clock`).
-                if let Some(record) = &mut self.pending
-                    && record.seq as u16 == seq
+                let told = |r: &PacketRecord| r.time(Moment::Answered).is_some();
+                let record = self.pending.iter_mut().find(|r| r.seq as u16 == seq && !told(r));
+                if let Some(record) = record
                     && let Some(returned) = record.time(Moment::Returned)
                 {
                     let half = |sent: Nanos| Span((returned - sent).0.saturating_sub(took.0) / 2);
@@ -309,10 +319,10 @@ impl<P: Protocol> Pinger<P> {
         }
     }
 
-    fn flush_pending(&mut self) {
-        if let Some(record) = self.pending.take() {
-            self.records.push(record);
-        }
+    /// Leaves at most the last `keep` answers open to a later word.
+    fn settle(&mut self, keep: usize) {
+        let done = self.pending.len().saturating_sub(keep);
+        self.pending.drain(..done).for_each(|record| self.records.push(record));
     }
 
     /// When, on the steady clock, to poll again at the latest; `None` when over.
@@ -334,7 +344,7 @@ impl<P: Protocol> Pinger<P> {
     /// The test's results: records in arrival order, their sent times replaced by kernel stamps where
     /// there are some, and the protocol.
     pub fn finish_up(mut self) -> Outcome<P> {
-        self.flush_pending();
+        self.settle(0);
         Outcome {
             not_answers: self.not_answers(),
             records: self.records,

@@ -198,3 +198,57 @@ fn whoever_reads_whole_frames_gets_whole_checksums() {
     let seen = sums(&mut live, port.port(), 30);
     assert!(seen.len() == 30 && seen[2..].iter().all(|whole| *whole), "{seen:?}");
 }
+
+#[test]
+fn a_responder_that_stops_at_any_step_is_given_up() {
+    use jitlat_core::session::Ending;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    let sizes = jitlat_proto::reqresp::Sizes::new(100, 50).unwrap();
+    // What it sends of the conversation (a greeting of 16 bytes, responses of 50) before it falls silent or leaves.
+    let steps = [0, 7, 16, 16 + 20, 16 + 50, 16 + 3 * 50 + 49];
+    std::thread::scope(|scope| {
+        for (step, leaves) in steps.into_iter().flat_map(|s| [(s, false), (s, true)]) {
+            scope.spawn(move || {
+                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+                let to = listener.local_addr().unwrap();
+                let responder = move || {
+                    let mut stream: TcpStream = listener.accept().unwrap().0;
+                    let mut heard = [0; 100];
+                    stream.read_exact(&mut heard[..16]).unwrap();
+                    let mut left = step;
+                    let mut say = |stream: &mut TcpStream, bytes: &[u8]| {
+                        let part = left.min(bytes.len());
+                        left -= part;
+                        stream.write_all(&bytes[..part]).is_ok() && left > 0
+                    };
+                    let mut on = say(&mut stream, &heard[..16]);
+                    while on && stream.read_exact(&mut heard).is_ok() {
+                        let mut response = [0; 50];
+                        jitlat_proto::reqresp::respond(&heard, Nanos(1), Nanos(2), &mut response);
+                        on = say(&mut stream, &response);
+                    }
+                    if !leaves {
+                        // Until the client has given up.
+                        while stream.read(&mut heard).is_ok_and(|n| n > 0) {}
+                    }
+                };
+                let responder = std::thread::spawn(responder);
+                let stop = AtomicBool::new(false);
+                let plan = Plan { patience: Span::millis(300), ..plan(6, 100) };
+                let result = request_response::run(sizes, plan, &link(to), &stop);
+                let whole = step.saturating_sub(16) / 50;
+                match result {
+                    Err(Error::Conversation { .. }) => assert!(step < 16, "{step}"),
+                    Err(e) => panic!("{step}: {e}"),
+                    Ok((measured, course)) => {
+                        let ending = if leaves { Ending::PeerLost } else { Ending::Complete };
+                        assert_eq!((measured.ending, course.len()), (ending, whole), "{step} {leaves}");
+                        assert_eq!(measured.outcome.ledger.answered(), whole as u64, "{step}");
+                    }
+                }
+                responder.join().unwrap();
+            });
+        }
+    });
+}

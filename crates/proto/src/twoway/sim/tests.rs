@@ -194,6 +194,19 @@ fn lamp_ping_like_survives_anything_at_any_step() {
 }
 
 #[test]
+fn a_follow_up_finds_its_answer_among_later_ones() {
+    // Every other packet on the way back, follow-ups that is, takes 43 ms more: four later answers pass it.
+    let late = Choice::indices((0..200).map(|k| 2 * k + 1));
+    let down = Config { reordering: Reordering { choice: late, by: Span::millis(43) }, ..Config::default() };
+    let plan = plan(50, None);
+    let client = lamp_client(lamp::Mode::PingLike, Some(FollowUp::Application));
+    let (mut out, truth) = super::run(client, plan.clone(), world(lamp_far(), Config::default(), down));
+    let found = check(&plan, &mut out, &truth);
+    let processing = found.two_way.unwrap().processing.unwrap();
+    assert!(processing.n >= 49 && processing.min == 7000 && processing.max == 7000, "{processing:?}");
+}
+
+#[test]
 fn lamp_one_way_reports_the_truth_whatever_happens_at_any_step() {
     for (up, down) in each_step(14) {
         let plan = plan(6, None);
