@@ -20,13 +20,15 @@ pub fn analyse(mut found: Found, log: Option<&Closed>, args: &ReportArgs) -> Run
     found.records.iter().for_each(|r| analyzer.push(r));
     let (summary, samples) = analyzer.finish_with_samples(&found.session);
     let samples = if args.keeps_packets() { samples } else { Default::default() };
+    let path = log.and_then(|l| l.log.clone());
+    let logged = path.as_ref().map(|path| text::logged(path) + "\n").unwrap_or_default();
     Run {
         summary,
-        heading: text::asking(&found.session) + "\n\n",
+        heading: format!("{}\n{logged}\n", text::asking(&found.session)),
         label: "round trip".to_owned(),
         session: found.session,
         samples,
-        log: log.and_then(|l| l.log.clone()),
+        log: path,
         records: found.records,
         tcp: found.tcp,
     }
