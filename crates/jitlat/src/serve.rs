@@ -127,6 +127,10 @@ pub struct ReflectArgs {
     /// UDP port of the LaMP server, for LaTe
     #[arg(long, value_name = "PORT", default_value_t = lamp::PORT)]
     pub lamp_port: u16,
+    /// Answer LaMP over IPv4 in whole Ethernet frames at this interface, past this host's own IP and UDP, and nowhere
+    /// else (needs CAP_NET_RAW)
+    #[arg(long, value_name = "IFACE")]
+    pub lamp_raw: Option<String>,
     /// TCP port of the request-response server
     #[arg(long, value_name = "PORT", default_value_t = reqresp::PORT)]
     pub tcp_port: u16,
@@ -179,6 +183,7 @@ impl ReflectArgs {
             stamp_key: self.stamp_key_file.as_deref().map(crate::ping::stamp_key).transpose()?,
             stamp_sessions: self.stamp_sessions,
             lamp_port: port(Answered::Lamp, self.lamp_port),
+            lamp_raw: self.lamp_raw.clone(),
             tcp_port: port(Answered::Tcp, self.tcp_port),
             twamp: self.answers(Answered::Twamp).then(|| self.twamp()).transpose()?,
             rate: self.max_reflect_rate,

@@ -3,6 +3,7 @@
 
 use crate::harness::*;
 use jitlat_core::impair::Scenario;
+use jitlat_net::emulator::lab::Namespace;
 use jitlat_net::emulator::{Lab, Numbering};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -135,8 +136,8 @@ fn tcp_repairs_what_is_lost_and_its_kernel_tells() {
 }
 
 /// ICMP "unreachable" messages that a host has sent.
-fn unreachables(lab: &Lab) -> u64 {
-    let output = lab.client.command("cat").arg("/proc/net/snmp").output().unwrap();
+fn unreachables(host: &Namespace) -> u64 {
+    let output = host.command("cat").arg("/proc/net/snmp").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let mut lines = text.lines().filter_map(|l| l.strip_prefix("Icmp: ")).map(str::split_whitespace);
     let (mut names, mut values) = (lines.next().unwrap(), lines.next().unwrap());
@@ -165,8 +166,32 @@ fn raw_frames_measure_like_datagrams_and_nobody_calls_the_port_unreachable() {
         assert_eq!(report.count(&format!("/stamps/sent/{sent}")), 50, "{arguments}");
     }
     assert_eq!(run("--mode unidir").report().count("/two_way/far_report/received"), 50);
-    assert_eq!(unreachables(&lab), 0);
+    assert_eq!(unreachables(&lab.client), 0);
     run("-l 1449").refused(&["1473 bytes do not fit"]);
     let nobody = "ping 10.9.0.77 --proto lamp --raw -n 1";
     Running::start(Place::In(&lab.client).jitlat(folder.path(), nobody)).finish(LIMIT).refused(&["ARP"]);
+}
+
+#[test]
+fn a_server_of_raw_frames_answers_datagrams_and_frames() {
+    let Some(lab) = lab("a_server_of_raw_frames_answers_datagrams_and_frames") else { return };
+    lab.cable().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let host = lab.server.v4;
+    let _server = Server::start(Place::In(&lab.server), folder.path(), host, "--lamp-raw path");
+    for arguments in ["-l 1448 -D EF", "--raw", "--follow-up=krt", "--raw --timeless", "--follow-up=kernel"] {
+        let line = format!("ping {host} --proto lamp --json - -n 50 -p 5ms {arguments}");
+        let report =
+            Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report();
+        assert_eq!((report.count("/counts/lost"), report.count("/counts/received")), (0, 50), "{arguments}");
+        let told = report.at("/two_way/processing").is_object();
+        assert_eq!(told, arguments.contains("krt"), "{arguments}: stamps of frames that leave are not taken");
+    }
+    for arguments in ["", "--raw"] {
+        let line = format!("ping {host} --proto lamp --mode unidir --json - -n 50 -p 5ms {arguments}");
+        let report =
+            Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report();
+        assert_eq!(report.count("/two_way/far_report/received"), 50, "{arguments}");
+    }
+    assert_eq!((unreachables(&lab.client), unreachables(&lab.server)), (0, 0));
 }

@@ -23,11 +23,11 @@ const LOOK: Duration = Duration::from_millis(20);
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const UDP: usize = 8;
-const HEADERS: usize = ETHERNET + IPV4 + UDP;
+pub(super) const HEADERS: usize = ETHERNET + IPV4 + UDP;
 /// `ARPHRD_ETHER` and `ARPHRD_LOOPBACK`: interfaces whose frames begin with an Ethernet header.
 const WITH_ETHERNET: [u16; 2] = [1, 772];
 
-type Mac = [u8; 6];
+pub(super) type Mac = [u8; 6];
 
 /// Puts datagrams into frames and takes them out.
 pub struct Framing {
@@ -40,7 +40,12 @@ pub struct Framing {
 }
 
 /// What one frame carried.
+#[derive(Clone, Copy, Debug)]
 pub struct Carried<'a> {
+    /// The Ethernet address it came from.
+    pub(super) source: Mac,
+    pub(super) from: SocketAddrV4,
+    pub(super) to: SocketAddrV4,
     /// The datagram's payload.
     pub payload: &'a [u8],
     /// Time to live.
@@ -52,48 +57,61 @@ pub struct Carried<'a> {
 impl Framing {
     /// The frame that carries `payload`.
     pub fn wrap(&mut self, payload: &[u8]) -> &[u8] {
-        let Framing { headers, frame, from, to, .. } = self;
-        frame.clear();
-        frame.extend_from_slice(headers);
-        frame.extend_from_slice(payload);
-        let put = |frame: &mut Vec<u8>, at: usize, value: u16| {
-            frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
-        };
-        let (datagram, packet) = (UDP + payload.len(), IPV4 + UDP + payload.len());
-        put(frame, ETHERNET + 2, packet as u16);
-        let sum = checksum(sum_of(&frame[ETHERNET..ETHERNET + IPV4]));
-        put(frame, ETHERNET + 10, sum);
-        put(frame, ETHERNET + IPV4 + 4, datagram as u16);
-        let pseudo = sum_of(&from.ip().octets()) + sum_of(&to.ip().octets()) + 17 + datagram as u64;
-        // Zero would mean that there is none.
-        let sum = match checksum(pseudo + sum_of(&frame[ETHERNET + IPV4..])) {
-            0 => 0xffff,
-            sum => sum,
-        };
-        put(frame, ETHERNET + IPV4 + 6, sum);
-        frame
+        fill(&mut self.frame, &self.headers, payload);
+        &self.frame
     }
 
-    /// What `frame` carried, if it is a whole datagram from the far host to this test. Its checksum is not looked at:
-    /// between virtual interfaces it is often left to an adapter that is not there.
+    /// What `frame` carried, if it is a whole datagram from the far host to this test.
     pub fn unwrap<'a>(&self, frame: &'a [u8]) -> Option<Carried<'a>> {
-        let packet = frame.get(ETHERNET..)?;
-        let (&[version, traffic_class, l0, l1, _, _, f0, f1, ttl, protocol, ..], length) =
-            (packet.first_chunk::<IPV4>()?, usize::from(packet[0] & 0x0f) * 4);
-        let whole = usize::from(u16::from_be_bytes([l0, l1]));
-        let fragment = u16::from_be_bytes([f0, f1]) & 0x3fff;
-        if version >> 4 != 4 || protocol != 17 || fragment != 0 || length < IPV4 {
-            return None;
-        }
-        let datagram = packet.get(length..whole)?;
-        let ports = datagram.first_chunk::<UDP>()?;
-        let word = |i: usize| u16::from_be_bytes([ports[i], ports[i + 1]]);
-        let addressed = packet[12..16] == self.to.ip().octets()
-            && packet[16..20] == self.from.ip().octets()
-            && (word(0), word(2)) == (self.to.port(), self.from.port());
-        let payload = datagram.get(UDP..usize::from(word(4)))?;
-        addressed.then_some(Carried { payload, ttl, traffic_class })
+        parse(frame).filter(|c| c.from == self.to && c.to == self.from)
     }
+}
+
+/// What `frame` carries, if it is a whole datagram of UDP over IPv4. Its checksum is not looked at: between virtual
+/// interfaces it is often left to an adapter that is not there.
+pub(super) fn parse(frame: &[u8]) -> Option<Carried<'_>> {
+    let packet = frame.get(ETHERNET..)?;
+    let (&[version, traffic_class, l0, l1, _, _, f0, f1, ttl, protocol, ..], length) =
+        (packet.first_chunk::<IPV4>()?, usize::from(packet[0] & 0x0f) * 4);
+    let whole = usize::from(u16::from_be_bytes([l0, l1]));
+    let fragment = u16::from_be_bytes([f0, f1]) & 0x3fff;
+    if version >> 4 != 4 || protocol != 17 || fragment != 0 || length < IPV4 {
+        return None;
+    }
+    let datagram = packet.get(length..whole)?;
+    let ports = datagram.first_chunk::<UDP>()?;
+    let word = |i: usize| u16::from_be_bytes([ports[i], ports[i + 1]]);
+    let address = |i: usize| Ipv4Addr::new(packet[i], packet[i + 1], packet[i + 2], packet[i + 3]);
+    Some(Carried {
+        source: *frame.get(6..12)?.first_chunk()?,
+        from: SocketAddrV4::new(address(12), word(0)),
+        to: SocketAddrV4::new(address(16), word(2)),
+        payload: datagram.get(UDP..usize::from(word(4)))?,
+        ttl,
+        traffic_class,
+    })
+}
+
+/// Makes `frame` of headers and payload, and fills in lengths and sums.
+pub(super) fn fill(frame: &mut Vec<u8>, headers: &[u8; HEADERS], payload: &[u8]) {
+    frame.clear();
+    frame.extend_from_slice(headers);
+    frame.extend_from_slice(payload);
+    let put = |frame: &mut Vec<u8>, at: usize, value: u16| {
+        frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    };
+    let (datagram, packet) = (UDP + payload.len(), IPV4 + UDP + payload.len());
+    put(frame, ETHERNET + 2, packet as u16);
+    let sum = checksum(sum_of(&frame[ETHERNET..ETHERNET + IPV4]));
+    put(frame, ETHERNET + 10, sum);
+    put(frame, ETHERNET + IPV4 + 4, datagram as u16);
+    let pseudo = sum_of(&frame[ETHERNET + 12..ETHERNET + IPV4]) + 17 + datagram as u64;
+    // Zero would mean that there is none.
+    let sum = match checksum(pseudo + sum_of(&frame[ETHERNET + IPV4..])) {
+        0 => 0xffff,
+        sum => sum,
+    };
+    put(frame, ETHERNET + IPV4 + 6, sum);
 }
 
 pub(super) fn sum_of(bytes: &[u8]) -> u64 {
@@ -137,15 +155,7 @@ pub fn open(to: SocketAddr, marking: &Marking, stamps: Stamps, payload: usize) -
         )));
     }
     let (interface, mac) = interface(*from.ip(), marking)?;
-    let index = if_nametoindex(interface.as_str()).map_err(io::Error::from)? as libc::c_int;
-    let packets = Socket::new(Domain::PACKET, Type::RAW, None).map_err(|e| match e.kind() {
-        io::ErrorKind::PermissionDenied => io::Error::new(e.kind(), needs(Capability::NetRaw)),
-        _ => e,
-    })?;
-    packets.attach_filter(&only(to, from))?;
-    if !WITH_ETHERNET.contains(&sys::bind_packet(packets.as_fd(), index)?) {
-        return Err(unsupported(format!("{interface} carries no Ethernet frames: leave out --raw")));
-    }
+    let packets = packet_socket(&interface, &only(to, from))?;
     let owner: UdpSocket = owner.into();
     let next_mac =
         if host.is_loopback() || host == *from.ip() { mac } else { next_hop(&owner, to, &interface)? };
@@ -173,7 +183,29 @@ pub fn open(to: SocketAddr, marking: &Marking, stamps: Stamps, payload: usize) -
     })
 }
 
-fn headers(mac: Mac, next: Mac, from: SocketAddrV4, to: SocketAddrV4, marking: &Marking) -> [u8; HEADERS] {
+/// A packet socket of `interface` that takes what `filter` passes.
+pub(super) fn packet_socket(interface: &str, filter: &[SockFilter]) -> io::Result<Socket> {
+    let index = if_nametoindex(interface).map_err(io::Error::from)? as libc::c_int;
+    let packets = Socket::new(Domain::PACKET, Type::RAW, None).map_err(|e| match e.kind() {
+        io::ErrorKind::PermissionDenied => io::Error::new(e.kind(), needs(Capability::NetRaw)),
+        _ => e,
+    })?;
+    packets.attach_filter(filter)?;
+    if !WITH_ETHERNET.contains(&sys::bind_packet(packets.as_fd(), index)?) {
+        let why = format!("{interface} carries no Ethernet frames: raw sockets are of no use there");
+        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+    }
+    Ok(packets)
+}
+
+/// The headers of frames from `from` at `mac` to `to` at `next`; lengths and sums are left open.
+pub(super) fn headers(
+    mac: Mac,
+    next: Mac,
+    from: SocketAddrV4,
+    to: SocketAddrV4,
+    marking: &Marking,
+) -> [u8; HEADERS] {
     let mut h = [0; HEADERS];
     h[..6].copy_from_slice(&next);
     h[6..12].copy_from_slice(&mac);
@@ -190,6 +222,33 @@ fn headers(mac: Mac, next: Mac, from: SocketAddrV4, to: SocketAddrV4, marking: &
     ip[20..22].copy_from_slice(&from.port().to_be_bytes());
     ip[22..24].copy_from_slice(&to.port().to_be_bytes());
     h
+}
+
+/// A filter for the kernel: UDP over IPv4 to `port`, unfragmented.
+pub(super) fn only_to(port: u16) -> Vec<SockFilter> {
+    let f = SockFilter::new;
+    vec![
+        f(0x28, 0, 0, 12),
+        f(0x15, 0, 8, 0x0800),
+        f(0x30, 0, 0, 23),
+        f(0x15, 0, 6, 17),
+        f(0x28, 0, 0, 20),
+        f(0x45, 4, 0, 0x1fff),
+        f(0xb1, 0, 0, 14),
+        f(0x48, 0, 0, 16),
+        f(0x15, 0, 1, port.into()),
+        f(0x06, 0, 0, 0xffff),
+        f(0x06, 0, 0, 0),
+    ]
+}
+
+/// The interface's Ethernet address and its IPv4 addresses.
+pub(super) fn addresses(interface: &str) -> io::Result<(Mac, Vec<Ipv4Addr>)> {
+    let all: Vec<_> = nix::ifaddrs::getifaddrs().map_err(io::Error::from)?.collect();
+    let mine = || all.iter().filter(|a| a.interface_name == interface).filter_map(|a| a.address.as_ref());
+    let mac = mine().find_map(|a| a.as_link_addr()?.addr()).unwrap_or_default();
+    let ips = mine().filter_map(|a| a.as_sockaddr_in().map(nix::sys::socket::SockaddrIn::ip)).collect();
+    Ok((mac, ips))
 }
 
 /// A filter for the kernel: UDP over IPv4 from `to` to `from`, unfragmented.

@@ -17,7 +17,7 @@ use jitlat_proto::twoway::reflect::{Arrival, Limiter, Silence};
 use nix::sys::socket::{TimestampingFlag as F, setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -37,6 +37,8 @@ pub struct Service {
     pub stamp_sessions: usize,
     /// Port of the LaMP server; `None` = none.
     pub lamp_port: Option<u16>,
+    /// Interface where LaMP over IPv4 is answered in whole frames, and nowhere else then.
+    pub lamp_raw: Option<String>,
     /// Port of the TCP responder; `None` = none.
     pub tcp_port: Option<u16>,
     /// The TWAMP control server; `None` = none.
@@ -57,6 +59,7 @@ impl Default for Service {
             stamp_key: None,
             stamp_sessions: 16_384,
             lamp_port: Some(lamp::PORT),
+            lamp_raw: None,
             tcp_port: Some(jitlat_proto::reqresp::PORT),
             twamp: Some(twamp::Settings::default()),
             connections: 64,
@@ -119,6 +122,9 @@ impl Reflectors {
             failures: Vec::new(),
         };
         let admission = Arc::new(Admission { rate: service.rate, allow: service.allow.clone() });
+        if let Some((port, interface)) = service.lamp_port.zip(service.lamp_raw.as_deref()) {
+            all.frames(interface, port, &admission);
+        }
         for ip in &service.bind {
             if let Some(port) = service.stamp_port {
                 let at = SocketAddr::new(*ip, port);
@@ -130,7 +136,7 @@ impl Reflectors {
                 };
                 all.udp("STAMP", at, &admission, move |port, stop| reflect_stamp(port, rules, stop));
             }
-            if let Some(port) = service.lamp_port {
+            if let Some(port) = service.lamp_port.filter(|_| service.lamp_raw.is_none() || ip.is_ipv6()) {
                 let rules =
                     lamp::ServerRules { receive_stamps: Source::Kernel, ..lamp::ServerRules::default() };
                 let at = SocketAddr::new(*ip, port);
@@ -177,6 +183,17 @@ impl Reflectors {
         self.note(name, at, started);
     }
 
+    fn frames(&mut self, interface: &str, port: u16, admission: &Arc<Admission>) {
+        let opened = lamp_raw::Frames::open(interface, port, admission, self.counters.clone());
+        let stop = self.stop.clone();
+        let started = opened.and_then(|frames| {
+            let bound = frames.address()?;
+            let named = std::thread::Builder::new().name("lamp".to_owned());
+            Ok((bound, named.spawn(move || frames.serve(&stop))?))
+        });
+        self.note("LaMP (raw frames)", (Ipv4Addr::UNSPECIFIED, port).into(), started);
+    }
+
     fn tcp(&mut self, at: SocketAddr, connections: usize, admission: &Arc<Admission>) {
         let admission = admission.clone();
         let (stop, counters) = (self.stop.clone(), self.counters.clone());
@@ -212,7 +229,7 @@ impl Reflectors {
             }
             Err(e) => {
                 let hint = match e.kind() {
-                    io::ErrorKind::PermissionDenied => {
+                    io::ErrorKind::PermissionDenied if at.port() < 1024 => {
                         format!(" (a port below 1024 {})", needs(Capability::NetBindService))
                     }
                     io::ErrorKind::AddrInUse => " (another program has it)".to_owned(),
@@ -542,6 +559,7 @@ fn accept(
     }
 }
 
+mod lamp_raw;
 pub mod twamp;
 
 #[cfg(test)]
