@@ -104,7 +104,7 @@ impl Sample {
         let (k, part) = ((scaled / 100_000) as usize, (scaled % 100_000) as f64 / 100_000.0);
         let low = self.above(k)?;
         let step = self.above(k + 1).map_or(0, |high| high - low);
-        Some(self.base as f64 + low as f64 + part * step as f64)
+        Some((i128::from(self.base) + i128::from(low)) as f64 + part * step as f64)
     }
 
     /// Middle value, or the mean of the two middle values.
@@ -331,6 +331,7 @@ mod tests {
         // One packet with a time of 0: 40 years from the others.
         let s = sample(&[-1_246_650_331_000_000_000, 5001, 5002, 5003]);
         assert_eq!((s.median(), s.half_sample_mode()), (Some(5001.5), Some(5001.5)));
+        assert_eq!(s.linear(Percent(90_000)), Some(5002.7));
     }
 
     #[test]
