@@ -24,8 +24,12 @@ const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const UDP: usize = 8;
 pub(super) const HEADERS: usize = ETHERNET + IPV4 + UDP;
-/// `ARPHRD_ETHER` and `ARPHRD_LOOPBACK`: interfaces whose frames begin with an Ethernet header.
-const WITH_ETHERNET: [u16; 2] = [1, 772];
+/// `ARPHRD_ETHER`: interfaces whose frames begin with an Ethernet header.
+const WITH_ETHERNET: u16 = 1;
+
+/// Why there are no raw frames from a host to itself.
+pub(super) const LOOPBACK: &str =
+    "the kernel takes no whole frames from its own loopback interface: raw sockets reach other hosts only";
 
 pub(super) type Mac = [u8; 6];
 
@@ -148,6 +152,9 @@ pub fn open(to: SocketAddr, marking: &Marking, stamps: Stamps, payload: usize) -
     let Some(SocketAddr::V4(from)) = owner.local_addr()?.as_socket() else {
         return Err(unsupported("this host has no IPv4 address on the way there".into()));
     };
+    if host.is_loopback() || host == *from.ip() {
+        return Err(unsupported(LOOPBACK.into()));
+    }
     let largest = sys::path_mtu(owner.as_fd(), false).map_or(1500, |mtu| mtu as usize) - IPV4 - UDP;
     if payload > largest {
         return Err(unsupported(format!(
@@ -157,8 +164,7 @@ pub fn open(to: SocketAddr, marking: &Marking, stamps: Stamps, payload: usize) -
     let (interface, mac) = interface(*from.ip(), marking)?;
     let packets = packet_socket(&interface, &only(to, from))?;
     let owner: UdpSocket = owner.into();
-    let next_mac =
-        if host.is_loopback() || host == *from.ip() { mac } else { next_hop(&owner, to, &interface)? };
+    let next_mac = next_hop(&owner, to, &interface)?;
     if let Some(priority) = marking.priority {
         let _ = setsockopt(&packets, sockopt::Priority, &(priority as i32));
     }
@@ -191,7 +197,7 @@ pub(super) fn packet_socket(interface: &str, filter: &[SockFilter]) -> io::Resul
         _ => e,
     })?;
     packets.attach_filter(filter)?;
-    if !WITH_ETHERNET.contains(&sys::bind_packet(packets.as_fd(), index)?) {
+    if sys::bind_packet(packets.as_fd(), index)? != WITH_ETHERNET {
         let why = format!("{interface} carries no Ethernet frames: raw sockets are of no use there");
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }
@@ -284,8 +290,7 @@ fn interface(local: Ipv4Addr, marking: &Marking) -> io::Result<(String, Mac)> {
     let has = |a: &&nix::ifaddrs::InterfaceAddress| {
         let address =
             a.address.as_ref().and_then(|s| s.as_sockaddr_in().map(nix::sys::socket::SockaddrIn::ip));
-        // Every address of 127.0.0.0/8 is the loopback interface's.
-        address.is_some_and(|ip| ip == local || ip.is_loopback() && local.is_loopback())
+        address == Some(local)
     };
     let name = match &marking.interface {
         Some(name) => name.clone(),

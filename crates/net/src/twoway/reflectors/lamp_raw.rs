@@ -63,6 +63,9 @@ impl Frames {
             let why = format!("{interface} is no interface with an IPv4 address");
             return Err(io::Error::new(io::ErrorKind::NotFound, why));
         };
+        if first.is_loopback() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, raw::LOOPBACK));
+        }
         let owner = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
         owner.attach_filter(&[SockFilter::new(0x06, 0, 0, 0)])?;
         owner.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)).into())?;

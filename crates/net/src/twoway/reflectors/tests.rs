@@ -252,3 +252,14 @@ fn a_responder_that_stops_at_any_step_is_given_up() {
         }
     });
 }
+
+#[test]
+fn there_are_no_raw_frames_to_oneself() {
+    let raw = Link { carrier: Carrier::Raw, ..link("127.0.0.1:46000".parse().unwrap()) };
+    let refused = crate::twoway::prepare(&raw, 24).err().map(|e| e.to_string()).unwrap_or_default();
+    assert!(refused.contains("loopback"), "{refused}");
+    let service = Service { lamp_raw: Some("lo".into()), ..service("127.0.0.1") };
+    let reflectors = Reflectors::start(&service);
+    assert!(reflectors.failures().iter().any(|f| f.contains("loopback")), "{:?}", reflectors.failures());
+    assert!(reflectors.listening().iter().all(|(name, _)| !name.starts_with("LaMP")));
+}
