@@ -16,6 +16,7 @@ use jitlat_proto::stamp;
 use jitlat_proto::twoway::reflect::{Arrival, Limiter, Silence};
 use nix::sys::socket::{TimestampingFlag as F, setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::AsFd;
@@ -477,10 +478,18 @@ fn reflect_stamp(port: &mut Port, rules: stamp::Rules, stop: &AtomicBool) {
     }
 }
 
+/// Whether a LaMP answer opens a session.
+fn opens(answer: &[u8]) -> bool {
+    lamp::Header::parse(answer).is_some_and(|h| h.kind == lamp::Kind::Ack)
+}
+
 fn serve_lamp(port: &mut Port, rules: lamp::ServerRules, stop: &AtomicBool) {
     let send_stamps = if port.stamps_sent { Source::Kernel } else { Source::User };
     let mut server = lamp::Server::new(lamp::ServerRules { send_stamps, ..rules });
     let mut answer = Vec::with_capacity(LARGEST);
+    // The addresses that clients asked: their reports leave from there.
+    let mut asked: HashMap<SocketAddr, Local> = HashMap::new();
+    let bound = port.bound;
     while !stop.load(Ordering::Relaxed) {
         port.receive(|out, request, arrival, local| {
             answer.clear();
@@ -489,7 +498,15 @@ fn serve_lamp(port: &mut Port, rules: lamp::ServerRules, stop: &AtomicBool) {
             let began = now.wall;
             match server.handle(request, arrival, now, &mut answer) {
                 Ok(Reaction::Taken) => {}
-                Ok(Reaction::Answer) => out.send(&answer, arrival.from, local, dscp),
+                Ok(Reaction::Answer) => {
+                    if let Some(local) = local.filter(|_| !bound && opens(&answer)) {
+                        if asked.len() >= rules.sessions {
+                            asked.clear();
+                        }
+                        asked.insert(arrival.from, local);
+                    }
+                    out.send(&answer, arrival.from, local, dscp);
+                }
                 Ok(Reaction::AnswerAndFollow(kind)) => {
                     let leaving = match kind {
                         FollowUp::Kernel => out.send_stamped(&answer, arrival.from, local, dscp),
@@ -509,8 +526,7 @@ fn serve_lamp(port: &mut Port, rules: lamp::ServerRules, stop: &AtomicBool) {
         });
         answer.clear();
         while let Some(to) = server.poll_transmit(tick(), &mut answer) {
-            // Without a request at hand the system chooses the address, as it did for LaTe.
-            port.outbox.push(&answer, to, None, leave(to, 0, false));
+            port.outbox.push(&answer, to, asked.get(&to).copied(), leave(to, 0, false));
             port.outbox.flush(port.socket.as_fd());
             answer.clear();
         }

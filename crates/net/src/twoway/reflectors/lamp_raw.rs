@@ -9,7 +9,7 @@ use crate::twoway::client::tick;
 use crate::twoway::raw::{self, Mac};
 use crate::twoway::socket::{self, Marking, enlarge};
 use jitlat_core::{Dscp, Nanos, Source, Span};
-use jitlat_proto::lamp::{self, FollowUp, Kind, Reaction};
+use jitlat_proto::lamp::{self, FollowUp, Reaction};
 use jitlat_proto::twoway::reflect::{Arrival, Limiter, Silence};
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use std::collections::HashMap;
@@ -156,7 +156,7 @@ impl Frames {
         match server.handle(request.payload, &arrival, now, out) {
             Ok(Reaction::Taken) => self.remember(from, way),
             Ok(Reaction::Answer) => {
-                if lamp::Header::parse(out).is_some_and(|h| h.kind == Kind::Ack) {
+                if super::opens(out) {
                     self.remember(from, way);
                 }
                 self.send(&way, out);

@@ -263,3 +263,19 @@ fn there_are_no_raw_frames_to_oneself() {
     assert!(reflectors.failures().iter().any(|f| f.contains("loopback")), "{:?}", reflectors.failures());
     assert!(reflectors.listening().iter().all(|(name, _)| !name.starts_with("LaMP")));
 }
+
+#[test]
+fn reports_leave_from_the_address_that_was_asked() {
+    let reflectors = Reflectors::start(&service("0.0.0.0"));
+    let port = address(&reflectors, "LaMP").port();
+    let options = lamp::client::Options {
+        id: 9,
+        mode: lamp::Mode::Unidirectional,
+        payload: 8,
+        timeless: false,
+        follow_up: None,
+    };
+    // Left to itself the system would send them from 127.0.0.1.
+    let measured = measure(lamp::Client::new(options), 32, SocketAddr::from(([127, 0, 0, 9], port)));
+    assert_eq!(measured.outcome.protocol.report().map(|r| r.received), Some(20));
+}
