@@ -28,7 +28,7 @@ pub fn read(files: &[String]) -> Result<Vec<Run>> {
             found.iter().filter(|run| run.digest.direction() == found[0].digest.direction()).count() > 1;
         for (run, k) in found.iter_mut().zip(1..) {
             let name = label.map(str::to_owned).or_else(|| run.digest.session.name.clone());
-            let name = name.unwrap_or_else(|| stem(&run.source));
+            let name = name.unwrap_or_else(|| stem(of_test(&run.source, run.digest.direction())));
             run.label =
                 if several && run.digest.session.name.is_none() { format!("{name} {k}") } else { name };
         }
@@ -44,6 +44,16 @@ fn split(text: &str) -> (Option<&str>, &str) {
         Some((label, path)) if !label.is_empty() && !Path::new(text).exists() => (Some(label), path),
         _ => (None, text),
     }
+}
+
+/// What both logs of a test with `-b` are called: `NAME.up` and `NAME.down` without the direction.
+fn of_test(source: &str, direction: Option<Direction>) -> &str {
+    let suffix = match direction {
+        Some(Direction::Up) => ".up",
+        Some(Direction::Down) => ".down",
+        None => return source,
+    };
+    source.strip_suffix(suffix).filter(|rest| !rest.is_empty()).unwrap_or(source)
 }
 
 /// Gives runs of one label and direction their sources for labels, and numbers where that is not enough.
@@ -163,5 +173,8 @@ mod tests {
     fn files_and_their_labels() {
         assert_eq!(split("before=a.log"), (Some("before"), "a.log"));
         assert_eq!(split("a.log"), (None, "a.log"));
+        assert_eq!(of_test("x/a.log.up", Some(Direction::Up)), "x/a.log");
+        assert_eq!(of_test("a.up", Some(Direction::Down)), "a.up");
+        assert_eq!(of_test(".down", Some(Direction::Down)), ".down");
     }
 }
