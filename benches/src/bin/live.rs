@@ -30,8 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         "packets a second at each of two interfaces, {seconds} s each; processor time of the capturing programs"
     );
     println!(
-        "{:>9} | {:>9} {:>20} | {:>9} {:>20} {:>10} {:>12}",
-        "asked", "sent", "tcpdump lost, load", "sent", "jitlat lost, load", "matched", "RTT p50"
+        "{:>9} | {:>9} {:>20} | {:>9} {:>20} {:>10} {:>8} {:>12}",
+        "asked", "sent", "tcpdump lost, load", "sent", "jitlat lost, load", "matched", "lost", "RTT p50"
     );
     for rate in RATES {
         let dumps = ["client", "server"].map(|interface| {
@@ -73,13 +73,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         let count = |path: &str| json.pointer(path).and_then(serde_json::Value::as_u64).unwrap_or(0);
         let dropped = count("/captures/reference/capture_drops") + count("/captures/monitor/capture_drops");
         let matched = count("/summary/out/matched") + count("/summary/in/matched");
+        let lost = count("/summary/out/lost") + count("/summary/in/lost");
         println!(
-            "{rate:>9} | {:>9} {:>20} | {:>9} {:>20} {:>9.2}% {:>9.3} us",
+            "{rate:>9} | {:>9} {:>20} | {:>9} {:>20} {:>9.2}% {:>7.2}% {:>9.3} us",
             bare.1 / seconds,
             bare.0,
             sent / seconds,
             told(dropped, 2 * sent, children_time()? - before, seconds),
             100.0 * matched as f64 / sent as f64,
+            100.0 * lost as f64 / sent as f64,
             json.pointer("/summary/rtt_ns/median").and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN)
                 / 1e3
         );

@@ -4,6 +4,7 @@
 //! whatever class of service the others travelled in.
 
 use super::Way;
+use super::coarse::Coarse;
 use super::matcher::Observer;
 use super::packet::{Packet, TCP, UDP};
 use super::pairing::{Pairer, Record};
@@ -20,6 +21,8 @@ use std::collections::HashMap;
 pub const MAX_FLOWS: usize = 1 << 16;
 /// The number of all flows beyond [`MAX_FLOWS`].
 pub const OTHERS: u32 = u32::MAX;
+/// What they are called together.
+pub const OTHERS_NAME: &str = "others";
 /// The number of packets whose flow a point does not tell, as a far one that sends digests: it is the other
 /// point's word that counts, and what that one never saw remains without a flow.
 pub const UNTOLD: u32 = u32::MAX - 1;
@@ -154,78 +157,7 @@ impl FlowNumbers {
     }
 }
 
-/// Counts of times in logarithmic bins of 1/32: a quantile is within 1.6 %.
-#[derive(Clone, Debug, Default)]
-struct Coarse {
-    /// Counts of the bins from `lowest` on.
-    bins: Vec<u32>,
-    lowest: i32,
-    count: u64,
-    sum: i128,
-    extremes: Option<(i64, i64)>,
-}
-
-/// The bin of a value, ascending.
-fn bin(v: i64) -> i32 {
-    let m = v.unsigned_abs().max(1);
-    let top = 63 - m.leading_zeros();
-    let fine = if top >= 5 { (m >> (top - 5)) & 31 } else { (m << (5 - top)) & 31 };
-    let magnitude = (top << 5) as i32 | fine as i32;
-    if v < 0 { -1 - magnitude } else { magnitude }
-}
-
-/// The middle of a bin.
-fn middle(bin: i32) -> f64 {
-    let magnitude = if bin < 0 { -1 - bin } else { bin };
-    let m = 2f64.powi(magnitude >> 5) * (1.0 + (f64::from(magnitude & 31) + 0.5) / 32.0);
-    if bin < 0 { -m } else { m }
-}
-
 impl Coarse {
-    fn push(&mut self, v: i64) {
-        self.count += 1;
-        self.sum += i128::from(v);
-        self.extremes = Some(self.extremes.map_or((v, v), |(a, b)| (a.min(v), b.max(v))));
-        let bin = bin(v);
-        let reach = i64::from(bin) - i64::from(self.lowest);
-        if !(0..self.bins.len() as i64).contains(&reach) {
-            self.reach(bin);
-        }
-        if let Some(n) = self.bins.get_mut((bin - self.lowest) as usize) {
-            *n = n.saturating_add(1);
-        }
-    }
-
-    /// Makes room for a bin: 8 KiB lie between the least and the greatest there are.
-    #[cold]
-    fn reach(&mut self, bin: i32) {
-        if self.bins.is_empty() {
-            self.lowest = bin;
-        }
-        if bin < self.lowest {
-            let missing = (self.lowest - bin) as usize;
-            self.bins.splice(0..0, core::iter::repeat_n(0, missing));
-            self.lowest = bin;
-        }
-        let wanted = (bin - self.lowest) as usize + 1;
-        if wanted > self.bins.len() {
-            self.bins.resize(wanted, 0);
-        }
-    }
-
-    fn quantile(&self, percent: u64) -> i64 {
-        let (least, most) = self.extremes.unwrap_or_default();
-        let rank = (self.count * percent).div_ceil(100).max(1);
-        let mut seen = 0;
-        for (bin, n) in (self.lowest..).zip(&self.bins) {
-            seen += u64::from(*n);
-            if seen >= rank {
-                return (middle(bin) as i64).clamp(least, most);
-            }
-        }
-        most
-    }
-
     fn figures(&self) -> Option<FlowRtt> {
         let (min, max) = self.extremes?;
         Some(FlowRtt {
@@ -344,7 +276,8 @@ impl Flows {
     /// All flows named by `keys`, those with most bytes first.
     pub fn figures(&self, keys: &[FlowKey]) -> Vec<FlowFigures> {
         let named = self.states.iter().zip(keys).map(|(s, key)| (s, Some(key), key.to_string()));
-        let rest = [(&self.others, None, "others".to_owned()), (&self.untold, None, "not told".to_owned())];
+        let rest =
+            [(&self.others, None, OTHERS_NAME.to_owned()), (&self.untold, None, "not told".to_owned())];
         let heard = named.chain(rest).filter(|(s, ..)| s.heard());
         let mut list: Vec<FlowFigures> = heard.map(|(s, key, name)| s.figures(key, name)).collect();
         list.sort_by(|a, b| {
@@ -490,14 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_of_many_are_within_two_percent() {
-        let mut c = Coarse::default();
-        (1..=100_000).for_each(|v| c.push(v * 1000));
-        for p in [5, 50, 95] {
-            let truth = p as f64 * 1e6;
-            assert!((c.quantile(p) as f64 / truth - 1.0).abs() < 0.016, "{p}");
-        }
-        assert!(c.bins.len() < 1000, "{}", c.bins.len());
+    fn delays_count_from_the_first() {
         let mut d = Delays::default();
         // The first is not the least, and the clocks are years apart.
         (0..10_000i64).for_each(|i| d.push(-(1 << 60) + (i * 7919 + 3000) % 10_000 * 1000));

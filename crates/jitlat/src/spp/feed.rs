@@ -144,7 +144,9 @@ pub struct Facts {
     pub frames: u64,
     /// IP packets among them.
     pub packets: u64,
-    /// Packets between the two sides.
+    /// Of those, packets that are not between the two sides.
+    pub elsewhere: u64,
+    /// Packets between the two sides, as far as they are of interest.
     pub ours: u64,
     /// Of ours, those of which too little was captured to name them.
     pub too_short: u64,
@@ -368,7 +370,10 @@ impl Namer {
             }
         };
         facts.packets += 1;
-        let Some(way) = self.naming.sides.way(&p) else { return };
+        let Some(way) = self.naming.sides.way(&p) else {
+            facts.elsewhere += 1;
+            return;
+        };
         if self.naming.echoes_apart && is_echo(&p) {
             if let Some(ping) = self.echoes.push(at, &p)
                 && facts.pings.len() < PINGS

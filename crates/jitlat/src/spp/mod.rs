@@ -377,6 +377,7 @@ fn conclude(
         flows: flows.as_deref(),
         top: args.top,
         runs: &runs,
+        chosen: !args.reference_address.is_empty(),
         windows: report.analysis.interval.is_some(),
     };
     if let Some(path) = &report.json {

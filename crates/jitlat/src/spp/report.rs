@@ -4,6 +4,7 @@ use super::feed::Facts;
 use super::link;
 use crate::present::Run;
 use anyhow::Context;
+use jitlat_core::passive::flows::{MAX_FLOWS, OTHERS_NAME};
 use jitlat_core::passive::{
     Fields, FlowFigures, IdentityRule, Level, PassiveSummary, Plan, Prefix, SizeFigures, SpreadFigures,
     WayFigures,
@@ -31,6 +32,8 @@ pub struct Outcome<'a> {
     pub top: usize,
     /// Both ways in the common analysis, where something shows it.
     pub runs: &'a [Run],
+    /// Whether the user said whose packets are meant.
+    pub chosen: bool,
     /// Whether windows of them were asked for.
     pub windows: bool,
 }
@@ -176,6 +179,12 @@ fn flow_table(t: &mut String, flows: &[FlowFigures], top: usize) {
     if flows.len() > top {
         let _ = writeln!(t, "and {} more (--top, or --json)", flows.len() - top);
     }
+    if flows.iter().any(|f| f.flow == OTHERS_NAME) {
+        let _ = writeln!(
+            t,
+            "note: all flows after the first {MAX_FLOWS} are counted together as {OTHERS_NAME}; --per-prefix makes fewer"
+        );
+    }
 }
 
 fn spreads(t: &mut String, s: &PassiveSummary, ping: Option<SpreadFigures>) {
@@ -251,6 +260,15 @@ pub fn suspicions(o: &Outcome<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     for (facts, point) in o.facts.iter().zip(POINTS) {
         of_capture(&mut notes, facts, point);
+    }
+    for (facts, point) in o.facts.iter().zip(POINTS) {
+        if !o.chosen && share(facts.elsewhere, facts.packets) > 20.0 {
+            notes.push(format!(
+                "{point}: {:.0} % of the packets are not between these addresses and were left out; -a and -A take \
+                 prefixes that hold more of them",
+                share(facts.elsewhere, facts.packets)
+            ));
+        }
     }
     let ways = [&o.summary.out, &o.summary.back];
     let total = |f: fn(&WayFigures) -> u64| ways.iter().map(|w| f(w)).sum::<u64>();

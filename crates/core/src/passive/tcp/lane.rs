@@ -3,7 +3,8 @@
 use super::carriage::{Carried, Course, REMEMBERED};
 use super::segment::{FIN, RST, SYN, Segment};
 use super::{Event, EventKind};
-use crate::passive::{Spread, SpreadFigures};
+use crate::passive::SpreadFigures;
+use crate::passive::coarse::Modest;
 use crate::time::{Nanos, Span};
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -71,7 +72,7 @@ pub struct LaneFigures {
     /// Most bytes in flight.
     pub max_in_flight: u64,
     /// Round trip from the capture point to the receiver and back, by acknowledgements (Karn: never of data
-    /// sent twice). Includes delayed acknowledgements.
+    /// sent twice). Includes delayed acknowledgements. Quantiles of more than 2048 are within 1.6 %.
     pub rtt_ack_ns: Option<SpreadFigures>,
     /// The same by the timestamp option.
     pub rtt_timestamp_ns: Option<SpreadFigures>,
@@ -135,8 +136,8 @@ pub(super) struct Lane {
     flight: VecDeque<Sent>,
     holes: Vec<Hole>,
     echoes: VecDeque<(u32, i64)>,
-    rtt_ack: Spread,
-    rtt_timestamp: Spread,
+    rtt_ack: Modest,
+    rtt_timestamp: Modest,
     least_rtt: Option<i64>,
     smoothed: Option<(f64, f64)>,
     /// Scale, value in bytes and last field of the window this side advertises, and when it closed.
@@ -532,8 +533,8 @@ impl Lane {
     pub(super) fn finish(&self) -> LaneFigures {
         LaneFigures {
             unfilled_gaps: self.figures.unfilled_gaps + self.holes.len() as u64,
-            rtt_ack_ns: self.rtt_ack.figures(0),
-            rtt_timestamp_ns: self.rtt_timestamp.figures(0),
+            rtt_ack_ns: self.rtt_ack.figures(),
+            rtt_timestamp_ns: self.rtt_timestamp.figures(),
             ..self.figures.clone()
         }
     }
