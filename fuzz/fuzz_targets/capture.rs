@@ -17,6 +17,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     }
     let Ok(mut capture) = Capture::from_reader("fuzz", Cursor::new(data.to_vec())) else { return };
     let (mut order, mut sightings, mut glimpses) = (InOrder::default(), Vec::new(), Vec::new());
+    let mut frames = 0;
     let mut tcp = TcpAnalyzer::default();
     while let Some(f) = capture.next_frame() {
         let Ok(p) = decode(f.link, f.data, f.wire_length) else { continue };
@@ -25,10 +26,14 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         tcp.push(f.at, &p).count();
         let way = if p.src() <= p.dst() { Way::Out } else { Way::In };
         if let Some(id) = IdentityRule::WHOLE.identify(&p, Some(way)) {
-            order.push(Sighting { at: f.at, id, length: p.length, way, flow: 0 }, &mut sightings);
+            order.push(Sighting { at: f.at, id, length: p.length, way, flow: 0 });
+        }
+        frames += 1;
+        if frames % 8 == 0 {
+            sightings.extend(order.take(Vec::new()));
         }
     }
-    order.finish(&mut sightings);
+    sightings.extend(order.finish());
     let _ = survey(&glimpses, &glimpses, None);
     let _ = tcp.finish();
     let mut matcher = Matcher::new(Span(0), Span::seconds(1));
