@@ -18,7 +18,7 @@ const PLENTY: usize = 50;
 const SOON: Span = Span::millis(500);
 const LATE: Span = Span::seconds(3);
 /// Time between two attempts.
-const AGAIN: Span = Span::millis(200);
+const AGAIN: Span = Span::millis(50);
 
 pub struct Learner {
     asked: Option<Sides>,
@@ -27,6 +27,8 @@ pub struct Learner {
     glimpses: [VecDeque<Glimpse>; 2],
     heard: VecDeque<Report>,
     frames: usize,
+    /// The latest frame of each point that was given up.
+    given_up: [Option<Nanos>; 2],
     seen: [u64; 2],
     more_than_echoes: bool,
     news: bool,
@@ -45,6 +47,7 @@ impl Learner {
             glimpses: Default::default(),
             heard: VecDeque::new(),
             frames: 0,
+            given_up: [None; 2],
             seen: [0; 2],
             more_than_echoes: false,
             news: false,
@@ -84,8 +87,11 @@ impl Learner {
             self.heard.push_back(report);
         }
         while self.frames > FRAMES {
-            let Some(Report { news: News::Frames(old), .. }) = self.heard.pop_front() else { continue };
+            let Some(Report { point, news: News::Frames(old), .. }) = self.heard.pop_front() else {
+                continue;
+            };
             self.frames -= old.len();
+            self.given_up[point] = self.given_up[point].max(old.latest());
         }
     }
 
@@ -113,6 +119,11 @@ impl Learner {
     /// Whether anything but pings was heard.
     pub fn holds_more_than_echoes(&self) -> bool {
         self.more_than_echoes
+    }
+
+    /// From when on all that each point delivered is still held.
+    pub fn begins(&self) -> [Nanos; 2] {
+        self.given_up.map(|last| last.map_or(Nanos(i64::MIN), |last| last + Span(1)))
     }
 
     /// What was heard, in order.

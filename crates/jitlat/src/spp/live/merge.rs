@@ -17,11 +17,18 @@ pub struct Merger {
     waiting: [VecDeque<Sighting>; 2],
     /// From and up to which time each point has delivered everything.
     covered: [Option<(Nanos, Nanos)>; 2],
+    /// What each point delivered before this time is not all held any more.
+    begins: [Nanos; 2],
 }
 
 impl Merger {
     pub fn new(matcher: Matcher) -> Merger {
-        Merger { matcher, waiting: Default::default(), covered: [None; 2] }
+        Merger { matcher, waiting: Default::default(), covered: [None; 2], begins: [Nanos(i64::MIN); 2] }
+    }
+
+    /// Nothing that a point delivered before its time of `begins` counts as covered.
+    pub fn beginning(self, begins: [Nanos; 2]) -> Merger {
+        Merger { begins, ..self }
     }
 
     /// Takes a sighting; those of one point come nearly in order.
@@ -37,6 +44,10 @@ impl Merger {
 
     /// Notes that a point has delivered everything from the one time to the other.
     pub fn covers(&mut self, point: usize, from: Nanos, to: Nanos) {
+        let from = from.max(self.begins[point]);
+        if to < from {
+            return;
+        }
         self.matcher.covers(POINTS[point], from);
         self.matcher.covers(POINTS[point], to);
         self.covered[point] = Some(self.covered[point].map_or((from, to), |(a, b)| (a, b.max(to))));
@@ -114,6 +125,23 @@ mod tests {
 
     fn sighting(at: i64, id: u64, way: Way) -> Sighting {
         Sighting { at: Nanos(at * 1_000_000), id, length: 100, way, flow: 0 }
+    }
+
+    #[test]
+    fn what_one_point_no_longer_holds_is_not_lost() {
+        let mut hearing = hearing();
+        let matcher = Matcher::new(Span::ZERO, Span::seconds(1));
+        let mut merger = Merger::new(matcher).beginning([Nanos(i64::MIN), Nanos(30_000_000)]);
+        for id in 10..50 {
+            merger.push(0, sighting(id as i64, id, Way::Out));
+        }
+        for id in 30..50 {
+            merger.push(1, sighting(id as i64 + 1, id, Way::Out));
+        }
+        [0, 1].into_iter().for_each(|point| merger.covers(point, Nanos(0), Nanos(100_000_000)));
+        merger.release(&mut hearing);
+        let counts = merger.finish(&mut hearing, |_| Ok::<(), ()>(())).unwrap();
+        assert_eq!((counts[0].matched, counts[0].lost), (20, 0));
     }
 
     #[test]

@@ -205,7 +205,7 @@ pub fn run(args: &SppArgs) -> Result<ExitCode> {
     let salt = points.salt;
     let mut hearing = hearing(args, &plan)?;
     let mut lines = Lines::new(args);
-    let mut merger = Merger::new(Matcher::new(offset, window));
+    let mut merger = Merger::new(Matcher::new(offset, window)).beginning(learner.begins());
     for report in learner.into_heard() {
         take(report, salt, &mut namers, &mut merger);
     }

@@ -73,6 +73,11 @@ impl Frames {
         self.heads.len()
     }
 
+    /// The latest time among them.
+    pub fn latest(&self) -> Option<Nanos> {
+        self.heads.iter().map(|head| head.0).max()
+    }
+
     /// Hands on each.
     pub fn each(&self, mut to: impl FnMut(Frame<'_>)) {
         let mut from = 0;
