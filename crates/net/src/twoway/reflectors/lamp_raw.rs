@@ -39,7 +39,6 @@ pub(super) struct Frames {
     socket: Socket,
     mac: Mac,
     addresses: Vec<Ipv4Addr>,
-    inbox: Inbox,
     frame: Vec<u8>,
     admission: Arc<Admission>,
     limiter: Limiter,
@@ -47,7 +46,7 @@ pub(super) struct Frames {
     /// Clients of one-way sessions.
     ways: HashMap<SocketAddr, Way>,
     /// Owns the port, so that the host calls it reachable; what arrives there is dropped by its filter.
-    _owner: UdpSocket,
+    owner: UdpSocket,
 }
 
 impl Frames {
@@ -80,19 +79,18 @@ impl Frames {
             socket,
             mac,
             addresses,
-            inbox: Inbox::new(BATCH, LARGEST),
             frame: Vec::with_capacity(2048),
             admission: admission.clone(),
             limiter: Limiter::new(admission.rate, u64::from_be_bytes(seed)),
             counters,
             ways: HashMap::new(),
-            _owner: owner.into(),
+            owner: owner.into(),
         })
     }
 
     /// The port, at the interface's first address.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        let port = self._owner.local_addr()?.port();
+        let port = self.owner.local_addr()?.port();
         Ok((self.addresses.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED), port).into())
     }
 
@@ -100,17 +98,16 @@ impl Frames {
     pub fn serve(mut self, stop: &AtomicBool) {
         let rules = lamp::ServerRules { receive_stamps: Source::Kernel, ..lamp::ServerRules::default() };
         let mut server = lamp::Server::new(rules);
+        let mut inbox = Inbox::new(BATCH, LARGEST);
         let mut answer = Vec::with_capacity(2048);
         while !stop.load(Ordering::Relaxed) {
-            if self.inbox.receive(self.socket.as_fd(), libc::MSG_WAITFORONE).is_ok() {
-                let mut inbox = std::mem::replace(&mut self.inbox, Inbox::new(0, 0));
+            if inbox.receive(self.socket.as_fd(), libc::MSG_WAITFORONE).is_ok() {
                 for datagram in inbox.datagrams() {
                     let came = datagram.link().is_none_or(|(_, way)| way != libc::PACKET_OUTGOING);
                     if let Some(request) = raw::parse(datagram.data).filter(|_| came) {
                         self.answer(&mut server, &request, Meta::parse(datagram.control), &mut answer);
                     }
                 }
-                std::mem::swap(&mut self.inbox, &mut inbox);
             }
             answer.clear();
             while let Some(to) = server.poll_transmit(tick(), &mut answer) {
