@@ -1,8 +1,10 @@
 //! Both sides of the digest conversation, fed with anything: no panic, no hang, no memory beyond the bytes.
 #![no_main]
 
-use jitlat_core::time::Nanos;
-use jitlat_proto::digest::{Listen, Listener, ListenerInput, Message, Reporter, ReporterEvent, ReporterInput};
+use jitlat_core::time::WallTime;
+use jitlat_proto::digest::{
+    Listen, Listener, ListenerInput, Message, Reporter, ReporterEvent, ReporterInput,
+};
 use jitlat_proto::{Machine, Tick};
 use libfuzzer_sys::fuzz_target;
 
@@ -13,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
         message.encode(&mut body);
         assert_eq!(Message::decode(kind, &body), Ok(message));
     }
-    let now = Tick { wall: Nanos(0), steady: Nanos(0) };
+    let now = Tick { wall: WallTime(0), steady: WallTime(0) };
     let mut listener = Listener::new(Listen::default(), None, [0; 16], now);
     let mut reporter = Reporter::new(None, 100, [1; 16], now);
     let mut out = Vec::new();

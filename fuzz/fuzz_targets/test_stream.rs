@@ -1,6 +1,6 @@
 #![no_main]
 
-use jitlat_core::{Direction, Nanos, Schedule, Source, Span, Stamp, TestSpec, Transport};
+use jitlat_core::{Direction, Schedule, Source, Span, Stamp, TestSpec, Transport, WallTime};
 use jitlat_fuzz::pieces;
 use jitlat_proto::jitlat::framing::Framer;
 use jitlat_proto::jitlat::packet::Header;
@@ -31,9 +31,9 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         return;
     };
 
-    let mut receiver = StreamReceiver::new(&spec, Patience::of(&spec), input.greetings, Nanos(0));
+    let mut receiver = StreamReceiver::new(&spec, Patience::of(&spec), input.greetings, WallTime(0));
     let mut framer = Framer::new(payload as usize);
-    let mut steady = Nanos(0);
+    let mut steady = WallTime(0);
     let mut steps = input.steps.iter();
     let mut stamps = SentStamps::new(Source::Kernel);
     let mut records = 0;
@@ -42,11 +42,11 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         steady = steady + Span(wait.into());
         framer.push(piece, |record| {
             assert_eq!(record.len() as u64, payload);
-            let how = Reception::new(Stamp { at: Nanos(wall), source: Source::User }, steady);
+            let how = Reception::new(Stamp { at: WallTime(wall), source: Source::User }, steady);
             if let Arrival::Packet(mut record) = receiver.packet(record, &how) {
                 records += 1;
                 if let Ok(seq @ 0..100_000) = u32::try_from(record.seq) {
-                    stamps.set(seq, Nanos(wall));
+                    stamps.set(seq, WallTime(wall));
                 }
                 stamps.join(&mut record);
             }
@@ -59,11 +59,11 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         assert_eq!(header.to_bytes(), input.bytes[..12]);
     }
 
-    let mut sender = StreamSender::new(&spec, Nanos(0));
-    let mut now = Nanos(0);
+    let mut sender = StreamSender::new(&spec, WallTime(0));
+    let mut now = WallTime(0);
     for (wait, cut) in &input.steps {
         let Some(due) = sender.due() else { break };
-        now = Nanos(now.0.max(due.at.0)) + Span((*wait).into());
+        now = WallTime(now.0.max(due.at.0)) + Span((*wait).into());
         if *cut == 7 {
             sender.cut(now);
         }

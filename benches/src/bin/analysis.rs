@@ -9,7 +9,7 @@ use jitlat_core::metrics::periods::Extent;
 use jitlat_core::metrics::reorder::Overtaking;
 use jitlat_core::metrics::{Metric, mapdv2::Mapdv2, rfc3550};
 use jitlat_core::{
-    Analyzer, Direction, Nanos, Options, PacketRecord, Schedule, Session, Span, TestSpec, Transport,
+    Analyzer, Direction, Options, PacketRecord, Schedule, Session, Span, TestSpec, Transport, WallTime,
 };
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -149,7 +149,7 @@ impl Path {
             }
             let sent = 1_700_000_000_000_000_000 + seq * PERIOD + (draw() % 5_000) as i64;
             let delay = 10_000_000 + queue + (draw() % 300_000) as i64;
-            let record = PacketRecord::one_way(seq, Nanos(sent), Nanos(sent + delay));
+            let record = PacketRecord::one_way(seq, WallTime(sent), WallTime(sent + delay));
             records.push(record);
             if chance < self.copies {
                 records.push(record);

@@ -7,7 +7,7 @@
 //! installed is skipped with a word.
 
 use jitlat_core::session::Ending;
-use jitlat_core::{Direction, Nanos, PacketRecord, Schedule, Session, Span, TestSpec, Transport};
+use jitlat_core::{Direction, PacketRecord, Schedule, Session, Span, TestSpec, Transport, WallTime};
 use jitlat_store::log::{LogWriter, Version};
 use serde_json::Value;
 use std::error::Error;
@@ -151,7 +151,7 @@ fn write(measured: &Value, times: usize, json: &Path, log: &Path) -> Result<usiz
         if let (Some(wall), Some(rtt), Some("false")) =
             (wall, trip["delay"]["rtt"].as_i64(), trip["lost"].as_str())
         {
-            writer.record(&PacketRecord::one_way(seq, Nanos(wall), Nanos(wall + rtt)));
+            writer.record(&PacketRecord::one_way(seq, WallTime(wall), WallTime(wall + rtt)));
             packets += 1;
         }
         all.push(trip);

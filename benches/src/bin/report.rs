@@ -3,7 +3,9 @@
 //! `cargo run --release -p jitlat-benches --bin report [PACKETS]`
 
 use jitlat_core::session::Session;
-use jitlat_core::{Analyzer, Direction, Nanos, Options, PacketRecord, Schedule, Span, TestSpec, Transport};
+use jitlat_core::{
+    Analyzer, Direction, Options, PacketRecord, Schedule, Span, TestSpec, Transport, WallTime,
+};
 use jitlat_report::figure::{self, Run, Trace};
 use jitlat_report::html::{Part, Report, page};
 use jitlat_report::{draw, text};
@@ -93,7 +95,7 @@ fn log(packets: u32) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
         let stall = ((40 - seq % 5000).max(0)) * PERIOD;
         let sent = 1_700_000_000_000_000_000 + seq * PERIOD + late as i64;
         let arrived = sent + 24_000_000 + queue as i64 + stall;
-        writer.record(&PacketRecord::one_way(seq, Nanos(sent), Nanos(arrived)));
+        writer.record(&PacketRecord::one_way(seq, WallTime(sent), WallTime(arrived)));
     }
     writer.finish(&session);
     let (bytes, written) = writer.close();

@@ -1,21 +1,21 @@
 //! What is known about the two hosts' clocks: probes of their offset and what each kernel says of
 //! its own synchronisation.
 
-use crate::time::{Nanos, Span};
+use crate::time::{Span, WallTime};
 use serde::{Deserialize, Serialize};
 
 /// One exchange on the control connection. Offsets everywhere are **θ = server − client** (metrics §15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockProbe {
     /// T1: the client sent, on the client's clock.
-    pub sent: Nanos,
+    pub sent: WallTime,
     /// T2: the server received, on the server's clock.
-    pub arrived: Nanos,
+    pub arrived: WallTime,
     /// T3: the server answered, on the server's clock. The classic probe has one server time: then this
     /// equals `arrived`.
-    pub answered: Nanos,
+    pub answered: WallTime,
     /// T4: the client received the answer, on the client's clock.
-    pub returned: Nanos,
+    pub returned: WallTime,
 }
 
 impl ClockProbe {

@@ -197,7 +197,7 @@ impl Digest {
 mod tests {
     use super::*;
     use crate::session::Session;
-    use crate::{Nanos, Options, PacketRecord, TestSpec, analyze};
+    use crate::{Options, PacketRecord, TestSpec, WallTime, analyze};
 
     #[test]
     fn what_json_says_is_what_the_summary_says() {
@@ -207,8 +207,8 @@ mod tests {
         let records = (0..200).filter(|i| i % 50 != 3).map(|i| {
             PacketRecord::one_way(
                 i,
-                Nanos(i * 20_000_000),
-                Nanos(i * 20_000_000 + 4_000_000 + i * 7919 % 9000),
+                WallTime(i * 20_000_000),
+                WallTime(i * 20_000_000 + 4_000_000 + i * 7919 % 9000),
             )
         });
         let summary = analyze(&session, records, &Options::default());
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn a_round_trip_is_known_by_its_key() {
         let session = Session::new(TestSpec::default());
-        let records = [PacketRecord::one_way(0, Nanos(0), Nanos(5))];
+        let records = [PacketRecord::one_way(0, WallTime(0), WallTime(5))];
         let mut value = serde_json::to_value(analyze(&session, records, &Options::default())).unwrap();
         assert!(!serde_json::from_value::<Digest>(value.clone()).unwrap().round_trip);
         value["two_way"] = serde_json::json!({ "protocol": "icmp" });

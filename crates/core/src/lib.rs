@@ -3,7 +3,7 @@
 //! This crate is pure: no socket, no clock, no thread and no randomness of its own. Time is an
 //! argument, random choices come from a seed.
 //!
-//! * [`time`] – [`Nanos`] and [`Span`], stamps and where they came from
+//! * [`time`] – [`WallTime`], [`SteadyTime`] and [`Span`], stamps and where they came from
 //! * [`passive`] – what two captures of the same traffic say about the path between
 //! * [`record`] – [`PacketRecord`]: one packet of any instrument
 //! * [`spec`] – [`TestSpec`]: what the user asked for, valid by construction
@@ -53,4 +53,6 @@ pub use session::Session;
 pub use sink::Sink;
 pub use spec::{Direction, Dscp, Schedule, TestSpec, Transport};
 pub use summary::Summary;
-pub use time::{Nanos, Source, Span, Stamp};
+#[doc(hidden)]
+pub use time::Nanos;
+pub use time::{Source, Span, Stamp, SteadyTime, WallTime};

@@ -2,7 +2,7 @@
 //! (RFC 8186) and the error estimate that goes with either.
 
 use crate::clock::SyncState;
-use crate::time::{Nanos, SECOND, Span};
+use crate::time::{SECOND, Span, WallTime};
 
 /// Seconds from 1900-01-01 to 1970-01-01.
 const EPOCH: i128 = 2_208_988_800;
@@ -24,9 +24,9 @@ fn rounded(n: i128, d: i128) -> i128 {
     (n + d / 2).div_euclid(d)
 }
 
-impl From<Nanos> for NtpTime {
+impl From<WallTime> for NtpTime {
     /// The nearest representable value: converting back gives the same nanosecond.
-    fn from(t: Nanos) -> NtpTime {
+    fn from(t: WallTime) -> NtpTime {
         let units = rounded(i128::from(t.0) << 32, SECOND.into()) + (EPOCH << 32);
         NtpTime(units as u64)
     }
@@ -34,11 +34,11 @@ impl From<Nanos> for NtpTime {
 
 impl NtpTime {
     /// The instant nearest to `near` that this value may stand for: unambiguous within 68 years.
-    pub fn to_nanos(self, near: Nanos) -> Nanos {
+    pub fn to_nanos(self, near: WallTime) -> WallTime {
         let difference = self.0.wrapping_sub(NtpTime::from(near).0) as i64;
         // Counted from the whole second below, so that rounding does not depend on `near`.
         let base = rounded(i128::from(near.0) << 32, SECOND.into()) + i128::from(difference);
-        Nanos(rounded(base * i128::from(SECOND), 1 << 32).clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+        WallTime(rounded(base * i128::from(SECOND), 1 << 32).clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }
 
     /// A span in this format (a timeout, a slot's interval). Negative spans become zero, long ones the
@@ -54,8 +54,8 @@ impl NtpTime {
     }
 }
 
-impl From<Nanos> for PtpTime {
-    fn from(t: Nanos) -> PtpTime {
+impl From<WallTime> for PtpTime {
+    fn from(t: WallTime) -> PtpTime {
         let seconds = t.0.div_euclid(SECOND) as u32;
         PtpTime(u64::from(seconds) << 32 | t.0.rem_euclid(SECOND) as u64)
     }
@@ -63,7 +63,7 @@ impl From<Nanos> for PtpTime {
 
 impl PtpTime {
     /// The instant nearest to `near` that this value may stand for; `None` if its nanoseconds are none.
-    pub fn to_nanos(self, near: Nanos) -> Option<Nanos> {
+    pub fn to_nanos(self, near: WallTime) -> Option<WallTime> {
         let nanos = i128::from(self.0 as u32);
         if nanos >= i128::from(SECOND) {
             return None;
@@ -72,7 +72,7 @@ impl PtpTime {
         let here = i128::from(near.0.div_euclid(SECOND));
         let era = (here - seconds + ERA / 2).div_euclid(ERA);
         let t = (seconds + era * ERA) * i128::from(SECOND) + nanos;
-        Some(Nanos(t.clamp(i64::MIN.into(), i64::MAX.into()) as i64))
+        Some(WallTime(t.clamp(i64::MIN.into(), i64::MAX.into()) as i64))
     }
 }
 
@@ -148,7 +148,7 @@ impl ErrorEstimate {
     }
 
     /// The 64-bit field that stands for `t` beside this estimate.
-    pub fn encode(self, t: Nanos) -> u64 {
+    pub fn encode(self, t: WallTime) -> u64 {
         match self.format() {
             Format::Ntp => NtpTime::from(t).0,
             Format::Ptp => PtpTime::from(t).0,
@@ -157,7 +157,7 @@ impl ErrorEstimate {
 
     /// The instant near `near` of a 64-bit field beside this estimate; `None` where it is none. An
     /// all-zero field is "no time" in both formats.
-    pub fn decode(self, field: u64, near: Nanos) -> Option<Nanos> {
+    pub fn decode(self, field: u64, near: WallTime) -> Option<WallTime> {
         match self.format() {
             _ if field == 0 => None,
             Format::Ntp => Some(NtpTime(field).to_nanos(near)),
@@ -171,15 +171,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const NOW: Nanos = Nanos(1_795_176_909_770_314_159);
+    const NOW: WallTime = WallTime(1_795_176_909_770_314_159);
     const ROLLOVER: i64 = 2_085_978_496;
 
     #[test]
     fn known_values() {
-        assert_eq!(NtpTime::from(Nanos(0)).0, 2_208_988_800 << 32);
-        assert_eq!(NtpTime::from(Nanos(SECOND / 2)).0, (2_208_988_800 << 32) + (1 << 31));
+        assert_eq!(NtpTime::from(WallTime(0)).0, 2_208_988_800 << 32);
+        assert_eq!(NtpTime::from(WallTime(SECOND / 2)).0, (2_208_988_800 << 32) + (1 << 31));
         // The first second of the next era (2036-02-07 06:28:16 UTC).
-        assert_eq!(NtpTime::from(Nanos(ROLLOVER * SECOND)).0, 0);
+        assert_eq!(NtpTime::from(WallTime(ROLLOVER * SECOND)).0, 0);
         assert_eq!(NtpTime::from_span(Span::millis(20)).0, 0x051e_b852);
         assert_eq!(PtpTime::from(NOW).0, 1_795_176_909 << 32 | 770_314_159);
         assert_eq!(PtpTime(1 << 32 | 1_000_000_000).to_nanos(NOW), None);
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn eras_are_resolved_by_the_nearest() {
-        for t in [ROLLOVER - 1, ROLLOVER, ROLLOVER + 1].map(|s| Nanos(s * SECOND + 7)) {
+        for t in [ROLLOVER - 1, ROLLOVER, ROLLOVER + 1].map(|s| WallTime(s * SECOND + 7)) {
             for years in [-60, 0, 60] {
                 let near = t + Span::seconds(years * 365 * 86_400);
                 assert_eq!(NtpTime::from(t).to_nanos(near), t);
@@ -210,7 +210,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_nanosecond_survives(t in any::<i64>(), drift in -(1i64 << 60)..1i64 << 60) {
-            let t = Nanos(t / 4);
+            let t = WallTime(t / 4);
             prop_assert_eq!(NtpTime::from(t).to_nanos(t + Span(drift)), t);
             prop_assert_eq!(PtpTime::from(t).to_nanos(t + Span(drift)), Some(t));
         }

@@ -1,6 +1,6 @@
 //! [`PacketRecord`]: one packet, whatever instrument saw it.
 
-use crate::time::{Nanos, Source, Span, Stamp};
+use crate::time::{Source, Span, Stamp, WallTime};
 
 /// The niche that stands for "no time". A real stamp never is: it lies in the year 1677.
 const MISSING: i64 = i64::MIN;
@@ -94,15 +94,15 @@ impl PacketRecord {
     }
 
     /// The usual one-way record: sent and arrived, both user stamps.
-    pub fn one_way(seq: i64, sent: Nanos, arrived: Nanos) -> PacketRecord {
+    pub fn one_way(seq: i64, sent: WallTime, arrived: WallTime) -> PacketRecord {
         PacketRecord { times: [sent.0, arrived.0, MISSING, MISSING], ..PacketRecord::new(seq) }
     }
 
     /// The instant of `moment`, if known.
     #[inline]
-    pub fn time(&self, moment: Moment) -> Option<Nanos> {
+    pub fn time(&self, moment: Moment) -> Option<WallTime> {
         let t = self.times[moment as usize];
-        (t != MISSING).then_some(Nanos(t))
+        (t != MISSING).then_some(WallTime(t))
     }
 
     /// The instant of `moment` and where it was taken, if known.
@@ -130,13 +130,13 @@ impl PacketRecord {
 
     /// When it was sent.
     #[inline]
-    pub fn sent(&self) -> Option<Nanos> {
+    pub fn sent(&self) -> Option<WallTime> {
         self.time(Moment::Sent)
     }
 
     /// When it arrived at the far host.
     #[inline]
-    pub fn arrived(&self) -> Option<Nanos> {
+    pub fn arrived(&self) -> Option<WallTime> {
         self.time(Moment::Arrived)
     }
 
@@ -253,11 +253,11 @@ mod tests {
     #[test]
     fn stamps_keep_their_sources_apart() {
         let mut r = PacketRecord::new(0);
-        r.set(Moment::Sent, Stamp { at: Nanos(5), source: Source::Kernel });
-        r.set(Moment::Returned, Stamp { at: Nanos(9), source: Source::Wire });
-        r.set(Moment::Sent, Stamp { at: Nanos(6), source: Source::Hardware });
-        assert_eq!(r.stamp(Moment::Sent), Some(Stamp { at: Nanos(6), source: Source::Hardware }));
-        assert_eq!(r.stamp(Moment::Returned), Some(Stamp { at: Nanos(9), source: Source::Wire }));
+        r.set(Moment::Sent, Stamp { at: WallTime(5), source: Source::Kernel });
+        r.set(Moment::Returned, Stamp { at: WallTime(9), source: Source::Wire });
+        r.set(Moment::Sent, Stamp { at: WallTime(6), source: Source::Hardware });
+        assert_eq!(r.stamp(Moment::Sent), Some(Stamp { at: WallTime(6), source: Source::Hardware }));
+        assert_eq!(r.stamp(Moment::Returned), Some(Stamp { at: WallTime(9), source: Source::Wire }));
         assert_eq!(r.stamp(Moment::Arrived), None);
     }
 

@@ -4,7 +4,7 @@
 use crate::clock::{ClockProbe, SyncState};
 use crate::noise::NoiseFloor;
 use crate::spec::TestSpec;
-use crate::time::{Nanos, Span};
+use crate::time::{Span, WallTime};
 use crate::twoway::TwoWay;
 use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ pub struct Session {
     /// Format of the log it came from (1, 2, 3), or 3 for a live run.
     pub version: u8,
     /// When the record was opened; the first line of a log. Whole seconds in versions 1 and 2.
-    pub created: Option<Nanos>,
+    pub created: Option<WallTime>,
     /// The date as the first line of the log writes it, where the record came from one.
     pub date: Option<String>,
     /// Packets a log declares where `spec` cannot hold that number: none, or more than 2³¹−1.

@@ -27,7 +27,7 @@ pub use crate::noise::{Noise, NoiseFloor};
 
 use crate::session::{Ending, Session};
 use crate::spec::{Direction, Schedule};
-use crate::time::Nanos;
+use crate::time::WallTime;
 use crate::twoway::TwoWayFigures;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -283,7 +283,7 @@ pub struct SessionInfo {
     /// How send times follow each other.
     pub schedule: Schedule,
     /// When the record was opened, ns since 1970.
-    pub created: Option<Nanos>,
+    pub created: Option<WallTime>,
     /// How it ended.
     pub ending: Ending,
     /// Why, if not complete.

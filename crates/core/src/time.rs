@@ -1,7 +1,9 @@
-//! Time: signed 64-bit nanoseconds, as an instant ([`Nanos`]) and as a difference ([`Span`]).
+//! Time: signed 64-bit nanoseconds. An instant is of one of a host's two clocks, and each has a type of its own:
+//! [`WallTime`] for stamps and records, [`SteadyTime`] for timers and deadlines. [`Span`] is a difference of two
+//! instants of one clock.
 //!
 //! Integers all the way: a mean may be fractional, a stamp never is. The arithmetic saturates, so that
-//! a hostile stamp can give a wrong figure but not a panic; use [`Nanos::checked_since`] where the
+//! a hostile stamp can give a wrong figure but not a panic; use [`WallTime::checked_since`] where the
 //! difference must be exact.
 
 use core::fmt;
@@ -11,19 +13,29 @@ use serde::{Deserialize, Serialize};
 /// Nanoseconds in a second.
 pub const SECOND: i64 = 1_000_000_000;
 
-/// An instant: nanoseconds since 1970-01-01 00:00 UTC, on the clock of the host that read it.
+/// An instant of the realtime clock: nanoseconds since 1970-01-01 00:00 UTC, on the clock of the host that read it.
+/// Comparable between hosts as far as their clocks agree; it may step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Nanos(pub i64);
+pub struct WallTime(pub i64);
+
+// The earlier name, until nothing uses it.
+#[doc(hidden)]
+pub use WallTime as Nanos;
+
+/// An instant of the monotonic clock: nanoseconds since an arbitrary instant before the program began. It never
+/// goes backwards, and means nothing to another host. What waits, repeats or expires is counted on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SteadyTime(pub i64);
 
 /// A signed difference of two instants, in nanoseconds. Negative delays are legal everywhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Span(pub i64);
 
-impl Nanos {
+impl WallTime {
     /// The exact difference `self − earlier`, or `None` if it does not fit 64 bits.
-    pub fn checked_since(self, earlier: Nanos) -> Option<Span> {
+    pub fn checked_since(self, earlier: WallTime) -> Option<Span> {
         self.0.checked_sub(earlier.0).map(Span)
     }
 }
@@ -58,26 +70,31 @@ impl Span {
     }
 }
 
-impl Add<Span> for Nanos {
-    type Output = Nanos;
-    fn add(self, d: Span) -> Nanos {
-        Nanos(self.0.saturating_add(d.0))
-    }
-}
+macro_rules! instants {
+    ($($instant:ident),*) => {$(
+        impl Add<Span> for $instant {
+            type Output = $instant;
+            fn add(self, d: Span) -> $instant {
+                $instant(self.0.saturating_add(d.0))
+            }
+        }
 
-impl Sub<Span> for Nanos {
-    type Output = Nanos;
-    fn sub(self, d: Span) -> Nanos {
-        Nanos(self.0.saturating_sub(d.0))
-    }
-}
+        impl Sub<Span> for $instant {
+            type Output = $instant;
+            fn sub(self, d: Span) -> $instant {
+                $instant(self.0.saturating_sub(d.0))
+            }
+        }
 
-impl Sub for Nanos {
-    type Output = Span;
-    fn sub(self, earlier: Nanos) -> Span {
-        Span(self.0.saturating_sub(earlier.0))
-    }
+        impl Sub for $instant {
+            type Output = Span;
+            fn sub(self, earlier: $instant) -> Span {
+                Span(self.0.saturating_sub(earlier.0))
+            }
+        }
+    )*};
 }
+instants!(WallTime, SteadyTime);
 
 impl Add for Span {
     type Output = Span;
@@ -136,7 +153,7 @@ impl fmt::Display for Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// When.
-    pub at: Nanos,
+    pub at: WallTime,
     /// Taken by whom.
     pub source: Source,
 }

@@ -1,7 +1,7 @@
 //! Numbers as people read them (metrics §24): the classic report's engineering format, rates,
 //! percentages, dates. Decimal arithmetic in integers, so that rounding is exact.
 
-use crate::time::{Nanos, SECOND};
+use crate::time::{SECOND, WallTime};
 
 /// Units of time, largest first: picoseconds in one, name.
 const UNITS: [(i128, &str); 4] =
@@ -58,7 +58,7 @@ pub fn bit_rate(bps: f64) -> String {
 }
 
 /// `Fri Jul 3 19:46:11 UTC 2009`, the first line of a log.
-pub fn utc_date(at: Nanos) -> String {
+pub fn utc_date(at: WallTime) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -187,11 +187,13 @@ mod tests {
 
     #[test]
     fn dates() {
-        assert_eq!(utc_date(Nanos(1_246_650_371 * SECOND)), "Fri Jul 3 19:46:11 UTC 2009");
-        assert_eq!(utc_date(Nanos(1_300_000_000 * SECOND)), "Sun Mar 13 07:06:40 UTC 2011");
-        assert_eq!(utc_date(Nanos(0)), "Thu Jan 1 00:00:00 UTC 1970");
-        assert_eq!(utc_date(Nanos(-1)), "Wed Dec 31 23:59:59 UTC 1969");
-        assert_eq!(utc_date(Nanos(951_782_400 * SECOND)), "Tue Feb 29 00:00:00 UTC 2000");
-        assert!(utc_date(Nanos(i64::MAX)).ends_with("2262") && utc_date(Nanos(i64::MIN)).ends_with("1677"));
+        assert_eq!(utc_date(WallTime(1_246_650_371 * SECOND)), "Fri Jul 3 19:46:11 UTC 2009");
+        assert_eq!(utc_date(WallTime(1_300_000_000 * SECOND)), "Sun Mar 13 07:06:40 UTC 2011");
+        assert_eq!(utc_date(WallTime(0)), "Thu Jan 1 00:00:00 UTC 1970");
+        assert_eq!(utc_date(WallTime(-1)), "Wed Dec 31 23:59:59 UTC 1969");
+        assert_eq!(utc_date(WallTime(951_782_400 * SECOND)), "Tue Feb 29 00:00:00 UTC 2000");
+        assert!(
+            utc_date(WallTime(i64::MAX)).ends_with("2262") && utc_date(WallTime(i64::MIN)).ends_with("1677")
+        );
     }
 }

@@ -4,7 +4,7 @@ mod common;
 #[path = "common/stream.rs"]
 mod stream;
 
-use jitlat_core::{Analyzer, Flags, Nanos, Options, PacketRecord, Span, Summary, analyze};
+use jitlat_core::{Analyzer, Flags, Options, PacketRecord, Span, Summary, WallTime, analyze};
 use proptest::prelude::*;
 use serde_json::Value;
 use stream::{PERIOD, rows, session};
@@ -12,7 +12,7 @@ use stream::{PERIOD, rows, session};
 fn shifted(rows: &[PacketRecord], sender: i64, receiver: i64) -> Vec<PacketRecord> {
     let shift = |r: &PacketRecord| {
         let (sent, arrived) = (r.sent().unwrap().0 + sender, r.arrived().unwrap().0 + receiver);
-        let mut record = PacketRecord::one_way(r.seq, Nanos(sent), Nanos(arrived));
+        let mut record = PacketRecord::one_way(r.seq, WallTime(sent), WallTime(arrived));
         record.flags = r.flags;
         record
     };
@@ -175,7 +175,7 @@ proptest! {
         for (k, (seq, sent, arrived, flags)) in fields.into_iter().enumerate() {
             // Half of the numbers in range, half of the flags clean.
             let seq = if k % 2 == 0 { seq.rem_euclid(n as i64) } else { seq };
-            let mut record = PacketRecord::one_way(seq, Nanos(sent), Nanos(arrived));
+            let mut record = PacketRecord::one_way(seq, WallTime(sent), WallTime(arrived));
             record.flags = Flags(if k % 4 < 3 { 0 } else { flags });
             analyzer.push(&record);
         }
@@ -210,9 +210,9 @@ fn a_long_stream_in_constant_memory_keeps_its_losses() {
             runs += u64::from(seq % 1000 == 0);
             continue;
         }
-        analyzer.push(&PacketRecord::one_way(seq, Nanos(seq * PERIOD), Nanos(seq * PERIOD + 7)));
+        analyzer.push(&PacketRecord::one_way(seq, WallTime(seq * PERIOD), WallTime(seq * PERIOD + 7)));
     }
-    analyzer.push(&PacketRecord::one_way(1000, Nanos(0), Nanos(n as i64 * PERIOD)));
+    analyzer.push(&PacketRecord::one_way(1000, WallTime(0), WallTime(n as i64 * PERIOD)));
     let s = analyzer.finish(&session);
     assert_eq!((s.counts.lost, s.loss.periods, s.counts.invalid), (lost, runs, 1));
     assert_eq!(s.counts.received, s.counts.unique_valid + s.counts.duplicate + s.counts.invalid);

@@ -93,12 +93,12 @@ impl Live {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitlat_core::Nanos;
+    use jitlat_core::WallTime;
 
     fn told(packets: impl IntoIterator<Item = (i64, i64)>) -> Option<String> {
         let mut live = Live::new();
         for (seq, delay) in packets {
-            let record = PacketRecord::one_way(seq, Nanos(seq * 1000), Nanos(seq * 1000 + delay));
+            let record = PacketRecord::one_way(seq, WallTime(seq * 1000), WallTime(seq * 1000 + delay));
             live.push(&record, record.delay());
         }
         live.told()

@@ -9,7 +9,7 @@ use crate::progress::ProgressLine;
 use anyhow::Result;
 use jitlat_core::analysis::{Analyzer, Samples};
 use jitlat_core::session::Ending;
-use jitlat_core::{Nanos, NoiseFloor, PacketRecord, Session, TestSpec};
+use jitlat_core::{NoiseFloor, PacketRecord, Session, TestSpec, WallTime};
 use jitlat_net::client::Observer;
 use jitlat_net::engine;
 use jitlat_proto::jitlat::{FlowId, Progress};
@@ -23,7 +23,7 @@ pub struct Recorder<'a> {
     args: &'a TestArgs,
     silent: bool,
     host: String,
-    created: Nanos,
+    created: WallTime,
     noise: Option<NoiseFloor>,
     flows: Vec<Flow>,
     progress: ProgressLine,

@@ -10,7 +10,7 @@ use jitlat_core::passive::packet::decode;
 use jitlat_core::passive::tcp::{Cause, Connection, Explained, Framing, Observed, Place, TcpAnalyzer};
 use jitlat_core::passive::{LinkType, Packet as Captured, Prefix};
 use jitlat_core::spec::{Direction, HEADER_LEN, Transport};
-use jitlat_core::time::{Nanos, Span};
+use jitlat_core::time::{Span, WallTime};
 use jitlat_core::units::eng4;
 use jitlat_net::capture::live::{Live, Settings, interface_of};
 use jitlat_net::capture::{Frame, PcapWriter};
@@ -198,7 +198,7 @@ fn explain(tcp: &TcpAnalyzer, connections: &[Connection], run: &Run, lead: u64) 
     let data = |c: &&Connection| if up { c.up.unique_bytes } else { c.down.unique_bytes };
     let course = tcp.course(connections.iter().max_by_key(data)?, up)?;
     let framing = Framing { lead, length: spec.payload().into() };
-    let observed = |p: Packet| Observed { seq: p.seq, sent: Nanos(p.sent), delay: Span(p.delay) };
+    let observed = |p: Packet| Observed { seq: p.seq, sent: WallTime(p.sent), delay: Span(p.delay) };
     let records: Vec<_> = run.samples.iter().map(observed).collect();
     // Captured where it leaves, or where it comes in: here either way.
     course.explain(if up { Place::Sender } else { Place::Receiver }, framing, &records)

@@ -7,29 +7,29 @@
 use crate::sys;
 use jitlat_core::clock::SyncState;
 use jitlat_core::session::HostFacts;
-use jitlat_core::time::{Nanos, Span};
+use jitlat_core::time::{Span, WallTime};
 use nix::time::{ClockId, clock_gettime};
 
 /// `CLOCK_REALTIME`: nanoseconds since 1970 UTC.
 #[inline]
-pub fn wall() -> Nanos {
+pub fn wall() -> WallTime {
     read(ClockId::CLOCK_REALTIME)
 }
 
 /// `CLOCK_MONOTONIC`: nanoseconds since some instant before the program began.
 #[inline]
-pub fn steady() -> Nanos {
+pub fn steady() -> WallTime {
     read(ClockId::CLOCK_MONOTONIC)
 }
 
 #[inline]
-fn read(clock: ClockId) -> Nanos {
+fn read(clock: ClockId) -> WallTime {
     // Neither clock can fail on Linux; 1970 would stand out at once.
-    clock_gettime(clock).map_or(Nanos(0), |t| Nanos(t.tv_sec() * 1_000_000_000 + t.tv_nsec()))
+    clock_gettime(clock).map_or(WallTime(0), |t| WallTime(t.tv_sec() * 1_000_000_000 + t.tv_nsec()))
 }
 
 /// Both clocks at (nearly) the same instant: wall, then steady.
-pub fn both() -> (Nanos, Nanos) {
+pub fn both() -> (WallTime, WallTime) {
     let steady = steady();
     (steady + wall_minus_steady(), steady)
 }

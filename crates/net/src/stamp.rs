@@ -10,7 +10,7 @@
 
 use crate::privilege::{Capability, needs};
 use crate::sys::{self, BATCH, Inbox};
-use jitlat_core::time::{Nanos, SECOND, Source, Span, Stamp};
+use jitlat_core::time::{SECOND, Source, Span, Stamp, WallTime};
 use jitlat_proto::jitlat::SentStamps;
 use nix::sys::socket::{TimestampingFlag, setsockopt, sockopt};
 use std::ffi::{c_int, c_long};
@@ -166,7 +166,7 @@ fn int_octet(data: &[u8]) -> Option<u8> {
 
 /// The three instants of an `SCM_TIMESTAMPING` message: software, (unused), raw hardware. The first is the only
 /// one of an `SCM_TIMESTAMPNS` message.
-pub(crate) fn instants(data: &[u8]) -> [Option<Nanos>; 3] {
+pub(crate) fn instants(data: &[u8]) -> [Option<WallTime>; 3] {
     const LONG: usize = size_of::<c_long>();
     let long = |i: usize| -> Option<i64> {
         let bytes = data.get(i * LONG..)?.first_chunk()?;
@@ -174,7 +174,7 @@ pub(crate) fn instants(data: &[u8]) -> [Option<Nanos>; 3] {
     };
     [0, 1, 2].map(|i| {
         let (s, ns) = (long(2 * i)?, long(2 * i + 1)?);
-        (s != 0 || ns != 0).then(|| Nanos(s.saturating_mul(SECOND).saturating_add(ns)))
+        (s != 0 || ns != 0).then(|| WallTime(s.saturating_mul(SECOND).saturating_add(ns)))
     })
 }
 
@@ -196,7 +196,7 @@ const TAI_OFFSET: Span = Span::seconds(37);
 
 /// An adapter's reading as an instant of the system's clock, if it is kept to UTC or TAI: within half a
 /// second of the kernel's own stamp.
-pub(crate) fn on_system_clock(adapter: Nanos, system: Nanos) -> Option<Nanos> {
+pub(crate) fn on_system_clock(adapter: WallTime, system: WallTime) -> Option<WallTime> {
     [adapter, adapter - TAI_OFFSET].into_iter().find(|a| (*a - system).0.abs() < SECOND / 2)
 }
 
@@ -329,7 +329,7 @@ impl TxStamps {
 
     /// Notes that the next packet was handed over, and when the program had read the clock.
     #[inline]
-    pub fn sent(&mut self, reading: Nanos) {
+    pub fn sent(&mut self, reading: WallTime) {
         self.readings[self.next as usize % UNDER_WAY] = reading.0;
         self.next += 1;
     }
@@ -360,7 +360,7 @@ impl TxStamps {
             if (self.next - seq) as usize > UNDER_WAY {
                 continue;
             }
-            let reading = Nanos(self.readings[seq as usize % UNDER_WAY]);
+            let reading = WallTime(self.readings[seq as usize % UNDER_WAY]);
             match source {
                 Source::Hardware => {
                     if let Some(at) = on_system_clock(at, reading) {
@@ -417,11 +417,11 @@ mod tests {
 
     #[test]
     fn an_adapter_on_tai_or_utc_is_believed_and_no_other() {
-        let now = Nanos(1_800_000_000 * SECOND);
+        let now = WallTime(1_800_000_000 * SECOND);
         assert_eq!(on_system_clock(now + Span(900), now), Some(now + Span(900)));
         assert_eq!(on_system_clock(now + Span::seconds(37), now), Some(now));
         assert_eq!(on_system_clock(now + Span::seconds(5), now), None);
-        assert_eq!(on_system_clock(Nanos(12), now), None);
+        assert_eq!(on_system_clock(WallTime(12), now), None);
     }
 
     #[test]

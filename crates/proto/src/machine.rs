@@ -1,15 +1,15 @@
 //! The five calls by which a driver runs a protocol machine.
 
-use jitlat_core::Nanos;
+use jitlat_core::WallTime;
 
 /// "Now", on both of a host's clocks. A pure machine reads neither; every call that needs the time
 /// is given it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick {
     /// The realtime clock (UTC): what stamps on the wire and in records are read from. It may step.
-    pub wall: Nanos,
+    pub wall: WallTime,
     /// The monotonic clock: what timers and deadlines run on. Never goes backwards.
-    pub steady: Nanos,
+    pub steady: WallTime,
 }
 
 /// One side of one conversation. Owns no socket, no clock, no random source.
@@ -42,7 +42,7 @@ pub trait Machine {
 
     /// When, on the steady clock, to call [`handle_timeout`](Machine::handle_timeout). `None`: the
     /// machine is over.
-    fn poll_timeout(&self) -> Option<Nanos>;
+    fn poll_timeout(&self) -> Option<WallTime>;
 
     /// The next thing the machine wants done or known.
     fn poll_event(&mut self) -> Option<Self::Event>;

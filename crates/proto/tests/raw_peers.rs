@@ -2,7 +2,7 @@
 
 use hmac::{Hmac, KeyInit, Mac};
 use jitlat_core::session::Ending;
-use jitlat_core::{Direction, Nanos, PacketRecord, Schedule, Source, Span, TestSpec, Transport};
+use jitlat_core::{Direction, PacketRecord, Schedule, Source, Span, TestSpec, Transport, WallTime};
 use jitlat_proto::jitlat::flow::{Command, FlowId, Meeting, ReceiveReport, Report, Role, SendReport};
 use jitlat_proto::jitlat::stream::Finish;
 use jitlat_proto::jitlat::{
@@ -18,7 +18,7 @@ const SERVER: &str = "192.0.2.2:2666";
 const KEY: &[u8] = b"an old and secret key";
 
 fn tick(ms: i64) -> Tick {
-    Tick { wall: Nanos(1_700_000_000_000_000_000 + ms * 1_000_000), steady: Nanos(ms * 1_000_000) }
+    Tick { wall: WallTime(1_700_000_000_000_000_000 + ms * 1_000_000), steady: WallTime(ms * 1_000_000) }
 }
 
 fn server(key: Option<&[u8]>) -> ServerMachine {
@@ -52,7 +52,7 @@ fn commands(events: &[ServerEvent]) -> Vec<Command> {
 
 fn records(n: i64) -> Recording {
     let mut recording = Recording::new(100);
-    recording.extend((0..n).map(|i| PacketRecord::one_way(i, Nanos(1000 + i), Nanos(2000 + i))));
+    recording.extend((0..n).map(|i| PacketRecord::one_way(i, WallTime(1000 + i), WallTime(2000 + i))));
     recording
 }
 
@@ -191,7 +191,7 @@ fn a_raw_classic_server_receives() {
     let (_, events) = take(&mut c, tick(3));
     assert!(events.iter().any(|e| matches!(e, ClientEvent::Flow(Command::Start(_)))), "{events:?}");
     let mut stamps = SentStamps::new(Source::Kernel);
-    stamps.set(0, Nanos(1005));
+    stamps.set(0, WallTime(1005));
     c.handle(tick(43), ClientInput::Flow(Report::Ended(FlowId(0), 3)));
     // SAMPLES, an extra ACK nobody asked for, and then the singletons would be wrong; before it is not.
     c.handle(tick(250), ClientInput::Received(&workorder(5, 3, 33101, 2667)));

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
     use jitlat_core::session::Session;
     use jitlat_core::spec::TestSpec;
-    use jitlat_core::{Analyzer, Nanos, Options, PacketRecord};
+    use jitlat_core::{Analyzer, Options, PacketRecord, WallTime};
 
     fn opinion(delay: impl Fn(i64) -> Option<i64>) -> Opinion {
         let session = Session::new(TestSpec::default());
@@ -228,8 +228,8 @@ mod tests {
             if let Some(d) = delay(seq) {
                 analyzer.push(&PacketRecord::one_way(
                     seq,
-                    Nanos(seq * 20_000_000),
-                    Nanos(seq * 20_000_000 + d),
+                    WallTime(seq * 20_000_000),
+                    WallTime(seq * 20_000_000 + d),
                 ));
             }
         }

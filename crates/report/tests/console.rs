@@ -6,8 +6,8 @@ use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
 use jitlat_core::summary::Summary;
 use jitlat_core::{
-    ClockProbe, Direction, Dscp, Nanos, PacketRecord, Schedule, Session, Source, Span, Stamp, TestSpec,
-    Transport,
+    ClockProbe, Direction, Dscp, PacketRecord, Schedule, Session, Source, Span, Stamp, TestSpec, Transport,
+    WallTime,
 };
 use jitlat_report::text::{self, Style};
 
@@ -20,14 +20,14 @@ fn session(direction: Direction) -> Session {
     let mut spec = TestSpec::new(direction, Transport::Udp, 1500, 172, period, Schedule::Periodic).unwrap();
     spec.dscp = Dscp::new(46).unwrap();
     let mut s = Session::new(spec);
-    s.created = Some(Nanos(START));
+    s.created = Some(WallTime(START));
     s.src = Some("2001:db8::1".parse().unwrap());
     s.dst = Some("2001:db8::2".parse().unwrap());
     let probe = |at: i64, there: i64, back: i64| ClockProbe {
-        sent: Nanos(at),
-        arrived: Nanos(at + there + OFFSET),
-        answered: Nanos(at + there + OFFSET + 20_000),
-        returned: Nanos(at + there + back + 20_000),
+        sent: WallTime(at),
+        arrived: WallTime(at + there + OFFSET),
+        answered: WallTime(at + there + OFFSET + 20_000),
+        returned: WallTime(at + there + back + 20_000),
     };
     for i in 0..4 {
         s.probes.push(probe(START - 1_000_000_000 + i * 100_000_000, 10_050_000 + i * 7_000, 10_020_000));
@@ -67,8 +67,8 @@ fn records(direction: Direction) -> impl Iterator<Item = PacketRecord> {
         let arrived = sent + 10_000_000 + jitter + shift;
         let mut r = PacketRecord::new(i);
         let source = if i < 3 { Source::User } else { Source::Kernel };
-        r.set(Moment::Sent, Stamp { at: Nanos(sent), source });
-        r.set(Moment::Arrived, Stamp { at: Nanos(arrived), source: Source::Kernel });
+        r.set(Moment::Sent, Stamp { at: WallTime(sent), source });
+        r.set(Moment::Arrived, Stamp { at: WallTime(arrived), source: Source::Kernel });
         r.set_send_lag(Some(Span(2_000 + late / 10)));
         r.set_receive_lag(Some(Span(15_000 + late)));
         r.set_ttl(Some(if i < 600 { 57 } else { 55 }));
@@ -123,7 +123,7 @@ fn a_change_of_path_and_windows_are_listed() {
     // Half way the path gets 8 ms longer.
     let records = (0..1000).map(|i| {
         let delay = 5_000_000 + i * 7919 % 40_000 + if i >= 500 { 8_000_000 } else { 0 };
-        PacketRecord::one_way(i, Nanos(START + i * 20_000_000), Nanos(START + i * 20_000_000 + delay))
+        PacketRecord::one_way(i, WallTime(START + i * 20_000_000), WallTime(START + i * 20_000_000 + delay))
     });
     let options = Options { interval: Some(Span::millis(100)), ..Options::default() };
     let report = text::report(&analyze(&session, records, &options), &text::Options::default());

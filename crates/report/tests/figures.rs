@@ -161,7 +161,7 @@ mod any_log {
     use jitlat_core::record::{Flags, PacketRecord};
     use jitlat_core::session::Session;
     use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
-    use jitlat_core::time::{Nanos, Span};
+    use jitlat_core::time::{Span, WallTime};
     use jitlat_report::html::{Part, Report, page};
     use proptest::prelude::*;
 
@@ -173,7 +173,7 @@ mod any_log {
     fn records() -> impl Strategy<Value = Vec<PacketRecord>> {
         let row = (-2i64..40, time(), time(), prop_oneof![9 => Just(0u16), 1 => Just(1)]);
         let record = row.prop_map(|(seq, sent, arrived, flags)| {
-            let mut record = PacketRecord::one_way(seq, Nanos(sent), Nanos(arrived));
+            let mut record = PacketRecord::one_way(seq, WallTime(sent), WallTime(arrived));
             record.flags = Flags(flags);
             record
         });

@@ -7,7 +7,7 @@ use jitlat_core::compare::{Grid, Key, Question, Run};
 use jitlat_core::digest::Digest;
 use jitlat_core::record::Moment;
 use jitlat_core::twoway::TwoWay;
-use jitlat_core::{Nanos, PacketRecord, Session, Source, Stamp, TestSpec};
+use jitlat_core::{PacketRecord, Session, Source, Stamp, TestSpec, WallTime};
 use jitlat_report::html::{Part, Report, comparison, page};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -65,7 +65,7 @@ fn round_trips_are_called_so() {
         for (moment, at) in
             [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned].into_iter().zip(times)
         {
-            record.set(moment, Stamp { at: Nanos(at), source: Source::Kernel });
+            record.set(moment, Stamp { at: WallTime(at), source: Source::Kernel });
         }
         record
     });

@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use jitlat_core::analysis::Samples;
-use jitlat_core::{Nanos, Span};
+use jitlat_core::{Span, WallTime};
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
@@ -21,7 +21,7 @@ const MAX_DIVISOR: f64 = 1e6;
 /// Those of `out`.
 pub fn write(out: &mut dyn Write, samples: &Samples, interval: Option<Span>) -> io::Result<()> {
     let fastest = samples.delay.iter().min().copied().unwrap_or(0);
-    let first = if samples.is_empty() { Nanos(0) } else { Nanos(samples.arrived(0)) };
+    let first = if samples.is_empty() { WallTime(0) } else { WallTime(samples.arrived(0)) };
     let mut out = out;
     let mut serializer = V2DeflateSerializer::new();
     let mut builder = IntervalLogWriterBuilder::new();
@@ -40,7 +40,7 @@ pub fn write(out: &mut dyn Write, samples: &Samples, interval: Option<Span>) -> 
         let delays = &samples.delay[from..to];
         let last = (from..to).map(|k| samples.arrived(k)).max().unwrap_or(first.0);
         let begin = interval.map_or(0, |i| here.saturating_mul(i.0));
-        let lasted = interval.unwrap_or(Nanos(last) - first);
+        let lasted = interval.unwrap_or(WallTime(last) - first);
         let (begin, lasted) =
             (Duration::from_nanos(begin.max(0) as u64), Duration::from_nanos(lasted.0.max(0) as u64));
         for (tag, origin) in [("latency", 0), ("pdv", fastest)] {
@@ -64,7 +64,7 @@ fn histogram(values: impl Iterator<Item = u64>) -> io::Result<Histogram<u64>> {
     Ok(histogram)
 }
 
-fn system_time(at: Nanos) -> Option<SystemTime> {
+fn system_time(at: WallTime) -> Option<SystemTime> {
     u64::try_from(at.0).ok().map(|ns| SystemTime::UNIX_EPOCH + Duration::from_nanos(ns))
 }
 

@@ -124,14 +124,14 @@ fn labels(s: &Summary) -> String {
 mod tests {
     use super::*;
     use jitlat_core::analysis::{Options, analyze};
-    use jitlat_core::{Nanos, PacketRecord, Session, TestSpec};
+    use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
 
     #[test]
     fn an_exposition_has_its_labels_escaped_and_its_end() {
         let mut session = Session::new(TestSpec::default());
         session.name = Some("a \"b\"\n".into());
         session.tags = vec![("site-a".into(), "x".into()), ("site.a".into(), "y".into())];
-        let records = (0..3).map(|i| PacketRecord::one_way(i, Nanos(i * 10), Nanos(i * 10 + 5)));
+        let records = (0..3).map(|i| PacketRecord::one_way(i, WallTime(i * 10), WallTime(i * 10 + 5)));
         let summary = analyze(&session, records, &Options::default());
         let mut out = Vec::new();
         write(&mut out, &[summary]).unwrap();

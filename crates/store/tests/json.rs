@@ -5,7 +5,7 @@ mod schema;
 use jitlat_core::analysis::{Options, analyze};
 use jitlat_core::record::Moment;
 use jitlat_core::twoway::{Directions, FarReport, TcpCourse, TwoWay};
-use jitlat_core::{Nanos, NoiseFloor, PacketRecord, Session, Source, Span, Stamp, TestSpec};
+use jitlat_core::{NoiseFloor, PacketRecord, Session, Source, Span, Stamp, TestSpec, WallTime};
 use jitlat_store::json;
 use jitlat_store::log::LogReader;
 use serde_json::Value;
@@ -53,8 +53,8 @@ fn a_summary_of_nothing_is_too() {
 fn a_noise_floor_is_described() {
     let mut session = Session::new(TestSpec::default());
     session.client.noise = Some(NoiseFloor { pdv_p99: Span(500), ..NoiseFloor::default() });
-    let rows =
-        (0..200).map(|i| PacketRecord::one_way(i, Nanos(i * 20_000_000), Nanos(i * 20_000_000 + i % 100)));
+    let rows = (0..200)
+        .map(|i| PacketRecord::one_way(i, WallTime(i * 20_000_000), WallTime(i * 20_000_000 + i % 100)));
     let document = json::document(&[analyze(&session, rows, &Options::default())]).unwrap();
     schema::assert_valid("summary", &document);
     assert_eq!(document["noise"]["at_or_below"], serde_json::json!(["99", "99.3", "99.5", "99.7"]));
@@ -66,7 +66,7 @@ fn a_noise_floor_is_described() {
 fn two_way(facts: TwoWay) -> Value {
     let mut session = Session::new(TestSpec::default());
     (session.sent, session.two_way) = (Some(12), Some(Box::new(facts)));
-    let at = |ms: f64| Stamp { at: Nanos((ms * 1e6) as i64), source: Source::Kernel };
+    let at = |ms: f64| Stamp { at: WallTime((ms * 1e6) as i64), source: Source::Kernel };
     let rows = (0..10).map(|i| {
         let start = i as f64 * 20.0;
         let mut r = PacketRecord::new(i);

@@ -5,8 +5,8 @@ use jitlat_core::noise::NoiseFloor;
 use jitlat_core::record::Moment;
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::{
-    ClockProbe, Direction, Flags, Nanos, PacketRecord, Schedule, Session, Source, Span, Stamp, TestSpec,
-    Transport,
+    ClockProbe, Direction, Flags, PacketRecord, Schedule, Session, Source, Span, Stamp, TestSpec, Transport,
+    WallTime,
 };
 use jitlat_store::log::{LogOutput, LogReader, LogWriter, ReadError, Reading, Version};
 use proptest::prelude::*;
@@ -168,13 +168,13 @@ fn full_session() -> (Session, Session) {
         frequency_ppb: -13_001,
     };
     let probe = |t: i64| ClockProbe {
-        sent: Nanos(t),
-        arrived: Nanos(t + 10),
-        answered: Nanos(t + 11),
-        returned: Nanos(t + 20),
+        sent: WallTime(t),
+        arrived: WallTime(t + 10),
+        answered: WallTime(t + 11),
+        returned: WallTime(t + 20),
     };
     let mut before = Session::new(spec);
-    before.created = Some(Nanos(1_763_697_000_123_456_789));
+    before.created = Some(WallTime(1_763_697_000_123_456_789));
     before.src = Some("2001:db8::1".parse().unwrap());
     before.dst = Some("2001:db8::2".parse().unwrap());
     before.probes = vec![probe(1_000), probe(2_000)];
@@ -211,9 +211,9 @@ fn some_records(n: i64) -> Vec<PacketRecord> {
     let t0 = 1_763_697_001_000_000_000;
     let record = |i: i64| {
         let sent = t0 + i * 20_000_000;
-        let mut r = PacketRecord::one_way(i, Nanos(sent), Nanos(sent + 70_123));
+        let mut r = PacketRecord::one_way(i, WallTime(sent), WallTime(sent + 70_123));
         if i % 3 != 0 {
-            r.set(Moment::Arrived, Stamp { at: Nanos(sent + 70_123), source: Source::Kernel });
+            r.set(Moment::Arrived, Stamp { at: WallTime(sent + 70_123), source: Source::Kernel });
             r.set_receive_lag(Some(Span(4000 + i)));
             r.set_ttl(Some(64));
             r.set_traffic_class(Some(184));
@@ -255,7 +255,7 @@ fn what_the_header_said_too_early_is_corrected_at_the_end() {
     let mut early = after.clone();
     early.spec.src_port = 4000;
     early.src = None;
-    early.created = after.created.map(|c| Nanos(c.0 - 1));
+    early.created = after.created.map(|c| WallTime(c.0 - 1));
     let records = some_records(3);
     let bytes = write(&early, &after, &records, Version::V3);
     let (session, read, reading) = read_bytes(&bytes).unwrap();
@@ -297,7 +297,7 @@ fn the_documented_example_is_one() {
 fn two_way_records_keep_all_four_times() {
     let mut record = PacketRecord::new(4);
     for (i, moment) in [Moment::Sent, Moment::Answered, Moment::Returned].into_iter().enumerate() {
-        record.set(moment, Stamp { at: Nanos(100 + i as i64), source: Source::ALL[i] });
+        record.set(moment, Stamp { at: WallTime(100 + i as i64), source: Source::ALL[i] });
     }
     let mut log = LogWriter::two_way(Vec::new());
     let session = Session::new(TestSpec::default());
@@ -398,7 +398,7 @@ fn any_record() -> impl Strategy<Value = PacketRecord> {
             let mut r = PacketRecord::new(seq);
             for (moment, at, source) in [(Moment::Sent, sent, s), (Moment::Arrived, arrived, a)] {
                 if let Some(at) = at {
-                    r.set(moment, Stamp { at: Nanos(at), source: Source::ALL[source] });
+                    r.set(moment, Stamp { at: WallTime(at), source: Source::ALL[source] });
                 }
             }
             r.flags = Flags(flags);

@@ -26,7 +26,7 @@ use crate::spec::{Direction, Transport};
 use crate::summary::{
     Display, Header, Noise, Regression, Reordering, SessionInfo, SkewHull, Summary, Trend, Y1541,
 };
-use crate::time::Nanos;
+use crate::time::WallTime;
 
 /// The summary of what was gathered, and the accepted packets.
 pub fn summarise(mut gathered: Gathered, session: &Session, options: &Options) -> (Summary, Samples) {
@@ -179,10 +179,10 @@ pub fn summarise(mut gathered: Gathered, session: &Session, options: &Options) -
 }
 
 /// First and last time of the stream on the client's clock.
-fn stream_times(samples: &Samples, direction: Direction) -> Option<(Nanos, Nanos)> {
+fn stream_times(samples: &Samples, direction: Direction) -> Option<(WallTime, WallTime)> {
     let time = |k: usize| match direction {
-        Direction::Up => Nanos(samples.sent[k]),
-        Direction::Down => Nanos(samples.packet(k).arrived()),
+        Direction::Up => WallTime(samples.sent[k]),
+        Direction::Down => WallTime(samples.packet(k).arrived()),
     };
     let last = samples.len().checked_sub(1)?;
     Some((time(0).min(time(last)), time(0).max(time(last))))

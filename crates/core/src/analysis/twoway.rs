@@ -6,7 +6,7 @@ use crate::metrics::seqset::Run;
 use crate::record::{Moment, PacketRecord};
 use crate::session::{HostFacts, Session};
 use crate::summary::{Loss, Summary, Warning};
-use crate::time::Nanos;
+use crate::time::WallTime;
 use crate::twoway::{
     Directions, FarReport, LossRun, LostOn, Processing, Sending, TwoWay, TwoWayFigures, View, Way, far_clock,
     processing, project,
@@ -33,14 +33,14 @@ pub(super) struct TwoWayAnalysis {
 /// Whether answers came back in the order of this host's clock.
 #[derive(Clone, Copy, Debug, Default)]
 struct Returned {
-    first: Option<Nanos>,
-    last: Option<Nanos>,
+    first: Option<WallTime>,
+    last: Option<WallTime>,
     /// How often it went back.
     back: u64,
 }
 
 impl Returned {
-    fn push(&mut self, at: Nanos) {
+    fn push(&mut self, at: WallTime) {
         self.append(Returned { first: Some(at), last: Some(at), back: 0 });
     }
 

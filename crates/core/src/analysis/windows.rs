@@ -81,7 +81,7 @@ mod tests {
     use crate::analysis::analyze;
     use crate::spec::{Direction, TestSpec, Transport};
     use crate::time::Span;
-    use crate::{Nanos, PacketRecord};
+    use crate::{PacketRecord, WallTime};
 
     const PERIOD: i64 = 10_000_000;
 
@@ -100,7 +100,7 @@ mod tests {
             let late = if seq % 11 == 0 { 2 * PERIOD } else { 0 };
             let sent = seq * PERIOD;
             let arrived = sent + 1_000_000 + seq * seq % 13 * 10_000 + late;
-            let record = PacketRecord::one_way(seq - first, Nanos(sent), Nanos(arrived));
+            let record = PacketRecord::one_way(seq - first, WallTime(sent), WallTime(arrived));
             records.extend(std::iter::repeat_n(record, if seq % 5 == 0 { 2 } else { 1 }));
         }
         records.sort_by_key(PacketRecord::arrived);

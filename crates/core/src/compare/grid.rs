@@ -400,7 +400,7 @@ mod tests {
     use super::super::{Outcome, Statistic};
     use super::*;
     use crate::session::Session;
-    use crate::{Analyzer, Nanos, Options, PacketRecord, TestSpec};
+    use crate::{Analyzer, Options, PacketRecord, TestSpec, WallTime};
 
     fn run(class: &str, load: &str, seed: i64, shift: i64) -> Run {
         let mut session = Session::new(TestSpec::default());
@@ -410,8 +410,8 @@ mod tests {
             let jitter = if seq == 0 { 0 } else { shift + (seq * 7919 + seed * 104_729) % 1000 };
             analyzer.push(&PacketRecord::one_way(
                 seq,
-                Nanos(seq * 20_000_000),
-                Nanos(seq * 20_000_000 + 5_000_000 + jitter),
+                WallTime(seq * 20_000_000),
+                WallTime(seq * 20_000_000 + 5_000_000 + jitter),
             ));
         }
         let (summary, samples) = analyzer.finish_with_samples(&session);

@@ -88,7 +88,7 @@ impl Classifier {
 mod tests {
     use super::*;
     use crate::record::Flags;
-    use crate::time::Nanos;
+    use crate::time::WallTime;
 
     #[test]
     fn the_edge_log() {
@@ -114,7 +114,7 @@ mod tests {
         let mut accepted = Vec::new();
         let mut duplicates = 0;
         for (seq, flags) in rows {
-            let mut record = PacketRecord::one_way(seq, Nanos(0), Nanos(1));
+            let mut record = PacketRecord::one_way(seq, WallTime(0), WallTime(1));
             record.flags = Flags(flags);
             match classifier.classify(&record) {
                 Class::Accepted(p) => accepted.push(p.seq),
@@ -129,10 +129,10 @@ mod tests {
     #[test]
     fn times_that_cannot_be_subtracted_are_invalid() {
         let mut classifier = Classifier::new(3);
-        let far = PacketRecord::one_way(0, Nanos(i64::MIN + 1), Nanos(i64::MAX));
+        let far = PacketRecord::one_way(0, WallTime(i64::MIN + 1), WallTime(i64::MAX));
         assert_eq!(classifier.classify(&far), Class::Damaged(0));
         assert_eq!(classifier.classify(&PacketRecord::new(1)), Class::Damaged(1));
-        let negative = PacketRecord::one_way(0, Nanos(7), Nanos(3));
+        let negative = PacketRecord::one_way(0, WallTime(7), WallTime(3));
         assert_eq!(classifier.classify(&negative), Class::Accepted(Packet { seq: 0, sent: 7, delay: -4 }));
     }
 }

@@ -76,7 +76,7 @@ pub struct Corrected {
 use crate::clock::ClockProbe;
 use crate::session::{HostFacts, Session};
 use crate::spec::Direction;
-use crate::time::Nanos;
+use crate::time::WallTime;
 
 /// What a probe older than the best is charged for each ns of its distance from the stream: twice the
 /// 15 ppm that RFC 5905 allows a clock.
@@ -85,7 +85,7 @@ const DRIFT: f64 = 30e-6;
 impl ClockEstimate {
     /// From the probes of `session`, or from what a version 2 log prints. `stream` is the first and last
     /// time of the stream on the client's clock, if anything was received.
-    pub fn new(session: &Session, stream: Option<(Nanos, Nanos)>) -> ClockEstimate {
+    pub fn new(session: &Session, stream: Option<(WallTime, WallTime)>) -> ClockEstimate {
         let mut estimate = ClockEstimate {
             probes: session.probes.len(),
             direction_known: session.direction_known,
@@ -112,7 +112,7 @@ impl ClockEstimate {
         estimate
     }
 
-    fn use_probes(&mut self, probes: &[ClockProbe], stream: Option<(Nanos, Nanos)>) {
+    fn use_probes(&mut self, probes: &[ClockProbe], stream: Option<(WallTime, WallTime)>) {
         // The clocks drift apart, so a probe counts for less the farther it is from the middle of the
         // stream (from the newest probe, where there is no stream).
         let reference = match stream {
@@ -215,10 +215,10 @@ mod tests {
                 let sent = k * 1_000_000_000;
                 let arrived = sent + one_way + forth * 1000;
                 ClockProbe {
-                    sent: Nanos(sent),
-                    arrived: Nanos(arrived + theta),
-                    answered: Nanos(arrived + theta),
-                    returned: Nanos(arrived + one_way + back * 1000),
+                    sent: WallTime(sent),
+                    arrived: WallTime(arrived + theta),
+                    answered: WallTime(arrived + theta),
+                    returned: WallTime(arrived + one_way + back * 1000),
                 }
             })
             .collect();

@@ -6,7 +6,7 @@
 
 use super::{Record, Way};
 use crate::clock::ClockProbe;
-use crate::time::{Nanos, Span};
+use crate::time::{Span, WallTime};
 use serde::Serialize;
 
 /// Corners a hull may have.
@@ -99,13 +99,13 @@ pub struct ClockDifference {
     /// The same seen by OUT and by IN packets alone.
     pub skew_ppm_by_way: [Option<f64>; 2],
     /// When the offset held, on the reference clock.
-    pub at: Option<Nanos>,
+    pub at: Option<WallTime>,
 }
 
 impl ClockDifference {
     /// The exchange that would have shown this difference at `at`, reference time: what active instruments
     /// learn of probes.
-    pub fn probe(&self, at: Nanos) -> Option<ClockProbe> {
+    pub fn probe(&self, at: WallTime) -> Option<ClockProbe> {
         let (offset, rtt) = (self.offset_ns?, 2.0 * self.offset_bound_ns?);
         let drift = self.skew_ppm.unwrap_or(0.0) * 1e-6 * at.0.saturating_sub(self.at?.0) as f64;
         let sent = at - Span(rtt as i64);
@@ -151,7 +151,7 @@ impl Clocks {
             // Each way's least delay anywhere, brought along the skew: a queue at one time does no harm.
             let slope = d.skew_ppm.unwrap_or(0.0) * 1e-6;
             if let (Some(a), Some(b)) = (self.hulls[0].least(slope), self.hulls[1].least(-slope)) {
-                d.at = Some(Nanos(r0.saturating_add(t)));
+                d.at = Some(WallTime(r0.saturating_add(t)));
                 d.offset_ns = Some((m0.saturating_sub(r0)) as f64 + (a - b) / 2.0 + slope * t as f64);
                 d.offset_bound_ns = Some(((a + b) / 2.0).max(0.0));
             }
@@ -175,16 +175,16 @@ mod tests {
             let out = t + 12_000_000 + noise + queue(i);
             c.push(&Record {
                 way: Way::Out,
-                reference: Nanos(reference(t)),
-                monitor: Nanos(monitor(out)),
+                reference: WallTime(reference(t)),
+                monitor: WallTime(monitor(out)),
                 length: 1,
                 flow: 0,
             });
             let back = t + 10_000_000 + 8_000_000 + noise;
             c.push(&Record {
                 way: Way::In,
-                reference: Nanos(reference(back)),
-                monitor: Nanos(monitor(t + 10_000_000)),
+                reference: WallTime(reference(back)),
+                monitor: WallTime(monitor(t + 10_000_000)),
                 length: 1,
                 flow: 0,
             });

@@ -44,7 +44,7 @@ impl CaiaMatcher {
 
     /// Whether more reference sightings are needed before monitor sighting `m` can be searched, given the
     /// time of the next one.
-    pub fn wants_reference(&self, m: &Sighting, next: crate::time::Nanos) -> bool {
+    pub fn wants_reference(&self, m: &Sighting, next: crate::time::WallTime) -> bool {
         let latest = m.at.0.saturating_sub(self.offset).saturating_add((self.allowed + 2) * SECOND);
         self.lists[m.way as usize].len() < self.searched && next.0 <= latest
     }
@@ -152,10 +152,10 @@ impl CaiaPairer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Nanos;
+    use crate::time::WallTime;
 
     fn s(at_ms: i64, id: u64) -> Sighting {
-        Sighting { at: Nanos(at_ms * 1_000_000), id, length: 9, way: Way::Out, flow: 0 }
+        Sighting { at: WallTime(at_ms * 1_000_000), id, length: 9, way: Way::Out, flow: 0 }
     }
 
     #[test]
@@ -173,13 +173,14 @@ mod tests {
         m.reference(s(0, 1));
         m.reference(s(9_000, 1));
         let r = m.monitor(s(19_100, 1)).unwrap();
-        assert_eq!(r.reference, Nanos(9_000_000_000));
+        assert_eq!(r.reference, WallTime(9_000_000_000));
         assert!(m.lists[0].is_empty());
     }
 
     #[test]
     fn the_last_pair_is_held_for_ever() {
-        let record = |way, t| Record { way, reference: Nanos(0), monitor: Nanos(t), length: 0, flow: 0 };
+        let record =
+            |way, t| Record { way, reference: WallTime(0), monitor: WallTime(t), length: 0, flow: 0 };
         let mut p = CaiaPairer::default();
         assert!(p.push(record(Way::In, 0)).is_none());
         assert!(p.push(record(Way::Out, 1)).is_none());

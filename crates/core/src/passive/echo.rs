@@ -1,7 +1,7 @@
 //! [`Echoes`]: what ping measured while the capture ran: ICMP echo requests and their replies at one point.
 
 use super::packet::Packet;
-use crate::time::{Nanos, Span};
+use crate::time::{Span, WallTime};
 use core::net::IpAddr;
 use std::collections::{HashMap, VecDeque};
 
@@ -30,13 +30,13 @@ type Key = (IpAddr, IpAddr, [u8; 4]);
 /// Joins requests and replies seen at one point.
 #[derive(Clone, Debug, Default)]
 pub struct Echoes {
-    waiting: HashMap<Key, Nanos>,
+    waiting: HashMap<Key, WallTime>,
     order: VecDeque<Key>,
 }
 
 impl Echoes {
     /// Takes a packet; where it is a reply, returns when its request passed and how long it took.
-    pub fn push(&mut self, at: Nanos, p: &Packet<'_>) -> Option<(Nanos, Span)> {
+    pub fn push(&mut self, at: WallTime, p: &Packet<'_>) -> Option<(WallTime, Span)> {
         let request = kind(p)?;
         let id = *p.transport().get(4..)?.first_chunk::<4>()?;
         if !request {
@@ -73,12 +73,12 @@ mod tests {
     #[test]
     fn a_reply_tells_the_round_trip_of_its_request() {
         let mut e = Echoes::default();
-        let mut push = |at: i64, b: &[u8]| e.push(Nanos(at), &decode(LinkType::RAW, b, 28).unwrap());
+        let mut push = |at: i64, b: &[u8]| e.push(WallTime(at), &decode(LinkType::RAW, b, 28).unwrap());
         assert_eq!(push(10, &echo(8, 1, false)), None);
         assert_eq!(push(20, &echo(8, 2, false)), None);
-        assert_eq!(push(35, &echo(0, 2, true)), Some((Nanos(20), Span(15))));
+        assert_eq!(push(35, &echo(0, 2, true)), Some((WallTime(20), Span(15))));
         assert_eq!(push(36, &echo(0, 2, true)), None, "answered already");
-        assert_eq!(push(60, &echo(0, 1, true)), Some((Nanos(10), Span(50))));
+        assert_eq!(push(60, &echo(0, 1, true)), Some((WallTime(10), Span(50))));
         assert_eq!(push(70, &echo(3, 1, true)), None);
     }
 
@@ -87,7 +87,7 @@ mod tests {
         let mut e = Echoes::default();
         for seq in 0..=u16::MAX {
             let b = echo(8, seq, false);
-            e.push(Nanos(seq.into()), &decode(LinkType::RAW, &b, 28).unwrap());
+            e.push(WallTime(seq.into()), &decode(LinkType::RAW, &b, 28).unwrap());
         }
         assert!(e.waiting.len() <= WAITING && e.order.len() <= WAITING);
     }

@@ -7,7 +7,7 @@ use super::pairing::{Pair, Pairer, Record};
 use super::serialisation::{Lengths, Serialisation};
 use super::spread::{Spread, SpreadFigures};
 use super::{Matcher, Way};
-use crate::time::{Nanos, SECOND, Span};
+use crate::time::{SECOND, Span, WallTime};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -46,9 +46,9 @@ pub struct PassiveSummary {
     /// Synthetic pairs.
     pub pairs: u64,
     /// Time of the first and the last pair on the reference clock, in ns.
-    pub first_pair: Option<Nanos>,
+    pub first_pair: Option<WallTime>,
     /// See [`Self::first_pair`].
-    pub last_pair: Option<Nanos>,
+    pub last_pair: Option<WallTime>,
     /// Pairs a second, from the first to the last.
     pub pair_rate: Option<f64>,
     /// Round-trip time of every pair: as the application's packets had it.
@@ -153,7 +153,7 @@ pub struct Estimator {
     clocks: Clocks,
     ways: [WayState; 2],
     pairs: u64,
-    span: Option<(Nanos, Nanos)>,
+    span: Option<(WallTime, WallTime)>,
     /// Pairs, least and summed round trip by the two lengths.
     sizes: BTreeMap<(u32, u32), (u64, i64, i128)>,
 }
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn pairs_too_far_apart_can_be_left_out_and_the_rate_moves() {
         let mut e = Estimator::new(Span::seconds(1), Some(Span::millis(50)));
-        let ms = |t: i64| Nanos(t * 1_000_000);
+        let ms = |t: i64| WallTime(t * 1_000_000);
         for (out, back) in [(0, 10), (100, 110), (200, 300), (5000, 5010)] {
             e.record(Record { way: Way::Out, reference: ms(out), monitor: ms(out + 5), length: 60, flow: 0 });
             e.record(Record {
@@ -355,7 +355,7 @@ mod tests {
             let mut e = Estimator::new(Span::seconds(1), None);
             for (out, reference, monitor, length) in list {
                 let way = if out { Way::Out } else { Way::In };
-                let r = Record { way, reference: Nanos(reference), monitor: Nanos(monitor), length, flow: 0 };
+                let r = Record { way, reference: WallTime(reference), monitor: WallTime(monitor), length, flow: 0 };
                 e.arrived(0, r, false);
                 e.record(r);
             }

@@ -9,7 +9,7 @@ use super::matcher::Observer;
 use super::packet::{Packet, TCP, UDP};
 use super::pairing::{Pairer, Record};
 use super::survey::Prefix;
-use crate::time::{Nanos, Span};
+use crate::time::{Span, WallTime};
 use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::net::IpAddr;
@@ -227,9 +227,9 @@ pub struct FlowFigures {
     #[serde(rename = "in")]
     pub back: FlowWay,
     /// First and last packet, on the reference clock.
-    pub first: Nanos,
+    pub first: WallTime,
     /// See [`Self::first`].
-    pub last: Nanos,
+    pub last: WallTime,
 }
 
 /// Raw delays of one way, counted from the first one: a clock offset of years costs no precision.
@@ -254,7 +254,7 @@ struct State {
     rtt: Coarse,
     ways: [FlowWay; 2],
     delays: [Delays; 2],
-    span: Option<(Nanos, Nanos)>,
+    span: Option<(WallTime, WallTime)>,
 }
 
 /// An [`Observer`] that keeps the flows apart.
@@ -320,7 +320,7 @@ impl State {
                 ..counts
             }
         };
-        let (first, last) = self.span.unwrap_or((Nanos(0), Nanos(0)));
+        let (first, last) = self.span.unwrap_or((WallTime(0), WallTime(0)));
         FlowFigures {
             key: key.copied(),
             flow,
@@ -359,7 +359,7 @@ impl Observer for Flows {
         *span = (span.0.min(r.reference), span.1.max(r.reference));
     }
 
-    fn lost(&mut self, way: Way, _seq: u64, _sent: Nanos, flow: u32) {
+    fn lost(&mut self, way: Way, _seq: u64, _sent: WallTime, flow: u32) {
         self.state(flow).ways[way as usize].lost += 1;
     }
 }
@@ -403,7 +403,13 @@ mod tests {
         let mut flows = Flows::new(None);
         let record = |way, at: i64, delay: i64, flow| {
             let (r, m) = if way == Way::Out { (at, at + delay) } else { (at + delay, at) };
-            Record { way, reference: Nanos(r * 1_000_000), monitor: Nanos(m * 1_000_000), length: 100, flow }
+            Record {
+                way,
+                reference: WallTime(r * 1_000_000),
+                monitor: WallTime(m * 1_000_000),
+                length: 100,
+                flow,
+            }
         };
         for (way, at, delay, flow) in
             [(Way::Out, 0, 10, 0), (Way::Out, 1, 10, 1), (Way::In, 12, 20, 0), (Way::In, 13, 400, 1)]
@@ -411,8 +417,8 @@ mod tests {
             flows.record(record(way, at, delay, flow));
             flows.arrived(0, record(way, at, delay, flow), false);
         }
-        flows.lost(Way::Out, 9, Nanos(0), 1);
-        flows.lost(Way::In, 10, Nanos(0), UNTOLD);
+        flows.lost(Way::Out, 9, WallTime(0), 1);
+        flows.lost(Way::In, 10, WallTime(0), UNTOLD);
         let keys = [0, 1].map(|n| key([10, 0, 0, n], [1, 1, 1, 1], Way::Out, Grouping::Flow));
         let mut f = flows.figures(&keys);
         let untold = f.pop().unwrap();

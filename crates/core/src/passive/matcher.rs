@@ -9,7 +9,7 @@
 mod ledger;
 
 use super::{Identity, Point, Record, Sighting, Way};
-use crate::time::{Nanos, SECOND, Span};
+use crate::time::{SECOND, Span, WallTime};
 use core::hash::{BuildHasherDefault, Hasher};
 pub use ledger::MatchCounts;
 use ledger::{Ledger, Seen, Slot, Source};
@@ -35,7 +35,7 @@ pub trait Observer {
     /// network. `seq` numbers the sightings at the packet's source point, each way from 0.
     fn arrived(&mut self, _seq: u64, _: Record, _copy: bool) {}
     /// Source sighting `seq` of a flow never arrived.
-    fn lost(&mut self, _way: Way, _seq: u64, _sent: Nanos, _flow: u32) {}
+    fn lost(&mut self, _way: Way, _seq: u64, _sent: WallTime, _flow: u32) {}
     /// Source sighting `seq` counts for nothing: ambiguous, or outside the time both captures cover.
     fn void(&mut self, _way: Way, _seq: u64) {}
 }
@@ -189,7 +189,7 @@ impl Matcher {
     }
 
     /// Notes that a point's capture covers `at`, whatever packet it was.
-    pub fn covers(&mut self, point: Point, at: Nanos) {
+    pub fn covers(&mut self, point: Point, at: WallTime) {
         self.ledger.covers(point, at.0);
     }
 
@@ -252,7 +252,7 @@ impl Matcher {
 
     /// Lets the common time go on to `at` where no packet does it: what is overdue is settled, so that a live
     /// capture does not keep its results until the next packet.
-    pub fn advance(&mut self, at: Nanos, out: &mut impl Observer) {
+    pub fn advance(&mut self, at: WallTime, out: &mut impl Observer) {
         if at.0 > self.now {
             self.now = at.0;
             self.expire(out);

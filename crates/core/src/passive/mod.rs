@@ -49,7 +49,7 @@ pub use spread::{Spread, SpreadFigures};
 pub use streams::{StreamSink, Streams};
 pub use survey::{Glimpse, NoPlan, Plan, Prefix, Sides, survey};
 
-use crate::time::Nanos;
+use crate::time::WallTime;
 use serde::Serialize;
 
 /// Which way a packet goes.
@@ -88,7 +88,7 @@ impl Point {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sighting {
     /// When, on that point's clock.
-    pub at: Nanos,
+    pub at: WallTime,
     /// Its name.
     pub id: Identity,
     /// Length of the IP packet, in bytes.

@@ -93,13 +93,13 @@ impl InOrder {
 mod tests {
     use super::*;
     use crate::passive::Way;
-    use crate::time::Nanos;
+    use crate::time::WallTime;
 
     fn run(times: &[i64]) -> (Vec<i64>, InOrder) {
         let mut order = InOrder::default();
         let mut out = Vec::new();
         for (i, t) in times.iter().enumerate() {
-            let s = Sighting { at: Nanos(t * 1_000_000), id: i as u64, length: 0, way: Way::Out, flow: 0 };
+            let s = Sighting { at: WallTime(t * 1_000_000), id: i as u64, length: 0, way: Way::Out, flow: 0 };
             order.push(s);
             out.extend(order.take(Vec::new()));
         }
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(out, [10_000, 10_001, 5_000, 5_001]);
         assert_eq!(order.steps_back(), 1);
         let mut held = InOrder::default();
-        let at = |t: i64| Sighting { at: Nanos(t * 1_000_000), id: 0, length: 0, way: Way::Out, flow: 0 };
+        let at = |t: i64| Sighting { at: WallTime(t * 1_000_000), id: 0, length: 0, way: Way::Out, flow: 0 };
         [10_000, 10_001, 5_003, 5_001, 5_002].into_iter().for_each(|t| held.push(at(t)));
         let out: Vec<_> = held.finish().iter().map(|s| s.at.0 / 1_000_000).collect();
         assert_eq!(out, [10_000, 10_001, 5_001, 5_002, 5_003]);
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn as_they_come_means_so() {
         let mut order = InOrder::as_they_come();
-        let at = |t: i64| Sighting { at: Nanos(t), id: 0, length: 0, way: Way::Out, flow: 0 };
+        let at = |t: i64| Sighting { at: WallTime(t), id: 0, length: 0, way: Way::Out, flow: 0 };
         [3, 1, 2].into_iter().for_each(|t| order.push(at(t)));
         assert_eq!(order.take(Vec::new()).iter().map(|s| s.at.0).collect::<Vec<_>>(), [3, 1, 2]);
         assert_eq!((order.held(), order.disordered()), (0, 0));
@@ -140,7 +140,7 @@ mod tests {
         let mut order = InOrder::default();
         let mut out = Vec::new();
         for id in 0..100_000 {
-            let s = Sighting { at: Nanos(7), id, length: 0, way: Way::Out, flow: 0 };
+            let s = Sighting { at: WallTime(7), id, length: 0, way: Way::Out, flow: 0 };
             order.push(s);
             out.extend(order.take(Vec::new()));
         }

@@ -6,7 +6,7 @@
 //! can be, each packet is used once, and no parameter is needed.
 
 use super::Way;
-use crate::time::{Nanos, Span};
+use crate::time::{Span, WallTime};
 
 /// One packet seen at both points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,9 +14,9 @@ pub struct Record {
     /// Which way it went.
     pub way: Way,
     /// When it passed the reference point, on the reference clock.
-    pub reference: Nanos,
+    pub reference: WallTime,
     /// When it passed the monitor point, on the monitor clock.
-    pub monitor: Nanos,
+    pub monitor: WallTime,
     /// Length of the IP packet, in bytes.
     pub length: u32,
     /// The flow it belongs to, as the caller numbers flows.
@@ -70,12 +70,12 @@ impl Pair {
     }
 
     /// The middle of the pair on the reference clock, to the microsecond as the CAIA tool has it.
-    pub fn middle(&self) -> Nanos {
+    pub fn middle(&self) -> WallTime {
         self.back.reference - half(self.total())
     }
 
     /// The middle of the pair on the monitor clock (CAIA `-m`).
-    pub fn middle_at_monitor(&self) -> Nanos {
+    pub fn middle_at_monitor(&self) -> WallTime {
         self.back.monitor - half(self.turnaround())
     }
 }
@@ -124,7 +124,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn record(way: Way, monitor: i64) -> Record {
-        Record { way, reference: Nanos(0), monitor: Nanos(monitor), length: 100, flow: 0 }
+        Record { way, reference: WallTime(0), monitor: WallTime(monitor), length: 100, flow: 0 }
     }
 
     fn pairs(records: &[(Way, i64)]) -> Vec<(i64, i64)> {
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_worked_example() {
-        let s = |x: f64| Nanos((x * 1e9) as i64);
+        let s = |x: f64| WallTime((x * 1e9) as i64);
         let out = Record { reference: s(1.0), monitor: s(101.2), ..record(Out, 0) };
         let back = Record { reference: s(1.4), monitor: s(101.25), ..record(In, 0) };
         let p = Pair { out, back };
@@ -148,7 +148,7 @@ mod tests {
             (p.total().0 / 1000, p.turnaround().0 / 1000, p.rtt().0 / 1000),
             (400_000, 50_000, 350_000)
         );
-        assert_eq!(p.middle(), Nanos(1_200_000_000));
+        assert_eq!(p.middle(), WallTime(1_200_000_000));
         assert_eq!(p.delay_out() + p.delay_in(), p.rtt());
     }
 

@@ -13,7 +13,7 @@ use super::{Point, Way};
 use crate::record::{Moment, PacketRecord};
 use crate::session::{Ending, Session};
 use crate::spec::{Direction, MAX_PACKETS, MAX_PAYLOAD, Schedule, TestSpec, Transport};
-use crate::time::{Nanos, SECOND, Source, Span, Stamp};
+use crate::time::{SECOND, Source, Span, Stamp, WallTime};
 use core::net::IpAddr;
 use std::collections::VecDeque;
 
@@ -100,7 +100,7 @@ impl Numbers {
         }
     }
 
-    fn saw(&mut self, at: Nanos) {
+    fn saw(&mut self, at: WallTime) {
         let s = self.span.get_or_insert((at.0, at.0));
         *s = (s.0.min(at.0), s.1.max(at.0));
     }
@@ -132,14 +132,16 @@ impl<S: StreamSink> Streams<S> {
         let (first, last) = n.span.unwrap_or_default();
         let period = last.saturating_sub(first) / i64::try_from(sent.max(2) - 1).unwrap_or(i64::MAX);
         let mut session = session(way, sides, sent, n.bytes / n.arrived.max(1), Span(period));
-        session.created = n.span.map(|s| Nanos(s.0));
+        session.created = n.span.map(|s| WallTime(s.0));
         let reference = |at: i64| match (way, clocks.offset_ns) {
             (Way::In, Some(offset)) => at.saturating_sub(offset as i64),
             _ => at,
         };
         session.probes.extend(n.span.into_iter().flat_map(|(first, last)| {
             let (first, last) = (reference(first), reference(last));
-            [clocks.probe(Nanos(first.saturating_sub(1))), clocks.probe(Nanos(last))].into_iter().flatten()
+            [clocks.probe(WallTime(first.saturating_sub(1))), clocks.probe(WallTime(last))]
+                .into_iter()
+                .flatten()
         }));
         session
     }
@@ -209,7 +211,7 @@ impl<S: StreamSink> Observer for Streams<S> {
         n.release(r.way, &mut self.sink);
     }
 
-    fn lost(&mut self, way: Way, seq: u64, sent: Nanos, _flow: u32) {
+    fn lost(&mut self, way: Way, seq: u64, sent: WallTime, _flow: u32) {
         let n = &mut self.ways[way as usize];
         n.saw(sent);
         n.settle(seq, Fate::Counts);
@@ -238,7 +240,7 @@ mod tests {
     }
 
     fn out(at: i64) -> Record {
-        Record { way: Way::Out, reference: Nanos(at), monitor: Nanos(at + 50), length: 100, flow: 0 }
+        Record { way: Way::Out, reference: WallTime(at), monitor: WallTime(at + 50), length: 100, flow: 0 }
     }
 
     #[test]
@@ -249,7 +251,7 @@ mod tests {
         s.arrived(3, out(4), true);
         s.void(Way::Out, 0);
         assert_eq!(s.sink.0, [(Way::Out, 0, 51)], "sighting 2 is open");
-        s.lost(Way::Out, 2, Nanos(2), 0);
+        s.lost(Way::Out, 2, WallTime(2), 0);
         s.void(Way::Out, 4);
         s.arrived(5, out(6), false);
         assert_eq!(s.sink.0[1..], [(Way::Out, 2, 53), (Way::Out, 2, 54), (Way::Out, 3, 56)]);
@@ -280,7 +282,7 @@ mod tests {
                 // Every 50th OUT packet is overtaken by the next, every 40th IN packet twice.
                 let late = if way == Way::Out && i % 50 == 7 { 15 * MS } else { 0 };
                 let delay = if way == Way::Out { 12 * MS } else { 8 * MS };
-                let on = |p: Point, t: i64| Nanos(if p == Point::Monitor { t + 5000 * MS } else { t });
+                let on = |p: Point, t: i64| WallTime(if p == Point::Monitor { t + 5000 * MS } else { t });
                 let (near, far) = if way == Way::Out {
                     (Point::Reference, Point::Monitor)
                 } else {
@@ -316,7 +318,7 @@ mod tests {
                 }
                 self.0.arrived(seq, r, copy);
             }
-            fn lost(&mut self, way: Way, seq: u64, sent: Nanos, flow: u32) {
+            fn lost(&mut self, way: Way, seq: u64, sent: WallTime, flow: u32) {
                 self.0.lost(way, seq, sent, flow);
             }
             fn void(&mut self, way: Way, seq: u64) {

@@ -10,7 +10,7 @@ use super::identity::{Fields, IdentityRule};
 use super::matcher::TWICE;
 use super::packet::{Packet, bits};
 use super::{Identity, Way};
-use crate::time::{Nanos, Span};
+use crate::time::{Span, WallTime};
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};
 use core::str::FromStr;
@@ -139,7 +139,7 @@ impl Sides {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Glimpse {
     /// When it passed.
-    pub at: Nanos,
+    pub at: WallTime,
     /// Source address.
     pub src: IpAddr,
     /// Destination address.
@@ -155,7 +155,7 @@ pub struct Glimpse {
 
 impl Glimpse {
     /// Looks at a packet of which both captures hold at least `available` bytes.
-    pub fn of(p: &Packet<'_>, at: Nanos, available: usize) -> Option<Glimpse> {
+    pub fn of(p: &Packet<'_>, at: WallTime, available: usize) -> Option<Glimpse> {
         let name = |ends, ident| {
             let fields = Fields::Full { addresses: ends, ports: ends, ident };
             IdentityRule { fields, available }.identify(p, None)
@@ -334,7 +334,7 @@ mod tests {
     const N: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(192, 0, 2, 1));
 
     fn glimpse(at: i64, src: IpAddr, dst: IpAddr, name: u64) -> Glimpse {
-        Glimpse { at: Nanos(at), src, dst, ports: Some((1, 2)), ttl: 64, names: [name; 4] }
+        Glimpse { at: WallTime(at), src, dst, ports: Some((1, 2)), ttl: 64, names: [name; 4] }
     }
 
     fn pair(out: i64, back: i64, offset: i64) -> (Vec<Glimpse>, Vec<Glimpse>) {
@@ -401,11 +401,11 @@ mod tests {
     fn a_capture_that_holds_everything_twice_is_surveyed_all_the_same() {
         let (r, m) = pair(300, 100, 7);
         let twice: Vec<_> =
-            m.iter().flat_map(|g| [*g, Glimpse { at: Nanos(g.at.0 + 300_000), ..*g }]).collect();
+            m.iter().flat_map(|g| [*g, Glimpse { at: WallTime(g.at.0 + 300_000), ..*g }]).collect();
         assert_eq!(survey(&r, &twice, None), survey(&r, &m, None));
         // A second later it is another packet of the same name.
         let again: Vec<_> =
-            m.iter().flat_map(|g| [*g, Glimpse { at: Nanos(g.at.0 + 1_000_000_000), ..*g }]).collect();
+            m.iter().flat_map(|g| [*g, Glimpse { at: WallTime(g.at.0 + 1_000_000_000), ..*g }]).collect();
         assert_eq!(survey(&r, &again, None), Err(NoPlan::NothingCommon));
     }
 

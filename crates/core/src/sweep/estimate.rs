@@ -194,12 +194,12 @@ fn size_law(grid: &Grid, outcomes: &[Outcome], name: String) -> Option<SizeLaw> 
 mod tests {
     use super::super::{Axis, Figures, Level, Run};
     use super::*;
-    use crate::time::Nanos;
+    use crate::time::WallTime;
 
     fn outcome(cell: usize, repetition: u32, ip_length: u64, mean: f64) -> Outcome {
         Outcome {
             run: Run { cell, repetition },
-            at: Nanos(0),
+            at: WallTime(0),
             sent: 10,
             received: 9,
             ip_length: Some(ip_length),

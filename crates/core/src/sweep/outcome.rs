@@ -2,7 +2,7 @@
 
 use super::Run;
 use crate::summary::{Percent, Summary};
-use crate::time::Nanos;
+use crate::time::WallTime;
 use serde::{Deserialize, Serialize};
 
 /// One figure of a run.
@@ -141,7 +141,7 @@ pub struct Outcome {
     #[serde(flatten)]
     pub run: Run,
     /// When it began, ns since 1970.
-    pub at: Nanos,
+    pub at: WallTime,
     /// Packets sent.
     pub sent: u64,
     /// Accepted.

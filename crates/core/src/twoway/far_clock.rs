@@ -27,7 +27,7 @@ pub fn step(exchanges: &[ClockProbe]) -> Option<Span> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Nanos;
+    use crate::time::WallTime;
 
     /// Sent at a second, with the far clock ahead by `ahead` us, ways of `up` and `down` us.
     fn exchange(second: i64, ahead: i64, up: i64, down: i64) -> ClockProbe {
@@ -36,10 +36,10 @@ mod tests {
         let answered = arrived + 5000;
         let returned = answered + (down - ahead) * 1000;
         ClockProbe {
-            sent: Nanos(sent),
-            arrived: Nanos(arrived),
-            answered: Nanos(answered),
-            returned: Nanos(returned),
+            sent: WallTime(sent),
+            arrived: WallTime(arrived),
+            answered: WallTime(answered),
+            returned: WallTime(returned),
         }
     }
 

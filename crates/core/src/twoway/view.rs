@@ -58,14 +58,14 @@ pub fn project(record: &PacketRecord, view: View) -> Option<PacketRecord> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::{Nanos, Source};
+    use crate::time::{Source, WallTime};
 
     fn record(times: [Option<i64>; 4]) -> PacketRecord {
         let mut r = PacketRecord::new(3);
         let moments = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
         for (moment, t) in moments.into_iter().zip(times) {
             if let Some(t) = t {
-                r.set(moment, Stamp { at: Nanos(t), source: Source::Kernel });
+                r.set(moment, Stamp { at: WallTime(t), source: Source::Kernel });
             }
         }
         r

@@ -1,7 +1,7 @@
 //! A reader of the golden logs for the tests, as small as they allow: the real one is another crate's.
 
 use jitlat_core::{
-    Direction, Dscp, Flags, Nanos, PacketRecord, Schedule, Session, Span, TestSpec, Transport,
+    Direction, Dscp, Flags, PacketRecord, Schedule, Session, Span, TestSpec, Transport, WallTime,
 };
 use std::path::PathBuf;
 
@@ -35,7 +35,7 @@ pub fn golden_log(name: &str) -> (Session, Vec<PacketRecord>) {
     let mut session = Session::new(spec);
     session.version = 1;
     session.direction_known = false;
-    session.created = Some(Nanos(parse_date(text.lines().next().unwrap()) * 1_000_000_000));
+    session.created = Some(WallTime(parse_date(text.lines().next().unwrap()) * 1_000_000_000));
     session.src = Some(header("src_ip").parse().unwrap());
     session.dst = Some(header("dst_ip").parse().unwrap());
     let seconds = |label: &str| {
@@ -50,7 +50,7 @@ pub fn golden_log(name: &str) -> (Session, Vec<PacketRecord>) {
     }
     let rows = text.lines().filter(|l| !l.starts_with('#')).map(|line| {
         let f: Vec<i64> = line.split(' ').map(|x| x.parse().unwrap()).collect();
-        let mut record = PacketRecord::one_way(f[2], Nanos(f[1]), Nanos(f[3]));
+        let mut record = PacketRecord::one_way(f[2], WallTime(f[1]), WallTime(f[3]));
         record.flags = Flags::from_classic(f[4] as i32);
         record
     });

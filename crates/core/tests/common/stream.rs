@@ -1,6 +1,6 @@
 //! Random streams with everything that happens to packets.
 
-use jitlat_core::{Direction, Flags, Nanos, PacketRecord, Schedule, Session, Span, TestSpec, Transport};
+use jitlat_core::{Direction, Flags, PacketRecord, Schedule, Session, Span, TestSpec, Transport, WallTime};
 use proptest::prelude::*;
 
 /// Between packets, in ns.
@@ -23,7 +23,7 @@ pub fn rows() -> impl Strategy<Value = (u64, Vec<PacketRecord>)> {
             let sent = 1_700_000_000_000_000_000 + seq * PERIOD + error;
             let late = if special < 4 { PERIOD * i64::from(special) } else { 0 };
             let arrived = sent + 5_000_000 + jitter + late;
-            let mut record = PacketRecord::one_way(seq, Nanos(sent), Nanos(arrived));
+            let mut record = PacketRecord::one_way(seq, WallTime(sent), WallTime(arrived));
             if fate < 12 {
                 continue;
             }
@@ -35,7 +35,7 @@ pub fn rows() -> impl Strategy<Value = (u64, Vec<PacketRecord>)> {
                 let late = i64::from(special - 36) * PERIOD * 2;
                 rows.push((
                     arrived + 1000 + late,
-                    PacketRecord::one_way(seq, Nanos(sent), Nanos(arrived + 1000 + late)),
+                    PacketRecord::one_way(seq, WallTime(sent), WallTime(arrived + 1000 + late)),
                 ));
             }
         }

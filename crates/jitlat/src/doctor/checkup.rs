@@ -7,7 +7,7 @@ use jitlat_core::session::HostFacts;
 use jitlat_core::spec::HEADER_LEN;
 use jitlat_core::summary::{Level, Percent, Summary};
 use jitlat_core::twoway::{View, project};
-use jitlat_core::{Direction, Nanos, NoiseFloor, Schedule, Session, Source, Span, TestSpec, Transport};
+use jitlat_core::{Direction, NoiseFloor, Schedule, Session, Source, Span, TestSpec, Transport, WallTime};
 use jitlat_net::doctor::clock::{self, Reading};
 use jitlat_net::doctor::interfaces::{self, Interface};
 use jitlat_net::doctor::loopback;
@@ -74,7 +74,7 @@ pub struct Grant {
 #[derive(Clone, Debug, Serialize)]
 pub struct Checkup {
     /// When, ns since 1970.
-    pub at: Nanos,
+    pub at: WallTime,
     /// What it was to be trusted with.
     pub question: Question,
     /// Name, system, clock source, the kernel's account of its clock.

@@ -314,7 +314,7 @@ impl Findings {
 mod tests {
     use super::super::checkup::{Baseline, Grant, Question};
     use super::*;
-    use jitlat_core::Nanos;
+    use jitlat_core::WallTime;
     use jitlat_core::clock::SyncState;
     use jitlat_core::session::HostFacts;
     use jitlat_net::doctor::clock::Reading;
@@ -375,7 +375,7 @@ mod tests {
         };
         let held = |c: Capability| Grant { name: c.name(), purpose: c.purpose(), held: true };
         Checkup {
-            at: Nanos(0),
+            at: WallTime(0),
             question: Question { period: Span::millis(20), payload: 80, duration: Span::seconds(6) },
             host: HostFacts { sync_before: Some(sync), ..HostFacts::default() },
             wall_clock: reading(),

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use jitlat_core::summary::Summary;
 use jitlat_core::time::SECOND;
-use jitlat_core::{Nanos, PacketRecord, Span};
+use jitlat_core::{PacketRecord, Span, WallTime};
 use jitlat_net::clock;
 use jitlat_net::stamp::Stamps;
 use jitlat_proto::lamp::packet::HEADER_LEN;
@@ -220,7 +220,7 @@ struct Carbon {
     tcp: Option<TcpStream>,
     udp: Option<UdpSocket>,
     interval: graphite::Interval,
-    due: Option<Nanos>,
+    due: Option<WallTime>,
     /// The second of the last figures told.
     told: i64,
 }
@@ -240,7 +240,7 @@ impl Carbon {
     }
 
     /// Carbon keeps the last it hears of a second: the figures left at the end get one of their own, as LaTe's do.
-    fn flush(&mut self, at: Nanos) -> std::io::Result<()> {
+    fn flush(&mut self, at: WallTime) -> std::io::Result<()> {
         let second = at.0.div_euclid(SECOND).max(self.told.saturating_add(1));
         let Some(lines) = self.interval.flush(&self.path, second) else { return Ok(()) };
         self.told = second;
@@ -270,7 +270,7 @@ impl Teller {
         let Some(sample) = self.course.sample(record) else { return };
         if let Some(carbon) = &mut self.carbon {
             // The first interval ends with a whole second.
-            carbon.due.get_or_insert_with(|| Nanos(clock::wall().0.div_euclid(SECOND) * SECOND + SECOND));
+            carbon.due.get_or_insert_with(|| WallTime(clock::wall().0.div_euclid(SECOND) * SECOND + SECOND));
             carbon.interval.add(&sample);
         }
         let Some(listener) = &mut self.listener else { return };
@@ -283,7 +283,7 @@ impl Teller {
     }
 
     /// Tells Carbon the interval that has ended, or is the last.
-    pub fn flush(&mut self, now: Nanos, last: bool) {
+    pub fn flush(&mut self, now: WallTime, last: bool) {
         let Some(carbon) = &mut self.carbon else { return };
         if !last && carbon.due.is_none_or(|due| now < due) {
             return;

@@ -5,7 +5,7 @@ use super::lamp::Access;
 use super::{icmp, lamp, stamp, tcp, twamp};
 use anyhow::{Context, Result, bail};
 use jitlat_core::twoway::{TcpSample, TwoWay};
-use jitlat_core::{Nanos, PacketRecord, Session};
+use jitlat_core::{PacketRecord, Session, WallTime};
 use jitlat_net::pace::Pacing;
 use jitlat_net::twoway::client::{Link, Measured, News};
 use jitlat_net::twoway::socket::{Carrier, Marking};
@@ -47,7 +47,7 @@ pub struct Setting<'a> {
     pub mark: u64,
     pub stop: &'a AtomicBool,
     /// When the test began.
-    pub created: Nanos,
+    pub created: WallTime,
 }
 
 /// Measures.

@@ -4,7 +4,7 @@ use jitlat_core::passive::echo::{Echoes, is_echo};
 use jitlat_core::passive::flows::{FlowKey, FlowNumbers, Grouping, OTHERS};
 use jitlat_core::passive::packet::decode;
 use jitlat_core::passive::{Fields, Glimpse, IdentityRule, InOrder, LinkType, Packet, Sides, Sighting, Skip};
-use jitlat_core::time::{Nanos, Span};
+use jitlat_core::time::{Span, WallTime};
 use jitlat_net::capture::{Capture, CaptureError, Frame};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -28,7 +28,7 @@ const SAMPLE: usize = 1 << 15;
 /// A frame kept for the survey.
 #[derive(Clone)]
 pub struct Kept {
-    at: Nanos,
+    at: WallTime,
     link: LinkType,
     wire_length: u32,
     data: Vec<u8>,
@@ -163,7 +163,7 @@ pub struct Facts {
     /// A link type that is not understood, and frames of it.
     pub unknown_link: Option<(LinkType, u64)>,
     /// First and last time stamp.
-    pub span: Option<(Nanos, Nanos)>,
+    pub span: Option<(WallTime, WallTime)>,
     /// Packets found out of order.
     pub disordered: u64,
     /// Times the clock was set back.
@@ -171,7 +171,7 @@ pub struct Facts {
     /// Packets the capture says it lost.
     pub drops: u64,
     /// What ping measured here: when its requests passed, and how long the replies took.
-    pub pings: Vec<(Nanos, Span)>,
+    pub pings: Vec<(WallTime, Span)>,
     /// What was wrong with the files.
     pub notes: Vec<String>,
 }
@@ -181,7 +181,7 @@ pub struct Batch {
     /// Named packets in time order.
     pub sightings: Vec<Sighting>,
     /// First and last time stamp of any frame.
-    pub span: Option<(Nanos, Nanos)>,
+    pub span: Option<(WallTime, WallTime)>,
 }
 
 /// A running reader.
@@ -235,7 +235,7 @@ pub struct Stream {
     thread: JoinHandle<Facts>,
     batch: Vec<Sighting>,
     at: usize,
-    span: Option<(Nanos, Nanos)>,
+    span: Option<(WallTime, WallTime)>,
 }
 
 impl Stream {
@@ -261,7 +261,7 @@ impl Stream {
     }
 
     /// First and last time stamp of any frame read so far.
-    pub fn span(&self) -> Option<(Nanos, Nanos)> {
+    pub fn span(&self) -> Option<(WallTime, WallTime)> {
         self.span
     }
 

@@ -3,7 +3,7 @@
 use super::streams::Keep;
 use jitlat_core::passive::matcher::Observer;
 use jitlat_core::passive::{Estimate, Estimator, Flows, Record, Streams, Way};
-use jitlat_core::time::Nanos;
+use jitlat_core::time::WallTime;
 use jitlat_report::figure::PassiveTrace;
 
 /// The figures always, the rest where something shows it.
@@ -62,7 +62,7 @@ impl Observer for Hearing {
         }
     }
 
-    fn lost(&mut self, way: Way, seq: u64, sent: Nanos, flow: u32) {
+    fn lost(&mut self, way: Way, seq: u64, sent: WallTime, flow: u32) {
         if let Some(s) = &mut self.streams {
             s.lost(way, seq, sent, flow);
         }

@@ -22,7 +22,7 @@ use jitlat_core::passive::{
     CaiaMatcher, CaiaPairer, Estimator, Fields, Flows, IdentityRule, MatchCounts, Matcher, NoPlan, Plan,
     Point, Prefix, Sides, Spread, Streams, Way, survey,
 };
-use jitlat_core::time::{Nanos, SECOND, Span};
+use jitlat_core::time::{SECOND, Span, WallTime};
 use jitlat_report::figure::PassiveTrace;
 use lines::Lines;
 use std::net::ToSocketAddrs;
@@ -400,10 +400,10 @@ fn conclude(
 }
 
 /// What ping measured: in the reference capture, and in the file given.
-fn pings(args: &SppArgs, facts: &[Facts; 2]) -> anyhow::Result<Vec<(Nanos, Span)>> {
+fn pings(args: &SppArgs, facts: &[Facts; 2]) -> anyhow::Result<Vec<(WallTime, Span)>> {
     let mut all = facts[0].pings.clone();
     if let Some(path) = &args.ping {
-        let start = facts[0].span.map_or(Nanos(0), |s| s.0);
+        let start = facts[0].span.map_or(WallTime(0), |s| s.0);
         all.extend(ping::read(path, start)?);
     }
     Ok(all)

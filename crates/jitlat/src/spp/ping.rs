@@ -1,7 +1,7 @@
 //! What ping said beside the capture: its own output, or the log of `jitlat ping`.
 
 use anyhow::{Context, Result, bail};
-use jitlat_core::time::{Nanos, SECOND, Span};
+use jitlat_core::time::{SECOND, Span, WallTime};
 use jitlat_store::log::LogReader;
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ const LONGEST: u64 = 256 << 20;
 
 /// Round trips from `path`: `ping -D` output (its time stamps place the values), or a log of `jitlat ping`.
 /// Values of a ping without time stamps are one second apart from `start`.
-pub fn read(path: &Path, start: Nanos) -> Result<Vec<(Nanos, Span)>> {
+pub fn read(path: &Path, start: WallTime) -> Result<Vec<(WallTime, Span)>> {
     let what = || format!("reading ping's round trips from {}", path.display());
     if let Ok(mut reader) = LogReader::open(path) {
         let mut failure = None;
@@ -33,7 +33,7 @@ pub fn read(path: &Path, start: Nanos) -> Result<Vec<(Nanos, Span)>> {
 }
 
 /// `[1700000000.123456] 64 bytes from 192.0.2.1: icmp_seq=7 ttl=64 time=12.3 ms`
-fn line(text: &str, start: Nanos) -> Option<(Nanos, Span)> {
+fn line(text: &str, start: WallTime) -> Option<(WallTime, Span)> {
     let (_, after) = text.split_once("time=").or_else(|| text.split_once("time<"))?;
     let mut words = after.split_whitespace();
     let number: f64 = words.next()?.trim_end_matches("ms").parse().ok()?;
@@ -49,7 +49,7 @@ fn line(text: &str, start: Nanos) -> Option<(Nanos, Span)> {
     let stamp = text.trim_start().strip_prefix('[').and_then(|t| t.split_once(']'));
     let at = match stamp.and_then(|(t, _)| t.parse::<f64>().ok()) {
         // ping stamps the arrival of the reply.
-        Some(seconds) if seconds.abs() < 9e9 => Nanos((seconds * 1e9) as i64 - rtt as i64),
+        Some(seconds) if seconds.abs() < 9e9 => WallTime((seconds * 1e9) as i64 - rtt as i64),
         _ => {
             let seq = text.split_once("seq=")?.1.split_whitespace().next()?.parse::<i64>().ok()?;
             start + Span(seq.checked_mul(SECOND)?)
@@ -64,13 +64,13 @@ mod tests {
 
     #[test]
     fn the_lines_of_ping() {
-        let start = Nanos(1000 * SECOND);
+        let start = WallTime(1000 * SECOND);
         let stamped = "[1700000000.500000] 64 bytes from 10.0.0.2: icmp_seq=3 ttl=64 time=12.5 ms";
         let (at, rtt) = line(stamped, start).unwrap();
         assert_eq!(rtt, Span(12_500_000));
         assert!((at.0 - 1_700_000_000_487_500_000).abs() < 1000, "when the request left");
         let bare = "64 bytes from 10.0.0.2: icmp_seq=3 ttl=64 time=8123 ms";
-        assert_eq!(line(bare, start), Some((Nanos(1003 * SECOND), Span(8_123_000_000))));
+        assert_eq!(line(bare, start), Some((WallTime(1003 * SECOND), Span(8_123_000_000))));
         for other in ["PING 10.0.0.2 (10.0.0.2) 56(84) bytes of data.", "time=x ms", "time=-5 ms", ""] {
             assert_eq!(line(other, start), None);
         }

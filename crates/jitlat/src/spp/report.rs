@@ -9,7 +9,7 @@ use jitlat_core::passive::{
     Fields, FlowFigures, IdentityRule, Level, PassiveSummary, Plan, Prefix, SizeFigures, SpreadFigures,
     WayFigures,
 };
-use jitlat_core::time::{Nanos, Span};
+use jitlat_core::time::{Span, WallTime};
 use jitlat_core::units;
 use jitlat_report::text;
 use std::fmt::Write as _;
@@ -437,7 +437,7 @@ pub fn write_json(o: &Outcome<'_>, path: &Path) -> anyhow::Result<()> {
             "frames": f.frames, "ip_packets": f.packets, "between_the_sides": f.ours,
             "too_short": f.too_short, "truncated": f.truncated, "malformed": f.malformed,
             "disordered": f.disordered, "capture_drops": f.drops,
-            "first_ns": f.span.map(|s: (Nanos, Nanos)| s.0), "last_ns": f.span.map(|s| s.1),
+            "first_ns": f.span.map(|s: (WallTime, WallTime)| s.0), "last_ns": f.span.map(|s| s.1),
         })
     };
     let json = serde_json::json!({

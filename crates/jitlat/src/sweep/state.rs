@@ -135,7 +135,7 @@ mod tests {
     use super::super::LoadLink;
     use super::*;
     use jitlat_core::sweep::{Axis, Confidence, Factor, Figures, Grid, Level};
-    use jitlat_core::{Nanos, Span};
+    use jitlat_core::{Span, WallTime};
 
     fn plan() -> Plan {
         let level = |n: u32| Level { text: n.to_string(), number: Some(n.into()) };
@@ -158,7 +158,7 @@ mod tests {
         let run = Run { cell, repetition };
         Outcome {
             run,
-            at: Nanos(1),
+            at: WallTime(1),
             sent: 10,
             received: 10,
             ip_length: Some(68),

@@ -10,7 +10,7 @@ use super::Frame;
 use crate::stamp::{ControlMessages, instants};
 use crate::sys::{self, BATCH, Datagram, Inbox};
 use jitlat_core::passive::{LinkType, Prefix};
-use jitlat_core::time::Nanos;
+use jitlat_core::time::WallTime;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -263,7 +263,7 @@ pub fn interface_of(address: std::net::IpAddr) -> Option<String> {
 /// What the control messages say of a packet.
 #[derive(Default)]
 struct Details {
-    at: Option<Nanos>,
+    at: Option<WallTime>,
     length: Option<u32>,
     /// The VLAN tag that the kernel or the adapter took out, as it was.
     tag: Option<[u8; 4]>,

@@ -15,7 +15,7 @@ mod write;
 
 use buffer::Buffer;
 use jitlat_core::passive::LinkType;
-use jitlat_core::time::Nanos;
+use jitlat_core::time::WallTime;
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ pub enum CaptureError {
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// When it was captured.
-    pub at: Nanos,
+    pub at: WallTime,
     /// What its first bytes are.
     pub link: LinkType,
     /// Its length on the wire, in bytes.
@@ -65,7 +65,7 @@ pub struct Frame<'a> {
 
 /// What a format reader found next.
 enum Step {
-    Frame { at: Nanos, link: LinkType, wire_length: u32, from: usize, length: usize },
+    Frame { at: WallTime, link: LinkType, wire_length: u32, from: usize, length: usize },
     End(Option<String>),
 }
 

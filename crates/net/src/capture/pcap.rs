@@ -3,7 +3,7 @@
 use super::buffer::Buffer;
 use super::{MAX_FRAME, Step};
 use jitlat_core::passive::LinkType;
-use jitlat_core::time::{Nanos, SECOND};
+use jitlat_core::time::{SECOND, WallTime};
 use std::io;
 
 pub(super) struct Pcap {
@@ -59,7 +59,7 @@ impl Pcap {
             return Ok(Step::End(Some(cut(buffer.offset()))));
         }
         let from = buffer.take(header + captured) + header;
-        let at = Nanos(i64::from(seconds) * SECOND + i64::from(fraction) * self.unit);
+        let at = WallTime(i64::from(seconds) * SECOND + i64::from(fraction) * self.unit);
         Ok(Step::Frame { at, link: self.link, wire_length, from, length: captured })
     }
 }

@@ -5,7 +5,7 @@ use super::buffer::Buffer;
 use super::pcap::cut;
 use super::{MAX_FRAME, Step};
 use jitlat_core::passive::LinkType;
-use jitlat_core::time::{Nanos, SECOND};
+use jitlat_core::time::{SECOND, WallTime};
 use std::io;
 
 const SECTION: u32 = 0x0a0d_0d0a;
@@ -152,7 +152,7 @@ impl PcapNg {
         &self,
         kind: u32,
         block: &[u8],
-    ) -> Result<Option<(Nanos, LinkType, u32, usize, usize)>, &'static str> {
+    ) -> Result<Option<(WallTime, LinkType, u32, usize, usize)>, &'static str> {
         if block.len() < 32 {
             return Err("a packet block without a header");
         }
@@ -165,7 +165,7 @@ impl PcapNg {
         if captured > block.len() - 32 || captured > MAX_FRAME {
             return Err("a packet longer than its block");
         }
-        let at = Nanos(i.resolution.nanos(units).saturating_add(i.offset));
+        let at = WallTime(i.resolution.nanos(units).saturating_add(i.offset));
         Ok(Some((at, i.link, wire_length, 28, captured)))
     }
 

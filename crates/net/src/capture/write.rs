@@ -41,13 +41,13 @@ impl<W: Write> PcapWriter<W> {
 mod tests {
     use super::*;
     use crate::capture::Capture;
-    use jitlat_core::time::Nanos;
+    use jitlat_core::time::WallTime;
 
     #[test]
     fn what_is_written_is_read_again() {
         let mut file = Vec::new();
         let mut writer = PcapWriter::new(&mut file, LinkType::RAW, 96).unwrap();
-        let at = Nanos(1_700_000_000_123_456_789);
+        let at = WallTime(1_700_000_000_123_456_789);
         writer.write(&Frame { at, link: LinkType::RAW, wire_length: 1500, data: &[0x45, 1, 2] }).unwrap();
         writer.flush().unwrap();
         let mut capture = Capture::from_reader("memory", io::Cursor::new(file)).unwrap();

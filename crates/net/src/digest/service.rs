@@ -8,7 +8,7 @@ use jitlat_core::passive::echo::is_echo;
 use jitlat_core::passive::identity::salted;
 use jitlat_core::passive::packet::decode;
 use jitlat_core::passive::{Glimpse, Packet, Prefix};
-use jitlat_core::time::{Nanos, Span};
+use jitlat_core::time::{Span, WallTime};
 use jitlat_proto::Machine;
 use jitlat_proto::digest::{Digest, Refusal, Reporter, ReporterEvent, ReporterInput, Rule, Totals};
 use jitlat_proto::jitlat::Key;
@@ -169,7 +169,7 @@ struct Conversation {
 
 struct Capturing {
     live: Live,
-    began: Nanos,
+    began: WallTime,
     available: usize,
     salt: u64,
     rule: Option<Rule>,
@@ -361,7 +361,7 @@ impl Conversation {
     }
 }
 
-fn digest(rule: &Rule, p: &Packet<'_>, at: Nanos, salt: u64) -> Option<Digest> {
+fn digest(rule: &Rule, p: &Packet<'_>, at: WallTime, salt: u64) -> Option<Digest> {
     let way = rule.sides.way(p)?;
     let protocol = rule.protocols.is_empty() || rule.protocols.contains(&p.protocol);
     let port = rule.port.is_none_or(|x| p.ports().is_some_and(|(a, b)| a == x || b == x));

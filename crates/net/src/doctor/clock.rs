@@ -2,7 +2,7 @@
 //! timestamp would take up to 20 ms": this looks for that.
 
 use crate::clock::{steady, wall};
-use jitlat_core::time::{Nanos, Span};
+use jitlat_core::time::{Span, WallTime};
 use serde::Serialize;
 
 /// Differences of neighbouring readings of one clock, in ns.
@@ -46,7 +46,7 @@ pub fn read_steady(budget: Span) -> Reading {
     observe(steady, budget)
 }
 
-fn observe(clock: impl Fn() -> Nanos, budget: Span) -> Reading {
+fn observe(clock: impl Fn() -> WallTime, budget: Span) -> Reading {
     const LEAST: u64 = 100_000;
     let mut tally = Tally::new();
     let begin = steady();

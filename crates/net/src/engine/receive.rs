@@ -4,7 +4,7 @@ use super::Context;
 use crate::clock::{steady, wall};
 use crate::stamp::Meta;
 use crate::sys::{BATCH, Inbox};
-use jitlat_core::{Nanos, PacketRecord, Source, Stamp};
+use jitlat_core::{PacketRecord, Source, Stamp, WallTime};
 use jitlat_proto::jitlat::Recording;
 use jitlat_proto::jitlat::flow::{ReceiveReport, Report, Role, SendReport};
 use jitlat_proto::jitlat::framing::Framer;
@@ -114,7 +114,7 @@ pub fn tcp(context: &mut Context, mut connection: &TcpStream, head: &[u8]) {
     let mut stream = Stream::start(context);
     let mut framer = Framer::new(stream.context.opening.spec.payload().into());
     let mut buffer = vec![0; 1 << 18];
-    let mut take = |stream: &mut Stream, bytes: &[u8], read: Nanos| {
+    let mut take = |stream: &mut Stream, bytes: &[u8], read: WallTime| {
         let how = Reception::new(Stamp { at: read, source: Source::User }, steady());
         framer.push(bytes, |record| {
             if let Arrival::Packet(record) = stream.receiver.packet(record, &how) {

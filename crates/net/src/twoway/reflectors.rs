@@ -10,7 +10,7 @@ use crate::twoway::request_response;
 use crate::twoway::socket::{enlarge, observe};
 use jitlat_core::ntp::{ErrorEstimate, Format};
 use jitlat_core::passive::Prefix;
-use jitlat_core::{Nanos, Source, Span};
+use jitlat_core::{Source, Span, WallTime};
 use jitlat_proto::lamp::{self, FollowUp, Reaction};
 use jitlat_proto::stamp;
 use jitlat_proto::twoway::reflect::{Arrival, Limiter, Silence};
@@ -402,7 +402,7 @@ impl Answering<'_> {
         to: SocketAddr,
         from: Option<Local>,
         dscp: u8,
-    ) -> Option<Nanos> {
+    ) -> Option<WallTime> {
         self.flush();
         self.outbox.push(answer, to, from.filter(|_| !self.bound), leave(to, dscp, true));
         self.flush();
@@ -431,7 +431,7 @@ impl StampedAnswers {
     }
 
     /// Waits for the stamp of the answer just sent, but not long: others are to be answered too.
-    fn next(&mut self, socket: &UdpSocket) -> Option<Nanos> {
+    fn next(&mut self, socket: &UdpSocket) -> Option<WallTime> {
         let wanted = self.asked;
         self.asked = self.asked.wrapping_add(1);
         let until = Instant::now() + STAMP_PATIENCE;

@@ -5,7 +5,7 @@ use crate::privilege::{Capability, needs};
 use crate::stamp::{self, Stamps};
 use crate::sys::{self, BATCH, Inbox};
 use crate::twoway::raw::{self, Framing};
-use jitlat_core::{Dscp, Nanos, Source};
+use jitlat_core::{Dscp, Source, WallTime};
 use nix::sys::socket::{TimestampingFlag as F, setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -265,7 +265,7 @@ impl Departures {
     }
 
     /// Takes one batch of stamps, without waiting, and returns how many entries the queue gave.
-    pub fn collect(&mut self, socket: &Socket, mut stamped: impl FnMut(u32, Nanos)) -> usize {
+    pub fn collect(&mut self, socket: &Socket, mut stamped: impl FnMut(u32, WallTime)) -> usize {
         let Ok(count) = self.inbox.receive(socket.as_fd(), libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) else {
             return 0;
         };

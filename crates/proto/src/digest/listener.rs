@@ -5,7 +5,7 @@ use super::wire::{Entries, Listen, Message, Rule, Totals};
 use super::{ALIVE, SILENCE, VERSION};
 use crate::jitlat::auth::{Key, Side, Transcript};
 use crate::machine::{Machine, Tick};
-use jitlat_core::time::Nanos;
+use jitlat_core::time::WallTime;
 use std::collections::VecDeque;
 
 /// What a driver tells a listener.
@@ -36,7 +36,7 @@ pub enum Heard {
         /// Entries given up before these, for want of room.
         missing: u64,
         /// From and up to which time everything has been told.
-        covered: Option<(Nanos, Nanos)>,
+        covered: Option<(WallTime, WallTime)>,
         /// The capture so far.
         totals: Totals,
         /// The packets.
@@ -74,8 +74,8 @@ pub struct Listener {
     events: VecDeque<Heard>,
     salt: u64,
     expected: u64,
-    heard_at: Nanos,
-    spoke_at: Nanos,
+    heard_at: WallTime,
+    spoke_at: WallTime,
 }
 
 impl Listener {
@@ -205,7 +205,7 @@ impl Machine for Listener {
         true
     }
 
-    fn poll_timeout(&self) -> Option<Nanos> {
+    fn poll_timeout(&self) -> Option<WallTime> {
         match self.state {
             State::Over => None,
             State::Listening => Some((self.heard_at + SILENCE).min(self.spoke_at + ALIVE)),

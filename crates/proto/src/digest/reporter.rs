@@ -6,7 +6,7 @@ use super::{BEAT, MAX_ENTRIES, SILENCE, VERSION};
 use crate::jitlat::auth::{Key, Side, Transcript};
 use crate::machine::{Machine, Tick};
 use jitlat_core::passive::Glimpse;
-use jitlat_core::time::{Nanos, SECOND, Span};
+use jitlat_core::time::{SECOND, Span, WallTime};
 use std::collections::VecDeque;
 
 /// Digests that may wait for the connection; more are given up, by number.
@@ -78,10 +78,10 @@ pub struct Reporter {
     rate: u32,
     second: i64,
     spent: u32,
-    covered: Option<(Nanos, Nanos)>,
+    covered: Option<(WallTime, WallTime)>,
     totals: Totals,
-    heard_at: Nanos,
-    told_at: Nanos,
+    heard_at: WallTime,
+    told_at: WallTime,
 }
 
 impl Reporter {
@@ -134,7 +134,7 @@ impl Reporter {
     }
 
     /// Everything between these times has been handed over.
-    pub fn covers(&mut self, from: Nanos, to: Nanos, totals: Totals) {
+    pub fn covers(&mut self, from: WallTime, to: WallTime, totals: Totals) {
         self.covered = Some((from, to));
         self.totals = totals;
     }
@@ -237,7 +237,7 @@ impl Reporter {
 }
 
 /// Entries with consecutive numbers from the front, as many as one message holds, and the first number.
-fn run<T: Copy>(queue: &mut VecDeque<(u64, T)>, at: impl Fn(&T) -> Nanos) -> (Option<u64>, Vec<T>) {
+fn run<T: Copy>(queue: &mut VecDeque<(u64, T)>, at: impl Fn(&T) -> WallTime) -> (Option<u64>, Vec<T>) {
     let Some(&(first, head)) = queue.front() else { return (None, Vec::new()) };
     let base = at(&head);
     // On the wire an entry is no longer than in memory.
@@ -311,7 +311,7 @@ impl Machine for Reporter {
         true
     }
 
-    fn poll_timeout(&self) -> Option<Nanos> {
+    fn poll_timeout(&self) -> Option<WallTime> {
         match self.state {
             State::Over => None,
             State::Ending(_) => Some(self.heard_at),

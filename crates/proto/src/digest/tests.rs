@@ -3,11 +3,11 @@ use crate::jitlat::auth::Key;
 use crate::machine::{Machine, Tick};
 use core::net::IpAddr;
 use jitlat_core::passive::{Fields, Glimpse, IdentityRule, Sides, Way};
-use jitlat_core::time::{Nanos, SECOND};
+use jitlat_core::time::{SECOND, WallTime};
 use proptest::prelude::*;
 
 fn tick(ms: i64) -> Tick {
-    Tick { wall: Nanos(ms * 1_000_000), steady: Nanos(ms * 1_000_000) }
+    Tick { wall: WallTime(ms * 1_000_000), steady: WallTime(ms * 1_000_000) }
 }
 
 fn key(text: &str) -> Option<Key> {
@@ -103,7 +103,7 @@ impl Pair {
 }
 
 fn digest(at: i64, id: u64) -> Digest {
-    Digest { at: Nanos(at), id, length: 1500, way: if id.is_multiple_of(2) { Way::Out } else { Way::In } }
+    Digest { at: WallTime(at), id, length: 1500, way: if id.is_multiple_of(2) { Way::Out } else { Way::In } }
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_whole_conversation_with_and_without_a_key() {
         assert_eq!(interface, "eth0");
         assert!(matches!(&p.asked[0], ReporterEvent::Listen(ask, s) if ask.available == 200 && *s == salt));
         let g = Glimpse {
-            at: Nanos(5),
+            at: WallTime(5),
             src: IpAddr::from([10, 0, 0, 1]),
             dst: "fd00::1".parse().unwrap(),
             ports: Some((1, 2)),
@@ -135,11 +135,11 @@ fn a_whole_conversation_with_and_without_a_key() {
         p.step(10, 1000);
         assert_eq!(p.asked.last(), Some(&ReporterEvent::Rule(rule())));
         (0..700).for_each(|i| p.reporter.digest(digest(i * 1000, i as u64)));
-        p.reporter.covers(Nanos(0), Nanos(700_000), Totals { frames: 900, drops: 3 });
+        p.reporter.covers(WallTime(0), WallTime(700_000), Totals { frames: 900, drops: 3 });
         p.step(300, 1000);
         assert_eq!(p.digests(), (0..700).collect::<Vec<_>>());
         let Some(Heard::Report { covered, totals, .. }) = p.heard.last() else { panic!() };
-        assert_eq!((*covered, totals.drops), (Some((Nanos(0), Nanos(700_000))), 3));
+        assert_eq!((*covered, totals.drops), (Some((WallTime(0), WallTime(700_000))), 3));
         p.listener.handle(tick(p.now), ListenerInput::Stop);
         p.reporter.digest(digest(701_000, 701));
         p.step(10, 1000);
@@ -232,14 +232,14 @@ fn any_message() -> impl Strategy<Value = Message> {
             |(first, c, list)| {
                 let base = list.first().map_or(0, |d| d.0);
                 let list = list.into_iter().map(|(at, id, length, out)| Digest {
-                    at: Nanos(if at == base { 1 << 60 } else { (1 << 60) + i64::from(at) / 2 }),
+                    at: WallTime(if at == base { 1 << 60 } else { (1 << 60) + i64::from(at) / 2 }),
                     id,
                     length,
                     way: if out { Way::Out } else { Way::In },
                 });
                 Message::Report {
                     first,
-                    covered: c.map(|(a, b)| (Nanos(a), Nanos(b))).filter(|c| c.1.0 != i64::MIN),
+                    covered: c.map(|(a, b)| (WallTime(a), WallTime(b))).filter(|c| c.1.0 != i64::MIN),
                     totals: Totals { frames: first, drops: 1 },
                     entries: Entries::Digests(list.collect()),
                 }

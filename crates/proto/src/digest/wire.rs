@@ -4,7 +4,7 @@ use super::{MAX_ENTRIES, MAX_PREFIXES};
 use crate::wire::{Reader, Truncated};
 use core::net::{IpAddr, Ipv6Addr};
 use jitlat_core::passive::{Fields, Glimpse, Identity, IdentityRule, Prefix, Sides, Way};
-use jitlat_core::time::Nanos;
+use jitlat_core::time::WallTime;
 
 /// What a conversation begins with.
 pub const MAGIC: [u8; 4] = *b"JLTD";
@@ -19,7 +19,7 @@ const UNKNOWN: i64 = i64::MIN;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
     /// When it passed, on the reporter's clock.
-    pub at: Nanos,
+    pub at: WallTime,
     /// Its salted name.
     pub id: Identity,
     /// Length of the IP packet, in bytes; below 2^31.
@@ -137,7 +137,7 @@ pub enum Message {
         /// Number of the first entry; numbers missing between messages were given up for want of room.
         first: u64,
         /// From and up to which time everything has been told, but what is missing by number.
-        covered: Option<(Nanos, Nanos)>,
+        covered: Option<(WallTime, WallTime)>,
         /// The capture so far.
         totals: Totals,
         /// The packets.
@@ -324,7 +324,7 @@ impl Message {
             6 => {
                 let first = r.u64()?;
                 let (from, to) = (r.i64()?, r.i64()?);
-                let covered = (from != UNKNOWN && to != UNKNOWN).then_some((Nanos(from), Nanos(to)));
+                let covered = (from != UNKNOWN && to != UNKNOWN).then_some((WallTime(from), WallTime(to)));
                 Message::Report { first, covered, totals: totals(r)?, entries: Entries::decode(r)? }
             }
             7 => Message::Alive,
@@ -386,7 +386,7 @@ impl Rule {
 }
 
 /// Whether an entry at `at` can stand in a message whose times count from `base`.
-pub(super) fn fits(base: Nanos, at: Nanos) -> bool {
+pub(super) fn fits(base: WallTime, at: WallTime) -> bool {
     at.0.checked_sub(base.0).is_some_and(|d| i32::try_from(d).is_ok())
 }
 
@@ -399,7 +399,7 @@ impl Entries {
         out.push(kind);
         out.extend_from_slice(&(self.len() as u16).to_be_bytes());
         out.extend_from_slice(&base.to_be_bytes());
-        let delta = |at: Nanos| (at.0.wrapping_sub(base) as i32).to_be_bytes();
+        let delta = |at: WallTime| (at.0.wrapping_sub(base) as i32).to_be_bytes();
         match self {
             Entries::Glimpses(list) => {
                 for g in list {
@@ -432,11 +432,11 @@ impl Entries {
         if count > MAX_ENTRIES {
             return Err(WireError::Value("number of entries"));
         }
-        let at = |r: &mut Reader<'_>| -> Result<Nanos, WireError> {
+        let at = |r: &mut Reader<'_>| -> Result<WallTime, WireError> {
             let at = base.checked_add(r.i32()?.into());
-            at.map(Nanos).ok_or(WireError::Value("time"))
+            at.map(WallTime).ok_or(WireError::Value("time"))
         };
-        let times_begin = |first: Option<Nanos>| match first {
+        let times_begin = |first: Option<WallTime>| match first {
             Some(at) if at.0 != base => Err(WireError::Value("time")),
             _ => Ok(()),
         };

@@ -1,7 +1,7 @@
 //! ICMP and ICMPv6 echo (RFC 792, RFC 4443): round trips to any host that answers ping.
 
 use crate::twoway::{Heard, Protocol, Reply};
-use jitlat_core::Nanos;
+use jitlat_core::WallTime;
 
 /// Bytes of the ICMP header of an echo.
 pub const HEADER_LEN: usize = 8;
@@ -65,7 +65,7 @@ impl Echo {
 }
 
 impl Protocol for Echo {
-    fn request(&mut self, seq: u32, _last: bool, _sent: Nanos, out: &mut Vec<u8>) {
+    fn request(&mut self, seq: u32, _last: bool, _sent: WallTime, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend([self.family.request(), 0, 0, 0]);
         out.extend(self.id.to_be_bytes());
@@ -79,7 +79,7 @@ impl Protocol for Echo {
         }
     }
 
-    fn receive(&mut self, datagram: &[u8], _near: Nanos) -> Heard {
+    fn receive(&mut self, datagram: &[u8], _near: WallTime) -> Heard {
         let Some(h) = datagram.first_chunk::<HEADER_LEN>() else { return Heard::Malformed };
         if h[0] != self.family.reply() || h[1] != 0 {
             return Heard::Foreign;
@@ -120,7 +120,7 @@ mod tests {
     fn exchange(family: Family, seq: u32, payload: usize) -> (Echo, Vec<u8>) {
         let mut echo = Echo::new(family, Some(0x1234), 0xfeed_beef_0000_1111, payload);
         let mut packet = Vec::new();
-        echo.request(seq, false, Nanos(0), &mut packet);
+        echo.request(seq, false, WallTime(0), &mut packet);
         assert!(family == Family::V6 || checksum(&packet) == 0);
         packet[0] = family.reply();
         packet[2..4].fill(0);
@@ -136,7 +136,7 @@ mod tests {
         for family in [Family::V4, Family::V6] {
             for (payload, bits) in [(0, 16), (7, 16), (8, 32), (56, 32), (1473, 32)] {
                 let (mut echo, reply) = exchange(family, 70_000, payload);
-                let Heard::Reply(r) = echo.receive(&reply, Nanos(0)) else { panic!("{payload}") };
+                let Heard::Reply(r) = echo.receive(&reply, WallTime(0)) else { panic!("{payload}") };
                 let want = if bits == 32 { 70_000 } else { 70_000 - 65_536 };
                 assert_eq!((r.seq, r.seq_bits, r.damaged), (want, bits, false));
             }
@@ -147,13 +147,13 @@ mod tests {
     fn others_replies_and_our_own_requests_do_not_count() {
         let (mut echo, reply) = exchange(Family::V4, 5, 56);
         let mut other = Echo::new(Family::V4, Some(0x1234), 1, 56);
-        assert_eq!(other.receive(&reply, Nanos(0)), Heard::Foreign);
+        assert_eq!(other.receive(&reply, WallTime(0)), Heard::Foreign);
         let mut request = Vec::new();
-        echo.request(5, false, Nanos(0), &mut request);
-        assert_eq!(echo.receive(&request, Nanos(0)), Heard::Foreign);
+        echo.request(5, false, WallTime(0), &mut request);
+        assert_eq!(echo.receive(&request, WallTime(0)), Heard::Foreign);
         let mut broken = reply.clone();
         broken[20] ^= 1;
-        assert_eq!(echo.receive(&broken, Nanos(0)), Heard::Malformed);
+        assert_eq!(echo.receive(&broken, WallTime(0)), Heard::Malformed);
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
         #[test]
         fn anything_is_survived(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             let mut echo = Echo::new(Family::V4, Some(1), 2, 56);
-            let _ = echo.receive(&bytes, Nanos(0));
+            let _ = echo.receive(&bytes, WallTime(0));
         }
     }
 }

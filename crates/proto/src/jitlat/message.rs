@@ -6,7 +6,7 @@ use super::flow::FlowId;
 use super::ledger::SessionId;
 use super::stream::Finish;
 use jitlat_core::session::HostFacts;
-use jitlat_core::{Nanos, PacketRecord, Source, TestSpec};
+use jitlat_core::{PacketRecord, Source, TestSpec, WallTime};
 
 /// The protocol version this program speaks.
 pub const VERSION: u8 = 3;
@@ -117,11 +117,11 @@ pub struct Probe {
     /// Counts up from 0; ties answer to question.
     pub id: u32,
     /// T1: the client sent, on its clock.
-    pub sent: Nanos,
+    pub sent: WallTime,
     /// T2: the server received, on its clock.
-    pub arrived: Option<Nanos>,
+    pub arrived: Option<WallTime>,
     /// T3: the server answered, on its clock.
-    pub answered: Option<Nanos>,
+    pub answered: Option<WallTime>,
 }
 
 /// What the client wants.

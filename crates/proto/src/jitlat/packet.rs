@@ -1,6 +1,6 @@
 //! The test packet: 8 bytes transmit time, 4 bytes sequence number, padding (seed §4.3.4).
 
-use jitlat_core::Nanos;
+use jitlat_core::WallTime;
 
 /// Bytes of the header, and so of the shortest packet.
 pub const HEADER_LEN: usize = jitlat_core::spec::HEADER_LEN as usize;
@@ -14,7 +14,7 @@ pub const HELLO: i32 = -2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// When the sender read its clock, ns since 1970 UTC.
-    pub sent: Nanos,
+    pub sent: WallTime,
     /// From 0; [`SENTINEL`] and [`HELLO`] are not data.
     pub seq: i32,
 }
@@ -28,7 +28,7 @@ mod field {
 impl Header {
     /// A greeting for the flow of `token`.
     pub fn hello(token: u64) -> Header {
-        Header { sent: Nanos(token as i64), seq: HELLO }
+        Header { sent: WallTime(token as i64), seq: HELLO }
     }
 
     /// The token, if this is a greeting.
@@ -44,7 +44,7 @@ impl Header {
         let mut seq = [0; 4];
         time.copy_from_slice(&bytes[field::TIME]);
         seq.copy_from_slice(&bytes[field::SEQ]);
-        Some(Header { sent: Nanos(i64::from_be_bytes(time)), seq: i32::from_be_bytes(seq) })
+        Some(Header { sent: WallTime(i64::from_be_bytes(time)), seq: i32::from_be_bytes(seq) })
     }
 
     /// The header as bytes.
@@ -67,7 +67,7 @@ impl Header {
 
 /// Overwrites the transmit time alone: the last thing done to a packet before it is sent.
 #[inline]
-pub fn patch_time(packet: &mut [u8], at: Nanos) {
+pub fn patch_time(packet: &mut [u8], at: WallTime) {
     if let Some(time) = packet.first_chunk_mut() {
         *time = at.0.to_be_bytes();
     }
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn deconstruct_and_construct() {
-        let header = Header { sent: Nanos(1_246_650_331_413_984_400), seq: 0 };
+        let header = Header { sent: WallTime(1_246_650_331_413_984_400), seq: 0 };
         assert_eq!(header.to_bytes(), FIRST);
         assert_eq!(Header::parse(&FIRST), Some(header));
         assert_eq!(Header::parse(&[0; 11]), None);
@@ -91,18 +91,18 @@ mod tests {
     #[test]
     fn writing_keeps_the_padding() {
         let mut packet = [0xaa; 16];
-        Header { sent: Nanos(-1), seq: SENTINEL }.write(&mut packet);
+        Header { sent: WallTime(-1), seq: SENTINEL }.write(&mut packet);
         assert_eq!(packet[..12], [0xff; 12]);
-        patch_time(&mut packet, Nanos(1));
+        patch_time(&mut packet, WallTime(1));
         assert_eq!(packet[..8], 1i64.to_be_bytes());
         assert_eq!(packet[8..], [0xff, 0xff, 0xff, 0xff, 0xaa, 0xaa, 0xaa, 0xaa]);
-        patch_time(&mut [0; 3], Nanos(1));
+        patch_time(&mut [0; 3], WallTime(1));
     }
 
     #[test]
     fn a_greeting_carries_its_token() {
         let hello = Header::hello(u64::MAX - 1);
         assert_eq!(Header::parse(&hello.to_bytes()).and_then(|h| h.hello_token()), Some(u64::MAX - 1));
-        assert_eq!(Header { sent: Nanos(0), seq: 3 }.hello_token(), None);
+        assert_eq!(Header { sent: WallTime(0), seq: 3 }.hello_token(), None);
     }
 }

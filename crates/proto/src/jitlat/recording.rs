@@ -2,7 +2,7 @@
 //! sender, and how the two are joined.
 
 use jitlat_core::record::Moment;
-use jitlat_core::{Nanos, PacketRecord, Source, Stamp};
+use jitlat_core::{PacketRecord, Source, Stamp, WallTime};
 use std::collections::VecDeque;
 
 /// Records in a chunk of results (version 3) and the unit in which they are handed out.
@@ -148,7 +148,7 @@ impl SentStamps {
 
     /// Notes that packet `seq` left at `at`. Grows as far as the largest number seen.
     #[inline]
-    pub fn set(&mut self, seq: u32, at: Nanos) {
+    pub fn set(&mut self, seq: u32, at: WallTime) {
         let seq = seq as usize;
         if seq >= self.stamps.len() {
             self.reserve(seq + 1);
@@ -158,9 +158,9 @@ impl SentStamps {
 
     /// When packet `seq` left, if that is known.
     #[inline]
-    pub fn get(&self, seq: i64) -> Option<Nanos> {
+    pub fn get(&self, seq: i64) -> Option<WallTime> {
         let at = *self.stamps.get(usize::try_from(seq).ok()?)?;
-        (at != MISSING).then_some(Nanos(at))
+        (at != MISSING).then_some(WallTime(at))
     }
 
     /// Who took the stamps.
@@ -211,7 +211,7 @@ mod tests {
 
     fn filled(n: usize) -> Recording {
         let mut r = Recording::new(n);
-        r.extend((0..n as i64).map(|i| PacketRecord::one_way(i, Nanos(i), Nanos(i))));
+        r.extend((0..n as i64).map(|i| PacketRecord::one_way(i, WallTime(i), WallTime(i))));
         r
     }
 
@@ -257,13 +257,13 @@ mod tests {
     #[test]
     fn joining_replaces_the_reading_and_keeps_the_lag() {
         let mut stamps = SentStamps::new(Source::Kernel);
-        stamps.set(2, Nanos(1500));
-        let mut hit = PacketRecord::one_way(2, Nanos(1000), Nanos(9000));
+        stamps.set(2, WallTime(1500));
+        let mut hit = PacketRecord::one_way(2, WallTime(1000), WallTime(9000));
         stamps.join(&mut hit);
-        assert_eq!(hit.stamp(Moment::Sent), Some(Stamp { at: Nanos(1500), source: Source::Kernel }));
+        assert_eq!(hit.stamp(Moment::Sent), Some(Stamp { at: WallTime(1500), source: Source::Kernel }));
         assert_eq!(hit.send_lag(), Some(Span(500)));
         for seq in [0, 3, -2, i64::MAX] {
-            let before = PacketRecord::one_way(seq, Nanos(1000), Nanos(9000));
+            let before = PacketRecord::one_way(seq, WallTime(1000), WallTime(9000));
             let mut after = before;
             stamps.join(&mut after);
             assert_eq!(before, after, "a missing stamp changes nothing");

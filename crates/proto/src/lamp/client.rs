@@ -4,7 +4,7 @@ use crate::lamp::packet::{FollowUp, HEADER_LEN, Header, Kind, push_payload};
 use crate::lamp::report::Report;
 use crate::machine::Tick;
 use crate::twoway::{Heard, Protocol, Reply, Stage};
-use jitlat_core::{Nanos, Span};
+use jitlat_core::{Span, WallTime};
 
 /// Between repetitions of INIT and FOLLOWUP_CTRL.
 const REPEAT: Span = Span::millis(100);
@@ -81,8 +81,8 @@ pub struct Client {
     report: Option<Report>,
     /// Repetitions so far of what the state repeats.
     repeats: u32,
-    due: Option<Nanos>,
-    until: Option<Nanos>,
+    due: Option<WallTime>,
+    until: Option<WallTime>,
     /// An ACK for the server's REPORT is owed.
     owe_ack: bool,
     last: Option<u16>,
@@ -128,7 +128,7 @@ impl Client {
     }
 
     /// Repeats a packet: true when one is due now.
-    fn repeat(&mut self, now: Nanos, most: u32, gap: Span, grace: Span) -> bool {
+    fn repeat(&mut self, now: WallTime, most: u32, gap: Span, grace: Span) -> bool {
         if self.repeats >= most || self.due.is_some_and(|d| now < d) {
             return false;
         }
@@ -154,7 +154,7 @@ impl Client {
 }
 
 impl Protocol for Client {
-    fn request(&mut self, seq: u32, last: bool, sent: Nanos, out: &mut Vec<u8>) {
+    fn request(&mut self, seq: u32, last: bool, sent: WallTime, out: &mut Vec<u8>) {
         let (kind, length) = (self.data_kind(last), self.options.payload);
         let header =
             Header::new(kind, self.options.id, seq as u16, u16::try_from(length).unwrap_or(u16::MAX));
@@ -165,7 +165,7 @@ impl Protocol for Client {
         self.last = Some(seq as u16);
     }
 
-    fn receive(&mut self, datagram: &[u8], _near: Nanos) -> Heard {
+    fn receive(&mut self, datagram: &[u8], _near: WallTime) -> Heard {
         let Some(header) = Header::parse(datagram) else { return Heard::Malformed };
         if header.id != self.options.id {
             return Heard::Foreign;
@@ -273,17 +273,17 @@ impl Protocol for Client {
         }
     }
 
-    fn conversation_timeout(&self) -> Option<Nanos> {
+    fn conversation_timeout(&self) -> Option<WallTime> {
         if self.owe_ack {
-            return Some(Nanos(i64::MIN));
+            return Some(WallTime(i64::MIN));
         }
         match self.state {
-            State::Init | State::Negotiate if self.repeats == 0 => Some(Nanos(i64::MIN)),
+            State::Init | State::Negotiate if self.repeats == 0 => Some(WallTime(i64::MIN)),
             _ => [self.due, self.until].into_iter().flatten().min(),
         }
     }
 
-    fn stage(&mut self, now: Nanos) -> Stage {
+    fn stage(&mut self, now: WallTime) -> Stage {
         let expired = self.until.is_some_and(|u| now >= u);
         match self.state {
             State::Init if expired => self.enter(State::Failed),
@@ -311,7 +311,7 @@ impl Protocol for Client {
         }
     }
 
-    fn all_sent(&mut self, now: Nanos) {
+    fn all_sent(&mut self, now: WallTime) {
         match self.options.mode {
             Mode::Unidirectional => {
                 self.enter(State::AwaitReport);

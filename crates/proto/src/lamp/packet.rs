@@ -1,7 +1,7 @@
 //! The LaMP header: 24 bytes, big-endian.
 
 use jitlat_core::time::SECOND;
-use jitlat_core::{Nanos, Span};
+use jitlat_core::{Span, WallTime};
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 24;
@@ -163,7 +163,7 @@ impl Header {
     }
 
     /// The same with a time, cut to microseconds as the format has it. Times before 1970 are none.
-    pub fn at(self, t: Nanos) -> Header {
+    pub fn at(self, t: WallTime) -> Header {
         let t = t.0.max(0);
         Header { seconds: (t / SECOND) as u64, micros: (t % SECOND / 1000) as u64, ..self }
     }
@@ -171,7 +171,7 @@ impl Header {
     /// The same with a duration in the place of the time. LaTe takes a duration of nothing for an error,
     /// so the shortest is one microsecond.
     pub fn took(self, span: Span) -> Header {
-        self.at(Nanos(span.0.max(1000)))
+        self.at(WallTime(span.0.max(1000)))
     }
 
     /// Reads the header at the front of `packet`: all twelve fixed bits are checked, and the length
@@ -208,12 +208,12 @@ impl Header {
     }
 
     /// The time it carries, if it carries a possible one.
-    pub fn time(&self) -> Option<Nanos> {
+    pub fn time(&self) -> Option<WallTime> {
         if (self.seconds == 0 && self.micros == 0) || self.micros >= 1_000_000 {
             return None;
         }
         let seconds = i64::try_from(self.seconds).ok()?.checked_mul(SECOND)?;
-        seconds.checked_add(self.micros as i64 * 1000).map(Nanos)
+        seconds.checked_add(self.micros as i64 * 1000).map(WallTime)
     }
 }
 

@@ -5,7 +5,7 @@ use super::*;
 const EPOCH: i64 = 1_795_176_909_000_000_000;
 
 fn tick(ms: i64) -> Tick {
-    Tick { wall: Nanos(EPOCH + ms * 1_000_000), steady: Nanos(ms * 1_000_000) }
+    Tick { wall: WallTime(EPOCH + ms * 1_000_000), steady: WallTime(ms * 1_000_000) }
 }
 
 /// A server and one client of it.

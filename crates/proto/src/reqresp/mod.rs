@@ -6,7 +6,7 @@
 //! size: sequence number, times, padding; big-endian.
 
 use crate::twoway::{Heard, Protocol, Reply};
-use jitlat_core::Nanos;
+use jitlat_core::WallTime;
 
 /// TCP port of jitlat's responder.
 pub const PORT: u16 = 2668;
@@ -67,7 +67,7 @@ impl Sizes {
 
 /// Writes the response to `request`, which arrived at `arrived` and is answered at `answered`, into
 /// `response`. False, and nothing written, if either is too short.
-pub fn respond(request: &[u8], arrived: Nanos, answered: Nanos, response: &mut [u8]) -> bool {
+pub fn respond(request: &[u8], arrived: WallTime, answered: WallTime, response: &mut [u8]) -> bool {
     let Some(seq) = request.first_chunk::<4>() else { return false };
     let Some(head) = response.first_chunk_mut::<SHORTEST_RESPONSE>() else { return false };
     head[..4].copy_from_slice(seq);
@@ -90,20 +90,20 @@ impl Requester {
 }
 
 impl Protocol for Requester {
-    fn request(&mut self, seq: u32, _last: bool, sent: Nanos, out: &mut Vec<u8>) {
+    fn request(&mut self, seq: u32, _last: bool, sent: WallTime, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend(seq.to_be_bytes());
         out.extend(sent.0.to_be_bytes());
         out.resize(start + self.sizes.request(), 0);
     }
 
-    fn receive(&mut self, response: &[u8], _near: Nanos) -> Heard {
+    fn receive(&mut self, response: &[u8], _near: WallTime) -> Heard {
         let Some(h) = response.first_chunk::<SHORTEST_RESPONSE>() else { return Heard::Malformed };
         let time = |i: usize| {
             let mut b = [0; 8];
             b.copy_from_slice(&h[i..i + 8]);
             let t = i64::from_be_bytes(b);
-            (t > 0).then_some(Nanos(t))
+            (t > 0).then_some(WallTime(t))
         };
         Heard::Reply(Reply {
             seq: u32::from_be_bytes([h[0], h[1], h[2], h[3]]),
@@ -141,13 +141,13 @@ mod tests {
         let sizes = Sizes::new(100, 50).unwrap();
         let mut client = Requester::new(sizes);
         let mut request = Vec::new();
-        client.request(7, false, Nanos(1), &mut request);
+        client.request(7, false, WallTime(1), &mut request);
         assert_eq!(request.len(), 100);
         let mut response = vec![0; 50];
-        assert!(respond(&request, Nanos(10), Nanos(20), &mut response));
-        let Heard::Reply(r) = client.receive(&response, Nanos(0)) else { panic!() };
-        assert_eq!((r.seq, r.arrived, r.answered), (7, Some(Nanos(10)), Some(Nanos(20))));
-        assert!(!respond(&[1, 2], Nanos(0), Nanos(0), &mut response));
-        assert_eq!(client.receive(&[0; 19], Nanos(0)), Heard::Malformed);
+        assert!(respond(&request, WallTime(10), WallTime(20), &mut response));
+        let Heard::Reply(r) = client.receive(&response, WallTime(0)) else { panic!() };
+        assert_eq!((r.seq, r.arrived, r.answered), (7, Some(WallTime(10)), Some(WallTime(20))));
+        assert!(!respond(&[1, 2], WallTime(0), WallTime(0), &mut response));
+        assert_eq!(client.receive(&[0; 19], WallTime(0)), Heard::Malformed);
     }
 }

@@ -22,7 +22,7 @@ use crate::jitlat::{
 };
 use crate::{Machine, Tick};
 use core::net::SocketAddr;
-use jitlat_core::{Direction, Nanos, PacketRecord, Schedule, Source, Span, TestSpec, Transport};
+use jitlat_core::{Direction, PacketRecord, Schedule, Source, Span, TestSpec, Transport, WallTime};
 
 /// Something that happens to a machine. Numbers are taken modulo what makes sense, so that any value is
 /// one operation or another.
@@ -112,7 +112,7 @@ impl Around {
         self.now.wall = self.now.wall + span;
     }
 
-    fn pass_until(&mut self, at: Nanos) {
+    fn pass_until(&mut self, at: WallTime) {
         self.pass(Span((at - self.now.steady).0.max(0)));
     }
 
@@ -132,7 +132,7 @@ fn any_message(kind: u8, n: u32, flows: &[TestSpec]) -> Message {
         1 => Message::Welcome(Welcome { version: 3, authenticate: n % 7 == 1, ..Welcome::default() }),
         2 => Message::Proof([n as u8; 32]),
         3 => {
-            let t = Nanos(n.into());
+            let t = WallTime(n.into());
             Message::Probe(Probe { id: n % 16, sent: t, arrived: Some(t), answered: Some(t) })
         }
         4 => {
@@ -186,7 +186,7 @@ fn any_report(kind: u8, flow: u8, n: u32) -> Report {
 
 fn send_report(n: u32) -> SendReport {
     let mut stamps = SentStamps::new(Source::Kernel);
-    (0..n % 9000).for_each(|seq| stamps.set(seq, Nanos(seq.into())));
+    (0..n % 9000).for_each(|seq| stamps.set(seq, WallTime(seq.into())));
     SendReport { sent: n, failed: 0, stamps: Some(stamps) }
 }
 

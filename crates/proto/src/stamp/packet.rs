@@ -3,7 +3,7 @@
 //!
 //! Times stay the 64-bit fields they are on the wire; the error estimate beside each says how to read it.
 
-use jitlat_core::Nanos;
+use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;
 
 /// Where the fields lie.
@@ -100,7 +100,7 @@ impl Request {
     }
 
     /// When it was sent, if its time field is a time.
-    pub fn sent_at(&self, near: Nanos) -> Option<Nanos> {
+    pub fn sent_at(&self, near: WallTime) -> Option<WallTime> {
         self.error.decode(self.sent, near)
     }
 }

@@ -9,7 +9,7 @@ use crate::stamp::tlv::{
 use crate::twoway::reflect::{Arrival, Silence, answerable};
 use core::net::SocketAddr;
 use jitlat_core::ntp::ErrorEstimate;
-use jitlat_core::{Nanos, Source, Span};
+use jitlat_core::{Source, Span, WallTime};
 use std::collections::HashMap;
 
 /// How a reflector behaves.
@@ -90,8 +90,8 @@ impl Reflector {
         &mut self,
         request: &[u8],
         arrival: &Arrival,
-        now: Nanos,
-        steady: Nanos,
+        now: WallTime,
+        steady: WallTime,
         error: ErrorEstimate,
         answer: &mut [u8],
     ) -> Result<Reflected, Silence> {
@@ -168,7 +168,7 @@ impl Reflector {
 
     /// The answer to `from` left at `at` by the wall clock, which the follow-up extension of the next
     /// one tells.
-    pub fn left(&mut self, from: SocketAddr, ssid: u16, at: Nanos) {
+    pub fn left(&mut self, from: SocketAddr, ssid: u16, at: WallTime) {
         if let Some(session) = self.sessions.get_mut(&(from, ssid)) {
             session.last_sent = Some(at.0);
         }
@@ -256,7 +256,7 @@ impl Reflector {
     }
 
     /// The state of `key`, unless stateless or full.
-    fn session(&mut self, key: (SocketAddr, u16), steady: Nanos) -> Option<&mut Session> {
+    fn session(&mut self, key: (SocketAddr, u16), steady: WallTime) -> Option<&mut Session> {
         if self.rules.sessions == 0 {
             return None;
         }
@@ -298,7 +298,7 @@ fn direct_measurement(
 fn follow_up(value: &mut [u8], written: &Answer, counters: Option<(u32, Option<i64>, u32)>) -> Option<()> {
     FollowUp::parse(value)?;
     let told = match counters {
-        Some((seq, Some(sent), _)) => FollowUp { seq, sent: written.error.encode(Nanos(sent)), method: 2 },
+        Some((seq, Some(sent), _)) => FollowUp { seq, sent: written.error.encode(WallTime(sent)), method: 2 },
         _ => FollowUp::default(),
     };
     value.copy_from_slice(&told.to_bytes());

@@ -5,7 +5,7 @@ use crate::stamp::packet::{Answer, Layout, Request, is_answer};
 use crate::stamp::tlv::{self, ClassOfService, DirectMeasurement, FollowUp};
 use crate::twoway::{Heard, Protocol, Reply};
 use jitlat_core::ntp::ErrorEstimate;
-use jitlat_core::{Nanos, Span};
+use jitlat_core::{Span, WallTime};
 
 /// What a sender is asked for.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ pub struct Sender {
     far_dscp: Option<u8>,
     counters: Option<DirectMeasurement>,
     /// Of the last answer: its number there, and the time it carries.
-    last: Option<(u32, Nanos)>,
+    last: Option<(u32, WallTime)>,
     lag: Lag,
     far_stamps: Option<[u8; 4]>,
 }
@@ -108,7 +108,7 @@ impl Sender {
     /// Bytes of the requests.
     pub fn size(&self) -> usize {
         let mut probe = Vec::new();
-        self.clone().request(0, false, Nanos(0), &mut probe);
+        self.clone().request(0, false, WallTime(0), &mut probe);
         probe.len()
     }
 
@@ -133,7 +133,7 @@ impl Sender {
         self.far_stamps
     }
 
-    fn follow_up(&mut self, told: FollowUp, answer: &Answer, near: Nanos) {
+    fn follow_up(&mut self, told: FollowUp, answer: &Answer, near: WallTime) {
         let Some((seq, carried)) = self.last.filter(|_| told.method != 0) else { return };
         let left = answer.error.decode(told.sent, near);
         let Some(lag) = left.filter(|_| told.seq == seq).map(|at| at - carried) else { return };
@@ -144,7 +144,7 @@ impl Sender {
 }
 
 impl Protocol for Sender {
-    fn request(&mut self, seq: u32, _last: bool, sent: Nanos, out: &mut Vec<u8>) {
+    fn request(&mut self, seq: u32, _last: bool, sent: WallTime, out: &mut Vec<u8>) {
         let start = out.len();
         let base = self.layout.base();
         out.resize(start + self.size.min(base), 0);
@@ -180,7 +180,7 @@ impl Protocol for Sender {
         true
     }
 
-    fn receive(&mut self, datagram: &[u8], near: Nanos) -> Heard {
+    fn receive(&mut self, datagram: &[u8], near: WallTime) -> Heard {
         let Some(answer) = Answer::parse(self.layout, datagram) else { return Heard::Malformed };
         if let Some(key) = &self.options.key
             && !key.verify_base(datagram)

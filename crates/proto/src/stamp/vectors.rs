@@ -5,14 +5,14 @@ use crate::stamp::auth::Key;
 use crate::stamp::packet::is_answer;
 use crate::stamp::tlv::{Step, Tlvs};
 use crate::wire::unhex;
-use jitlat_core::Nanos;
+use jitlat_core::WallTime;
 use jitlat_core::ntp::Format;
 
 const VECTORS: &str = include_str!("../../../../testdata/twamp/vectors.tsv");
 
 struct Row {
     capture: &'static str,
-    at: Nanos,
+    at: WallTime,
     up: bool,
     bytes: Vec<u8>,
 }
@@ -21,7 +21,7 @@ fn rows() -> impl Iterator<Item = Row> {
     VECTORS.lines().skip(1).filter_map(|line| {
         let f: Vec<&str> = line.split('\t').collect();
         let [capture, _, at, "udp", way, _, _, hex] = f[..] else { return None };
-        Some(Row { capture, at: Nanos(at.parse().unwrap()), up: way == "c->s", bytes: unhex(hex) })
+        Some(Row { capture, at: WallTime(at.parse().unwrap()), up: way == "c->s", bytes: unhex(hex) })
     })
 }
 

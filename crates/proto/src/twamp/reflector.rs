@@ -6,7 +6,7 @@ use crate::twamp::sender::layout;
 use crate::twamp::test::{Origin, TestKeys};
 use crate::twoway::reflect::{Arrival, Silence, answerable};
 use core::net::{IpAddr, SocketAddr};
-use jitlat_core::Nanos;
+use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;
 
 /// Answers the packets of one session, and only those of its client.
@@ -49,7 +49,7 @@ impl SessionReflector {
         &mut self,
         request: &[u8],
         arrival: &Arrival,
-        now: Nanos,
+        now: WallTime,
         error: ErrorEstimate,
         answer: &mut [u8],
     ) -> Result<usize, Silence> {

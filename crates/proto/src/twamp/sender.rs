@@ -5,7 +5,7 @@ use crate::twamp::least_padding;
 use crate::twamp::message::Mode;
 use crate::twamp::test::{Origin, TestKeys};
 use crate::twoway::{Heard, Protocol, Reply};
-use jitlat_core::Nanos;
+use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;
 
 /// Makes the requests of a granted session and reads its answers.
@@ -55,7 +55,7 @@ impl Sender {
 }
 
 impl Protocol for Sender {
-    fn request(&mut self, seq: u32, _last: bool, sent: Nanos, out: &mut Vec<u8>) {
+    fn request(&mut self, seq: u32, _last: bool, sent: WallTime, out: &mut Vec<u8>) {
         let start = out.len();
         // Padding of zeros: anything else may be taken for a STAMP session identifier.
         out.resize(start + self.size, 0);
@@ -74,7 +74,7 @@ impl Protocol for Sender {
         true
     }
 
-    fn receive(&mut self, datagram: &[u8], near: Nanos) -> Heard {
+    fn receive(&mut self, datagram: &[u8], near: WallTime) -> Heard {
         self.open.clear();
         self.open.extend(datagram);
         if let Some(keys) = &self.keys

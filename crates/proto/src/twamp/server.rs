@@ -10,7 +10,7 @@ use crate::twamp::{TestKeys, Users, least_padding};
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::ntp::NtpTime;
-use jitlat_core::{Nanos, Span};
+use jitlat_core::{Span, WallTime};
 use std::collections::VecDeque;
 
 /// What is granted, to whom.
@@ -192,7 +192,7 @@ pub struct Server {
     local: IpAddr,
     started: NtpTime,
     state: State,
-    deadline: Nanos,
+    deadline: WallTime,
     mode: Mode,
     keys: Option<SessionKeys>,
     incoming: Incoming,
@@ -211,7 +211,7 @@ impl Server {
         rules: Rules,
         peer: SocketAddr,
         local: SocketAddr,
-        started: Nanos,
+        started: WallTime,
         random: Random,
         now: Tick,
     ) -> Server {
@@ -466,7 +466,7 @@ impl Machine for Server {
         }
     }
 
-    fn poll_timeout(&self) -> Option<Nanos> {
+    fn poll_timeout(&self) -> Option<WallTime> {
         (self.state != State::Over).then_some(self.deadline)
     }
 

@@ -9,7 +9,7 @@ use crate::twamp::{Sender, SessionReflector, Users, sender};
 use crate::twoway::reflect::{Arrival, Silence};
 use crate::twoway::{Heard, Protocol};
 use jitlat_core::ntp::ErrorEstimate;
-use jitlat_core::{Dscp, Nanos, Span};
+use jitlat_core::{Dscp, Span, WallTime};
 use proptest::prelude::*;
 
 const WALL: i64 = 1_795_176_900_000_000_000;
@@ -17,7 +17,7 @@ const PEER: &str = "192.0.2.1:50000";
 const LOCAL: &str = "192.0.2.2:862";
 
 fn tick(ms: i64) -> Tick {
-    Tick { wall: Nanos(WALL + ms * 1_000_000), steady: Nanos(ms * 1_000_000) }
+    Tick { wall: WallTime(WALL + ms * 1_000_000), steady: WallTime(ms * 1_000_000) }
 }
 
 fn wish(mode: Mode) -> Wish {
@@ -50,7 +50,7 @@ fn rules(mode: Mode) -> Rules {
 
 fn server(rules: Rules) -> Server {
     let random = Random::new(core::array::from_fn(|i| 100 + i as u8));
-    Server::new(rules, PEER.parse().unwrap(), LOCAL.parse().unwrap(), Nanos(WALL), random, tick(0))
+    Server::new(rules, PEER.parse().unwrap(), LOCAL.parse().unwrap(), WallTime(WALL), random, tick(0))
 }
 
 /// Both sides, and what each of them reported.
@@ -170,7 +170,12 @@ fn several_sessions_on_one_connection_in_every_mode() {
 }
 
 fn arrival(from: &str) -> Arrival {
-    Arrival { from: from.parse().unwrap(), at: Nanos(WALL + 5), ttl: Some(250), traffic_class: Some(46 << 2) }
+    Arrival {
+        from: from.parse().unwrap(),
+        at: WallTime(WALL + 5),
+        ttl: Some(250),
+        traffic_class: Some(46 << 2),
+    }
 }
 
 /// One test packet there and back, with what is refused on the way.
@@ -180,11 +185,11 @@ fn exchange(asked: &server::Asked, granted: &client::Granted) {
     let mut reflector = SessionReflector::new(asked.mode, asked.keys.clone(), host, asked.sender_port);
     let mut sender = Sender::new(asked.mode, granted.keys.clone(), asked.request_len, error);
     let mut request = Vec::new();
-    sender.request(7, false, Nanos(WALL), &mut request);
+    sender.request(7, false, WallTime(WALL), &mut request);
     let mut answer = vec![0xaa; request.len()];
     let mut reflect = |request: &[u8], from: &str| {
         reflector
-            .reflect(request, &arrival(from), Nanos(WALL + 9), error, &mut answer)
+            .reflect(request, &arrival(from), WallTime(WALL + 9), error, &mut answer)
             .map(|n| answer[..n].to_vec())
     };
     assert_eq!(reflect(&request, "192.0.2.9:40000"), Err(Silence::NoSession));
@@ -192,12 +197,12 @@ fn exchange(asked: &server::Asked, granted: &client::Granted) {
     assert_eq!(reflect(&request[..request.len() - 1], "192.0.2.1:40000"), Err(Silence::Short));
     let answer = reflect(&request, "192.0.2.1:40000").unwrap();
     assert_eq!(answer.len(), request.len(), "both directions are equally long");
-    let Heard::Reply(reply) = sender.receive(&answer, Nanos(WALL)) else { panic!("{}", asked.mode) };
+    let Heard::Reply(reply) = sender.receive(&answer, WallTime(WALL)) else { panic!("{}", asked.mode) };
     assert_eq!((reply.seq, reply.far_seq), (7, Some(0)));
-    assert_eq!((reply.arrived, reply.answered), (Some(Nanos(WALL + 5)), Some(Nanos(WALL + 9))));
+    assert_eq!((reply.arrived, reply.answered), (Some(WallTime(WALL + 5)), Some(WallTime(WALL + 9))));
     let mut forged = answer.clone();
     forged[3] ^= 1;
-    let heard = sender.receive(&forged, Nanos(WALL));
+    let heard = sender.receive(&forged, WallTime(WALL));
     if asked.mode.protects_test() {
         assert_eq!(heard, Heard::Forged);
         forged.copy_from_slice(&request);
@@ -209,7 +214,7 @@ fn exchange(asked: &server::Asked, granted: &client::Granted) {
         );
     } else {
         assert_eq!(reflect(&answer, "192.0.2.1:40000"), Err(Silence::Loop));
-        assert_eq!(sender.receive(&request, Nanos(WALL)), Heard::Foreign);
+        assert_eq!(sender.receive(&request, WallTime(WALL)), Heard::Foreign);
     }
 }
 
@@ -382,10 +387,10 @@ proptest! {
         let at = arrival("192.0.2.1:40000");
         let mut reflector = SessionReflector::new(mode, keys.clone(), at.from.ip(), None);
         let mut answer = vec![0; bytes.len()];
-        if let Ok(n) = reflector.reflect(&bytes, &at, Nanos(WALL), ErrorEstimate::UNKNOWN, &mut answer) {
+        if let Ok(n) = reflector.reflect(&bytes, &at, WallTime(WALL), ErrorEstimate::UNKNOWN, &mut answer) {
             prop_assert_eq!(n, bytes.len());
         }
-        let _ = Sender::new(mode, keys, 41, ErrorEstimate::UNKNOWN).receive(&bytes, Nanos(WALL));
+        let _ = Sender::new(mode, keys, 41, ErrorEstimate::UNKNOWN).receive(&bytes, WallTime(WALL));
     }
 
     #[test]

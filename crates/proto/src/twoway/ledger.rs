@@ -2,7 +2,7 @@
 //! duplication and reordering in either direction.
 
 use crate::twoway::far_count::FarCount;
-use jitlat_core::Nanos;
+use jitlat_core::WallTime;
 pub use jitlat_core::twoway::{Directions, LossRun};
 
 /// Requests remembered while their answers may come; a power of two. At 100 000 requests a second they
@@ -23,9 +23,9 @@ const EMPTY: Entry = Entry { seq: 0, far_seq: 0, sent: i64::MIN, answers: 0 };
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// The first answer to this request, which was sent at this time.
-    First(u32, Nanos),
+    First(u32, WallTime),
     /// A further answer to it.
-    Again(u32, Nanos),
+    Again(u32, WallTime),
     /// To a request never sent, or sent too long ago to be remembered.
     Unknown,
 }
@@ -57,7 +57,7 @@ impl Ledger {
     }
 
     /// Request `seq` is sent at `at`. Requests are numbered from 0 without gaps.
-    pub fn sent(&mut self, seq: u32, at: Nanos) {
+    pub fn sent(&mut self, seq: u32, at: WallTime) {
         let room = self.entries.len();
         if let Some(oldest) = (seq as usize + 1).checked_sub(room) {
             self.settle(oldest as u32);
@@ -100,9 +100,9 @@ impl Ledger {
     }
 
     /// When request `seq` was sent, if it is remembered.
-    pub fn sent_at(&self, seq: u32) -> Option<Nanos> {
+    pub fn sent_at(&self, seq: u32) -> Option<WallTime> {
         let entry = &self.entries[seq as usize & (self.entries.len() - 1)];
-        (entry.seq == seq && entry.sent != i64::MIN).then_some(Nanos(entry.sent))
+        (entry.seq == seq && entry.sent != i64::MIN).then_some(WallTime(entry.sent))
     }
 
     /// An answer to `seq` has come, which the far host numbered `far_seq`.
@@ -113,7 +113,7 @@ impl Ledger {
             self.unmatched += 1;
             return Fit::Unknown;
         }
-        let (again, before, at) = (entry.answers > 0, entry.far_seq, Nanos(entry.sent));
+        let (again, before, at) = (entry.answers > 0, entry.far_seq, WallTime(entry.sent));
         entry.answers = entry.answers.saturating_add(1);
         if let Some(far) = far_seq {
             if !again {
@@ -163,7 +163,7 @@ mod tests {
 
     fn sent(n: u32) -> Ledger {
         let mut l = Ledger::new(n);
-        (0..n).for_each(|s| l.sent(s, Nanos(s.into())));
+        (0..n).for_each(|s| l.sent(s, WallTime(s.into())));
         l
     }
 
@@ -172,7 +172,7 @@ mod tests {
         let mut l = sent(10);
         // 2 and 3 never arrived; the answers to 5 and 8 were lost; 9 is unknown.
         for (seq, far) in [(0, 0), (1, 1), (4, 2), (6, 4), (7, 5)] {
-            assert_eq!(l.answer(seq, Some(far)), Fit::First(seq, Nanos(seq.into())));
+            assert_eq!(l.answer(seq, Some(far)), Fit::First(seq, WallTime(seq.into())));
         }
         let (d, _) = l.directions();
         assert_eq!((d.stateful, d.up_lost, d.down_lost, d.unknown_lost), (true, 2, 1, 2));
@@ -193,7 +193,7 @@ mod tests {
         let mut l = sent(3);
         let answers = [(0, 0), (0, 1), (1, 2), (1, 2), (2, 3)];
         let fits: Vec<_> = answers.iter().map(|(s, f)| l.answer(*s, Some(*f))).collect();
-        assert_eq!(fits[1], Fit::Again(0, Nanos(0)));
+        assert_eq!(fits[1], Fit::Again(0, WallTime(0)));
         let (d, _) = l.directions();
         assert_eq!((d.up_duplicates, d.down_duplicates, d.up_lost, d.down_lost), (1, 1, 0, 0));
     }
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn numbers_are_unwrapped_to_the_latest_that_fits() {
         let mut l = Ledger::new(70_000);
-        (0..65_540).for_each(|s| l.sent(s, Nanos(0)));
+        (0..65_540).for_each(|s| l.sent(s, WallTime(0)));
         assert_eq!(l.unwrap(3, 16), Some(65_539));
         assert_eq!(l.unwrap(65_535, 16), Some(65_535));
         assert_eq!(l.unwrap(4, 16), Some(4));

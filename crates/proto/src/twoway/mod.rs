@@ -18,7 +18,7 @@ pub use pinger::{Pinger, Plan, Transmit};
 pub use reflect::{Arrival, Silence};
 
 use crate::machine::Tick;
-use jitlat_core::Nanos;
+use jitlat_core::WallTime;
 
 /// What an answer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +28,9 @@ pub struct Reply {
     /// Bits of [`seq`](Self::seq) that the wire carries: 16 or 32.
     pub seq_bits: u8,
     /// T2, by the far host's clock.
-    pub arrived: Option<Nanos>,
+    pub arrived: Option<WallTime>,
     /// T3.
-    pub answered: Option<Nanos>,
+    pub answered: Option<WallTime>,
     /// The far host's own count of its answers.
     pub far_seq: Option<u32>,
     /// Something about it is wrong, but it is an answer: the record is flagged.
@@ -77,10 +77,10 @@ pub enum Stage {
 /// What one two-way protocol adds to the common machinery.
 pub trait Protocol {
     /// Appends request `seq`, sent at `sent`, to `out`; `last` if no other follows.
-    fn request(&mut self, seq: u32, last: bool, sent: Nanos, out: &mut Vec<u8>);
+    fn request(&mut self, seq: u32, last: bool, sent: WallTime, out: &mut Vec<u8>);
 
     /// Reads a datagram from the far host that arrived at about `near` (wall clock).
-    fn receive(&mut self, datagram: &[u8], near: Nanos) -> Heard;
+    fn receive(&mut self, datagram: &[u8], near: WallTime) -> Heard;
 
     /// Appends the next packet of the conversation around the test, if one is due.
     fn poll_conversation(&mut self, _now: Tick, _out: &mut Vec<u8>) -> bool {
@@ -88,17 +88,17 @@ pub trait Protocol {
     }
 
     /// When, on the steady clock, [`poll_conversation`](Self::poll_conversation) is to be asked again.
-    fn conversation_timeout(&self) -> Option<Nanos> {
+    fn conversation_timeout(&self) -> Option<WallTime> {
         None
     }
 
     /// Where the conversation stands at `now` (steady clock).
-    fn stage(&mut self, _now: Nanos) -> Stage {
+    fn stage(&mut self, _now: WallTime) -> Stage {
         Stage::Ready
     }
 
     /// All requests have been sent.
-    fn all_sent(&mut self, _now: Nanos) {}
+    fn all_sent(&mut self, _now: WallTime) {}
 
     /// Whether T2 and T3 are readings of a clock, so that one-way delays have a meaning.
     fn far_clock(&self) -> bool {

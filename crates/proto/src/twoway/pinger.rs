@@ -9,7 +9,7 @@ use crate::twoway::{Heard, Protocol, Stage};
 use jitlat_core::record::{Flags, Moment};
 use jitlat_core::schedule::Deadlines;
 use jitlat_core::twoway::NotAnswers;
-use jitlat_core::{Nanos, PacketRecord, Source, Span, Stamp, TestSpec};
+use jitlat_core::{PacketRecord, Source, Span, Stamp, TestSpec, WallTime};
 use std::collections::VecDeque;
 
 /// Answers that wait for a later word at a time, and for how long each.
@@ -43,7 +43,7 @@ pub struct Received {
     /// The best stamp of its arrival.
     pub stamp: Stamp,
     /// The program's own reading after it was received.
-    pub read: Nanos,
+    pub read: WallTime,
     /// Bytes of it.
     pub length: usize,
     /// Time to live or hop limit.
@@ -60,10 +60,10 @@ pub struct Pinger<P> {
     deadlines: Deadlines,
     state: State,
     next: u32,
-    due: Nanos,
-    start: Option<Nanos>,
+    due: WallTime,
+    start: Option<WallTime>,
     /// When the answer to the last request, or to the one waited for, is given up.
-    until: Option<Nanos>,
+    until: Option<WallTime>,
     ledger: Ledger,
     records: Recording,
     sent: SentStamps,
@@ -106,7 +106,7 @@ impl<P: Protocol> Pinger<P> {
             plan,
             state: State::Opening,
             next: 0,
-            due: Nanos(i64::MIN),
+            due: WallTime(i64::MIN),
             start: None,
             until: None,
             ledger,
@@ -251,7 +251,7 @@ impl<P: Protocol> Pinger<P> {
     }
 
     /// The kernel stamped request `seq` at `at`.
-    pub fn stamped(&mut self, seq: u32, at: Nanos) {
+    pub fn stamped(&mut self, seq: u32, at: WallTime) {
         if u64::from(seq) < self.ledger.requests() {
             self.sent.set(seq, at);
         }
@@ -304,7 +304,7 @@ impl<P: Protocol> Pinger<P> {
                 if let Some(record) = record
                     && let Some(returned) = record.time(Moment::Returned)
                 {
-                    let half = |sent: Nanos| Span((returned - sent).0.saturating_sub(took.0) / 2);
+                    let half = |sent: WallTime| Span((returned - sent).0.saturating_sub(took.0) / 2);
                     if let Some(sent) = record.sent() {
                         let arrived = sent + half(sent);
                         record.set(Moment::Arrived, Stamp { at: arrived, source: Source::User });
@@ -326,7 +326,7 @@ impl<P: Protocol> Pinger<P> {
     }
 
     /// When, on the steady clock, to poll again at the latest; `None` when over.
-    pub fn poll_timeout(&self) -> Option<Nanos> {
+    pub fn poll_timeout(&self) -> Option<WallTime> {
         if self.is_over() {
             return None;
         }
@@ -338,7 +338,7 @@ impl<P: Protocol> Pinger<P> {
         };
         let conversation = self.protocol.conversation_timeout();
         // Nobody asks for anything: look again at once, the state is about to change.
-        Some([own, conversation].into_iter().flatten().min().unwrap_or(Nanos(i64::MIN)))
+        Some([own, conversation].into_iter().flatten().min().unwrap_or(WallTime(i64::MIN)))
     }
 
     /// The test's results: records in arrival order, their sent times replaced by kernel stamps where

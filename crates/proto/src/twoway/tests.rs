@@ -15,7 +15,7 @@ const EPOCH: i64 = 1_795_176_909_000_000_000;
 const AHEAD: i64 = 250_000_000;
 
 fn tick(steady: i64) -> Tick {
-    Tick { wall: Nanos(EPOCH + steady), steady: Nanos(steady) }
+    Tick { wall: WallTime(EPOCH + steady), steady: WallTime(steady) }
 }
 
 fn plan(packets: u64, wait: Option<Span>) -> Plan {
@@ -48,7 +48,7 @@ fn run<P: Protocol>(
                     downs += 1;
                 }
             } else {
-                let at = Nanos(EPOCH + at);
+                let at = WallTime(EPOCH + at);
                 let stamp = Stamp { at, source: Source::Kernel };
                 let meta = Received { stamp, read: at, length: bytes.len(), ttl: None, traffic_class: None };
                 pinger.handle(&bytes, &meta, tick(now));
@@ -97,7 +97,7 @@ fn open_loop_keeps_its_schedule_whatever_is_lost() {
     let lossy: Path<'_> = &|k| if k % 4 == 1 { vec![] } else { vec![35_000_000] };
     let (out, took) = run(stamp_sender(), plan(20, None), &mut stamp_far(0), lossy, PLAIN);
     assert_eq!((out.records.len(), out.ledger.answered(), out.ledger.requests()), (15, 15, 20));
-    assert!(out.records.iter().all(|r| r.sent() == Some(Nanos(EPOCH + r.seq * 10_000_000))));
+    assert!(out.records.iter().all(|r| r.sent() == Some(WallTime(EPOCH + r.seq * 10_000_000))));
     let rtt = |r: &PacketRecord| (r.time(Moment::Returned).unwrap() - r.sent().unwrap()).0;
     assert!(out.records.iter().all(|r| rtt(r) == 38_001_000));
     assert_eq!(took, 190_000_000 + 1_000_000_000, "the last answer is waited for, and no longer");
@@ -241,7 +241,7 @@ fn lamp_sequence_numbers_wrap() {
         out.clear();
         if pinger.poll_transmit(tick(now), &mut out).is_some() {
             for answer in server.answer(&out, now, AHEAD) {
-                let at = Nanos(EPOCH + now + 10);
+                let at = WallTime(EPOCH + now + 10);
                 let stamp = Stamp { at, source: Source::User };
                 let meta = Received { stamp, read: at, length: answer.len(), ttl: None, traffic_class: None };
                 pinger.handle(&answer, &meta, tick(now));
@@ -273,7 +273,7 @@ proptest::proptest! {
     ) {
         let mut lamp = Pinger::new(lamp_client(lamp::Mode::PingLike, None), plan(5, None), Source::User);
         let mut server = lamp::Server::new(lamp::ServerRules::default());
-        let at = Nanos(EPOCH);
+        let at = WallTime(EPOCH);
         let stamp = Stamp { at, source: Source::User };
         let from = "192.0.2.1:40000".parse().unwrap();
         for (k, bytes) in noise.iter().enumerate() {

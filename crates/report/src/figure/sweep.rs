@@ -157,7 +157,7 @@ fn rows(sweep: &Sweep<'_>, found: &[(&Point, &Estimate)], unit: Unit) -> Vec<Mea
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitlat_core::Nanos;
+    use jitlat_core::WallTime;
     use jitlat_core::sweep::{Figures, Level, Outcome, Run, points};
 
     fn sweep(texts: &[&str]) -> (Grid, Vec<Outcome>) {
@@ -166,7 +166,7 @@ mod tests {
         let grid = Grid { axes: vec![Condition { factor, levels: texts.iter().map(level).collect() }] };
         let outcome = |cell: usize, repetition: u32| Outcome {
             run: Run { cell, repetition },
-            at: Nanos(0),
+            at: WallTime(0),
             sent: 100,
             received: 100,
             ip_length: None,

@@ -326,11 +326,11 @@ mod tests {
 
     #[test]
     fn a_sink_keeps_what_the_analysis_accepts() {
-        use jitlat_core::time::Nanos;
+        use jitlat_core::time::WallTime;
         let mut sink = TraceSink::default();
         sink.begin(&session(4));
         for seq in [0, 2, 2, 9, -1, 1] {
-            sink.record(&PacketRecord::one_way(seq, Nanos(seq * 1000), Nanos(seq * 1000 + 50)));
+            sink.record(&PacketRecord::one_way(seq, WallTime(seq * 1000), WallTime(seq * 1000 + 50)));
         }
         let trace = sink.into_trace().unwrap();
         assert_eq!(trace.n(), 3, "a duplicate, one beyond the end and a sentinel do not count");

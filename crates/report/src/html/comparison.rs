@@ -6,11 +6,11 @@ use crate::figure::{self, Beside, Figure, Unit, group_thousands, value_label};
 use crate::text::comparison::{effect, outcome, p_value, sentence};
 use jitlat_core::compare::{Basis, Cell, Comparison, Difference, Grid, Outcome, Row};
 use jitlat_core::summary::{Distribution, Percent};
-use jitlat_core::time::Nanos;
+use jitlat_core::time::WallTime;
 use std::fmt::Write;
 
 /// A comparison as one self-contained HTML document.
-pub fn comparison(grid: &Grid, program: &str, written: Option<Nanos>) -> String {
+pub fn comparison(grid: &Grid, program: &str, written: Option<WallTime>) -> String {
     let figures: Vec<(String, Vec<Figure>)> = grid
         .rows
         .iter()

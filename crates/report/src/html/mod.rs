@@ -19,7 +19,7 @@ use crate::figure::{self, Figure, Run, Trace};
 use crate::verdict::verdict;
 use jitlat_core::session::Session;
 use jitlat_core::summary::{Level, Summary};
-use jitlat_core::time::Nanos;
+use jitlat_core::time::WallTime;
 use std::fmt::Write;
 
 /// One direction of one test, or one of several runs to set side by side.
@@ -64,7 +64,7 @@ pub struct Report<'a> {
     /// The program and its version.
     pub program: &'a str,
     /// When it was written.
-    pub written: Option<Nanos>,
+    pub written: Option<WallTime>,
 }
 
 /// The report as one self-contained HTML document.

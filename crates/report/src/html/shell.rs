@@ -1,7 +1,7 @@
 //! What every page begins and ends with.
 
 use crate::escape::escape;
-use jitlat_core::time::Nanos;
+use jitlat_core::time::WallTime;
 use jitlat_core::units::utc_date;
 use std::fmt::Write;
 
@@ -26,7 +26,7 @@ pub fn open(out: &mut String, title: &str, program: &str) {
 }
 
 /// Who made the page, how and when.
-pub fn footer(out: &mut String, command: Option<&str>, program: &str, written: Option<Nanos>) {
+pub fn footer(out: &mut String, command: Option<&str>, program: &str, written: Option<WallTime>) {
     out.push_str("<footer>");
     if let Some(command) = command {
         let _ = write!(out, "<p>Made by <code>{}</code></p>", escape(command));

@@ -6,7 +6,7 @@ use jitlat_core::record::{Flags, PacketRecord};
 use jitlat_core::session::{Ending, Session};
 use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
 use jitlat_core::summary::Summary;
-use jitlat_core::time::{Nanos, Span};
+use jitlat_core::time::{Span, WallTime};
 use jitlat_report::figure::{self, Beside, Figure, Run, Trace};
 
 /// A run with everything a report shows.
@@ -60,7 +60,7 @@ pub fn golden(name: &str) -> Measured {
     session.classic_rtt = header("Estimated control channel minimum RTT").map(span);
     let records = text.lines().filter(|l| !l.starts_with('#')).map(|line| {
         let v: Vec<i64> = line.split_whitespace().map(|f| f.parse().unwrap()).collect();
-        let mut record = PacketRecord::one_way(v[2], Nanos(v[1]), Nanos(v[3]));
+        let mut record = PacketRecord::one_way(v[2], WallTime(v[1]), WallTime(v[3]));
         record.flags = Flags::from_classic(v[4] as i32);
         record
     });
@@ -102,7 +102,7 @@ pub fn made_up(n: u64) -> Measured {
         let stall = if seq % 900 < 4 { (4 - seq % 900) * period } else { 0 };
         let late = -(1.0 - b).ln() * 12_000.0;
         let sent = 1_700_000_000_000_000_000 + seq * period + late as i64;
-        Some(PacketRecord::one_way(seq, Nanos(sent), Nanos(sent + 24_000_000 + queue as i64 + stall)))
+        Some(PacketRecord::one_way(seq, WallTime(sent), WallTime(sent + 24_000_000 + queue as i64 + stall)))
     });
     let mut records: Vec<_> = records.collect();
     records.sort_by_key(PacketRecord::arrived);

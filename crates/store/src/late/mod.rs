@@ -16,7 +16,7 @@ pub mod summary;
 
 use jitlat_core::record::Moment;
 use jitlat_core::twoway::{processing, round_trip};
-use jitlat_core::{Nanos, PacketRecord};
+use jitlat_core::{PacketRecord, WallTime};
 
 /// One sample as LaTe's outputs show it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,7 +28,7 @@ pub struct Sample {
     /// The server's own time, in ns, where it tells.
     pub processing: Option<i64>,
     /// When the request was sent.
-    pub sent: Nanos,
+    pub sent: WallTime,
     /// Came before.
     pub duplicate: bool,
     /// Came after a later one.
@@ -156,7 +156,7 @@ fn ms(ns: i64) -> String {
 }
 
 /// Seconds and microseconds.
-fn seconds(at: Nanos) -> String {
+fn seconds(at: WallTime) -> String {
     let us = at.0.div_euclid(1000);
     format!("{}.{:06}", us.div_euclid(1_000_000), us.rem_euclid(1_000_000))
 }

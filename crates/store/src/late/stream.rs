@@ -3,7 +3,7 @@
 
 use super::summary::{Figures, Setting, intervals};
 use super::{Extra, Sample, values};
-use jitlat_core::Nanos;
+use jitlat_core::WallTime;
 use jitlat_core::summary::Summary;
 use jitlat_core::time::SECOND;
 
@@ -28,7 +28,7 @@ pub fn sample(id: u16, sample: &Sample, follow_up: bool, extra: Extra) -> String
 }
 
 /// The last message over TCP: the figures of the test. `ended` in ns since 1970.
-pub fn end(id: u16, s: &Summary, setting: &Setting, highest: Option<u64>, ended: Nanos) -> String {
+pub fn end(id: u16, s: &Summary, setting: &Setting, highest: Option<u64>, ended: WallTime) -> String {
     let f = Figures::of(s, highest);
     let mut all = format!("LaTeEND,{id},timestamp={}", ended.0.div_euclid(SECOND));
     let mut say = |key: &str, value: String| all += &format!(",{key}={value}");

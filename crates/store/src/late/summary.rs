@@ -1,6 +1,6 @@
 //! One line a test, as LaTe's `-f`: 34 columns.
 
-use jitlat_core::Nanos;
+use jitlat_core::WallTime;
 use jitlat_core::gaps::Gaps;
 use jitlat_core::summary::Summary;
 use jitlat_core::time::SECOND;
@@ -65,7 +65,7 @@ pub struct Setting {
     /// The server's own time was told.
     pub follow_up: bool,
     /// When the test began.
-    pub began: Nanos,
+    pub began: WallTime,
 }
 
 /// Random gaps in LaTe's words.

@@ -7,7 +7,7 @@ use jitlat_core::twoway::TwoWay;
 use jitlat_core::{Session, Span, Stamp, TestSpec};
 
 fn record(seq: i64, sent_us: i64, latency_us: i64) -> PacketRecord {
-    let stamp = |us: i64| Stamp { at: Nanos(us * 1000), source: Default::default() };
+    let stamp = |us: i64| Stamp { at: WallTime(us * 1000), source: Default::default() };
     let mut r = PacketRecord::new(seq);
     r.set(Moment::Sent, stamp(sent_us));
     r.set(Moment::Returned, stamp(sent_us + latency_us));
@@ -65,7 +65,7 @@ fn setting() -> Setting {
         latency: LatencyType::User,
         follow_up: false,
         // 2026-11-20 12:15:07
-        began: Nanos(1_795_176_907 * 1_000_000_000),
+        began: WallTime(1_795_176_907 * 1_000_000_000),
     }
 }
 
@@ -90,7 +90,7 @@ fn the_line_of_a_test_as_in_a_capture() {
     let summary = analyze(&session, records, &Options::default());
     assert_eq!(row(&summary, &setting(), Some(4)), theirs);
     assert_eq!((HEADER.split(',').count(), theirs.split(',').count()), (34, 34));
-    let end = stream::end(15_713, &summary, &setting(), Some(4), Nanos(1_795_176_908_000_000_000));
+    let end = stream::end(15_713, &summary, &setting(), Some(4), WallTime(1_795_176_908_000_000_000));
     assert!(
         end.starts_with("LaTeEND,15713,timestamp=1795176908,protocol=UDP,clientmode=pinglike,UP=0,"),
         "{end}"

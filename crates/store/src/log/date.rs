@@ -4,11 +4,11 @@
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use jitlat_core::Nanos;
+use jitlat_core::WallTime;
 
 /// Reads a date such as `Fri Jul 3 19:46:11 UTC 2009`: in UTC or GMT, with any spacing, with or without
 /// the day of the week.
-pub fn parse_date(text: &str) -> Option<Nanos> {
+pub fn parse_date(text: &str) -> Option<WallTime> {
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
     let words = match words.as_slice() {
         [_, rest @ ..] if rest.len() == 5 => rest,
@@ -17,7 +17,7 @@ pub fn parse_date(text: &str) -> Option<Nanos> {
     let [month, day, time, "UTC" | "GMT" | "Z", year] = words else { return None };
     let moment = DateTime::strptime("%b %d %H:%M:%S %Y", format!("{month} {day} {time} {year}")).ok()?;
     let nanos = moment.to_zoned(TimeZone::UTC).ok()?.timestamp().as_nanosecond();
-    i64::try_from(nanos).ok().map(Nanos)
+    i64::try_from(nanos).ok().map(WallTime)
 }
 
 #[cfg(test)]
@@ -27,7 +27,7 @@ mod tests {
 
     #[test]
     fn a_date_is_read_as_it_was_written() {
-        let at = Nanos(1_246_650_371_000_000_000);
+        let at = WallTime(1_246_650_371_000_000_000);
         assert_eq!(utc_date(at), "Fri Jul 3 19:46:11 UTC 2009");
         for text in [
             "Fri Jul 3 19:46:11 UTC 2009",

@@ -13,7 +13,9 @@ use jitlat_core::noise::NoNoise;
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::spec::{HEADER_LEN, MAX_PACKETS, MAX_PAYLOAD};
 use jitlat_core::summary::ClockEstimate;
-use jitlat_core::{ClockProbe, Direction, Dscp, Nanos, Schedule, Session, Span, TestSpec, Transport, units};
+use jitlat_core::{
+    ClockProbe, Direction, Dscp, Schedule, Session, Span, TestSpec, Transport, WallTime, units,
+};
 
 /// The keys of lines 2 to 11, in their order.
 const CLASSIC: [&str; 10] =
@@ -118,7 +120,7 @@ impl Header {
             "rows" => self.rows = Some(parse("a number of rows", value)?),
             "direction" => self.direction = Some(direction(value)?),
             "schedule" => self.schedule = schedule(value)?,
-            "created" => s.created = unless(forget, || parse("nanoseconds since 1970", value).map(Nanos))?,
+            "created" => s.created = unless(forget, || parse("nanoseconds since 1970", value).map(WallTime))?,
             "sent" => s.sent = unless(forget, || parse("a number of packets", value))?,
             "probe" if forget => s.probes.clear(),
             "probe" => s.probes.push(probe(value)?),
@@ -342,10 +344,10 @@ fn probe(value: &str) -> Result<ClockProbe, String> {
     let times: Option<Vec<i64>> = value.split_ascii_whitespace().map(|t| t.parse().ok()).collect();
     match times.as_deref() {
         Some(&[sent, arrived, answered, returned]) => Ok(ClockProbe {
-            sent: Nanos(sent),
-            arrived: Nanos(arrived),
-            answered: Nanos(answered),
-            returned: Nanos(returned),
+            sent: WallTime(sent),
+            arrived: WallTime(arrived),
+            answered: WallTime(answered),
+            returned: WallTime(returned),
         }),
         _ => Err(format!("probe '{}' is not four times in nanoseconds", value.trim())),
     }
@@ -625,18 +627,18 @@ mod tests {
     fn a_trailer_says_only_what_is_new() {
         let mut s = Session::new(TestSpec::default());
         s.probes.push(ClockProbe {
-            sent: Nanos(1),
-            arrived: Nanos(2),
-            answered: Nanos(3),
-            returned: Nanos(4),
+            sent: WallTime(1),
+            arrived: WallTime(2),
+            answered: WallTime(3),
+            returned: WallTime(4),
         });
         s.name = Some("before".into());
         let before = facts(&s, Layout::OneWay);
         s.probes.push(ClockProbe {
-            sent: Nanos(5),
-            arrived: Nanos(6),
-            answered: Nanos(7),
-            returned: Nanos(8),
+            sent: WallTime(5),
+            arrived: WallTime(6),
+            answered: WallTime(7),
+            returned: WallTime(8),
         });
         s.name = None;
         s.ending = Ending::Complete;

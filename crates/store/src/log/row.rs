@@ -6,7 +6,7 @@
 use super::Layout;
 use jitlat_core::record::Moment;
 use jitlat_core::twoway::TcpSample;
-use jitlat_core::{Flags, Nanos, PacketRecord, Source, Span, Stamp};
+use jitlat_core::{Flags, PacketRecord, Source, Span, Stamp, WallTime};
 
 /// Bytes that must be readable beyond the end of the input for [`Scanner`].
 pub(super) const PADDING: usize = 8;
@@ -239,7 +239,7 @@ fn set_times(record: &mut PacketRecord, times: [Option<i64>; 4], letters: [u8; 4
     const MOMENTS: [Moment; 4] = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
     for i in 0..4 {
         if let Some(at) = times[i] {
-            record.set(MOMENTS[i], Stamp { at: Nanos(at), source: source(letters[i])? });
+            record.set(MOMENTS[i], Stamp { at: WallTime(at), source: source(letters[i])? });
         }
     }
     Some(())
@@ -503,8 +503,8 @@ mod tests {
 
     #[test]
     fn both_paths_agree() {
-        let mut r = PacketRecord::one_way(5, Nanos(-3), Nanos(i64::MAX));
-        r.set(Moment::Returned, Stamp { at: Nanos(12), source: Source::Hardware });
+        let mut r = PacketRecord::one_way(5, WallTime(-3), WallTime(i64::MAX));
+        r.set(Moment::Returned, Stamp { at: WallTime(12), source: Source::Hardware });
         r.set_receive_lag(Some(Span(-17)));
         r.set_traffic_class(Some(0));
         r.set_size(Some(80));
@@ -518,7 +518,7 @@ mod tests {
 
     #[test]
     fn the_kernels_account_comes_back() {
-        let r = PacketRecord::one_way(5, Nanos(3), Nanos(4));
+        let r = PacketRecord::one_way(5, WallTime(3), WallTime(4));
         let told = TcpSample { retransmissions: 2, srtt_us: 25, cwnd: 10, ..TcpSample::default() };
         for beside in [Some(told), None] {
             let mut out = Vec::new();

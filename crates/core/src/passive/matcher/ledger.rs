@@ -4,7 +4,7 @@
 use super::{Observer, RETUNE};
 use crate::passive::flows::told;
 use crate::passive::{Point, Record, Sighting, Way};
-use crate::time::Nanos;
+use crate::time::WallTime;
 use serde::Serialize;
 use std::collections::VecDeque;
 
@@ -147,8 +147,8 @@ impl Ledger {
         };
         let record = Record {
             way,
-            reference: Nanos(reference.at),
-            monitor: Nanos(monitor.at),
+            reference: WallTime(reference.at),
+            monitor: WallTime(monitor.at),
             length: source.length,
             flow: told(reference.flow, monitor.flow),
         };
@@ -189,8 +189,8 @@ impl Ledger {
         }
         lane.counts.duplicates += 1;
         let (reference, monitor) = match s.way {
-            Way::Out => (Nanos(source.at), s.at),
-            Way::In => (s.at, Nanos(source.at)),
+            Way::Out => (WallTime(source.at), s.at),
+            Way::In => (s.at, WallTime(source.at)),
         };
         let record =
             Record { way: s.way, reference, monitor, length: s.length, flow: told(source.flow, s.flow) };
@@ -260,7 +260,7 @@ impl Ledger {
         } else if self.would_have_been_seen(way, seen.at) {
             self.lanes[way as usize].counts.lost += 1;
             let seq = self.seq(way, seen.seq);
-            out.lost(way, seq, Nanos(seen.at), seen.flow);
+            out.lost(way, seq, WallTime(seen.at), seen.flow);
         } else {
             self.lanes[way as usize].counts.outside += 1;
             let seq = self.seq(way, seen.seq);

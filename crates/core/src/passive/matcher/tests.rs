@@ -62,7 +62,7 @@ fn simulate(w: &World) -> Truth {
             let inner = i > 20 && i + 20 < w.packets;
             let lost = inner && (below(100) as u64) < w.loss_percent;
             let arrival = t + w.delay[way as usize] + below(w.jitter);
-            let sighting = |at: i64| Sighting { at: Nanos(at), id, length: 100, way, flow };
+            let sighting = |at: i64| Sighting { at: WallTime(at), id, length: 100, way, flow };
             let (near, far) = match way {
                 Way::Out => (Point::Reference, Point::Monitor),
                 Way::In => (Point::Monitor, Point::Reference),
@@ -106,7 +106,7 @@ impl Observer for Heard {
     fn arrived(&mut self, seq: u64, r: Record, copy: bool) {
         self.arrived.push((r.way, seq, copy));
     }
-    fn lost(&mut self, way: Way, seq: u64, _: Nanos, _: u32) {
+    fn lost(&mut self, way: Way, seq: u64, _: WallTime, _: u32) {
         self.lost.push((way, seq));
     }
 }
@@ -142,7 +142,7 @@ fn everything_that_arrives_is_matched_in_monitor_order() {
 #[test]
 fn a_name_seen_k_times_at_both_points_is_matched_in_order() {
     // Twice the same name, both under way at once, nothing lost.
-    let s = |at: i64, way| Sighting { at: Nanos(at), id: 77, length: 60, way, flow: 0 };
+    let s = |at: i64, way| Sighting { at: WallTime(at), id: 77, length: 60, way, flow: 0 };
     let mut m = Matcher::new(Span(0), Span::seconds(2));
     let mut h = Heard::default();
     for (p, t) in [(0, 0), (0, 20), (1, 50), (1, 70)] {
@@ -158,7 +158,7 @@ fn a_name_seen_k_times_at_both_points_is_matched_in_order() {
 
 #[test]
 fn a_name_seen_twice_here_and_once_there_is_nobodys() {
-    let s = |at: i64| Sighting { at: Nanos(at * 1_000_000), id: 77, length: 60, way: Way::Out, flow: 0 };
+    let s = |at: i64| Sighting { at: WallTime(at * 1_000_000), id: 77, length: 60, way: Way::Out, flow: 0 };
     let mut m = Matcher::new(Span(0), Span::seconds(2));
     let mut h = Heard::default();
     m.push(Point::Reference, s(0), &mut h);
@@ -217,7 +217,7 @@ fn a_capture_in_which_time_stands_still_stays_bounded() {
     let mut h = Heard::default();
     for i in 0..10_000u64 {
         let id = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        m.push(Point::Reference, Sighting { at: Nanos(5), id, length: 1, way: Way::Out, flow: 0 }, &mut h);
+        m.push(Point::Reference, Sighting { at: WallTime(5), id, length: 1, way: Way::Out, flow: 0 }, &mut h);
     }
     assert!(m.table.len() <= 101 && m.held() <= 101);
     assert_eq!(m.given_up_early(), 9_900);
@@ -325,7 +325,7 @@ proptest! {
         for (monitor, back, at, id) in list {
             let way = if back { Way::In } else { Way::Out };
             let point = if monitor { Point::Monitor } else { Point::Reference };
-            m.push(point, Sighting { at: Nanos(at), id: id * 2 + way as u64, length: 1, way, flow: 0 }, &mut h);
+            m.push(point, Sighting { at: WallTime(at), id: id * 2 + way as u64, length: 1, way, flow: 0 }, &mut h);
         }
         m.finish(&mut h);
         prop_assert!(m.table.is_empty() && m.groups.is_empty());

@@ -5,7 +5,7 @@
 //! remains, which is the path's. At the sending end the first of these is seen, at the receiving end the third.
 
 use super::EventKind;
-use crate::time::{Nanos, Span};
+use crate::time::{Span, WallTime};
 use serde::Serialize;
 
 /// Segments remembered of a direction.
@@ -19,9 +19,9 @@ pub struct Carried {
     /// Bytes of the stream up to the end of the stretch.
     pub end: u64,
     /// When it was first seen, or its gap.
-    pub first: Nanos,
+    pub first: WallTime,
     /// When it was last sent before it was acknowledged.
-    pub last: Nanos,
+    pub last: WallTime,
     /// Why it was sent again, if it was.
     pub why: Option<EventKind>,
 }
@@ -32,7 +32,7 @@ pub struct Course {
     /// In the order of the stream.
     pub segments: Vec<Carried>,
     /// From when to when the receiver's window was full or closed.
-    pub held_up: Vec<(Nanos, Nanos)>,
+    pub held_up: Vec<(WallTime, WallTime)>,
 }
 
 /// Which end of the connection the capture point is at.
@@ -70,7 +70,7 @@ pub struct Observed {
     /// Its number, which is its place in the stream.
     pub seq: u32,
     /// When it was handed to TCP, on the sender's clock.
-    pub sent: Nanos,
+    pub sent: WallTime,
     /// Until it was read, clock offset included.
     pub delay: Span,
 }
@@ -254,7 +254,7 @@ mod tests {
     /// A segment for each record, sent at once unless said otherwise.
     fn course(n: u64, change: impl Fn(u64, &mut Carried)) -> Course {
         let one = |k: u64| {
-            let at = Nanos(k as i64 * 10 * MS);
+            let at = WallTime(k as i64 * 10 * MS);
             let mut c = Carried { end: 12 + 100 * (k + 1), first: at, last: at, why: None };
             change(k, &mut c);
             c
@@ -263,7 +263,7 @@ mod tests {
     }
 
     fn record(seq: u32, delay: i64) -> Observed {
-        Observed { seq, sent: Nanos(i64::from(seq) * 10 * MS), delay: Span(delay * MS) }
+        Observed { seq, sent: WallTime(i64::from(seq) * 10 * MS), delay: Span(delay * MS) }
     }
 
     fn total(e: &Explained, cause: Cause) -> (u64, i64) {
@@ -275,7 +275,7 @@ mod tests {
     fn a_loss_delays_its_own_record_and_those_behind_it() {
         let again = |k, c: &mut Carried| {
             if k == 3 {
-                (c.last, c.why) = (Nanos(c.first.0 + 25 * MS), Some(EventKind::Fast));
+                (c.last, c.why) = (WallTime(c.first.0 + 25 * MS), Some(EventKind::Fast));
             }
         };
         let delays = [20, 20, 20, 45, 35, 25, 20, 26];
@@ -293,7 +293,7 @@ mod tests {
     fn what_was_sent_again_for_nothing_delayed_nothing() {
         let again = |k, c: &mut Carried| {
             if k == 3 {
-                (c.last, c.why) = (Nanos(c.first.0 + 250 * MS), Some(EventKind::Timeout));
+                (c.last, c.why) = (WallTime(c.first.0 + 250 * MS), Some(EventKind::Timeout));
             }
         };
         let records: Vec<_> = (0..6).map(|k| record(k, 20 + i64::from(k == 4))).collect();
@@ -306,11 +306,11 @@ mod tests {
     fn waiting_at_the_sender_is_the_windows_as_long_as_it_is_full() {
         let late = |k, c: &mut Carried| {
             if k == 2 {
-                (c.first, c.last) = (Nanos(c.first.0 + 50 * MS), Nanos(c.last.0 + 50 * MS));
+                (c.first, c.last) = (WallTime(c.first.0 + 50 * MS), WallTime(c.last.0 + 50 * MS));
             }
         };
         let mut c = course(3, late);
-        c.held_up.push((Nanos(0), Nanos(50 * MS)));
+        c.held_up.push((WallTime(0), WallTime(50 * MS)));
         let records = [record(0, 20), record(1, 20), record(2, 70)];
         let e = c.explain(Place::Sender, FRAMING, &records).unwrap();
         assert_eq!((total(&e, Cause::WindowFull), total(&e, Cause::Sender)), ((1, 30), (0, 20)));
@@ -338,11 +338,11 @@ mod tests {
             let why = [None, Some(EventKind::Fast), Some(EventKind::Timeout), Some(EventKind::OutOfOrder)];
             let segments = times.iter().enumerate().map(|(k, (early, again, _, w))| Carried {
                 end: 12 + 100 * (k as u64 + 1),
-                first: Nanos((k as i64 * 10 + early) * MS),
-                last: Nanos((k as i64 * 10 + early + again) * MS),
+                first: WallTime((k as i64 * 10 + early) * MS),
+                last: WallTime((k as i64 * 10 + early + again) * MS),
                 why: why[usize::from(*w)],
             });
-            let c = Course { segments: segments.collect(), held_up: vec![(Nanos(30 * MS), Nanos(90 * MS))] };
+            let c = Course { segments: segments.collect(), held_up: vec![(WallTime(30 * MS), WallTime(90 * MS))] };
             let records: Vec<_> = times.iter().enumerate().map(|(k, t)| record(k as u32, t.2)).collect();
             for place in [Place::Sender, Place::Receiver] {
                 let e = c.explain(place, FRAMING, &records).unwrap();

@@ -5,7 +5,7 @@ use super::segment::{FIN, RST, SYN, Segment};
 use super::{Event, EventKind};
 use crate::passive::SpreadFigures;
 use crate::passive::coarse::Modest;
-use crate::time::{Nanos, Span};
+use crate::time::{Span, WallTime};
 use serde::Serialize;
 use std::collections::VecDeque;
 
@@ -160,8 +160,8 @@ struct Memory {
     begin: Option<u64>,
     carried: Vec<Carried>,
     /// When the peer's window was full, and when one's own was closed.
-    full: Vec<(Nanos, Nanos)>,
-    closed: Vec<(Nanos, Nanos)>,
+    full: Vec<(WallTime, WallTime)>,
+    closed: Vec<(WallTime, WallTime)>,
 }
 
 impl Memory {
@@ -170,7 +170,7 @@ impl Memory {
             && x.end > begin
             && self.carried.len() < REMEMBERED
         {
-            let (first, last) = (Nanos(x.first), Nanos(x.last));
+            let (first, last) = (WallTime(x.first), WallTime(x.last));
             self.carried.push(Carried { end: x.end - begin, first, last, why: x.why });
         }
     }
@@ -215,7 +215,7 @@ impl Lane {
     /// Takes a segment that this side sends; `peer_window` is what the other side last advertised.
     pub(super) fn sends(
         &mut self,
-        at: Nanos,
+        at: WallTime,
         s: &Segment,
         peer_window: Option<u64>,
         events: &mut Vec<Event>,
@@ -276,7 +276,7 @@ impl Lane {
         self.measure_flight(at, s, peer_window, events);
     }
 
-    fn launched(&mut self, at: Nanos, s: &Segment, start: u64, end: u64) {
+    fn launched(&mut self, at: WallTime, s: &Segment, start: u64, end: u64) {
         if self.flight.len() >= IN_FLIGHT {
             self.flight.pop_front();
         }
@@ -293,7 +293,15 @@ impl Lane {
     }
 
     /// The segment fills a gap: overtaken on the way here, or sent again because it was lost on the way here.
-    fn fills(&mut self, hole: usize, at: Nanos, s: &Segment, start: u64, end: u64, events: &mut Vec<Event>) {
+    fn fills(
+        &mut self,
+        hole: usize,
+        at: WallTime,
+        s: &Segment,
+        start: u64,
+        end: u64,
+        events: &mut Vec<Event>,
+    ) {
         let h = self.holes.remove(hole);
         for part in [Hole { end: start, ..h }, Hole { start: end, ..h }] {
             if part.start < part.end {
@@ -338,7 +346,7 @@ impl Lane {
         }
     }
 
-    fn is_copy(&self, at: Nanos, s: &Segment, start: u64) -> bool {
+    fn is_copy(&self, at: WallTime, s: &Segment, start: u64) -> bool {
         let i = self.flight.partition_point(|x| x.start < start);
         self.flight.get(i).is_some_and(|x| {
             x.start == start
@@ -350,7 +358,7 @@ impl Lane {
     }
 
     /// Bytes seen here before are sent again.
-    fn again(&mut self, at: Nanos, s: &Segment, start: u64, end: u64, events: &mut Vec<Event>) {
+    fn again(&mut self, at: WallTime, s: &Segment, start: u64, end: u64, events: &mut Vec<Event>) {
         self.figures.retransmissions += 1;
         if self.acked.is_some_and(|a| end <= a) {
             self.figures.spurious += 1;
@@ -386,7 +394,7 @@ impl Lane {
         self.smoothed.map_or(MIN_TIMEOUT, |(s, v)| (0.9 * (s + 4.0 * v)) as i64).max(MIN_TIMEOUT * 9 / 10)
     }
 
-    fn measure_flight(&mut self, at: Nanos, s: &Segment, window: Option<u64>, events: &mut Vec<Event>) {
+    fn measure_flight(&mut self, at: WallTime, s: &Segment, window: Option<u64>, events: &mut Vec<Event>) {
         let (Some(next), Some(acked)) = (self.next, self.acked) else { return };
         let flight = next.saturating_sub(acked);
         self.figures.max_in_flight = self.figures.max_in_flight.max(flight);
@@ -399,7 +407,7 @@ impl Lane {
 
     /// Takes an acknowledgement that the other side sends for this side's data; `same_window` if it advertises
     /// what the one before did. Returns whether it is a duplicate.
-    pub(super) fn is_acknowledged(&mut self, at: Nanos, s: &Segment, same_window: bool) -> bool {
+    pub(super) fn is_acknowledged(&mut self, at: WallTime, s: &Segment, same_window: bool) -> bool {
         if let Some((_, echo)) = s.timestamps
             && let Some(i) = self.echoes.iter().position(|(v, _)| *v == echo)
         {
@@ -442,7 +450,7 @@ impl Lane {
             self.figures.window_full_ns =
                 self.figures.window_full_ns + Span(at.0.saturating_sub(since).max(0));
             if let Some(m) = &mut self.memory {
-                m.full.push((Nanos(since), at));
+                m.full.push((WallTime(since), at));
             }
         }
         let mut newest = None;
@@ -484,7 +492,7 @@ impl Lane {
     }
 
     /// Keeps account of the window this side advertises.
-    fn advertises(&mut self, at: Nanos, s: &Segment, events: &mut Vec<Event>) {
+    fn advertises(&mut self, at: WallTime, s: &Segment, events: &mut Vec<Event>) {
         if let Some(scale) = s.window_scale {
             self.scale = scale;
         }
@@ -505,7 +513,7 @@ impl Lane {
                 let waited = Span(at.0.saturating_sub(since));
                 self.figures.zero_window_ns = self.figures.zero_window_ns + waited;
                 if let Some(m) = &mut self.memory {
-                    m.closed.push((Nanos(since), at));
+                    m.closed.push((WallTime(since), at));
                 }
                 events.push(Event { at, kind: EventKind::WindowOpens, bytes: 0, waited: Some(waited) });
             }
@@ -519,7 +527,7 @@ impl Lane {
     }
 
     /// How things stand at `at`, given the window the other side advertised last.
-    pub(super) fn standing(&self, at: Nanos, window: Option<u64>) -> Standing {
+    pub(super) fn standing(&self, at: WallTime, window: Option<u64>) -> Standing {
         let fresh = |k: usize| self.newest[k].filter(|n| n.0 == at.0).map(|n| Span(n.1));
         let in_flight = self.next.zip(self.acked).map(|(n, a)| n.saturating_sub(a));
         Standing { in_flight, window, rtt_ack: fresh(0), rtt_timestamp: fresh(1) }

@@ -10,7 +10,7 @@ pub use lane::{LaneFigures, Standing};
 pub use segment::Segment;
 
 use super::packet::{Packet, bits};
-use crate::time::{Nanos, Span};
+use crate::time::{Span, WallTime};
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use foldhash::fast::RandomState;
 use lane::Lane;
@@ -49,7 +49,7 @@ pub enum EventKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Event {
     /// When it was seen.
-    pub at: Nanos,
+    pub at: WallTime,
     /// What.
     pub kind: EventKind,
     /// Payload bytes concerned.
@@ -66,9 +66,9 @@ pub struct Connection {
     /// The other end.
     pub server: SocketAddr,
     /// First and last segment.
-    pub first: Nanos,
+    pub first: WallTime,
     /// See [`Self::first`].
-    pub last: Nanos,
+    pub last: WallTime,
     /// From SYN to SYN-ACK, seen here: the round trip to the server.
     pub handshake_server_ns: Option<Span>,
     /// From SYN-ACK to the client's ACK: the round trip to the client.
@@ -91,10 +91,10 @@ fn socket((address, port): End) -> SocketAddr {
 struct State {
     client: End,
     server: End,
-    first: Nanos,
-    last: Nanos,
-    syn: Option<Nanos>,
-    syn_ack: Option<Nanos>,
+    first: WallTime,
+    last: WallTime,
+    syn: Option<WallTime>,
+    syn_ack: Option<WallTime>,
     handshake: [Option<Span>; 2],
     lanes: [Lane; 2],
 }
@@ -143,7 +143,7 @@ impl TcpAnalyzer {
 
     /// Takes a packet; returns what it tells.
     #[inline]
-    pub fn push(&mut self, at: Nanos, p: &Packet<'_>) -> impl Iterator<Item = Seen> + '_ {
+    pub fn push(&mut self, at: WallTime, p: &Packet<'_>) -> impl Iterator<Item = Seen> + '_ {
         self.events.clear();
         let (mut from, mut to) = Default::default();
         if let Some(s) = Segment::of(p) {
@@ -154,7 +154,7 @@ impl TcpAnalyzer {
         self.events.iter().map(move |e| Seen { from: socket(from), to: socket(to), event: *e })
     }
 
-    fn segment(&mut self, at: Nanos, from: End, to: End, s: &Segment) {
+    fn segment(&mut self, at: WallTime, from: End, to: End, s: &Segment) {
         self.segments += 1;
         let key = if from <= to { (from, to) } else { (to, from) };
         let n = match self.known.get(&key) {
@@ -186,7 +186,7 @@ impl TcpAnalyzer {
     }
 
     /// How both directions of a packet's connection stand after it: data from the client, data from the server.
-    pub fn standing(&self, at: Nanos, p: &Packet<'_>) -> Option<[Standing; 2]> {
+    pub fn standing(&self, at: WallTime, p: &Packet<'_>) -> Option<[Standing; 2]> {
         let ((src, dst), (a, b)) = (p.ends(), p.ports()?);
         let (from, to) = ((src, a), (dst, b));
         let n = self.known.get(&if from <= to { (from, to) } else { (to, from) })?;
@@ -211,7 +211,7 @@ impl TcpAnalyzer {
 }
 
 impl State {
-    fn new(at: Nanos, from: End, to: End, s: &Segment) -> State {
+    fn new(at: WallTime, from: End, to: End, s: &Segment) -> State {
         // A SYN-ACK comes from the server, whoever speaks first here.
         let (client, server) = if s.has(SYN) && s.has(ACK) { (to, from) } else { (from, to) };
         State {
@@ -226,15 +226,15 @@ impl State {
         }
     }
 
-    fn shake(&mut self, at: Nanos, from: End, s: &Segment) {
+    fn shake(&mut self, at: WallTime, from: End, s: &Segment) {
         match (s.has(SYN), s.ack.is_some()) {
             // Karn: a SYN sent twice measures nothing.
-            (true, false) => self.syn = if self.syn.is_none() { Some(at) } else { Some(Nanos(i64::MIN)) },
+            (true, false) => self.syn = if self.syn.is_none() { Some(at) } else { Some(WallTime(i64::MIN)) },
             (true, true) => {
                 if let Some(syn) = self.syn.filter(|t| t.0 != i64::MIN) {
                     self.handshake[0].get_or_insert(at - syn);
                 }
-                self.syn_ack = if self.syn_ack.is_none() { Some(at) } else { Some(Nanos(i64::MIN)) };
+                self.syn_ack = if self.syn_ack.is_none() { Some(at) } else { Some(WallTime(i64::MIN)) };
             }
             (false, true) if from == self.client => {
                 if let Some(t) = self.syn_ack.take().filter(|t| t.0 != i64::MIN) {

@@ -39,7 +39,7 @@ impl Talk {
         let (from, to) = if up { (client(), server()) } else { (server(), client()) };
         self.analyzer.events.clear();
         let end = |a: SocketAddr| (crate::passive::packet::bits(a.ip()), a.port());
-        self.analyzer.segment(Nanos(ms * MS), end(from), end(to), &s);
+        self.analyzer.segment(WallTime(ms * MS), end(from), end(to), &s);
         self.events.extend(self.analyzer.events.iter().map(|e| (ms, e.kind)));
     }
 

@@ -5,7 +5,7 @@ use super::point::{End, News, Report, Source};
 use jitlat_core::passive::echo::is_echo;
 use jitlat_core::passive::packet::decode;
 use jitlat_core::passive::{Glimpse, NoPlan, Plan, Sides, identity, survey};
-use jitlat_core::time::{Nanos, Span};
+use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
 
 /// Glimpses kept of each point.
@@ -28,12 +28,12 @@ pub struct Learner {
     heard: VecDeque<Report>,
     frames: usize,
     /// The latest frame of each point that was given up.
-    given_up: [Option<Nanos>; 2],
+    given_up: [Option<WallTime>; 2],
     seen: [u64; 2],
     more_than_echoes: bool,
     news: bool,
-    tried: Option<Nanos>,
-    first: Option<Nanos>,
+    tried: Option<WallTime>,
+    first: Option<WallTime>,
     why: NoPlan,
 }
 
@@ -96,7 +96,7 @@ impl Learner {
     }
 
     /// The plan, once there is enough to go by.
-    pub fn plan(&mut self, now: Nanos) -> Option<Plan> {
+    pub fn plan(&mut self, now: WallTime) -> Option<Plan> {
         let due = self.tried.is_none_or(|t| now - t >= AGAIN);
         if !due || !self.news && self.first.is_none() {
             return None;
@@ -122,8 +122,8 @@ impl Learner {
     }
 
     /// From when on all that each point delivered is still held.
-    pub fn begins(&self) -> [Nanos; 2] {
-        self.given_up.map(|last| last.map_or(Nanos(i64::MIN), |last| last + Span(1)))
+    pub fn begins(&self) -> [WallTime; 2] {
+        self.given_up.map(|last| last.map_or(WallTime(i64::MIN), |last| last + Span(1)))
     }
 
     /// What was heard, in order.

@@ -2,7 +2,7 @@
 
 use crate::spp::hearing::Hearing;
 use jitlat_core::passive::{MatchCounts, Matcher, Point, Sighting, Way};
-use jitlat_core::time::{Nanos, Span};
+use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
 
 /// Sightings of one point that may wait for the other; beyond it they are joined without.
@@ -16,18 +16,18 @@ pub struct Merger {
     matcher: Matcher,
     waiting: [VecDeque<Sighting>; 2],
     /// From and up to which time each point has delivered everything.
-    covered: [Option<(Nanos, Nanos)>; 2],
+    covered: [Option<(WallTime, WallTime)>; 2],
     /// What each point delivered before this time is not all held any more.
-    begins: [Nanos; 2],
+    begins: [WallTime; 2],
 }
 
 impl Merger {
     pub fn new(matcher: Matcher) -> Merger {
-        Merger { matcher, waiting: Default::default(), covered: [None; 2], begins: [Nanos(i64::MIN); 2] }
+        Merger { matcher, waiting: Default::default(), covered: [None; 2], begins: [WallTime(i64::MIN); 2] }
     }
 
     /// Nothing that a point delivered before its time of `begins` counts as covered.
-    pub fn beginning(self, begins: [Nanos; 2]) -> Merger {
+    pub fn beginning(self, begins: [WallTime; 2]) -> Merger {
         Merger { begins, ..self }
     }
 
@@ -43,7 +43,7 @@ impl Merger {
     }
 
     /// Notes that a point has delivered everything from the one time to the other.
-    pub fn covers(&mut self, point: usize, from: Nanos, to: Nanos) {
+    pub fn covers(&mut self, point: usize, from: WallTime, to: WallTime) {
         let from = from.max(self.begins[point]);
         if to < from {
             return;
@@ -58,7 +58,7 @@ impl Merger {
         let offset = self.matcher.offset();
         let (start, horizon) = match self.covered {
             [Some(r), Some(m)] => (r.0.max(m.0 - offset), r.1.min(m.1 - offset)),
-            _ => (Nanos(i64::MIN), Nanos(i64::MIN)),
+            _ => (WallTime(i64::MIN), WallTime(i64::MIN)),
         };
         while let Some((point, common)) = self.first() {
             if common > horizon && self.waiting.iter().all(|w| w.len() <= WAITING) {
@@ -77,7 +77,7 @@ impl Merger {
     }
 
     /// The point whose sighting is next, and its common time.
-    fn first(&self) -> Option<(usize, Nanos)> {
+    fn first(&self) -> Option<(usize, WallTime)> {
         let offset: Span = self.matcher.offset();
         let [r, m] = [0, 1].map(|p| self.waiting[p].front().map(|s| s.at));
         match (r, m.map(|m| m - offset)) {
@@ -124,21 +124,21 @@ mod tests {
     }
 
     fn sighting(at: i64, id: u64, way: Way) -> Sighting {
-        Sighting { at: Nanos(at * 1_000_000), id, length: 100, way, flow: 0 }
+        Sighting { at: WallTime(at * 1_000_000), id, length: 100, way, flow: 0 }
     }
 
     #[test]
     fn what_one_point_no_longer_holds_is_not_lost() {
         let mut hearing = hearing();
         let matcher = Matcher::new(Span::ZERO, Span::seconds(1));
-        let mut merger = Merger::new(matcher).beginning([Nanos(i64::MIN), Nanos(30_000_000)]);
+        let mut merger = Merger::new(matcher).beginning([WallTime(i64::MIN), WallTime(30_000_000)]);
         for id in 10..50 {
             merger.push(0, sighting(id as i64, id, Way::Out));
         }
         for id in 30..50 {
             merger.push(1, sighting(id as i64 + 1, id, Way::Out));
         }
-        [0, 1].into_iter().for_each(|point| merger.covers(point, Nanos(0), Nanos(100_000_000)));
+        [0, 1].into_iter().for_each(|point| merger.covers(point, WallTime(0), WallTime(100_000_000)));
         merger.release(&mut hearing);
         let counts = merger.finish(&mut hearing, |_| Ok::<(), ()>(())).unwrap();
         assert_eq!((counts[0].matched, counts[0].lost), (20, 0));
@@ -148,7 +148,7 @@ mod tests {
     fn a_pair_is_made_when_both_points_have_come_past_it_and_not_before() {
         let mut hearing = hearing();
         let mut m = Merger::new(Matcher::new(Span::ZERO, Span::seconds(5)));
-        m.covers(0, Nanos(0), Nanos(100_000_000));
+        m.covers(0, WallTime(0), WallTime(100_000_000));
         // The monitor is late with everything, and a little out of order.
         for (point, at, id, way) in
             [(0, 10, 1, Way::Out), (0, 50, 2, Way::In), (1, 35, 2, Way::In), (1, 20, 1, Way::Out)]
@@ -157,7 +157,7 @@ mod tests {
         }
         m.release(&mut hearing);
         assert_eq!(hearing.take_pairs().count(), 0);
-        m.covers(1, Nanos(0), Nanos(100_000_000));
+        m.covers(1, WallTime(0), WallTime(100_000_000));
         m.release(&mut hearing);
         let rtts: Vec<_> = hearing.take_pairs().map(|e| e.pair.rtt().0 / 1_000_000).collect();
         assert_eq!(rtts, [25]);
@@ -172,7 +172,7 @@ mod tests {
         for i in 0..WAITING as i64 + 1000 {
             m.push(0, sighting(i, i as u64, Way::Out));
             if i % 1000 == 0 {
-                m.covers(0, Nanos(0), Nanos(i * 1_000_000));
+                m.covers(0, WallTime(0), WallTime(i * 1_000_000));
                 m.release(&mut hearing);
             }
         }

@@ -4,7 +4,7 @@ use crate::spp::feed::Facts;
 use anyhow::Result;
 use jitlat_core::passive::packet::decode;
 use jitlat_core::passive::{Glimpse, LinkType, Plan, Prefix};
-use jitlat_core::time::{Nanos, Span};
+use jitlat_core::time::{Span, WallTime};
 use jitlat_net::capture::Frame;
 use jitlat_net::capture::live::{Live, LiveError, Settings};
 use jitlat_net::clock;
@@ -59,7 +59,7 @@ impl fmt::Display for Source {
 #[derive(Default)]
 pub struct Frames {
     bytes: Vec<u8>,
-    heads: Vec<(Nanos, LinkType, u32, usize)>,
+    heads: Vec<(WallTime, LinkType, u32, usize)>,
 }
 
 impl Frames {
@@ -74,7 +74,7 @@ impl Frames {
     }
 
     /// The latest time among them.
-    pub fn latest(&self) -> Option<Nanos> {
+    pub fn latest(&self) -> Option<WallTime> {
         self.heads.iter().map(|head| head.0).max()
     }
 
@@ -106,7 +106,7 @@ pub struct Report {
     pub point: usize,
     pub news: News,
     /// The time from and up to which everything has been delivered.
-    pub covered: Option<(Nanos, Nanos)>,
+    pub covered: Option<(WallTime, WallTime)>,
 }
 
 /// How listening went, in the end.

@@ -17,7 +17,7 @@ fn loopback(test: &str) -> Option<Live> {
 }
 
 /// Lengths of the UDP packets to `port` seen until `wanted` have come, or for two seconds.
-fn lengths(live: &mut Live, port: u16, wanted: usize) -> Vec<(Nanos, u32)> {
+fn lengths(live: &mut Live, port: u16, wanted: usize) -> Vec<(WallTime, u32)> {
     let mut seen = Vec::new();
     for _ in 0..100 {
         live.poll(Duration::from_millis(20), |f| {

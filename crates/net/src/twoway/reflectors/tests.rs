@@ -225,7 +225,7 @@ fn a_responder_that_stops_at_any_step_is_given_up() {
                     let mut on = say(&mut stream, &heard[..16]);
                     while on && stream.read_exact(&mut heard).is_ok() {
                         let mut response = [0; 50];
-                        jitlat_proto::reqresp::respond(&heard, Nanos(1), Nanos(2), &mut response);
+                        jitlat_proto::reqresp::respond(&heard, WallTime(1), WallTime(2), &mut response);
                         on = say(&mut stream, &response);
                     }
                     if !leaves {

@@ -1,5 +1,5 @@
 use super::*;
-use jitlat_core::Nanos;
+use jitlat_core::WallTime;
 use proptest::prelude::*;
 
 fn pair() -> (Codec, Codec) {
@@ -58,7 +58,7 @@ fn the_sending_conversation() {
     assert_eq!(names(&say(&Message::Finished(FLOW, 2), &mut server, &mut client)), ["FINISHED"]);
     assert_eq!(names(&drain(&mut server).unwrap()), ["FETCH"]);
     let records: Vec<_> =
-        (0..2).map(|i| PacketRecord::one_way(i, Nanos(10 * i), Nanos(10 * i + 5))).collect();
+        (0..2).map(|i| PacketRecord::one_way(i, WallTime(10 * i), WallTime(10 * i + 5))).collect();
     let chunk = Chunk { flow: FLOW, index: 0, crc: 0, data: ChunkData::Records(records) };
     let heard = say(&Message::Chunk(chunk.clone()), &mut server, &mut client);
     assert_eq!(heard[0], Message::Chunk(chunk));
@@ -97,14 +97,14 @@ fn fields_are_updated_as_they_become_known() {
 fn a_probe_comes_back_as_it_was_but_for_t2() {
     let (_, mut server) = pair();
     let mut asked = Workorder { npkts: 77, dscp: 5, ..Workorder::new(Command::RttProbe) };
-    asked.set_t1(Nanos(123_456_789_000));
+    asked.set_t1(WallTime(123_456_789_000));
     server.feed(&asked.to_bytes());
     let heard = drain(&mut server).unwrap();
     let Message::Probe(probe) = &heard[0] else { panic!("{heard:?}") };
     let mut bytes = Vec::new();
-    server.encode(&Message::Probe(Probe { arrived: Some(Nanos(-5)), ..*probe }), &mut bytes);
+    server.encode(&Message::Probe(Probe { arrived: Some(WallTime(-5)), ..*probe }), &mut bytes);
     let mut want = asked;
-    want.set_t2(Nanos(-5));
+    want.set_t2(WallTime(-5));
     assert_eq!(bytes, want.to_bytes());
 }
 
@@ -187,7 +187,7 @@ proptest! {
         drain(&mut server).unwrap();
         let records: Vec<PacketRecord> = values
             .iter()
-            .map(|(seq, sent, arrived)| PacketRecord::one_way((*seq).into(), Nanos(*sent), Nanos(*arrived)))
+            .map(|(seq, sent, arrived)| PacketRecord::one_way((*seq).into(), WallTime(*sent), WallTime(*arrived)))
             .collect();
         bytes.clear();
         server.encode(&accept(2667), &mut bytes);

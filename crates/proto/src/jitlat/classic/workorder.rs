@@ -2,7 +2,7 @@
 
 use crate::wire::{Reader, Truncated};
 use core::net::Ipv4Addr;
-use jitlat_core::{Flags, Nanos, PacketRecord};
+use jitlat_core::{Flags, PacketRecord, WallTime};
 
 /// Bytes of a workorder.
 pub const WORKORDER_LEN: usize = 44;
@@ -125,23 +125,23 @@ impl Workorder {
     }
 
     /// T1 of an RTT_PROBE: client's time, over `pktlen` and `proto`.
-    pub fn t1(&self) -> Nanos {
-        Nanos((u64::from(self.pktlen) << 32 | u64::from(self.proto)) as i64)
+    pub fn t1(&self) -> WallTime {
+        WallTime((u64::from(self.pktlen) << 32 | u64::from(self.proto)) as i64)
     }
 
     /// Sets [`t1`](Workorder::t1).
-    pub fn set_t1(&mut self, at: Nanos) {
+    pub fn set_t1(&mut self, at: WallTime) {
         self.pktlen = (at.0 as u64 >> 32) as u32;
         self.proto = at.0 as u32;
     }
 
     /// T2 of an RTT_PROBE: server's time, over `period`.
-    pub fn t2(&self) -> Nanos {
-        Nanos(self.period as i64)
+    pub fn t2(&self) -> WallTime {
+        WallTime(self.period as i64)
     }
 
     /// Sets [`t2`](Workorder::t2).
-    pub fn set_t2(&mut self, at: Nanos) {
+    pub fn set_t2(&mut self, at: WallTime) {
         self.period = at.0 as u64;
     }
 }
@@ -149,7 +149,7 @@ impl Workorder {
 /// tx i64 · seq i32 · rx i64 · flags i32. Times that are missing, which a received packet's are not, would be
 /// written as zero.
 pub fn singleton(record: &PacketRecord) -> [u8; SINGLETON_LEN] {
-    let time = |t: Option<Nanos>| t.map_or(0, |t| t.0).to_be_bytes();
+    let time = |t: Option<WallTime>| t.map_or(0, |t| t.0).to_be_bytes();
     let mut bytes = [0; SINGLETON_LEN];
     bytes[0..8].copy_from_slice(&time(record.sent()));
     bytes[8..12].copy_from_slice(&(record.seq as i32).to_be_bytes());
@@ -163,7 +163,7 @@ pub fn parse_singleton(bytes: &[u8; SINGLETON_LEN]) -> PacketRecord {
     let mut r = Reader::new(bytes);
     let mut read = || {
         let (sent, seq, arrived, flags) = (r.i64()?, r.i32()?, r.i64()?, r.i32()?);
-        let mut record = PacketRecord::one_way(seq.into(), Nanos(sent), Nanos(arrived));
+        let mut record = PacketRecord::one_way(seq.into(), WallTime(sent), WallTime(arrived));
         record.flags = Flags::from_classic(flags);
         Ok(record)
     };
@@ -216,18 +216,21 @@ mod tests {
     #[test]
     fn a_probe_writes_over_pktlen_proto_and_period() {
         let mut probe = Workorder::new(Command::RttProbe);
-        probe.set_t1(Nanos(0x0102_0304_0506_0708));
-        probe.set_t2(Nanos(-2));
+        probe.set_t1(WallTime(0x0102_0304_0506_0708));
+        probe.set_t2(WallTime(-2));
         let bytes = probe.to_bytes();
         assert_eq!(bytes[8..16], [1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(bytes[16..24], (-2i64).to_be_bytes());
-        assert_eq!((probe.t1(), probe.t2()), (Nanos(0x0102_0304_0506_0708), Nanos(-2)));
+        assert_eq!((probe.t1(), probe.t2()), (WallTime(0x0102_0304_0506_0708), WallTime(-2)));
     }
 
     #[test]
     fn a_singleton_is_the_seeds_structure() {
-        let mut record =
-            PacketRecord::one_way(2, Nanos(1_246_650_331_463_856_200), Nanos(1_246_650_331_464_150_000));
+        let mut record = PacketRecord::one_way(
+            2,
+            WallTime(1_246_650_331_463_856_200),
+            WallTime(1_246_650_331_464_150_000),
+        );
         record.flags = Flags(1);
         let bytes = singleton(&record);
         let want = [

@@ -5,7 +5,7 @@ use crate::jitlat::message::DecodeError;
 use crate::wire::{Reader, Truncated};
 use jitlat_core::clock::SyncState;
 use jitlat_core::session::HostFacts;
-use jitlat_core::{Nanos, Span};
+use jitlat_core::{Span, WallTime};
 
 /// Longest text kept of a field; longer ones are cut.
 const MAX_TEXT: usize = 1024;
@@ -166,8 +166,8 @@ impl<'a> Field<'a> {
         self.array(what).map(i64::from_be_bytes)
     }
 
-    pub fn nanos(&self, what: &'static str) -> Result<Nanos, DecodeError> {
-        self.i64(what).map(Nanos)
+    pub fn nanos(&self, what: &'static str) -> Result<WallTime, DecodeError> {
+        self.i64(what).map(WallTime)
     }
 
     /// A text, made harmless: control characters (terminal escapes, line ends) become spaces.

@@ -3,7 +3,7 @@
 use crate::jitlat::message::ChunkData;
 use crate::wire::{Reader, Truncated};
 use jitlat_core::record::Moment;
-use jitlat_core::{Flags, Nanos, PacketRecord, Source, Span, Stamp};
+use jitlat_core::{Flags, PacketRecord, Source, Span, Stamp, WallTime};
 
 /// Bytes of a record: seq i32 · sent i64 · arrived i64 · send lag i32 · receive lag i32 · size u16 · flags u16 ·
 /// sources u8 · TTL u8 · traffic class u8 · known u8.
@@ -32,7 +32,7 @@ pub fn checksum(data: &ChunkData) -> u32 {
 }
 
 fn row(r: &PacketRecord) -> [u8; ROW_LEN] {
-    let time = |t: Option<Nanos>| t.map_or(MISSING_TIME, |t| t.0).to_be_bytes();
+    let time = |t: Option<WallTime>| t.map_or(MISSING_TIME, |t| t.0).to_be_bytes();
     // Lags are 32 bits in the record too: the conversion cannot lose anything.
     let lag = |l: Option<Span>| l.map_or(MISSING_LAG, |l| l.0 as i32).to_be_bytes();
     let mut row = [0; ROW_LEN];
@@ -70,7 +70,7 @@ fn record(row: &[u8]) -> Result<PacketRecord, Truncated> {
     for ((moment, time), shift) in [Moment::Sent, Moment::Arrived].into_iter().zip(times).zip([0, 4]) {
         if time != MISSING_TIME {
             let source = Source::ALL[usize::from(sources >> shift & 3)];
-            record.set(moment, Stamp { at: Nanos(time), source });
+            record.set(moment, Stamp { at: WallTime(time), source });
         }
     }
     let lag = |l: i32| (l != MISSING_LAG).then_some(Span(l.into()));

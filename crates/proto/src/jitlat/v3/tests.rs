@@ -8,7 +8,7 @@ use jitlat_core::gaps::Gaps;
 use jitlat_core::record::Moment;
 use jitlat_core::session::HostFacts;
 use jitlat_core::{
-    Direction, Dscp, Flags, Nanos, PacketRecord, Schedule, Source, Span, Stamp, TestSpec, Transport,
+    Direction, Dscp, Flags, PacketRecord, Schedule, Source, Span, Stamp, TestSpec, Transport, WallTime,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -88,7 +88,7 @@ fn record() -> impl Strategy<Value = PacketRecord> {
             let mut r = PacketRecord::new(seq.into());
             for (moment, stamp) in [(Moment::Sent, sent), (Moment::Arrived, arrived)] {
                 if let Some((at, source)) = stamp.filter(|s| s.0 != i64::MIN) {
-                    r.set(moment, Stamp { at: Nanos(at), source });
+                    r.set(moment, Stamp { at: WallTime(at), source });
                 }
             }
             let lag = |k: usize| lags.map(|l| Span(l[k].into()));
@@ -166,7 +166,12 @@ fn any_message() -> impl Strategy<Value = Message> {
         any::<[u8; 32]>().prop_map(Message::Proof),
         (any::<u32>(), any::<i64>(), option::of(any::<i64>()), option::of(any::<i64>())).prop_map(
             |(id, t1, t2, t3)| {
-                Message::Probe(Probe { id, sent: Nanos(t1), arrived: t2.map(Nanos), answered: t3.map(Nanos) })
+                Message::Probe(Probe {
+                    id,
+                    sent: WallTime(t1),
+                    arrived: t2.map(WallTime),
+                    answered: t3.map(WallTime),
+                })
             }
         ),
         (prop::collection::vec(requests, 1..MAX_FLOWS), host())
@@ -344,8 +349,8 @@ const ROW: &str = "00000002 114cfddf1606b048 114cfddf160b2bf0 80000000 00000bb8 
 #[test]
 fn the_worked_row_is_what_is_sent() {
     let mut record =
-        PacketRecord::one_way(2, Nanos(1_246_650_331_463_856_200), Nanos(1_246_650_331_464_150_000));
-    record.set(Moment::Arrived, Stamp { at: Nanos(1_246_650_331_464_150_000), source: Source::Kernel });
+        PacketRecord::one_way(2, WallTime(1_246_650_331_463_856_200), WallTime(1_246_650_331_464_150_000));
+    record.set(Moment::Arrived, Stamp { at: WallTime(1_246_650_331_464_150_000), source: Source::Kernel });
     record.set_receive_lag(Some(Span::micros(3)));
     record.set_size(Some(80));
     record.set_ttl(Some(64));

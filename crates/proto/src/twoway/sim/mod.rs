@@ -10,7 +10,7 @@ use crate::twoway::{Pinger, Plan, Protocol, Transmit};
 use crate::{lamp, stamp};
 use jitlat_core::impair::Impairment;
 use jitlat_core::ntp::ErrorEstimate;
-use jitlat_core::{Nanos, Source, Span, Stamp};
+use jitlat_core::{Source, Span, Stamp, WallTime};
 use std::collections::BTreeMap;
 
 mod tests;
@@ -18,7 +18,7 @@ mod tests;
 pub(super) const EPOCH: i64 = 1_795_176_909_000_000_000;
 
 pub(super) fn tick(steady: i64) -> Tick {
-    Tick { wall: Nanos(EPOCH + steady), steady: Nanos(steady) }
+    Tick { wall: WallTime(EPOCH + steady), steady: WallTime(steady) }
 }
 
 /// The far end of a test.
@@ -37,8 +37,9 @@ impl Far {
 
     fn answer_to(&mut self, from: &str, bytes: &[u8], at: i64, ahead: i64) -> Vec<Vec<u8>> {
         let from = from.parse().unwrap();
-        let arrival = Arrival { from, at: Nanos(EPOCH + at + ahead), ttl: Some(64), traffic_class: Some(0) };
-        let now = Tick { wall: Nanos(EPOCH + at + ahead + 1000), steady: Nanos(at) };
+        let arrival =
+            Arrival { from, at: WallTime(EPOCH + at + ahead), ttl: Some(64), traffic_class: Some(0) };
+        let now = Tick { wall: WallTime(EPOCH + at + ahead + 1000), steady: WallTime(at) };
         match self {
             Far::Stamp(r) => {
                 let mut out = vec![0; bytes.len()];
@@ -72,7 +73,8 @@ impl Far {
     pub(super) fn spontaneous(&mut self, at: i64, ahead: i64) -> Option<Vec<u8>> {
         let Far::Lamp(s) = self else { return None };
         let mut out = Vec::new();
-        s.poll_transmit(Tick { wall: Nanos(EPOCH + at + ahead), steady: Nanos(at) }, &mut out).map(|_| out)
+        s.poll_transmit(Tick { wall: WallTime(EPOCH + at + ahead), steady: WallTime(at) }, &mut out)
+            .map(|_| out)
     }
 
     pub(super) fn timeout(&self) -> Option<i64> {
@@ -211,7 +213,7 @@ impl<P: Protocol> Run<'_, P> {
     /// Puts a packet on its way.
     fn launch(&mut self, packet: Packet, now: i64) {
         let path = if packet.to_far { &mut self.world.up } else { &mut self.world.down };
-        for at in path.pass(Nanos(now), packet.bytes.len() + 28).iter() {
+        for at in path.pass(WallTime(now), packet.bytes.len() + 28).iter() {
             self.order += 1;
             self.flying.insert((at.0, self.order), packet.clone());
         }
@@ -294,7 +296,7 @@ impl<P: Protocol> Run<'_, P> {
             _ if packet.reached != (0, 0) => self.truth.reported = Some(packet.reached),
             _ => {}
         }
-        let at = Nanos(EPOCH + now);
+        let at = WallTime(EPOCH + now);
         let stamp = Stamp { at, source: Source::Kernel };
         let meta = Received { stamp, read: at, length: packet.bytes.len(), ttl: None, traffic_class: None };
         self.pinger.handle(&packet.bytes, &meta, tick(now));

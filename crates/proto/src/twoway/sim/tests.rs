@@ -84,7 +84,7 @@ fn check<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>, truth: &Truth) -> S
         let wanted = (truth.requests[*seq as usize].0, *at);
         assert_eq!(
             (record.seq, times),
-            (i64::from(*seq), (Some(Nanos(EPOCH + wanted.0)), Some(Nanos(EPOCH + wanted.1))))
+            (i64::from(*seq), (Some(WallTime(EPOCH + wanted.0)), Some(WallTime(EPOCH + wanted.1))))
         );
     }
     let mut seqs: Vec<u32> = truth.returned.iter().map(|r| r.0).collect();
@@ -372,7 +372,7 @@ fn echoes(a: &mut Far, b: &mut Far, packet: Vec<u8>, ports: [&str; 2]) -> usize 
 fn reflectors_pointed_at_each_other_fall_silent() {
     let request = |protocol: &mut dyn Protocol| {
         let mut bytes = Vec::new();
-        protocol.request(0, false, Nanos(EPOCH), &mut bytes);
+        protocol.request(0, false, WallTime(EPOCH), &mut bytes);
         bytes
     };
     // On their own ports, and behind translators that hide these.
@@ -385,7 +385,7 @@ fn reflectors_pointed_at_each_other_fall_silent() {
     let ports = ["192.0.2.1:46000", "192.0.2.2:46000"];
     let mut client = lamp_client(lamp::Mode::PingLike, None);
     let (mut a, mut b) = (lamp_far(), lamp_far());
-    let packet = |kind, word| lamp::Header::new(kind, 77, 0, word).at(Nanos(EPOCH)).to_bytes().to_vec();
+    let packet = |kind, word| lamp::Header::new(kind, 77, 0, word).at(WallTime(EPOCH)).to_bytes().to_vec();
     // The acknowledgement of a forged INIT is to no session of the other.
     assert_eq!(echoes(&mut a, &mut b, packet(lamp::Kind::Init, 1), ports), 1);
     // Nor does it help to have sessions with each other, open on both sides.
