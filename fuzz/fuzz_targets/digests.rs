@@ -1,6 +1,7 @@
 //! Both sides of the digest conversation, fed with anything: no panic, no hang, no memory beyond the bytes.
 #![no_main]
 
+use jitlat_core::SteadyTime;
 use jitlat_core::time::WallTime;
 use jitlat_proto::digest::{
     Listen, Listener, ListenerInput, Message, Reporter, ReporterEvent, ReporterInput,
@@ -15,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
         message.encode(&mut body);
         assert_eq!(Message::decode(kind, &body), Ok(message));
     }
-    let now = Tick { wall: WallTime(0), steady: WallTime(0) };
+    let now = Tick { wall: WallTime(0), steady: SteadyTime(0) };
     let mut listener = Listener::new(Listen::default(), None, [0; 16], now);
     let mut reporter = Reporter::new(None, 100, [1; 16], now);
     let mut out = Vec::new();

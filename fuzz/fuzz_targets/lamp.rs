@@ -1,6 +1,6 @@
 #![no_main]
 
-use jitlat_core::{Span, WallTime};
+use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_proto::lamp::client::Options;
 use jitlat_proto::lamp::{Client, FollowUp, Header, Mode, Report, Server, ServerRules};
 use jitlat_proto::machine::Tick;
@@ -23,7 +23,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     let mut client = Client::new(options);
     let mut server = Server::new(ServerRules { sessions: 8, ..ServerRules::default() });
     let from = "192.0.2.1:4000".parse().unwrap();
-    let mut now = Tick { wall: WallTime(1_000_000_000), steady: WallTime(0) };
+    let mut now = Tick { wall: WallTime(1_000_000_000), steady: SteadyTime(0) };
     let mut out = Vec::new();
     for (seq, (wait, last, bytes)) in input.steps.iter().take(300).enumerate() {
         now = Tick {

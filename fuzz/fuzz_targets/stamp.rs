@@ -1,7 +1,7 @@
 #![no_main]
 
 use jitlat_core::ntp::ErrorEstimate;
-use jitlat_core::{Direction, Schedule, Source, Span, Stamp, TestSpec, Transport, WallTime};
+use jitlat_core::{Direction, Schedule, Source, Span, Stamp, SteadyTime, TestSpec, Transport, WallTime};
 use jitlat_proto::machine::Tick;
 use jitlat_proto::reqresp::{GREETING_LEN, Requester, Sizes, respond};
 use jitlat_proto::stamp::sender::Options;
@@ -26,7 +26,7 @@ fn test<P: Protocol>(input: &Input, protocol: P, mut answer: impl FnMut(&[u8], T
     let wait = input.wait.map(|ms| Span::millis(ms.into()));
     let plan = Plan { spec, wait, patience: Span::millis(500) };
     let mut pinger = Pinger::new(protocol, plan, Source::User);
-    let mut now = Tick { wall: WallTime(1_000_000_000), steady: WallTime(0) };
+    let mut now = Tick { wall: WallTime(1_000_000_000), steady: SteadyTime(0) };
     let mut out = Vec::new();
     for (wait, spoil, bytes) in input.steps.iter().take(300) {
         let span = Span::micros((*wait).into());
@@ -64,14 +64,13 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     let mut room = vec![0; 65_507];
     let mut reflect = |request: &[u8], now: Tick| {
         let arrival = Arrival { from, at: now.wall, ttl: Some(64), traffic_class: Some(184) };
-        let done =
-            reflector.reflect(request, &arrival, now.wall, now.steady, ErrorEstimate::UNKNOWN, &mut room);
+        let done = reflector.reflect(request, &arrival, now, ErrorEstimate::UNKNOWN, &mut room);
         let length = done.map_or(0, |r| r.len);
         assert!(length <= request.len(), "an answer larger than its question");
         room[..length].to_vec()
     };
     for (_, _, bytes) in input.steps.iter().take(50) {
-        let _ = reflect(bytes, Tick { wall: WallTime(5), steady: WallTime(5) });
+        let _ = reflect(bytes, Tick { wall: WallTime(5), steady: SteadyTime(5) });
     }
     let options = Options {
         size: input.size.into(),

@@ -1,6 +1,6 @@
 #![no_main]
 
-use jitlat_core::{Direction, Schedule, Source, Span, Stamp, TestSpec, Transport, WallTime};
+use jitlat_core::{Direction, Schedule, Source, Span, Stamp, SteadyTime, TestSpec, Transport, WallTime};
 use jitlat_fuzz::pieces;
 use jitlat_proto::jitlat::framing::Framer;
 use jitlat_proto::jitlat::packet::Header;
@@ -31,9 +31,9 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         return;
     };
 
-    let mut receiver = StreamReceiver::new(&spec, Patience::of(&spec), input.greetings, WallTime(0));
+    let mut receiver = StreamReceiver::new(&spec, Patience::of(&spec), input.greetings, SteadyTime(0));
     let mut framer = Framer::new(payload as usize);
-    let mut steady = WallTime(0);
+    let mut steady = SteadyTime(0);
     let mut steps = input.steps.iter();
     let mut stamps = SentStamps::new(Source::Kernel);
     let mut records = 0;
@@ -59,11 +59,11 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         assert_eq!(header.to_bytes(), input.bytes[..12]);
     }
 
-    let mut sender = StreamSender::new(&spec, WallTime(0));
-    let mut now = WallTime(0);
+    let mut sender = StreamSender::new(&spec, SteadyTime(0));
+    let mut now = SteadyTime(0);
     for (wait, cut) in &input.steps {
         let Some(due) = sender.due() else { break };
-        now = WallTime(now.0.max(due.at.0)) + Span((*wait).into());
+        now = SteadyTime(now.0.max(due.at.0)) + Span((*wait).into());
         if *cut == 7 {
             sender.cut(now);
         }

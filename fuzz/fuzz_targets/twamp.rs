@@ -1,7 +1,7 @@
 #![no_main]
 
 use jitlat_core::ntp::ErrorEstimate;
-use jitlat_core::{Dscp, Span, WallTime};
+use jitlat_core::{Dscp, Span, SteadyTime, WallTime};
 use jitlat_fuzz::pieces;
 use jitlat_proto::twamp::crypto::SessionKeys;
 use jitlat_proto::twamp::server::Random;
@@ -22,8 +22,8 @@ struct Input {
     packet: Vec<u8>,
 }
 
-const NOW: Tick = Tick { wall: WallTime(1_795_176_900_000_000_000), steady: WallTime(0) };
-const LATE: Tick = Tick { steady: WallTime(i64::MAX), ..NOW };
+const NOW: Tick = Tick { wall: WallTime(1_795_176_900_000_000_000), steady: SteadyTime(0) };
+const LATE: Tick = Tick { steady: SteadyTime(i64::MAX), ..NOW };
 
 fn obey(client: &mut Client, server: &mut Server) {
     while let Some(event) = server.poll_event() {

@@ -2,6 +2,12 @@
 //! [`WallTime`] for stamps and records, [`SteadyTime`] for timers and deadlines. [`Span`] is a difference of two
 //! instants of one clock.
 //!
+//! ```compile_fail
+//! # use jitlat_core::{SteadyTime, WallTime};
+//! fn answer(now: WallTime, timer: SteadyTime) {}
+//! answer(SteadyTime(0), WallTime(0)); // the clocks cannot be swapped
+//! ```
+//!
 //! Integers all the way: a mean may be fractional, a stamp never is. The arithmetic saturates, so that
 //! a hostile stamp can give a wrong figure but not a panic; use [`WallTime::checked_since`] where the
 //! difference must be exact.

@@ -7,31 +7,31 @@
 use crate::sys;
 use jitlat_core::clock::SyncState;
 use jitlat_core::session::HostFacts;
-use jitlat_core::time::{Span, WallTime};
+use jitlat_core::time::{Span, SteadyTime, WallTime};
 use nix::time::{ClockId, clock_gettime};
 
 /// `CLOCK_REALTIME`: nanoseconds since 1970 UTC.
 #[inline]
 pub fn wall() -> WallTime {
-    read(ClockId::CLOCK_REALTIME)
+    WallTime(read(ClockId::CLOCK_REALTIME))
 }
 
 /// `CLOCK_MONOTONIC`: nanoseconds since some instant before the program began.
 #[inline]
-pub fn steady() -> WallTime {
-    read(ClockId::CLOCK_MONOTONIC)
+pub fn steady() -> SteadyTime {
+    SteadyTime(read(ClockId::CLOCK_MONOTONIC))
 }
 
 #[inline]
-fn read(clock: ClockId) -> WallTime {
+fn read(clock: ClockId) -> i64 {
     // Neither clock can fail on Linux; 1970 would stand out at once.
-    clock_gettime(clock).map_or(WallTime(0), |t| WallTime(t.tv_sec() * 1_000_000_000 + t.tv_nsec()))
+    clock_gettime(clock).map_or(0, |t| t.tv_sec() * 1_000_000_000 + t.tv_nsec())
 }
 
 /// Both clocks at (nearly) the same instant: wall, then steady.
-pub fn both() -> (WallTime, WallTime) {
+pub fn both() -> (WallTime, SteadyTime) {
     let steady = steady();
-    (steady + wall_minus_steady(), steady)
+    (WallTime(steady.0) + wall_minus_steady(), steady)
 }
 
 /// Wall − steady, from the tightest of a few bracketed readings: the error is half the cost of a
@@ -42,7 +42,7 @@ pub fn wall_minus_steady() -> Span {
         let wall = wall();
         let after = steady();
         let width = after - before;
-        (width, wall - before - Span(width.0 / 2))
+        (width, Span(wall.0 - before.0) - Span(width.0 / 2))
     };
     (0..5).map(bracket).min_by_key(|(width, _)| *width).map_or(Span::ZERO, |(_, offset)| offset)
 }

@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::engine::Bell;
-use jitlat_core::WallTime;
+use jitlat_core::SteadyTime;
 use jitlat_core::session::HostFacts;
 use jitlat_proto::Tick;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -83,7 +83,7 @@ impl Connection {
     }
 
     /// Waits for the connection, for `bell`, until `deadline` on the steady clock, or a moment.
-    pub fn wait(&self, bell: &Bell, deadline: Option<WallTime>) {
+    pub fn wait(&self, bell: &Bell, deadline: Option<SteadyTime>) {
         let mut events = PollFlags::POLLIN;
         events.set(PollFlags::POLLOUT, self.is_pending());
         wait(
@@ -95,12 +95,12 @@ impl Connection {
 }
 
 /// Waits without a connection.
-pub fn wait_for_bell(bell: &Bell, deadline: Option<WallTime>) {
+pub fn wait_for_bell(bell: &Bell, deadline: Option<SteadyTime>) {
     wait(&mut [PollFd::new(bell.as_fd(), PollFlags::POLLIN)], deadline);
     bell.hush();
 }
 
-fn wait(fds: &mut [PollFd<'_>], deadline: Option<WallTime>) {
+fn wait(fds: &mut [PollFd<'_>], deadline: Option<SteadyTime>) {
     let left =
         deadline.map_or(i64::MAX, |d| (d - clock::steady()).0.max(0).saturating_add(999_999) / 1_000_000);
     let _ = poll(fds, PollTimeout::from(left.min(LOOK_AROUND_MS) as u16));

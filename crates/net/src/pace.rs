@@ -6,7 +6,7 @@
 use crate::clock::steady;
 use crate::privilege::{Capability, how_to_grant};
 use crate::sys;
-use jitlat_core::time::{SECOND, Span, WallTime};
+use jitlat_core::time::{SECOND, Span, SteadyTime};
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
@@ -124,11 +124,11 @@ impl<'a> Pacer<'a> {
     /// Waits until the steady clock reaches `due` and returns what it then shows, at once if that is
     /// past; `None` if stopped.
     #[inline]
-    pub fn wait_until(&self, due: WallTime) -> Option<WallTime> {
+    pub fn wait_until(&self, due: SteadyTime) -> Option<SteadyTime> {
         let wake = match self.mode {
             Mode::Sleep => due,
             Mode::Hybrid => due - SPIN,
-            Mode::Spin => WallTime(i64::MIN),
+            Mode::Spin => SteadyTime(i64::MIN),
         };
         let mut now = steady();
         while now < due {
@@ -147,7 +147,7 @@ impl<'a> Pacer<'a> {
 }
 
 /// Sleeps until the steady clock reaches `until`, or a signal arrives.
-fn sleep_until(until: WallTime) {
+fn sleep_until(until: SteadyTime) {
     let at = TimeSpec::new(until.0.div_euclid(SECOND), until.0.rem_euclid(SECOND));
     // The only failures are a signal and a nonsensical time; callers look at the clock again.
     let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &at);

@@ -9,7 +9,7 @@ use crate::pace::Pacing;
 use crate::privilege::{Capability, needs};
 use crate::random;
 use jitlat_core::session::HostFacts;
-use jitlat_core::{Span, WallTime};
+use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::Machine;
 use jitlat_proto::jitlat::auth::Side;
 use jitlat_proto::jitlat::codec::Codec;
@@ -146,7 +146,7 @@ impl Server {
         &self,
         stream: TcpStream,
         peer: SocketAddr,
-        leaving: &mut VecDeque<(WallTime, TcpStream)>,
+        leaving: &mut VecDeque<(SteadyTime, TcpStream)>,
     ) -> Option<JoinHandle<()>> {
         let shared = Arc::clone(&self.shared);
         if let Err(refusal) = shared.ledger().connect(peer.ip()) {

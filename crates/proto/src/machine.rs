@@ -1,6 +1,6 @@
 //! The five calls by which a driver runs a protocol machine.
 
-use jitlat_core::WallTime;
+use jitlat_core::{SteadyTime, WallTime};
 
 /// "Now", on both of a host's clocks. A pure machine reads neither; every call that needs the time
 /// is given it.
@@ -9,7 +9,7 @@ pub struct Tick {
     /// The realtime clock (UTC): what stamps on the wire and in records are read from. It may step.
     pub wall: WallTime,
     /// The monotonic clock: what timers and deadlines run on. Never goes backwards.
-    pub steady: WallTime,
+    pub steady: SteadyTime,
 }
 
 /// One side of one conversation. Owns no socket, no clock, no random source.
@@ -42,7 +42,7 @@ pub trait Machine {
 
     /// When, on the steady clock, to call [`handle_timeout`](Machine::handle_timeout). `None`: the
     /// machine is over.
-    fn poll_timeout(&self) -> Option<WallTime>;
+    fn poll_timeout(&self) -> Option<SteadyTime>;
 
     /// The next thing the machine wants done or known.
     fn poll_event(&mut self) -> Option<Self::Event>;

@@ -2,7 +2,9 @@
 
 use hmac::{Hmac, KeyInit, Mac};
 use jitlat_core::session::Ending;
-use jitlat_core::{Direction, PacketRecord, Schedule, Source, Span, TestSpec, Transport, WallTime};
+use jitlat_core::{
+    Direction, PacketRecord, Schedule, Source, Span, SteadyTime, TestSpec, Transport, WallTime,
+};
 use jitlat_proto::jitlat::flow::{Command, FlowId, Meeting, ReceiveReport, Report, Role, SendReport};
 use jitlat_proto::jitlat::stream::Finish;
 use jitlat_proto::jitlat::{
@@ -18,7 +20,7 @@ const SERVER: &str = "192.0.2.2:2666";
 const KEY: &[u8] = b"an old and secret key";
 
 fn tick(ms: i64) -> Tick {
-    Tick { wall: WallTime(1_700_000_000_000_000_000 + ms * 1_000_000), steady: WallTime(ms * 1_000_000) }
+    Tick { wall: WallTime(1_700_000_000_000_000_000 + ms * 1_000_000), steady: SteadyTime(ms * 1_000_000) }
 }
 
 fn server(key: Option<&[u8]>) -> ServerMachine {

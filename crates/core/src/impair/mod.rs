@@ -15,7 +15,7 @@ pub use choice::{Choice, Gilbert};
 pub use scenario::{Scenario, ScenarioError};
 
 use crate::spec::Dscp;
-use crate::time::{SECOND, Span, WallTime};
+use crate::time::{SECOND, Span, SteadyTime};
 use choice::Chooser;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -135,22 +135,22 @@ pub struct Outage {
 /// order of time where copies are concerned. Dereferences to a slice.
 #[derive(Clone, Copy, Debug)]
 pub struct Deliveries {
-    at: [WallTime; MAX_COPIES as usize + 1],
+    at: [SteadyTime; MAX_COPIES as usize + 1],
     len: u8,
 }
 
 impl Deliveries {
-    const LOST: Deliveries = Deliveries { at: [WallTime(0); MAX_COPIES as usize + 1], len: 0 };
+    const LOST: Deliveries = Deliveries { at: [SteadyTime(0); MAX_COPIES as usize + 1], len: 0 };
 
-    fn push(&mut self, at: WallTime) {
+    fn push(&mut self, at: SteadyTime) {
         self.at[usize::from(self.len)] = at;
         self.len += 1;
     }
 }
 
 impl core::ops::Deref for Deliveries {
-    type Target = [WallTime];
-    fn deref(&self) -> &[WallTime] {
+    type Target = [SteadyTime];
+    fn deref(&self) -> &[SteadyTime] {
         &self.at[..usize::from(self.len)]
     }
 }
@@ -212,9 +212,9 @@ pub struct Impairment {
     reordering: Chooser,
     jitter: ChaCha8Rng,
     /// When the transmitter has sent all that it accepted.
-    busy_until: Option<WallTime>,
-    last_in_order: Option<WallTime>,
-    first_test: Option<WallTime>,
+    busy_until: Option<SteadyTime>,
+    last_in_order: Option<SteadyTime>,
+    first_test: Option<SteadyTime>,
     tally: Tally,
 }
 
@@ -249,7 +249,7 @@ impl Impairment {
 
     /// What becomes of a packet of `bytes`, IP header included, that enters at `now`. Packets of at least
     /// [`Config::min_bytes`] are test packets, numbered from 0 in the order they come.
-    pub fn pass(&mut self, now: WallTime, bytes: usize) -> Deliveries {
+    pub fn pass(&mut self, now: SteadyTime, bytes: usize) -> Deliveries {
         if bytes >= self.config.min_bytes {
             self.pass_test(now, bytes, self.tally.test_packets)
         } else {
@@ -259,7 +259,7 @@ impl Impairment {
 
     /// What becomes of a test packet whose number is known to the caller: patterns of loss, duplication
     /// and reordering refer to `index`.
-    pub fn pass_test(&mut self, now: WallTime, bytes: usize, index: u64) -> Deliveries {
+    pub fn pass_test(&mut self, now: SteadyTime, bytes: usize, index: u64) -> Deliveries {
         self.first_test.get_or_insert(now);
         self.tally.test_packets += 1;
         let out = self.carry(now, bytes, Subject::Test(index));
@@ -269,7 +269,7 @@ impl Impairment {
 
     /// What becomes of a packet that is no test packet: it is delayed, queued and stopped by outages, but
     /// not lost, duplicated or reordered by choice.
-    pub fn pass_other(&mut self, now: WallTime, bytes: usize) -> Deliveries {
+    pub fn pass_other(&mut self, now: SteadyTime, bytes: usize) -> Deliveries {
         self.tally.others += 1;
         let out = self.carry(now, bytes, Subject::Other);
         self.tally.others_lost += u64::from(out.is_empty());
@@ -286,7 +286,7 @@ impl Impairment {
         &self.config
     }
 
-    fn carry(&mut self, now: WallTime, bytes: usize, subject: Subject) -> Deliveries {
+    fn carry(&mut self, now: SteadyTime, bytes: usize, subject: Subject) -> Deliveries {
         let test = u64::from(matches!(subject, Subject::Test(_)));
         // Every law draws for every test packet whatever its fate, so that the fates of later packets
         // depend on their number alone.
@@ -330,14 +330,14 @@ impl Impairment {
         out
     }
 
-    fn in_outage(&self, now: WallTime) -> bool {
+    fn in_outage(&self, now: SteadyTime) -> bool {
         let Some(first) = self.first_test else { return false };
         let t = now - first;
         self.config.outages.iter().any(|o| t >= o.from && t < o.from + o.length)
     }
 
     /// When the bottleneck has sent the packet's last bit, or `None` if its queue is full.
-    fn transmit(&mut self, now: WallTime, bytes: usize) -> Option<WallTime> {
+    fn transmit(&mut self, now: SteadyTime, bytes: usize) -> Option<SteadyTime> {
         let Some(rate) = self.config.rate else { return Some(now) };
         let bits = i128::from(rate.bits.max(1));
         let begin = self.busy_until.map_or(now, |b| b.max(now));

@@ -1,4 +1,5 @@
 use super::*;
+use crate::time::SteadyTime;
 use proptest::prelude::*;
 
 const MS: i64 = 1_000_000;
@@ -8,7 +9,7 @@ fn run(config: &Config, seed: u64, n: u64) -> (Vec<Vec<i64>>, Impairment) {
     let mut path = Impairment::new(config.clone(), seed);
     let delays = (0..n as i64)
         .map(|i| {
-            let now = WallTime(i * MS);
+            let now = SteadyTime(i * MS);
             path.pass(now, 80).iter().map(|t| (*t - now).0).collect()
         })
         .collect();
@@ -119,10 +120,12 @@ fn patterns_are_exact_and_the_tally_tells_their_runs() {
 fn patterns_count_test_packets_only() {
     let config = Config { loss: Choice::indices([0, 2]), min_bytes: 60, ..Config::default() };
     let mut path = Impairment::new(config, 0);
-    let mut got = |bytes| !path.pass(WallTime(0), bytes).is_empty();
+    let mut got = |bytes| !path.pass(SteadyTime(0), bytes).is_empty();
     assert_eq!([40, 60, 59, 61, 52, 80].map(&mut got), [true, false, true, true, true, false]);
-    assert!(path.pass_test(WallTime(0), 10, 2).is_empty() && !path.pass_test(WallTime(0), 10, 1).is_empty());
-    assert!(!path.pass_other(WallTime(0), 2000).is_empty());
+    assert!(
+        path.pass_test(SteadyTime(0), 10, 2).is_empty() && !path.pass_test(SteadyTime(0), 10, 1).is_empty()
+    );
+    assert!(!path.pass_other(SteadyTime(0), 2000).is_empty());
     assert_eq!((path.tally().test_packets, path.tally().others), (5, 4));
 }
 
@@ -147,7 +150,7 @@ fn the_queue_is_arithmetic() {
     let config = Config { rate: Some(Rate { bits: 80_000, queue: 250 }), ..Config::default() };
     let mut path = Impairment::new(config, 0);
     let mut pass =
-        |ms: i64, bytes| path.pass(WallTime(ms * MS), bytes).first().map(|t| t.0 as f64 / MS as f64);
+        |ms: i64, bytes| path.pass(SteadyTime(ms * MS), bytes).first().map(|t| t.0 as f64 / MS as f64);
     assert_eq!(pass(0, 100), Some(10.0));
     assert_eq!(pass(0, 100), Some(20.0)); // 100 waited
     assert_eq!(pass(0, 100), None); // 200 wait, 300 would
@@ -163,7 +166,7 @@ fn the_queue_is_arithmetic() {
 fn a_sub_nanosecond_packet_time_never_runs_early() {
     let config = Config { rate: Some(Rate { bits: 3_000_000_000, queue: u64::MAX }), ..Config::default() };
     let mut path = Impairment::new(config, 0);
-    let last = (0..1000).map(|_| path.pass(WallTime(0), 100)[0]).last().unwrap();
+    let last = (0..1000).map(|_| path.pass(SteadyTime(0), 100)[0]).last().unwrap();
     assert!((266_667..=267_000).contains(&last.0), "{}", last.0);
 }
 
@@ -172,10 +175,10 @@ fn outages_count_from_the_first_test_packet() {
     let outage = Outage { from: Span::millis(2), length: Span::millis(3) };
     let config = Config { outages: vec![outage], min_bytes: 60, ..Config::default() };
     let mut path = Impairment::new(config, 0);
-    assert!(!path.pass(WallTime(-4 * MS), 40).is_empty());
-    let got: Vec<bool> = (0..8).map(|i| !path.pass(WallTime(i * MS), 80).is_empty()).collect();
+    assert!(!path.pass(SteadyTime(-4 * MS), 40).is_empty());
+    let got: Vec<bool> = (0..8).map(|i| !path.pass(SteadyTime(i * MS), 80).is_empty()).collect();
     assert_eq!(got, [true, true, false, false, false, true, true, true]);
-    assert!(path.pass(WallTime(3 * MS), 40).is_empty());
+    assert!(path.pass(SteadyTime(3 * MS), 40).is_empty());
     assert_eq!((path.tally().outage_drops, path.tally().others_lost), (3, 1));
 }
 
@@ -268,7 +271,7 @@ proptest! {
     ) {
         let config = Config { rate: Some(Rate { bits, queue }), ..Config::default() };
         let mut path = Impairment::new(config, 1);
-        let (mut now, mut last) = (WallTime(0), WallTime(i64::MIN));
+        let (mut now, mut last) = (SteadyTime(0), SteadyTime(i64::MIN));
         for (gap, bytes) in gaps {
             now = now + Span(gap);
             for at in path.pass(now, bytes).iter() {

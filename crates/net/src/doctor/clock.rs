@@ -2,7 +2,8 @@
 //! timestamp would take up to 20 ms": this looks for that.
 
 use crate::clock::{steady, wall};
-use jitlat_core::time::{Span, WallTime};
+use core::ops::Sub;
+use jitlat_core::time::Span;
 use serde::Serialize;
 
 /// Differences of neighbouring readings of one clock, in ns.
@@ -46,7 +47,7 @@ pub fn read_steady(budget: Span) -> Reading {
     observe(steady, budget)
 }
 
-fn observe(clock: impl Fn() -> WallTime, budget: Span) -> Reading {
+fn observe<T: Copy + Sub<Output = Span>>(clock: impl Fn() -> T, budget: Span) -> Reading {
     const LEAST: u64 = 100_000;
     let mut tally = Tally::new();
     let begin = steady();

@@ -1,7 +1,7 @@
 //! [`Line`]: packets under way, and the waiting for their deadlines.
 
 use core::cmp::Ordering;
-use jitlat_core::time::{SECOND, Span, WallTime};
+use jitlat_core::time::{SECOND, Span, SteadyTime};
 use nix::poll::{PollFd, ppoll};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
@@ -13,14 +13,14 @@ const MOST_HELD: usize = 64 << 20;
 const OVERHEAD: usize = 64;
 
 /// The monotonic clock.
-pub(super) fn now() -> WallTime {
+pub(super) fn now() -> SteadyTime {
     // The call cannot fail for this clock on Linux; the epoch would merely make everything due.
     let t = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap_or(TimeSpec::new(0, 0));
-    WallTime(t.tv_sec().saturating_mul(SECOND).saturating_add(t.tv_nsec()))
+    SteadyTime(t.tv_sec().saturating_mul(SECOND).saturating_add(t.tv_nsec()))
 }
 
 /// Waits for any of `fds` or for `deadline` on the monotonic clock, whichever is first; a second at most.
-pub(super) fn wait(fds: &mut [PollFd<'_>], deadline: Option<WallTime>) -> nix::Result<()> {
+pub(super) fn wait(fds: &mut [PollFd<'_>], deadline: Option<SteadyTime>) -> nix::Result<()> {
     let left = deadline.map_or(Span(SECOND), |d| d - now());
     let left = left.0.clamp(0, SECOND);
     match ppoll(fds, Some(TimeSpec::new(left / SECOND, left % SECOND)), None) {
@@ -69,7 +69,7 @@ impl Lateness {
 }
 
 struct Held<T> {
-    due: WallTime,
+    due: SteadyTime,
     order: u64,
     bytes: usize,
     what: T,
@@ -108,7 +108,7 @@ impl<T> Line<T> {
     }
 
     /// Holds `what`, a packet of so many `bytes`, until `due`; drops it if too much is held already.
-    pub fn push(&mut self, due: WallTime, bytes: usize, what: T) {
+    pub fn push(&mut self, due: SteadyTime, bytes: usize, what: T) {
         let bytes = bytes + OVERHEAD;
         if self.held + bytes > MOST_HELD {
             self.overflow += 1;
@@ -120,12 +120,12 @@ impl<T> Line<T> {
     }
 
     /// When the next packet is due.
-    pub fn next_due(&self) -> Option<WallTime> {
+    pub fn next_due(&self) -> Option<SteadyTime> {
         self.heap.peek().map(|h| h.due)
     }
 
     /// The next packet, if it is due.
-    pub fn pop(&mut self, now: WallTime) -> Option<T> {
+    pub fn pop(&mut self, now: SteadyTime) -> Option<T> {
         if self.next_due()? > now {
             return None;
         }
@@ -144,14 +144,14 @@ mod tests {
     fn packets_leave_when_due_and_in_the_order_they_came() {
         let mut line = Line::new();
         for (due, what) in [(30, 'c'), (10, 'a'), (30, 'd'), (20, 'b')] {
-            line.push(WallTime(due), 100, what);
+            line.push(SteadyTime(due), 100, what);
         }
-        assert_eq!(line.next_due(), Some(WallTime(10)));
+        assert_eq!(line.next_due(), Some(SteadyTime(10)));
         assert_eq!(
-            (line.pop(WallTime(9)), line.pop(WallTime(10)), line.pop(WallTime(19))),
+            (line.pop(SteadyTime(9)), line.pop(SteadyTime(10)), line.pop(SteadyTime(19))),
             (None, Some('a'), None)
         );
-        let rest: String = core::iter::from_fn(|| line.pop(WallTime(35))).collect();
+        let rest: String = core::iter::from_fn(|| line.pop(SteadyTime(35))).collect();
         assert_eq!(rest, "bcd");
         assert_eq!((line.lateness.deliveries, line.lateness.max, line.held), (4, Span(15), 0));
         assert_eq!((line.lateness.quantile(0.2), line.lateness.quantile(1.0)), (Span(0), Span(15)));
@@ -161,11 +161,11 @@ mod tests {
     fn memory_is_bounded() {
         let mut line = Line::new();
         for i in 0..3 {
-            line.push(WallTime(i), MOST_HELD / 2 - OVERHEAD, i);
+            line.push(SteadyTime(i), MOST_HELD / 2 - OVERHEAD, i);
         }
         assert_eq!((line.overflow, line.heap.len()), (1, 2));
-        line.pop(WallTime(5));
-        line.push(WallTime(9), 1000, 9);
+        line.pop(SteadyTime(5));
+        line.push(SteadyTime(9), 1000, 9);
         assert_eq!(line.overflow, 1);
     }
 }

@@ -19,7 +19,7 @@ pub use relay::{Forward, Relay, RelayConfig, RelayError};
 pub use tun::{Tun, TunConfig, TunEnd, TunError};
 
 use jitlat_core::impair::{Deliveries, Impairment, Tally};
-use jitlat_core::time::WallTime;
+use jitlat_core::time::SteadyTime;
 
 /// How test packets get the numbers that patterns of loss, duplication and reordering refer to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub enum Numbering {
 
 impl Numbering {
     /// What becomes of a datagram with this payload, `bytes` long as an IP packet.
-    fn pass(self, path: &mut Impairment, now: WallTime, bytes: usize, payload: &[u8]) -> Deliveries {
+    fn pass(self, path: &mut Impairment, now: SteadyTime, bytes: usize, payload: &[u8]) -> Deliveries {
         match (self, sequence(payload)) {
             (Numbering::Arrival, _) => path.pass(now, bytes),
             (Numbering::Sequence, Some(n)) => path.pass_test(now, bytes, n),

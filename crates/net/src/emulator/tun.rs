@@ -9,7 +9,7 @@ use super::line::{self, Line};
 use super::{Numbering, Report, ip};
 use crate::sys;
 use jitlat_core::impair::{Deliveries, Impairment, Scenario};
-use jitlat_core::time::WallTime;
+use jitlat_core::time::SteadyTime;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
 use nix::sched::{CloneFlags, setns};
@@ -218,7 +218,7 @@ impl Worker {
         true
     }
 
-    fn pass(&mut self, from: usize, now: WallTime, packet: &[u8]) -> Deliveries {
+    fn pass(&mut self, from: usize, now: SteadyTime, packet: &[u8]) -> Deliveries {
         let path = &mut self.paths[from];
         match ip::udp(packet) {
             Some((src, dst, payload))

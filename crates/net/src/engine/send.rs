@@ -7,7 +7,7 @@ use crate::random::{self, Padding};
 use crate::stamp::{Stamps, TxStamps};
 use crate::sys::{self, BATCH};
 use crate::tcp;
-use jitlat_core::{Span, TestSpec, WallTime};
+use jitlat_core::{Span, SteadyTime, TestSpec, WallTime};
 use jitlat_proto::jitlat::flow::{Report, SendReport};
 use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
 use jitlat_proto::jitlat::stream::{Due, StreamSender};
@@ -100,7 +100,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps) {
     let Some(padding) = padding(context) else { return };
     let mut stream = Stream::start(context);
     let pacer = Pacer::new(context.site.pacing.mode, &context.orders.urgent);
-    let mut dues = [Due { at: WallTime(0), seq: 0 }; BATCH];
+    let mut dues = [Due { at: SteadyTime(0), seq: 0 }; BATCH];
     while let Some(due) = stream.sender.due() {
         stream.tell_end();
         let Some(now) = pacer.wait_until(due.at) else {

@@ -6,7 +6,7 @@ use super::{Context, Step, receive, send};
 use crate::clock::steady;
 use crate::privilege::{Capability::NetBindService, explain};
 use crate::tcp;
-use jitlat_core::{Span, WallTime};
+use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::jitlat::flow::{Meeting, Report, Role};
 use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
 use socket2::Socket;
@@ -37,7 +37,7 @@ fn live(mut context: Context, visitors: &Sender<Step>) -> Result<(), String> {
     let mut met = Met { connection: None, head: Vec::new() };
     let mut entrance = Some(entrance);
     // Connect (not for a classic listener), then Start; a visitor may come at any time.
-    let mut started: Option<WallTime> = None;
+    let mut started: Option<SteadyTime> = None;
     loop {
         match context.wait(None, LOOK_AROUND) {
             Woken::Told(Step::Visitor(stream, head)) => {

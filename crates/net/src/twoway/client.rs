@@ -8,7 +8,7 @@ use crate::sys::{self, BATCH, Inbox};
 use crate::twoway::socket::{self, Carrier, Departures, Marking, Prepared};
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::time::SECOND;
-use jitlat_core::{PacketRecord, Source, Span, Stamp, WallTime};
+use jitlat_core::{PacketRecord, Source, Span, Stamp, SteadyTime};
 use jitlat_proto::machine::Tick;
 use jitlat_proto::twoway::pinger::{Outcome, Received};
 use jitlat_proto::twoway::{Pinger, Plan, Protocol, Transmit};
@@ -53,16 +53,16 @@ pub enum News {
 pub(crate) struct Live<'a> {
     to: Option<&'a SyncSender<News>>,
     answers: usize,
-    progress: WallTime,
+    progress: SteadyTime,
 }
 
 impl<'a> Live<'a> {
     pub(crate) fn new(link: &'a Link) -> Live<'a> {
-        Live { to: link.live.as_ref(), answers: 0, progress: WallTime(i64::MIN) }
+        Live { to: link.live.as_ref(), answers: 0, progress: SteadyTime(i64::MIN) }
     }
 
     /// Never waits: a listener that is behind hears the rest later. `now` is of the steady clock.
-    pub(crate) fn tell<P: Protocol>(&mut self, pinger: &Pinger<P>, now: WallTime) {
+    pub(crate) fn tell<P: Protocol>(&mut self, pinger: &Pinger<P>, now: SteadyTime) {
         let Some(to) = self.to else { return };
         let answers = pinger.answers_since(self.answers).take(RUN);
         self.answers += answers.take_while(|r| to.try_send(News::Answer(*r)).is_ok()).count();
@@ -314,7 +314,7 @@ fn send(socket: &Socket, bytes: &[u8], refused: bool) -> io::Result<()> {
 }
 
 /// How long may be slept where `due` is next, a tenth of a second at most.
-fn pause(due: WallTime, now: WallTime, mode: Mode) -> Span {
+fn pause(due: SteadyTime, now: SteadyTime, mode: Mode) -> Span {
     let wake = match mode {
         Mode::Sleep => due,
         Mode::Hybrid => due - SPIN,

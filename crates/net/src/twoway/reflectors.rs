@@ -464,7 +464,7 @@ fn reflect_stamp(port: &mut Port, rules: stamp::Rules, stop: &AtomicBool) {
         }
         port.receive(|out, request, arrival, local| {
             let now = tick();
-            match reflector.reflect(request, arrival, now.wall, now.steady, error, &mut answer) {
+            match reflector.reflect(request, arrival, now, error, &mut answer) {
                 // Only sessions that ask when answers left have them stamped, each by itself.
                 Ok(r) if r.follow_up && stamps_sent => {
                     if let Some(at) = out.send_stamped(&answer[..r.len], arrival.from, local, r.dscp) {

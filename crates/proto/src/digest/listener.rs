@@ -5,6 +5,7 @@ use super::wire::{Entries, Listen, Message, Rule, Totals};
 use super::{ALIVE, SILENCE, VERSION};
 use crate::jitlat::auth::{Key, Side, Transcript};
 use crate::machine::{Machine, Tick};
+use jitlat_core::SteadyTime;
 use jitlat_core::time::WallTime;
 use std::collections::VecDeque;
 
@@ -74,8 +75,8 @@ pub struct Listener {
     events: VecDeque<Heard>,
     salt: u64,
     expected: u64,
-    heard_at: WallTime,
-    spoke_at: WallTime,
+    heard_at: SteadyTime,
+    spoke_at: SteadyTime,
 }
 
 impl Listener {
@@ -205,7 +206,7 @@ impl Machine for Listener {
         true
     }
 
-    fn poll_timeout(&self) -> Option<WallTime> {
+    fn poll_timeout(&self) -> Option<SteadyTime> {
         match self.state {
             State::Over => None,
             State::Listening => Some((self.heard_at + SILENCE).min(self.spoke_at + ALIVE)),

@@ -5,6 +5,7 @@ use super::wire::{Digest, Entries, Listen, Message, Refusal, Rule, Totals, fits}
 use super::{BEAT, MAX_ENTRIES, SILENCE, VERSION};
 use crate::jitlat::auth::{Key, Side, Transcript};
 use crate::machine::{Machine, Tick};
+use jitlat_core::SteadyTime;
 use jitlat_core::passive::Glimpse;
 use jitlat_core::time::{SECOND, Span, WallTime};
 use std::collections::VecDeque;
@@ -80,8 +81,8 @@ pub struct Reporter {
     spent: u32,
     covered: Option<(WallTime, WallTime)>,
     totals: Totals,
-    heard_at: WallTime,
-    told_at: WallTime,
+    heard_at: SteadyTime,
+    told_at: SteadyTime,
 }
 
 impl Reporter {
@@ -311,7 +312,7 @@ impl Machine for Reporter {
         true
     }
 
-    fn poll_timeout(&self) -> Option<WallTime> {
+    fn poll_timeout(&self) -> Option<SteadyTime> {
         match self.state {
             State::Over => None,
             State::Ending(_) => Some(self.heard_at),

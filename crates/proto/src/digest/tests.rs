@@ -2,12 +2,13 @@ use super::*;
 use crate::jitlat::auth::Key;
 use crate::machine::{Machine, Tick};
 use core::net::IpAddr;
+use jitlat_core::SteadyTime;
 use jitlat_core::passive::{Fields, Glimpse, IdentityRule, Sides, Way};
 use jitlat_core::time::{SECOND, WallTime};
 use proptest::prelude::*;
 
 fn tick(ms: i64) -> Tick {
-    Tick { wall: WallTime(ms * 1_000_000), steady: WallTime(ms * 1_000_000) }
+    Tick { wall: WallTime(ms * 1_000_000), steady: SteadyTime(ms * 1_000_000) }
 }
 
 fn key(text: &str) -> Option<Key> {

@@ -6,7 +6,7 @@ use core::fmt;
 use core::net::IpAddr;
 use jitlat_core::clock::SyncState;
 use jitlat_core::session::HostFacts;
-use jitlat_core::{TestSpec, WallTime};
+use jitlat_core::{SteadyTime, TestSpec};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -120,7 +120,7 @@ struct Entry {
     client: Client,
     memory: u64,
     /// Results and when they are dropped; `None` while the test runs.
-    kept: Option<(Arc<SessionResults>, WallTime)>,
+    kept: Option<(Arc<SessionResults>, SteadyTime)>,
 }
 
 /// Who counts as one client: an IPv4 address, or an IPv6 /64.
@@ -176,7 +176,7 @@ impl Ledger {
 
     /// Room for a session, or which limit forbids it. The client's own kept results make room, oldest
     /// first; another's never do.
-    pub fn admit(&mut self, claim: Claim, now: WallTime) -> Result<(), Refusal> {
+    pub fn admit(&mut self, claim: Claim, now: SteadyTime) -> Result<(), Refusal> {
         self.expire(now);
         let client = Client::of(claim.client);
         while let Err(refusal) = self.room_for(client, claim.memory) {
@@ -215,7 +215,7 @@ impl Ledger {
     }
 
     /// The test of `id` is over; its results are kept for [`Limits::keep`].
-    pub fn keep(&mut self, id: SessionId, results: Arc<SessionResults>, now: WallTime) {
+    pub fn keep(&mut self, id: SessionId, results: Arc<SessionResults>, now: SteadyTime) {
         let until = now + self.limits.keep;
         if let Some(entry) = self.sessions.get_mut(&id) {
             entry.memory = results.memory().min(entry.memory);
@@ -239,7 +239,7 @@ impl Ledger {
     }
 
     /// Drops results kept for too long. Also done by [`admit`](Ledger::admit); call now and then.
-    pub fn expire(&mut self, now: WallTime) {
+    pub fn expire(&mut self, now: SteadyTime) {
         self.sessions.retain(|_, e| e.kept.as_ref().is_none_or(|(_, until)| now < *until));
     }
 
@@ -295,7 +295,7 @@ mod tests {
 
     fn admit(l: &mut Ledger, id: u64, client: &str, memory: u64, now: i64) -> Result<(), &'static str> {
         let claim = Claim { id: SessionId(id), client: client.parse().unwrap(), memory };
-        l.admit(claim, WallTime(now)).map_err(|r| r.limit)
+        l.admit(claim, SteadyTime(now)).map_err(|r| r.limit)
     }
 
     fn results() -> Arc<SessionResults> {
@@ -347,19 +347,19 @@ mod tests {
         let id = SessionId(1);
         assert_eq!(admit(&mut l, 1, A, 600, 0), Ok(()));
         assert!(matches!(l.find(id), Lookup::Running));
-        l.keep(id, results(), WallTime(10));
+        l.keep(id, results(), SteadyTime(10));
         assert!(l.find(id).is_kept());
         assert_eq!(l.memory(), 0, "only what is held counts");
-        l.expire(WallTime(109));
+        l.expire(SteadyTime(109));
         assert!(l.find(id).is_kept());
-        l.expire(WallTime(110));
+        l.expire(SteadyTime(110));
         assert!(!l.find(id).is_kept());
 
         assert!(admit(&mut l, 2, A, 1, 200).is_ok() && admit(&mut l, 3, A, 1, 200).is_ok());
-        l.keep(SessionId(2), results(), WallTime(200));
+        l.keep(SessionId(2), results(), SteadyTime(200));
         assert!(admit(&mut l, 4, A, 1, 201).is_ok(), "the oldest kept makes room");
         assert!(!l.find(SessionId(2)).is_kept());
-        l.keep(SessionId(99), results(), WallTime(0));
+        l.keep(SessionId(99), results(), SteadyTime(0));
         assert!(!l.find(SessionId(99)).is_kept(), "only admitted sessions are kept");
     }
 }

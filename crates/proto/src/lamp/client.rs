@@ -4,7 +4,7 @@ use crate::lamp::packet::{FollowUp, HEADER_LEN, Header, Kind, push_payload};
 use crate::lamp::report::Report;
 use crate::machine::Tick;
 use crate::twoway::{Heard, Protocol, Reply, Stage};
-use jitlat_core::{Span, WallTime};
+use jitlat_core::{Span, SteadyTime, WallTime};
 
 /// Between repetitions of INIT and FOLLOWUP_CTRL.
 const REPEAT: Span = Span::millis(100);
@@ -81,8 +81,8 @@ pub struct Client {
     report: Option<Report>,
     /// Repetitions so far of what the state repeats.
     repeats: u32,
-    due: Option<WallTime>,
-    until: Option<WallTime>,
+    due: Option<SteadyTime>,
+    until: Option<SteadyTime>,
     /// An ACK for the server's REPORT is owed.
     owe_ack: bool,
     last: Option<u16>,
@@ -128,7 +128,7 @@ impl Client {
     }
 
     /// Repeats a packet: true when one is due now.
-    fn repeat(&mut self, now: WallTime, most: u32, gap: Span, grace: Span) -> bool {
+    fn repeat(&mut self, now: SteadyTime, most: u32, gap: Span, grace: Span) -> bool {
         if self.repeats >= most || self.due.is_some_and(|d| now < d) {
             return false;
         }
@@ -273,17 +273,17 @@ impl Protocol for Client {
         }
     }
 
-    fn conversation_timeout(&self) -> Option<WallTime> {
+    fn conversation_timeout(&self) -> Option<SteadyTime> {
         if self.owe_ack {
-            return Some(WallTime(i64::MIN));
+            return Some(SteadyTime(i64::MIN));
         }
         match self.state {
-            State::Init | State::Negotiate if self.repeats == 0 => Some(WallTime(i64::MIN)),
+            State::Init | State::Negotiate if self.repeats == 0 => Some(SteadyTime(i64::MIN)),
             _ => [self.due, self.until].into_iter().flatten().min(),
         }
     }
 
-    fn stage(&mut self, now: WallTime) -> Stage {
+    fn stage(&mut self, now: SteadyTime) -> Stage {
         let expired = self.until.is_some_and(|u| now >= u);
         match self.state {
             State::Init if expired => self.enter(State::Failed),
@@ -311,7 +311,7 @@ impl Protocol for Client {
         }
     }
 
-    fn all_sent(&mut self, now: WallTime) {
+    fn all_sent(&mut self, now: SteadyTime) {
         match self.options.mode {
             Mode::Unidirectional => {
                 self.enter(State::AwaitReport);

@@ -6,7 +6,7 @@ use crate::machine::Tick;
 use crate::twoway::reflect::{Arrival, Silence, answerable};
 use core::net::SocketAddr;
 use jitlat_core::time::Source;
-use jitlat_core::{Span, WallTime};
+use jitlat_core::{Span, SteadyTime};
 use std::collections::HashMap;
 
 /// Between repetitions of a REPORT.
@@ -70,7 +70,7 @@ struct Session {
     unidirectional: Option<Box<Tally>>,
     follow_up: Option<FollowUp>,
     negotiated: bool,
-    seen: WallTime,
+    seen: SteadyTime,
     /// The longest time between two packets of it.
     longest: Span,
     /// Bytes received minus bytes sent.
@@ -86,7 +86,7 @@ enum Phase {
     Reporting {
         stopped: bool,
         sent: u32,
-        due: WallTime,
+        due: SteadyTime,
     },
     /// The report was acknowledged, or given up.
     Told {
@@ -211,13 +211,13 @@ pub struct Server {
     sessions: HashMap<Name, Session>,
     /// Sessions that have a report to deliver.
     reporting: Vec<Name>,
-    sweep: WallTime,
+    sweep: SteadyTime,
 }
 
 impl Server {
     /// A server without sessions.
     pub fn new(rules: ServerRules) -> Server {
-        Server { rules, sessions: HashMap::new(), reporting: Vec::new(), sweep: WallTime(i64::MIN) }
+        Server { rules, sessions: HashMap::new(), reporting: Vec::new(), sweep: SteadyTime(i64::MIN) }
     }
 
     /// Sessions at the moment.
@@ -406,7 +406,7 @@ impl Server {
     }
 
     /// When, on the steady clock, to call [`poll_transmit`](Self::poll_transmit) at the latest.
-    pub fn poll_timeout(&self) -> Option<WallTime> {
+    pub fn poll_timeout(&self) -> Option<SteadyTime> {
         if self.sessions.is_empty() {
             return None;
         }

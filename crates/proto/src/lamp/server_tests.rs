@@ -1,11 +1,12 @@
 //! What a client, or several, hear of a LaMP server over time.
 
 use super::*;
+use jitlat_core::{SteadyTime, WallTime};
 
 const EPOCH: i64 = 1_795_176_909_000_000_000;
 
 fn tick(ms: i64) -> Tick {
-    Tick { wall: WallTime(EPOCH + ms * 1_000_000), steady: WallTime(ms * 1_000_000) }
+    Tick { wall: WallTime(EPOCH + ms * 1_000_000), steady: SteadyTime(ms * 1_000_000) }
 }
 
 /// A server and one client of it.

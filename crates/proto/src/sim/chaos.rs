@@ -22,7 +22,9 @@ use crate::jitlat::{
 };
 use crate::{Machine, Tick};
 use core::net::SocketAddr;
-use jitlat_core::{Direction, PacketRecord, Schedule, Source, Span, TestSpec, Transport, WallTime};
+use jitlat_core::{
+    Direction, PacketRecord, Schedule, Source, Span, SteadyTime, TestSpec, Transport, WallTime,
+};
 
 /// Something that happens to a machine. Numbers are taken modulo what makes sense, so that any value is
 /// one operation or another.
@@ -112,7 +114,7 @@ impl Around {
         self.now.wall = self.now.wall + span;
     }
 
-    fn pass_until(&mut self, at: WallTime) {
+    fn pass_until(&mut self, at: SteadyTime) {
         self.pass(Span((at - self.now.steady).0.max(0)));
     }
 

@@ -1,7 +1,7 @@
 //! [`HostClock`]: a host's idea of the true time.
 
 use crate::Tick;
-use jitlat_core::{Span, WallTime};
+use jitlat_core::{Span, SteadyTime, WallTime};
 
 /// When the simulation begins, on a perfect wall clock: the seed's own first packet.
 pub const EPOCH: WallTime = WallTime(1_246_650_331_000_000_000);
@@ -19,12 +19,12 @@ pub struct HostClock {
 impl HostClock {
     /// What both clocks show at true time `t` since the beginning.
     pub fn tick(&self, t: Span) -> Tick {
-        let steady = WallTime(t.0 + self.drift(t.0));
+        let steady = SteadyTime(t.0 + self.drift(t.0));
         Tick { wall: EPOCH + self.offset + Span(steady.0), steady }
     }
 
     /// The first true time at which the steady clock shows `at` or later.
-    pub fn when(&self, at: WallTime) -> Span {
+    pub fn when(&self, at: SteadyTime) -> Span {
         let billion = 1_000_000_000_i128;
         let guess = i128::from(at.0) * billion / (billion + i128::from(self.skew_ppb));
         let mut t = Span((guess as i64).saturating_sub(2).max(0));
@@ -48,12 +48,12 @@ mod tests {
         for skew_ppb in [-120_000, 0, 7, 120_000] {
             let clock = HostClock { offset: Span::seconds(31), skew_ppb };
             for at in [0, 1, 999_999_999, 3_600_000_000_000] {
-                let t = clock.when(WallTime(at));
-                assert!(clock.tick(t).steady >= WallTime(at));
-                assert!(t.0 == 0 || clock.tick(t - Span(1)).steady < WallTime(at), "{skew_ppb} {at}");
+                let t = clock.when(SteadyTime(at));
+                assert!(clock.tick(t).steady >= SteadyTime(at));
+                assert!(t.0 == 0 || clock.tick(t - Span(1)).steady < SteadyTime(at), "{skew_ppb} {at}");
             }
         }
         let fast = HostClock { offset: Span::ZERO, skew_ppb: 120_000 };
-        assert_eq!(fast.tick(Span::seconds(1000)).steady, WallTime(1_000_120_000_000));
+        assert_eq!(fast.tick(Span::seconds(1000)).steady, SteadyTime(1_000_120_000_000));
     }
 }

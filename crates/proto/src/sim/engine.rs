@@ -6,7 +6,7 @@ use crate::jitlat::packet::{HEADER_LEN, Header};
 use crate::jitlat::recording::{Recording, SentStamps};
 use crate::jitlat::stream::{Arrival, Greeter, Reception, StreamReceiver, StreamSender};
 use core::net::SocketAddr;
-use jitlat_core::{Source, Span, Stamp, Transport, WallTime};
+use jitlat_core::{Source, Span, Stamp, SteadyTime, Transport};
 use std::collections::VecDeque;
 
 /// How long after the program's reading a packet leaves the simulated host.
@@ -31,7 +31,7 @@ pub struct Engine {
     flows: Vec<Flow>,
     reports: VecDeque<Report>,
     /// Reports on their way to the machine, and when they get there.
-    posted: VecDeque<(WallTime, Report)>,
+    posted: VecDeque<(SteadyTime, Report)>,
     latency: Span,
     /// Where the peer's packets come from.
     far: Option<SocketAddr>,
@@ -176,13 +176,13 @@ impl Engine {
     }
 
     /// When, on the steady clock, something is next to be done.
-    pub fn deadline(&self) -> Option<WallTime> {
+    pub fn deadline(&self) -> Option<SteadyTime> {
         let flows = self.flows.iter().filter(|f| !f.closed).filter_map(Flow::deadline);
         flows.chain(self.posted.front().map(|(at, _)| *at)).min()
     }
 
     /// The next report that has got through by `now`.
-    pub fn poll_report(&mut self, now: WallTime) -> Option<Report> {
+    pub fn poll_report(&mut self, now: SteadyTime) -> Option<Report> {
         self.posted.extend(self.reports.drain(..).map(|report| (now + self.latency, report)));
         if self.posted.front().is_none_or(|(at, _)| *at > now) {
             return None;
@@ -192,7 +192,7 @@ impl Engine {
 }
 
 impl Flow {
-    fn start(&mut self, now: WallTime) {
+    fn start(&mut self, now: SteadyTime) {
         let Opening { spec, patience, greetings, record_limit, .. } = &self.opening;
         self.work = match self.opening.role {
             Role::Send => Work::Sending {
@@ -266,7 +266,7 @@ impl Flow {
         }
     }
 
-    fn deadline(&self) -> Option<WallTime> {
+    fn deadline(&self) -> Option<SteadyTime> {
         let work = match &self.work {
             Work::None => None,
             Work::Sending { sender, .. } => sender.due().map(|d| d.at),

@@ -22,7 +22,7 @@ use core::net::SocketAddr;
 use engine::{Engine, Packet};
 use jitlat_core::impair::{Config, Impairment, Tally};
 use jitlat_core::session::Ending;
-use jitlat_core::{PacketRecord, Session, Span, TestSpec, WallTime};
+use jitlat_core::{PacketRecord, Session, Span, SteadyTime, TestSpec};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -465,7 +465,7 @@ impl Simulation {
         let to = 1 - from;
         for packet in packets {
             let bytes = usize::from(packet.size) + 28;
-            let now = WallTime(self.now.0);
+            let now = SteadyTime(self.now.0);
             let path = &mut self.paths[to];
             let deliveries = match u64::try_from(packet.header.seq) {
                 Ok(seq) => path.pass_test(now, bytes, seq),
@@ -485,7 +485,7 @@ impl Simulation {
 
     /// When bytes of a reliable connection arrive that would have arrived at `passed`: what is lost is sent
     /// again after three delays and a fifth of a second.
-    fn in_order(&self, to: usize, passed: Option<WallTime>) -> Span {
+    fn in_order(&self, to: usize, passed: Option<SteadyTime>) -> Span {
         let again = self.now + self.paths[to].config().delay.times(3) + Span::millis(200);
         passed.map_or(again, |at| Span(at.0))
     }
@@ -495,7 +495,7 @@ impl Simulation {
         if self.cut[connection] {
             return;
         }
-        let passed = self.paths[to].pass_other(WallTime(self.now.0), bytes.len() + 40).first().copied();
+        let passed = self.paths[to].pass_other(SteadyTime(self.now.0), bytes.len() + 40).first().copied();
         let at = self.in_order(to, passed).max(self.pipes[connection][to]);
         self.pipes[connection][to] = at;
         self.at(at, Happening::Bytes { connection, to, bytes });

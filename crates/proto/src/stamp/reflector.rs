@@ -1,6 +1,7 @@
 //! The session reflector (RFC 8762 §4.3, RFC 8972): stateless, or with a count per session in bounded
 //! memory.
 
+use crate::machine::Tick;
 use crate::stamp::auth::Key;
 use crate::stamp::packet::{Answer, Layout, Request, is_answer};
 use crate::stamp::tlv::{
@@ -9,7 +10,7 @@ use crate::stamp::tlv::{
 use crate::twoway::reflect::{Arrival, Silence, answerable};
 use core::net::SocketAddr;
 use jitlat_core::ntp::ErrorEstimate;
-use jitlat_core::{Source, Span, WallTime};
+use jitlat_core::{Source, Span, SteadyTime, WallTime};
 use std::collections::HashMap;
 
 /// How a reflector behaves.
@@ -85,13 +86,12 @@ impl Reflector {
     }
 
     /// Writes the answer to `request` into `answer`, which must be as long as the request at least.
-    /// `now` is the wall clock, `steady` the steady one, `error` the state of this host's clock.
+    /// `error` is the state of this host's clock.
     pub fn reflect(
         &mut self,
         request: &[u8],
         arrival: &Arrival,
-        now: WallTime,
-        steady: WallTime,
+        now: Tick,
         error: ErrorEstimate,
         answer: &mut [u8],
     ) -> Result<Reflected, Silence> {
@@ -125,7 +125,7 @@ impl Reflector {
         };
         let is_stamp = reserved.iter().all(|b| *b == 0);
         let ssid = if is_stamp { asked.ssid } else { 0 };
-        let session = self.session((arrival.from, ssid), steady);
+        let session = self.session((arrival.from, ssid), now.steady);
         let (seq, counters) = match session {
             Some(s) => {
                 let seq = s.answers;
@@ -145,7 +145,7 @@ impl Reflector {
         answer[..base].fill(0);
         let written = Answer {
             seq,
-            answered: error.encode(now),
+            answered: error.encode(now.wall),
             error,
             ssid: asked.ssid,
             arrived: error.encode(arrival.at),
@@ -256,7 +256,7 @@ impl Reflector {
     }
 
     /// The state of `key`, unless stateless or full.
-    fn session(&mut self, key: (SocketAddr, u16), steady: WallTime) -> Option<&mut Session> {
+    fn session(&mut self, key: (SocketAddr, u16), steady: SteadyTime) -> Option<&mut Session> {
         if self.rules.sessions == 0 {
             return None;
         }

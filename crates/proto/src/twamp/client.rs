@@ -11,7 +11,7 @@ use crate::twamp::{TestKeys, users};
 use core::fmt;
 use core::net::IpAddr;
 use jitlat_core::ntp::NtpTime;
-use jitlat_core::{Dscp, Span, WallTime};
+use jitlat_core::{Dscp, Span, SteadyTime};
 use std::collections::VecDeque;
 
 /// One session to ask for.
@@ -201,7 +201,7 @@ enum State {
 pub struct Client {
     config: Config,
     state: State,
-    deadline: WallTime,
+    deadline: SteadyTime,
     mode: Mode,
     keys: Option<SessionKeys>,
     incoming: Incoming,
@@ -458,7 +458,7 @@ impl Machine for Client {
         true
     }
 
-    fn poll_timeout(&self) -> Option<WallTime> {
+    fn poll_timeout(&self) -> Option<SteadyTime> {
         (self.state != State::Over).then_some(self.deadline)
     }
 

@@ -10,7 +10,7 @@ use crate::twamp::{TestKeys, Users, least_padding};
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::ntp::NtpTime;
-use jitlat_core::{Span, WallTime};
+use jitlat_core::{Span, SteadyTime, WallTime};
 use std::collections::VecDeque;
 
 /// What is granted, to whom.
@@ -192,7 +192,7 @@ pub struct Server {
     local: IpAddr,
     started: NtpTime,
     state: State,
-    deadline: WallTime,
+    deadline: SteadyTime,
     mode: Mode,
     keys: Option<SessionKeys>,
     incoming: Incoming,
@@ -466,7 +466,7 @@ impl Machine for Server {
         }
     }
 
-    fn poll_timeout(&self) -> Option<WallTime> {
+    fn poll_timeout(&self) -> Option<SteadyTime> {
         (self.state != State::Over).then_some(self.deadline)
     }
 

@@ -9,7 +9,7 @@ use crate::twamp::{Sender, SessionReflector, Users, sender};
 use crate::twoway::reflect::{Arrival, Silence};
 use crate::twoway::{Heard, Protocol};
 use jitlat_core::ntp::ErrorEstimate;
-use jitlat_core::{Dscp, Span, WallTime};
+use jitlat_core::{Dscp, Span, SteadyTime, WallTime};
 use proptest::prelude::*;
 
 const WALL: i64 = 1_795_176_900_000_000_000;
@@ -17,7 +17,7 @@ const PEER: &str = "192.0.2.1:50000";
 const LOCAL: &str = "192.0.2.2:862";
 
 fn tick(ms: i64) -> Tick {
-    Tick { wall: WallTime(WALL + ms * 1_000_000), steady: WallTime(ms * 1_000_000) }
+    Tick { wall: WallTime(WALL + ms * 1_000_000), steady: SteadyTime(ms * 1_000_000) }
 }
 
 fn wish(mode: Mode) -> Wish {

@@ -9,11 +9,11 @@ use crate::twamp::server::{self, Random, Rules, Server};
 use crate::twamp::test::Origin;
 use crate::twamp::{TestKeys, Users};
 use crate::wire::unhex;
-use jitlat_core::{Dscp, Span, WallTime};
+use jitlat_core::{Dscp, Span, SteadyTime, WallTime};
 
 const VECTORS: &str = include_str!("../../../../testdata/twamp/vectors.tsv");
 const SECRET: &[u8] = b"interop-secret";
-const NOW: Tick = Tick { wall: WallTime(1_795_176_900_000_000_000), steady: WallTime(0) };
+const NOW: Tick = Tick { wall: WallTime(1_795_176_900_000_000_000), steady: SteadyTime(0) };
 const KEYED: [&str; 3] = ["twamp-auth-ipv4", "twamp-enc-ipv4", "twamp-mixed-ipv4"];
 const OPEN: [&str; 5] = [
     "twamp-open-ipv4",

@@ -18,7 +18,7 @@ pub use pinger::{Pinger, Plan, Transmit};
 pub use reflect::{Arrival, Silence};
 
 use crate::machine::Tick;
-use jitlat_core::WallTime;
+use jitlat_core::{SteadyTime, WallTime};
 
 /// What an answer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,17 +88,17 @@ pub trait Protocol {
     }
 
     /// When, on the steady clock, [`poll_conversation`](Self::poll_conversation) is to be asked again.
-    fn conversation_timeout(&self) -> Option<WallTime> {
+    fn conversation_timeout(&self) -> Option<SteadyTime> {
         None
     }
 
     /// Where the conversation stands at `now` (steady clock).
-    fn stage(&mut self, _now: WallTime) -> Stage {
+    fn stage(&mut self, _now: SteadyTime) -> Stage {
         Stage::Ready
     }
 
     /// All requests have been sent.
-    fn all_sent(&mut self, _now: WallTime) {}
+    fn all_sent(&mut self, _now: SteadyTime) {}
 
     /// Whether T2 and T3 are readings of a clock, so that one-way delays have a meaning.
     fn far_clock(&self) -> bool {

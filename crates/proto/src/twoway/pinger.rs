@@ -9,7 +9,7 @@ use crate::twoway::{Heard, Protocol, Stage};
 use jitlat_core::record::{Flags, Moment};
 use jitlat_core::schedule::Deadlines;
 use jitlat_core::twoway::NotAnswers;
-use jitlat_core::{PacketRecord, Source, Span, Stamp, TestSpec, WallTime};
+use jitlat_core::{PacketRecord, Source, Span, Stamp, SteadyTime, TestSpec, WallTime};
 use std::collections::VecDeque;
 
 /// Answers that wait for a later word at a time, and for how long each.
@@ -60,10 +60,10 @@ pub struct Pinger<P> {
     deadlines: Deadlines,
     state: State,
     next: u32,
-    due: WallTime,
-    start: Option<WallTime>,
+    due: SteadyTime,
+    start: Option<SteadyTime>,
     /// When the answer to the last request, or to the one waited for, is given up.
-    until: Option<WallTime>,
+    until: Option<SteadyTime>,
     ledger: Ledger,
     records: Recording,
     sent: SentStamps,
@@ -106,7 +106,7 @@ impl<P: Protocol> Pinger<P> {
             plan,
             state: State::Opening,
             next: 0,
-            due: WallTime(i64::MIN),
+            due: SteadyTime(i64::MIN),
             start: None,
             until: None,
             ledger,
@@ -326,7 +326,7 @@ impl<P: Protocol> Pinger<P> {
     }
 
     /// When, on the steady clock, to poll again at the latest; `None` when over.
-    pub fn poll_timeout(&self) -> Option<WallTime> {
+    pub fn poll_timeout(&self) -> Option<SteadyTime> {
         if self.is_over() {
             return None;
         }
@@ -338,7 +338,7 @@ impl<P: Protocol> Pinger<P> {
         };
         let conversation = self.protocol.conversation_timeout();
         // Nobody asks for anything: look again at once, the state is about to change.
-        Some([own, conversation].into_iter().flatten().min().unwrap_or(WallTime(i64::MIN)))
+        Some([own, conversation].into_iter().flatten().min().unwrap_or(SteadyTime(i64::MIN)))
     }
 
     /// The test's results: records in arrival order, their sent times replaced by kernel stamps where

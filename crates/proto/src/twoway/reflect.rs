@@ -1,7 +1,7 @@
 //! What all reflectors look at before they answer.
 
 use core::net::{IpAddr, SocketAddr};
-use jitlat_core::WallTime;
+use jitlat_core::{SteadyTime, WallTime};
 
 /// How a request came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl Limiter {
     }
 
     /// Whether a packet of `address` may be answered now.
-    pub fn allows(&mut self, address: IpAddr, steady: WallTime) -> bool {
+    pub fn allows(&mut self, address: IpAddr, steady: SteadyTime) -> bool {
         let key = match address {
             IpAddr::V4(a) => u32::from(a).into(),
             IpAddr::V6(a) => (u128::from(a) >> 64) as u64,
@@ -136,8 +136,8 @@ mod tests {
     fn each_address_has_its_rate() {
         let mut limiter = Limiter::new(1000, 42);
         let (a, b) = ("192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap());
-        let granted = (0..10_000).filter(|k| limiter.allows(a, WallTime(k * 100_000))).count();
+        let granted = (0..10_000).filter(|k| limiter.allows(a, SteadyTime(k * 100_000))).count();
         assert!((1000..=1101).contains(&granted), "{granted} of 10 000 in a second");
-        assert!(limiter.allows(b, WallTime(1_000_000_000)));
+        assert!(limiter.allows(b, SteadyTime(1_000_000_000)));
     }
 }

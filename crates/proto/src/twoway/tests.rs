@@ -9,13 +9,14 @@ use crate::twoway::reflect::Arrival;
 use crate::twoway::sim::Far;
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::spec::{Direction, Schedule, Transport};
+use jitlat_core::{SteadyTime, WallTime};
 
 const EPOCH: i64 = 1_795_176_909_000_000_000;
 /// The far clock is ahead of ours by this much.
 const AHEAD: i64 = 250_000_000;
 
 fn tick(steady: i64) -> Tick {
-    Tick { wall: WallTime(EPOCH + steady), steady: WallTime(steady) }
+    Tick { wall: WallTime(EPOCH + steady), steady: SteadyTime(steady) }
 }
 
 fn plan(packets: u64, wait: Option<Span>) -> Plan {

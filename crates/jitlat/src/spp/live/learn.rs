@@ -5,7 +5,7 @@ use super::point::{End, News, Report, Source};
 use jitlat_core::passive::echo::is_echo;
 use jitlat_core::passive::packet::decode;
 use jitlat_core::passive::{Glimpse, NoPlan, Plan, Sides, identity, survey};
-use jitlat_core::time::{Span, WallTime};
+use jitlat_core::time::{Span, SteadyTime, WallTime};
 use std::collections::VecDeque;
 
 /// Glimpses kept of each point.
@@ -32,8 +32,8 @@ pub struct Learner {
     seen: [u64; 2],
     more_than_echoes: bool,
     news: bool,
-    tried: Option<WallTime>,
-    first: Option<WallTime>,
+    tried: Option<SteadyTime>,
+    first: Option<SteadyTime>,
     why: NoPlan,
 }
 
@@ -96,7 +96,7 @@ impl Learner {
     }
 
     /// The plan, once there is enough to go by.
-    pub fn plan(&mut self, now: WallTime) -> Option<Plan> {
+    pub fn plan(&mut self, now: SteadyTime) -> Option<Plan> {
         let due = self.tried.is_none_or(|t| now - t >= AGAIN);
         if !due || !self.news && self.first.is_none() {
             return None;

@@ -1,7 +1,7 @@
 //! TCP: connections carried with a fixed delay in each direction, as two bounded delay lines.
 
 use super::{Forward, Interest, Token};
-use jitlat_core::time::{Span, WallTime};
+use jitlat_core::time::{Span, SteadyTime};
 use nix::poll::PollFlags;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::collections::VecDeque;
@@ -52,26 +52,26 @@ impl Side {
 /// One direction: what was read and when it is to be written.
 #[derive(Default)]
 struct Pipe {
-    under_way: VecDeque<(WallTime, Vec<u8>)>,
+    under_way: VecDeque<(SteadyTime, Vec<u8>)>,
     bytes: usize,
     /// Of the first chunk, how much the receiver has taken.
     written: usize,
     /// The receiver would not take more.
     blocked: bool,
     /// When the end of the stream is to be passed on.
-    end: Option<WallTime>,
+    end: Option<SteadyTime>,
     ended: bool,
 }
 
 impl Pipe {
-    fn next_due(&self) -> Option<WallTime> {
+    fn next_due(&self) -> Option<SteadyTime> {
         if self.blocked || self.ended {
             return None;
         }
         self.under_way.front().map(|(due, _)| *due).or(self.end)
     }
 
-    fn deliver(&mut self, now: WallTime, mut to: &TcpStream) -> io::Result<()> {
+    fn deliver(&mut self, now: SteadyTime, mut to: &TcpStream) -> io::Result<()> {
         self.blocked = false;
         while let Some((due, chunk)) = self.under_way.front() {
             if *due > now {
@@ -143,7 +143,7 @@ impl Connections {
         }
     }
 
-    pub fn next_due(&self) -> Option<WallTime> {
+    pub fn next_due(&self) -> Option<SteadyTime> {
         self.list.iter().flat_map(|c| &c.pipes).filter_map(Pipe::next_due).min()
     }
 
@@ -161,7 +161,7 @@ impl Connections {
     }
 
     /// Reads what one end sent and puts it under way.
-    pub fn read(&mut self, id: u64, side: Side, now: WallTime) {
+    pub fn read(&mut self, id: u64, side: Side, now: SteadyTime) {
         let Some(c) = self.list.iter_mut().find(|c| c.id == id) else { return };
         let pipe = &mut c.pipes[side as usize];
         let due = now + self.delays[side as usize];
@@ -180,7 +180,7 @@ impl Connections {
     }
 
     /// Writes everything that is due, and lets go of connections that are over.
-    pub fn deliver(&mut self, now: WallTime) {
+    pub fn deliver(&mut self, now: SteadyTime) {
         for c in &mut self.list {
             for side in [Side::Client, Side::Server] {
                 let to = &c.ends[side.other() as usize];

@@ -4,7 +4,7 @@ use super::{Forward, Interest, Token};
 use crate::emulator::Numbering;
 use crate::emulator::line::{self, Line};
 use jitlat_core::impair::{Impairment, Tally};
-use jitlat_core::time::WallTime;
+use jitlat_core::time::SteadyTime;
 use nix::poll::PollFlags;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -41,7 +41,7 @@ struct Flow {
     port: usize,
     client: SocketAddr,
     upstream: UdpSocket,
-    last_used: WallTime,
+    last_used: SteadyTime,
 }
 
 /// A datagram under way.

@@ -8,7 +8,7 @@ use crate::sys::{BATCH, Inbox};
 use crate::twoway::client::tick;
 use crate::twoway::raw::{self, Mac};
 use crate::twoway::socket::{self, Marking, enlarge};
-use jitlat_core::{Dscp, Source, Span, WallTime};
+use jitlat_core::{Dscp, Source, Span, SteadyTime};
 use jitlat_proto::lamp::{self, FollowUp, Reaction};
 use jitlat_proto::twoway::reflect::{Arrival, Limiter, Silence};
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
@@ -31,7 +31,7 @@ struct Way {
     from: SocketAddrV4,
     to: SocketAddrV4,
     dscp: Dscp,
-    seen: WallTime,
+    seen: SteadyTime,
 }
 
 /// A packet socket that answers.

@@ -6,7 +6,7 @@ use crate::clock;
 use crate::random;
 use crate::twoway::client::tick;
 use jitlat_core::ntp::{ErrorEstimate, Format};
-use jitlat_core::{Span, WallTime};
+use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_proto::Machine;
 use jitlat_proto::twamp::server::{Asked, Event, Input, Random, Rules, Server};
 use jitlat_proto::twamp::{self, Accept, SessionReflector, Users};
@@ -153,7 +153,7 @@ enum Stage {
     Waiting,
     Running,
     /// Stopped; late packets are answered until then.
-    Ending(WallTime),
+    Ending(SteadyTime),
 }
 
 struct Session {
@@ -197,7 +197,7 @@ struct Connection<'a> {
     over: bool,
     answer: Vec<u8>,
     error: ErrorEstimate,
-    looked: WallTime,
+    looked: SteadyTime,
 }
 
 impl Connection<'_> {
@@ -337,7 +337,7 @@ impl Connection<'_> {
     }
 
     /// Waits for something to happen, at most a tenth of a second, and takes it.
-    fn wait(&mut self, now: WallTime) -> io::Result<()> {
+    fn wait(&mut self, now: SteadyTime) -> io::Result<()> {
         let until = self.sessions.iter().filter_map(|s| match s.stage {
             Stage::Ending(at) => Some(at),
             _ => None,

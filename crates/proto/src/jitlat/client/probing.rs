@@ -3,7 +3,7 @@
 use crate::Tick;
 use crate::jitlat::auth::derive_u64;
 use crate::jitlat::message::Probe;
-use jitlat_core::{ClockProbe, Span, WallTime};
+use jitlat_core::{ClockProbe, Span, SteadyTime, WallTime};
 
 /// One round of probes, before or after the stream. Probes do not wait for each other's answers.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub(super) struct Round {
     answered: u32,
     /// Number of the first probe of this round: numbers go on over rounds.
     first: u32,
-    next_at: WallTime,
+    next_at: SteadyTime,
     interval: Span,
     patience: Span,
     varied: Option<[u8; 32]>,
@@ -22,7 +22,7 @@ pub(super) struct Round {
 impl Round {
     /// `wanted` probes from `now` on. `varied`: seed of the variation of the interval; `None`: exact.
     pub fn new(
-        now: WallTime,
+        now: SteadyTime,
         wanted: u32,
         first: u32,
         interval: Span,
@@ -67,13 +67,13 @@ impl Round {
     }
 
     /// Whether every probe has been answered, or has had its time.
-    pub fn is_over(&self, now: WallTime) -> bool {
+    pub fn is_over(&self, now: SteadyTime) -> bool {
         self.sent.len() as u32 >= self.wanted
             && (self.answered >= self.wanted || now >= self.next_at + self.patience)
     }
 
     /// When, on the steady clock, something is next to be done.
-    pub fn deadline(&self) -> WallTime {
+    pub fn deadline(&self) -> SteadyTime {
         if (self.sent.len() as u32) < self.wanted { self.next_at } else { self.next_at + self.patience }
     }
 

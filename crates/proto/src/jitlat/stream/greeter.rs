@@ -1,7 +1,7 @@
 //! [`Greeter`]: proving the test path before the stream (version 3).
 
 use crate::jitlat::packet::{HEADER_LEN, Header};
-use jitlat_core::{Span, WallTime};
+use jitlat_core::{Span, SteadyTime};
 
 /// Greetings sent whatever is answered: they also wake up kernel stamping on both hosts, which starts
 /// asynchronously.
@@ -16,19 +16,19 @@ pub struct Greeter {
     token: u64,
     sent: u32,
     answered: bool,
-    due: WallTime,
+    due: SteadyTime,
     gap: Span,
-    until: WallTime,
+    until: SteadyTime,
 }
 
 impl Greeter {
     /// Greets with `token` from `now` on, for at most `patience` (steady clock).
-    pub fn new(token: u64, now: WallTime, patience: Span) -> Greeter {
+    pub fn new(token: u64, now: SteadyTime, patience: Span) -> Greeter {
         Greeter { token, sent: 0, answered: false, due: now, gap: FIRST_GAP, until: now + patience }
     }
 
     /// The greeting to send at `now`, if one is due.
-    pub fn poll_send(&mut self, now: WallTime) -> Option<[u8; HEADER_LEN]> {
+    pub fn poll_send(&mut self, now: SteadyTime) -> Option<[u8; HEADER_LEN]> {
         if now < self.due || self.is_done() || self.gave_up(now) {
             return None;
         }
@@ -53,12 +53,12 @@ impl Greeter {
     }
 
     /// Whether nothing was answered in time.
-    pub fn gave_up(&self, now: WallTime) -> bool {
+    pub fn gave_up(&self, now: SteadyTime) -> bool {
         !self.answered && now >= self.until
     }
 
     /// When, on the steady clock, to look again.
-    pub fn deadline(&self) -> WallTime {
+    pub fn deadline(&self) -> SteadyTime {
         if self.answered { self.due } else { self.due.min(self.until) }
     }
 }
@@ -69,9 +69,9 @@ mod tests {
 
     #[test]
     fn greets_until_answered_and_at_least_four_times() {
-        let mut greeter = Greeter::new(7, WallTime(0), Span::seconds(5));
-        let hello = greeter.poll_send(WallTime(0)).unwrap();
-        assert!(greeter.poll_send(WallTime(1)).is_none(), "not before the next is due");
+        let mut greeter = Greeter::new(7, SteadyTime(0), Span::seconds(5));
+        let hello = greeter.poll_send(SteadyTime(0)).unwrap();
+        assert!(greeter.poll_send(SteadyTime(1)).is_none(), "not before the next is due");
         assert!(!greeter.handle(&Header::hello(8).to_bytes()), "another's token");
         assert!(greeter.handle(&hello));
         let mut times = vec![];
@@ -81,20 +81,20 @@ mod tests {
             assert!(greeter.poll_send(now).is_some());
         }
         assert_eq!(times, [20, 40, 60]);
-        assert!(!greeter.gave_up(WallTime(i64::MAX)));
+        assert!(!greeter.gave_up(SteadyTime(i64::MAX)));
     }
 
     #[test]
     fn gives_up_in_bounded_time_with_few_packets() {
-        let mut greeter = Greeter::new(7, WallTime(0), Span::seconds(8));
+        let mut greeter = Greeter::new(7, SteadyTime(0), Span::seconds(8));
         let mut sent = 0;
-        let mut now = WallTime(0);
+        let mut now = SteadyTime(0);
         while !greeter.gave_up(now) {
             sent += u32::from(greeter.poll_send(now).is_some());
             assert!(greeter.deadline() > now);
             now = greeter.deadline();
         }
-        assert_eq!(now, WallTime(8_000_000_000));
+        assert_eq!(now, SteadyTime(8_000_000_000));
         assert!((8..20).contains(&sent), "{sent}");
     }
 }

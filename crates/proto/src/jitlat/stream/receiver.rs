@@ -3,7 +3,7 @@
 use super::sentinel_interval;
 use crate::jitlat::packet::{HELLO, Header, SENTINEL};
 use jitlat_core::record::Moment;
-use jitlat_core::{Flags, PacketRecord, Schedule, Span, Stamp, TestSpec, Transport, WallTime};
+use jitlat_core::{Flags, PacketRecord, Schedule, Span, Stamp, SteadyTime, TestSpec, Transport, WallTime};
 
 /// How long a receiver waits before it believes that no more will come. All on the steady clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct Reception {
     /// The program's own reading of the wall clock, where the stamp is another's.
     pub read: Option<WallTime>,
     /// Now on the steady clock, for the timers; one reading may serve a whole batch.
-    pub steady: WallTime,
+    pub steady: SteadyTime,
     /// Payload bytes on the wire, where the buffer was too short for them; else the slice's length counts.
     pub full_len: Option<usize>,
     /// Time to live or hop limit.
@@ -56,7 +56,7 @@ pub struct Reception {
 
 impl Reception {
     /// A reception of which only the stamp is known.
-    pub fn new(stamp: Stamp, steady: WallTime) -> Reception {
+    pub fn new(stamp: Stamp, steady: SteadyTime) -> Reception {
         Reception { stamp, read: None, steady, full_len: None, ttl: None, traffic_class: None }
     }
 }
@@ -97,13 +97,13 @@ pub struct StreamReceiver {
     greetings: bool,
     patience: Patience,
     /// When the last packet should have been sent, on the steady clock, as far as can be told here.
-    due_end: WallTime,
+    due_end: SteadyTime,
     duration: Span,
-    last: WallTime,
+    last: SteadyTime,
     /// Over at that time, for that reason.
-    ending: Option<(WallTime, Finish)>,
+    ending: Option<(SteadyTime, Finish)>,
     /// Cut: over once nothing has come for this long, counted from then on.
-    cut: Option<(WallTime, Span)>,
+    cut: Option<(SteadyTime, Span)>,
     received: u64,
     noise: u64,
     sentinels: u64,
@@ -113,7 +113,7 @@ pub struct StreamReceiver {
 impl StreamReceiver {
     /// A receiver of `spec`, ready since `now` on the steady clock. `greetings`: whether −2 is a greeting
     /// (version 3) or merely an impossible sequence number (classic).
-    pub fn new(spec: &TestSpec, patience: Patience, greetings: bool, now: WallTime) -> StreamReceiver {
+    pub fn new(spec: &TestSpec, patience: Patience, greetings: bool, now: SteadyTime) -> StreamReceiver {
         StreamReceiver {
             packets: spec.packets(),
             payload: spec.payload(),
@@ -180,16 +180,16 @@ impl StreamReceiver {
 
     /// The sender has ended, or is to be given up (word from the control connection, or the user):
     /// stragglers are awaited, and the stream is over once none has come for `linger`.
-    pub fn cut(&mut self, now: WallTime, linger: Span) {
+    pub fn cut(&mut self, now: SteadyTime, linger: Span) {
         self.cut = Some((now, linger));
     }
 
     /// The TCP test connection has ended.
-    pub fn closed(&mut self, now: WallTime) {
+    pub fn closed(&mut self, now: SteadyTime) {
         self.end_by(now, Finish::Closed);
     }
 
-    fn end_by(&mut self, at: WallTime, finish: Finish) {
+    fn end_by(&mut self, at: SteadyTime, finish: Finish) {
         match &mut self.ending {
             Some((until, _)) => *until = (*until).min(at),
             None => self.ending = Some((at, finish)),
@@ -197,7 +197,7 @@ impl StreamReceiver {
     }
 
     /// When, on the steady clock, to ask [`status`](StreamReceiver::status) again if nothing arrives.
-    pub fn deadline(&self) -> WallTime {
+    pub fn deadline(&self) -> SteadyTime {
         let silent = self.last + self.patience.silence;
         let tail = self.last.max(self.due_end) + self.patience.tail;
         let given_up = silent.min(tail);
@@ -206,17 +206,17 @@ impl StreamReceiver {
     }
 
     /// When a stream that was cut is over.
-    fn cut_off(&self) -> WallTime {
+    fn cut_off(&self) -> SteadyTime {
         match self.cut {
             // Asked not to wait: whatever still comes changes nothing.
             Some((at, Span::ZERO)) => at,
             Some((at, linger)) => at.max(self.last) + linger,
-            None => WallTime(i64::MAX),
+            None => SteadyTime(i64::MAX),
         }
     }
 
     /// Whether, and why, the stream is over at `now` on the steady clock.
-    pub fn status(&self, now: WallTime) -> Option<Finish> {
+    pub fn status(&self, now: SteadyTime) -> Option<Finish> {
         if now < self.deadline() {
             return None;
         }
@@ -254,14 +254,14 @@ mod tests {
     fn receiver(packets: u64, period: Span) -> (TestSpec, StreamReceiver) {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, packets, 20, period, Schedule::Periodic).unwrap();
-        let receiver = StreamReceiver::new(&spec, Patience::of(&spec), true, WallTime(0));
+        let receiver = StreamReceiver::new(&spec, Patience::of(&spec), true, SteadyTime(0));
         (spec, receiver)
     }
 
     fn at(ms: i64) -> Reception {
-        let steady = WallTime(ms * 1_000_000);
+        let steady = SteadyTime(ms * 1_000_000);
         Reception::new(
-            Stamp { at: steady + Span::seconds(50 * 365 * 86_400), source: Source::Kernel },
+            Stamp { at: WallTime(steady.0) + Span::seconds(50 * 365 * 86_400), source: Source::Kernel },
             steady,
         )
     }
@@ -313,7 +313,7 @@ mod tests {
         Header::hello(42).write(&mut hello);
         assert_eq!(rx.packet(&hello, &at(0)), Arrival::Hello(42));
         assert_eq!(rx.received(), 0);
-        let mut classic = StreamReceiver::new(&spec, Patience::of(&spec), false, WallTime(0));
+        let mut classic = StreamReceiver::new(&spec, Patience::of(&spec), false, SteadyTime(0));
         assert_eq!(record(classic.packet(&hello, &at(0))).seq, -2);
     }
 
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(rx.packet(&packet(-1), &at(220)), Arrival::Sentinel);
         assert_eq!(rx.status(at(220).steady), Some(Finish::Sentinel));
 
-        let mut rx = StreamReceiver::new(&spec, Patience::of(&spec), true, WallTime(0));
+        let mut rx = StreamReceiver::new(&spec, Patience::of(&spec), true, SteadyTime(0));
         rx.packet(&packet(1), &at(20));
         rx.packet(&packet(-1), &at(220));
         assert_eq!((rx.status(at(469).steady), rx.deadline()), (None, at(470).steady));
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn silence_is_given_up_in_bounded_time() {
         let (_, rx) = receiver(1_000_000, Span::millis(20));
-        assert_eq!(rx.deadline(), WallTime(60 * SECOND + 200_000_000));
+        assert_eq!(rx.deadline(), SteadyTime(60 * SECOND + 200_000_000));
         assert_eq!(rx.status(rx.deadline()), Some(Finish::NeverStarted));
 
         // In the middle: a minute. At the end: ten seconds after the last packet was due.

@@ -3,7 +3,7 @@
 use super::sentinel_interval;
 use crate::jitlat::packet::SENTINEL;
 use jitlat_core::schedule::Deadlines;
-use jitlat_core::{Span, TestSpec, WallTime};
+use jitlat_core::{Span, SteadyTime, TestSpec};
 
 /// How long sentinels go on unanswered before the sender gives up by itself. The control machines stop
 /// it much earlier; this bounds a sender whose machine is gone.
@@ -13,7 +13,7 @@ const GIVE_UP: Span = Span::seconds(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
     /// When, on the steady clock. In the past when the sender is late: then send at once.
-    pub at: WallTime,
+    pub at: SteadyTime,
     /// Sequence number of the packet, or the sentinel's −1.
     pub seq: i32,
 }
@@ -33,7 +33,7 @@ impl Due {
 /// ```
 #[derive(Clone, Debug)]
 pub struct StreamSender {
-    start: WallTime,
+    start: SteadyTime,
     deadlines: Deadlines,
     interval: Span,
     due: Option<Due>,
@@ -41,12 +41,12 @@ pub struct StreamSender {
     failed: u32,
     sentinels: u32,
     /// When sentinels end unanswered; known once the last packet has been sent.
-    until: WallTime,
+    until: SteadyTime,
 }
 
 impl StreamSender {
     /// The stream of `spec`, whose first packet is due at `start` on the steady clock.
-    pub fn new(spec: &TestSpec, start: WallTime) -> StreamSender {
+    pub fn new(spec: &TestSpec, start: SteadyTime) -> StreamSender {
         let mut sender = StreamSender {
             start,
             deadlines: Deadlines::new(spec),
@@ -69,7 +69,7 @@ impl StreamSender {
 
     /// What was [due](StreamSender::due) has been sent at `now`; on to the next.
     #[inline]
-    pub fn sent(&mut self, now: WallTime) {
+    pub fn sent(&mut self, now: SteadyTime) {
         let Some(due) = self.due else { return };
         if due.is_sentinel() {
             self.sentinels += 1;
@@ -81,7 +81,7 @@ impl StreamSender {
 
     /// What was [due](StreamSender::due) could not be sent. It is not tried again: a late packet would be
     /// a wrong measurement. Counted, and on to the next.
-    pub fn failed(&mut self, now: WallTime) {
+    pub fn failed(&mut self, now: SteadyTime) {
         if self.due.is_some_and(|d| !d.is_sentinel()) {
             self.failed += 1;
         }
@@ -89,7 +89,7 @@ impl StreamSender {
     }
 
     /// Ends the stream early: no more data packets, sentinels from `now` on.
-    pub fn cut(&mut self, now: WallTime) {
+    pub fn cut(&mut self, now: SteadyTime) {
         if self.is_streaming() {
             self.until = now + GIVE_UP;
             self.due = Some(Due { at: now, seq: SENTINEL });
@@ -117,7 +117,7 @@ impl StreamSender {
     }
 
     #[inline]
-    fn step(&mut self, now: WallTime) {
+    fn step(&mut self, now: SteadyTime) {
         let sentinel = self.due.is_some_and(|d| d.is_sentinel());
         self.due = match self.deadlines.next() {
             Some(offset) if !sentinel => Some(Due { at: self.start + offset, seq: self.attempted as i32 }),
@@ -143,7 +143,7 @@ mod tests {
 
     /// Sends everything exactly on time; all dues until `stop_after` sentinels.
     fn run(spec: &TestSpec, stop_after: usize) -> Vec<Due> {
-        let mut sender = StreamSender::new(spec, WallTime(1000));
+        let mut sender = StreamSender::new(spec, SteadyTime(1000));
         let (mut all, mut sentinels) = (Vec::new(), 0);
         while let Some(due) = sender.due() {
             all.push(due);
@@ -162,7 +162,7 @@ mod tests {
         let p = 20_000_000;
         let all = run(&spec(3, Span(p), Schedule::Periodic), 3);
         let want = [(0, 0), (p, 1), (2 * p, 2), (12 * p, -1), (22 * p, -1), (32 * p, -1)];
-        assert_eq!(all, want.map(|(at, seq)| Due { at: WallTime(1000 + at), seq }));
+        assert_eq!(all, want.map(|(at, seq)| Due { at: SteadyTime(1000 + at), seq }));
     }
 
     #[test]
@@ -178,15 +178,15 @@ mod tests {
 
     #[test]
     fn a_cut_stream_turns_to_sentinels_at_once() {
-        let mut sender = StreamSender::new(&spec(1000, Span::millis(20), Schedule::Periodic), WallTime(0));
+        let mut sender = StreamSender::new(&spec(1000, Span::millis(20), Schedule::Periodic), SteadyTime(0));
         for _ in 0..5 {
             let due = sender.due().unwrap();
             sender.sent(due.at);
         }
-        sender.cut(WallTime(90_000_000));
-        assert_eq!(sender.due(), Some(Due { at: WallTime(90_000_000), seq: SENTINEL }));
-        sender.sent(WallTime(90_000_000));
-        assert_eq!(sender.due(), Some(Due { at: WallTime(290_000_000), seq: SENTINEL }));
+        sender.cut(SteadyTime(90_000_000));
+        assert_eq!(sender.due(), Some(Due { at: SteadyTime(90_000_000), seq: SENTINEL }));
+        sender.sent(SteadyTime(90_000_000));
+        assert_eq!(sender.due(), Some(Due { at: SteadyTime(290_000_000), seq: SENTINEL }));
         assert_eq!((sender.attempted(), sender.is_streaming()), (5, false));
         sender.stop();
         assert_eq!(sender.due(), None);
@@ -194,11 +194,11 @@ mod tests {
 
     #[test]
     fn a_packet_that_cannot_be_sent_keeps_its_number() {
-        let mut sender = StreamSender::new(&spec(3, Span(10), Schedule::Burst { size: 2 }), WallTime(0));
-        sender.failed(WallTime(0));
-        assert_eq!(sender.due(), Some(Due { at: WallTime(0), seq: 1 }));
-        sender.sent(WallTime(1));
-        sender.sent(WallTime(20));
+        let mut sender = StreamSender::new(&spec(3, Span(10), Schedule::Burst { size: 2 }), SteadyTime(0));
+        sender.failed(SteadyTime(0));
+        assert_eq!(sender.due(), Some(Due { at: SteadyTime(0), seq: 1 }));
+        sender.sent(SteadyTime(1));
+        sender.sent(SteadyTime(20));
         assert_eq!((sender.attempted(), sender.failures()), (3, 1));
     }
 }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::stamp::sender::{Options, Sender};
 use crate::twoway::{Heard, Protocol};
+use jitlat_core::{SteadyTime, WallTime};
 use proptest::prelude::*;
 
 const NOW: WallTime = WallTime(1_795_176_909_770_314_159);
@@ -13,8 +14,8 @@ fn arrival() -> Arrival {
 
 fn reflect(r: &mut Reflector, request: &[u8], a: &Arrival) -> Result<(Vec<u8>, u8), Silence> {
     let mut answer = vec![0xee; request.len()];
-    let now = a.at + Span::micros(5);
-    let out = r.reflect(request, a, now, WallTime(1), ERROR, &mut answer)?;
+    let now = Tick { wall: a.at + Span::micros(5), steady: SteadyTime(1) };
+    let out = r.reflect(request, a, now, ERROR, &mut answer)?;
     assert!(out.len <= request.len(), "never a larger answer than the question");
     answer.truncate(out.len);
     Ok((answer, out.dscp))
@@ -141,7 +142,7 @@ fn state_is_bounded() {
     let mut answer = vec![0; 44];
     let mut ask = |port: u16, steady: i64| {
         let a = Arrival { from: format!("192.0.2.7:{port}").parse().unwrap(), ..arrival() };
-        r.reflect(&request, &a, NOW, WallTime(steady), ERROR, &mut answer).unwrap();
+        r.reflect(&request, &a, Tick { wall: NOW, steady: SteadyTime(steady) }, ERROR, &mut answer).unwrap();
         (Answer::parse(Layout::Clear, &answer).unwrap().seq, r.sessions())
     };
     for port in 2000..2010 {

@@ -10,7 +10,7 @@ use crate::twoway::{Pinger, Plan, Protocol, Transmit};
 use crate::{lamp, stamp};
 use jitlat_core::impair::Impairment;
 use jitlat_core::ntp::ErrorEstimate;
-use jitlat_core::{Source, Span, Stamp, WallTime};
+use jitlat_core::{Source, Span, Stamp, SteadyTime, WallTime};
 use std::collections::BTreeMap;
 
 mod tests;
@@ -18,7 +18,7 @@ mod tests;
 pub(super) const EPOCH: i64 = 1_795_176_909_000_000_000;
 
 pub(super) fn tick(steady: i64) -> Tick {
-    Tick { wall: WallTime(EPOCH + steady), steady: WallTime(steady) }
+    Tick { wall: WallTime(EPOCH + steady), steady: SteadyTime(steady) }
 }
 
 /// The far end of a test.
@@ -39,13 +39,12 @@ impl Far {
         let from = from.parse().unwrap();
         let arrival =
             Arrival { from, at: WallTime(EPOCH + at + ahead), ttl: Some(64), traffic_class: Some(0) };
-        let now = Tick { wall: WallTime(EPOCH + at + ahead + 1000), steady: WallTime(at) };
+        let now = Tick { wall: WallTime(EPOCH + at + ahead + 1000), steady: SteadyTime(at) };
         match self {
             Far::Stamp(r) => {
                 let mut out = vec![0; bytes.len()];
                 let error = ErrorEstimate::UNKNOWN;
-                r.reflect(bytes, &arrival, now.wall, now.steady, error, &mut out)
-                    .map_or(vec![], |_| vec![out])
+                r.reflect(bytes, &arrival, now, error, &mut out).map_or(vec![], |_| vec![out])
             }
             Far::Lamp(s) => {
                 let mut out = Vec::new();
@@ -73,7 +72,7 @@ impl Far {
     pub(super) fn spontaneous(&mut self, at: i64, ahead: i64) -> Option<Vec<u8>> {
         let Far::Lamp(s) = self else { return None };
         let mut out = Vec::new();
-        s.poll_transmit(Tick { wall: WallTime(EPOCH + at + ahead), steady: WallTime(at) }, &mut out)
+        s.poll_transmit(Tick { wall: WallTime(EPOCH + at + ahead), steady: SteadyTime(at) }, &mut out)
             .map(|_| out)
     }
 
@@ -213,7 +212,7 @@ impl<P: Protocol> Run<'_, P> {
     /// Puts a packet on its way.
     fn launch(&mut self, packet: Packet, now: i64) {
         let path = if packet.to_far { &mut self.world.up } else { &mut self.world.down };
-        for at in path.pass(WallTime(now), packet.bytes.len() + 28).iter() {
+        for at in path.pass(SteadyTime(now), packet.bytes.len() + 28).iter() {
             self.order += 1;
             self.flying.insert((at.0, self.order), packet.clone());
         }

@@ -9,7 +9,7 @@ use crate::jitlat::dialect::Dialect;
 use crate::jitlat::flow::{Command, FlowId};
 use crate::jitlat::message::{Message, Nak, NakCode};
 use jitlat_core::session::Ending;
-use jitlat_core::{Span, WallTime};
+use jitlat_core::{Span, SteadyTime};
 
 /// Between attempts to come back for results.
 const RETRY_GAP: Span = Span::seconds(2);
@@ -104,7 +104,7 @@ impl ClientMachine {
         self.wait_until(now, now.steady + pause);
     }
 
-    pub(super) fn wait_until(&mut self, now: Tick, at: WallTime) {
+    pub(super) fn wait_until(&mut self, now: Tick, at: SteadyTime) {
         self.stage = Stage::Waiting;
         self.deadline = at;
         self.reconnect_if_due(now);

@@ -18,7 +18,7 @@ use crate::jitlat::recording::Recording;
 use crate::jitlat::stream::Finish;
 use crate::{Machine, Tick};
 use jitlat_core::session::HostFacts;
-use jitlat_core::{ClockProbe, Session, TestSpec, WallTime};
+use jitlat_core::{ClockProbe, Session, SteadyTime, TestSpec};
 use std::collections::VecDeque;
 
 const NEEDS_KEY: &str = "the server requires a key: give it with --key-file";
@@ -35,7 +35,7 @@ pub struct ClientMachine {
     events: VecDeque<ClientEvent>,
     stage: Stage,
     /// When the present stage has lasted too long.
-    deadline: WallTime,
+    deadline: SteadyTime,
     /// Nothing more is decoded until what is to be sent has been: proofs cover the conversation in order.
     hold: bool,
     connected: bool,
@@ -121,7 +121,7 @@ struct Flow {
     ready: bool,
     opened: bool,
     /// Running: by when the next thing must have happened.
-    deadline: WallTime,
+    deadline: SteadyTime,
     ended: bool,
     end_said: bool,
     stopped: bool,
@@ -462,7 +462,7 @@ impl Machine for ClientMachine {
         true
     }
 
-    fn poll_timeout(&self) -> Option<WallTime> {
+    fn poll_timeout(&self) -> Option<SteadyTime> {
         match (self.stage, &self.round) {
             (Stage::Over, _) => self.parting().then_some(self.deadline),
             (Stage::Probing | Stage::ProbingAfter, Some(round)) => Some(round.deadline()),

@@ -11,7 +11,7 @@ use crate::jitlat::message::{Accept, FlowRequest, Message, Nak, NakCode, Request
 use crate::jitlat::server::{answer_patience, linger, longest};
 use crate::jitlat::stream::Patience;
 use core::net::SocketAddr;
-use jitlat_core::{Direction, Span, TestSpec, Transport, WallTime};
+use jitlat_core::{Direction, Span, SteadyTime, TestSpec, Transport};
 
 /// How long the flow engine may take for a command that needs no peer.
 const ENGINE_PATIENCE: Span = Span::seconds(10);
@@ -332,7 +332,7 @@ impl Flow {
             remote_port,
             ready: false,
             opened: false,
-            deadline: WallTime(i64::MAX),
+            deadline: SteadyTime(i64::MAX),
             ended: false,
             end_said: false,
             stopped: false,

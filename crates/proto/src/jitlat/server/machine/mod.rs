@@ -15,7 +15,7 @@ use crate::jitlat::stream::{Patience, sentinel_interval};
 use crate::{Machine, Tick};
 use core::net::IpAddr;
 use jitlat_core::session::HostFacts;
-use jitlat_core::{Source, Span, TestSpec, Transport, WallTime};
+use jitlat_core::{Source, Span, SteadyTime, TestSpec, Transport};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub struct ServerMachine {
     events: VecDeque<ServerEvent>,
     stage: Stage,
     /// When the present stage has lasted too long.
-    deadline: WallTime,
+    deadline: SteadyTime,
     /// Nothing more is decoded until what is to be sent has been: proofs cover the conversation in order.
     hold: bool,
     held: usize,
@@ -89,7 +89,7 @@ struct Flow {
     dialled: bool,
     ready: bool,
     /// Running: by when the next thing must have happened.
-    deadline: WallTime,
+    deadline: SteadyTime,
     /// Sender: when and after how many packets the stream ended.
     ended: Option<u32>,
     /// Sender: END has been said.
@@ -145,7 +145,7 @@ impl ServerMachine {
         self.codec.as_ref().is_some_and(|c| c.dialect() == Dialect::Classic)
     }
 
-    fn enter(&mut self, stage: Stage, until: WallTime) {
+    fn enter(&mut self, stage: Stage, until: SteadyTime) {
         self.stage = stage;
         self.deadline = until;
     }
@@ -457,7 +457,7 @@ impl Machine for ServerMachine {
         true
     }
 
-    fn poll_timeout(&self) -> Option<WallTime> {
+    fn poll_timeout(&self) -> Option<SteadyTime> {
         match self.stage {
             Stage::Over => self.parting().then_some(self.deadline),
             Stage::Running => self.flows.iter().filter(|f| f.outcome.is_none()).map(|f| f.deadline).min(),

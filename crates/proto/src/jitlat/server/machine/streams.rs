@@ -11,7 +11,7 @@ use crate::jitlat::recording::Recording;
 use crate::jitlat::server::ServerEvent;
 use crate::jitlat::stream::Patience;
 use core::net::{IpAddr, SocketAddr};
-use jitlat_core::{Direction, Source, Span, TestSpec, Transport, WallTime};
+use jitlat_core::{Direction, Source, Span, SteadyTime, TestSpec, Transport};
 use std::sync::Arc;
 
 /// How long a client that was told END may take to answer.
@@ -295,7 +295,7 @@ impl Flow {
             port: None,
             dialled: false,
             ready: false,
-            deadline: WallTime(i64::MAX),
+            deadline: SteadyTime(i64::MAX),
             ended: None,
             end_said: false,
             stopped: false,
