@@ -1,11 +1,12 @@
 //! A real one-way test between a client and a server in this process, over loopback.
 
+use jitlat_core::observer::{Event, Observer};
 use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
-use jitlat_core::{PacketRecord, Session, Source, Span};
-use jitlat_net::client::{self, Observer, TestRequest};
+use jitlat_core::{PacketRecord, Source, Span};
+use jitlat_net::client::{self, TestRequest};
 use jitlat_net::pace::Pacing;
 use jitlat_net::server::{Server, Service};
-use jitlat_proto::jitlat::{Dialect, FlowId, Limits, Progress};
+use jitlat_proto::jitlat::{Dialect, Limits};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -33,19 +34,18 @@ struct Watch {
 }
 
 impl Observer for Watch {
-    fn progress(&mut self, progress: &Progress, _: &[Session]) {
-        match progress {
-            Progress::Running => self.from = cpu(),
-            Progress::Collecting(..) => {
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Started(_) => self.from = cpu(),
+            Event::Collecting { .. } => {
                 self.to.get_or_insert_with(cpu);
+            }
+            Event::Records { records, .. } => {
+                self.to.get_or_insert_with(cpu);
+                self.records.extend_from_slice(records);
             }
             _ => {}
         }
-    }
-
-    fn records(&mut self, _: FlowId, records: Vec<PacketRecord>) {
-        self.to.get_or_insert_with(cpu);
-        self.records.extend(records);
     }
 }
 

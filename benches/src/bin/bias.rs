@@ -5,10 +5,11 @@
 //!
 //! `cargo run --release -p jitlat-benches --bin bias`
 
+use jitlat_core::observer::{Event, Observer};
 use jitlat_core::record::Moment;
 use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
 use jitlat_core::{PacketRecord, Source, Span};
-use jitlat_net::client::{self, Observer, TestRequest};
+use jitlat_net::client::{self, TestRequest};
 use jitlat_net::pace::Pacing;
 use jitlat_net::server::{Server, Service};
 use jitlat_net::stamp::Stamps;
@@ -17,7 +18,7 @@ use jitlat_net::twoway::client::Link;
 use jitlat_net::twoway::socket::{Carrier, Marking};
 use jitlat_proto::echo::{Echo, Family, HEADER_LEN as ECHO_HEADER};
 use jitlat_proto::jitlat::packet::Header;
-use jitlat_proto::jitlat::{Dialect, FlowId, Limits};
+use jitlat_proto::jitlat::{Dialect, Limits};
 use jitlat_proto::twoway::Plan;
 use nix::cmsg_space;
 use nix::sched::{CloneFlags, setns};
@@ -223,8 +224,10 @@ fn enter(i: usize) -> Result<()> {
 struct Keep(Vec<PacketRecord>);
 
 impl Observer for Keep {
-    fn records(&mut self, _: FlowId, records: Vec<PacketRecord>) {
-        self.0.extend(records);
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Records { records, .. } = event {
+            self.0.extend_from_slice(records);
+        }
     }
 }
 

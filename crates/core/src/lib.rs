@@ -13,7 +13,7 @@
 //! * [`clock`] – what is known about the two hosts' clocks
 //! * [`noise`] – what a host adds to every figure
 //! * [`ntp`] – the time formats of measurement protocols
-//! * [`sink`] – [`Sink`]: where records go
+//! * [`observer`] – [`Observer`] and [`Event`]: what happens in a measurement, and who follows it
 //! * [`metrics`] – the figures, one file per metric
 //! * [`analysis`] – [`Analyzer`]: records in, [`Summary`] out
 //! * [`summary`] – [`Summary`]: everything computed, the JSON summary
@@ -32,11 +32,11 @@ pub mod impair;
 pub mod metrics;
 pub mod noise;
 pub mod ntp;
+pub mod observer;
 pub mod passive;
 pub mod record;
 pub mod schedule;
 pub mod session;
-pub mod sink;
 pub mod spec;
 pub mod summary;
 pub mod sweep;
@@ -48,9 +48,9 @@ pub use analysis::{Analyzer, Options, analyze};
 pub use clock::{ClockProbe, SyncState};
 pub use impair::Impairment;
 pub use noise::NoiseFloor;
+pub use observer::{Event, Observer};
 pub use record::{Flags, PacketRecord};
 pub use session::Session;
-pub use sink::Sink;
 pub use spec::{Direction, Dscp, Schedule, TestSpec, Transport};
 pub use summary::Summary;
 #[doc(hidden)]

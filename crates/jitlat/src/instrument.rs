@@ -6,10 +6,10 @@ use crate::test;
 use anyhow::{Context, Result, anyhow};
 use clap::Parser;
 use jitlat_core::analysis::{Analyzer, Options, Samples};
+use jitlat_core::observer::{Event, Observer};
 use jitlat_core::summary::Summary;
 use jitlat_core::{PacketRecord, Session, Span, Transport};
-use jitlat_net::client::{self, Measured, Observer};
-use jitlat_proto::jitlat::FlowId;
+use jitlat_net::client::{self, Measured};
 use std::sync::atomic::AtomicBool;
 
 /// A test as it was asked for.
@@ -109,7 +109,9 @@ impl Keeper {
 }
 
 impl Observer for Keeper {
-    fn records(&mut self, _: FlowId, records: Vec<PacketRecord>) {
-        self.records.extend(records);
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Records { records, .. } = event {
+            self.records.extend_from_slice(records);
+        }
     }
 }

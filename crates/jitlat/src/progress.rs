@@ -1,8 +1,7 @@
 //! One line on the terminal while a test runs; silence in a pipe.
 
 use crate::cli::TestArgs;
-use jitlat_net::engine;
-use jitlat_proto::jitlat::FlowId;
+use jitlat_core::observer::StreamProgress;
 use std::io::{self, IsTerminal, Write};
 
 /// A line that is written over again and again.
@@ -34,24 +33,19 @@ impl ProgressLine {
     }
 
     /// Packets, what `told` says of losses and jitter so far, time left.
-    pub fn running(
-        &mut self,
-        flows: &[(FlowId, engine::Progress)],
-        told: &[Option<String>],
-        args: &TestArgs,
-    ) {
+    pub fn running(&mut self, streams: &[StreamProgress], told: &[Option<String>], args: &TestArgs) {
         if !self.on {
             return;
         }
         let period = args.stream.specs(0).ok().and_then(|s| s.first().map(|s| s.period().as_seconds()));
         let period = period.unwrap_or(0.0);
         let parts: Vec<String> =
-            flows.iter().zip(told).map(|((_, p), told)| part(p, told.as_deref(), period)).collect();
+            streams.iter().zip(told).map(|(p, told)| part(p, told.as_deref(), period)).collect();
         self.show(&parts.join(" | "));
     }
 }
 
-fn part(p: &engine::Progress, told: Option<&str>, period: f64) -> String {
+fn part(p: &StreamProgress, told: Option<&str>, period: f64) -> String {
     let done = p.sent.max(p.received);
     let left = f64::from(p.packets.saturating_sub(done)) * period;
     if p.received > 0 || p.sent == 0 {

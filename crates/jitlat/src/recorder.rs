@@ -8,14 +8,11 @@ use crate::present::{self, Run};
 use crate::progress::ProgressLine;
 use anyhow::Result;
 use jitlat_core::analysis::{Analyzer, Samples};
+use jitlat_core::observer::{Event, Observer};
 use jitlat_core::session::Ending;
 use jitlat_core::{NoiseFloor, PacketRecord, Session, TestSpec, WallTime};
-use jitlat_net::client::Observer;
-use jitlat_net::engine;
-use jitlat_proto::jitlat::{FlowId, Progress};
 use jitlat_report::text;
 use jitlat_store::log::{LogFile, Naming, Version};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Logs and analyses every flow of one test.
@@ -123,10 +120,6 @@ impl<'a> Recorder<'a> {
         session
     }
 
-    fn flow(&mut self, id: FlowId) -> Option<&mut Flow> {
-        self.flows.get_mut(usize::from(id.0))
-    }
-
     fn say(&self, line: &str) {
         if !self.silent {
             // A reader that has gone away will be noticed when the report is printed.
@@ -136,49 +129,45 @@ impl<'a> Recorder<'a> {
 }
 
 impl Observer for Recorder<'_> {
-    fn connected(&mut self, _server: SocketAddr) {
-        let line = text::connecting(&self.host) + "Connected.\n";
-        self.say(&line);
-    }
-
-    fn progress(&mut self, progress: &Progress, sessions: &[Session]) {
-        match progress {
-            Progress::Probing(done, of) => {
+    fn event(&mut self, event: &Event<'_>) {
+        match *event {
+            Event::Connected(_) => self.say(&(text::connecting(&self.host) + "Connected.\n")),
+            Event::Probing { done, of } => {
                 self.progress.show(&format!("measuring the clocks: {done} of {of}"));
             }
-            Progress::Running => {
-                self.progress.clear();
-                for (k, session) in sessions.iter().enumerate() {
-                    self.say(&(text::sending(session) + "\n"));
-                    let session = self.dress(session.clone());
-                    if let Some(flow) = self.flows.get_mut(k) {
-                        flow.journal.begin(&session);
-                    }
+            Event::Started(sessions) => self.started(sessions),
+            Event::Progress(streams) => {
+                let told: Vec<Option<String>> = self.flows.iter().map(|f| f.seen.told()).collect();
+                self.progress.running(streams, &told, self.args);
+            }
+            Event::Arrived { stream, records } => {
+                if let Some(flow) = self.flows.get_mut(stream) {
+                    flow.journal.early(records);
+                    records.iter().for_each(|r| flow.seen.push(r, r.delay()));
                 }
             }
-            Progress::Collecting(_, got, of) => {
-                self.progress.show(&format!("collecting results: {got} of {of}"));
+            Event::Collecting { done, of, .. } => {
+                self.progress.show(&format!("collecting results: {done} of {of}"));
             }
-            Progress::Connected(_) | Progress::Accepted(_) => {}
+            Event::Records { stream, records, .. } => {
+                if let Some(flow) = self.flows.get_mut(stream) {
+                    flow.records(records);
+                }
+            }
+            _ => {}
         }
     }
+}
 
-    fn running(&mut self, flows: &[(FlowId, engine::Progress)]) {
-        let told: Vec<Option<String>> =
-            flows.iter().map(|(id, _)| self.flows.get(usize::from(id.0))?.seen.told()).collect();
-        self.progress.running(flows, &told, self.args);
-    }
-
-    fn live(&mut self, flow: FlowId, records: &[PacketRecord]) {
-        if let Some(flow) = self.flow(flow) {
-            flow.journal.early(records);
-            records.iter().for_each(|r| flow.seen.push(r, r.delay()));
-        }
-    }
-
-    fn records(&mut self, flow: FlowId, records: Vec<PacketRecord>) {
-        if let Some(flow) = self.flow(flow) {
-            flow.records(&records);
+impl Recorder<'_> {
+    fn started(&mut self, sessions: &[Session]) {
+        self.progress.clear();
+        for (k, session) in sessions.iter().enumerate() {
+            self.say(&(text::sending(session) + "\n"));
+            let session = self.dress(session.clone());
+            if let Some(flow) = self.flows.get_mut(k) {
+                flow.journal.begin(&session);
+            }
         }
     }
 }

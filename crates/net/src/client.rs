@@ -3,15 +3,16 @@
 use crate::clock::{StepWatch, host_facts, steady};
 use crate::control::{Connection, Incoming, facts_after, tick, wait_for_bell};
 use crate::engine::lobby::Lobby;
-use crate::engine::{self, Engine, Site};
+use crate::engine::{Engine, Site};
 use crate::pace::Pacing;
 use crate::random;
+use jitlat_core::observer::{Event, Observer, StreamProgress};
 use jitlat_core::session::{Ending, HostFacts};
-use jitlat_core::{PacketRecord, Session, Source, Span, TestSpec};
+use jitlat_core::{Session, Source, Span, TestSpec};
 use jitlat_proto::Machine;
 use jitlat_proto::jitlat::{
-    ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, Failure, FlowId, Key, Progress,
-    Recording, Report, SessionId,
+    ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, Failure, Key, Progress, Recording,
+    Report, SessionId,
 };
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -55,22 +56,6 @@ impl Family {
     fn has(self, address: &SocketAddr) -> bool {
         address.is_ipv4() == (self == Family::V4)
     }
-}
-
-/// Where a test's doings and results go. All calls come from the conversing thread, never from one that
-/// handles packets.
-pub trait Observer {
-    /// The control connection stands.
-    fn connected(&mut self, _server: SocketAddr) {}
-    /// The conversation has come this far; `sessions` is what is known of each flow by now.
-    fn progress(&mut self, _progress: &Progress, _sessions: &[Session]) {}
-    /// About ten times a second while streams run.
-    fn running(&mut self, _flows: &[(FlowId, engine::Progress)]) {}
-    /// Records as they arrive at this host, without the sender's stamps: for a log that is to survive a
-    /// crash. They all come again in [`Observer::records`].
-    fn live(&mut self, _flow: FlowId, _records: &[PacketRecord]) {}
-    /// Final records, in arrival order.
-    fn records(&mut self, flow: FlowId, records: Vec<PacketRecord>);
 }
 
 /// What a test came to, beside its records.
@@ -152,7 +137,7 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<Measured, ClientError> {
     let (stream, remote) = connect(request)?;
-    observer.connected(remote);
+    observer.event(&Event::Connected(remote));
     let mut test = Test::new(request, stream, remote, None)?;
     let outcome = test.run(stop, observer);
     stop.fetch_or(test.interrupted, Ordering::Relaxed);
@@ -180,7 +165,7 @@ pub fn collect(
     observer: &mut dyn Observer,
 ) -> Result<Measured, ClientError> {
     let (stream, remote) = connect(request)?;
-    observer.connected(remote);
+    observer.event(&Event::Connected(remote));
     let mut test = Test::new(request, stream, remote, Some(earlier))?;
     let outcome = test.run(stop, observer);
     stop.fetch_or(test.interrupted, Ordering::Relaxed);
@@ -229,6 +214,8 @@ struct Test<'a> {
     facts: HostFacts,
     watch: StepWatch,
     interrupted: bool,
+    /// Final records have begun to be handed out.
+    concluding: bool,
 }
 
 impl<'a> Test<'a> {
@@ -259,6 +246,7 @@ impl<'a> Test<'a> {
             facts,
             watch: StepWatch::start(),
             interrupted: false,
+            concluding: false,
         })
     }
 
@@ -284,12 +272,17 @@ impl<'a> Test<'a> {
             if self.machine.poll_timeout().is_some_and(|due| now.steady >= due) {
                 self.machine.handle_timeout(now);
             }
-            self.engine.live(|flow, records| observer.live(flow, records));
+            self.engine.live(|flow, records| {
+                observer.event(&Event::Arrived { stream: flow.0.into(), records });
+            });
             if now.steady - shown >= Span::millis(100) {
                 shown = now.steady;
                 self.watch.look();
-                let flows: Vec<_> = self.engine.progress().collect();
-                observer.running(&flows);
+                let mut progress = vec![StreamProgress::default(); self.request.specs.len()];
+                for (flow, so_far) in self.engine.progress() {
+                    progress[usize::from(flow.0)] = so_far;
+                }
+                observer.event(&Event::Progress(&progress));
             }
         }
     }
@@ -299,16 +292,34 @@ impl<'a> Test<'a> {
         while let Some(event) = self.machine.poll_event() {
             match event {
                 ClientEvent::Flow(command) => self.engine.command(command),
-                ClientEvent::Progress(progress) => observer.progress(&progress, &self.machine.sessions()),
-                ClientEvent::Records(flow, records) => observer.records(flow, records),
+                ClientEvent::Progress(progress) => self.tell(&progress, observer),
+                ClientEvent::Records(flow, records) => {
+                    if !std::mem::replace(&mut self.concluding, true) {
+                        observer.event(&Event::Concluding(&self.machine.sessions()));
+                    }
+                    observer.event(&Event::Records { stream: flow.0.into(), records: &records, tcp: &[] });
+                }
                 ClientEvent::Reconnect => self.reconnect(),
                 ClientEvent::Done { ending, reason } => {
-                    return Some(Ok(Measured { sessions: self.machine.sessions(), ending, reason }));
+                    let sessions = self.machine.sessions();
+                    observer.event(&Event::Finished(&sessions));
+                    return Some(Ok(Measured { sessions, ending, reason }));
                 }
                 ClientEvent::Failed(failure) => return Some(Err(failure)),
             }
         }
         None
+    }
+
+    fn tell(&self, progress: &Progress, observer: &mut dyn Observer) {
+        match *progress {
+            Progress::Probing(done, of) => observer.event(&Event::Probing { done, of }),
+            Progress::Running => observer.event(&Event::Started(&self.machine.sessions())),
+            Progress::Collecting(flow, done, of) => {
+                observer.event(&Event::Collecting { stream: flow.0.into(), done, of });
+            }
+            Progress::Connected(_) | Progress::Accepted(_) => {}
+        }
     }
 
     fn speak(&mut self) {

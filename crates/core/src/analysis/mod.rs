@@ -1,5 +1,4 @@
-//! [`Analyzer`]: records in, [`Summary`] out. [`analyze`] runs one over an iterator; as a [`Sink`] it sits
-//! beside a log writer during a measurement.
+//! [`Analyzer`]: records in, [`Summary`] out. [`analyze`] runs one over an iterator.
 
 mod exact;
 mod stream;
@@ -19,7 +18,6 @@ use crate::metrics::histogram::Bins;
 use crate::metrics::percentile::{DEFAULT_PERCENTS, Method, Percent};
 use crate::record::PacketRecord;
 use crate::session::Session;
-use crate::sink::Sink;
 use crate::summary::Summary;
 use crate::time::Span;
 use tally::Tally;
@@ -286,41 +284,5 @@ impl Gathered {
             in_time
         });
         (before - self.samples.len()) as u64
-    }
-}
-
-/// An [`Analyzer`] as a [`Sink`]; take the summary out when the stream has ended.
-#[derive(Clone, Debug)]
-pub struct AnalyzerSink {
-    options: Options,
-    analyzer: Option<Analyzer>,
-    result: Option<(Summary, Samples)>,
-}
-
-impl AnalyzerSink {
-    /// A sink that has seen nothing yet.
-    pub fn new(options: Options) -> AnalyzerSink {
-        AnalyzerSink { options, analyzer: None, result: None }
-    }
-
-    /// The summary and the accepted packets, once the stream has ended.
-    pub fn into_result(self) -> Option<(Summary, Samples)> {
-        self.result
-    }
-}
-
-impl Sink for AnalyzerSink {
-    fn begin(&mut self, session: &Session) {
-        self.analyzer = Some(Analyzer::new(session, &self.options));
-    }
-
-    fn record(&mut self, record: &PacketRecord) {
-        if let Some(analyzer) = &mut self.analyzer {
-            analyzer.push(record);
-        }
-    }
-
-    fn finish(&mut self, session: &Session) {
-        self.result = self.analyzer.take().map(|a| a.finish_with_samples(session));
     }
 }

@@ -17,14 +17,14 @@ use crate::instrument::Keeper;
 use crate::test;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use jitlat_core::observer::{Event, Observer};
 use jitlat_core::spec::CONTROL_PORT;
 use jitlat_core::units::bit_rate;
-use jitlat_core::{Direction, PacketRecord, Source, Span, TestSpec};
-use jitlat_net::client::{self, Observer, TestRequest};
+use jitlat_core::{Direction, Source, Span, TestSpec};
+use jitlat_net::client::{self, TestRequest};
 use jitlat_net::clock::steady;
-use jitlat_net::engine;
 use jitlat_net::pace::Pacing;
-use jitlat_proto::jitlat::{Dialect, FlowId, Key};
+use jitlat_proto::jitlat::{Dialect, Key};
 use serde::Serialize;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::PathBuf;
@@ -192,15 +192,15 @@ struct Watch<'a> {
 }
 
 impl Observer for Watch<'_> {
-    fn running(&mut self, flows: &[(FlowId, engine::Progress)]) {
-        if !self.flows && flows.iter().any(|(_, p)| p.sent.max(p.received) > 0) {
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Progress(streams) = event
+            && !self.flows
+            && streams.iter().any(|p| p.sent.max(p.received) > 0)
+        {
             self.flows = true;
             self.begun.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    fn records(&mut self, flow: FlowId, records: Vec<PacketRecord>) {
-        self.keeper.records(flow, records);
+        self.keeper.event(event);
     }
 }
 

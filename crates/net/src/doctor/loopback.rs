@@ -1,15 +1,16 @@
 //! The loopback baseline (metrics §22.3): what a stream of the test's size and period suffers on its way through
 //! nothing but this host, measured by the very code that runs the test.
 
-use crate::client::{self, ClientError, Observer, TestRequest};
+use crate::client::{self, ClientError, TestRequest};
 use crate::pace::Pacing;
 use crate::server::{Server, ServerError, Service};
 use crate::stamp::Stamps;
 use crate::twoway::client::{Error as PingError, Link, Measured};
 use crate::twoway::socket::{Carrier, Marking};
 use crate::twoway::{self, Reflectors};
+use jitlat_core::observer::Event;
 use jitlat_core::{Direction, Dscp, PacketRecord, Session, Source, TestSpec};
-use jitlat_proto::jitlat::{Dialect, FlowId, Limits};
+use jitlat_proto::jitlat::{Dialect, Limits};
 use jitlat_proto::stamp;
 use jitlat_proto::twoway::Plan;
 use std::io;
@@ -73,23 +74,19 @@ pub fn one_way(
         stamps,
     };
     let over = AtomicBool::new(false);
-    let mut keeper = Keeper::default();
+    let mut collected = Vec::new();
+    let mut collect = |event: &Event<'_>| {
+        if let Event::Records { records, .. } = event {
+            collected.extend_from_slice(records);
+        }
+    };
     let measured = std::thread::scope(|scope| {
         scope.spawn(|| server.run(&over));
-        let measured = client::run(&request, stop, &mut keeper);
+        let measured = client::run(&request, stop, &mut collect);
         over.store(true, Ordering::Relaxed);
         measured
     })?;
-    Ok((measured.sessions, keeper.0))
-}
-
-#[derive(Default)]
-struct Keeper(Vec<PacketRecord>);
-
-impl Observer for Keeper {
-    fn records(&mut self, _: FlowId, records: Vec<PacketRecord>) {
-        self.0.extend(records);
-    }
+    Ok((measured.sessions, collected))
 }
 
 /// The same both ways: STAMP from this host to itself. The records have all four times.

@@ -9,10 +9,11 @@ mod shared;
 mod tcp_flow;
 mod udp_flow;
 
-pub use shared::{Bell, Progress};
+pub use shared::Bell;
 
 use crate::pace::Pacing;
 use crate::ring::{self, Outlet};
+use jitlat_core::observer::StreamProgress;
 use jitlat_core::spec::TEST_PORT;
 use jitlat_core::{PacketRecord, Span, Transport};
 use jitlat_proto::jitlat::flow::{Command, FlowId, Opening, Report, Role};
@@ -151,7 +152,7 @@ impl Engine {
     }
 
     /// A snapshot of each flow.
-    pub fn progress(&self) -> impl Iterator<Item = (FlowId, Progress)> {
+    pub fn progress(&self) -> impl Iterator<Item = (FlowId, StreamProgress)> {
         self.flows.iter().map(|f| (f.id, f.counters.progress(f.packets)))
     }
 

@@ -1,24 +1,11 @@
 //! What a packet thread and the thread that converses share: counters, orders and a bell.
 
+use jitlat_core::observer::StreamProgress;
 use jitlat_core::time::Span;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
-
-/// A snapshot of a running stream, for progress displays.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Packets to send.
-    pub packets: u32,
-    /// Packets sent so far, where this host sends.
-    pub sent: u32,
-    /// Test packets received so far, duplicates included, where this host receives.
-    pub received: u32,
-    /// Packets missing below the highest sequence number received. Late packets and duplicates make
-    /// it an estimate.
-    pub missing: u32,
-}
 
 /// The counters of one stream at one host. Written by its packet thread alone, read by anyone.
 #[derive(Debug, Default)]
@@ -43,9 +30,9 @@ impl Counters {
     }
 
     /// What a display wants to know of a stream of so many `packets`.
-    pub fn progress(&self, packets: u32) -> Progress {
+    pub fn progress(&self, packets: u32) -> StreamProgress {
         let received = self.received.load(Ordering::Relaxed);
-        Progress {
+        StreamProgress {
             packets,
             sent: self.sent.load(Ordering::Relaxed),
             received,

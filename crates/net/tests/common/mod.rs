@@ -1,12 +1,12 @@
 //! A server and clients in one process, over loopback.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+use jitlat_core::observer::{Event, Observer, StreamProgress};
 use jitlat_core::{Direction, PacketRecord, Schedule, Session, Source, Span, TestSpec, Transport};
-use jitlat_net::client::{self, ClientError, Measured, Observer, TestRequest};
-use jitlat_net::engine;
+use jitlat_net::client::{self, ClientError, Measured, TestRequest};
 use jitlat_net::pace::Pacing;
 use jitlat_net::server::{Server, Service};
-use jitlat_proto::jitlat::{Dialect, FlowId, Key, Limits};
+use jitlat_proto::jitlat::{Dialect, Key, Limits};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -114,9 +114,20 @@ pub struct Keeper {
 struct Watching<'a>(&'a mut Keeper, Arc<AtomicBool>);
 
 impl Observer for Watching<'_> {
-    fn running(&mut self, flows: &[(FlowId, engine::Progress)]) {
+    fn event(&mut self, event: &Event<'_>) {
+        match *event {
+            Event::Progress(streams) => self.progress(streams),
+            Event::Arrived { stream, records } => self.0.live[stream].extend_from_slice(records),
+            Event::Records { stream, records, .. } => self.0.records[stream].extend_from_slice(records),
+            _ => {}
+        }
+    }
+}
+
+impl Watching<'_> {
+    fn progress(&mut self, streams: &[StreamProgress]) {
         let Some(after) = self.0.stop_after else { return };
-        if flows.iter().any(|(_, p)| p.sent.max(p.received) >= after) {
+        if streams.iter().any(|p| p.sent.max(p.received) >= after) {
             // Once: a second wish to stop is one to hurry.
             self.0.stop_after = None;
             match self.0.at_stop.take() {
@@ -124,14 +135,6 @@ impl Observer for Watching<'_> {
                 None => self.1.store(true, Ordering::Relaxed),
             }
         }
-    }
-
-    fn live(&mut self, flow: FlowId, records: &[PacketRecord]) {
-        self.0.live[usize::from(flow.0)].extend_from_slice(records);
-    }
-
-    fn records(&mut self, flow: FlowId, records: Vec<PacketRecord>) {
-        self.0.records[usize::from(flow.0)].extend(records);
     }
 }
 

@@ -23,7 +23,7 @@ pub use grid::Grid;
 pub use passive::{PassiveTrace, of_passive};
 pub use sweep::{Sweep, of_sweep};
 pub use tcp::{TcpTrace, of_tcp};
-pub use trace::{Trace, TraceSink};
+pub use trace::Trace;
 
 use jitlat_core::summary::Summary;
 use serde::{Serialize, Serializer};

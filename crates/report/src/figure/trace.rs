@@ -5,10 +5,7 @@
 
 use super::Grid;
 use jitlat_core::analysis::Samples;
-use jitlat_core::metrics::classify::{Class, Classifier};
-use jitlat_core::record::PacketRecord;
 use jitlat_core::session::Session;
-use jitlat_core::sink::Sink;
 use jitlat_core::spec::Schedule;
 
 /// Runs of up to this many packets are drawn point by point.
@@ -171,31 +168,6 @@ impl Trace {
     }
 }
 
-/// A [`Trace`] beside other sinks: for runs analysed in constant memory, of which no packets are kept.
-#[derive(Debug, Default)]
-pub struct TraceSink(Option<(Classifier, Trace)>);
-
-impl TraceSink {
-    /// The trace, if the stream has begun.
-    pub fn into_trace(self) -> Option<Trace> {
-        self.0.map(|(_, trace)| trace)
-    }
-}
-
-impl Sink for TraceSink {
-    fn begin(&mut self, session: &Session) {
-        let packets = session.packets().try_into().unwrap_or(u32::MAX);
-        self.0 = Some((Classifier::new(packets), Trace::new(session)));
-    }
-
-    fn record(&mut self, record: &PacketRecord) {
-        let Some((classifier, trace)) = &mut self.0 else { return };
-        if let Class::Accepted(p) = classifier.classify(record) {
-            trace.accept(p.seq, p.sent, p.delay);
-        }
-    }
-}
-
 /// Accepted packets counted in equal stretches of sequence numbers, with their mean arrival.
 #[derive(Clone, Debug, Default)]
 struct Arrivals {
@@ -322,19 +294,6 @@ mod tests {
         let values: Vec<f64> =
             counts.iter().enumerate().filter(|c| *c.1 > 0).map(|c| start + c.0 as f64).collect();
         assert_eq!(values, [-40.0, 30.0], "130 − 100 and 90 − 130; 3 is lost");
-    }
-
-    #[test]
-    fn a_sink_keeps_what_the_analysis_accepts() {
-        use jitlat_core::time::WallTime;
-        let mut sink = TraceSink::default();
-        sink.begin(&session(4));
-        for seq in [0, 2, 2, 9, -1, 1] {
-            sink.record(&PacketRecord::one_way(seq, WallTime(seq * 1000), WallTime(seq * 1000 + 50)));
-        }
-        let trace = sink.into_trace().unwrap();
-        assert_eq!(trace.n(), 3, "a duplicate, one beyond the end and a sentinel do not count");
-        assert_eq!(trace.losses(4).len(), 1);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::Version;
 use super::write::{LogOutput, LogWriter, WriteError, Written};
 use jitlat_core::twoway::TcpSample;
-use jitlat_core::{Direction, PacketRecord, Session, Sink};
+use jitlat_core::{Direction, PacketRecord, Session};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -185,20 +185,6 @@ impl LogFile {
             Ok(written) => Ok((path, written)),
             Err(e) => Err(WriteError { path: Some(path), ..e }),
         }
-    }
-}
-
-impl Sink for LogFile {
-    fn begin(&mut self, session: &Session) {
-        LogFile::begin(self, session);
-    }
-
-    fn record(&mut self, record: &PacketRecord) {
-        LogFile::record(self, record);
-    }
-
-    fn finish(&mut self, session: &Session) {
-        LogFile::finish(self, session);
     }
 }
 

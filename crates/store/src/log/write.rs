@@ -8,7 +8,7 @@ use super::row;
 use super::{Layout, Version};
 use jitlat_core::session::Ending;
 use jitlat_core::twoway::TcpSample;
-use jitlat_core::{PacketRecord, Session, Sink};
+use jitlat_core::{PacketRecord, Session};
 use std::fs::File;
 use std::io::{self, Write};
 
@@ -82,7 +82,7 @@ pub struct Written {
 }
 
 /// Writes one session's log: [`LogWriter::begin`], any number of [`LogWriter::record`]s,
-/// [`LogWriter::finish`]. As a [`Sink`] it keeps a failure until [`LogWriter::close`] tells it.
+/// [`LogWriter::finish`]. A failure is kept until [`LogWriter::close`].
 ///
 /// Dropped unfinished, it leaves what a crash would leave: a log without closing lines.
 #[derive(Debug)]
@@ -243,19 +243,5 @@ impl<W: LogOutput> LogWriter<W> {
             Some(source) => Err(WriteError { path: None, rows: self.rows, source }),
         };
         (self.out, result)
-    }
-}
-
-impl<W: LogOutput> Sink for LogWriter<W> {
-    fn begin(&mut self, session: &Session) {
-        LogWriter::begin(self, session);
-    }
-
-    fn record(&mut self, record: &PacketRecord) {
-        LogWriter::record(self, record);
-    }
-
-    fn finish(&mut self, session: &Session) {
-        LogWriter::finish(self, session);
     }
 }

@@ -1,0 +1,138 @@
+//! [`Observer`]: whoever follows a measurement. Logs, summaries, progress lines, live views and archives all
+//! observe the same stream of [`Event`]s.
+
+use crate::record::PacketRecord;
+use crate::session::Session;
+use crate::twoway::TcpSample;
+use std::net::SocketAddr;
+
+/// What happens in a measurement, in this order: `Connected`, `Probing`…, `Started`, then `Progress` and
+/// `Arrived` as often as there is something, `Collecting`…, `Concluding`, `Records`…, and `Finished`.
+///
+/// An instrument leaves out what it does not have: a round-trip test collects nothing from its far host. A
+/// measurement that fails may end after any event. Streams are numbered from 0 in the order of the sessions.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// The far host has been reached at this address.
+    Connected(SocketAddr),
+    /// So many clock probes are answered, of how many.
+    Probing {
+        /// Answered.
+        done: u32,
+        /// In all.
+        of: u32,
+    },
+    /// The streams begin: what is known of each by now.
+    Started(&'a [Session]),
+    /// How far each stream has come, in the order of the sessions; some ten times a second.
+    Progress(&'a [StreamProgress]),
+    /// Packets that have arrived at this host, with the times known by now. For live views, and for logs that
+    /// survive a crash; each packet comes again in `Records`.
+    Arrived {
+        /// Number of the stream.
+        stream: usize,
+        /// In arrival order.
+        records: &'a [PacketRecord],
+    },
+    /// Results are being fetched from the far host: so many rows, of how many.
+    Collecting {
+        /// Number of the stream.
+        stream: usize,
+        /// Fetched.
+        done: u64,
+        /// In all.
+        of: u64,
+    },
+    /// The streams have ended: what is known of each before its final records follow.
+    Concluding(&'a [Session]),
+    /// Final records, in arrival order, in chunks.
+    Records {
+        /// Number of the stream.
+        stream: usize,
+        /// Records with every time that is known.
+        records: &'a [PacketRecord],
+        /// The kernel's account of a TCP connection beside each record; empty where there is none.
+        tcp: &'a [TcpSample],
+    },
+    /// All is known of every stream. Nothing follows.
+    Finished(&'a [Session]),
+}
+
+/// How far a stream has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamProgress {
+    /// Packets to be sent in all.
+    pub packets: u32,
+    /// Packets sent so far; 0 where the far host sends.
+    pub sent: u32,
+    /// Packets received so far, of a round-trip test answers; 0 where the far host receives.
+    pub received: u32,
+    /// Packets missing below the highest number received: an estimate, as some may still come.
+    pub missing: u32,
+}
+
+/// Follows a measurement. All calls come from the thread that called the instrument, never from one that
+/// handles packets; a slow observer delays other observers, not packets.
+///
+/// A closure is an observer. So are several observers: each event goes to all of them, in their order.
+pub trait Observer {
+    /// Something has happened.
+    fn event(&mut self, event: &Event<'_>);
+}
+
+impl<F: FnMut(&Event<'_>)> Observer for F {
+    fn event(&mut self, event: &Event<'_>) {
+        self(event);
+    }
+}
+
+impl Observer for [&mut dyn Observer] {
+    fn event(&mut self, event: &Event<'_>) {
+        self.iter_mut().for_each(|observer| observer.event(event));
+    }
+}
+
+impl<const N: usize> Observer for [&mut dyn Observer; N] {
+    fn event(&mut self, event: &Event<'_>) {
+        self.as_mut_slice().event(event);
+    }
+}
+
+impl<O: Observer> Observer for Option<O> {
+    fn event(&mut self, event: &Event<'_>) {
+        if let Some(observer) = self {
+            observer.event(event);
+        }
+    }
+}
+
+/// Follows nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {
+    fn event(&mut self, _: &Event<'_>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_observer_sees_every_event() {
+        let (mut seen, mut last) = (0, None);
+        let mut count = |_: &Event<'_>| seen += 1;
+        let mut keep = |event: &Event<'_>| {
+            if let Event::Probing { done, .. } = event {
+                last = Some(*done);
+            }
+        };
+        let mut all: [&mut dyn Observer; 2] = [&mut count, &mut keep];
+        for done in 1..=3 {
+            all.event(&Event::Probing { done, of: 3 });
+        }
+        all.event(&Event::Started(&[]));
+        assert_eq!((seen, last), (4, Some(3)));
+    }
+}

@@ -1,0 +1,46 @@
+//! Measures what a network path does to real-time traffic: settings in; events, records and summaries out.
+//!
+//! The crate has no terminal, no files and no command line of its own: the command `jitlat` calls it, and so can
+//! a monitor, a web page or a script.
+//!
+//! * [`one_way`] – a stream against `jitlat serve`, in either direction or both
+//! * [`instrument`] – [`Instrument`]: what every test that sends packets has in common
+//! * [`analysis`] – [`Analyses`]: from the events of a test to its [`Summary`](jitlat_core::Summary)
+//! * [`stop`] – [`Stop`]: ends a test early
+//! * [`error`] – [`Error`]: why nothing could be measured
+//!
+//! Everything that happens in a test is an [`Event`], and whoever wants to follow it an [`Observer`]: logs, progress
+//! lines, live views and archives are observers of the same stream.
+//!
+//! ```no_run
+//! use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
+//! use jitlat_instruments::{Event, Instrument, OneWay, Stop};
+//!
+//! let period = Span::millis(20);
+//! let spec = TestSpec::new(Direction::Up, Transport::Udp, 500, 80, period, Schedule::Periodic)?;
+//! let test = OneWay::new("192.0.2.7", vec![spec]);
+//! let mut progress = |event: &Event<'_>| {
+//!     if let Event::Progress(streams) = event {
+//!         println!("{} of {} sent", streams[0].sent, streams[0].packets);
+//!     }
+//! };
+//! for stream in test.analyse(&Default::default(), &Stop::new(), &mut progress)? {
+//!     println!("lost {:?} %, jitter {:?} ns", stream.summary.counts.lost_pct, stream.summary.pdv.max);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+pub mod analysis;
+pub mod error;
+pub mod instrument;
+pub mod one_way;
+pub mod stop;
+
+pub use analysis::{Analysed, Analyses, RecordCollector};
+pub use error::Error;
+pub use instrument::{Annotations, Instrument, Outcome};
+pub use jitlat_core::observer::{Event, Observer, StreamProgress, Unobserved};
+pub use one_way::OneWay;
+pub use stop::Stop;
