@@ -7,11 +7,13 @@
 //! * [`wire`] – reading big-endian fields without panicking
 //! * [`twoway`] – what all two-way protocols share
 //! * [`stamp`], [`twamp`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols
+//! * [`amp`] – what OWAMP and TWAMP share
 //! * [`jitlat`] – the one-way protocol: control conversation (two dialects) and test stream
 //! * [`digest`] – what a far capture point tells of the packets it sees
 //! * [`sim`] – both sides of it on an impaired network in virtual time
 #![forbid(unsafe_code)]
 
+pub mod amp;
 pub mod digest;
 pub mod echo;
 pub mod jitlat;

@@ -1,9 +1,9 @@
 //! The session reflector (RFC 5357 §4.2): one granted session.
 
+use crate::amp::Mode;
+use crate::amp::{Origin, TestKeys};
 use crate::stamp::packet::{Answer, Layout, Request, is_answer};
-use crate::twamp::message::Mode;
 use crate::twamp::sender::layout;
-use crate::twamp::test::{Origin, TestKeys};
 use crate::twoway::reflect::{Arrival, Silence, answerable};
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::WallTime;

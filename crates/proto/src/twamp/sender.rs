@@ -1,9 +1,9 @@
 //! The session sender (RFC 5357 §4.1).
 
+use crate::amp::Mode;
+use crate::amp::{Origin, TestKeys};
 use crate::stamp::packet::{Answer, Layout, Request, is_answer};
 use crate::twamp::least_padding;
-use crate::twamp::message::Mode;
-use crate::twamp::test::{Origin, TestKeys};
 use crate::twoway::{Heard, Protocol, Reply};
 use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;

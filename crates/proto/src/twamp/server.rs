@@ -1,13 +1,14 @@
 //! The control server (RFC 5357 §3): grants test sessions, starts and stops them, within bounds.
 
-use crate::machine::{Machine, Tick};
-use crate::twamp::crypto::{BLOCK, Incoming, Outgoing, SessionKeys, derive};
-use crate::twamp::message::{
-    Accept, AcceptSession, Greeting, Mode, Modes, Request, SHORT_LEN, ServerStart, SetUp, Sid, command,
-    parse_stop, write_start_ack,
+use crate::amp::connection::Entry;
+use crate::amp::crypto::BLOCK;
+use crate::amp::message::{
+    Accept, AcceptSession, Request, SHORT_LEN, Sid, command, parse_stop, write_start_ack,
 };
-use crate::twamp::{TestKeys, Users, least_padding};
-use core::fmt;
+use crate::amp::{Connection, Mode, Modes, TestKeys, Users};
+pub use crate::amp::{Random, Reason};
+use crate::machine::{Machine, Tick};
+use crate::twamp::least_padding;
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Span, SteadyTime, WallTime};
@@ -58,37 +59,9 @@ impl Rules {
             Modes::of(&[Mode::Authenticated, Mode::Encrypted, Mode::Mixed])
         }
     }
-}
 
-/// Random bytes of one connection.
-#[derive(Clone, Copy)]
-pub struct Random {
-    /// Comes back in the client's token.
-    pub challenge: [u8; 16],
-    /// Of the key derivation.
-    pub salt: [u8; 16],
-    /// Initialisation vector of the server's stream.
-    pub iv: [u8; 16],
-    /// Makes session names unlike those of other connections.
-    pub sid: [u8; 4],
-}
-
-impl Random {
-    /// From 52 random bytes.
-    pub fn new(bytes: [u8; 52]) -> Random {
-        let part = |at: usize| {
-            let mut block = [0; 16];
-            block.copy_from_slice(&bytes[at..at + 16]);
-            block
-        };
-        let [.., a, b, c, d] = bytes;
-        Random { challenge: part(0), salt: part(16), iv: part(32), sid: [a, b, c, d] }
-    }
-}
-
-impl fmt::Debug for Random {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Random(…)")
+    fn entry<'a>(&'a self, random: &'a Random, started: NtpTime) -> Entry<'a> {
+        Entry { modes: self.modes(), users: &self.users, rounds: self.rounds, random, started }
     }
 }
 
@@ -127,36 +100,6 @@ pub enum Input<'a> {
     Reflected,
 }
 
-/// Why a conversation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
-    /// The client closed the connection.
-    Closed,
-    /// It has been silent for too long.
-    Silent,
-    /// Wrong user or passphrase.
-    Denied,
-    /// It chose no mode that is offered.
-    Mode,
-    /// A message was not signed with the keys of the connection.
-    Forged,
-    /// What it says is not a command, or has no place there.
-    Confused,
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Reason::Closed => "closed by the client",
-            Reason::Silent => "silent for too long",
-            Reason::Denied => "wrong user or passphrase",
-            Reason::Mode => "no common mode",
-            Reason::Forged => "a forged message",
-            Reason::Confused => "a message out of place",
-        })
-    }
-}
-
 /// What a server asks of its driver.
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -193,10 +136,7 @@ pub struct Server {
     started: NtpTime,
     state: State,
     deadline: SteadyTime,
-    mode: Mode,
-    keys: Option<SessionKeys>,
-    incoming: Incoming,
-    outgoing: Outgoing,
+    connection: Connection,
     /// Encrypted already, in the order they are to be written.
     saying: VecDeque<Vec<u8>>,
     sessions: usize,
@@ -215,38 +155,22 @@ impl Server {
         random: Random,
         now: Tick,
     ) -> Server {
-        let greeting = Greeting {
-            modes: rules.modes(),
-            challenge: random.challenge,
-            salt: random.salt,
-            count: rules.rounds,
-        };
-        let mut bytes = Vec::with_capacity(Greeting::LEN);
-        greeting.write(&mut bytes);
+        let started = NtpTime::from(started);
+        let greeting = Connection::greeting(&rules.entry(&random, started));
         Server {
             deadline: now.steady + rules.set_up_wait,
             rules,
             random,
             peer: peer.ip().to_canonical(),
             local: local.ip().to_canonical(),
-            started: NtpTime::from(started),
+            started,
             state: State::SetUp,
-            mode: Mode::Open,
-            keys: None,
-            incoming: Incoming::default(),
-            outgoing: Outgoing::default(),
-            saying: VecDeque::from([bytes]),
+            connection: Connection::default(),
+            saying: VecDeque::from([greeting]),
             sessions: 0,
             named: 0,
             events: VecDeque::new(),
         }
-    }
-
-    /// The greeting that turns a client away, for one too many.
-    pub fn go_away() -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(Greeting::LEN);
-        Greeting { modes: Modes::default(), challenge: [0; 16], salt: [0; 16], count: 0 }.write(&mut bytes);
-        bytes
     }
 
     fn over(&mut self, reason: Reason) {
@@ -259,7 +183,7 @@ impl Server {
 
     fn say_signed(&mut self, message: &[u8]) {
         let mut bytes = Vec::with_capacity(message.len() + BLOCK);
-        self.outgoing.put_signed(message, &mut bytes);
+        self.connection.outgoing.put_signed(message, &mut bytes);
         self.saying.push_back(bytes);
     }
 
@@ -267,9 +191,15 @@ impl Server {
     fn advance(&mut self, now: Tick) -> Result<bool, Reason> {
         match self.state {
             State::SetUp => {
-                let Some(bytes) = self.incoming.take(SetUp::LEN) else { return Ok(false) };
-                let set_up = SetUp::parse(&bytes).map_err(|_| Reason::Confused)?;
-                self.set_up(&set_up)?;
+                let mut answer = Vec::new();
+                let entry = self.rules.entry(&self.random, self.started);
+                let let_in = self.connection.read_set_up(&entry, &mut answer);
+                if !answer.is_empty() {
+                    self.saying.push_back(answer);
+                }
+                if !let_in? {
+                    return Ok(false);
+                }
                 self.state = State::Idle;
                 self.deadline = now.steady + self.rules.idle;
                 Ok(true)
@@ -279,45 +209,11 @@ impl Server {
         }
     }
 
-    fn set_up(&mut self, asked: &SetUp) -> Result<(), Reason> {
-        let mode = Mode::from_bits(asked.mode).filter(|m| self.rules.modes().contains(*m));
-        let Some(mode) = mode else {
-            self.answer_set_up(Accept::Unsupported, [0; 16]);
-            return Err(Reason::Mode);
-        };
-        self.mode = mode;
-        if !mode.is_keyed() {
-            self.answer_set_up(Accept::Ok, [0; 16]);
-            return Ok(());
-        }
-        // The same work for users that do not exist: time does not tell which do.
-        let passphrase = self.rules.users.of_field(&asked.user);
-        let key = derive(passphrase.unwrap_or_default(), &self.random.salt, self.rules.rounds);
-        let keys = SessionKeys::from_token(&asked.token, &key, &self.random.challenge);
-        let Some(keys) = keys.filter(|_| passphrase.is_some()) else {
-            self.answer_set_up(Accept::Failure, [0; 16]);
-            return Err(Reason::Denied);
-        };
-        self.incoming.protect(&keys, &asked.client_iv);
-        self.outgoing.protect(&keys, &self.random.iv);
-        self.keys = Some(keys);
-        self.answer_set_up(Accept::Ok, self.random.iv);
-        Ok(())
-    }
-
-    fn answer_set_up(&mut self, accept: Accept, server_iv: [u8; 16]) {
-        let mut bytes = Vec::with_capacity(ServerStart::LEN + ServerStart::TIME_LEN);
-        ServerStart { accept, server_iv }.write(&mut bytes);
-        let started = if accept == Accept::Ok { self.started } else { NtpTime(0) };
-        self.outgoing.put(&ServerStart::time(started), &mut bytes);
-        self.saying.push_back(bytes);
-    }
-
     fn command(&mut self, now: Tick) -> Result<bool, Reason> {
-        let Some(number) = self.incoming.first() else { return Ok(false) };
+        let Some(number) = self.connection.incoming.first() else { return Ok(false) };
         let running = self.state == State::Running;
         let len = match (number, running) {
-            (command::REQUEST, false) => Request::LEN,
+            (command::REQUEST_TW_SESSION, false) => Request::LEN,
             (command::START, false) | (command::STOP, true) => SHORT_LEN,
             _ => {
                 // The length of what follows is not known: no way back into step.
@@ -327,10 +223,10 @@ impl Server {
                 return Err(Reason::Confused);
             }
         };
-        let Some(message) = self.incoming.take_signed(len) else { return Ok(false) };
+        let Some(message) = self.connection.incoming.take_signed(len) else { return Ok(false) };
         let bytes = message.map_err(|_| Reason::Forged)?;
         match number {
-            command::REQUEST => {
+            command::REQUEST_TW_SESSION => {
                 let asked = Request::parse(&bytes).map_err(|_| Reason::Confused)?;
                 self.requested(&asked, now);
             }
@@ -363,13 +259,13 @@ impl Server {
                 self.named = self.named.wrapping_add(1);
                 let tail = u32::from_be_bytes(self.random.sid).wrapping_add(self.named).to_be_bytes();
                 let sid = Sid::new(self.local, NtpTime::from(now.wall), tail);
-                let fields = if self.mode.protects_test() { 48 } else { 14 };
+                let fields = if self.connection.mode().protects_test() { 48 } else { 14 };
                 self.events.push_back(Event::Open(Asked {
                     sender_port,
                     port: asked.receiver_port,
                     sid,
-                    mode: self.mode,
-                    keys: self.keys.as_ref().and_then(|k| TestKeys::new(self.mode, k, &sid)),
+                    mode: self.connection.mode(),
+                    keys: self.connection.test_keys(&sid),
                     request_len: fields + asked.padding as usize,
                     dscp: asked.dscp().unwrap_or(0),
                     linger: asked.timeout.to_span().clamp(Span::ZERO, self.rules.linger),
@@ -383,11 +279,15 @@ impl Server {
     /// The port its packets come from, if that is known, or why the session is not granted.
     fn examine(&self, asked: &Request) -> Result<Option<u16>, Accept> {
         let family = if self.peer.is_ipv6() { 6 } else { 4 };
-        if asked.conf != [0; 2] || asked.slots != 0 || asked.dscp().is_none() || asked.version != family {
+        if (asked.conf_sender, asked.conf_receiver) != (0, 0)
+            || asked.slots != 0
+            || asked.dscp().is_none()
+            || asked.version != family
+        {
             return Err(Accept::Unsupported);
         }
         // Answers are no longer than requests: the client has to bring the padding.
-        if asked.padding < least_padding(self.mode) {
+        if asked.padding < least_padding(self.connection.mode()) {
             return Err(Accept::Unsupported);
         }
         if asked.padding > self.rules.padding || self.sessions >= self.rules.sessions {
@@ -403,7 +303,7 @@ impl Server {
 
     fn refuse(&mut self, accept: Accept) {
         let mut message = Vec::new();
-        AcceptSession { accept, port: 0, sid: Sid([0; 16]) }.write(&mut message);
+        AcceptSession { accept, port: 0, sid: Sid::NONE }.write(&mut message);
         self.say_signed(&message);
     }
 }
@@ -417,7 +317,7 @@ impl Machine for Server {
             return;
         }
         match input {
-            Input::Bytes(bytes) => self.incoming.feed(bytes),
+            Input::Bytes(bytes) => self.connection.incoming.feed(bytes),
             Input::Closed => return self.over(Reason::Closed),
             Input::Opened(opened) => {
                 let State::Opening(sid) = self.state else { return };

@@ -1,9 +1,11 @@
 //! Both machines against each other, against silence, and against nonsense.
 
+use crate::amp::message::*;
+use crate::amp::setup::*;
+use crate::amp::{Mode, Modes};
 use crate::machine::{Machine, Tick};
 use crate::stamp::packet::{Answer, Layout};
 use crate::twamp::client::{self, Client, Config, Failure, Step, Wish};
-use crate::twamp::message::*;
 use crate::twamp::server::{self, Random, Reason, Rules, Server};
 use crate::twamp::{Sender, SessionReflector, Users, sender};
 use crate::twoway::reflect::{Arrival, Silence};
@@ -303,7 +305,7 @@ fn too_many_rounds_are_not_computed() {
         assert_eq!(failed, !fine, "{count}");
     }
     let mut client = Client::new(config(Mode::Open, 1), tick(0));
-    client.handle(tick(1), client::Input::Bytes(&Server::go_away()));
+    client.handle(tick(1), client::Input::Bytes(&Greeting::go_away()));
     assert!(matches!(client.poll_event(), Some(client::Event::Failed(Failure::Unwelcome))));
 }
 
@@ -382,7 +384,7 @@ proptest! {
     #[test]
     fn any_packet_is_survived(bytes in proptest::collection::vec(any::<u8>(), 0..300), mode in 0usize..4) {
         let mode = Mode::ALL[mode];
-        let keys = crate::twamp::crypto::SessionKeys { aes: [1; 16], hmac: [2; 32] };
+        let keys = crate::amp::crypto::SessionKeys { aes: [1; 16], hmac: [2; 32] };
         let keys = crate::twamp::TestKeys::new(mode, &keys, &Sid([3; 16]));
         let at = arrival("192.0.2.1:40000");
         let mut reflector = SessionReflector::new(mode, keys.clone(), at.from.ip(), None);
@@ -400,8 +402,8 @@ proptest! {
     ) {
         let address = |b: [u8; 16]| if version == 6 { b.into() } else { [b[0], b[1], b[2], b[3]].into() };
         let request = Request {
-            version, conf: [0; 2], slots: 0, packets: 0, sender_port: ports.0, receiver_port: ports.1,
-            sender: address(a), receiver: address([0; 16]), padding,
+            command: command::REQUEST_TW_SESSION, version, conf_sender: 0, conf_receiver: 0, slots: 0, packets: 0, sender_port: ports.0, receiver_port: ports.1,
+            sender: address(a), receiver: address([0; 16]), sid: Sid(a), padding,
             start: jitlat_core::ntp::NtpTime(times.0), timeout: jitlat_core::ntp::NtpTime(times.1), type_p,
         };
         let mut bytes = Vec::new();

@@ -1,12 +1,14 @@
 //! Recorded sessions of twping with twampd, open and keyed: every message and every packet.
 
+use crate::amp::Mode;
+use crate::amp::Origin;
+use crate::amp::crypto::{Incoming, Outgoing, SessionKeys, derive};
+use crate::amp::message::*;
+use crate::amp::setup::*;
 use crate::machine::{Machine, Tick};
 use crate::stamp::packet::{Answer, Layout, Request as TestRequest};
 use crate::twamp::client::{self, Client, Config, Event, Failure, Step, Wish};
-use crate::twamp::crypto::{Incoming, Outgoing, SessionKeys, derive};
-use crate::twamp::message::*;
 use crate::twamp::server::{self, Random, Rules, Server};
-use crate::twamp::test::Origin;
 use crate::twamp::{TestKeys, Users};
 use crate::wire::unhex;
 use jitlat_core::{Dscp, Span, SteadyTime, WallTime};
@@ -110,7 +112,7 @@ fn again(capture: &str) -> Vec<String> {
         let plain = incoming.take_signed(recorded.len()).unwrap().expect(capture);
         let mut said = Vec::new();
         seen.push(match (from_client, number) {
-            (true, command::REQUEST) => {
+            (true, command::REQUEST_TW_SESSION) => {
                 let request = Request::parse(&plain).unwrap();
                 request.write(&mut said);
                 format!("request {} dscp {}", request.padding, request.dscp().unwrap())

@@ -8,6 +8,7 @@ use crate::twoway::client::tick;
 use jitlat_core::ntp::{ErrorEstimate, Format};
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_proto::Machine;
+use jitlat_proto::amp::setup::Greeting;
 use jitlat_proto::twamp::server::{Asked, Event, Input, Random, Rules, Server};
 use jitlat_proto::twamp::{self, Accept, SessionReflector, Users};
 use jitlat_proto::twoway::reflect::Silence;
@@ -128,7 +129,7 @@ pub(super) fn accept(listener: &TcpListener, host: &Arc<Host>) {
         let Some(place) = host.admit(peer.ip().to_canonical()).filter(|_| allowed) else {
             host.counters.silent(if allowed { Silence::Limited } else { Silence::NotAllowed });
             // As the protocol turns a client away; whether it still hears that does not matter.
-            let _ = stream.write_all(&Server::go_away());
+            let _ = stream.write_all(&Greeting::go_away());
             continue;
         };
         let body = move || {

@@ -6,8 +6,8 @@
 //!
 //! The HMAC itself and the padding are never encrypted.
 
-use crate::twamp::crypto::{BLOCK, SessionKeys, decrypt, encrypt, mac};
-use crate::twamp::message::{Mode, Sid};
+use crate::amp::crypto::{BLOCK, SessionKeys, decrypt, encrypt, mac};
+use crate::amp::{Mode, Sid};
 use hmac::Mac;
 
 /// Which end made a packet.
@@ -69,7 +69,7 @@ impl TestKeys {
     }
 
     #[cfg(test)]
-    pub(super) fn keys(&self) -> &SessionKeys {
+    pub(crate) fn keys(&self) -> &SessionKeys {
         &self.keys
     }
 }

@@ -28,14 +28,14 @@ fn decryptor(key: &[u8; 16], iv: &[u8; 16]) -> cbc::Decryptor<Aes128> {
 }
 
 /// Encrypts as many whole blocks as `bytes` has.
-pub(super) fn encrypt(key: &[u8; 16], bytes: &mut [u8]) {
+pub(crate) fn encrypt(key: &[u8; 16], bytes: &mut [u8]) {
     let mut cbc = encryptor(key, &[0; 16]);
     let (blocks, _) = Block::slice_as_chunks_mut(bytes);
     cbc.encrypt_blocks(blocks);
 }
 
 /// Undoes [`encrypt`].
-pub(super) fn decrypt(key: &[u8; 16], bytes: &mut [u8]) {
+pub(crate) fn decrypt(key: &[u8; 16], bytes: &mut [u8]) {
     let mut cbc = decryptor(key, &[0; 16]);
     let (blocks, _) = Block::slice_as_chunks_mut(bytes);
     cbc.decrypt_blocks(blocks);
@@ -47,7 +47,7 @@ fn running_mac(key: &[u8; 32]) -> HmacReset<Sha1> {
         .unwrap_or_else(|_| unreachable!("any key length is legal"))
 }
 
-pub(super) fn mac(key: &[u8; 32]) -> Hmac<Sha1> {
+pub(crate) fn mac(key: &[u8; 32]) -> Hmac<Sha1> {
     // HMAC takes keys of any length.
     <Hmac<Sha1> as KeyInit>::new_from_slice(key).unwrap_or_else(|_| unreachable!("any key length is legal"))
 }
@@ -88,7 +88,7 @@ impl SessionKeys {
     }
 
     /// The keys of the test session `sid`.
-    pub(super) fn of_session(&self, sid: &[u8; 16]) -> SessionKeys {
+    pub(crate) fn of_session(&self, sid: &[u8; 16]) -> SessionKeys {
         let cipher = Aes128::new(&(*sid).into());
         let mut block: Block = self.aes.into();
         cipher.encrypt_block(&mut block);

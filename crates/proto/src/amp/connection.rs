@@ -1,0 +1,344 @@
+//! [`Connection`]: one end of a control connection, and its set-up on either side (RFC 4656 §3.1).
+
+use crate::amp::crypto::{FEWEST_ROUNDS, Incoming, MOST_ROUNDS, Outgoing, SessionKeys, derive};
+use crate::amp::setup::{Greeting, ServerStart, SetUp};
+use crate::amp::{Accept, Mode, Modes, Sid, TestKeys, Users, users};
+use core::fmt;
+use jitlat_core::ntp::NtpTime;
+
+/// One end of a control connection: the mode agreed on, its keys, and what either side says.
+#[derive(Debug)]
+pub struct Connection {
+    mode: Mode,
+    keys: Option<SessionKeys>,
+    /// What the other side says.
+    pub incoming: Incoming,
+    /// What this side says.
+    pub outgoing: Outgoing,
+}
+
+impl Default for Connection {
+    fn default() -> Connection {
+        Connection {
+            mode: Mode::Open,
+            keys: None,
+            incoming: Incoming::default(),
+            outgoing: Outgoing::default(),
+        }
+    }
+}
+
+impl Connection {
+    /// The mode agreed on; open before that.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The keys of the test session `sid`; `None` where the mode leaves test packets open.
+    pub fn test_keys(&self, sid: &Sid) -> Option<TestKeys> {
+        self.keys.as_ref().and_then(|keys| TestKeys::new(self.mode, keys, sid))
+    }
+}
+
+/// How a client wants to be connected.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The mode to use; `None` = with a user the first of [`keyed`](Self::keyed) that the server offers, without
+    /// one the open mode.
+    pub mode: Option<Mode>,
+    /// The protocol's keyed modes, the best first.
+    pub keyed: &'static [Mode],
+    /// Name and passphrase for the keyed modes.
+    pub user: Option<&'a (String, Vec<u8>)>,
+    /// Random bytes for the keys of the connection.
+    pub random: &'a [u8; 64],
+}
+
+/// What was under way when a client's conversation failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Waiting for Server-Greeting.
+    Greeting,
+    /// Waiting for Server-Start.
+    SetUp,
+    /// Waiting for Accept-Session.
+    Request,
+    /// All sessions granted, not started yet.
+    Granted,
+    /// Waiting for Start-Ack.
+    Start,
+    /// The test runs.
+    Running,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Step::Greeting => "waiting for its greeting",
+            Step::SetUp => "agreeing on a mode",
+            Step::Request => "asking for a session",
+            Step::Granted => "the session was granted and not started yet",
+            Step::Start => "starting the session",
+            Step::Running => "the test ran",
+        })
+    }
+}
+
+/// Why a client's conversation failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The greeting offers no mode at all.
+    #[error(
+        "the server turns every client away (its greeting offers no mode): is this address allowed there?"
+    )]
+    Unwelcome,
+    /// The modes do not meet.
+    #[error("the server offers the modes {offered}; {}{hint}", not_possible(*.wanted))]
+    NoCommonMode {
+        /// What the greeting says.
+        offered: Modes,
+        /// What was asked for.
+        wanted: Option<Mode>,
+        /// What to try.
+        hint: &'static str,
+    },
+    /// Another protocol, or a server that wants too much work.
+    #[error("the server asks for {0} rounds of key derivation; between 1024 and 32768 are done")]
+    Rounds(u32),
+    /// The server says no.
+    #[error("refused while {step}: {accept}{}", hint(*.step, *.accept))]
+    Refused {
+        /// To what.
+        step: Step,
+        /// How.
+        accept: Accept,
+    },
+    /// A granted session without a port to send to.
+    #[error("the server granted a session on port 0, where nothing can be sent")]
+    NoPort,
+    /// The HMAC of a message is wrong.
+    #[error("a message of the server is not signed with the keys of this connection (while {0})")]
+    Forged(Step),
+    /// More than was asked for.
+    #[error("the server sends what nobody asked for (while {0}): is it a server of this protocol?")]
+    Unasked(Step),
+    /// No word in time.
+    #[error("no answer in time (while {0}): does a server of this protocol listen there?")]
+    Silent(Step),
+    /// The server hung up.
+    #[error("the server closed the connection (while {0}){hint}", hint = closed_hint(*.0))]
+    Closed(Step),
+}
+
+fn not_possible(wanted: Option<Mode>) -> String {
+    wanted.map_or("none that can be used".to_owned(), |mode| format!("{mode} is not possible"))
+}
+
+fn hint(step: Step, accept: Accept) -> &'static str {
+    match (step, accept) {
+        (Step::SetUp, Accept::Failure) => "; are the user and the passphrase right?",
+        (Step::Request, Accept::Unsupported) => {
+            "; does it take this mark (-D) and this size (-l; routers ask for 41 bytes at least)?"
+        }
+        _ => "",
+    }
+}
+
+fn closed_hint(step: Step) -> &'static str {
+    match step {
+        Step::Greeting => ": is this address allowed there?",
+        Step::SetUp => ": does it take this mode and this user?",
+        _ => "",
+    }
+}
+
+/// The client's side of the set-up.
+impl Connection {
+    /// Reads the greeting, if it is all there, and chooses the mode. What is returned is to be said next, in the
+    /// clear; what follows it is protected.
+    pub fn read_greeting(&mut self, wanted: &Wanted<'_>) -> Result<Option<SetUp>, Failure> {
+        let Some(bytes) = self.incoming.take(Greeting::LEN) else { return Ok(None) };
+        let greeting = Greeting::parse(&bytes).map_err(|_| Failure::Unasked(Step::Greeting))?;
+        if greeting.modes == Modes::default() {
+            return Err(Failure::Unwelcome);
+        }
+        self.mode = choose(greeting.modes, wanted)?;
+        let Some((name, passphrase)) = wanted.user.filter(|_| self.mode.is_keyed()) else {
+            return Ok(Some(SetUp::open()));
+        };
+        if !(FEWEST_ROUNDS..=MOST_ROUNDS).contains(&greeting.count) {
+            return Err(Failure::Rounds(greeting.count));
+        }
+        let (mut aes, mut hmac, mut client_iv) = ([0; 16], [0; 32], [0; 16]);
+        aes.copy_from_slice(&wanted.random[..16]);
+        hmac.copy_from_slice(&wanted.random[16..48]);
+        client_iv.copy_from_slice(&wanted.random[48..]);
+        let keys = SessionKeys { aes, hmac };
+        let key = derive(passphrase, &greeting.salt, greeting.count);
+        let token = keys.token(&key, &greeting.challenge);
+        self.outgoing.protect(&keys, &client_iv);
+        self.keys = Some(keys);
+        Ok(Some(SetUp { mode: self.mode as u32, user: users::field(name), token, client_iv }))
+    }
+
+    /// Reads Server-Start; true once it is all there.
+    pub fn read_server_start(&mut self) -> Result<bool, Failure> {
+        let step = Step::SetUp;
+        if self.incoming.len() < ServerStart::LEN + ServerStart::TIME_LEN {
+            return Ok(false);
+        }
+        let Some(bytes) = self.incoming.take(ServerStart::LEN) else { return Ok(false) };
+        let start = ServerStart::parse(&bytes).map_err(|_| Failure::Unasked(step))?;
+        if start.accept != Accept::Ok {
+            return Err(Failure::Refused { step, accept: start.accept });
+        }
+        if let Some(keys) = &self.keys {
+            self.incoming.protect(keys, &start.server_iv);
+        }
+        // When the server was started: the first block that its HMAC covers.
+        self.incoming.take(ServerStart::TIME_LEN);
+        Ok(true)
+    }
+}
+
+fn choose(offered: Modes, wanted: &Wanted<'_>) -> Result<Mode, Failure> {
+    let has_user = wanted.user.is_some();
+    let chosen = match wanted.mode {
+        Some(mode) => Some(mode).filter(|m| offered.contains(*m) && (has_user || !m.is_keyed())),
+        None if has_user => wanted.keyed.iter().copied().find(|m| offered.contains(*m)),
+        None => Some(Mode::Open).filter(|m| offered.contains(*m)),
+    };
+    chosen.ok_or(Failure::NoCommonMode {
+        offered,
+        wanted: wanted.mode,
+        hint: match (has_user, offered.contains(Mode::Open)) {
+            (false, _) => ": give a user and a passphrase",
+            (true, true) => ": leave the passphrase out",
+            (true, false) => "",
+        },
+    })
+}
+
+/// Random bytes of one connection of a server.
+#[derive(Clone, Copy)]
+pub struct Random {
+    /// Comes back in the client's token.
+    pub challenge: [u8; 16],
+    /// Of the key derivation.
+    pub salt: [u8; 16],
+    /// Initialisation vector of the server's stream.
+    pub iv: [u8; 16],
+    /// Makes session names unlike those of other connections.
+    pub sid: [u8; 4],
+}
+
+impl Random {
+    /// From 52 random bytes.
+    pub fn new(bytes: [u8; 52]) -> Random {
+        let part = |at: usize| {
+            let mut block = [0; 16];
+            block.copy_from_slice(&bytes[at..at + 16]);
+            block
+        };
+        let [.., a, b, c, d] = bytes;
+        Random { challenge: part(0), salt: part(16), iv: part(32), sid: [a, b, c, d] }
+    }
+}
+
+impl fmt::Debug for Random {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Random(…)")
+    }
+}
+
+/// Why a server's conversation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// The client closed the connection.
+    Closed,
+    /// It has been silent for too long.
+    Silent,
+    /// Wrong user or passphrase.
+    Denied,
+    /// It chose no mode that is offered.
+    Mode,
+    /// A message was not signed with the keys of the connection.
+    Forged,
+    /// What it says is not a command, or has no place there.
+    Confused,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::Closed => "closed by the client",
+            Reason::Silent => "silent for too long",
+            Reason::Denied => "wrong user or passphrase",
+            Reason::Mode => "no common mode",
+            Reason::Forged => "a forged message",
+            Reason::Confused => "a message out of place",
+        })
+    }
+}
+
+/// Who is let in by a server, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// The modes offered; none turns every client away.
+    pub modes: Modes,
+    /// Users of the keyed modes.
+    pub users: &'a Users,
+    /// Rounds of key derivation: a power of two, 1024 at least.
+    pub rounds: u32,
+    /// Of this connection.
+    pub random: &'a Random,
+    /// When this server was started.
+    pub started: NtpTime,
+}
+
+/// The server's side of the set-up.
+impl Connection {
+    /// The greeting, which the server says first.
+    pub fn greeting(entry: &Entry<'_>) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(Greeting::LEN);
+        let Random { challenge, salt, .. } = *entry.random;
+        Greeting { modes: entry.modes, challenge, salt, count: entry.rounds }.write(&mut bytes);
+        bytes
+    }
+
+    /// Reads the client's choice, if it is all there, and appends Server-Start to `answer`, also where the client is
+    /// not let in. True once it is.
+    pub fn read_set_up(&mut self, entry: &Entry<'_>, answer: &mut Vec<u8>) -> Result<bool, Reason> {
+        let Some(bytes) = self.incoming.take(SetUp::LEN) else { return Ok(false) };
+        let asked = SetUp::parse(&bytes).map_err(|_| Reason::Confused)?;
+        let Some(mode) = Mode::from_bits(asked.mode).filter(|m| entry.modes.contains(*m)) else {
+            refuse(Accept::Unsupported, answer);
+            return Err(Reason::Mode);
+        };
+        self.mode = mode;
+        let mut server_iv = [0; 16];
+        if mode.is_keyed() {
+            // The same work for users that do not exist: time does not tell which do.
+            let passphrase = entry.users.of_field(&asked.user);
+            let key = derive(passphrase.unwrap_or_default(), &entry.random.salt, entry.rounds);
+            let keys = SessionKeys::from_token(&asked.token, &key, &entry.random.challenge);
+            let Some(keys) = keys.filter(|_| passphrase.is_some()) else {
+                refuse(Accept::Failure, answer);
+                return Err(Reason::Denied);
+            };
+            server_iv = entry.random.iv;
+            self.incoming.protect(&keys, &asked.client_iv);
+            self.outgoing.protect(&keys, &server_iv);
+            self.keys = Some(keys);
+        }
+        ServerStart { accept: Accept::Ok, server_iv }.write(answer);
+        self.outgoing.put(&ServerStart::time(entry.started), answer);
+        Ok(true)
+    }
+}
+
+/// Server-Start that refuses: clear, and all zeros but for the code.
+fn refuse(accept: Accept, answer: &mut Vec<u8>) {
+    ServerStart { accept, server_iv: [0; 16] }.write(answer);
+    answer.extend(ServerStart::time(NtpTime(0)));
+}

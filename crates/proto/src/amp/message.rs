@@ -1,0 +1,275 @@
+//! The messages after the set-up that both protocols share (RFC 4656 §3.5–3.8, RFC 5357 §3.5–3.8), in plain text.
+//! Those that end with an HMAC are given without it: [`crypto`](crate::amp::crypto) appends and checks it, or
+//! sixteen zeros in the open mode.
+//!
+//! What must be zero is written as zero and not looked at.
+
+use crate::wire::{Reader, Truncated};
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use jitlat_core::ntp::NtpTime;
+
+/// Bytes of the block at the end of most messages.
+pub const HMAC_LEN: usize = 16;
+
+/// A server's answer (RFC 4656 §3.3). Codes nobody defined mean failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Accept {
+    /// Granted.
+    Ok = 0,
+    /// Refused without a reason; of a set-up, the usual answer to a wrong user or passphrase.
+    Failure = 1,
+    /// Something went wrong in the server.
+    Internal = 2,
+    /// Something that was asked for is not supported.
+    Unsupported = 3,
+    /// Never granted: beyond a limit.
+    Permanent = 4,
+    /// Not granted now: the server is busy.
+    Temporary = 5,
+}
+
+impl From<u8> for Accept {
+    fn from(code: u8) -> Accept {
+        match code {
+            0 => Accept::Ok,
+            2 => Accept::Internal,
+            3 => Accept::Unsupported,
+            4 => Accept::Permanent,
+            5 => Accept::Temporary,
+            _ => Accept::Failure,
+        }
+    }
+}
+
+impl fmt::Display for Accept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = match self {
+            Accept::Ok => "accepted",
+            Accept::Failure => "refused without a reason",
+            Accept::Internal => "an internal error there",
+            Accept::Unsupported => "something asked for is not supported",
+            Accept::Permanent => "more than its limits allow",
+            Accept::Temporary => "it has no room at the moment; try later",
+        };
+        write!(f, "{words} (code {})", *self as u8)
+    }
+}
+
+/// Name of a session: made by the receiving or reflecting side from its address, the time and chance.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Sid(pub [u8; 16]);
+
+impl Sid {
+    /// No name.
+    pub const NONE: Sid = Sid([0; 16]);
+
+    /// A name for a session on `address`, made at `now`.
+    pub fn new(address: IpAddr, now: NtpTime, random: [u8; 4]) -> Sid {
+        let tail = match address {
+            IpAddr::V4(a) => a.octets(),
+            IpAddr::V6(a) => {
+                let [.., w, x, y, z] = a.octets();
+                [w, x, y, z]
+            }
+        };
+        let mut sid = [0; 16];
+        sid[..4].copy_from_slice(&tail);
+        sid[4..12].copy_from_slice(&now.0.to_be_bytes());
+        sid[12..].copy_from_slice(&random);
+        Sid(sid)
+    }
+}
+
+impl fmt::Display for Sid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+
+impl fmt::Debug for Sid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sid({self})")
+    }
+}
+
+/// Request-Session of OWAMP (RFC 4656 §3.5) or Request-TW-Session (RFC 5357 §3.5), without what follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Which of the two: [`command::REQUEST_SESSION`] or [`command::REQUEST_TW_SESSION`].
+    pub command: u8,
+    /// IP version of the addresses, 4 or 6 if the client keeps to the rules.
+    pub version: u8,
+    /// The server is to send the test packets. Zero in TWAMP.
+    pub conf_sender: u8,
+    /// The server is to receive the test packets. Zero in TWAMP.
+    pub conf_receiver: u8,
+    /// Schedule slots that follow; TWAMP has none.
+    pub slots: u32,
+    /// Test packets; zero in TWAMP.
+    pub packets: u32,
+    /// Port the test packets come from.
+    pub sender_port: u16,
+    /// Port the test packets go to.
+    pub receiver_port: u16,
+    /// Address the test packets come from; in TWAMP unspecified = that of the control connection.
+    pub sender: IpAddr,
+    /// Address the test packets go to; in TWAMP unspecified = that of the control connection.
+    pub receiver: IpAddr,
+    /// Name of the session where the client is to receive; else zero.
+    pub sid: Sid,
+    /// Bytes behind the fields of a test packet.
+    pub padding: u32,
+    /// When the test is to begin.
+    pub start: NtpTime,
+    /// OWAMP: after which a packet is lost. TWAMP: how long after Stop-Sessions late packets are still answered.
+    pub timeout: NtpTime,
+    /// Type-P: in the upper octet two zero bits and the DSCP.
+    pub type_p: u32,
+}
+
+/// Command numbers.
+pub mod command {
+    /// Request-Session (OWAMP).
+    pub const REQUEST_SESSION: u8 = 1;
+    /// Start-Sessions.
+    pub const START: u8 = 2;
+    /// Stop-Sessions.
+    pub const STOP: u8 = 3;
+    /// Fetch-Session (OWAMP).
+    pub const FETCH_SESSION: u8 = 4;
+    /// Request-TW-Session (TWAMP).
+    pub const REQUEST_TW_SESSION: u8 = 5;
+}
+
+fn address(version: u8, field: [u8; 16]) -> IpAddr {
+    match version {
+        6 => IpAddr::V6(Ipv6Addr::from(field)),
+        _ => IpAddr::V4(Ipv4Addr::new(field[0], field[1], field[2], field[3])),
+    }
+}
+
+fn address_field(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V6(a) => a.octets(),
+        IpAddr::V4(a) => {
+            let mut field = [0; 16];
+            field[..4].copy_from_slice(&a.octets());
+            field
+        }
+    }
+}
+
+impl Request {
+    /// Bytes on the wire, HMAC included.
+    pub const LEN: usize = 112;
+
+    /// From a message that begins with one of the two commands.
+    pub fn parse(bytes: &[u8]) -> Result<Request, Truncated> {
+        let mut r = Reader::new(bytes);
+        let command = r.u8()?;
+        let version = r.u8()? & 0x0f;
+        Ok(Request {
+            command,
+            version,
+            conf_sender: r.u8()?,
+            conf_receiver: r.u8()?,
+            slots: r.u32()?,
+            packets: r.u32()?,
+            sender_port: r.u16()?,
+            receiver_port: r.u16()?,
+            sender: address(version, r.array()?),
+            receiver: address(version, r.array()?),
+            sid: Sid(r.array()?),
+            padding: r.u32()?,
+            start: NtpTime(r.u64()?),
+            timeout: NtpTime(r.u64()?),
+            type_p: r.u32()?,
+        })
+    }
+
+    /// Appends it to `out`, without the HMAC.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend([self.command, self.version, self.conf_sender, self.conf_receiver]);
+        out.extend(self.slots.to_be_bytes());
+        out.extend(self.packets.to_be_bytes());
+        out.extend(self.sender_port.to_be_bytes());
+        out.extend(self.receiver_port.to_be_bytes());
+        out.extend(address_field(self.sender));
+        out.extend(address_field(self.receiver));
+        out.extend(self.sid.0);
+        out.extend(self.padding.to_be_bytes());
+        out.extend(self.start.0.to_be_bytes());
+        out.extend(self.timeout.0.to_be_bytes());
+        out.extend(self.type_p.to_be_bytes());
+        out.extend([0; 8]);
+    }
+
+    /// The code point of Type-P; `None` if it names something else.
+    pub fn dscp(&self) -> Option<u8> {
+        (self.type_p >> 30 == 0).then_some((self.type_p >> 24) as u8)
+    }
+}
+
+/// Accept-Session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AcceptSession {
+    /// Whether the session is granted.
+    pub accept: Accept,
+    /// Where the test packets are to go, which may not be where the client wished.
+    pub port: u16,
+    /// Name of the session.
+    pub sid: Sid,
+}
+
+impl AcceptSession {
+    /// Bytes on the wire, HMAC included.
+    pub const LEN: usize = 48;
+
+    /// From [`LEN`](Self::LEN) bytes.
+    pub fn parse(bytes: &[u8]) -> Result<AcceptSession, Truncated> {
+        let mut r = Reader::new(bytes);
+        let accept = r.u8()?.into();
+        r.u8()?;
+        Ok(AcceptSession { accept, port: r.u16()?, sid: Sid(r.array()?) })
+    }
+
+    /// Appends it to `out`, without the HMAC.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend([self.accept as u8, 0]);
+        out.extend(self.port.to_be_bytes());
+        out.extend(self.sid.0);
+        out.extend([0; 12]);
+    }
+}
+
+/// Bytes of the short messages, HMAC included: Start-Sessions, Start-Ack, Stop-Sessions.
+pub const SHORT_LEN: usize = 32;
+
+/// Appends Start-Sessions to `out`, without the HMAC.
+pub fn write_start(out: &mut Vec<u8>) {
+    out.push(command::START);
+    out.extend([0; 15]);
+}
+
+/// Appends Start-Ack to `out`, without the HMAC.
+pub fn write_start_ack(accept: Accept, out: &mut Vec<u8>) {
+    out.push(accept as u8);
+    out.extend([0; 15]);
+}
+
+/// Appends Stop-Sessions of this many sessions to `out`, without the HMAC. In OWAMP a record of each session
+/// follows.
+pub fn write_stop(accept: Accept, sessions: u32, out: &mut Vec<u8>) {
+    out.extend([command::STOP, accept as u8, 0, 0]);
+    out.extend(sessions.to_be_bytes());
+    out.extend([0; 8]);
+}
+
+/// How many sessions a Stop-Sessions message ends.
+pub fn parse_stop(bytes: &[u8]) -> Result<u32, Truncated> {
+    let mut r = Reader::new(bytes);
+    r.take(4)?;
+    r.u32()
+}
