@@ -1,18 +1,19 @@
 //! One direction of a connection, as seen by the capture point.
 
 use super::carriage::{Carried, Course, REMEMBERED};
+use super::gaps::{Gap, Gaps};
 use super::segment::{FIN, RST, SYN, Segment};
 use super::{Event, EventKind};
 use crate::passive::SpreadFigures;
 use crate::passive::coarse::Modest;
-use crate::time::{Span, WallTime};
+use crate::time::{WallTime, Span};
 use serde::Serialize;
 use std::collections::VecDeque;
 
 /// Segments in flight that are remembered.
 const IN_FLIGHT: usize = 1 << 16;
-/// Gaps that are remembered.
-const HOLES: usize = 256;
+/// The same where no acknowledgement is seen, so that nothing tells when they have arrived.
+const UNACKNOWLEDGED: usize = 1 << 12;
 /// Time stamps that wait for their echo.
 const ECHOES: usize = 1 << 12;
 /// What fills a gap this soon was overtaken, where no round trip is known.
@@ -104,7 +105,7 @@ pub struct Standing {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+pub(super) struct Sent {
     start: u64,
     end: u64,
     first: i64,
@@ -114,13 +115,6 @@ struct Sent {
     why: Option<EventKind>,
     ident: u32,
     timestamp: Option<u32>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Hole {
-    start: u64,
-    end: u64,
-    opened: i64,
 }
 
 #[derive(Debug, Default)]
@@ -133,9 +127,16 @@ pub(super) struct Lane {
     duplicate_acks: u32,
     /// Highest sequence number selectively acknowledged.
     sacked: u64,
-    flight: VecDeque<Sent>,
-    holes: Vec<Hole>,
-    echoes: VecDeque<(u32, i64)>,
+    /// Segments sent and not acknowledged, in the order of the stream; none overlaps another.
+    pub(super) flight: VecDeque<Sent>,
+    pub(super) gaps: Gaps,
+    pub(super) echoes: VecDeque<(u32, i64)>,
+    /// First sequence number as it stands in the SYN.
+    isn: Option<u32>,
+    /// Sequence number after the FIN, unwrapped.
+    end: Option<u64>,
+    /// The connection is over: nothing more is measured, only counted.
+    over: bool,
     rtt_ack: Modest,
     rtt_timestamp: Modest,
     least_rtt: Option<i64>,
@@ -234,7 +235,7 @@ impl Lane {
         let next = *self.next.get_or_insert(u64::from(s.seq) + (1 << 40));
         let start = unwrap(next, s.seq);
         let end = start + u64::from(s.length());
-        if let (Some((value, _)), true) = (s.timestamps, end > next) {
+        if let (Some((value, _)), true) = (s.timestamps, end > next && !self.over) {
             if self.echoes.back().is_none_or(|(v, _)| *v != value) {
                 self.echoes.push_back((value, at.0));
             }
@@ -245,14 +246,15 @@ impl Lane {
         if let Some(m) = self.memory.as_mut().filter(|_| s.has(SYN)) {
             m.begin.get_or_insert(start + 1);
         }
-        let mut event = |kind| events.push(Event { at, kind, bytes: s.payload, waited: None });
+        if s.has(SYN) {
+            self.isn.get_or_insert(s.seq);
+        }
+        if s.has(FIN) {
+            self.end.get_or_insert(end);
+        }
         if start >= next {
             if start > next {
-                self.holes.push(Hole { start: next, end: start, opened: at.0 });
-                if self.holes.len() > HOLES {
-                    self.holes.remove(0);
-                    self.figures.unfilled_gaps += 1;
-                }
+                self.gaps.open(Gap { start: next, end: start, opened: at });
             }
             self.next = Some(end);
             self.figures.unique_bytes += u64::from(s.payload);
@@ -260,27 +262,47 @@ impl Lane {
         } else if s.payload <= 1 && end == next && start + 1 == next && self.acked.is_some_and(|a| a >= next)
         {
             self.figures.keep_alives += 1;
-        } else if let Some(i) = self.holes.iter().position(|h| start < h.end && end > h.start) {
-            self.fills(i, at, s, start, end, events);
-        } else if end > next {
-            // Old and new bytes in one segment: sent again in another cut.
-            self.again(at, s, start, next, events);
-            self.figures.unique_bytes += end - next;
-            self.next = Some(end);
-        } else if self.is_copy(at, s, start) {
-            self.figures.duplicates += 1;
-            event(EventKind::Duplicate);
         } else {
-            self.again(at, s, start, end, events);
+            self.seen_in_part(at, s, (start, end), next, events);
         }
         self.measure_flight(at, s, peer_window, events);
     }
 
-    fn launched(&mut self, at: WallTime, s: &Segment, start: u64, end: u64) {
-        if self.flight.len() >= IN_FLIGHT {
-            self.flight.pop_front();
+    /// A segment that begins before `next`: parts of it, or all, may have been seen before.
+    fn seen_in_part(
+        &mut self,
+        at: WallTime,
+        s: &Segment,
+        (start, end): (u64, u64),
+        next: u64,
+        events: &mut Vec<Event>,
+    ) {
+        let filled = self.gaps.fill(start, end);
+        // SYN and FIN take a number, and are no payload.
+        let first = start + u64::from(s.has(SYN));
+        let payload = |from: u64, to: u64| to.min(first + u64::from(s.payload)).saturating_sub(from.max(first));
+        self.figures.unique_bytes += filled.iter().map(|g| payload(g.start, g.end)).sum::<u64>();
+        if !filled.is_empty() {
+            self.fills(&filled, at, s, (start, end.min(next)), events);
+        } else if end > next {
+            // Old and new bytes in one segment: sent again in another cut.
+            self.again(at, s, start, next, events);
+        } else if self.is_copy(at, s, start) {
+            self.figures.duplicates += 1;
+            events.push(Event { at, kind: EventKind::Duplicate, bytes: s.payload, waited: None });
+        } else {
+            self.again(at, s, start, end, events);
         }
-        self.flight.push_back(Sent {
+        if end > next {
+            self.figures.unique_bytes += payload(next, end);
+            self.next = Some(end);
+            self.launched(at, s, next, end);
+        }
+    }
+
+    /// Bytes that were never sent before are on their way.
+    fn launched(&mut self, at: WallTime, s: &Segment, start: u64, end: u64) {
+        self.flies(Sent {
             start,
             end,
             first: at.0,
@@ -292,26 +314,37 @@ impl Lane {
         });
     }
 
-    /// The segment fills a gap: overtaken on the way here, or sent again because it was lost on the way here.
+    fn flies(&mut self, sent: Sent) {
+        if self.over {
+            return;
+        }
+        let room = if self.acked.is_some() { IN_FLIGHT } else { UNACKNOWLEDGED };
+        if self.flight.len() >= room {
+            self.flight.pop_front();
+        }
+        let i = match self.flight.back() {
+            Some(last) if last.start > sent.start => self.flight.partition_point(|x| x.start < sent.start),
+            _ => self.flight.len(),
+        };
+        self.flight.insert(i, sent);
+    }
+
+    /// The segment, of which `range` was passed before, fills gaps: overtaken on the way here, or sent again
+    /// because it was lost on the way here.
     fn fills(
         &mut self,
-        hole: usize,
+        filled: &[Gap],
         at: WallTime,
         s: &Segment,
-        start: u64,
-        end: u64,
+        (start, end): (u64, u64),
         events: &mut Vec<Event>,
     ) {
-        let h = self.holes.remove(hole);
-        for part in [Hole { end: start, ..h }, Hole { start: end, ..h }] {
-            if part.start < part.end {
-                self.holes.push(part);
-            }
-        }
-        self.figures.unique_bytes += u64::from(s.payload);
-        let waited = Span(at.0.saturating_sub(h.opened));
+        let opened = filled.iter().map(|g| g.opened).min().unwrap_or(at);
+        let waited = Span(at.0.saturating_sub(opened.0));
         let soon = self.least_rtt.map_or(OVERTAKEN, |r| r.min(MIN_TIMEOUT));
-        let kind = if waited.0 < soon && self.duplicate_acks < DUPLICATE_ACKS {
+        // What brings bytes once more that were here already was not overtaken.
+        let wholly_new = filled.iter().map(|g| g.end - g.start).sum::<u64>() == end - start;
+        let kind = if wholly_new && waited.0 < soon && self.duplicate_acks < DUPLICATE_ACKS {
             self.figures.out_of_order += 1;
             EventKind::OutOfOrder
         } else {
@@ -329,20 +362,27 @@ impl Lane {
         };
         self.figures.waited(kind, waited);
         events.push(Event { at, kind, bytes: s.payload, waited: Some(waited) });
-        let i = self.flight.partition_point(|x| x.start < start);
-        // It has been sent before, unseen here: no round trip can be told from it.
-        let sent = Sent {
-            start,
-            end,
-            first: h.opened,
-            last: at.0,
-            again: true,
-            why: Some(kind),
-            ident: s.ident,
-            timestamp: None,
-        };
-        if self.flight.len() < IN_FLIGHT {
-            self.flight.insert(i, sent);
+        self.sent_again(at, (start, end), kind);
+        for gap in filled {
+            // It has been sent before, unseen here: no round trip can be told from it.
+            self.flies(Sent {
+                start: gap.start,
+                end: gap.end,
+                first: gap.opened.0,
+                last: at.0,
+                again: true,
+                why: Some(kind),
+                ident: s.ident,
+                timestamp: None,
+            });
+        }
+    }
+
+    /// Notes of what is in flight between two sequence numbers that it was sent once more.
+    fn sent_again(&mut self, at: WallTime, (start, end): (u64, u64), why: EventKind) {
+        let from = self.flight.partition_point(|x| x.end <= start);
+        for x in self.flight.iter_mut().skip(from).take_while(|x| x.start < end) {
+            (x.last, x.again, x.why) = (at.0, true, Some(why));
         }
     }
 
@@ -367,7 +407,6 @@ impl Lane {
         }
         let from = self.flight.partition_point(|x| x.end <= start);
         let touched = self.flight.iter().skip(from).take_while(|x| x.start < end);
-        let to = from + touched.clone().count();
         let waited = touched.map(|x| at.0.saturating_sub(x.last)).max();
         self.figures.lost_after += 1;
         let signalled = self.duplicate_acks >= DUPLICATE_ACKS || self.sacked > end;
@@ -380,9 +419,7 @@ impl Lane {
         } else {
             EventKind::Probe
         };
-        for x in self.flight.range_mut(from..to) {
-            (x.last, x.again, x.why) = (at.0, true, Some(kind));
-        }
+        self.sent_again(at, (start, end), kind);
         let waited = waited.map(Span);
         self.figures.waited(kind, waited.unwrap_or_default());
         events.push(Event { at, kind, bytes: s.payload, waited });
@@ -449,7 +486,7 @@ impl Lane {
         if let Some(since) = self.full.take() {
             self.figures.window_full_ns =
                 self.figures.window_full_ns + Span(at.0.saturating_sub(since).max(0));
-            if let Some(m) = &mut self.memory {
+            if let Some(m) = self.memory.as_mut().filter(|m| m.full.len() < REMEMBERED) {
                 m.full.push((WallTime(since), at));
             }
         }
@@ -478,7 +515,7 @@ impl Lane {
             self.newest[0] = Some((at.0, rtt));
             self.heard(rtt);
         }
-        self.holes.retain(|h| h.end > ack);
+        self.gaps.acknowledge(ack);
         false
     }
 
@@ -512,7 +549,7 @@ impl Lane {
                 self.closed = None;
                 let waited = Span(at.0.saturating_sub(since));
                 self.figures.zero_window_ns = self.figures.zero_window_ns + waited;
-                if let Some(m) = &mut self.memory {
+                if let Some(m) = self.memory.as_mut().filter(|m| m.closed.len() < REMEMBERED) {
                     m.closed.push((WallTime(since), at));
                 }
                 events.push(Event { at, kind: EventKind::WindowOpens, bytes: 0, waited: Some(waited) });
@@ -538,11 +575,37 @@ impl Lane {
         self.window
     }
 
+    /// Whether everything up to the FIN has been acknowledged.
+    pub(super) fn is_finished(&self) -> bool {
+        self.end.zip(self.acked).is_some_and(|(end, acked)| acked >= end)
+    }
+
+    /// Whether a reset with this sequence number is this side's, as far as its numbers are known.
+    pub(super) fn may_reset(&self, seq: u32) -> bool {
+        self.next.is_none_or(|next| (self.acked.unwrap_or(next)..=next).contains(&unwrap(next, seq)))
+    }
+
+    /// The sequence number of the SYN, if one was seen.
+    pub(super) fn isn(&self) -> Option<u32> {
+        self.isn
+    }
+
+    /// The connection is over: keeps the figures and lets go of everything else.
+    pub(super) fn close(&mut self) {
+        self.figures = self.finish();
+        (self.rtt_ack, self.rtt_timestamp) = Default::default();
+        if let Some(m) = &mut self.memory {
+            self.flight.iter().for_each(|x| m.keep(x));
+        }
+        (self.flight, self.echoes) = Default::default();
+        self.over = true;
+    }
+
     pub(super) fn finish(&self) -> LaneFigures {
         LaneFigures {
-            unfilled_gaps: self.figures.unfilled_gaps + self.holes.len() as u64,
-            rtt_ack_ns: self.rtt_ack.figures(),
-            rtt_timestamp_ns: self.rtt_timestamp.figures(),
+            unfilled_gaps: self.gaps.unfilled(),
+            rtt_ack_ns: self.rtt_ack.figures().or(self.figures.rtt_ack_ns),
+            rtt_timestamp_ns: self.rtt_timestamp.figures().or(self.figures.rtt_timestamp_ns),
             ..self.figures.clone()
         }
     }

@@ -2,6 +2,7 @@
 //! losses before and after the point, round trips, windows.
 
 mod carriage;
+mod gaps;
 mod lane;
 mod segment;
 
@@ -10,16 +11,19 @@ pub use lane::{LaneFigures, Standing};
 pub use segment::Segment;
 
 use super::packet::{Packet, bits};
-use crate::time::{Span, WallTime};
+use crate::time::{WallTime, Span};
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use foldhash::fast::RandomState;
 use lane::Lane;
-use segment::{ACK, SYN};
+use segment::{ACK, RST, SYN};
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// Connections followed at once; further ones are counted and left alone.
+/// Connections followed; further ones are counted and left alone.
 const CONNECTIONS: usize = 1 << 17;
+/// After so long a silence a SYN with another number opens a connection of its own, even if the end of the one
+/// before was not seen.
+const SILENCE: Span = Span::seconds(1);
 
 /// What a segment tells beyond its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -97,6 +101,8 @@ struct State {
     syn_ack: Option<WallTime>,
     handshake: [Option<Span>; 2],
     lanes: [Lane; 2],
+    /// Both sides have finished, or one has reset it.
+    over: bool,
 }
 
 /// Follows the TCP connections of one capture point.
@@ -104,7 +110,7 @@ struct State {
 pub struct TcpAnalyzer {
     /// In the order of their first segment.
     connections: Vec<State>,
-    /// Which connection is between two ends, the lesser first.
+    /// Which connection is between two ends, the lesser first; the latest, if there were several.
     known: HashMap<(End, End), usize, RandomState>,
     segments: u64,
     not_followed: u64,
@@ -136,8 +142,8 @@ impl TcpAnalyzer {
     pub fn course(&self, of: &Connection, up: bool) -> Option<Course> {
         let end = |a: SocketAddr| (bits(a.ip()), a.port());
         let (client, server) = (end(of.client), end(of.server));
-        let key = if client <= server { (client, server) } else { (server, client) };
-        let [from_client, from_server] = &self.connections.get(*self.known.get(&key)?)?.lanes;
+        let is_it = |c: &&State| (c.client, c.server, c.first) == (client, server, of.first);
+        let [from_client, from_server] = &self.connections.iter().find(is_it)?.lanes;
         if up { from_client.course(from_server) } else { from_server.course(from_client) }
     }
 
@@ -157,8 +163,9 @@ impl TcpAnalyzer {
     fn segment(&mut self, at: WallTime, from: End, to: End, s: &Segment) {
         self.segments += 1;
         let key = if from <= to { (from, to) } else { (to, from) };
-        let n = match self.known.get(&key) {
-            Some(n) => *n,
+        let known = self.known.get(&key).copied();
+        let n = match known.filter(|n| !self.connections[*n].is_succeeded(at, from, s)) {
+            Some(n) => n,
             None if self.connections.len() >= CONNECTIONS => {
                 self.not_followed += 1;
                 return;
@@ -182,7 +189,12 @@ impl TcpAnalyzer {
         if peer.is_acknowledged(at, s, own.keeps_window(s)) {
             own.figures.duplicate_acks += 1;
         }
+        let reset = s.has(RST) && own.may_reset(s.seq);
         own.sends(at, s, peer.window(), &mut self.events);
+        if !c.over && (reset || own.is_finished() && peer.is_finished()) {
+            c.over = true;
+            c.lanes.iter_mut().for_each(Lane::close);
+        }
     }
 
     /// How both directions of a packet's connection stand after it: data from the client, data from the server.
@@ -223,7 +235,15 @@ impl State {
             syn_ack: None,
             handshake: [None; 2],
             lanes: Default::default(),
+            over: false,
         }
+    }
+
+    /// Whether a segment opens another connection between the same ends.
+    fn is_succeeded(&self, at: WallTime, from: End, s: &Segment) -> bool {
+        let isn = self.lanes[usize::from(from != self.client)].isn();
+        let silent = at - self.last >= SILENCE && isn != Some(s.seq);
+        s.has(SYN) && (silent || self.over && s.ack.is_none())
     }
 
     fn shake(&mut self, at: WallTime, from: End, s: &Segment) {
