@@ -12,7 +12,7 @@ use super::{Identity, Point, Record, Sighting, Way};
 use crate::time::{SECOND, Span, WallTime};
 use core::hash::{BuildHasherDefault, Hasher};
 pub use ledger::MatchCounts;
-use ledger::{Ledger, Seen, Slot, Source};
+use ledger::{Ledger, Seen, Source};
 use std::collections::hash_map::Entry as Slots;
 use std::collections::{HashMap, VecDeque};
 
@@ -147,7 +147,17 @@ pub struct Matcher {
     groups: Table<Group>,
     ledger: Ledger,
     capacity: usize,
-    given_up_early: u64,
+}
+
+/// Why nothing more is awaited of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Its window is over, or both captures are.
+    Expired,
+    /// There is no room to wait for it any longer.
+    GivenUp,
+    /// It repeats too often.
+    Distrusted,
 }
 
 impl Matcher {
@@ -163,7 +173,6 @@ impl Matcher {
             groups: Table::default(),
             ledger: Ledger::new(offset.0),
             capacity: CAPACITY,
-            given_up_early: 0,
         }
     }
 
@@ -181,11 +190,6 @@ impl Matcher {
     /// What became of the packets of one way, so far.
     pub fn counts(&self, way: Way) -> MatchCounts {
         self.ledger.lanes[way as usize].counts
-    }
-
-    /// Sightings given up before the window was over because too many were held at once.
-    pub fn given_up_early(&self) -> u64 {
-        self.given_up_early
     }
 
     /// Notes that a point's capture covers `at`, whatever packet it was.
@@ -236,6 +240,9 @@ impl Matcher {
         if self.held() > self.capacity {
             self.give_up_oldest(out);
         }
+        if self.ledger.slots.len() > self.capacity {
+            self.ledger.pass_over_first(out);
+        }
     }
 
     fn entry(&mut self, place: Place) -> Option<&mut Entry> {
@@ -262,7 +269,7 @@ impl Matcher {
     /// Settles what is still open once both captures have ended.
     pub fn finish(&mut self, out: &mut impl Observer) {
         while let Some(e) = self.old.pop().or_else(|| self.young.pop()) {
-            self.settle(e, out);
+            self.settle(e, End::Expired, out);
         }
         self.ledger.release(out);
     }
@@ -336,7 +343,7 @@ impl Matcher {
                 [s.way as usize, 1 - s.way as usize].map(|p| g.seen[p].last().unwrap_or(&seen));
             State::Matched { source: Source::of(source), last: arrival.at }
         } else if here > GROUP {
-            self.dissolve(s.way, s.id, true, out);
+            self.dissolve(s.way, s.id, End::Distrusted, out);
             State::Distrusted
         } else {
             State::Group
@@ -353,7 +360,7 @@ impl Matcher {
             if matches!(e.state, State::Group | State::Distrusted) && e.touched >= limit {
                 self.keep(Entry { born: now, ..e });
             } else {
-                self.settle(e, out);
+                self.settle(e, End::Expired, out);
             }
         }
     }
@@ -376,42 +383,43 @@ impl Matcher {
 
     fn give_up_oldest(&mut self, out: &mut impl Observer) {
         if let Some(e) = self.old.pop().or_else(|| self.young.pop()) {
-            self.given_up_early += 1;
-            self.settle(e, out);
+            self.settle(e, End::GivenUp, out);
         }
     }
 
-    /// The window of a name is over.
-    fn settle(&mut self, e: Entry, out: &mut impl Observer) {
+    /// Nothing more is awaited of a name.
+    fn settle(&mut self, e: Entry, why: End, out: &mut impl Observer) {
         if matches!(e.state, State::Gone) {
             return;
         }
         self.table.remove(&e.id);
         match e.state {
+            State::Waiting(p, seen) if why == End::GivenUp => {
+                self.ledger.lanes[e.way as usize].counts.given_up += 1;
+                self.ledger.void(e.way, p, seen, out);
+            }
             State::Waiting(p, seen) => self.ledger.unmatched(e.way, p, seen, out),
-            State::Group => self.dissolve(e.way, e.id, false, out),
+            State::Group => self.dissolve(e.way, e.id, why, out),
             State::Matched { .. } | State::Distrusted | State::Gone => {}
         }
     }
 
     /// Ends a group: all on one side is a plain loss or an unseen source; otherwise nobody can tell.
-    fn dissolve(&mut self, way: Way, id: Identity, distrusted: bool, out: &mut impl Observer) {
+    fn dissolve(&mut self, way: Way, id: Identity, why: End, out: &mut impl Observer) {
         let Some(g) = self.groups.remove(&id) else { return };
-        let ambiguous = distrusted || !g.seen[0].is_empty() && !g.seen[1].is_empty();
+        let one_sided = g.seen[0].is_empty() || g.seen[1].is_empty();
         for point in [Point::Reference, Point::Monitor] {
             for seen in &g.seen[point as usize] {
-                if !ambiguous {
-                    self.ledger.unmatched(way, point, *seen, out);
-                    continue;
+                let counts = &mut self.ledger.lanes[way as usize].counts;
+                match why {
+                    End::Expired if one_sided => {
+                        self.ledger.unmatched(way, point, *seen, out);
+                        continue;
+                    }
+                    End::GivenUp => counts.given_up += 1,
+                    End::Expired | End::Distrusted => counts.ambiguous += 1,
                 }
-                self.ledger.lanes[way as usize].counts.ambiguous += 1;
-                if point == Point::Monitor {
-                    self.ledger.resolve(seen.slot, Slot::Void, out);
-                }
-                if point.is_source(way) {
-                    let seq = self.ledger.seq(way, seen.seq);
-                    out.void(way, seq);
-                }
+                self.ledger.void(way, point, *seen, out);
             }
         }
     }

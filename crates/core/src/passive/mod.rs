@@ -30,6 +30,7 @@ pub mod spread;
 pub mod streams;
 pub mod survey;
 pub mod tcp;
+mod time_queue;
 
 pub use clocks::{ClockDifference, Clocks};
 pub use compat::{CaiaMatcher, CaiaPairer};
@@ -48,6 +49,7 @@ pub use serialisation::Serialisation;
 pub use spread::{Spread, SpreadFigures};
 pub use streams::{StreamSink, Streams};
 pub use survey::{Glimpse, NoPlan, Plan, Prefix, Sides, survey};
+pub use time_queue::TimeQueue;
 
 use crate::time::WallTime;
 use serde::Serialize;

@@ -9,7 +9,7 @@ use super::clocks::ClockDifference;
 use super::matcher::Observer;
 use super::pairing::Record;
 use super::survey::{Prefix, Sides};
-use super::{Point, Way};
+use super::{Point, TimeQueue, Way};
 use crate::record::{Moment, PacketRecord};
 use crate::session::{Ending, Session};
 use crate::spec::{Direction, MAX_PACKETS, MAX_PAYLOAD, Schedule, TestSpec, Transport};
@@ -19,6 +19,8 @@ use std::collections::VecDeque;
 
 /// How far back a copy of a packet can still be numbered.
 const MEMORY: u64 = 1 << 20;
+/// Arrivals that may wait for the fate of an earlier packet; beyond it the packet counts for nothing.
+const WAITING: usize = 1 << 20;
 
 /// The value of the `instrument` tag of a session that was not a test but somebody's traffic.
 pub const PASSIVE: &str = "passive";
@@ -45,8 +47,9 @@ struct Numbers {
     /// Sightings before `base` without a number; of the recent ones, which.
     voids: u64,
     recent: VecDeque<u64>,
-    /// Arrivals that cannot be numbered yet, by source sighting.
-    waiting: VecDeque<(u64, PacketRecord)>,
+    /// Arrivals that cannot be numbered yet, by their times even where a wrong offset matched them out of turn; each
+    /// with its source sighting.
+    waiting: TimeQueue<(u64, PacketRecord)>,
     /// Times of the first and the last that count, on the source's clock, and bytes of those that arrived.
     span: Option<(i64, i64)>,
     bytes: u64,
@@ -82,19 +85,25 @@ impl Numbers {
         (seq - (self.voids - later as u64).min(seq)) as i64
     }
 
-    /// Keeps arrivals in the order of their times even where a wrong offset matched them out of turn.
-    fn wait(&mut self, seq: u64, record: PacketRecord) {
-        let at = record.arrived();
-        let mut i = self.waiting.len();
-        while i > 0 && self.waiting[i - 1].1.arrived() > at {
-            i -= 1;
-        }
-        self.waiting.insert(i, (seq, record));
+    /// Whether an arrival has no number: its fate was settled without it, or it is a copy of too long ago.
+    fn is_void(&self, seq: u64, copy: bool) -> bool {
+        let forgotten = seq.saturating_add(MEMORY) < self.base;
+        seq < self.base && (!copy || forgotten || self.recent.binary_search(&seq).is_ok())
     }
 
     fn release(&mut self, way: Way, sink: &mut impl StreamSink) {
-        while self.waiting.front().is_some_and(|(seq, _)| *seq < self.base) {
-            let Some((seq, mut record)) = self.waiting.pop_front() else { return };
+        while self.waiting.len() > WAITING {
+            // The earliest fate is still open: unknown, as nobody can wait for it any longer.
+            self.settle(self.base, Fate::Void);
+            self.hand_on(way, sink);
+        }
+        self.hand_on(way, sink);
+    }
+
+    /// Hands on the arrivals before the earliest fate that is still open.
+    fn hand_on(&mut self, way: Way, sink: &mut impl StreamSink) {
+        while self.waiting.first().is_some_and(|(_, (seq, _))| *seq < self.base) {
+            let Some((_, (seq, mut record))) = self.waiting.pop() else { return };
             record.seq = self.number(seq);
             sink.record(way, &record);
         }
@@ -201,7 +210,10 @@ impl<S: StreamSink> Observer for Streams<S> {
         record.set(Moment::Arrived, Stamp { at: arrived, source: Source::Wire });
         record.set_size(u16::try_from(r.length).ok());
         let n = &mut self.ways[r.way as usize];
-        n.wait(seq, record);
+        if n.is_void(seq, copy) {
+            return;
+        }
+        n.waiting.push(arrived, (seq, record));
         if !copy {
             n.saw(sent);
             n.bytes += u64::from(r.length);
@@ -267,6 +279,19 @@ mod tests {
         s.arrived(1, out(20), false);
         s.arrived(0, out(10), false);
         assert_eq!(s.sink.0, [(Way::Out, 0, 60), (Way::Out, 1, 70), (Way::Out, 2, 80)]);
+    }
+
+    #[test]
+    fn a_fate_that_stays_open_is_unknown_in_the_end() {
+        let mut s = Streams::new(Kept::default());
+        let n = WAITING as u64 + 10;
+        (1..=n).for_each(|seq| s.arrived(seq, out(seq as i64), false));
+        assert_eq!((s.sink.0.len() as u64, s.ways[0].waiting.len()), (n, 0));
+        // It comes after all: without a number, it can be nobody's arrival.
+        s.arrived(0, out(n as i64 + 1), false);
+        s.arrived(0, out(n as i64 + 2), true);
+        assert_eq!((s.sink.0.len() as u64, s.sent(Way::Out)), (n, n));
+        assert_eq!((s.sink.0[0].1, s.sink.0.last().map(|k| k.1)), (0, Some(n as i64 - 1)));
     }
 
     /// Truth in, summary out: loss, duplication and reordering exactly, the offset within its bound.

@@ -93,6 +93,7 @@ pub fn summary(o: &Outcome<'_>) -> String {
         ("ambiguous, dropped", |w| w.counts.ambiguous),
         ("outside the overlap", |w| w.counts.outside),
         ("not seen at source", |w| w.counts.unseen),
+        ("given up, no room", |w| w.counts.given_up),
     ] {
         if count(&s.out) + count(&s.back) > 0 {
             row(name, &|w| count(w).to_string());
@@ -281,6 +282,12 @@ pub fn suspicions(o: &Outcome<'_>) -> Vec<String> {
              identification, the same payload). Capture more bytes of each packet (tcpdump -s 0){}",
             share(ambiguous, seen),
             if matches!(o.rule.fields, Fields::Mask(_)) { ", or leave out the mask" } else { "" }
+        ));
+    }
+    let given_up = total(|w| w.counts.given_up);
+    if given_up > 0 {
+        notes.push(format!(
+            "{given_up} sightings had to be given up before it was known whether they arrive: a shorter -d takes less room"
         ));
     }
     let unmatched = seen.saturating_sub(2 * matched);

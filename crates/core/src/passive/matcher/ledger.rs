@@ -31,6 +31,8 @@ pub struct MatchCounts {
     pub ambiguous: u64,
     /// Packets that arrived after one sent later.
     pub reordered: u64,
+    /// Sightings given up for want of room before their window was over: whether they were lost is unknown.
+    pub given_up: u64,
 }
 
 /// A sighting that may yet be matched.
@@ -88,7 +90,7 @@ pub(super) struct Lane {
 pub(super) struct Ledger {
     /// Monitor clock minus reference clock, as far as known.
     pub(super) offset: i64,
-    slots: VecDeque<Slot>,
+    pub(super) slots: VecDeque<Slot>,
     /// Number of the first slot in `slots`.
     first_slot: u64,
     pub(super) lanes: [Lane; 2],
@@ -228,12 +230,22 @@ impl Ledger {
 
     #[inline]
     pub(super) fn resolve(&mut self, slot: u32, state: Slot, out: &mut impl Observer) {
-        // Of one released already the difference is larger than any queue.
+        // Of one given up already the difference is larger than any queue.
         let i = slot.wrapping_sub(self.first_slot as u32);
-        if let Some(s) = self.slots.get_mut(i as usize) {
-            *s = state;
+        match (self.slots.get_mut(i as usize), state) {
+            (Some(s), _) => *s = state,
+            (None, Slot::Matched(r)) => self.lanes[r.way as usize].counts.given_up += 1,
+            (None, _) => {}
         }
         if i == 0 {
+            self.release(out);
+        }
+    }
+
+    /// The monitor sighting at the head of the queue is waited for no longer: it makes no pair.
+    pub(super) fn pass_over_first(&mut self, out: &mut impl Observer) {
+        if self.slots.pop_front().is_some() {
+            self.first_slot += 1;
             self.release(out);
         }
     }
@@ -263,6 +275,17 @@ impl Ledger {
             out.lost(way, seq, WallTime(seen.at), seen.flow);
         } else {
             self.lanes[way as usize].counts.outside += 1;
+            let seq = self.seq(way, seen.seq);
+            out.void(way, seq);
+        }
+    }
+
+    /// Ends a sighting of which nothing is known in the end but that it counts for nothing.
+    pub(super) fn void(&mut self, way: Way, point: Point, seen: Seen, out: &mut impl Observer) {
+        if point == Point::Monitor {
+            self.resolve(seen.slot, Slot::Void, out);
+        }
+        if point.is_source(way) {
             let seq = self.seq(way, seen.seq);
             out.void(way, seq);
         }
