@@ -141,19 +141,24 @@ impl Live {
             .map_err(|source| LiveError::Io { interface: self.interface.clone(), source })
     }
 
-    /// Hands what has arrived to `each`, after waiting up to `patience` for something to arrive. Returns how
-    /// many frames there were: at most a batch, so that the caller can look up from its work.
+    /// Hands what has arrived to `each`, after waiting up to `patience` for something to arrive: at most a batch,
+    /// so that the caller can look up from its work. Returns how many packets were taken from the kernel's queue,
+    /// those included that were passed over; 0 means that the queue was empty.
     pub fn poll(&mut self, patience: Duration, mut each: impl FnMut(Frame<'_>)) -> Result<usize, LiveError> {
         let wait = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
         let mut ready = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
         if !patience.is_zero() && matches!(nix::poll::poll(&mut ready, wait), Ok(0) | Err(Errno::EINTR)) {
             return Ok(0);
         }
-        match self.inbox.receive(self.socket.as_fd(), libc::MSG_DONTWAIT) {
-            Ok(_) => {}
-            Err(e) => return self.trouble(e),
-        }
-        let mut count = 0;
+        let taken = loop {
+            match self.inbox.receive(self.socket.as_fd(), libc::MSG_DONTWAIT) {
+                Ok(taken) => break taken,
+                Err(e) => match e.raw_os_error() {
+                    Some(libc::EAGAIN | libc::EINTR) => return Ok(0),
+                    _ => self.pass_over(e)?,
+                },
+            }
+        };
         for datagram in self.inbox.datagrams() {
             let Some((protocol, kind)) = datagram.link() else { continue };
             if self.only_incoming && kind == libc::PACKET_OUTGOING {
@@ -181,22 +186,21 @@ impl Live {
                 self.tagged.extend_from_slice(&tag);
                 self.tagged.extend_from_slice(rest);
                 frame.data = &self.tagged;
-                frame.wire_length += 4;
+                frame.wire_length = frame.wire_length.saturating_add(4);
             }
-            count += 1;
+            self.frames += 1;
             each(frame);
         }
-        self.frames += count as u64;
-        Ok(count)
+        Ok(taken)
     }
 
-    fn trouble(&mut self, e: io::Error) -> Result<usize, LiveError> {
+    /// Counts what is no end of capturing: the interface went down. Such an error is reported once, before what is
+    /// still in the queue.
+    fn pass_over(&mut self, e: io::Error) -> Result<(), LiveError> {
         match e.raw_os_error() {
-            Some(libc::EAGAIN | libc::EINTR) => Ok(0),
-            // Told once when the interface goes down, and when it goes away.
             Some(libc::ENETDOWN) if index(&self.interface).is_ok() => {
                 self.downs += 1;
-                Ok(0)
+                Ok(())
             }
             Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => Err(LiveError::Gone(self.interface.clone())),
             _ => Err(LiveError::Io { interface: self.interface.clone(), source: e }),

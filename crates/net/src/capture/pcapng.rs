@@ -128,7 +128,7 @@ impl PcapNg {
                     let of = self.u32(block, 8) as usize;
                     let dropped = self.statistics(&block[..n - 4]);
                     if let Some(i) = self.interfaces.get_mut(of) {
-                        *drops += dropped.saturating_sub(i.drops);
+                        *drops = drops.saturating_add(dropped.saturating_sub(i.drops));
                         i.drops = i.drops.max(dropped);
                     }
                     Ok(None)

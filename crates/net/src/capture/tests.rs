@@ -115,6 +115,16 @@ fn pcapng_with_an_interface_of_each_kind() {
 }
 
 #[test]
+fn drop_counters_that_lie_do_no_harm() {
+    let statistics = |interface: u32, dropped: u64| {
+        let options = [option(false, 5, &dropped.to_le_bytes()), option(false, 7, &dropped.to_le_bytes())];
+        block(false, 5, &[&w32(false, interface)[..], &[0; 8], &options.concat()].concat())
+    };
+    let v = [pcapng(false), statistics(0, u64::MAX), statistics(1, u64::MAX), statistics(2, 7)].concat();
+    assert_eq!(read(v).2, u64::MAX);
+}
+
+#[test]
 fn a_file_cut_anywhere_gives_the_packets_before_the_cut() {
     for whole in [pcap(0xa1b2_c3d4, false, 0), pcapng(false)] {
         let all = read(whole.clone()).0;

@@ -53,6 +53,32 @@ fn each_packet_is_seen_once_stamped_and_with_its_whole_length() {
 }
 
 #[test]
+fn what_is_passed_over_still_came_out_of_the_queue() {
+    let test = "what_is_passed_over_still_came_out_of_the_queue";
+    let Some(mut live) = loopback(test) else { return };
+    // An address of its own: other tests use the device, too.
+    live.limit_to(&["127.81.7.3".parse().unwrap()]).unwrap();
+    let to = UdpSocket::bind("127.81.7.3:0").unwrap();
+    to.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let port = to.local_addr().unwrap().port();
+    while live.poll(Duration::ZERO, |_| ()).unwrap() > 0 {}
+    let before = live.frames();
+    for _ in 0..3 {
+        to.send_to(&[0; 9], ("127.81.7.3", port)).unwrap();
+        to.recv(&mut [0; 16]).unwrap();
+    }
+    // Each passes the device twice, and is handed on once.
+    let mut taken = 0;
+    while taken < 6 {
+        let now = live.poll(Duration::from_secs(10), |_| ()).unwrap();
+        assert!(now > 0, "{taken} were taken");
+        taken += now;
+    }
+    assert_eq!((taken, live.frames() - before), (6, 3));
+    assert_eq!(live.poll(Duration::ZERO, |_| ()).unwrap(), 0);
+}
+
+#[test]
 fn the_kernel_passes_only_the_hosts_asked_for() {
     let Some(mut live) = loopback("the_kernel_passes_only_the_hosts_asked_for") else { return };
     let to = UdpSocket::bind("0.0.0.0:0").unwrap();
