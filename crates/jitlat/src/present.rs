@@ -51,6 +51,14 @@ pub fn is_silent(args: &ReportArgs) -> bool {
     outputs(args).any(|path| path.as_os_str() == "-")
 }
 
+/// Whether anything is asked for that shows the packets of a run, or its figures.
+pub fn shows_runs(args: &ReportArgs) -> bool {
+    outputs(args).next().is_some()
+        || args.plots.is_some()
+        || !args.fail_if.is_empty()
+        || args.analysis.interval.is_some()
+}
+
 fn outputs(args: &ReportArgs) -> impl Iterator<Item = &PathBuf> {
     [&args.json, &args.csv, &args.summary_csv, &args.openmetrics, &args.intervals, &args.hdr, &args.html]
         .into_iter()

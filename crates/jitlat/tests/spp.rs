@@ -266,3 +266,64 @@ fn windows_of_each_way_add_up_to_the_whole() {
         String::from_utf8(pair("atm_loss_udp340", &["--interval", "10s", "--summary"]).stdout).unwrap();
     assert_eq!(text.matches("Windows of 10.00 s").count(), 2, "{text}");
 }
+
+#[test]
+fn every_file_can_be_had_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let o = pair("atm_loss_udp340", &["-q", "--csv", &path("a.csv")]);
+    assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+    assert_eq!(words(&o).len(), 420, "the lines all the same");
+    let rows = |name: &str| std::fs::read_to_string(path(name)).unwrap().lines().count();
+    assert_eq!((rows("a.csv.up"), rows("a.csv.down")), (1 + 446, 1 + 435));
+    let logged = pair("atm_loss_udp340", &["-q", "--csv", &path("b.csv"), "--log", &path("b")]);
+    assert!(logged.status.success());
+    for way in ["up", "down"] {
+        let [a, b] = ["a", "b"].map(|name| std::fs::read(path(&format!("{name}.csv.{way}"))).unwrap());
+        assert_eq!(a, b, "{way}");
+    }
+    for (option, files) in [
+        ("--hdr", &["x.up", "x.down"][..]),
+        ("--summary-csv", &["x"]),
+        ("--openmetrics", &["x"]),
+        ("--interval=10s --intervals", &["x"]),
+        ("--html", &["x"]),
+        ("--json", &["x"]),
+    ] {
+        let file = path("x");
+        let options: Vec<&str> = ["-q"].into_iter().chain(option.split(' ')).chain([&file[..]]).collect();
+        let o = pair("atm_loss_udp340", &options);
+        assert!(o.status.success() && words(&o).len() == 420, "{option}: {o:?}");
+        for name in files {
+            let length = std::fs::metadata(path(name)).unwrap().len();
+            assert!(length > 0, "{option}");
+            std::fs::remove_file(path(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_written_costs_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = dir.path().join("x.json");
+    let mut spp = Command::new(env!("CARGO_BIN_EXE_jitlat"));
+    spp.args([Path::new("spp"), Path::new("-f"), &data("atm_loss_udp340.ref.pcap")]);
+    spp.args([Path::new("-F"), &data("atm_loss_udp340.mon.pcap"), Path::new("--json"), &json]);
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    // The lines find no room: the summary and the file are whole.
+    let o = spp.stdout(full()).stderr(Stdio::piped()).output().unwrap();
+    let said = String::from_utf8_lossy(&o.stderr);
+    assert_eq!(o.status.code(), Some(2), "{said}");
+    assert!(said.contains("RTT per pair") && said.contains("standard output"), "{said}");
+    let whole: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert_eq!(whole["summary"]["pairs"], 420);
+    // And every other output without the one that fails.
+    for option in ["--csv", "--summary-csv", "--openmetrics", "--html", "--plots", "--hdr", "--ping"] {
+        std::fs::remove_file(&json).unwrap();
+        let o = pair("atm_loss_udp340", &["--json", json.to_str().unwrap(), option, "/dev/null/x"]);
+        let said = String::from_utf8_lossy(&o.stderr);
+        assert_eq!(o.status.code(), Some(2), "{option}: {said}");
+        assert!(said.contains("RTT per pair") && said.contains("/dev/null/x"), "{option}: {said}");
+        assert!(json.exists() && words(&o).len() == 420, "{option}");
+    }
+}

@@ -184,8 +184,14 @@ pub struct Batch {
     pub span: Option<(WallTime, WallTime)>,
 }
 
+/// The thread that read a capture has died: what it had not handed over is missing.
+#[derive(Debug, thiserror::Error)]
+#[error("the thread that reads {0} failed: what was read of it is not the whole capture")]
+pub struct ReaderFailed(String);
+
 /// A running reader.
 pub struct Feed {
+    name: String,
     head: Receiver<Head>,
     naming: SyncSender<Naming>,
     batches: Receiver<Batch>,
@@ -196,7 +202,12 @@ pub struct Feed {
 impl Feed {
     /// Opens the files and starts to read their beginning.
     pub fn open(paths: &[PathBuf]) -> Result<Feed, CaptureError> {
-        let capture = Capture::open(paths)?;
+        let names: Vec<_> = paths.iter().map(|p| p.display().to_string()).collect();
+        Ok(Feed::of(names.join(", "), Capture::open(paths)?))
+    }
+
+    /// The same of an open capture.
+    fn of(name: String, capture: Capture) -> Feed {
         let (head_to, head) = sync_channel(1);
         let (naming, naming_from) = sync_channel(1);
         let (batches_to, batches) = sync_channel(WAITING);
@@ -205,7 +216,7 @@ impl Feed {
             let to = Batches { to: batches_to, empty: empty_from };
             read(capture, &head_to, &naming_from, &to)
         });
-        Ok(Feed { head, naming, batches, empty, thread })
+        Feed { name, head, naming, batches, empty, thread }
     }
 
     /// The beginning of the capture.
@@ -218,6 +229,7 @@ impl Feed {
         // A reader that has gone away is noticed as an end of batches.
         let _ = self.naming.send(naming);
         Stream {
+            name: self.name,
             batches: self.batches,
             empty: self.empty,
             thread: self.thread,
@@ -230,6 +242,7 @@ impl Feed {
 
 /// Sightings one by one.
 pub struct Stream {
+    name: String,
     batches: Receiver<Batch>,
     empty: SyncSender<Vec<Sighting>>,
     thread: JoinHandle<Facts>,
@@ -266,9 +279,12 @@ impl Stream {
     }
 
     /// What the capture was like, once everything is read.
-    pub fn finish(self) -> Facts {
+    ///
+    /// # Errors
+    /// [`ReaderFailed`] if the reader came to no regular end.
+    pub fn finish(self) -> Result<Facts, ReaderFailed> {
         drop(self.batches);
-        self.thread.join().unwrap_or_default()
+        self.thread.join().map_err(|_| ReaderFailed(self.name))
     }
 }
 
@@ -450,4 +466,40 @@ pub fn sample(paths: &[PathBuf], available: usize) -> Result<Vec<Glimpse>, Captu
         kept.truncate(2 * SAMPLE);
     }
     Ok(kept.into_iter().map(|(_, g)| g).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{self, Cursor, Read};
+
+    /// A reader of which the program dies.
+    struct Broken;
+
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            std::panic::resume_unwind(Box::new("reading"))
+        }
+    }
+
+    #[test]
+    fn a_reader_that_dies_is_no_end_of_the_capture() {
+        let mut file = Vec::new();
+        for word in [0xa1b2_c3d4u32, 2 | 4 << 16, 0, 0, 65_535, 101] {
+            file.extend(word.to_le_bytes());
+        }
+        let capture = Capture::from_reader("broken.pcap", Cursor::new(file).chain(Broken)).unwrap();
+        let everything = Sides { reference: vec![crate::spp::any(4)], monitor: vec![crate::spp::any(4)] };
+        let mut stream = Feed::of("broken.pcap".to_owned(), capture).begin(Naming {
+            sides: everything,
+            rule: IdentityRule::WHOLE,
+            sorted: true,
+            only: None,
+            echoes_apart: false,
+            flows: None,
+        });
+        assert!(stream.peek().is_none());
+        let why = stream.finish().err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(why.contains("broken.pcap"), "{why}");
+    }
 }

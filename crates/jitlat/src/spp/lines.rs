@@ -12,6 +12,8 @@ pub struct Lines {
     columns: Columns,
     line: Vec<u8>,
     number: u64,
+    /// Why lines are missing at the end.
+    failure: Option<io::Error>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -43,27 +45,25 @@ impl Lines {
             },
             line: Vec::with_capacity(128),
             number: 0,
+            failure: None,
         }
     }
 
-    /// Nothing, nowhere.
+    /// Discards every line.
     pub fn none() -> Lines {
-        Lines { out: None, columns: Columns::default(), line: Vec::new(), number: 0 }
+        Lines { out: None, columns: Columns::default(), line: Vec::new(), number: 0, failure: None }
     }
 
-    /// Writes some pairs. A reader that goes away (`| head`) only ends the lines.
-    pub fn print(&mut self, pairs: impl Iterator<Item = Estimate>) -> io::Result<()> {
+    /// Writes some pairs. What cannot be written ends the lines, and nothing else.
+    pub fn print(&mut self, pairs: impl Iterator<Item = Estimate>) {
         for e in pairs {
             self.number += 1;
             let Some(out) = &mut self.out else { continue };
             self.line.clear();
             self.columns.format(&mut self.line, self.number, &e);
-            match out.write_all(&self.line) {
-                Err(e) if e.kind() == ErrorKind::BrokenPipe => self.out = None,
-                other => other?,
-            }
+            let written = out.write_all(&self.line);
+            self.end_if_failed(written);
         }
-        Ok(())
     }
 
     /// Pairs so far.
@@ -72,14 +72,23 @@ impl Lines {
     }
 
     /// Lets what was printed be seen.
-    pub fn finish(&mut self) -> io::Result<()> {
-        match self.out.as_mut().map_or(Ok(()), Write::flush) {
-            Err(e) if e.kind() == ErrorKind::BrokenPipe => {
-                self.out = None;
-                Ok(())
-            }
-            other => other,
+    pub fn flush(&mut self) {
+        let flushed = self.out.as_mut().map_or(Ok(()), Write::flush);
+        self.end_if_failed(flushed);
+    }
+
+    /// A reader that goes away (`| head`) is no failure.
+    fn end_if_failed(&mut self, result: io::Result<()>) {
+        if let Err(e) = result {
+            self.out = None;
+            self.failure = Some(e).filter(|e| e.kind() != ErrorKind::BrokenPipe);
         }
+    }
+
+    /// Ends the lines; why some of them are missing.
+    pub fn finish(mut self) -> Option<anyhow::Error> {
+        self.flush();
+        self.failure.map(|e| anyhow::Error::new(e).context("cannot write to standard output"))
     }
 }
 

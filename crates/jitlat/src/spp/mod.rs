@@ -25,6 +25,7 @@ use jitlat_core::passive::{
 use jitlat_core::time::{SECOND, Span, WallTime};
 use jitlat_report::figure::PassiveTrace;
 use lines::Lines;
+use std::io::Write as _;
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -220,10 +221,7 @@ impl SppArgs {
 
     /// Whether anything shows the common analysis of both ways.
     fn analyses_ways(&self) -> bool {
-        let r = &self.report;
-        let files =
-            [&r.json, &r.csv, &r.summary_csv, &r.openmetrics, &r.intervals, &r.html, &r.plots, &self.log];
-        files.into_iter().any(Option::is_some) || !r.fail_if.is_empty() || r.analysis.interval.is_some()
+        present::shows_runs(&self.report) || self.log.is_some()
     }
 }
 
@@ -305,8 +303,13 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitCode> {
     } else {
         run_matcher(Matcher::new(offset, window), streams, &mut hearing, &mut lines)?
     };
-    lines.finish()?;
-    conclude(args, &Found { plan, rule, facts, counts, window }, hearing, &numbers)
+    conclude(
+        args,
+        &Found { plan, rule, facts, counts, window },
+        hearing,
+        &numbers,
+        Vec::from_iter(lines.finish()),
+    )
 }
 
 /// Everything that hears the matcher, as far as it was asked for.
@@ -314,7 +317,7 @@ fn hearing(args: &SppArgs, plan: &Plan) -> anyhow::Result<Hearing> {
     let report = &args.report;
     let draws = report.html.is_some() || report.plots.is_some();
     let keep = match args.analyses_ways() && !args.compat {
-        true => Some(Keep::new(&plan.sides, report.options(), args.log.as_deref())?),
+        true => Some(Keep::new(&plan.sides, report.options(), args.log.as_deref(), report.csv.as_deref())?),
         false => None,
     };
     Ok(Hearing {
@@ -340,6 +343,8 @@ fn conclude(
     found: &Found,
     mut hearing: Hearing,
     numbers: &Mutex<FlowNumbers>,
+    // What cannot be written keeps nothing else from being written or shown.
+    mut failures: Vec<anyhow::Error>,
 ) -> anyhow::Result<ExitCode> {
     let Found { plan, rule, facts, counts, window } = found;
     let report = &args.report;
@@ -349,7 +354,10 @@ fn conclude(
     if let Some(link::Asked::Compare(link)) = link {
         link::explain(&mut summary.levels, link, &sizes);
     }
-    let pings = pings(args, facts)?;
+    let pings = pings(args, facts).unwrap_or_else(|e| {
+        failures.push(e);
+        facts[0].pings.clone()
+    });
     let mut ping = Spread::default();
     for (at, rtt) in &pings {
         ping.push(rtt.0);
@@ -361,10 +369,9 @@ fn conclude(
         .flows
         .take()
         .map(|f| f.figures(numbers.lock().unwrap_or_else(PoisonError::into_inner).keys()));
-    let runs = match hearing.streams.take() {
-        Some(s) => streams::finish(s, &plan.sides, &summary.clocks)?,
-        None => Vec::new(),
-    };
+    let ways = hearing.streams.take().map(|s| streams::finish(s, &plan.sides, &summary.clocks));
+    let streams::Finished { runs, failures: unsaved, scratch: _scratch } = ways.unwrap_or_default();
+    failures.extend(unsaved);
     let outcome = report::Outcome {
         plan,
         rule,
@@ -381,19 +388,25 @@ fn conclude(
         windows: report.analysis.interval.is_some(),
     };
     if let Some(path) = &report.json {
-        report::write_json(&outcome, path)?;
+        failures.extend(report::write_json(&outcome, path).err());
     }
-    present::write_tables(&runs, report)?;
+    failures.extend(present::write_tables(&runs, report).err());
     if let Some(trace) = hearing.trace.take() {
         let section = page::section(&outcome, &trace);
-        present::write_figures(&runs, Some(&section), report.html.as_deref(), report.plots.as_deref())?;
+        let drawn =
+            present::write_figures(&runs, Some(&section), report.html.as_deref(), report.plots.as_deref());
+        failures.extend(drawn.err());
     }
     if args.summary && !present::is_silent(report) {
-        report::to_stdout(&report::summary(&outcome))?;
+        failures.extend(report::to_stdout(&report::summary(&outcome)).err());
     } else if !args.quiet {
-        eprint!("{}", report::summary(&outcome));
+        // Where nobody reads what is said beside the lines, nothing is lost.
+        let _ = std::io::stderr().write_all(report::summary(&outcome).as_bytes());
     }
-    if counts.iter().all(|c| c.matched == 0) {
+    for failure in &failures {
+        let _ = writeln!(std::io::stderr(), "jitlat: {}", crate::explain(failure));
+    }
+    if !failures.is_empty() || counts.iter().all(|c| c.matched == 0) {
         return Ok(ExitCode::from(crate::COULD_NOT_MEASURE));
     }
     Ok(crate::verdict(&runs, report))
@@ -480,9 +493,9 @@ fn run_matcher(
                 (None, Some(_)) => false,
                 (None, None) => {
                     matcher.finish(hearing);
-                    lines.print(hearing.take_pairs())?;
+                    lines.print(hearing.take_pairs());
                     let counts = Way::BOTH.map(|w| matcher.counts(w));
-                    return Ok(([reference.finish(), monitor.finish()], counts));
+                    return Ok(([reference.finish()?, monitor.finish()?], counts));
                 }
             };
             if first {
@@ -499,7 +512,7 @@ fn run_matcher(
                 m = monitor.peek();
             }
         }
-        lines.print(hearing.take_pairs())?;
+        lines.print(hearing.take_pairs());
     }
 }
 
@@ -524,7 +537,7 @@ fn run_compat(
             hearing.packet(&record);
             if let Some(pair) = pairer.push(record) {
                 hearing.estimator.pair(pair);
-                lines.print(hearing.take_pairs())?;
+                lines.print(hearing.take_pairs());
             }
         }
     }
@@ -538,7 +551,7 @@ fn run_compat(
         matched: matcher.matched(way),
         ..MatchCounts::default()
     });
-    Ok(([reference.finish(), monitor.finish()], counts))
+    Ok(([reference.finish()?, monitor.finish()?], counts))
 }
 
 /// Why nothing could be measured, with what the captures say about it.
@@ -558,7 +571,8 @@ fn nothing(why: NoPlan, elsewhere: Option<&Plan>, feeds: [Feed; 2]) -> anyhow::E
         while stream.peek().is_some() {
             stream.advance();
         }
-        stream.finish()
+        // Of a reader that fails as well nothing more is known.
+        stream.finish().unwrap_or_default()
     });
     let mut text = why.to_string();
     for line in report::suspicions_without_match(&facts, elsewhere) {

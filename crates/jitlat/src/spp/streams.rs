@@ -1,7 +1,7 @@
 //! The records of both ways on their way into logs and into the common analysis, in bounded memory.
 
 use crate::present::Run;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use jitlat_core::analysis::{Analyzer, Options, Samples};
 use jitlat_core::passive::streams::session;
 use jitlat_core::passive::{ClockDifference, Sides, StreamSink, Streams, Way};
@@ -10,6 +10,7 @@ use jitlat_core::time::Span;
 use jitlat_core::{PacketRecord, Session};
 use jitlat_store::log::{LogFile, Naming, Version};
 use std::path::{Path, PathBuf};
+use tempfile::TempDir;
 
 /// Records of a way that are kept for the exact analysis; longer captures are analysed in constant memory.
 const HELD: usize = 1 << 20;
@@ -20,6 +21,15 @@ pub struct Keep {
     options: Options,
 }
 
+/// Both ways analysed, OUT first, and what could not be saved of them.
+#[derive(Default)]
+pub struct Finished {
+    pub runs: Vec<Run>,
+    pub failures: Vec<anyhow::Error>,
+    /// Where logs are that nobody asked for: they go with it.
+    pub scratch: Vec<TempDir>,
+}
+
 struct Held {
     /// What is known of the session before its packets.
     session: Session,
@@ -27,11 +37,21 @@ struct Held {
     /// Takes over when there are too many records to hold.
     analyzer: Option<Analyzer>,
     log: Option<LogFile>,
+    /// The file that wants every packet in the end; beyond so many records they wait in a log beside it.
+    rows: Option<PathBuf>,
+    scratch: Option<TempDir>,
+    failure: Option<anyhow::Error>,
 }
 
 impl Keep {
-    /// Sinks for both ways; with `log`, the logs `log.up` (OUT) and `log.down` (IN).
-    pub fn new(sides: &[Sides; 2], options: Options, log: Option<&Path>) -> Result<Keep> {
+    /// Sinks for both ways; with `log`, the logs `log.up` (OUT) and `log.down` (IN). `rows` is a file that wants
+    /// every packet in the end.
+    pub fn new(
+        sides: &[Sides; 2],
+        options: Options,
+        log: Option<&Path>,
+        rows: Option<&Path>,
+    ) -> Result<Keep> {
         let logs = match log {
             None => [None, None],
             Some(path) => LogFile::create_pair(&Naming::Given(path.to_owned()), Version::V3)?.map(Some),
@@ -42,6 +62,9 @@ impl Keep {
             records: Vec::new(),
             analyzer: None,
             log: logs.next().flatten(),
+            rows: rows.map(Path::to_owned),
+            scratch: None,
+            failure: None,
         });
         Ok(Keep { ways, options })
     }
@@ -73,6 +96,12 @@ impl Held {
         let mut unknown = self.session.clone();
         unknown.sent = None;
         let options = Options { streaming: true, ..options.clone() };
+        if let (None, Some(path)) = (&self.log, &self.rows) {
+            match scratch_log(path) {
+                Ok((dir, log)) => (self.scratch, self.log) = (Some(dir), Some(log)),
+                Err(e) => self.failure = Some(e),
+            }
+        }
         let mut analyzer = Analyzer::new(&unknown, &options);
         if let Some(log) = &mut self.log {
             log.begin(&unknown);
@@ -86,7 +115,8 @@ impl Held {
         self.analyzer = Some(analyzer);
     }
 
-    fn finish(mut self, session: Session, options: &Options, label: &str) -> Result<Run> {
+    /// The run, and why not all of it could be saved.
+    fn finish(mut self, session: Session, options: &Options, label: &str) -> (Run, Self) {
         let analyzer = match self.analyzer.take() {
             Some(analyzer) => analyzer,
             None => {
@@ -103,32 +133,48 @@ impl Held {
                 analyzer
             }
         };
-        let log: Option<PathBuf> = match self.log {
-            None => None,
-            Some(mut log) => {
-                log.finish(&session);
-                Some(log.close()?.0)
-            }
-        };
+        let log = self.log.take().and_then(|mut log| {
+            log.finish(&session);
+            log.close().map(|written| written.0).map_err(|e| self.failure = Some(e.into())).ok()
+        });
         let (summary, samples): (_, Samples) = analyzer.finish_with_samples(&session);
-        Ok(Run {
+        let run = Run {
             summary,
             session,
             samples,
             log,
-            records: Vec::new(),
+            records: if self.rows.is_some() { std::mem::take(&mut self.records) } else { Vec::new() },
             tcp: Vec::new(),
             heading: format!("== {label}\n"),
             label: label.to_owned(),
-        })
+        };
+        (run, self)
     }
 }
 
-/// The two ways analysed, OUT first.
-pub fn finish(streams: Streams<Keep>, sides: &[Sides; 2], clocks: &ClockDifference) -> Result<Vec<Run>> {
+/// A log that nobody asked for, beside `path` or, if that is no file, where temporary files are.
+fn scratch_log(path: &Path) -> Result<(TempDir, LogFile)> {
+    let beside = path.parent().filter(|p| !p.as_os_str().is_empty() && path.as_os_str() != "-");
+    let mut builder = tempfile::Builder::new();
+    let dir = match beside {
+        Some(dir) if !path.exists() || path.is_file() => builder.prefix(".jitlat-").tempdir_in(dir),
+        _ => builder.prefix(".jitlat-").tempdir(),
+    };
+    let dir = dir.with_context(|| format!("keeping packets for {}", path.display()))?;
+    let log = LogFile::create(&Naming::Given(dir.path().join("packets")), Version::V3)?;
+    Ok((dir, log))
+}
+
+/// The two ways analysed.
+pub fn finish(streams: Streams<Keep>, sides: &[Sides; 2], clocks: &ClockDifference) -> Finished {
     let sessions = Way::BOTH.map(|w| streams.session(w, sides, clocks));
     let Keep { ways, options } = streams.into_sink();
-    let labels = ["OUT", "IN"];
-    let ways = ways.into_iter().zip(sessions).zip(labels);
-    ways.map(|((held, session), label)| held.finish(session, &options, label)).collect()
+    let mut finished = Finished::default();
+    for ((held, session), label) in ways.into_iter().zip(sessions).zip(["OUT", "IN"]) {
+        let (run, rest) = held.finish(session, &options, label);
+        finished.runs.push(run);
+        finished.failures.extend(rest.failure);
+        finished.scratch.extend(rest.scratch);
+    }
+    finished
 }

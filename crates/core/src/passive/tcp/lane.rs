@@ -6,7 +6,7 @@ use super::segment::{FIN, RST, SYN, Segment};
 use super::{Event, EventKind};
 use crate::passive::SpreadFigures;
 use crate::passive::coarse::Modest;
-use crate::time::{WallTime, Span};
+use crate::time::{Span, WallTime};
 use serde::Serialize;
 use std::collections::VecDeque;
 
@@ -280,7 +280,8 @@ impl Lane {
         let filled = self.gaps.fill(start, end);
         // SYN and FIN take a number, and are no payload.
         let first = start + u64::from(s.has(SYN));
-        let payload = |from: u64, to: u64| to.min(first + u64::from(s.payload)).saturating_sub(from.max(first));
+        let payload =
+            |from: u64, to: u64| to.min(first + u64::from(s.payload)).saturating_sub(from.max(first));
         self.figures.unique_bytes += filled.iter().map(|g| payload(g.start, g.end)).sum::<u64>();
         if !filled.is_empty() {
             self.fills(&filled, at, s, (start, end.min(next)), events);

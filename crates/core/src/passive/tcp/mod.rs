@@ -11,7 +11,7 @@ pub use lane::{LaneFigures, Standing};
 pub use segment::Segment;
 
 use super::packet::{Packet, bits};
-use crate::time::{WallTime, Span};
+use crate::time::{Span, WallTime};
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use foldhash::fast::RandomState;
 use lane::Lane;

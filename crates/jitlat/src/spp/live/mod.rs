@@ -13,7 +13,7 @@ use super::lines::Lines;
 use super::{Found, SppArgs, conclude, fields, hearing};
 use crate::cli::quantity;
 use crate::interrupt;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use jitlat_core::passive::flows::{FlowNumbers, UNTOLD};
 use jitlat_core::passive::identity::salted;
@@ -214,8 +214,8 @@ pub fn run(args: &SppArgs) -> Result<ExitCode> {
             take(report, salt, &mut namers, &mut merger);
         }
         merger.release(&mut hearing);
-        lines.print(hearing.take_pairs())?;
-        lines.finish()?;
+        lines.print(hearing.take_pairs());
+        lines.flush();
     }
     // Another signal ends the process at once.
     points.stop();
@@ -226,11 +226,14 @@ pub fn run(args: &SppArgs) -> Result<ExitCode> {
         }
     }
     let ends = points.close();
-    let counts = merger.finish(&mut hearing, |hearing| lines.print(hearing.take_pairs()))?;
-    lines.finish()?;
+    let counts = merger.finish(&mut hearing, |hearing| lines.print(hearing.take_pairs()));
+    let failures = ends.iter().zip(&sources).filter(|(end, _)| end.failed).map(|(_, source)| {
+        anyhow!("the thread that listened to {source} failed: what it heard last is missing")
+    });
+    let failures = failures.chain(lines.finish()).collect();
     let mut facts = namers.map(|n| n.facts);
     facts.iter_mut().zip(ends).for_each(|(facts, end)| end.tell(facts));
-    conclude(args, &Found { plan, rule, facts, counts, window }, hearing, &numbers)
+    conclude(args, &Found { plan, rule, facts, counts, window }, hearing, &numbers, failures)
 }
 
 /// Names what a point delivers and queues it.

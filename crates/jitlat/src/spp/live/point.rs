@@ -120,6 +120,8 @@ pub struct End {
     pub missing: u64,
     /// What went wrong.
     pub notes: Vec<String>,
+    /// The thread that listened died: what it heard last is missing.
+    pub failed: bool,
 }
 
 impl End {
@@ -227,7 +229,11 @@ impl Points {
         self.stop();
         // Nobody waits for room any longer.
         drop(self.reports);
-        self.threads.each_mut().map(|t| t.take().and_then(|t| t.join().ok()).unwrap_or_default())
+        self.threads.each_mut().map(|t| match t.take().map(JoinHandle::join) {
+            Some(Ok(end)) => end,
+            Some(Err(_)) => End { failed: true, ..End::default() },
+            None => End::default(),
+        })
     }
 }
 
