@@ -26,7 +26,6 @@
 pub mod analysis;
 pub mod clock;
 pub mod compare;
-pub mod digest;
 pub mod gaps;
 pub mod impair;
 pub mod metrics;

@@ -140,7 +140,8 @@ impl FromStr for NoiseFloor {
 }
 
 /// A test's figures beside its host's noise floor.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Noise {
     /// The floor, measured before the test.
     pub floor: NoiseFloor,

@@ -14,10 +14,11 @@ pub const MAX_PAYLOAD: u16 = 65_507;
 pub const MAX_PACKETS: u32 = i32::MAX as u32;
 
 /// Which host sends the test stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// Client to server: the classic SENDING conversation.
+    #[default]
     Up,
     /// Server to client: the classic SEND_ME conversation (`-R`).
     Down,
@@ -72,10 +73,11 @@ impl fmt::Display for Transport {
 }
 
 /// How send times follow each other. The mean rate is always one packet a period.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "kind")]
 pub enum Schedule {
     /// Packet i is due at i·P (RFC 3432).
+    #[default]
     Periodic,
     /// Exponentially distributed gaps of mean P (RFC 2330 §11.1.1), reproducible from the seed.
     Poisson {

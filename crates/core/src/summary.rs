@@ -26,20 +26,22 @@ pub use crate::metrics::stalls::{IntendedLatency, Stalls, WithoutStalls};
 pub use crate::noise::{Noise, NoiseFloor};
 
 use crate::session::{Ending, Session};
-use crate::spec::{Direction, Schedule};
+use crate::spec::{Direction, Schedule, Transport};
 use crate::time::WallTime;
 use crate::twoway::TwoWayFigures;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Everything computed from one direction of one test.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// The classic eleven (or thirteen) header lines of a log.
     pub header: Header,
     /// Packet counts.
     pub counts: Counts,
     /// Periods, rates, throughput.
+    #[serde(default)]
     pub periods: Periods,
     /// Raw one-way delay: of two clocks, negative if they disagree.
     pub latency: Distribution,
@@ -51,16 +53,20 @@ pub struct Summary {
     /// Delay corrected by the clock estimate, where there is one.
     pub latency_corrected: Option<Corrected>,
     /// Delay variation of consecutive packets.
+    #[serde(default)]
     pub ipdv: Ipdv,
     /// RTP jitter.
     pub rfc3550_jitter: Option<Rfc3550>,
     /// MAPDV2 (per RFC 5481's description), in ns.
     pub mapdv2: Option<f64>,
     /// Loss.
+    #[serde(default)]
     pub loss: Loss,
     /// Duplication.
+    #[serde(default)]
     pub duplicates: Duplicates,
     /// Reordering.
+    #[serde(default)]
     pub reordering: Reordering,
     /// Delay on arrival time: the seed's m and r.
     pub regression_arrival: Option<Regression>,
@@ -75,28 +81,34 @@ pub struct Summary {
     /// The sender's own error.
     pub schedule_error: Option<ScheduleError>,
     /// Host stalls, and the figures without them.
+    #[serde(default)]
     pub stalls: Stalls,
     /// Delay from due time, where sender stalls matter.
     pub intended_latency: Option<IntendedLatency>,
     /// Confidence.
+    #[serde(default)]
     pub inference: Inference,
     /// Play-out buffers and voice quality.
     pub dejitter: Option<Dejitter>,
     /// Service objectives.
     pub objectives: Option<Y1541>,
     /// The clocks.
+    #[serde(default)]
     pub clock: ClockEstimate,
     /// The figures beside this host's noise floor, where that was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
     /// Where the stamps come from.
+    #[serde(default)]
     pub stamps: Stamps,
     /// What the receiver saw in the IP header.
+    #[serde(default)]
     pub far_end: FarEnd,
     /// Clock steps and path changes found in the series.
+    #[serde(default)]
     pub segments: Vec<Segment>,
     /// Per-window summaries, where asked for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
     /// Of a two-way test: what it tells beside its round trips, which everything else here is about.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -105,22 +117,27 @@ pub struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparable: Option<Comparable>,
     /// The test and its end.
+    #[serde(default)]
     pub session: SessionInfo,
     /// Some figures formatted as the console prints them.
+    #[serde(default)]
     pub display: Display,
     /// The conclusions in words.
+    #[serde(default)]
     pub verdicts: Vec<Verdict>,
     /// Reasons not to believe a figure.
+    #[serde(default)]
     pub warnings: Vec<Warning>,
 }
 
 /// The header of the classic log.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Header {
     /// `Fri Jul 3 19:46:11 UTC 2009`.
     pub date: Option<String>,
     /// `SENDING` (client to server) or `SEND_ME`.
-    pub command: &'static str,
+    pub command: Command,
     /// Packets asked for.
     pub npkts: u64,
     /// Payload, in bytes.
@@ -149,8 +166,21 @@ pub struct Header {
     pub version: u8,
 }
 
+/// The classic command of a test: which way it goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Command {
+    /// Client to server.
+    #[default]
+    #[serde(rename = "SENDING")]
+    Sending,
+    /// Server to client.
+    #[serde(rename = "SEND_ME")]
+    SendMe,
+}
+
 /// How many stamps of the rows received came from where.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Stamps {
     /// Of the sent times.
     pub sent: Coverage,
@@ -167,7 +197,8 @@ pub struct Stamps {
 }
 
 /// Stamps by source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Coverage {
     /// Read by the program.
     pub user: u64,
@@ -180,7 +211,8 @@ pub struct Coverage {
 }
 
 /// What the receiver saw in the IP header, over all rows: value → packets. Empty where not known.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FarEnd {
     /// Code points.
     pub dscp: BTreeMap<u8, u64>,
@@ -193,7 +225,8 @@ pub struct FarEnd {
 }
 
 /// A stretch of the run between two changes of the path or of a clock.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Segment {
     /// First sequence number.
     pub first_seq: u64,
@@ -216,7 +249,8 @@ pub struct Segment {
 }
 
 /// The figures of one window of send time.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Interval {
     /// Start of the window, ns after the stream's first send time.
     pub start_ns: i64,
@@ -268,7 +302,8 @@ pub struct Interval {
 }
 
 /// The test, its parties and its end.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SessionInfo {
     /// Sixteen hexadecimal digits under which the server kept the results.
     pub id: Option<String>,
@@ -297,7 +332,8 @@ pub struct SessionInfo {
 }
 
 /// A host.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct HostInfo {
     /// Its name.
     pub name: Option<String>,
@@ -308,7 +344,8 @@ pub struct HostInfo {
 }
 
 /// Figures as the console prints them (metrics §24).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Display {
     /// Smallest delay, four significant digits.
     pub min: Option<String>,
@@ -333,10 +370,11 @@ pub struct Display {
 }
 
 /// One conclusion.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Verdict {
     /// Stable name: `delay`, `jitter`, `loss`, `buffer`, `trend`, `class`, …
-    pub code: &'static str,
+    pub code: Cow<'static, str>,
     /// How it looks.
     pub level: Level,
     /// In one plain sentence, with its evidence.
@@ -344,10 +382,11 @@ pub struct Verdict {
 }
 
 /// How a conclusion looks for real-time traffic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// Nothing to do.
+    #[default]
     Good,
     /// Worth knowing.
     Note,
@@ -358,12 +397,59 @@ pub enum Level {
 }
 
 /// One reason not to believe a figure.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Warning {
     /// Stable name, e.g. `negative_delay`.
-    pub code: &'static str,
+    pub code: Cow<'static, str>,
     /// In plain words: what was seen, what it means, what to do.
     pub text: String,
+}
+
+impl Verdict {
+    /// The conclusion called `code`.
+    pub fn new(code: &'static str, level: Level, text: impl Into<String>) -> Verdict {
+        Verdict { code: code.into(), level, text: text.into() }
+    }
+}
+
+impl Warning {
+    /// The warning called `code`.
+    pub fn new(code: &'static str, text: impl Into<String>) -> Warning {
+        Warning { code: code.into(), text: text.into() }
+    }
+}
+
+impl Summary {
+    /// Whether its delays are round trips, both ends of which are on one clock.
+    pub fn is_round_trip(&self) -> bool {
+        self.two_way.is_some()
+    }
+
+    /// Which way the packets went; `None` of round trips, and of a log that does not say.
+    pub fn direction(&self) -> Option<Direction> {
+        (self.session.direction_known && !self.is_round_trip()).then_some(self.session.direction)
+    }
+
+    /// Whether loss and order could be observed: TCP hides both.
+    pub fn loss_observable(&self) -> bool {
+        self.header.proto != Transport::Tcp.number()
+    }
+
+    /// Best mean opinion score over the buffer sizes of the de-jitter curve.
+    pub fn best_mos(&self) -> Option<f64> {
+        self.dejitter.as_ref()?.curve.iter().map(|p| p.mos).max_by(f64::total_cmp)
+    }
+
+    /// What is to be subtracted from raw delay, and what it may be wrong by afterwards, in ns. `None` where
+    /// nothing is known of how the clocks relate.
+    pub fn correction(&self) -> Option<(i64, f64)> {
+        if self.is_round_trip() {
+            return Some((0, 0.0));
+        }
+        let estimated = self.clock.correction_ns.zip(self.clock.bound_ns);
+        estimated.or_else(|| self.clock.synchronised().map(|e| (0, e as f64)))
+    }
 }
 
 impl Header {
@@ -373,8 +459,8 @@ impl Header {
         Header {
             date: session.date.clone().or_else(|| session.created.map(crate::units::utc_date)),
             command: match spec.direction() {
-                Direction::Up => "SENDING",
-                Direction::Down => "SEND_ME",
+                Direction::Up => Command::Sending,
+                Direction::Down => Command::SendMe,
             },
             npkts: session.declared.unwrap_or(spec.packets().into()),
             pktlen: session.payload().map_or(0, u64::from),

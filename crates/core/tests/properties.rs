@@ -71,6 +71,17 @@ fn alike(path: &str, a: &Value, b: &Value) -> Result<(), String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
+    /// An older or a newer version's summary may lack keys and have others; a summary of this version says it all.
+    #[test]
+    fn a_summary_reads_itself_back((n, rows) in rows()) {
+        let options = Options { interval: Some(Span(40 * PERIOD)), comparable: Some(1), unconditional: true, bootstrap: Some(1), gilbert_elliott: true, ..Options::default() };
+        let summary = analyze(&session(n), rows.iter().copied(), &options);
+        let text = serde_json::to_string(&summary).unwrap();
+        let read: Summary = serde_json::from_str(&text).unwrap();
+        prop_assert_eq!(serde_json::to_string(&read).unwrap(), text);
+        prop_assert_eq!(read, summary);
+    }
+
     #[test]
     fn counts_add_up((n, rows) in rows()) {
         let s = analyze(&session(n), rows.iter().copied(), &Options::default());
@@ -216,4 +227,14 @@ fn a_long_stream_in_constant_memory_keeps_its_losses() {
     let s = analyzer.finish(&session);
     assert_eq!((s.counts.lost, s.loss.periods, s.counts.invalid), (lost, runs, 1));
     assert_eq!(s.counts.received, s.counts.unique_valid + s.counts.duplicate + s.counts.invalid);
+}
+
+#[test]
+fn other_objects_are_not_summaries() {
+    for text in ["{}", r#"{"counts":{}}"#, r#"{"header":{},"counts":{},"latency":7,"pdv":{}}"#] {
+        assert!(serde_json::from_str::<Summary>(text).is_err(), "{text}");
+    }
+    let old = r#"{"header":{},"counts":{"sent":3},"latency":{},"pdv":{},"unknown":1,"two_way":{"protocol":"icmp"}}"#;
+    let summary: Summary = serde_json::from_str(old).unwrap();
+    assert!(summary.counts.sent == 3 && summary.is_round_trip() && summary.direction().is_none());
 }

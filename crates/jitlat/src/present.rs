@@ -3,7 +3,6 @@
 use crate::cli::ReportArgs;
 use anyhow::{Context, Result, bail};
 use jitlat_core::analysis::Samples;
-use jitlat_core::digest::Digest;
 use jitlat_core::metrics::sample::Sample;
 use jitlat_core::summary::Summary;
 use jitlat_core::twoway::TcpSample;
@@ -132,12 +131,7 @@ fn summaries(runs: &[Run]) -> Vec<Summary> {
 
 /// The conditions of `--fail-if` that hold, in words.
 pub fn violations(runs: &[Run], args: &ReportArgs) -> Vec<String> {
-    runs.iter()
-        .flat_map(|run| {
-            let digest = Digest::new(&run.summary);
-            args.fail_if.iter().filter_map(move |c| c.violated(&digest))
-        })
-        .collect()
+    runs.iter().flat_map(|run| args.fail_if.iter().filter_map(|c| c.violated(&run.summary))).collect()
 }
 
 /// Prints to standard output; a reader that has gone away (`| head`) is a normal end.

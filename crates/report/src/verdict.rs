@@ -27,7 +27,7 @@ pub fn verdict(summary: &Summary) -> Opinion {
     // Stable: findings of one level keep the order of the analysis.
     findings.sort_by_key(|f| std::cmp::Reverse(f.level));
     let level = findings.iter().map(|f| f.level).max().unwrap_or(Level::Note);
-    let worst = findings.first().map_or("", |f| f.code);
+    let worst = findings.first().map_or("", |f| &*f.code);
     Opinion { level, headline: headline(summary, level, worst), findings, belief: belief(summary) }
 }
 
@@ -62,7 +62,7 @@ fn headline(s: &Summary, level: Level, worst: &str) -> String {
 
 /// One-way delay, as far as the clocks let it be known.
 fn delay(s: &Summary) -> Option<Verdict> {
-    let say = |level, text| Some(Verdict { code: "delay", level, text });
+    let say = |level, text| Some(Verdict::new("delay", level, text));
     let mean = s.latency.mean?;
     if let Some(c) = &s.latency_corrected {
         let mean = c.mean?;
@@ -116,7 +116,7 @@ fn class(s: &Summary) -> Option<Verdict> {
             ),
         ),
     };
-    Some(Verdict { code: "class", level, text })
+    Some(Verdict::new("class", level, text))
 }
 
 /// How far to believe the figures.

@@ -151,14 +151,14 @@ impl TwoWayAnalysis {
         let near_set = summary.clock.client.step_ns.is_some_and(|s| s.unsigned_abs() > 1_000_000);
         let step = if self.far_clock && !near_set { far_clock::step(&seen.probes) } else { None };
         if let Some(step) = step {
-            summary.warnings.push(Warning {
-                code: "far_clock_step",
-                text: format!(
+            summary.warnings.push(Warning::new(
+                "far_clock_step",
+                format!(
                     "the far host's clock was set by {} during the test: delays of either way before and after do not \
                      belong together; believe the round trips",
                     eng4(step.0)
                 ),
-            });
+            ));
         }
         let lost = summary.counts.lost;
         let known = facts.directions.filter(|d| d.stateful);
@@ -234,7 +234,7 @@ fn of_one_clock(s: &mut Summary) {
     s.pdv_deskewed = None;
     s.dejitter = None;
     s.objectives = None;
-    s.warnings.retain(|w| !matches!(w.code, "clocks_unknown" | "skew"));
+    s.warnings.retain(|w| !matches!(&*w.code, "clocks_unknown" | "skew"));
     s.verdicts.retain(|v| v.code != "buffer");
 }
 

@@ -11,7 +11,7 @@ pub struct Notes(Vec<Warning>);
 
 impl Notes {
     fn warn(&mut self, code: &'static str, text: impl Into<String>) {
-        self.0.push(Warning { code, text: text.into() });
+        self.0.push(Warning::new(code, text));
     }
 
     /// A waiting time was asked for without clocks that could judge it.
@@ -278,7 +278,7 @@ fn is_about_half(delay: i64, rtt: i64) -> bool {
 /// What it means for real-time traffic, most telling first.
 pub(super) fn verdicts(s: &Summary) -> Vec<Verdict> {
     let mut found = Vec::new();
-    let mut say = |code, level, text| found.push(Verdict { code, level, text });
+    let mut say = |code, level, text| found.push(Verdict::new(code, level, text));
     if s.counts.unique_valid == 0 {
         say("nothing", Level::Bad, "Nothing usable arrived.".to_owned());
         return found;

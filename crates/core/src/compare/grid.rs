@@ -3,7 +3,6 @@
 
 use super::side::in_send_order;
 use super::{Basis, Comparison, Precondition, Question, Ready, Side, compare_ready};
-use crate::digest::Digest;
 use crate::metrics::distribution::Wanted;
 use crate::metrics::histogram::Bins;
 use crate::metrics::moments::Moments;
@@ -11,7 +10,7 @@ use crate::metrics::percentile::{DEFAULT_PERCENTS, Method, Percent};
 use crate::metrics::sample::Sample;
 use crate::metrics::series::Samples;
 use crate::spec::{Direction, Dscp};
-use crate::summary::{Distribution, Ipdv};
+use crate::summary::{Distribution, Ipdv, Summary};
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
@@ -24,7 +23,7 @@ pub struct Run {
     /// Where it comes from.
     pub source: String,
     /// Its figures.
-    pub digest: Digest,
+    pub summary: Summary,
     /// Its accepted packets; empty where only figures are known.
     pub samples: Samples,
 }
@@ -55,7 +54,7 @@ pub enum Key {
 impl Key {
     /// What `run` is by this key; `-` where it does not say.
     pub fn of(&self, run: &Run) -> String {
-        let (header, info) = (&run.digest.header, &run.digest.session);
+        let (header, info) = (&run.summary.header, &run.summary.session);
         let known = match self {
             Key::Label => Some(run.label.clone()),
             Key::Name => info.name.clone(),
@@ -66,8 +65,8 @@ impl Key {
             Key::Path => {
                 header.src_ip.as_ref().zip(header.dst_ip.as_ref()).map(|(s, d)| format!("{s} to {d}"))
             }
-            Key::Direction if run.digest.round_trip => Some("round trip".to_owned()),
-            Key::Direction => run.digest.direction().map(|d| match d {
+            Key::Direction if run.summary.is_round_trip() => Some("round trip".to_owned()),
+            Key::Direction => run.summary.direction().map(|d| match d {
                 Direction::Up => "up".to_owned(),
                 Direction::Down => "down".to_owned(),
             }),
@@ -260,7 +259,7 @@ impl Grid {
 fn comparisons(columns: &[String], groups: &[Vec<(usize, &Run)>], question: &Question) -> Vec<Comparison> {
     let side = |(column, group): (&String, &Vec<(usize, &Run)>)| {
         let of = |(_, run): &(usize, &Run)| {
-            Side::new(column, &run.digest, &run.samples, question.basis, question.statistic)
+            Side::new(column, &run.summary, &run.samples, question.basis, question.statistic)
         };
         (!group.is_empty()).then(|| Side::pooled(column, group.iter().map(of).collect()))
     };
@@ -275,13 +274,13 @@ impl Cell {
     fn new(column: &str, group: &[(usize, &Run)]) -> Option<Cell> {
         let runs: Vec<&Run> = group.iter().map(|(_, run)| *run).collect();
         let (first, others) = runs.split_first()?;
-        let digests = || runs.iter().map(|r| &r.digest);
-        let sum = |of: fn(&Digest) -> u64| digests().map(of).fold(0, u64::saturating_add);
-        let observable = digests().all(Digest::loss_observable);
+        let summaries = || runs.iter().map(|r| &r.summary);
+        let sum = |of: fn(&Summary) -> u64| summaries().map(of).fold(0, u64::saturating_add);
+        let observable = summaries().all(Summary::loss_observable);
         let (sent, lost) = (sum(|d| d.counts.sent), observable.then(|| sum(|d| d.counts.lost)));
         let at_hand = runs.iter().all(|r| !r.samples.is_empty());
-        let trusted = digests().all(|d| d.correction().is_some());
-        let shift = |d: &Digest| d.correction().map_or(0, |c| c.0);
+        let trusted = summaries().all(|d| d.correction().is_some());
+        let shift = |d: &Summary| d.correction().map_or(0, |c| c.0);
         let mut cell = Cell {
             column: column.to_owned(),
             members: group.iter().map(|(k, _)| *k).collect(),
@@ -291,7 +290,7 @@ impl Cell {
             lost,
             loss_ratio: lost.filter(|_| sent > 0).map(|l| l as f64 / sent as f64),
             longest_loss: observable
-                .then(|| digests().filter_map(|d| d.loss.run_length_hist.keys().next_back()).max().copied())
+                .then(|| summaries().filter_map(|d| d.loss.run_length_hist.keys().next_back()).max().copied())
                 .flatten(),
             latency: None,
             latency_trusted: trusted,
@@ -310,18 +309,18 @@ impl Cell {
             };
             let (pdv, sample) = distribution(&values(minima().collect()));
             (cell.pdv, cell.pdv_sample) = (Some(pdv), Some(sample));
-            let (latency, sample) = distribution(&values(digests().map(shift).collect()));
+            let (latency, sample) = distribution(&values(summaries().map(shift).collect()));
             (cell.latency, cell.latency_sample) = (Some(latency), Some(sample));
         }
         if others.is_empty() {
-            let digest = &first.digest;
+            let summary = &first.summary;
             if !at_hand {
-                cell.pdv = Some(digest.pdv.clone());
-                cell.latency = Some(shifted(&digest.latency, shift(digest)));
+                cell.pdv = Some(summary.pdv.clone());
+                cell.latency = Some(shifted(&summary.latency, shift(summary)));
             }
-            cell.ipdv = Some(digest.ipdv.clone());
-            cell.rfc3550_mean = digest.rfc3550_jitter.map(|j| j.mean);
-            cell.mos = digest.best_mos();
+            cell.ipdv = Some(summary.ipdv.clone());
+            cell.rfc3550_mean = summary.rfc3550_jitter.map(|j| j.mean);
+            cell.mos = summary.best_mos();
         } else if at_hand {
             cell.ipdv = Some(pooled_ipdv(&runs));
         }
@@ -365,7 +364,7 @@ fn pooled_ipdv(runs: &[&Run]) -> Ipdv {
         let pairs = seqs.windows(2).zip(delays.windows(2)).filter(|(s, _)| s[0] + 1 == s[1]);
         steps.extend(pairs.map(|(_, d)| d[1].saturating_sub(d[0])));
     }
-    let possible: u64 = runs.iter().map(|r| r.digest.counts.sent.saturating_sub(1)).sum();
+    let possible: u64 = runs.iter().map(|r| r.summary.counts.sent.saturating_sub(1)).sum();
     let mut moments = Moments::default();
     moments.add_all(&steps);
     let sample = Sample::new(steps.iter().copied());
@@ -415,12 +414,7 @@ mod tests {
             ));
         }
         let (summary, samples) = analyzer.finish_with_samples(&session);
-        Run {
-            label: format!("{class} {load} {seed}"),
-            source: "x".into(),
-            digest: Digest::new(&summary),
-            samples,
-        }
+        Run { label: format!("{class} {load} {seed}"), source: "x".into(), summary, samples }
     }
 
     fn tag(name: &str) -> Key {
@@ -440,8 +434,8 @@ mod tests {
         let told: Vec<_> = grid.comparisons().map(|(row, c)| (row, c.b.as_str(), c.outcome)).collect();
         assert_eq!(told, [("idle", "BE", Outcome::Same), ("busy", "BE", Outcome::Different)]);
         let busy = grid.rows[1].cells[1].as_ref().unwrap();
-        assert_eq!(busy.ipdv.as_ref(), Some(&runs[3].digest.ipdv));
-        assert_eq!(busy.pdv.as_ref().unwrap().percentiles, runs[3].digest.pdv.percentiles);
+        assert_eq!(busy.ipdv.as_ref(), Some(&runs[3].summary.ipdv));
+        assert_eq!(busy.pdv.as_ref().unwrap().percentiles, runs[3].summary.pdv.percentiles);
         let turned = Grid::new(&runs, &tag("class"), Some(&tag("load")), Some("BE"), &Question::default());
         assert!(turned.comparisons().all(|(_, c)| c.a == "BE"));
     }
@@ -490,13 +484,13 @@ mod tests {
             let c = grid.rows[0].comparisons[0].clone();
             (c.outcome, c.unlike.iter().map(|u| u.what).collect::<Vec<_>>())
         };
-        b.digest.session.direction = Some(Direction::Down);
+        b.summary.session.direction = Direction::Down;
         assert_eq!(outcome(&b, &Key::Label), (Outcome::Refused, vec![Precondition::Direction]));
         assert_eq!(outcome(&b, &Key::Direction).0, Outcome::Same, "asked for");
-        b.digest.round_trip = true;
+        b.summary.two_way = Some(Box::default());
         assert_eq!(outcome(&b, &Key::Label), (Outcome::Refused, vec![Precondition::Kind]));
         b = run("b", "-", 2, 0);
-        (b.digest.header.period, b.digest.header.pktlen) = (10_000_000, 1200);
+        (b.summary.header.period, b.summary.header.pktlen) = (10_000_000, 1200);
         assert_eq!(
             outcome(&b, &Key::Label),
             (Outcome::Same, vec![Precondition::Period, Precondition::Payload])
@@ -514,10 +508,10 @@ mod tests {
         };
         assert_eq!(decide(&runs), Outcome::Undecided);
         for run in &mut runs {
-            (run.digest.clock.correction_ns, run.digest.clock.bound_ns) = (Some(4_000_000), Some(100.0));
+            (run.summary.clock.correction_ns, run.summary.clock.bound_ns) = (Some(4_000_000), Some(100.0));
         }
         assert_eq!(decide(&runs), Outcome::Different);
-        runs[0].digest.clock.bound_ns = Some(1e6);
+        runs[0].summary.clock.bound_ns = Some(1e6);
         assert_eq!(decide(&runs), Outcome::Undecided, "the change is within the clocks' error");
     }
 

@@ -2,7 +2,6 @@
 
 use super::spread::Spread;
 use super::{Basis, Comparable, Precondition, Statistic, Unlike};
-use crate::digest::Digest;
 use crate::metrics::percentile::Percent;
 use crate::metrics::sample::Sample;
 use crate::metrics::series::Samples;
@@ -53,11 +52,17 @@ pub struct Side {
 }
 
 impl Side {
-    /// The run of `digest`, whose accepted packets are `samples` (empty if they are not at hand).
-    pub fn new(label: &str, digest: &Digest, samples: &Samples, basis: Basis, statistic: Statistic) -> Side {
-        let known = digest.correction();
+    /// The run of `summary`, whose accepted packets are `samples` (empty if they are not at hand).
+    pub fn new(
+        label: &str,
+        summary: &Summary,
+        samples: &Samples,
+        basis: Basis,
+        statistic: Statistic,
+    ) -> Side {
+        let known = summary.correction();
         let base = match basis {
-            Basis::Pdv => digest.latency.min.unwrap_or(0),
+            Basis::Pdv => summary.latency.min.unwrap_or(0),
             Basis::Delay => known.map_or(0, |k| k.0),
         };
         let percentile = match statistic {
@@ -66,36 +71,31 @@ impl Side {
         };
         let floor = match basis {
             Basis::Pdv => {
-                digest.noise.as_ref().and_then(|n| n.floor.pdv(percentile)).map_or(0.0, |f| f.0 as f64)
+                summary.noise.as_ref().and_then(|n| n.floor.pdv(percentile)).map_or(0.0, |f| f.0 as f64)
             }
             Basis::Delay => known.map_or(f64::INFINITY, |k| k.1),
         };
         let less = |x: f64| x - base as f64;
-        let header = &digest.header;
+        let header = &summary.header;
         Side {
             label: label.to_owned(),
-            round_trip: Some(digest.round_trip),
+            round_trip: Some(summary.is_round_trip()),
             period: Some(header.period).filter(|p| *p > 0),
             payload: Some(header.pktlen).filter(|l| *l > 0),
-            direction: digest.direction(),
+            direction: summary.direction(),
             proto: Some(header.proto),
             dscp: Some(header.dscp),
             path: header.src_ip.clone().zip(header.dst_ip.clone()).map(|(s, d)| [s, d]),
-            loss: digest.loss_observable().then_some((digest.counts.lost, digest.counts.sent)),
-            loss_interval: digest.loss.wilson95_correlated,
+            loss: summary.loss_observable().then_some((summary.counts.lost, summary.counts.sent)),
+            loss_interval: summary.loss.wilson95_correlated,
             values: in_send_order(samples).map(|delay| delay.saturating_sub(base)).collect(),
             runs: Vec::new(),
-            comparable: digest.comparable.clone().filter(|_| samples.is_empty()),
-            least: digest.latency.min.map_or(0, |min| min.saturating_sub(base)),
-            median: digest.latency.median.map(less),
-            p99: digest.latency.percentile(Percent(99_000)).map(|x| less(x as f64)),
+            comparable: summary.comparable.clone().filter(|_| samples.is_empty()),
+            least: summary.latency.min.map_or(0, |min| min.saturating_sub(base)),
+            median: summary.latency.median.map(less),
+            p99: summary.latency.percentile(Percent(99_000)).map(|x| less(x as f64)),
             floor,
         }
-    }
-
-    /// The run of `summary`.
-    pub fn of(label: &str, summary: &Summary, samples: &Samples, basis: Basis, statistic: Statistic) -> Side {
-        Side::new(label, &Digest::new(summary), samples, basis, statistic)
     }
 
     /// Several runs of the same kind as one side. What they do not agree on is not known of the whole.

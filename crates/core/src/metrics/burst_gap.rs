@@ -1,10 +1,11 @@
 //! Bursts and gaps (metrics §11; RFC 3611 §4.7.2).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Segmentation of the loss sequence: losses with fewer than Gmin received packets between them form a
 /// burst, the rest are gaps.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct BurstGap {
     /// [first sequence number, length, losses]; at most the first 10 000.
     pub bursts: Vec<[u64; 3]>,

@@ -57,7 +57,8 @@ pub struct HostClock {
 }
 
 /// Delay statistics after correction, in ns. PDV and the rest do not depend on the offset.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Corrected {
     /// Smallest.
     pub min: Option<i64>,

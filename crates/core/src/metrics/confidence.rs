@@ -1,9 +1,10 @@
 //! Confidence intervals (metrics §17).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How far the sample pins down the mean and the percentiles of delay.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Inference {
     /// Student-t interval of the mean, 90 %, in ns.
     pub mean_ci90: Option<[f64; 2]>,
@@ -40,11 +41,12 @@ pub struct Inference {
 }
 
 /// [l, u, coverage].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ranks(pub u64, pub u64, pub f64);
 
 /// An interval of the mean from batch means.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Batches {
     /// Batches.
     pub k: usize,
@@ -55,7 +57,8 @@ pub struct Batches {
 }
 
 /// 95 % percentile intervals from moving blocks, in ns.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Bootstrap {
     /// Of the generator: the same seed gives the same interval.
     pub seed: u64,

@@ -1,9 +1,10 @@
 //! De-jitter buffers and voice quality (metrics §18).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a play-out buffer makes of this path.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Dejitter {
     /// The codec assumed.
     pub codec: String,
@@ -28,10 +29,11 @@ pub struct Dejitter {
 }
 
 /// Where the absolute delay in the E-model comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DelayBasis {
     /// Raw one-way delay: right only if the clocks agree.
+    #[default]
     Raw,
     /// One-way delay corrected by the clock estimate.
     Corrected,
@@ -40,7 +42,8 @@ pub enum DelayBasis {
 }
 
 /// One buffer size.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DejitterPoint {
     /// Buffer, in ms.
     pub buffer_ms: f64,

@@ -137,9 +137,26 @@ impl Serialize for Delay {
     }
 }
 
+impl<'de> Deserialize<'de> for Delay {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Delay, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Number(f64),
+            Word(String),
+        }
+        match Written::deserialize(d)? {
+            Written::Number(ns) => Ok(Delay::Finite(ns)),
+            Written::Word(word) if word == "inf" => Ok(Delay::Infinite),
+            Written::Word(_) => Err(serde::de::Error::custom("a delay is a number or \"inf\"")),
+        }
+    }
+}
+
 /// Order statistics over all packets sent, lost ones infinitely late (RFC 7679 §5.1–5.2). Mean and deviation
 /// do not exist here.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Unconditional {
     /// Packets sent.
     pub n: u64,

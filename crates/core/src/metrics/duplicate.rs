@@ -1,10 +1,11 @@
 //! Duplication (metrics §12; RFC 5560).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Duplication figures.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Duplicates {
     /// Arrivals over distinct packets, − 1.
     pub duplication_fraction: Option<f64>,
@@ -19,7 +20,8 @@ pub struct Duplicates {
 }
 
 /// Times from a packet's first arrival to its further copies, in ns.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TimeToDuplicate {
     /// Smallest.
     pub min: i64,

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 /// Equal integer-ns bins from the minimum to the 99th percentile; the rest is overflow, in sight.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Histogram {
     /// Left edge of bin 0: the minimum, in ns.
     pub lo: i64,

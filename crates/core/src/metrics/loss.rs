@@ -1,11 +1,12 @@
 //! Loss and how it clusters (metrics §10; RFC 2680, 3357, 7680).
 
 use super::burst_gap::BurstGap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Loss figures over sequence numbers 0…N−1.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Loss {
     /// Lost over sent.
     pub ratio: Option<f64>,
@@ -45,7 +46,8 @@ pub struct Loss {
 }
 
 /// Pair counts n_xy (x then y; 1 = lost) and the simple Gilbert model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Gilbert {
     /// Received, received.
     pub n00: u64,
@@ -70,7 +72,8 @@ pub struct Gilbert {
 }
 
 /// Gilbert 1960: good state never loses, bad state receives with probability h.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Gilbert1960 {
     /// P(good → bad).
     pub p: f64,
@@ -81,7 +84,8 @@ pub struct Gilbert1960 {
 }
 
 /// Gilbert–Elliott by expectation-maximisation.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GilbertElliott {
     /// P(good → bad).
     pub p: f64,
@@ -100,7 +104,8 @@ pub struct GilbertElliott {
 }
 
 /// Number of runs (of losses and of receptions) against what independence would give.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RunsTest {
     /// Runs of either kind.
     pub runs: u64,
@@ -111,7 +116,7 @@ pub struct RunsTest {
 }
 
 /// How losses lie to each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LossPattern {
     /// Fewer than ten losses, or fewer than ten receptions.

@@ -1,9 +1,10 @@
 //! Service objectives (metrics §19).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Y.1541 classes (as quoted by RFC 5976 §2).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Y1541 {
     /// The most demanding class whose bounds hold; 5 = unspecified, always met.
     pub class: u8,

@@ -53,7 +53,7 @@ impl core::str::FromStr for Percent {
 pub struct NotAPercent;
 
 /// Which definition a percentile follows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
     /// Smallest sample with F(x) ≥ p (RFC 2330 §11.3): rank ⌈p·n⌉.

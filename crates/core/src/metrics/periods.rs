@@ -1,10 +1,11 @@
 //! Mean periods, rates and user throughput (metrics §9).
 
 use crate::session::Session;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A mean period and what follows from it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Rate {
     /// Mean time between packets, in ns.
     pub period_ns: f64,
@@ -15,7 +16,8 @@ pub struct Rate {
 }
 
 /// What was asked for, what was sent, what arrived.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Periods {
     /// As asked for; `None` where a log's header gives no period that could be.
     pub target: Option<Rate>,

@@ -1,9 +1,10 @@
 //! Regression of the burstiness plot and what its slope means (metrics §14).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Least squares of delay on time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Regression {
     /// Slope, seconds a second.
     pub m: f64,
@@ -14,10 +15,11 @@ pub struct Regression {
 }
 
 /// What a slope comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TrendVerdict {
     /// No trend worth interpreting.
+    #[default]
     None,
     /// The clocks run at different rates.
     Skew,
@@ -30,7 +32,8 @@ pub enum TrendVerdict {
 }
 
 /// The verdict with its evidence.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Trend {
     /// What the slope comes from.
     pub verdict: TrendVerdict,

@@ -1,10 +1,11 @@
 //! Reordering (metrics §13; RFC 4737, RFC 5236).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Reordering figures over accepted packets in arrival order.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Reordering {
     /// False on TCP, which hides reordering (and loss) from its user: then the zeros mean nothing.
     pub observable: bool,
@@ -42,7 +43,8 @@ pub struct Reordering {
 }
 
 /// Derived figures of the reorder density (RFC 5236 §4).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Density {
     /// Packets with positive displacement, percent.
     pub percent_late: f64,

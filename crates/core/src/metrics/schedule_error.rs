@@ -1,9 +1,10 @@
 //! The sender's own error against its schedule (metrics §22).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Send time − due time − anchor, in ns; the anchor is the 1st percentile of send − due.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ScheduleError {
     /// The instant the schedule is taken to have begun, ns since 1970.
     pub anchor_ns: i64,

@@ -1,9 +1,10 @@
 //! Relative clock skew from the lower hull (metrics §16).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The line below all points (send time, delay) that is closest to them.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SkewHull {
     /// Slope, seconds a second.
     pub alpha: f64,

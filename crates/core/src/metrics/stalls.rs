@@ -8,10 +8,11 @@ use super::sample::Sample;
 use super::schedule_error::{Errors, ScheduleError};
 use super::series::{Samples, Series};
 use crate::spec::{Schedule, TestSpec};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Delay statistics with and without the packets the hosts themselves disturbed. Nothing is deleted.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Stalls {
     /// Packets sent late: error above max(P/2, p99 of the error).
     pub sender_late: u64,
@@ -26,7 +27,8 @@ pub struct Stalls {
 }
 
 /// What remains without the flagged packets, in ns.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct WithoutStalls {
     /// Packets left.
     pub n: u64,
@@ -43,7 +45,8 @@ pub struct WithoutStalls {
 }
 
 /// Delay counted from when the packet was due instead of when it was sent: free of coordinated omission.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct IntendedLatency {
     /// Smallest, in ns.
     pub min: i64,

@@ -4,11 +4,12 @@ use super::{Directions, FarReport, NotAnswers, TcpCourse};
 use crate::summary::{
     ClockEstimate, Corrected, Dejitter, Distribution, Ipdv, Loss, Rfc3550, SkewHull, Stamps, Trend, Y1541,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a two-way test tells beside its round trips, which are the [`Summary`](crate::Summary) around
 /// this.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TwoWayFigures {
     /// `icmp`, `stamp`, `twamp`, `lamp`, `tcp`.
     pub protocol: String,
@@ -43,10 +44,11 @@ pub struct TwoWayFigures {
 }
 
 /// When requests are sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sending {
     /// On a schedule, whatever becomes of earlier requests: nothing is left out of the sample.
+    #[default]
     OpenLoop,
     /// Each after the answer to the one before: while the path stalls nothing is sent, so slow times are
     /// sampled too rarely (coordinated omission, metrics §22).
@@ -54,7 +56,8 @@ pub enum Sending {
 }
 
 /// The far host's own time, T3 − T2, over all answers, in ns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Processing {
     /// Answers that tell it.
     pub n: u64,
@@ -67,7 +70,8 @@ pub struct Processing {
 }
 
 /// One way of a two-way test. Delays are of two clocks, and of packets that came back only.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Way {
     /// Requests (or answers) that set out on this way and whose fate is known.
     pub sent: Option<u64>,

@@ -1,8 +1,7 @@
 //! `--fail-if`: thresholds that turn a measurement into a test.
 
 use super::quantity;
-use jitlat_core::digest::Digest;
-use jitlat_core::summary::Percent;
+use jitlat_core::summary::{Percent, Summary};
 use std::fmt;
 use std::str::FromStr;
 
@@ -47,7 +46,7 @@ const FIGURES: &str = "loss, duplicates, reordered, loss-run, jitter-p50 … jit
 impl Condition {
     /// What is wrong with `run`, if the condition holds. An undefined figure holds no condition, but the
     /// loss of everything does.
-    pub fn violated(&self, run: &Digest) -> Option<String> {
+    pub fn violated(&self, run: &Summary) -> Option<String> {
         let value = self.figure.of(run)?;
         let crossed = if self.above { value > self.threshold } else { value < self.threshold };
         crossed.then(|| format!("{} ({} is {})", self.text, self.figure.name(), self.figure.show(value)))
@@ -61,7 +60,7 @@ impl Figure {
     }
 
     /// Its value in `s`.
-    pub fn of(self, s: &Digest) -> Option<f64> {
+    pub fn of(self, s: &Summary) -> Option<f64> {
         match self {
             Figure::Loss => s.counts.lost_pct,
             Figure::Duplicates => s.counts.duplicate_pct,
@@ -114,7 +113,7 @@ impl Figure {
     }
 }
 
-fn percentile(s: &Digest, milli: u32) -> Option<f64> {
+fn percentile(s: &Summary, milli: u32) -> Option<f64> {
     if milli == 100_000 {
         return s.pdv.max.map(|v| v as f64);
     }

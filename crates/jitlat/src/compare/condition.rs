@@ -93,7 +93,7 @@ impl Condition {
                 .collect(),
             Condition::Figure(figure) => runs
                 .iter()
-                .filter_map(|run| Some(format!("{}: {}", run.label, figure.violated(&run.digest)?)))
+                .filter_map(|run| Some(format!("{}: {}", run.label, figure.violated(&run.summary)?)))
                 .collect(),
             Condition::Change(change) => grid
                 .rows
@@ -134,7 +134,7 @@ impl Change {
     /// The figure's mean over the runs of `cell`.
     fn mean(&self, cell: &Cell, runs: &[Run]) -> Option<f64> {
         let values: Vec<f64> =
-            cell.members.iter().filter_map(|k| self.figure.of(&runs.get(*k)?.digest)).collect();
+            cell.members.iter().filter_map(|k| self.figure.of(&runs.get(*k)?.summary)).collect();
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     }
 }

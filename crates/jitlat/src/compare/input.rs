@@ -5,7 +5,6 @@ use anyhow::{Context, Result, anyhow, bail};
 use jitlat_core::Direction;
 use jitlat_core::analysis::{Analyzer, Options};
 use jitlat_core::compare::{Key, Run};
-use jitlat_core::digest::Digest;
 use jitlat_store::log::LogReader;
 use serde_json::Value;
 use std::fs::File;
@@ -25,12 +24,12 @@ pub fn read(files: &[String]) -> Result<Vec<Run>> {
         let (label, path) = split(file);
         let mut found = open(path)?;
         let several =
-            found.iter().filter(|run| run.digest.direction() == found[0].digest.direction()).count() > 1;
+            found.iter().filter(|run| run.summary.direction() == found[0].summary.direction()).count() > 1;
         for (run, k) in found.iter_mut().zip(1..) {
-            let name = label.map(str::to_owned).or_else(|| run.digest.session.name.clone());
-            let name = name.unwrap_or_else(|| stem(of_test(&run.source, run.digest.direction())));
+            let name = label.map(str::to_owned).or_else(|| run.summary.session.name.clone());
+            let name = name.unwrap_or_else(|| stem(of_test(&run.source, run.summary.direction())));
             run.label =
-                if several && run.digest.session.name.is_none() { format!("{name} {k}") } else { name };
+                if several && run.summary.session.name.is_none() { format!("{name} {k}") } else { name };
         }
         runs.append(&mut found);
     }
@@ -61,7 +60,7 @@ fn tell_apart(runs: &mut [Run]) {
     // Up and down of one test share a column, each in a row of its own.
     for direction in [None, Some(Direction::Up), Some(Direction::Down)] {
         let mut these: Vec<&mut Run> =
-            runs.iter_mut().filter(|r| r.digest.direction() == direction).collect();
+            runs.iter_mut().filter(|r| r.summary.direction() == direction).collect();
         let mut labels: Vec<String> = these.iter().map(|r| r.label.clone()).collect();
         label::rename(&mut labels, |k, _| these[k].source.clone());
         label::rename(&mut labels, |k, label| format!("{label} ({})", k + 1));
@@ -72,9 +71,9 @@ fn tell_apart(runs: &mut [Run]) {
 /// The rows that suggest themselves: one a direction, where a column holds both.
 pub fn rows_of_themselves(runs: &[Run], columns: &Key) -> Option<Key> {
     let both = |run: &Run| {
-        let mine = run.digest.direction();
+        let mine = run.summary.direction();
         let other = |r: &Run| {
-            columns.of(r) == columns.of(run) && r.digest.direction().is_some_and(|d| Some(d) != mine)
+            columns.of(r) == columns.of(run) && r.summary.direction().is_some_and(|d| Some(d) != mine)
         };
         mine.is_some() && runs.iter().any(other)
     };
@@ -109,7 +108,7 @@ fn from_log(input: impl BufRead + Send + 'static, name: &str) -> Result<Run> {
     }
     let (mut summary, samples) = analyzer.finish_with_samples(reader.session());
     reader.reading().add_to(&mut summary);
-    Ok(Run { label: String::new(), source: name.to_owned(), digest: Digest::new(&summary), samples })
+    Ok(Run { label: String::new(), source: name.to_owned(), summary, samples })
 }
 
 fn from_json(input: impl Read, name: &str) -> Result<Vec<Run>> {
@@ -130,13 +129,13 @@ fn from_json(input: impl Read, name: &str) -> Result<Vec<Run>> {
         return Err(anyhow!("{name} holds no summary"));
     }
     let run = |value: Value| {
-        let digest = serde_json::from_value(value).map_err(|e| {
+        let summary = serde_json::from_value(value).map_err(|e| {
             anyhow!(
                 "{name} is not a summary as --json writes it ({e}): give a log, or the JSON of `jitlat HOST`, `ping` \
                  or `analyze`"
             )
         })?;
-        Ok(Run { source: name.to_owned(), digest, ..Run::default() })
+        Ok(Run { source: name.to_owned(), summary, ..Run::default() })
     };
     summaries.into_iter().map(run).collect()
 }
@@ -147,7 +146,8 @@ mod tests {
 
     fn run(label: &str, source: &str, direction: Option<Direction>) -> Run {
         let mut run = Run { label: label.into(), source: source.into(), ..Run::default() };
-        (run.digest.session.direction, run.digest.session.direction_known) = (direction, direction.is_some());
+        (run.summary.session.direction, run.summary.session.direction_known) =
+            (direction.unwrap_or_default(), direction.is_some());
         run
     }
 

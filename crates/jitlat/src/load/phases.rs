@@ -7,7 +7,6 @@ use crate::ping::PingArgs;
 use crate::{interrupt, present};
 use anyhow::{Result, bail};
 use jitlat_core::compare::{Basis, Comparison, Outcome, Question, Side, Statistic, compare};
-use jitlat_core::digest::Digest;
 use jitlat_core::summary::{Level, Percent, Summary};
 use jitlat_core::units::{eng4, eng4_f64};
 use jitlat_report::text::{Options, Page};
@@ -75,7 +74,7 @@ fn run(instrument: &Instrument, args: &LoadArgs, link: &Link, report: &ReportArg
         Instrument::TwoWay(_) => Basis::Delay,
     };
     let side = |label, t: &Taken| {
-        let side = Side::of(label, &t.summary, &t.samples, basis, Statistic::Median);
+        let side = Side::new(label, &t.summary, &t.samples, basis, Statistic::Median);
         let floor = if basis == Basis::Delay { 0.0 } else { side.floor };
         Side { floor, ..side }
     };
@@ -97,8 +96,8 @@ fn run(instrument: &Instrument, args: &LoadArgs, link: &Link, report: &ReportArg
     if received == 0 {
         return Ok(ExitCode::from(crate::COULD_NOT_MEASURE));
     }
-    let loaded = Digest::new(&phases.loaded.summary);
-    let violations: Vec<String> = report.fail_if.iter().filter_map(|c| c.violated(&loaded)).collect();
+    let loaded = &phases.loaded.summary;
+    let violations: Vec<String> = report.fail_if.iter().filter_map(|c| c.violated(loaded)).collect();
     violations.iter().for_each(|v| eprintln!("jitlat: failed under load: {v}"));
     Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(crate::THRESHOLD_VIOLATED) })
 }

@@ -223,7 +223,7 @@ fn opinion(out: &mut String, part: &Part<'_>, alone: bool) {
     if !part.summary.warnings.is_empty() {
         out.push_str("<h3>Warnings</h3><ul class=\"warnings\">");
         for w in &part.summary.warnings {
-            let _ = write!(out, "<li data-code=\"{}\">{}.</li>", escape(w.code), escape(&sentence(&w.text)));
+            let _ = write!(out, "<li data-code=\"{}\">{}.</li>", escape(&w.code), escape(&sentence(&w.text)));
         }
         out.push_str("</ul>");
     }

@@ -79,7 +79,7 @@ pub struct Reading {
 impl Reading {
     /// Adds the warnings to those of the summary made from this log, so that every report shows them.
     pub fn add_to(&self, summary: &mut Summary) {
-        summary.warnings.extend(self.warnings.iter().map(|text| Warning { code: "log", text: text.clone() }));
+        summary.warnings.extend(self.warnings.iter().map(|text| Warning::new("log", text.clone())));
     }
 }
 
