@@ -13,6 +13,7 @@ mod journal;
 mod label;
 mod live;
 mod load;
+mod manual;
 mod ping;
 mod present;
 mod progress;
@@ -42,6 +43,8 @@ fn main() -> ExitCode {
         Some(Command::Sweep(args)) => sweep::run(&args),
         Some(Command::Spp(args)) => spp::run(&args),
         Some(Command::Tcp(args)) => tcp::run(&args),
+        Some(Command::Completions(args)) => manual::completions(&args),
+        Some(Command::Man(args)) => manual::pages(&args),
         None => run_test(&cli.test),
     };
     result.unwrap_or_else(|error| {

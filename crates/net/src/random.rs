@@ -1,12 +1,11 @@
 //! Random bytes from the kernel, and the padding of test packets.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::sync::OnceLock;
 
-/// Fills `bytes` from the kernel's generator.
+/// Fills `bytes` from the kernel's generator: a system call, so that it needs no descriptor and no `/dev`.
 pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
-    File::open("/dev/urandom")?.read_exact(bytes)
+    getrandom::fill(bytes).map_err(io::Error::from)
 }
 
 /// Distinct beginnings of padding; a power of two.

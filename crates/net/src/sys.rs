@@ -531,7 +531,7 @@ impl Inbox {
             let message = unsafe { header.assume_init_ref() };
             *arrival = Arrival {
                 length: message.msg_len as usize,
-                control: message.msg_hdr.msg_controllen.min(CONTROL),
+                control: message.msg_hdr.msg_controllen.min(CONTROL as _) as _,
                 named: message.msg_hdr.msg_namelen != 0,
             };
         }

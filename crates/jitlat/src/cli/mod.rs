@@ -53,6 +53,16 @@ pub enum Command {
     Sweep(Box<crate::sweep::SweepArgs>),
     Spp(Box<crate::spp::SppArgs>),
     Tcp(Box<crate::tcp::TcpArgs>),
+    /// Print what a shell needs to complete commands and options
+    #[command(
+        after_help = "bash: jitlat completions bash > ~/.local/share/bash-completion/completions/jitlat\n\
+                            zsh:  jitlat completions zsh > a file _jitlat in a folder of $fpath\n\
+                            fish: jitlat completions fish > ~/.config/fish/completions/jitlat.fish"
+    )]
+    Completions(crate::manual::CompletionsArgs),
+    /// Write the manual pages into a folder, one for each command
+    #[command(after_help = "man reads them after: jitlat man ~/.local/share/man/man1")]
+    Man(crate::manual::ManArgs),
 }
 
 /// How figures are computed and shown: for a live test and for a saved log alike.

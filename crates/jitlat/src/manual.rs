@@ -1,0 +1,115 @@
+//! `jitlat completions` and `jitlat man`: what shells and manual readers know of the command, made from its definitions.
+
+use crate::cli::Cli;
+use crate::present;
+use anyhow::{Context, Result};
+use clap::{Args, Command, CommandFactory};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The completions of which shell.
+#[derive(Clone, Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell that is to complete
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+/// Where the manual pages go.
+#[derive(Clone, Debug, Args)]
+pub struct ManArgs {
+    /// The folder, which is made where it is missing: one page for each command
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+}
+
+/// Prints the completions of a shell.
+pub fn completions(args: &CompletionsArgs) -> Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "jitlat", &mut script);
+    present::print(&String::from_utf8(script)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the manual page of each command into a folder.
+pub fn pages(args: &ManArgs) -> Result<ExitCode> {
+    let folder = &args.folder;
+    fs::create_dir_all(folder).with_context(|| format!("creating the folder {}", folder.display()))?;
+    let mut root = Cli::command().disable_help_subcommand(true);
+    root.build();
+    write_page(&root, &root, folder)?;
+    for command in root.get_subcommands().filter(|c| !c.is_hide_set()) {
+        write_page(command, &root, folder)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_page(command: &Command, root: &Command, folder: &Path) -> Result<()> {
+    let name = page_name(command);
+    let path = folder.join(format!("{name}.1"));
+    let page = page(command, root).with_context(|| format!("composing the manual page of {name}"))?;
+    fs::write(&path, page).with_context(|| format!("writing {}", path.display()))
+}
+
+/// `jitlat-ping` for the command `jitlat ping`.
+fn page_name(command: &Command) -> &str {
+    command.get_display_name().unwrap_or_else(|| command.get_name())
+}
+
+/// The page as roff. Its synopsis is the usage line of `--help`: the options follow below, each with its text.
+fn page(command: &Command, root: &Command) -> Result<Vec<u8>> {
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ").to_owned();
+    let man = Man::new(command.clone().override_usage(usage).after_help("").disable_version_flag(true))
+        .title(page_name(command).to_uppercase())
+        // An empty string would be left out, and what follows be read as the date.
+        .date("\"\"")
+        .source(format!("jitlat {}", env!("CARGO_PKG_VERSION")))
+        .manual("User Commands");
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    // Words are neither hyphenated (`jit-lat` cannot be searched for) nor spaced out.
+    Roff::new().control("nh", []).control("ad", ["l"]).to_writer(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    if command.get_subcommands().next().is_some() {
+        man.render_subcommands_section(&mut page)?;
+    }
+    closing(command, root).to_writer(&mut page)?;
+    Ok(page)
+}
+
+/// The sections that follow the options. What the exit status means is among the notes of the command without a name.
+fn closing(command: &Command, root: &Command) -> Roff {
+    let mut roff = Roff::new();
+    if let Some(notes) = command.get_after_long_help().or_else(|| command.get_after_help()) {
+        roff.control("SH", ["NOTES"]);
+        for line in notes.to_string().lines() {
+            roff.text([roman(line)]);
+            roff.control("br", []);
+        }
+    }
+    if command.get_name() != root.get_name() {
+        roff.control("SH", ["EXIT STATUS"]);
+        roff.text([roman("That of "), bold(root.get_name()), roman("(1), under NOTES.")]);
+    }
+    roff.control("SH", ["SEE ALSO"]);
+    let others = root.get_subcommands().filter(|c| !c.is_hide_set());
+    let others =
+        std::iter::once(root).chain(others).map(page_name).filter(|name| *name != page_name(command));
+    let mut list = Vec::new();
+    for name in others {
+        if !list.is_empty() {
+            list.push(roman(", "));
+        }
+        list.extend([bold(name), roman("(1)")]);
+    }
+    roff.text(list);
+    roff
+}
