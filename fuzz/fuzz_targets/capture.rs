@@ -5,7 +5,7 @@
 use jitlat_core::Span;
 use jitlat_core::passive::tcp::TcpAnalyzer;
 use jitlat_core::passive::{
-    Estimator, Glimpse, IdentityRule, InOrder, Matcher, Point, Sighting, Way, decode, survey,
+    Estimator, PacketPreview, IdentityRule, InOrder, Matcher, Point, Sighting, Way, decode, survey,
 };
 use jitlat_net::capture::Capture;
 use std::io::Cursor;
@@ -16,13 +16,13 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         return;
     }
     let Ok(mut capture) = Capture::from_reader("fuzz", Cursor::new(data.to_vec())) else { return };
-    let (mut order, mut sightings, mut glimpses) = (InOrder::default(), Vec::new(), Vec::new());
+    let (mut order, mut sightings, mut previews) = (InOrder::default(), Vec::new(), Vec::new());
     let mut frames = 0;
     let mut tcp = TcpAnalyzer::default();
     while let Some(f) = capture.next_frame() {
         let Ok(p) = decode(f.link, f.data, f.wire_length) else { continue };
         assert!(p.transport_at <= p.ip.len());
-        glimpses.extend(Glimpse::of(&p, f.at, usize::MAX));
+        previews.extend(PacketPreview::of(&p, f.at, usize::MAX));
         tcp.push(f.at, &p).count();
         let way = if p.src() <= p.dst() { Way::Out } else { Way::In };
         if let Some(id) = IdentityRule::WHOLE.identify(&p, Some(way)) {
@@ -34,7 +34,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         }
     }
     sightings.extend(order.finish());
-    let _ = survey(&glimpses, &glimpses, None);
+    let _ = survey(&previews, &previews, None);
     let _ = tcp.finish();
     let mut matcher = Matcher::new(Span(0), Span::seconds(1));
     let mut estimator = Estimator::new(Span::seconds(1), None);

@@ -7,7 +7,9 @@ use crate::tcp;
 use anyhow::{Context, Result, anyhow};
 use jitlat_core::metrics::classify::Packet;
 use jitlat_core::passive::packet::decode;
-use jitlat_core::passive::tcp::{Cause, Connection, Explained, Framing, Observed, Place, TcpAnalyzer};
+use jitlat_core::passive::tcp::{
+    CaptureSide, Connection, DelayCause, DelayCauses, Framing, ObservedRecord, TcpAnalyzer,
+};
 use jitlat_core::passive::{LinkType, Packet as Captured, Prefix};
 use jitlat_core::spec::{Direction, HEADER_LEN, Transport};
 use jitlat_core::time::{Span, WallTime};
@@ -189,22 +191,22 @@ impl Watched {
 }
 
 /// What delayed the packets of `run`, as far as they went over one of `connections`, the largest first.
-fn explain(tcp: &TcpAnalyzer, connections: &[Connection], run: &Run, lead: u64) -> Option<Explained> {
+fn explain(tcp: &TcpAnalyzer, connections: &[Connection], run: &Run, lead: u64) -> Option<DelayCauses> {
     let spec = &run.session.spec;
     let up = spec.direction() == Direction::Up;
     if spec.transport() != Transport::Tcp {
         return None;
     }
     let data = |c: &&Connection| if up { c.up.unique_bytes } else { c.down.unique_bytes };
-    let course = tcp.course(connections.iter().max_by_key(data)?, up)?;
+    let delivery_history = tcp.delivery_history(connections.iter().max_by_key(data)?, up)?;
     let framing = Framing { lead, length: spec.payload().into() };
-    let observed = |p: Packet| Observed { seq: p.seq, sent: WallTime(p.sent), delay: Span(p.delay) };
+    let observed = |p: Packet| ObservedRecord { seq: p.seq, sent: WallTime(p.sent), delay: Span(p.delay) };
     let records: Vec<_> = run.samples.iter().map(observed).collect();
     // Captured where it leaves, or where it comes in: here either way.
-    course.explain(if up { Place::Sender } else { Place::Receiver }, framing, &records)
+    delivery_history.explain(if up { CaptureSide::Sender } else { CaptureSide::Receiver }, framing, &records)
 }
 
-fn table(run: &Run, e: &Explained) -> String {
+fn table(run: &Run, e: &DelayCauses) -> String {
     let up = run.session.spec.direction() == Direction::Up;
     let mut t = format!(
         "\nWhat delayed the packets {}: {} of latency above the least, of {} packets\n  {:<44}{:>8}{:>9}{:>11}\n",
@@ -218,13 +220,13 @@ fn table(run: &Run, e: &Explained) -> String {
     );
     for c in &e.causes {
         let what = match c.cause {
-            Cause::WindowFull => "waited here, the receiver's window was full",
-            Cause::Sender => "waited here for another reason",
-            Cause::Fast => "sent again after duplicate acknowledgements",
-            Cause::Timeout => "sent again after silence",
-            Cause::Behind => "waited behind data that was sent again",
-            Cause::Receiver => "read late at this host",
-            Cause::Path => "the path and the far host",
+            DelayCause::WindowFull => "waited here, the receiver's window was full",
+            DelayCause::Sender => "waited here for another reason",
+            DelayCause::Fast => "sent again after duplicate acknowledgements",
+            DelayCause::Timeout => "sent again after silence",
+            DelayCause::Behind => "waited behind data that was sent again",
+            DelayCause::Receiver => "read late at this host",
+            DelayCause::Path => "the path and the far host",
         };
         let share = c.share.map_or("-".to_owned(), |s| format!("{:.1} %", 100.0 * s));
         // Writing to a string cannot fail.
@@ -262,7 +264,7 @@ fn create(path: &Path, link: LinkType, snap: u32) -> Result<Writer> {
 }
 
 fn watch(mut live: Live, stream: &Stream, mut writer: Option<Writer>, stop: &AtomicBool) -> Seen {
-    let mut seen = Seen { tcp: TcpAnalyzer::remembering(), ..Seen::default() };
+    let mut seen = Seen { tcp: TcpAnalyzer::with_history(), ..Seen::default() };
     let mut trouble = None;
     loop {
         let last = stop.load(Ordering::Relaxed);

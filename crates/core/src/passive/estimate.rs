@@ -2,7 +2,7 @@
 
 use super::clocks::{ClockDifference, Clocks};
 use super::levels::{Level, Levels};
-use super::matcher::{MatchCounts, Observer};
+use super::matcher::{MatchCounts, MatchObserver};
 use super::pairing::{Pair, Pairer, Record};
 use super::serialisation::{Lengths, Serialisation};
 use super::spread::{Spread, SpreadFigures};
@@ -294,7 +294,7 @@ impl Estimator {
     }
 }
 
-impl Observer for Estimator {
+impl MatchObserver for Estimator {
     fn record(&mut self, r: Record) {
         if let Some(p) = self.pairer.push(r) {
             self.pair(p);

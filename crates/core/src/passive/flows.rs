@@ -5,7 +5,7 @@
 
 use super::Way;
 use super::coarse::Coarse;
-use super::matcher::Observer;
+use super::matcher::MatchObserver;
 use super::packet::{Packet, TCP, UDP};
 use super::pairing::{Pairer, Record};
 use super::survey::Prefix;
@@ -20,17 +20,17 @@ use std::collections::HashMap;
 /// Flows kept apart; packets of further ones share one number.
 pub const MAX_FLOWS: usize = 1 << 16;
 /// The number of all flows beyond [`MAX_FLOWS`].
-pub const OTHERS: u32 = u32::MAX;
+pub const OTHER_FLOWS: u32 = u32::MAX;
 /// What they are called together.
-pub const OTHERS_NAME: &str = "others";
+pub const OTHER_FLOWS_NAME: &str = "others";
 /// The number of packets whose flow a point does not tell, as a far one that sends digests: it is the other
 /// point's word that counts, and what that one never saw remains without a flow.
-pub const UNTOLD: u32 = u32::MAX - 1;
+pub const UNKNOWN_FLOW: u32 = u32::MAX - 1;
 
 /// The flow of a packet seen at two points.
 #[inline]
-pub(super) fn told(here: u32, there: u32) -> u32 {
-    if here == UNTOLD { there } else { here }
+pub(super) fn known_flow(here: u32, there: u32) -> u32 {
+    if here == UNKNOWN_FLOW { there } else { here }
 }
 
 /// What packets are put together by.
@@ -120,13 +120,13 @@ pub struct FlowNumbers {
 }
 
 impl FlowNumbers {
-    /// The number of a flow; [`OTHERS`] once [`MAX_FLOWS`] are known.
+    /// The number of a flow; [`OTHER_FLOWS`] once [`MAX_FLOWS`] are known.
     pub fn number(&mut self, key: FlowKey) -> u32 {
         if let Some(n) = self.numbers.get(&key) {
             return *n;
         }
         if self.is_full() {
-            return OTHERS;
+            return OTHER_FLOWS;
         }
         let n = self.keys.len() as u32;
         self.numbers.insert(key, n);
@@ -249,7 +249,7 @@ impl Delays {
 }
 
 #[derive(Clone, Debug, Default)]
-struct State {
+struct FlowState {
     pairer: Pairer,
     rtt: Coarse,
     ways: [FlowWay; 2],
@@ -257,13 +257,13 @@ struct State {
     span: Option<(WallTime, WallTime)>,
 }
 
-/// An [`Observer`] that keeps the flows apart.
+/// An [`MatchObserver`] that keeps the flows apart.
 #[derive(Clone, Debug, Default)]
 pub struct Flows {
     /// By the flow's number.
-    states: Vec<State>,
-    others: State,
-    untold: State,
+    states: Vec<FlowState>,
+    others: FlowState,
+    unknown: FlowState,
     max_turnaround: Option<Span>,
 }
 
@@ -277,9 +277,9 @@ impl Flows {
     pub fn figures(&self, keys: &[FlowKey]) -> Vec<FlowFigures> {
         let named = self.states.iter().zip(keys).map(|(s, key)| (s, Some(key), key.to_string()));
         let rest =
-            [(&self.others, None, OTHERS_NAME.to_owned()), (&self.untold, None, "not told".to_owned())];
-        let heard = named.chain(rest).filter(|(s, ..)| s.heard());
-        let mut list: Vec<FlowFigures> = heard.map(|(s, key, name)| s.figures(key, name)).collect();
+            [(&self.others, None, OTHER_FLOWS_NAME.to_owned()), (&self.unknown, None, "not told".to_owned())];
+        let has_packets = named.chain(rest).filter(|(s, ..)| s.has_packets());
+        let mut list: Vec<FlowFigures> = has_packets.map(|(s, key, name)| s.figures(key, name)).collect();
         list.sort_by(|a, b| {
             (b.out.bytes + b.back.bytes, &a.flow).cmp(&(a.out.bytes + a.back.bytes, &b.flow))
         });
@@ -287,21 +287,21 @@ impl Flows {
     }
 
     #[inline]
-    fn state(&mut self, flow: u32) -> &mut State {
+    fn state(&mut self, flow: u32) -> &mut FlowState {
         let n = flow as usize;
         if n >= MAX_FLOWS {
-            return if flow == UNTOLD { &mut self.untold } else { &mut self.others };
+            return if flow == UNKNOWN_FLOW { &mut self.unknown } else { &mut self.others };
         }
         if n >= self.states.len() {
-            self.states.resize_with(n + 1, State::default);
+            self.states.resize_with(n + 1, FlowState::default);
         }
         &mut self.states[n]
     }
 }
 
-impl State {
+impl FlowState {
     /// Whether there was any packet.
-    fn heard(&self) -> bool {
+    fn has_packets(&self) -> bool {
         self.span.is_some() || self.ways.iter().any(|w| w.lost + w.duplicates > 0)
     }
 
@@ -334,7 +334,7 @@ impl State {
     }
 }
 
-impl Observer for Flows {
+impl MatchObserver for Flows {
     fn record(&mut self, r: Record) {
         let limit = self.max_turnaround;
         let s = self.state(r.flow);
@@ -393,7 +393,7 @@ mod tests {
         for i in 0..(MAX_FLOWS as u32 + 10) {
             let [.., b, c, d] = i.to_be_bytes();
             let n = numbers.number(key([10, b, c, d], [1, 1, 1, 1], Way::Out, Grouping::Flow));
-            assert_eq!(n, if (i as usize) < MAX_FLOWS { i } else { OTHERS });
+            assert_eq!(n, if (i as usize) < MAX_FLOWS { i } else { OTHER_FLOWS });
         }
         assert_eq!(numbers.number(key([10, 0, 0, 3], [1, 1, 1, 1], Way::Out, Grouping::Flow)), 3);
     }
@@ -418,11 +418,11 @@ mod tests {
             flows.arrived(0, record(way, at, delay, flow), false);
         }
         flows.lost(Way::Out, 9, WallTime(0), 1);
-        flows.lost(Way::In, 10, WallTime(0), UNTOLD);
+        flows.lost(Way::In, 10, WallTime(0), UNKNOWN_FLOW);
         let keys = [0, 1].map(|n| key([10, 0, 0, n], [1, 1, 1, 1], Way::Out, Grouping::Flow));
         let mut f = flows.figures(&keys);
-        let untold = f.pop().unwrap();
-        assert_eq!((untold.flow.as_str(), untold.back.lost), ("not told", 1));
+        let unknown = f.pop().unwrap();
+        assert_eq!((unknown.flow.as_str(), unknown.back.lost), ("not told", 1));
         let rtt: Vec<_> = f.iter().map(|f| f.rtt_ns.unwrap().median / 1_000_000).collect();
         assert_eq!((rtt, f[1].out.lost, f[0].out.lost, f[0].pairs), (vec![30, 410], 1, 0, 1));
         assert!(f[0].flow.starts_with("udp 10.0.0.0:"), "{}", f[0].flow);

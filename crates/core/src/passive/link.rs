@@ -20,7 +20,7 @@ pub enum Encapsulation {
     /// AAL5 over ATM (ADSL).
     Atm {
         /// What is carried in the AAL5 frame.
-        carried: Carried,
+        carried: AtmPayload,
         /// LLC/SNAP or VC multiplexing (RFC 2684).
         llc: bool,
         /// Whether the Ethernet frame check sequence is carried too.
@@ -43,7 +43,7 @@ pub enum Encapsulation {
 /// What an AAL5 frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Carried {
+pub enum AtmPayload {
     /// PPP over Ethernet (RFC 2516).
     Pppoe,
     /// PPP directly (RFC 2364).
@@ -91,18 +91,18 @@ impl Encapsulation {
             }
             Encapsulation::Atm { carried, llc, fcs } => {
                 let mut h = match carried {
-                    Carried::Pppoe => vec![pppoe, mac],
-                    Carried::Pppoa => vec![("PPP", 2)],
-                    Carried::Bridged => vec![mac],
-                    Carried::Routed => vec![],
+                    AtmPayload::Pppoe => vec![pppoe, mac],
+                    AtmPayload::Pppoa => vec![("PPP", 2)],
+                    AtmPayload::Bridged => vec![mac],
+                    AtmPayload::Routed => vec![],
                 };
-                let ethernet = matches!(carried, Carried::Pppoe | Carried::Bridged);
+                let ethernet = matches!(carried, AtmPayload::Pppoe | AtmPayload::Bridged);
                 h.extend((fcs && ethernet).then_some(("FCS", 4)));
                 let multiplexing = match (carried, llc) {
-                    (Carried::Pppoe | Carried::Bridged, true) => 10,
-                    (Carried::Pppoe | Carried::Bridged, false) => 2,
-                    (Carried::Pppoa, true) => 4,
-                    (Carried::Routed, true) => 8,
+                    (AtmPayload::Pppoe | AtmPayload::Bridged, true) => 10,
+                    (AtmPayload::Pppoe | AtmPayload::Bridged, false) => 2,
+                    (AtmPayload::Pppoa, true) => 4,
+                    (AtmPayload::Routed, true) => 8,
                     (_, false) => 0,
                 };
                 h.extend((multiplexing > 0).then_some(("RFC1483", multiplexing)));
@@ -113,14 +113,16 @@ impl Encapsulation {
 
     /// All encapsulations of ATM.
     pub fn of_atm() -> impl Iterator<Item = Encapsulation> {
-        [Carried::Pppoe, Carried::Pppoa, Carried::Bridged, Carried::Routed].into_iter().flat_map(|carried| {
-            [(true, false), (false, false), (true, true), (false, true)].into_iter().filter_map(
-                move |(llc, fcs)| {
-                    let ethernet = matches!(carried, Carried::Pppoe | Carried::Bridged);
-                    (ethernet || !fcs).then_some(Encapsulation::Atm { carried, llc, fcs })
-                },
-            )
-        })
+        [AtmPayload::Pppoe, AtmPayload::Pppoa, AtmPayload::Bridged, AtmPayload::Routed].into_iter().flat_map(
+            |carried| {
+                [(true, false), (false, false), (true, true), (false, true)].into_iter().filter_map(
+                    move |(llc, fcs)| {
+                        let ethernet = matches!(carried, AtmPayload::Pppoe | AtmPayload::Bridged);
+                        (ethernet || !fcs).then_some(Encapsulation::Atm { carried, llc, fcs })
+                    },
+                )
+            },
+        )
     }
 
     /// Bytes added to an IP packet before padding: the H of n = ⌈(L + H)/48⌉ on ATM, AAL5's trailer included.
@@ -171,10 +173,10 @@ impl fmt::Display for Encapsulation {
             }
             Encapsulation::Atm { carried, llc, fcs } => {
                 let name = match carried {
-                    Carried::Pppoe => "pppoe",
-                    Carried::Pppoa => "pppoa",
-                    Carried::Bridged => "bridged",
-                    Carried::Routed => "ipoa",
+                    AtmPayload::Pppoe => "pppoe",
+                    AtmPayload::Pppoa => "pppoa",
+                    AtmPayload::Bridged => "bridged",
+                    AtmPayload::Routed => "ipoa",
                 };
                 let (m, c) = (if *llc { "llc" } else { "vc" }, if *fcs { "-fcs" } else { "" });
                 write!(f, "{name}-{m}{c}")

@@ -6,14 +6,14 @@
 //! repeating is distrusted until it has been quiet for a window. What found no partner within the window
 //! was lost, if the other capture covered the time when it should have arrived.
 
-mod ledger;
+mod matches;
 
 use super::{Identity, Point, Record, Sighting, Way};
 use crate::time::{SECOND, Span, WallTime};
 use core::hash::{BuildHasherDefault, Hasher};
-pub use ledger::MatchCounts;
-use ledger::{Ledger, Seen, Source};
-use std::collections::hash_map::Entry as Slots;
+pub use matches::MatchCounts;
+use matches::{MatchedSource, Matches, OpenSighting};
+use std::collections::hash_map::Entry as NameSlot;
 use std::collections::{HashMap, VecDeque};
 
 /// The same name at the same point this soon is one packet captured twice.
@@ -27,8 +27,8 @@ const RETUNE: u32 = 1024;
 /// Sightings held at most; beyond it the oldest are given up before their time.
 const CAPACITY: usize = 4 << 20;
 
-/// Hears what becomes of the packets.
-pub trait Observer {
+/// Is told what becomes of the packets.
+pub trait MatchObserver {
     /// A matched packet, in the order of the monitor's sightings.
     fn record(&mut self, _: Record) {}
     /// A packet that arrived, when its arrival is matched; `copy` if it is a further copy made by the
@@ -42,9 +42,9 @@ pub trait Observer {
 
 /// The identity is a hash already.
 #[derive(Default)]
-struct AsIs(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for AsIs {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -58,14 +58,14 @@ impl Hasher for AsIs {
     }
 }
 
-type Table<T> = HashMap<Identity, T, BuildHasherDefault<AsIs>>;
+type Table<T> = HashMap<Identity, T, BuildHasherDefault<IdentityHasher>>;
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum NameState {
     /// Seen at one point.
-    Waiting(Point, Seen),
+    Waiting(Point, OpenSighting),
     /// Seen at both: by whom it was sent, and when it was last seen at the far point, on its clock.
-    Matched { source: Source, last: i64 },
+    Matched { source: MatchedSource, last: i64 },
     /// Seen more than once at a point; the sightings are in `groups`.
     Group,
     /// Repeats too often to be trusted.
@@ -78,7 +78,7 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     id: Identity,
-    state: State,
+    state: NameState,
     /// Common time of the first sighting.
     born: i64,
     /// Common time of the latest.
@@ -130,7 +130,7 @@ impl Queue {
 
 #[derive(Debug, Default)]
 struct Group {
-    seen: [Vec<Seen>; 2],
+    seen: [Vec<OpenSighting>; 2],
 }
 
 /// The join. See the module's text.
@@ -145,7 +145,7 @@ pub struct Matcher {
     /// What is not matched soon, or repeats.
     old: Queue,
     groups: Table<Group>,
-    ledger: Ledger,
+    matches: Matches,
     capacity: usize,
 }
 
@@ -171,7 +171,7 @@ impl Matcher {
             young: Queue::default(),
             old: Queue::default(),
             groups: Table::default(),
-            ledger: Ledger::new(offset.0),
+            matches: Matches::new(offset.0),
             capacity: CAPACITY,
         }
     }
@@ -184,47 +184,47 @@ impl Matcher {
     /// Monitor clock minus reference clock, as followed so far: the middle between the least raw delays,
     /// which is wrong by half the path's asymmetry. For merging the two streams, not for reporting.
     pub fn offset(&self) -> Span {
-        Span(self.ledger.offset)
+        Span(self.matches.offset)
     }
 
     /// What became of the packets of one way, so far.
     pub fn counts(&self, way: Way) -> MatchCounts {
-        self.ledger.lanes[way as usize].counts
+        self.matches.ways[way as usize].counts
     }
 
     /// Notes that a point's capture covers `at`, whatever packet it was.
     pub fn covers(&mut self, point: Point, at: WallTime) {
-        self.ledger.covers(point, at.0);
+        self.matches.covers(point, at.0);
     }
 
     /// Takes one sighting. Sightings of one point come in the order of its clock, give or take; the points
     /// are merged on (reference time, monitor time − [`Self::offset`]).
     #[inline]
-    pub fn push(&mut self, point: Point, s: Sighting, out: &mut impl Observer) {
+    pub fn push(&mut self, point: Point, s: Sighting, out: &mut impl MatchObserver) {
         self.covers(point, s.at);
-        let common = self.ledger.common(point, s.at.0);
+        let common = self.matches.common(point, s.at.0);
         if common > self.now {
             self.now = common;
             self.expire(out);
         }
         // The two usual cases: a new name, and the other point's sighting of a packet that is waiting for it.
         match self.table.entry(s.id) {
-            Slots::Vacant(v) => {
-                let state = State::Waiting(point, self.ledger.register(point, &s));
+            NameSlot::Vacant(v) => {
+                let state = NameState::Waiting(point, self.matches.register(point, &s));
                 let e = Entry { id: s.id, state, born: common, touched: common, way: s.way };
                 v.insert(Place::Young(self.young.push(e)));
             }
-            Slots::Occupied(o) => {
+            NameSlot::Occupied(o) => {
                 let place = *o.get();
                 // Of every name in the table there is an entry.
                 let Some(state) = self.entry(place).map(|e| e.state) else { return };
                 let state = match state {
-                    State::Waiting(p, other) if p != point => {
-                        let seen = self.ledger.register(point, &s);
+                    NameState::Waiting(p, other) if p != point => {
+                        let seen = self.matches.register(point, &s);
                         let (source, arrival) =
                             if p.is_source(s.way) { (other, seen) } else { (seen, other) };
-                        self.ledger.matched(s.way, source, arrival, out);
-                        State::Matched { source: Source::of(&source), last: arrival.at }
+                        self.matches.matched(s.way, source, arrival, out);
+                        NameState::Matched { source: MatchedSource::of(&source), last: arrival.at }
                     }
                     _ => self.again(point, s, state, out),
                 };
@@ -232,7 +232,7 @@ impl Matcher {
                     e.state = state;
                     e.touched = common;
                 }
-                if matches!(state, State::Gone) {
+                if matches!(state, NameState::Gone) {
                     self.fresh(point, s, common);
                 }
             }
@@ -240,8 +240,8 @@ impl Matcher {
         if self.held() > self.capacity {
             self.give_up_oldest(out);
         }
-        if self.ledger.slots.len() > self.capacity {
-            self.ledger.pass_over_first(out);
+        if self.matches.slots.len() > self.capacity {
+            self.matches.pass_over_first(out);
         }
     }
 
@@ -259,7 +259,7 @@ impl Matcher {
 
     /// Lets the common time go on to `at` where no packet does it: what is overdue is settled, so that a live
     /// capture does not keep its results until the next packet.
-    pub fn advance(&mut self, at: WallTime, out: &mut impl Observer) {
+    pub fn advance(&mut self, at: WallTime, out: &mut impl MatchObserver) {
         if at.0 > self.now {
             self.now = at.0;
             self.expire(out);
@@ -267,67 +267,73 @@ impl Matcher {
     }
 
     /// Settles what is still open once both captures have ended.
-    pub fn finish(&mut self, out: &mut impl Observer) {
+    pub fn finish(&mut self, out: &mut impl MatchObserver) {
         while let Some(e) = self.old.pop().or_else(|| self.young.pop()) {
             self.settle(e, End::Expired, out);
         }
-        self.ledger.release(out);
+        self.matches.release(out);
     }
 
     fn fresh(&mut self, point: Point, s: Sighting, common: i64) {
-        let state = State::Waiting(point, self.ledger.register(point, &s));
+        let state = NameState::Waiting(point, self.matches.register(point, &s));
         let e = Entry { id: s.id, state, born: common, touched: common, way: s.way };
         self.table.insert(s.id, Place::Young(self.young.push(e)));
     }
 
     /// A sighting that is neither the first nor the partner of the first; what becomes of the name's state.
-    fn again(&mut self, point: Point, s: Sighting, state: State, out: &mut impl Observer) -> State {
+    fn again(
+        &mut self,
+        point: Point,
+        s: Sighting,
+        state: NameState,
+        out: &mut impl MatchObserver,
+    ) -> NameState {
         let near = |last: i64| s.at.0.saturating_sub(last).saturating_abs() <= TWICE;
         match state {
-            State::Waiting(_, seen) => {
+            NameState::Waiting(_, seen) => {
                 if near(seen.at) {
-                    self.ledger.lanes[s.way as usize].counts.captured_twice += 1;
+                    self.matches.ways[s.way as usize].counts.captured_twice += 1;
                     return state;
                 }
                 let mut g = Group::default();
-                g.seen[point as usize] = vec![seen, self.ledger.register(point, &s)];
+                g.seen[point as usize] = vec![seen, self.matches.register(point, &s)];
                 self.groups.insert(s.id, g);
-                State::Group
+                NameState::Group
             }
-            State::Matched { source, last } => {
+            NameState::Matched { source, last } => {
                 if near(if point.is_source(s.way) { source.at } else { last }) {
-                    self.ledger.lanes[s.way as usize].counts.captured_twice += 1;
+                    self.matches.ways[s.way as usize].counts.captured_twice += 1;
                     return state;
                 }
                 if point.is_source(s.way) {
                     // A new packet of the same name: the old one is done with.
-                    return State::Gone;
+                    return NameState::Gone;
                 }
-                self.ledger.copied(point, &s, source, out);
-                State::Matched { source, last: s.at.0 }
+                self.matches.copied(point, &s, source, out);
+                NameState::Matched { source, last: s.at.0 }
             }
-            State::Group => self.regroup(point, s, out),
-            State::Distrusted => {
-                let counts = &mut self.ledger.lanes[s.way as usize].counts;
+            NameState::Group => self.regroup(point, s, out),
+            NameState::Distrusted => {
+                let counts = &mut self.matches.ways[s.way as usize].counts;
                 match point {
                     Point::Reference => counts.seen_at_reference += 1,
                     Point::Monitor => counts.seen_at_monitor += 1,
                 }
                 counts.ambiguous += 1;
-                State::Distrusted
+                NameState::Distrusted
             }
-            State::Gone => State::Gone,
+            NameState::Gone => NameState::Gone,
         }
     }
 
     /// A further sighting of a name that is already several.
-    fn regroup(&mut self, point: Point, s: Sighting, out: &mut impl Observer) -> State {
+    fn regroup(&mut self, point: Point, s: Sighting, out: &mut impl MatchObserver) -> NameState {
         let last = self.groups.get(&s.id).and_then(|g| g.seen[point as usize].last()).map(|l| l.at);
         if last.is_some_and(|l| s.at.0.saturating_sub(l).saturating_abs() <= TWICE) {
-            self.ledger.lanes[s.way as usize].counts.captured_twice += 1;
-            return State::Group;
+            self.matches.ways[s.way as usize].counts.captured_twice += 1;
+            return NameState::Group;
         }
-        let seen = self.ledger.register(point, &s);
+        let seen = self.matches.register(point, &s);
         let g = self.groups.entry(s.id).or_default();
         g.seen[point as usize].push(seen);
         let (here, there) = (g.seen[point as usize].len(), g.seen[1 - point as usize].len());
@@ -335,29 +341,29 @@ impl Matcher {
             let g = self.groups.remove(&s.id).unwrap_or_default();
             for (r, m) in g.seen[0].iter().zip(&g.seen[1]) {
                 match s.way {
-                    Way::Out => self.ledger.matched(s.way, *r, *m, out),
-                    Way::In => self.ledger.matched(s.way, *m, *r, out),
+                    Way::Out => self.matches.matched(s.way, *r, *m, out),
+                    Way::In => self.matches.matched(s.way, *m, *r, out),
                 }
             }
             let [source, arrival] =
                 [s.way as usize, 1 - s.way as usize].map(|p| g.seen[p].last().unwrap_or(&seen));
-            State::Matched { source: Source::of(source), last: arrival.at }
+            NameState::Matched { source: MatchedSource::of(source), last: arrival.at }
         } else if here > GROUP {
             self.dissolve(s.way, s.id, End::Distrusted, out);
-            State::Distrusted
+            NameState::Distrusted
         } else {
-            State::Group
+            NameState::Group
         }
     }
 
-    fn expire(&mut self, out: &mut impl Observer) {
+    fn expire(&mut self, out: &mut impl MatchObserver) {
         let now = self.now;
         while let Some(e) = self.young.pop_before(now.saturating_sub(LINGER)) {
             self.outgrow(e);
         }
         let limit = now.saturating_sub(self.window);
         while let Some(e) = self.old.pop_before(limit) {
-            if matches!(e.state, State::Group | State::Distrusted) && e.touched >= limit {
+            if matches!(e.state, NameState::Group | NameState::Distrusted) && e.touched >= limit {
                 self.keep(Entry { born: now, ..e });
             } else {
                 self.settle(e, End::Expired, out);
@@ -369,8 +375,8 @@ impl Matcher {
     #[inline]
     fn outgrow(&mut self, e: Entry) {
         match e.state {
-            State::Gone => {}
-            State::Matched { .. } if self.now.saturating_sub(e.touched) > LINGER / 10 => {
+            NameState::Gone => {}
+            NameState::Matched { .. } if self.now.saturating_sub(e.touched) > LINGER / 10 => {
                 self.table.remove(&e.id);
             }
             _ => self.keep(e),
@@ -381,45 +387,45 @@ impl Matcher {
         self.table.insert(e.id, Place::Old(self.old.push(e)));
     }
 
-    fn give_up_oldest(&mut self, out: &mut impl Observer) {
+    fn give_up_oldest(&mut self, out: &mut impl MatchObserver) {
         if let Some(e) = self.old.pop().or_else(|| self.young.pop()) {
             self.settle(e, End::GivenUp, out);
         }
     }
 
     /// Nothing more is awaited of a name.
-    fn settle(&mut self, e: Entry, why: End, out: &mut impl Observer) {
-        if matches!(e.state, State::Gone) {
+    fn settle(&mut self, e: Entry, why: End, out: &mut impl MatchObserver) {
+        if matches!(e.state, NameState::Gone) {
             return;
         }
         self.table.remove(&e.id);
         match e.state {
-            State::Waiting(p, seen) if why == End::GivenUp => {
-                self.ledger.lanes[e.way as usize].counts.given_up += 1;
-                self.ledger.void(e.way, p, seen, out);
+            NameState::Waiting(p, seen) if why == End::GivenUp => {
+                self.matches.ways[e.way as usize].counts.given_up += 1;
+                self.matches.void(e.way, p, seen, out);
             }
-            State::Waiting(p, seen) => self.ledger.unmatched(e.way, p, seen, out),
-            State::Group => self.dissolve(e.way, e.id, why, out),
-            State::Matched { .. } | State::Distrusted | State::Gone => {}
+            NameState::Waiting(p, seen) => self.matches.unmatched(e.way, p, seen, out),
+            NameState::Group => self.dissolve(e.way, e.id, why, out),
+            NameState::Matched { .. } | NameState::Distrusted | NameState::Gone => {}
         }
     }
 
     /// Ends a group: all on one side is a plain loss or an unseen source; otherwise nobody can tell.
-    fn dissolve(&mut self, way: Way, id: Identity, why: End, out: &mut impl Observer) {
+    fn dissolve(&mut self, way: Way, id: Identity, why: End, out: &mut impl MatchObserver) {
         let Some(g) = self.groups.remove(&id) else { return };
         let one_sided = g.seen[0].is_empty() || g.seen[1].is_empty();
         for point in [Point::Reference, Point::Monitor] {
             for seen in &g.seen[point as usize] {
-                let counts = &mut self.ledger.lanes[way as usize].counts;
+                let counts = &mut self.matches.ways[way as usize].counts;
                 match why {
                     End::Expired if one_sided => {
-                        self.ledger.unmatched(way, point, *seen, out);
+                        self.matches.unmatched(way, point, *seen, out);
                         continue;
                     }
                     End::GivenUp => counts.given_up += 1,
                     End::Expired | End::Distrusted => counts.ambiguous += 1,
                 }
-                self.ledger.void(way, point, *seen, out);
+                self.matches.void(way, point, *seen, out);
             }
         }
     }

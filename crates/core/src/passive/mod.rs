@@ -41,14 +41,14 @@ pub use flows::{FlowFigures, FlowKey, FlowNumbers, FlowWay, Flows, Grouping};
 pub use identity::{Fields, Identity, IdentityRule};
 pub use levels::{Level, Levels};
 pub use link::{Encapsulation, Fit, Link};
-pub use matcher::{MatchCounts, Matcher, Observer};
+pub use matcher::{MatchCounts, MatchObserver, Matcher};
 pub use order::InOrder;
 pub use packet::{LinkType, Packet, Skip, decode};
 pub use pairing::{Pair, Pairer, Record};
 pub use serialisation::Serialisation;
 pub use spread::{Spread, SpreadFigures};
 pub use streams::{StreamSink, Streams};
-pub use survey::{Glimpse, NoPlan, Plan, Prefix, Sides, survey};
+pub use survey::{NoPlan, PacketPreview, Plan, Prefix, Sides, survey};
 pub use time_queue::TimeQueue;
 
 use crate::time::WallTime;

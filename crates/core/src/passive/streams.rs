@@ -6,7 +6,7 @@
 //! number, and is known only when its window is over; so records wait until all earlier fates are settled.
 
 use super::clocks::ClockDifference;
-use super::matcher::Observer;
+use super::matcher::MatchObserver;
 use super::pairing::Record;
 use super::survey::{Prefix, Sides};
 use super::{Point, TimeQueue, Way};
@@ -40,7 +40,7 @@ enum Fate {
 
 /// One way's numbers.
 #[derive(Debug, Default)]
-struct Numbers {
+struct WayNumbers {
     /// Fates of the source sightings from `base` on.
     fates: VecDeque<Fate>,
     base: u64,
@@ -56,7 +56,7 @@ struct Numbers {
     arrived: u64,
 }
 
-impl Numbers {
+impl WayNumbers {
     fn settle(&mut self, seq: u64, fate: Fate) {
         let Some(i) = seq.checked_sub(self.base) else { return };
         // Sightings are numbered one by one: the queue never outgrows those the matcher holds.
@@ -115,10 +115,10 @@ impl Numbers {
     }
 }
 
-/// An [`Observer`] that makes the streams of both ways.
+/// An [`MatchObserver`] that makes the streams of both ways.
 #[derive(Debug, Default)]
 pub struct Streams<S> {
-    ways: [Numbers; 2],
+    ways: [WayNumbers; 2],
     sink: S,
 }
 
@@ -199,7 +199,7 @@ pub fn session(way: Way, sides: &[Sides; 2], sent: u64, length: u64, period: Spa
     session
 }
 
-impl<S: StreamSink> Observer for Streams<S> {
+impl<S: StreamSink> MatchObserver for Streams<S> {
     fn arrived(&mut self, seq: u64, r: Record, copy: bool) {
         let (sent, arrived) = match r.way {
             Way::Out => (r.reference, r.monitor),
@@ -336,7 +336,7 @@ mod tests {
         let mut clocks = crate::passive::Clocks::default();
         let mut streams = Streams::new(Both([Vec::new(), Vec::new()]));
         struct Tee<'a>(&'a mut Streams<Both>, &'a mut crate::passive::Clocks);
-        impl Observer for Tee<'_> {
+        impl MatchObserver for Tee<'_> {
             fn arrived(&mut self, seq: u64, r: Record, copy: bool) {
                 if !copy {
                     self.1.push(&r);

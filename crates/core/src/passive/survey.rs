@@ -130,14 +130,14 @@ impl Sides {
         }
     }
 
-    fn way_of(&self, g: &Glimpse) -> Option<Way> {
+    fn way_of(&self, g: &PacketPreview) -> Option<Way> {
         self.between(bits(g.src), bits(g.dst))
     }
 }
 
 /// What the survey keeps of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Glimpse {
+pub struct PacketPreview {
     /// When it passed.
     pub at: WallTime,
     /// Source address.
@@ -153,14 +153,14 @@ pub struct Glimpse {
     pub names: [Identity; 4],
 }
 
-impl Glimpse {
+impl PacketPreview {
     /// Looks at a packet of which both captures hold at least `available` bytes.
-    pub fn of(p: &Packet<'_>, at: WallTime, available: usize) -> Option<Glimpse> {
+    pub fn of(p: &Packet<'_>, at: WallTime, available: usize) -> Option<PacketPreview> {
         let name = |ends, ident| {
             let fields = Fields::Full { addresses: ends, ports: ends, ident };
             IdentityRule { fields, available }.identify(p, None)
         };
-        Some(Glimpse {
+        Some(PacketPreview {
             at,
             src: p.src(),
             dst: p.dst(),
@@ -200,9 +200,13 @@ pub enum NoPlan {
     OtherAddresses(usize),
 }
 
-/// Makes a plan of glimpses of both captures; `asked` are the addresses the user gave, any translated ones
+/// Makes a plan of previews of both captures; `asked` are the addresses the user gave, any translated ones
 /// among them.
-pub fn survey(reference: &[Glimpse], monitor: &[Glimpse], asked: Option<&Sides>) -> Result<Plan, NoPlan> {
+pub fn survey(
+    reference: &[PacketPreview],
+    monitor: &[PacketPreview],
+    asked: Option<&Sides>,
+) -> Result<Plan, NoPlan> {
     if reference.is_empty() || monitor.is_empty() {
         return Err(NoPlan::Empty);
     }
@@ -227,7 +231,7 @@ pub fn survey(reference: &[Glimpse], monitor: &[Glimpse], asked: Option<&Sides>)
         Some(asked) => [asked.clone(), asked.clone()],
         None => [sides(&found, &ways, |f| f.0), sides(&found, &ways, |f| f.1)],
     };
-    let difference = |f: &(&Glimpse, &Glimpse)| f.1.at - f.0.at;
+    let difference = |f: &(&PacketPreview, &PacketPreview)| f.1.at - f.0.at;
     let of = |way| found.iter().zip(&ways).filter(move |(_, w)| **w == way).map(|(f, _)| difference(f).0);
     let offset = match (of(Way::Out).min(), of(Way::In).max()) {
         (Some(a), Some(b)) => Span(a / 2 + b / 2),
@@ -237,19 +241,19 @@ pub fn survey(reference: &[Glimpse], monitor: &[Glimpse], asked: Option<&Sides>)
     Ok(Plan { sides, fields, offset, common: all, direction_assumed })
 }
 
-type Found<'a> = (&'a Glimpse, &'a Glimpse);
+type Found<'a> = (&'a PacketPreview, &'a PacketPreview);
 
 /// The packets whose name occurs exactly once at either point.
-fn common<'a>(reference: &'a [Glimpse], monitor: &'a [Glimpse], name: usize) -> Vec<Found<'a>> {
+fn common<'a>(reference: &'a [PacketPreview], monitor: &'a [PacketPreview], name: usize) -> Vec<Found<'a>> {
     // One packet captured twice at a point keeps its first sighting; a name that truly repeats is no witness.
-    let note = |slot: &mut Option<&'a Glimpse>, g: &'a Glimpse| match slot {
+    let note = |slot: &mut Option<&'a PacketPreview>, g: &'a PacketPreview| match slot {
         Some(first) => (g.at - first.at).0.saturating_abs() > TWICE,
         None => {
             *slot = Some(g);
             false
         }
     };
-    let mut seen: HashMap<Identity, (Option<&Glimpse>, Option<&Glimpse>, bool)> = HashMap::new();
+    let mut seen: HashMap<Identity, (Option<&PacketPreview>, Option<&PacketPreview>, bool)> = HashMap::new();
     for g in reference {
         let e = seen.entry(g.names[name]).or_default();
         e.2 |= note(&mut e.0, g);
@@ -305,7 +309,7 @@ fn directions(found: &[Found<'_>], asked: Option<&Sides>) -> (Vec<Way>, bool) {
 }
 
 /// The addresses at either end, each on the side where most of its packets put it.
-fn sides<'a>(found: &[Found<'a>], ways: &[Way], at: impl Fn(&Found<'a>) -> &'a Glimpse) -> Sides {
+fn sides<'a>(found: &[Found<'a>], ways: &[Way], at: impl Fn(&Found<'a>) -> &'a PacketPreview) -> Sides {
     let mut votes: BTreeMap<IpAddr, i64> = BTreeMap::new();
     for (f, way) in found.iter().zip(ways) {
         let (here, there) = match way {
@@ -333,18 +337,18 @@ mod tests {
     const B: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(10, 0, 0, 2));
     const N: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(192, 0, 2, 1));
 
-    fn glimpse(at: i64, src: IpAddr, dst: IpAddr, name: u64) -> Glimpse {
-        Glimpse { at: WallTime(at), src, dst, ports: Some((1, 2)), ttl: 64, names: [name; 4] }
+    fn preview(at: i64, src: IpAddr, dst: IpAddr, name: u64) -> PacketPreview {
+        PacketPreview { at: WallTime(at), src, dst, ports: Some((1, 2)), ttl: 64, names: [name; 4] }
     }
 
-    fn pair(out: i64, back: i64, offset: i64) -> (Vec<Glimpse>, Vec<Glimpse>) {
+    fn pair(out: i64, back: i64, offset: i64) -> (Vec<PacketPreview>, Vec<PacketPreview>) {
         let (mut r, mut m) = (vec![], vec![]);
         for i in 0..50u64 {
             let t = i as i64 * 1000;
-            r.push(glimpse(t, A, B, i));
-            m.push(glimpse(t + out + offset, A, B, i));
-            m.push(glimpse(t + 500 + offset, B, A, 1000 + i));
-            r.push(glimpse(t + 500 + back, B, A, 1000 + i));
+            r.push(preview(t, A, B, i));
+            m.push(preview(t + out + offset, A, B, i));
+            m.push(preview(t + 500 + offset, B, A, 1000 + i));
+            r.push(preview(t + 500 + back, B, A, 1000 + i));
         }
         (r, m)
     }
@@ -401,11 +405,13 @@ mod tests {
     fn a_capture_that_holds_everything_twice_is_surveyed_all_the_same() {
         let (r, m) = pair(300, 100, 7);
         let twice: Vec<_> =
-            m.iter().flat_map(|g| [*g, Glimpse { at: WallTime(g.at.0 + 300_000), ..*g }]).collect();
+            m.iter().flat_map(|g| [*g, PacketPreview { at: WallTime(g.at.0 + 300_000), ..*g }]).collect();
         assert_eq!(survey(&r, &twice, None), survey(&r, &m, None));
         // A second later it is another packet of the same name.
-        let again: Vec<_> =
-            m.iter().flat_map(|g| [*g, Glimpse { at: WallTime(g.at.0 + 1_000_000_000), ..*g }]).collect();
+        let again: Vec<_> = m
+            .iter()
+            .flat_map(|g| [*g, PacketPreview { at: WallTime(g.at.0 + 1_000_000_000), ..*g }])
+            .collect();
         assert_eq!(survey(&r, &again, None), Err(NoPlan::NothingCommon));
     }
 
@@ -421,7 +427,7 @@ mod tests {
     fn what_cannot_be_planned_is_said() {
         let (r, m) = pair(300, 100, 0);
         assert_eq!(survey(&r, &[], None), Err(NoPlan::Empty));
-        let other: Vec<_> = m.iter().map(|g| Glimpse { names: [!g.names[0]; 4], ..*g }).collect();
+        let other: Vec<_> = m.iter().map(|g| PacketPreview { names: [!g.names[0]; 4], ..*g }).collect();
         assert_eq!(survey(&r, &other, None), Err(NoPlan::NothingCommon));
         let asked = Sides { reference: vec![N.into()], monitor: vec![B.into()] };
         assert_eq!(survey(&r, &m, Some(&asked)), Err(NoPlan::OtherAddresses(100)));

@@ -1,9 +1,11 @@
 //! One capture point: a thread that reads, names and sorts packets, and hands them over in batches.
 
 use jitlat_core::passive::echo::{Echoes, is_echo};
-use jitlat_core::passive::flows::{FlowKey, FlowNumbers, Grouping, OTHERS};
+use jitlat_core::passive::flows::{FlowKey, FlowNumbers, Grouping, OTHER_FLOWS};
 use jitlat_core::passive::packet::decode;
-use jitlat_core::passive::{Fields, Glimpse, IdentityRule, InOrder, LinkType, Packet, Sides, Sighting, Skip};
+use jitlat_core::passive::{
+    Fields, IdentityRule, InOrder, LinkType, Packet, PacketPreview, Sides, Sighting, Skip,
+};
 use jitlat_core::time::{Span, WallTime};
 use jitlat_net::capture::{Capture, CaptureError, Frame};
 use std::path::PathBuf;
@@ -22,7 +24,7 @@ const BATCH: usize = 1024;
 const WAITING: usize = 8;
 /// Round trips of ping kept.
 const PINGS: usize = 1 << 20;
-/// Glimpses kept of a whole file.
+/// Previews kept of a whole file.
 const SAMPLE: usize = 1 << 15;
 
 /// A frame kept for the survey.
@@ -74,9 +76,9 @@ impl Head {
     }
 
     /// What the survey needs of each packet.
-    pub fn glimpses(&self, available: usize) -> Vec<Glimpse> {
-        let glimpse = |k: &Kept| Glimpse::of(&k.packet().ok()?, k.at, available);
-        self.frames.iter().filter_map(glimpse).collect()
+    pub fn previews(&self, available: usize) -> Vec<PacketPreview> {
+        let preview = |k: &Kept| PacketPreview::of(&k.packet().ok()?, k.at, available);
+        self.frames.iter().filter_map(preview).collect()
     }
 }
 
@@ -438,7 +440,7 @@ fn number(known: &mut FlowNumbers, shared: &Mutex<FlowNumbers>, key: FlowKey) ->
     }
     // A thread that panicked left whole numbers behind.
     let n = shared.lock().unwrap_or_else(PoisonError::into_inner).number(key);
-    if n != OTHERS {
+    if n != OTHER_FLOWS {
         known.learn(key, n);
     }
     n
@@ -446,7 +448,7 @@ fn number(known: &mut FlowNumbers, shared: &Mutex<FlowNumbers>, key: FlowKey) ->
 
 /// A sample of a whole capture, chosen by what the packets contain, so that both points choose the same
 /// ones: for captures that begin at different times.
-pub fn sample(paths: &[PathBuf], available: usize) -> Result<Vec<Glimpse>, CaptureError> {
+pub fn sample(paths: &[PathBuf], available: usize) -> Result<Vec<PacketPreview>, CaptureError> {
     let mut capture = Capture::open(paths)?;
     let rule =
         IdentityRule { fields: Fields::Full { addresses: false, ports: false, ident: false }, available };
@@ -457,7 +459,7 @@ pub fn sample(paths: &[PathBuf], available: usize) -> Result<Vec<Glimpse>, Captu
         if id & mask != 0 {
             continue;
         }
-        kept.extend(Glimpse::of(&p, f.at, available).map(|g| (id, g)));
+        kept.extend(PacketPreview::of(&p, f.at, available).map(|g| (id, g)));
         if kept.len() > SAMPLE {
             mask = mask << 1 | 1;
             kept.retain(|(id, _)| id & mask == 0);

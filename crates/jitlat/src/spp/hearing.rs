@@ -1,7 +1,7 @@
 //! [`Hearing`]: everything that listens to the matcher, as far as it was asked for.
 
 use super::streams::Keep;
-use jitlat_core::passive::matcher::Observer;
+use jitlat_core::passive::matcher::MatchObserver;
 use jitlat_core::passive::{Estimate, Estimator, Flows, Record, Streams, Way};
 use jitlat_core::time::WallTime;
 use jitlat_report::figure::PassiveTrace;
@@ -39,7 +39,7 @@ impl Hearing {
     }
 }
 
-impl Observer for Hearing {
+impl MatchObserver for Hearing {
     #[inline]
     fn record(&mut self, r: Record) {
         self.estimator.record(r);

@@ -32,8 +32,8 @@ pub fn join(
     let feeds = [Feed::open(points[0])?, Feed::open(points[1])?];
     let heads = feeds.each_ref().map(Feed::head);
     let available = heads.iter().map(feed::Head::available).min().unwrap_or(0);
-    let glimpses = heads.each_ref().map(|h| h.glimpses(available));
-    let plan = match survey(&glimpses[0], &glimpses[1], None) {
+    let previews = heads.each_ref().map(|h| h.previews(available));
+    let plan = match survey(&previews[0], &previews[1], None) {
         Err(NoPlan::NothingCommon) => {
             survey(&feed::sample(points[0], available)?, &feed::sample(points[1], available)?, None)
         }
@@ -43,7 +43,7 @@ pub fn join(
         Ok(plan) => plan,
         Err(why) => return Ok(Err(why)),
     };
-    drop((heads, glimpses));
+    drop((heads, previews));
     let rule = IdentityRule { fields: plan.fields, available };
     let numbers = Arc::new(Mutex::new(FlowNumbers::default()));
     let [a, b] = feeds;

@@ -249,8 +249,8 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitCode> {
     let feeds = [Feed::open(&args.reference)?, Feed::open(&args.monitor)?];
     let heads = feeds.each_ref().map(Feed::head);
     let available = heads.iter().map(feed::Head::available).min().unwrap_or(0);
-    let glimpses = heads.each_ref().map(|h| h.glimpses(available));
-    let mut plan = survey(&glimpses[0], &glimpses[1], asked.as_ref());
+    let previews = heads.each_ref().map(|h| h.previews(available));
+    let mut plan = survey(&previews[0], &previews[1], asked.as_ref());
     if matches!(plan, Err(NoPlan::NothingCommon | NoPlan::OtherAddresses(_)))
         && stdin(&args.reference) + stdin(&args.monitor) == 0
     {
@@ -259,7 +259,7 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitCode> {
         plan = survey(&r, &m, asked.as_ref());
     }
     let elsewhere = match plan {
-        Err(NoPlan::OtherAddresses(_)) => survey(&glimpses[0], &glimpses[1], None).ok(),
+        Err(NoPlan::OtherAddresses(_)) => survey(&previews[0], &previews[1], None).ok(),
         _ => None,
     };
     let plan = match plan {
@@ -277,7 +277,7 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitCode> {
         },
     };
     let echoes_apart = !args.compat && heads[0].holds_more_than_echoes(&plan.sides[0]);
-    drop((heads, glimpses));
+    drop((heads, previews));
     let fields = fields(args, &plan);
     let rule = IdentityRule { fields, available };
     let [reference, monitor] = feeds;

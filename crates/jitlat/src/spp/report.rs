@@ -4,7 +4,7 @@ use super::feed::Facts;
 use super::link;
 use crate::present::Run;
 use anyhow::Context;
-use jitlat_core::passive::flows::{MAX_FLOWS, OTHERS_NAME};
+use jitlat_core::passive::flows::{MAX_FLOWS, OTHER_FLOWS_NAME};
 use jitlat_core::passive::{
     Fields, FlowFigures, IdentityRule, Level, PassiveSummary, Plan, Prefix, SizeFigures, SpreadFigures,
     WayFigures,
@@ -180,10 +180,10 @@ fn flow_table(t: &mut String, flows: &[FlowFigures], top: usize) {
     if flows.len() > top {
         let _ = writeln!(t, "and {} more (--top, or --json)", flows.len() - top);
     }
-    if flows.iter().any(|f| f.flow == OTHERS_NAME) {
+    if flows.iter().any(|f| f.flow == OTHER_FLOWS_NAME) {
         let _ = writeln!(
             t,
-            "note: all flows after the first {MAX_FLOWS} are counted together as {OTHERS_NAME}; --per-prefix makes fewer"
+            "note: all flows after the first {MAX_FLOWS} are counted together as {OTHER_FLOWS_NAME}; --per-prefix makes fewer"
         );
     }
 }

@@ -9,7 +9,7 @@ use crate::spp::feed::Only;
 use crate::spp::join::{Joined, join};
 use anyhow::{Context, bail};
 use clap::Args;
-use jitlat_core::passive::tcp::{Connection, EventKind, LaneFigures, Seen};
+use jitlat_core::passive::tcp::{Connection, DirectedEvent, DirectionFigures, EventKind};
 use jitlat_core::passive::{Packet, Prefix};
 use jitlat_core::units;
 use jitlat_net::capture::STDIN;
@@ -246,7 +246,7 @@ fn section(
         figures.extend(of_passive(t, &[]));
     }
     let b = between.first().and_then(Option::as_ref);
-    let row = |name: &str, f: &dyn Fn(&LaneFigures) -> u64| {
+    let row = |name: &str, f: &dyn Fn(&DirectionFigures) -> u64| {
         vec![name.to_owned(), f(&c.up).to_string(), f(&c.down).to_string()]
     };
     let mut rows = vec![
@@ -281,7 +281,7 @@ fn section(
     })
 }
 
-fn line(out: &mut impl io::Write, s: &Seen) -> io::Result<()> {
+fn line(out: &mut impl io::Write, s: &DirectedEvent) -> io::Result<()> {
     let what = match s.event.kind {
         EventKind::Fast => "fast-retransmission",
         EventKind::Timeout => "timeout-retransmission",

@@ -4,7 +4,7 @@ use crate::spp::join::Joined;
 use anyhow::Result;
 use jitlat_core::passive::flows::FlowKey;
 use jitlat_core::passive::packet::decode;
-use jitlat_core::passive::tcp::{Connection, EventKind, LaneFigures, Seen, TcpAnalyzer};
+use jitlat_core::passive::tcp::{Connection, DirectedEvent, DirectionFigures, EventKind, TcpAnalyzer};
 use jitlat_core::passive::{FlowFigures, FlowWay, Packet};
 use jitlat_core::time::Span;
 use jitlat_net::capture::Capture;
@@ -29,7 +29,7 @@ pub struct Point {
 pub fn read(
     captures: &[PathBuf],
     wanted: impl Fn(&Packet<'_>) -> bool,
-    mut hear: impl FnMut(&Seen) -> Result<bool>,
+    mut hear: impl FnMut(&DirectedEvent) -> Result<bool>,
 ) -> Result<Point> {
     let mut capture = Capture::open(captures)?;
     let mut analyzer = TcpAnalyzer::default();
@@ -83,7 +83,7 @@ pub fn trace(captures: &[PathBuf], of: &Connection) -> Result<[TcpTrace; 2]> {
                 traces[usize::from(seen.from != of.client)].again(f.at.0, waited.0);
             }
         }
-        for (t, s) in traces.iter_mut().zip(analyzer.standing(f.at, &p).into_iter().flatten()) {
+        for (t, s) in traces.iter_mut().zip(analyzer.status(f.at, &p).into_iter().flatten()) {
             if let Some(rtt) = s.rtt_ack {
                 t.by_ack(f.at.0, rtt.0);
             }
@@ -158,20 +158,21 @@ pub fn between(connections: &[Connection], second: &Point, joined: &Joined) -> V
         let lanes = other.map(|o| if o.client == c.client { [&o.up, &o.down] } else { [&o.down, &o.up] });
         // Data from the client pass the first point first where the client is on its side.
         let client_near = near.is_some();
-        let leg = |way: &FlowWay, here: &LaneFigures, there: Option<&LaneFigures>, here_first: bool| {
-            let (before, after) = if here_first { (Some(here), there) } else { (there, Some(here)) };
-            Leg {
-                lost_before: before.map(|l| l.lost_before),
-                lost_between: way.lost,
-                lost_after: after.map(|l| l.lost_after),
-                duplicates: way.duplicates,
-                at_both: way.matched,
-                delay_variation_median_ns: way.delay_variation_median_ns,
-                delay_variation_p95_ns: way.delay_variation_p95_ns,
-                delay_variation_max_ns: way.delay_variation_max_ns,
-                delay_raw_min_ns: way.delay_raw_min_ns,
-            }
-        };
+        let leg =
+            |way: &FlowWay, here: &DirectionFigures, there: Option<&DirectionFigures>, here_first: bool| {
+                let (before, after) = if here_first { (Some(here), there) } else { (there, Some(here)) };
+                Leg {
+                    lost_before: before.map(|l| l.lost_before),
+                    lost_between: way.lost,
+                    lost_after: after.map(|l| l.lost_after),
+                    duplicates: way.duplicates,
+                    at_both: way.matched,
+                    delay_variation_median_ns: way.delay_variation_median_ns,
+                    delay_variation_p95_ns: way.delay_variation_p95_ns,
+                    delay_variation_max_ns: way.delay_variation_max_ns,
+                    delay_raw_min_ns: way.delay_raw_min_ns,
+                }
+            };
         let (up, down) = if client_near { (&f.out, &f.back) } else { (&f.back, &f.out) };
         Some(Between {
             up: leg(up, &c.up, lanes.map(|l| l[0]), client_near),

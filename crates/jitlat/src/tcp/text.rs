@@ -3,7 +3,7 @@
 use super::points::Between;
 use super::words;
 use jitlat_core::passive::SpreadFigures;
-use jitlat_core::passive::tcp::{Connection, LaneFigures};
+use jitlat_core::passive::tcp::{Connection, DirectionFigures};
 use jitlat_core::units;
 use std::fmt::Write as _;
 
@@ -52,13 +52,13 @@ fn connection(t: &mut String, c: &Connection) {
         );
     }
     let _ = writeln!(t, "  {:<26}{:>14} {:>14}", "", "from client", "from server");
-    let mut row = |name: &str, always: bool, f: &dyn Fn(&LaneFigures) -> (bool, String)| {
+    let mut row = |name: &str, always: bool, f: &dyn Fn(&DirectionFigures) -> (bool, String)| {
         let (a, b) = (f(&c.up), f(&c.down));
         if always || a.0 || b.0 {
             let _ = writeln!(t, "  {name:<26}{:>14} {:>14}", a.1, b.1);
         }
     };
-    let count = |f: fn(&LaneFigures) -> u64| move |l: &LaneFigures| (f(l) > 0, f(l).to_string());
+    let count = |f: fn(&DirectionFigures) -> u64| move |l: &DirectionFigures| (f(l) > 0, f(l).to_string());
     row("segments", true, &count(|l| l.segments));
     row("payload bytes", true, &count(|l| l.unique_bytes));
     row("retransmissions", true, &count(|l| l.retransmissions));
@@ -81,8 +81,8 @@ fn connection(t: &mut String, c: &Connection) {
     row("window filled", false, &count(|l| l.window_full));
     row("  waited for altogether", false, &|l| (l.window_full_ns.0 > 0, units::eng4(l.window_full_ns.0)));
     row("most bytes in flight", true, &count(|l| l.max_in_flight));
-    let rtt = |f: fn(&LaneFigures) -> Option<SpreadFigures>, g: fn(SpreadFigures) -> i64| {
-        move |l: &LaneFigures| (f(l).is_some(), f(l).map_or("-".to_owned(), |s| units::eng4(g(s))))
+    let rtt = |f: fn(&DirectionFigures) -> Option<SpreadFigures>, g: fn(SpreadFigures) -> i64| {
+        move |l: &DirectionFigures| (f(l).is_some(), f(l).map_or("-".to_owned(), |s| units::eng4(g(s))))
     };
     row("RTT by ACK, min", false, &rtt(|l| l.rtt_ack_ns, |s| s.min));
     row("            p50", false, &rtt(|l| l.rtt_ack_ns, |s| s.median));

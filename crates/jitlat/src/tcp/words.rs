@@ -2,7 +2,7 @@
 
 use super::points::{Between, Leg, duration};
 use jitlat_core::passive::SpreadFigures;
-use jitlat_core::passive::tcp::{Connection, LaneFigures};
+use jitlat_core::passive::tcp::{Connection, DirectionFigures};
 use jitlat_core::units::eng4;
 
 /// Segments with payload below which nothing is concluded.
@@ -26,14 +26,14 @@ pub fn explain(c: &Connection, between: Option<&Between>) -> Vec<String> {
 }
 
 /// The better of the two round trips: timestamps measure what was sent twice as well.
-fn round_trip(lane: &LaneFigures) -> Option<SpreadFigures> {
+fn round_trip(lane: &DirectionFigures) -> Option<SpreadFigures> {
     match (lane.rtt_timestamp_ns, lane.rtt_ack_ns) {
         (Some(t), Some(a)) => Some(if t.count * 2 >= a.count { t } else { a }),
         (t, a) => t.or(a),
     }
 }
 
-fn path(lane: &LaneFigures, leg: Option<&Leg>) -> Option<String> {
+fn path(lane: &DirectionFigures, leg: Option<&Leg>) -> Option<String> {
     let r = round_trip(lane)?;
     let above = r.median.saturating_sub(r.min);
     let mut text = if above > r.min && above > 5_000_000 && above < DELAYED_ACK {
@@ -65,7 +65,7 @@ fn path(lane: &LaneFigures, leg: Option<&Leg>) -> Option<String> {
     Some(text)
 }
 
-fn again(lane: &LaneFigures, leg: Option<&Leg>) -> Option<String> {
+fn again(lane: &DirectionFigures, leg: Option<&Leg>) -> Option<String> {
     if lane.retransmissions == 0 {
         return Some("nothing was sent again".to_owned());
     }
@@ -90,7 +90,7 @@ fn again(lane: &LaneFigures, leg: Option<&Leg>) -> Option<String> {
     Some(text)
 }
 
-fn window(lane: &LaneFigures, peer: &LaneFigures, duration: i64) -> Option<String> {
+fn window(lane: &DirectionFigures, peer: &DirectionFigures, duration: i64) -> Option<String> {
     let waited = lane.window_full_ns.0.saturating_add(peer.zero_window_ns.0);
     let share = 100.0 * waited as f64 / duration as f64;
     match (waited, peer.zero_windows) {

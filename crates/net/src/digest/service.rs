@@ -7,7 +7,7 @@ use crate::control::tick;
 use jitlat_core::passive::echo::is_echo;
 use jitlat_core::passive::identity::salted;
 use jitlat_core::passive::packet::decode;
-use jitlat_core::passive::{Glimpse, Packet, Prefix};
+use jitlat_core::passive::{Packet, PacketPreview, Prefix};
 use jitlat_core::time::{Span, WallTime};
 use jitlat_proto::Machine;
 use jitlat_proto::digest::{Digest, Refusal, Reporter, ReporterEvent, ReporterInput, Rule, Totals};
@@ -331,9 +331,9 @@ impl Conversation {
                 }
                 match rule {
                     None => {
-                        if let Some(mut g) = Glimpse::of(&p, f.at, *available) {
+                        if let Some(mut g) = PacketPreview::of(&p, f.at, *available) {
                             g.names = g.names.map(|n| salted(n, *salt));
-                            reporter.glimpse(g);
+                            reporter.preview(g);
                         }
                     }
                     Some(rule) => {

@@ -6,14 +6,14 @@ use super::{BEAT, MAX_ENTRIES, SILENCE, VERSION};
 use crate::jitlat::auth::{Key, Side, Transcript};
 use crate::machine::{Machine, Tick};
 use jitlat_core::SteadyTime;
-use jitlat_core::passive::Glimpse;
+use jitlat_core::passive::PacketPreview;
 use jitlat_core::time::{SECOND, Span, WallTime};
 use std::collections::VecDeque;
 
 /// Digests that may wait for the connection; more are given up, by number.
 const WAITING: usize = 1 << 16;
-/// Glimpses likewise: only a plan is made of them.
-const GLIMPSES: usize = 1 << 12;
+/// Previews likewise: only a plan is made of them.
+const PREVIEWS: usize = 1 << 12;
 /// Entries that make a message worth sending before its time.
 const WORTH: usize = 512;
 /// Otherwise they wait so long for company.
@@ -55,7 +55,7 @@ enum State {
     Sealing,
     Sealed,
     Asked,
-    Glimpses,
+    Previews,
     Digests,
     /// The last message is in the outbox, and why.
     Ending(Option<DigestError>),
@@ -71,7 +71,7 @@ pub struct Reporter {
     outbox: VecDeque<Message>,
     events: VecDeque<ReporterEvent>,
     salt: u64,
-    glimpses: VecDeque<(u64, Glimpse)>,
+    previews: VecDeque<(u64, PacketPreview)>,
     digests: VecDeque<(u64, Digest)>,
     /// Entries made, told or not.
     made: u64,
@@ -95,7 +95,7 @@ impl Reporter {
             outbox: VecDeque::new(),
             events: VecDeque::new(),
             salt: 0,
-            glimpses: VecDeque::new(),
+            previews: VecDeque::new(),
             digests: VecDeque::new(),
             made: 0,
             rate,
@@ -109,10 +109,10 @@ impl Reporter {
     }
 
     /// A packet, as long as there is no rule.
-    pub fn glimpse(&mut self, g: Glimpse) {
-        if matches!(self.state, State::Glimpses) {
-            if self.glimpses.len() < GLIMPSES {
-                self.glimpses.push_back((self.made, g));
+    pub fn preview(&mut self, g: PacketPreview) {
+        if matches!(self.state, State::Previews) {
+            if self.previews.len() < PREVIEWS {
+                self.previews.push_back((self.made, g));
             }
             self.made += 1;
         }
@@ -142,7 +142,7 @@ impl Reporter {
 
     /// Entries that wait to be told.
     pub fn waiting(&self) -> usize {
-        self.glimpses.len() + self.digests.len()
+        self.previews.len() + self.digests.len()
     }
 
     fn over(&mut self, why: Option<DigestError>) {
@@ -195,14 +195,14 @@ impl Reporter {
                 self.state = State::Asked;
                 self.events.push_back(ReporterEvent::Listen(ask, self.salt));
             }
-            (State::Glimpses, Message::Rule(rule)) => {
-                // Glimpses not told yet are of no use any more; as entries they are accounted for.
-                self.glimpses.clear();
+            (State::Previews, Message::Rule(rule)) => {
+                // Previews not told yet are of no use any more; as entries they are accounted for.
+                self.previews.clear();
                 self.state = State::Digests;
                 self.covered = None;
                 self.events.push_back(ReporterEvent::Rule(rule));
             }
-            (State::Glimpses | State::Digests, Message::Stop) => {
+            (State::Previews | State::Digests, Message::Stop) => {
                 self.events.push_back(ReporterEvent::Stop);
             }
             (_, Message::Alive) => {}
@@ -226,8 +226,8 @@ impl Reporter {
                 (first, Entries::Digests(list))
             }
             _ => {
-                let (first, list) = run(&mut self.glimpses, |g| g.at);
-                (first, Entries::Glimpses(list))
+                let (first, list) = run(&mut self.previews, |g| g.at);
+                (first, Entries::Previews(list))
             }
         };
         // While entries wait, the times they are of have not been told.
@@ -263,13 +263,13 @@ impl Machine for Reporter {
             ReporterInput::Closed => self.over(Some(DigestError::Closed)),
             ReporterInput::Listening(interface) => {
                 if matches!(self.state, State::Asked) {
-                    self.state = State::Glimpses;
+                    self.state = State::Previews;
                     self.outbox.push_back(Message::Listening(interface));
                 }
             }
             ReporterInput::Refuse(why, words) => self.refuse(why, &words, None),
             ReporterInput::End(notes) => {
-                if matches!(self.state, State::Glimpses | State::Digests) {
+                if matches!(self.state, State::Previews | State::Digests) {
                     loop {
                         let report = self.report(now);
                         self.outbox.push_back(report);
@@ -292,7 +292,7 @@ impl Machine for Reporter {
     }
 
     fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> bool {
-        let telling = matches!(self.state, State::Glimpses | State::Digests);
+        let telling = matches!(self.state, State::Previews | State::Digests);
         if telling && self.outbox.is_empty() && self.is_due(now) {
             let report = self.report(now);
             self.outbox.push_back(report);
@@ -316,7 +316,7 @@ impl Machine for Reporter {
         match self.state {
             State::Over => None,
             State::Ending(_) => Some(self.heard_at),
-            State::Glimpses | State::Digests => {
+            State::Previews | State::Digests => {
                 let beat = if self.waiting() > 0 { COMPANY } else { BEAT };
                 Some((self.heard_at + SILENCE).min(self.told_at + beat))
             }

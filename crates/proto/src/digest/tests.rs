@@ -3,7 +3,7 @@ use crate::jitlat::auth::Key;
 use crate::machine::{Machine, Tick};
 use core::net::IpAddr;
 use jitlat_core::SteadyTime;
-use jitlat_core::passive::{Fields, Glimpse, IdentityRule, Sides, Way};
+use jitlat_core::passive::{Fields, IdentityRule, PacketPreview, Sides, Way};
 use jitlat_core::time::{SECOND, WallTime};
 use proptest::prelude::*;
 
@@ -117,7 +117,7 @@ fn a_whole_conversation_with_and_without_a_key() {
         };
         assert_eq!(interface, "eth0");
         assert!(matches!(&p.asked[0], ReporterEvent::Listen(ask, s) if ask.available == 200 && *s == salt));
-        let g = Glimpse {
+        let g = PacketPreview {
             at: WallTime(5),
             src: IpAddr::from([10, 0, 0, 1]),
             dst: "fd00::1".parse().unwrap(),
@@ -125,12 +125,12 @@ fn a_whole_conversation_with_and_without_a_key() {
             ttl: 9,
             names: [3, 4, 5, 6],
         };
-        p.reporter.glimpse(g);
+        p.reporter.preview(g);
         p.step(300, 7);
         assert!(
             p.heard
                 .iter()
-                .any(|h| matches!(h, Heard::Report { entries: Entries::Glimpses(l), .. } if l == &[g]))
+                .any(|h| matches!(h, Heard::Report { entries: Entries::Previews(l), .. } if l == &[g]))
         );
         p.listener.handle(tick(p.now), ListenerInput::Rule(rule()));
         p.step(10, 1000);

@@ -3,7 +3,7 @@
 use super::{MAX_ENTRIES, MAX_PREFIXES};
 use crate::wire::{Reader, Truncated};
 use core::net::{IpAddr, Ipv6Addr};
-use jitlat_core::passive::{Fields, Glimpse, Identity, IdentityRule, Prefix, Sides, Way};
+use jitlat_core::passive::{Fields, Identity, IdentityRule, PacketPreview, Prefix, Sides, Way};
 use jitlat_core::time::WallTime;
 
 /// What a conversation begins with.
@@ -67,7 +67,7 @@ pub struct Totals {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entries {
     /// Before there is a rule: what a plan is made of.
-    Glimpses(Vec<Glimpse>),
+    Previews(Vec<PacketPreview>),
     /// Under the rule.
     Digests(Vec<Digest>),
 }
@@ -76,7 +76,7 @@ impl Entries {
     /// How many.
     pub fn len(&self) -> usize {
         match self {
-            Entries::Glimpses(g) => g.len(),
+            Entries::Previews(g) => g.len(),
             Entries::Digests(d) => d.len(),
         }
     }
@@ -393,7 +393,7 @@ pub(super) fn fits(base: WallTime, at: WallTime) -> bool {
 impl Entries {
     fn encode(&self, out: &mut Vec<u8>) {
         let (kind, base) = match self {
-            Entries::Glimpses(g) => (0, g.first().map_or(0, |g| g.at.0)),
+            Entries::Previews(g) => (0, g.first().map_or(0, |g| g.at.0)),
             Entries::Digests(d) => (1, d.first().map_or(0, |d| d.at.0)),
         };
         out.push(kind);
@@ -401,7 +401,7 @@ impl Entries {
         out.extend_from_slice(&base.to_be_bytes());
         let delta = |at: WallTime| (at.0.wrapping_sub(base) as i32).to_be_bytes();
         match self {
-            Entries::Glimpses(list) => {
+            Entries::Previews(list) => {
                 for g in list {
                     out.extend_from_slice(&delta(g.at));
                     out.extend_from_slice(&bits(g.src));
@@ -448,10 +448,10 @@ impl Entries {
                     let (has_ports, from, to) = (r.u8()? != 0, r.u16()?, r.u16()?);
                     let ports = has_ports.then_some((from, to));
                     let names = [r.u64()?, r.u64()?, r.u64()?, r.u64()?];
-                    list.push(Glimpse { at, src, dst, ports, ttl, names });
+                    list.push(PacketPreview { at, src, dst, ports, ttl, names });
                 }
                 times_begin(list.first().map(|g| g.at))?;
-                Ok(Entries::Glimpses(list))
+                Ok(Entries::Previews(list))
             }
             1 => {
                 let mut list = Vec::with_capacity(count.min(r.remaining() / 16));

@@ -98,7 +98,7 @@ struct Heard {
     pairer: Pairer,
 }
 
-impl Observer for Heard {
+impl MatchObserver for Heard {
     fn record(&mut self, r: Record) {
         self.records.push(r);
         self.pairs.extend(self.pairer.push(r));
@@ -267,7 +267,7 @@ fn one_sighting_that_waits_does_not_hold_back_all_others() {
         m.push(Point::Monitor, packet(i, i * 100), &mut h);
         m.push(Point::Reference, packet(i, i * 100 + 50), &mut h);
     }
-    assert!(m.ledger.slots.len() <= 1000 && h.records.len() >= 9_000, "{}", m.ledger.slots.len());
+    assert!(m.matches.slots.len() <= 1000 && h.records.len() >= 9_000, "{}", m.matches.slots.len());
     // It comes after all: matched, but its turn is over.
     m.push(Point::Reference, packet(0, 1_000_000), &mut h);
     m.finish(&mut h);

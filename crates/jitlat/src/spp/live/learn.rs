@@ -4,12 +4,12 @@
 use super::point::{End, News, Report, Source};
 use jitlat_core::passive::echo::is_echo;
 use jitlat_core::passive::packet::decode;
-use jitlat_core::passive::{Glimpse, NoPlan, Plan, Sides, identity, survey};
+use jitlat_core::passive::{NoPlan, PacketPreview, Plan, Sides, identity, survey};
 use jitlat_core::time::{Span, SteadyTime, WallTime};
 use std::collections::VecDeque;
 
-/// Glimpses kept of each point.
-const GLIMPSES: usize = 1 << 14;
+/// Previews kept of each point.
+const PREVIEWS: usize = 1 << 14;
 /// Frames kept of both points until there is a plan; more give up the oldest.
 const FRAMES: usize = 1 << 15;
 /// Common packets that make a plan good at once.
@@ -24,7 +24,7 @@ pub struct Learner {
     asked: Option<Sides>,
     available: usize,
     salt: Option<u64>,
-    glimpses: [VecDeque<Glimpse>; 2],
+    previews: [VecDeque<PacketPreview>; 2],
     heard: VecDeque<Report>,
     frames: usize,
     /// The latest frame of each point that was given up.
@@ -44,7 +44,7 @@ impl Learner {
             asked,
             available,
             salt,
-            glimpses: Default::default(),
+            previews: Default::default(),
             heard: VecDeque::new(),
             frames: 0,
             given_up: [None; 2],
@@ -60,25 +60,25 @@ impl Learner {
     /// Takes a delivery and keeps it for later.
     pub fn hear(&mut self, report: Report) {
         let point = report.point;
-        if let News::Glimpses(far) = &report.news {
-            let glimpses = &mut self.glimpses[point];
-            glimpses.extend(far);
-            glimpses.drain(..glimpses.len().saturating_sub(GLIMPSES));
+        if let News::Previews(far) = &report.news {
+            let previews = &mut self.previews[point];
+            previews.extend(far);
+            previews.drain(..previews.len().saturating_sub(PREVIEWS));
             self.seen[point] += far.len() as u64;
             self.news = true;
         }
         if let News::Frames(frames) = &report.news {
-            let (glimpses, available, salt) = (&mut self.glimpses[point], self.available, self.salt);
+            let (previews, available, salt) = (&mut self.previews[point], self.available, self.salt);
             frames.each(|f| {
                 let Ok(p) = decode(f.link, f.data, f.wire_length) else { return };
                 self.more_than_echoes |= !is_echo(&p);
-                let salted = |mut g: Glimpse| {
+                let salted = |mut g: PacketPreview| {
                     g.names = g.names.map(|n| salt.map_or(n, |salt| identity::salted(n, salt)));
                     g
                 };
-                glimpses.extend(Glimpse::of(&p, f.at, available).map(salted));
-                if glimpses.len() > GLIMPSES {
-                    glimpses.pop_front();
+                previews.extend(PacketPreview::of(&p, f.at, available).map(salted));
+                if previews.len() > PREVIEWS {
+                    previews.pop_front();
                 }
             });
             self.seen[point] += frames.len() as u64;
@@ -102,7 +102,7 @@ impl Learner {
             return None;
         }
         (self.tried, self.news) = (Some(now), false);
-        let [r, m] = self.glimpses.each_mut().map(|g| &*g.make_contiguous());
+        let [r, m] = self.previews.each_mut().map(|g| &*g.make_contiguous());
         match survey(r, m, self.asked.as_ref()) {
             Ok(plan) => {
                 let since = now - *self.first.get_or_insert(now);

@@ -15,7 +15,7 @@ use crate::cli::quantity;
 use crate::interrupt;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
-use jitlat_core::passive::flows::{FlowNumbers, UNTOLD};
+use jitlat_core::passive::flows::{FlowNumbers, UNKNOWN_FLOW};
 use jitlat_core::passive::identity::salted;
 use jitlat_core::passive::{IdentityRule, Matcher, Prefix, Sides, Sighting};
 use jitlat_core::time::Span;
@@ -253,12 +253,12 @@ fn take(report: Report, salt: Option<u64>, namers: &mut [Namer; 2], merger: &mut
             for d in list {
                 facts.longest = facts.longest.max(d.length);
                 facts.long += u64::from(d.length > 1500);
-                let flow = UNTOLD;
+                let flow = UNKNOWN_FLOW;
                 merger.push(point, Sighting { at: d.at, id: d.id, length: d.length, way: d.way, flow });
             }
         }
         // Of a time before there was a plan; what it covered counts for nothing.
-        News::Glimpses(_) => return,
+        News::Previews(_) => return,
         News::Nothing => {}
     }
     if let Some((from, to)) = report.covered {

@@ -3,7 +3,7 @@
 use crate::spp::feed::Facts;
 use anyhow::Result;
 use jitlat_core::passive::packet::decode;
-use jitlat_core::passive::{Glimpse, LinkType, Plan, Prefix};
+use jitlat_core::passive::{LinkType, PacketPreview, Plan, Prefix};
 use jitlat_core::time::{Span, WallTime};
 use jitlat_net::capture::Frame;
 use jitlat_net::capture::live::{Live, LiveError, Settings};
@@ -93,7 +93,7 @@ pub enum News {
     /// Packets, with their beginning.
     Frames(Frames),
     /// What another host tells of packets, before there is a plan.
-    Glimpses(Vec<Glimpse>),
+    Previews(Vec<PacketPreview>),
     /// And after.
     Digests(Vec<Digest>),
     /// That time went by.
@@ -329,7 +329,7 @@ fn listen_far(
                 end.missing += missing;
                 (end.frames, end.drops) = (totals.frames, totals.drops);
                 let news = match entries {
-                    Entries::Glimpses(list) => News::Glimpses(list),
+                    Entries::Previews(list) => News::Previews(list),
                     Entries::Digests(list) => News::Digests(list),
                 };
                 if to.send(Report { point, news, covered }).is_err() {

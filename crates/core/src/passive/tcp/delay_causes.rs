@@ -8,14 +8,12 @@ use super::EventKind;
 use crate::time::{Span, WallTime};
 use serde::Serialize;
 
-/// Segments remembered of a direction.
-pub(super) const REMEMBERED: usize = 1 << 20;
 /// Times of two hosts' clocks agree to this, and to a tenth of what is compared.
 const SLACK: i64 = 1_000_000;
 
 /// What became of a stretch of one direction's data, up to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Carried {
+pub struct SegmentTimes {
     /// Bytes of the stream up to the end of the stretch.
     pub end: u64,
     /// When it was first seen, or its gap.
@@ -26,30 +24,30 @@ pub struct Carried {
     pub why: Option<EventKind>,
 }
 
-/// The course of one direction's data past the capture point, from the connection's beginning.
+/// How one direction's data passed the capture point and were delivered, from the connection's beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Course {
+pub struct DeliveryHistory {
     /// In the order of the stream.
-    pub segments: Vec<Carried>,
+    pub segments: Vec<SegmentTimes>,
     /// From when to when the receiver's window was full or closed.
     pub held_up: Vec<(WallTime, WallTime)>,
 }
 
 /// Which end of the connection the capture point is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum CaptureSide {
     /// The sender's: what waits there is seen.
     Sender,
     /// The receiver's.
     Receiver,
 }
 
-impl Place {
+impl CaptureSide {
     /// Whether a cause shows here; where it does not, the path's share holds it.
-    pub fn sees(self, cause: Cause) -> bool {
+    pub fn sees(self, cause: DelayCause) -> bool {
         match cause {
-            Cause::WindowFull | Cause::Sender => self == Place::Sender,
-            Cause::Receiver => self == Place::Receiver,
+            DelayCause::WindowFull | DelayCause::Sender => self == CaptureSide::Sender,
+            DelayCause::Receiver => self == CaptureSide::Receiver,
             _ => true,
         }
     }
@@ -66,7 +64,7 @@ pub struct Framing {
 
 /// One record as the test saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Observed {
+pub struct ObservedRecord {
     /// Its number, which is its place in the stream.
     pub seq: u32,
     /// When it was handed to TCP, on the sender's clock.
@@ -78,7 +76,7 @@ pub struct Observed {
 /// What delays a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Cause {
+pub enum DelayCause {
     /// It waited at the sender because the receiver's window was full or closed.
     WindowFull,
     /// It waited at the sender for another reason: the congestion window, the send buffer, Nagle's algorithm.
@@ -95,24 +93,24 @@ pub enum Cause {
     Path,
 }
 
-impl Cause {
+impl DelayCause {
     /// All of them, in the order in which a record meets them.
-    pub const ALL: [Cause; 7] = [
-        Cause::WindowFull,
-        Cause::Sender,
-        Cause::Fast,
-        Cause::Timeout,
-        Cause::Behind,
-        Cause::Receiver,
-        Cause::Path,
+    pub const ALL: [DelayCause; 7] = [
+        DelayCause::WindowFull,
+        DelayCause::Sender,
+        DelayCause::Fast,
+        DelayCause::Timeout,
+        DelayCause::Behind,
+        DelayCause::Receiver,
+        DelayCause::Path,
     ];
 }
 
 /// What one cause did.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Share {
+pub struct CauseShare {
     /// Which.
-    pub cause: Cause,
+    pub cause: DelayCause,
     /// Records of whose latency above the least it is the largest part.
     pub packets: u64,
     /// What it added to all records together, in ns.
@@ -125,26 +123,31 @@ pub struct Share {
 
 /// What delayed a stream's records.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Explained {
+pub struct DelayCauses {
     /// Records of which it is known.
     pub packets: u64,
     /// Their latency above the least, added up, in ns.
     pub above_minimum_ns: i64,
     /// By cause, as far as the capture point sees them; they add up to the whole.
-    pub causes: Vec<Share>,
+    pub causes: Vec<CauseShare>,
 }
 
 /// One record's times, as the capture point has them.
-struct Passage {
+struct PassageTimes {
     left: i64,
     own: i64,
     ready: i64,
     why: Option<EventKind>,
 }
 
-impl Course {
-    /// Takes the latency above the least of `records` apart; `None` if none of them is in the course.
-    pub fn explain(&self, place: Place, framing: Framing, records: &[Observed]) -> Option<Explained> {
+impl DeliveryHistory {
+    /// Takes the latency above the least of `records` apart; `None` if none of them is in this history.
+    pub fn explain(
+        &self,
+        place: CaptureSide,
+        framing: Framing,
+        records: &[ObservedRecord],
+    ) -> Option<DelayCauses> {
         let mut latest = i64::MIN;
         let ready: Vec<i64> = self
             .segments
@@ -155,11 +158,11 @@ impl Course {
             })
             .collect();
         let passages: Vec<_> =
-            records.iter().filter_map(|r| Some((r, self.passage(&ready, framing, r.seq)?))).collect();
+            records.iter().filter_map(|r| Some((r, self.passage_times(&ready, framing, r.seq)?))).collect();
         let least = passages.iter().map(|(r, _)| r.delay.0).min()?;
-        let edge = |r: &Observed, p: &Passage| match place {
-            Place::Sender => p.left.saturating_sub(r.sent.0),
-            Place::Receiver => (r.sent + r.delay).0.saturating_sub(p.ready),
+        let edge = |r: &ObservedRecord, p: &PassageTimes| match place {
+            CaptureSide::Sender => p.left.saturating_sub(r.sent.0),
+            CaptureSide::Receiver => (r.sent + r.delay).0.saturating_sub(p.ready),
         };
         let usual = passages.iter().map(|(r, p)| edge(r, p)).min()?;
         let (mut sums, mut most, mut longest, mut whole) = ([0i64; 7], [0u64; 7], [0i64; 7], 0i64);
@@ -167,7 +170,7 @@ impl Course {
             let mut rest = r.delay.0.saturating_sub(least);
             whole = whole.saturating_add(rest);
             let mut parts = [0i64; 7];
-            let mut take = |cause: Cause, time: i64| {
+            let mut take = |cause: DelayCause, time: i64| {
                 let part = time.clamp(0, rest);
                 rest -= part;
                 parts[cause as usize] += part;
@@ -175,10 +178,10 @@ impl Course {
             };
             let waited = edge(r, p).saturating_sub(usual);
             let mut left = i64::MAX;
-            if place == Place::Sender {
+            if place == CaptureSide::Sender {
                 let full = self.held_between(r.sent.0, p.left).min(waited.max(0));
-                take(Cause::WindowFull, full);
-                left = take(Cause::Sender, waited - full);
+                take(DelayCause::WindowFull, full);
+                left = take(DelayCause::Sender, waited - full);
             }
             // What arrived before it was sent again was not delayed by that.
             let credible = |time: i64| (time - time / 10).saturating_sub(SLACK) <= left;
@@ -189,15 +192,15 @@ impl Course {
                 () => (0, 0),
             };
             match p.why {
-                Some(EventKind::Fast) => drop(take(Cause::Fast, own)),
-                Some(EventKind::Timeout | EventKind::Probe) => drop(take(Cause::Timeout, own)),
+                Some(EventKind::Fast) => drop(take(DelayCause::Fast, own)),
+                Some(EventKind::Timeout | EventKind::Probe) => drop(take(DelayCause::Timeout, own)),
                 _ => {}
             }
-            take(Cause::Behind, behind);
-            if place == Place::Receiver {
-                take(Cause::Receiver, waited);
+            take(DelayCause::Behind, behind);
+            if place == CaptureSide::Receiver {
+                take(DelayCause::Receiver, waited);
             }
-            take(Cause::Path, i64::MAX);
+            take(DelayCause::Path, i64::MAX);
             for k in 0..parts.len() {
                 sums[k] = sums[k].saturating_add(parts[k]);
                 longest[k] = longest[k].max(parts[k]);
@@ -208,9 +211,9 @@ impl Course {
                 most[k] += 1;
             }
         }
-        let causes = Cause::ALL.into_iter().filter(|c| place.sees(*c)).map(|cause| {
+        let causes = DelayCause::ALL.into_iter().filter(|c| place.sees(*c)).map(|cause| {
             let k = cause as usize;
-            Share {
+            CauseShare {
                 cause,
                 packets: most[k],
                 total_ns: sums[k],
@@ -218,17 +221,21 @@ impl Course {
                 longest_ns: longest[k],
             }
         });
-        Some(Explained { packets: passages.len() as u64, above_minimum_ns: whole, causes: causes.collect() })
+        Some(DelayCauses {
+            packets: passages.len() as u64,
+            above_minimum_ns: whole,
+            causes: causes.collect(),
+        })
     }
 
-    fn passage(&self, ready: &[i64], framing: Framing, seq: u32) -> Option<Passage> {
+    fn passage_times(&self, ready: &[i64], framing: Framing, seq: u32) -> Option<PassageTimes> {
         let start = framing.lead.checked_add(framing.length.checked_mul(seq.into())?)?;
         let end = start.checked_add(framing.length)?;
         let from = self.segments.partition_point(|s| s.end <= start);
         let to = self.segments.partition_point(|s| s.end < end);
         let carriers = self.segments.get(from..=to)?;
         let slowest = carriers.iter().max_by_key(|s| s.last)?;
-        Some(Passage {
+        Some(PassageTimes {
             left: carriers.iter().map(|s| s.first.0).max()?,
             own: slowest.last.0,
             ready: *ready.get(to)?,
@@ -252,83 +259,89 @@ mod tests {
     const FRAMING: Framing = Framing { lead: 12, length: 100 };
 
     /// A segment for each record, sent at once unless said otherwise.
-    fn course(n: u64, change: impl Fn(u64, &mut Carried)) -> Course {
+    fn delivery_history(n: u64, change: impl Fn(u64, &mut SegmentTimes)) -> DeliveryHistory {
         let one = |k: u64| {
             let at = WallTime(k as i64 * 10 * MS);
-            let mut c = Carried { end: 12 + 100 * (k + 1), first: at, last: at, why: None };
+            let mut c = SegmentTimes { end: 12 + 100 * (k + 1), first: at, last: at, why: None };
             change(k, &mut c);
             c
         };
-        Course { segments: (0..n).map(one).collect(), held_up: Vec::new() }
+        DeliveryHistory { segments: (0..n).map(one).collect(), held_up: Vec::new() }
     }
 
-    fn record(seq: u32, delay: i64) -> Observed {
-        Observed { seq, sent: WallTime(i64::from(seq) * 10 * MS), delay: Span(delay * MS) }
+    fn record(seq: u32, delay: i64) -> ObservedRecord {
+        ObservedRecord { seq, sent: WallTime(i64::from(seq) * 10 * MS), delay: Span(delay * MS) }
     }
 
-    fn total(e: &Explained, cause: Cause) -> (u64, i64) {
+    fn total(e: &DelayCauses, cause: DelayCause) -> (u64, i64) {
         let s = e.causes.iter().find(|c| c.cause == cause).unwrap();
         (s.packets, s.total_ns / MS)
     }
 
     #[test]
     fn a_loss_delays_its_own_record_and_those_behind_it() {
-        let again = |k, c: &mut Carried| {
+        let again = |k, c: &mut SegmentTimes| {
             if k == 3 {
                 (c.last, c.why) = (WallTime(c.first.0 + 25 * MS), Some(EventKind::Fast));
             }
         };
         let delays = [20, 20, 20, 45, 35, 25, 20, 26];
         let records: Vec<_> = delays.iter().enumerate().map(|(k, d)| record(k as u32, *d)).collect();
-        let e = course(8, again).explain(Place::Sender, FRAMING, &records).unwrap();
+        let e = delivery_history(8, again).explain(CaptureSide::Sender, FRAMING, &records).unwrap();
         assert_eq!((e.packets, e.above_minimum_ns / MS), (8, 25 + 15 + 5 + 6));
-        assert_eq!(total(&e, Cause::Fast), (1, 25));
-        assert_eq!(total(&e, Cause::Behind), (2, 20));
-        assert_eq!(total(&e, Cause::Path), (1, 6));
+        assert_eq!(total(&e, DelayCause::Fast), (1, 25));
+        assert_eq!(total(&e, DelayCause::Behind), (2, 20));
+        assert_eq!(total(&e, DelayCause::Path), (1, 6));
         let share: f64 = e.causes.iter().filter_map(|c| c.share).sum();
         assert!((share - 1.0).abs() < 1e-12);
     }
 
     #[test]
     fn what_was_sent_again_for_nothing_delayed_nothing() {
-        let again = |k, c: &mut Carried| {
+        let again = |k, c: &mut SegmentTimes| {
             if k == 3 {
                 (c.last, c.why) = (WallTime(c.first.0 + 250 * MS), Some(EventKind::Timeout));
             }
         };
         let records: Vec<_> = (0..6).map(|k| record(k, 20 + i64::from(k == 4))).collect();
-        let e = course(6, again).explain(Place::Sender, FRAMING, &records).unwrap();
-        assert_eq!((total(&e, Cause::Timeout), total(&e, Cause::Behind)), ((0, 0), (0, 0)));
-        assert_eq!(total(&e, Cause::Path), (1, 1));
+        let e = delivery_history(6, again).explain(CaptureSide::Sender, FRAMING, &records).unwrap();
+        assert_eq!((total(&e, DelayCause::Timeout), total(&e, DelayCause::Behind)), ((0, 0), (0, 0)));
+        assert_eq!(total(&e, DelayCause::Path), (1, 1));
     }
 
     #[test]
     fn waiting_at_the_sender_is_the_windows_as_long_as_it_is_full() {
-        let late = |k, c: &mut Carried| {
+        let late = |k, c: &mut SegmentTimes| {
             if k == 2 {
                 (c.first, c.last) = (WallTime(c.first.0 + 50 * MS), WallTime(c.last.0 + 50 * MS));
             }
         };
-        let mut c = course(3, late);
+        let mut c = delivery_history(3, late);
         c.held_up.push((WallTime(0), WallTime(50 * MS)));
         let records = [record(0, 20), record(1, 20), record(2, 70)];
-        let e = c.explain(Place::Sender, FRAMING, &records).unwrap();
-        assert_eq!((total(&e, Cause::WindowFull), total(&e, Cause::Sender)), ((1, 30), (0, 20)));
+        let e = c.explain(CaptureSide::Sender, FRAMING, &records).unwrap();
+        assert_eq!((total(&e, DelayCause::WindowFull), total(&e, DelayCause::Sender)), ((1, 30), (0, 20)));
     }
 
     #[test]
     fn at_the_receiving_end_reading_late_is_seen() {
-        let c = course(3, |_, _| ());
+        let c = delivery_history(3, |_, _| ());
         // The capture point is 20 ms further on; the last record was read 7 ms after it had come.
-        let shifted = c.segments.iter().map(|s| Carried {
+        let shifted = c.segments.iter().map(|s| SegmentTimes {
             first: s.first + Span::millis(20),
             last: s.last + Span::millis(20),
             ..*s
         });
-        let c = Course { segments: shifted.collect(), ..c };
-        let e = c.explain(Place::Receiver, FRAMING, &[record(0, 20), record(1, 20), record(2, 27)]).unwrap();
-        assert_eq!(total(&e, Cause::Receiver), (1, 7));
-        assert_eq!(c.explain(Place::Receiver, FRAMING, &[record(9, 20)]), None, "not in the course");
+        let c = DeliveryHistory { segments: shifted.collect(), ..c };
+        let e = c
+            .explain(CaptureSide::Receiver, FRAMING, &[record(0, 20), record(1, 20), record(2, 27)])
+            .unwrap();
+        assert_eq!(total(&e, DelayCause::Receiver), (1, 7));
+        assert_eq!(
+            c.explain(CaptureSide::Receiver, FRAMING, &[record(9, 20)]),
+            None,
+            "not in the delivery_history"
+        );
     }
 
     proptest::proptest! {
@@ -336,15 +349,15 @@ mod tests {
         #[test]
         fn parts_add_up(times in proptest::collection::vec((-50i64..50, 0i64..80, 0i64..400, 0u8..4), 1..40)) {
             let why = [None, Some(EventKind::Fast), Some(EventKind::Timeout), Some(EventKind::OutOfOrder)];
-            let segments = times.iter().enumerate().map(|(k, (early, again, _, w))| Carried {
+            let segments = times.iter().enumerate().map(|(k, (early, again, _, w))| SegmentTimes {
                 end: 12 + 100 * (k as u64 + 1),
                 first: WallTime((k as i64 * 10 + early) * MS),
                 last: WallTime((k as i64 * 10 + early + again) * MS),
                 why: why[usize::from(*w)],
             });
-            let c = Course { segments: segments.collect(), held_up: vec![(WallTime(30 * MS), WallTime(90 * MS))] };
+            let c = DeliveryHistory { segments: segments.collect(), held_up: vec![(WallTime(30 * MS), WallTime(90 * MS))] };
             let records: Vec<_> = times.iter().enumerate().map(|(k, t)| record(k as u32, t.2)).collect();
-            for place in [Place::Sender, Place::Receiver] {
+            for place in [CaptureSide::Sender, CaptureSide::Receiver] {
                 let e = c.explain(place, FRAMING, &records).unwrap();
                 proptest::prop_assert_eq!(e.causes.iter().map(|c| c.total_ns).sum::<i64>(), e.above_minimum_ns);
                 proptest::prop_assert!(e.causes.iter().all(|c| c.total_ns >= 0));

@@ -1,8 +1,8 @@
-//! [`Ledger`]: the books of the matcher – what was seen and matched each way, and the monitor's sightings in
-//! their order until the fate of each is known.
+//! [`Matches`]: what was seen and matched each way, and the monitor's sightings in their order until the fate of
+//! each is known.
 
-use super::{Observer, RETUNE};
-use crate::passive::flows::told;
+use super::{MatchObserver, RETUNE};
+use crate::passive::flows::known_flow;
 use crate::passive::{Point, Record, Sighting, Way};
 use crate::time::WallTime;
 use serde::Serialize;
@@ -37,7 +37,7 @@ pub struct MatchCounts {
 
 /// A sighting that may yet be matched.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct OpenSighting {
     pub(super) at: i64,
     /// Sequence number at the source point, slot number at the monitor; both for an IN packet. The low halves:
     /// far fewer are open at a time.
@@ -49,15 +49,15 @@ pub(super) struct Seen {
 
 /// What is kept of a matched packet, in case it comes again.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source {
+pub(super) struct MatchedSource {
     pub(super) at: i64,
     seq: u32,
     flow: u32,
 }
 
-impl Source {
-    pub(super) fn of(s: &Seen) -> Source {
-        Source { at: s.at, seq: s.seq, flow: s.flow }
+impl MatchedSource {
+    pub(super) fn of(s: &OpenSighting) -> MatchedSource {
+        MatchedSource { at: s.at, seq: s.seq, flow: s.flow }
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) enum Slot {
 
 /// What is known of one way.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Lane {
+pub(super) struct WayMatches {
     pub(super) counts: MatchCounts,
     next_seq: u64,
     /// Source time of the first match and of the match sent last, on the source's clock.
@@ -87,22 +87,22 @@ pub(super) struct Lane {
 
 /// See the module's text.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct Matches {
     /// Monitor clock minus reference clock, as far as known.
     pub(super) offset: i64,
     pub(super) slots: VecDeque<Slot>,
     /// Number of the first slot in `slots`.
     first_slot: u64,
-    pub(super) lanes: [Lane; 2],
+    pub(super) ways: [WayMatches; 2],
     /// First and last sighting of any packet at each point, on its clock.
     span: [Option<(i64, i64)>; 2],
     since_tuned: u32,
 }
 
-impl Ledger {
-    /// Empty books for clocks that differ by `offset` ns.
-    pub(super) fn new(offset: i64) -> Ledger {
-        Ledger { offset, ..Ledger::default() }
+impl Matches {
+    /// Nothing seen so far; the clocks differ by `offset` ns.
+    pub(super) fn new(offset: i64) -> Matches {
+        Matches { offset, ..Matches::default() }
     }
 
     /// Notes that a point's capture covers `at`.
@@ -123,16 +123,16 @@ impl Ledger {
 
     /// Registers a sighting.
     #[inline]
-    pub(super) fn register(&mut self, point: Point, s: &Sighting) -> Seen {
-        let lane = &mut self.lanes[s.way as usize];
+    pub(super) fn register(&mut self, point: Point, s: &Sighting) -> OpenSighting {
+        let of_way = &mut self.ways[s.way as usize];
         match point {
-            Point::Reference => lane.counts.seen_at_reference += 1,
-            Point::Monitor => lane.counts.seen_at_monitor += 1,
+            Point::Reference => of_way.counts.seen_at_reference += 1,
+            Point::Monitor => of_way.counts.seen_at_monitor += 1,
         }
-        let mut seen = Seen { at: s.at.0, seq: 0, slot: 0, length: s.length, flow: s.flow };
+        let mut seen = OpenSighting { at: s.at.0, seq: 0, slot: 0, length: s.length, flow: s.flow };
         if point.is_source(s.way) {
-            seen.seq = lane.next_seq as u32;
-            lane.next_seq += 1;
+            seen.seq = of_way.next_seq as u32;
+            of_way.next_seq += 1;
         }
         if point == Point::Monitor {
             seen.slot = (self.first_slot + self.slots.len() as u64) as u32;
@@ -142,7 +142,13 @@ impl Ledger {
     }
 
     #[inline]
-    pub(super) fn matched(&mut self, way: Way, source: Seen, arrival: Seen, out: &mut impl Observer) {
+    pub(super) fn matched(
+        &mut self,
+        way: Way,
+        source: OpenSighting,
+        arrival: OpenSighting,
+        out: &mut impl MatchObserver,
+    ) {
         let (reference, monitor) = match way {
             Way::Out => (source, arrival),
             Way::In => (arrival, source),
@@ -152,24 +158,24 @@ impl Ledger {
             reference: WallTime(reference.at),
             monitor: WallTime(monitor.at),
             length: source.length,
-            flow: told(reference.flow, monitor.flow),
+            flow: known_flow(reference.flow, monitor.flow),
         };
         let raw = arrival.at.saturating_sub(source.at);
         let delay = match way {
             Way::Out => raw.saturating_sub(self.offset),
             Way::In => raw.saturating_add(self.offset),
         };
-        let lane = &mut self.lanes[way as usize];
-        lane.counts.matched += 1;
-        lane.recent_delay = delay;
-        lane.least = Some(lane.least.map_or(raw, |l| l.min(raw)));
-        match &mut lane.matched_span {
+        let of_way = &mut self.ways[way as usize];
+        of_way.counts.matched += 1;
+        of_way.recent_delay = delay;
+        of_way.least = Some(of_way.least.map_or(raw, |l| l.min(raw)));
+        match &mut of_way.matched_span {
             None => {
-                lane.matched_span = Some((source.at, source.at));
-                lane.first_delay = delay;
+                of_way.matched_span = Some((source.at, source.at));
+                of_way.first_delay = delay;
             }
             Some((first, last)) => {
-                lane.counts.reordered += u64::from(source.at < *last);
+                of_way.counts.reordered += u64::from(source.at < *last);
                 *first = (*first).min(source.at);
                 *last = (*last).max(source.at);
             }
@@ -183,19 +189,30 @@ impl Ledger {
         }
     }
 
-    pub(super) fn copied(&mut self, point: Point, s: &Sighting, source: Source, out: &mut impl Observer) {
-        let lane = &mut self.lanes[s.way as usize];
+    pub(super) fn copied(
+        &mut self,
+        point: Point,
+        s: &Sighting,
+        source: MatchedSource,
+        out: &mut impl MatchObserver,
+    ) {
+        let of_way = &mut self.ways[s.way as usize];
         match point {
-            Point::Reference => lane.counts.seen_at_reference += 1,
-            Point::Monitor => lane.counts.seen_at_monitor += 1,
+            Point::Reference => of_way.counts.seen_at_reference += 1,
+            Point::Monitor => of_way.counts.seen_at_monitor += 1,
         }
-        lane.counts.duplicates += 1;
+        of_way.counts.duplicates += 1;
         let (reference, monitor) = match s.way {
             Way::Out => (WallTime(source.at), s.at),
             Way::In => (s.at, WallTime(source.at)),
         };
-        let record =
-            Record { way: s.way, reference, monitor, length: s.length, flow: told(source.flow, s.flow) };
+        let record = Record {
+            way: s.way,
+            reference,
+            monitor,
+            length: s.length,
+            flow: known_flow(source.flow, s.flow),
+        };
         let seq = self.seq(s.way, source.seq);
         out.arrived(seq, record, true);
     }
@@ -203,18 +220,18 @@ impl Ledger {
     /// Follows a drifting clock, so that the two streams stay merged in step.
     fn retune(&mut self) {
         self.since_tuned = 0;
-        let [out, back] = [0, 1].map(|w| self.lanes[w].least.take());
+        let [out, back] = [0, 1].map(|w| self.ways[w].least.take());
         match (out, back) {
             (Some(a), Some(b)) => self.offset = a / 2 - b / 2,
             // One way only: what its least delay drifts by, the clocks may have drifted by.
             (Some(a), None) => {
                 let offset = self.offset;
-                let usual = *self.lanes[0].usual.get_or_insert(a.saturating_sub(offset));
+                let usual = *self.ways[0].usual.get_or_insert(a.saturating_sub(offset));
                 self.offset = a.saturating_sub(usual);
             }
             (None, Some(b)) => {
                 let offset = self.offset;
-                let usual = *self.lanes[1].usual.get_or_insert(b.saturating_add(offset));
+                let usual = *self.ways[1].usual.get_or_insert(b.saturating_add(offset));
                 self.offset = usual.saturating_sub(b);
             }
             (None, None) => {}
@@ -224,17 +241,17 @@ impl Ledger {
     /// The whole sequence number of a sighting of the recent past.
     #[inline]
     pub(super) fn seq(&self, way: Way, low: u32) -> u64 {
-        let next = self.lanes[way as usize].next_seq;
+        let next = self.ways[way as usize].next_seq;
         next.wrapping_sub(u64::from((next as u32).wrapping_sub(low)))
     }
 
     #[inline]
-    pub(super) fn resolve(&mut self, slot: u32, state: Slot, out: &mut impl Observer) {
+    pub(super) fn resolve(&mut self, slot: u32, state: Slot, out: &mut impl MatchObserver) {
         // Of one given up already the difference is larger than any queue.
         let i = slot.wrapping_sub(self.first_slot as u32);
         match (self.slots.get_mut(i as usize), state) {
             (Some(s), _) => *s = state,
-            (None, Slot::Matched(r)) => self.lanes[r.way as usize].counts.given_up += 1,
+            (None, Slot::Matched(r)) => self.ways[r.way as usize].counts.given_up += 1,
             (None, _) => {}
         }
         if i == 0 {
@@ -243,7 +260,7 @@ impl Ledger {
     }
 
     /// The monitor sighting at the head of the queue is waited for no longer: it makes no pair.
-    pub(super) fn pass_over_first(&mut self, out: &mut impl Observer) {
+    pub(super) fn pass_over_first(&mut self, out: &mut impl MatchObserver) {
         if self.slots.pop_front().is_some() {
             self.first_slot += 1;
             self.release(out);
@@ -251,7 +268,7 @@ impl Ledger {
     }
 
     /// Lets go of everything at the head of the queue whose fate is known.
-    pub(super) fn release(&mut self, out: &mut impl Observer) {
+    pub(super) fn release(&mut self, out: &mut impl MatchObserver) {
         while let Some(s) = self.slots.front() {
             match s {
                 Slot::Pending => return,
@@ -263,25 +280,31 @@ impl Ledger {
         }
     }
 
-    pub(super) fn unmatched(&mut self, way: Way, point: Point, seen: Seen, out: &mut impl Observer) {
+    pub(super) fn unmatched(
+        &mut self,
+        way: Way,
+        point: Point,
+        seen: OpenSighting,
+        out: &mut impl MatchObserver,
+    ) {
         if point == Point::Monitor {
             self.resolve(seen.slot, Slot::Void, out);
         }
         if !point.is_source(way) {
-            self.lanes[way as usize].counts.unseen += 1;
+            self.ways[way as usize].counts.unseen += 1;
         } else if self.would_have_been_seen(way, seen.at) {
-            self.lanes[way as usize].counts.lost += 1;
+            self.ways[way as usize].counts.lost += 1;
             let seq = self.seq(way, seen.seq);
             out.lost(way, seq, WallTime(seen.at), seen.flow);
         } else {
-            self.lanes[way as usize].counts.outside += 1;
+            self.ways[way as usize].counts.outside += 1;
             let seq = self.seq(way, seen.seq);
             out.void(way, seq);
         }
     }
 
     /// Ends a sighting of which nothing is known in the end but that it counts for nothing.
-    pub(super) fn void(&mut self, way: Way, point: Point, seen: Seen, out: &mut impl Observer) {
+    pub(super) fn void(&mut self, way: Way, point: Point, seen: OpenSighting, out: &mut impl MatchObserver) {
         if point == Point::Monitor {
             self.resolve(seen.slot, Slot::Void, out);
         }
@@ -294,7 +317,7 @@ impl Ledger {
     /// Whether the far capture ran when a packet sent at `sent` should have arrived: between two packets
     /// that did, or as long under way as the nearest of them, within the capture's span.
     fn would_have_been_seen(&self, way: Way, sent: i64) -> bool {
-        let lane = &self.lanes[way as usize];
+        let of_way = &self.ways[way as usize];
         let (near, far) = match way {
             Way::Out => (Point::Reference, Point::Monitor),
             Way::In => (Point::Monitor, Point::Reference),
@@ -302,11 +325,11 @@ impl Ledger {
         let Some((first, last)) = self.span[far as usize] else { return false };
         let (first, last) = (self.common(far, first), self.common(far, last));
         let sent_common = self.common(near, sent);
-        let (begun, ended) = match lane.matched_span {
+        let (begun, ended) = match of_way.matched_span {
             Some((from, to)) => (sent > from, sent < to),
             None => (false, false),
         };
-        (begun || sent_common.saturating_add(lane.first_delay) >= first)
-            && (ended || sent_common.saturating_add(lane.recent_delay) <= last)
+        (begun || sent_common.saturating_add(of_way.first_delay) >= first)
+            && (ended || sent_common.saturating_add(of_way.recent_delay) <= last)
     }
 }
