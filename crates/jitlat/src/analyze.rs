@@ -9,6 +9,7 @@ use jitlat_report::text;
 use jitlat_store::log::LogReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tracing::warn;
 
 /// Analyses `logs` and shows the result.
 pub fn run(logs: &[PathBuf], args: &ReportArgs) -> Result<ExitCode> {
@@ -40,7 +41,7 @@ pub fn analyze(log: &Path, args: &ReportArgs) -> Result<Run> {
         if reader.reading().rows == 0 {
             return Err(e.into());
         }
-        eprintln!("jitlat: {e}; the {} rows before it are analysed", reader.reading().rows);
+        warn!("{e}; the {} rows before it are analysed", reader.reading().rows);
     }
     let session = reader.session();
     let (mut summary, samples) = analyzer.finish_with_samples(session);

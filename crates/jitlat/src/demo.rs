@@ -4,7 +4,7 @@
 //! through the impairment model, and the client is the real one.
 
 use crate::cli::{Cli, Command, TestArgs};
-use crate::{interrupt, present, test};
+use crate::{console, interrupt, present, test};
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, Parser};
 use jitlat_core::Direction;
@@ -50,7 +50,7 @@ pub fn run(args: &DemoArgs) -> Result<ExitCode> {
     };
     let server = Server::bind(service, |_| {}).context("starting the demonstration's server")?;
     if !present::is_silent(&test_args.report) {
-        present::print(&format!("A server, a client, and between them: {}.\n\n", scenario.name))?;
+        console::print(&format!("A server, a client, and between them: {}.\n\n", scenario.name))?;
     }
     let through = |port: u16| Forward { listen: (CLIENT_SIDE, port).into(), to: (SERVER_SIDE, port).into() };
     let relay = Relay::start(RelayConfig {

@@ -1,10 +1,13 @@
 //! jitlat: what a network path does to real-time traffic. This crate is the command line and the glue;
 //! ARCHITECTURE.md says where everything else is.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod analyze;
 mod cli;
 mod collect;
 mod compare;
+mod console;
 mod demo;
 mod doctor;
 mod instrument;
@@ -28,9 +31,11 @@ mod watch;
 use clap::Parser;
 use cli::{Cli, Command};
 use std::process::ExitCode;
+use tracing::error;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    console::log::start(cli.log_level, matches!(&cli.command, Some(Command::Serve(_))));
     let result = match cli.command {
         Some(Command::Test(args)) => run_test(&args),
         Some(Command::Ping(args)) if !args.load.load.is_empty() => load::phases::two_way(&args),
@@ -48,7 +53,7 @@ fn main() -> ExitCode {
         None => run_test(&cli.test),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("jitlat: {}", explain(&error));
+        error!("{}", explain(&error));
         ExitCode::from(COULD_NOT_MEASURE)
     })
 }
@@ -63,7 +68,7 @@ const THRESHOLD_VIOLATED: u8 = 1;
 fn verdict(runs: &[present::Run], args: &cli::ReportArgs) -> ExitCode {
     let violations = present::violations(runs, args);
     for violation in &violations {
-        eprintln!("jitlat: failed: {violation}");
+        error!("failed: {violation}");
     }
     if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(THRESHOLD_VIOLATED) }
 }

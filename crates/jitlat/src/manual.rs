@@ -1,7 +1,7 @@
 //! `jitlat completions` and `jitlat man`: what shells and manual readers know of the command, made from its definitions.
 
 use crate::cli::Cli;
-use crate::present;
+use crate::console;
 use anyhow::{Context, Result};
 use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
@@ -31,7 +31,7 @@ pub struct ManArgs {
 pub fn completions(args: &CompletionsArgs) -> Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "jitlat", &mut script);
-    present::print(&String::from_utf8(script)?)?;
+    console::print(&String::from_utf8(script)?)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,6 +1,7 @@
 //! From finished runs to what the user asked to see: console, JSON, CSV.
 
 use crate::cli::ReportArgs;
+use crate::console;
 use anyhow::{Context, Result, bail};
 use jitlat_core::analysis::Samples;
 use jitlat_core::metrics::sample::Sample;
@@ -10,11 +11,10 @@ use jitlat_core::{Direction, PacketRecord, Session};
 use jitlat_report::draw;
 use jitlat_report::figure::{self, Beside, Trace};
 use jitlat_report::html::{self, Part, Report, Section};
-use jitlat_report::text::{self, Style};
+use jitlat_report::text;
 use jitlat_store::log::LogReader;
 use jitlat_store::{csv, hdr, json, openmetrics, output};
 use std::fs;
-use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 /// One direction of one test, analysed.
@@ -82,7 +82,7 @@ pub fn present(runs: &[Run], args: &ReportArgs) -> Result<()> {
 /// The same with something to add.
 pub fn present_with(runs: &[Run], extra: Option<&Extra>, args: &ReportArgs) -> Result<()> {
     if !is_silent(args) {
-        print(&(console(runs, args) + extra.map_or("", |e| &e.text)))?;
+        console::print(&(console_page(runs, args) + extra.map_or("", |e| &e.text)))?;
     }
     if args.html.is_some() || args.plots.is_some() {
         write_figures(runs, None, args.html.as_deref(), args.plots.as_deref())?;
@@ -134,23 +134,9 @@ pub fn violations(runs: &[Run], args: &ReportArgs) -> Vec<String> {
     runs.iter().flat_map(|run| args.fail_if.iter().filter_map(|c| c.violated(&run.summary))).collect()
 }
 
-/// Prints to standard output; a reader that has gone away (`| head`) is a normal end.
-pub fn print(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.context("writing the report to standard output"),
-    }
-}
-
-/// Colours on a terminal, unless its owner does not want them.
-pub fn style() -> Style {
-    let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    if colour { Style::Colour } else { Style::Plain }
-}
-
-fn console(runs: &[Run], args: &ReportArgs) -> String {
-    let options = text::Options { corrected: args.corrected, style: style(), ..text::Options::default() };
+fn console_page(runs: &[Run], args: &ReportArgs) -> String {
+    let options =
+        text::Options { corrected: args.corrected, style: console::style(), ..text::Options::default() };
     let mut page = String::new();
     for run in runs {
         if !page.is_empty() {

@@ -2,6 +2,7 @@
 //! into the analysis.
 
 use crate::cli::TestArgs;
+use crate::console;
 use crate::journal::{Closed, Journal};
 use crate::live::Live;
 use crate::present::{self, Run};
@@ -123,7 +124,7 @@ impl<'a> Recorder<'a> {
     fn say(&self, line: &str) {
         if !self.silent {
             // A reader that has gone away will be noticed when the report is printed.
-            let _ = present::print(line);
+            let _ = console::print(line);
         }
     }
 }

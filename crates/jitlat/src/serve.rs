@@ -1,8 +1,8 @@
 //! `jitlat serve`: answers tests from other hosts.
 
 use crate::cli::quantity;
+use crate::console;
 use crate::interrupt;
-use crate::present;
 use crate::test::key;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -23,6 +23,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tracing::{info, warn};
 
 #[derive(Clone, Debug, Args)]
 pub struct ServeArgs {
@@ -80,10 +81,10 @@ impl DigestArgs {
         );
         let service = digest_service(self, key);
         let addresses: Vec<_> = bind.iter().map(|ip| SocketAddr::new(*ip, self.capture_port)).collect();
-        let serving = service.serve(&addresses, |line| eprintln!("jitlat serve: {line}"))?;
+        let serving = service.serve(&addresses, |line| info!("{line}"))?;
         for address in serving.addresses() {
             let interfaces = self.capture.join(", ");
-            present::print(&format!("jitlat serve: digests of packets at {interfaces} on TCP {address}\n"))?;
+            console::print(&format!("jitlat serve: digests of packets at {interfaces} on TCP {address}\n"))?;
         }
         Ok(Some(serving))
     }
@@ -299,7 +300,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode> {
     let stop = interrupt::stop_flag()?;
     let reflectors = Reflectors::start(&two_way);
     for failure in reflectors.failures() {
-        eprintln!("jitlat serve: {failure}");
+        warn!("{failure}");
     }
     if !args.reflect.answers(Answered::Jitlat) {
         anyhow::ensure!(
@@ -312,9 +313,9 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let server = Server::bind(service, |line| eprintln!("jitlat serve: {line}"))?;
+    let server = Server::bind(service, |line| info!("{line}"))?;
     for address in server.addresses() {
-        present::print(&format!("jitlat serve: listening on TCP {address}, test port {}\n", args.test_port))?;
+        console::print(&format!("jitlat serve: listening on TCP {address}, test port {}\n", args.test_port))?;
     }
     tell(&reflectors)?;
     server.run(&stop);
@@ -324,7 +325,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode> {
 /// Says where two-way tests are answered.
 fn tell(reflectors: &Reflectors) -> Result<()> {
     for (name, address) in reflectors.listening() {
-        present::print(&format!("jitlat serve: answering {name} on {address}\n"))?;
+        console::print(&format!("jitlat serve: answering {name} on {address}\n"))?;
     }
     Ok(())
 }

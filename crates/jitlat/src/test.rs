@@ -17,6 +17,7 @@ use jitlat_proto::jitlat::{Dialect, Key};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
+use tracing::{error, warn};
 
 /// Measures, saves, reports.
 pub fn run(args: &TestArgs) -> Result<ExitCode> {
@@ -56,11 +57,11 @@ pub fn conclude(
     let told = watched.map(|w| w.tell(&runs)).transpose()?;
     present::present_with(&runs, told.as_ref(), &args.report)?;
     for trouble in troubles {
-        eprintln!("jitlat: {trouble}");
+        error!("{trouble}");
     }
     let unsaved = runs.iter().any(|r| r.session.ending == Ending::StorageFailed);
     if let Some(reason) = reason.filter(|_| ending != Ending::Complete) {
-        eprintln!("jitlat: the test ended early: {reason}");
+        warn!("the test ended early: {reason}");
     }
     let measured = received > 0 || ending == Ending::Complete || runs.iter().any(sent_something);
     if !measured || unsaved {

@@ -4,6 +4,7 @@ pub mod analysis;
 pub mod condition;
 pub mod quantity;
 
+use crate::console::log::Level;
 use analysis::AnalysisArgs;
 use condition::Condition;
 
@@ -29,6 +30,9 @@ use std::path::PathBuf;
                   or not write a file that was asked for."
 )]
 pub struct Cli {
+    /// What is logged to standard error: off, error, warn, info (the default), debug, trace; with this, each line is dated
+    #[arg(long, global = true, value_name = "LEVEL")]
+    pub log_level: Option<Level>,
     #[command(subcommand)]
     pub command: Option<Command>,
     #[command(flatten)]

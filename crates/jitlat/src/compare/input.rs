@@ -10,6 +10,7 @@ use serde_json::Value;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
+use tracing::warn;
 
 /// A JSON summary is some hundred kilobytes; many runs with intervals are some megabytes.
 const LARGEST_JSON: u64 = 1 << 30;
@@ -104,7 +105,7 @@ fn from_log(input: impl BufRead + Send + 'static, name: &str) -> Result<Run> {
         if reader.reading().rows == 0 {
             return Err(e.into());
         }
-        eprintln!("jitlat: {e}; the {} rows before it are compared", reader.reading().rows);
+        warn!("{e}; the {} rows before it are compared", reader.reading().rows);
     }
     let (mut summary, samples) = analyzer.finish_with_samples(reader.session());
     reader.reading().add_to(&mut summary);

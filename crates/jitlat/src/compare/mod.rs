@@ -4,13 +4,14 @@ mod condition;
 mod input;
 mod output;
 
-use crate::present;
+use crate::console;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use condition::Condition;
 use jitlat_core::compare::{Basis, Grid, Key, Outcome, Question, Run, Statistic};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tracing::error;
 
 #[derive(Clone, Debug, Args)]
 #[command(
@@ -123,11 +124,11 @@ fn nothing_to_compare(runs: &[Run], columns: &Key, rows: Option<&Key>) -> Result
 fn status(grid: &Grid, runs: &[Run], args: &CompareArgs) -> Result<ExitCode> {
     let violations: Vec<String> = args.fail_if.iter().flat_map(|c| c.violations(grid, runs)).collect();
     for violation in &violations {
-        eprintln!("jitlat: failed: {violation}");
+        error!("failed: {violation}");
     }
     let refused = grid.comparisons().filter(|(_, c)| c.outcome == Outcome::Refused).count();
     if refused == grid.comparisons().count() {
-        eprintln!("jitlat: nothing could be compared: the runs are different quantities");
+        error!("nothing could be compared: the runs are different quantities");
         return Ok(ExitCode::from(crate::COULD_NOT_MEASURE));
     }
     Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(crate::THRESHOLD_VIOLATED) })
@@ -140,5 +141,5 @@ fn is_silent(args: &CompareArgs) -> bool {
 
 /// Prints `text` unless standard output is taken.
 fn print(text: &str, args: &CompareArgs) -> Result<()> {
-    if is_silent(args) { Ok(()) } else { present::print(text) }
+    if is_silent(args) { Ok(()) } else { console::print(text) }
 }

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 
 pub fn write(grid: &Grid, args: &CompareArgs) -> Result<()> {
-    let options = text::Options { style: crate::present::style(), ..text::Options::default() };
+    let options = text::Options { style: crate::console::style(), ..text::Options::default() };
     print(&text::comparison(grid, &options), args)?;
     if let Some(path) = &args.csv {
         output::write(path, |out| csv::write_table(out, lines(grid)))?;

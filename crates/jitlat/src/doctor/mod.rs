@@ -11,7 +11,7 @@ mod show;
 pub use judge::{Finding, judge};
 
 use crate::cli::quantity;
-use crate::{interrupt, present};
+use crate::{console, interrupt};
 use anyhow::Result;
 use checkup::{Checkup, Question};
 use clap::Args;
@@ -25,6 +25,7 @@ use jitlat_store::output;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
+use tracing::warn;
 
 /// Can this host be trusted: clocks, wake-ups, stamps, buffers, scheduling; and what to change
 #[derive(Clone, Debug, Args)]
@@ -57,8 +58,8 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode> {
         })?;
     }
     if args.json.as_deref() != Some(Path::new("-")) {
-        let options = text::Options { style: present::style(), ..text::Options::default() };
-        present::print(&show::page(&checkup, &findings, &options))?;
+        let options = text::Options { style: console::style(), ..text::Options::default() };
+        console::print(&show::page(&checkup, &findings, &options))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -96,5 +97,5 @@ pub fn floor_two_way(
 
 /// Says why there is no floor; a test goes on without.
 pub fn told(floor: Result<NoiseFloor, String>) -> Option<NoiseFloor> {
-    floor.inspect_err(|why| eprintln!("jitlat: this host's noise floor could not be measured: {why}")).ok()
+    floor.inspect_err(|why| warn!("this host's noise floor could not be measured: {why}")).ok()
 }

@@ -4,7 +4,7 @@ use super::{Link, LoadArgs, Stream, beside, told};
 use crate::cli::{ReportArgs, TestArgs};
 use crate::instrument::{Instrument, Taken};
 use crate::ping::PingArgs;
-use crate::{interrupt, present};
+use crate::{console, interrupt};
 use anyhow::{Result, bail};
 use jitlat_core::compare::{Basis, Comparison, Outcome, Question, Side, Statistic, compare};
 use jitlat_core::summary::{Level, Percent, Summary};
@@ -13,6 +13,7 @@ use jitlat_report::text::{Options, Page};
 use jitlat_store::output;
 use std::path::Path;
 use std::process::ExitCode;
+use tracing::error;
 
 /// `jitlat HOST --load …`.
 pub fn one_way(args: &TestArgs) -> Result<ExitCode> {
@@ -89,8 +90,8 @@ fn run(instrument: &Instrument, args: &LoadArgs, link: &Link, report: &ReportArg
         })?;
     }
     if json.is_none_or(|p| p != Path::new("-")) {
-        let options = Options { style: present::style(), ..Options::default() };
-        present::print(&phases.page(instrument, &options))?;
+        let options = Options { style: console::style(), ..Options::default() };
+        console::print(&phases.page(instrument, &options))?;
     }
     let received = phases.idle.summary.counts.received + phases.loaded.summary.counts.received;
     if received == 0 {
@@ -98,7 +99,7 @@ fn run(instrument: &Instrument, args: &LoadArgs, link: &Link, report: &ReportArg
     }
     let loaded = &phases.loaded.summary;
     let violations: Vec<String> = report.fail_if.iter().filter_map(|c| c.violated(loaded)).collect();
-    violations.iter().for_each(|v| eprintln!("jitlat: failed under load: {v}"));
+    violations.iter().for_each(|v| error!("failed under load: {v}"));
     Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(crate::THRESHOLD_VIOLATED) })
 }
 

@@ -35,6 +35,7 @@ use live::Listener;
 use measure::{announced, measure};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
+use tracing::error;
 
 /// Measures, saves, reports.
 pub fn run(args: &PingArgs) -> Result<ExitCode> {
@@ -73,7 +74,7 @@ pub fn run(args: &PingArgs) -> Result<ExitCode> {
     let untold = late.finish(&run, teller).err().map(|e| format!("{e:#}"));
     let troubles: Vec<String> = closed.into_iter().flat_map(|c| c.troubles).chain(untold).collect();
     for trouble in &troubles {
-        eprintln!("jitlat: {trouble}");
+        error!("{trouble}");
     }
     if requests == 0 || !troubles.is_empty() {
         return Ok(ExitCode::from(crate::COULD_NOT_MEASURE));

@@ -12,7 +12,7 @@ mod report;
 mod streams;
 
 use crate::cli::{ReportArgs, quantity};
-use crate::present;
+use crate::{console, present};
 use anyhow::{Context, bail};
 use clap::Args;
 use feed::{Facts, Feed, Naming, Only, Stream};
@@ -25,12 +25,12 @@ use jitlat_core::passive::{
 use jitlat_core::time::{SECOND, Span, WallTime};
 use jitlat_report::figure::PassiveTrace;
 use lines::Lines;
-use std::io::Write as _;
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use streams::Keep;
+use tracing::error;
 
 /// Passive round-trip times: synthetic packet pairs from two captures of the same traffic.
 ///
@@ -401,10 +401,10 @@ fn conclude(
         failures.extend(report::to_stdout(&report::summary(&outcome)).err());
     } else if !args.quiet {
         // Where nobody reads what is said beside the lines, nothing is lost.
-        let _ = std::io::stderr().write_all(report::summary(&outcome).as_bytes());
+        let _ = console::print_beside(&report::summary(&outcome));
     }
     for failure in &failures {
-        let _ = writeln!(std::io::stderr(), "jitlat: {}", crate::explain(failure));
+        error!("{}", crate::explain(failure));
     }
     if !failures.is_empty() || counts.iter().all(|c| c.matched == 0) {
         return Ok(ExitCode::from(crate::COULD_NOT_MEASURE));

@@ -13,7 +13,7 @@ use crate::cli::quantity;
 use crate::instrument::Instrument;
 use crate::load::{self, LoadArgs, LoadSpec};
 use crate::progress::ProgressLine;
-use crate::{interrupt, present};
+use crate::{console, interrupt};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use jitlat_core::Span;
@@ -291,7 +291,7 @@ pub fn run(args: &SweepArgs) -> Result<ExitCode> {
     let stop = interrupt::stop_flag()?;
     let quiet = show::is_silent(args);
     if !quiet {
-        present::print(&show::begin(&state)?)?;
+        console::print(&show::begin(&state)?)?;
     }
     let failure = measure(&mut state, &stop).err();
     show::all(args, &state)?;

@@ -2,7 +2,7 @@
 
 use super::state::State;
 use super::{Plan, SweepArgs};
-use crate::present;
+use crate::console;
 use anyhow::{Context, Result, bail};
 use jitlat_core::sweep::{Estimate, Factor, Figure as What, Point, SizeLaw, points, size_laws};
 use jitlat_core::units::{bit_rate, eng4_f64};
@@ -53,8 +53,8 @@ pub fn all(args: &SweepArgs, state: &State) -> Result<()> {
         return Ok(());
     }
     if !is_silent(args) {
-        let options = Options { style: present::style(), ..Options::default() };
-        present::print(&table(plan, &points, &laws, &options))?;
+        let options = Options { style: console::style(), ..Options::default() };
+        console::print(&table(plan, &points, &laws, &options))?;
     }
     if let Some(path) = &args.csv {
         output::write(path, |out| csv(out, plan, &points))?;

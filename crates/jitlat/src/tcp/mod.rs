@@ -4,6 +4,7 @@ mod points;
 pub mod text;
 mod words;
 
+use crate::console;
 use crate::present;
 use crate::spp::feed::Only;
 use crate::spp::join::{Joined, join};
@@ -20,6 +21,7 @@ use points::{Between, Point};
 use std::io::{self, BufWriter, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tracing::info;
 
 /// What TCP hides: retransmissions and their reasons, reordering, losses before and after the capture point,
 /// round trips, closed and full windows; for each connection of a capture.
@@ -112,7 +114,7 @@ pub fn run(args: &TcpArgs) -> anyhow::Result<ExitCode> {
     if let Some(j) = &joined {
         notes.extend(about_points(args, j));
     }
-    notes.iter().for_each(|n| eprintln!("note: {n}"));
+    notes.iter().for_each(|n| info!("{n}"));
     if first.segments == 0 {
         bail!(
             "no TCP segment in {}: {} IP packets, {} frames that are not IP or not understood{}",
@@ -142,7 +144,7 @@ pub fn run(args: &TcpArgs) -> anyhow::Result<ExitCode> {
         let section = section(own, &first, &between, drawn.as_deref())?;
         present::write_figures(&[], Some(&section), args.html.as_deref(), args.plots.as_deref())?;
     }
-    present::print(&text::summary(&first.connections, &between, args.top, first.segments))?;
+    console::print(&text::summary(&first.connections, &between, args.top, first.segments))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -128,6 +128,45 @@ impl Running {
     }
 }
 
+/// Sends `signal` to `child`.
+pub fn signal(child: &Child, signal: Signal) {
+    kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+}
+
+/// Waits for the end of `child`: its exit status, −1 after a signal. Fails the test after `limit`.
+pub fn wait(child: &mut Child, limit: Duration) -> i32 {
+    let started = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code().unwrap_or(-1);
+        }
+        if started.elapsed() > limit {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("not ended within {limit:?}");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits until `child` has written a line with `text` to its standard output, and reads on for ever.
+pub fn wait_for_line(child: &mut Child, text: &'static str) {
+    let (say, said) = mpsc::channel();
+    let output = child.stdout.take().unwrap();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if line.contains(text) {
+                let _ = say.send(());
+            }
+        }
+    });
+    if said.recv_timeout(PATIENCE).is_err() {
+        let _ = child.kill();
+        let _ = child.wait();
+        panic!("no line with '{text}' within {PATIENCE:?}");
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();

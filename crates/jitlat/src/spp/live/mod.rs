@@ -30,6 +30,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tracing::info;
 
 /// Longest time a packet may be under way unless `-d` says otherwise. Shorter than for files: what was lost
 /// towards the reference point holds the lines back for so long.
@@ -156,7 +157,7 @@ pub fn run(args: &SppArgs) -> Result<ExitCode> {
     let mut learner = Learner::new(asked, usize::from(AVAILABLE), points.salt);
     let say = |line: &str| {
         if !args.quiet {
-            eprintln!("jitlat spp: {line}");
+            info!("{line}");
         }
     };
     say(&format!("listening to {} (reference) and {} (monitor)", sources[0], sources[1]));

@@ -1,0 +1,223 @@
+//! The log on standard error: one line an event, by level.
+//!
+//! What runs for long (`jitlat serve`, live capture) has each line dated, and repetitions of one kind of line limited
+//! in rate; so has every command with `--log-level`. Others print a message after the program's name.
+//!
+//! Nothing here fails or waits: a line that standard error does not take (closed, full, its reader stuck) is dropped,
+//! and the next that it takes is preceded by how many were.
+
+use clap::ValueEnum;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tracing::callsite::Identifier;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, MakeWriter};
+use tracing_subscriber::registry::LookupSpan;
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Level {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl From<Level> for LevelFilter {
+    fn from(level: Level) -> LevelFilter {
+        match level {
+            Level::Off => LevelFilter::OFF,
+            Level::Error => LevelFilter::ERROR,
+            Level::Warn => LevelFilter::WARN,
+            Level::Info => LevelFilter::INFO,
+            Level::Debug => LevelFilter::DEBUG,
+            Level::Trace => LevelFilter::TRACE,
+        }
+    }
+}
+
+/// Begins to log, at `level` or else at info; `runs_long` has lines dated.
+pub fn start(level: Option<Level>, runs_long: bool) {
+    let lines = if runs_long || level.is_some() { Lines::Dated(Mutex::default()) } else { Lines::Plain };
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(level.unwrap_or(Level::Info))
+        .with_writer(StandardError)
+        // It would tell failures with eprintln!, which panics where standard error is closed.
+        .log_internal_errors(false)
+        .event_format(lines)
+        .finish();
+    // Another subscriber can only be that of a test of this program.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+/// How a line looks.
+enum Lines {
+    /// `jitlat: message`.
+    Plain,
+    /// Time (UTC), level, message.
+    Dated(Mutex<Repetitions>),
+}
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut line: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        match self {
+            Lines::Plain => line.write_str("jitlat: ")?,
+            Lines::Dated(repetitions) => {
+                let mut repetitions = repetitions.lock().unwrap_or_else(PoisonError::into_inner);
+                let (admitted, left_out) = repetitions.admit(event.metadata().callsite(), Instant::now());
+                if left_out > 0 {
+                    SystemTime.format_time(&mut line)?;
+                    writeln!(line, "  INFO {left_out} more lines of a kind were left out")?;
+                }
+                if !admitted {
+                    return Ok(());
+                }
+                SystemTime.format_time(&mut line)?;
+                write!(line, " {:>5} ", event.metadata().level())?;
+            }
+        }
+        context.field_format().format_fields(line.by_ref(), event)?;
+        writeln!(line)
+    }
+}
+
+/// Lines of one kind (from one place in the program) in a [`WINDOW`]; more are counted.
+const IN_A_WINDOW: u32 = 10;
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// Limits the rate of each kind of line.
+#[derive(Default)]
+struct Repetitions {
+    kinds: HashMap<Identifier, Kind>,
+}
+
+struct Kind {
+    since: Instant,
+    admitted: u32,
+    left_out: u64,
+}
+
+impl Repetitions {
+    /// Whether a line of this kind may be written now, and how many were left out in windows that have ended.
+    fn admit(&mut self, kind: Identifier, now: Instant) -> (bool, u64) {
+        let mut left_out = 0;
+        self.kinds.retain(|_, kind| {
+            let over = now.duration_since(kind.since) >= WINDOW;
+            left_out += if over { kind.left_out } else { 0 };
+            !over
+        });
+        let kind = self.kinds.entry(kind).or_insert(Kind { since: now, admitted: 0, left_out: 0 });
+        let admitted = kind.admitted < IN_A_WINDOW;
+        if admitted {
+            kind.admitted += 1;
+        } else {
+            kind.left_out += 1;
+        }
+        (admitted, left_out)
+    }
+}
+
+/// Standard error; a write that would fail or wait drops the line and counts it.
+struct StandardError;
+
+/// Lines that standard error did not take since it last took one.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// A pipe that is ready takes so much without waiting (`PIPE_BUF`).
+const LONGEST: usize = 4096;
+
+impl MakeWriter<'_> for StandardError {
+    type Writer = StandardError;
+
+    fn make_writer(&self) -> StandardError {
+        StandardError
+    }
+}
+
+impl Write for StandardError {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if line.is_empty() {
+            return Ok(0);
+        }
+        let dropped = DROPPED.swap(0, Ordering::Relaxed);
+        let note = match dropped {
+            0 => String::new(),
+            n => format!("jitlat: {n} lines before this one could not be written\n"),
+        };
+        let cut = line.len().min(LONGEST - note.len());
+        let whole = [note.as_bytes(), &line[..cut]].concat();
+        if !is_ready() || io::stderr().write_all(&whole).is_err() {
+            DROPPED.fetch_add(dropped + 1, Ordering::Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Whether standard error can take a line at once.
+fn is_ready() -> bool {
+    let error = io::stderr();
+    let mut ready = [PollFd::new(error.as_fd(), PollFlags::POLLOUT)];
+    poll(&mut ready, PollTimeout::ZERO).is_ok_and(|n| n > 0)
+        && ready[0].revents().is_some_and(|r| r.contains(PollFlags::POLLOUT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing::callsite::Callsite;
+
+    #[test]
+    fn repetitions_are_counted_instead() {
+        struct Here;
+        struct There;
+        static META: tracing::Metadata<'static> = tracing::metadata! {
+            name: "x", target: "x", level: tracing::Level::INFO, fields: &[],
+            callsite: &Here, kind: tracing::metadata::Kind::EVENT
+        };
+        impl Callsite for Here {
+            fn set_interest(&self, _: tracing::subscriber::Interest) {}
+            fn metadata(&self) -> &tracing::Metadata<'_> {
+                &META
+            }
+        }
+        impl Callsite for There {
+            fn set_interest(&self, _: tracing::subscriber::Interest) {}
+            fn metadata(&self) -> &tracing::Metadata<'_> {
+                &META
+            }
+        }
+        let (here, there) = (|| Identifier(&Here), || Identifier(&There));
+        let start = Instant::now();
+        let mut repetitions = Repetitions::default();
+        let admitted = (0..50).filter(|_| repetitions.admit(here(), start).0).count();
+        assert_eq!(admitted, IN_A_WINDOW as usize);
+        assert_eq!(repetitions.admit(there(), start), (true, 0), "another kind is not limited");
+        let later = start + WINDOW;
+        assert_eq!(repetitions.admit(there(), later), (true, 40));
+        assert_eq!(repetitions.admit(here(), later), (true, 0));
+    }
+}

@@ -1,0 +1,101 @@
+//! Standard error that nobody reads any more, or that is full: the exit status is what it would be, and servers
+//! serve on.
+
+use crate::harness::*;
+use nix::sys::signal::Signal;
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Ways in which standard error cannot be written.
+fn broken() -> [(&'static str, Stdio); 3] {
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    // A pipe whose reader has stopped reading; the reader lives as long as this program.
+    let (reader, mut stuck) = std::io::pipe().unwrap();
+    std::mem::forget(reader);
+    nix::fcntl::fcntl(&stuck, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK)).unwrap();
+    while std::io::Write::write(&mut stuck, &[b'x'; 4096]).is_ok() {}
+    nix::fcntl::fcntl(&stuck, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::empty())).unwrap();
+    [
+        ("closed", OwnedFd::from(closed).into()),
+        ("full", OwnedFd::from(full).into()),
+        ("stuck", OwnedFd::from(stuck).into()),
+    ]
+}
+
+fn status(mut command: Command, stderr: Stdio, interrupt_after: Option<Duration>) -> i32 {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+    let mut child = command.spawn().unwrap();
+    if let Some(after) = interrupt_after {
+        std::thread::sleep(after);
+        signal(&child, Signal::SIGINT);
+    }
+    wait(&mut child, PATIENCE)
+}
+
+#[test]
+fn a_test_keeps_its_exit_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = own_address();
+    let _server = Server::start(Place::Here, folder.path(), host, "");
+    let nobody = own_address();
+    let log = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/b_wan_lossy_v1.log");
+    let cases = [
+        (format!("{host} -n 5 -p 1ms --fail-if latency-max>1ns"), None, 1),
+        (format!("{nobody} -n 5 -p 1ms"), None, 2),
+        (format!("{host} -n 5000 -p 1ms"), Some(Duration::from_millis(1500)), 0),
+        (format!("analyze {log} --fail-if loss>0.1%"), None, 1),
+        ("analyze /nonexistent".to_owned(), None, 2),
+    ];
+    for (line, interrupt_after, expected) in cases {
+        for (how, stderr) in broken() {
+            let command = Place::Here.jitlat(folder.path(), &line);
+            assert_eq!(
+                status(command, stderr, interrupt_after),
+                expected,
+                "jitlat {line}, standard error {how}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_server_serves_on() {
+    let folder = tempfile::tempdir().unwrap();
+    for (how, stderr) in broken() {
+        let host = own_address();
+        let arguments = format!("serve --bind {host} --max-connections-per-client 1");
+        let mut command = Place::Here.jitlat(folder.path(), &arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
+        let mut child = command.spawn().unwrap();
+        wait_for_line(&mut child, "listening");
+        // The second connection is refused, which the server's log is told.
+        let held = TcpStream::connect((host, 2666)).unwrap();
+        for _ in 0..20 {
+            refused(host);
+        }
+        drop(held);
+        let client =
+            Running::start(Place::Here.jitlat(folder.path(), &format!("{host} -n 20 -p 1ms --json -")));
+        assert_eq!(
+            client.finish(PATIENCE).report().count("/counts/unique_valid"),
+            20,
+            "standard error {how}"
+        );
+        assert!(child.try_wait().unwrap().is_none(), "standard error {how}");
+        signal(&child, Signal::SIGTERM);
+        assert_eq!(wait(&mut child, PATIENCE), 0, "standard error {how}");
+    }
+}
+
+/// Connects and waits until the server has closed the connection.
+fn refused(host: Ipv4Addr) {
+    let mut stream = TcpStream::connect((host, 2666)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let _ = stream.read_to_end(&mut Vec::new());
+}
