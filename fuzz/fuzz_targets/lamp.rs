@@ -21,7 +21,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     let follow_up = input.follow_up.map(FollowUp::from);
     let options = Options { id: 7, mode, payload: input.payload.into(), timeless: input.timeless, follow_up };
     let mut client = Client::new(options);
-    let mut server = Server::new(ServerRules { sessions: 8, ..ServerRules::default() });
+    let mut server = Server::<()>::new(ServerRules { sessions: 8, ..ServerRules::default() });
     let from = "192.0.2.1:4000".parse().unwrap();
     let mut now = Tick { wall: WallTime(1_000_000_000), steady: SteadyTime(0) };
     let mut out = Vec::new();
@@ -46,7 +46,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         let said = out.clone();
         for datagram in [&said[..], &bytes[..]] {
             out.clear();
-            let _ = server.handle(datagram, &arrival, now, &mut out);
+            let _ = server.handle(datagram, &arrival, (), now, &mut out);
             assert!(out.len() <= datagram.len(), "an answer larger than its question");
             let _ = client.receive(&out.clone(), now.wall);
         }

@@ -6,10 +6,12 @@
 
 use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
 use jitlat_net::pace::Pacing;
+use jitlat_net::reflect::{Reflectors, StampReflector};
 use jitlat_net::stamp::Stamps;
+use jitlat_net::twoway;
 use jitlat_net::twoway::client::Link;
 use jitlat_net::twoway::socket::{Carrier, Marking};
-use jitlat_net::twoway::{self, Reflectors, Service};
+use jitlat_proto::access::Access;
 use jitlat_proto::stamp::{Sender, sender::Options};
 use jitlat_proto::twoway::{Plan, Protocol};
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg, setsockopt, sockopt};
@@ -126,16 +128,9 @@ fn bare(rate: u64) -> Result<Row, Failure> {
 
 /// Our reflector, and the memory of this process at the end.
 fn jitlat(rate: u64, sessions: u16) -> Result<(Row, u64), Failure> {
-    let service = Service {
-        bind: vec!["127.0.0.1".parse()?],
-        stamp_port: Some(0),
-        lamp_port: None,
-        tcp_port: None,
-        rate: u32::MAX,
-        ..Service::default()
-    };
-    let reflectors = Reflectors::start(&service);
-    let (_, at) = *reflectors.listening().first().ok_or_else(|| reflectors.failures().join("; "))?;
+    let mut reflectors = Reflectors::new(Access { packets_per_second: u32::MAX, ..Access::default() });
+    reflectors.start(&StampReflector { port: 0, ..StampReflector::default() }, &["127.0.0.1".parse()?]);
+    let (_, at) = *reflectors.listening().first().ok_or("no reflector")?;
     let row = load(at, rate, sessions, "stamp")?;
     Ok((row, resident()))
 }
@@ -214,14 +209,8 @@ fn resident() -> u64 {
 
 /// Medians of round trips to one reflector, 2000 requests 1 ms apart.
 fn round_trips() -> Result<(), Failure> {
-    let service = Service {
-        bind: vec!["127.0.0.1".parse()?],
-        stamp_port: Some(0),
-        lamp_port: None,
-        tcp_port: None,
-        ..Service::default()
-    };
-    let reflectors = Reflectors::start(&service);
+    let mut reflectors = Reflectors::new(Access::default());
+    reflectors.start(&StampReflector { port: 0, ..StampReflector::default() }, &["127.0.0.1".parse()?]);
     let (_, to) = *reflectors.listening().first().ok_or("no reflector")?;
     let socket = socket()?;
     socket.connect(to)?;

@@ -12,8 +12,11 @@ use jitlat_core::spec::{CONTROL_PORT, MAX_PAYLOAD, TEST_PORT};
 use jitlat_net::capture::live::Settings;
 use jitlat_net::digest::Serving;
 use jitlat_net::pace::Pacing;
+use jitlat_net::reflect::{
+    LampFrameReflector, LampReflector, Reflector, Reflectors, StampReflector, TcpResponder, TwampServer,
+};
 use jitlat_net::server::{Server, Service};
-use jitlat_net::twoway::{self, Reflectors};
+use jitlat_proto::access::Access;
 use jitlat_proto::digest;
 use jitlat_proto::jitlat::{Key, Limits};
 use jitlat_proto::{lamp, reqresp, stamp, twamp};
@@ -113,7 +116,7 @@ pub struct ReflectArgs {
     #[arg(long, value_name = "FILE")]
     pub stamp_key_file: Option<PathBuf>,
     /// STAMP sessions whose answers are counted, so that loss is told by direction; 0 = stateless
-    #[arg(long, value_name = "N", default_value_t = twoway::Service::default().stamp_sessions)]
+    #[arg(long, value_name = "N", default_value_t = StampReflector::default().sessions)]
     pub stamp_sessions: usize,
     /// TCP port of the TWAMP control server
     #[arg(long, value_name = "PORT", default_value_t = twamp::PORT)]
@@ -139,7 +142,7 @@ pub struct ReflectArgs {
     #[arg(long, value_name = "NETWORK", value_parser = network, value_delimiter = ',')]
     pub allow: Vec<Prefix>,
     /// Packets a second answered of one address
-    #[arg(long, value_name = "PPS", default_value_t = twoway::Service::default().rate, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "PPS", default_value_t = Access::default().packets_per_second, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_reflect_rate: u32,
 }
 
@@ -176,37 +179,41 @@ impl ReflectArgs {
         self.only.is_empty() || self.only.contains(&what)
     }
 
-    fn service(&self, bind: &[IpAddr]) -> Result<twoway::Service> {
-        let port = |what, port| self.answers(what).then_some(port);
-        Ok(twoway::Service {
-            bind: bind.to_vec(),
-            stamp_port: port(Answered::Stamp, self.stamp_port),
-            stamp_key: self.stamp_key_file.as_deref().map(crate::ping::stamp_key).transpose()?,
-            stamp_sessions: self.stamp_sessions,
-            lamp_port: port(Answered::Lamp, self.lamp_port),
-            lamp_raw: self.lamp_raw.clone(),
-            tcp_port: port(Answered::Tcp, self.tcp_port),
-            twamp: self.answers(Answered::Twamp).then(|| self.twamp()).transpose()?,
-            rate: self.max_reflect_rate,
-            allow: self.allow.clone(),
-            ..twoway::Service::default()
-        })
+    fn access(&self) -> Access {
+        Access { allow: self.allow.clone(), packets_per_second: self.max_reflect_rate }
     }
-}
 
-impl ReflectArgs {
-    fn twamp(&self) -> Result<twoway::TwampSettings> {
-        Ok(twoway::TwampSettings {
-            port: self.twamp_port,
-            users: self
-                .twamp_key_file
-                .as_deref()
-                .map(crate::ping::read_users)
-                .transpose()?
-                .unwrap_or_default(),
-            test_ports: self.twamp_test_ports.clone(),
-            ..twoway::TwampSettings::default()
-        })
+    /// What answers the protocols wanted.
+    fn reflectors(&self) -> Result<Vec<Box<dyn Reflector>>> {
+        let mut wanted: Vec<Box<dyn Reflector>> = Vec::new();
+        if self.answers(Answered::Stamp) {
+            let key = self.stamp_key_file.as_deref().map(crate::ping::stamp_key).transpose()?;
+            wanted.push(Box::new(StampReflector {
+                port: self.stamp_port,
+                key,
+                sessions: self.stamp_sessions,
+            }));
+        }
+        if self.answers(Answered::Lamp) {
+            if let Some(interface) = self.lamp_raw.clone() {
+                wanted.push(Box::new(LampFrameReflector { port: self.lamp_port, interface }));
+            }
+            let only_ipv6 = self.lamp_raw.is_some();
+            wanted.push(Box::new(LampReflector { port: self.lamp_port, only_ipv6 }));
+        }
+        if self.answers(Answered::Twamp) {
+            let users = self.twamp_key_file.as_deref().map(crate::ping::read_users).transpose()?;
+            wanted.push(Box::new(TwampServer {
+                port: self.twamp_port,
+                users: users.unwrap_or_default(),
+                test_ports: self.twamp_test_ports.clone(),
+                ..TwampServer::default()
+            }));
+        }
+        if self.answers(Answered::Tcp) {
+            wanted.push(Box::new(TcpResponder { port: self.tcp_port, ..TcpResponder::default() }));
+        }
+        Ok(wanted)
     }
 }
 
@@ -284,21 +291,22 @@ impl From<&LimitArgs> for Limits {
 pub fn run(args: &ServeArgs) -> Result<ExitCode> {
     let every = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
     let explicit = !args.bind.is_empty();
-    let mut addresses = if explicit { args.bind.clone() } else { every.to_vec() };
+    let mut ips = if explicit { args.bind.clone() } else { every.to_vec() };
     if !explicit && !has_ipv6() {
-        addresses.truncate(1);
+        ips.truncate(1);
     }
-    let two_way = args.reflect.service(&addresses)?;
-    let _digests = args.digests.start(&addresses, args.key_file.as_deref().map(key).transpose()?)?;
+    let two_way = args.reflect.reflectors()?;
+    let _digests = args.digests.start(&ips, args.key_file.as_deref().map(key).transpose()?)?;
     let service = Service {
-        bind: addresses.into_iter().map(|ip| SocketAddr::new(ip, args.control_port)).collect(),
+        bind: ips.iter().map(|ip| SocketAddr::new(*ip, args.control_port)).collect(),
         test_port: args.test_port,
         limits: (&args.limits).into(),
         key: args.key_file.as_deref().map(key).transpose()?,
         pacing: Pacing { realtime: args.realtime, lock_memory: args.realtime.is_some(), ..Pacing::default() },
     };
     let stop = interrupt::stop_flag()?;
-    let reflectors = Reflectors::start(&two_way);
+    let mut reflectors = Reflectors::new(args.reflect.access());
+    two_way.iter().for_each(|r| reflectors.start(r.as_ref(), &ips));
     for failure in reflectors.failures() {
         warn!("{failure}");
     }

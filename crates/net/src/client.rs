@@ -1,11 +1,12 @@
 //! The client's driver: connects, runs the client machine and the flow engine, and hands records out.
 
-use crate::clock::{StepWatch, host_facts, steady};
-use crate::control::{Connection, Incoming, facts_after, tick, wait_for_bell};
-use crate::engine::lobby::Lobby;
+use crate::clock::{StepWatch, host_facts, steady, tick};
+use crate::control::{Connection, Incoming, facts_after, wait_for_waker};
+use crate::engine::rendezvous::Rendezvous;
 use crate::engine::{Engine, Site};
 use crate::pace::Pacing;
 use crate::random;
+use crate::sockets;
 use jitlat_core::observer::{Event, Observer, StreamProgress};
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::{Session, Source, Span, TestSpec};
@@ -14,7 +15,6 @@ use jitlat_proto::jitlat::{
     ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, Failure, Key, Progress, Recording,
     Report, SessionId,
 };
-use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -98,6 +98,14 @@ pub enum ClientError {
         /// Why.
         source: io::Error,
     },
+    /// Stopped by the user before there was a connection.
+    #[error("interrupted while connecting to {host} ({address})")]
+    Interrupted {
+        /// The name.
+        host: String,
+        /// The address being tried.
+        address: SocketAddr,
+    },
     /// This host lacks something.
     #[error("cannot start the test: {0}")]
     Start(#[from] io::Error),
@@ -136,7 +144,7 @@ pub fn run(
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<Measured, ClientError> {
-    let (stream, remote) = connect(request)?;
+    let (stream, remote) = connect(request, stop)?;
     observer.event(&Event::Connected(remote));
     let mut test = Test::new(request, stream, remote, None)?;
     let outcome = test.run(stop, observer);
@@ -164,7 +172,7 @@ pub fn collect(
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<Measured, ClientError> {
-    let (stream, remote) = connect(request)?;
+    let (stream, remote) = connect(request, stop)?;
     observer.event(&Event::Connected(remote));
     let mut test = Test::new(request, stream, remote, Some(earlier))?;
     let outcome = test.run(stop, observer);
@@ -172,7 +180,7 @@ pub fn collect(
     outcome
 }
 
-fn connect(request: &TestRequest) -> Result<(TcpStream, SocketAddr), ClientError> {
+fn connect(request: &TestRequest, stop: &AtomicBool) -> Result<(TcpStream, SocketAddr), ClientError> {
     let host = &request.host;
     let found = (host.as_str(), request.control_port).to_socket_addrs();
     let found = found.map_err(|source| ClientError::Resolve { host: host.clone(), source })?;
@@ -181,8 +189,11 @@ fn connect(request: &TestRequest) -> Result<(TcpStream, SocketAddr), ClientError
     let addresses: Vec<SocketAddr> = found.filter(|a| family.is_none_or(|f| f.has(a))).collect();
     let mut failure = None;
     for address in addresses {
-        match connect_to(address, request.bind) {
+        match connect_to(address, request.bind, stop) {
             Ok(stream) => return Ok((stream, address)),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {
+                return Err(ClientError::Interrupted { host: host.clone(), address });
+            }
             Err(source) => failure = Some(ClientError::Connect { host: host.clone(), address, source }),
         }
     }
@@ -190,13 +201,8 @@ fn connect(request: &TestRequest) -> Result<(TcpStream, SocketAddr), ClientError
         .unwrap_or(ClientError::NoAddress { host: host.clone(), family: family.unwrap_or(Family::V4) }))
 }
 
-fn connect_to(address: SocketAddr, bind: Option<IpAddr>) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if let Some(ip) = bind {
-        socket.bind(&SocketAddr::new(ip, 0).into())?;
-    }
-    socket.connect_timeout(&address.into(), CONNECT_PATIENCE)?;
-    Ok(socket.into())
+fn connect_to(address: SocketAddr, bind: Option<IpAddr>, stop: &AtomicBool) -> io::Result<TcpStream> {
+    sockets::connect_tcp(bind, address, CONNECT_PATIENCE, || stop.load(Ordering::Acquire))
 }
 
 fn entropy() -> io::Result<[u8; 32]> {
@@ -233,7 +239,7 @@ impl<'a> Test<'a> {
             stamps: request.stamps,
             ..ClientConfig::new(request.dialect, request.specs.clone(), local, remote, entropy()?)
         };
-        let site = Site { local, pacing: request.pacing.clone(), lobby: Lobby::new()?, live: true };
+        let site = Site { local, pacing: request.pacing.clone(), rendezvous: Rendezvous::new()?, live: true };
         Ok(Test {
             request,
             remote,
@@ -253,14 +259,14 @@ impl<'a> Test<'a> {
     fn run(&mut self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Measured, ClientError> {
         let mut shown = steady();
         loop {
-            if let Some(end) = self.obey(observer) {
+            if let Some(end) = self.obey(stop, observer) {
                 self.last_words();
                 return end.map_err(|failure| ClientError::Failed { address: self.remote, failure });
             }
             self.speak();
             match &self.connection {
-                Some(connection) => connection.wait(self.engine.bell(), self.machine.poll_timeout()),
-                None => wait_for_bell(self.engine.bell(), self.machine.poll_timeout()),
+                Some(connection) => connection.wait(self.engine.waker(), self.machine.poll_timeout()),
+                None => wait_for_waker(self.engine.waker(), self.machine.poll_timeout()),
             }
             if stop.swap(false, Ordering::Relaxed) {
                 self.interrupted = true;
@@ -288,7 +294,7 @@ impl<'a> Test<'a> {
     }
 
     /// Does what the machine wants; its end, once it has come.
-    fn obey(&mut self, observer: &mut dyn Observer) -> Option<Result<Measured, Failure>> {
+    fn obey(&mut self, stop: &AtomicBool, observer: &mut dyn Observer) -> Option<Result<Measured, Failure>> {
         while let Some(event) = self.machine.poll_event() {
             match event {
                 ClientEvent::Flow(command) => self.engine.command(command),
@@ -299,7 +305,7 @@ impl<'a> Test<'a> {
                     }
                     observer.event(&Event::Records { stream: flow.0.into(), records: &records, tcp: &[] });
                 }
-                ClientEvent::Reconnect => self.reconnect(),
+                ClientEvent::Reconnect => self.reconnect(stop),
                 ClientEvent::Done { ending, reason } => {
                     let sessions = self.machine.sessions();
                     observer.event(&Event::Finished(&sessions));
@@ -371,8 +377,8 @@ impl<'a> Test<'a> {
     }
 
     /// One attempt; the machine decides how often and how long apart.
-    fn reconnect(&mut self) {
-        let again = connect_to(self.remote, self.request.bind)
+    fn reconnect(&mut self, stop: &AtomicBool) {
+        let again = connect_to(self.remote, self.request.bind, stop)
             .and_then(Connection::new)
             .and_then(|connection| Ok((connection, entropy()?)));
         match again {

@@ -8,6 +8,7 @@ use crate::sys;
 use jitlat_core::clock::SyncState;
 use jitlat_core::session::HostFacts;
 use jitlat_core::time::{Span, SteadyTime, WallTime};
+use jitlat_proto::Tick;
 use nix::time::{ClockId, clock_gettime};
 
 /// `CLOCK_REALTIME`: nanoseconds since 1970 UTC.
@@ -28,10 +29,9 @@ fn read(clock: ClockId) -> i64 {
     clock_gettime(clock).map_or(0, |t| t.tv_sec() * 1_000_000_000 + t.tv_nsec())
 }
 
-/// Both clocks at (nearly) the same instant: wall, then steady.
-pub fn both() -> (WallTime, SteadyTime) {
-    let steady = steady();
-    (WallTime(steady.0) + wall_minus_steady(), steady)
+/// Both clocks, read one after the other: what a protocol machine is given for "now".
+pub fn tick() -> Tick {
+    Tick { wall: wall(), steady: steady() }
 }
 
 /// Wall − steady, from the tightest of a few bracketed readings: the error is half the cost of a
@@ -113,10 +113,9 @@ mod tests {
     #[test]
     fn the_clocks_agree_about_the_passing_of_time() {
         let mut watch = StepWatch::start();
-        let (wall_0, steady_0) = both();
-        let (wall_1, steady_1) = both();
-        assert!(steady_1 >= steady_0);
-        assert!(((wall_1 - wall_0) - (steady_1 - steady_0)).0.abs() < 50_000_000);
+        let (first, second) = (tick(), tick());
+        assert!(second.steady >= first.steady);
+        assert!(((second.wall - first.wall) - (second.steady - first.steady)).0.abs() < 50_000_000);
         assert!(watch.look().0.abs() < 50_000_000);
     }
 

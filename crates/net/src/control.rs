@@ -1,10 +1,9 @@
 //! A control connection: what client and server driver do alike.
 
 use crate::clock;
-use crate::engine::Bell;
+use crate::engine::Waker;
 use jitlat_core::SteadyTime;
 use jitlat_core::session::HostFacts;
-use jitlat_proto::Tick;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -12,12 +11,6 @@ use std::os::fd::AsFd;
 
 /// The longest a conversing thread waits without looking at flags, counters and clocks.
 pub const LOOK_AROUND_MS: i64 = 100;
-
-/// Both clocks, now.
-pub fn tick() -> Tick {
-    let (wall, steady) = clock::both();
-    Tick { wall, steady }
-}
 
 /// A connection that is never waited for but in [`Connection::wait`].
 pub struct Connection {
@@ -82,22 +75,22 @@ impl Connection {
         }
     }
 
-    /// Waits for the connection, for `bell`, until `deadline` on the steady clock, or a moment.
-    pub fn wait(&self, bell: &Bell, deadline: Option<SteadyTime>) {
+    /// Waits for the connection, for `waker`, until `deadline` on the steady clock, or a moment.
+    pub fn wait(&self, waker: &Waker, deadline: Option<SteadyTime>) {
         let mut events = PollFlags::POLLIN;
         events.set(PollFlags::POLLOUT, self.is_pending());
         wait(
-            &mut [PollFd::new(bell.as_fd(), PollFlags::POLLIN), PollFd::new(self.stream.as_fd(), events)],
+            &mut [PollFd::new(waker.as_fd(), PollFlags::POLLIN), PollFd::new(self.stream.as_fd(), events)],
             deadline,
         );
-        bell.hush();
+        waker.clear();
     }
 }
 
 /// Waits without a connection.
-pub fn wait_for_bell(bell: &Bell, deadline: Option<SteadyTime>) {
-    wait(&mut [PollFd::new(bell.as_fd(), PollFlags::POLLIN)], deadline);
-    bell.hush();
+pub fn wait_for_waker(waker: &Waker, deadline: Option<SteadyTime>) {
+    wait(&mut [PollFd::new(waker.as_fd(), PollFlags::POLLIN)], deadline);
+    waker.clear();
 }
 
 fn wait(fds: &mut [PollFd<'_>], deadline: Option<SteadyTime>) {

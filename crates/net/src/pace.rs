@@ -10,7 +10,6 @@ use jitlat_core::time::{SECOND, Span, SteadyTime};
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How to wait for a deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,22 +108,22 @@ const SPIN: Span = Span::micros(60);
 /// The longest uninterrupted sleep, so that a stop is noticed soon.
 const SLICE: Span = Span::millis(100);
 
-/// Waits for deadlines in one way until told to stop.
-pub struct Pacer<'a> {
+/// Waits for deadlines in one way.
+#[derive(Clone, Copy, Debug)]
+pub struct Pacer {
     mode: Mode,
-    stop: &'a AtomicBool,
 }
 
-impl<'a> Pacer<'a> {
-    /// A pacer that gives up within a tenth of a second once `stop` is set.
-    pub fn new(mode: Mode, stop: &'a AtomicBool) -> Pacer<'a> {
-        Pacer { mode, stop }
+impl Pacer {
+    /// A pacer that waits this way.
+    pub fn new(mode: Mode) -> Pacer {
+        Pacer { mode }
     }
 
     /// Waits until the steady clock reaches `due` and returns what it then shows, at once if that is
-    /// past; `None` if stopped.
+    /// past; `None`, within a tenth of a second, once `interrupted` says so.
     #[inline]
-    pub fn wait_until(&self, due: SteadyTime) -> Option<SteadyTime> {
+    pub fn wait_until(&self, due: SteadyTime, interrupted: impl Fn() -> bool) -> Option<SteadyTime> {
         let wake = match self.mode {
             Mode::Sleep => due,
             Mode::Hybrid => due - SPIN,
@@ -132,7 +131,7 @@ impl<'a> Pacer<'a> {
         };
         let mut now = steady();
         while now < due {
-            if self.stop.load(Ordering::Relaxed) {
+            if interrupted() {
                 return None;
             }
             if now < wake {
@@ -142,7 +141,7 @@ impl<'a> Pacer<'a> {
             }
             now = steady();
         }
-        (!self.stop.load(Ordering::Relaxed)).then_some(now)
+        (!interrupted()).then_some(now)
     }
 }
 
@@ -159,20 +158,18 @@ mod tests {
 
     #[test]
     fn never_early_in_any_mode() {
-        let stop = AtomicBool::new(false);
         for mode in [Mode::Sleep, Mode::Hybrid, Mode::Spin] {
-            let pacer = Pacer::new(mode, &stop);
+            let pacer = Pacer::new(mode);
             let due = steady() + Span::micros(300);
-            assert!(pacer.wait_until(due).unwrap() >= due);
-            assert!(pacer.wait_until(due).is_some(), "a deadline in the past is due at once");
+            assert!(pacer.wait_until(due, || false).unwrap() >= due);
+            assert!(pacer.wait_until(due, || false).is_some(), "a deadline in the past is due at once");
         }
     }
 
     #[test]
     fn a_stop_ends_the_wait() {
-        let stop = AtomicBool::new(true);
         for mode in [Mode::Sleep, Mode::Hybrid, Mode::Spin] {
-            assert_eq!(Pacer::new(mode, &stop).wait_until(steady() + Span::seconds(1000)), None);
+            assert_eq!(Pacer::new(mode).wait_until(steady() + Span::seconds(1000), || true), None);
         }
     }
 

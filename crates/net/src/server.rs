@@ -1,15 +1,15 @@
 //! The server's driver: accepts control connections, runs a server machine and a flow engine for each, and
 //! keeps the ledger of sessions over all of them.
 
-use crate::clock::{StepWatch, host_facts, steady};
-use crate::control::{Connection, Incoming, facts_after, tick};
-use crate::engine::lobby::Lobby;
+use crate::accept::{Acceptor, ConnectionService, Full, SlotLimits, Slots, TurnedAway};
+use crate::clock::{StepWatch, host_facts, steady, tick};
+use crate::control::{Connection, Incoming, facts_after};
+use crate::engine::rendezvous::Rendezvous;
 use crate::engine::{Engine, Site};
 use crate::pace::Pacing;
 use crate::privilege::{Capability, needs};
 use crate::random;
 use jitlat_core::session::HostFacts;
-use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::Machine;
 use jitlat_proto::jitlat::auth::Side;
 use jitlat_proto::jitlat::codec::Codec;
@@ -17,15 +17,10 @@ use jitlat_proto::jitlat::message::{Message, Nak, NakCode};
 use jitlat_proto::jitlat::{
     Dialect, Key, Ledger, Limits, Refusal, Report, ServerConfig, ServerEvent, ServerInput, ServerMachine,
 };
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use socket2::{Domain, Protocol, Socket, Type};
-use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
 /// Where and how to serve.
 #[derive(Clone, Debug)]
@@ -70,24 +65,25 @@ fn advice(error: &io::Error) -> String {
 
 /// A server that listens.
 pub struct Server {
-    listeners: Vec<TcpListener>,
+    acceptor: Acceptor,
     shared: Arc<Shared>,
 }
 
 /// A line for the server's own log.
 type Log = dyn Fn(&str) + Send + Sync;
 
+/// What all connections share.
 struct Shared {
     service: Service,
-    ledger: Mutex<Ledger>,
-    lobby: Arc<Lobby>,
+    sessions: Mutex<Ledger>,
+    rendezvous: Arc<Rendezvous>,
     stop: AtomicBool,
     log: Box<Log>,
 }
 
 impl Shared {
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sessions(&self) -> MutexGuard<'_, Ledger> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -97,110 +93,71 @@ impl Server {
     /// # Errors
     /// [`ServerError`] if any address cannot be had.
     pub fn bind(service: Service, log: impl Fn(&str) + Send + Sync + 'static) -> Result<Server, ServerError> {
-        let listen = |&address: &SocketAddr| {
-            listener(address).map_err(|source| ServerError::Listen { address, source })
-        };
-        let listeners = service.bind.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
+        let limits = &service.limits;
+        let limits = SlotLimits { total: limits.connections, per_client: limits.connections_per_client };
+        let acceptor = Acceptor::bind(&service.bind, Slots::new(limits), Arc::default())
+            .map_err(|(address, source)| ServerError::Listen { address, source })?;
         let shared = Shared {
-            ledger: Mutex::new(Ledger::new(service.limits.clone())),
-            lobby: Lobby::new()?,
+            sessions: Mutex::new(Ledger::new(service.limits.clone())),
+            rendezvous: Rendezvous::new()?,
             stop: AtomicBool::new(false),
             log: Box::new(log),
             service,
         };
-        Ok(Server { listeners, shared: Arc::new(shared) })
+        Ok(Server { acceptor, shared: Arc::new(shared) })
     }
 
     /// The addresses listened on.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().filter_map(|l| l.local_addr().ok()).collect()
+        self.acceptor.addresses()
     }
 
     /// Serves until `stop` is raised; then tells every client and waits for its threads.
-    pub fn run(&self, stop: &AtomicBool) {
-        let mut threads: Vec<JoinHandle<()>> = Vec::new();
-        let mut leaving = VecDeque::new();
-        while !stop.load(Ordering::Relaxed) {
-            let mut fds: Vec<_> =
-                self.listeners.iter().map(|l| PollFd::new(l.as_fd(), PollFlags::POLLIN)).collect();
-            let _ = poll(&mut fds, PollTimeout::from(100u16));
-            for listener in &self.listeners {
-                while let Ok((stream, peer)) = listener.accept() {
-                    threads.extend(self.admit(stream, peer, &mut leaving));
-                }
-            }
-            threads.retain(|t| !t.is_finished());
-            let now = steady();
-            while leaving.len() > LEAVING || leaving.front().is_some_and(|(until, _)| *until <= now) {
-                leaving.pop_front();
-            }
-            self.shared.ledger().expire(now);
-        }
-        self.shared.stop.store(true, Ordering::Relaxed);
-        for thread in threads {
-            let _ = thread.join();
+    pub fn run(self, stop: &AtomicBool) {
+        self.acceptor.run(&self.shared, stop);
+    }
+}
+
+impl ConnectionService for Shared {
+    fn name(&self) -> &'static str {
+        "jitlat"
+    }
+
+    fn serve(&self, stream: TcpStream, peer: SocketAddr) {
+        match Conversation::new(self, stream, peer).and_then(Conversation::run) {
+            Ok(None) => (self.log)(&format!("{peer}: done")),
+            Ok(Some(why)) => (self.log)(&format!("{peer}: {why}")),
+            Err(e) => (self.log)(&format!("{peer}: could not be served: {e}")),
         }
     }
 
-    fn admit(
-        &self,
-        stream: TcpStream,
-        peer: SocketAddr,
-        leaving: &mut VecDeque<(SteadyTime, TcpStream)>,
-    ) -> Option<JoinHandle<()>> {
-        let shared = Arc::clone(&self.shared);
-        if let Err(refusal) = shared.ledger().connect(peer.ip()) {
-            (shared.log)(&format!("{peer}: connection refused: {refusal}"));
-            turn_away(&stream, peer, &refusal);
-            leaving.push_back((steady() + LEAVE, stream));
-            return None;
-        }
-        let converse = move || {
-            let end = Conversation::new(&shared, stream, peer).and_then(Conversation::run);
-            shared.ledger().disconnect(peer.ip());
-            match end {
-                Ok(None) => (shared.log)(&format!("{peer}: done")),
-                Ok(Some(why)) => (shared.log)(&format!("{peer}: {why}")),
-                Err(e) => (shared.log)(&format!("{peer}: could not be served: {e}")),
+    /// In the one dialect that has words for it.
+    fn turn_away(&self, mut stream: &TcpStream, peer: SocketAddr, why: TurnedAway) {
+        let why = match why {
+            TurnedAway::Full(Full::Total(allowed)) => {
+                Refusal::new("max-connections", allowed, "one more").to_string()
             }
+            TurnedAway::Full(Full::PerClient(allowed)) => {
+                Refusal::new("max-connections-per-client", allowed, "one more").to_string()
+            }
+            TurnedAway::NotAllowed => why.to_string(),
         };
-        let thread = std::thread::Builder::new().name(format!("client {peer}")).spawn(converse);
-        if let Err(e) = &thread {
-            self.shared.ledger().disconnect(peer.ip());
-            (self.shared.log)(&format!("{peer}: could not be served: {e}"));
-        }
-        thread.ok()
-    }
-}
-
-/// Connections turned away that are still open, and for how long: closed with the client's first words
-/// unread, they would take the reason down with them.
-const LEAVING: usize = 32;
-const LEAVE: Span = Span::seconds(2);
-
-/// Tells a client, in the one dialect that has words for it, why it cannot be served.
-fn turn_away(mut stream: &TcpStream, peer: SocketAddr, refusal: &Refusal) {
-    let Ok(local) = stream.local_addr() else { return };
-    let mut words = Vec::new();
-    let nak = Nak::new(NakCode::Busy, refusal.to_string());
-    Codec::new(Dialect::V3, Side::Server, local, peer).encode(&Message::Nak(nak), &mut words);
-    if stream.set_nonblocking(true).is_ok() {
+        (self.log)(&format!("{peer}: connection refused: {why}"));
+        let Ok(local) = stream.local_addr() else { return };
+        let mut words = Vec::new();
+        let nak = Nak::new(NakCode::Busy, why);
+        Codec::new(Dialect::V3, Side::Server, local, peer).encode(&Message::Nak(nak), &mut words);
+        // One that does not take it is told nothing.
         let _ = stream.write(&words);
-        let _ = stream.shutdown(Shutdown::Write);
     }
-}
 
-fn listener(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if address.is_ipv6() {
-        // IPv4 has a listener of its own; so no address is ever a mapped one.
-        socket.set_only_v6(true)?;
+    fn look_around(&self) {
+        self.sessions().expire(steady());
     }
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(128)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
+
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
 }
 
 struct Conversation<'a> {
@@ -232,7 +189,7 @@ impl<'a> Conversation<'a> {
         let site = Site {
             local,
             pacing: shared.service.pacing.clone(),
-            lobby: Arc::clone(&shared.lobby),
+            rendezvous: Arc::clone(&shared.rendezvous),
             live: false,
         };
         Ok(Conversation {
@@ -256,10 +213,10 @@ impl<'a> Conversation<'a> {
             self.speak();
             let deadline = self.machine.poll_timeout();
             match &self.connection {
-                Some(connection) => connection.wait(self.engine.bell(), deadline),
-                None => crate::control::wait_for_bell(self.engine.bell(), deadline),
+                Some(connection) => connection.wait(self.engine.waker(), deadline),
+                None => crate::control::wait_for_waker(self.engine.waker(), deadline),
             }
-            if self.shared.stop.load(Ordering::Relaxed) && !shutting_down {
+            if self.shared.stop.load(Ordering::Acquire) && !shutting_down {
                 shutting_down = true;
                 self.machine.handle(tick(), ServerInput::Shutdown);
             }
@@ -284,15 +241,15 @@ impl<'a> Conversation<'a> {
         while let Some(event) = self.machine.poll_event() {
             match event {
                 ServerEvent::Admit(claim) => {
-                    let verdict = self.shared.ledger().admit(claim, steady());
+                    let verdict = self.shared.sessions().admit(claim, steady());
                     self.machine.handle(tick(), ServerInput::Admitted(verdict));
                 }
                 ServerEvent::Find(id) => {
-                    let found = self.shared.ledger().find(id);
+                    let found = self.shared.sessions().find(id);
                     self.machine.handle(tick(), ServerInput::Found(found));
                 }
-                ServerEvent::Keep(id, results) => self.shared.ledger().keep(id, results, steady()),
-                ServerEvent::Forget(id) => self.shared.ledger().forget(id),
+                ServerEvent::Keep(id, results) => self.shared.sessions().keep(id, results, steady()),
+                ServerEvent::Forget(id) => self.shared.sessions().forget(id),
                 ServerEvent::Flow(command) => self.engine.command(command),
                 ServerEvent::Agreed(id, specs) => {
                     for spec in &specs {
@@ -323,7 +280,7 @@ impl<'a> Conversation<'a> {
         let Some(connection) = &mut self.connection else { return };
         while self.machine.poll_transmit(tick(), connection.out()) {}
         while connection.flush().is_ok() && connection.is_pending() && steady() < until {
-            connection.wait(self.engine.bell(), Some(until));
+            connection.wait(self.engine.waker(), Some(until));
         }
     }
 

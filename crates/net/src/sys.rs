@@ -2,6 +2,8 @@
 //! cost the packet path cannot pay. Everything exported from here is safe to call.
 #![allow(unsafe_code)]
 
+use crate::cmsg::{ControlBuffer, LocalAddress};
+use core::ops::Range;
 use jitlat_core::twoway::TcpSample;
 use socket2::Socket;
 use std::io::{self, IoSlice};
@@ -219,15 +221,6 @@ fn uncork(socket: BorrowedFd<'_>) -> io::Result<()> {
     .map(drop)
 }
 
-/// The local address an answer is to leave from, as the kernel told it of the question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Local {
-    /// IPv4 address, in network order.
-    V4([u8; 4]),
-    /// IPv6 address and interface.
-    V6([u8; 16], u32),
-}
-
 /// Room for the control messages of one answer: address (40 bytes), traffic class (24), stamping (24).
 const ANSWER_CONTROL: usize = 96;
 
@@ -244,33 +237,34 @@ pub struct Leave {
 
 /// Where one answer goes, and how.
 struct Envelope {
-    data: core::ops::Range<usize>,
+    data: Range<usize>,
     summed: bool,
     to: libc::sockaddr_storage,
     to_len: libc::socklen_t,
-    control: [u64; ANSWER_CONTROL / 8],
-    control_len: usize,
+    control: ControlBuffer<ANSWER_CONTROL>,
 }
 
 /// Answers gathered to be handed to the kernel in one call. Memory is taken once.
 pub struct Outbox {
     data: Vec<u8>,
     envelopes: Vec<Envelope>,
+    /// The first that has not been handed to the kernel.
+    next: usize,
 }
 
 impl Outbox {
     /// Room for [`BATCH`] answers; `bytes` of them in all before memory grows.
     pub fn new(bytes: usize) -> Outbox {
-        Outbox { data: Vec::with_capacity(bytes), envelopes: Vec::with_capacity(BATCH) }
+        Outbox { data: Vec::with_capacity(bytes), envelopes: Vec::with_capacity(BATCH), next: 0 }
     }
 
-    /// Whether the next answer needs a [`flush`](Outbox::flush) first.
+    /// Whether it is to be sent before the next answer is added.
     pub fn is_full(&self) -> bool {
         self.envelopes.len() >= BATCH
     }
 
     /// Adds an answer to be sent to `to` from `from`.
-    pub fn push(&mut self, answer: &[u8], to: SocketAddr, from: Option<Local>, how: Leave) {
+    pub fn push(&mut self, answer: &[u8], to: SocketAddr, from: Option<LocalAddress>, how: Leave) {
         let start = self.data.len();
         self.data.extend_from_slice(answer);
         let (name, to_len) = name_of(to);
@@ -279,60 +273,51 @@ impl Outbox {
             summed: how.summed,
             to: name,
             to_len,
-            control: [0; ANSWER_CONTROL / 8],
-            control_len: 0,
+            control: ControlBuffer::EMPTY,
         };
-        match from {
-            // in_pktinfo: interface index, local address, address in the header.
-            Some(Local::V4(address)) => {
-                let mut info = [0; 12];
-                info[4..8].copy_from_slice(&address);
-                envelope.say(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
-            }
-            // in6_pktinfo: address, interface index.
-            Some(Local::V6(address, index)) => {
-                let mut info = [0; 20];
-                info[..16].copy_from_slice(&address);
-                info[16..].copy_from_slice(&index.to_ne_bytes());
-                envelope.say(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
-            }
-            None => {}
+        let control = &mut envelope.control;
+        if let Some(local) = from {
+            local.write(control);
         }
         let class = libc::c_int::from(how.class).to_ne_bytes();
         match to {
-            SocketAddr::V4(_) => envelope.say(libc::IPPROTO_IP, libc::IP_TOS, &class),
-            SocketAddr::V6(_) => envelope.say(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &class),
+            SocketAddr::V4(_) => control.push(libc::IPPROTO_IP, libc::IP_TOS, &class),
+            SocketAddr::V6(_) => control.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &class),
         }
         if how.stamped {
             let wish = libc::SOF_TIMESTAMPING_TX_SOFTWARE.to_ne_bytes();
-            envelope.say(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &wish);
+            control.push(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &wish);
         }
         self.envelopes.push(envelope);
     }
 
-    /// Hands everything to the kernel and returns how many answers it took. What it refuses is dropped: a
-    /// question without an answer is lost, as on any path.
-    pub fn flush(&mut self, socket: BorrowedFd<'_>) -> u64 {
-        let mut sent = 0;
-        let mut first = 0;
-        while first < self.envelopes.len() {
-            match self.send(socket, first) {
-                Ok(n) => {
-                    sent += n as u64;
-                    first += n.max(1);
-                }
-                // The first of them could not be sent: on with the next.
-                Err(_) => first += 1,
-            }
-        }
-        self.envelopes.clear();
-        self.data.clear();
-        sent
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.envelopes.is_empty()
     }
 
-    /// Sends the answers from `first` on up to the next that needs another way of sending.
-    fn send(&mut self, socket: BorrowedFd<'_>, first: usize) -> io::Result<usize> {
-        let envelopes = &mut self.envelopes[first..];
+    /// Hands the next answers to the kernel, until all have been handed over (`None`): which it took, or the one it
+    /// refused.
+    pub fn send_next(&mut self, socket: BorrowedFd<'_>) -> Option<Result<Range<usize>, usize>> {
+        let first = self.next;
+        if first >= self.envelopes.len() {
+            return None;
+        }
+        let sent = self.send(socket);
+        self.next += sent.as_ref().map_or(1, |n| (*n).max(1));
+        Some(sent.map(|_| first..self.next).map_err(|_| first))
+    }
+
+    /// Empties it.
+    pub fn clear(&mut self) {
+        self.envelopes.clear();
+        self.data.clear();
+        self.next = 0;
+    }
+
+    /// Sends the next answers, up to one that needs another way of sending.
+    fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        let envelopes = &mut self.envelopes[self.next..];
         let summed = envelopes.first().is_some_and(|e| e.summed);
         let run = if summed { 1 } else { envelopes.iter().take_while(|e| !e.summed).count() };
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
@@ -350,8 +335,10 @@ impl Outbox {
             message.msg_hdr.msg_namelen = envelope.to_len;
             message.msg_hdr.msg_iov = &raw mut *part;
             message.msg_hdr.msg_iovlen = 1;
-            message.msg_hdr.msg_control = envelope.control.as_mut_ptr().cast();
-            message.msg_hdr.msg_controllen = envelope.control_len as _;
+            // The kernel only reads them.
+            let control = envelope.control.as_bytes();
+            message.msg_hdr.msg_control = control.as_ptr().cast_mut().cast();
+            message.msg_hdr.msg_controllen = control.len() as _;
             header.write(message);
             count += 1;
         }
@@ -365,28 +352,6 @@ impl Outbox {
             uncork(socket)?;
         }
         Ok(sent as usize)
-    }
-}
-
-impl Envelope {
-    /// Appends a control message. One that has no room would be a mistake above, and is left out.
-    fn say(&mut self, level: libc::c_int, kind: libc::c_int, data: &[u8]) {
-        const HEADER: usize = size_of::<libc::cmsghdr>();
-        // SAFETY: cmsghdr is plain data for which all zeros is a value.
-        let mut header: libc::cmsghdr = unsafe { std::mem::zeroed() };
-        header.cmsg_len = (HEADER + data.len()) as _;
-        header.cmsg_level = level;
-        header.cmsg_type = kind;
-        // SAFETY: a cmsghdr has no padding that was not zeroed above, and u8 needs no alignment.
-        let header: &[u8; HEADER] = unsafe { &*(&raw const header).cast() };
-        // SAFETY: same size, no invalid bit patterns, and u8 needs no alignment.
-        let control: &mut [u8; ANSWER_CONTROL] = unsafe { &mut *(&raw mut self.control).cast() };
-        let end = self.control_len + HEADER + data.len();
-        if let Some(room) = control.get_mut(self.control_len..end) {
-            room[..HEADER].copy_from_slice(header);
-            room[HEADER..].copy_from_slice(data);
-            self.control_len = end.next_multiple_of(size_of::<usize>());
-        }
     }
 }
 
@@ -452,7 +417,6 @@ pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpSample> {
 struct Arrival {
     /// Whole length of the datagram, even where the slot kept only its beginning.
     length: usize,
-    control: usize,
     named: bool,
 }
 
@@ -461,7 +425,7 @@ struct Arrival {
 pub struct Inbox {
     slot: usize,
     data: Box<[u8]>,
-    control: Box<[[u64; CONTROL / 8]]>,
+    control: Box<[ControlBuffer<CONTROL>]>,
     names: Box<[libc::sockaddr_storage]>,
     arrivals: [Arrival; BATCH],
     received: usize,
@@ -488,7 +452,7 @@ impl Inbox {
         Inbox {
             slot,
             data: vec![0; slots * slot].into(),
-            control: vec![[0; CONTROL / 8]; slots].into(),
+            control: vec![ControlBuffer::EMPTY; slots].into(),
             names: vec![name; slots].into(),
             arrivals: [Arrival::default(); BATCH],
             received: 0,
@@ -511,7 +475,7 @@ impl Inbox {
             message.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as _;
             message.msg_hdr.msg_iov = &raw mut *part;
             message.msg_hdr.msg_iovlen = 1;
-            message.msg_hdr.msg_control = control.as_mut_ptr().cast();
+            message.msg_hdr.msg_control = control.room().as_mut_ptr().cast();
             message.msg_hdr.msg_controllen = CONTROL as _;
             header.write(message);
         }
@@ -526,14 +490,12 @@ impl Inbox {
                 std::ptr::null_mut(),
             )
         })? as usize;
-        for (arrival, header) in self.arrivals.iter_mut().zip(&headers).take(got) {
+        let arrivals = self.arrivals.iter_mut().zip(&mut self.control).zip(&headers);
+        for ((arrival, control), header) in arrivals.take(got) {
             // SAFETY: `got` ≤ `count`, and those headers were initialised above.
             let message = unsafe { header.assume_init_ref() };
-            *arrival = Arrival {
-                length: message.msg_len as usize,
-                control: message.msg_hdr.msg_controllen.min(CONTROL as _) as _,
-                named: message.msg_hdr.msg_namelen != 0,
-            };
+            *arrival = Arrival { length: message.msg_len as usize, named: message.msg_hdr.msg_namelen != 0 };
+            control.set_length(message.msg_hdr.msg_controllen as _);
         }
         self.received = got;
         Ok(got)
@@ -545,16 +507,10 @@ impl Inbox {
         slots.zip(&self.arrivals).take(self.received).map(|(((data, control), name), arrival)| Datagram {
             data: &data[..arrival.length.min(data.len())],
             length: arrival.length,
-            control: &bytes_of(control)[..arrival.control],
+            control: control.as_bytes(),
             name: arrival.named.then_some(name),
         })
     }
-}
-
-/// The words as bytes; they are words only to be aligned as the kernel's headers are.
-fn bytes_of(words: &[u64; CONTROL / 8]) -> &[u8; CONTROL] {
-    // SAFETY: same size, no invalid bit patterns, and u8 needs no alignment.
-    unsafe { &*(&raw const *words).cast() }
 }
 
 impl Datagram<'_> {
@@ -613,11 +569,11 @@ mod tests {
 
     #[test]
     fn answers_go_where_they_are_addressed_and_are_stamped_where_asked() {
-        use crate::stamp::{Meta, transmitted};
+        use crate::cmsg::{ReceivedInfo, departure};
         use nix::sys::socket::{TimestampingFlag as F, setsockopt, sockopt};
         for (host, from) in [
-            ("127.0.0.1:0", Local::V4([127, 0, 0, 2])),
-            ("[::1]:0", Local::V6(Ipv6Addr::LOCALHOST.octets(), 0)),
+            ("127.0.0.1:0", LocalAddress::V4([127, 0, 0, 2])),
+            ("[::1]:0", LocalAddress::V6(Ipv6Addr::LOCALHOST.octets(), 0)),
         ] {
             let Ok(socket) = UdpSocket::bind(host.replace("127.0.0.1", "0.0.0.0").replace("[::1]", "[::]"))
             else {
@@ -629,7 +585,7 @@ mod tests {
             setsockopt(&socket, sockopt::Timestamping, &flags).unwrap();
             let peers = [0, 1].map(|_| UdpSocket::bind(host).unwrap());
             peers.iter().for_each(|p| p.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap());
-            peers.iter().for_each(|p| crate::twoway::socket::observe(p, host.starts_with('[')));
+            peers.iter().for_each(|p| crate::sockets::observe(p, host.starts_with('[')));
             let mut outbox = Outbox::new(64);
             outbox.push(
                 b"one",
@@ -643,19 +599,23 @@ mod tests {
                 None,
                 Leave { stamped: true, ..Leave::default() },
             );
-            assert_eq!(outbox.flush(socket.as_fd()), 2);
+            assert_eq!(outbox.send_next(socket.as_fd()), Some(Ok(0..2)));
+            assert_eq!(outbox.send_next(socket.as_fd()), None);
             let mut inbox = Inbox::new(2, 16);
             inbox.receive(peers[0].as_fd(), libc::MSG_WAITFORONE).unwrap();
             let first = inbox.datagrams().next().unwrap();
-            assert_eq!((first.data, Meta::parse(first.control).traffic_class), (&b"one"[..], Some(184)));
-            if let Local::V4(address) = from {
+            assert_eq!(
+                (first.data, ReceivedInfo::parse(first.control).traffic_class),
+                (&b"one"[..], Some(184))
+            );
+            if let LocalAddress::V4(address) = from {
                 assert_eq!(first.sender().unwrap().ip(), Ipv4Addr::from(address));
             }
             inbox.receive(peers[1].as_fd(), libc::MSG_WAITFORONE).unwrap();
             assert_eq!(inbox.datagrams().next().unwrap().data, b"three");
             inbox.receive(socket.as_fd(), libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT).unwrap();
             let stamps: Vec<_> =
-                inbox.datagrams().filter_map(|d| transmitted(d.control)).map(|(id, _)| id).collect();
+                inbox.datagrams().filter_map(|d| departure(d.control)).map(|(id, _)| id).collect();
             assert_eq!(stamps, [0], "only the one that was to be stamped");
         }
     }

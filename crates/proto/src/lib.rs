@@ -4,6 +4,7 @@
 //! `now` go in; bytes, deadlines and events come out. `jitlat-net` carries them.
 //!
 //! * [`machine`] – the five calls by which a driver runs any machine
+//! * [`access`] – who is served, and how much
 //! * [`wire`] – reading big-endian fields without panicking
 //! * [`twoway`] – what all two-way protocols share
 //! * [`stamp`], [`twamp`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols
@@ -13,6 +14,7 @@
 //! * [`sim`] – both sides of it on an impaired network in virtual time
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod amp;
 pub mod digest;
 pub mod echo;

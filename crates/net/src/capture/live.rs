@@ -7,7 +7,7 @@
 mod filter;
 
 use super::Frame;
-use crate::stamp::{ControlMessages, instants};
+use crate::cmsg::{ControlMessages, instants};
 use crate::sys::{self, BATCH, Datagram, Inbox};
 use jitlat_core::passive::{LinkType, Prefix};
 use jitlat_core::time::WallTime;

@@ -1,7 +1,7 @@
 //! [`Remote`]: the driver of a [`Listener`].
 
 use super::nonce;
-use crate::control::tick;
+use crate::clock::tick;
 use jitlat_proto::Machine;
 use jitlat_proto::digest::{DigestError, Heard, Listen, Listener, ListenerInput, Refusal, Rule};
 use jitlat_proto::jitlat::Key;

@@ -3,7 +3,7 @@
 use super::{is_own, nonce};
 use crate::capture::live::{Live, LiveError, Settings};
 use crate::clock;
-use crate::control::tick;
+use crate::clock::tick;
 use jitlat_core::passive::echo::is_echo;
 use jitlat_core::passive::identity::salted;
 use jitlat_core::passive::packet::decode;

@@ -3,13 +3,15 @@
 
 use crate::client::{self, ClientError, TestRequest};
 use crate::pace::Pacing;
+use crate::reflect::{Reflectors, StampReflector};
 use crate::server::{Server, ServerError, Service};
 use crate::stamp::Stamps;
+use crate::twoway;
 use crate::twoway::client::{Error as PingError, Link, Measured};
 use crate::twoway::socket::{Carrier, Marking};
-use crate::twoway::{self, Reflectors};
 use jitlat_core::observer::Event;
 use jitlat_core::{Direction, Dscp, PacketRecord, Session, Source, TestSpec};
+use jitlat_proto::access::Access;
 use jitlat_proto::jitlat::{Dialect, Limits};
 use jitlat_proto::stamp;
 use jitlat_proto::twoway::Plan;
@@ -99,16 +101,11 @@ pub fn two_way(
     stamps: Stamps,
     stop: &AtomicBool,
 ) -> Result<Vec<PacketRecord>, LoopbackError> {
-    let service = twoway::Service {
-        bind: vec![HERE.into()],
-        stamp_port: Some(0),
-        lamp_port: None,
-        tcp_port: None,
-        ..twoway::Service::default()
-    };
-    let reflectors = Reflectors::start(&service);
+    let mut reflectors = Reflectors::new(Access::default());
+    reflectors.start(&StampReflector { port: 0, ..StampReflector::default() }, &[HERE.into()]);
     let Some((_, to)) = reflectors.listening().first().copied() else {
-        return Err(LoopbackError::Reflector(reflectors.failures().join("; ")));
+        let why: Vec<String> = reflectors.failures().iter().map(ToString::to_string).collect();
+        return Err(LoopbackError::Reflector(why.join("; ")));
     };
     let marking = Marking { dscp: Dscp::default(), ..Marking::default() };
     let link = Link { to, carrier: Carrier::Udp, marking, stamps, pacing: pacing.clone(), live: None };

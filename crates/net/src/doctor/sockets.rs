@@ -1,7 +1,7 @@
 //! Room for packets: the system's limits, and what a socket of this program really gets.
 
 use super::number;
-use crate::twoway::socket::enlarge;
+use crate::sockets::enlarge;
 use nix::sys::socket::{getsockopt, sockopt};
 use serde::Serialize;
 use socket2::{Domain, Protocol, Socket, Type};

@@ -6,7 +6,7 @@ use jitlat_core::metrics::percentile::Percent;
 use jitlat_core::metrics::sample::Sample;
 use jitlat_core::time::Span;
 use serde::Serialize;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Lateness at deadlines of one period, in ns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -60,12 +60,12 @@ pub fn lateness(pacing: &Pacing, period: Span, budget: Span, stop: &AtomicBool) 
 }
 
 fn meet(mode: Mode, period: Span, deadlines: i64, stop: &AtomicBool) -> Vec<i64> {
-    let pacer = Pacer::new(mode, stop);
+    let pacer = Pacer::new(mode);
     let mut late = Vec::with_capacity(deadlines as usize);
     let start = steady() + period;
     for i in 0..deadlines {
         let due = start + period.times(i);
-        let Some(now) = pacer.wait_until(due) else { break };
+        let Some(now) = pacer.wait_until(due, || stop.load(Ordering::Relaxed)) else { break };
         late.push((now - due).0);
     }
     late

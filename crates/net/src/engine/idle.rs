@@ -24,22 +24,22 @@ impl Context {
         if let Some(woken) = self.word() {
             return woken;
         }
-        let bell = &self.orders.bell;
-        let mut fds = vec![PollFd::new(std::os::fd::AsFd::as_fd(bell), PollFlags::POLLIN)];
+        let waker = &self.stop_flags.waker;
+        let mut fds = vec![PollFd::new(std::os::fd::AsFd::as_fd(waker), PollFlags::POLLIN)];
         fds.extend(ready.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
         let _ = poll(&mut fds, PollTimeout::from(patience.min(LOOK_AROUND)));
-        bell.hush();
+        waker.clear();
         self.word().unwrap_or(Woken::Look)
     }
 
     fn word(&self) -> Option<Woken> {
-        if self.orders.is_closed() {
+        if self.stop_flags.is_closed() {
             return Some(Woken::Over);
         }
         match self.mailbox.try_recv() {
             Ok(step) => Some(Woken::Told(step)),
             Err(TryRecvError::Disconnected) => Some(Woken::Over),
-            Err(TryRecvError::Empty) => self.orders.is_stopped().then_some(Woken::Over),
+            Err(TryRecvError::Empty) => self.stop_flags.is_stopped().then_some(Woken::Over),
         }
     }
 }

@@ -1,29 +1,34 @@
 //! [`Engine`]: does with sockets and threads what a control machine commands, and reports back. One
 //! engine serves one control connection, one thread serves one flow; client and server use the same.
 
+mod counters;
 mod idle;
-pub mod lobby;
 mod receive;
+pub(crate) mod rendezvous;
 mod send;
-mod shared;
+mod sent_times;
+mod stop_flags;
+mod stream_socket;
 mod tcp_flow;
 mod udp_flow;
+mod waker;
 
-pub use shared::Bell;
+pub(crate) use waker::Waker;
 
 use crate::pace::Pacing;
 use crate::ring::{self, Outlet};
+use counters::Counters;
 use jitlat_core::observer::StreamProgress;
 use jitlat_core::spec::TEST_PORT;
 use jitlat_core::{PacketRecord, Span, Transport};
 use jitlat_proto::jitlat::flow::{Command, FlowId, Opening, Report, Role};
-use lobby::Lobby;
-use shared::{Counters, Orders};
+use rendezvous::Rendezvous;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use stop_flags::StopFlags;
 
 /// Where an engine works.
 #[derive(Clone)]
@@ -33,7 +38,7 @@ pub struct Site {
     /// How packet threads are run.
     pub pacing: Pacing,
     /// Where greetings and classic TCP senders are awaited.
-    pub lobby: Arc<Lobby>,
+    pub rendezvous: Arc<Rendezvous>,
     /// Whether records are also handed out while they arrive ([`Engine::live`]).
     pub live: bool,
 }
@@ -42,7 +47,7 @@ pub struct Site {
 pub struct Engine {
     site: Site,
     flows: Vec<Flow>,
-    outbox: Outbox,
+    reporter: Reporter,
     reports: Receiver<Report>,
 }
 
@@ -51,35 +56,35 @@ struct Flow {
     id: FlowId,
     packets: u32,
     mailbox: Sender<Step>,
-    orders: Arc<Orders>,
+    stop_flags: Arc<StopFlags>,
     counters: Arc<Counters>,
     live: Option<Outlet<PacketRecord>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the conversing thread tells a flow's thread, beside the urgent [`Orders`].
+/// What the conversing thread tells a flow's thread, beside the [`StopFlags`].
 enum Step {
     /// See [`Command::Connect`].
     Connect(SocketAddr, Option<(u64, Span)>),
     /// A TCP connection came for the flow, and the bytes already read from it.
-    Visitor(TcpStream, Vec<u8>),
+    Connected(TcpStream, Vec<u8>),
     /// See [`Command::Start`].
     Start,
 }
 
-/// Where a flow's thread puts what it has to say.
+/// Where a flow's thread puts its reports.
 #[derive(Clone)]
-struct Outbox {
+struct Reporter {
     reports: Sender<Report>,
-    bell: Bell,
+    waker: Waker,
     notes: Arc<Mutex<Vec<String>>>,
 }
 
-impl Outbox {
+impl Reporter {
     fn report(&self, report: Report) {
         // Without a reader the conversation is over, and nobody wants to know.
         let _ = self.reports.send(report);
-        self.bell.ring();
+        self.waker.wake();
     }
 
     /// Notes what had to be reduced, once.
@@ -98,10 +103,10 @@ struct Context {
     opening: Opening,
     site: Site,
     mailbox: Receiver<Step>,
-    orders: Arc<Orders>,
+    stop_flags: Arc<StopFlags>,
     counters: Arc<Counters>,
     live: Option<ring::Intake<PacketRecord>>,
-    outbox: Outbox,
+    reporter: Reporter,
 }
 
 impl Context {
@@ -120,24 +125,24 @@ impl Engine {
     /// An engine without flows.
     pub fn new(site: Site) -> io::Result<Engine> {
         let (sender, reports) = channel();
-        let outbox = Outbox { reports: sender, bell: Bell::new()?, notes: Arc::default() };
-        Ok(Engine { site, flows: Vec::new(), outbox, reports })
+        let reporter = Reporter { reports: sender, waker: Waker::new()?, notes: Arc::default() };
+        Ok(Engine { site, flows: Vec::new(), reporter, reports })
     }
 
-    /// Rings when a report waits.
-    pub fn bell(&self) -> &Bell {
-        &self.outbox.bell
+    /// Wakes when a report waits.
+    pub fn waker(&self) -> &Waker {
+        &self.reporter.waker
     }
 
     /// Obeys.
     pub fn command(&mut self, command: Command) {
         match command {
             Command::Open(opening) => self.open(*opening),
-            Command::Connect { flow, peer, greeting } => self.tell(flow, Step::Connect(peer, greeting)),
-            Command::Start(flow) => self.tell(flow, Step::Start),
-            Command::Cut(flow, linger) => self.order(flow, |orders| orders.cut(linger)),
-            Command::Stop(flow) => self.order(flow, Orders::stop),
-            Command::Close(flow) => self.order(flow, Orders::close),
+            Command::Connect { flow, peer, greeting } => self.instruct(flow, Step::Connect(peer, greeting)),
+            Command::Start(flow) => self.instruct(flow, Step::Start),
+            Command::Cut(flow, linger) => self.end(flow, |flags| flags.cut(linger)),
+            Command::Stop(flow) => self.end(flow, StopFlags::stop),
+            Command::Close(flow) => self.end(flow, StopFlags::close),
         }
     }
 
@@ -148,7 +153,7 @@ impl Engine {
 
     /// What had to be reduced so far, in plain words.
     pub fn notes(&self) -> Vec<String> {
-        self.outbox.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.reporter.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A snapshot of each flow.
@@ -168,13 +173,13 @@ impl Engine {
     fn open(&mut self, opening: Opening) {
         let id = opening.flow;
         if let Err(e) = self.try_open(opening) {
-            self.outbox.report(Report::Failed(id, format!("starting the flow's thread: {e}")));
+            self.reporter.report(Report::Failed(id, format!("starting the flow's thread: {e}")));
         }
     }
 
     fn try_open(&mut self, opening: Opening) -> io::Result<()> {
         let (mailbox, inbox) = channel();
-        let orders = Arc::new(Orders::new()?);
+        let stop_flags = Arc::new(StopFlags::new()?);
         let counters = Arc::new(Counters::default());
         let (intake, live) = if self.site.live && opening.role == Role::Receive {
             let (intake, outlet) = ring::ring(&opening.spec);
@@ -186,19 +191,19 @@ impl Engine {
         let context = Context {
             site: self.site.clone(),
             mailbox: inbox,
-            orders: orders.clone(),
+            stop_flags: stop_flags.clone(),
             counters: counters.clone(),
             live: intake,
-            outbox: self.outbox.clone(),
+            reporter: self.reporter.clone(),
             opening,
         };
-        let visitors = mailbox.clone();
+        let connections = mailbox.clone();
         let run = move || match context.opening.spec.transport() {
             Transport::Udp => udp_flow::run(context),
-            Transport::Tcp => tcp_flow::run(context, &visitors),
+            Transport::Tcp => tcp_flow::run(context, &connections),
         };
         let thread = std::thread::Builder::new().name(format!("flow {}", id.0)).spawn(run)?;
-        self.flows.push(Flow { id, packets, mailbox, orders, counters, live, thread: Some(thread) });
+        self.flows.push(Flow { id, packets, mailbox, stop_flags, counters, live, thread: Some(thread) });
         Ok(())
     }
 
@@ -206,23 +211,23 @@ impl Engine {
         self.flows.iter().find(|f| f.id == id)
     }
 
-    fn tell(&self, id: FlowId, step: Step) {
+    fn instruct(&self, id: FlowId, step: Step) {
         if let Some(flow) = self.flow(id) {
             let _ = flow.mailbox.send(step);
-            flow.orders.bell.ring();
+            flow.stop_flags.waker.wake();
         }
     }
 
-    fn order(&self, id: FlowId, order: impl Fn(&Orders)) {
+    fn end(&self, id: FlowId, request: impl Fn(&StopFlags)) {
         if let Some(flow) = self.flow(id) {
-            order(&flow.orders);
+            request(&flow.stop_flags);
         }
     }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.flows.iter().for_each(|f| f.orders.close());
+        self.flows.iter().for_each(|f| f.stop_flags.close());
         for thread in self.flows.iter_mut().filter_map(|f| f.thread.take()) {
             let _ = thread.join();
         }

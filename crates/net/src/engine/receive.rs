@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::clock::{steady, wall};
-use crate::stamp::Meta;
+use crate::cmsg::ReceivedInfo;
 use crate::sys::{BATCH, Inbox};
 use jitlat_core::{PacketRecord, Source, Stamp, WallTime};
 use jitlat_proto::jitlat::Recording;
@@ -13,7 +13,6 @@ use jitlat_proto::jitlat::stream::{Arrival, Finish, Reception, StreamReceiver};
 use std::io::{ErrorKind, Read};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::atomic::Ordering;
 
 /// Memory taken before the stream: records of at most this many packets. More is taken as they come.
 const RESERVED: usize = 1 << 20;
@@ -25,17 +24,19 @@ struct Stream<'a> {
     received: u32,
     highest: u32,
     drops: Option<u32>,
+    /// Requests to end that were followed.
+    requests: u32,
 }
 
 impl<'a> Stream<'a> {
     fn start(context: &'a mut Context) -> Stream<'a> {
-        context.outbox.note(context.site.pacing.apply());
+        context.reporter.note(context.site.pacing.apply());
         let opening = &context.opening;
         let mut recording = Recording::new(opening.record_limit);
         let packets = opening.spec.packets() as usize;
         recording.reserve((packets + packets / 16).min(RESERVED));
         let receiver = StreamReceiver::new(&opening.spec, opening.patience, opening.greetings, steady());
-        Stream { context, receiver, recording, received: 0, highest: 0, drops: None }
+        Stream { context, receiver, recording, received: 0, highest: 0, drops: None, requests: 0 }
     }
 
     #[inline]
@@ -51,14 +52,16 @@ impl<'a> Stream<'a> {
         self.recording.push(record);
     }
 
-    /// Obeys, shows the counters, and says why the stream is over once it is.
+    /// Follows requests to end, shows the counters, and says why the stream is over once it is.
     fn over(&mut self) -> Option<Finish> {
         self.context.counters.set_received(self.received, self.highest);
-        let orders = &self.context.orders;
-        if orders.urgent.swap(false, Ordering::Relaxed) {
-            if orders.is_stopped() {
+        let stop_flags = &self.context.stop_flags;
+        let requests = stop_flags.requests();
+        if requests != self.requests {
+            self.requests = requests;
+            if stop_flags.is_stopped() {
                 self.receiver.cut(steady(), jitlat_core::Span::ZERO);
-            } else if let Some(linger) = orders.is_cut() {
+            } else if let Some(linger) = stop_flags.is_cut() {
                 self.receiver.cut(steady(), linger);
             }
         }
@@ -67,9 +70,9 @@ impl<'a> Stream<'a> {
 
     fn report(self, finish: Finish) {
         let Stream { context, recording, drops, .. } = self;
-        if !context.orders.is_closed() {
+        if !context.stop_flags.is_closed() {
             let report = ReceiveReport { recording, finish, drops: drops.map(u64::from) };
-            context.outbox.report(Report::Received(context.opening.flow, report));
+            context.reporter.report(Report::Received(context.opening.flow, report));
         }
     }
 }
@@ -89,15 +92,15 @@ pub fn udp(context: &mut Context, socket: &UdpSocket) {
         }
         let (read, now) = (wall(), steady());
         for datagram in inbox.datagrams() {
-            let meta = Meta::parse(datagram.control);
-            stream.drops = meta.drops.or(stream.drops);
+            let info = ReceivedInfo::parse(datagram.control);
+            stream.drops = info.drops.or(stream.drops);
             let how = Reception {
-                stamp: meta.stamp.unwrap_or(Stamp { at: read, source: Source::User }),
-                read: meta.stamp.is_some().then_some(read),
+                stamp: info.stamp.unwrap_or(Stamp { at: read, source: Source::User }),
+                read: info.stamp.is_some().then_some(read),
                 steady: now,
                 full_len: Some(datagram.length),
-                ttl: meta.ttl,
-                traffic_class: meta.traffic_class,
+                ttl: info.ttl,
+                traffic_class: info.traffic_class,
             };
             match stream.receiver.packet(datagram.data, &how) {
                 Arrival::Packet(record) => stream.keep(record),
@@ -148,7 +151,7 @@ pub fn nothing(context: &Context) {
     match context.opening.role {
         Role::Send => {
             let flow = context.opening.flow;
-            context.outbox.report(Report::Sent(flow, SendReport::default()));
+            context.reporter.report(Report::Sent(flow, SendReport::default()));
         }
         Role::Receive => empty(context, Finish::Cut),
     }
@@ -161,5 +164,5 @@ pub fn nobody_came(context: &Context) {
 
 fn empty(context: &Context, finish: Finish) {
     let report = ReceiveReport { recording: Recording::default(), finish, drops: None };
-    context.outbox.report(Report::Received(context.opening.flow, report));
+    context.reporter.report(Report::Received(context.opening.flow, report));
 }

@@ -1,12 +1,12 @@
 //! The sending thread: waits for a deadline, writes the time into a prepared packet, sends it.
 
-use super::Context;
+use super::sent_times::SentTimes;
+use super::{Context, stream_socket};
 use crate::clock::{steady, wall};
 use crate::pace::Pacer;
 use crate::random::{self, Padding};
-use crate::stamp::{Stamps, TxStamps};
+use crate::stamp::Stamps;
 use crate::sys::{self, BATCH};
-use crate::tcp;
 use jitlat_core::{Span, SteadyTime, TestSpec, WallTime};
 use jitlat_proto::jitlat::flow::{Report, SendReport};
 use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
@@ -15,7 +15,6 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, IoSlice};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::atomic::Ordering;
 
 /// From the order to start until the first packet is due: the thread is awake and ready by then.
 const LEAD: Span = Span::millis(2);
@@ -42,22 +41,29 @@ struct Stream<'a> {
     sender: StreamSender,
     failed: u32,
     ended: bool,
+    /// Requests to end that were followed.
+    requests: u32,
 }
 
 impl<'a> Stream<'a> {
     fn start(context: &'a Context) -> Stream<'a> {
-        context.outbox.note(context.site.pacing.apply());
+        context.reporter.note(context.site.pacing.apply());
         let sender = StreamSender::new(&context.opening.spec, steady() + LEAD + phase(&context.opening.spec));
-        Stream { context, sender, failed: 0, ended: false }
+        Stream { context, sender, failed: 0, ended: false, requests: 0 }
     }
 
-    /// Obeys what the pacer was interrupted for.
-    fn obey(&mut self) {
-        let orders = &self.context.orders;
-        orders.urgent.store(false, Ordering::Relaxed);
-        if orders.is_stopped() {
+    /// Whether there are requests to end that have not been followed.
+    fn is_asked(&self) -> bool {
+        self.context.stop_flags.requests() != self.requests
+    }
+
+    /// Follows them.
+    fn follow_requests(&mut self) {
+        let stop_flags = &self.context.stop_flags;
+        self.requests = stop_flags.requests();
+        if stop_flags.is_stopped() {
             self.sender.stop();
-        } else if orders.is_cut().is_some() {
+        } else if stop_flags.is_cut().is_some() {
             self.sender.cut(steady());
         }
     }
@@ -66,18 +72,18 @@ impl<'a> Stream<'a> {
     fn tell_end(&mut self) {
         if !self.ended && !self.sender.is_streaming() {
             self.ended = true;
-            self.context.outbox.report(Report::Ended(self.context.opening.flow, self.sender.attempted()));
+            self.context.reporter.report(Report::Ended(self.context.opening.flow, self.sender.attempted()));
         }
     }
 
     fn report(self, stamps: Option<jitlat_proto::jitlat::SentStamps>) {
-        if !self.context.orders.is_closed() {
+        if !self.context.stop_flags.is_closed() {
             let report = SendReport {
                 sent: self.sender.attempted(),
                 failed: self.failed + self.sender.failures(),
                 stamps,
             };
-            self.context.outbox.report(Report::Sent(self.context.opening.flow, report));
+            self.context.reporter.report(Report::Sent(self.context.opening.flow, report));
         }
     }
 }
@@ -88,23 +94,23 @@ fn padding(context: &Context) -> Option<Padding> {
     Padding::new(length - HEADER_LEN)
         .inspect_err(|e| {
             let reason = format!("reading random bytes for the padding: {e}");
-            context.outbox.report(Report::Failed(context.opening.flow, reason));
+            context.reporter.report(Report::Failed(context.opening.flow, reason));
         })
         .ok()
 }
 
 /// Sends a UDP stream to its end.
 pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps) {
-    let mut stamps = TxStamps::new(stamps, context.opening.spec.packets());
-    stamps.restart(socket, 0);
+    let mut times = SentTimes::new(stamps, context.opening.spec.packets());
+    times.restart(socket);
     let Some(padding) = padding(context) else { return };
     let mut stream = Stream::start(context);
-    let pacer = Pacer::new(context.site.pacing.mode, &context.orders.urgent);
+    let pacer = Pacer::new(context.site.pacing.mode);
     let mut dues = [Due { at: SteadyTime(0), seq: 0 }; BATCH];
     while let Some(due) = stream.sender.due() {
         stream.tell_end();
-        let Some(now) = pacer.wait_until(due.at) else {
-            stream.obey();
+        let Some(now) = pacer.wait_until(due.at, || stream.is_asked()) else {
+            stream.follow_requests();
             continue;
         };
         // Read before anything is looked up or put together: what the packets carry is when the sender awoke.
@@ -122,25 +128,22 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps) {
                 break;
             }
         }
-        stream.failed += send_all(context, socket, &dues[..count], reading, padding, &mut stamps);
+        stream.failed += send_all(context, socket, &dues[..count], reading, padding, &mut times);
         context.counters.set_sent(stream.sender.attempted());
         let idle = stream.sender.due().is_none_or(|next| next.at - steady() > IDLE_ENOUGH);
-        if stamps.awaited() > 0 && (idle || stamps.awaited() >= STAMPS_UNDER_WAY) {
-            stamps.collect(socket);
-            if stamps.is_suspect() {
-                stamps.restart(socket, stream.sender.attempted());
-            }
+        if times.awaited() > 0 && (idle || times.awaited() >= STAMPS_UNDER_WAY) {
+            times.collect(socket);
         }
     }
     stream.tell_end();
     let until = steady() + STAMPS_PATIENCE;
-    while stamps.awaited() > 0 && steady() < until {
-        if stamps.collect(socket) == 0 {
+    while times.awaited() > 0 && steady() < until {
+        if times.collect(socket) == 0 {
             let _ = poll(&mut [PollFd::new(socket.as_fd(), PollFlags::empty())], PollTimeout::from(20u16));
         }
     }
-    let (known, note) = stamps.finish();
-    context.outbox.note(note);
+    let (known, note) = times.finish();
+    context.reporter.note(note);
     stream.report(known);
 }
 
@@ -152,7 +155,7 @@ fn send_all(
     dues: &[Due],
     mut reading: WallTime,
     padding: Padding,
-    stamps: &mut TxStamps,
+    times: &mut SentTimes,
 ) -> u32 {
     let mut failed = 0;
     let mut rest = dues;
@@ -169,13 +172,13 @@ fn send_all(
             Ok(sent) => {
                 for due in &rest[..sent.min(rest.len())] {
                     if !due.is_sentinel() {
-                        stamps.sent(reading);
+                        times.sent(due.seq as u32, reading);
                     }
                 }
                 rest = &rest[sent.min(rest.len())..];
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                if context.orders.is_stopped() {
+                if context.stop_flags.is_stopped() {
                     return failed + rest.iter().filter(|due| !due.is_sentinel()).count() as u32;
                 }
                 // The host's own queue is full: the wait shows as schedule error.
@@ -189,7 +192,7 @@ fn send_all(
             Err(_) => {
                 if !rest[0].is_sentinel() {
                     failed += 1;
-                    stamps.restart(socket, rest[0].seq as u32 + 1);
+                    times.restart(socket);
                 }
                 rest = &rest[1..];
             }
@@ -204,17 +207,17 @@ fn send_all(
 pub fn tcp(context: &Context, connection: &TcpStream) {
     let Some(padding) = padding(context) else { return };
     let mut stream = Stream::start(context);
-    let pacer = Pacer::new(context.site.pacing.mode, &context.orders.urgent);
+    let pacer = Pacer::new(context.site.pacing.mode);
     let _ = connection.set_nonblocking(true);
     while let Some(due) = stream.sender.due() {
         stream.tell_end();
-        if pacer.wait_until(due.at).is_none() {
-            stream.obey();
+        if pacer.wait_until(due.at, || stream.is_asked()).is_none() {
+            stream.follow_requests();
             continue;
         }
-        if !tcp::writable(connection, PollTimeout::from(50u16)) {
-            if context.orders.urgent.load(Ordering::Relaxed) {
-                stream.obey();
+        if !stream_socket::writable(connection, PollTimeout::from(50u16)) {
+            if stream.is_asked() {
+                stream.follow_requests();
             }
             continue;
         }
@@ -238,13 +241,13 @@ fn write_record(context: &Context, connection: &TcpStream, parts: [&[u8]; 2]) ->
     let length = parts[0].len() + parts[1].len();
     let mut done = 0;
     while done < length {
-        match tcp::write_some(connection, parts, done) {
+        match stream_socket::write_some(connection, parts, done) {
             Ok(n) => done += n,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                if context.orders.is_stopped() {
+                if context.stop_flags.is_stopped() {
                     return Err(io::ErrorKind::Interrupted.into());
                 }
-                tcp::writable(connection, PollTimeout::from(50u16));
+                stream_socket::writable(connection, PollTimeout::from(50u16));
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(e),

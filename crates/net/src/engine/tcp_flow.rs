@@ -1,52 +1,52 @@
 //! The life of a TCP flow: one connection, whoever makes it, then the stream in either direction.
 
 use super::idle::{LOOK_AROUND, Woken};
-use super::lobby::{Expected, Place, Tell};
-use super::{Context, Step, receive, send};
+use super::rendezvous::{Expected, Notify, Registration};
+use super::{Context, Step, receive, send, stream_socket};
 use crate::clock::steady;
 use crate::privilege::{Capability::NetBindService, explain};
-use crate::tcp;
+use crate::sockets::{self, PatientStream};
 use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::jitlat::flow::{Meeting, Report, Role};
 use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
 use socket2::Socket;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-pub fn run(context: Context, visitors: &Sender<Step>) {
+pub fn run(context: Context, connections: &Sender<Step>) {
     let id = context.opening.flow;
-    let outbox = context.outbox.clone();
-    if let Err(reason) = live(context, visitors) {
-        outbox.report(Report::Failed(id, reason));
+    let reporter = context.reporter.clone();
+    if let Err(reason) = run_to_end(context, connections) {
+        reporter.report(Report::Failed(id, reason));
     }
 }
 
 /// How the connection will come about.
 enum Entrance {
-    /// Held until the visitor has come.
-    Lobby(#[expect(dead_code, reason = "dropping it leaves the lobby")] Place),
+    /// Held until a connection has come.
+    Rendezvous(#[expect(dead_code, reason = "dropping it withdraws it")] Registration),
     Socket(Socket),
 }
 
-fn live(mut context: Context, visitors: &Sender<Step>) -> Result<(), String> {
-    let (entrance, local) = open(&context, visitors)?;
+fn run_to_end(mut context: Context, connections: &Sender<Step>) -> Result<(), String> {
+    let (entrance, local) = open(&context, connections)?;
     let id = context.opening.flow;
-    context.outbox.report(Report::Opened(id, local.port()));
+    context.reporter.report(Report::Opened(id, local.port()));
     let mut met = Met { connection: None, head: Vec::new() };
     let mut entrance = Some(entrance);
-    // Connect (not for a classic listener), then Start; a visitor may come at any time.
+    // Connect (not for a classic listener), then Start; a connection may come at any time.
     let mut started: Option<SteadyTime> = None;
     loop {
         match context.wait(None, LOOK_AROUND) {
-            Woken::Told(Step::Visitor(stream, head)) => {
+            Woken::Told(Step::Connected(stream, head)) => {
                 let greeted = matches!(context.opening.meeting, Meeting::Greeting(_));
                 let from = stream.peer_addr().map_err(|e| format!("a TCP connection came and went: {e}"))?;
                 met = Met { connection: Some(stream), head: if greeted { Vec::new() } else { head } };
                 entrance = None;
                 if greeted {
-                    context.outbox.report(Report::Greeted(id, from));
+                    context.reporter.report(Report::Greeted(id, from));
                 }
             }
             Woken::Told(Step::Connect(peer, greeting)) => {
@@ -55,15 +55,20 @@ fn live(mut context: Context, visitors: &Sender<Step>) -> Result<(), String> {
                         echo(&stream, context.opening.meeting)?;
                         stream
                     }
-                    (Some(Entrance::Socket(socket)), None) => dial(socket, peer, greeting)?,
+                    (Some(Entrance::Socket(socket)), None) => match dial(&context, socket, peer, greeting) {
+                        Ok(stream) => stream,
+                        // Given up because it is no longer wanted: the next wait says so.
+                        Err(_) if context.stop_flags.is_stopped() => continue,
+                        Err(reason) => return Err(reason),
+                    },
                     (_, None) => return Err(format!("no TCP connection from {peer} came")),
                 });
-                context.outbox.report(Report::Ready(id));
+                context.reporter.report(Report::Ready(id));
             }
             Woken::Told(Step::Start) => started = Some(steady()),
             Woken::Look => {}
             Woken::Over => {
-                if !context.orders.is_closed() && context.orders.is_stopped() {
+                if !context.stop_flags.is_closed() && context.stop_flags.is_stopped() {
                     receive::nothing(&context);
                 }
                 return Ok(());
@@ -77,8 +82,8 @@ fn live(mut context: Context, visitors: &Sender<Step>) -> Result<(), String> {
         if let Some(connection) = met.connection.take() {
             drop(entrance);
             let marked = (context.opening.role == Role::Send).then_some(context.opening.spec.dscp);
-            let notes = tcp::prepare(&connection, marked);
-            context.outbox.note(notes.map_err(|e| format!("preparing the TCP test connection: {e}"))?);
+            let notes = stream_socket::prepare_tcp(&connection, marked);
+            context.reporter.note(notes.map_err(|e| format!("preparing the TCP test connection: {e}"))?);
             match context.opening.role {
                 Role::Send => send::tcp(&context, &connection),
                 Role::Receive => receive::tcp(&mut context, &connection, &met.head),
@@ -94,28 +99,28 @@ struct Met {
     head: Vec<u8>,
 }
 
-fn open(context: &Context, visitors: &Sender<Step>) -> Result<(Entrance, SocketAddr), String> {
+fn open(context: &Context, connections: &Sender<Step>) -> Result<(Entrance, SocketAddr), String> {
     let opening = &context.opening;
     let mut local = context.local();
     let expected = match opening.meeting {
         Meeting::Dial => None,
         Meeting::Greeting(token) => Some(Expected::Token(token)),
-        Meeting::Listen => Some(Expected::Anybody),
+        Meeting::Listen => Some(Expected::AnyConnection),
     };
     let attempt = |local: SocketAddr| match expected {
-        None => tcp::bind(local).and_then(|socket| {
+        None => sockets::bind_tcp(local).and_then(|socket| {
             let bound = socket.local_addr()?.as_socket().unwrap_or(local);
             Ok((Entrance::Socket(socket), bound))
         }),
         Some(expected) => {
-            let (visitors, orders) = (visitors.clone(), context.orders.clone());
-            let tell = Tell::Visitor(Box::new(move |stream, head| {
-                let _ = visitors.send(Step::Visitor(stream, head));
-                orders.bell.ring();
+            let (connections, stop_flags) = (connections.clone(), context.stop_flags.clone());
+            let notify = Notify::Connection(Box::new(move |stream, head| {
+                let _ = connections.send(Step::Connected(stream, head));
+                stop_flags.waker.wake();
             }));
-            let place = context.site.lobby.wait(local, opening.peer, expected, tell)?;
-            let bound = place.local;
-            Ok((Entrance::Lobby(place), bound))
+            let registration = context.site.rendezvous.wait(local, opening.peer, expected, notify)?;
+            let bound = registration.local;
+            Ok((Entrance::Rendezvous(registration), bound))
         }
     };
     match attempt(local) {
@@ -131,22 +136,29 @@ fn open(context: &Context, visitors: &Sender<Step>) -> Result<(Entrance, SocketA
 /// How long a classic peer may take to accept.
 const PATIENCE: Span = Span::seconds(15);
 
-fn dial(socket: Socket, peer: SocketAddr, greeting: Option<(u64, Span)>) -> Result<TcpStream, String> {
+fn dial(
+    context: &Context,
+    socket: Socket,
+    peer: SocketAddr,
+    greeting: Option<(u64, Span)>,
+) -> Result<TcpStream, String> {
     let patience = greeting.map_or(PATIENCE, |(_, patience)| patience);
     let patience = Duration::from_nanos(patience.0.max(1) as u64);
     let failed = |what: &str, e: std::io::Error| {
         format!("{what} TCP {peer} for the test stream: {e}; is a firewall between the hosts?")
     };
-    let mut stream = tcp::connect(socket, peer, patience).map_err(|e| failed("connecting to", e))?;
+    let stopped = || context.stop_flags.is_stopped();
+    let stream = sockets::connect(socket, peer, patience, stopped).map_err(|e| failed("connecting to", e))?;
     if let Some((token, _)) = greeting {
         let hello = Header::hello(token).to_bytes();
         let mut echo = [0; HEADER_LEN];
-        let exchanged = stream
-            .set_nodelay(true)
-            .and_then(|()| stream.set_read_timeout(Some(patience)))
-            .and_then(|()| stream.write_all(&hello))
-            .and_then(|()| stream.read_exact(&mut echo));
-        exchanged.map_err(|e| failed("greeting", e))?;
+        let mut exchange = || -> std::io::Result<()> {
+            stream.set_nodelay(true)?;
+            let peer = PatientStream::new(&stream, stopped)?;
+            peer.write_all(&hello, patience)?;
+            peer.read_exact(&mut echo, patience)
+        };
+        exchange().map_err(|e| failed("greeting", e))?;
         if echo != hello {
             return Err(format!("TCP {peer} answers, but not as a jitlat server does"));
         }

@@ -1,12 +1,12 @@
 //! The life of a UDP flow: bind, meet the peer, run the stream.
 
 use super::idle::{LOOK_AROUND, Woken};
-use super::lobby::{Expected, Place, Tell};
-use super::{Context, Step, receive, send};
+use super::rendezvous::{Expected, Notify, Registration};
+use super::{Context, Step, receive, send, stream_socket};
 use crate::clock::steady;
 use crate::privilege::{Capability::NetBindService, explain};
-use crate::stamp::{Stamps, Way};
-use crate::udp;
+use crate::sockets;
+use crate::stamp::{Stamps, Ways};
 use jitlat_core::Span;
 use jitlat_proto::jitlat::flow::{Meeting, Report, Role};
 use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
@@ -17,26 +17,26 @@ use std::os::fd::AsFd;
 
 pub fn run(context: Context) {
     let id = context.opening.flow;
-    let outbox = context.outbox.clone();
-    if let Err(reason) = live(context) {
-        outbox.report(Report::Failed(id, reason));
+    let reporter = context.reporter.clone();
+    if let Err(reason) = run_to_end(context) {
+        reporter.report(Report::Failed(id, reason));
     }
 }
 
-/// Before the peer is known: a place in the lobby, or a socket of one's own.
+/// Before the peer is known: a registration at a shared port, or a socket of the flow's own.
 enum Entrance {
-    Lobby(Place),
+    Rendezvous(Registration),
     Socket(UdpSocket),
 }
 
-fn live(mut context: Context) -> Result<(), String> {
+fn run_to_end(mut context: Context) -> Result<(), String> {
     let entrance = open(&context)?;
     let local = match &entrance {
-        Entrance::Lobby(place) => Ok(place.local),
+        Entrance::Rendezvous(registration) => Ok(registration.local),
         Entrance::Socket(socket) => socket.local_addr(),
     };
     let local = local.map_err(|e| format!("asking for the port of the test socket: {e}"))?;
-    context.outbox.report(Report::Opened(context.opening.flow, local.port()));
+    context.reporter.report(Report::Opened(context.opening.flow, local.port()));
     let (peer, greeting) = loop {
         match context.wait(None, LOOK_AROUND) {
             Woken::Told(Step::Connect(peer, greeting)) => break (peer, greeting),
@@ -46,20 +46,20 @@ fn live(mut context: Context) -> Result<(), String> {
     };
     let socket = match entrance {
         Entrance::Socket(socket) => socket,
-        Entrance::Lobby(_) => udp::bind(local)
+        Entrance::Rendezvous(_) => sockets::bind_udp(local)
             .map_err(|e| format!("binding UDP {local} for {peer}: {}", explain(&e, NetBindService)))?,
     };
-    let way = if context.opening.role == Role::Send { Way::Out } else { Way::In };
-    let prepared = udp::prepare(&socket, way, context.opening.spec.dscp, stamps(&context));
+    let ways = if context.opening.role == Role::Send { Ways::SENT } else { Ways::RECEIVED };
+    let prepared = stream_socket::prepare_udp(&socket, ways, context.opening.spec.dscp, stamps(&context));
     let (stamps, notes) = prepared.map_err(|e| format!("preparing UDP {local}: {e}"))?;
-    context.outbox.note(notes);
+    context.reporter.note(notes);
     let first = connect(&context, &socket, peer, greeting.is_some())?;
     drop_lobby(local, &socket)?;
     match greeting {
         Some((token, patience)) => greet(&context, &socket, peer, token, patience)?,
         None => answer(&socket, context.opening.meeting),
     }
-    context.outbox.report(Report::Ready(context.opening.flow));
+    context.reporter.report(Report::Ready(context.opening.flow));
     if !wait_for_start(&context, &socket, first) {
         return Ok(());
     }
@@ -81,7 +81,7 @@ fn stamps(context: &Context) -> Stamps {
         && spec.period() < STAMPED_PERIOD
         && wanted == Stamps::Kernel
     {
-        context.outbox.note([format!(
+        context.reporter.note([format!(
             "sent stamps are the program's own at periods below {} us: the kernel's would cost rate",
             STAMPED_PERIOD.0 / 1000
         )]);
@@ -95,12 +95,13 @@ fn open(context: &Context) -> Result<Entrance, String> {
     let mut local = context.local();
     let attempt = |local: SocketAddr| match opening.meeting {
         Meeting::Greeting(token) => {
-            let (flow, outbox) = (opening.flow, context.outbox.clone());
-            let tell = Tell::Greeting(Box::new(move |from| outbox.report(Report::Greeted(flow, from))));
-            let place = context.site.lobby.wait(local, opening.peer, Expected::Token(token), tell);
-            place.map(Entrance::Lobby)
+            let (flow, reporter) = (opening.flow, context.reporter.clone());
+            let notify = Notify::Greeting(Box::new(move |from| reporter.report(Report::Greeted(flow, from))));
+            let rendezvous = &context.site.rendezvous;
+            let registered = rendezvous.wait(local, opening.peer, Expected::Token(token), notify);
+            registered.map(Entrance::Rendezvous)
         }
-        Meeting::Dial | Meeting::Listen => udp::bind(local).map(Entrance::Socket),
+        Meeting::Dial | Meeting::Listen => sockets::bind_udp(local).map(Entrance::Socket),
     };
     match attempt(local) {
         Err(_) if opening.any_port_will_do && local.port() != 0 => {
@@ -126,7 +127,7 @@ fn connect(
     let tied = socket.connect(peer).and_then(|()| match context.opening.meeting {
         // A classic receiver's socket may hold the stream's first packets already.
         Meeting::Dial if context.opening.role == Role::Receive && !greets => Ok(()),
-        _ => udp::discard_waiting(socket),
+        _ => sockets::discard_waiting(socket),
     });
     tied.map(|()| None).map_err(|e| format!("connecting the test socket to UDP {peer}: {e}"))
 }
@@ -198,7 +199,7 @@ fn take(socket: &UdpSocket, buffer: &mut [u8]) -> nix::Result<usize> {
     recv(socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT)
 }
 
-/// The first answer to a greeting that the lobby saw.
+/// The first answer to a greeting that the rendezvous saw.
 fn answer(socket: &UdpSocket, meeting: Meeting) {
     if let Meeting::Greeting(token) = meeting {
         let _ = socket.send(&Header::hello(token).to_bytes());
@@ -272,7 +273,7 @@ fn meet_first(context: &Context, socket: &UdpSocket, peer: SocketAddr) -> bool {
 
 /// What a flow that was stopped before its stream says.
 fn finish_unstarted(context: &Context) {
-    if !context.orders.is_closed() && context.orders.is_stopped() {
+    if !context.stop_flags.is_closed() && context.stop_flags.is_stopped() {
         receive::nothing(context);
     }
 }

@@ -1,15 +1,16 @@
 //! Runs one two-way test over datagrams.
 
-use crate::clock;
+use crate::clock::{self, tick};
+use crate::cmsg::ReceivedInfo;
+use crate::departures::{Departures, UNDER_WAY};
 use crate::pace::{Mode, Pacing};
 use crate::privilege::{Capability, how_to_grant, needs};
-use crate::stamp::{Meta, Stamps};
+use crate::stamp::{Stamps, Ways, flags};
 use crate::sys::{self, BATCH, Inbox};
-use crate::twoway::socket::{self, Carrier, Departures, Marking, Prepared};
+use crate::twoway::socket::{self, Carrier, Marking, Prepared};
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::time::SECOND;
 use jitlat_core::{PacketRecord, Source, Span, Stamp, SteadyTime};
-use jitlat_proto::machine::Tick;
 use jitlat_proto::twoway::pinger::{Outcome, Received};
 use jitlat_proto::twoway::{Pinger, Plan, Protocol, Transmit};
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -152,11 +153,6 @@ const LAST_STAMPS: Span = Span::millis(20);
 /// Extra room for answers that are longer than the requests.
 const SLACK: usize = 2048;
 
-/// "Now" on both clocks.
-pub fn tick() -> Tick {
-    Tick { wall: clock::wall(), steady: clock::steady() }
-}
-
 /// Runs `protocol` against `link` as `plan` says, until it is over or `stop` is set; then answers on
 /// their way are still waited for. `make` is given whether the kernel chooses the ICMP identifier.
 pub fn run<P: Protocol>(
@@ -196,41 +192,67 @@ pub fn run_on<P: Protocol>(
     };
     let slot = usize::from(plan.spec.payload()) + SLACK;
     let mut inbox = Inbox::new(BATCH, slot.min(1 << 16));
-    let mut departures = Departures::new();
+    let mut departures = Departures::new(UNDER_WAY, source);
+    // An adapter's stamps come beside the kernel's; records have one source.
+    let stamped = |pinger: &mut Pinger<P>, request: Option<u32>, stamp: Stamp| {
+        if let Some(seq) = request.filter(|_| stamp.source == source) {
+            pinger.stamped(seq, stamp.at);
+        }
+    };
     let mut pinger = Pinger::new(make(kernel_id), plan, source);
     let mut out = Vec::with_capacity(slot);
     let (mut unsent, mut refused, mut interrupted) = (0u64, 0u64, false);
     let mut first_failure = None;
     let mut live = Live::new(link);
     let mut waiting = libc::MSG_DONTWAIT;
+    // Whether the error queue holds something.
+    let mut queued = false;
+    // After a failed send nobody knows whether the kernel had numbered the packet.
+    let restart = |departures: &mut Departures<Option<u32>>, pinger: &mut Pinger<P>| {
+        if source == Source::User {
+            return;
+        }
+        // Where it fails no stamps come, and none are awaited for long.
+        let _ = departures.restart(&socket, flags(stamps, Ways::BOTH), |request, stamp| {
+            if let Some(stamp) = stamp {
+                stamped(pinger, request, stamp);
+            }
+        });
+    };
 
     loop {
-        if departures.awaited() {
-            while departures.collect(&socket, |seq, at| pinger.stamped(seq, at)) == BATCH {}
+        // Also where none is awaited: what lies in the queue would end every wait at once.
+        if departures.awaited() > 0 || std::mem::take(&mut queued) {
+            while departures.collect(&socket, |request, stamp| stamped(&mut pinger, request, stamp)) == BATCH
+            {
+            }
+        }
+        if departures.is_suspect() {
+            restart(&mut departures, &mut pinger);
         }
         loop {
             match inbox.receive(socket.as_fd(), std::mem::replace(&mut waiting, libc::MSG_DONTWAIT)) {
                 Ok(count) => {
                     let now = tick();
                     for datagram in inbox.datagrams() {
-                        let mut meta = Meta::parse(datagram.control);
+                        let mut info = ReceivedInfo::parse(datagram.control);
                         let body = match &framing {
                             Some(framing) => {
                                 let Some(carried) = framing.unwrap(datagram.data) else { continue };
-                                meta.ttl = Some(carried.ttl);
-                                meta.traffic_class = Some(carried.traffic_class);
+                                info.ttl = Some(carried.ttl);
+                                info.traffic_class = Some(carried.traffic_class);
                                 carried.payload
                             }
                             None if ip_header => without_ip_header(datagram.data),
                             None => datagram.data,
                         };
-                        let stamp = meta.stamp.unwrap_or(Stamp { at: now.wall, source: Source::User });
+                        let stamp = info.stamp.unwrap_or(Stamp { at: now.wall, source: Source::User });
                         let received = Received {
                             stamp,
                             read: now.wall,
                             length: body.len(),
-                            ttl: meta.ttl,
-                            traffic_class: meta.traffic_class,
+                            ttl: info.ttl,
+                            traffic_class: info.traffic_class,
                         };
                         pinger.handle(body, &received, now);
                     }
@@ -249,7 +271,8 @@ pub fn run_on<P: Protocol>(
         pinger.handle_timeout(tick());
         for _ in 0..RUN {
             out.clear();
-            let Some(what) = pinger.poll_transmit(tick(), &mut out) else { break };
+            let now = tick();
+            let Some(what) = pinger.poll_transmit(now, &mut out) else { break };
             let request = match what {
                 Transmit::Request(seq) => Some(seq),
                 Transmit::Conversation => None,
@@ -259,13 +282,15 @@ pub fn run_on<P: Protocol>(
             let mut sent = send(&socket, bytes, link.carrier == Carrier::Udp && refused > 0);
             if matches!(&sent, Err(e) if e.kind() == io::ErrorKind::ConnectionRefused) {
                 refused += 1;
+                restart(&mut departures, &mut pinger);
                 sent = send(&socket, bytes, link.carrier == Carrier::Udp);
             }
             match sent {
                 Ok(_) if source == Source::User => {}
-                Ok(_) => departures.sent(request),
+                Ok(_) => departures.sent(request, now.wall),
                 Err(e) => {
                     unsent += 1;
+                    restart(&mut departures, &mut pinger);
                     first_failure.get_or_insert(e);
                 }
             }
@@ -278,13 +303,13 @@ pub fn run_on<P: Protocol>(
         if source == Source::User && span > COARSE && receive_within(&socket, span - COARSE) {
             waiting = libc::MSG_WAITFORONE;
         } else {
-            wait(&socket, span);
+            queued = wait(&socket, span);
         }
     }
 
     let until = clock::steady() + LAST_STAMPS;
-    while stamps >= Stamps::Kernel && departures.awaited() && clock::steady() < until {
-        if departures.collect(&socket, |seq, at| pinger.stamped(seq, at)) == 0 {
+    while departures.awaited() > 0 && clock::steady() < until {
+        if departures.collect(&socket, |request, stamp| stamped(&mut pinger, request, stamp)) == 0 {
             wait(&socket, pause(until, clock::steady(), Mode::Sleep));
         }
     }
@@ -323,14 +348,15 @@ fn pause(due: SteadyTime, now: SteadyTime, mode: Mode) -> Span {
     (wake - now).max(Span(0)).min(SLICE)
 }
 
-/// Sleeps for `span`, or until something arrives.
-fn wait(socket: &impl AsFd, span: Span) {
+/// Sleeps for `span`, or until something arrives or a stamp comes back; says whether the error queue holds something.
+fn wait(socket: &impl AsFd, span: Span) -> bool {
     if span.0 == 0 {
-        return;
+        return false;
     }
     let mut ready = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
     // A signal or nothing ready: the caller looks at everything again anyway.
     let _ = ppoll(&mut ready, Some(TimeSpec::new(span.0 / SECOND, span.0 % SECOND)), None);
+    ready[0].revents().is_some_and(|r| r.contains(PollFlags::POLLERR))
 }
 
 /// Lets the next receiving call itself wait for `span`: a step less between an answer and its stamp than [`wait`],

@@ -4,18 +4,14 @@
 //! * [`socket`] – the sockets they go through; [`raw`] – packet sockets instead
 //! * [`request_response`] – the same over one TCP connection
 //! * [`twamp`] – agrees on a TWAMP session before a test
-//! * [`reflectors`] – answers other hosts' tests
 //!
-//! One thread a test: it sleeps until the next request is due or something arrives. With kernel stamps
+//! Their reflectors are in [`crate::reflect`]. One thread a test: it sleeps until the next request is due or something arrives. With kernel stamps
 //! nothing depends on how soon it wakes up.
 
 pub mod client;
 pub mod raw;
-pub mod reflectors;
 pub mod request_response;
 pub mod socket;
 pub mod twamp;
 
 pub use client::{Error, Link, Measured, prepare, run, run_on};
-pub use reflectors::twamp::Settings as TwampSettings;
-pub use reflectors::{Reflectors, Service};

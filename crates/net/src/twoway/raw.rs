@@ -5,6 +5,7 @@
 //! hop's address, and owns the port, so that it does not answer for a port that nobody has.
 
 use crate::privilege::{Capability, needs};
+use crate::sockets;
 use crate::stamp::Stamps;
 use crate::sys;
 use crate::twoway::socket::{self, Marking, Prepared};
@@ -23,15 +24,15 @@ const LOOK: Duration = Duration::from_millis(20);
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const UDP: usize = 8;
-pub(super) const HEADERS: usize = ETHERNET + IPV4 + UDP;
+pub(crate) const HEADERS: usize = ETHERNET + IPV4 + UDP;
 /// `ARPHRD_ETHER`: interfaces whose frames begin with an Ethernet header.
 const WITH_ETHERNET: u16 = 1;
 
 /// Why there are no raw frames from a host to itself.
-pub(super) const LOOPBACK: &str =
+pub(crate) const LOOPBACK: &str =
     "the kernel takes no whole frames from its own loopback interface: raw sockets reach other hosts only";
 
-pub(super) type Mac = [u8; 6];
+pub(crate) type Mac = [u8; 6];
 
 /// Puts datagrams into frames and takes them out.
 pub struct Framing {
@@ -47,9 +48,9 @@ pub struct Framing {
 #[derive(Clone, Copy, Debug)]
 pub struct Carried<'a> {
     /// The Ethernet address it came from.
-    pub(super) source: Mac,
-    pub(super) from: SocketAddrV4,
-    pub(super) to: SocketAddrV4,
+    pub(crate) source: Mac,
+    pub(crate) from: SocketAddrV4,
+    pub(crate) to: SocketAddrV4,
     /// The datagram's payload.
     pub payload: &'a [u8],
     /// Time to live.
@@ -73,7 +74,7 @@ impl Framing {
 
 /// What `frame` carries, if it is a whole datagram of UDP over IPv4. Its checksum is not looked at: between virtual
 /// interfaces it is often left to an adapter that is not there.
-pub(super) fn parse(frame: &[u8]) -> Option<Carried<'_>> {
+pub(crate) fn parse(frame: &[u8]) -> Option<Carried<'_>> {
     let packet = frame.get(ETHERNET..)?;
     let (&[version, traffic_class, l0, l1, _, _, f0, f1, ttl, protocol, ..], length) =
         (packet.first_chunk::<IPV4>()?, usize::from(packet[0] & 0x0f) * 4);
@@ -97,7 +98,7 @@ pub(super) fn parse(frame: &[u8]) -> Option<Carried<'_>> {
 }
 
 /// Makes `frame` of headers and payload, and fills in lengths and sums.
-pub(super) fn fill(frame: &mut Vec<u8>, headers: &[u8; HEADERS], payload: &[u8]) {
+pub(crate) fn fill(frame: &mut Vec<u8>, headers: &[u8; HEADERS], payload: &[u8]) {
     frame.clear();
     frame.extend_from_slice(headers);
     frame.extend_from_slice(payload);
@@ -118,14 +119,14 @@ pub(super) fn fill(frame: &mut Vec<u8>, headers: &[u8; HEADERS], payload: &[u8])
     put(frame, ETHERNET + IPV4 + 6, sum);
 }
 
-pub(super) fn sum_of(bytes: &[u8]) -> u64 {
+pub(crate) fn sum_of(bytes: &[u8]) -> u64 {
     bytes
         .chunks(2)
         .map(|pair| u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)])))
         .sum()
 }
 
-pub(super) fn checksum(mut sum: u64) -> u16 {
+pub(crate) fn checksum(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
@@ -168,7 +169,7 @@ pub fn open(to: SocketAddr, marking: &Marking, stamps: Stamps, payload: usize) -
     if let Some(priority) = marking.priority {
         let _ = setsockopt(&packets, sockopt::Priority, &(priority as i32));
     }
-    socket::enlarge(&packets);
+    sockets::enlarge(&packets);
     let stamps = socket::stamp(&packets, IpAddr::V4(*from.ip()), stamps, &mut notes)?;
     packets.set_nonblocking(true)?;
     let framing = Framing {
@@ -190,7 +191,7 @@ pub fn open(to: SocketAddr, marking: &Marking, stamps: Stamps, payload: usize) -
 }
 
 /// A packet socket of `interface` that takes what `filter` passes.
-pub(super) fn packet_socket(interface: &str, filter: &[SockFilter]) -> io::Result<Socket> {
+pub(crate) fn packet_socket(interface: &str, filter: &[SockFilter]) -> io::Result<Socket> {
     let index = if_nametoindex(interface).map_err(io::Error::from)? as libc::c_int;
     let packets = Socket::new(Domain::PACKET, Type::RAW, None).map_err(|e| match e.kind() {
         io::ErrorKind::PermissionDenied => io::Error::new(e.kind(), needs(Capability::NetRaw)),
@@ -205,7 +206,7 @@ pub(super) fn packet_socket(interface: &str, filter: &[SockFilter]) -> io::Resul
 }
 
 /// The headers of frames from `from` at `mac` to `to` at `next`; lengths and sums are left open.
-pub(super) fn headers(
+pub(crate) fn headers(
     mac: Mac,
     next: Mac,
     from: SocketAddrV4,
@@ -231,7 +232,7 @@ pub(super) fn headers(
 }
 
 /// A filter for the kernel: UDP over IPv4 to `port`, unfragmented.
-pub(super) fn only_to(port: u16) -> Vec<SockFilter> {
+pub(crate) fn only_to(port: u16) -> Vec<SockFilter> {
     let f = SockFilter::new;
     vec![
         f(0x28, 0, 0, 12),
@@ -249,7 +250,7 @@ pub(super) fn only_to(port: u16) -> Vec<SockFilter> {
 }
 
 /// The interface's Ethernet address and its IPv4 addresses.
-pub(super) fn addresses(interface: &str) -> io::Result<(Mac, Vec<Ipv4Addr>)> {
+pub(crate) fn addresses(interface: &str) -> io::Result<(Mac, Vec<Ipv4Addr>)> {
     let all: Vec<_> = nix::ifaddrs::getifaddrs().map_err(io::Error::from)?.collect();
     let mine = || all.iter().filter(|a| a.interface_name == interface).filter_map(|a| a.address.as_ref());
     let mac = mine().find_map(|a| a.as_link_addr()?.addr()).unwrap_or_default();

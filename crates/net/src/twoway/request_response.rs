@@ -1,15 +1,17 @@
 //! TCP request–response: the client's side and the server's.
 
 use crate::clock;
+use crate::clock::tick;
+use crate::sockets::{self, PatientStream};
 use crate::stamp::Stamps;
 use crate::sys::tcp_info;
-use crate::twoway::client::{Error, Link, Live, Measured, tick};
+use crate::twoway::client::{Error, Link, Live, Measured};
 use crate::twoway::socket;
 use jitlat_core::session::Ending;
 use jitlat_core::time::SECOND;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Source, Span, Stamp};
-use jitlat_proto::reqresp::{GREETING_LEN, Requester, Sizes, respond};
+use jitlat_proto::reqresp::{GREETING_LEN, Requester, Sizes};
 use jitlat_proto::twoway::pinger::Received;
 use jitlat_proto::twoway::{Pinger, Plan, Transmit};
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -23,9 +25,6 @@ use std::time::Duration;
 
 const CONNECT: Duration = Duration::from_secs(5);
 const SLICE: Span = Span::millis(100);
-/// A connection on which nothing is asked for this long is closed.
-const IDLE: Duration = Duration::from_secs(60);
-
 /// Runs a test of `sizes` against the responder at `to`.
 pub fn run(
     sizes: Sizes,
@@ -38,8 +37,9 @@ pub fn run(
         io::ErrorKind::ConnectionRefused => Error::Refused(to),
         _ => Error::Send { to, source },
     };
-    let (mut stream, notes) = connect(link).map_err(fail)?;
-    greet(&mut stream, sizes).map_err(|why| Error::Conversation { to, why })?;
+    let stopped = || stop.load(Ordering::Acquire);
+    let (mut stream, notes) = connect(link, stopped).map_err(fail)?;
+    greet(&stream, sizes, stopped).map_err(|why| Error::Conversation { to, why })?;
     let local = stream.local_addr().map_err(fail)?;
     stream.set_nonblocking(true).map_err(fail)?;
     let mut host = clock::host_facts();
@@ -140,72 +140,25 @@ fn push(stream: &mut TcpStream, waiting: &mut Vec<u8>, lost: &mut bool) {
 }
 
 /// Connects, marked from the first packet on; also what had to be left out.
-fn connect(link: &Link) -> io::Result<(TcpStream, Vec<String>)> {
+fn connect(link: &Link, stopped: impl Fn() -> bool) -> io::Result<(TcpStream, Vec<String>)> {
     let socket = Socket::new(Domain::for_address(link.to), Type::STREAM, Some(Protocol::TCP))?;
     let mut notes = Vec::new();
     socket::mark(&socket, link.to, &link.marking, &mut notes)?;
-    socket.connect_timeout(&link.to.into(), CONNECT)?;
-    Ok((socket.into(), notes))
+    Ok((sockets::connect(socket, link.to, CONNECT, stopped)?, notes))
 }
 
-fn greet(stream: &mut TcpStream, sizes: Sizes) -> Result<(), String> {
-    let exchange = |stream: &mut TcpStream| -> io::Result<[u8; GREETING_LEN]> {
+fn greet(stream: &TcpStream, sizes: Sizes, stopped: impl Fn() -> bool) -> Result<(), String> {
+    let exchange = || -> io::Result<[u8; GREETING_LEN]> {
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(CONNECT))?;
-        stream.set_write_timeout(Some(CONNECT))?;
-        stream.write_all(&sizes.greeting())?;
+        let peer = PatientStream::new(stream, stopped)?;
+        peer.write_all(&sizes.greeting(), CONNECT)?;
         let mut echo = [0; GREETING_LEN];
-        stream.read_exact(&mut echo)?;
+        peer.read_exact(&mut echo, CONNECT)?;
         Ok(echo)
     };
-    match exchange(stream) {
+    match exchange() {
         Ok(echo) if Sizes::from_greeting(&echo) == Some(sizes) => Ok(()),
         Ok(_) => Err("answered, but not as a jitlat responder: is that the right port?".to_owned()),
         Err(e) => Err(format!("did not return the greeting ({e}): is a jitlat responder on that port?")),
     }
-}
-
-/// Answers one connection until it ends, falls silent, or `stop` is set.
-pub(crate) fn serve(mut stream: TcpStream, stop: &AtomicBool) -> io::Result<u64> {
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(Duration::from_millis(200)))?;
-    stream.set_write_timeout(Some(CONNECT))?;
-    let mut greeting = [0; GREETING_LEN];
-    if !fill(&mut stream, &mut greeting, stop)? {
-        return Ok(0);
-    }
-    let Some(sizes) = Sizes::from_greeting(&greeting) else { return Ok(0) };
-    stream.write_all(&greeting)?;
-    let (mut request, mut response) = (vec![0; sizes.request()], vec![0; sizes.response()]);
-    let mut answered = 0;
-    while fill(&mut stream, &mut request, stop)? {
-        let arrived = clock::wall();
-        respond(&request, arrived, clock::wall(), &mut response);
-        stream.write_all(&response)?;
-        answered += 1;
-    }
-    Ok(answered)
-}
-
-/// Fills `buffer`; false where the connection ended, fell silent or `stop` was set before that.
-fn fill(stream: &mut TcpStream, buffer: &mut [u8], stop: &AtomicBool) -> io::Result<bool> {
-    let mut filled = 0;
-    let mut last = std::time::Instant::now();
-    while filled < buffer.len() {
-        match stream.read(&mut buffer[filled..]) {
-            Ok(0) => return Ok(false),
-            Ok(n) => {
-                filled += n;
-                last = std::time::Instant::now();
-            }
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                if stop.load(Ordering::Relaxed) || last.elapsed() > IDLE {
-                    return Ok(false);
-                }
-            }
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(true)
 }

@@ -1,19 +1,16 @@
 //! Sockets of two-way tests: UDP and ICMP, connected to the far host, stamped both ways.
 
-use crate::clock;
 use crate::privilege::{Capability, needs};
-use crate::stamp::{self, Stamps};
-use crate::sys::{self, BATCH, Inbox};
+use crate::sockets::{self, enlarge, observe};
+use crate::stamp::{self, Stamps, Ways};
+use crate::sys;
 use crate::twoway::raw::{self, Framing};
-use jitlat_core::{Dscp, Source, WallTime};
-use nix::sys::socket::{TimestampingFlag as F, setsockopt, sockopt};
+use jitlat_core::Dscp;
+use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
-
-/// Room asked for in the kernel, each way.
-const BUFFER: usize = 8 << 20;
 
 /// What carries a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,15 +125,7 @@ pub(crate) fn mark(
         socket.bind(&SocketAddr::new(marking.bind.unwrap_or(any), marking.port).into())?;
     }
     let v6 = to.is_ipv6();
-    let octet = i32::from(marking.dscp.octet());
-    let marked = if v6 {
-        setsockopt(socket, sockopt::Ipv6TClass, &octet)
-    } else {
-        setsockopt(socket, sockopt::Ipv4Tos, &octet)
-    };
-    if let Err(e) = marked {
-        notes.push(format!("DSCP {} was not set: {}", marking.dscp, e.desc()));
-    }
+    notes.extend(sockets::mark(socket, marking.dscp).err());
     if let Some(priority) = marking.priority
         && let Err(e) = setsockopt(socket, sockopt::Priority, &(priority as i32))
     {
@@ -162,27 +151,6 @@ fn note_fragments(socket: &Socket, v6: bool, payload: usize, notes: &mut Vec<Str
     }
 }
 
-/// Asks for what can be seen of each packet received. What a kernel does not offer stays missing.
-pub(crate) fn observe(socket: &impl AsFd, v6: bool) {
-    if v6 {
-        let _ = setsockopt(socket, sockopt::Ipv6RecvTClass, &true);
-        let _ = setsockopt(socket, sockopt::Ipv6RecvHopLimit, &true);
-    } else {
-        let _ = setsockopt(socket, sockopt::IpRecvTos, &true);
-        let _ = setsockopt(socket, sockopt::Ipv4RecvTtl, &true);
-    }
-}
-
-/// Makes the socket's buffers large: past the system's limit where permitted, up to it otherwise.
-pub(crate) fn enlarge(socket: &impl AsFd) {
-    if setsockopt(socket, sockopt::RcvBufForce, &BUFFER).is_err() {
-        let _ = setsockopt(socket, sockopt::RcvBuf, &BUFFER);
-    }
-    if setsockopt(socket, sockopt::SndBufForce, &BUFFER).is_err() {
-        let _ = setsockopt(socket, sockopt::SndBuf, &BUFFER);
-    }
-}
-
 /// Has the kernel stamp both ways.
 pub(crate) fn stamp(
     socket: &Socket,
@@ -199,98 +167,11 @@ pub(crate) fn stamp(
             io::Error::new(io::ErrorKind::Unsupported, format!("no hardware stamps ({why}): {hint}"))
         })?;
     }
-    let received = F::SOF_TIMESTAMPING_SOFTWARE | F::SOF_TIMESTAMPING_RX_SOFTWARE;
-    let sent = F::SOF_TIMESTAMPING_TX_SOFTWARE | F::SOF_TIMESTAMPING_OPT_ID | F::SOF_TIMESTAMPING_OPT_TSONLY;
-    let (all, stamps) = match want {
-        Stamps::KernelReceive => (received, want),
-        // Received packets carry both stamps, so that an adapter's clock of its own is noticed. Sent ones are
-        // asked for the adapter's only: one entry in the error queue each.
-        Stamps::Hardware => {
-            let adapter = F::SOF_TIMESTAMPING_RAW_HARDWARE | F::SOF_TIMESTAMPING_RX_HARDWARE;
-            (
-                received
-                    | adapter
-                    | F::SOF_TIMESTAMPING_TX_HARDWARE
-                    | F::SOF_TIMESTAMPING_OPT_ID
-                    | F::SOF_TIMESTAMPING_OPT_TSONLY,
-                want,
-            )
-        }
-        _ => (received | sent, Stamps::Kernel),
-    };
-    match setsockopt(socket, sockopt::Timestamping, &all) {
-        Ok(()) => Ok(stamps),
+    match setsockopt(socket, sockopt::Timestamping, &stamp::flags(want, Ways::BOTH)) {
+        Ok(()) => Ok(want),
         Err(e) => {
             notes.push(format!("no kernel stamps ({}): user stamps instead", e.desc()));
             Ok(Stamps::User)
         }
-    }
-}
-
-/// No request: a packet of the conversation.
-const NONE: u32 = u32::MAX;
-/// Packets remembered while their stamps are under way; a power of two.
-const UNDER_WAY: usize = 1 << 13;
-
-/// Joins transmit stamps, which come back through the error queue, to the requests they belong to.
-pub struct Departures {
-    inbox: Inbox,
-    /// Which request the kernel's n-th packet was.
-    requests: Box<[u32]>,
-    next: u32,
-    awaited: u32,
-}
-
-impl Departures {
-    /// Nothing sent yet.
-    pub fn new() -> Departures {
-        Departures {
-            inbox: Inbox::new(BATCH, 1),
-            requests: vec![NONE; UNDER_WAY].into(),
-            next: 0,
-            awaited: 0,
-        }
-    }
-
-    /// A packet was handed over, which was this request or none. Failed sends do not count.
-    pub fn sent(&mut self, request: Option<u32>) {
-        self.requests[self.next as usize % UNDER_WAY] = request.unwrap_or(NONE);
-        self.next = self.next.wrapping_add(1);
-        self.awaited = (self.awaited + 1).min(UNDER_WAY as u32);
-    }
-
-    /// Whether stamps are under way.
-    pub fn awaited(&self) -> bool {
-        self.awaited > 0
-    }
-
-    /// Takes one batch of stamps, without waiting, and returns how many entries the queue gave.
-    pub fn collect(&mut self, socket: &Socket, mut stamped: impl FnMut(u32, WallTime)) -> usize {
-        let Ok(count) = self.inbox.receive(socket.as_fd(), libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) else {
-            return 0;
-        };
-        let now = clock::wall();
-        for (id, stamp) in self.inbox.datagrams().filter_map(|d| crate::stamp::transmitted(d.control)) {
-            if self.next.wrapping_sub(id).wrapping_sub(1) >= UNDER_WAY as u32 {
-                continue;
-            }
-            self.awaited = self.awaited.saturating_sub(1);
-            let request = self.requests[id as usize % UNDER_WAY];
-            // An adapter with a clock of its own tells nothing: the program's reading stays.
-            let at = match stamp.source {
-                Source::Hardware => stamp::on_system_clock(stamp.at, now),
-                _ => Some(stamp.at),
-            };
-            if let Some(at) = at.filter(|_| request != NONE) {
-                stamped(request, at);
-            }
-        }
-        count
-    }
-}
-
-impl Default for Departures {
-    fn default() -> Departures {
-        Departures::new()
     }
 }

@@ -1,13 +1,13 @@
 //! The client's side of a TWAMP control conversation. It is over before the first test packet and goes
 //! on after the last: nothing of it runs while packets fly.
 
+use crate::clock::tick;
 use crate::random;
-use crate::twoway::client::tick;
+use crate::sockets::{self, waits};
 use jitlat_core::Span;
 use jitlat_proto::Machine;
 use jitlat_proto::twamp::client::{Client, Config, Event, Failure, Granted, Input};
 use jitlat_proto::twamp::{Mode, Wish};
-use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,7 +76,11 @@ impl Control {
         let to = asking.to;
         let patience = Duration::from_nanos(asking.patience.0.max(1) as u64);
         let connect = |source| Error::Connect { to, source };
-        let stream = connect_from(asking.bind, to, patience).map_err(connect)?;
+        let stream = sockets::connect_tcp(asking.bind, to, patience, || stop.load(Ordering::Acquire));
+        let stream = stream.map_err(|e| match e.kind() {
+            io::ErrorKind::Interrupted => Error::Interrupted(to),
+            _ => connect(e),
+        })?;
         stream.set_nodelay(true).map_err(connect)?;
         stream.set_read_timeout(Some(NOTICE)).map_err(connect)?;
         stream.set_write_timeout(Some(patience)).map_err(connect)?;
@@ -164,20 +168,10 @@ impl Control {
             match self.stream.read(&mut buffer) {
                 Ok(0) => self.client.handle(tick(), Input::Closed),
                 Ok(n) => self.client.handle(tick(), Input::Bytes(&buffer[..n])),
-                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if waits(&e) => {}
                 Err(_) => self.client.handle(tick(), Input::Closed),
             }
             self.client.handle_timeout(tick());
         }
     }
-}
-
-fn connect_from(bind: Option<IpAddr>, to: SocketAddr, patience: Duration) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
-    if let Some(ip) = bind {
-        socket.bind(&SocketAddr::new(ip, 0).into())?;
-    }
-    socket.connect_timeout(&to.into(), patience)?;
-    Ok(socket.into())
 }

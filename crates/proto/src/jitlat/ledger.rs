@@ -2,6 +2,7 @@
 
 use super::flow::{ReceiveReport, SendReport};
 use super::limits::{Limits, Refusal};
+use crate::access::Client;
 use core::fmt;
 use core::net::IpAddr;
 use jitlat_core::clock::SyncState;
@@ -106,12 +107,11 @@ impl Lookup {
     }
 }
 
-/// Counts connections, sessions and memory against the [`Limits`], by client and in all, and keeps
+/// Counts sessions and memory against the [`Limits`], by client and in all, and keeps
 /// uncollected results for a bounded time. One per server, behind a lock: every call is short.
 #[derive(Debug)]
 pub struct Ledger {
     limits: Limits,
-    connections: HashMap<Client, usize>,
     sessions: HashMap<SessionId, Entry>,
 }
 
@@ -123,55 +123,15 @@ struct Entry {
     kept: Option<(Arc<SessionResults>, SteadyTime)>,
 }
 
-/// Who counts as one client: an IPv4 address, or an IPv6 /64.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Client(u128);
-
-impl Client {
-    fn of(address: IpAddr) -> Client {
-        match address.to_canonical() {
-            IpAddr::V4(v4) => Client(v4.to_bits().into()),
-            IpAddr::V6(v6) => Client(v6.to_bits() >> 64 << 64),
-        }
-    }
-}
-
 impl Ledger {
     /// An empty ledger.
     pub fn new(limits: Limits) -> Ledger {
-        Ledger { limits, connections: HashMap::new(), sessions: HashMap::new() }
+        Ledger { limits, sessions: HashMap::new() }
     }
 
     /// The limits counted against.
     pub fn limits(&self) -> &Limits {
         &self.limits
-    }
-
-    /// A control connection from `client` wants to be served. Every `Ok` is to be followed by one
-    /// [`disconnect`](Ledger::disconnect).
-    pub fn connect(&mut self, client: IpAddr) -> Result<(), Refusal> {
-        let total: usize = self.connections.values().sum();
-        if total >= self.limits.connections {
-            return Err(Refusal::new("max-connections", self.limits.connections, "one more"));
-        }
-        let count = self.connections.entry(Client::of(client)).or_default();
-        if *count >= self.limits.connections_per_client {
-            let allowed = self.limits.connections_per_client;
-            return Err(Refusal::new("max-connections-per-client", allowed, "one more"));
-        }
-        *count += 1;
-        Ok(())
-    }
-
-    /// A control connection from `client` is gone.
-    pub fn disconnect(&mut self, client: IpAddr) {
-        let client = Client::of(client);
-        if let Some(count) = self.connections.get_mut(&client) {
-            *count -= 1;
-            if *count == 0 {
-                self.connections.remove(&client);
-            }
-        }
     }
 
     /// Room for a session, or which limit forbids it. The client's own kept results make room, oldest
@@ -282,8 +242,6 @@ mod tests {
 
     fn ledger() -> Ledger {
         Ledger::new(Limits {
-            connections: 3,
-            connections_per_client: 2,
             sessions: 3,
             sessions_per_client: 2,
             memory: 1000,
@@ -300,30 +258,6 @@ mod tests {
 
     fn results() -> Arc<SessionResults> {
         Arc::new(SessionResults { flows: Vec::new(), host: HostFacts::default() })
-    }
-
-    #[test]
-    fn connections_are_counted_by_client_and_in_all() {
-        let mut l = ledger();
-        let [a, b] = [A, B].map(|s| s.parse().unwrap());
-        assert!(l.connect(a).is_ok() && l.connect(a).is_ok());
-        assert_eq!(l.connect(a).unwrap_err().limit, "max-connections-per-client");
-        assert!(l.connect(b).is_ok());
-        assert_eq!(l.connect(b).unwrap_err().limit, "max-connections");
-        l.disconnect(a);
-        assert!(l.connect(b).is_ok());
-        for client in [a, b, b] {
-            l.disconnect(client);
-        }
-        assert!(l.connections.is_empty());
-    }
-
-    #[test]
-    fn an_ipv6_client_is_its_64_and_a_mapped_address_is_its_ipv4() {
-        let of = |s: &str| Client::of(s.parse().unwrap());
-        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:2"));
-        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
-        assert_eq!(of("::ffff:192.0.2.1"), of(A));
     }
 
     #[test]

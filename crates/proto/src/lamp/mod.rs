@@ -9,6 +9,7 @@ pub mod client;
 pub mod packet;
 pub mod report;
 pub mod server;
+mod tally;
 
 pub use client::{Client, Mode};
 pub use packet::{FollowUp, Header, Kind};

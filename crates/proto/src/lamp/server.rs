@@ -1,13 +1,14 @@
 //! [`Server`]: answers any number of LaMP sessions in bounded memory.
 
+use crate::access::answerable;
 use crate::lamp::packet::{FollowUp, HEADER_LEN, Header, Kind};
-use crate::lamp::report::Report;
+use crate::lamp::tally::Tally;
 use crate::machine::Tick;
-use crate::twoway::reflect::{Arrival, Silence, answerable};
+use crate::twoway::reflect::{Arrival, Silence};
 use core::net::SocketAddr;
 use jitlat_core::time::Source;
 use jitlat_core::{Span, SteadyTime};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Between repetitions of a REPORT.
 const REPORT_REPEAT: Span = Span::millis(200);
@@ -16,15 +17,12 @@ const REPORT_REPEATS: u32 = 15;
 const SILENCE: Span = Span::seconds(3);
 /// Where packets come more rarely, silence begins this long after the next one should have come.
 const OVERDUE: Span = Span::seconds(1);
-/// Between two looks for silent sessions.
-const SWEEP: Span = Span::millis(500);
-/// Sessions silent for this long make room for new ones when there is none left.
+/// Sessions silent for this long make room for new ones when there is none left; they are looked for this often.
 const CROWDED: Span = Span::seconds(10);
+const LOOK_FOR_ROOM: Span = Span::millis(500);
 /// What a session may be sent beyond what came from it: a first REPORT after the shortest test, and no
 /// more, so that forged INITs are not worth their while.
 const FLOOR: i64 = 400;
-/// Numbers remembered to recognise duplicates, in a row.
-const WINDOW: usize = 4096;
 
 /// How a server behaves.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +64,9 @@ pub enum Reaction {
 }
 
 #[derive(Clone, Debug)]
-struct Session {
+struct Session<R> {
+    /// How the client's last packet came, and so how to reach it.
+    route: R,
     unidirectional: Option<Box<Tally>>,
     follow_up: Option<FollowUp>,
     negotiated: bool,
@@ -76,6 +76,22 @@ struct Session {
     /// Bytes received minus bytes sent.
     credit: i64,
     phase: Phase,
+    /// Under which time it is in the [`Server`]'s agenda.
+    look: SteadyTime,
+}
+
+impl<R> Session<R> {
+    /// When something may next have to be done without a packet: a report, or forgetting it after `idle`.
+    fn next_look(&self, idle: Span) -> SteadyTime {
+        let forget = self.seen + idle;
+        match (&self.unidirectional, self.phase) {
+            (_, Phase::Reporting { due, .. }) => due.min(forget),
+            (Some(tally), Phase::Open) if tally.has_received() => {
+                forget.min(self.seen + SILENCE.max(self.longest + OVERDUE))
+            }
+            _ => forget,
+        }
+    }
 }
 
 /// Where a one-way session stands.
@@ -94,104 +110,6 @@ enum Phase {
     },
 }
 
-/// What a unidirectional session has found.
-#[derive(Clone, Debug)]
-struct Tally {
-    received: u64,
-    good: u64,
-    min: i64,
-    max: i64,
-    mean: f64,
-    squares: f64,
-    out_of_order: u64,
-    errors: u64,
-    duplicates: u64,
-    highest: Option<i64>,
-    recent: [u64; WINDOW / 64],
-}
-
-impl Tally {
-    fn new() -> Tally {
-        Tally {
-            received: 0,
-            good: 0,
-            min: i64::MAX,
-            max: 0,
-            mean: 0.0,
-            squares: 0.0,
-            out_of_order: 0,
-            errors: 0,
-            duplicates: 0,
-            highest: None,
-            recent: [0; WINDOW / 64],
-        }
-    }
-
-    fn note(&mut self, seq: u16, latency: Option<Span>) {
-        let number = match self.highest {
-            // The number with these low bits that is nearest to the highest so far.
-            Some(h) => h + i64::from(seq.wrapping_sub(h as u16) as i16),
-            None => seq.into(),
-        };
-        if self.repeated(number) {
-            self.duplicates += 1;
-            return;
-        }
-        if self.highest.is_some_and(|h| number < h) {
-            self.out_of_order += 1;
-        }
-        self.highest = Some(self.highest.map_or(number, |h| h.max(number)));
-        self.received += 1;
-        let Some(us) = latency.map(|l| l.0.div_euclid(1000)).filter(|us| *us > 0) else {
-            self.errors += 1;
-            return;
-        };
-        // Errors do not enter the mean (they do in LaTe, which biases it).
-        self.good += 1;
-        self.min = self.min.min(us);
-        self.max = self.max.max(us);
-        let delta = us as f64 - self.mean;
-        self.mean += delta / self.good as f64;
-        self.squares += delta * (us as f64 - self.mean);
-    }
-
-    /// Whether `number` was noted before, within the window; notes it.
-    fn repeated(&mut self, number: i64) -> bool {
-        let highest = self.highest.unwrap_or(number - 1);
-        if number <= highest - WINDOW as i64 {
-            return false;
-        }
-        let bit = |n: i64| (n.rem_euclid(WINDOW as i64) as usize / 64, 1u64 << (n.rem_euclid(64)));
-        // Numbers newly passed over were not seen in this turn of the window.
-        for n in (highest + 1).max(number - WINDOW as i64 + 1)..=number {
-            let (word, mask) = bit(n);
-            self.recent[word] &= !mask;
-        }
-        let (word, mask) = bit(number);
-        let seen = self.recent[word] & mask != 0;
-        self.recent[word] |= mask;
-        seen
-    }
-
-    fn report(&self, stamps: Source, timed_out: bool) -> Report {
-        let highest = self.highest.filter(|_| self.received > 0);
-        Report {
-            min_us: (self.good > 0).then_some(self.min as u64),
-            mean_us: self.mean,
-            max_us: self.max as u64,
-            received: self.received,
-            out_of_order: self.out_of_order,
-            errors: self.errors,
-            stamps: Some(stamps),
-            variance_us2: if self.good > 1 { self.squares / (self.good - 1) as f64 } else { 0.0 },
-            highest_seq: highest.map(|h| h as u16),
-            wraps: highest.map_or(0, |h| h.div_euclid(65_536).max(0) as u64),
-            timed_out,
-            duplicates: Some(self.duplicates),
-        }
-    }
-}
-
 type Name = (SocketAddr, u16);
 
 /// Whether only servers send this: answered, two of them would never fall silent.
@@ -204,20 +122,23 @@ fn is_answer(kind: Kind, word: FollowUp) -> bool {
     }
 }
 
-/// The server's side of all sessions.
+/// The server's side of all sessions. `R` is how a client is reached beside its address; the server keeps that of
+/// each session's last packet and hands it back with a report.
 #[derive(Clone, Debug)]
-pub struct Server {
+pub struct Server<R = ()> {
     rules: ServerRules,
-    sessions: HashMap<Name, Session>,
-    /// Sessions that have a report to deliver.
-    reporting: Vec<Name>,
-    sweep: SteadyTime,
+    sessions: HashMap<Name, Session<R>>,
+    /// Every session under the time at which it is to be looked at, whatever comes of it before then.
+    agenda: BTreeSet<(SteadyTime, Name)>,
+    /// When silent sessions may be looked for again, to make room.
+    make_room: SteadyTime,
 }
 
-impl Server {
+impl<R: Copy> Server<R> {
     /// A server without sessions.
-    pub fn new(rules: ServerRules) -> Server {
-        Server { rules, sessions: HashMap::new(), reporting: Vec::new(), sweep: SteadyTime(i64::MIN) }
+    pub fn new(rules: ServerRules) -> Server<R> {
+        let make_room = SteadyTime(i64::MIN);
+        Server { rules, sessions: HashMap::new(), agenda: BTreeSet::new(), make_room }
     }
 
     /// Sessions at the moment.
@@ -237,11 +158,12 @@ impl Server {
             }
     }
 
-    /// A datagram came in at `arrival`; what to send back is appended to `out`.
+    /// A datagram came in at `arrival`, by `route`; what to send back is appended to `out`.
     pub fn handle(
         &mut self,
         datagram: &[u8],
         arrival: &Arrival,
+        route: R,
         now: Tick,
         out: &mut Vec<u8>,
     ) -> Result<Reaction, Silence> {
@@ -251,7 +173,7 @@ impl Server {
         let header = Header::parse(datagram).ok_or(Silence::Foreign)?;
         let name = (arrival.from, header.id);
         if header.kind == Kind::Init {
-            return self.open(name, &header, datagram.len(), now, out);
+            return self.open(name, &header, datagram.len(), route, now, out);
         }
         let wish = FollowUp::from(header.length_or_type);
         if is_answer(header.kind, wish) {
@@ -264,6 +186,7 @@ impl Server {
         let session = self.sessions.get_mut(&name).ok_or(Silence::NoSession)?;
         session.longest = session.longest.max(now.steady - session.seen);
         session.seen = now.steady;
+        session.route = route;
         session.credit += datagram.len() as i64;
         match (header.kind, &mut session.unidirectional) {
             (Kind::FollowUpControl, _) => {
@@ -280,7 +203,6 @@ impl Server {
             (Kind::Ack, Some(_)) => {
                 if let Phase::Reporting { stopped, .. } = session.phase {
                     session.phase = Phase::Told { stopped };
-                    self.reporting.retain(|n| *n != name);
                 }
                 Ok(Reaction::Taken)
             }
@@ -292,12 +214,16 @@ impl Server {
                 let stopped = matches!(session.phase, Phase::Reporting { stopped: true, .. });
                 if !stopped {
                     // A test that was only silent goes on.
-                    self.reporting.retain(|n| *n != name);
                     session.phase = Phase::Open;
                     if header.kind.ends() {
                         session.phase = Phase::Reporting { stopped: true, sent: 0, due: now.steady };
-                        self.reporting.push(name);
                     }
+                }
+                let look = session.next_look(self.rules.idle);
+                if look < session.look {
+                    self.agenda.remove(&(session.look, name));
+                    self.agenda.insert((look, name));
+                    session.look = look;
                 }
                 Ok(Reaction::Taken)
             }
@@ -320,6 +246,7 @@ impl Server {
         name: Name,
         header: &Header,
         length: usize,
+        route: R,
         now: Tick,
         out: &mut Vec<u8>,
     ) -> Result<Reaction, Silence> {
@@ -333,17 +260,19 @@ impl Server {
             // Repeated: the ACK was lost. (LaTe acknowledges only once, and the client can never start.)
             Some(session) => {
                 session.seen = now.steady;
+                session.route = route;
                 session.credit += length as i64 - HEADER_LEN as i64;
             }
             None => {
                 if self.sessions.len() >= self.rules.sessions && !self.sessions.contains_key(&name) {
-                    self.expire(now, CROWDED);
+                    self.make_room(now);
                     if self.sessions.len() >= self.rules.sessions {
                         return Err(Silence::Limited);
                     }
                 }
-                self.reporting.retain(|n| *n != name);
+                let look = now.steady + self.rules.idle;
                 let session = Session {
+                    route,
                     unidirectional: unidirectional.then(|| Box::new(Tally::new())),
                     follow_up: None,
                     negotiated: false,
@@ -351,8 +280,12 @@ impl Server {
                     longest: Span::ZERO,
                     credit: length as i64 - HEADER_LEN as i64,
                     phase: Phase::Open,
+                    look,
                 };
-                self.sessions.insert(name, session);
+                if let Some(replaced) = self.sessions.insert(name, session) {
+                    self.agenda.remove(&(replaced.look, name));
+                }
+                self.agenda.insert((look, name));
             }
         }
         out.extend(Header::new(Kind::Ack, name.1, 0, 0).to_bytes());
@@ -364,73 +297,73 @@ impl Server {
         out.extend(Header::new(Kind::FollowUpData, id, seq, 0).took(took).to_bytes());
     }
 
-    /// Appends the next report due and returns where to send it.
-    pub fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> Option<SocketAddr> {
-        if now.steady >= self.sweep {
-            self.sweep = now.steady + SWEEP;
-            self.expire(now, self.rules.idle);
-        }
-        let mut k = 0;
-        while let Some(&name) = self.reporting.get(k) {
-            let Some(session) = self.sessions.get_mut(&name) else {
-                self.reporting.swap_remove(k);
-                continue;
-            };
-            let (Phase::Reporting { stopped, sent, due }, Some(tally)) =
-                (session.phase, &session.unidirectional)
-            else {
-                self.reporting.swap_remove(k);
-                continue;
-            };
-            if now.steady < due {
-                k += 1;
+    /// Appends the next report due and returns where to send it, and by which route.
+    pub fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> Option<(SocketAddr, R)> {
+        while let Some(&(due, name)) = self.agenda.first().filter(|(due, _)| *due <= now.steady) {
+            self.agenda.remove(&(due, name));
+            let Some(session) = self.sessions.get_mut(&name) else { continue };
+            if now.steady - session.seen >= self.rules.idle {
+                self.sessions.remove(&name);
                 continue;
             }
-            let text = tally.report(self.rules.receive_stamps, !stopped).to_string();
-            let length = (HEADER_LEN + text.len() + 1) as i64;
-            if sent >= REPORT_REPEATS || session.credit + FLOOR < length {
-                session.phase = Phase::Told { stopped };
-                self.reporting.swap_remove(k);
-                continue;
+            let reported = session.report(name.1, self.rules.receive_stamps, now, out);
+            session.look = session.next_look(self.rules.idle);
+            self.agenda.insert((session.look, name));
+            if reported {
+                return Some((name.0, session.route));
             }
-            // A NUL at the end, counted: LaTe scans the text without looking at its length.
-            let header = Header::new(Kind::Report, name.1, sent as u16, (text.len() + 1) as u16).at(now.wall);
-            out.extend(header.to_bytes());
-            out.extend(text.as_bytes());
-            out.push(0);
-            session.phase = Phase::Reporting { stopped, sent: sent + 1, due: now.steady + REPORT_REPEAT };
-            session.credit -= length;
-            return Some(name.0);
         }
         None
     }
 
     /// When, on the steady clock, to call [`poll_transmit`](Self::poll_transmit) at the latest.
     pub fn poll_timeout(&self) -> Option<SteadyTime> {
-        if self.sessions.is_empty() {
-            return None;
-        }
-        let due = self.reporting.iter().filter_map(|n| match self.sessions.get(n)?.phase {
-            Phase::Reporting { due, .. } => Some(due),
-            _ => None,
-        });
-        due.chain([self.sweep]).min()
+        self.agenda.first().map(|(due, _)| *due)
     }
 
-    /// Reports one-way sessions that have fallen silent, and forgets those silent for `idle`.
-    fn expire(&mut self, now: Tick, idle: Span) {
-        let reporting = &mut self.reporting;
+    /// Forgets sessions that have been silent for a while, if they have not just been looked for.
+    fn make_room(&mut self, now: Tick) {
+        if now.steady < self.make_room {
+            return;
+        }
+        self.make_room = now.steady + LOOK_FOR_ROOM;
+        let agenda = &mut self.agenda;
         self.sessions.retain(|name, session| {
-            let silent = now.steady - session.seen;
-            let heard = session.unidirectional.as_ref().is_some_and(|tally| tally.received > 0);
-            if session.phase == Phase::Open && heard && silent >= SILENCE.max(session.longest + OVERDUE) {
-                session.phase = Phase::Reporting { stopped: false, sent: 0, due: now.steady };
-                reporting.push(*name);
+            let stays = now.steady - session.seen < CROWDED;
+            if !stays {
+                agenda.remove(&(session.look, *name));
             }
-            silent < idle
+            stays
         });
-        let sessions = &self.sessions;
-        reporting.retain(|n| sessions.contains_key(n));
+    }
+}
+
+impl<R> Session<R> {
+    /// Appends the report of session `id`, if one is due.
+    fn report(&mut self, id: u16, stamps: Source, now: Tick, out: &mut Vec<u8>) -> bool {
+        let Some(tally) = &self.unidirectional else { return false };
+        let silence = SILENCE.max(self.longest + OVERDUE);
+        if self.phase == Phase::Open && tally.has_received() && now.steady - self.seen >= silence {
+            self.phase = Phase::Reporting { stopped: false, sent: 0, due: now.steady };
+        }
+        let Phase::Reporting { stopped, sent, due } = self.phase else { return false };
+        if now.steady < due {
+            return false;
+        }
+        let text = tally.report(stamps, !stopped).to_string();
+        let length = (HEADER_LEN + text.len() + 1) as i64;
+        if sent >= REPORT_REPEATS || self.credit + FLOOR < length {
+            self.phase = Phase::Told { stopped };
+            return false;
+        }
+        // A NUL at the end, counted: LaTe scans the text without looking at its length.
+        let header = Header::new(Kind::Report, id, sent as u16, (text.len() + 1) as u16).at(now.wall);
+        out.extend(header.to_bytes());
+        out.extend(text.as_bytes());
+        out.push(0);
+        self.phase = Phase::Reporting { stopped, sent: sent + 1, due: now.steady + REPORT_REPEAT };
+        self.credit -= length;
+        true
     }
 }
 

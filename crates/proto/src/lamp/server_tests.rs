@@ -1,6 +1,7 @@
 //! What a client, or several, hear of a LaMP server over time.
 
 use super::*;
+use crate::lamp::report::Report;
 use jitlat_core::{SteadyTime, WallTime};
 
 const EPOCH: i64 = 1_795_176_909_000_000_000;
@@ -25,7 +26,7 @@ impl Bench {
         let mut out = Vec::new();
         let packet = Header::new(kind, 7, seq, word).at(tick(at).wall).to_bytes();
         let arrival = Arrival { from: self.from, at: tick(at + 5).wall, ttl: None, traffic_class: None };
-        let _ = self.server.handle(&packet, &arrival, tick(at + 5), &mut out);
+        let _ = self.server.handle(&packet, &arrival, (), tick(at + 5), &mut out);
         Header::parse(&out).map(|h| h.kind)
     }
 
@@ -123,8 +124,46 @@ fn silent_sessions_make_room() {
         let from = "192.0.2.1:40000".parse().unwrap();
         let arrival = Arrival { from, at: tick(at).wall, ttl: None, traffic_class: None };
         let packet = Header::new(Kind::Init, id, 0, 1).to_bytes();
-        server.handle(&packet, &arrival, tick(at), &mut Vec::new()).map(drop)
+        server.handle(&packet, &arrival, (), tick(at), &mut Vec::new()).map(drop)
     };
     assert_eq!((open(1, 0), open(2, 5000), open(3, 9000)), (Ok(()), Ok(()), Err(Silence::Limited)));
     assert_eq!((open(3, 10_000), open(4, 10_000)), (Ok(()), Err(Silence::Limited)));
+}
+
+#[test]
+fn reports_go_the_way_the_last_packet_came() {
+    let mut server = Server::<u8>::new(ServerRules::default());
+    let from = "192.0.2.1:40000".parse().unwrap();
+    let mut ask = |at: i64, kind: Kind, route: u8| {
+        let packet = Header::new(kind, 7, 0, 2).at(tick(at).wall).to_bytes();
+        let arrival = Arrival { from, at: tick(at + 5).wall, ttl: None, traffic_class: None };
+        server.handle(&packet, &arrival, route, tick(at), &mut Vec::new()).unwrap();
+        server.poll_transmit(tick(at), &mut Vec::new())
+    };
+    assert_eq!(ask(0, Kind::Init, 1), None);
+    assert_eq!(ask(10, Kind::Stop, 2), Some((from, 2)));
+}
+
+/// However they come and go, sessions are looked at when there is something to do: the agenda holds each once.
+#[test]
+fn the_agenda_is_as_long_as_the_list_of_sessions() {
+    let mut server = Server::<()>::new(ServerRules { sessions: 20_000, ..ServerRules::default() });
+    let mut reports = 0;
+    for at in 0..4 {
+        for client in 0..20_000u16 {
+            let from = SocketAddr::from(([10, 0, 0, 1], client));
+            let from = if client < 1024 { SocketAddr::from(([10, 0, 0, 2], client + 1024)) } else { from };
+            let arrival = Arrival { from, at: tick(at + 5).wall, ttl: None, traffic_class: None };
+            let kind = [Kind::Init, Kind::Continue, Kind::Stop, Kind::Ack][at as usize];
+            let packet = Header::new(kind, 7, at as u16, 2).at(tick(at).wall).to_bytes();
+            server.handle(&packet, &arrival, (), tick(at), &mut Vec::new()).unwrap();
+        }
+        while server.poll_transmit(tick(at), &mut Vec::new()).is_some() {
+            reports += 1;
+        }
+        assert_eq!((server.sessions.len(), server.agenda.len()), (20_000, 20_000));
+    }
+    assert_eq!(reports, 20_000);
+    while server.poll_transmit(tick(125_000), &mut Vec::new()).is_some() {}
+    assert_eq!((server.sessions.len(), server.agenda.len()), (0, 0));
 }

@@ -1,13 +1,14 @@
 //! The session reflector (RFC 8762 §4.3, RFC 8972): stateless, or with a count per session in bounded
 //! memory.
 
+use crate::access::answerable;
 use crate::machine::Tick;
 use crate::stamp::auth::Key;
 use crate::stamp::packet::{Answer, Layout, Request, is_answer};
 use crate::stamp::tlv::{
     ClassOfService, DirectMeasurement, FollowUp, HEADER_LEN, Step, Tlv, Tlvs, flag, kind,
 };
-use crate::twoway::reflect::{Arrival, Silence, answerable};
+use crate::twoway::reflect::{Arrival, Silence};
 use core::net::SocketAddr;
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Source, Span, SteadyTime, WallTime};
@@ -62,6 +63,8 @@ pub struct Reflected {
     pub dscp: u8,
     /// Session it belongs to, for [`Reflector::left`].
     pub ssid: u16,
+    /// Its number, for the same.
+    pub seq: u32,
     /// The next answer is to tell when this one left.
     pub follow_up: bool,
 }
@@ -156,7 +159,8 @@ impl Reflector {
         };
         written.write(layout, answer);
         let received_dscp = arrival.traffic_class.map_or(0, |c| c >> 2);
-        let mut reflected = Reflected { len: request.len(), dscp: received_dscp, ssid, follow_up: false };
+        let mut reflected =
+            Reflected { len: request.len(), dscp: received_dscp, ssid, seq, follow_up: false };
         if request.len() > base && is_stamp {
             self.extensions(&asked, &written, counters, arrival, &mut answer[base..], &mut reflected);
         }
@@ -166,10 +170,10 @@ impl Reflector {
         Ok(reflected)
     }
 
-    /// The answer to `from` left at `at` by the wall clock, which the follow-up extension of the next
-    /// one tells.
-    pub fn left(&mut self, from: SocketAddr, ssid: u16, at: WallTime) {
-        if let Some(session) = self.sessions.get_mut(&(from, ssid)) {
+    /// Answer `seq` to `from` left at `at`, which the follow-up extension of the next one tells. Nothing comes of it
+    /// if another answer of the session was made in the meantime.
+    pub fn left(&mut self, from: SocketAddr, ssid: u16, seq: u32, at: WallTime) {
+        if let Some(session) = self.sessions.get_mut(&(from, ssid)).filter(|s| s.last_answer == seq) {
             session.last_sent = Some(at.0);
         }
     }

@@ -1,10 +1,11 @@
 //! The session reflector (RFC 5357 §4.2): one granted session.
 
+use crate::access::answerable;
 use crate::amp::Mode;
 use crate::amp::{Origin, TestKeys};
 use crate::stamp::packet::{Answer, Layout, Request, is_answer};
 use crate::twamp::sender::layout;
-use crate::twoway::reflect::{Arrival, Silence, answerable};
+use crate::twoway::reflect::{Arrival, Silence};
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;

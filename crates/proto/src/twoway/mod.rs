@@ -4,7 +4,7 @@
 //! * [`Protocol`] – what one protocol adds: its bytes, and a conversation around the test if it has one
 //! * [`Pinger`] – one test, driven by bytes and times
 //! * [`ledger`] – which answers belong to which requests, and what they tell of either direction
-//! * [`reflect`] – what all reflectors look at before they answer
+//! * [`reflect`] – what comes in at a reflector, and why it may keep silent
 
 mod far_count;
 pub mod ledger;

@@ -290,7 +290,7 @@ proptest::proptest! {
             lamp.poll_transmit(now, &mut Vec::new());
             let mut out = Vec::new();
             let arrival = Arrival { from, at, ttl: None, traffic_class: None };
-            let _ = server.handle(&bytes, &arrival, now, &mut out);
+            let _ = server.handle(&bytes, &arrival, (), now, &mut out);
             proptest::prop_assert!(out.len() <= bytes.len());
             while server.poll_transmit(now, &mut out).is_some() {}
         }

@@ -48,7 +48,7 @@ impl Far {
             }
             Far::Lamp(s) => {
                 let mut out = Vec::new();
-                match s.handle(bytes, &arrival, now, &mut out) {
+                match s.handle(bytes, &arrival, (), now, &mut out) {
                     Ok(lamp::Reaction::Answer) => vec![out],
                     Ok(lamp::Reaction::AnswerAndFollow(_)) => {
                         let h = lamp::Header::parse(&out).unwrap();

@@ -2,30 +2,26 @@
 
 use super::*;
 use crate::pace::Pacing;
+use crate::reflect::Reflectors;
 use crate::stamp::Stamps;
 use crate::twoway::client::{Link, prepare, run_on};
 use crate::twoway::socket::{Carrier, Marking};
 use crate::twoway::twamp::{Asking, Control, Error};
-use crate::twoway::{Reflectors, Service};
 use jitlat_core::record::Moment;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::{Dscp, TestSpec};
+use jitlat_proto::access::Access;
 use jitlat_proto::twamp::client::{Failure, Step};
 use jitlat_proto::twamp::{Mode, Sender, Wish, sender};
 use jitlat_proto::twoway::Plan;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-fn serve(ip: &str, change: impl FnOnce(&mut Settings)) -> (Reflectors, SocketAddr) {
-    let mut settings = Settings { port: 0, ..Settings::default() };
-    change(&mut settings);
-    let service = Service {
-        bind: vec![ip.parse().unwrap()],
-        stamp_port: None,
-        lamp_port: None,
-        tcp_port: None,
-        twamp: Some(settings),
-        ..Service::default()
-    };
-    let reflectors = Reflectors::start(&service);
+fn serve(ip: &str, change: impl FnOnce(&mut TwampServer)) -> (Reflectors, SocketAddr) {
+    let mut server = TwampServer { port: 0, ..TwampServer::default() };
+    change(&mut server);
+    let mut reflectors = Reflectors::new(Access::default());
+    reflectors.start(&server, &[ip.parse().unwrap()]);
     assert!(reflectors.failures().is_empty(), "{:?}", reflectors.failures());
     let at = reflectors.listening()[0].1;
     (reflectors, at)
@@ -52,7 +48,7 @@ fn asking(to: SocketAddr, mode: Mode, sessions: Vec<Wish>) -> Asking {
     Asking { to, bind: Some(to.ip()), mode: Some(mode), user, sessions, patience: Span::seconds(10) }
 }
 
-fn users(settings: &mut Settings) {
+fn users(settings: &mut TwampServer) {
     settings.users = Users::one("tester", b"secret");
 }
 
@@ -145,8 +141,8 @@ fn refusals_reach_the_user() {
 #[test]
 fn connections_and_sessions_are_bounded() {
     let (_reflectors, to) = serve("127.0.0.1", |s| {
-        s.connections_per_client = 1;
-        s.sessions = 2;
+        s.connections.per_client = 1;
+        s.sessions.total = 2;
     });
     let wishes = |n| vec![wish(Mode::Open, 40_000, to.ip()); n];
     let first = Control::open(asking(to, Mode::Open, wishes(2)), &GO).unwrap();

@@ -4,16 +4,30 @@ use super::*;
 use crate::pace::Pacing;
 use crate::stamp::Stamps;
 use crate::twoway::client::{Error, Link, Measured, run};
+use crate::twoway::request_response;
 use crate::twoway::socket::{Carrier, Marking};
 use jitlat_core::record::Moment;
 use jitlat_core::spec::{Direction, Schedule, Transport};
-use jitlat_core::{Dscp, TestSpec};
+use jitlat_core::{Dscp, TestSpec, WallTime};
 use jitlat_proto::twoway::{Plan, Protocol};
+use jitlat_proto::{lamp, stamp};
+use std::net::{TcpListener, UdpSocket};
 
-fn service(ip: &str) -> Service {
-    let bind = vec![ip.parse().unwrap()];
-    let twamp = Some(twamp::Settings { port: 0, ..twamp::Settings::default() });
-    Service { bind, stamp_port: Some(0), lamp_port: Some(0), tcp_port: Some(0), twamp, ..Service::default() }
+/// Every reflector, on ports of the system's choice.
+fn all(ip: &str, access: Access) -> Reflectors {
+    let reflectors: [&dyn Reflector; 4] = [
+        &StampReflector { port: 0, ..StampReflector::default() },
+        &LampReflector { port: 0, ..LampReflector::default() },
+        &TwampServer { port: 0, ..TwampServer::default() },
+        &TcpResponder { port: 0, ..TcpResponder::default() },
+    ];
+    let mut running = Reflectors::new(access);
+    reflectors.iter().for_each(|r| running.start(*r, &[ip.parse().unwrap()]));
+    running
+}
+
+fn start(ip: &str) -> Reflectors {
+    all(ip, Access::default())
 }
 
 fn plan(packets: u64, payload: u64) -> Plan {
@@ -39,7 +53,7 @@ fn address(r: &Reflectors, name: &str) -> SocketAddr {
 #[test]
 fn stamp_over_both_families() {
     for ip in ["127.0.0.1", "::1"] {
-        let reflectors = Reflectors::start(&service(ip));
+        let reflectors = start(ip);
         if !reflectors.failures().is_empty() && ip == "::1" {
             eprintln!("skipped: this host has no IPv6 loopback");
             continue;
@@ -64,7 +78,7 @@ fn stamp_over_both_families() {
 
 #[test]
 fn lamp_with_follow_up_and_one_way() {
-    let reflectors = Reflectors::start(&service("127.0.0.1"));
+    let reflectors = start("127.0.0.1");
     let to = address(&reflectors, "LaMP");
     let options =
         |mode, follow_up| lamp::client::Options { id: 9, mode, payload: 8, timeless: false, follow_up };
@@ -85,7 +99,7 @@ fn lamp_with_follow_up_and_one_way() {
 
 #[test]
 fn request_response_over_tcp() {
-    let reflectors = Reflectors::start(&service("127.0.0.1"));
+    let reflectors = start("127.0.0.1");
     let to = address(&reflectors, "TCP request-response");
     let sizes = jitlat_proto::reqresp::Sizes::new(1460, 1000).unwrap();
     let stop = AtomicBool::new(false);
@@ -98,7 +112,7 @@ fn request_response_over_tcp() {
 #[test]
 fn hosts_that_are_not_allowed_hear_nothing() {
     let allow = vec!["127.0.0.2".parse().unwrap(), "192.0.2.0/24".parse().unwrap()];
-    let reflectors = Reflectors::start(&Service { allow, ..service("127.0.0.1") });
+    let reflectors = all("127.0.0.1", Access { allow, ..Access::default() });
     let to = address(&reflectors, "STAMP");
     let ask = |ip: &str, patience| {
         let mut link = link(to);
@@ -166,7 +180,7 @@ fn whoever_reads_whole_frames_gets_whole_checksums() {
         assert!(std::env::var_os("JITLAT_REQUIRE_PRIVILEGED").is_none());
         return eprintln!("skipped: whoever_reads_whole_frames_gets_whole_checksums: no CAP_NET_RAW");
     };
-    let reflectors = Reflectors::start(&service("127.0.0.1"));
+    let reflectors = start("127.0.0.1");
     // A raw client of LaTe, by its port: acknowledgement, answer, follow-up stamped by the kernel, report.
     let client = UdpSocket::bind("127.46.77.2:46772").unwrap();
     client.connect(address(&reflectors, "LaMP")).unwrap();
@@ -258,15 +272,18 @@ fn there_are_no_raw_frames_to_oneself() {
     let raw = Link { carrier: Carrier::Raw, ..link("127.0.0.1:46000".parse().unwrap()) };
     let refused = crate::twoway::prepare(&raw, 24).err().map(|e| e.to_string()).unwrap_or_default();
     assert!(refused.contains("loopback"), "{refused}");
-    let service = Service { lamp_raw: Some("lo".into()), ..service("127.0.0.1") };
-    let reflectors = Reflectors::start(&service);
-    assert!(reflectors.failures().iter().any(|f| f.contains("loopback")), "{:?}", reflectors.failures());
-    assert!(reflectors.listening().iter().all(|(name, _)| !name.starts_with("LaMP")));
+    let mut reflectors = Reflectors::new(Access::default());
+    let ips = ["0.0.0.0".parse().unwrap()];
+    reflectors.start(&LampReflector { port: 0, only_ipv6: true }, &ips);
+    reflectors.start(&LampFrameReflector { port: 0, interface: "lo".into() }, &ips);
+    let [failure] = reflectors.failures() else { panic!("{:?}", reflectors.failures()) };
+    assert!(failure.to_string().contains("loopback"), "{failure}");
+    assert!(reflectors.listening().is_empty());
 }
 
 #[test]
 fn reports_leave_from_the_address_that_was_asked() {
-    let reflectors = Reflectors::start(&service("0.0.0.0"));
+    let reflectors = start("0.0.0.0");
     let port = address(&reflectors, "LaMP").port();
     let options = lamp::client::Options {
         id: 9,
@@ -278,4 +295,86 @@ fn reports_leave_from_the_address_that_was_asked() {
     // Left to itself the system would send them from 127.0.0.1.
     let measured = measure(lamp::Client::new(options), 32, SocketAddr::from(([127, 0, 0, 9], port)));
     assert_eq!(measured.outcome.protocol.report().map(|r| r.received), Some(20));
+}
+
+/// The extension of the n-th answer that tells when the one before left: the number told, if any was.
+fn told(answer: &[u8]) -> Option<u32> {
+    let tlv = stamp::tlv::Tlvs::new(&answer[44..]).find_map(|step| match step {
+        stamp::tlv::Step::Whole(_, t) if t.kind == stamp::tlv::kind::FOLLOW_UP => Some(t.value.to_vec()),
+        _ => None,
+    });
+    let told = stamp::tlv::FollowUp::parse(&tlv.unwrap()).unwrap();
+    (told.method != 0).then_some(told.seq)
+}
+
+fn stamped_request(seq: u32) -> Vec<u8> {
+    let options = stamp::sender::Options { follow_up: true, ..Default::default() };
+    let mut request = Vec::new();
+    stamp::Sender::new(options).request(seq, false, clock::wall(), &mut request);
+    request
+}
+
+#[test]
+fn one_answer_that_cannot_be_sent_takes_nobody_elses_stamps() {
+    use super::udp::{AnsweringSocket, LARGEST};
+    let shared = Reflectors::new(Access::default()).shared.clone();
+    let at = "127.0.0.1:0".parse().unwrap();
+    let mut socket = AnsweringSocket::<u32>::bind(at, &shared, LARGEST).unwrap();
+    let client = UdpSocket::bind(at).unwrap();
+    client.connect(socket.local_addr().unwrap()).unwrap();
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+    // Answers to the client are numbered; some requests are "from" a place where nothing can be sent.
+    let mut known = Vec::new();
+    for n in 0..40 {
+        client.send(b"?").unwrap();
+        socket.receive(|out, _, arrival, local| {
+            let to = if n % 4 == 1 { nowhere } else { arrival.from };
+            out.push_stamped(b"!", to, local, 0, n);
+        });
+        let until = std::time::Instant::now() + Duration::from_secs(5);
+        while known.len() <= n as usize {
+            assert!(std::time::Instant::now() < until, "{n} is neither stamped nor given up");
+            socket.take_stamps(|_, left| known.push((left.which, left.at.is_some())));
+        }
+    }
+    let expected: Vec<_> = (0..40).map(|n| (n, n % 4 != 1)).collect();
+    assert_eq!(known, expected);
+}
+
+#[test]
+fn stamp_answers_tell_when_the_one_before_left() {
+    let reflectors = start("127.0.0.1");
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.connect(address(&reflectors, "STAMP")).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut answer = [0; 200];
+    for seq in 0..20 {
+        client.send(&stamped_request(seq)).unwrap();
+        let length = client.recv(&mut answer).unwrap();
+        assert_eq!(told(&answer[..length]), seq.checked_sub(1), "answer {seq}");
+    }
+}
+
+#[test]
+fn one_client_does_not_take_all_connections_of_the_responder() {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    let mut reflectors = Reflectors::new(Access::default());
+    let connections = crate::accept::SlotLimits { total: 6, per_client: 4 };
+    reflectors.start(&TcpResponder { port: 0, connections }, &["127.0.0.1".parse().unwrap()]);
+    let to = address(&reflectors, "TCP request-response");
+    let greeting = jitlat_proto::reqresp::Sizes::new(12, 20).unwrap().greeting();
+    let served = |mut stream: &TcpStream| {
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut echo = [0; 16];
+        stream.write_all(&greeting).is_ok() && stream.read_exact(&mut echo).is_ok()
+    };
+    let greedy: Vec<TcpStream> = (0..6).map(|_| TcpStream::connect(to).unwrap()).collect();
+    let kept: Vec<bool> = greedy.iter().map(served).collect();
+    assert_eq!(kept, [true, true, true, true, false, false]);
+    let other =
+        crate::sockets::connect_tcp(Some("127.0.0.2".parse().unwrap()), to, Duration::from_secs(10), || {
+            false
+        });
+    assert!(served(&other.unwrap()), "there is room for others");
 }

@@ -1,0 +1,291 @@
+//! Control messages: what the kernel tells of each packet beside its bytes, and what it is told of each to send. One
+//! iterator reads them, one buffer writes them.
+
+use jitlat_core::time::{SECOND, Source, Span, Stamp, WallTime};
+use std::ffi::{c_int, c_long};
+
+/// One control message.
+pub(crate) struct ControlMessage<'a> {
+    pub level: c_int,
+    pub kind: c_int,
+    pub data: &'a [u8],
+}
+
+/// Walks received control messages: a header of length, level and kind, then data, aligned to a word. Ends at
+/// anything that is cut short.
+pub(crate) struct ControlMessages<'a>(pub &'a [u8]);
+
+const HEADER: usize = size_of::<libc::cmsghdr>();
+const WORD: usize = size_of::<usize>();
+/// Level and kind, the last fields of the header.
+const LEVEL: usize = HEADER - 8;
+const KIND: usize = HEADER - 4;
+
+impl<'a> Iterator for ControlMessages<'a> {
+    type Item = ControlMessage<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<ControlMessage<'a>> {
+        let int = |at: usize| self.0.get(at..)?.first_chunk().map(|b| c_int::from_ne_bytes(*b));
+        let length = usize::from_ne_bytes(*self.0.first_chunk()?);
+        let (level, kind) = (int(LEVEL)?, int(KIND)?);
+        let data = self.0.get(HEADER..length)?;
+        self.0 = self.0.get(length.next_multiple_of(WORD)..).unwrap_or_default();
+        Some(ControlMessage { level, kind, data })
+    }
+}
+
+/// Room for control messages, aligned as the kernel's headers are.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+pub(crate) struct ControlBuffer<const N: usize> {
+    bytes: [u8; N],
+    length: usize,
+}
+
+impl<const N: usize> ControlBuffer<N> {
+    /// Without messages.
+    pub const EMPTY: ControlBuffer<N> = ControlBuffer { bytes: [0; N], length: 0 };
+
+    /// Appends a message. One that has no room would be a mistake of the caller, and is left out.
+    pub fn push(&mut self, level: c_int, kind: c_int, data: &[u8]) {
+        let size = HEADER + data.len();
+        let Some(room) = self.bytes.get_mut(self.length..self.length + size) else { return };
+        let (header, body) = room.split_at_mut(HEADER);
+        header.fill(0);
+        header[..WORD].copy_from_slice(&size.to_ne_bytes());
+        header[LEVEL..KIND].copy_from_slice(&level.to_ne_bytes());
+        header[KIND..].copy_from_slice(&kind.to_ne_bytes());
+        body.copy_from_slice(data);
+        self.length = (self.length + size).next_multiple_of(WORD).min(N);
+    }
+
+    /// The messages.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    /// All of its room, for the kernel to write to; then [`Self::set_length`] says how much it wrote.
+    pub fn room(&mut self) -> &mut [u8; N] {
+        &mut self.bytes
+    }
+
+    /// How many bytes the kernel wrote.
+    pub fn set_length(&mut self, length: usize) {
+        self.length = length.min(N);
+    }
+}
+
+/// A local address as the kernel tells and takes it: the one a packet was sent to, from which its answer leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalAddress {
+    /// IPv4 address, in network order.
+    V4([u8; 4]),
+    /// IPv6 address and interface.
+    V6([u8; 16], u32),
+}
+
+/// Byte ranges of `in_pktinfo` and `in6_pktinfo`.
+mod pktinfo {
+    use core::ops::Range;
+    pub const V4_LENGTH: usize = 12;
+    /// Of the local address; before it the interface, behind it the header's address.
+    pub const V4_LOCAL: Range<usize> = 4..8;
+    pub const V6_LENGTH: usize = 20;
+    pub const V6_LOCAL: Range<usize> = 0..16;
+    pub const V6_INTERFACE: Range<usize> = 16..20;
+}
+
+impl LocalAddress {
+    fn from_v4(info: &[u8]) -> Option<LocalAddress> {
+        Some(LocalAddress::V4(*info.get(pktinfo::V4_LOCAL)?.first_chunk()?))
+    }
+
+    fn from_v6(info: &[u8]) -> Option<LocalAddress> {
+        let interface = info.get(pktinfo::V6_INTERFACE)?.first_chunk()?;
+        let address = info.get(pktinfo::V6_LOCAL)?.first_chunk()?;
+        Some(LocalAddress::V6(*address, u32::from_ne_bytes(*interface)))
+    }
+
+    /// Has the packet that `control` belongs to leave from this address.
+    pub fn write<const N: usize>(self, control: &mut ControlBuffer<N>) {
+        match self {
+            LocalAddress::V4(address) => {
+                let mut info = [0; pktinfo::V4_LENGTH];
+                info[pktinfo::V4_LOCAL].copy_from_slice(&address);
+                control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+            }
+            LocalAddress::V6(address, interface) => {
+                let mut info = [0; pktinfo::V6_LENGTH];
+                info[pktinfo::V6_LOCAL].copy_from_slice(&address);
+                info[pktinfo::V6_INTERFACE].copy_from_slice(&interface.to_ne_bytes());
+                control.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+            }
+        }
+    }
+}
+
+/// What the control messages of a received datagram say of it. What the kernel did not say is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceivedInfo {
+    /// When the network stack, or the adapter, received it.
+    pub stamp: Option<Stamp>,
+    /// Time to live or hop limit.
+    pub ttl: Option<u8>,
+    /// The TOS / traffic-class octet.
+    pub traffic_class: Option<u8>,
+    /// Datagrams dropped at this socket so far for want of room (32-bit, wraps).
+    pub drops: Option<u32>,
+    /// The address it was sent to.
+    pub local: Option<LocalAddress>,
+}
+
+impl ReceivedInfo {
+    /// Reads control messages in the kernel's layout. Anything unknown or cut short is skipped.
+    #[inline]
+    pub fn parse(control: &[u8]) -> ReceivedInfo {
+        let mut info = ReceivedInfo::default();
+        for message in ControlMessages(control) {
+            match (message.level, message.kind) {
+                (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => info.stamp = received_stamp(message.data),
+                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                    info.drops = message.data.first_chunk().map(|b| u32::from_ne_bytes(*b));
+                }
+                // The kernel writes TOS as one byte and the others as an int.
+                (libc::IPPROTO_IP, libc::IP_TOS) => info.traffic_class = message.data.first().copied(),
+                (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+                    info.ttl = int_octet(message.data);
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => info.traffic_class = int_octet(message.data),
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => info.local = LocalAddress::from_v4(message.data),
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => info.local = LocalAddress::from_v6(message.data),
+                _ => {}
+            }
+        }
+        info
+    }
+}
+
+fn int_octet(data: &[u8]) -> Option<u8> {
+    data.first_chunk().and_then(|b| u8::try_from(c_int::from_ne_bytes(*b)).ok())
+}
+
+/// The three instants of an `SCM_TIMESTAMPING` message: software, (unused), raw hardware. The first is the only
+/// one of an `SCM_TIMESTAMPNS` message.
+pub(crate) fn instants(data: &[u8]) -> [Option<WallTime>; 3] {
+    const LONG: usize = size_of::<c_long>();
+    let long = |i: usize| -> Option<i64> {
+        let bytes = data.get(i * LONG..)?.first_chunk()?;
+        Some(c_long::from_ne_bytes(*bytes))
+    };
+    [0, 1, 2].map(|i| {
+        let (s, ns) = (long(2 * i)?, long(2 * i + 1)?);
+        (s != 0 || ns != 0).then(|| WallTime(s.saturating_mul(SECOND).saturating_add(ns)))
+    })
+}
+
+fn received_stamp(data: &[u8]) -> Option<Stamp> {
+    let [software, _, hardware] = instants(data);
+    match (software, hardware) {
+        (Some(system), Some(adapter)) => match on_system_clock(adapter, system) {
+            Some(at) => Some(Stamp { at, source: Source::Hardware }),
+            None => Some(Stamp { at: system, source: Source::Kernel }),
+        },
+        (Some(at), None) => Some(Stamp { at, source: Source::Kernel }),
+        // With nothing to compare it with, an adapter's clock cannot be trusted to be the system's.
+        (None, _) => None,
+    }
+}
+
+/// TAI − UTC since 2017. Adapters disciplined by PTP usually show TAI.
+const TAI_OFFSET: Span = Span::seconds(37);
+
+/// An adapter's reading as an instant of the system's clock, if it is kept to UTC or TAI: within half a
+/// second of `system`, the kernel's own stamp or a reading nearby.
+pub(crate) fn on_system_clock(adapter: WallTime, system: WallTime) -> Option<WallTime> {
+    [adapter, adapter - TAI_OFFSET].into_iter().find(|a| (*a - system).0.abs() < SECOND / 2)
+}
+
+/// Of a packet socket: what the IP levels call `…_RECVERR`.
+const PACKET_TX_TIMESTAMP: c_int = 16;
+
+/// The packet number and stamp of an error queue's entry that reports a transmission.
+pub(crate) fn departure(control: &[u8]) -> Option<(u32, Stamp)> {
+    let mut stamp = None;
+    let mut number = None;
+    for message in ControlMessages(control) {
+        match (message.level, message.kind) {
+            (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => {
+                let [software, _, hardware] = instants(message.data);
+                let software = software.map(|at| Stamp { at, source: Source::Kernel });
+                stamp = software.or(hardware.map(|at| Stamp { at, source: Source::Hardware }));
+            }
+            (libc::IPPROTO_IP, libc::IP_RECVERR)
+            | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+            | (libc::SOL_PACKET, PACKET_TX_TIMESTAMP) => {
+                number = departure_number(message.data);
+            }
+            _ => {}
+        }
+    }
+    number.zip(stamp)
+}
+
+/// `ee_data` of a `sock_extended_err` whose origin is stamping and whose kind is "left the stack".
+fn departure_number(extended_error: &[u8]) -> Option<u32> {
+    const SENT: u32 = 0;
+    let [_, _, _, _, origin, _, _, _, info @ .., d0, d1, d2, d3] = extended_error.first_chunk::<16>()?;
+    let stamping = *origin == libc::SO_EE_ORIGIN_TIMESTAMPING && u32::from_ne_bytes(*info) == SENT;
+    stamping.then(|| u32::from_ne_bytes([*d0, *d1, *d2, *d3]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let mut control = ControlBuffer::<128>::EMPTY;
+        let local = LocalAddress::V6([7; 16], 3);
+        local.write(&mut control);
+        control.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &184i32.to_ne_bytes());
+        let info = ReceivedInfo::parse(control.as_bytes());
+        assert_eq!((info.local, info.traffic_class), (Some(local), Some(184)));
+        let mut control = ControlBuffer::<32>::EMPTY;
+        LocalAddress::V4([10, 0, 0, 1]).write(&mut control);
+        assert_eq!(ReceivedInfo::parse(control.as_bytes()).local, Some(LocalAddress::V4([10, 0, 0, 1])));
+    }
+
+    #[test]
+    fn what_has_no_room_is_left_out() {
+        let mut control = ControlBuffer::<40>::EMPTY;
+        control.push(1, 2, &[3; 8]);
+        let before = control.as_bytes().to_vec();
+        control.push(4, 5, &[6; 8]);
+        assert_eq!(control.as_bytes(), before);
+        let messages: Vec<_> = ControlMessages(&before).map(|m| (m.level, m.kind, m.data.to_vec())).collect();
+        assert_eq!(messages, [(1, 2, vec![3; 8])]);
+    }
+
+    #[test]
+    fn control_messages_of_any_shape_are_survived() {
+        for length in 0..80usize {
+            let mut bytes = vec![0xff; 64];
+            ReceivedInfo::parse(&bytes);
+            bytes[..8].copy_from_slice(&length.to_ne_bytes());
+            assert_eq!(ReceivedInfo::parse(&bytes), ReceivedInfo::default());
+            assert_eq!(departure(&bytes), None);
+            assert_eq!(ReceivedInfo::parse(&bytes[..length.min(64)]), ReceivedInfo::default());
+        }
+        assert_eq!(ReceivedInfo::parse(&[]), ReceivedInfo::default());
+    }
+
+    #[test]
+    fn an_adapter_on_tai_or_utc_is_believed_and_no_other() {
+        let now = WallTime(1_800_000_000 * SECOND);
+        assert_eq!(on_system_clock(now + Span(900), now), Some(now + Span(900)));
+        assert_eq!(on_system_clock(now + Span::seconds(37), now), Some(now));
+        assert_eq!(on_system_clock(now + Span::seconds(5), now), None);
+        assert_eq!(on_system_clock(WallTime(12), now), None);
+    }
+}

@@ -1,0 +1,299 @@
+//! [`Rendezvous`]: where flows wait for peers whose ports they cannot know beforehand. Version-3 clients greet with
+//! a token, on a shared UDP port or as the first twelve bytes of a TCP connection; classic TCP senders simply
+//! connect. The rendezvous finds out which flow a greeting or connection is for and hands it over; what belongs to
+//! none is dropped.
+//!
+//! One thread serves all ports. A port is open while a flow waits at it.
+
+use super::waker::Waker;
+use crate::accept::{Listener, Slot, SlotLimits, Slots};
+use crate::sockets;
+use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// How long a TCP connection may take to say which flow it is for.
+const INTRODUCTION: Duration = Duration::from_secs(10);
+/// Most connections that may be unidentified at once.
+const UNIDENTIFIED: SlotLimits = SlotLimits { total: 256, per_client: 32 };
+/// Greetings or connections taken from one port before the others have their turn.
+const ROUND: usize = 256;
+/// The longest wait without looking around.
+const LOOK_AROUND: Duration = Duration::from_millis(500);
+
+/// Whom a waiting flow expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// A peer that greets with this token.
+    Token(u64),
+    /// Any TCP connection that does not begin with a greeting.
+    AnyConnection,
+}
+
+/// Called with the address a UDP greeting came from.
+pub type OnGreeting = Box<dyn Fn(SocketAddr) + Send>;
+/// Called with a TCP connection and the bytes already read from it.
+pub type OnConnection = Box<dyn Fn(TcpStream, Vec<u8>) + Send>;
+
+/// What a flow waits for, and how it is told.
+pub enum Notify {
+    /// A UDP greeting.
+    Greeting(OnGreeting),
+    /// A TCP connection.
+    Connection(OnConnection),
+}
+
+/// See the module's documentation.
+pub struct Rendezvous {
+    state: Mutex<State>,
+    waker: Waker,
+    /// For the thread, which ends with the rendezvous.
+    me: Weak<Rendezvous>,
+}
+
+#[derive(Default)]
+struct State {
+    ports: Vec<Arc<Port>>,
+    waiting: Vec<Waiting>,
+    next: u64,
+    running: bool,
+}
+
+/// A shared port that is open.
+struct Port {
+    local: SocketAddr,
+    socket: PortSocket,
+}
+
+enum PortSocket {
+    Udp(UdpSocket),
+    Tcp(Listener),
+}
+
+/// A flow that waits.
+struct Waiting {
+    number: u64,
+    local: SocketAddr,
+    udp: bool,
+    peer: IpAddr,
+    expected: Expected,
+    notify: Notify,
+}
+
+/// A flow's registration; dropping it withdraws it.
+pub struct Registration {
+    rendezvous: Arc<Rendezvous>,
+    number: u64,
+    /// The address waited at, with its port.
+    pub local: SocketAddr,
+}
+
+impl Rendezvous {
+    /// A rendezvous without open ports.
+    pub fn new() -> io::Result<Arc<Rendezvous>> {
+        let waker = Waker::new()?;
+        Ok(Arc::new_cyclic(|me| Rendezvous { state: Mutex::default(), waker, me: me.clone() }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits at `local` (port 0: the system chooses) for `expected` from `peer`. Whether UDP or TCP follows from
+    /// `notify`.
+    pub fn wait(
+        self: &Arc<Rendezvous>,
+        local: SocketAddr,
+        peer: IpAddr,
+        expected: Expected,
+        notify: Notify,
+    ) -> io::Result<Registration> {
+        let udp = matches!(notify, Notify::Greeting(_));
+        let mut state = self.state();
+        let local = match state.port(local, udp) {
+            Some(port) if local.port() != 0 => port.local,
+            _ => {
+                let port = Port::open(local, udp)?;
+                let local = port.local;
+                state.ports.push(Arc::new(port));
+                local
+            }
+        };
+        state.next += 1;
+        let number = state.next;
+        state.waiting.push(Waiting { number, local, udp, peer: peer.to_canonical(), expected, notify });
+        if !state.running {
+            let me = self.me.clone();
+            let waker = self.waker.clone();
+            std::thread::Builder::new().name("rendezvous".to_owned()).spawn(move || attend(&me, &waker))?;
+            state.running = true;
+        }
+        drop(state);
+        self.waker.wake();
+        Ok(Registration { rendezvous: Arc::clone(self), number, local })
+    }
+}
+
+impl State {
+    fn port(&self, local: SocketAddr, udp: bool) -> Option<&Arc<Port>> {
+        self.ports.iter().find(|p| p.local == local && p.is_udp() == udp)
+    }
+
+    /// Tells who waits for a greeting with `token` at `local`.
+    fn hand_over_greeting(&self, local: SocketAddr, from: SocketAddr, token: u64) {
+        let waiting = self.waiting.iter().find(|w| {
+            w.udp
+                && w.local == local
+                && w.expected == Expected::Token(token)
+                && w.peer == from.ip().to_canonical()
+        });
+        if let Some(Waiting { notify: Notify::Greeting(notify), .. }) = waiting {
+            notify(from);
+        }
+    }
+
+    /// Hands a TCP connection that began with `head` to who waits for it, and withdraws the registration.
+    fn hand_over_connection(&mut self, local: SocketAddr, stream: TcpStream, head: Vec<u8>) {
+        let Ok(from) = stream.peer_addr() else { return };
+        let token = Header::parse(&head).and_then(|h| h.hello_token());
+        let expected = token.map_or(Expected::AnyConnection, Expected::Token);
+        let found = self.waiting.iter().position(|w| {
+            !w.udp && w.local == local && w.expected == expected && w.peer == from.ip().to_canonical()
+        });
+        if let Some(Notify::Connection(notify)) = found.map(|i| self.waiting.remove(i).notify) {
+            notify(stream, head);
+        }
+    }
+}
+
+impl Port {
+    fn open(local: SocketAddr, udp: bool) -> io::Result<Port> {
+        if udp {
+            let socket = sockets::bind_udp(local)?;
+            // Set after binding, so that a port the system chooses is nobody else's.
+            socket2::SockRef::from(&socket).set_reuse_address(true)?;
+            socket.set_nonblocking(true)?;
+            Ok(Port { local: socket.local_addr()?, socket: PortSocket::Udp(socket) })
+        } else {
+            let listener = Listener::bind(local)?;
+            Ok(Port { local: listener.local_addr()?, socket: PortSocket::Tcp(listener) })
+        }
+    }
+
+    fn is_udp(&self) -> bool {
+        matches!(self.socket, PortSocket::Udp(_))
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut state = self.rendezvous.state();
+        state.waiting.retain(|w| w.number != self.number);
+        let State { ports, waiting, .. } = &mut *state;
+        ports.retain(|p| waiting.iter().any(|w| w.local == p.local && w.udp == p.is_udp()));
+        drop(state);
+        self.rendezvous.waker.wake();
+    }
+}
+
+/// A TCP connection that has not yet said which flow it is for.
+struct Unidentified {
+    stream: TcpStream,
+    local: SocketAddr,
+    head: Vec<u8>,
+    until: Instant,
+    _slot: Slot,
+}
+
+fn attend(rendezvous: &Weak<Rendezvous>, waker: &Waker) {
+    let slots = Slots::new(UNIDENTIFIED);
+    let mut unidentified: Vec<Unidentified> = Vec::new();
+    loop {
+        let ports = match rendezvous.upgrade() {
+            Some(rendezvous) => rendezvous.state().ports.clone(),
+            None => return,
+        };
+        wait(waker, &ports, &unidentified);
+        waker.clear();
+        let Some(rendezvous) = rendezvous.upgrade() else { return };
+        for port in &ports {
+            match &port.socket {
+                PortSocket::Udp(socket) => receive_greetings(&rendezvous, port.local, socket),
+                PortSocket::Tcp(listener) => accept(listener, port.local, &slots, &mut unidentified),
+            }
+        }
+        drop(ports);
+        identify(&rendezvous, &mut unidentified);
+    }
+}
+
+/// Waits for anything to read, for the waker, or a moment.
+fn wait(waker: &Waker, ports: &[Arc<Port>], unidentified: &[Unidentified]) {
+    let mut patience = LOOK_AROUND;
+    let mut fds = vec![PollFd::new(waker.as_fd(), PollFlags::POLLIN)];
+    for port in ports {
+        let fd = match &port.socket {
+            PortSocket::Udp(socket) => Some(socket.as_fd()),
+            PortSocket::Tcp(listener) => {
+                patience = patience.min(listener.pause().unwrap_or(patience));
+                listener.poll_fd()
+            }
+        };
+        fds.extend(fd.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+    }
+    fds.extend(unidentified.iter().map(|u| PollFd::new(u.stream.as_fd(), PollFlags::POLLIN)));
+    let _ = poll(&mut fds, PollTimeout::from((patience.as_millis() as u16).max(1)));
+}
+
+fn receive_greetings(rendezvous: &Rendezvous, local: SocketAddr, socket: &UdpSocket) {
+    let mut packet = [0; HEADER_LEN];
+    // Bounded, so that a flood at one port does not close the others.
+    for _ in 0..ROUND {
+        match socket.recv_from(&mut packet) {
+            Ok((HEADER_LEN, from)) => {
+                if let Some(token) = Header::parse(&packet).and_then(|h| h.hello_token()) {
+                    rendezvous.state().hand_over_greeting(local, from, token);
+                }
+            }
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+            Err(_) => {}
+        }
+    }
+}
+
+fn accept(listener: &Listener, local: SocketAddr, slots: &Slots, unidentified: &mut Vec<Unidentified>) {
+    for _ in 0..ROUND {
+        let Some((stream, peer)) = listener.accept() else { return };
+        // Without a place, or an error of its own, it is closed.
+        let Ok(slot) = slots.take(peer.ip()) else { continue };
+        if stream.set_nonblocking(true).is_ok() {
+            let until = Instant::now() + INTRODUCTION;
+            unidentified.push(Unidentified { stream, local, head: Vec::new(), until, _slot: slot });
+        }
+    }
+}
+
+/// Reads first bytes, and hands over those connections that have sent them all.
+fn identify(rendezvous: &Rendezvous, unidentified: &mut Vec<Unidentified>) {
+    let now = Instant::now();
+    for mut peer in std::mem::take(unidentified) {
+        let mut bytes = [0; HEADER_LEN];
+        let missing = HEADER_LEN - peer.head.len();
+        match peer.stream.read(&mut bytes[..missing]) {
+            Ok(0) => continue,
+            Ok(n) => peer.head.extend_from_slice(&bytes[..n]),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => continue,
+        }
+        if peer.head.len() == HEADER_LEN {
+            rendezvous.state().hand_over_connection(peer.local, peer.stream, peer.head);
+        } else if now < peer.until {
+            unidentified.push(peer);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! [`SentTimes`]: when the packets of one stream left this host, by the best stamps there are.
+
+use crate::departures::{Departures, UNDER_WAY};
+use crate::stamp::{Stamps, Ways, flags};
+use jitlat_core::{Source, Stamp, WallTime};
+use jitlat_proto::jitlat::SentStamps;
+use std::os::fd::AsFd;
+
+/// Memory for so many stamps is taken before the stream; a longer stream grows it now and then.
+const RESERVED: u32 = 1 << 20;
+
+/// Collects the transmit stamps of one stream. Used by the thread that sends, between packets.
+pub struct SentTimes {
+    want: Stamps,
+    departures: Departures<u32>,
+    working: bool,
+    times: Times,
+}
+
+/// The stamps so far, by source.
+struct Times {
+    kernel: SentStamps,
+    hardware: SentStamps,
+}
+
+impl Times {
+    fn set(&mut self, seq: u32, stamp: Stamp) {
+        match stamp.source {
+            Source::Hardware => self.hardware.set(seq, stamp.at),
+            _ => self.kernel.set(seq, stamp.at),
+        }
+    }
+}
+
+impl SentTimes {
+    /// For a stream of `packets` whose socket's stamping was enabled for [`Ways::SENT`].
+    pub fn new(want: Stamps, packets: u32) -> SentTimes {
+        let mut times =
+            Times { kernel: SentStamps::new(Source::Kernel), hardware: SentStamps::new(Source::Hardware) };
+        let reserved = packets.min(RESERVED) as usize;
+        if want != Stamps::User {
+            times.kernel.reserve(reserved);
+        }
+        if want == Stamps::Hardware {
+            times.hardware.reserve(reserved);
+        }
+        let last = if want == Stamps::Hardware { Source::Hardware } else { Source::Kernel };
+        SentTimes { want, departures: Departures::new(UNDER_WAY, last), working: false, times }
+    }
+
+    /// Has the kernel number packets from 0 again: before the stream, and after a failed send.
+    pub fn restart(&mut self, socket: impl AsFd) {
+        if self.want != Stamps::User {
+            let flags = flags(self.want, Ways::SENT);
+            let restarted = self.departures.restart(socket, flags, |seq, stamp| {
+                if let Some(stamp) = stamp {
+                    self.times.set(seq, stamp);
+                }
+            });
+            self.working = restarted.is_ok();
+        }
+    }
+
+    /// Packet `seq` was handed over, and the program had read the clock before.
+    #[inline]
+    pub fn sent(&mut self, seq: u32, reading: WallTime) {
+        if self.working {
+            self.departures.sent(seq, reading);
+        }
+    }
+
+    /// Packets whose stamps have not come back.
+    #[inline]
+    pub fn awaited(&self) -> u32 {
+        self.departures.awaited()
+    }
+
+    /// Takes one batch of stamps, without waiting, and returns how many entries the queue held.
+    pub fn collect(&mut self, socket: impl AsFd) -> usize {
+        let count = self.departures.collect(&socket, |seq, stamp| self.times.set(seq, stamp));
+        if self.departures.is_suspect() {
+            self.restart(socket);
+        }
+        count
+    }
+
+    /// The stamps that came back, of one source: the adapter's where they cover the stream as the kernel's do. The
+    /// note says what had to be reduced.
+    pub fn finish(self) -> (Option<SentStamps>, Option<String>) {
+        let Times { kernel, hardware } = self.times;
+        let (by_kernel, by_hardware) = (kernel.known(), hardware.known());
+        if by_hardware > 0 && by_hardware >= by_kernel {
+            return (Some(hardware), None);
+        }
+        let note = (self.want == Stamps::Hardware && by_kernel > 0).then(|| {
+            format!(
+                "the adapter stamped {by_hardware} of {by_kernel} sent packets on the system's clock: kernel stamps"
+            )
+        });
+        ((by_kernel > 0).then_some(kernel), note)
+    }
+}

@@ -1,0 +1,63 @@
+//! Sockets of test streams: what each needs set before its stream, and writing without waiting.
+
+use crate::sockets::{enlarge, mark, observe};
+use crate::stamp::{self, Stamps, Ways};
+use jitlat_core::Dscp;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{setsockopt, sockopt};
+use std::io::{self, IoSlice, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// Bounds every wait of a packet thread, so that it notices when it is to stop.
+const LOOK_AROUND: Duration = Duration::from_millis(50);
+
+/// Sets everything a stream needs but the peer. Returns which stamps can be expected and what had to be
+/// reduced. Do it well before the stream: receive stamps begin a while after they are asked for.
+pub fn prepare_udp(
+    socket: &UdpSocket,
+    ways: Ways,
+    dscp: Dscp,
+    stamps: Stamps,
+) -> io::Result<(Stamps, Vec<String>)> {
+    let local = socket.local_addr()?;
+    let marked = match ways.sent {
+        true => mark(socket, dscp).err(),
+        false => {
+            let _ = setsockopt(socket, sockopt::RxqOvfl, &1);
+            observe(socket, local.is_ipv6());
+            None
+        }
+    };
+    enlarge(socket);
+    socket.set_read_timeout(Some(LOOK_AROUND))?;
+    let (stamps, mut notes) = stamp::enable(socket.as_fd(), local.ip(), stamps, ways);
+    notes.extend(marked);
+    Ok((stamps, notes))
+}
+
+/// Sets everything a stream needs, and returns what had to be reduced. Nagle's algorithm is off: a
+/// record leaves when it is written.
+pub fn prepare_tcp(stream: &TcpStream, dscp: Option<Dscp>) -> io::Result<Vec<String>> {
+    stream.set_nodelay(true)?;
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(LOOK_AROUND))?;
+    Ok(dscp.and_then(|d| mark(stream, d).err()).into_iter().collect())
+}
+
+/// Waits until `stream` takes more bytes, for at most `patience`; says whether it does.
+pub fn writable(stream: &TcpStream, patience: PollTimeout) -> bool {
+    let mut queue = [PollFd::new(stream.as_fd(), PollFlags::POLLOUT)];
+    poll(&mut queue, patience).is_ok_and(|n| n > 0)
+}
+
+/// Writes as much of `parts`, taken as one, from byte `done` on as the kernel takes without waiting.
+pub fn write_some(mut stream: &TcpStream, parts: [&[u8]; 2], done: usize) -> io::Result<usize> {
+    let [head, tail] = parts;
+    let rest = [&head[done.min(head.len())..], &tail[done.saturating_sub(head.len()).min(tail.len())..]];
+    match stream.write_vectored(&rest.map(IoSlice::new)) {
+        Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+        other => other,
+    }
+}

@@ -1,0 +1,99 @@
+//! The LaMP server over UDP sockets.
+
+use super::udp::{AnsweringSocket, LARGEST};
+use super::{Opened, Reflector, Shared, at_port};
+use crate::clock;
+use crate::cmsg::LocalAddress;
+use jitlat_core::{Source, WallTime};
+use jitlat_proto::lamp::{self, FollowUp, Header, Reaction, ServerRules};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+/// Answers LaMP, LaTe's protocol.
+#[derive(Clone, Debug)]
+pub struct LampReflector {
+    /// Its UDP port.
+    pub port: u16,
+    /// Only over IPv6: whole frames are answered over IPv4 ([`super::LampFrameReflector`]).
+    pub only_ipv6: bool,
+}
+
+impl Default for LampReflector {
+    fn default() -> LampReflector {
+        LampReflector { port: lamp::PORT, only_ipv6: false }
+    }
+}
+
+impl Reflector for LampReflector {
+    fn name(&self) -> &'static str {
+        "LaMP"
+    }
+
+    fn addresses(&self, ips: &[IpAddr]) -> Vec<SocketAddr> {
+        let mut addresses = at_port(ips, self.port);
+        addresses.retain(|a| a.is_ipv6() || !self.only_ipv6);
+        addresses
+    }
+
+    fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
+        let socket = AnsweringSocket::bind(at, shared, LARGEST)?;
+        let (address, shared) = (socket.local_addr()?, shared.clone());
+        Ok(Opened { address, run: Box::new(move || serve(socket, &shared)) })
+    }
+}
+
+/// An answer whose follow-up waits for the kernel to say when it left.
+#[derive(Clone, Copy)]
+struct Answered {
+    to: SocketAddr,
+    from: Option<LocalAddress>,
+    dscp: u8,
+    id: u16,
+    seq: u16,
+    /// When its request arrived, and when it was handed over: the time told where no stamp comes.
+    arrived: WallTime,
+    answered: WallTime,
+}
+
+fn serve(mut socket: AnsweringSocket<Answered>, shared: &Shared) {
+    let send_stamps = if socket.stamps_answers() { Source::Kernel } else { Source::User };
+    let rules = ServerRules { receive_stamps: Source::Kernel, send_stamps, ..ServerRules::default() };
+    let mut server = lamp::Server::<Option<LocalAddress>>::new(rules);
+    let mut answer = Vec::with_capacity(LARGEST);
+    while !shared.is_stopping() {
+        socket.receive(|out, request, arrival, local| {
+            answer.clear();
+            let dscp = arrival.traffic_class.map_or(0, |c| c >> 2);
+            let now = clock::tick();
+            match server.handle(request, arrival, local, now, &mut answer) {
+                Ok(Reaction::Taken) => {}
+                Ok(Reaction::Answer) => out.push(&answer, arrival.from, local, dscp),
+                Ok(Reaction::AnswerAndFollow(kind)) => {
+                    let Some(Header { id, seq, .. }) = Header::parse(&answer) else { return };
+                    if kind == FollowUp::Kernel {
+                        let (to, arrived, answered) = (arrival.from, arrival.at, clock::wall());
+                        let which = Answered { to, from: local, dscp, id, seq, arrived, answered };
+                        return out.push_stamped(&answer, to, local, dscp, which);
+                    }
+                    let began = if kind == FollowUp::Application { now.wall } else { arrival.at };
+                    out.push(&answer, arrival.from, local, dscp);
+                    answer.clear();
+                    server.follow_up(id, seq, clock::wall() - began, &mut answer);
+                    out.push(&answer, arrival.from, local, dscp);
+                }
+                Err(why) => out.silent(why),
+            }
+        });
+        socket.take_stamps(|out, left| {
+            let Answered { to, from, dscp, id, seq, arrived, answered } = left.which;
+            answer.clear();
+            server.follow_up(id, seq, left.at.unwrap_or(answered) - arrived, &mut answer);
+            out.push(&answer, to, from, dscp);
+        });
+        answer.clear();
+        while let Some((to, from)) = server.poll_transmit(clock::tick(), &mut answer) {
+            socket.send(&answer, to, from);
+            answer.clear();
+        }
+    }
+}

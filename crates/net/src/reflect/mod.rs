@@ -1,0 +1,211 @@
+//! Answering other hosts' two-way tests: one file a protocol, each of which is a [`Reflector`].
+//!
+//! ```no_run
+//! use jitlat_net::reflect::{Reflectors, StampReflector};
+//! use jitlat_proto::access::Access;
+//!
+//! let mut reflectors = Reflectors::new(Access::default());
+//! reflectors.start(&StampReflector::default(), &["::1".parse().unwrap()]);
+//! for (name, address) in reflectors.listening() {
+//!     println!("answering {name} on {address}");
+//! }
+//! // They answer until `reflectors` is dropped.
+//! ```
+
+mod lamp;
+mod lamp_frames;
+mod stamp;
+mod tcp;
+mod twamp;
+mod udp;
+
+pub use lamp::LampReflector;
+pub use lamp_frames::LampFrameReflector;
+pub use stamp::StampReflector;
+pub use tcp::TcpResponder;
+pub use twamp::TwampServer;
+
+use crate::clock;
+use crate::privilege::{Capability, needs};
+use jitlat_core::ntp::{ErrorEstimate, Format};
+use jitlat_core::{Span, SteadyTime};
+use jitlat_proto::access::Access;
+use jitlat_proto::twoway::reflect::Silence;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Answers the tests of one protocol at one port. New protocols implement this.
+pub trait Reflector {
+    /// What it answers, as people call it: `STAMP`.
+    fn name(&self) -> &'static str;
+
+    /// Where it answers, on a host that answers at `ips`.
+    fn addresses(&self, ips: &[IpAddr]) -> Vec<SocketAddr>;
+
+    /// Opens its socket at `at`, one of [`addresses`](Self::addresses). Nothing is answered before the returned body
+    /// runs, which is to end within a moment once [`Shared::is_stopping`] says so.
+    fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened>;
+}
+
+/// A reflector whose socket is open.
+pub struct Opened {
+    /// Its address, with its port.
+    pub address: SocketAddr,
+    /// What answers, to be run on a thread of its own.
+    pub run: Box<dyn FnOnce() + Send>,
+}
+
+/// What all reflectors of a server have in common. Clones are of the same.
+#[derive(Clone)]
+pub struct Shared {
+    pub(crate) access: Arc<Access>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+impl Shared {
+    /// Whether reflectors are to end.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+}
+
+/// Packets answered, and those met with silence by reason.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Answered.
+    pub answered: AtomicU64,
+    /// By [`Silence`].
+    pub silent: [AtomicU64; Silence::ALL.len()],
+}
+
+impl Counters {
+    pub(crate) fn answered(&self, packets: u64) {
+        self.answered.fetch_add(packets, Ordering::Relaxed);
+    }
+
+    pub(crate) fn silent(&self, why: Silence) {
+        self.silent[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A reflector that could not be started; the others run.
+#[derive(Debug, thiserror::Error)]
+#[error("no {name} reflector on {address}: {source}{}", hint(.address, .source))]
+pub struct ReflectorError {
+    /// What it would answer.
+    pub name: &'static str,
+    /// Where.
+    pub address: SocketAddr,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+fn hint(address: &SocketAddr, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied if address.port() < 1024 => {
+            format!(" (a port below 1024 {})", needs(Capability::NetBindService))
+        }
+        io::ErrorKind::AddrInUse => " (another program has it)".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// How soon a reflector's thread notices that it is to stop.
+const LOOK_AROUND: Duration = Duration::from_millis(100);
+
+/// Running reflectors; dropping them stops them.
+pub struct Reflectors {
+    shared: Shared,
+    threads: Vec<JoinHandle<()>>,
+    listening: Vec<(&'static str, SocketAddr)>,
+    failures: Vec<ReflectorError>,
+}
+
+impl Reflectors {
+    /// None yet; those started will answer whom `access` admits.
+    pub fn new(access: Access) -> Reflectors {
+        let shared = Shared { access: Arc::new(access), counters: Arc::default(), stop: Arc::default() };
+        Reflectors { shared, threads: Vec::new(), listening: Vec::new(), failures: Vec::new() }
+    }
+
+    /// Starts `reflector` on a host that answers at `ips`. An address that cannot be had (its port in use, or below
+    /// 1024 without the privilege) is among the [failures](Reflectors::failures).
+    pub fn start(&mut self, reflector: &dyn Reflector, ips: &[IpAddr]) {
+        let name = reflector.name();
+        for address in reflector.addresses(ips) {
+            let opened = reflector.open(address, &self.shared).and_then(|opened| {
+                let thread = std::thread::Builder::new().name(name.to_lowercase());
+                Ok((opened.address, thread.spawn(opened.run)?))
+            });
+            match opened {
+                Ok((bound, thread)) => {
+                    self.listening.push((name, bound));
+                    self.threads.push(thread);
+                }
+                Err(source) => self.failures.push(ReflectorError { name, address, source }),
+            }
+        }
+    }
+
+    /// What is answered, and where.
+    pub fn listening(&self) -> &[(&'static str, SocketAddr)] {
+        &self.listening
+    }
+
+    /// What could not be started.
+    pub fn failures(&self) -> &[ReflectorError] {
+        &self.failures
+    }
+
+    /// Packets answered and not.
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+}
+
+impl Drop for Reflectors {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("the thread of a reflector panicked");
+            }
+        }
+    }
+}
+
+/// `port` at each of `ips`.
+fn at_port(ips: &[IpAddr], port: u16) -> Vec<SocketAddr> {
+    ips.iter().map(|ip| SocketAddr::new(*ip, port)).collect()
+}
+
+/// What STAMP and TWAMP answers say of this host's clock: looked up every few seconds.
+struct ClockError {
+    estimate: ErrorEstimate,
+    looked: SteadyTime,
+}
+
+impl ClockError {
+    const LIFETIME: Span = Span::seconds(5);
+
+    fn look() -> ClockError {
+        let estimate = ErrorEstimate::of_clock(clock::sync_state(), Format::Ntp);
+        ClockError { estimate, looked: clock::steady() }
+    }
+
+    /// The state at `now`, five seconds old at most.
+    fn at(&mut self, now: SteadyTime) -> ErrorEstimate {
+        if now - self.looked >= ClockError::LIFETIME {
+            *self = ClockError::look();
+        }
+        self.estimate
+    }
+}
+
+#[cfg(test)]
+mod tests;

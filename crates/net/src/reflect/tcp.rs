@@ -1,0 +1,97 @@
+//! The TCP request-response responder.
+
+use super::{Opened, Reflector, Shared, at_port};
+use crate::accept::{Acceptor, ConnectionService, Listener, SlotLimits, Slots, TurnedAway};
+use crate::clock;
+use crate::sockets::PatientStream;
+use jitlat_proto::reqresp::{self, GREETING_LEN, Sizes, respond};
+use jitlat_proto::twoway::reflect::Silence;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Answers requests of fixed size over TCP connections.
+#[derive(Clone, Debug)]
+pub struct TcpResponder {
+    /// Its TCP port.
+    pub port: u16,
+    /// Connections at a time.
+    pub connections: SlotLimits,
+}
+
+impl Default for TcpResponder {
+    fn default() -> TcpResponder {
+        TcpResponder { port: reqresp::PORT, connections: SlotLimits { total: 64, per_client: 16 } }
+    }
+}
+
+/// How long the greeting may take.
+const GREETING: Duration = Duration::from_secs(5);
+/// How long a whole request may be awaited, and how long its response may take to be written: a client that sends or
+/// takes a byte now and then does not keep a connection.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Reflector for TcpResponder {
+    fn name(&self) -> &'static str {
+        "TCP request-response"
+    }
+
+    fn addresses(&self, ips: &[IpAddr]) -> Vec<SocketAddr> {
+        at_port(ips, self.port)
+    }
+
+    fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
+        let listener = Listener::bind(at)?;
+        let address = listener.local_addr()?;
+        let acceptor =
+            Acceptor::new(vec![listener], Slots::new(self.connections), Arc::clone(&shared.access));
+        let service = Arc::new(Responding { shared: shared.clone() });
+        Ok(Opened { address, run: Box::new(move || acceptor.run(&service, &service.shared.stop)) })
+    }
+}
+
+struct Responding {
+    shared: Shared,
+}
+
+impl ConnectionService for Responding {
+    fn name(&self) -> &'static str {
+        "responder"
+    }
+
+    fn serve(&self, stream: TcpStream, _peer: SocketAddr) {
+        // However it ends: the client has closed, or sees it closed.
+        let _ = self.respond(&stream);
+    }
+
+    fn turn_away(&self, _stream: &TcpStream, _peer: SocketAddr, why: TurnedAway) {
+        self.shared.counters.silent(match why {
+            TurnedAway::NotAllowed => Silence::NotAllowed,
+            TurnedAway::Full(_) => Silence::Limited,
+        });
+    }
+
+    // Its connections look at the server's own flag.
+    fn stop(&self) {}
+}
+
+impl Responding {
+    /// Answers one connection until it ends, falls silent, or the server stops.
+    fn respond(&self, stream: &TcpStream) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        let peer = PatientStream::new(stream, || self.shared.is_stopping())?;
+        let mut greeting = [0; GREETING_LEN];
+        peer.read_exact(&mut greeting, GREETING)?;
+        let Some(sizes) = Sizes::from_greeting(&greeting) else { return Ok(()) };
+        peer.write_all(&greeting, GREETING)?;
+        let (mut request, mut response) = (vec![0; sizes.request()], vec![0; sizes.response()]);
+        loop {
+            peer.read_exact(&mut request, PATIENCE)?;
+            let arrived = clock::wall();
+            respond(&request, arrived, clock::wall(), &mut response);
+            peer.write_all(&response, PATIENCE)?;
+            self.shared.counters.answered(1);
+        }
+    }
+}

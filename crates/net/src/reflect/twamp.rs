@@ -1,0 +1,341 @@
+//! The TWAMP server: a thread for each control connection, which also answers the packets of its
+//! sessions.
+
+use super::udp::AnsweringSocket;
+use super::{ClockError, LOOK_AROUND, Opened, Reflector, Shared, at_port};
+use crate::accept::{Acceptor, ConnectionService, Listener, Slot, SlotLimits, Slots, TurnedAway};
+use crate::clock::{self, tick};
+use crate::random;
+use crate::sockets::PatientStream;
+use jitlat_core::ntp::ErrorEstimate;
+use jitlat_core::{Span, SteadyTime, WallTime};
+use jitlat_proto::Machine;
+use jitlat_proto::amp::setup::Greeting;
+use jitlat_proto::twamp::server::{Asked, Event, Input, Random, Rules, Server};
+use jitlat_proto::twamp::{self, Accept, SessionReflector, Users};
+use jitlat_proto::twoway::reflect::Silence;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::socket::{setsockopt, sockopt};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Grants TWAMP sessions over a control connection, and answers their packets.
+#[derive(Clone, Debug)]
+pub struct TwampServer {
+    /// TCP port of the control server.
+    pub port: u16,
+    /// Users of the keyed modes; where there are any, the open mode is not offered.
+    pub users: Users,
+    /// UDP ports that sessions may have; `None` = any above 1023.
+    pub test_ports: Option<RangeInclusive<u16>>,
+    /// Control connections at a time.
+    pub connections: SlotLimits,
+    /// Sessions at a time.
+    pub sessions: SlotLimits,
+}
+
+impl Default for TwampServer {
+    fn default() -> TwampServer {
+        TwampServer {
+            port: twamp::PORT,
+            users: Users::default(),
+            test_ports: None,
+            connections: SlotLimits { total: 64, per_client: 16 },
+            sessions: SlotLimits { total: 256, per_client: 64 },
+        }
+    }
+}
+
+impl Reflector for TwampServer {
+    fn name(&self) -> &'static str {
+        "TWAMP-Control"
+    }
+
+    fn addresses(&self, ips: &[IpAddr]) -> Vec<SocketAddr> {
+        at_port(ips, self.port)
+    }
+
+    fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
+        let listener = Listener::bind(at)?;
+        let address = listener.local_addr()?;
+        let acceptor =
+            Acceptor::new(vec![listener], Slots::new(self.connections), Arc::clone(&shared.access));
+        let service = Arc::new(Service {
+            rules: Rules { users: self.users.clone(), ..Rules::default() },
+            test_ports: self.test_ports.clone(),
+            sessions: Slots::new(self.sessions),
+            shared: shared.clone(),
+            started: clock::wall(),
+        });
+        Ok(Opened { address, run: Box::new(move || acceptor.run(&service, &service.shared.stop)) })
+    }
+}
+
+/// What all connections share.
+struct Service {
+    rules: Rules,
+    test_ports: Option<RangeInclusive<u16>>,
+    sessions: Slots,
+    shared: Shared,
+    started: WallTime,
+}
+
+/// How long one write on a control connection may take: its messages fit into any socket's buffer.
+const WRITE: Duration = Duration::from_secs(5);
+
+impl ConnectionService for Service {
+    fn name(&self) -> &'static str {
+        "twamp-control"
+    }
+
+    fn serve(&self, stream: TcpStream, peer: SocketAddr) {
+        // A connection that breaks ends its sessions; there is nobody to tell.
+        if let Err(error) = Connection::new(self, stream, peer).and_then(|mut c| c.run()) {
+            tracing::debug!(%peer, %error, "a TWAMP control connection broke");
+        }
+    }
+
+    /// As the protocol turns a client away.
+    fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: TurnedAway) {
+        self.shared.counters.silent(match why {
+            TurnedAway::NotAllowed => Silence::NotAllowed,
+            TurnedAway::Full(_) => Silence::Limited,
+        });
+        let _ = stream.write_all(&Greeting::go_away());
+    }
+
+    // Its connections look at the server's own flag.
+    fn stop(&self) {}
+}
+
+/// Where a session stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SessionState {
+    /// Granted. What arrives waits in the socket, with the kernel's stamp.
+    Waiting,
+    Running,
+    /// Stopped; late packets are answered until then.
+    Ending(SteadyTime),
+}
+
+struct Session {
+    /// Tells it from others in what the kernel reports as ready.
+    id: u64,
+    socket: AnsweringSocket<()>,
+    reflector: SessionReflector,
+    state: SessionState,
+    linger: Span,
+    dscp: u8,
+    _slot: Slot,
+}
+
+/// Room in the kernel for the packets of one session.
+const BUFFER: usize = 1 << 20;
+/// What the kernel calls the control connection; sessions are counted from 1.
+const CONTROL: u64 = 0;
+/// Sockets told of at a time.
+const READY: usize = 32;
+
+struct Connection<'a> {
+    service: &'a Service,
+    stream: TcpStream,
+    peer: IpAddr,
+    /// With the scope of a link-local address.
+    local: SocketAddr,
+    server: Server,
+    /// Granted, running and lingering.
+    sessions: Vec<Session>,
+    opened: u64,
+    epoll: Epoll,
+    over: bool,
+    answer: Vec<u8>,
+    error: ClockError,
+}
+
+impl Connection<'_> {
+    fn new(service: &Service, stream: TcpStream, peer: SocketAddr) -> io::Result<Connection<'_>> {
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(false)?;
+        let local = stream.local_addr()?;
+        let mut bytes = [0; 52];
+        random::fill(&mut bytes)?;
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        epoll.add(&stream, EpollEvent::new(EpollFlags::EPOLLIN, CONTROL))?;
+        let now = tick();
+        let server =
+            Server::new(service.rules.clone(), peer, local, service.started, Random::new(bytes), now);
+        Ok(Connection {
+            service,
+            stream,
+            peer: peer.ip(),
+            local,
+            server,
+            sessions: Vec::new(),
+            opened: 0,
+            epoll,
+            over: false,
+            answer: Vec::new(),
+            error: ClockError::look(),
+        })
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        let mut out = Vec::new();
+        let mut hung_up = false;
+        while !self.service.shared.is_stopping() {
+            self.obey();
+            while self.server.poll_transmit(tick(), &mut out) {
+                let peer = PatientStream::new(&self.stream, || self.service.shared.is_stopping());
+                let written = peer.and_then(|peer| peer.write_all(&out, WRITE));
+                out.clear();
+                if written.is_err() {
+                    self.server.handle(tick(), Input::Closed);
+                    self.obey();
+                }
+            }
+            if self.over && !hung_up {
+                hung_up = true;
+                // The client need not wait for the last packets of its sessions to see the end.
+                let _ = self.epoll.delete(&self.stream);
+                let _ = self.stream.shutdown(Shutdown::Both);
+            }
+            let now = clock::steady();
+            self.sessions.retain(|s| !matches!(s.state, SessionState::Ending(at) if now >= at));
+            if self.over && !self.sessions.iter().any(|s| matches!(s.state, SessionState::Ending(_))) {
+                break;
+            }
+            self.wait(now)?;
+            self.server.handle_timeout(tick());
+        }
+        Ok(())
+    }
+
+    /// Does what the machine asks for.
+    fn obey(&mut self) {
+        while let Some(event) = self.server.poll_event() {
+            match event {
+                Event::Open(asked) => {
+                    let opened = self.open(&asked);
+                    self.server.handle(tick(), Input::Opened(opened));
+                }
+                Event::Start => {
+                    for session in self.sessions.iter_mut().filter(|s| s.state == SessionState::Waiting) {
+                        session.state = SessionState::Running;
+                        // Nobody can do without this one; a session that is not watched is not answered.
+                        let event = EpollEvent::new(EpollFlags::EPOLLIN, session.id);
+                        let _ = self.epoll.add(session.socket.socket(), event);
+                    }
+                }
+                Event::Stop => {
+                    let now = clock::steady();
+                    let running = self.sessions.iter_mut().filter(|s| s.state == SessionState::Running);
+                    running.for_each(|s| s.state = SessionState::Ending(now + s.linger));
+                }
+                Event::Over(_) => self.over = true,
+            }
+        }
+    }
+
+    /// Opens the socket of a session: on the port wished for if it is free and allowed, or another.
+    fn open(&mut self, asked: &Asked) -> Result<u16, Accept> {
+        // Lingering ones of earlier tests on this connection among them.
+        if self.sessions.len() >= 2 * self.service.rules.sessions {
+            return Err(Accept::Temporary);
+        }
+        let slot = self.service.sessions.take(self.peer).map_err(|_| Accept::Temporary)?;
+        let room = asked.request_len.max(128);
+        let bind = |port| {
+            let mut at = self.local;
+            at.set_port(port);
+            AnsweringSocket::bind(at, &self.service.shared, room)
+        };
+        let bound = match &self.service.test_ports {
+            None if asked.port >= 1024 => bind(asked.port).or_else(|_| bind(0)),
+            None => bind(0),
+            Some(range) => {
+                let wished = Some(asked.port).filter(|p| range.contains(p));
+                let mut ports = wished.into_iter().chain(range.clone());
+                ports.find_map(|p| bind(p).ok()).ok_or_else(|| io::ErrorKind::AddrInUse.into())
+            }
+        };
+        let opened = bound.and_then(|socket| {
+            let _ = setsockopt(socket.socket(), sockopt::RcvBuf, &BUFFER);
+            Ok((socket.local_addr()?.port(), socket))
+        });
+        let (port, socket) = opened.map_err(|_| Accept::Temporary)?;
+        let reflector = SessionReflector::new(asked.mode, asked.keys.clone(), self.peer, asked.sender_port);
+        self.answer.resize(self.answer.len().max(room), 0);
+        self.opened += 1;
+        self.sessions.push(Session {
+            id: self.opened,
+            socket,
+            reflector,
+            state: SessionState::Waiting,
+            linger: asked.linger,
+            dscp: asked.dscp,
+            _slot: slot,
+        });
+        Ok(port)
+    }
+
+    /// Waits for something to happen, at most a tenth of a second, and takes it.
+    fn wait(&mut self, now: SteadyTime) -> io::Result<()> {
+        let until = self.sessions.iter().filter_map(|s| match s.state {
+            SessionState::Ending(at) => Some(at),
+            _ => None,
+        });
+        let until = until.chain(self.server.poll_timeout()).min().map_or(i64::MAX, |t| (t - now).0);
+        // Up to the next millisecond: the last late packet is not awaited in a busy loop.
+        let ms = until.clamp(0, LOOK_AROUND.as_nanos() as i64).unsigned_abs().div_ceil(1_000_000) as u16;
+        let mut ready = [EpollEvent::empty(); READY];
+        let count = match self.epoll.wait(&mut ready, EpollTimeout::from(ms)) {
+            Ok(count) => count,
+            Err(nix::errno::Errno::EINTR) => 0,
+            Err(e) => return Err(e.into()),
+        };
+        let ready = &ready[..count];
+        let error = self.error.at(now);
+        let mut reflected = false;
+        for event in ready {
+            if let Some(session) = self.sessions.iter_mut().find(|s| s.id == event.data()) {
+                reflected |= session.answer(error, &mut self.answer);
+            }
+        }
+        if reflected {
+            self.server.handle(tick(), Input::Reflected);
+        }
+        if !self.over && ready.iter().any(|e| e.data() == CONTROL) {
+            let mut buffer = [0; 1024];
+            match self.stream.read(&mut buffer) {
+                Ok(n) if n > 0 => self.server.handle(tick(), Input::Bytes(&buffer[..n])),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                _ => self.server.handle(tick(), Input::Closed),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Session {
+    /// Answers a batch; false if none of it was of this session.
+    fn answer(&mut self, error: ErrorEstimate, answer: &mut [u8]) -> bool {
+        let (reflector, dscp) = (&mut self.reflector, self.dscp);
+        let mut any = false;
+        self.socket.receive(|out, request, arrival, local| {
+            match reflector.reflect(request, arrival, clock::wall(), error, answer) {
+                Ok(length) => {
+                    any = true;
+                    out.push(&answer[..length], arrival.from, local, dscp);
+                }
+                Err(why) => out.silent(why),
+            }
+        });
+        any
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,280 @@
+//! Opening sockets: the same few steps for every listener and connection of the program.
+
+use jitlat_core::Dscp;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{setsockopt, sockopt};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
+/// How soon a connection under construction notices that it is no longer wanted.
+const LOOK_AROUND: Duration = Duration::from_millis(50);
+
+/// A TCP socket bound to `local` (port 0: the system chooses). One of IPv6 is of IPv6 alone, so that no address is
+/// ever a mapped one; a port whose last connection lingers in `TIME_WAIT` can be had again.
+pub(crate) fn bind_tcp(local: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(local), Type::STREAM, Some(Protocol::TCP))?;
+    if local.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(local.port() != 0)?;
+    socket.bind(&local.into())?;
+    Ok(socket)
+}
+
+/// A listening TCP socket on `local` whose accepting never waits.
+pub(crate) fn listen_tcp(local: SocketAddr) -> io::Result<TcpListener> {
+    let socket = bind_tcp(local)?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// Connects to `peer` from `local`, if given, within `patience`.
+///
+/// # Errors
+/// As [`connect`].
+pub(crate) fn connect_tcp(
+    local: Option<IpAddr>,
+    peer: SocketAddr,
+    patience: Duration,
+    stopped: impl Fn() -> bool,
+) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(peer), Type::STREAM, Some(Protocol::TCP))?;
+    if let Some(ip) = local {
+        socket.bind(&SocketAddr::new(ip, 0).into())?;
+    }
+    connect(socket, peer, patience, stopped)
+}
+
+/// Connects `socket` to `peer` within `patience`, and gives up soon after `stopped` says so.
+///
+/// # Errors
+/// Those of the system; `TimedOut` after `patience`, `Interrupted` where stopped.
+pub(crate) fn connect(
+    socket: Socket,
+    peer: SocketAddr,
+    patience: Duration,
+    stopped: impl Fn() -> bool,
+) -> io::Result<TcpStream> {
+    socket.set_nonblocking(true)?;
+    match socket.connect(&peer.into()) {
+        Ok(()) => {}
+        Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => wait_connected(&socket, patience, stopped)?,
+        Err(e) => return Err(e),
+    }
+    socket.set_nonblocking(false)?;
+    Ok(socket.into())
+}
+
+fn wait_connected(socket: &Socket, patience: Duration, stopped: impl Fn() -> bool) -> io::Result<()> {
+    let until = Instant::now() + patience;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let slice = left.min(LOOK_AROUND).as_millis() as u16;
+        let mut ready = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
+        match poll(&mut ready, PollTimeout::from(slice)) {
+            Ok(n) if n > 0 => return socket.take_error()?.map_or(Ok(()), Err),
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        if stopped() {
+            return Err(ErrorKind::Interrupted.into());
+        }
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+    }
+}
+
+/// A stream whose reads and writes take no longer than they are given, and are given up soon after `stopped` says so.
+pub(crate) struct PatientStream<'a, F> {
+    stream: &'a TcpStream,
+    stopped: F,
+}
+
+impl<'a, F: Fn() -> bool> PatientStream<'a, F> {
+    /// Leaves `stream` with short limits on single reads and writes.
+    pub fn new(stream: &'a TcpStream, stopped: F) -> io::Result<PatientStream<'a, F>> {
+        stream.set_read_timeout(Some(LOOK_AROUND))?;
+        stream.set_write_timeout(Some(LOOK_AROUND))?;
+        Ok(PatientStream { stream, stopped })
+    }
+
+    /// Reads until `buffer` is full, for at most `patience`.
+    ///
+    /// # Errors
+    /// Those of the system; `UnexpectedEof` at the end of the stream, `TimedOut` after `patience`, `Interrupted`
+    /// where stopped.
+    pub fn read_exact(&self, buffer: &mut [u8], patience: Duration) -> io::Result<()> {
+        let mut stream = self.stream;
+        self.all(buffer.len(), patience, |done| stream.read(&mut buffer[done..]), ErrorKind::UnexpectedEof)
+    }
+
+    /// Writes all of `bytes`, for at most `patience`.
+    ///
+    /// # Errors
+    /// Those of the system; `TimedOut` after `patience`, `Interrupted` where stopped.
+    pub fn write_all(&self, bytes: &[u8], patience: Duration) -> io::Result<()> {
+        let mut stream = self.stream;
+        self.all(bytes.len(), patience, |done| stream.write(&bytes[done..]), ErrorKind::WriteZero)
+    }
+
+    fn all(
+        &self,
+        length: usize,
+        patience: Duration,
+        mut some: impl FnMut(usize) -> io::Result<usize>,
+        none: ErrorKind,
+    ) -> io::Result<()> {
+        let until = Instant::now() + patience;
+        let mut done = 0;
+        while done < length {
+            match some(done) {
+                Ok(0) => return Err(none.into()),
+                Ok(n) => done += n,
+                Err(e) if waits(&e) => {}
+                Err(e) => return Err(e),
+            }
+            if done < length && (self.stopped)() {
+                return Err(ErrorKind::Interrupted.into());
+            }
+            if done < length && Instant::now() >= until {
+                return Err(ErrorKind::TimedOut.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a read or write that failed may succeed later: nothing came, or no room, within its limit of time.
+pub(crate) fn waits(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}
+
+/// Room asked for in the kernel, each way: tens of thousands of small packets.
+const BUFFER: usize = 8 << 20;
+
+/// Makes the socket's buffers large: past the system's limit where permitted, up to it otherwise.
+pub(crate) fn enlarge(socket: &impl AsFd) {
+    if setsockopt(socket, sockopt::RcvBufForce, &BUFFER).is_err() {
+        let _ = setsockopt(socket, sockopt::RcvBuf, &BUFFER);
+    }
+    if setsockopt(socket, sockopt::SndBufForce, &BUFFER).is_err() {
+        let _ = setsockopt(socket, sockopt::SndBuf, &BUFFER);
+    }
+}
+
+/// Asks for what can be seen of each packet received. What a kernel does not offer stays missing.
+pub(crate) fn observe(socket: &impl AsFd, v6: bool) {
+    if v6 {
+        let _ = setsockopt(socket, sockopt::Ipv6RecvTClass, &true);
+        let _ = setsockopt(socket, sockopt::Ipv6RecvHopLimit, &true);
+    } else {
+        let _ = setsockopt(socket, sockopt::IpRecvTos, &true);
+        let _ = setsockopt(socket, sockopt::Ipv4RecvTtl, &true);
+    }
+}
+
+/// Has every packet of `socket`, UDP or TCP, carry `dscp`. On failure a note says so.
+pub(crate) fn mark(socket: &impl AsFd, dscp: Dscp) -> Result<(), String> {
+    let octet = i32::from(dscp.octet());
+    let v4 = setsockopt(socket, sockopt::Ipv4Tos, &octet);
+    // An IPv6 socket has both options; an IPv4 one has but the first.
+    let v6 = setsockopt(socket, sockopt::Ipv6TClass, &octet);
+    v6.or(v4).map_err(|e| format!("DSCP {dscp} was not set: {}", e.desc()))
+}
+
+/// A UDP socket bound to `local` (port 0: the system chooses) for a test stream. Many may share one port: each that
+/// is connected gets its peer's packets, the others what is left.
+pub(crate) fn bind_udp(local: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
+    if local.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    if local.port() != 0 {
+        socket.set_reuse_address(true)?;
+    }
+    socket.bind(&local.into())?;
+    Ok(socket.into())
+}
+
+/// Discards what arrived at a socket before it was connected: another session's packets.
+pub(crate) fn discard_waiting(socket: &UdpSocket) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    // Bounded: a flood cannot keep us here.
+    let mut byte = [0];
+    for _ in 0..100_000 {
+        match socket.recv(&mut byte) {
+            Ok(_) => {}
+            Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+            Err(_) => {}
+        }
+    }
+    socket.set_nonblocking(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    /// A listener whose queue is full: connections to it stay under construction.
+    fn unresponsive() -> (Socket, Vec<TcpStream>, SocketAddr) {
+        let socket = bind_tcp((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        socket.listen(0).unwrap();
+        let address = socket.local_addr().unwrap().as_socket().unwrap();
+        let filling = [0; 2].map(|_| connect_tcp(None, address, Duration::from_millis(200), || false));
+        (socket, filling.into_iter().flatten().collect(), address)
+    }
+
+    #[test]
+    fn a_connection_that_is_not_answered_is_given_up() {
+        let (_listener, _filling, address) = unresponsive();
+        let began = Instant::now();
+        let connect = |patience, stopped| {
+            connect_tcp(None, address, Duration::from_secs(patience), || stopped).unwrap_err().kind()
+        };
+        assert_eq!(connect(0, false), ErrorKind::TimedOut);
+        assert_eq!(connect(60, true), ErrorKind::Interrupted);
+        assert!(began.elapsed() < Duration::from_secs(10), "neither waits for its whole patience");
+    }
+
+    #[test]
+    fn connected_sockets_wait_and_refusals_are_told() {
+        let listener = listen_tcp((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let stream = connect_tcp(None, address, Duration::from_secs(5), || false).unwrap();
+        let flags = nix::fcntl::fcntl(&stream, nix::fcntl::FcntlArg::F_GETFL).unwrap();
+        assert_eq!(flags & libc::O_NONBLOCK, 0);
+        drop(listener);
+        let refused = connect_tcp(None, address, Duration::from_secs(5), || false).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn who_sends_a_byte_now_and_then_is_given_up_all_the_same() {
+        let listener = listen_tcp((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let server = listener.accept().unwrap().0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Ends when the server has gone.
+                while (&client).write_all(b"x").is_ok() {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            });
+            let read = |patience, stopped| {
+                let stream = PatientStream::new(&server, || stopped).unwrap();
+                stream.read_exact(&mut [0; 10_000], patience).unwrap_err().kind()
+            };
+            assert_eq!(read(Duration::from_millis(200), false), ErrorKind::TimedOut);
+            assert_eq!(read(Duration::from_secs(60), true), ErrorKind::Interrupted);
+            server.shutdown(std::net::Shutdown::Both).unwrap();
+        });
+    }
+}

@@ -1,0 +1,136 @@
+//! Who is served, and how much: the rules every listener asks before it does anything for an address.
+
+use core::net::{IpAddr, SocketAddr};
+use jitlat_core::SteadyTime;
+use jitlat_core::passive::Prefix;
+
+/// Who counts as one client: an IPv4 address, or an IPv6 /64. An IPv4-mapped IPv6 address is the IPv4 address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Client(u128);
+
+impl Client {
+    /// The client that `address` belongs to.
+    pub fn of(address: IpAddr) -> Client {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => Client(v4.to_bits().into()),
+            IpAddr::V6(v6) => Client(v6.to_bits() >> 64 << 64),
+        }
+    }
+}
+
+/// Which addresses are served, and how many packets of each are answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The only networks served; empty = all.
+    pub allow: Vec<Prefix>,
+    /// Packets a second answered of one [`Client`].
+    pub packets_per_second: u32,
+}
+
+impl Default for Access {
+    fn default() -> Access {
+        Access { allow: Vec::new(), packets_per_second: 200_000 }
+    }
+}
+
+impl Access {
+    /// Whether `address` is served at all.
+    pub fn admits(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.allow.is_empty() || self.allow.iter().any(|network| network.contains(address))
+    }
+}
+
+/// Ports below this belong to services, of which several answer whatever they are sent (echo, chargen,
+/// DNS, NTP, …); a measurement's own are above, but for the test ports of RFC 8545.
+const SERVICES: u16 = 1024;
+const TEST_PORTS: [u16; 2] = [861, 862];
+
+/// Whether a packet from `source` may be answered at all.
+pub fn answerable(source: SocketAddr) -> bool {
+    let host = match source.ip() {
+        IpAddr::V4(a) => !(a.is_unspecified() || a.is_broadcast() || a.is_multicast()),
+        IpAddr::V6(a) => !(a.is_unspecified() || a.is_multicast()),
+    };
+    host && (source.port() >= SERVICES || TEST_PORTS.contains(&source.port()))
+}
+
+/// How many packets each address may have answered: a rate with a burst of a tenth of a second. Constant
+/// memory: addresses share a place now and then, which makes them share the rate.
+#[derive(Clone, Debug)]
+pub struct RateLimiter {
+    /// When each place's allowance is whole again, on the steady clock.
+    places: Box<[i64]>,
+    gap: i64,
+    seed: u64,
+}
+
+impl RateLimiter {
+    /// At most `rate` packets a second of one address (IPv6: of one /64). `seed` is random, so that
+    /// nobody can aim at another's place.
+    pub fn new(rate: u32, seed: u64) -> RateLimiter {
+        let gap = 1_000_000_000 / i64::from(rate.max(1));
+        RateLimiter { places: vec![i64::MIN; 4096].into(), gap, seed }
+    }
+
+    /// Whether a packet of `address` may be answered now.
+    pub fn allows(&mut self, address: IpAddr, steady: SteadyTime) -> bool {
+        let Client(client) = Client::of(address);
+        let key = (client >> 64) as u64 ^ client as u64;
+        let mixed = (key ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let place = &mut self.places[(mixed >> 52) as usize];
+        let burst = 100_000_000.max(self.gap);
+        let start = (*place).max(steady.0.saturating_sub(burst));
+        if start > steady.0 {
+            return false;
+        }
+        *place = start + self.gap;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(address: &str) -> Client {
+        Client::of(address.parse().unwrap())
+    }
+
+    #[test]
+    fn an_ipv6_client_is_its_64_and_a_mapped_address_is_its_ipv4() {
+        assert_eq!(client("2001:db8::1"), client("2001:db8::ffff:2"));
+        assert_ne!(client("2001:db8::1"), client("2001:db8:0:1::1"));
+        assert_eq!(client("::ffff:192.0.2.1"), client("192.0.2.1"));
+    }
+
+    #[test]
+    fn networks_allowed_are_the_only_ones_served() {
+        let access = Access { allow: vec!["192.0.2.0/24".parse().unwrap()], ..Access::default() };
+        let served = |a: &str| access.admits(a.parse().unwrap());
+        assert!(served("192.0.2.255") && served("::ffff:192.0.2.1"));
+        assert!(!served("192.0.3.0") && !served("2001:db8::1"));
+        assert!(Access::default().admits("203.0.113.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn services_and_groups_are_not_answered() {
+        for bad in ["10.0.0.1:7", "10.0.0.1:53", "10.0.0.1:0", "224.0.0.1:5000", "255.255.255.255:5000"] {
+            assert!(!answerable(bad.parse().unwrap()), "{bad}");
+        }
+        for good in ["10.0.0.1:862", "10.0.0.1:1024", "[fe80::1]:50000", "127.0.0.1:46772"] {
+            assert!(answerable(good.parse().unwrap()), "{good}");
+        }
+        assert!(!answerable("[ff02::1]:5000".parse().unwrap()));
+    }
+
+    #[test]
+    fn each_address_has_its_rate() {
+        let mut limiter = RateLimiter::new(1000, 42);
+        let (a, b) = ("192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap());
+        let granted = (0..10_000).filter(|k| limiter.allows(a, SteadyTime(k * 100_000))).count();
+        assert!((1000..=1101).contains(&granted), "{granted} of 10 000 in a second");
+        assert!(limiter.allows(b, SteadyTime(1_000_000_000)));
+    }
+}
