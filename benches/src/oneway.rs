@@ -59,7 +59,7 @@ pub fn run(packets: u64, period: Span, pacing: Pacing, stamps: Source) -> Result
         key: None,
         pacing: Pacing::default(),
     };
-    let server = Server::bind(service, |_| {}).map_err(|e| e.to_string())?;
+    let server = Server::bind(service).map_err(|e| e.to_string())?;
     let port = server.addresses().first().map(SocketAddr::port).ok_or("no address")?;
     let request = TestRequest {
         host: Ipv4Addr::LOCALHOST.to_string(),

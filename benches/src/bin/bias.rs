@@ -260,7 +260,7 @@ fn run(direction: Direction) -> Result<Run> {
                 key: None,
                 pacing: Pacing::default(),
             };
-            let server = Server::bind(service, |_| {})?;
+            let server = Server::bind(service)?;
             let _ = serving.send(());
             server.run(flag);
             Ok(())

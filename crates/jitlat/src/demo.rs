@@ -48,7 +48,7 @@ pub fn run(args: &DemoArgs) -> Result<ExitCode> {
         key: None,
         pacing: Pacing::default(),
     };
-    let server = Server::bind(service, |_| {}).context("starting the demonstration's server")?;
+    let server = Server::bind(service).context("starting the demonstration's server")?;
     if !present::is_silent(&test_args.report) {
         console::print(&format!("A server, a client, and between them: {}.\n\n", scenario.name))?;
     }

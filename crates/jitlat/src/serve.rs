@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tracing::{info, warn};
+use tracing::warn;
 
 #[derive(Clone, Debug, Args)]
 pub struct ServeArgs {
@@ -84,7 +84,7 @@ impl DigestArgs {
         );
         let service = digest_service(self, key);
         let addresses: Vec<_> = bind.iter().map(|ip| SocketAddr::new(*ip, self.capture_port)).collect();
-        let serving = service.serve(&addresses, |line| info!("{line}"))?;
+        let serving = service.serve(&addresses)?;
         for address in serving.addresses() {
             let interfaces = self.capture.join(", ");
             console::print(&format!("jitlat serve: digests of packets at {interfaces} on TCP {address}\n"))?;
@@ -321,7 +321,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let server = Server::bind(service, |line| info!("{line}"))?;
+    let server = Server::bind(service)?;
     for address in server.addresses() {
         console::print(&format!("jitlat serve: listening on TCP {address}, test port {}\n", args.test_port))?;
     }

@@ -21,6 +21,7 @@ use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tracing::{info, warn};
 
 /// Where and how to serve.
 #[derive(Clone, Debug)]
@@ -69,16 +70,12 @@ pub struct Server {
     shared: Arc<Shared>,
 }
 
-/// A line for the server's own log.
-type Log = dyn Fn(&str) + Send + Sync;
-
 /// What all connections share.
 struct Shared {
     service: Service,
     sessions: Mutex<Ledger>,
     rendezvous: Arc<Rendezvous>,
     stop: AtomicBool,
-    log: Box<Log>,
 }
 
 impl Shared {
@@ -88,11 +85,11 @@ impl Shared {
 }
 
 impl Server {
-    /// Listens on every address of `service`. `log` is given one line for each thing worth noting.
+    /// Listens on every address of `service`.
     ///
     /// # Errors
     /// [`ServerError`] if any address cannot be had.
-    pub fn bind(service: Service, log: impl Fn(&str) + Send + Sync + 'static) -> Result<Server, ServerError> {
+    pub fn bind(service: Service) -> Result<Server, ServerError> {
         let limits = &service.limits;
         let limits = SlotLimits { total: limits.connections, per_client: limits.connections_per_client };
         let acceptor = Acceptor::bind(&service.bind, Slots::new(limits), Arc::default())
@@ -101,7 +98,6 @@ impl Server {
             sessions: Mutex::new(Ledger::new(service.limits.clone())),
             rendezvous: Rendezvous::new()?,
             stop: AtomicBool::new(false),
-            log: Box::new(log),
             service,
         };
         Ok(Server { acceptor, shared: Arc::new(shared) })
@@ -125,9 +121,9 @@ impl ConnectionService for Shared {
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr) {
         match Conversation::new(self, stream, peer).and_then(Conversation::run) {
-            Ok(None) => (self.log)(&format!("{peer}: done")),
-            Ok(Some(why)) => (self.log)(&format!("{peer}: {why}")),
-            Err(e) => (self.log)(&format!("{peer}: could not be served: {e}")),
+            Ok(None) => info!(%peer, "done"),
+            Ok(Some(why)) => info!(%peer, "{why}"),
+            Err(e) => warn!(%peer, "could not be served: {e}"),
         }
     }
 
@@ -142,7 +138,7 @@ impl ConnectionService for Shared {
             }
             TurnedAway::NotAllowed => why.to_string(),
         };
-        (self.log)(&format!("{peer}: connection refused: {why}"));
+        info!(%peer, "connection refused: {why}");
         let Ok(local) = stream.local_addr() else { return };
         let mut words = Vec::new();
         let nak = Nak::new(NakCode::Busy, why);
@@ -253,7 +249,7 @@ impl<'a> Conversation<'a> {
                 ServerEvent::Flow(command) => self.engine.command(command),
                 ServerEvent::Agreed(id, specs) => {
                     for spec in &specs {
-                        (self.shared.log)(&format!("{}: session {id}: {}", self.peer, describe(spec)));
+                        info!(peer = %self.peer, "session {id}: {}", describe(spec));
                     }
                 }
                 ServerEvent::Done(why) => return Some(why),

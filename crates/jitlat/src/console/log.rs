@@ -81,6 +81,13 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         match self {
+            // The doings of a server that the command runs for itself.
+            Lines::Plain if event.metadata().target().starts_with("jitlat_net") => {
+                if *event.metadata().level() > tracing::Level::WARN {
+                    return Ok(());
+                }
+                line.write_str("jitlat: ")?;
+            }
             Lines::Plain => line.write_str("jitlat: ")?,
             Lines::Dated(repetitions) => {
                 let mut repetitions = repetitions.lock().unwrap_or_else(PoisonError::into_inner);

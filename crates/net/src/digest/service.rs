@@ -1,6 +1,7 @@
 //! [`Service`]: captures for listeners on other hosts; a thread each, few of them.
 
 use super::{is_own, nonce};
+use crate::accept::{Acceptor, ConnectionService, Slot, SlotLimits, Slots, TurnedAway};
 use crate::capture::live::{Live, LiveError, Settings};
 use crate::clock;
 use crate::clock::tick;
@@ -13,14 +14,19 @@ use jitlat_proto::Machine;
 use jitlat_proto::digest::{Digest, Refusal, Reporter, ReporterEvent, ReporterInput, Rule, Totals};
 use jitlat_proto::jitlat::Key;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tracing::info;
 
-/// Listeners served at a time.
-const LISTENERS: usize = 4;
+/// Connections at a time, with or without a capture.
+const CONNECTIONS: SlotLimits = SlotLimits { total: 16, per_client: 4 };
+/// Listeners served at a time: taken once one has proved the key and asked for an interface.
+const LISTENERS: SlotLimits = SlotLimits { total: 4, per_client: 2 };
+/// How long a connection may take to ask.
+const INTRODUCTION: Duration = Duration::from_secs(20);
 /// How often a quiet thread looks up.
 const LOOK_UP: Duration = Duration::from_millis(10);
 /// Batches taken from the kernel between two looks at the connection.
@@ -57,12 +63,15 @@ pub enum ServiceError {
         /// What the system said.
         source: io::Error,
     },
+    /// This host lacks something.
+    #[error("cannot start to serve digests: {0}")]
+    Start(#[from] io::Error),
 }
 
 /// A running service; it ends when dropped.
 pub struct Serving {
     stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    thread: Option<JoinHandle<()>>,
     addresses: Vec<SocketAddr>,
 }
 
@@ -75,92 +84,72 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
+        self.stop.store(true, Ordering::Release);
+        if self.thread.take().is_some_and(|t| t.join().is_err()) {
+            tracing::error!("the thread that awaits digest listeners panicked");
         }
     }
 }
 
 impl Service {
-    /// Awaits listeners at `addresses`. `say` hears of everyone who comes and goes.
-    pub fn serve(
-        self,
-        addresses: &[SocketAddr],
-        say: impl Fn(String) + Clone + Send + 'static,
-    ) -> Result<Serving, ServiceError> {
+    /// Awaits listeners at `addresses`.
+    pub fn serve(self, addresses: &[SocketAddr]) -> Result<Serving, ServiceError> {
         for interface in &self.interfaces {
             // That it can be listened to is better known now.
             drop(Live::open(interface, self.settings)?);
         }
-        let service = Arc::new(self);
-        let busy = Arc::new(AtomicUsize::new(0));
-        let mut serving =
-            Serving { stop: Arc::new(AtomicBool::new(false)), threads: Vec::new(), addresses: Vec::new() };
-        for &address in addresses {
-            let bind = |source| ServiceError::Bind { address, source };
-            let socket = bound(address).map_err(bind)?;
-            serving.addresses.push(socket.local_addr().map_err(bind)?);
-            let (service, stop, busy) = (Arc::clone(&service), Arc::clone(&serving.stop), Arc::clone(&busy));
-            let say = say.clone();
-            serving.threads.push(std::thread::spawn(move || accept(&socket, &service, &stop, &busy, &say)));
-        }
-        Ok(serving)
+        let bind = |(address, source)| ServiceError::Bind { address, source };
+        let acceptor = Acceptor::bind(addresses, Slots::new(CONNECTIONS), Arc::default()).map_err(bind)?;
+        let addresses = acceptor.addresses();
+        let stop = Arc::new(AtomicBool::new(false));
+        let serving = Arc::new(Connections {
+            service: self,
+            stop: Arc::clone(&stop),
+            listeners: Slots::new(LISTENERS),
+        });
+        let stopped = Arc::clone(&stop);
+        let accept = move || acceptor.run(&serving, &stopped);
+        let thread = std::thread::Builder::new().name("digests".to_owned()).spawn(accept)?;
+        Ok(Serving { stop, thread: Some(thread), addresses })
     }
 }
 
-fn bound(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(8)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
+/// What all connections share.
+struct Connections {
+    service: Service,
+    stop: Arc<AtomicBool>,
+    listeners: Slots,
 }
 
-fn accept(
-    socket: &TcpListener,
-    service: &Arc<Service>,
-    stop: &Arc<AtomicBool>,
-    busy: &Arc<AtomicUsize>,
-    say: &(impl Fn(String) + Clone + Send + 'static),
-) {
-    let mut threads: Vec<JoinHandle<()>> = Vec::new();
-    while !stop.load(Ordering::Relaxed) {
-        threads.retain(|t| !t.is_finished());
-        let Ok((stream, peer)) = socket.accept() else {
-            std::thread::sleep(LOOK_UP);
-            continue;
-        };
-        let full = busy.fetch_add(1, Ordering::Relaxed) >= LISTENERS;
-        let (service, stop, busy, say) =
-            (Arc::clone(service), Arc::clone(stop), Arc::clone(busy), say.clone());
-        // One more than are served, to be told so.
-        if full && busy.load(Ordering::Relaxed) > 2 * LISTENERS {
-            busy.fetch_sub(1, Ordering::Relaxed);
-            continue;
-        }
-        threads.push(std::thread::spawn(move || {
-            let ended = Conversation::begin(stream, &service, full)
-                .and_then(|mut c| c.run(&service, &stop, &say, peer));
-            busy.fetch_sub(1, Ordering::Relaxed);
-            if let Err(why) = ended {
-                say(format!("digests for {peer} ended: {why}"));
-            }
-        }));
+impl ConnectionService for Connections {
+    fn name(&self) -> &'static str {
+        "digests"
     }
-    threads.into_iter().for_each(|t| drop(t.join()));
+
+    fn serve(&self, stream: TcpStream, peer: SocketAddr) {
+        if let Err(why) = Conversation::begin(stream, self, peer).and_then(|mut c| c.run()) {
+            info!(%peer, "digests ended: {why}");
+        }
+    }
+
+    fn turn_away(&self, mut stream: &TcpStream, peer: SocketAddr, why: TurnedAway) {
+        info!(%peer, "refused digests: {why}");
+        // One that does not take it is told nothing.
+        let _ = stream.write(&Reporter::turn_away(Refusal::Busy, &why.to_string()));
+    }
+
+    // Conversations look at the flag that stops the acceptor.
+    fn stop(&self) {}
 }
 
 /// One listener being served.
-struct Conversation {
+struct Conversation<'a> {
+    shared: &'a Connections,
+    peer: SocketAddr,
     stream: TcpStream,
     reporter: Reporter,
     port: u16,
-    full: bool,
+    began: Instant,
     out: Vec<u8>,
     written: usize,
     buffer: Vec<u8>,
@@ -173,19 +162,22 @@ struct Capturing {
     available: usize,
     salt: u64,
     rule: Option<Rule>,
+    _slot: Slot,
 }
 
-impl Conversation {
-    fn begin(stream: TcpStream, service: &Service, full: bool) -> io::Result<Conversation> {
+impl Conversation<'_> {
+    fn begin(stream: TcpStream, shared: &Connections, peer: SocketAddr) -> io::Result<Conversation<'_>> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         let port = stream.local_addr()?.port();
-        let reporter = Reporter::new(service.key.clone(), service.rate, nonce()?, tick());
+        let reporter = Reporter::new(shared.service.key.clone(), shared.service.rate, nonce()?, tick());
         Ok(Conversation {
+            shared,
+            peer,
             stream,
             reporter,
             port,
-            full,
+            began: Instant::now(),
             out: Vec::new(),
             written: 0,
             buffer: vec![0; 1 << 14],
@@ -193,33 +185,31 @@ impl Conversation {
         })
     }
 
-    fn run(
-        &mut self,
-        service: &Service,
-        stop: &AtomicBool,
-        say: &impl Fn(String),
-        peer: SocketAddr,
-    ) -> io::Result<()> {
+    fn run(&mut self) -> io::Result<()> {
+        let peer = self.peer;
         let mut ending = false;
         loop {
-            if stop.load(Ordering::Relaxed) && !ending {
+            if self.shared.stop.load(Ordering::Acquire) && !ending {
                 ending = true;
                 self.reporter.handle(tick(), ReporterInput::End(vec!["the server was stopped".to_owned()]));
                 if self.capture.is_none() {
                     return Ok(());
                 }
             }
+            if self.capture.is_none() && self.began.elapsed() > INTRODUCTION {
+                return Err(io::Error::new(ErrorKind::TimedOut, "nothing was asked for in time"));
+            }
             self.read()?;
             self.reporter.handle_timeout(tick());
             while let Some(event) = self.reporter.poll_event() {
                 match event {
-                    ReporterEvent::Listen(ask, salt) => match self.open(service, &ask, salt) {
+                    ReporterEvent::Listen(ask, salt) => match self.open(&ask, salt) {
                         Ok(interface) => {
-                            say(format!("{peer} listens to {interface}"));
+                            info!(%peer, "listens to {interface}");
                             self.reporter.handle(tick(), ReporterInput::Listening(interface));
                         }
                         Err((why, words)) => {
-                            say(format!("{peer} was refused: {words}"));
+                            info!(%peer, "refused digests: {words}");
                             self.reporter.handle(tick(), ReporterInput::Refuse(why, words));
                         }
                     },
@@ -275,15 +265,9 @@ impl Conversation {
         Ok(())
     }
 
-    fn open(
-        &mut self,
-        service: &Service,
-        ask: &jitlat_proto::digest::Listen,
-        salt: u64,
-    ) -> Result<String, (Refusal, String)> {
-        if self.full {
-            return Err((Refusal::Busy, format!("{LISTENERS} are served already")));
-        }
+    fn open(&mut self, ask: &jitlat_proto::digest::Listen, salt: u64) -> Result<String, (Refusal, String)> {
+        let service = &self.shared.service;
+        let slot = self.shared.listeners.take(self.peer.ip()).map_err(|e| (Refusal::Busy, e.to_string()))?;
         let allowed = service.interfaces.iter().find(|i| ask.interface.is_empty() || **i == ask.interface);
         let Some(interface) = allowed else {
             let offered = service.interfaces.join(", ");
@@ -293,7 +277,8 @@ impl Conversation {
             .and_then(|live| live.limit_to(&ask.hosts).map(|()| live))
             .map_err(|e| (Refusal::Failed, e.to_string()))?;
         let available = usize::from(ask.available);
-        self.capture = Some(Capturing { live, began: clock::wall(), available, salt, rule: None });
+        self.capture =
+            Some(Capturing { live, began: clock::wall(), available, salt, rule: None, _slot: slot });
         Ok(interface.clone())
     }
 
@@ -319,7 +304,7 @@ impl Conversation {
             std::thread::sleep(LOOK_UP);
             return None;
         };
-        let Capturing { live, began, available, salt, rule } = c;
+        let Capturing { live, began, available, salt, rule, .. } = c;
         let (reporter, port) = (&mut self.reporter, self.port);
         for round in 0..ROUNDS {
             let before = clock::wall();

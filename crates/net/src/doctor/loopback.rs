@@ -60,7 +60,7 @@ pub fn one_way(
         key: None,
         pacing: Pacing { lock_memory: false, ..pacing.clone() },
     };
-    let server = Server::bind(service, |_| {})?;
+    let server = Server::bind(service)?;
     // Which way makes no difference: both ends are here.
     let mut spec = if spec.direction() == Direction::Up { spec.clone() } else { spec.reversed() };
     (spec.src_port, spec.dst_port) = (0, test_port);

@@ -9,6 +9,9 @@ pub struct Counters {
     sent: AtomicU32,
     received: AtomicU32,
     highest: AtomicU32,
+    /// Waits of the flow's thread.
+    #[cfg(test)]
+    pub waits: AtomicU32,
 }
 
 impl Counters {

@@ -2,15 +2,16 @@
 
 use super::{Context, Step};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use std::os::fd::BorrowedFd;
+use nix::sys::socket::{MsgFlags, recv};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::mpsc::TryRecvError;
 
-/// The longest a thread waits without looking around.
+/// The longest a thread waits without looking around, in milliseconds.
 pub const LOOK_AROUND: u16 = 50;
 
 /// What ended a wait.
 pub enum Woken {
-    /// Word from the conversing thread.
+    /// An instruction of the conversing thread.
     Told(Step),
     /// The descriptor is ready, or nothing has happened for a while: look at it.
     Look,
@@ -19,20 +20,26 @@ pub enum Woken {
 }
 
 impl Context {
-    /// Waits for word from the conversing thread, for `ready`, or for at most `patience` milliseconds.
+    /// Waits for an instruction of the conversing thread, for `ready`, or for at most `patience` milliseconds.
     pub fn wait(&self, ready: Option<BorrowedFd<'_>>, patience: u16) -> Woken {
-        if let Some(woken) = self.word() {
+        if let Some(woken) = self.instruction() {
             return woken;
         }
+        #[cfg(test)]
+        self.counters.waits.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let waker = &self.stop_flags.waker;
-        let mut fds = vec![PollFd::new(std::os::fd::AsFd::as_fd(waker), PollFlags::POLLIN)];
+        let mut fds = vec![PollFd::new(waker.as_fd(), PollFlags::POLLIN)];
         fds.extend(ready.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
         let _ = poll(&mut fds, PollTimeout::from(patience.min(LOOK_AROUND)));
         waker.clear();
-        self.word().unwrap_or(Woken::Look)
+        let errors = fds.get(1).and_then(PollFd::revents).is_some_and(|r| r.contains(PollFlags::POLLERR));
+        if let Some(fd) = ready.filter(|_| errors) {
+            discard_error_queue(fd);
+        }
+        self.instruction().unwrap_or(Woken::Look)
     }
 
-    fn word(&self) -> Option<Woken> {
+    fn instruction(&self) -> Option<Woken> {
         if self.stop_flags.is_closed() {
             return Some(Woken::Over);
         }
@@ -42,4 +49,10 @@ impl Context {
             Err(TryRecvError::Empty) => self.stop_flags.is_stopped().then_some(Woken::Over),
         }
     }
+}
+
+/// Discards transmit stamps of greetings: as long as one lies there, no wait for the socket lasts.
+fn discard_error_queue(socket: BorrowedFd<'_>) {
+    let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
+    while recv(socket.as_raw_fd(), &mut [], flags).is_ok() {}
 }

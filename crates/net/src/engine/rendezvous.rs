@@ -297,3 +297,32 @@ fn identify(rendezvous: &Rendezvous, unidentified: &mut Vec<Unidentified>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::Ipv4Addr;
+    use std::sync::mpsc::channel;
+
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn one_address_does_not_keep_others_from_introducing_themselves() {
+        let rendezvous = Rendezvous::new().unwrap();
+        let (met, meets) = channel();
+        let notify = Notify::Connection(Box::new(move |stream, head| met.send((stream, head)).unwrap()));
+        let honest = IpAddr::from([127, 0, 0, 2]);
+        let local = (Ipv4Addr::LOCALHOST, 0).into();
+        let registration = rendezvous.wait(local, honest, Expected::Token(9), notify).unwrap();
+        let connect =
+            |ip| crate::sockets::connect_tcp(Some(ip), registration.local, LIMIT, || false).unwrap();
+        let silent: Vec<_> =
+            (0..UNIDENTIFIED.total + 20).map(|_| connect(Ipv4Addr::LOCALHOST.into())).collect();
+        let mut peer = connect(honest);
+        peer.write_all(&Header::hello(9).to_bytes()).unwrap();
+        let (stream, head) = meets.recv_timeout(LIMIT).unwrap();
+        assert_eq!((stream.peer_addr().unwrap().ip(), head), (honest, Header::hello(9).to_bytes().to_vec()));
+        drop(silent);
+    }
+}

@@ -11,9 +11,10 @@ use jitlat_core::Span;
 use jitlat_proto::jitlat::flow::{Meeting, Report, Role};
 use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
 use jitlat_proto::jitlat::stream::Greeter;
+use nix::sys::socket::{MsgFlags, recv};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 pub fn run(context: Context) {
     let id = context.opening.flow;
@@ -170,33 +171,37 @@ fn greet(
             Woken::Told(_) => continue,
             Woken::Look => {}
         }
-        while let Some(result) = peek(socket, &mut buffer) {
-            match result {
-                Ok(length) if greeter.handle(&buffer[..length]) => {}
-                Ok(_) => {}
+        while let Some(received) = receive(socket, &mut buffer, MsgFlags::empty()) {
+            match received {
+                Ok(length) => {
+                    greeter.handle(&buffer[..length]);
+                }
                 Err(e) => refused |= e.kind() == io::ErrorKind::ConnectionRefused,
             }
-            let _ = take(socket, &mut buffer);
         }
     }
     Ok(())
 }
 
-/// Reads without waiting and without taking the datagram.
-fn peek(socket: &UdpSocket, buffer: &mut [u8]) -> Option<io::Result<usize>> {
-    use nix::sys::socket::{MsgFlags, recv};
-    use std::os::fd::AsRawFd;
-    match recv(socket.as_raw_fd(), buffer, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) {
+/// Receives without waiting; `None` where nothing waits. An error is of an earlier send, and gone once it is returned:
+/// the datagram behind it is still there.
+fn receive(socket: &UdpSocket, buffer: &mut [u8], flags: MsgFlags) -> Option<io::Result<usize>> {
+    match recv(socket.as_raw_fd(), buffer, flags | MsgFlags::MSG_DONTWAIT) {
         Ok(length) => Some(Ok(length)),
         Err(nix::Error::EAGAIN) => None,
         Err(e) => Some(Err(e.into())),
     }
 }
 
-fn take(socket: &UdpSocket, buffer: &mut [u8]) -> nix::Result<usize> {
-    use nix::sys::socket::{MsgFlags, recv};
-    use std::os::fd::AsRawFd;
-    recv(socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT)
+/// The length of the datagram that waits, which is left there.
+fn peek(socket: &UdpSocket, buffer: &mut [u8]) -> Option<usize> {
+    // Errors are few: each is of a packet that this socket sent.
+    std::iter::from_fn(|| receive(socket, buffer, MsgFlags::MSG_PEEK)).find_map(Result::ok)
+}
+
+/// Discards the datagram that was peeked at.
+fn discard(socket: &UdpSocket) {
+    let _ = receive(socket, &mut [], MsgFlags::empty());
 }
 
 /// The first answer to a greeting that the rendezvous saw.
@@ -231,20 +236,18 @@ fn wait_for_start(context: &Context, socket: &UdpSocket, unknown_peer: Option<So
 
 /// Echoes every greeting that waits; false when something else waits.
 fn answer_greetings(context: &Context, socket: &UdpSocket, buffer: &mut [u8; HEADER_LEN]) -> bool {
-    while let Some(result) = peek(socket, buffer) {
-        match result {
-            Ok(HEADER_LEN) if Header::parse(buffer).is_some_and(|h| h.hello_token().is_some()) => {
-                let _ = take(socket, buffer);
-                let ours = Header::parse(buffer).and_then(|h| h.hello_token());
-                if matches!(context.opening.meeting, Meeting::Greeting(token) if ours == Some(token)) {
+    while let Some(length) = peek(socket, buffer) {
+        let token = Header::parse(&buffer[..length]).and_then(|h| h.hello_token());
+        match token {
+            Some(_) if length == HEADER_LEN => {
+                discard(socket);
+                if matches!(context.opening.meeting, Meeting::Greeting(ours) if token == Some(ours)) {
                     let _ = socket.send(buffer);
                 }
             }
-            Ok(_) if context.opening.role == Role::Receive => return false,
-            // A sender has no use for it; an error is reported once and gone.
-            Ok(_) | Err(_) => {
-                let _ = take(socket, buffer);
-            }
+            _ if context.opening.role == Role::Receive => return false,
+            // A sender has no use for it.
+            _ => discard(socket),
         }
     }
     true
@@ -262,7 +265,7 @@ fn meet_first(context: &Context, socket: &UdpSocket, peer: SocketAddr) -> bool {
                 Ok((_, from)) if from.ip().to_canonical() == peer.ip().to_canonical() => {
                     return socket.connect(from).is_ok();
                 }
-                Ok(_) => drop(take(socket, &mut buffer)),
+                Ok(_) => discard(socket),
                 Err(_) => {}
             },
         }
@@ -275,5 +278,29 @@ fn meet_first(context: &Context, socket: &UdpSocket, peer: SocketAddr) -> bool {
 fn finish_unstarted(context: &Context) {
     if !context.stop_flags.is_closed() && context.stop_flags.is_stopped() {
         receive::nothing(context);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn an_error_of_an_earlier_packet_costs_no_datagram() {
+        let ours = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let theirs = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = theirs.local_addr().unwrap();
+        ours.connect(at).unwrap();
+        drop(theirs);
+        // Refused, which waits at the socket as an error; then somebody is there, and sends.
+        ours.send(b"hello").unwrap();
+        let theirs = UdpSocket::bind(at).unwrap();
+        theirs.send_to(b"the first packet", ours.local_addr().unwrap()).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        let mut buffer = [0; 32];
+        assert_eq!(peek(&ours, &mut buffer), Some(16));
+        ours.set_nonblocking(true).unwrap();
+        assert_eq!(ours.recv(&mut buffer).unwrap(), 16, "it is still there");
     }
 }

@@ -8,8 +8,8 @@ use jitlat_net::pace::Pacing;
 use jitlat_net::server::{Server, Service};
 use jitlat_proto::jitlat::{Dialect, Key, Limits};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 pub const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -29,7 +29,6 @@ pub fn free_port(ip: IpAddr) -> u16 {
 pub struct Serving {
     pub address: SocketAddr,
     pub test_port: u16,
-    pub log: Arc<Mutex<Vec<String>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -47,14 +46,12 @@ pub fn serve_with(ip: IpAddr, limits: Limits, key: Option<&str>) -> Serving {
         key: key.map(key_of),
         pacing: Pacing::default(),
     };
-    let log = Arc::new(Mutex::new(Vec::new()));
-    let lines = Arc::clone(&log);
-    let server = Server::bind(service, move |line| lines.lock().unwrap().push(line.to_owned())).unwrap();
+    let server = Server::bind(service).unwrap();
     let address = server.addresses()[0];
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
     let thread = std::thread::spawn(move || server.run(&flag));
-    Serving { address, test_port, log, stop, thread: Some(thread) }
+    Serving { address, test_port, stop, thread: Some(thread) }
 }
 
 pub fn key_of(text: &str) -> Key {

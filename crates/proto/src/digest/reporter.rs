@@ -108,6 +108,13 @@ impl Reporter {
         }
     }
 
+    /// What a listener hears that finds nobody to talk to.
+    pub fn turn_away(why: Refusal, words: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        Channel::new(Side::Server, None).write(&Message::Refused(why, words.to_owned()), &mut out);
+        out
+    }
+
     /// A packet, as long as there is no rule.
     pub fn preview(&mut self, g: PacketPreview) {
         if matches!(self.state, State::Previews) {

@@ -73,13 +73,13 @@ impl Relay {
         let (stop, stopped) = UnixStream::pair()?;
         let mut tcp = Vec::new();
         for &forward in &config.tcp {
-            tcp.push(tcp::Listener::new(forward).map_err(|e| listen_error("TCP", forward, e))?);
+            tcp.push(tcp::Entrance::new(forward).map_err(|e| listen_error("TCP", forward, e))?);
         }
         let mut udp = Vec::new();
         for &forward in &config.udp {
             udp.push(udp::Port::new(forward).map_err(|e| listen_error("UDP", forward, e))?);
         }
-        let tcp_addresses = tcp.iter().map(tcp::Listener::address).collect::<io::Result<Vec<_>>>()?;
+        let tcp_addresses = tcp.iter().map(tcp::Entrance::address).collect::<io::Result<Vec<_>>>()?;
         let udp_addresses = udp.iter().map(udp::Port::address).collect::<io::Result<Vec<_>>>()?;
         let scenario = config.scenario;
         let delays = [scenario.up.delay, scenario.down.delay];

@@ -1,12 +1,13 @@
 //! TCP: connections carried with a fixed delay in each direction, as two bounded delay lines.
 
 use super::{Forward, Interest, Token};
+use crate::accept::Listener;
 use jitlat_core::time::{Span, SteadyTime};
 use nix::poll::PollFlags;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 
 /// Connections carried at a time; further ones wait to be accepted.
@@ -15,21 +16,19 @@ const MOST_CONNECTIONS: usize = 64;
 const MOST_UNDER_WAY: usize = 1 << 20;
 const CHUNK: usize = 16 << 10;
 
-/// An address that clients connect to.
-pub struct Listener {
-    socket: TcpListener,
+/// An address that clients connect to, and the server behind it.
+pub struct Entrance {
+    listener: Listener,
     to: SocketAddr,
 }
 
-impl Listener {
-    pub fn new(forward: Forward) -> io::Result<Listener> {
-        let socket = TcpListener::bind(forward.listen)?;
-        socket.set_nonblocking(true)?;
-        Ok(Listener { socket, to: forward.to })
+impl Entrance {
+    pub fn new(forward: Forward) -> io::Result<Entrance> {
+        Ok(Entrance { listener: Listener::bind(forward.listen)?, to: forward.to })
     }
 
     pub fn address(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
+        self.listener.local_addr()
     }
 }
 
@@ -111,7 +110,7 @@ struct Connection {
 }
 
 pub struct Connections {
-    listeners: Vec<Listener>,
+    entrances: Vec<Entrance>,
     list: Vec<Connection>,
     /// Fixed delays: from the client, from the server.
     delays: [Span; 2],
@@ -120,14 +119,16 @@ pub struct Connections {
 }
 
 impl Connections {
-    pub fn new(listeners: Vec<Listener>, delays: [Span; 2]) -> Connections {
-        Connections { listeners, list: Vec::new(), delays, next_id: 0, buffer: vec![0; CHUNK] }
+    pub fn new(entrances: Vec<Entrance>, delays: [Span; 2]) -> Connections {
+        Connections { entrances, list: Vec::new(), delays, next_id: 0, buffer: vec![0; CHUNK] }
     }
 
     pub fn interest<'a>(&'a self, out: &mut Interest<'a>) {
         if self.list.len() < MOST_CONNECTIONS {
-            for (i, l) in self.listeners.iter().enumerate() {
-                out.add(Token::Listener(i), l.socket.as_fd(), PollFlags::POLLIN);
+            for (i, entrance) in self.entrances.iter().enumerate() {
+                if let Some(fd) = entrance.listener.poll_fd() {
+                    out.add(Token::Listener(i), fd, PollFlags::POLLIN);
+                }
             }
         }
         for c in &self.list {
@@ -149,9 +150,10 @@ impl Connections {
 
     /// Takes one client in. Whatever is wrong with it concerns that client alone: it sees its connection
     /// closed.
-    pub fn accept(&mut self, listener: usize) {
-        let Ok((client, _)) = self.listeners[listener].socket.accept() else { return };
-        let Ok(server) = connect(self.listeners[listener].to) else { return };
+    pub fn accept(&mut self, entrance: usize) {
+        let Entrance { listener, to } = &self.entrances[entrance];
+        let Some((client, _)) = listener.accept() else { return };
+        let Ok(server) = connect(*to) else { return };
         if client.set_nonblocking(true).and(client.set_nodelay(true)).is_err() {
             return;
         }

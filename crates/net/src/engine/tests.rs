@@ -1,0 +1,100 @@
+//! Flows as a control machine commands them, against plain sockets.
+
+use super::*;
+use crate::sockets::bind_tcp;
+use jitlat_core::{Direction, Schedule, Source, TestSpec};
+use jitlat_proto::jitlat::flow::Meeting;
+use jitlat_proto::jitlat::packet::Header;
+use jitlat_proto::jitlat::stream::Patience;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+const FLOW: FlowId = FlowId(0);
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn engine() -> Engine {
+    let local = (Ipv4Addr::LOCALHOST, 0).into();
+    let rendezvous = Rendezvous::new().unwrap();
+    Engine::new(Site { local, pacing: Pacing::default(), rendezvous, live: false }).unwrap()
+}
+
+/// Has a sender's flow dial.
+fn open(engine: &mut Engine, transport: Transport) {
+    let spec = TestSpec::new(Direction::Up, transport, 10, 80, Span::millis(20), Schedule::Periodic).unwrap();
+    let opening = Opening {
+        flow: FLOW,
+        role: Role::Send,
+        patience: Patience::of(&spec),
+        spec,
+        bind_port: 0,
+        any_port_will_do: true,
+        peer: Ipv4Addr::LOCALHOST.into(),
+        meeting: Meeting::Dial,
+        greetings: true,
+        stamps: Source::Kernel,
+        record_limit: 100,
+    };
+    engine.command(Command::Open(Box::new(opening)));
+    assert!(matches!(next_report(engine), Report::Opened(FLOW, _)));
+}
+
+fn next_report(engine: &Engine) -> Report {
+    let until = Instant::now() + LIMIT;
+    loop {
+        if let Some(report) = engine.report() {
+            return report;
+        }
+        assert!(Instant::now() < until, "no report");
+        let mut fds = [PollFd::new(engine.waker().as_fd(), PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::from(50u16)).unwrap();
+        engine.waker().clear();
+    }
+}
+
+#[test]
+fn a_dial_that_nobody_answers_ends_with_its_engine() {
+    let listener = bind_tcp((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    listener.listen(0).unwrap();
+    let peer = listener.local_addr().unwrap().as_socket().unwrap();
+    // The queue is full: further connections stay under construction.
+    let filling =
+        [(); 2].map(|()| crate::sockets::connect_tcp(None, peer, Duration::from_millis(200), || false));
+    for close in [true, false] {
+        let mut engine = engine();
+        open(&mut engine, Transport::Tcp);
+        engine.command(Command::Connect { flow: FLOW, peer, greeting: None });
+        std::thread::sleep(Duration::from_millis(100));
+        let began = Instant::now();
+        if close {
+            drop(engine);
+        } else {
+            engine.command(Command::Stop(FLOW));
+            let report = next_report(&engine);
+            assert!(matches!(&report, Report::Sent(FLOW, sent) if sent.sent == 0), "{report:?}");
+        }
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
+    drop(filling);
+}
+
+#[test]
+fn the_stamp_of_a_greeting_does_not_keep_the_sender_awake() {
+    let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+    far.set_read_timeout(Some(LIMIT)).unwrap();
+    let mut engine = engine();
+    open(&mut engine, Transport::Udp);
+    let peer = far.local_addr().unwrap();
+    engine.command(Command::Connect { flow: FLOW, peer, greeting: Some((7, Span::seconds(10))) });
+    let mut hello = [0; 12];
+    let (_, from) = far.recv_from(&mut hello).unwrap();
+    assert_eq!(hello, Header::hello(7).to_bytes());
+    far.send_to(&hello, from).unwrap();
+    assert!(matches!(next_report(&engine), Report::Ready(FLOW)));
+    let before = engine.flows[0].counters.waits.load(Ordering::Relaxed);
+    std::thread::sleep(Duration::from_millis(500));
+    let waits = engine.flows[0].counters.waits.load(Ordering::Relaxed) - before;
+    assert!(waits <= 25, "{waits} waits in half a second, of up to 50 ms each");
+}

@@ -1,0 +1,79 @@
+//! Servers on a host that has no descriptors left. A process of its own, since the limit is the process's.
+
+use jitlat_net::accept::SlotLimits;
+use jitlat_net::pace::Pacing;
+use jitlat_net::reflect::{Reflectors, TcpResponder, TwampServer};
+use jitlat_net::server::{Server, Service};
+use jitlat_proto::access::Access;
+use jitlat_proto::jitlat::Limits;
+use jitlat_proto::reqresp::Sizes;
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
+use nix::sys::time::TimeValLike;
+use socket2::{Domain, Socket, Type};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Processor time of this process so far, in ms.
+fn cpu() -> i64 {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).unwrap();
+    usage.user_time().num_milliseconds() + usage.system_time().num_milliseconds()
+}
+
+#[test]
+fn without_descriptors_servers_wait_and_serve_again() {
+    let ip = Ipv4Addr::LOCALHOST.into();
+    let mut reflectors = Reflectors::new(Access::default());
+    reflectors.start(&TwampServer { port: 0, ..TwampServer::default() }, &[ip]);
+    let connections = SlotLimits { total: 64, per_client: 64 };
+    reflectors.start(&TcpResponder { port: 0, connections }, &[ip]);
+    let service = Service {
+        bind: vec![SocketAddr::new(ip, 0)],
+        test_port: 0,
+        limits: Limits::default(),
+        key: None,
+        pacing: Pacing::default(),
+    };
+    let server = Server::bind(service).unwrap();
+    let mut addresses = server.addresses();
+    addresses.extend(reflectors.listening().iter().map(|(_, at)| *at));
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let serving = std::thread::spawn(move || server.run(&stopped));
+
+    let clients: Vec<(Socket, SocketAddr)> =
+        addresses.iter().map(|at| (Socket::new(Domain::IPV4, Type::STREAM, None).unwrap(), *at)).collect();
+    let highest = clients.iter().map(|(s, _)| s.as_raw_fd()).max().unwrap();
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, highest as u64 + 1, hard).unwrap();
+    for (client, at) in &clients {
+        client.connect(&(*at).into()).unwrap();
+    }
+    // All connections wait to be accepted, and cannot be: a loop that tries again at once takes a processor each.
+    std::thread::sleep(Duration::from_millis(200));
+    let before = cpu();
+    std::thread::sleep(Duration::from_secs(1));
+    let spent = cpu() - before;
+    setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
+    assert!(spent < 300, "{spent} ms of processor time in a second of waiting");
+
+    // With descriptors again, who has waited is served: the responder returns the greeting.
+    let (client, _) = clients.into_iter().last().unwrap();
+    let mut client: TcpStream = client.into();
+    client.set_read_timeout(Some(LIMIT)).unwrap();
+    let greeting = Sizes::new(100, 100).unwrap().greeting();
+    client.write_all(&greeting).unwrap();
+    let mut echo = [0; 16];
+    client.read_exact(&mut echo).unwrap();
+    assert_eq!(echo, greeting);
+    let began = Instant::now();
+    stop.store(true, Ordering::Release);
+    serving.join().unwrap();
+    drop(reflectors);
+    assert!(began.elapsed() < LIMIT);
+}
