@@ -40,6 +40,7 @@ pub struct Counts {
 }
 
 /// Packet counts and shares.
+#[expect(clippy::redundant_closure_for_method_calls, reason = "a path to the method is of one lifetime only")]
 pub const METRIC: Metric = Metric::of_fields(&[
     Figure::new("sent", "packets sent", Unit::Packets, Take::Count(|s| s.sent()))
         .about("packets sent, as far as their fate is known")

@@ -334,6 +334,7 @@ fn pattern(test: Option<RunsTest>, n: u64, lost: u64) -> Option<LossPattern> {
 }
 
 /// Loss and how it clusters.
+#[expect(clippy::redundant_closure_for_method_calls, reason = "a path to the method is of one lifetime only")]
 pub const METRIC: Metric = Metric::of_fields(&[
     Figure::new("loss", "lost", Unit::Share, Take::Real(|s| s.loss_ratio()))
         .about("lost over sent")
