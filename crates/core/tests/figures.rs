@@ -2,7 +2,7 @@
 
 mod common;
 
-use jitlat_core::figures::{Applies, Better, FIGURES, Figure, FigureSource, Unit, selectors};
+use jitlat_core::figures::{Applies, Better, FIGURES, Figure, FigureSource, Number, Unit, selectors};
 use jitlat_core::{Direction, Options, Summary, analyze};
 
 fn golden(name: &str) -> Summary {
@@ -51,7 +51,7 @@ fn each_figure_has_its_row_in_the_documentation() {
 #[test]
 fn figures_are_found_where_they_apply() {
     let summary = golden("b_wan_lossy_v1.log");
-    let known = |key: &str| Figure::named(key).unwrap().of(&summary).map(|v| v.as_f64());
+    let known = |key: &str| Figure::named(key).unwrap().of(&summary).map(Number::as_f64);
     assert_eq!(known("sent"), Some(summary.counts.sent as f64));
     assert_eq!(known("loss"), summary.loss.ratio);
     assert_eq!(known("mos"), summary.best_mos());

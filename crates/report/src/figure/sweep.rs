@@ -69,7 +69,7 @@ fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
         "a single run each: nothing is known of how it repeats".to_owned()
     };
     Some(Figure {
-        id: format!("sweep-{}", what),
+        id: format!("sweep-{what}"),
         title: match along {
             true => format!("{}, by {}", capitalised(&name), main.factor),
             false => capitalised(&name),
