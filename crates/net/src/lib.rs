@@ -26,6 +26,7 @@ pub mod digest;
 pub mod doctor;
 pub mod emulator;
 pub mod engine;
+mod frame;
 pub mod pace;
 pub mod privilege;
 pub mod random;

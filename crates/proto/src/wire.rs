@@ -1,4 +1,116 @@
-//! Reading and writing big-endian fields. Readers never panic: what is not there is [`Truncated`].
+//! Reading and writing big-endian fields, without a panic on anything that is too short.
+//!
+//! A packet with fields at fixed places names them once, as [`Field`]s; a message whose parts follow each other is read
+//! with a [`Reader`].
+//!
+//! ```
+//! use jitlat_proto::wire::Field;
+//!
+//! const SEQ: Field<u32> = Field::at(0);
+//! const TIME: Field<u64> = SEQ.then();
+//! let mut packet = [0; 12];
+//! TIME.write(&mut packet, 7);
+//! assert_eq!((SEQ.read(&packet), TIME.read(&packet)), (Some(0), Some(7)));
+//! assert_eq!(TIME.read(&packet[..11]), None);
+//! ```
+
+use core::marker::PhantomData;
+use core::ops::Range;
+
+/// A type that fields have: an integer in network byte order, or bytes.
+pub trait FieldType: Sized {
+    /// Bytes of it.
+    const LENGTH: usize;
+    /// From exactly that many bytes; `None` from any other number.
+    fn from_wire(bytes: &[u8]) -> Option<Self>;
+    /// To exactly that many bytes.
+    fn to_wire(self, bytes: &mut [u8]);
+}
+
+macro_rules! field_integers {
+    ($($int:ty),*) => {$(
+        impl FieldType for $int {
+            const LENGTH: usize = size_of::<$int>();
+            #[inline]
+            fn from_wire(bytes: &[u8]) -> Option<$int> {
+                bytes.try_into().ok().map(<$int>::from_be_bytes)
+            }
+            #[inline]
+            fn to_wire(self, bytes: &mut [u8]) {
+                bytes.copy_from_slice(&self.to_be_bytes());
+            }
+        }
+    )*};
+}
+field_integers!(u8, u16, u32, u64, i32, i64);
+
+impl<const N: usize> FieldType for [u8; N] {
+    const LENGTH: usize = N;
+    #[inline]
+    fn from_wire(bytes: &[u8]) -> Option<[u8; N]> {
+        bytes.try_into().ok()
+    }
+    #[inline]
+    fn to_wire(self, bytes: &mut [u8]) {
+        bytes.copy_from_slice(&self);
+    }
+}
+
+/// Where a field of a packet lies, and of which type it is.
+#[derive(Debug)]
+pub struct Field<T> {
+    offset: usize,
+    kind: PhantomData<T>,
+}
+
+impl<T> Clone for Field<T> {
+    fn clone(&self) -> Field<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Field<T> {}
+
+impl<T: FieldType> Field<T> {
+    /// The field that begins at `offset`.
+    pub const fn at(offset: usize) -> Field<T> {
+        Field { offset, kind: PhantomData }
+    }
+
+    /// The field behind this one.
+    pub const fn then<U: FieldType>(self) -> Field<U> {
+        Field::at(self.end())
+    }
+
+    /// Where it begins.
+    pub const fn start(self) -> usize {
+        self.offset
+    }
+
+    /// Where what follows it begins.
+    pub const fn end(self) -> usize {
+        self.offset + T::LENGTH
+    }
+
+    /// Its bytes.
+    pub const fn range(self) -> Range<usize> {
+        self.offset..self.end()
+    }
+
+    /// Its value; `None` where `packet` ends before it does.
+    #[inline]
+    pub fn read(self, packet: &[u8]) -> Option<T> {
+        packet.get(self.range()).and_then(T::from_wire)
+    }
+
+    /// Sets it; a packet that ends before it does is left as it is.
+    #[inline]
+    pub fn write(self, packet: &mut [u8], value: T) {
+        if let Some(place) = packet.get_mut(self.range()) {
+            value.to_wire(place);
+        }
+    }
+}
 
 /// A field lies beyond the end of the bytes at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

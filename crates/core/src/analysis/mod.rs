@@ -2,7 +2,7 @@
 
 mod exact;
 mod stream;
-pub(crate) mod tally;
+mod tally;
 mod twoway;
 mod windows;
 mod words;

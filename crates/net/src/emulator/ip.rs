@@ -1,31 +1,45 @@
 //! What the TUN emulator needs to know of IP packets.
 
+use crate::frame::{checksum, ipv4, udp};
+use jitlat_proto::wire::Field;
+
+mod ipv6 {
+    use super::Field;
+    /// Version in the upper four bits, then the traffic class, then the flow label.
+    pub const VERSION_CLASS_FLOW: Field<u32> = Field::at(0);
+    pub const NEXT_HEADER: Field<u8> = Field::at(6);
+    pub const LENGTH: usize = 40;
+    pub const CLASS_SHIFT: u32 = 20;
+}
+
+fn version(packet: &[u8]) -> Option<u8> {
+    packet.first().map(|b| b >> 4)
+}
+
 /// The UDP payload of a packet and its two ports, source first; `None` for anything else, later
 /// fragments included.
-pub(super) fn udp(packet: &[u8]) -> Option<(u16, u16, &[u8])> {
-    const UDP: u8 = 17;
-    let header = match packet.first()? >> 4 {
+pub(super) fn parse_udp(packet: &[u8]) -> Option<(u16, u16, &[u8])> {
+    let header = match version(packet)? {
         4 => {
-            let offset = u16::from_be_bytes([*packet.get(6)?, *packet.get(7)?]) & 0x1fff;
-            if packet.get(9)? != &UDP || offset != 0 {
+            let offset = ipv4::FRAGMENT.read(packet)? & ipv4::FRAGMENT_OFFSET;
+            if ipv4::PROTOCOL.read(packet)? != udp::PROTOCOL || offset != 0 {
                 return None;
             }
-            usize::from(packet[0] & 15) * 4
+            usize::from(ipv4::VERSION_LENGTH.read(packet)? & 0x0f) * 4
         }
         // A fragment or an extension header is no UDP header.
-        6 if packet.get(6)? == &UDP => 40,
+        6 if ipv6::NEXT_HEADER.read(packet)? == udp::PROTOCOL => ipv6::LENGTH,
         _ => return None,
     };
     let segment = packet.get(header..)?;
-    let port = |at: usize| Some(u16::from_be_bytes([*segment.get(at)?, *segment.get(at + 1)?]));
-    Some((port(0)?, port(2)?, segment.get(8..)?))
+    Some((udp::SOURCE.read(segment)?, udp::DESTINATION.read(segment)?, segment.get(udp::LENGTH..)?))
 }
 
 /// The TOS or traffic-class octet of a packet.
 pub(super) fn traffic_class(packet: &[u8]) -> Option<u8> {
-    match packet.first()? >> 4 {
-        4 => packet.get(1).copied(),
-        6 => Some(packet[0] << 4 | packet.get(1)? >> 4),
+    match version(packet)? {
+        4 => ipv4::TOS.read(packet),
+        6 => ipv6::VERSION_CLASS_FLOW.read(packet).map(|word| (word >> ipv6::CLASS_SHIFT) as u8),
         _ => None,
     }
 }
@@ -33,21 +47,20 @@ pub(super) fn traffic_class(packet: &[u8]) -> Option<u8> {
 /// Writes the TOS or traffic-class octet of a packet and keeps an IPv4 header's checksum right
 /// (RFC 1624, equation 3).
 pub(super) fn set_traffic_class(packet: &mut [u8], octet: u8) {
-    match packet.first().map(|b| b >> 4) {
-        Some(4) if packet.len() >= 20 => {
-            let old = u16::from_be_bytes([packet[0], packet[1]]);
-            packet[1] = octet;
-            let new = u16::from_be_bytes([packet[0], packet[1]]);
-            let checksum = u16::from_be_bytes([packet[10], packet[11]]);
-            let mut sum = u32::from(!checksum) + u32::from(!old) + u32::from(new);
-            while sum > 0xffff {
-                sum = (sum & 0xffff) + (sum >> 16);
-            }
-            packet[10..12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+    /// The word of the header that the octet is in.
+    const WORD: Field<u16> = Field::at(0);
+    match version(packet) {
+        Some(4) if packet.len() >= ipv4::LENGTH => {
+            let (Some(old), Some(sum)) = (WORD.read(packet), ipv4::CHECKSUM.read(packet)) else { return };
+            ipv4::TOS.write(packet, octet);
+            let new = old & 0xff00 | u16::from(octet);
+            ipv4::CHECKSUM.write(packet, checksum(u64::from(!sum) + u64::from(!old) + u64::from(new)));
         }
-        Some(6) if packet.len() >= 40 => {
-            packet[0] = 0x60 | octet >> 4;
-            packet[1] = packet[1] & 0x0f | octet << 4;
+        Some(6) if packet.len() >= ipv6::LENGTH => {
+            let Some(word) = ipv6::VERSION_CLASS_FLOW.read(packet) else { return };
+            let class = u32::from(octet) << ipv6::CLASS_SHIFT;
+            let mask = 0xff << ipv6::CLASS_SHIFT;
+            ipv6::VERSION_CLASS_FLOW.write(packet, word & !mask | class);
         }
         _ => {}
     }
@@ -83,16 +96,16 @@ mod tests {
     #[test]
     fn udp_is_found_in_both_versions() {
         for p in [v4(), v6()] {
-            assert_eq!(udp(&p), Some((4096, 2667, &[1, 2, 3, 4][..])));
+            assert_eq!(parse_udp(&p), Some((4096, 2667, &[1, 2, 3, 4][..])));
             for n in 0..p.len() - 4 {
-                assert_eq!(udp(&p[..n]), None, "{n}");
+                assert_eq!(parse_udp(&p[..n]), None, "{n}");
             }
         }
         let mut fragment = v4();
         fragment[7] = 1;
         let mut tcp = v6();
         tcp[6] = 6;
-        assert_eq!((udp(&fragment), udp(&tcp), udp(&[0x45; 3])), (None, None, None));
+        assert_eq!((parse_udp(&fragment), parse_udp(&tcp), parse_udp(&[0x45; 3])), (None, None, None));
     }
 
     #[test]

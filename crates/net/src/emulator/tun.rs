@@ -220,7 +220,7 @@ impl Worker {
 
     fn pass(&mut self, from: usize, now: SteadyTime, packet: &[u8]) -> Deliveries {
         let path = &mut self.paths[from];
-        match ip::udp(packet) {
+        match ip::parse_udp(packet) {
             Some((src, dst, payload))
                 if self.ports.is_empty() || [src, dst].iter().any(|p| self.ports.contains(p)) =>
             {

@@ -4,17 +4,18 @@ use super::udp::LARGEST;
 use super::{LOOK_AROUND, Opened, Reflector, Shared};
 use crate::clock;
 use crate::cmsg::ReceivedInfo;
+use crate::frame::{self, Carried, Ends, Mac};
 use crate::random;
 use crate::sockets::enlarge;
 use crate::stamp::Stamps;
 use crate::sys::{BATCH, Inbox};
-use crate::twoway::raw::{self, Mac};
-use crate::twoway::socket::{self, Marking};
+use crate::twoway::raw;
+use crate::twoway::socket;
 use jitlat_core::{Dscp, Source};
 use jitlat_proto::access::RateLimiter;
 use jitlat_proto::lamp::{self, FollowUp, Header, Reaction, ServerRules};
 use jitlat_proto::twoway::reflect::{Arrival, Silence};
-use socket2::{Domain, Protocol, SockFilter, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsFd;
@@ -77,10 +78,10 @@ impl Frames {
             return Err(io::Error::new(io::ErrorKind::Unsupported, raw::LOOPBACK));
         }
         let owner = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
-        owner.attach_filter(&[SockFilter::new(0x06, 0, 0, 0)])?;
+        owner.attach_filter(&frame::nothing())?;
         owner.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)).into())?;
         let port = owner.local_addr()?.as_socket().map_or(port, |a| a.port());
-        let socket = raw::packet_socket(interface, &raw::only_to(port))?;
+        let socket = raw::packet_socket(interface, &frame::only_to(port))?;
         socket.set_read_timeout(Some(LOOK_AROUND))?;
         enlarge(&socket);
         socket::stamp(&socket, IpAddr::V4(*first), Stamps::KernelReceive, &mut Vec::new())?;
@@ -113,7 +114,7 @@ impl Frames {
             if inbox.receive(self.socket.as_fd(), libc::MSG_WAITFORONE).is_ok() {
                 for datagram in inbox.datagrams() {
                     let came = datagram.link().is_none_or(|(_, way)| way != libc::PACKET_OUTGOING);
-                    if let Some(request) = raw::parse(datagram.data).filter(|_| came) {
+                    if let Some(request) = frame::parse(datagram.data).filter(|_| came) {
                         self.answer(
                             &mut server,
                             &request,
@@ -134,7 +135,7 @@ impl Frames {
     fn answer(
         &mut self,
         server: &mut lamp::Server<Way>,
-        request: &raw::Carried<'_>,
+        request: &Carried<'_>,
         info: ReceivedInfo,
         out: &mut Vec<u8>,
     ) {
@@ -180,9 +181,9 @@ impl Frames {
 
     /// What cannot be sent is lost, as on any path.
     fn send(&mut self, way: &Way, payload: &[u8]) {
-        let marking = Marking { dscp: way.dscp, ..Marking::default() };
-        let headers = raw::headers(self.mac, way.mac, way.from, way.to, &marking);
-        raw::fill(&mut self.frame, &headers, payload);
+        let ends = Ends { from_mac: self.mac, to_mac: way.mac, from: way.from, to: way.to };
+        let headers = frame::headers(&ends, way.dscp.octet(), raw::DEFAULT_TTL);
+        frame::fill(&mut self.frame, &headers, payload);
         if self.socket.send(&self.frame).is_ok() {
             self.shared.counters.answered(1);
         }

@@ -154,7 +154,7 @@ fn icmp_echo_to_this_host() {
 
 /// Whether the UDP checksum of each frame to `port` is that of its bytes, until `wanted` have come or for two seconds.
 fn sums(live: &mut crate::capture::live::Live, port: u16, wanted: usize) -> Vec<bool> {
-    use crate::twoway::raw::{checksum, sum_of};
+    use crate::frame::{checksum, pseudo_header, sum_of};
     let mut seen = Vec::new();
     for _ in 0..100 {
         live.poll(Duration::from_millis(20), |frame| {
@@ -162,7 +162,7 @@ fn sums(live: &mut crate::capture::live::Live, port: u16, wanted: usize) -> Vec<
             if packet[0] != 0x45 || packet[9] != 17 || packet[22..24] != port.to_be_bytes() {
                 return;
             }
-            let pseudo = sum_of(&packet[12..20]) + 17 + (packet.len() - 20) as u64;
+            let pseudo = pseudo_header(packet, (packet.len() - 20) as u16);
             seen.push(checksum(pseudo + sum_of(&packet[20..])) == 0);
         })
         .unwrap();

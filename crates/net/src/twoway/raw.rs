@@ -4,6 +4,7 @@
 //! The kernel still does what is its own: it chooses the way and the source address, resolves the next
 //! hop's address, and owns the port, so that it does not answer for a port that nobody has.
 
+use crate::frame::{self, Carried, Ends, HEADERS, Mac, ipv4, udp};
 use crate::privilege::{Capability, needs};
 use crate::sockets;
 use crate::stamp::Stamps;
@@ -21,18 +22,15 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Between two looks at the kernel's neighbours.
 const LOOK: Duration = Duration::from_millis(20);
-const ETHERNET: usize = 14;
-const IPV4: usize = 20;
-const UDP: usize = 8;
-pub(crate) const HEADERS: usize = ETHERNET + IPV4 + UDP;
 /// `ARPHRD_ETHER`: interfaces whose frames begin with an Ethernet header.
 const WITH_ETHERNET: u16 = 1;
+
+/// The time to live where none is asked for.
+pub(crate) const DEFAULT_TTL: u8 = 64;
 
 /// Why there are no raw frames from a host to itself.
 pub(crate) const LOOPBACK: &str =
     "the kernel takes no whole frames from its own loopback interface: raw sockets reach other hosts only";
-
-pub(crate) type Mac = [u8; 6];
 
 /// Puts datagrams into frames and takes them out.
 pub struct Framing {
@@ -44,93 +42,17 @@ pub struct Framing {
     _owner: UdpSocket,
 }
 
-/// What one frame carried.
-#[derive(Clone, Copy, Debug)]
-pub struct Carried<'a> {
-    /// The Ethernet address it came from.
-    pub(crate) source: Mac,
-    pub(crate) from: SocketAddrV4,
-    pub(crate) to: SocketAddrV4,
-    /// The datagram's payload.
-    pub payload: &'a [u8],
-    /// Time to live.
-    pub ttl: u8,
-    /// The TOS octet.
-    pub traffic_class: u8,
-}
-
 impl Framing {
     /// The frame that carries `payload`.
     pub fn wrap(&mut self, payload: &[u8]) -> &[u8] {
-        fill(&mut self.frame, &self.headers, payload);
+        frame::fill(&mut self.frame, &self.headers, payload);
         &self.frame
     }
 
     /// What `frame` carried, if it is a whole datagram from the far host to this test.
-    pub fn unwrap<'a>(&self, frame: &'a [u8]) -> Option<Carried<'a>> {
-        parse(frame).filter(|c| c.from == self.to && c.to == self.from)
+    pub(crate) fn unwrap<'a>(&self, frame: &'a [u8]) -> Option<Carried<'a>> {
+        frame::parse(frame).filter(|c| c.from == self.to && c.to == self.from)
     }
-}
-
-/// What `frame` carries, if it is a whole datagram of UDP over IPv4. Its checksum is not looked at: between virtual
-/// interfaces it is often left to an adapter that is not there.
-pub(crate) fn parse(frame: &[u8]) -> Option<Carried<'_>> {
-    let packet = frame.get(ETHERNET..)?;
-    let (&[version, traffic_class, l0, l1, _, _, f0, f1, ttl, protocol, ..], length) =
-        (packet.first_chunk::<IPV4>()?, usize::from(packet[0] & 0x0f) * 4);
-    let whole = usize::from(u16::from_be_bytes([l0, l1]));
-    let fragment = u16::from_be_bytes([f0, f1]) & 0x3fff;
-    if version >> 4 != 4 || protocol != 17 || fragment != 0 || length < IPV4 {
-        return None;
-    }
-    let datagram = packet.get(length..whole)?;
-    let ports = datagram.first_chunk::<UDP>()?;
-    let word = |i: usize| u16::from_be_bytes([ports[i], ports[i + 1]]);
-    let address = |i: usize| Ipv4Addr::new(packet[i], packet[i + 1], packet[i + 2], packet[i + 3]);
-    Some(Carried {
-        source: *frame.get(6..12)?.first_chunk()?,
-        from: SocketAddrV4::new(address(12), word(0)),
-        to: SocketAddrV4::new(address(16), word(2)),
-        payload: datagram.get(UDP..usize::from(word(4)))?,
-        ttl,
-        traffic_class,
-    })
-}
-
-/// Makes `frame` of headers and payload, and fills in lengths and sums.
-pub(crate) fn fill(frame: &mut Vec<u8>, headers: &[u8; HEADERS], payload: &[u8]) {
-    frame.clear();
-    frame.extend_from_slice(headers);
-    frame.extend_from_slice(payload);
-    let put = |frame: &mut Vec<u8>, at: usize, value: u16| {
-        frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
-    };
-    let (datagram, packet) = (UDP + payload.len(), IPV4 + UDP + payload.len());
-    put(frame, ETHERNET + 2, packet as u16);
-    let sum = checksum(sum_of(&frame[ETHERNET..ETHERNET + IPV4]));
-    put(frame, ETHERNET + 10, sum);
-    put(frame, ETHERNET + IPV4 + 4, datagram as u16);
-    let pseudo = sum_of(&frame[ETHERNET + 12..ETHERNET + IPV4]) + 17 + datagram as u64;
-    // Zero would mean that there is none.
-    let sum = match checksum(pseudo + sum_of(&frame[ETHERNET + IPV4..])) {
-        0 => 0xffff,
-        sum => sum,
-    };
-    put(frame, ETHERNET + IPV4 + 6, sum);
-}
-
-pub(crate) fn sum_of(bytes: &[u8]) -> u64 {
-    bytes
-        .chunks(2)
-        .map(|pair| u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)])))
-        .sum()
-}
-
-pub(crate) fn checksum(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
 }
 
 /// Opens a packet socket for a test with `to`.
@@ -147,7 +69,7 @@ pub fn open(to: SocketAddr, marking: &Marking, stamps: Stamps, payload: usize) -
     let mut notes = Vec::new();
     let owner = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     // Accept nothing: answers are read from the frames.
-    owner.attach_filter(&[SockFilter::new(0x06, 0, 0, 0)])?;
+    owner.attach_filter(&frame::nothing())?;
     socket::mark(&owner, to.into(), marking, &mut notes)?;
     owner.connect(&SocketAddr::V4(to).into())?;
     let Some(SocketAddr::V4(from)) = owner.local_addr()?.as_socket() else {
@@ -156,14 +78,15 @@ pub fn open(to: SocketAddr, marking: &Marking, stamps: Stamps, payload: usize) -
     if host.is_loopback() || host == *from.ip() {
         return Err(unsupported(LOOPBACK.into()));
     }
-    let largest = sys::path_mtu(owner.as_fd(), false).map_or(1500, |mtu| mtu as usize) - IPV4 - UDP;
+    let largest =
+        sys::path_mtu(owner.as_fd(), false).map_or(1500, |mtu| mtu as usize) - ipv4::LENGTH - udp::LENGTH;
     if payload > largest {
         return Err(unsupported(format!(
             "raw frames are not fragmented: {payload} bytes do not fit, {largest} do on this path"
         )));
     }
     let (interface, mac) = interface(*from.ip(), marking)?;
-    let packets = packet_socket(&interface, &only(to, from))?;
+    let packets = packet_socket(&interface, &frame::only_between(to, from.port()))?;
     let owner: UdpSocket = owner.into();
     let next_mac = next_hop(&owner, to, &interface)?;
     if let Some(priority) = marking.priority {
@@ -172,8 +95,9 @@ pub fn open(to: SocketAddr, marking: &Marking, stamps: Stamps, payload: usize) -
     sockets::enlarge(&packets);
     let stamps = socket::stamp(&packets, IpAddr::V4(*from.ip()), stamps, &mut notes)?;
     packets.set_nonblocking(true)?;
+    let ends = Ends { from_mac: mac, to_mac: next_mac, from, to };
     let framing = Framing {
-        headers: headers(mac, next_mac, from, to, marking),
+        headers: frame::headers(&ends, marking.dscp.octet(), marking.ttl.unwrap_or(DEFAULT_TTL)),
         from,
         to,
         frame: Vec::with_capacity(HEADERS + payload),
@@ -205,50 +129,6 @@ pub(crate) fn packet_socket(interface: &str, filter: &[SockFilter]) -> io::Resul
     Ok(packets)
 }
 
-/// The headers of frames from `from` at `mac` to `to` at `next`; lengths and sums are left open.
-pub(crate) fn headers(
-    mac: Mac,
-    next: Mac,
-    from: SocketAddrV4,
-    to: SocketAddrV4,
-    marking: &Marking,
-) -> [u8; HEADERS] {
-    let mut h = [0; HEADERS];
-    h[..6].copy_from_slice(&next);
-    h[6..12].copy_from_slice(&mac);
-    h[12..14].copy_from_slice(&0x0800u16.to_be_bytes());
-    let ip = &mut h[ETHERNET..];
-    ip[0] = 0x45;
-    ip[1] = marking.dscp.octet();
-    // Don't fragment.
-    ip[6] = 0x40;
-    ip[8] = marking.ttl.unwrap_or(64);
-    ip[9] = 17;
-    ip[12..16].copy_from_slice(&from.ip().octets());
-    ip[16..20].copy_from_slice(&to.ip().octets());
-    ip[20..22].copy_from_slice(&from.port().to_be_bytes());
-    ip[22..24].copy_from_slice(&to.port().to_be_bytes());
-    h
-}
-
-/// A filter for the kernel: UDP over IPv4 to `port`, unfragmented.
-pub(crate) fn only_to(port: u16) -> Vec<SockFilter> {
-    let f = SockFilter::new;
-    vec![
-        f(0x28, 0, 0, 12),
-        f(0x15, 0, 8, 0x0800),
-        f(0x30, 0, 0, 23),
-        f(0x15, 0, 6, 17),
-        f(0x28, 0, 0, 20),
-        f(0x45, 4, 0, 0x1fff),
-        f(0xb1, 0, 0, 14),
-        f(0x48, 0, 0, 16),
-        f(0x15, 0, 1, port.into()),
-        f(0x06, 0, 0, 0xffff),
-        f(0x06, 0, 0, 0),
-    ]
-}
-
 /// The interface's Ethernet address and its IPv4 addresses.
 pub(crate) fn addresses(interface: &str) -> io::Result<(Mac, Vec<Ipv4Addr>)> {
     let all: Vec<_> = nix::ifaddrs::getifaddrs().map_err(io::Error::from)?.collect();
@@ -256,33 +136,6 @@ pub(crate) fn addresses(interface: &str) -> io::Result<(Mac, Vec<Ipv4Addr>)> {
     let mac = mine().find_map(|a| a.as_link_addr()?.addr()).unwrap_or_default();
     let ips = mine().filter_map(|a| a.as_sockaddr_in().map(nix::sys::socket::SockaddrIn::ip)).collect();
     Ok((mac, ips))
-}
-
-/// A filter for the kernel: UDP over IPv4 from `to` to `from`, unfragmented.
-fn only(to: SocketAddrV4, from: SocketAddrV4) -> Vec<SockFilter> {
-    const WORD: u16 = 0x20;
-    const HALF: u16 = 0x28;
-    const BYTE: u16 = 0x30;
-    let f = SockFilter::new;
-    let source = u32::from(*to.ip());
-    vec![
-        f(HALF, 0, 0, 12),
-        f(0x15, 0, 11, 0x0800),
-        f(BYTE, 0, 0, 23),
-        f(0x15, 0, 9, 17),
-        f(WORD, 0, 0, 26),
-        f(0x15, 0, 7, source),
-        f(HALF, 0, 0, 20),
-        f(0x45, 5, 0, 0x1fff),
-        // X = length of the IPv4 header; then the two ports.
-        f(0xb1, 0, 0, 14),
-        f(0x48, 0, 0, 14),
-        f(0x15, 0, 2, to.port().into()),
-        f(0x48, 0, 0, 16),
-        f(0x15, 1, 0, from.port().into()),
-        f(0x06, 0, 0, 0),
-        f(0x06, 0, 0, 0xffff),
-    ]
 }
 
 /// The interface that has `local`, or the one asked for, and its Ethernet address.
@@ -373,40 +226,18 @@ fn neighbour(table: &str, hop: Ipv4Addr, interface: &str) -> Option<Mac> {
 mod tests {
     use super::*;
 
-    fn framing() -> Framing {
-        let (from, to) = ("10.9.0.1:4000".parse().unwrap(), "10.9.0.2:46000".parse().unwrap());
-        let marking = Marking { dscp: "EF".parse().unwrap(), ..Marking::default() };
-        Framing {
-            headers: headers([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], from, to, &marking),
-            from,
-            to,
-            frame: Vec::new(),
-            _owner: UdpSocket::bind("127.0.0.1:0").unwrap(),
-        }
-    }
-
     #[test]
-    fn frames_are_whole_and_their_sums_right() {
-        let mut framing = framing();
-        for payload in [&b""[..], b"odd", b"even"] {
-            let frame = framing.wrap(payload).to_vec();
-            assert_eq!(checksum(sum_of(&frame[14..34])), 0, "IPv4");
-            let pseudo = sum_of(&frame[26..34]) + 17 + (8 + payload.len()) as u64;
-            assert_eq!(checksum(pseudo + sum_of(&frame[34..])), 0, "UDP");
-            assert!(framing.unwrap(&frame).is_none(), "our own frame is no answer");
-            let mut answer = frame.clone();
-            answer[26..30].copy_from_slice(&[10, 9, 0, 2]);
-            answer[30..34].copy_from_slice(&[10, 9, 0, 1]);
-            answer[34..36].copy_from_slice(&46_000u16.to_be_bytes());
-            answer[36..38].copy_from_slice(&4000u16.to_be_bytes());
-            // Short frames are padded.
-            answer.extend([0; 20]);
-            let carried = framing.unwrap(&answer).unwrap();
-            assert_eq!((carried.payload, carried.traffic_class, carried.ttl), (payload, 184, 64));
-            for cut in 0..42 {
-                assert!(framing.unwrap(&answer[..cut]).is_none());
-            }
-        }
+    fn only_answers_are_taken_out_of_frames() {
+        let (from, to) = ("10.9.0.1:4000".parse().unwrap(), "10.9.0.2:46000".parse().unwrap());
+        let headers =
+            |from, to| frame::headers(&Ends { from_mac: [2; 6], to_mac: [4; 6], from, to }, 0, DEFAULT_TTL);
+        let owner = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut framing = Framing { headers: headers(from, to), from, to, frame: Vec::new(), _owner: owner };
+        let own = framing.wrap(b"request").to_vec();
+        assert!(framing.unwrap(&own).is_none(), "our own frame is no answer");
+        let mut answer = Vec::new();
+        frame::fill(&mut answer, &headers(to, from), b"answer");
+        assert_eq!(framing.unwrap(&answer).unwrap().payload, b"answer");
     }
 
     #[test]

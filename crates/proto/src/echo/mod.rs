@@ -8,6 +8,15 @@ pub const HEADER_LEN: usize = 8;
 /// Bytes of payload in which a test's own mark fits; shorter payloads carry none.
 const MARK_LEN: usize = 8;
 
+mod field {
+    use crate::wire::Field;
+    pub const TYPE: Field<u8> = Field::at(0);
+    pub const CODE: Field<u8> = TYPE.then();
+    pub const CHECKSUM: Field<u16> = CODE.then();
+    pub const ID: Field<u16> = CHECKSUM.then();
+    pub const SEQ: Field<u16> = ID.then();
+}
+
 /// Version of the Internet protocol below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
@@ -67,30 +76,29 @@ impl Echo {
 impl Protocol for Echo {
     fn request(&mut self, seq: u32, _last: bool, _sent: WallTime, out: &mut Vec<u8>) {
         let start = out.len();
-        out.extend([self.family.request(), 0, 0, 0]);
-        out.extend(self.id.to_be_bytes());
-        out.extend((seq as u16).to_be_bytes());
+        out.resize(start + HEADER_LEN, 0);
+        field::TYPE.write(&mut out[start..], self.family.request());
+        field::ID.write(&mut out[start..], self.id);
+        field::SEQ.write(&mut out[start..], seq as u16);
         // The whole number, mixed into the mark, tells replies of another turn of 65 536 apart.
         let mark = (self.mark ^ u64::from(seq)).to_be_bytes();
         out.extend(mark.iter().copied().chain((0u8..=255).cycle()).take(self.payload));
         if self.family == Family::V4 {
-            let sum = checksum(&out[start..]).to_be_bytes();
-            out[start + 2..start + 4].copy_from_slice(&sum);
+            let sum = checksum(&out[start..]);
+            field::CHECKSUM.write(&mut out[start..], sum);
         }
     }
 
     fn receive(&mut self, datagram: &[u8], _near: WallTime) -> Heard {
-        let Some(h) = datagram.first_chunk::<HEADER_LEN>() else { return Heard::Malformed };
-        if h[0] != self.family.reply() || h[1] != 0 {
-            return Heard::Foreign;
-        }
-        if self.check_id && h[4..6] != self.id.to_be_bytes() {
+        let Some(seq) = field::SEQ.read(datagram) else { return Heard::Malformed };
+        let is_reply =
+            field::TYPE.read(datagram) == Some(self.family.reply()) && field::CODE.read(datagram) == Some(0);
+        if !is_reply || self.check_id && field::ID.read(datagram) != Some(self.id) {
             return Heard::Foreign;
         }
         if self.family == Family::V4 && checksum(datagram) != 0 {
             return Heard::Malformed;
         }
-        let seq = u16::from_be_bytes([h[6], h[7]]);
         let body = &datagram[HEADER_LEN..];
         let (seq, seq_bits) = match body.first_chunk::<MARK_LEN>() {
             Some(mark) if self.payload >= MARK_LEN => {

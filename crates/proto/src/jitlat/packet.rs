@@ -20,9 +20,9 @@ pub struct Header {
 }
 
 mod field {
-    use core::ops::Range;
-    pub const TIME: Range<usize> = 0..8;
-    pub const SEQ: Range<usize> = 8..12;
+    use crate::wire::Field;
+    pub const TIME: Field<i64> = Field::at(0);
+    pub const SEQ: Field<i32> = TIME.then();
 }
 
 impl Header {
@@ -39,19 +39,14 @@ impl Header {
     /// The header at the front of `packet`; `None` if it is shorter than one.
     #[inline]
     pub fn parse(packet: &[u8]) -> Option<Header> {
-        let bytes: &[u8; HEADER_LEN] = packet.first_chunk()?;
-        let mut time = [0; 8];
-        let mut seq = [0; 4];
-        time.copy_from_slice(&bytes[field::TIME]);
-        seq.copy_from_slice(&bytes[field::SEQ]);
-        Some(Header { sent: WallTime(i64::from_be_bytes(time)), seq: i32::from_be_bytes(seq) })
+        Some(Header { seq: field::SEQ.read(packet)?, sent: WallTime(field::TIME.read(packet)?) })
     }
 
     /// The header as bytes.
     pub fn to_bytes(self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
-        bytes[field::TIME].copy_from_slice(&self.sent.0.to_be_bytes());
-        bytes[field::SEQ].copy_from_slice(&self.seq.to_be_bytes());
+        field::TIME.write(&mut bytes, self.sent.0);
+        field::SEQ.write(&mut bytes, self.seq);
         bytes
     }
 
@@ -68,9 +63,7 @@ impl Header {
 /// Overwrites the transmit time alone: the last thing done to a packet before it is sent.
 #[inline]
 pub fn patch_time(packet: &mut [u8], at: WallTime) {
-    if let Some(time) = packet.first_chunk_mut() {
-        *time = at.0.to_be_bytes();
-    }
+    field::TIME.write(packet, at.0);
 }
 
 #[cfg(test)]

@@ -8,10 +8,21 @@ pub const HEADER_LEN: usize = 24;
 /// The largest payload over UDP and IPv4.
 pub const MAX_PAYLOAD: usize = 65_507 - HEADER_LEN;
 
-/// Byte 0 of every packet.
+/// The first byte of every packet.
 const RESERVED: u8 = 0xaa;
-/// High half of byte 1.
+/// High half of the second; the low half is the [`Kind`].
 const CONTROL: u8 = 0xa0;
+
+mod field {
+    use crate::wire::Field;
+    pub const RESERVED: Field<u8> = Field::at(0);
+    pub const CONTROL: Field<u8> = RESERVED.then();
+    pub const ID: Field<u16> = CONTROL.then();
+    pub const SEQ: Field<u16> = ID.then();
+    pub const LENGTH_OR_TYPE: Field<u16> = SEQ.then();
+    pub const SECONDS: Field<u64> = LENGTH_OR_TYPE.then();
+    pub const MICROS: Field<u64> = SECONDS.then();
+}
 
 /// What a packet is; the low half of byte 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -177,34 +188,31 @@ impl Header {
     /// Reads the header at the front of `packet`: all twelve fixed bits are checked, and the length
     /// (which LaTe itself does not check).
     pub fn parse(packet: &[u8]) -> Option<Header> {
-        let b: &[u8; HEADER_LEN] = packet.first_chunk()?;
-        if b[0] != RESERVED || b[1] & 0xf0 != CONTROL {
+        let control = field::CONTROL.read(packet)?;
+        if field::RESERVED.read(packet) != Some(RESERVED) || control & 0xf0 != CONTROL {
             return None;
         }
-        let kind = *Kind::ALL.get(usize::from(b[1] & 0x0f))?;
-        let half = |i: usize| u16::from_be_bytes([b[i], b[i + 1]]);
-        let word = |i: usize| b[i..i + 8].iter().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
         Some(Header {
-            kind,
-            id: half(2),
-            seq: half(4),
-            length_or_type: half(6),
-            seconds: word(8),
-            micros: word(16),
+            kind: *Kind::ALL.get(usize::from(control & 0x0f))?,
+            id: field::ID.read(packet)?,
+            seq: field::SEQ.read(packet)?,
+            length_or_type: field::LENGTH_OR_TYPE.read(packet)?,
+            seconds: field::SECONDS.read(packet)?,
+            micros: field::MICROS.read(packet)?,
         })
     }
 
     /// As bytes.
     pub fn to_bytes(self) -> [u8; HEADER_LEN] {
-        let mut b = [0; HEADER_LEN];
-        b[0] = RESERVED;
-        b[1] = CONTROL | self.kind as u8;
-        b[2..4].copy_from_slice(&self.id.to_be_bytes());
-        b[4..6].copy_from_slice(&self.seq.to_be_bytes());
-        b[6..8].copy_from_slice(&self.length_or_type.to_be_bytes());
-        b[8..16].copy_from_slice(&self.seconds.to_be_bytes());
-        b[16..].copy_from_slice(&self.micros.to_be_bytes());
-        b
+        let mut bytes = [0; HEADER_LEN];
+        field::RESERVED.write(&mut bytes, RESERVED);
+        field::CONTROL.write(&mut bytes, CONTROL | self.kind as u8);
+        field::ID.write(&mut bytes, self.id);
+        field::SEQ.write(&mut bytes, self.seq);
+        field::LENGTH_OR_TYPE.write(&mut bytes, self.length_or_type);
+        field::SECONDS.write(&mut bytes, self.seconds);
+        field::MICROS.write(&mut bytes, self.micros);
+        bytes
     }
 
     /// The time it carries, if it carries a possible one.
@@ -222,7 +230,7 @@ impl Header {
 pub fn turn_into_reply(packet: &mut [u8]) -> bool {
     match Header::parse(packet).and_then(|h| h.kind.reply()) {
         Some(reply) => {
-            packet[1] = CONTROL | reply as u8;
+            field::CONTROL.write(packet, CONTROL | reply as u8);
             true
         }
         None => false,

@@ -6,6 +6,7 @@
 //! size: sequence number, times, padding; big-endian.
 
 use crate::twoway::{Heard, Protocol, Reply};
+use crate::wire::Field;
 use jitlat_core::WallTime;
 
 /// TCP port of jitlat's responder.
@@ -13,6 +14,25 @@ pub const PORT: u16 = 2668;
 /// Bytes of the greeting.
 pub const GREETING_LEN: usize = 16;
 const MAGIC: [u8; 8] = *b"JLTreq1\n";
+
+/// The greeting.
+mod greeting {
+    use crate::wire::Field;
+    pub const MAGIC: Field<[u8; 8]> = Field::at(0);
+    pub const REQUEST: Field<u32> = MAGIC.then();
+    pub const RESPONSE: Field<u32> = REQUEST.then();
+}
+
+/// The front of a request and, with one time more, of a response.
+mod field {
+    use crate::wire::Field;
+    pub const SEQ: Field<u32> = Field::at(0);
+    /// T1.
+    pub const SENT: Field<i64> = SEQ.then();
+    /// T2 and T3.
+    pub const ARRIVED: Field<i64> = SEQ.then();
+    pub const ANSWERED: Field<i64> = ARRIVED.then();
+}
 
 /// Bytes of the shortest request: sequence number, T1.
 pub const SHORTEST_REQUEST: usize = 12;
@@ -49,30 +69,31 @@ impl Sizes {
     /// The greeting that names them.
     pub fn greeting(self) -> [u8; GREETING_LEN] {
         let mut bytes = [0; GREETING_LEN];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&u32::from(self.request).to_be_bytes());
-        bytes[12..].copy_from_slice(&u32::from(self.response).to_be_bytes());
+        greeting::MAGIC.write(&mut bytes, MAGIC);
+        greeting::REQUEST.write(&mut bytes, self.request.into());
+        greeting::RESPONSE.write(&mut bytes, self.response.into());
         bytes
     }
 
     /// The sizes a greeting names; `None` if it is none or they are impossible.
     pub fn from_greeting(bytes: &[u8; GREETING_LEN]) -> Option<Sizes> {
-        if bytes[..8] != MAGIC {
+        if greeting::MAGIC.read(bytes)? != MAGIC {
             return None;
         }
-        let word = |i: usize| u32::from_be_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
-        Sizes::new(word(8) as usize, word(12) as usize)
+        Sizes::new(greeting::REQUEST.read(bytes)? as usize, greeting::RESPONSE.read(bytes)? as usize)
     }
 }
 
 /// Writes the response to `request`, which arrived at `arrived` and is answered at `answered`, into
 /// `response`. False, and nothing written, if either is too short.
 pub fn respond(request: &[u8], arrived: WallTime, answered: WallTime, response: &mut [u8]) -> bool {
-    let Some(seq) = request.first_chunk::<4>() else { return false };
-    let Some(head) = response.first_chunk_mut::<SHORTEST_RESPONSE>() else { return false };
-    head[..4].copy_from_slice(seq);
-    head[4..12].copy_from_slice(&arrived.0.to_be_bytes());
-    head[12..].copy_from_slice(&answered.0.to_be_bytes());
+    let Some(seq) = field::SEQ.read(request) else { return false };
+    if response.len() < SHORTEST_RESPONSE {
+        return false;
+    }
+    field::SEQ.write(response, seq);
+    field::ARRIVED.write(response, arrived.0);
+    field::ANSWERED.write(response, answered.0);
     true
 }
 
@@ -92,24 +113,21 @@ impl Requester {
 impl Protocol for Requester {
     fn request(&mut self, seq: u32, _last: bool, sent: WallTime, out: &mut Vec<u8>) {
         let start = out.len();
-        out.extend(seq.to_be_bytes());
-        out.extend(sent.0.to_be_bytes());
         out.resize(start + self.sizes.request(), 0);
+        field::SEQ.write(&mut out[start..], seq);
+        field::SENT.write(&mut out[start..], sent.0);
     }
 
     fn receive(&mut self, response: &[u8], _near: WallTime) -> Heard {
-        let Some(h) = response.first_chunk::<SHORTEST_RESPONSE>() else { return Heard::Malformed };
-        let time = |i: usize| {
-            let mut b = [0; 8];
-            b.copy_from_slice(&h[i..i + 8]);
-            let t = i64::from_be_bytes(b);
-            (t > 0).then_some(WallTime(t))
+        let (Some(seq), true) = (field::SEQ.read(response), response.len() >= SHORTEST_RESPONSE) else {
+            return Heard::Malformed;
         };
+        let time = |field: Field<i64>| field.read(response).filter(|t| *t > 0).map(WallTime);
         Heard::Reply(Reply {
-            seq: u32::from_be_bytes([h[0], h[1], h[2], h[3]]),
+            seq,
             seq_bits: 32,
-            arrived: time(4),
-            answered: time(12),
+            arrived: time(field::ARRIVED),
+            answered: time(field::ANSWERED),
             far_seq: None,
             damaged: response.len() != self.sizes.response(),
         })

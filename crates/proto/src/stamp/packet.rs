@@ -3,6 +3,8 @@
 //!
 //! Times stay the 64-bit fields they are on the wire; the error estimate beside each says how to read it.
 
+use crate::wire::Field;
+use core::ops::Range;
 use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;
 
@@ -41,22 +43,56 @@ impl Layout {
     }
 }
 
-fn u16_at(p: &[u8], at: usize) -> Option<u16> {
-    p.get(at..)?.first_chunk().map(|b| u16::from_be_bytes(*b))
+/// The fields of both packets in one layout. Those of a request are those at the front of an answer.
+struct Fields {
+    /// Sequence number: of a request the sender's, of an answer the reflector's.
+    seq: Field<u32>,
+    /// T1 of a request, T3 of an answer.
+    time: Field<u64>,
+    error: Field<u16>,
+    ssid: Field<u16>,
+    /// Of an answer: T2, then copies from the request.
+    arrived: Field<u64>,
+    sender_seq: Field<u32>,
+    sender_time: Field<u64>,
+    sender_error: Field<u16>,
+    sender_ttl: Field<u8>,
+    /// Bytes of a STAMP request that are zero; of a TWAMP request they are padding.
+    reserved: Range<usize>,
 }
 
-fn u32_at(p: &[u8], at: usize) -> Option<u32> {
-    p.get(at..)?.first_chunk().map(|b| u32::from_be_bytes(*b))
-}
+static CLEAR: Fields = Fields {
+    seq: Field::at(0),
+    time: Field::at(4),
+    error: Field::at(12),
+    ssid: Field::at(14),
+    arrived: Field::at(16),
+    sender_seq: Field::at(24),
+    sender_time: Field::at(28),
+    sender_error: Field::at(36),
+    sender_ttl: Field::at(40),
+    reserved: 16..44,
+};
 
-fn u64_at(p: &[u8], at: usize) -> Option<u64> {
-    p.get(at..)?.first_chunk().map(|b| u64::from_be_bytes(*b))
-}
+static KEYED: Fields = Fields {
+    seq: Field::at(0),
+    time: Field::at(16),
+    error: Field::at(24),
+    ssid: Field::at(26),
+    arrived: Field::at(32),
+    sender_seq: Field::at(48),
+    sender_time: Field::at(64),
+    sender_error: Field::at(72),
+    sender_ttl: Field::at(80),
+    reserved: 28..96,
+};
 
-/// Writes `bytes` at `at` if the packet reaches that far.
-fn put(p: &mut [u8], at: usize, bytes: &[u8]) {
-    if let Some(place) = p.get_mut(at..at + bytes.len()) {
-        place.copy_from_slice(bytes);
+impl Layout {
+    fn fields(self) -> &'static Fields {
+        match self {
+            Layout::Clear => &CLEAR,
+            Layout::Keyed => &KEYED,
+        }
     }
 }
 
@@ -77,39 +113,31 @@ pub struct Request {
 impl Request {
     /// The request at the front of `packet`; `None` if it is too short for one.
     pub fn parse(layout: Layout, packet: &[u8]) -> Option<Request> {
-        let (sent, error, ssid) = request_fields(layout);
+        let f = layout.fields();
         if packet.len() < layout.shortest_request() {
             return None;
         }
         Some(Request {
-            seq: u32_at(packet, 0)?,
-            sent: u64_at(packet, sent)?,
-            error: ErrorEstimate(u16_at(packet, error)?),
-            ssid: u16_at(packet, ssid).unwrap_or(0),
+            seq: f.seq.read(packet)?,
+            sent: f.time.read(packet)?,
+            error: ErrorEstimate(f.error.read(packet)?),
+            ssid: f.ssid.read(packet).unwrap_or(0),
         })
     }
 
     /// Writes the fields into `packet`, whose other bytes (reserved ones, padding, TLVs) stay as they
     /// are. Fields beyond its end are left out.
     pub fn write(&self, layout: Layout, packet: &mut [u8]) {
-        let (sent, error, ssid) = request_fields(layout);
-        put(packet, 0, &self.seq.to_be_bytes());
-        put(packet, sent, &self.sent.to_be_bytes());
-        put(packet, error, &self.error.0.to_be_bytes());
-        put(packet, ssid, &self.ssid.to_be_bytes());
+        let f = layout.fields();
+        f.seq.write(packet, self.seq);
+        f.time.write(packet, self.sent);
+        f.error.write(packet, self.error.0);
+        f.ssid.write(packet, self.ssid);
     }
 
     /// When it was sent, if its time field is a time.
     pub fn sent_at(&self, near: WallTime) -> Option<WallTime> {
         self.error.decode(self.sent, near)
-    }
-}
-
-/// Offsets of T1, error estimate and SSID in a request.
-const fn request_fields(layout: Layout) -> (usize, usize, usize) {
-    match layout {
-        Layout::Clear => (4, 12, 14),
-        Layout::Keyed => (16, 24, 26),
     }
 }
 
@@ -137,86 +165,59 @@ pub struct Answer {
     pub sender_ttl: Option<u8>,
 }
 
-/// Offsets of the fields of an answer.
-struct AnswerFields {
-    answered: usize,
-    error: usize,
-    ssid: usize,
-    arrived: usize,
-    sender_seq: usize,
-    sender_sent: usize,
-    sender_error: usize,
-    sender_ttl: usize,
-}
-
-const fn answer_fields(layout: Layout) -> AnswerFields {
-    match layout {
-        Layout::Clear => AnswerFields {
-            answered: 4,
-            error: 12,
-            ssid: 14,
-            arrived: 16,
-            sender_seq: 24,
-            sender_sent: 28,
-            sender_error: 36,
-            sender_ttl: 40,
-        },
-        Layout::Keyed => AnswerFields {
-            answered: 16,
-            error: 24,
-            ssid: 26,
-            arrived: 32,
-            sender_seq: 48,
-            sender_sent: 64,
-            sender_error: 72,
-            sender_ttl: 80,
-        },
-    }
-}
-
 impl Answer {
     /// The answer at the front of `packet`; `None` if it ends before the copy of the sender's error
     /// estimate. (38 bytes: a widely used reflector leaves out what follows.)
     pub fn parse(layout: Layout, packet: &[u8]) -> Option<Answer> {
-        let f = answer_fields(layout);
+        let f = layout.fields();
         Some(Answer {
-            seq: u32_at(packet, 0)?,
-            answered: u64_at(packet, f.answered)?,
-            error: ErrorEstimate(u16_at(packet, f.error)?),
-            ssid: u16_at(packet, f.ssid)?,
-            arrived: u64_at(packet, f.arrived)?,
-            sender_seq: u32_at(packet, f.sender_seq)?,
-            sender_sent: u64_at(packet, f.sender_sent)?,
-            sender_error: ErrorEstimate(u16_at(packet, f.sender_error)?),
-            sender_ttl: packet.get(f.sender_ttl).copied(),
+            seq: f.seq.read(packet)?,
+            answered: f.time.read(packet)?,
+            error: ErrorEstimate(f.error.read(packet)?),
+            ssid: f.ssid.read(packet)?,
+            arrived: f.arrived.read(packet)?,
+            sender_seq: f.sender_seq.read(packet)?,
+            sender_sent: f.sender_time.read(packet)?,
+            sender_error: ErrorEstimate(f.sender_error.read(packet)?),
+            sender_ttl: f.sender_ttl.read(packet),
         })
     }
 
     /// Writes the fields into `packet`, whose other bytes stay as they are. Fields beyond its end are
     /// left out.
     pub fn write(&self, layout: Layout, packet: &mut [u8]) {
-        let f = answer_fields(layout);
-        put(packet, 0, &self.seq.to_be_bytes());
-        put(packet, f.answered, &self.answered.to_be_bytes());
-        put(packet, f.error, &self.error.0.to_be_bytes());
-        put(packet, f.ssid, &self.ssid.to_be_bytes());
-        put(packet, f.arrived, &self.arrived.to_be_bytes());
-        put(packet, f.sender_seq, &self.sender_seq.to_be_bytes());
-        put(packet, f.sender_sent, &self.sender_sent.to_be_bytes());
-        put(packet, f.sender_error, &self.sender_error.0.to_be_bytes());
-        put(packet, f.sender_ttl, &[self.sender_ttl.unwrap_or(255)]);
+        let f = layout.fields();
+        f.seq.write(packet, self.seq);
+        f.time.write(packet, self.answered);
+        f.error.write(packet, self.error.0);
+        f.ssid.write(packet, self.ssid);
+        f.arrived.write(packet, self.arrived);
+        f.sender_seq.write(packet, self.sender_seq);
+        f.sender_time.write(packet, self.sender_sent);
+        f.sender_error.write(packet, self.sender_error.0);
+        f.sender_ttl.write(packet, self.sender_ttl.unwrap_or(255));
     }
+}
+
+/// Whether the reserved bytes of a request, as far as it reaches, are zero: then it is STAMP's, and what lies where a
+/// session identifier does is one. A TWAMP sender has padding there.
+pub fn is_stamp(layout: Layout, request: &[u8]) -> bool {
+    let Range { start, end } = layout.fields().reserved;
+    let reserved = request.get(start..end.min(request.len())).unwrap_or_default();
+    reserved.iter().all(|b| *b == 0)
 }
 
 /// Whether `packet`, sent to a reflector, is itself an answer: two reflectors must not answer each
 /// other for ever. Where an answer has T2, at most a second before its T3, a request has zeros or
 /// padding; random padding looks like that once in two thousand million packets.
 pub fn is_answer(layout: Layout, packet: &[u8]) -> bool {
-    let f = answer_fields(layout);
-    if packet.len() < f.sender_error {
+    let f = layout.fields();
+    if packet.len() < f.sender_error.start() {
         return false;
     }
-    match (u32_at(packet, f.answered), u32_at(packet, f.arrived)) {
+    // The seconds of both times.
+    let seconds = |time: Field<u64>| time.read(packet).map(|t| (t >> 32) as u32);
+    match (seconds(f.time), seconds(f.arrived)) {
         (Some(t3), Some(t2)) => t2 != 0 && t3.wrapping_sub(t2) <= 1,
         _ => false,
     }

@@ -4,7 +4,7 @@
 use crate::access::answerable;
 use crate::machine::Tick;
 use crate::stamp::auth::Key;
-use crate::stamp::packet::{Answer, Layout, Request, is_answer};
+use crate::stamp::packet::{Answer, Layout, Request, is_answer, is_stamp};
 use crate::stamp::tlv::{
     ClassOfService, DirectMeasurement, FollowUp, HEADER_LEN, Step, Tlv, Tlvs, flag, kind,
 };
@@ -121,12 +121,7 @@ impl Reflector {
         let error = error.with_format(asked.error.format());
 
         let base = layout.base().min(request.len());
-        // A TWAMP sender's padding is not a session identifier: reserved bytes say which it is.
-        let reserved = match layout {
-            Layout::Clear => &request[16..base],
-            Layout::Keyed => &request[28..96],
-        };
-        let is_stamp = reserved.iter().all(|b| *b == 0);
+        let is_stamp = is_stamp(layout, request);
         let ssid = if is_stamp { asked.ssid } else { 0 };
         let session = self.session((arrival.from, ssid), now.steady);
         let (seq, counters) = match session {

@@ -115,8 +115,8 @@ pub struct ClassOfService {
 impl ClassOfService {
     /// From a value of four bytes.
     pub fn parse(value: &[u8]) -> Option<ClassOfService> {
-        let bytes: [u8; 4] = value.try_into().ok()?;
-        let bits = u16::from_be_bytes([bytes[0], bytes[1]]);
+        let [b0, b1, _, _]: [u8; 4] = value.try_into().ok()?;
+        let bits = u16::from_be_bytes([b0, b1]);
         Some(ClassOfService {
             wanted: (bits >> 10) as u8,
             received: (bits >> 4 & 0x3f) as u8,
@@ -136,6 +136,25 @@ impl ClassOfService {
     }
 }
 
+/// The value of direct measurement.
+mod direct_measurement {
+    use crate::wire::Field;
+    pub const SENDER_SENT: Field<u32> = Field::at(0);
+    pub const REFLECTOR_RECEIVED: Field<u32> = SENDER_SENT.then();
+    pub const REFLECTOR_SENT: Field<u32> = REFLECTOR_RECEIVED.then();
+    pub const LENGTH: usize = REFLECTOR_SENT.end();
+}
+
+/// The value of follow-up telemetry.
+mod follow_up {
+    use crate::wire::Field;
+    pub const SEQ: Field<u32> = Field::at(0);
+    pub const SENT: Field<u64> = SEQ.then();
+    pub const METHOD: Field<u8> = SENT.then();
+    const RESERVED: Field<[u8; 3]> = METHOD.then();
+    pub const LENGTH: usize = RESERVED.end();
+}
+
 /// Direct measurement (§4.5): how many test packets each side has handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectMeasurement {
@@ -150,18 +169,25 @@ pub struct DirectMeasurement {
 impl DirectMeasurement {
     /// From a value of twelve bytes.
     pub fn parse(value: &[u8]) -> Option<DirectMeasurement> {
-        let b: [u8; 12] = value.try_into().ok()?;
-        let word = |i: usize| u32::from_be_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
-        Some(DirectMeasurement { sender_sent: word(0), reflector_received: word(4), reflector_sent: word(8) })
+        use direct_measurement as f;
+        if value.len() != f::LENGTH {
+            return None;
+        }
+        Some(DirectMeasurement {
+            sender_sent: f::SENDER_SENT.read(value)?,
+            reflector_received: f::REFLECTOR_RECEIVED.read(value)?,
+            reflector_sent: f::REFLECTOR_SENT.read(value)?,
+        })
     }
 
     /// As a value.
     pub fn to_bytes(self) -> [u8; 12] {
-        let mut b = [0; 12];
-        b[..4].copy_from_slice(&self.sender_sent.to_be_bytes());
-        b[4..8].copy_from_slice(&self.reflector_received.to_be_bytes());
-        b[8..].copy_from_slice(&self.reflector_sent.to_be_bytes());
-        b
+        use direct_measurement as f;
+        let mut value = [0; f::LENGTH];
+        f::SENDER_SENT.write(&mut value, self.sender_sent);
+        f::REFLECTOR_RECEIVED.write(&mut value, self.reflector_received);
+        f::REFLECTOR_SENT.write(&mut value, self.reflector_sent);
+        value
     }
 }
 
@@ -179,19 +205,25 @@ pub struct FollowUp {
 impl FollowUp {
     /// From a value of sixteen bytes.
     pub fn parse(value: &[u8]) -> Option<FollowUp> {
-        let b: [u8; 16] = value.try_into().ok()?;
-        let seq = u32::from_be_bytes([b[0], b[1], b[2], b[3]]);
-        let sent = u64::from_be_bytes([b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11]]);
-        Some(FollowUp { seq, sent, method: b[12] })
+        use follow_up as f;
+        if value.len() != f::LENGTH {
+            return None;
+        }
+        Some(FollowUp {
+            seq: f::SEQ.read(value)?,
+            sent: f::SENT.read(value)?,
+            method: f::METHOD.read(value)?,
+        })
     }
 
     /// As a value.
     pub fn to_bytes(self) -> [u8; 16] {
-        let mut b = [0; 16];
-        b[..4].copy_from_slice(&self.seq.to_be_bytes());
-        b[4..12].copy_from_slice(&self.sent.to_be_bytes());
-        b[12] = self.method;
-        b
+        use follow_up as f;
+        let mut value = [0; f::LENGTH];
+        f::SEQ.write(&mut value, self.seq);
+        f::SENT.write(&mut value, self.sent);
+        f::METHOD.write(&mut value, self.method);
+        value
     }
 }
 

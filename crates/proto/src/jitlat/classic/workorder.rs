@@ -1,6 +1,5 @@
 //! The workorder and the singleton, byte for byte (seed §4.3.2, §4.4, A.2).
 
-use crate::wire::{Reader, Truncated};
 use core::net::Ipv4Addr;
 use jitlat_core::{Flags, PacketRecord, WallTime};
 
@@ -71,6 +70,30 @@ pub struct Workorder {
     pub dscp: u32,
 }
 
+/// The workorder.
+mod order {
+    use crate::wire::Field;
+    pub const COMMAND: Field<u32> = Field::at(0);
+    pub const NPKTS: Field<u32> = COMMAND.then();
+    pub const PKTLEN: Field<u32> = NPKTS.then();
+    pub const PROTO: Field<u32> = PKTLEN.then();
+    pub const PERIOD: Field<u64> = PROTO.then();
+    pub const SRC_IP: Field<[u8; 4]> = PERIOD.then();
+    pub const DST_IP: Field<[u8; 4]> = SRC_IP.then();
+    pub const SRC_PORT: Field<u32> = DST_IP.then();
+    pub const DST_PORT: Field<u32> = SRC_PORT.then();
+    pub const DSCP: Field<u32> = DST_PORT.then();
+}
+
+/// The singleton.
+mod record_field {
+    use crate::wire::Field;
+    pub const SENT: Field<i64> = Field::at(0);
+    pub const SEQ: Field<i32> = SENT.then();
+    pub const ARRIVED: Field<i64> = SEQ.then();
+    pub const FLAGS: Field<i32> = ARRIVED.then();
+}
+
 impl Workorder {
     /// A workorder that says nothing beside its command.
     pub fn new(command: Command) -> Workorder {
@@ -90,37 +113,38 @@ impl Workorder {
 
     /// The workorder in `bytes`, or the number that is no command.
     pub fn parse(bytes: &[u8; WORKORDER_LEN]) -> Result<Workorder, u32> {
-        let mut r = Reader::new(bytes);
-        let number = r.u32().unwrap_or(0);
+        let number = order::COMMAND.read(bytes).unwrap_or(0);
         let command = Command::from_number(number).ok_or(number)?;
-        let mut read = || {
-            Ok(Workorder {
+        let read = || {
+            Some(Workorder {
                 command,
-                npkts: r.u32()?,
-                pktlen: r.u32()?,
-                proto: r.u32()?,
-                period: r.u64()?,
-                src_ip: r.u32()?.into(),
-                dst_ip: r.u32()?.into(),
-                src_port: r.u32()?,
-                dst_port: r.u32()?,
-                dscp: r.u32()?,
+                npkts: order::NPKTS.read(bytes)?,
+                pktlen: order::PKTLEN.read(bytes)?,
+                proto: order::PROTO.read(bytes)?,
+                period: order::PERIOD.read(bytes)?,
+                src_ip: order::SRC_IP.read(bytes)?.into(),
+                dst_ip: order::DST_IP.read(bytes)?.into(),
+                src_port: order::SRC_PORT.read(bytes)?,
+                dst_port: order::DST_PORT.read(bytes)?,
+                dscp: order::DSCP.read(bytes)?,
             })
         };
-        read().map_err(|Truncated| number)
+        read().ok_or(number)
     }
 
     /// The workorder as bytes.
     pub fn to_bytes(&self) -> [u8; WORKORDER_LEN] {
         let mut bytes = [0; WORKORDER_LEN];
-        let head = [self.command as u32, self.npkts, self.pktlen, self.proto];
-        let tail = [self.src_ip.to_bits(), self.dst_ip.to_bits(), self.src_port, self.dst_port, self.dscp];
-        let (front, rest) = bytes.split_at_mut(16);
-        let (middle, back) = rest.split_at_mut(8);
-        for (place, value) in front.chunks_exact_mut(4).zip(head).chain(back.chunks_exact_mut(4).zip(tail)) {
-            place.copy_from_slice(&value.to_be_bytes());
-        }
-        middle.copy_from_slice(&self.period.to_be_bytes());
+        order::COMMAND.write(&mut bytes, self.command as u32);
+        order::NPKTS.write(&mut bytes, self.npkts);
+        order::PKTLEN.write(&mut bytes, self.pktlen);
+        order::PROTO.write(&mut bytes, self.proto);
+        order::PERIOD.write(&mut bytes, self.period);
+        order::SRC_IP.write(&mut bytes, self.src_ip.octets());
+        order::DST_IP.write(&mut bytes, self.dst_ip.octets());
+        order::SRC_PORT.write(&mut bytes, self.src_port);
+        order::DST_PORT.write(&mut bytes, self.dst_port);
+        order::DSCP.write(&mut bytes, self.dscp);
         bytes
     }
 
@@ -146,28 +170,27 @@ impl Workorder {
     }
 }
 
-/// tx i64 · seq i32 · rx i64 · flags i32. Times that are missing, which a received packet's are not, would be
-/// written as zero.
+/// A record as a singleton. Times that are missing, which a received packet's are not, would be written as zero.
 pub fn singleton(record: &PacketRecord) -> [u8; SINGLETON_LEN] {
-    let time = |t: Option<WallTime>| t.map_or(0, |t| t.0).to_be_bytes();
+    let time = |t: Option<WallTime>| t.map_or(0, |t| t.0);
     let mut bytes = [0; SINGLETON_LEN];
-    bytes[0..8].copy_from_slice(&time(record.sent()));
-    bytes[8..12].copy_from_slice(&(record.seq as i32).to_be_bytes());
-    bytes[12..20].copy_from_slice(&time(record.arrived()));
-    bytes[20..24].copy_from_slice(&i32::from(record.flags.0).to_be_bytes());
+    record_field::SENT.write(&mut bytes, time(record.sent()));
+    record_field::SEQ.write(&mut bytes, record.seq as i32);
+    record_field::ARRIVED.write(&mut bytes, time(record.arrived()));
+    record_field::FLAGS.write(&mut bytes, record.flags.0.into());
     bytes
 }
 
 /// The record in a singleton.
 pub fn parse_singleton(bytes: &[u8; SINGLETON_LEN]) -> PacketRecord {
-    let mut r = Reader::new(bytes);
-    let mut read = || {
-        let (sent, seq, arrived, flags) = (r.i64()?, r.i32()?, r.i64()?, r.i32()?);
+    let read = || {
+        let (sent, arrived) = (record_field::SENT.read(bytes)?, record_field::ARRIVED.read(bytes)?);
+        let seq = record_field::SEQ.read(bytes)?;
         let mut record = PacketRecord::one_way(seq.into(), WallTime(sent), WallTime(arrived));
-        record.flags = Flags::from_classic(flags);
-        Ok(record)
+        record.flags = Flags::from_classic(record_field::FLAGS.read(bytes)?);
+        Some(record)
     };
-    read().unwrap_or_else(|Truncated| PacketRecord::new(-1))
+    read().unwrap_or_else(|| PacketRecord::new(-1))
 }
 
 #[cfg(test)]

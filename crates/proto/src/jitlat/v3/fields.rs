@@ -93,20 +93,30 @@ mod host {
     pub const NOTE: u8 = 7;
 }
 
-/// synchronised u8 · offset i64 · estimated error i64 · maximum error i64 · frequency i64 (ppb).
-fn sync_bytes(sync: &SyncState) -> [u8; 33] {
-    let mut bytes = [0; 33];
-    bytes[0] = sync.synchronised.into();
-    let values = [sync.offset.0, sync.estimated_error.0, sync.maximum_error.0, sync.frequency_ppb];
-    for (place, value) in bytes[1..].chunks_exact_mut(8).zip(values) {
-        place.copy_from_slice(&value.to_be_bytes());
-    }
+/// The state of a host's clock.
+mod sync_field {
+    use crate::wire::Field;
+    pub const SYNCHRONISED: Field<u8> = Field::at(0);
+    pub const OFFSET: Field<i64> = SYNCHRONISED.then();
+    pub const ESTIMATED_ERROR: Field<i64> = OFFSET.then();
+    pub const MAXIMUM_ERROR: Field<i64> = ESTIMATED_ERROR.then();
+    pub const FREQUENCY_PPB: Field<i64> = MAXIMUM_ERROR.then();
+    pub const LENGTH: usize = FREQUENCY_PPB.end();
+}
+
+fn sync_bytes(sync: &SyncState) -> [u8; sync_field::LENGTH] {
+    let mut bytes = [0; sync_field::LENGTH];
+    sync_field::SYNCHRONISED.write(&mut bytes, sync.synchronised.into());
+    sync_field::OFFSET.write(&mut bytes, sync.offset.0);
+    sync_field::ESTIMATED_ERROR.write(&mut bytes, sync.estimated_error.0);
+    sync_field::MAXIMUM_ERROR.write(&mut bytes, sync.maximum_error.0);
+    sync_field::FREQUENCY_PPB.write(&mut bytes, sync.frequency_ppb);
     bytes
 }
 
 /// One field as read: its tag and its value, with the message's name for errors.
 #[derive(Clone, Copy)]
-pub(super) struct Field<'a> {
+pub(super) struct TaggedField<'a> {
     pub tag: u8,
     pub value: &'a [u8],
     message: &'static str,
@@ -116,7 +126,7 @@ pub(super) struct Field<'a> {
 pub(super) fn fields<'a>(
     bytes: &'a [u8],
     message: &'static str,
-) -> impl Iterator<Item = Result<Field<'a>, DecodeError>> {
+) -> impl Iterator<Item = Result<TaggedField<'a>, DecodeError>> {
     let mut reader = Reader::new(bytes);
     core::iter::from_fn(move || {
         if reader.is_empty() {
@@ -126,7 +136,7 @@ pub(super) fn fields<'a>(
             let tag = reader.u8()?;
             let length = reader.u16()?;
             let value = reader.take(length.into())?;
-            Ok(Field { tag, value, message })
+            Ok(TaggedField { tag, value, message })
         };
         let result = field().map_err(|Truncated| DecodeError::Field(message, "field structure"));
         if result.is_err() {
@@ -136,7 +146,7 @@ pub(super) fn fields<'a>(
     })
 }
 
-impl<'a> Field<'a> {
+impl<'a> TaggedField<'a> {
     /// The value, which must have exactly `N` bytes.
     pub fn array<const N: usize>(&self, what: &'static str) -> Result<[u8; N], DecodeError> {
         self.value.try_into().map_err(|_| DecodeError::Field(self.message, what))
@@ -200,16 +210,15 @@ impl<'a> Field<'a> {
     }
 
     fn sync(&self) -> Result<SyncState, DecodeError> {
-        let mut r = Reader::new(self.value);
-        let mut read = || {
-            Ok(SyncState {
-                synchronised: r.u8()? != 0,
-                offset: Span(r.i64()?),
-                estimated_error: Span(r.i64()?),
-                maximum_error: Span(r.i64()?),
-                frequency_ppb: r.i64()?,
+        let read = || {
+            Some(SyncState {
+                synchronised: sync_field::SYNCHRONISED.read(self.value)? != 0,
+                offset: Span(sync_field::OFFSET.read(self.value)?),
+                estimated_error: Span(sync_field::ESTIMATED_ERROR.read(self.value)?),
+                maximum_error: Span(sync_field::MAXIMUM_ERROR.read(self.value)?),
+                frequency_ppb: sync_field::FREQUENCY_PPB.read(self.value)?,
             })
         };
-        read().map_err(|Truncated| self.bad("synchronisation state"))
+        read().ok_or_else(|| self.bad("synchronisation state"))
     }
 }

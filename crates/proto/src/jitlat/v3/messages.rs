@@ -1,6 +1,7 @@
 //! The fields of every version-3 message.
 
-use super::fields::{Field, Writer, fields};
+use super::fields::{TaggedField, Writer, fields};
+use super::schedule;
 use crate::jitlat::flow::FlowId;
 use crate::jitlat::ledger::SessionId;
 use crate::jitlat::message::{
@@ -9,7 +10,6 @@ use crate::jitlat::message::{
 };
 use crate::jitlat::stream::Finish;
 use crate::jitlat::v3::rows;
-use jitlat_core::gaps::Gaps;
 use jitlat_core::spec::SpecError;
 use jitlat_core::{Direction, Dscp, Schedule, Source, Span, TestSpec, Transport};
 
@@ -138,26 +138,7 @@ fn encode_flow(flow: &FlowRequest, w: &mut Writer<'_>) {
     w.u32(3, spec.packets());
     w.u16(4, spec.payload());
     w.i64(5, spec.period().0);
-    let (law, parameter) = match spec.schedule() {
-        Schedule::Periodic => (0, 0),
-        Schedule::Poisson { seed } => (1, seed),
-        Schedule::Burst { size } => (2, size.into()),
-        Schedule::Random { seed, .. } => (3, seed),
-    };
-    let mut schedule = vec![law];
-    schedule.extend(u64::to_be_bytes(parameter));
-    if let Schedule::Random { gaps, batch, .. } = spec.schedule() {
-        let (law, first, second) = match gaps {
-            Gaps::Uniform { least, most } => (0, least, most),
-            Gaps::Exponential { least, mean } => (1, least, mean),
-            Gaps::Normal { mean, deviation } => (2, mean, deviation),
-        };
-        schedule.extend(batch.to_be_bytes());
-        schedule.push(law);
-        schedule.extend(first.0.to_be_bytes());
-        schedule.extend(second.0.to_be_bytes());
-    }
-    w.bytes(6, &schedule);
+    w.bytes(6, &schedule::encode(spec.schedule()));
     w.u8(7, spec.dscp.value());
     w.u16(8, spec.src_port);
     w.u16(9, spec.dst_port);
@@ -237,7 +218,7 @@ fn required<T>(value: Option<T>, message: &'static str, what: &'static str) -> R
 fn flow_and<T>(
     bytes: &[u8],
     name: &'static str,
-    second: impl Fn(&Field<'_>) -> Result<T, DecodeError>,
+    second: impl Fn(&TaggedField<'_>) -> Result<T, DecodeError>,
 ) -> Result<(FlowId, Option<T>), DecodeError> {
     let (mut flow, mut value) = (None, None);
     for field in fields(bytes, name) {
@@ -335,7 +316,7 @@ fn request(bytes: &[u8]) -> Result<Message, DecodeError> {
     Ok(Message::Request(m))
 }
 
-fn flow_request(flow: &Field<'_>) -> Result<FlowRequest, DecodeError> {
+fn flow_request(flow: &TaggedField<'_>) -> Result<FlowRequest, DecodeError> {
     const NAME: &str = "REQUEST";
     let invalid = |e: SpecError| DecodeError::Invalid(e.to_string());
     let (mut direction, mut transport, mut packets, mut payload, mut period) = (None, None, None, None, None);
@@ -352,7 +333,7 @@ fn flow_request(flow: &Field<'_>) -> Result<FlowRequest, DecodeError> {
             3 => packets = Some(field.u32("packet count")?),
             4 => payload = Some(field.u16("payload length")?),
             5 => period = Some(Span(field.i64("period")?)),
-            6 => schedule = schedule_of(&field)?,
+            6 => schedule = schedule::decode(&field)?,
             7 => {
                 let value = field.u8("DSCP")?;
                 dscp = Dscp::new(value.into()).ok_or_else(|| field.bad("DSCP"))?;
@@ -383,47 +364,12 @@ fn direction_number(direction: Direction) -> u8 {
     }
 }
 
-fn direction_of(field: &Field<'_>) -> Result<Direction, DecodeError> {
+fn direction_of(field: &TaggedField<'_>) -> Result<Direction, DecodeError> {
     match field.u8("direction")? {
         0 => Ok(Direction::Up),
         1 => Ok(Direction::Down),
         _ => Err(field.bad("direction")),
     }
-}
-
-fn schedule_of(field: &Field<'_>) -> Result<Schedule, DecodeError> {
-    if field.value.first() == Some(&3) {
-        return random(field);
-    }
-    let [law, parameter @ ..] = field.array::<9>("schedule")?;
-    let parameter = u64::from_be_bytes(parameter);
-    match law {
-        0 => Ok(Schedule::Periodic),
-        1 => Ok(Schedule::Poisson { seed: parameter }),
-        2 => match u32::try_from(parameter) {
-            Ok(size) => Ok(Schedule::Burst { size }),
-            Err(_) => Err(field.bad("burst")),
-        },
-        _ => Err(DecodeError::Invalid(format!("schedule {law} is not known to this version"))),
-    }
-}
-
-fn random(field: &Field<'_>) -> Result<Schedule, DecodeError> {
-    let b = field.array::<30>("schedule")?;
-    let word = |at: usize| {
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(&b[at..at + 8]);
-        u64::from_be_bytes(bytes)
-    };
-    let [first, second] = [14, 22].map(|at| Span(word(at) as i64));
-    let gaps = match b[13] {
-        0 => Gaps::Uniform { least: first, most: second },
-        1 => Gaps::Exponential { least: first, mean: second },
-        2 => Gaps::Normal { mean: first, deviation: second },
-        _ => return Err(field.bad("law of gaps")),
-    };
-    let batch = u32::from_be_bytes([b[9], b[10], b[11], b[12]]);
-    Ok(Schedule::Random { gaps, batch, seed: word(1) })
 }
 
 /// Sources from the future are taken as the plainest.

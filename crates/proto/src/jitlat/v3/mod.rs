@@ -4,6 +4,7 @@
 mod fields;
 mod messages;
 mod rows;
+mod schedule;
 
 pub use rows::{ROW_LEN, checksum};
 

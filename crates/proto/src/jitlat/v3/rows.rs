@@ -1,13 +1,28 @@
 //! Results as bytes: 36 a record, 8 a stamp.
 
 use crate::jitlat::message::ChunkData;
-use crate::wire::{Reader, Truncated};
 use jitlat_core::record::Moment;
 use jitlat_core::{Flags, PacketRecord, Source, Span, Stamp, WallTime};
 
-/// Bytes of a record: seq i32 · sent i64 · arrived i64 · send lag i32 · receive lag i32 · size u16 · flags u16 ·
-/// sources u8 · TTL u8 · traffic class u8 · known u8.
-pub const ROW_LEN: usize = 36;
+/// Bytes of a record.
+pub const ROW_LEN: usize = field::KNOWN.end();
+
+mod field {
+    use crate::wire::Field;
+    pub const SEQ: Field<i32> = Field::at(0);
+    pub const SENT: Field<i64> = SEQ.then();
+    pub const ARRIVED: Field<i64> = SENT.then();
+    pub const SEND_LAG: Field<i32> = ARRIVED.then();
+    pub const RECEIVE_LAG: Field<i32> = SEND_LAG.then();
+    pub const SIZE: Field<u16> = RECEIVE_LAG.then();
+    pub const FLAGS: Field<u16> = SIZE.then();
+    /// Of the two times: sent in the low half.
+    pub const SOURCES: Field<u8> = FLAGS.then();
+    pub const TTL: Field<u8> = SOURCES.then();
+    pub const TRAFFIC_CLASS: Field<u8> = TTL.then();
+    /// Bits: what of the others means anything.
+    pub const KNOWN: Field<u8> = TRAFFIC_CLASS.then();
+}
 
 const MISSING_TIME: i64 = i64::MIN;
 const MISSING_LAG: i32 = i32::MIN;
@@ -32,22 +47,22 @@ pub fn checksum(data: &ChunkData) -> u32 {
 }
 
 fn row(r: &PacketRecord) -> [u8; ROW_LEN] {
-    let time = |t: Option<WallTime>| t.map_or(MISSING_TIME, |t| t.0).to_be_bytes();
+    let time = |t: Option<WallTime>| t.map_or(MISSING_TIME, |t| t.0);
     // Lags are 32 bits in the record too: the conversion cannot lose anything.
-    let lag = |l: Option<Span>| l.map_or(MISSING_LAG, |l| l.0 as i32).to_be_bytes();
+    let lag = |l: Option<Span>| l.map_or(MISSING_LAG, |l| l.0 as i32);
     let mut row = [0; ROW_LEN];
     // Records of a stream carry the 32-bit number of their packet.
-    row[0..4].copy_from_slice(&(r.seq as i32).to_be_bytes());
-    row[4..12].copy_from_slice(&time(r.sent()));
-    row[12..20].copy_from_slice(&time(r.arrived()));
-    row[20..24].copy_from_slice(&lag(r.send_lag()));
-    row[24..28].copy_from_slice(&lag(r.receive_lag()));
-    row[28..30].copy_from_slice(&r.size().unwrap_or(0).to_be_bytes());
-    row[30..32].copy_from_slice(&r.flags.0.to_be_bytes());
-    row[32] = r.source(Moment::Sent) as u8 | (r.source(Moment::Arrived) as u8) << 4;
-    row[33] = r.ttl().unwrap_or(0);
-    row[34] = r.traffic_class().unwrap_or(0);
-    row[35] = if r.traffic_class().is_some() { CLASS_KNOWN } else { 0 };
+    field::SEQ.write(&mut row, r.seq as i32);
+    field::SENT.write(&mut row, time(r.sent()));
+    field::ARRIVED.write(&mut row, time(r.arrived()));
+    field::SEND_LAG.write(&mut row, lag(r.send_lag()));
+    field::RECEIVE_LAG.write(&mut row, lag(r.receive_lag()));
+    field::SIZE.write(&mut row, r.size().unwrap_or(0));
+    field::FLAGS.write(&mut row, r.flags.0);
+    field::SOURCES.write(&mut row, r.source(Moment::Sent) as u8 | (r.source(Moment::Arrived) as u8) << 4);
+    field::TTL.write(&mut row, r.ttl().unwrap_or(0));
+    field::TRAFFIC_CLASS.write(&mut row, r.traffic_class().unwrap_or(0));
+    field::KNOWN.write(&mut row, if r.traffic_class().is_some() { CLASS_KNOWN } else { 0 });
     row
 }
 
@@ -56,30 +71,28 @@ pub(super) fn decode_records(bytes: &[u8]) -> Option<Vec<PacketRecord>> {
     if !bytes.len().is_multiple_of(ROW_LEN) {
         return None;
     }
-    bytes.chunks_exact(ROW_LEN).map(|row| record(row).ok()).collect()
+    bytes.chunks_exact(ROW_LEN).map(record).collect()
 }
 
-fn record(row: &[u8]) -> Result<PacketRecord, Truncated> {
-    let mut r = Reader::new(row);
-    let mut record = PacketRecord::new(r.i32()?.into());
-    let times = [r.i64()?, r.i64()?];
-    let lags = [r.i32()?, r.i32()?];
-    let size = r.u16()?;
-    record.flags = Flags(r.u16()?);
-    let [sources, ttl, class, known] = r.array()?;
-    for ((moment, time), shift) in [Moment::Sent, Moment::Arrived].into_iter().zip(times).zip([0, 4]) {
+fn record(row: &[u8]) -> Option<PacketRecord> {
+    let mut record = PacketRecord::new(field::SEQ.read(row)?.into());
+    let sources = field::SOURCES.read(row)?;
+    for (moment, at, shift) in [(Moment::Sent, field::SENT, 0), (Moment::Arrived, field::ARRIVED, 4)] {
+        let time = at.read(row)?;
         if time != MISSING_TIME {
             let source = Source::ALL[usize::from(sources >> shift & 3)];
             record.set(moment, Stamp { at: WallTime(time), source });
         }
     }
     let lag = |l: i32| (l != MISSING_LAG).then_some(Span(l.into()));
-    record.set_send_lag(lag(lags[0]));
-    record.set_receive_lag(lag(lags[1]));
-    record.set_size(Some(size));
-    record.set_ttl(Some(ttl));
-    record.set_traffic_class((known & CLASS_KNOWN != 0).then_some(class));
-    Ok(record)
+    record.set_send_lag(lag(field::SEND_LAG.read(row)?));
+    record.set_receive_lag(lag(field::RECEIVE_LAG.read(row)?));
+    record.set_size(field::SIZE.read(row));
+    record.flags = Flags(field::FLAGS.read(row)?);
+    record.set_ttl(field::TTL.read(row));
+    let known = field::KNOWN.read(row)? & CLASS_KNOWN != 0;
+    record.set_traffic_class(field::TRAFFIC_CLASS.read(row).filter(|_| known));
+    Some(record)
 }
 
 /// The stamps in `bytes`; `None` if it is no whole number of them.
