@@ -7,7 +7,7 @@ use jitlat_core::metrics::classify::Packet;
 use jitlat_core::metrics::moments::{CoMoments, Moments};
 use jitlat_core::metrics::periods::Extent;
 use jitlat_core::metrics::reorder::Overtaking;
-use jitlat_core::metrics::{Metric, mapdv2::Mapdv2, rfc3550};
+use jitlat_core::metrics::{OnePass, mapdv2::Mapdv2, rfc3550};
 use jitlat_core::{
     Analyzer, Direction, Options, PacketRecord, Schedule, Session, Span, TestSpec, Transport, WallTime,
 };

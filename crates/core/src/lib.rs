@@ -14,18 +14,21 @@
 //! * [`noise`] – what a host adds to every figure
 //! * [`ntp`] – the time formats of measurement protocols
 //! * [`observer`] – [`Observer`] and [`Event`]: what happens in a measurement, and who follows it
+//! * [`figures`] – every scalar of a summary in one list
 //! * [`metrics`] – the figures, one file per metric
 //! * [`analysis`] – [`Analyzer`]: records in, [`Summary`] out
 //! * [`summary`] – [`Summary`]: everything computed, the JSON summary
 //! * [`sweep`] – a test under many conditions, repeated
 //! * [`compare`] – two runs side by side, with a verdict
 //! * [`twoway`] – two-way records seen as one-way ones
+//! * [`quantity`] – quantities as people write them
 //! * [`units`] – numbers as people read them
 #![forbid(unsafe_code)]
 
 pub mod analysis;
 pub mod clock;
 pub mod compare;
+pub mod figures;
 pub mod gaps;
 pub mod impair;
 pub mod metrics;
@@ -33,6 +36,7 @@ pub mod noise;
 pub mod ntp;
 pub mod observer;
 pub mod passive;
+pub mod quantity;
 pub mod record;
 pub mod schedule;
 pub mod session;

@@ -116,6 +116,9 @@ pub struct Summary {
     /// What sets this test beside others without its packets, where asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparable: Option<Comparable>,
+    /// What metrics without a field of their own found, by key; `None` where it is undefined.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, Option<f64>>,
     /// The test and its end.
     #[serde(default)]
     pub session: SessionInfo,
@@ -438,7 +441,7 @@ impl Summary {
 
     /// Best mean opinion score over the buffer sizes of the de-jitter curve.
     pub fn best_mos(&self) -> Option<f64> {
-        self.dejitter.as_ref()?.curve.iter().map(|p| p.mos).max_by(f64::total_cmp)
+        self.dejitter.as_ref()?.best_mos()
     }
 
     /// What is to be subtracted from raw delay, and what it may be wrong by afterwards, in ns. `None` where

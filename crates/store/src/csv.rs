@@ -1,8 +1,9 @@
 //! CSV: one line a packet, or one line a test. Columns: `docs/formats/csv.md`.
 
+use jitlat_core::figures::selectors;
 use jitlat_core::metrics::classify::{Class, Classifier};
 use jitlat_core::record::Moment;
-use jitlat_core::summary::{Distribution, Percent, Summary};
+use jitlat_core::summary::Summary;
 use jitlat_core::twoway::{TcpSample, View, processing, project, round_trip};
 use jitlat_core::{PacketRecord, Session};
 use std::io::{self, Write};
@@ -219,7 +220,7 @@ pub fn write_table(
 
 /// Column names and values of one summary; the names are always the same.
 fn summary_row(s: &Summary) -> Vec<(String, String)> {
-    let (h, c) = (&s.header, &s.counts);
+    let h = &s.header;
     let text = |t: &Option<String>| t.clone().unwrap_or_default();
     let tags: Vec<String> = s.session.tags.iter().map(|(k, v)| format!("{k}={v}")).collect();
     let mut row = Row(Vec::new());
@@ -236,35 +237,9 @@ fn summary_row(s: &Summary) -> Vec<(String, String)> {
     row.add("dscp", &h.dscp);
     row.add("pktlen", &h.pktlen);
     row.add("period_ns", &h.period);
-    for (name, n) in [
-        ("sent", c.sent),
-        ("received", c.received),
-        ("unique_valid", c.unique_valid),
-        ("duplicate", c.duplicate),
-        ("invalid", c.invalid),
-        ("lost", c.lost),
-        ("out_of_sequence", c.out_of_sequence),
-    ] {
-        row.add(name, &n);
+    for selector in selectors() {
+        row.maybe(&selector.column(), selector.of(s));
     }
-    row.maybe("loss_ratio", s.loss.ratio);
-    row.add("loss_runs", &s.loss.periods);
-    row.maybe("loss_run_longest", s.loss.run_length_hist.keys().next_back());
-    row.maybe("burst_ratio", s.loss.gilbert.burst_ratio);
-    row.maybe("tx_period_ns", s.periods.tx.map(|r| r.period_ns));
-    row.maybe("rx_period_ns", s.periods.rx.map(|r| r.period_ns));
-    row.distribution("latency", &s.latency);
-    row.maybe("latency_corrected_min_ns", s.latency_corrected.and_then(|l| l.min));
-    row.maybe("latency_corrected_mean_ns", s.latency_corrected.and_then(|l| l.mean));
-    row.distribution("pdv", &s.pdv);
-    row.maybe("ipdv_stddev_ns", s.ipdv.stddev);
-    row.maybe("ipdv_iqr_ns", s.ipdv.iqr);
-    row.maybe("ipdv_mean_abs_ns", s.ipdv.mean_abs);
-    row.maybe("rfc3550_mean_ns", s.rfc3550_jitter.map(|j| j.mean));
-    row.maybe("clock_error_ns", s.clock.offset_ns);
-    row.maybe("clock_bound_ns", s.clock.bound_ns);
-    row.maybe("control_rtt_min_ns", s.clock.min_rtt_ns);
-    row.maybe("schedule_error_p99_ns", s.schedule_error.as_ref().map(|e| e.p99));
     row.maybe(
         "ending",
         serde_json::to_value(s.session.ending).ok().and_then(|v| v.as_str().map(str::to_owned)),
@@ -281,17 +256,5 @@ impl Row {
 
     fn maybe(&mut self, name: &str, value: Option<impl ToString>) {
         self.0.push((name.to_owned(), value.map(|v| v.to_string()).unwrap_or_default()));
-    }
-
-    fn distribution(&mut self, name: &str, d: &Distribution) {
-        self.maybe(&format!("{name}_min_ns"), d.min);
-        self.maybe(&format!("{name}_mean_ns"), d.mean);
-        self.maybe(&format!("{name}_max_ns"), d.max);
-        self.maybe(&format!("{name}_stddev_ns"), d.stddev);
-        self.maybe(&format!("{name}_median_ns"), d.median);
-        for p in [90_000, 95_000, 99_000, 99_900].map(Percent) {
-            let label = p.to_string().replace('.', "_");
-            self.maybe(&format!("{name}_p{label}_ns"), d.percentiles.at(p));
-        }
     }
 }

@@ -1,97 +1,85 @@
-//! OpenMetrics text of a summary, for Prometheus' text-file collector and the like. Base units: seconds,
-//! ratios.
+//! OpenMetrics text of a summary, for Prometheus' text-file collector and the like: every figure of the list that
+//! is defined, in base units (seconds, ratios).
 
-use jitlat_core::summary::{Distribution, Percent, Summary};
+use jitlat_core::figures::{FIGURES, Figure, FigureSource, Quantile};
+use jitlat_core::summary::Summary;
 use jitlat_core::{Direction, Transport};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// A gauge and its value in each of the summaries.
-type Gauge = (&'static str, &'static str, fn(&Summary) -> Option<f64>);
-
-const GAUGES: [Gauge; 16] = [
-    ("packets_sent", "Packets sent", |s| Some(s.counts.sent as f64)),
-    ("packets_received", "Datagrams received, whatever they were", |s| Some(s.counts.received as f64)),
-    ("packets_valid", "First clean copies received", |s| Some(s.counts.unique_valid as f64)),
-    ("packets_duplicate", "Further copies received", |s| Some(s.counts.duplicate as f64)),
-    ("packets_invalid", "Invalid packets received", |s| Some(s.counts.invalid as f64)),
-    ("packets_lost", "Packets lost", |s| Some(s.counts.lost as f64)),
-    ("packets_out_of_sequence", "Packets overtaken by a later one", |s| {
-        Some(s.counts.out_of_sequence as f64)
-    }),
-    ("loss_ratio", "Lost over sent", |s| s.loss.ratio),
-    ("loss_runs", "Runs of consecutive losses", |s| Some(s.loss.periods as f64)),
-    ("loss_run_longest", "Longest run of consecutive losses", |s| {
-        Some(s.loss.run_length_hist.keys().next_back().map_or(0.0, |n| *n as f64))
-    }),
-    ("ipdv_mean_absolute_seconds", "Mean absolute delay variation of consecutive packets", |s| {
-        seconds(s.ipdv.mean_abs)
-    }),
-    ("rtp_jitter_mean_seconds", "Mean RFC 3550 jitter", |s| seconds(s.rfc3550_jitter.map(|j| j.mean))),
-    ("clock_error_seconds", "Estimated clock of the server less that of the client", |s| {
-        seconds(s.clock.offset_ns.map(|ns| ns as f64))
-    }),
-    ("clock_error_bound_seconds", "Largest possible error of that estimate", |s| seconds(s.clock.bound_ns)),
-    ("control_rtt_min_seconds", "Minimum round-trip time of the control channel", |s| {
-        seconds(s.clock.min_rtt_ns.map(|ns| ns as f64))
-    }),
-    ("schedule_error_p99_seconds", "99th percentile of the sender's own schedule error", |s| {
-        seconds(s.schedule_error.as_ref().map(|e| e.p99 as f64))
-    }),
-];
-
-const QUANTILES: [(Percent, &str); 6] = [
-    (Percent(50_000), "0.5"),
-    (Percent(90_000), "0.9"),
-    (Percent(95_000), "0.95"),
-    (Percent(99_000), "0.99"),
-    (Percent(99_900), "0.999"),
-    (Percent(100_000), "1"),
-];
+/// What samples come from: whole tests and, of round-trip tests, either way, each with its labels.
+type Sources<'a> = Vec<(FigureSource<'a>, String)>;
 
 /// Writes the summaries as one exposition, a family after the other, labelled with name, tags, direction,
-/// addresses, transport and DSCP.
+/// addresses, transport and DSCP; the ways of a round-trip test with `way` too.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write(out: &mut dyn Write, summaries: &[Summary]) -> io::Result<()> {
-    let labels: Vec<String> = summaries.iter().map(labels).collect();
-    for (name, help, value) in GAUGES {
-        writeln!(out, "# TYPE jitlat_{name} gauge")?;
-        if name.ends_with("_seconds") {
-            writeln!(out, "# UNIT jitlat_{name} seconds")?;
-        }
-        writeln!(out, "# HELP jitlat_{name} {help}.")?;
-        for (s, labels) in summaries.iter().zip(&labels) {
-            if let Some(v) = value(s).filter(|v| v.is_finite()) {
-                writeln!(out, "jitlat_{name}{{{labels}}} {v}")?;
+    let mut sources = Sources::new();
+    for summary in summaries {
+        let labels = labels(summary);
+        for (way, name) in [(None, ""), (Some(Direction::Up), "up"), (Some(Direction::Down), "down")] {
+            if let Some(source) = FigureSource::of(summary, way) {
+                let way = if name.is_empty() { String::new() } else { format!(",way=\"{name}\"") };
+                sources.push((source, format!("{labels}{way}")));
             }
         }
     }
-    for (name, help, pick) in [
-        ("latency_seconds", "One-way delay, raw", (|s| &s.latency) as fn(&Summary) -> &Distribution),
-        ("pdv_seconds", "Delay above the smallest delay", |s| &s.pdv),
-    ] {
-        writeln!(
-            out,
-            "# TYPE jitlat_{name} summary\n# UNIT jitlat_{name} seconds\n# HELP jitlat_{name} {help}."
-        )?;
-        for (s, labels) in summaries.iter().zip(&labels) {
-            let d = pick(s);
-            for (p, quantile) in QUANTILES {
-                if let Some(v) = d.percentiles.at(p) {
-                    writeln!(out, "jitlat_{name}{{{labels},quantile=\"{quantile}\"}} {}", v as f64 / 1e9)?;
-                }
+    let mut written: Vec<&str> = Vec::new();
+    for figure in &FIGURES {
+        match figure.quantile {
+            None => gauge(out, figure, &sources)?,
+            Some(quantile) if !written.contains(&quantile.family) => {
+                distribution(out, &quantile, &sources)?;
+                written.push(quantile.family);
             }
-            // A summary's sum must not fall, which that of negative delays would.
-            writeln!(out, "jitlat_{name}_count{{{labels}}} {}", d.n)?;
+            Some(_) => {}
         }
     }
     writeln!(out, "# EOF")
 }
 
-fn seconds(ns: Option<f64>) -> Option<f64> {
-    ns.map(|ns| ns / 1e9)
+fn gauge(out: &mut dyn Write, figure: &Figure, sources: &Sources<'_>) -> io::Result<()> {
+    let name = figure.metric_name();
+    let mut headed = false;
+    for (source, labels) in sources {
+        let Some(value) = figure.from(source) else { continue };
+        if !headed {
+            head(out, &name, "gauge", figure.about)?;
+            headed = true;
+        }
+        writeln!(out, "{name}{{{labels}}} {}", figure.unit.in_base(value))?;
+    }
+    Ok(())
+}
+
+/// All percentiles of one distribution. A summary's sum must not fall, which that of negative delays would: there is
+/// none.
+fn distribution(out: &mut dyn Write, of: &Quantile, sources: &Sources<'_>) -> io::Result<()> {
+    let name = format!("jitlat_{}_seconds", of.family);
+    head(out, &name, "summary", of.about)?;
+    for (source, labels) in sources {
+        for figure in &FIGURES {
+            let Some(quantile) = figure.quantile.filter(|q| q.family == of.family) else { continue };
+            if let Some(value) = figure.from(source) {
+                let share = f64::from(quantile.percent.0) / 100_000.0;
+                writeln!(out, "{name}{{{labels},quantile=\"{share}\"}} {}", figure.unit.in_base(value))?;
+            }
+        }
+        writeln!(out, "{name}_count{{{labels}}} {}", (of.count)(source))?;
+    }
+    Ok(())
+}
+
+fn head(out: &mut dyn Write, name: &str, kind: &str, about: &str) -> io::Result<()> {
+    writeln!(out, "# TYPE {name} {kind}")?;
+    if name.ends_with("_seconds") {
+        writeln!(out, "# UNIT {name} seconds")?;
+    }
+    let mut letters = about.chars();
+    let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    writeln!(out, "# HELP {name} {first}{}.", letters.as_str())
 }
 
 fn labels(s: &Summary) -> String {

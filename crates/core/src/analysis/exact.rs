@@ -7,6 +7,7 @@ use crate::metrics::confidence;
 use crate::metrics::counts::Counts;
 use crate::metrics::dejitter::{self, Receiver};
 use crate::metrics::distribution::{Distribution, Unconditional, Wanted};
+use crate::metrics::entry::Stream;
 use crate::metrics::ipdv::ipdv;
 use crate::metrics::loss::loss;
 use crate::metrics::mapdv2::Mapdv2;
@@ -20,7 +21,7 @@ use crate::metrics::schedule_error::Errors;
 use crate::metrics::seqset::absent;
 use crate::metrics::series::Series;
 use crate::metrics::trend::Evidence;
-use crate::metrics::{Metric, stalls};
+use crate::metrics::{self, METRICS, OnePass, stalls};
 use crate::session::Session;
 use crate::spec::{Direction, Transport};
 use crate::summary::{
@@ -169,6 +170,11 @@ pub fn summarise(mut gathered: Gathered, session: &Session, options: &Options) -
         comparable: options
             .comparable
             .map(|seed| Comparable::new(series.iter().map(|p| p.delay).collect(), &sample, seed)),
+        figures: metrics::entry::computed(
+            METRICS,
+            &Stream { session, sent, series: &series, delays: &sample, accepted },
+            samples,
+        ),
         session: SessionInfo::new(session),
         verdicts: Vec::new(),
         warnings: Vec::new(),

@@ -2,7 +2,7 @@
 
 mod exact;
 mod stream;
-mod tally;
+pub(crate) mod tally;
 mod twoway;
 mod windows;
 mod words;

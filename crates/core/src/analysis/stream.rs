@@ -11,6 +11,7 @@ use crate::metrics::dejitter::{self, Receiver};
 use crate::metrics::density::{Occupancy, StayBack, THRESHOLD};
 use crate::metrics::distribution::Wanted;
 use crate::metrics::duplicate::Duplicates;
+use crate::metrics::entry::Running;
 use crate::metrics::ipdv::StreamingIpdv;
 use crate::metrics::loss::LossScan;
 use crate::metrics::mapdv2::Mapdv2;
@@ -21,7 +22,7 @@ use crate::metrics::reorder::Overtaking;
 use crate::metrics::seqset::Run;
 use crate::metrics::sketch::Sketch;
 use crate::metrics::skew::StreamingHull;
-use crate::metrics::{Metric, rfc3550};
+use crate::metrics::{METRICS, OnePass, rfc3550};
 use crate::record::PacketRecord;
 use crate::session::Session;
 use crate::spec::{Schedule, Transport};
@@ -56,6 +57,8 @@ pub struct Stream {
     ipdv: StreamingIpdv,
     hull: StreamingHull,
     errors: Option<(i64, Sketch, Moments)>,
+    /// Metrics of the list without a field of their own.
+    listed: Running,
 }
 
 impl Stream {
@@ -80,6 +83,7 @@ impl Stream {
             ipdv: StreamingIpdv::default(),
             hull: StreamingHull::default(),
             errors: period.map(|p| (p.0, Sketch::learning(), Moments::default())),
+            listed: Running::new(METRICS),
         }
     }
 
@@ -123,6 +127,7 @@ impl Stream {
         self.delays.add(packet.delay);
         self.ipdv.push(packet);
         self.hull.push(packet);
+        self.listed.push(packet);
         if let Some((period, sketch, moments)) = &mut self.errors {
             let offset = packet.sent.saturating_sub(period.saturating_mul(packet.seq.into()));
             sketch.add(offset);
@@ -231,6 +236,7 @@ impl Stream {
             intervals: Vec::new(),
             two_way: None,
             comparable: None,
+            figures: self.listed.figures(),
             session: SessionInfo::new(session),
             verdicts: Vec::new(),
             warnings: Vec::new(),

@@ -273,6 +273,7 @@ fn of_way(s: Summary, samples: &Samples, view: View, known: Option<Directions>, 
         undetermined: None,
         dejitter: s.dejitter.filter(|_| whole),
         objectives: s.objectives.filter(|_| whole),
+        figures: s.figures,
         clock: s.clock,
         stamps: s.stamps,
     }

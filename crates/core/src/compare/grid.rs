@@ -3,6 +3,7 @@
 
 use super::side::in_send_order;
 use super::{Basis, Comparison, Precondition, Question, Ready, Side, compare_ready};
+use crate::figures::{Number, selectors};
 use crate::metrics::distribution::Wanted;
 use crate::metrics::histogram::Bins;
 use crate::metrics::moments::Moments;
@@ -12,6 +13,7 @@ use crate::metrics::series::Samples;
 use crate::spec::{Direction, Dscp};
 use crate::summary::{Distribution, Ipdv, Summary};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -172,6 +174,9 @@ pub struct Cell {
     pub rfc3550_mean: Option<f64>,
     /// Best mean opinion score, of a single run.
     pub mos: Option<f64>,
+    /// Every figure that is defined, by its key: of a single run all, of several what all their packets or counts
+    /// tell. Latency is as above.
+    pub figures: BTreeMap<String, Number>,
     /// The delays above the minimum, in order, where the packets are at hand.
     #[serde(skip)]
     pub pdv_sample: Option<Sample>,
@@ -298,6 +303,7 @@ impl Cell {
             ipdv: None,
             rfc3550_mean: None,
             mos: None,
+            figures: BTreeMap::new(),
             pdv_sample: None,
             latency_sample: None,
         };
@@ -316,7 +322,7 @@ impl Cell {
             let summary = &first.summary;
             if !at_hand {
                 cell.pdv = Some(summary.pdv.clone());
-                cell.latency = Some(shifted(&summary.latency, shift(summary)));
+                cell.latency = Some(summary.latency.less(shift(summary)));
             }
             cell.ipdv = Some(summary.ipdv.clone());
             cell.rfc3550_mean = summary.rfc3550_jitter.map(|j| j.mean);
@@ -324,8 +330,57 @@ impl Cell {
         } else if at_hand {
             cell.ipdv = Some(pooled_ipdv(&runs));
         }
+        let together = cell.together(&runs);
+        let defined = selectors().filter_map(|s| Some((s.to_string(), s.of(&together)?)));
+        cell.figures = defined.collect();
         Some(cell)
     }
+}
+
+impl Cell {
+    /// What figures are taken from: the only run's summary, or as much of one as several runs add up to.
+    fn together(&self, runs: &[&Run]) -> Summary {
+        let mut whole = match runs {
+            [only] => only.summary.clone(),
+            several => pooled(several),
+        };
+        whole.loss.ratio = self.loss_ratio;
+        whole.ipdv = self.ipdv.clone().unwrap_or_default();
+        whole.pdv = self.pdv.clone().unwrap_or_default();
+        whole.latency = self.latency.clone().unwrap_or_default();
+        whole
+    }
+
+    /// The figure called `key`, if it is defined.
+    pub fn figure(&self, key: &str) -> Option<Number> {
+        self.figures.get(key).copied()
+    }
+}
+
+/// Counts and lengths of runs of loss, which add up.
+fn pooled(runs: &[&Run]) -> Summary {
+    let mut whole = Summary::default();
+    let c = &mut whole.counts;
+    for run in runs {
+        let each = &run.summary.counts;
+        for (sum, count) in [
+            (&mut c.sent, each.sent),
+            (&mut c.received, each.received),
+            (&mut c.unique_valid, each.unique_valid),
+            (&mut c.duplicate, each.duplicate),
+            (&mut c.invalid, each.invalid),
+            (&mut c.lost, each.lost),
+            (&mut c.late, each.late),
+            (&mut c.out_of_sequence, each.out_of_sequence),
+            (&mut whole.loss.periods, run.summary.loss.periods),
+        ] {
+            *sum = sum.saturating_add(count);
+        }
+        for (length, runs) in &run.summary.loss.run_length_hist {
+            *whole.loss.run_length_hist.entry(*length).or_default() += runs;
+        }
+    }
+    whole
 }
 
 fn distribution(values: &[i64]) -> (Distribution, Sample) {
@@ -334,24 +389,6 @@ fn distribution(values: &[i64]) -> (Distribution, Sample) {
     let sample = Sample::new(values.iter().copied());
     let wanted = Wanted { percents: &DEFAULT_PERCENTS, method: Method::Edf, bins: Bins::default() };
     (Distribution::new(&sample, &moments, wanted), sample)
-}
-
-/// `d` less a constant.
-fn shifted(d: &Distribution, by: i64) -> Distribution {
-    let less = |x: i64| x.saturating_sub(by);
-    let less_f64 = |x: f64| x - by as f64;
-    let mut d = d.clone();
-    (d.min, d.max) = (d.min.map(less), d.max.map(less));
-    (d.mean, d.median) = (d.mean.map(less_f64), d.median.map(less_f64));
-    d.half_sample_mode = d.half_sample_mode.map(less_f64);
-    for (_, v) in d.percentiles.0.iter_mut().chain(&mut d.percentiles_jitlat1.0) {
-        *v = v.map(less);
-    }
-    d.percentiles_linear = None;
-    if let Some(h) = &mut d.histogram {
-        (h.lo, h.hi, h.mode) = (less(h.lo), less(h.hi), less_f64(h.mode));
-    }
-    d
 }
 
 /// The steps within each run, all together.

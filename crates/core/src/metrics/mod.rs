@@ -1,7 +1,8 @@
 //! The figures: one file per metric, each with its definition and clause.
 //!
-//! A metric that needs one pass implements [`Metric`]; one whose adjacent halves add up to exactly the
-//! whole implements [`Merge`] too. (The recursive filters of [`rfc3550`] and [`mapdv2`] cannot: their
+//! A file exports what it reports as a [`Metric`], and [`METRICS`] lists it: tables, columns, thresholds and help
+//! follow. What needs one pass implements [`OnePass`]; where adjacent halves add up to exactly the whole,
+//! [`Merge`] too. (The recursive filters of [`rfc3550`] and [`mapdv2`] cannot: their
 //! state is carried across a cut instead, as [`classify::Classifier`]'s is.) Order statistics are look-ups
 //! in a [`sample::Sample`]; figures in send order take [`series::Series`].
 
@@ -17,6 +18,7 @@ pub mod density;
 pub mod distribution;
 pub mod duplicate;
 pub mod emodel;
+pub mod entry;
 pub mod gilbert_elliott;
 pub mod histogram;
 pub mod hull;
@@ -43,10 +45,38 @@ pub mod stalls;
 pub mod stat;
 pub mod trend;
 
+pub use entry::Metric;
+
 use classify::Packet;
 
+/// Every metric, in the order of tables: one file, one line.
+pub const METRICS: &[Metric] = &[
+    counts::METRIC,
+    loss::METRIC,
+    duplicate::METRIC,
+    reorder::METRIC,
+    periods::METRIC,
+    ipdv::METRIC,
+    rfc3550::METRIC,
+    mapdv2::METRIC,
+    distribution::PDV,
+    distribution::LATENCY,
+    clock::METRIC,
+    skew::METRIC,
+    regression::METRIC,
+    segments::METRIC,
+    confidence::METRIC,
+    dejitter::METRIC,
+    objectives::METRIC,
+    schedule_error::METRIC,
+    stalls::METRIC,
+    crate::noise::METRIC,
+    crate::analysis::tally::METRIC,
+    crate::twoway::METRIC,
+];
+
 /// A figure of accepted packets in arrival order, in one pass and constant memory.
-pub trait Metric: Default {
+pub trait OnePass: Default {
     /// What it reports.
     type Output;
     /// The next accepted packet.
@@ -55,9 +85,9 @@ pub trait Metric: Default {
     fn output(&self) -> Self::Output;
 }
 
-/// A [`Metric`] whose adjacent halves merge to exactly the whole: pushing a stream into one, or its first
+/// A [`OnePass`] whose adjacent halves merge to exactly the whole: pushing a stream into one, or its first
 /// part into one, the rest into another and merging them, gives equal outputs.
-pub trait Merge: Metric {
+pub trait Merge: OnePass {
     /// Adds the part of the stream that follows.
     fn merge(&mut self, next: Self);
 }

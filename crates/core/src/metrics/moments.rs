@@ -2,7 +2,7 @@
 //! offset of seconds causes in one-pass floating point (metrics §0).
 
 use super::classify::Packet;
-use super::{Merge, Metric};
+use super::{Merge, OnePass};
 
 /// A sum of integers, exact while it fits 128 bits and to double precision beyond (absurd stamps only).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -229,7 +229,7 @@ impl FromIterator<i64> for Moments {
 }
 
 /// Moments of delay.
-impl Metric for Moments {
+impl OnePass for Moments {
     type Output = Moments;
 
     fn push(&mut self, packet: &Packet) {
@@ -326,7 +326,7 @@ fn centred_checked(n: u64, x: Sum, y: Sum, xy: Sum) -> Option<f64> {
     (n > 1).then(|| centred(n, x, y, xy))
 }
 
-impl Metric for CoMoments {
+impl OnePass for CoMoments {
     type Output = (Option<Line>, Option<Line>);
 
     #[inline]

@@ -186,7 +186,7 @@ impl Scan {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Metric;
+    use super::super::OnePass;
     use super::super::classify::Packet;
     use super::super::moments::CoMoments;
     use super::super::periods::Extent;

@@ -1,6 +1,7 @@
 //! From runs to points: means with confidence intervals over repetitions, and the laws of delay against size.
 
-use super::{Factor, Figure, Grid, Outcome};
+use super::{Factor, Grid, Outcome};
+use crate::figures::{Selector, selectors};
 use crate::metrics::sizes::{SizeFit, size_fit};
 use crate::metrics::stat::t_quantile;
 use crate::passive::link;
@@ -105,14 +106,15 @@ pub struct Point {
     pub sent: u64,
     /// Accepted.
     pub received: u64,
-    /// Each figure, in the order of [`Figure::ALL`].
-    pub figures: Vec<(Figure, Option<Estimate>)>,
+    /// Each figure that any run has, in the order of the list.
+    #[serde(skip)]
+    pub figures: Vec<(Selector, Estimate)>,
 }
 
 impl Point {
-    /// One figure.
-    pub fn get(&self, figure: Figure) -> Option<&Estimate> {
-        self.figures.iter().find(|(f, _)| *f == figure).and_then(|(_, e)| e.as_ref())
+    /// The figure called `key`.
+    pub fn get(&self, key: &str) -> Option<&Estimate> {
+        self.figures.iter().find(|(s, _)| s.to_string() == key).map(|(_, e)| e)
     }
 }
 
@@ -120,16 +122,17 @@ impl Point {
 pub fn points(grid: &Grid, outcomes: &[Outcome], confidence: Confidence) -> Vec<Point> {
     let of = |cell: usize| {
         let runs: Vec<&Outcome> = outcomes.iter().filter(|o| o.run.cell == cell).collect();
-        let figure = |f: Figure| {
-            let values: Vec<f64> = runs.iter().filter_map(|o| o.figures.get(f)).collect();
-            (f, Estimate::new(&values, confidence))
+        let figure = |selector: Selector| {
+            let key = selector.to_string();
+            let values: Vec<f64> = runs.iter().filter_map(|o| o.figures.get(&key)).collect();
+            Some((selector, Estimate::new(&values, confidence)?))
         };
         (!runs.is_empty()).then(|| Point {
             cell,
             runs: runs.len() as u64,
             sent: runs.iter().map(|o| o.sent).sum(),
             received: runs.iter().map(|o| o.received).sum(),
-            figures: Figure::ALL.map(figure).into(),
+            figures: selectors().filter_map(figure).collect(),
         })
     };
     (0..grid.cells().unwrap_or(0)).filter_map(of).collect()
@@ -170,7 +173,7 @@ pub fn size_laws(grid: &Grid, outcomes: &[Outcome]) -> Vec<SizeLaw> {
 fn size_law(grid: &Grid, outcomes: &[Outcome], name: String) -> Option<SizeLaw> {
     let mut least: Vec<(u64, f64)> = Vec::new();
     for o in outcomes.iter().filter(|o| grid.name(o.run.cell, Some(Factor::Payload)) == name) {
-        let (Some(length), Some(min)) = (o.ip_length, o.figures.get(Figure::Min)) else { continue };
+        let (Some(length), Some(min)) = (o.ip_length, o.figures.get("latency-min")) else { continue };
         match least.iter_mut().find(|p| p.0 == length) {
             Some(p) => p.1 = p.1.min(min),
             None => least.push((length, min)),
@@ -203,7 +206,7 @@ mod tests {
             sent: 10,
             received: 9,
             ip_length: Some(ip_length),
-            figures: Figures::default().with(Figure::Mean, Some(mean)).with(Figure::Min, Some(mean)),
+            figures: Figures::default().with("latency-mean", mean).with("latency-min", mean),
         }
     }
 
@@ -264,7 +267,8 @@ mod tests {
             [(0, 3, 30), (1, 2, 20)]
         );
         assert!(
-            points[0].get(Figure::Mean).unwrap().interval.is_some() && points[0].get(Figure::P99).is_none()
+            points[0].get("latency-mean").unwrap().interval.is_some()
+                && points[0].get("latency-p99").is_none()
         );
         assert!(size_laws(&grid, &outcomes[..5]).is_empty(), "two sizes are no law");
     }

@@ -9,7 +9,7 @@ mod estimate;
 mod outcome;
 
 pub use estimate::{Confidence, Estimate, Point, SizeLaw, points, size_laws};
-pub use outcome::{Figure, Figures, Outcome};
+pub use outcome::{Figures, Outcome};
 
 use core::fmt;
 use rand_chacha::ChaCha8Rng;

@@ -1,141 +1,47 @@
 //! [`Outcome`]: what one run of a sweep came to, in figures that can be averaged.
 
 use super::Run;
-use crate::summary::{Percent, Summary};
+use crate::figures::selectors;
+use crate::summary::Summary;
 use crate::time::WallTime;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
-/// One figure of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Figure {
-    /// Smallest delay, in ns.
-    Min,
-    /// Mean delay.
-    Mean,
-    /// Median delay.
-    Median,
-    /// 99th percentile of delay.
-    P99,
-    /// Largest delay.
-    Max,
-    /// Standard deviation of delay.
-    Stddev,
-    /// 99th percentile of delay above the run's smallest.
-    Jitter,
-    /// Interquartile range of the variation between consecutive packets.
-    IpdvIqr,
-    /// Standard deviation of the variation between consecutive packets.
-    IpdvStddev,
-    /// Share of packets lost.
-    Loss,
-}
-
-impl Figure {
-    /// All of them, in the order of tables.
-    pub const ALL: [Figure; 10] = [
-        Figure::Min,
-        Figure::Mean,
-        Figure::Median,
-        Figure::P99,
-        Figure::Max,
-        Figure::Stddev,
-        Figure::Jitter,
-        Figure::IpdvIqr,
-        Figure::IpdvStddev,
-        Figure::Loss,
-    ];
-
-    /// What it is called in tables and files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Figure::Min => "min",
-            Figure::Mean => "mean",
-            Figure::Median => "median",
-            Figure::P99 => "p99",
-            Figure::Max => "max",
-            Figure::Stddev => "stddev",
-            Figure::Jitter => "jitter",
-            Figure::IpdvIqr => "ipdv_iqr",
-            Figure::IpdvStddev => "ipdv_stddev",
-            Figure::Loss => "loss",
-        }
-    }
-}
-
-/// The figures of a run: times in ns, loss as a share of one; `None` where undefined.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
-    min: Option<f64>,
-    mean: Option<f64>,
-    median: Option<f64>,
-    p99: Option<f64>,
-    max: Option<f64>,
-    stddev: Option<f64>,
-    jitter: Option<f64>,
-    ipdv_iqr: Option<f64>,
-    ipdv_stddev: Option<f64>,
-    loss: Option<f64>,
-}
+/// The figures of a run that are defined, by their keys: times in ns, shares of one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Figures(BTreeMap<String, f64>);
 
 impl Figures {
-    /// Of a finished test: delay corrected by the clock estimate, where that excludes that the clocks agree.
-    pub fn of(s: &Summary) -> Figures {
-        let agree = s.clock.interval_ns.is_some_and(|[low, high]| low <= 0 && high >= 0);
-        let shift = s.clock.correction_ns.filter(|_| !agree).unwrap_or(0) as f64;
-        let corrected = |v: Option<f64>| v.map(|v| v - shift);
-        let d = &s.latency;
-        Figures {
-            min: corrected(d.min.map(|v| v as f64)),
-            mean: corrected(d.mean),
-            median: corrected(d.median),
-            p99: corrected(d.percentile(Percent(99_000)).map(|v| v as f64)),
-            max: corrected(d.max.map(|v| v as f64)),
-            stddev: d.stddev,
-            jitter: s.pdv.percentile(Percent(99_000)).map(|v| v as f64),
-            ipdv_iqr: s.ipdv.iqr.map(|v| v as f64),
-            ipdv_stddev: s.ipdv.stddev,
-            loss: s.loss.ratio,
-        }
+    /// Of a finished test: latency corrected by the clock estimate, where that excludes that the clocks agree.
+    pub fn of(summary: &Summary) -> Figures {
+        let agree = summary.clock.interval_ns.is_some_and(|[low, high]| low <= 0 && high >= 0);
+        let shift = summary.clock.correction_ns.filter(|_| !agree).unwrap_or(0);
+        let latency = summary.latency.less(shift);
+        let corrected = Summary { latency, ..summary.clone() };
+        Figures(selectors().filter_map(|s| Some((s.to_string(), s.of(&corrected)?.as_f64()))).collect())
     }
 
-    /// One of them.
-    pub fn get(&self, figure: Figure) -> Option<f64> {
-        match figure {
-            Figure::Min => self.min,
-            Figure::Mean => self.mean,
-            Figure::Median => self.median,
-            Figure::P99 => self.p99,
-            Figure::Max => self.max,
-            Figure::Stddev => self.stddev,
-            Figure::Jitter => self.jitter,
-            Figure::IpdvIqr => self.ipdv_iqr,
-            Figure::IpdvStddev => self.ipdv_stddev,
-            Figure::Loss => self.loss,
-        }
+    /// The one called `key`.
+    pub fn get(&self, key: &str) -> Option<f64> {
+        self.0.get(key).copied()
     }
 
-    /// With one of them set.
-    pub fn with(mut self, figure: Figure, value: Option<f64>) -> Figures {
-        let field = match figure {
-            Figure::Min => &mut self.min,
-            Figure::Mean => &mut self.mean,
-            Figure::Median => &mut self.median,
-            Figure::P99 => &mut self.p99,
-            Figure::Max => &mut self.max,
-            Figure::Stddev => &mut self.stddev,
-            Figure::Jitter => &mut self.jitter,
-            Figure::IpdvIqr => &mut self.ipdv_iqr,
-            Figure::IpdvStddev => &mut self.ipdv_stddev,
-            Figure::Loss => &mut self.loss,
-        };
-        *field = value;
+    /// With the one called `key`.
+    pub fn with(mut self, key: &str, value: f64) -> Figures {
+        self.0.insert(key.to_owned(), value);
         self
+    }
+
+    /// The keys of those that are defined.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
     }
 }
 
 /// What one run came to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Line")]
 pub struct Outcome {
     /// Which run.
     #[serde(flatten)]
@@ -149,6 +55,75 @@ pub struct Outcome {
     /// Length of each as an IP packet, in bytes; unknown where TCP cuts as it likes.
     pub ip_length: Option<u64>,
     /// The figures.
-    #[serde(flatten)]
     pub figures: Figures,
+}
+
+/// A finished run as files of either version write it: version 1 has ten figures, by names of their own.
+#[derive(Deserialize)]
+struct Line {
+    #[serde(flatten)]
+    run: Run,
+    at: WallTime,
+    sent: u64,
+    received: u64,
+    ip_length: Option<u64>,
+    #[serde(default)]
+    figures: Figures,
+    #[serde(flatten)]
+    named: Version1,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Version1 {
+    min: Option<f64>,
+    mean: Option<f64>,
+    median: Option<f64>,
+    p99: Option<f64>,
+    max: Option<f64>,
+    stddev: Option<f64>,
+    jitter: Option<f64>,
+    ipdv_iqr: Option<f64>,
+    ipdv_stddev: Option<f64>,
+    loss: Option<f64>,
+}
+
+impl From<Line> for Outcome {
+    fn from(line: Line) -> Outcome {
+        let old = line.named;
+        let named = [
+            ("latency-min", old.min),
+            ("latency-mean", old.mean),
+            ("latency-median", old.median),
+            ("latency-p99", old.p99),
+            ("latency-max", old.max),
+            ("latency-stddev", old.stddev),
+            ("pdv-p99", old.jitter),
+            ("ipdv-iqr", old.ipdv_iqr),
+            ("ipdv-stddev", old.ipdv_stddev),
+            ("loss", old.loss),
+        ];
+        let known = named.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        let figures = known.fold(line.figures, |figures, (key, value)| figures.with(key, value));
+        let Line { run, at, sent, received, ip_length, .. } = line;
+        Outcome { run, at, sent, received, ip_length, figures }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_either_version_are_read() {
+        let old = r#"{"cell":1,"repetition":0,"at":5,"sent":9,"received":8,"ip_length":null,"min":2.0,"mean":3.0,
+            "median":null,"p99":4.0,"max":5.0,"stddev":1.0,"jitter":2.0,"ipdv_iqr":1.0,"ipdv_stddev":0.5,"loss":0.1}"#;
+        let read: Outcome = serde_json::from_str(old).unwrap();
+        assert_eq!((read.run.cell, read.sent), (1, 9));
+        assert_eq!((read.figures.get("latency-min"), read.figures.get("pdv-p99")), (Some(2.0), Some(2.0)));
+        assert_eq!((read.figures.get("loss"), read.figures.get("latency-median")), (Some(0.1), None));
+        let text = serde_json::to_string(&read).unwrap();
+        assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), read);
+        assert!(text.contains(r#""figures":{"ipdv-iqr":1.0"#), "{text}");
+    }
 }

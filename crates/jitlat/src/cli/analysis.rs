@@ -116,7 +116,7 @@ fn bins(text: &str) -> Result<Bins, String> {
 
 /// A buffer may be none at all.
 fn buffer(text: &str) -> Result<Span, String> {
-    if text.trim() == "0" { Ok(Span::ZERO) } else { quantity::duration(text) }
+    if text.trim() == "0" { Ok(Span::ZERO) } else { Ok(quantity::duration(text)?) }
 }
 
 fn codec(text: &str) -> Result<Codec, String> {

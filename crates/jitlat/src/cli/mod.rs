@@ -1,12 +1,11 @@
 //! The command line: what can be asked, and nothing about how it is done.
 
 pub mod analysis;
-pub mod condition;
-pub mod quantity;
+pub use jitlat_core::quantity;
 
 use crate::console::log::Level;
 use analysis::AnalysisArgs;
-use condition::Condition;
+use jitlat_core::figures::Condition;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use jitlat_core::analysis::Options;
@@ -99,7 +98,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "streaming")]
     pub hdr: Option<PathBuf>,
     /// Fail with status 1 where a figure crosses a threshold: loss>1%, jitter-p99>30ms, latency-max>150ms, mos<3.8 …; may be repeated
-    #[arg(long, value_name = "CONDITION")]
+    #[arg(long, value_name = "CONDITION", long_help = figures_help())]
     pub fail_if: Vec<Condition>,
     /// Draw small plots in characters below the report
     #[arg(long)]
@@ -317,6 +316,16 @@ pub struct AnalyzeArgs {
     pub logs: Vec<PathBuf>,
     #[command(flatten)]
     pub report: ReportArgs,
+}
+
+/// What `--help` says of `--fail-if`: every figure there is.
+fn figures_help() -> String {
+    format!(
+        "Fail with status 1 where a figure crosses a threshold; may be repeated. A threshold is written in the figure's \
+         unit: loss>1%, pdv-p99>30ms, latency-max>150ms, mos<3.8. Of one way of a round-trip test: up-loss>1%, \
+         down-pdv-p99>30ms. Figures:\n{}",
+        jitlat_core::figures::help()
+    )
 }
 
 #[cfg(test)]

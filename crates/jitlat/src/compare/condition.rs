@@ -1,7 +1,7 @@
 //! `--fail-if` of a comparison: a verdict, a figure of any run, or its change from the first column.
 
-use crate::cli::condition::{Condition as Absolute, Figure};
 use jitlat_core::compare::{Cell, Grid, Outcome, Run};
+use jitlat_core::figures::{Condition as Absolute, ConditionError, Number, Selector, Unit, UnknownFigure};
 use std::str::FromStr;
 
 /// What turns a comparison into a test.
@@ -20,7 +20,7 @@ pub enum Condition {
 /// A limit of change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    figure: Figure,
+    selector: Selector,
     above: bool,
     limit: Limit,
     text: String,
@@ -28,7 +28,7 @@ pub struct Change {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Limit {
-    /// In the figure's unit; of a percentage, in points.
+    /// In the figure's unit.
     By(f64),
     /// As a share of the first column's value.
     Share(f64),
@@ -52,11 +52,11 @@ impl FromStr for Condition {
         let sign = match threshold.as_bytes().first() {
             Some(b'+') => 1.0,
             Some(b'-') => -1.0,
-            _ => return text.parse().map(Condition::Figure),
+            _ => return text.parse().map(Condition::Figure).map_err(|e: ConditionError| e.to_string()),
         };
-        let figure: Figure = text[..at].trim().parse()?;
+        let selector: Selector = text[..at].trim().parse().map_err(|e: UnknownFigure| e.to_string())?;
         let amount = &threshold[1..];
-        let share = amount.trim().strip_suffix('%').filter(|_| !figure.is_percentage());
+        let share = amount.trim().strip_suffix('%').filter(|_| selector.figure.unit != Unit::Share);
         let limit = match share {
             Some(number) => {
                 let number = number.trim().parse::<f64>().ok().filter(|n| n.is_finite());
@@ -64,10 +64,10 @@ impl FromStr for Condition {
                     sign * number.ok_or_else(|| format!("'{threshold}' is not a percentage"))? / 100.0,
                 )
             }
-            None => Limit::By(sign * figure.threshold(amount)?),
+            None => Limit::By(sign * selector.threshold(amount)?),
         };
         Ok(Condition::Change(Change {
-            figure,
+            selector,
             above: text.as_bytes()[at] == b'>',
             limit,
             text: text.to_owned(),
@@ -117,12 +117,12 @@ impl Change {
         };
         let crossed = if self.above { b - a > limit } else { b - a < limit };
         let of = if row.is_empty() { String::new() } else { format!("{row}: ") };
-        let show = |v| self.figure.show(v);
+        let show = |v: f64| self.selector.figure.show(Number::Real(v));
         crossed.then(|| {
             format!(
                 "{of}{} ({} of {} is {}, of {} {})",
                 self.text,
-                self.figure.name(),
+                self.selector,
                 cell.column,
                 show(b),
                 first.column,
@@ -133,8 +133,11 @@ impl Change {
 
     /// The figure's mean over the runs of `cell`.
     fn mean(&self, cell: &Cell, runs: &[Run]) -> Option<f64> {
-        let values: Vec<f64> =
-            cell.members.iter().filter_map(|k| self.figure.of(&runs.get(*k)?.summary)).collect();
+        let values: Vec<f64> = cell
+            .members
+            .iter()
+            .filter_map(|k| Some(self.selector.of(&runs.get(*k)?.summary)?.as_f64()))
+            .collect();
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     }
 }
@@ -155,7 +158,7 @@ mod tests {
         assert_eq!(limit("jitter-p99>+5ms"), Limit::By(5e6));
         assert_eq!(limit("jitter-p99>+20%"), Limit::Share(0.2));
         assert_eq!(limit("latency-mean<-10%"), Limit::Share(-0.1));
-        assert_eq!(limit("loss>+0.5%"), Limit::By(0.5));
+        assert_eq!(limit("loss>+0.5%"), Limit::By(0.005));
         assert_eq!(limit("mos<-0.3"), Limit::By(-0.3));
         assert!(matches!("loss>1%".parse(), Ok(Condition::Figure(_))));
         assert_eq!("worse".parse(), Ok(Condition::Worse));

@@ -3,7 +3,7 @@
 use super::{CompareArgs, print};
 use anyhow::{Context, Result};
 use jitlat_core::compare::{Cell, Comparison, Grid};
-use jitlat_core::summary::{Distribution, Percent};
+use jitlat_core::figures::selectors;
 use jitlat_report::text::comparison;
 use jitlat_report::{draw, html, text};
 use jitlat_store::{csv, output};
@@ -60,31 +60,15 @@ fn line(row: &str, cell: &Cell, c: Option<&Comparison>) -> Line {
     let mut line = Line::new();
     let mut add = |name: &str, value: Option<String>| line.push((name.to_owned(), value.unwrap_or_default()));
     let text = |v: Option<f64>| v.map(|v| v.to_string());
-    let p = |d: &Option<Distribution>, milli: u32| {
-        d.as_ref().and_then(|d| d.percentiles.at(Percent(milli))).map(|v| v.to_string())
-    };
     add("row", Some(row.to_owned()));
     add("column", Some(cell.column.clone()));
     add("sources", Some(cell.sources.join(" ")));
-    add("sent", Some(cell.sent.to_string()));
     add("accepted", Some(cell.accepted.to_string()));
-    add("lost", cell.lost.map(|v| v.to_string()));
-    add("loss_ratio", text(cell.loss_ratio));
     add("longest_loss", cell.longest_loss.map(|v| v.to_string()));
-    let ipdv = cell.ipdv.as_ref();
-    add("ipdv_mean_ns", text(ipdv.and_then(|i| i.mean)));
-    add("ipdv_stddev_ns", text(ipdv.and_then(|i| i.stddev)));
-    add("ipdv_iqr_ns", ipdv.and_then(|i| i.iqr).map(|v| v.to_string()));
-    for (name, d) in [("pdv", &cell.pdv), ("latency", &cell.latency)] {
-        add(&format!("{name}_min_ns"), d.as_ref().and_then(|d| d.min).map(|v| v.to_string()));
-        add(&format!("{name}_median_ns"), text(d.as_ref().and_then(|d| d.median)));
-        for (label, milli) in [("p90", 90_000), ("p95", 95_000), ("p99", 99_000), ("p99_9", 99_900)] {
-            add(&format!("{name}_{label}_ns"), p(d, milli));
-        }
-        add(&format!("{name}_max_ns"), d.as_ref().and_then(|d| d.max).map(|v| v.to_string()));
+    for selector in selectors() {
+        add(&selector.column(), cell.figure(&selector.to_string()).map(|v| v.to_string()));
     }
     add("latency_trusted", Some(cell.latency_trusted.to_string()));
-    add("mos", text(cell.mos));
     add("against", c.map(|c| c.a.clone()));
     add("outcome", c.map(|c| comparison::outcome(c).to_owned()));
     for (name, d) in [

@@ -7,8 +7,9 @@ use crate::ping::PingArgs;
 use crate::{console, interrupt};
 use anyhow::{Result, bail};
 use jitlat_core::compare::{Basis, Comparison, Outcome, Question, Side, Statistic, compare};
-use jitlat_core::summary::{Level, Percent, Summary};
-use jitlat_core::units::{eng4, eng4_f64};
+use jitlat_core::figures::FIGURES;
+use jitlat_core::summary::Level;
+use jitlat_core::units::eng4_f64;
 use jitlat_report::text::{Options, Page};
 use jitlat_store::output;
 use std::path::Path;
@@ -128,10 +129,12 @@ impl Phases {
         page.heading("Load");
         told(&self.streams).iter().for_each(|line| page.item(line));
         page.heading(&format!("{:<24} {:>14} {:>14}", "", "idle", "loaded"));
-        for (name, value) in ROWS {
-            let [a, b] =
-                [&self.idle, &self.loaded].map(|t| value(&t.summary).unwrap_or_else(|| "-".to_owned()));
-            page.line(&format!("{name:<24} {a:>14} {b:>14}"));
+        for figure in FIGURES.iter().filter(|f| f.headline) {
+            let values = [&self.idle, &self.loaded].map(|t| figure.of(&t.summary));
+            if values.iter().any(Option::is_some) {
+                let [a, b] = values.map(|v| v.map_or_else(|| "-".to_owned(), |v| figure.show(v)));
+                page.line(&format!("{:<24} {a:>14} {b:>14}", figure.label));
+            }
         }
         page.heading("What the load does");
         let c = &self.comparison;
@@ -151,17 +154,3 @@ impl Phases {
         page.finish()
     }
 }
-
-type Row = (&'static str, fn(&Summary) -> Option<String>);
-
-const ROWS: [Row; 9] = [
-    ("packets sent", |s| Some(s.counts.sent.to_string())),
-    ("lost", |s| s.loss.ratio.map(|r| format!("{:.2} %", r * 100.0))),
-    ("smallest", |s| s.latency.min.map(eng4)),
-    ("mean", |s| s.latency.mean.map(eng4_f64)),
-    ("median", |s| s.latency.median.map(eng4_f64)),
-    ("99 %", |s| s.latency.percentile(Percent(99_000)).map(eng4)),
-    ("largest", |s| s.latency.max.map(eng4)),
-    ("std dev", |s| s.latency.stddev.map(eng4_f64)),
-    ("jitter (PDV) 99 %", |s| s.pdv.percentile(Percent(99_000)).map(eng4)),
-];

@@ -63,7 +63,7 @@ impl FromStr for LoadSpec {
             _ => return Err(bad("it is neither udp nor tcp")),
         };
         let mut words = rest.split(',');
-        let rate = quantity::rate(words.next().unwrap_or_default()).map_err(|e| bad(&e))?;
+        let rate = quantity::rate(words.next().unwrap_or_default()).map_err(|e| bad(&e.to_string()))?;
         let mut payload = PAYLOAD[usize::from(transport == Transport::Tcp)];
         let (mut streams, mut dscp, mut direction) = (1, Dscp::default(), Direction::Up);
         for word in words {
@@ -85,7 +85,9 @@ impl FromStr for LoadSpec {
         // The rate is of all streams together.
         let period = match rate {
             Rate::Packets(p) => p.times(streams as i64),
-            Rate::Bits(bits) => Rate::Bits(bits / streams as f64).period(payload).map_err(|e| bad(&e))?,
+            Rate::Bits(bits) => {
+                Rate::Bits(bits / streams as f64).period(payload).map_err(|e| bad(&e.to_string()))?
+            }
         };
         Ok(LoadSpec { text: text.to_owned(), transport, period, payload, streams, dscp, direction })
     }

@@ -206,7 +206,7 @@ fn stamps(text: &str) -> Result<Stamps, String> {
 
 /// A wait may be nothing at all.
 fn wait(text: &str) -> Result<Span, String> {
-    if text.trim() == "0" { Ok(Span::ZERO) } else { quantity::duration(text) }
+    if text.trim() == "0" { Ok(Span::ZERO) } else { Ok(quantity::duration(text)?) }
 }
 
 /// The far host and port.

@@ -31,12 +31,12 @@ pub fn priorities(text: &str) -> Result<Levels, String> {
 
 /// Times between packets.
 pub fn periods(text: &str) -> Result<Levels, String> {
-    numbers(text, |t| quantity::period(t).map(|s| s.0), time)
+    numbers(text, |t| Ok(quantity::period(t)?.0), time)
 }
 
 /// Times between an answer and the next request; may be nothing.
 pub fn waits(text: &str) -> Result<Levels, String> {
-    let one = |t: &str| if t.trim() == "0" { Ok(0) } else { quantity::duration(t).map(|s| s.0) };
+    let one = |t: &str| if t.trim() == "0" { Ok(0) } else { Ok(quantity::duration(t)?.0) };
     numbers(text, one, time)
 }
 

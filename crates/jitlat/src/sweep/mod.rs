@@ -108,7 +108,7 @@ pub enum Order {
 }
 
 fn pause(text: &str) -> Result<Span, String> {
-    if text.trim() == "0" { Ok(Span::ZERO) } else { quantity::duration(text) }
+    if text.trim() == "0" { Ok(Span::ZERO) } else { Ok(quantity::duration(text)?) }
 }
 
 /// Everything that fixes a sweep: the first line of its file.
@@ -148,7 +148,9 @@ pub struct LoadLink {
 }
 
 /// The first line of a sweep's file says so.
-pub const FORMAT: &str = "jitlat sweep 1";
+pub const FORMAT: &str = "jitlat sweep 2";
+/// The formats it can be resumed from: that of version 1 names ten figures in its own way.
+pub const READABLE: [&str; 2] = ["jitlat sweep 1", FORMAT];
 /// More runs than this are a slip of the pen.
 const MOST_RUNS: usize = 100_000;
 /// Before a run that failed is tried once more.

@@ -4,7 +4,8 @@ use super::state::State;
 use super::{Plan, SweepArgs};
 use crate::console;
 use anyhow::{Context, Result, bail};
-use jitlat_core::sweep::{Estimate, Factor, Figure as What, Point, SizeLaw, points, size_laws};
+use jitlat_core::figures::{Selector, selectors};
+use jitlat_core::sweep::{Estimate, Factor, Point, SizeLaw, points, size_laws};
 use jitlat_core::units::{bit_rate, eng4_f64};
 use jitlat_report::draw;
 use jitlat_report::figure::{Sweep, of_sweep};
@@ -100,18 +101,18 @@ fn table(plan: &Plan, points: &[Point], laws: &[SizeLaw], options: &Options) -> 
     ));
     let mean = |e: Option<&Estimate>| e.map_or_else(|| "-".to_owned(), |e| eng4_f64(e.mean));
     for p in points {
-        let between = p.get(What::Mean).and_then(|e| e.interval);
+        let between = p.get("latency-mean").and_then(|e| e.interval);
         let between =
             between.map_or_else(|| "-".to_owned(), |[a, b]| format!("{} {}", eng4_f64(a), eng4_f64(b)));
-        let loss = p.get(What::Loss).map_or_else(|| "-".to_owned(), |e| format!("{:.2}%", e.mean * 100.0));
+        let loss = p.get("loss").map_or_else(|| "-".to_owned(), |e| format!("{:.2}%", e.mean * 100.0));
         page.line(&format!(
             "{:<width$} {:>4} {:>10} {between:>23} {:>10} {:>10} {:>10} {loss:>7}",
             name(p),
             p.runs,
-            mean(p.get(What::Mean)),
-            p.get(What::Min).map_or_else(|| "-".to_owned(), |e| eng4_f64(e.min)),
-            mean(p.get(What::P99)),
-            mean(p.get(What::Stddev)),
+            mean(p.get("latency-mean")),
+            p.get("latency-min").map_or_else(|| "-".to_owned(), |e| eng4_f64(e.min)),
+            mean(p.get("latency-p99")),
+            mean(p.get("latency-stddev")),
         ));
     }
     if plan.repetitions == 1 {
@@ -160,8 +161,12 @@ fn csv(out: &mut dyn Write, plan: &Plan, points: &[Point]) -> io::Result<()> {
     let heads =
         factors.iter().map(ToString::to_string).chain(["runs", "sent", "received"].map(str::to_owned));
     let mut heads: Vec<String> = heads.collect();
-    for what in What::ALL {
-        heads.extend(["", "_low", "_high"].map(|end| format!("{}{end}", what.name())));
+    // Of the tests as wholes, and without the counts that stand there as sums; the JSON has all.
+    let beside = |s: &Selector| s.way.is_none() && !["sent", "received"].contains(&s.figure.key);
+    let known = |s: &Selector| beside(s) && points.iter().any(|p| p.get(&s.to_string()).is_some());
+    let figures: Vec<Selector> = selectors().filter(known).collect();
+    for figure in &figures {
+        heads.extend(["", "_low", "_high"].map(|end| format!("{}{end}", figure.column())));
     }
     writeln!(out, "{}", heads.join(",").to_lowercase())?;
     for p in points {
@@ -173,9 +178,9 @@ fn csv(out: &mut dyn Write, plan: &Plan, points: &[Point]) -> io::Result<()> {
             .map(|(_, l)| if l.text.contains(',') { format!("\"{}\"", l.text) } else { l.text.clone() });
         let mut fields: Vec<String> = levels.collect();
         fields.extend([p.runs, p.sent, p.received].map(|n| n.to_string()));
-        for what in What::ALL {
+        for figure in &figures {
             let number = |v: Option<f64>| v.map_or_else(String::new, |v| format!("{v}"));
-            let e = p.get(what);
+            let e = p.get(&figure.to_string());
             let end = |side: usize| number(e.and_then(|e| e.interval).map(|i| i[side]));
             fields.extend([number(e.map(|e| e.mean)), end(0), end(1)]);
         }
@@ -199,7 +204,7 @@ fn json(state: &State, points: &[Point], laws: &[SizeLaw]) -> Result<serde_json:
         let figures: serde_json::Map<String, serde_json::Value> = p
             .figures
             .iter()
-            .map(|(what, e)| Ok((what.name().to_owned(), serde_json::to_value(e)?)))
+            .map(|(figure, e)| Ok((figure.to_string(), serde_json::to_value(e)?)))
             .collect::<Result<_>>()?;
         Ok(serde_json::json!({
             "conditions": conditions, "runs": p.runs, "sent": p.sent, "received": p.received, "figures": figures,

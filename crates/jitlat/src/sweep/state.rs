@@ -1,7 +1,7 @@
 //! The file of a sweep: its plan in the first line, then a line for each finished run, so that an interruption, even a
 //! crash, costs one run at most.
 
-use super::{FORMAT, Plan};
+use super::{Plan, READABLE};
 use anyhow::{Context, Result, bail};
 use jitlat_core::sweep::{Outcome, Run};
 use jitlat_net::random;
@@ -61,7 +61,7 @@ impl State {
         let first = lines.next().unwrap_or_default();
         let plan: Plan =
             serde_json::from_str(first).with_context(|| format!("{name} is not the file of a sweep"))?;
-        if plan.format != FORMAT {
+        if !READABLE.contains(&plan.format.as_str()) {
             bail!("{name} is of format '{}', which this program does not know", plan.format);
         }
         let mut outcomes: Vec<Outcome> = Vec::new();
@@ -132,7 +132,7 @@ fn create_random() -> Result<(PathBuf, File)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::LoadLink;
+    use super::super::{FORMAT, LoadLink};
     use super::*;
     use jitlat_core::sweep::{Axis, Confidence, Factor, Figures, Grid, Level};
     use jitlat_core::{Span, WallTime};

@@ -2,7 +2,7 @@
 //! repetitions as error bars.
 
 use super::{Axis, Bound, Figure, Mark, MeanRow, Series, Tone, Unit, group_thousands, value_label};
-use jitlat_core::sweep::{Axis as Condition, Confidence, Estimate, Factor, Figure as What, Grid, Point};
+use jitlat_core::sweep::{Axis as Condition, Confidence, Estimate, Factor, Grid, Point};
 
 /// More curves than this cannot be told apart.
 const CURVES: usize = 7;
@@ -25,14 +25,14 @@ pub struct Sweep<'a> {
 /// Every figure of `sweep` that says something.
 pub fn of_sweep(sweep: &Sweep<'_>) -> Vec<Figure> {
     let lossy = sweep.points.iter().any(|p| p.received < p.sent);
-    [What::Mean, What::P99, What::Stddev, What::Loss]
+    ["latency-mean", "latency-p99", "latency-stddev", "loss"]
         .into_iter()
-        .filter(|what| *what != What::Loss || lossy)
+        .filter(|what| *what != "loss" || lossy)
         .filter_map(|what| figure(sweep, what))
         .collect()
 }
 
-fn figure(sweep: &Sweep<'_>, what: What) -> Option<Figure> {
+fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
     let main = sweep.grid.main_axis()?;
     let found: Vec<(&Point, &Estimate)> =
         sweep.points.iter().filter_map(|p| Some((p, p.get(what)?))).collect();
@@ -41,9 +41,9 @@ fn figure(sweep: &Sweep<'_>, what: What) -> Option<Figure> {
     }
     let along = main.levels.len() > 1 && main.levels.iter().all(|l| l.number.is_some());
     let (unit, name) = match what {
-        What::Loss => (Unit::Share, "packets lost".to_owned()),
-        What::P99 => (Unit::Time, format!("{}, 99th percentile", sweep.quantity)),
-        What::Stddev => (Unit::Time, format!("{}, standard deviation", sweep.quantity)),
+        "loss" => (Unit::Share, "packets lost".to_owned()),
+        "latency-p99" => (Unit::Time, format!("{}, 99th percentile", sweep.quantity)),
+        "latency-stddev" => (Unit::Time, format!("{}, standard deviation", sweep.quantity)),
         _ => (Unit::Time, format!("{}, mean", sweep.quantity)),
     };
     let runs = found.iter().map(|(p, _)| p.runs).max().unwrap_or(0);
@@ -69,7 +69,7 @@ fn figure(sweep: &Sweep<'_>, what: What) -> Option<Figure> {
         "a single run each: nothing is known of how it repeats".to_owned()
     };
     Some(Figure {
-        id: format!("sweep-{}", what.name()),
+        id: format!("sweep-{what}"),
         title: match along {
             true => format!("{}, by {}", capitalised(&name), main.factor),
             false => capitalised(&name),
@@ -113,7 +113,7 @@ fn condition(main: &Condition) -> Axis {
 }
 
 /// One curve for each combination of the other conditions.
-fn curves(sweep: &Sweep<'_>, main: &Condition, what: What, notes: &mut Vec<String>) -> Vec<Series> {
+fn curves(sweep: &Sweep<'_>, main: &Condition, what: &str, notes: &mut Vec<String>) -> Vec<Series> {
     let mut names: Vec<String> = Vec::new();
     for p in sweep.points {
         let name = sweep.grid.name(p.cell, Some(main.factor));
@@ -171,7 +171,7 @@ mod tests {
             received: 100,
             ip_length: None,
             figures: Figures::default()
-                .with(What::Mean, Some(1e6 * (cell + 1) as f64 + f64::from(repetition) * 1e4)),
+                .with("latency-mean", 1e6 * (cell + 1) as f64 + f64::from(repetition) * 1e4),
         };
         let outcomes = (0..texts.len()).flat_map(|c| (0..3).map(move |r| outcome(c, r))).collect();
         (grid, outcomes)

@@ -1,17 +1,18 @@
 //! The page of a comparison: the verdicts first, then the table, then the figures, then what was compared.
 
+use super::tables::shown;
 use super::{data, plots, shell};
 use crate::escape::escape;
-use crate::figure::{self, Beside, Figure, Unit, group_thousands, value_label};
+use crate::figure::{self, Beside, Unit, value_label};
 use crate::text::comparison::{effect, outcome, p_value, sentence};
 use jitlat_core::compare::{Basis, Cell, Comparison, Difference, Grid, Outcome, Row};
-use jitlat_core::summary::{Distribution, Percent};
+use jitlat_core::figures::{FIGURES, Figure, selectors};
 use jitlat_core::time::WallTime;
 use std::fmt::Write;
 
 /// A comparison as one self-contained HTML document.
 pub fn comparison(grid: &Grid, program: &str, written: Option<WallTime>) -> String {
-    let figures: Vec<(String, Vec<Figure>)> = grid
+    let figures: Vec<(String, Vec<figure::Figure>)> = grid
         .rows
         .iter()
         .zip(1..)
@@ -51,7 +52,7 @@ pub fn comparison(grid: &Grid, program: &str, written: Option<WallTime>) -> Stri
 }
 
 /// The figures of one row, its columns side by side.
-pub fn figures_of(row: &Row) -> Vec<Figure> {
+pub fn figures_of(row: &Row) -> Vec<figure::Figure> {
     let runs: Vec<Beside<'_>> = row.cells.iter().flatten().filter_map(beside).collect();
     let mut drawn = figure::of_runs(&runs);
     if !row.name.is_empty() {
@@ -144,25 +145,12 @@ fn table(out: &mut String, grid: &Grid) {
         "<section class=\"tables\"><h2>The figures</h2><div class=\"wide dense\"><table><thead><tr>",
     );
     let named = grid.rows.iter().any(|r| !r.name.is_empty());
-    let heads: &[&str] = &[
-        "run",
-        "packets",
-        "lost",
-        "IPDV mean",
-        "IPDV std dev",
-        "IPDV IQR",
-        "jitter median",
-        "jitter 90\u{a0}%",
-        "jitter 99\u{a0}%",
-        "jitter 99.9\u{a0}%",
-        "jitter max",
-        "latency median",
-    ];
+    let headlines: Vec<&Figure> = FIGURES.iter().filter(|f| f.headline).collect();
     if named {
         out.push_str("<th scope=\"col\">test</th>");
     }
-    for head in heads {
-        let _ = write!(out, "<th scope=\"col\">{head}</th>");
+    for head in core::iter::once("run").chain(headlines.iter().map(|f| f.label)) {
+        let _ = write!(out, "<th scope=\"col\">{}</th>", escape(head));
     }
     out.push_str("</tr></thead><tbody>");
     for row in &grid.rows {
@@ -172,38 +160,47 @@ fn table(out: &mut String, grid: &Grid) {
                 let _ = write!(out, "<th scope=\"row\">{}</th>", escape(&row.name));
             }
             let _ = write!(out, "<th scope=\"row\">{}</th>", escape(&cell.column));
-            for value in values(cell) {
-                let _ = write!(out, "<td>{}</td>", escape(&value));
+            for figure in &headlines {
+                let _ = write!(out, "<td>{}</td>", escape(&value(figure, cell)));
             }
             out.push_str("</tr>");
         }
     }
-    out.push_str("</tbody></table></div></section>\n");
+    out.push_str("</tbody></table></div>");
+    all_figures(out, grid);
+    out.push_str("</section>\n");
 }
 
-fn values(cell: &Cell) -> [String; 11] {
-    let time = |x: Option<f64>| x.map_or_else(|| "–".to_owned(), |x| value_label(Unit::Time, x));
-    let ipdv = cell.ipdv.as_ref();
-    let p = |d: &Option<Distribution>, milli: u32| {
-        time(d.as_ref().and_then(|d| d.percentiles.at(Percent(milli))).map(|x| x as f64))
-    };
-    [
-        group_thousands(&cell.sent.to_string()),
-        cell.loss_ratio.map_or_else(|| "–".to_owned(), |r| value_label(Unit::Share, r)),
-        time(ipdv.and_then(|i| i.mean)),
-        time(ipdv.and_then(|i| i.stddev)),
-        time(ipdv.and_then(|i| i.iqr).map(|x| x as f64)),
-        p(&cell.pdv, 50_000),
-        p(&cell.pdv, 90_000),
-        p(&cell.pdv, 99_000),
-        p(&cell.pdv, 99_900),
-        time(cell.pdv.as_ref().and_then(|d| d.max).map(|x| x as f64)),
-        if cell.latency_trusted {
-            time(cell.latency.as_ref().and_then(|d| d.median))
-        } else {
-            "–".to_owned()
-        },
-    ]
+/// A figure of a cell; nothing of latencies between clocks about whose relation nothing is known.
+fn value(figure: &Figure, cell: &Cell) -> String {
+    let known = cell.latency_trusted || !figure.key.starts_with("latency");
+    let value = cell.figure(figure.key).filter(|_| known);
+    value.map_or_else(|| "–".to_owned(), |value| shown(figure, value))
+}
+
+/// Every figure that any column has, a line each.
+fn all_figures(out: &mut String, grid: &Grid) {
+    let cells: Vec<&Cell> = grid.rows.iter().flat_map(|row| row.cells.iter().flatten()).collect();
+    out.push_str("<details><summary>All figures</summary><div class=\"wide dense\"><table><thead><tr><th scope=\"col\">figure</th>");
+    for row in &grid.rows {
+        for cell in row.cells.iter().flatten() {
+            let of = if row.name.is_empty() { String::new() } else { format!("{}, ", row.name) };
+            let _ = write!(out, "<th scope=\"col\">{}</th>", escape(&format!("{of}{}", cell.column)));
+        }
+    }
+    out.push_str("</tr></thead><tbody>");
+    for selector in selectors() {
+        let key = selector.to_string();
+        if cells.iter().all(|c| c.figure(&key).is_none()) {
+            continue;
+        }
+        let values: Vec<String> = cells
+            .iter()
+            .map(|c| c.figure(&key).map_or_else(|| "–".to_owned(), |v| shown(selector.figure, v)))
+            .collect();
+        super::tables::row(out, &key, &values);
+    }
+    out.push_str("</tbody></table></div></details>");
 }
 
 fn compared(out: &mut String, grid: &Grid) {

@@ -3,6 +3,7 @@
 use super::{Part, heading};
 use crate::escape::escape;
 use crate::figure::{Unit, group_thousands, value_label};
+use jitlat_core::figures::{FIGURES, Figure, Number, Unit as InUnit, selectors};
 use jitlat_core::spec::Transport;
 use jitlat_core::summary::{Distribution, Percent, Summary};
 use jitlat_core::units::bit_rate;
@@ -170,34 +171,51 @@ fn rates(out: &mut String, s: &Summary) {
         row(out, name, &cells);
     }
     out.push_str("</tbody></table></div>");
-    let mut more: Vec<(&str, String)> = Vec::new();
-    if let Some(j) = &s.rfc3550_jitter {
-        more.push(("RTP jitter (RFC 3550)", format!("mean {}, largest {}", time(j.mean), time(j.max))));
-    }
-    if let Some(m) = s.mapdv2 {
-        more.push(("MAPDV2 (per RFC 5481 description)", time(m)));
-    }
-    if let Some(r) = &s.regression_send {
-        let r_text = r.r.map_or(String::new(), |r| format!(", r = {r:.4}"));
-        more.push(("slope of delay on send time", format!("{:.2} ppm{r_text}", r.m * 1e6)));
-    }
-    if s.counts.lost > 0 {
-        let g = &s.loss.gilbert;
-        if let (Some(burst), Some(ratio)) = (g.mean_burst, g.burst_ratio) {
-            more.push((
-                "losses in a row",
-                format!("{burst:.2} on average; {ratio:.2} times what chance gives"),
-            ));
-        }
-        if let Some([low, high]) = s.loss.wilson95_correlated.or(s.loss.wilson95) {
-            let range = format!("{} … {}", value_label(Unit::Share, low), value_label(Unit::Share, high));
-            more.push(("loss, 95 % interval", range));
-        }
-    }
+    more(out, s);
+    all_figures(out, s);
+}
+
+/// Headlines that no table above shows, and what metrics without a place of their own found.
+fn more(out: &mut String, s: &Summary) {
+    let above = |f: &Figure| {
+        f.quantile.is_some() || ["sent", "loss", "latency", "ipdv"].iter().any(|t| f.key.starts_with(t))
+    };
     out.push_str("<dl class=\"more\">");
-    for (name, value) in more {
-        let _ =
-            write!(out, "<div><dt>{}</dt><dd>{}</dd></div>", escape(name), escape(&value.replace('-', "−")));
+    for figure in FIGURES.iter().filter(|f| f.is_computed() || f.headline && !above(f)) {
+        if let Some(value) = figure.of(s) {
+            let (name, value) = (escape(figure.label), escape(&shown(figure, value)));
+            let _ = write!(out, "<div><dt>{name}</dt><dd>{value}</dd></div>");
+        }
     }
     out.push_str("</dl>");
+}
+
+/// Every figure of the list that is defined, with what it means.
+fn all_figures(out: &mut String, s: &Summary) {
+    out.push_str(
+        "<details><summary>All figures</summary><div class=\"wide\"><table><thead><tr><th scope=\"col\">figure</th>\
+         <th scope=\"col\">value</th><th scope=\"col\">meaning</th></tr></thead><tbody>",
+    );
+    for selector in selectors() {
+        if let Some(value) = selector.of(s) {
+            let figure = selector.figure;
+            let _ = write!(
+                out,
+                "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"words\">{}</td></tr>",
+                escape(&selector.to_string()),
+                escape(&shown(figure, value)),
+                escape(figure.about)
+            );
+        }
+    }
+    out.push_str("</tbody></table></div></details>");
+}
+
+/// A value of `figure` in the typography of pages.
+pub(super) fn shown(figure: &Figure, value: Number) -> String {
+    match figure.unit {
+        InUnit::Time => value_label(Unit::Time, value.as_f64()),
+        InUnit::Share => value_label(Unit::Share, value.as_f64()),
+        _ => group_thousands(&figure.show(value)).replace('-', "−"),
+    }
 }

@@ -2,8 +2,8 @@
 
 use super::{Look, Options, Page, dash, printable};
 use jitlat_core::compare::{Basis, Cell, Comparison, Difference, Effect, Grid, Outcome, Statistic};
-use jitlat_core::summary::{Distribution, Percent};
-use jitlat_core::units::{eng4, eng4_f64};
+use jitlat_core::figures::{FIGURES, Figure};
+use jitlat_core::units::eng4_f64;
 
 /// Characters of the row's name, of the figure's, of a column.
 const ROW: usize = 16;
@@ -23,40 +23,21 @@ pub fn comparison(grid: &Grid, options: &Options) -> String {
     page.text
 }
 
-type Figure = (&'static str, fn(&Cell) -> Option<String>);
+/// What stands in a line of the table: its name, and a cell of it.
+type Line<'a> = (&'a str, Box<dyn Fn(&Cell) -> Option<String>>);
 
-fn time(of: Option<f64>) -> Option<String> {
-    of.map(eng4_f64)
+/// The number of runs where there are several, then the headlines of the list.
+fn lines_of_table() -> Vec<Line<'static>> {
+    let runs: Line<'_> = ("runs", Box::new(|c| (c.sources.len() > 1).then(|| c.sources.len().to_string())));
+    let headlines = FIGURES.iter().filter(|f| f.headline);
+    let line = |f: &'static Figure| -> Line<'static> {
+        (f.label, Box::new(|c| c.figure(f.key).map(|value| f.show(value))))
+    };
+    core::iter::once(runs).chain(headlines.map(line)).collect()
 }
-
-fn percentile(d: Option<&Distribution>, milli: u32) -> Option<String> {
-    d?.percentiles.at(Percent(milli)).map(eng4)
-}
-
-/// Counts, then loss, then jitter by every definition in use, then delay where it means something.
-const FIGURES: [Figure; 19] = [
-    ("runs", |c| (c.sources.len() > 1).then(|| c.sources.len().to_string())),
-    ("packets sent", |c| Some(c.sent.to_string())),
-    ("lost", |c| c.loss_ratio.map(|r| format!("{:.2}%", r * 100.0))),
-    ("longest loss", |c| c.longest_loss.map(|n| n.to_string())),
-    ("IPDV mean", |c| time(c.ipdv.as_ref()?.mean)),
-    ("IPDV std dev", |c| time(c.ipdv.as_ref()?.stddev)),
-    ("IPDV IQR", |c| c.ipdv.as_ref()?.iqr.map(eng4)),
-    ("RTP jitter", |c| time(c.rfc3550_mean)),
-    ("jitter 50%", |c| percentile(c.pdv.as_ref(), 50_000)),
-    ("jitter 90%", |c| percentile(c.pdv.as_ref(), 90_000)),
-    ("jitter 95%", |c| percentile(c.pdv.as_ref(), 95_000)),
-    ("jitter 99%", |c| percentile(c.pdv.as_ref(), 99_000)),
-    ("jitter 99.9%", |c| percentile(c.pdv.as_ref(), 99_900)),
-    ("jitter 100%", |c| c.pdv.as_ref()?.max.map(eng4)),
-    ("latency min", |c| c.latency.as_ref()?.min.map(eng4)),
-    ("latency median", |c| time(c.latency.as_ref()?.median)),
-    ("latency mean", |c| time(c.latency.as_ref()?.mean)),
-    ("latency 99%", |c| percentile(c.latency.as_ref(), 99_000)),
-    ("best MOS", |c| c.mos.map(|m| format!("{m:.2}"))),
-];
 
 fn table(page: &mut Page, grid: &Grid) {
+    let lines = lines_of_table();
     let named = grid.rows.iter().any(|r| !r.name.is_empty());
     let lead = if named { ROW + FIGURE } else { FIGURE };
     let widths: Vec<usize> =
@@ -86,7 +67,7 @@ fn table(page: &mut Page, grid: &Grid) {
         page.line(&head);
         for row in &grid.rows {
             let mut name = printable(&row.name);
-            for (figure, of) in FIGURES {
+            for (figure, of) in &lines {
                 // A line is there for all columns of a row or for none.
                 if row.cells.iter().flatten().all(|c| of(c).is_none()) {
                     continue;

@@ -3,14 +3,16 @@
 use super::{Look, Page, count, dash, printable, share, two_way};
 use crate::verdict::verdict;
 use jitlat_core::clock::SyncState;
+use jitlat_core::figures::{Number, Selector, selectors};
 use jitlat_core::session::Ending;
-use jitlat_core::spec::Dscp;
+use jitlat_core::spec::{Direction, Dscp};
 use jitlat_core::summary::{Coverage, HostClock, LossPattern, Summary, TrendVerdict};
 use jitlat_core::units::{eng4, eng4_f64, full, full_f64};
 use std::collections::BTreeMap;
 
 pub(super) fn write(page: &mut Page, s: &Summary) {
     variation(page, s);
+    further(page, s);
     write_but_figures(page, s);
 }
 
@@ -42,6 +44,27 @@ fn verdicts(page: &mut Page, s: &Summary) {
 /// The signs a page may use, as a terminal of any age shows them.
 fn ascii(text: &str) -> String {
     text.replace('µ', "u").replace('−', "-").replace('±', "+/- ").replace('–', "-").replace('\u{a0}', " ")
+}
+
+/// What metrics without a place of their own found.
+fn further(page: &mut Page, s: &Summary) {
+    let found = |selector: Selector| {
+        let computed = selector.figure.is_computed();
+        selector.of(s).filter(|_| computed).map(|value| (selector, value))
+    };
+    let figures: Vec<(Selector, Number)> = selectors().filter_map(found).collect();
+    if figures.is_empty() {
+        return;
+    }
+    page.heading("Further figures");
+    for (selector, value) in figures {
+        let way = match selector.way {
+            None => "",
+            Some(Direction::Up) => ", there",
+            Some(Direction::Down) => ", back",
+        };
+        page.item(&format!("{}{way} = {}", selector.figure.label, selector.figure.show(value)));
+    }
 }
 
 /// Jitter by other definitions, and how losses cluster.

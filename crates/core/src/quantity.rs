@@ -1,10 +1,29 @@
 //! Quantities as people write them: `20ms`, `1.5s`, `50/s`, `64kbit`. Decimal arithmetic on integers, so
 //! that `0.1s` is exactly 100 000 000 ns.
 
-use jitlat_core::time::{SECOND, Span};
+use crate::time::{SECOND, Span};
+use std::borrow::Cow;
+
+/// What is not a quantity, and how to write one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct QuantityError(Cow<'static, str>);
+
+impl From<QuantityError> for String {
+    fn from(e: QuantityError) -> String {
+        e.0.into_owned()
+    }
+}
+
+impl QuantityError {
+    /// With its explanation.
+    pub fn new(text: impl Into<Cow<'static, str>>) -> QuantityError {
+        QuantityError(text.into())
+    }
+}
 
 /// A time with a unit (ns, us, µs, ms, s, m, h, d); a bare number counts `bare` nanoseconds.
-fn span(text: &str, bare: i64) -> Result<Span, String> {
+fn span(text: &str, bare: i64) -> Result<Span, QuantityError> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
@@ -17,39 +36,62 @@ fn span(text: &str, bare: i64) -> Result<Span, String> {
         "m" | "min" => 60 * SECOND,
         "h" => 3_600 * SECOND,
         "d" => 86_400 * SECOND,
-        other => return Err(format!("'{other}' is not a unit of time: use ns, us, ms, s, m, h or d")),
+        other => {
+            return Err(QuantityError::new(format!(
+                "'{other}' is not a unit of time: use ns, us, ms, s, m, h or d"
+            )));
+        }
     };
     decimal(number, scale).map(Span)
 }
 
 /// `number × scale`, exactly, rounded half up to an integer.
-fn decimal(number: &str, scale: i64) -> Result<i64, String> {
+fn decimal(number: &str, scale: i64) -> Result<i64, QuantityError> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() {
-        return Err("a number is missing".to_owned());
+        return Err(QuantityError::new("a number is missing"));
     }
     let digits = |s: &str| if s.is_empty() { Ok(0) } else { s.parse::<i128>() };
     let fraction = &fraction[..fraction.len().min(18)];
     let (Ok(w), Ok(f)) = (digits(whole), digits(fraction)) else {
-        return Err(format!("'{number}' is not a number"));
+        return Err(QuantityError::new(format!("'{number}' is not a number")));
     };
     let unit = 10i128.pow(fraction.len() as u32);
     let total = w.checked_mul(scale.into()).map(|w| w + (f * i128::from(scale) + unit / 2) / unit);
-    total.and_then(|t| i64::try_from(t).ok()).ok_or_else(|| format!("'{number}' is too large"))
+    total
+        .and_then(|t| i64::try_from(t).ok())
+        .ok_or_else(|| QuantityError::new(format!("'{number}' is too large")))
+}
+
+/// A time of either sign, or none at all: `-5us`; a bare number is nanoseconds.
+///
+/// # Errors
+/// [`QuantityError`] for anything else.
+pub fn signed_time(text: &str) -> Result<Span, QuantityError> {
+    match text.trim().strip_prefix('-') {
+        Some(rest) => Ok(Span(-span(rest, 1)?.0)),
+        None => span(text, 1),
+    }
 }
 
 /// A packet period: `20ms`; a bare number is nanoseconds, as in the classic tool.
-pub fn period(text: &str) -> Result<Span, String> {
+///
+/// # Errors
+/// [`QuantityError`] for anything else.
+pub fn period(text: &str) -> Result<Span, QuantityError> {
     positive(span(text, 1)?, text)
 }
 
 /// A time of waiting or a duration: `30s`, `10m`; a bare number is seconds.
-pub fn duration(text: &str) -> Result<Span, String> {
+///
+/// # Errors
+/// [`QuantityError`] for anything else.
+pub fn duration(text: &str) -> Result<Span, QuantityError> {
     positive(span(text, SECOND)?, text)
 }
 
-fn positive(span: Span, text: &str) -> Result<Span, String> {
-    if span.0 > 0 { Ok(span) } else { Err(format!("'{text}' is no time at all")) }
+fn positive(span: Span, text: &str) -> Result<Span, QuantityError> {
+    if span.0 > 0 { Ok(span) } else { Err(QuantityError::new(format!("'{text}' is no time at all"))) }
 }
 
 /// A sending rate: packets or payload bits per second.
@@ -63,7 +105,10 @@ pub enum Rate {
 
 impl Rate {
     /// The packet period this rate means for packets of `payload` bytes.
-    pub fn period(self, payload: u64) -> Result<Span, String> {
+    ///
+    /// # Errors
+    /// [`QuantityError`] where it is shorter than a nanosecond or longer than time.
+    pub fn period(self, payload: u64) -> Result<Span, QuantityError> {
         match self {
             Rate::Packets(period) => Ok(period),
             Rate::Bits(bits) => {
@@ -71,7 +116,7 @@ impl Rate {
                 if ns >= 1.0 && ns < i64::MAX as f64 {
                     Ok(Span(ns.round() as i64))
                 } else {
-                    Err("that rate needs a period below a nanosecond".to_owned())
+                    Err(QuantityError::new("that rate needs a period below a nanosecond"))
                 }
             }
         }
@@ -79,7 +124,10 @@ impl Rate {
 }
 
 /// A rate: `50`, `50/s`, `1k/s` packets per second, or `64kbit`, `1.5Mbit` payload bits per second.
-pub fn rate(text: &str) -> Result<Rate, String> {
+///
+/// # Errors
+/// [`QuantityError`] for anything else.
+pub fn rate(text: &str) -> Result<Rate, QuantityError> {
     let trimmed = text.trim();
     let lower = trimmed.to_ascii_lowercase();
     let lower = ["/sec", "/s", "pps"].iter().find_map(|s| lower.strip_suffix(s)).unwrap_or(&lower);
@@ -96,27 +144,35 @@ pub fn rate(text: &str) -> Result<Rate, String> {
     };
     let value = number.trim().parse::<f64>().ok().filter(|v| v.is_finite()).map(|v| v * scale);
     let value = value.filter(|v| *v > 0.0);
-    let value = value.ok_or_else(|| format!("'{text}' is not a rate: write 50, 50/s, 2k/s or 64kbit"))?;
+    let value = value.ok_or_else(|| {
+        QuantityError::new(format!("'{text}' is not a rate: write 50, 50/s, 2k/s or 64kbit"))
+    })?;
     if bits {
         return Ok(Rate::Bits(value));
     }
     let ns = SECOND as f64 / value;
     if !(1.0..i64::MAX as f64).contains(&ns) {
-        return Err(format!("'{text}' needs a period outside 1 ns … 292 years"));
+        return Err(QuantityError::new(format!("'{text}' needs a period outside 1 ns … 292 years")));
     }
     Ok(Rate::Packets(Span(ns.round() as i64)))
 }
 
 /// A `key=value` tag.
-pub fn tag(text: &str) -> Result<(String, String), String> {
+///
+/// # Errors
+/// [`QuantityError`] for anything else.
+pub fn tag(text: &str) -> Result<(String, String), QuantityError> {
     match text.split_once('=') {
         Some((k, v)) if !k.is_empty() && !k.contains(char::is_whitespace) => Ok((k.to_owned(), v.to_owned())),
-        _ => Err(format!("'{text}' is not a tag: write key=value")),
+        _ => Err(QuantityError::new(format!("'{text}' is not a tag: write key=value"))),
     }
 }
 
 /// A count of bytes: `64`, `8k`, `1.5M`, `2G` (powers of 1024).
-pub fn bytes(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// [`QuantityError`] for anything else.
+pub fn bytes(text: &str) -> Result<u64, QuantityError> {
     let text = text.trim();
     let (number, scale) = match text.chars().last().map(|c| c.to_ascii_lowercase()) {
         Some('k') => (&text[..text.len() - 1], 1 << 10),
@@ -138,6 +194,9 @@ mod tests {
         assert_eq!(period("0.1s"), Ok(Span(100_000_000)));
         assert_eq!(period("62.5us"), Ok(Span(62_500)));
         assert_eq!(period("1.5 µs"), Ok(Span(1_500)));
+        assert_eq!(signed_time("-62.5us"), Ok(Span(-62_500)));
+        assert_eq!((signed_time("0"), signed_time("7")), (Ok(Span::ZERO), Ok(Span(7))));
+        assert!(signed_time("--1ms").is_err() && signed_time("-").is_err());
         assert_eq!(duration("90"), Ok(Span::seconds(90)));
         assert_eq!(duration("2m"), Ok(Span::seconds(120)));
         for bad in [

@@ -1,0 +1,134 @@
+//! [`Condition`]: a threshold that turns a measurement into a test, `pdv-p99>30ms`.
+
+use super::{Selector, Unit, UnknownFigure};
+use crate::quantity::{self, QuantityError};
+use crate::summary::Summary;
+use core::fmt;
+use core::str::FromStr;
+
+/// A figure, above or below, a threshold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Condition {
+    selector: Selector,
+    above: bool,
+    threshold: f64,
+    text: String,
+}
+
+/// Not a condition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConditionError {
+    /// Neither `<` nor `>`.
+    #[error("'{0}' compares nothing: write loss>1%")]
+    NoComparison(String),
+    /// There is no such figure.
+    #[error(transparent)]
+    Figure(#[from] UnknownFigure),
+    /// The threshold is not one of that figure.
+    #[error(transparent)]
+    Threshold(#[from] QuantityError),
+}
+
+impl Condition {
+    /// What is wrong with `summary`, where the condition holds. An undefined figure holds no condition.
+    pub fn violated(&self, summary: &Summary) -> Option<String> {
+        let value = self.selector.of(summary)?;
+        let x = value.as_f64();
+        let crossed = if self.above { x > self.threshold } else { x < self.threshold };
+        crossed.then(|| format!("{} ({} is {})", self.text, self.selector, self.selector.figure.show(value)))
+    }
+}
+
+impl Selector {
+    /// A value of the figure as people write it: `30ms`, `1%`, `3.8`, in the unit of its values.
+    ///
+    /// # Errors
+    /// [`QuantityError`] for what is not in the figure's unit.
+    pub fn threshold(&self, text: &str) -> Result<f64, QuantityError> {
+        let text = text.trim();
+        let number = |text: &str| {
+            let value = text.trim().parse::<f64>().ok().filter(|v| v.is_finite());
+            value.ok_or_else(|| QuantityError::new(format!("'{text}' is not a number")))
+        };
+        match self.figure.unit {
+            Unit::Share => match text.strip_suffix('%') {
+                Some(percent) => Ok(number(percent)? / 100.0),
+                None => Err(QuantityError::new(format!("'{text}' is not a percentage: write 1%"))),
+            },
+            Unit::Time => quantity::signed_time(text).map(|span| span.0 as f64),
+            Unit::Bytes => quantity::bytes(text).map(|n| n as f64),
+            Unit::PacketRate => number(text.strip_suffix("/s").unwrap_or(text)),
+            Unit::BitRate => match quantity::rate(text)? {
+                quantity::Rate::Bits(bits) => Ok(bits),
+                quantity::Rate::Packets(_) => number(text),
+            },
+            Unit::Ppm => number(text.strip_suffix("ppm").unwrap_or(text)),
+            Unit::Packets | Unit::Count | Unit::Plain { .. } => number(text),
+        }
+    }
+}
+
+impl FromStr for Condition {
+    type Err = ConditionError;
+
+    fn from_str(text: &str) -> Result<Condition, ConditionError> {
+        let at = text.find(['<', '>']).ok_or_else(|| ConditionError::NoComparison(text.to_owned()))?;
+        let selector: Selector = text[..at].trim().parse()?;
+        let threshold = selector.threshold(&text[at + 1..])?;
+        Ok(Condition { selector, above: text.as_bytes()[at] == b'>', threshold, text: text.to_owned() })
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_are_read_exactly() {
+        let read = |text: &str| {
+            let c: Condition = text.parse().unwrap();
+            (c.selector.to_string(), c.above, c.threshold)
+        };
+        assert_eq!(read("jitter-p99.9>30ms"), ("pdv-p99.9".into(), true, 30e6));
+        assert_eq!(read("mos < 3.8"), ("mos".into(), false, 3.8));
+        assert_eq!(read("loss>1%"), ("loss".into(), true, 0.01));
+        assert_eq!(read("up-loss-run>3"), ("up-loss-run-longest".into(), true, 3.0));
+        assert_eq!(read("latency-min<-5us"), ("latency-min".into(), false, -5000.0));
+        assert_eq!(read("rx-throughput<64kbit"), ("rx-throughput".into(), false, 64_000.0));
+        assert_eq!(read("rx-rate<49.5/s"), ("rx-rate".into(), false, 49.5));
+        assert_eq!(read("skew>20ppm"), ("skew".into(), true, 20.0));
+        assert_eq!(read("reorder-offset-max>1k"), ("reorder-offset-max".into(), true, 1024.0));
+        for bad in [
+            "loss",
+            "loss>",
+            "loss>1",
+            "loss>x%",
+            "jitter-p98>1ms",
+            "speed>1",
+            "latency-max>fast",
+            ">1%",
+            "mos>NaN",
+            "rx-throughput<fast",
+        ] {
+            assert!(bad.parse::<Condition>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_condition_holds_beyond_its_threshold_only() {
+        let mut summary = Summary::default();
+        let violated = |summary: &Summary, text: &str| text.parse::<Condition>().unwrap().violated(summary);
+        assert_eq!(violated(&summary, "loss>1%"), None, "undefined");
+        summary.loss.ratio = Some(0.01);
+        assert_eq!(violated(&summary, "loss>1%"), None);
+        assert_eq!(violated(&summary, "loss<1%"), None);
+        assert_eq!(violated(&summary, "loss>0.9%").as_deref(), Some("loss>0.9% (loss is 1.00%)"));
+        assert_eq!(violated(&summary, "loss<1.1%").as_deref(), Some("loss<1.1% (loss is 1.00%)"));
+    }
+}

@@ -1,0 +1,145 @@
+//! [`FigureSource`]: what figures are taken from.
+
+use crate::spec::Direction;
+use crate::summary::{
+    ClockEstimate, Corrected, Dejitter, Distribution, Ipdv, Loss, Rfc3550, SkewHull, Stamps, Summary, Y1541,
+};
+use crate::twoway::{TwoWayFigures, Way};
+use std::collections::BTreeMap;
+
+/// A whole test, or one way of a round-trip test: what both have is asked of either.
+#[derive(Clone, Copy, Debug)]
+pub enum FigureSource<'a> {
+    /// A whole test: one-way delays, or round trips.
+    Test(&'a Summary),
+    /// One way of a round-trip test.
+    Way(&'a Way),
+}
+
+impl<'a> FigureSource<'a> {
+    /// One way of `summary`, where it is of round trips and knows that way; `None` is the whole.
+    pub fn of(summary: &'a Summary, way: Option<Direction>) -> Option<FigureSource<'a>> {
+        let Some(way) = way else { return Some(FigureSource::Test(summary)) };
+        let figures = summary.two_way.as_deref()?;
+        let found = match way {
+            Direction::Up => &figures.up,
+            Direction::Down => &figures.down,
+        };
+        found.as_ref().map(FigureSource::Way)
+    }
+
+    /// The whole test; `None` of one way.
+    pub fn test(&self) -> Option<&'a Summary> {
+        match *self {
+            FigureSource::Test(summary) => Some(summary),
+            FigureSource::Way(_) => None,
+        }
+    }
+
+    /// What a round-trip test as a whole tells beside its round trips.
+    pub fn two_way(&self) -> Option<&'a TwoWayFigures> {
+        self.test()?.two_way.as_deref()
+    }
+
+    /// Packets sent on it, as far as their fate is known.
+    pub fn sent(&self) -> Option<u64> {
+        match *self {
+            FigureSource::Test(summary) => Some(summary.counts.sent),
+            FigureSource::Way(way) => way.sent,
+        }
+    }
+
+    /// Packets lost on it.
+    pub fn lost(&self) -> Option<u64> {
+        match *self {
+            FigureSource::Test(summary) => Some(summary.counts.lost),
+            FigureSource::Way(way) => way.lost,
+        }
+    }
+
+    /// Further copies.
+    pub fn duplicate(&self) -> Option<u64> {
+        match *self {
+            FigureSource::Test(summary) => Some(summary.counts.duplicate),
+            FigureSource::Way(way) => way.duplicates,
+        }
+    }
+
+    /// Packets overtaken.
+    pub fn out_of_sequence(&self) -> Option<u64> {
+        match *self {
+            FigureSource::Test(summary) => Some(summary.counts.out_of_sequence),
+            FigureSource::Way(way) => way.reordered,
+        }
+    }
+
+    /// Lost over sent.
+    pub fn loss_ratio(&self) -> Option<f64> {
+        match *self {
+            FigureSource::Test(summary) => summary.loss.ratio,
+            FigureSource::Way(way) => way.lost_pct.map(|p| p / 100.0),
+        }
+    }
+
+    /// How losses cluster.
+    pub fn loss(&self) -> Option<&'a Loss> {
+        match *self {
+            FigureSource::Test(summary) => Some(&summary.loss),
+            FigureSource::Way(way) => way.loss.as_ref(),
+        }
+    }
+
+    /// The value of a metric without a field of its own.
+    pub(super) fn computed(&self, key: &str) -> Option<f64> {
+        self.figures().get(key).copied().flatten()
+    }
+
+    fn figures(&self) -> &'a BTreeMap<String, Option<f64>> {
+        match *self {
+            FigureSource::Test(summary) => &summary.figures,
+            FigureSource::Way(way) => &way.figures,
+        }
+    }
+}
+
+/// What a test and a way have in the same form.
+macro_rules! both {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $taken:ident;)*) => {
+        impl<'a> FigureSource<'a> {
+            $($(#[$doc])*
+            pub fn $name(&self) -> &'a $type {
+                match *self {
+                    FigureSource::Test(summary) => &summary.$taken,
+                    FigureSource::Way(way) => &way.$taken,
+                }
+            })*
+        }
+    };
+}
+
+both! {
+    /// Raw delay.
+    latency: Distribution = latency;
+    /// Delay above the smallest.
+    pdv: Distribution = pdv;
+    /// PDV with the skew of the clocks taken out.
+    pdv_deskewed: Option<Distribution> = pdv_deskewed;
+    /// Delay corrected by the clock estimate.
+    latency_corrected: Option<Corrected> = latency_corrected;
+    /// Variation between consecutive packets.
+    ipdv: Ipdv = ipdv;
+    /// RTP jitter.
+    rfc3550_jitter: Option<Rfc3550> = rfc3550_jitter;
+    /// MAPDV2, in ns.
+    mapdv2: Option<f64> = mapdv2;
+    /// Relative clock skew.
+    skew_hull: Option<SkewHull> = skew_hull;
+    /// Play-out buffers and voice quality.
+    dejitter: Option<Dejitter> = dejitter;
+    /// Service objectives.
+    objectives: Option<Y1541> = objectives;
+    /// The clocks.
+    clock: ClockEstimate = clock;
+    /// Where the stamps come from.
+    stamps: Stamps = stamps;
+}

@@ -1,0 +1,230 @@
+//! [`Metric`]: what a file of this folder exports, one line of the list [`METRICS`](super::METRICS).
+
+use super::OnePass;
+use super::classify::Packet;
+use super::sample::Sample;
+use super::seqset::SeqSet;
+use super::series::{Samples, Series};
+use crate::figures::Figure;
+use crate::session::Session;
+use std::collections::BTreeMap;
+
+/// A metric: the scalars it reports, and how they are computed where the summary has no field for them.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// What it reports, in the order of tables.
+    pub figures: &'static [Figure],
+    compute: Compute,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Compute {
+    /// The summary has fields of its own for it.
+    Fields,
+    OnePass(fn() -> Box<dyn Pass>),
+    Stream(fn(&Stream<'_>, &mut Vec<Option<f64>>)),
+}
+
+/// Everything that is known of a stream when all its packets are at hand.
+#[derive(Clone, Copy, Debug)]
+pub struct Stream<'a> {
+    /// The test.
+    pub session: &'a Session,
+    /// Packets sent.
+    pub sent: u64,
+    /// The accepted packets in send order and in arrival order.
+    pub series: &'a Series<'a>,
+    /// Their delays in ascending order.
+    pub delays: &'a Sample,
+    /// Their sequence numbers.
+    pub accepted: &'a SeqSet,
+}
+
+impl Metric {
+    /// A metric whose figures are fields of the summary.
+    pub const fn of_fields(figures: &'static [Figure]) -> Metric {
+        Metric { figures, compute: Compute::Fields }
+    }
+
+    /// A metric computed in one pass over the accepted packets in arrival order, in constant memory: one value a
+    /// figure. Its figures are [`Take::Computed`](crate::figures::Take::Computed).
+    pub const fn one_pass<T, const N: usize>(figures: &'static [Figure; N]) -> Metric
+    where
+        T: OnePass<Output = [Option<f64>; N]> + Clone + core::fmt::Debug + Send + 'static,
+    {
+        Metric { figures, compute: Compute::OnePass(|| Box::new(T::default())) }
+    }
+
+    /// A metric that needs all packets at once: one value a figure. Its figures are undefined in an analysis in
+    /// constant memory.
+    pub const fn of_stream(
+        figures: &'static [Figure],
+        values: fn(&Stream<'_>, &mut Vec<Option<f64>>),
+    ) -> Metric {
+        Metric { figures, compute: Compute::Stream(values) }
+    }
+}
+
+/// A [`OnePass`] of any type.
+trait Pass: core::fmt::Debug + Send {
+    fn push(&mut self, packets: &[Packet]);
+    fn values(&self) -> Vec<Option<f64>>;
+    fn copy(&self) -> Box<dyn Pass>;
+}
+
+impl<T, const N: usize> Pass for T
+where
+    T: OnePass<Output = [Option<f64>; N]> + Clone + core::fmt::Debug + Send + 'static,
+{
+    fn push(&mut self, packets: &[Packet]) {
+        packets.iter().for_each(|packet| OnePass::push(self, packet));
+    }
+
+    fn values(&self) -> Vec<Option<f64>> {
+        self.output().to_vec()
+    }
+
+    fn copy(&self) -> Box<dyn Pass> {
+        Box::new(self.clone())
+    }
+}
+
+impl Clone for Box<dyn Pass> {
+    fn clone(&self) -> Box<dyn Pass> {
+        self.copy()
+    }
+}
+
+/// Packets handed over at once, so that a call of a metric not known beforehand costs nothing a packet.
+const BATCH: usize = 256;
+
+/// The figures of the metrics of `list` that have no field in the summary, over a stream at hand.
+pub fn computed(list: &[Metric], stream: &Stream<'_>, arrivals: &Samples) -> BTreeMap<String, Option<f64>> {
+    let mut running = Running::new(list);
+    if !running.passes.is_empty() {
+        arrivals.iter().for_each(|packet| running.push(&packet));
+    }
+    let mut figures = running.figures();
+    for metric in list {
+        if let Compute::Stream(values) = metric.compute {
+            let mut found = Vec::new();
+            values(stream, &mut found);
+            insert(&mut figures, metric, found);
+        }
+    }
+    figures
+}
+
+/// The metrics of the list that take one pass, while packets come.
+#[derive(Clone, Debug, Default)]
+pub struct Running {
+    passes: Vec<(Metric, Box<dyn Pass>)>,
+    batch: Vec<Packet>,
+}
+
+impl Running {
+    /// Those of `list` before the first packet.
+    pub fn new(list: &[Metric]) -> Running {
+        let begun = |metric: &Metric| match metric.compute {
+            Compute::OnePass(begin) => Some((*metric, begin())),
+            Compute::Fields | Compute::Stream(_) => None,
+        };
+        Running { passes: list.iter().filter_map(begun).collect(), batch: Vec::new() }
+    }
+
+    /// The next accepted packet.
+    #[inline]
+    pub fn push(&mut self, packet: &Packet) {
+        if self.passes.is_empty() {
+            return;
+        }
+        self.batch.push(*packet);
+        if self.batch.len() >= BATCH {
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        for (_, pass) in &mut self.passes {
+            pass.push(&self.batch);
+        }
+        self.batch.clear();
+    }
+
+    /// The values so far, by figure.
+    pub fn figures(mut self) -> BTreeMap<String, Option<f64>> {
+        self.settle();
+        let mut figures = BTreeMap::new();
+        for (metric, pass) in &self.passes {
+            insert(&mut figures, metric, pass.values());
+        }
+        figures
+    }
+}
+
+fn insert(figures: &mut BTreeMap<String, Option<f64>>, metric: &Metric, values: Vec<Option<f64>>) {
+    let finite = |value: Option<f64>| value.filter(|v| v.is_finite());
+    for (figure, value) in metric.figures.iter().zip(values) {
+        figures.insert(figure.key.to_owned(), finite(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::{Take, Unit};
+
+    /// The largest delay and how many packets had none above the one before.
+    #[derive(Clone, Debug, Default)]
+    struct Rising {
+        last: Option<i64>,
+        falls: u64,
+    }
+
+    impl OnePass for Rising {
+        type Output = [Option<f64>; 2];
+
+        fn push(&mut self, packet: &Packet) {
+            self.falls += u64::from(self.last.is_some_and(|last| packet.delay < last));
+            self.last = Some(packet.delay);
+        }
+
+        fn output(&self) -> [Option<f64>; 2] {
+            [self.last.map(|x| x as f64), Some(self.falls as f64)]
+        }
+    }
+
+    const RISING: Metric = Metric::one_pass::<Rising, 2>(&[
+        Figure::new("last", "last", Unit::Time, Take::Computed),
+        Figure::new("falls", "falls", Unit::Packets, Take::Computed),
+    ]);
+    const SENT_TWICE: Metric = Metric::of_stream(
+        &[Figure::new("twice", "twice", Unit::Packets, Take::Computed)],
+        |stream, values| values.push(Some(2.0 * stream.sent as f64)),
+    );
+
+    #[test]
+    fn a_new_metric_is_computed_with_all_packets_at_hand_and_without() {
+        let list = [RISING, SENT_TWICE];
+        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        let mut running = Running::new(&list);
+        for seq in 0..1000 {
+            let packet = Packet { seq, sent: 0, delay: (i64::from(seq) * 7) % 10 };
+            samples.push(packet);
+            accepted.insert(seq);
+            running.push(&packet);
+        }
+        let series = Series::new(&samples, &accepted);
+        let delays = Sample::new(samples.delay.iter().copied());
+        let session = Session::new(crate::TestSpec::default());
+        let stream =
+            Stream { session: &session, sent: 1000, series: &series, delays: &delays, accepted: &accepted };
+        let exact = computed(&list, &stream, &samples);
+        assert_eq!(exact["last"], Some(3.0));
+        assert_eq!(exact["falls"], Some(699.0));
+        assert_eq!(exact["twice"], Some(2000.0));
+        let streaming = running.clone().figures();
+        assert_eq!(streaming.keys().collect::<Vec<_>>(), ["falls", "last"]);
+        assert!(streaming.iter().all(|(key, value)| exact[key] == *value));
+    }
+}
