@@ -14,6 +14,7 @@
 //! * [`noise`] – what a host adds to every figure
 //! * [`ntp`] – the time formats of measurement protocols
 //! * [`observer`] – [`Observer`] and [`Event`]: what happens in a measurement, and who follows it
+//! * [`distribution`] – all values in order, or any number of them in bounded memory
 //! * [`figures`] – every scalar of a summary in one list
 //! * [`metrics`] – the figures, one file per metric
 //! * [`analysis`] – [`Analyzer`]: records in, [`Summary`] out
@@ -28,6 +29,7 @@
 pub mod analysis;
 pub mod clock;
 pub mod compare;
+pub mod distribution;
 pub mod figures;
 pub mod gaps;
 pub mod impair;

@@ -1,9 +1,9 @@
 //! [`NoiseFloor`]: what a host adds to every figure measured on it, and which figures of a test are no larger
 //! than that (metrics §22).
 
+use crate::distribution::percentile::Percent;
 use crate::figures::{Applies, Figure, Take, Unit};
 use crate::metrics::entry::Metric;
-use crate::metrics::percentile::Percent;
 use crate::summary::{Distribution, Summary};
 use crate::time::Span;
 use core::fmt;

@@ -4,18 +4,19 @@
 //! otherwise, `None` (JSON `null`) where a figure is undefined, never 0 or NaN.
 
 pub use crate::compare::Comparable;
+pub use crate::distribution::Distribution;
+pub use crate::distribution::histogram::{Bins, Histogram};
+pub use crate::distribution::percentile::{Method, Percent, Percentiles, Resolution};
 pub use crate::metrics::burst_gap::BurstGap;
 pub use crate::metrics::clock::{ClockEstimate, Corrected, HostClock};
 pub use crate::metrics::confidence::{Batches, Bootstrap, Inference, Ranks};
 pub use crate::metrics::counts::Counts;
 pub use crate::metrics::dejitter::{Dejitter, DejitterPoint, DelayBasis};
-pub use crate::metrics::distribution::{Delay, Distribution, Unconditional};
+pub use crate::metrics::delay::{Delay, Unconditional};
 pub use crate::metrics::duplicate::{Duplicates, TimeToDuplicate};
-pub use crate::metrics::histogram::{Bins, Histogram};
 pub use crate::metrics::ipdv::Ipdv;
 pub use crate::metrics::loss::{Gilbert, Gilbert1960, GilbertElliott, Loss, LossPattern, RunsTest};
 pub use crate::metrics::objectives::Y1541;
-pub use crate::metrics::percentile::{Method, Percent, Percentiles, Resolution};
 pub use crate::metrics::periods::{Periods, Rate};
 pub use crate::metrics::regression::{Regression, Trend, TrendVerdict};
 pub use crate::metrics::reorder::{Density, Reordering};

@@ -1,7 +1,7 @@
 //! [`Live`]: what can be said of a stream while it still runs, from the records this host has received. Fed by
 //! the thread that writes the log; the packet threads do nothing for it.
 
-use jitlat_core::metrics::sketch::Sketch;
+use jitlat_core::distribution::{LogHistogram, Precision};
 use jitlat_core::summary::Percent;
 use jitlat_core::units::eng4;
 use jitlat_core::{PacketRecord, Span};
@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// Jitter and losses so far, in constant memory.
 pub struct Live {
-    delays: Sketch,
+    delays: LogHistogram,
     fastest: i64,
     next: i64,
     /// Runs of numbers that have not arrived, the latest: a late packet may still end or part them.
@@ -40,7 +40,7 @@ impl Live {
     /// Of nothing yet.
     pub fn new() -> Live {
         Live {
-            delays: Sketch::learning(),
+            delays: LogHistogram::new(Precision::STREAM),
             fastest: i64::MAX,
             next: 0,
             open: VecDeque::new(),
@@ -78,7 +78,8 @@ impl Live {
 
     /// `12 missing in 4 runs (longest 6), jitter 50% 412.0 us 99% 3.200 ms`; `None` before the first packet.
     pub fn told(&self) -> Option<String> {
-        let above = |p: u32| Some(eng4(self.delays.edf(Percent(p))?.saturating_sub(self.fastest)));
+        let quantiles = self.delays.quantiles();
+        let above = |p: u32| Some(eng4(quantiles.edf(Percent(p))?.saturating_sub(self.fastest)));
         let jitter = format!("jitter 50% {} 99% {}", above(50_000)?, above(99_000)?);
         let lost = self.open.iter().fold(self.settled, Losses::and);
         let runs = match lost.runs {

@@ -4,7 +4,7 @@ use crate::cli::ReportArgs;
 use crate::console;
 use anyhow::{Context, Result, bail};
 use jitlat_core::analysis::Samples;
-use jitlat_core::metrics::sample::Sample;
+use jitlat_core::distribution::sample::Sample;
 use jitlat_core::summary::Summary;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Direction, PacketRecord, Session};

@@ -2,21 +2,22 @@
 
 use super::{Gathered, Options, Samples, words};
 use crate::compare::Comparable;
+use crate::distribution::percentile::Percent;
+use crate::distribution::sample::Sample;
+use crate::distribution::{Distribution, Wanted};
 use crate::metrics::clock::ClockEstimate;
 use crate::metrics::confidence;
 use crate::metrics::counts::Counts;
 use crate::metrics::dejitter::{self, Receiver};
-use crate::metrics::distribution::{Distribution, Unconditional, Wanted};
+use crate::metrics::delay::Unconditional;
 use crate::metrics::entry::Stream;
 use crate::metrics::ipdv::ipdv;
 use crate::metrics::loss::loss;
 use crate::metrics::mapdv2::Mapdv2;
 use crate::metrics::moments::{CoMoments, Moments};
-use crate::metrics::percentile::Percent;
 use crate::metrics::periods::{Extent, Periods};
 use crate::metrics::reorder::reordering;
 use crate::metrics::rfc3550;
-use crate::metrics::sample::Sample;
 use crate::metrics::schedule_error::Errors;
 use crate::metrics::seqset::absent;
 use crate::metrics::series::Series;

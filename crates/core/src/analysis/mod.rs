@@ -9,13 +9,13 @@ mod words;
 
 pub use crate::metrics::series::Samples;
 
+use crate::distribution::histogram::Bins;
+use crate::distribution::percentile::{DEFAULT_PERCENTS, Method, Percent};
 use crate::metrics::classify::{Class, Classifier};
 use crate::metrics::clock::ClockEstimate;
 use crate::metrics::dejitter::{Codec, DEFAULT_BUFFERS_MS};
 use crate::metrics::duplicate::Copies;
 use crate::metrics::emodel::DelayModel;
-use crate::metrics::histogram::Bins;
-use crate::metrics::percentile::{DEFAULT_PERCENTS, Method, Percent};
 use crate::record::PacketRecord;
 use crate::session::Session;
 use crate::summary::Summary;

@@ -3,24 +3,24 @@
 
 use super::tally::Tally;
 use super::{Options, words};
+use crate::distribution::Wanted;
+use crate::distribution::percentile::Percent;
+use crate::distribution::{LogHistogram, Precision};
 use crate::metrics::classify::{Class, Classifier, Packet};
 use crate::metrics::clock::ClockEstimate;
 use crate::metrics::confidence::{self, Inference};
 use crate::metrics::counts::Counts;
 use crate::metrics::dejitter::{self, Receiver};
 use crate::metrics::density::{Occupancy, StayBack, THRESHOLD};
-use crate::metrics::distribution::Wanted;
 use crate::metrics::duplicate::Duplicates;
 use crate::metrics::entry::Running;
 use crate::metrics::ipdv::StreamingIpdv;
 use crate::metrics::loss::LossScan;
 use crate::metrics::mapdv2::Mapdv2;
 use crate::metrics::moments::{CoMoments, Moments};
-use crate::metrics::percentile::Percent;
 use crate::metrics::periods::{Extent, Periods};
 use crate::metrics::reorder::Overtaking;
 use crate::metrics::seqset::Run;
-use crate::metrics::sketch::Sketch;
 use crate::metrics::skew::StreamingHull;
 use crate::metrics::{METRICS, OnePass, rfc3550};
 use crate::record::PacketRecord;
@@ -53,10 +53,10 @@ pub struct Stream {
     overtaking: Overtaking,
     stay_back: StayBack,
     occupancy: Occupancy,
-    delays: Sketch,
+    delays: LogHistogram,
     ipdv: StreamingIpdv,
     hull: StreamingHull,
-    errors: Option<(i64, Sketch, Moments)>,
+    errors: Option<(i64, LogHistogram)>,
     /// Metrics of the list without a field of their own.
     listed: Running,
 }
@@ -79,10 +79,10 @@ impl Stream {
             overtaking: Overtaking::bounded(STRETCHES),
             stay_back: StayBack::new(THRESHOLD, 0),
             occupancy: Occupancy::new(THRESHOLD, 0),
-            delays: Sketch::learning(),
+            delays: LogHistogram::new(Precision::STREAM),
             ipdv: StreamingIpdv::default(),
             hull: StreamingHull::default(),
-            errors: period.map(|p| (p.0, Sketch::learning(), Moments::default())),
+            errors: period.map(|p| (p.0, LogHistogram::new(Precision::STREAM))),
             listed: Running::new(METRICS),
         }
     }
@@ -128,10 +128,8 @@ impl Stream {
         self.ipdv.push(packet);
         self.hull.push(packet);
         self.listed.push(packet);
-        if let Some((period, sketch, moments)) = &mut self.errors {
-            let offset = packet.sent.saturating_sub(period.saturating_mul(packet.seq.into()));
-            sketch.add(offset);
-            moments.add(offset);
+        if let Some((period, offsets)) = &mut self.errors {
+            offsets.add(packet.sent.saturating_sub(period.saturating_mul(packet.seq.into())));
         }
         while self.classifier.accepted.pages() > PAGES {
             let Some((runs, after)) = self.classifier.accepted.retire() else { break };
@@ -167,7 +165,7 @@ impl Stream {
         };
         let dejitter = dejitter::reference_delay(&clock, latency.min)
             .zip(latency.min)
-            .map(|(reference, min)| dejitter::sketched(&self.delays, min, sent, reference, &receiver));
+            .map(|(reference, min)| dejitter::approximate(&self.delays, min, sent, reference, &receiver));
         let latency_corrected = clock.correct(&latency);
         let trusted = latency_corrected.is_some() || clock.synchronised().is_some() || options.trust_clocks;
         let mean = latency_corrected.map_or(latency.mean, |c| c.mean);
@@ -224,7 +222,7 @@ impl Stream {
             schedule_error: self
                 .errors
                 .as_ref()
-                .and_then(|(period, sketch, moments)| ScheduleError::sketched(sketch, moments, *period)),
+                .and_then(|(period, offsets)| ScheduleError::approximate(offsets, *period)),
             stalls: Stalls::default(),
             intended_latency: None,
             inference: Inference { ..confidence::of_mean(&self.moments) },

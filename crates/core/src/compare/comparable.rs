@@ -1,7 +1,7 @@
 //! [`Comparable`]: what of a run suffices to compare it when its packets are gone.
 
 use super::spread::Spread;
-use crate::metrics::sample::Sample;
+use crate::distribution::sample::Sample;
 use serde::{Deserialize, Serialize};
 
 /// Ranks that are kept of a longer run.

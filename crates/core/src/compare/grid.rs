@@ -3,12 +3,12 @@
 
 use super::side::in_send_order;
 use super::{Basis, Comparison, Precondition, Question, Ready, Side, compare_ready};
+use crate::distribution::Wanted;
+use crate::distribution::histogram::Bins;
+use crate::distribution::percentile::{DEFAULT_PERCENTS, Method, Percent};
+use crate::distribution::sample::Sample;
 use crate::figures::{Number, selectors};
-use crate::metrics::distribution::Wanted;
-use crate::metrics::histogram::Bins;
 use crate::metrics::moments::Moments;
-use crate::metrics::percentile::{DEFAULT_PERCENTS, Method, Percent};
-use crate::metrics::sample::Sample;
 use crate::metrics::series::Samples;
 use crate::spec::{Direction, Dscp};
 use crate::summary::{Distribution, Ipdv, Summary};

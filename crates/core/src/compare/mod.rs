@@ -16,8 +16,8 @@ pub use grid::{Cell, Grid, Key, Row, Run};
 pub use side::Side;
 pub use spread::{Origin, Spread};
 
-use crate::metrics::percentile::Percent;
-use crate::metrics::sample::Sample;
+use crate::distribution::percentile::Percent;
+use crate::distribution::sample::Sample;
 use crate::metrics::stat::wilson95;
 use pairs::{Pairs, hodges_lehmann};
 use serde::Serialize;

@@ -2,7 +2,7 @@
 
 use super::Tests;
 use super::comparable::Weighted;
-use crate::metrics::sample::Sample;
+use crate::distribution::sample::Sample;
 
 /// Values in ascending order, each standing for one packet or more.
 pub(super) trait Ascending {

@@ -2,8 +2,8 @@
 
 use super::spread::Spread;
 use super::{Basis, Comparable, Precondition, Statistic, Unlike};
-use crate::metrics::percentile::Percent;
-use crate::metrics::sample::Sample;
+use crate::distribution::percentile::Percent;
+use crate::distribution::sample::Sample;
 use crate::metrics::series::Samples;
 use crate::spec::{Direction, Dscp};
 use crate::summary::Summary;

@@ -1,8 +1,8 @@
 //! [`Spread`]: how far a run pins its own median and 99th percentile down, and intervals of a difference from two.
 
+use crate::distribution::percentile::{Method, Percent, rank};
+use crate::distribution::sample::Sample;
 use crate::metrics::bootstrap::{FEWEST_VALUES, block_length, resample};
-use crate::metrics::percentile::{Method, Percent, rank};
-use crate::metrics::sample::Sample;
 use crate::metrics::stat::t_quantile;
 use serde::{Deserialize, Serialize};
 

@@ -28,8 +28,8 @@ pub use selector::{Selector, UnknownFigure, closest, selectors};
 pub use source::FigureSource;
 pub use unit::{Number, Unit};
 
+use crate::distribution::percentile::Percent;
 use crate::metrics::METRICS;
-use crate::metrics::percentile::Percent;
 use crate::summary::Summary;
 
 /// One scalar: what it is called, what it means, and where it stands in a summary.

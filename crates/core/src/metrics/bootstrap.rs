@@ -1,8 +1,8 @@
 //! Moving-block bootstrap (metrics §17): intervals that survive autocorrelation.
 
 use super::confidence::{Bootstrap, Inference};
-use super::percentile::{Method, Percent, rank};
 use super::series::Series;
+use crate::distribution::percentile::{Method, Percent, rank};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 

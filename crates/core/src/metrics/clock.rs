@@ -159,7 +159,7 @@ impl ClockEstimate {
     }
 
     /// Delay statistics corrected by this estimate.
-    pub fn correct(&self, latency: &super::distribution::Distribution) -> Option<Corrected> {
+    pub fn correct(&self, latency: &crate::distribution::Distribution) -> Option<Corrected> {
         let correction = self.correction_ns?;
         let less = |x: i64| x.saturating_sub(correction);
         let less_f64 = |x: f64| x - correction as f64;

@@ -76,9 +76,9 @@ pub struct Bootstrap {
 
 use super::entry::Metric;
 use super::moments::Moments;
-use super::sample::Sample;
 use super::series::Series;
 use super::stat;
+use crate::distribution::sample::Sample;
 use crate::figures::{Applies, Figure, Take, Unit};
 
 /// Confidence of the delay statistics. `series` gives the packets in send order, `sample` their delays in

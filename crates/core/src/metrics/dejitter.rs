@@ -117,10 +117,10 @@ use super::clock::ClockEstimate;
 use super::emodel::{self, DelayModel};
 use super::entry::Metric;
 use super::loss::burst_ratio;
-use super::percentile::Percent;
-use super::sample::Sample;
 use super::series::Series;
-use super::sketch::Sketch;
+use crate::distribution::LogHistogram;
+use crate::distribution::percentile::Percent;
+use crate::distribution::sample::Sample;
 use crate::figures::{Applies, Figure, Take, Unit};
 use crate::time::Span;
 
@@ -164,19 +164,21 @@ pub fn dejitter(
     })
 }
 
-/// The same from a sketch of the delays, the smallest of which is `min`: late packets to its precision,
+/// The same from a histogram of the delays, the smallest of which is `min`: late packets to its precision,
 /// their bursts and the adaptive buffer unknown.
-pub fn sketched(
-    sketch: &Sketch,
+pub fn approximate(
+    delays: &LogHistogram,
     min: i64,
     sent: u64,
     reference: (f64, DelayBasis),
     receiver: &Receiver<'_>,
 ) -> Dejitter {
-    let lost = sent.saturating_sub(sketch.len());
-    let losses = |_, buffer: Span| (sketch.len() - sketch.count_at_most(min.saturating_add(buffer.0)), None);
+    let lost = sent.saturating_sub(delays.len());
+    let quantiles = delays.quantiles();
+    let in_time = |buffer: Span| quantiles.count_at_most(min.saturating_add(buffer.0));
+    let losses = |_, buffer: Span| (delays.len() - in_time(buffer), None);
     Dejitter {
-        buffer_for_1pct_late_ns: sketch.edf(Percent(99_000)).map(|x| x.saturating_sub(min)),
+        buffer_for_1pct_late_ns: quantiles.edf(Percent(99_000)).map(|x| x.saturating_sub(min)),
         ..receiver.fixed(sent, lost, reference, losses)
     }
 }

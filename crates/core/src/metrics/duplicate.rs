@@ -32,9 +32,9 @@ pub struct TimeToDuplicate {
 }
 
 use super::entry::Metric;
-use super::sample::Sample;
 use super::seqset::SeqSet;
 use super::series::Series;
+use crate::distribution::sample::Sample;
 use crate::figures::{Applies, Figure, Take, Unit};
 
 /// The further copies met so far: sequence number and arrival time of each, in arrival order.

@@ -2,9 +2,9 @@
 
 use super::OnePass;
 use super::classify::Packet;
-use super::sample::Sample;
 use super::seqset::SeqSet;
 use super::series::{Samples, Series};
+use crate::distribution::sample::Sample;
 use crate::figures::Figure;
 use crate::session::Session;
 use std::collections::BTreeMap;

@@ -2,10 +2,10 @@
 
 use super::duplicate::Copies;
 use super::moments::Moments;
-use super::percentile::Percent;
-use super::sample::Sample;
 use super::seqset::{Run, SeqSet, absent};
 use super::series::Series;
+use crate::distribution::percentile::Percent;
+use crate::distribution::sample::Sample;
 use crate::summary::Interval;
 use crate::time::Span;
 

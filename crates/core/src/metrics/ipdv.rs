@@ -45,10 +45,10 @@ pub struct Ipdv {
 use super::classify::Packet;
 use super::entry::Metric;
 use super::moments::Moments;
-use super::percentile::Percent;
-use super::sample::Sample;
 use super::series::Series;
-use super::sketch::Sketch;
+use crate::distribution::percentile::Percent;
+use crate::distribution::sample::Sample;
+use crate::distribution::{LogHistogram, Precision};
 use crate::figures::{Figure, Take, Unit};
 
 /// IPDV of `series`, a stream of `n` packets sent.
@@ -100,7 +100,7 @@ pub struct StreamingIpdv {
     recent: Vec<Option<(u32, i64)>>,
     moments: Moments,
     magnitude: u128,
-    sketch: Sketch,
+    steps: LogHistogram,
 }
 
 impl Default for StreamingIpdv {
@@ -109,7 +109,7 @@ impl Default for StreamingIpdv {
             recent: vec![None; 4096],
             moments: Moments::default(),
             magnitude: 0,
-            sketch: Sketch::around(0),
+            steps: LogHistogram::around(0, Precision::STREAM),
         }
     }
 }
@@ -127,14 +127,15 @@ impl StreamingIpdv {
         for step in steps.into_iter().flatten() {
             self.moments.add(step);
             self.magnitude += u128::from(step.unsigned_abs());
-            self.sketch.add(step);
+            self.steps.add(step);
         }
     }
 
     /// The figures for a stream of `n` packets sent.
     pub fn figures(&self, n: u64) -> Ipdv {
         let defined = self.moments.n();
-        let at = |p| self.sketch.edf(Percent(p));
+        let quantiles = self.steps.quantiles();
+        let at = |p| quantiles.edf(Percent(p));
         let (p25, p75) = (at(25_000), at(75_000));
         let iqr = p25.zip(p75).map(|(low, high)| high.saturating_sub(low));
         let stddev = self.moments.stddev();

@@ -4,7 +4,7 @@
 //! follow. What needs one pass implements [`OnePass`]; where adjacent halves add up to exactly the whole,
 //! [`Merge`] too. (The recursive filters of [`rfc3550`] and [`mapdv2`] cannot: their
 //! state is carried across a cut instead, as [`classify::Classifier`]'s is.) Order statistics are look-ups
-//! in a [`sample::Sample`]; figures in send order take [`series::Series`].
+//! in a [`crate::distribution::Sample`]; figures in send order take [`series::Series`].
 
 pub mod bands;
 pub mod bootstrap;
@@ -14,13 +14,12 @@ pub mod clock;
 pub mod confidence;
 pub mod counts;
 pub mod dejitter;
+pub mod delay;
 pub mod density;
-pub mod distribution;
 pub mod duplicate;
 pub mod emodel;
 pub mod entry;
 pub mod gilbert_elliott;
-pub mod histogram;
 pub mod hull;
 pub mod interval;
 pub mod ipdv;
@@ -28,18 +27,15 @@ pub mod loss;
 pub mod mapdv2;
 pub mod moments;
 pub mod objectives;
-pub mod percentile;
 pub mod periods;
 pub mod regression;
 pub mod reorder;
 pub mod rfc3550;
-pub mod sample;
 pub mod schedule_error;
 pub mod segments;
 pub mod seqset;
 pub mod series;
 pub mod sizes;
-pub mod sketch;
 pub mod skew;
 pub mod stalls;
 pub mod stat;
@@ -59,8 +55,8 @@ pub const METRICS: &[Metric] = &[
     ipdv::METRIC,
     rfc3550::METRIC,
     mapdv2::METRIC,
-    distribution::PDV,
-    distribution::LATENCY,
+    delay::PDV,
+    delay::LATENCY,
     clock::METRIC,
     skew::METRIC,
     regression::METRIC,

@@ -21,11 +21,10 @@ pub struct ScheduleError {
 }
 
 use super::entry::Metric;
-use super::moments::Moments;
-use super::percentile::Percent;
-use super::sample::Sample;
 use super::series::Series;
-use super::sketch::Sketch;
+use crate::distribution::LogHistogram;
+use crate::distribution::percentile::Percent;
+use crate::distribution::sample::Sample;
 use crate::figures::{Applies, Figure, Take, Unit};
 use crate::schedule::Deadlines;
 use crate::spec::{Schedule, TestSpec};
@@ -121,18 +120,19 @@ impl<'a> Errors<'a> {
 }
 
 impl ScheduleError {
-    /// From a sketch of send time − due time and its moments.
-    pub fn sketched(sketch: &Sketch, moments: &Moments, period: i64) -> Option<ScheduleError> {
-        let anchor_ns = sketch.edf(Percent(1_000))?;
+    /// From a histogram of send time − due time, of packets due every `period` ns.
+    pub fn approximate(offsets: &LogHistogram, period: i64) -> Option<ScheduleError> {
+        let quantiles = offsets.quantiles();
+        let anchor_ns = quantiles.edf(Percent(1_000))?;
         let above = |x: i64| x.saturating_sub(anchor_ns);
         let late = anchor_ns.saturating_add(period / 2);
         Some(ScheduleError {
             anchor_ns,
-            min: above(moments.min()?),
-            median: above(sketch.edf(Percent(50_000))?) as f64,
-            p99: above(sketch.edf(Percent(99_000))?),
-            max: above(moments.max()?),
-            over_half_period: sketch.len() - sketch.count_at_most(late),
+            min: above(offsets.min()?),
+            median: above(quantiles.edf(Percent(50_000))?) as f64,
+            p99: above(quantiles.edf(Percent(99_000))?),
+            max: above(offsets.max()?),
+            over_half_period: offsets.len() - quantiles.count_at_most(late),
         })
     }
 }

@@ -2,9 +2,9 @@
 
 use super::entry::Metric;
 use super::moments::Moments;
-use super::percentile::Percent;
-use super::sample::Sample;
 use super::series::Series;
+use crate::distribution::percentile::Percent;
+use crate::distribution::sample::Sample;
 use crate::figures::{Applies, Figure, Take, Unit};
 use crate::summary::Segment;
 

@@ -26,14 +26,14 @@ pub struct SkewHull {
 }
 
 use super::classify::Packet;
-use super::distribution::{Distribution, Wanted};
 use super::entry::Metric;
 use super::hull::{Hull, Point};
 use super::moments::{Line, Moments};
-use super::percentile::Percent;
 use super::regression::{Trend, TrendVerdict};
-use super::sample::Sample;
 use super::series::Series;
+use crate::distribution::percentile::Percent;
+use crate::distribution::sample::Sample;
+use crate::distribution::{Distribution, Wanted};
 use crate::figures::{Applies, Figure, FigureSource, Take, Unit};
 
 /// What the hull of a stream says, and how far it can be believed.

@@ -1,13 +1,13 @@
 //! Stalls of the hosts themselves, and the figures without them (metrics §22). Flagged, never deleted.
 
 use super::classify::Packet;
-use super::distribution::Distribution;
 use super::entry::Metric;
 use super::moments::Moments;
-use super::percentile::{Method, Percent, rank};
-use super::sample::Sample;
 use super::schedule_error::{Errors, ScheduleError};
 use super::series::{Samples, Series};
+use crate::distribution::Distribution;
+use crate::distribution::percentile::{Method, Percent, rank};
+use crate::distribution::sample::Sample;
 use crate::figures::{Applies, Figure, Take, Unit};
 use crate::spec::{Schedule, TestSpec};
 use serde::{Deserialize, Serialize};
@@ -294,10 +294,10 @@ mod tests {
         let sample = Sample::new(samples.delay.iter().copied());
         let spec = TestSpec::default();
         let errors = Errors::new(&series, &spec).unwrap();
-        let wanted = super::super::distribution::Wanted {
-            percents: &super::super::percentile::DEFAULT_PERCENTS,
+        let wanted = crate::distribution::Wanted {
+            percents: &crate::distribution::percentile::DEFAULT_PERCENTS,
             method: Method::Edf,
-            bins: super::super::histogram::Bins::default(),
+            bins: crate::distribution::histogram::Bins::default(),
         };
         let moments: Moments = samples.delay.iter().copied().collect();
         let pdv = Distribution::new(&sample, &moments, wanted).above_minimum(&moments, Some(&sample));

@@ -13,7 +13,6 @@
 //! Time stamps are arguments, nothing is read from a clock or a file here.
 
 pub mod clocks;
-mod coarse;
 pub mod compat;
 pub mod echo;
 pub mod estimate;

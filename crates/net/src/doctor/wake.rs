@@ -2,8 +2,8 @@
 
 use crate::clock::steady;
 use crate::pace::{Mode, Pacer, Pacing};
-use jitlat_core::metrics::percentile::Percent;
-use jitlat_core::metrics::sample::Sample;
+use jitlat_core::distribution::percentile::Percent;
+use jitlat_core::distribution::sample::Sample;
 use jitlat_core::time::Span;
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! Several runs in one figure: distributions laid over each other and side by side. Needs summaries only.
 
 use super::{Axis, Figure, Mark, Series, SpreadRow, Tone, Unit, group_thousands, value_label};
-use jitlat_core::metrics::sample::Sample;
+use jitlat_core::distribution::sample::Sample;
 use jitlat_core::summary::{Distribution, Percent, Summary};
 
 /// More curves than this cannot be told apart.

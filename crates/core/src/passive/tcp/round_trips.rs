@@ -1,7 +1,6 @@
 //! [`RoundTrips`]: from the capture point to the receiver and back, by acknowledgements and by timestamps.
 
-use crate::passive::SpreadFigures;
-use crate::passive::coarse::Modest;
+use crate::passive::{Spread, SpreadFigures};
 use crate::time::{Span, WallTime};
 use std::collections::VecDeque;
 
@@ -11,10 +10,10 @@ const ECHOES: usize = 1 << 12;
 pub(super) const MIN_TIMEOUT: Span = Span::millis(200);
 
 /// The round trips of one direction's data.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct RoundTrips {
-    by_ack: Modest,
-    by_timestamp: Modest,
+    by_ack: Spread,
+    by_timestamp: Spread,
     /// Time stamps of segments, and when each was first sent.
     echoes: VecDeque<(u32, WallTime)>,
     least: Option<Span>,
@@ -22,6 +21,19 @@ pub(super) struct RoundTrips {
     smoothed: Option<(f64, f64)>,
     /// The newest by acknowledgement and by timestamp, with when it was learnt.
     newest: [Option<(WallTime, Span)>; 2],
+}
+
+impl Default for RoundTrips {
+    fn default() -> RoundTrips {
+        RoundTrips {
+            by_ack: Spread::of_flow(),
+            by_timestamp: Spread::of_flow(),
+            echoes: VecDeque::new(),
+            least: None,
+            smoothed: None,
+            newest: [None; 2],
+        }
+    }
 }
 
 impl RoundTrips {
@@ -79,6 +91,6 @@ impl RoundTrips {
 
     /// By acknowledgement and by timestamp.
     pub(super) fn figures(&self) -> [Option<SpreadFigures>; 2] {
-        [self.by_ack.figures(), self.by_timestamp.figures()]
+        [self.by_ack.figures(0), self.by_timestamp.figures(0)]
     }
 }

@@ -1,0 +1,446 @@
+//! [`LogHistogram`]: a distribution in bounded memory (metrics §23).
+
+use super::percentile::{Method, Percent, rank};
+use super::sample::Sample;
+use std::borrow::Cow;
+
+/// How much a [`LogHistogram`] keeps: the first values as they are, then counts in buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Precision {
+    /// Values kept as they are; one more, and all go into buckets.
+    pub exact: usize,
+    /// A bucket spans at most 1/2^bits of its distance from the origin.
+    pub bits: u8,
+}
+
+impl Precision {
+    /// Of streams without end: percentiles at most 1/1024 too high once there are more than 1024 values.
+    pub const STREAM: Precision = Precision { exact: 1024, bits: 10 };
+    /// Of captures: the same once there are more than 262 144 values.
+    pub const CAPTURE: Precision = Precision { exact: 1 << 18, bits: 10 };
+    /// Of one of many flows: percentiles at most 1/64 too high once there are more than 256 values, in some ten
+    /// kilobytes.
+    pub const FLOW: Precision = Precision { exact: 256, bits: 6 };
+}
+
+/// A distribution of times that is exact of few values and logarithmic of many: beyond [`Precision::exact`] values
+/// it counts in buckets on either side of an origin, which is the smallest of those first values (or given).
+///
+/// A percentile is never too low, and at most 1/2^bits of its distance from the origin too high. All histograms of
+/// this program are of this type, so two percentiles differ by the same rule wherever they come from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogHistogram {
+    precision: Precision,
+    /// `None` while values are kept as they are and no origin was given.
+    origin: Option<i64>,
+    /// Values as they are, in the order they came; empty once there are buckets.
+    first: Vec<i64>,
+    above: Buckets,
+    below: Buckets,
+    n: u64,
+    /// Smallest and largest value, exact.
+    extremes: Option<(i64, i64)>,
+}
+
+/// Counts of buckets from the lowest that has one.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Buckets {
+    lowest: usize,
+    counts: Vec<u64>,
+}
+
+impl LogHistogram {
+    /// With an origin to be learnt from the first values.
+    pub fn new(precision: Precision) -> LogHistogram {
+        LogHistogram {
+            precision,
+            origin: None,
+            first: Vec::new(),
+            above: Buckets::default(),
+            below: Buckets::default(),
+            n: 0,
+            extremes: None,
+        }
+    }
+
+    /// With distances counted from `origin`, so that it merges exactly with any other around it.
+    pub fn around(origin: i64, precision: Precision) -> LogHistogram {
+        LogHistogram { origin: Some(origin), ..LogHistogram::new(precision) }
+    }
+
+    /// With an origin, where there is one to be used, else one to be learnt.
+    pub fn with_origin(origin: Option<i64>, precision: Precision) -> LogHistogram {
+        LogHistogram { origin, ..LogHistogram::new(precision) }
+    }
+
+    /// Adds a value.
+    #[inline]
+    pub fn add(&mut self, x: i64) {
+        self.n += 1;
+        self.extremes = Some(self.extremes.map_or((x, x), |(low, high)| (low.min(x), high.max(x))));
+        if self.is_exact_so_far() {
+            self.first.push(x);
+            if self.first.len() > self.precision.exact {
+                self.settle();
+            }
+        } else {
+            self.count(x, 1);
+        }
+    }
+
+    /// Whether all values are still known: nothing was put into buckets.
+    fn is_exact_so_far(&self) -> bool {
+        self.first.len() as u64 == self.n - 1
+    }
+
+    /// Whether percentiles are exact: all values are kept as they are.
+    pub fn is_exact(&self) -> bool {
+        self.first.len() as u64 == self.n
+    }
+
+    /// Puts the values kept so far into buckets.
+    fn settle(&mut self) {
+        let first = core::mem::take(&mut self.first);
+        if self.origin.is_none() {
+            self.origin = first.iter().copied().min();
+        }
+        first.into_iter().for_each(|x| self.count(x, 1));
+    }
+
+    #[inline]
+    fn count(&mut self, x: i64, times: u64) {
+        let origin = self.origin.unwrap_or(0);
+        let side = if x >= origin { &mut self.above } else { &mut self.below };
+        side.add(bucket(x.abs_diff(origin), self.precision.bits), times);
+    }
+
+    /// Values added.
+    pub fn len(&self) -> u64 {
+        self.n
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.n == 0
+    }
+
+    /// Smallest value, exact.
+    pub fn min(&self) -> Option<i64> {
+        self.extremes.map(|e| e.0)
+    }
+
+    /// Largest value, exact.
+    pub fn max(&self) -> Option<i64> {
+        self.extremes.map(|e| e.1)
+    }
+
+    /// What distances are counted from, where that is decided.
+    pub fn origin(&self) -> Option<i64> {
+        self.origin
+    }
+
+    /// Adds all values of `other`: exactly while both keep theirs as they are or count from one origin, at the
+    /// precision of a bucket otherwise.
+    pub fn merge(&mut self, other: &LogHistogram) {
+        if other.is_exact() {
+            other.first.iter().for_each(|x| self.add(*x));
+            return;
+        }
+        if self.is_exact() {
+            // The other's origin is as good as any, and its buckets stay as they are.
+            self.origin = self.origin.or(other.origin);
+            self.settle();
+        }
+        let aligned = self.origin == other.origin && self.precision.bits == other.precision.bits;
+        if aligned {
+            self.above.merge(&other.above);
+            self.below.merge(&other.below);
+        } else {
+            other.buckets().for_each(|(x, times)| self.count(x, times));
+        }
+        self.n += other.n;
+        self.extremes = match (self.extremes, other.extremes) {
+            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+            (a, b) => a.or(b),
+        };
+    }
+
+    /// Buckets with values, ascending: the largest value each may stand for, and how many it holds.
+    fn buckets(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
+        let (origin, bits) = (self.origin.unwrap_or(0), self.precision.bits);
+        let (low, high) = self.extremes.unwrap_or((0, 0));
+        let below = self
+            .below
+            .filled()
+            .rev()
+            .map(move |(b, count)| (origin.saturating_sub_unsigned(smallest(b, bits)), count));
+        let above = self
+            .above
+            .filled()
+            .map(move |(b, count)| (origin.saturating_add_unsigned(smallest(b + 1, bits) - 1), count));
+        below.chain(above).map(move |(x, count)| (x.clamp(low, high), count))
+    }
+
+    /// Its order statistics.
+    pub fn quantiles(&self) -> Quantiles<'_> {
+        if self.is_exact() {
+            Quantiles::Exact(Cow::Owned(Sample::new(self.first.iter().copied())))
+        } else {
+            Quantiles::Counted(self)
+        }
+    }
+}
+
+impl Buckets {
+    #[inline]
+    fn add(&mut self, bucket: usize, times: u64) {
+        if let Some(count) = bucket.checked_sub(self.lowest).and_then(|k| self.counts.get_mut(k)) {
+            *count += times;
+            return;
+        }
+        self.reach(bucket);
+        self.counts[bucket - self.lowest] += times;
+    }
+
+    /// Makes room for `bucket`.
+    #[cold]
+    fn reach(&mut self, bucket: usize) {
+        if self.counts.is_empty() {
+            self.lowest = bucket;
+        }
+        if bucket < self.lowest {
+            let missing = self.lowest - bucket;
+            self.counts.splice(0..0, core::iter::repeat_n(0, missing));
+            self.lowest = bucket;
+        }
+        let wanted = bucket - self.lowest + 1;
+        if wanted > self.counts.len() {
+            self.counts.resize(wanted, 0);
+        }
+    }
+
+    fn merge(&mut self, other: &Buckets) {
+        other.filled().for_each(|(bucket, count)| self.add(bucket, count));
+    }
+
+    /// The buckets with values, ascending.
+    fn filled(&self) -> impl DoubleEndedIterator<Item = (usize, u64)> + '_ {
+        let all = self.counts.iter().enumerate().map(|(k, count)| (self.lowest + k, *count));
+        all.filter(|(_, count)| *count > 0)
+    }
+}
+
+/// The order statistics of a sample or of a [`LogHistogram`].
+#[derive(Clone, Debug)]
+pub enum Quantiles<'a> {
+    /// From the values themselves.
+    Exact(Cow<'a, Sample>),
+    /// From counts in buckets.
+    Counted(&'a LogHistogram),
+}
+
+impl Quantiles<'_> {
+    /// The value at 0-based rank `k`; from buckets never too low.
+    fn at(&self, k: u64) -> Option<i64> {
+        match self {
+            Quantiles::Exact(sample) => sample.at(usize::try_from(k).ok()?),
+            Quantiles::Counted(histogram) => {
+                let mut before = 0;
+                let mut buckets = histogram.buckets();
+                buckets
+                    .find(|(_, count)| {
+                        before += count;
+                        before > k
+                    })
+                    .map(|b| b.0)
+            }
+        }
+    }
+
+    fn len(&self) -> u64 {
+        match self {
+            Quantiles::Exact(sample) => sample.len() as u64,
+            Quantiles::Counted(histogram) => histogram.len(),
+        }
+    }
+
+    /// The percentile by `method`; from buckets the linear one is the empirical one.
+    pub fn percentile(&self, p: Percent, method: Method) -> Option<i64> {
+        match self {
+            Quantiles::Exact(sample) => sample.percentile(p, method),
+            Quantiles::Counted(_) => {
+                let method = if method == Method::Linear { Method::Edf } else { method };
+                self.at(rank(self.len() as usize, p, method)? as u64)
+            }
+        }
+    }
+
+    /// The percentile by the empirical distribution.
+    pub fn edf(&self, p: Percent) -> Option<i64> {
+        self.percentile(p, Method::Edf)
+    }
+
+    /// Middle value, or of two the mean; from buckets the median of the empirical distribution.
+    pub fn median(&self) -> Option<f64> {
+        match self {
+            Quantiles::Exact(sample) => sample.median(),
+            Quantiles::Counted(_) => self.edf(Percent(50_000)).map(|x| x as f64),
+        }
+    }
+
+    /// How many values are at most `x`; from buckets those that are so for certain.
+    pub fn count_at_most(&self, x: i64) -> u64 {
+        match self {
+            Quantiles::Exact(sample) => sample.count_at_most(x) as u64,
+            Quantiles::Counted(histogram) => histogram.buckets().take_while(|b| b.0 <= x).map(|b| b.1).sum(),
+        }
+    }
+
+    /// The values, ascending, and how often each stands.
+    pub fn values(&self) -> Box<dyn Iterator<Item = (i64, u64)> + '_> {
+        match self {
+            Quantiles::Exact(sample) => Box::new((0..sample.len()).filter_map(|k| Some((sample.at(k)?, 1)))),
+            Quantiles::Counted(histogram) => Box::new(histogram.buckets()),
+        }
+    }
+}
+
+/// The bucket of a distance: each distance its own below 2^(bits + 1), then 2^bits to the octave.
+#[inline]
+fn bucket(distance: u64, bits: u8) -> usize {
+    let octave = distance.checked_ilog2().unwrap_or(0).saturating_sub(bits.into());
+    ((u64::from(octave) << bits) + (distance >> octave)) as usize
+}
+
+/// The smallest distance in a bucket, saturating after the last.
+fn smallest(bucket: usize, bits: u8) -> u64 {
+    let (bucket, half) = (bucket as u64, 1u64 << bits);
+    if bucket < 2 * half {
+        return bucket;
+    }
+    let octave = bucket / half - 1;
+    (bucket % half + half).checked_shl(octave as u32).filter(|x| x >> octave >= half).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn buckets_tile_the_line() {
+        for bits in [3, 5, 10] {
+            for distance in [
+                0,
+                1,
+                31,
+                63,
+                64,
+                2047,
+                2048,
+                2049,
+                4095,
+                4096,
+                1 << 40,
+                u64::MAX / 3,
+                u64::MAX - 1,
+                u64::MAX,
+            ] {
+                let b = bucket(distance, bits);
+                let (from, to) = (smallest(b, bits), smallest(b + 1, bits));
+                assert!(from <= distance && (distance < to || to == u64::MAX), "{distance}");
+                assert!(to - from <= 1 + (distance >> bits), "{distance}");
+            }
+        }
+    }
+
+    #[test]
+    fn few_values_are_exact_and_many_are_small() {
+        let mut h = LogHistogram::new(Precision::FLOW);
+        (1..=256).for_each(|v| h.add(v * 1000));
+        assert!(h.is_exact());
+        assert_eq!(
+            (h.quantiles().edf(Percent(99_000)), h.quantiles().median()),
+            (Some(254_000), Some(128_500.0))
+        );
+        (257..=100_000).for_each(|v| h.add(v * 1000));
+        assert!(!h.is_exact() && h.first.is_empty());
+        for (p, truth) in [(5_000, 5_000_000i64), (50_000, 50_000_000), (99_000, 99_000_000)] {
+            let found = h.quantiles().edf(Percent(p)).unwrap();
+            assert!(found >= truth && found - truth <= truth / 64, "{p}: {found}");
+        }
+        assert_eq!(
+            (h.min(), h.max(), h.quantiles().edf(Percent(100_000))),
+            (Some(1000), Some(100_000_000), Some(100_000_000))
+        );
+        assert!(h.above.counts.len() < 2000, "{}", h.above.counts.len());
+    }
+
+    #[test]
+    fn a_large_offset_costs_no_precision() {
+        let mut h = LogHistogram::new(Precision::STREAM);
+        let offset = 50_000_000_000_000_000;
+        (0..100_000i64).for_each(|i| h.add(offset + i * 7919 % 200_000));
+        let median = h.quantiles().edf(Percent(50_000)).unwrap() - offset;
+        assert!((100_000..100_200).contains(&median), "{median}");
+    }
+
+    fn of(values: &[i64], empty: &LogHistogram) -> LogHistogram {
+        let mut histogram = empty.clone();
+        values.iter().for_each(|x| histogram.add(*x));
+        histogram
+    }
+
+    proptest! {
+        #[test]
+        fn within_its_stated_error(
+            values in prop::collection::vec(prop_oneof![-5_000i64..5_000, -1i64 << 40..1 << 40], 1..200),
+            p in 0u32..=100_000,
+            origin in prop::option::of(-3_000i64..3_000),
+            cut in 0usize..200,
+            exact in 0usize..100,
+            bits in 3u8..=10,
+        ) {
+            let mut sorted = values.clone();
+            sorted.sort_unstable();
+            let truth = sorted[rank(sorted.len(), Percent(p), Method::Edf).unwrap()];
+            let empty = LogHistogram::with_origin(origin, Precision { exact, bits });
+            let whole = of(&values, &empty);
+            let found = whole.quantiles().edf(Percent(p)).unwrap();
+            let off = truth.abs_diff(whole.origin().unwrap_or(truth)) >> bits;
+            prop_assert!(found >= truth && found.abs_diff(truth) <= off + 1, "{found} {truth}");
+            prop_assert!(!whole.is_exact() || found == truth);
+            prop_assert_eq!(whole.is_exact(), values.len() <= exact);
+            let at_most = whole.quantiles().count_at_most(truth);
+            prop_assert!(at_most <= sorted.partition_point(|x| *x <= truth) as u64);
+            prop_assert_eq!((whole.min(), whole.max()), (sorted.first().copied(), sorted.last().copied()));
+            prop_assert_eq!(whole.quantiles().values().map(|v| v.1).sum::<u64>(), whole.len());
+            // Halves with the same origin, or the first of which decides it, merge to the whole.
+            let cut = cut.min(values.len());
+            let mut merged = of(&values[..cut], &empty);
+            let next = of(&values[cut..], &empty);
+            let decided = origin.is_some() || next.is_exact() || merged.is_exact() && cut == 0;
+            merged.merge(&next);
+            prop_assert_eq!((merged.len(), merged.min(), merged.max()), (whole.len(), whole.min(), whole.max()));
+            if decided {
+                prop_assert_eq!(merged.quantiles().edf(Percent(p)), Some(found));
+            }
+        }
+
+        #[test]
+        fn merging_different_origins_is_within_two_buckets(
+            a in prop::collection::vec(0i64..1 << 30, 1..100),
+            b in prop::collection::vec(0i64..1 << 30, 1..100),
+            p in 0u32..=100_000,
+        ) {
+            let precision = Precision { exact: 0, bits: 10 };
+            let mut merged = of(&a, &LogHistogram::around(-7, precision));
+            merged.merge(&of(&b, &LogHistogram::around(1000, precision)));
+            let mut sorted: Vec<i64> = a.iter().chain(&b).copied().collect();
+            sorted.sort_unstable();
+            let truth = sorted[rank(sorted.len(), Percent(p), Method::Edf).unwrap()];
+            let found = merged.quantiles().edf(Percent(p)).unwrap();
+            prop_assert!(found >= truth && found - truth <= 2 * (truth + 1100) / 1024 + 2, "{found} {truth}");
+        }
+    }
+}

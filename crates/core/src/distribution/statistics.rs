@@ -1,0 +1,190 @@
+//! [`Distribution`]: the statistics of one sample of times (metrics §2–5).
+
+use super::histogram::{Bins, Histogram};
+use super::log_histogram::{LogHistogram, Quantiles};
+use super::percentile::{Method, Percent, Percentiles, Resolution, resolution};
+use super::sample::Sample;
+use crate::metrics::moments::Moments;
+use serde::{Deserialize, Serialize};
+
+/// Statistics of a sample of ns. Everything but `n` is `None` where undefined.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Distribution {
+    /// Samples.
+    pub n: u64,
+    /// Smallest.
+    pub min: Option<i64>,
+    /// Exact sum over n.
+    pub mean: Option<f64>,
+    /// Largest.
+    pub max: Option<i64>,
+    /// With n − 1; `None` below two samples.
+    pub stddev: Option<f64>,
+    /// With n (RFC 8912).
+    pub stddev_pop: Option<f64>,
+    /// Middle value, or mean of the two middle values.
+    pub median: Option<f64>,
+    /// By the empirical distribution (RFC 2330).
+    pub percentiles: Percentiles<i64>,
+    /// By the 2009 tool's floor index.
+    pub percentiles_jitlat1: Percentiles<i64>,
+    /// Interpolated, where asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub percentiles_linear: Option<Percentiles<f64>>,
+    /// Percentiles that n cannot resolve well.
+    pub percentiles_resolution: Percentiles<Resolution>,
+    /// Up to the 99th percentile.
+    pub histogram: Option<Histogram>,
+    /// Robust mode (Bickel–Frühwirth).
+    pub half_sample_mode: Option<f64>,
+    /// Percentiles come from a logarithmic histogram: at most 1/1024 of their distance from its origin, which is about
+    /// the smallest value, above the exact ones.
+    pub approx: bool,
+}
+
+/// What a distribution is to report.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Percentiles.
+    pub percents: &'a [Percent],
+    /// The definition histogram limits follow.
+    pub method: Method,
+    /// Histogram bins.
+    pub bins: Bins,
+}
+
+impl Distribution {
+    /// The statistics of `sample`, whose moments are `moments`.
+    pub fn new(sample: &Sample, moments: &Moments, wanted: Wanted<'_>) -> Distribution {
+        let column = |method| {
+            Percentiles(wanted.percents.iter().map(|p| (*p, sample.percentile(*p, method))).collect())
+        };
+        let n = sample.len() as u64;
+        Distribution {
+            n,
+            min: sample.min(),
+            mean: moments.mean(),
+            max: sample.max(),
+            stddev: moments.stddev(),
+            stddev_pop: moments.stddev_pop(),
+            median: sample.median(),
+            percentiles: column(Method::Edf),
+            percentiles_jitlat1: column(Method::Jitlat1),
+            percentiles_linear: (wanted.method == Method::Linear)
+                .then(|| Percentiles(wanted.percents.iter().map(|p| (*p, sample.linear(*p))).collect())),
+            percentiles_resolution: Percentiles(
+                wanted.percents.iter().map(|p| (*p, (n > 0).then(|| resolution(n, *p)))).collect(),
+            ),
+            histogram: sample.histogram(wanted.bins, wanted.method),
+            half_sample_mode: sample.half_sample_mode(),
+            approx: false,
+        }
+    }
+
+    /// The same above the minimum: PDV (RFC 5481 §4.2). Its deviation is that of delay by construction.
+    /// With the sample at hand no offset costs a digit.
+    pub fn above_minimum(&self, moments: &Moments, sample: Option<&Sample>) -> Distribution {
+        let Some(min) = self.min else { return self.clone() };
+        let above = self.less(min);
+        Distribution {
+            min: Some(0),
+            mean: moments.mean_above(min),
+            median: sample.map_or(above.median, Sample::median_above),
+            histogram: above
+                .histogram
+                .map(|h| Histogram { mode: (h.mode_bin as f64 + 0.5) * h.binsize as f64, ..h }),
+            half_sample_mode: sample.map_or(above.half_sample_mode, Sample::half_sample_mode_above),
+            ..above
+        }
+    }
+
+    /// The same of values less `by`.
+    pub fn less(&self, by: i64) -> Distribution {
+        let less = |x: i64| x.saturating_sub(by);
+        let less_f64 = |x: f64| x - by as f64;
+        let column = |p: &Percentiles<i64>| Percentiles(p.0.iter().map(|(p, x)| (*p, x.map(less))).collect());
+        Distribution {
+            min: self.min.map(less),
+            mean: self.mean.map(less_f64),
+            max: self.max.map(less),
+            median: self.median.map(less_f64),
+            percentiles: column(&self.percentiles),
+            percentiles_jitlat1: column(&self.percentiles_jitlat1),
+            percentiles_linear: self
+                .percentiles_linear
+                .as_ref()
+                .map(|p| Percentiles(p.0.iter().map(|(p, x)| (*p, x.map(less_f64))).collect())),
+            histogram: self.histogram.as_ref().map(|h| Histogram {
+                lo: less(h.lo),
+                hi: less(h.hi),
+                mode: less_f64(h.mode),
+                ..h.clone()
+            }),
+            half_sample_mode: self.half_sample_mode.map(less_f64),
+            ..self.clone()
+        }
+    }
+
+    /// The percentile at `p` by the empirical distribution, if it was asked for.
+    pub fn percentile(&self, p: Percent) -> Option<i64> {
+        self.percentiles.at(p)
+    }
+}
+
+impl LogHistogram {
+    /// The statistics, exact while all values are kept, else marked approximate. Mean and deviations are those of
+    /// `moments`, which saw the same values.
+    pub fn distribution(&self, moments: &Moments, wanted: Wanted<'_>) -> Distribution {
+        let quantiles = self.quantiles();
+        if let Quantiles::Exact(sample) = &quantiles {
+            return Distribution::new(sample, moments, wanted);
+        }
+        let column = |method| {
+            let value = |p: &Percent| (*p, quantiles.percentile(*p, method));
+            Percentiles(wanted.percents.iter().map(value).collect())
+        };
+        let n = self.len();
+        Distribution {
+            n,
+            min: self.min(),
+            mean: moments.mean(),
+            max: self.max(),
+            stddev: moments.stddev(),
+            stddev_pop: moments.stddev_pop(),
+            median: quantiles.median(),
+            percentiles: column(Method::Edf),
+            percentiles_jitlat1: column(Method::Jitlat1),
+            percentiles_linear: None,
+            percentiles_resolution: Percentiles(
+                wanted.percents.iter().map(|p| (*p, (n > 0).then(|| resolution(n, *p)))).collect(),
+            ),
+            histogram: self.histogram(&quantiles, wanted),
+            half_sample_mode: None,
+            approx: true,
+        }
+    }
+
+    fn histogram(&self, quantiles: &Quantiles<'_>, wanted: Wanted<'_>) -> Option<Histogram> {
+        let lo = self.min()?;
+        let hi = quantiles.percentile(Percent(99_000), wanted.method)?;
+        let nbins = match wanted.bins {
+            Bins::Fixed(n) => n.max(1),
+            Bins::Auto => 70,
+        };
+        let binsize = (hi.abs_diff(lo) / nbins as u64).saturating_add(1);
+        let (mut counts, mut overflow) = (vec![0; nbins], 0);
+        for (x, count) in quantiles.values() {
+            if x > hi {
+                overflow += count;
+            } else {
+                counts[((x.abs_diff(lo) / binsize) as usize).min(nbins - 1)] += count;
+            }
+        }
+        let fullest = counts.iter().copied().max()?;
+        let mode_bin = counts.iter().position(|c| *c == fullest)?;
+        let binsize = i64::try_from(binsize).unwrap_or(i64::MAX);
+        let mode = lo as f64 + (mode_bin as f64 + 0.5) * binsize as f64;
+        Some(Histogram { lo, hi, nbins, binsize, overflow, mode_bin, mode, counts })
+    }
+}
