@@ -16,3 +16,4 @@ pub mod late;
 pub mod log;
 pub mod openmetrics;
 pub mod output;
+mod platform;

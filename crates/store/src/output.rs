@@ -1,5 +1,6 @@
 //! Results the user asked for by name: written whole or not at all.
 
+use crate::platform;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -39,7 +40,6 @@ fn to_writer<W: Write>(out: W, fill: impl FnOnce(&mut dyn Write) -> io::Result<(
 }
 
 fn replace(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
     // What a link points to is replaced, not the link.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if path.is_dir() {
@@ -49,8 +49,13 @@ fn replace(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> 
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let mode = fs::metadata(&path).map_or_else(|_| fs::Permissions::from_mode(0o666), |m| m.permissions());
-    let file = tempfile::Builder::new().prefix(".jitlat-").permissions(mode).tempfile_in(directory)?;
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".jitlat-");
+    let before = fs::metadata(&path).ok().map(|m| m.permissions());
+    if let Some(permissions) = before.or_else(platform::of_a_new_file) {
+        builder.permissions(permissions);
+    }
+    let file = builder.tempfile_in(directory)?;
     let file: tempfile::NamedTempFile<File> = to_writer(file, fill)?;
     file.persist(&path).map(drop).map_err(|e| e.error)
 }

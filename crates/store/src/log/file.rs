@@ -2,11 +2,11 @@
 
 use super::Version;
 use super::write::{LogOutput, LogWriter, WriteError, Written};
+use crate::platform;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Direction, PacketRecord, Session};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// How a log gets its name.
@@ -234,7 +234,7 @@ fn exclusive(path: &Path) -> Result<(PathBuf, Output), CreateError> {
         Ok(file) => Ok((path.to_owned(), Output { file, unused: Some(path.to_owned()) })),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
             let kind = fs::metadata(path).map(|m| m.file_type());
-            if !kind.is_ok_and(|k| k.is_char_device() || k.is_fifo() || k.is_socket()) {
+            if !kind.is_ok_and(platform::is_stream) {
                 return Err(CreateError::Exists(path.to_owned()));
             }
             let file = OpenOptions::new().write(true).open(path).map_err(fail)?;
@@ -247,8 +247,10 @@ fn exclusive(path: &Path) -> Result<(PathBuf, Output), CreateError> {
 fn random(dir: &Path, suffix: &str) -> Result<(PathBuf, Output), CreateError> {
     let fail = |source| CreateError::Create { path: dir.join(format!("jitlat.XXXXXX{suffix}")), source };
     let mut builder = tempfile::Builder::new();
-    // Like any other result a user makes: what the umask leaves of rw-rw-rw-.
-    builder.prefix("jitlat.").suffix(suffix).rand_bytes(6).permissions(fs::Permissions::from_mode(0o666));
+    builder.prefix("jitlat.").suffix(suffix).rand_bytes(6);
+    if let Some(permissions) = platform::of_a_new_file() {
+        builder.permissions(permissions);
+    }
     let (file, path) = builder.tempfile_in(dir).map_err(fail)?.keep().map_err(|e| fail(e.error))?;
     // The working directory goes without saying.
     let path = if dir == Path::new(".") {

@@ -7,8 +7,7 @@ use jitlat_core::summary::{Summary, Warning};
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{PacketRecord, Session};
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+use std::io::{self, Read, Seek};
 use std::path::Path;
 
 /// Bytes read at a time, and the longest line that is taken for one.
@@ -280,7 +279,7 @@ impl LogReader {
         let header = self.base + self.start as u64;
         let from = size.saturating_sub(TAIL).max(header.min(size));
         let mut tail = vec![0; (size - from) as usize];
-        if file.read_exact_at(&mut tail, from).is_err() {
+        if read_exact_at(file, &mut tail, from).is_err() {
             return;
         }
         let Ok(text) = core::str::from_utf8(&tail) else { return };
@@ -507,6 +506,15 @@ impl Iterator for LogReader {
         }
         self.next_slowly().transpose()
     }
+}
+
+/// Fills `buffer` with what begins `from` bytes into the file, which stays where it is being read.
+fn read_exact_at(mut file: &File, buffer: &mut [u8], from: u64) -> io::Result<()> {
+    let place = file.stream_position()?;
+    file.seek(io::SeekFrom::Start(from))?;
+    let filled = file.read_exact(buffer);
+    file.seek(io::SeekFrom::Start(place))?;
+    filled
 }
 
 fn count(n: u64, what: &str) -> String {
