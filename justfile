@@ -30,6 +30,30 @@ bench:
 docs:
     cargo doc --workspace --no-deps --open
 
-# Licences and advisories of the dependencies
+# Licences, sources and bans of the dependencies; known vulnerabilities where their database can be reached
 deny:
-    cargo deny check
+    packaging/check-dependencies
+
+# The programs that releases and checks need and Debian does not have, into target/tools
+tools:
+    packaging/tools
+
+# docs/ as a site in target/site, its links checked
+site:
+    PATH="$PWD/target/tools/bin:$PATH" mdbook build && packaging/check-site target/site
+
+# The Debian package, static file, image and unit, each tried (root); PROFILE dev is quicker
+check-package PROFILE='release':
+    PATH="$PWD/target/tools/bin:$PATH" packaging/check {{PROFILE}}
+
+# The pure crates compile for systems other than Linux
+portable:
+    packaging/check-portable x86_64-pc-windows-gnu aarch64-apple-darwin
+
+# All that is published of the committed revision, from a clean clone, into dist/ (docs/releases.md)
+release *FOLDER:
+    packaging/release {{FOLDER}}
+
+# A release made twice in different places is the same
+reproducible:
+    packaging/reproducible
