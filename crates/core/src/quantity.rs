@@ -90,6 +90,14 @@ pub fn duration(text: &str) -> Result<Span, QuantityError> {
     positive(span(text, SECOND)?, text)
 }
 
+/// A pause: a duration, or `0` for none.
+///
+/// # Errors
+/// [`QuantityError`] for anything else.
+pub fn pause(text: &str) -> Result<Span, QuantityError> {
+    if text.trim() == "0" { Ok(Span::ZERO) } else { duration(text) }
+}
+
 fn positive(span: Span, text: &str) -> Result<Span, QuantityError> {
     if span.0 > 0 { Ok(span) } else { Err(QuantityError::new(format!("'{text}' is no time at all"))) }
 }
@@ -128,8 +136,21 @@ impl Rate {
 /// # Errors
 /// [`QuantityError`] for anything else.
 pub fn rate(text: &str) -> Result<Rate, QuantityError> {
-    let trimmed = text.trim();
-    let lower = trimmed.to_ascii_lowercase();
+    let bad = || QuantityError::new(format!("'{text}' is not a rate: write 50, 50/s, 2k/s or 64kbit"));
+    let (value, bits) = scaled(text).ok_or_else(bad)?;
+    if bits {
+        return Ok(Rate::Bits(value));
+    }
+    let ns = SECOND as f64 / value;
+    if !(1.0..i64::MAX as f64).contains(&ns) {
+        return Err(QuantityError::new(format!("'{text}' needs a period outside 1 ns … 292 years")));
+    }
+    Ok(Rate::Packets(Span(ns.round() as i64)))
+}
+
+/// A number above 0 with a decimal scale (k, M, G) and a unit a second; whether the unit is bits.
+fn scaled(text: &str) -> Option<(f64, bool)> {
+    let lower = text.trim().to_ascii_lowercase();
     let lower = ["/sec", "/s", "pps"].iter().find_map(|s| lower.strip_suffix(s)).unwrap_or(&lower);
     let (body, bits) = match ["bits", "bit", "bps"].iter().find_map(|s| lower.strip_suffix(s)) {
         Some(body) => (body, true),
@@ -143,18 +164,30 @@ pub fn rate(text: &str) -> Result<Rate, QuantityError> {
         _ => (body, 1.0),
     };
     let value = number.trim().parse::<f64>().ok().filter(|v| v.is_finite()).map(|v| v * scale);
-    let value = value.filter(|v| *v > 0.0);
-    let value = value.ok_or_else(|| {
-        QuantityError::new(format!("'{text}' is not a rate: write 50, 50/s, 2k/s or 64kbit"))
-    })?;
-    if bits {
-        return Ok(Rate::Bits(value));
-    }
-    let ns = SECOND as f64 / value;
-    if !(1.0..i64::MAX as f64).contains(&ns) {
-        return Err(QuantityError::new(format!("'{text}' needs a period outside 1 ns … 292 years")));
-    }
-    Ok(Rate::Packets(Span(ns.round() as i64)))
+    value.filter(|v| *v > 0.0).map(|v| (v, bits))
+}
+
+/// Bits per second: `64kbit`, `1.5Mbit/s`, `10G`; a bare number is bits.
+///
+/// # Errors
+/// [`QuantityError`] for anything else.
+pub fn bit_rate(text: &str) -> Result<u64, QuantityError> {
+    let value = scaled(text).map(|(value, _)| value).filter(|v| v.fract() == 0.0 && *v < u64::MAX as f64);
+    value.map(|v| v as u64).ok_or_else(|| {
+        QuantityError::new(format!("'{text}' is not a rate in bits: write 64kbit, 1.5Mbit or 10Gbit"))
+    })
+}
+
+/// Packets per second: `1000`, `200k`, `2k/s`.
+///
+/// # Errors
+/// [`QuantityError`] for anything else.
+pub fn packet_rate(text: &str) -> Result<u32, QuantityError> {
+    let packets = |(value, bits): (f64, bool)| (!bits).then_some(value);
+    let value = scaled(text).and_then(packets).filter(|v| v.fract() == 0.0 && *v <= u32::MAX.into());
+    value
+        .map(|v| v as u32)
+        .ok_or_else(|| QuantityError::new(format!("'{text}' is not a packet rate: write 1000, 200k or 2k/s")))
 }
 
 /// A `key=value` tag.
@@ -213,6 +246,22 @@ mod tests {
         ] {
             assert!(period(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn limits_of_rates_take_units() {
+        for (text, bits) in [("64kbit", 64_000), ("1.5Mbit/s", 1_500_000), ("10G", 10_000_000_000), ("8", 8)]
+        {
+            assert_eq!(bit_rate(text), Ok(bits), "{text}");
+        }
+        assert_eq!(
+            (packet_rate("200k"), packet_rate("2k/s"), packet_rate("50")),
+            (Ok(200_000), Ok(2000), Ok(50))
+        );
+        for bad in ["", "0", "1.5", "x", "-1", "64kbit", "5000000000"] {
+            assert!(packet_rate(bad).is_err(), "{bad}");
+        }
+        assert!(bit_rate("0.5").is_err() && bit_rate("1e30").is_err());
     }
 
     #[test]

@@ -30,6 +30,11 @@ impl Analyses {
         Analyses { options, streams: Vec::new() }
     }
 
+    /// The sessions as they are known, to be completed with what only the caller knows.
+    pub fn sessions_mut(&mut self) -> impl Iterator<Item = &mut Session> {
+        self.streams.iter_mut().map(|(session, _)| session)
+    }
+
     /// The figures of each stream; empty of a test that never began.
     pub fn finish(self) -> Vec<Analysed> {
         let analysed = |(session, analyzer): (Session, Option<Analyzer>)| {

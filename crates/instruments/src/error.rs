@@ -1,6 +1,10 @@
 //! [`Error`]: why nothing could be measured.
 
-use jitlat_net::client::ClientError;
+use jitlat_core::spec::SpecError;
+use jitlat_net::client::{ClientError, Family};
+use jitlat_net::digest::ServiceError;
+use jitlat_net::emulator::RelayError;
+use jitlat_net::server::ServerError;
 use jitlat_net::twoway;
 use std::io;
 
@@ -12,6 +16,29 @@ pub enum Error {
     /// The settings contradict each other, or ask for what cannot be done.
     #[error("{0}")]
     Settings(String),
+    /// No such stream.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// The far host's name could not be looked up.
+    #[error("looking up {host}: {source}")]
+    Lookup {
+        /// The name.
+        host: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The far host has no address of the family wanted.
+    #[error("{host} has no {}address", match .family {
+        Some(Family::V4) => "IPv4 ",
+        Some(Family::V6) => "IPv6 ",
+        None => "",
+    })]
+    Address {
+        /// The name.
+        host: String,
+        /// The family, where one was wanted.
+        family: Option<Family>,
+    },
     /// This host refuses something.
     #[error("{doing}: {source}")]
     System {
@@ -26,4 +53,41 @@ pub enum Error {
     /// A round-trip test.
     #[error(transparent)]
     Ping(#[from] twoway::Error),
+    /// The conversation before a TWAMP test.
+    #[error(transparent)]
+    TwampControl(#[from] twoway::twamp::Error),
+    /// One-way tests cannot be answered.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// Packet digests cannot be served.
+    #[error(transparent)]
+    Digests(#[from] ServiceError),
+    /// An impaired path cannot be made.
+    #[error(transparent)]
+    Relay(RelayError),
+    /// The traffic beside a test.
+    #[error("{0}")]
+    Load(String),
+    /// Whoever followed the measurement ended it.
+    #[error(transparent)]
+    Observer(Box<dyn std::error::Error + Send + Sync>),
+    /// A measuring thread failed.
+    #[error("the measuring thread panicked: a fault of this program")]
+    Panicked,
+    /// Another error, and what was being done.
+    #[error("{what}: {source}")]
+    While {
+        /// What was being done.
+        what: String,
+        /// The error.
+        source: Box<Error>,
+    },
+}
+
+impl Error {
+    /// The same, with what was being done.
+    #[must_use]
+    pub fn while_doing(self, what: String) -> Error {
+        Error::While { what, source: Box::new(self) }
+    }
 }

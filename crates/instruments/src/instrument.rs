@@ -17,7 +17,10 @@ pub trait Instrument {
     fn run(&self, stop: &Stop, observer: &mut dyn Observer) -> Result<Outcome, Error>;
 
     /// How long it should take.
-    fn duration(&self) -> Span;
+    ///
+    /// # Errors
+    /// [`Error::Settings`] of what could not be run.
+    fn duration(&self) -> Result<Span, Error>;
 
     /// What its delays are: "one-way delay" or "round trip".
     fn quantity(&self) -> &'static str;
@@ -39,6 +42,12 @@ pub trait Instrument {
         self.run(stop, &mut [&mut analyses as &mut dyn Observer, observer])?;
         Ok(analyses.finish())
     }
+}
+
+/// Bytes of the IP header of a test's packets.
+pub(crate) fn ip_header(summary: &Summary) -> u64 {
+    let v6 = summary.header.dst_ip.as_ref().is_some_and(|ip| ip.contains(':'));
+    if v6 { 40 } else { 20 }
 }
 
 /// How a test ended.

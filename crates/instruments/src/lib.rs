@@ -4,6 +4,12 @@
 //! a monitor, a web page or a script.
 //!
 //! * [`one_way`] – a stream against `jitlat serve`, in either direction or both
+//! * [`ping`] – round trips by any of several protocols
+//! * [`load`] – any of these beside traffic of our own making
+//! * [`doctor`] – what this host adds to every figure
+//! * [`sweep`] – a test under every combination of some conditions
+//! * [`serve`] – the other side: answers tests from other hosts
+//! * [`demo`] – a server behind an impaired path on this machine, to try things on
 //! * [`instrument`] – [`Instrument`]: what every test that sends packets has in common
 //! * [`analysis`] – [`Analyses`]: from the events of a test to its [`Summary`](jitlat_core::Summary)
 //! * [`stop`] – [`Stop`]: ends a test early
@@ -33,14 +39,23 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod analysis;
+pub mod arguments;
+pub mod demo;
+pub mod doctor;
 pub mod error;
 pub mod instrument;
+pub mod load;
 pub mod one_way;
+pub mod ping;
+pub mod serve;
 pub mod stop;
+pub mod sweep;
 
 pub use analysis::{Analysed, Analyses, RecordCollector};
+pub use arguments::{Argument, Arguments};
 pub use error::Error;
 pub use instrument::{Annotations, Instrument, Outcome};
 pub use jitlat_core::observer::{Event, Observer, StreamProgress, Unobserved};
 pub use one_way::OneWay;
+pub use ping::Ping;
 pub use stop::Stop;

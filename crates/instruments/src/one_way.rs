@@ -1,16 +1,17 @@
 //! [`OneWay`]: a stream of packets against `jitlat serve`, in either direction or both at once.
 
 use crate::error::Error;
-use crate::instrument::{Annotations, Instrument, Outcome};
+use crate::instrument::{Annotations, Instrument, Outcome, ip_header};
 use crate::stop::Stop;
 use jitlat_core::observer::{Event, Observer};
+use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::spec::CONTROL_PORT;
 use jitlat_core::summary::Summary;
-use jitlat_core::{Session, Source, Span, TestSpec, Transport};
-use jitlat_net::client::{self, Family, TestRequest};
+use jitlat_core::{Direction, PacketRecord, Session, Source, Span, TestSpec, Transport};
+use jitlat_net::client::{self, Earlier, Family, TestRequest};
 use jitlat_net::clock;
 use jitlat_net::pace::Pacing;
-use jitlat_proto::jitlat::{Dialect, Key};
+use jitlat_proto::jitlat::{Dialect, Key, Limits, Recording, SessionId};
 use std::net::IpAddr;
 
 /// Settings of a one-way test.
@@ -71,6 +72,97 @@ impl OneWay {
     }
 }
 
+/// What a test left at this host whose program ended before the server had handed its results over.
+#[derive(Clone, Debug)]
+pub struct Interrupted {
+    /// As it was known.
+    pub session: Session,
+    /// The packets of a stream that this host received; none of one that it sent.
+    pub records: Vec<PacketRecord>,
+}
+
+impl OneWay {
+    /// Collects what the server keeps of an earlier test with the same streams.
+    ///
+    /// # Errors
+    /// [`Error`], among others if the server keeps nothing of that test, or no longer.
+    pub fn collect(
+        &self,
+        left: Vec<Interrupted>,
+        stop: &Stop,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome, Error> {
+        let ids: Vec<Option<&str>> = left.iter().map(|l| l.session.id.as_deref()).collect();
+        if ids.windows(2).any(|pair| pair[0] != pair[1]) {
+            let why = "the logs are of different tests: collect one test at a time";
+            return Err(Error::Settings(why.to_owned()));
+        }
+        let id = ids.first().copied().flatten().ok_or_else(|| {
+            Error::Settings("the log names no session: no server keeps its results".to_owned())
+        })?;
+        let session: SessionId =
+            id.parse().map_err(|e| Error::Settings(format!("the log's session '{id}': {e}")))?;
+        let (before, recordings): (Vec<Session>, Vec<Option<Recording>>) =
+            left.into_iter().map(|l| (recording(&l), l.session)).map(|(r, s)| (s, r)).unzip();
+        let known = |sessions: &[Session]| -> Vec<Session> {
+            let mut sessions: Vec<Session> =
+                before.iter().zip(sessions).map(|(before, now)| merge(before, now)).collect();
+            sessions.iter_mut().for_each(|s| self.annotations.add_to(s));
+            sessions
+        };
+        observer.event(&Event::Concluding(&before));
+        let request = TestRequest { dialect: Dialect::V3, ..self.request() };
+        let measured = client::collect(
+            &request,
+            Earlier { session, recordings },
+            stop.flag(),
+            &mut complete(&known, observer),
+        )?;
+        let sessions = known(&measured.sessions);
+        Ok(Outcome { sessions, ending: measured.ending, reason: measured.reason })
+    }
+}
+
+/// Hands events on with more known of the sessions in them.
+fn complete<'a>(
+    known: &'a dyn Fn(&[Session]) -> Vec<Session>,
+    observer: &'a mut dyn Observer,
+) -> impl FnMut(&Event<'_>) + 'a {
+    move |event| match *event {
+        Event::Started(sessions) => observer.event(&Event::Started(&known(sessions))),
+        Event::Concluding(sessions) => observer.event(&Event::Concluding(&known(sessions))),
+        Event::Finished(sessions) => observer.event(&Event::Finished(&known(sessions))),
+        ref other => observer.event(other),
+    }
+}
+
+fn recording(left: &Interrupted) -> Option<Recording> {
+    let spec = &left.session.spec;
+    (spec.direction() == Direction::Down).then(|| {
+        let mut recording = Recording::new(Limits::record_limit(spec));
+        recording.extend(left.records.iter().copied());
+        recording
+    })
+}
+
+/// What was known before, and what the server has added.
+fn merge(before: &Session, now: &Session) -> Session {
+    let cut_short = before.spec.direction() == Direction::Down && before.ending != Ending::Complete;
+    let (ending, reason) = match cut_short {
+        true => (Ending::Interrupted, Some("this host's program ended before the stream did".to_owned())),
+        false => (now.ending, now.reason.clone()),
+    };
+    let server = now.server.clone();
+    Session {
+        sent: now.sent.or(before.sent),
+        server: HostFacts { name: server.name.clone().or_else(|| before.server.name.clone()), ..server },
+        receiver_drops: now.receiver_drops.or(before.receiver_drops),
+        ending,
+        reason,
+        ..before.clone()
+    }
+}
+
 impl Instrument for OneWay {
     fn run(&self, stop: &Stop, observer: &mut dyn Observer) -> Result<Outcome, Error> {
         let created = clock::wall();
@@ -82,19 +174,13 @@ impl Instrument for OneWay {
             }
             sessions
         };
-        let mut annotate = |event: &Event<'_>| match *event {
-            Event::Started(sessions) => observer.event(&Event::Started(&annotated(sessions))),
-            Event::Concluding(sessions) => observer.event(&Event::Concluding(&annotated(sessions))),
-            Event::Finished(sessions) => observer.event(&Event::Finished(&annotated(sessions))),
-            ref other => observer.event(other),
-        };
-        let measured = client::run(&self.request(), stop.flag(), &mut annotate)?;
+        let measured = client::run(&self.request(), stop.flag(), &mut complete(&annotated, observer))?;
         let sessions = annotated(&measured.sessions);
         Ok(Outcome { sessions, ending: measured.ending, reason: measured.reason })
     }
 
-    fn duration(&self) -> Span {
-        self.streams.iter().map(TestSpec::duration).max().unwrap_or_default()
+    fn duration(&self) -> Result<Span, Error> {
+        Ok(self.streams.iter().map(TestSpec::duration).max().unwrap_or_default())
     }
 
     fn quantity(&self) -> &'static str {
@@ -105,7 +191,6 @@ impl Instrument for OneWay {
         if summary.header.proto == Transport::Tcp.number() {
             return None;
         }
-        let v6 = summary.header.dst_ip.as_ref().is_some_and(|ip| ip.contains(':'));
-        Some(summary.header.pktlen + 8 + if v6 { 40 } else { 20 })
+        Some(summary.header.pktlen + 8 + ip_header(summary))
     }
 }

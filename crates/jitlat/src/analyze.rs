@@ -1,18 +1,18 @@
 //! `jitlat analyze LOG…` and `jitlat -f LOG`: saved logs through the same analysis as live tests.
 
-use crate::cli::ReportArgs;
+use crate::exit::Status;
 use crate::label;
+use crate::options::report::ReportArgs;
 use crate::present::{self, Run};
 use anyhow::{Result, bail};
 use jitlat_core::analysis::Analyzer;
 use jitlat_report::text;
 use jitlat_store::log::LogReader;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use tracing::warn;
 
 /// Analyses `logs` and shows the result.
-pub fn run(logs: &[PathBuf], args: &ReportArgs) -> Result<ExitCode> {
+pub fn run(logs: &[PathBuf], args: &ReportArgs) -> Result<Status> {
     present::check(args)?;
     if args.csv.is_some() && logs.iter().any(|l| l.as_os_str() == "-") {
         bail!("--csv reads the log twice, which standard input cannot: give a file");
@@ -28,7 +28,7 @@ pub fn run(logs: &[PathBuf], args: &ReportArgs) -> Result<ExitCode> {
     let labels = label::tell_apart(&known);
     runs.iter_mut().zip(labels).for_each(|(run, label)| run.label = label);
     present::present(&runs, args)?;
-    Ok(crate::verdict(&runs, args))
+    Ok(present::status(&runs, args))
 }
 
 /// One pass over one log.

@@ -2,18 +2,17 @@
 //! not yet taken up ends the process.
 
 use anyhow::{Context, Result};
+use jitlat_instruments::Stop;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-/// A flag that SIGINT, SIGTERM and SIGHUP raise; where it is still raised, they end the process with status 2.
-/// A test lowers it when it begins to end, so that the next asks it to hurry.
-pub fn stop_flag() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
+/// A request to stop that SIGINT, SIGTERM and SIGHUP make; where the one before is not taken up yet, they end the
+/// process with status 2.
+pub fn stop() -> Result<Stop> {
+    let stop = Stop::new();
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        flag::register_conditional_shutdown(signal, 2, stop.clone())
-            .and_then(|_| flag::register(signal, stop.clone()))
+        flag::register_conditional_shutdown(signal, 2, stop.flag().clone())
+            .and_then(|_| flag::register(signal, stop.flag().clone()))
             .with_context(|| format!("arranging for signal {signal} to end the test early"))?;
     }
     Ok(stop)

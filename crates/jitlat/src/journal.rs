@@ -1,13 +1,70 @@
-//! [`Journal`]: the log of a test. Where answers come to this host it grows with them, so that a crash loses
+//! [`Journals`]: the logs of a test. Where packets come to this host a log grows with them, so that a crash loses
 //! nothing; what is known of them only in the end (the sender's stamps) then comes in a log that takes its place.
 
+use jitlat_core::observer::{Event, Observer};
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{PacketRecord, Session};
 use jitlat_store::log::LogFile;
 use std::path::PathBuf;
 
+/// The logs of a test, one a stream: an observer.
+pub struct Journals {
+    journals: Vec<Journal>,
+    /// What is known of each stream.
+    sessions: Vec<Session>,
+}
+
+impl Journals {
+    /// Logs that nothing is in yet; one that stays unused vanishes.
+    pub fn new(logs: impl IntoIterator<Item = LogFile>) -> Journals {
+        Journals { journals: logs.into_iter().map(Journal::new).collect(), sessions: Vec::new() }
+    }
+
+    /// Completes them with what is known in the end.
+    pub fn close(self) -> Vec<Closed> {
+        self.journals
+            .into_iter()
+            .zip(&self.sessions)
+            .map(|(journal, session)| journal.close(session))
+            .collect()
+    }
+
+    /// The log of a stream, begun.
+    fn begun(&mut self, stream: usize) -> Option<&mut Journal> {
+        let journal = self.journals.get_mut(stream)?;
+        journal.begin(self.sessions.get(stream)?);
+        Some(journal)
+    }
+}
+
+impl Observer for Journals {
+    fn event(&mut self, event: &Event<'_>) {
+        match *event {
+            Event::Started(sessions) | Event::Concluding(sessions) | Event::Finished(sessions) => {
+                self.sessions = sessions.to_vec();
+                // A one-way test is known at its server from now on, and can be collected by what the log says. A
+                // round trip to nobody leaves none.
+                for stream in (0..sessions.len()).filter(|k| sessions[*k].two_way.is_none()) {
+                    self.begun(stream);
+                }
+            }
+            Event::Arrived { stream, records } => {
+                if let Some(journal) = self.begun(stream) {
+                    journal.early(records);
+                }
+            }
+            Event::Records { stream, records, tcp } => {
+                if let Some(journal) = self.begun(stream) {
+                    journal.records(records, tcp);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
 /// A log, and what is to take its place.
-pub struct Journal {
+struct Journal {
     log: LogFile,
     /// As shown to people.
     path: PathBuf,
@@ -30,14 +87,13 @@ pub struct Closed {
 }
 
 impl Journal {
-    /// Of nothing yet: an unused log vanishes.
-    pub fn new(log: LogFile) -> Journal {
+    fn new(log: LogFile) -> Journal {
         let path = log.path().strip_prefix(".").unwrap_or(log.path()).to_owned();
         Journal { log, path, begun: None, grew: false, successor: None, troubles: Vec::new() }
     }
 
     /// Writes the header. Called again, with what has become known, it changes the header of a successor.
-    pub fn begin(&mut self, session: &Session) {
+    fn begin(&mut self, session: &Session) {
         if self.begun.replace(session.clone()).is_none() {
             self.log.begin(session);
         }
@@ -45,7 +101,7 @@ impl Journal {
 
     /// Writes records as they come, of which more may become known later. What cannot be replaced later (a pipe, a
     /// device) waits for the end.
-    pub fn early(&mut self, records: &[PacketRecord]) {
+    fn early(&mut self, records: &[PacketRecord]) {
         if !self.log.is_own() {
             return;
         }
@@ -54,17 +110,16 @@ impl Journal {
         self.log.flush();
     }
 
-    /// Writes records of which all is known.
-    pub fn records(&mut self, records: &[PacketRecord]) {
+    /// Writes records of which all is known, with the kernel's account of a TCP connection beside each, as far as there
+    /// is one.
+    fn records(&mut self, records: &[PacketRecord], tcp: &[TcpSample]) {
         let log = self.last_log();
-        records.iter().for_each(|r| log.record(r));
-        log.flush();
-    }
-
-    /// The same with the kernel's account of a TCP connection beside each, as far as there is one.
-    pub fn records_tcp(&mut self, records: &[PacketRecord], samples: &[TcpSample]) {
-        let log = self.last_log();
-        records.iter().enumerate().for_each(|(k, r)| log.record_tcp(r, samples.get(k)));
+        for (k, record) in records.iter().enumerate() {
+            match tcp.get(k) {
+                Some(sample) => log.record_tcp(record, Some(sample)),
+                None => log.record(record),
+            }
+        }
         log.flush();
     }
 
@@ -90,7 +145,7 @@ impl Journal {
     }
 
     /// Writes what has become known since the beginning, and ends.
-    pub fn close(mut self, session: &Session) -> Closed {
+    fn close(mut self, session: &Session) -> Closed {
         self.begin(session);
         self.log.finish(session);
         let path = self.path;

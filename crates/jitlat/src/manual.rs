@@ -1,15 +1,14 @@
 //! `jitlat completions` and `jitlat man`: what shells and manual readers know of the command, made from its definitions.
 
-use crate::cli::Cli;
 use crate::console;
+use crate::exit::Status;
 use anyhow::{Context, Result};
-use clap::{Args, Command, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 /// The completions of which shell.
 #[derive(Clone, Debug, Args)]
@@ -28,24 +27,24 @@ pub struct ManArgs {
 }
 
 /// Prints the completions of a shell.
-pub fn completions(args: &CompletionsArgs) -> Result<ExitCode> {
+pub fn completions(args: &CompletionsArgs, mut root: Command) -> Result<Status> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "jitlat", &mut script);
+    clap_complete::generate(args.shell, &mut root, "jitlat", &mut script);
     console::print(&String::from_utf8(script)?)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Status::Measured)
 }
 
 /// Writes the manual page of each command into a folder.
-pub fn pages(args: &ManArgs) -> Result<ExitCode> {
+pub fn pages(args: &ManArgs, root: Command) -> Result<Status> {
     let folder = &args.folder;
     fs::create_dir_all(folder).with_context(|| format!("creating the folder {}", folder.display()))?;
-    let mut root = Cli::command().disable_help_subcommand(true);
+    let mut root = root.disable_help_subcommand(true);
     root.build();
     write_page(&root, &root, folder)?;
     for command in root.get_subcommands().filter(|c| !c.is_hide_set()) {
         write_page(command, &root, folder)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Status::Measured)
 }
 
 fn write_page(command: &Command, root: &Command, folder: &Path) -> Result<()> {

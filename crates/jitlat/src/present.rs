@@ -1,7 +1,8 @@
 //! From finished runs to what the user asked to see: console, JSON, CSV.
 
-use crate::cli::ReportArgs;
 use crate::console;
+use crate::exit::Status;
+use crate::options::report::ReportArgs;
 use anyhow::{Context, Result, bail};
 use jitlat_core::analysis::Samples;
 use jitlat_core::distribution::sample::Sample;
@@ -16,6 +17,7 @@ use jitlat_store::log::LogReader;
 use jitlat_store::{csv, hdr, json, openmetrics, output};
 use std::fs;
 use std::path::{Path, PathBuf};
+use tracing::error;
 
 /// One direction of one test, analysed.
 pub struct Run {
@@ -129,8 +131,17 @@ fn summaries(runs: &[Run]) -> Vec<Summary> {
     runs.iter().map(|run| run.summary.clone()).collect()
 }
 
+/// Logs the thresholds of `--fail-if` that `runs` violate; the exit status that follows.
+pub fn status(runs: &[Run], args: &ReportArgs) -> Status {
+    let violations = violations(runs, args);
+    for violation in &violations {
+        error!("failed: {violation}");
+    }
+    if violations.is_empty() { Status::Measured } else { Status::ThresholdViolated }
+}
+
 /// The conditions of `--fail-if` that hold, in words.
-pub fn violations(runs: &[Run], args: &ReportArgs) -> Vec<String> {
+fn violations(runs: &[Run], args: &ReportArgs) -> Vec<String> {
     runs.iter().flat_map(|run| args.fail_if.iter().filter_map(|c| c.violated(&run.summary))).collect()
 }
 

@@ -1,31 +1,24 @@
 //! `jitlat serve`: answers tests from other hosts.
 
-use crate::cli::quantity;
-use crate::console;
-use crate::interrupt;
-use crate::test::key;
-use anyhow::Result;
-use clap::{Args, ValueEnum};
+use crate::exit::Status;
+use crate::options::key;
+use crate::options::protocol::{GivenArgs, add_options};
+use crate::{console, interrupt};
+use anyhow::{Result, ensure};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use jitlat_core::Span;
 use jitlat_core::passive::Prefix;
+use jitlat_core::quantity;
 use jitlat_core::spec::{CONTROL_PORT, MAX_PAYLOAD, TEST_PORT};
+use jitlat_instruments::ping::{PROTOCOLS, Protocol};
+use jitlat_instruments::serve::{Access, DigestService, OneWayService, Reflector, Serve, every_address};
 use jitlat_net::capture::live::Settings;
-use jitlat_net::digest::Serving;
 use jitlat_net::pace::Pacing;
-use jitlat_net::reflect::{
-    LampFrameReflector, LampReflector, Reflector, Reflectors, StampReflector, TcpResponder, TwampServer,
-};
-use jitlat_net::server::{Server, Service};
-use jitlat_proto::access::Access;
 use jitlat_proto::digest;
 use jitlat_proto::jitlat::{Key, Limits};
-use jitlat_proto::{lamp, reqresp, stamp, twamp};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::ops::RangeInclusive;
+use std::net::IpAddr;
 use std::path::PathBuf;
-use std::process::ExitCode;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 use tracing::warn;
 
 #[derive(Clone, Debug, Args)]
@@ -66,39 +59,28 @@ pub struct DigestArgs {
     /// Tell them to whoever asks, without a key
     #[arg(long, requires = "capture", conflicts_with = "key_file")]
     pub capture_without_key: bool,
-    /// Packets a second told to one host
-    #[arg(long, value_name = "PPS", default_value_t = 200_000, requires = "capture")]
+    /// Packets a second told to one host (200k)
+    #[arg(long, value_name = "PPS", default_value_t = 200_000, requires = "capture", value_parser = quantity::packet_rate)]
     pub max_digest_rate: u32,
 }
 
 impl DigestArgs {
-    /// Starts to serve, if it is wanted.
-    fn start(&self, bind: &[IpAddr], key: Option<Key>) -> Result<Option<Serving>> {
+    fn settings(&self, key: Option<Key>) -> Result<Option<DigestService>> {
         if self.capture.is_empty() {
             return Ok(None);
         }
-        anyhow::ensure!(
+        ensure!(
             key.is_some() || self.capture_without_key,
             "--capture tells other hosts about this one's packets: give a key with --key-file, \
              or say --capture-without-key"
         );
-        let service = digest_service(self, key);
-        let addresses: Vec<_> = bind.iter().map(|ip| SocketAddr::new(*ip, self.capture_port)).collect();
-        let serving = service.serve(&addresses)?;
-        for address in serving.addresses() {
-            let interfaces = self.capture.join(", ");
-            console::print(&format!("jitlat serve: digests of packets at {interfaces} on TCP {address}\n"))?;
-        }
-        Ok(Some(serving))
-    }
-}
-
-fn digest_service(args: &DigestArgs, key: Option<Key>) -> jitlat_net::digest::Service {
-    jitlat_net::digest::Service {
-        interfaces: args.capture.clone(),
-        key,
-        rate: args.max_digest_rate,
-        settings: Settings::default(),
+        let service = jitlat_net::digest::Service {
+            interfaces: self.capture.clone(),
+            key,
+            rate: self.max_digest_rate,
+            settings: Settings::default(),
+        };
+        Ok(Some(DigestService { port: self.capture_port, service }))
     }
 }
 
@@ -106,115 +88,86 @@ fn digest_service(args: &DigestArgs, key: Option<Key>) -> jitlat_net::digest::Se
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Two-way tests")]
 pub struct ReflectArgs {
-    /// Answer only these
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub only: Vec<Answered>,
-    /// UDP port of the STAMP and TWAMP Light reflector
-    #[arg(long, value_name = "PORT", default_value_t = stamp::PORT)]
-    pub stamp_port: u16,
-    /// File with the key of STAMP's authenticated mode, in hexadecimal; unsigned requests are not answered
-    #[arg(long, value_name = "FILE")]
-    pub stamp_key_file: Option<PathBuf>,
-    /// STAMP sessions whose answers are counted, so that loss is told by direction; 0 = stateless
-    #[arg(long, value_name = "N", default_value_t = StampReflector::default().sessions)]
-    pub stamp_sessions: usize,
-    /// TCP port of the TWAMP control server
-    #[arg(long, value_name = "PORT", default_value_t = twamp::PORT)]
-    pub twamp_port: u16,
-    /// File with the TWAMP users, a name and a passphrase in hexadecimal a line (perfSONAR's .pfs); offers the keyed
-    /// modes and no longer the open one
-    #[arg(long, value_name = "FILE")]
-    pub twamp_key_file: Option<PathBuf>,
-    /// UDP ports of TWAMP sessions, for a firewall; without this any from 1024 up
-    #[arg(long, value_name = "FIRST-LAST", value_parser = port_range)]
-    pub twamp_test_ports: Option<RangeInclusive<u16>>,
-    /// UDP port of the LaMP server, for LaTe
-    #[arg(long, value_name = "PORT", default_value_t = lamp::PORT)]
-    pub lamp_port: u16,
-    /// Answer LaMP over IPv4 in whole Ethernet frames at this interface, past this host's own IP and UDP, and nowhere
-    /// else (needs CAP_NET_RAW)
-    #[arg(long, value_name = "IFACE")]
-    pub lamp_raw: Option<String>,
-    /// TCP port of the request-response server
-    #[arg(long, value_name = "PORT", default_value_t = reqresp::PORT)]
-    pub tcp_port: u16,
+    #[command(flatten)]
+    pub protocols: AnsweredArgs,
     /// Answer two-way tests of these hosts and networks only (192.0.2.0/24, 2001:db8::/32); may be repeated
     #[arg(long, value_name = "NETWORK", value_parser = network, value_delimiter = ',')]
     pub allow: Vec<Prefix>,
-    /// Packets a second answered of one address
-    #[arg(long, value_name = "PPS", default_value_t = Access::default().packets_per_second, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Packets a second answered of one address (200k)
+    #[arg(long, value_name = "PPS", default_value_t = Access::default().packets_per_second, value_parser = quantity::packet_rate)]
     pub max_reflect_rate: u32,
 }
 
-/// What a server can answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Answered {
-    /// One-way tests of jitlat
-    Jitlat,
-    /// STAMP and TWAMP Light
-    Stamp,
-    /// TWAMP with a control connection
-    Twamp,
-    /// LaMP
-    Lamp,
-    /// TCP request-response
-    Tcp,
+/// `--only`, and the options of every protocol that is answered, made from [`PROTOCOLS`].
+#[derive(Clone, Debug)]
+pub struct AnsweredArgs {
+    only: Vec<String>,
+    given: GivenArgs,
+}
+
+/// One-way tests among what is answered.
+const ONE_WAY: &str = "jitlat";
+
+fn answered() -> impl Iterator<Item = &'static Protocol> {
+    PROTOCOLS.iter().copied().filter(|p| p.server.is_some())
+}
+
+impl AnsweredArgs {
+    fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|o| o == name)
+    }
+
+    /// What answers the protocols wanted.
+    fn reflectors(&self) -> Result<Vec<Box<dyn Reflector>>> {
+        let given = self.given.read()?;
+        let mut reflectors = Vec::new();
+        for protocol in answered().filter(|p| self.wants(p.name)) {
+            let arguments = protocol.server.as_ref().map_or(&[][..], |s| s.arguments);
+            reflectors.extend(protocol.reflectors(&given.of(arguments))?);
+        }
+        Ok(reflectors)
+    }
+}
+
+impl Args for AnsweredArgs {
+    fn augment_args(command: Command) -> Command {
+        let names = std::iter::once(ONE_WAY).chain(answered().map(|p| p.name));
+        let titles: Vec<&str> = answered().map(|p| p.title).collect();
+        let help = format!("Answer only these: {ONE_WAY} (one-way tests), {}", titles.join(", "));
+        let only = Arg::new("only")
+            .long("only")
+            .value_name("LIST")
+            .value_delimiter(',')
+            .num_args(1..)
+            .value_parser(PossibleValuesParser::new(names))
+            .help(help);
+        let entries = answered().filter_map(|p| Some((p.title, p.server.as_ref()?.arguments)));
+        add_options(command.arg(only), entries)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for AnsweredArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<AnsweredArgs, clap::Error> {
+        let arguments = answered().filter_map(|p| p.server.as_ref()).flat_map(|s| s.arguments);
+        Ok(AnsweredArgs {
+            only: matches.get_many("only").into_iter().flatten().cloned().collect(),
+            given: GivenArgs::new(arguments, matches),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = AnsweredArgs::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 fn network(text: &str) -> Result<Prefix, String> {
     text.parse()
         .map_err(|()| "write an address or a network: 192.0.2.7, 192.0.2.0/24, 2001:db8::/32".to_owned())
-}
-
-fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    match (first.trim().parse(), last.trim().parse()) {
-        (Ok(first), Ok(last)) if 0 < first && first <= last => Ok(first..=last),
-        _ => Err("write two ports, the lower first: 18760-19960".to_owned()),
-    }
-}
-
-impl ReflectArgs {
-    fn answers(&self, what: Answered) -> bool {
-        self.only.is_empty() || self.only.contains(&what)
-    }
-
-    fn access(&self) -> Access {
-        Access { allow: self.allow.clone(), packets_per_second: self.max_reflect_rate }
-    }
-
-    /// What answers the protocols wanted.
-    fn reflectors(&self) -> Result<Vec<Box<dyn Reflector>>> {
-        let mut wanted: Vec<Box<dyn Reflector>> = Vec::new();
-        if self.answers(Answered::Stamp) {
-            let key = self.stamp_key_file.as_deref().map(crate::ping::stamp_key).transpose()?;
-            wanted.push(Box::new(StampReflector {
-                port: self.stamp_port,
-                key,
-                sessions: self.stamp_sessions,
-            }));
-        }
-        if self.answers(Answered::Lamp) {
-            if let Some(interface) = self.lamp_raw.clone() {
-                wanted.push(Box::new(LampFrameReflector { port: self.lamp_port, interface }));
-            }
-            let only_ipv6 = self.lamp_raw.is_some();
-            wanted.push(Box::new(LampReflector { port: self.lamp_port, only_ipv6 }));
-        }
-        if self.answers(Answered::Twamp) {
-            let users = self.twamp_key_file.as_deref().map(crate::ping::read_users).transpose()?;
-            wanted.push(Box::new(TwampServer {
-                port: self.twamp_port,
-                users: users.unwrap_or_default(),
-                test_ports: self.twamp_test_ports.clone(),
-                ..TwampServer::default()
-            }));
-        }
-        if self.answers(Answered::Tcp) {
-            wanted.push(Box::new(TcpResponder { port: self.tcp_port, ..TcpResponder::default() }));
-        }
-        Ok(wanted)
-    }
 }
 
 /// What a client is granted; a refusal names the limit.
@@ -230,11 +183,11 @@ pub struct LimitArgs {
     /// Payload of a packet
     #[arg(long, value_name = "BYTES", default_value_t = MAX_PAYLOAD)]
     pub max_payload: u16,
-    /// Packets per second of a stream
-    #[arg(long, value_name = "PPS", default_value_t = Limits::default().rate)]
+    /// Packets per second of a stream (1000, 200k/s)
+    #[arg(long, value_name = "PPS", default_value_t = Limits::default().rate, value_parser = quantity::packet_rate)]
     pub max_rate: u32,
-    /// Payload bits per second of a stream
-    #[arg(long, value_name = "BITS", default_value_t = Limits::default().bandwidth)]
+    /// Payload bits per second of a stream (64kbit, 1.5Mbit, 10G; a bare number is bits)
+    #[arg(long, value_name = "RATE", default_value_t = Limits::default().bandwidth, value_parser = quantity::bit_rate)]
     pub max_bandwidth: u64,
     /// Duration of a test
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "24h")]
@@ -288,57 +241,38 @@ impl From<&LimitArgs> for Limits {
 }
 
 /// Serves until stopped by a signal.
-pub fn run(args: &ServeArgs) -> Result<ExitCode> {
-    let every = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
-    let explicit = !args.bind.is_empty();
-    let mut ips = if explicit { args.bind.clone() } else { every.to_vec() };
-    if !explicit && !has_ipv6() {
-        ips.truncate(1);
-    }
-    let two_way = args.reflect.reflectors()?;
-    let _digests = args.digests.start(&ips, args.key_file.as_deref().map(key).transpose()?)?;
-    let service = Service {
-        bind: ips.iter().map(|ip| SocketAddr::new(*ip, args.control_port)).collect(),
+pub fn run(args: &ServeArgs) -> Result<Status> {
+    let key = args.key_file.as_deref().map(key).transpose()?;
+    let one_way = OneWayService {
+        control_port: args.control_port,
         test_port: args.test_port,
         limits: (&args.limits).into(),
-        key: args.key_file.as_deref().map(key).transpose()?,
+        key: key.clone(),
         pacing: Pacing { realtime: args.realtime, lock_memory: args.realtime.is_some(), ..Pacing::default() },
     };
-    let stop = interrupt::stop_flag()?;
-    let mut reflectors = Reflectors::new(args.reflect.access());
-    two_way.iter().for_each(|r| reflectors.start(r.as_ref(), &ips));
-    for failure in reflectors.failures() {
-        warn!("{failure}");
+    let reflect = &args.reflect;
+    let serve = Serve {
+        ips: if args.bind.is_empty() { every_address() } else { args.bind.clone() },
+        one_way: Some(one_way).filter(|_| reflect.protocols.wants(ONE_WAY)),
+        reflectors: reflect.protocols.reflectors()?,
+        access: Access { allow: reflect.allow.clone(), packets_per_second: reflect.max_reflect_rate },
+        digests: args.digests.settings(key)?,
+    };
+    let stop = interrupt::stop()?;
+    let serving = serve.start()?;
+    serving.failures().iter().for_each(|failure| warn!("{failure}"));
+    let mut lines = String::new();
+    for address in serving.digests() {
+        let interfaces = args.digests.capture.join(", ");
+        lines += &format!("jitlat serve: digests of packets at {interfaces} on TCP {address}\n");
     }
-    if !args.reflect.answers(Answered::Jitlat) {
-        anyhow::ensure!(
-            !reflectors.listening().is_empty(),
-            "nothing to answer: every reflector failed to start"
-        );
-        tell(&reflectors)?;
-        while !stop.load(Ordering::Relaxed) {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        return Ok(ExitCode::SUCCESS);
+    for address in serving.one_way() {
+        lines += &format!("jitlat serve: listening on TCP {address}, test port {}\n", args.test_port);
     }
-    let server = Server::bind(service)?;
-    for address in server.addresses() {
-        console::print(&format!("jitlat serve: listening on TCP {address}, test port {}\n", args.test_port))?;
+    for (name, address) in serving.two_way() {
+        lines += &format!("jitlat serve: answering {name} on {address}\n");
     }
-    tell(&reflectors)?;
-    server.run(&stop);
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Says where two-way tests are answered.
-fn tell(reflectors: &Reflectors) -> Result<()> {
-    for (name, address) in reflectors.listening() {
-        console::print(&format!("jitlat serve: answering {name} on {address}\n"))?;
-    }
-    Ok(())
-}
-
-/// Whether this host speaks IPv6 at all.
-fn has_ipv6() -> bool {
-    std::net::TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok()
+    console::print(&lines)?;
+    serving.run(&stop);
+    Ok(Status::Measured)
 }

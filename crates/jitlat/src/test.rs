@@ -1,73 +1,143 @@
 //! `jitlat HOST`: one-way tests against a server.
 
-use crate::cli::{HostArgs, Pace, Stamps, TestArgs};
-use crate::collect;
-use crate::doctor;
-use crate::interrupt;
+use crate::console::progress::Progress;
+use crate::exit::Status;
+use crate::journal::Journals;
+use crate::options::one_way::{LogArgs, OneWayArgs};
 use crate::present::{self, Run};
-use crate::recorder::Recorder;
 use crate::watch::{Watch, Watched};
-use anyhow::{Context, Result, anyhow};
+use crate::{analyze, collect, doctor, interrupt, load};
+use anyhow::{Context, Result};
+use clap::Args;
 use jitlat_core::session::Ending;
-use jitlat_core::{Source, TestSpec};
-use jitlat_net::client::{self, Family, Measured, TestRequest};
-use jitlat_net::pace::{Mode, Pacing};
-use jitlat_net::random;
-use jitlat_proto::jitlat::{Dialect, Key};
-use std::path::Path;
-use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
+use jitlat_instruments::doctor::noise_floor;
+use jitlat_instruments::{Analyses, Error, Instrument, Observer, OneWay, Outcome, Stop};
+use jitlat_report::text;
+use jitlat_store::log::{LogFile, Naming, Version};
+use std::path::PathBuf;
 use tracing::{error, warn};
 
+#[derive(Clone, Debug, Args)]
+pub struct TestArgs {
+    /// The host that runs `jitlat serve`: a name or an address
+    #[arg(required_unless_present = "file")]
+    pub host: Option<String>,
+    /// Analyse a saved log instead of measuring; - is standard input
+    #[arg(short = 'f', value_name = "LOG", conflicts_with_all = ["host", "capture"])]
+    pub file: Option<PathBuf>,
+    /// Collect what the server keeps of an earlier test whose program ended first: the log it left here (of a test
+    /// with -b, both: repeat the option). The result is a new log
+    #[arg(long, value_name = "LOG", requires = "host", conflicts_with_all = ["file", "classic", "capture"])]
+    pub collect: Vec<PathBuf>,
+    #[command(flatten)]
+    pub one_way: OneWayArgs,
+}
+
 /// Measures, saves, reports.
-pub fn run(args: &TestArgs) -> Result<ExitCode> {
-    let host = args.host.as_deref().ok_or_else(|| anyhow!("name the host that runs `jitlat serve`"))?;
-    let stop = interrupt::stop_flag()?;
+pub fn run(args: &TestArgs) -> Result<Status> {
+    if let Some(log) = &args.file {
+        return analyze::run(std::slice::from_ref(log), &args.one_way.report);
+    }
+    let host = args.host.as_deref().context("name the host that runs `jitlat serve`")?;
+    let test = args.one_way.settings(host)?;
+    if !args.one_way.load.load.is_empty() {
+        return load::one_way(&test, &args.one_way);
+    }
+    let stop = interrupt::stop()?;
     if !args.collect.is_empty() {
-        return collect::run(host, args, &stop);
+        return collect::run(test, &args.collect, &args.one_way, &stop);
     }
-    let request = request(host, args)?;
-    measure(&request, args, &stop)
+    measure(test, &args.one_way, &stop)
 }
 
-/// Runs `request` and shows its result.
-pub fn measure(request: &TestRequest, args: &TestArgs, stop: &AtomicBool) -> Result<ExitCode> {
+/// Runs `test` and shows its result.
+pub fn measure(mut test: OneWay, args: &OneWayArgs, stop: &Stop) -> Result<Status> {
     present::check(&args.report)?;
-    let mut recorder = Recorder::new(&request.host, &request.specs, args)?;
-    if let Some(spec) = request.specs.first().filter(|_| args.host_args.doctor) {
-        recorder.set_noise(doctor::told(doctor::floor(spec, &request.pacing, request.stamps, stop)));
+    let mut followed = Followed::new(&test, args)?;
+    if args.host_args.doctor {
+        test.annotations.noise = doctor::floor_or_warning(noise_floor(&test, stop));
     }
-    let watch = Watch::start(request, args).inspect_err(|_| recorder.abandon())?;
-    let measured = client::run(request, stop, &mut recorder);
-    let measured = measured.inspect_err(|_| recorder.abandon())?;
+    let watch = Watch::start(&test.request(), args)?;
+    let outcome = followed.by(|observer| test.run(stop, observer))?;
     let watched = watch.map(Watch::finish).transpose()?;
-    conclude(recorder, measured, watched, args)
+    followed.conclude(&outcome, watched, args)
 }
 
-/// Completes the logs and shows what was measured.
-pub fn conclude(
-    recorder: Recorder<'_>,
-    measured: Measured,
-    watched: Option<Watched>,
-    args: &TestArgs,
-) -> Result<ExitCode> {
-    let Measured { sessions, ending, reason } = measured;
-    let (runs, troubles) = recorder.finish(sessions);
-    let received: u64 = runs.iter().map(|r| r.summary.counts.received).sum();
-    let told = watched.map(|w| w.tell(&runs)).transpose()?;
-    present::present_with(&runs, told.as_ref(), &args.report)?;
-    for trouble in troubles {
-        error!("{trouble}");
+/// Whoever follows a test.
+pub struct Followed {
+    logs: Journals,
+    analyses: Analyses,
+    progress: Progress,
+}
+
+impl Followed {
+    /// Creates the logs, so that a name that is taken is refused before anything is sent.
+    pub fn new(test: &OneWay, args: &OneWayArgs) -> Result<Followed> {
+        let silent = present::is_silent(&args.report);
+        Ok(Followed {
+            logs: Journals::new(create_logs(&args.log, test.streams.len())?),
+            analyses: Analyses::new(args.report.options()),
+            progress: if silent { Progress::new() } else { Progress::with_server(&test.host) },
+        })
     }
-    let unsaved = runs.iter().any(|r| r.session.ending == Ending::StorageFailed);
-    if let Some(reason) = reason.filter(|_| ending != Ending::Complete) {
-        warn!("the test ended early: {reason}");
+
+    /// Has `test` followed.
+    pub fn by<T>(&mut self, test: impl FnOnce(&mut dyn Observer) -> Result<T, Error>) -> Result<T, Error> {
+        let mut observers: [&mut dyn Observer; 3] = [&mut self.logs, &mut self.analyses, &mut self.progress];
+        let outcome = test(&mut observers);
+        self.progress.clear();
+        outcome
     }
-    let measured = received > 0 || ending == Ending::Complete || runs.iter().any(sent_something);
-    if !measured || unsaved {
-        return Ok(ExitCode::from(crate::COULD_NOT_MEASURE));
+
+    /// Completes the logs and shows what was measured.
+    pub fn conclude(
+        mut self,
+        outcome: &Outcome,
+        watched: Option<Watched>,
+        args: &OneWayArgs,
+    ) -> Result<Status> {
+        let closed = self.logs.close();
+        for (session, log) in self.analyses.sessions_mut().zip(&closed) {
+            if session.ending == Ending::Complete && log.broken.is_some() {
+                (session.ending, session.reason) = (Ending::StorageFailed, log.broken.clone());
+            }
+        }
+        let keep = args.report.keeps_packets() || args.capture.is_some();
+        let both = closed.len() == 2;
+        let mut runs = Vec::new();
+        for (analysed, log) in self.analyses.finish().into_iter().zip(&closed) {
+            let direction = text::direction(analysed.session.spec.direction());
+            let mut heading = if both { format!("== {direction}\n") } else { String::new() };
+            if let Some(log) = &log.log {
+                heading += &format!("{}\n\n", text::logged(log));
+            }
+            runs.push(Run {
+                heading,
+                label: direction.to_owned(),
+                summary: analysed.summary,
+                session: analysed.session,
+                samples: if keep { analysed.samples } else { Default::default() },
+                log: log.log.clone(),
+                records: Vec::new(),
+                tcp: Vec::new(),
+            });
+        }
+        let explained = watched.map(|w| w.tell(&runs)).transpose()?;
+        present::present_with(&runs, explained.as_ref(), &args.report)?;
+        for trouble in closed.iter().flat_map(|log| &log.troubles) {
+            error!("{trouble}");
+        }
+        if let Some(reason) = outcome.reason.as_ref().filter(|_| outcome.ending != Ending::Complete) {
+            warn!("the test ended early: {reason}");
+        }
+        let unsaved = runs.iter().any(|r| r.session.ending == Ending::StorageFailed);
+        let received = runs.iter().any(|r| r.summary.counts.received > 0);
+        let measured = received || outcome.ending == Ending::Complete || runs.iter().any(sent_something);
+        if !measured || unsaved {
+            return Ok(Status::NotMeasured);
+        }
+        Ok(present::status(&runs, &args.report))
     }
-    Ok(crate::verdict(&runs, &args.report))
 }
 
 /// A stream that was sent and wholly lost is a measurement too.
@@ -75,49 +145,18 @@ fn sent_something(run: &Run) -> bool {
     run.summary.counts.sent > 0 && run.summary.session.ending == Ending::Interrupted
 }
 
-/// What `args` ask of `host`.
-pub fn request(host: &str, args: &TestArgs) -> Result<TestRequest> {
-    let mut seed = [0; 8];
-    random::fill(&mut seed).context("drawing a seed from the system's random numbers")?;
-    let specs: Vec<TestSpec> = args.stream.specs(u64::from_be_bytes(seed)).map_err(|e| anyhow!(e))?;
-    let link = &args.host_args;
-    Ok(TestRequest {
-        host: host.to_owned(),
-        control_port: link.control_port,
-        family: match (link.ipv4, link.ipv6) {
-            (true, _) => Some(Family::V4),
-            (_, true) => Some(Family::V6),
-            _ => None,
-        },
-        bind: link.bind,
-        specs,
-        dialect: if link.classic { Dialect::Classic } else { Dialect::V3 },
-        key: link.key_file.as_deref().map(key).transpose()?,
-        pacing: pacing(link),
-        stamps: match link.stamps {
-            Stamps::User => Source::User,
-            Stamps::Kernel => Source::Kernel,
-            Stamps::Hardware => Source::Hardware,
-        },
+fn create_logs(args: &LogArgs, streams: usize) -> Result<Vec<LogFile>> {
+    let naming = match &args.output {
+        Some(path) => Naming::Given(path.clone()),
+        None => Naming::Random(PathBuf::from(".")),
+    };
+    let version = match args.log_version {
+        1 => Version::V1,
+        2 => Version::V2,
+        _ => Version::V3,
+    };
+    Ok(match streams {
+        2 => LogFile::create_pair(&naming, version)?.into(),
+        _ => vec![LogFile::create(&naming, version)?],
     })
-}
-
-/// How packet threads are to be run.
-pub fn pacing(args: &HostArgs) -> Pacing {
-    Pacing {
-        mode: match args.pace {
-            Pace::Sleep => Mode::Sleep,
-            Pace::Hybrid => Mode::Hybrid,
-            Pace::Spin => Mode::Spin,
-        },
-        realtime: args.realtime,
-        lock_memory: args.realtime.is_some(),
-        cpu: args.cpu,
-    }
-}
-
-/// Reads a key file.
-pub fn key(path: &Path) -> Result<Key> {
-    let bytes = std::fs::read(path).with_context(|| format!("reading the key file {}", path.display()))?;
-    Key::from_file_contents(&bytes).with_context(|| format!("the key file {}", path.display()))
 }

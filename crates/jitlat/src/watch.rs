@@ -1,7 +1,7 @@
 //! `jitlat HOST --capture`: the test's own stream, watched where it leaves and reaches this host, so that a test
 //! over TCP explains its own latency.
 
-use crate::cli::TestArgs;
+use crate::options::one_way::{NO_FILE, OneWayArgs};
 use crate::present::{Extra, Run};
 use crate::tcp;
 use anyhow::{Context, Result, anyhow};
@@ -31,8 +31,6 @@ use std::time::Duration;
 
 /// The kernel keeps packets for so long, so that no thread wakes with each of them.
 const NAP: Duration = Duration::from_millis(20);
-/// What stands for "no file".
-pub const NO_FILE: &str = "-";
 
 /// One direction of the stream on the wire.
 #[derive(Clone, Copy, Debug, Default)]
@@ -88,7 +86,7 @@ impl Watch {
     ///
     /// # Errors
     /// What is missing to capture, in words, before anything is sent.
-    pub fn start(request: &TestRequest, args: &TestArgs) -> Result<Option<Watch>> {
+    pub fn start(request: &TestRequest, args: &OneWayArgs) -> Result<Option<Watch>> {
         let Some(file) = &args.capture else { return Ok(None) };
         let file = Some(file).filter(|f| f.as_os_str() != NO_FILE).cloned();
         let (here, there) = ends(request)?;

@@ -82,7 +82,7 @@ fn every_combination_is_repeated_and_shown_in_every_form() {
     let line = "sweep HOST -l 100..500:200 --protos stamp,lamp:user,lamp:krt -p 1ms -n 20 --repetitions 2 --pause 0 \
                 --seed 5 -o s --csv s.csv --plots plots --json - -- PORTS";
     let v = server.json(folder.path(), line);
-    assert_eq!((&v["format"], &v["complete"]), (&"jitlat sweep 1".into(), &true.into()));
+    assert_eq!((&v["format"], &v["complete"]), (&"jitlat sweep 2".into(), &true.into()));
     let points = v["points"].as_array().unwrap();
     assert_eq!(points.len(), 9);
     for p in points {

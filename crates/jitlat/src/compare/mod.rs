@@ -5,12 +5,12 @@ mod input;
 mod output;
 
 use crate::console;
+use crate::exit::Status;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use condition::Condition;
 use jitlat_core::compare::{Basis, Grid, Key, Outcome, Question, Run, Statistic};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use tracing::error;
 
 #[derive(Clone, Debug, Args)]
@@ -74,7 +74,7 @@ pub enum At {
 }
 
 /// Reads, compares, shows.
-pub fn run(args: &CompareArgs) -> Result<ExitCode> {
+pub fn run(args: &CompareArgs) -> Result<Status> {
     let to_stdout =
         [&args.json, &args.csv, &args.html].into_iter().flatten().filter(|p| p.as_os_str() == "-");
     if to_stdout.count() > 1 {
@@ -121,7 +121,7 @@ fn nothing_to_compare(runs: &[Run], columns: &Key, rows: Option<&Key>) -> Result
     bail!("no row{rows} has runs in two columns: nothing to compare");
 }
 
-fn status(grid: &Grid, runs: &[Run], args: &CompareArgs) -> Result<ExitCode> {
+fn status(grid: &Grid, runs: &[Run], args: &CompareArgs) -> Result<Status> {
     let violations: Vec<String> = args.fail_if.iter().flat_map(|c| c.violations(grid, runs)).collect();
     for violation in &violations {
         error!("failed: {violation}");
@@ -129,9 +129,9 @@ fn status(grid: &Grid, runs: &[Run], args: &CompareArgs) -> Result<ExitCode> {
     let refused = grid.comparisons().filter(|(_, c)| c.outcome == Outcome::Refused).count();
     if refused == grid.comparisons().count() {
         error!("nothing could be compared: the runs are different quantities");
-        return Ok(ExitCode::from(crate::COULD_NOT_MEASURE));
+        return Ok(Status::NotMeasured);
     }
-    Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(crate::THRESHOLD_VIOLATED) })
+    Ok(if violations.is_empty() { Status::Measured } else { Status::ThresholdViolated })
 }
 
 /// Whether standard output is taken by a program's format.

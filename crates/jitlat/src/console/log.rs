@@ -61,6 +61,11 @@ pub fn start(level: Option<Level>, runs_long: bool) {
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
+/// Whether the command itself says so, and not a library.
+fn is_own(event: &Event<'_>) -> bool {
+    event.metadata().target().split("::").next() == Some("jitlat")
+}
+
 /// How a line looks.
 enum Lines {
     /// `jitlat: message`.
@@ -87,6 +92,10 @@ where
                     return Ok(());
                 }
                 line.write_str("jitlat: ")?;
+            }
+            // A server that a command runs for itself (the demonstration, the loopback of `doctor`) has no log.
+            Lines::Plain if !is_own(event) && *event.metadata().level() > tracing::Level::WARN => {
+                return Ok(());
             }
             Lines::Plain => line.write_str("jitlat: ")?,
             Lines::Dated(repetitions) => {

@@ -2,6 +2,8 @@
 //! writes to either.
 
 pub mod log;
+pub mod progress;
+mod so_far;
 
 use anyhow::{Context, Result};
 use jitlat_report::text::Style;

@@ -1,9 +1,9 @@
 //! A [`Checkup`] as people read it.
 
-use super::Finding;
-use super::checkup::{Baseline, Checkup};
+use anyhow::Result;
 use jitlat_core::summary::Level;
 use jitlat_core::units::{eng4, eng4_f64};
+use jitlat_instruments::doctor::{Baseline, Checkup, Finding};
 use jitlat_report::text::{Options, Page};
 
 /// The whole examination; the verdict is last, where the eye is when a terminal has scrolled.
@@ -179,4 +179,27 @@ fn privileges(page: &mut Page, c: &Checkup) {
     if let Some(grant) = &c.grant {
         page.line(&format!("    to grant what is missing: {grant}"));
     }
+}
+
+/// The result as a program reads it: `docs/formats/doctor.md`.
+pub fn json(c: &Checkup, findings: &[Finding]) -> Result<serde_json::Value> {
+    let mut value = serde_json::to_value(c)?;
+    let of = |b: &Result<Baseline, String>| match b {
+        Ok(b) => serde_json::to_value(b),
+        Err(_) => Ok(serde_json::Value::Null),
+    };
+    let reasons: Vec<&String> =
+        [&c.one_way, &c.two_way].into_iter().filter_map(|b| b.as_ref().err()).collect();
+    if let Some(object) = value.as_object_mut() {
+        object.insert("format".to_owned(), "jitlat doctor 1".into());
+        object.insert("program".to_owned(), concat!("jitlat ", env!("CARGO_PKG_VERSION")).into());
+        object.insert("one_way".to_owned(), of(&c.one_way)?);
+        object.insert("two_way".to_owned(), of(&c.two_way)?);
+        object.insert("failures".to_owned(), serde_json::to_value(reasons)?);
+        object.insert("noise_floor".to_owned(), serde_json::to_value(c.floor())?);
+        object.insert("findings".to_owned(), serde_json::to_value(findings)?);
+        let worst = findings.iter().map(|f| f.level).max().unwrap_or(Level::Good);
+        object.insert("verdict".to_owned(), serde_json::to_value(worst)?);
+    }
+    Ok(value)
 }

@@ -1,17 +1,15 @@
 //! LaTe's outputs: files for tools that read them, and streams to a listener or to Carbon while a test runs.
 
-use super::args::{PingArgs, Proto, wire_size};
-use super::lamp::LampMode;
-use crate::cli::quantity;
+use crate::options::late::LateArgs;
+use crate::options::ping::PingArgs;
 use crate::present::Run;
 use anyhow::{Context, Result, anyhow};
-use clap::Args;
 use jitlat_core::summary::Summary;
 use jitlat_core::time::SECOND;
 use jitlat_core::{PacketRecord, Span, WallTime};
+use jitlat_instruments::{Event, Observer, Ping};
 use jitlat_net::clock;
 use jitlat_net::stamp::Stamps;
-use jitlat_proto::lamp::packet::HEADER_LEN;
 use jitlat_store::late::summary::{HEADER, LatencyType, Random, Setting};
 use jitlat_store::late::{Course, Extra, graphite, packets, stream, summary};
 use jitlat_store::output;
@@ -20,37 +18,6 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// For tools made for LaTe.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "LaTe's outputs")]
-pub struct LateArgs {
-    /// Append one line of LaTe's 34 columns to FILE; a new file begins with their names (LaTe's -f)
-    #[arg(long, value_name = "FILE")]
-    pub late_csv: Option<PathBuf>,
-    /// Write LaTe's line for each packet to FILE (LaTe's -W)
-    #[arg(long, value_name = "FILE")]
-    pub late_packets: Option<PathBuf>,
-    /// More values for each packet: letters of p (loss so far), r (number past wraps), m, n (smallest, largest so
-    /// far), or a for all (LaTe's -X)
-    #[arg(long, value_name = "LETTERS", default_value = "")]
-    pub late_extra: Extra,
-    /// Tell each sample to a listener while the test runs: datagrams, with a start and an end over TCP (LaTe's -w)
-    #[arg(long, value_name = "HOST[:PORT]")]
-    pub late_stream: Option<String>,
-    /// Tell the figures of each interval to Carbon while the test runs (LaTe's -g)
-    #[arg(long, value_name = "HOST[:PORT]")]
-    pub graphite: Option<String>,
-    /// Name of the figures in Graphite
-    #[arg(long, value_name = "PATH", default_value = "jitlat", requires = "graphite")]
-    pub graphite_path: String,
-    /// Interval between two tellings to Carbon, 1s or more: it keeps one value a second
-    #[arg(long, value_name = "T", value_parser = seconds, default_value = "1s", requires = "graphite")]
-    pub graphite_every: Span,
-    /// Tell Carbon over UDP, one line a datagram
-    #[arg(long, requires = "graphite")]
-    pub graphite_udp: bool,
-}
 
 /// Port of Carbon's plain-text listener.
 const CARBON: u16 = 2003;
@@ -67,9 +34,9 @@ pub struct Late {
 impl Late {
     /// Also what is to hear of the test while it runs, connected: a listener that is not there is an error before
     /// anything is sent.
-    pub fn new(args: &PingArgs, period: Span) -> Result<(Late, Option<Teller>)> {
+    pub fn new(args: &PingArgs, ping: &Ping) -> Result<(Late, Option<Teller>)> {
         let late = &args.late;
-        let setting = setting(args, period)?;
+        let setting = setting(args, ping)?;
         let listener = late.late_stream.as_deref().map(|to| Listener::connect(to, &setting, late.late_extra));
         let listener = listener.transpose()?;
         let carbon = late.graphite.as_deref().map(|to| Carbon::connect(to, late)).transpose()?;
@@ -118,29 +85,28 @@ impl Late {
     }
 }
 
-fn setting(args: &PingArgs, period: Span) -> Result<Setting> {
-    let size = wire_size(args)?;
-    let random = Random::of(args.schedule.with_seed(0), period);
+fn setting(args: &PingArgs, ping: &Ping) -> Result<Setting> {
+    let random = Random::of(ping.schedule, ping.period);
+    let protocol = &args.protocol;
+    let name = protocol.protocol.name;
     Ok(Setting {
-        unidirectional: args.proto == Proto::Lamp && args.lamp.mode == LampMode::Unidir,
-        raw: args.proto == Proto::Lamp && args.lamp.raw,
-        protocol: match args.proto {
-            Proto::Lamp => "UDP".to_owned(),
-            other => other.name().to_uppercase(),
-        },
-        priority: args.priority.or(args.lamp.ac.map(super::lamp::Access::priority)).unwrap_or(0),
-        payload: if args.proto == Proto::Lamp { size - HEADER_LEN as u64 } else { size },
+        unidirectional: protocol.text("mode") == Some("unidir"),
+        raw: protocol.has("raw"),
+        // LaTe names what carries LaMP.
+        protocol: if name == "lamp" { "UDP".to_owned() } else { name.to_uppercase() },
+        priority: ping.priority().unwrap_or(0),
+        payload: ping.size()? - ping.client.sizes().header,
         packets: args.duration.is_none().then_some(args.packets),
         duration: args.duration.map(|d| (d.0 / SECOND).unsigned_abs()),
-        interval: args.wait.map_or(random.map_or(period.0, |r| r.1), |wait| wait.0),
+        interval: ping.wait.map_or(random.map_or(ping.period.0, |r| r.1), |wait| wait.0),
         random: random.map(|r| r.0),
-        latency: match args.stamps {
+        latency: match ping.stamps {
             Stamps::User => LatencyType::User,
             Stamps::KernelReceive => LatencyType::Krt,
             Stamps::Kernel => LatencyType::Software,
             Stamps::Hardware => LatencyType::Hardware,
         },
-        follow_up: args.lamp.follow_up.is_some(),
+        follow_up: protocol.has("follow-up"),
         began: clock::wall(),
     })
 }
@@ -153,12 +119,6 @@ fn append(path: &Path, line: &str) -> Result<()> {
     text.push('\n');
     // One write, so that lines of tests that end together do not mix.
     Ok(file.write_all(text.as_bytes())?)
-}
-
-/// A duration that Carbon can tell from the next.
-fn seconds(text: &str) -> Result<Span, String> {
-    let span = quantity::duration(text)?;
-    if span < Span::seconds(1) { Err("Carbon keeps one value a second: 1s or more".into()) } else { Ok(span) }
 }
 
 /// An address with its port, or with `port`.
@@ -263,9 +223,18 @@ pub struct Teller {
     trouble: Option<std::io::Error>,
 }
 
+impl Observer for Teller {
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Arrived { records, .. } = event {
+            records.iter().for_each(|r| self.tell(r));
+        }
+        self.flush(clock::wall(), false);
+    }
+}
+
 impl Teller {
     /// Tells one sample.
-    pub fn tell(&mut self, record: &PacketRecord) {
+    fn tell(&mut self, record: &PacketRecord) {
         self.told += 1;
         let Some(sample) = self.course.sample(record) else { return };
         if let Some(carbon) = &mut self.carbon {
@@ -283,7 +252,7 @@ impl Teller {
     }
 
     /// Tells Carbon the interval that has ended, or is the last.
-    pub fn flush(&mut self, now: WallTime, last: bool) {
+    fn flush(&mut self, now: WallTime, last: bool) {
         let Some(carbon) = &mut self.carbon else { return };
         if !last && carbon.due.is_none_or(|due| now < due) {
             return;

@@ -11,7 +11,8 @@ mod ping;
 mod report;
 mod streams;
 
-use crate::cli::{ReportArgs, quantity};
+use crate::exit::Status;
+use crate::options::report::ReportArgs;
 use crate::{console, present};
 use anyhow::{Context, bail};
 use clap::Args;
@@ -22,12 +23,12 @@ use jitlat_core::passive::{
     CaiaMatcher, CaiaPairer, Estimator, Fields, Flows, IdentityRule, MatchCounts, Matcher, NoPlan, Plan,
     Point, Prefix, Sides, Spread, Streams, Way, survey,
 };
+use jitlat_core::quantity;
 use jitlat_core::time::{SECOND, Span, WallTime};
 use jitlat_report::figure::PassiveTrace;
 use lines::Lines;
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use streams::Keep;
 use tracing::error;
@@ -226,13 +227,13 @@ impl SppArgs {
 }
 
 /// Runs `jitlat spp`.
-pub fn run(args: &SppArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
     if !args.payloads.is_empty() {
         let Some(link::Asked::Compare(link)) = &args.link else {
             bail!("--payloads needs a link whose encapsulation and rates are given");
         };
         report::to_stdout(&link::tables(link, &args.payloads))?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Status::Measured);
     }
     let stdin = |l: &[PathBuf]| l.iter().filter(|p| p.as_os_str() == jitlat_net::capture::STDIN).count();
     if stdin(&args.reference) + stdin(&args.monitor) > 1 {
@@ -345,7 +346,7 @@ fn conclude(
     numbers: &Mutex<FlowNumbers>,
     // What cannot be written keeps nothing else from being written or shown.
     mut failures: Vec<anyhow::Error>,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<Status> {
     let Found { plan, rule, facts, counts, window } = found;
     let report = &args.report;
     let mut summary = hearing.estimator.summary_of(*counts);
@@ -404,12 +405,12 @@ fn conclude(
         let _ = console::print_beside(&report::summary(&outcome));
     }
     for failure in &failures {
-        error!("{}", crate::explain(failure));
+        error!("{}", crate::exit::explain(failure));
     }
     if !failures.is_empty() || counts.iter().all(|c| c.matched == 0) {
-        return Ok(ExitCode::from(crate::COULD_NOT_MEASURE));
+        return Ok(Status::NotMeasured);
     }
-    Ok(crate::verdict(&runs, report))
+    Ok(present::status(&runs, report))
 }
 
 /// What ping measured: in the reference capture, and in the file given.

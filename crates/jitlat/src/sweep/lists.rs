@@ -1,9 +1,10 @@
 //! Lists and ranges of conditions: `40,200,1400`, `40..1400:20`, `64..1024:x2`, `0,1ms,100ms`.
 
-use crate::cli::quantity;
+use jitlat_core::quantity;
 use jitlat_core::spec::{Dscp, MAX_PAYLOAD};
 use jitlat_core::sweep::Level;
 use jitlat_core::time::SECOND;
+use jitlat_instruments::ping::{PROTOCOLS, Protocol};
 
 /// The values of one condition, as the command line gives them.
 #[derive(Clone, Debug)]
@@ -36,8 +37,7 @@ pub fn periods(text: &str) -> Result<Levels, String> {
 
 /// Times between an answer and the next request; may be nothing.
 pub fn waits(text: &str) -> Result<Levels, String> {
-    let one = |t: &str| if t.trim() == "0" { Ok(0) } else { Ok(quantity::duration(t)?.0) };
-    numbers(text, one, time)
+    numbers(text, |t| Ok(quantity::pause(t)?.0), time)
 }
 
 /// Code points, by number or name.
@@ -56,14 +56,15 @@ pub fn protocols(text: &str) -> Result<Levels, String> {
     named(text, |t| {
         let t = t.trim();
         let (name, stamps) = t.split_once(':').map_or((t, None), |(n, s)| (n, Some(s)));
-        let known = ["icmp", "stamp", "twamp", "lamp", "tcp"].contains(&name);
+        let known = Protocol::named(name).is_some();
         let stamped = stamps.is_none_or(|s| s.parse::<jitlat_net::stamp::Stamps>().is_ok());
         if known && stamped {
             Ok(Level { text: t.to_owned(), number: None })
         } else {
+            let names: Vec<&str> = PROTOCOLS.iter().map(|p| p.name).collect();
             Err(format!(
-                "'{t}' is not a protocol: give icmp, stamp, twamp, lamp or tcp, with the stamps behind a colon if not \
-                 kernel (lamp:user, lamp:krt)"
+                "'{t}' is not a protocol: give {}, with the stamps behind a colon if not kernel (lamp:user, lamp:krt)",
+                names.join(", ")
             ))
         }
     })

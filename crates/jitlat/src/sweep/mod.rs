@@ -2,30 +2,33 @@
 //! intervals and what delay against size says of the path.
 //!
 //! * [`lists`] – how conditions are written
+//! * [`test_options`] – what a test is told behind `--`, and how conditions change it
 //! * [`state`] – the file that a sweep goes on from after an interruption
 //! * [`show`] – table, CSV, JSON, figures
 
 mod lists;
 mod show;
 mod state;
+mod test_options;
 
-use crate::cli::quantity;
-use crate::instrument::Instrument;
-use crate::load::{self, LoadArgs, LoadSpec};
-use crate::progress::ProgressLine;
+use crate::console::progress::ProgressLine;
+use crate::exit::Status;
+use crate::options::load::LoadArgs;
 use crate::{console, interrupt};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use jitlat_core::Span;
-use jitlat_core::sweep::{Axis, Confidence, Factor, Figures, Grid, Level, Outcome, Run, order};
-use jitlat_net::{clock, random};
+use jitlat_core::quantity;
+use jitlat_core::sweep::{Axis, Confidence, Factor, Grid, Level, Run, order};
+use jitlat_instruments::load::{Load, LoadSpec};
+use jitlat_instruments::sweep::{CellTest, SweepEvent, sweep};
+use jitlat_instruments::{Error, Stop};
+use jitlat_net::random;
 use lists::Levels;
 use serde::{Deserialize, Serialize};
 use state::{Named, State};
 use std::path::PathBuf;
-use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use test_options::TestOptions;
 
 /// The same test over lists of payloads, periods, waits, DSCPs, protocols, transports or loads: every combination,
 /// repeated, in random order
@@ -67,7 +70,7 @@ pub struct SweepArgs {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub repetitions: u32,
     /// Pause between runs
-    #[arg(long, value_name = "T", value_parser = pause, default_value = "0.2s")]
+    #[arg(long, value_name = "T", value_parser = quantity::pause, default_value = "0.2s")]
     pub pause: Span,
     /// Order of the runs: random within each repetition, or as given
     #[arg(long, value_name = "ORDER", default_value = "random")]
@@ -105,10 +108,6 @@ pub struct SweepArgs {
 pub enum Order {
     Random,
     Given,
-}
-
-fn pause(text: &str) -> Result<Span, String> {
-    if text.trim() == "0" { Ok(Span::ZERO) } else { Ok(quantity::duration(text)?) }
 }
 
 /// Everything that fixes a sweep: the first line of its file.
@@ -153,8 +152,6 @@ pub const FORMAT: &str = "jitlat sweep 2";
 pub const READABLE: [&str; 2] = ["jitlat sweep 1", FORMAT];
 /// More runs than this are a slip of the pen.
 const MOST_RUNS: usize = 100_000;
-/// Before a run that failed is tried once more.
-const AFTER_A_FAILURE: Span = Span::seconds(2);
 /// Payloads of a sweep that names nothing to vary.
 const SIZES: &str = "60..1460:200";
 
@@ -225,36 +222,20 @@ impl Plan {
         }
     }
 
-    /// The test of one combination, and the loads beside it.
-    pub fn test(&self, cell: usize) -> Result<(Instrument, Vec<LoadSpec>)> {
-        let mut words = vec![if self.one_way { "test" } else { "ping" }.to_owned(), self.host.clone()];
-        words.extend(["-n".to_owned(), self.packets.to_string()]);
-        let mut loads = Vec::new();
-        for (factor, level) in self.grid.levels(cell) {
-            let value = level.text.clone();
-            match factor {
-                Factor::Payload => words.extend(["-l".to_owned(), value]),
-                Factor::Period => words.extend(["-p".to_owned(), value]),
-                Factor::Wait => words.extend(["--wait".to_owned(), value]),
-                Factor::Dscp => words.extend(["-D".to_owned(), value]),
-                Factor::Priority => words.extend(["--priority".to_owned(), value]),
-                Factor::Protocol => {
-                    let (name, stamps) = value.split_once(':').unwrap_or((&value, "kernel"));
-                    words.extend(["--proto", name, "--stamps", stamps].map(str::to_owned));
-                }
-                Factor::Transport if value == "tcp" => words.push("-t".to_owned()),
-                Factor::Transport => {}
-                Factor::Load if value == "none" => {}
-                Factor::Load => loads.push(value.parse().map_err(|e: String| anyhow!(e))?),
-            }
-        }
-        words.extend(self.options.iter().cloned());
-        let instrument = Instrument::parse(&words)
-            .with_context(|| format!("the test of {}", self.grid.name(cell, None)))?;
-        Ok((instrument, loads))
+    /// The test of one combination, as `options` of its own have it.
+    pub fn test(&self, cell: usize, options: &TestOptions) -> Result<CellTest> {
+        let conditions = self.grid.levels(cell);
+        let loads: Vec<LoadSpec> = conditions
+            .iter()
+            .filter(|(factor, level)| *factor == Factor::Load && level.text != "none")
+            .map(|(_, level)| level.text.parse::<LoadSpec>())
+            .collect::<Result<_, _>>()?;
+        let instrument = options.under(&conditions, self.packets)?;
+        let load = if loads.is_empty() { None } else { Some(Load { specs: loads, ..self.load()? }) };
+        Ok(CellTest { instrument, load })
     }
 
-    fn link(&self) -> Result<load::Link> {
+    fn load(&self) -> Result<Load> {
         let args = LoadArgs {
             load: Vec::new(),
             load_settle: self.load.settle,
@@ -262,7 +243,7 @@ impl Plan {
             load_port: self.load.port,
             load_key_file: self.load.key_file.clone(),
         };
-        load::Link::new(&args, &self.host, None)
+        args.settings(&self.host, None)
     }
 
     /// What the delays of this sweep are.
@@ -272,30 +253,33 @@ impl Plan {
 }
 
 /// Sweeps, or goes on with a sweep, and shows it.
-pub fn run(args: &SweepArgs) -> Result<ExitCode> {
+pub fn run(args: &SweepArgs) -> Result<Status> {
     show::check(args)?;
-    let mut state = match &args.resume {
-        Some(path) => State::resume(path)?,
+    let (mut state, options) = match &args.resume {
+        Some(path) => {
+            let state = State::resume(path)?;
+            let options = TestOptions::parse(state.plan())?;
+            (state, options)
+        }
         None => {
             let plan = Plan::new(args)?;
             // Nothing is begun that cannot be ended: every combination is a test that could be run.
             plan.runs()?;
+            let options = TestOptions::parse(&plan)?;
             for cell in 0..plan.grid.cells().unwrap_or(0) {
-                let (instrument, _) = plan.test(cell)?;
-                instrument
-                    .duration()
-                    .with_context(|| format!("the test of {}", plan.grid.name(cell, None)))?;
+                let name = || format!("the test of {}", plan.grid.name(cell, None));
+                let test = plan.test(cell, &options).with_context(name)?;
+                test.instrument.duration().with_context(name)?;
             }
             let named = args.output.clone().map_or(Named::Random, Named::Given);
-            State::create(&named, plan)?
+            (State::create(&named, plan)?, options)
         }
     };
-    let stop = interrupt::stop_flag()?;
-    let quiet = show::is_silent(args);
-    if !quiet {
+    let stop = interrupt::stop()?;
+    if !show::is_silent(args) {
         console::print(&show::begin(&state)?)?;
     }
-    let failure = measure(&mut state, &stop).err();
+    let failure = measure(&mut state, &options, &stop).err();
     show::all(args, &state)?;
     if let Some(e) = failure {
         let file = state.path().display();
@@ -303,67 +287,36 @@ pub fn run(args: &SweepArgs) -> Result<ExitCode> {
             e.context(format!("the sweep is not complete: go on with `jitlat sweep --resume {file}`"))
         );
     }
-    Ok(if state.outcomes().is_empty() { ExitCode::from(crate::COULD_NOT_MEASURE) } else { ExitCode::SUCCESS })
+    Ok(if state.outcomes().is_empty() { Status::NotMeasured } else { Status::Measured })
 }
 
-fn measure(state: &mut State, stop: &AtomicBool) -> Result<()> {
-    let runs = state.plan().runs()?;
-    let link = state.plan().link()?;
+fn measure(state: &mut State, options: &TestOptions, stop: &Stop) -> Result<()> {
+    let all = state.plan().runs()?;
+    let left: Vec<Run> = all.iter().filter(|run| !state.has(**run)).copied().collect();
+    let plan = state.plan().clone();
+    let name = |run: Run| plan.grid.name(run.cell, None);
     let mut line = ProgressLine::new();
-    for (k, run) in runs.iter().enumerate() {
-        if state.has(*run) {
-            continue;
+    let mut current = None;
+    let test = |run: Run| plan.test(run.cell, options).map_err(|e| Error::Observer(e.into()));
+    let measured = sweep(&left, plan.pause, &test, stop, &mut |event| {
+        match event {
+            SweepEvent::Begins(run) => {
+                current = Some(run);
+                let number = all.iter().position(|r| *r == run).map_or(0, |k| k + 1);
+                line.show(&format!("run {number} of {}: {}", all.len(), name(run)));
+            }
+            SweepEvent::Failed(..) => line.clear(),
+            SweepEvent::Finished(outcome) => {
+                state.add(outcome).map_err(|e| Error::Observer(e.into()))?;
+            }
         }
-        if stop.load(Ordering::Relaxed) {
-            bail!("stopped after {} of {} runs", state.outcomes().len(), runs.len());
-        }
-        line.show(&format!("run {} of {}: {}", k + 1, runs.len(), state.plan().grid.name(run.cell, None)));
-        let once = || one(state.plan(), *run, &link, stop);
-        // What fails in passing must not end a sweep of hours.
-        let outcome = once().or_else(|e| {
-            line.clear();
-            rest(AFTER_A_FAILURE, stop);
-            if stop.load(Ordering::Relaxed) { Err(e) } else { once() }
-        })?;
-        // A run cut short is not one of the sweep's.
-        if !stop.load(Ordering::Relaxed) {
-            state.add(outcome)?;
-            rest(state.plan().pause, stop);
-        }
-    }
+        Ok(())
+    });
     line.clear();
-    if stop.load(Ordering::Relaxed) && state.outcomes().len() < runs.len() {
-        bail!("stopped after {} of {} runs", state.outcomes().len(), runs.len());
+    measured.with_context(|| current.map(name).unwrap_or_default())?;
+    let done = state.outcomes().len();
+    if stop.is_requested() && done < all.len() {
+        bail!("stopped after {done} of {} runs", all.len());
     }
     Ok(())
-}
-
-fn one(plan: &Plan, run: Run, link: &load::Link, stop: &AtomicBool) -> Result<Outcome> {
-    let (instrument, loads) = plan.test(run.cell)?;
-    let at = clock::wall();
-    let name = || plan.grid.name(run.cell, None);
-    let taken = if loads.is_empty() {
-        instrument.take(stop).with_context(name)?
-    } else {
-        let duration = instrument.duration()?;
-        load::beside(&loads, link, duration, stop, || instrument.take(stop)).with_context(name)?.0
-    };
-    let s = &taken.summary;
-    Ok(Outcome {
-        run,
-        at,
-        sent: s.counts.sent,
-        received: s.counts.unique_valid,
-        ip_length: instrument.ip_length(s),
-        figures: Figures::of(s),
-    })
-}
-
-/// Waits in pieces, so that a stop is noticed.
-fn rest(pause: Span, stop: &AtomicBool) {
-    let until = clock::steady() + pause;
-    while clock::steady() < until && !stop.load(Ordering::Relaxed) {
-        let left = (until - clock::steady()).0.clamp(0, 50_000_000);
-        std::thread::sleep(Duration::from_nanos(left as u64));
-    }
 }

@@ -5,6 +5,7 @@ pub mod text;
 mod words;
 
 use crate::console;
+use crate::exit::Status;
 use crate::present;
 use crate::spp::feed::Only;
 use crate::spp::join::{Joined, join};
@@ -20,7 +21,6 @@ use jitlat_store::output;
 use points::{Between, Point};
 use std::io::{self, BufWriter, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use tracing::info;
 
 /// What TCP hides: retransmissions and their reasons, reordering, losses before and after the capture point,
@@ -66,7 +66,7 @@ fn prefix(text: &str) -> Result<Prefix, String> {
 }
 
 /// Runs `jitlat tcp`.
-pub fn run(args: &TcpArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: &TcpArgs) -> anyhow::Result<Status> {
     let stdin = |p: &PathBuf| p.as_os_str() == STDIN;
     if args.captures.iter().any(stdin) && (args.html.is_some() || args.plots.is_some()) {
         bail!("figures read the capture twice, which standard input cannot: give a file");
@@ -127,7 +127,7 @@ pub fn run(args: &TcpArgs) -> anyhow::Result<ExitCode> {
     if let Some(mut out) = events {
         return match out.flush() {
             Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(e).context("cannot write to standard output"),
-            _ => Ok(ExitCode::SUCCESS),
+            _ => Ok(Status::Measured),
         };
     }
     let between = match (&joined, &second) {
@@ -137,7 +137,7 @@ pub fn run(args: &TcpArgs) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.json {
         write_json(path, &first, &between, &notes)?;
         if path.as_os_str() == "-" {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(Status::Measured);
         }
     }
     if draws {
@@ -145,7 +145,7 @@ pub fn run(args: &TcpArgs) -> anyhow::Result<ExitCode> {
         present::write_figures(&[], Some(&section), args.html.as_deref(), args.plots.as_deref())?;
     }
     console::print(&text::summary(&first.connections, &between, args.top, first.segments))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Status::Measured)
 }
 
 impl TcpArgs {

@@ -11,13 +11,14 @@ mod point;
 use super::feed::{Facts, Namer, Naming};
 use super::lines::Lines;
 use super::{Found, SppArgs, conclude, fields, hearing};
-use crate::cli::quantity;
+use crate::exit::Status;
 use crate::interrupt;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use jitlat_core::passive::flows::{FlowNumbers, UNKNOWN_FLOW};
 use jitlat_core::passive::identity::salted;
 use jitlat_core::passive::{IdentityRule, Matcher, Prefix, Sides, Sighting};
+use jitlat_core::quantity;
 use jitlat_core::time::Span;
 use jitlat_net::capture::live::Settings;
 use jitlat_net::clock;
@@ -26,8 +27,6 @@ use learn::Learner;
 use merge::Merger;
 use point::{News, Points, Report, Source};
 use std::path::PathBuf;
-use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tracing::info;
@@ -137,20 +136,20 @@ fn host_and_port(text: &str) -> Result<(String, u16)> {
 const AVAILABLE: u16 = 200;
 
 /// Runs `jitlat spp` on live points.
-pub fn run(args: &SppArgs) -> Result<ExitCode> {
+pub fn run(args: &SppArgs) -> Result<Status> {
     if args.compat {
         bail!("--compat is for files: it needs the whole of both captures");
     }
     let sources = args.live.sources()?;
     let asked = super::asked(args)?;
-    let stop = interrupt::stop_flag()?;
+    let stop = interrupt::stop()?;
     let same_clock = sources.iter().all(Source::is_here);
     if !sources.iter().any(Source::is_here) && args.grouping().is_some() {
         bail!(
             "--per-flow and --per-prefix need one of the points here: digests do not tell flows, only which packets are the same"
         );
     }
-    let key = args.live.key_file.as_deref().map(crate::test::key).transpose()?;
+    let key = args.live.key_file.as_deref().map(crate::options::key).transpose()?;
     let hosts: Vec<Prefix> =
         asked.iter().flat_map(|s| s.reference.iter().chain(&s.monitor).copied()).collect();
     let mut points = Points::open(&sources, args.live.settings(), &hosts, AVAILABLE, key.as_ref())?;
@@ -163,7 +162,7 @@ pub fn run(args: &SppArgs) -> Result<ExitCode> {
     say(&format!("listening to {} (reference) and {} (monitor)", sources[0], sources[1]));
     let began = clock::steady();
     let over = |pairs: u64| {
-        stop.load(Ordering::Relaxed)
+        stop.is_requested()
             || args.live.duration.is_some_and(|d| clock::steady() - began >= d)
             || args.live.pairs.is_some_and(|n| pairs >= n)
     };

@@ -1,4 +1,4 @@
-//! [`Live`]: what can be said of a stream while it still runs, from the records this host has received. Fed by
+//! [`SoFar`]: what can be said of a stream while it still runs, from the records this host has received. Fed by
 //! the thread that writes the log; the packet threads do nothing for it.
 
 use jitlat_core::distribution::{LogHistogram, Precision};
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Jitter and losses so far, in constant memory.
-pub struct Live {
+pub struct SoFar {
     delays: LogHistogram,
     fastest: i64,
     next: i64,
@@ -36,10 +36,10 @@ impl Losses {
 /// A packet later than so many runs of loss stays counted as lost until the end.
 const OPEN: usize = 64;
 
-impl Live {
-    /// Of nothing yet.
-    pub fn new() -> Live {
-        Live {
+impl SoFar {
+    /// No packet yet.
+    pub fn new() -> SoFar {
+        SoFar {
             delays: LogHistogram::new(Precision::STREAM),
             fastest: i64::MAX,
             next: 0,
@@ -77,7 +77,7 @@ impl Live {
     }
 
     /// `12 missing in 4 runs (longest 6), jitter 50% 412.0 us 99% 3.200 ms`; `None` before the first packet.
-    pub fn told(&self) -> Option<String> {
+    pub fn describe(&self) -> Option<String> {
         let quantiles = self.delays.quantiles();
         let above = |p: u32| Some(eng4(quantiles.edf(Percent(p))?.saturating_sub(self.fastest)));
         let jitter = format!("jitter 50% {} 99% {}", above(50_000)?, above(99_000)?);
@@ -96,27 +96,27 @@ mod tests {
     use super::*;
     use jitlat_core::WallTime;
 
-    fn told(packets: impl IntoIterator<Item = (i64, i64)>) -> Option<String> {
-        let mut live = Live::new();
+    fn described(packets: impl IntoIterator<Item = (i64, i64)>) -> Option<String> {
+        let mut live = SoFar::new();
         for (seq, delay) in packets {
             let record = PacketRecord::one_way(seq, WallTime(seq * 1000), WallTime(seq * 1000 + delay));
             live.push(&record, record.delay());
         }
-        live.told()
+        live.describe()
     }
 
     #[test]
-    fn what_is_told_so_far() {
-        assert_eq!(told([]), None);
+    fn what_is_said_so_far() {
+        assert_eq!(described([]), None);
         assert_eq!(
-            told([(0, 500), (1, 900)]).unwrap(),
+            described([(0, 500), (1, 900)]).unwrap(),
             "0 missing, jitter 50% 0.000 s 99% 400 ns".replace("400 ns", "400.0 ns")
         );
-        let gaps = told([(0, 5), (3, 5), (4, 5), (9, 5), (6, 5), (0, 5), (6, 5)]).unwrap();
+        let gaps = described([(0, 5), (3, 5), (4, 5), (9, 5), (6, 5), (0, 5), (6, 5)]).unwrap();
         assert!(gaps.starts_with("5 missing in 3 runs (longest 2), "), "{gaps}");
-        let none = told([(1, 5), (3, 5), (2, 5), (0, 5)]).unwrap();
+        let none = described([(1, 5), (3, 5), (2, 5), (0, 5)]).unwrap();
         assert!(none.starts_with("0 missing, "), "{none}");
-        let many = told((0..1000).map(|k| (k * 3, 5))).unwrap();
+        let many = described((0..1000).map(|k| (k * 3, 5))).unwrap();
         assert!(many.starts_with("1998 missing in 999 runs (longest 2), "), "{many}");
     }
 }

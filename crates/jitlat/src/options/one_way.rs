@@ -1,158 +1,86 @@
-//! The command line: what can be asked, and nothing about how it is done.
+//! A one-way test: its stream, its hosts, its log.
 
-pub mod analysis;
-pub use jitlat_core::quantity;
-
-use crate::console::log::Level;
-use analysis::AnalysisArgs;
-use jitlat_core::figures::Condition;
-
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use jitlat_core::analysis::Options;
+use super::load::LoadArgs;
+use super::report::ReportArgs;
+use super::{family, key};
+use anyhow::{Context, Result, anyhow};
+use clap::{Args, ValueEnum};
+use jitlat_core::quantity;
 use jitlat_core::spec::{CONTROL_PORT, Dscp, HEADER_LEN, SpecError, TEST_PORT};
 use jitlat_core::time::Span;
-use jitlat_core::{Direction, Schedule, TestSpec, Transport};
+use jitlat_core::{Direction, Schedule, Source, TestSpec, Transport};
+use jitlat_instruments::{Annotations, OneWay};
+use jitlat_net::pace::{Mode, Pacing};
+use jitlat_net::random;
+use jitlat_proto::jitlat::Dialect;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// What a network path does to real-time traffic: delay, jitter, and how losses cluster, per direction,
-/// with the clock error and the tool's own noise stated beside every figure.
-#[derive(Debug, Parser)]
-#[command(
-    name = "jitlat",
-    version,
-    args_conflicts_with_subcommands = true,
-    subcommand_negates_reqs = true,
-    arg_required_else_help = true,
-    after_help = "On one host: jitlat serve.  On the other: jitlat HOST.  Try it alone: jitlat demo.\n\
-                  Exit status: 0 measured; 1 measured, but a --fail-if threshold was violated; 2 could not measure,\n\
-                  or not write a file that was asked for."
-)]
-pub struct Cli {
-    /// What is logged to standard error: off, error, warn, info (the default), debug, trace; with this, each line is dated
-    #[arg(long, global = true, value_name = "LEVEL")]
-    pub log_level: Option<Level>,
-    #[command(subcommand)]
-    pub command: Option<Command>,
-    #[command(flatten)]
-    pub test: TestArgs,
-}
+/// Stands for no file behind `--capture`.
+pub const NO_FILE: &str = "-";
 
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    /// One-way test against a server (the same as `jitlat HOST`)
-    Test(Box<TestArgs>),
-    /// Two-way test against whatever answers: ICMP, STAMP, TWAMP Light, LaMP, TCP
-    Ping(Box<crate::ping::PingArgs>),
-    /// Answer tests from other hosts
-    Serve(Box<crate::serve::ServeArgs>),
-    /// Analyse saved logs (the same as `jitlat -f LOG`)
-    Analyze(Box<AnalyzeArgs>),
-    /// Set saved tests side by side, with an honest verdict
-    Compare(Box<crate::compare::CompareArgs>),
-    /// A server, a client and an impaired path on this machine, and the report at the end
-    Demo(Box<crate::demo::DemoArgs>),
-    Doctor(crate::doctor::DoctorArgs),
-    Sweep(Box<crate::sweep::SweepArgs>),
-    Spp(Box<crate::spp::SppArgs>),
-    Tcp(Box<crate::tcp::TcpArgs>),
-    /// Print what a shell needs to complete commands and options
-    #[command(
-        after_help = "bash: jitlat completions bash > ~/.local/share/bash-completion/completions/jitlat\n\
-                            zsh:  jitlat completions zsh > a file _jitlat in a folder of $fpath\n\
-                            fish: jitlat completions fish > ~/.config/fish/completions/jitlat.fish"
-    )]
-    Completions(crate::manual::CompletionsArgs),
-    /// Write the manual pages into a folder, one for each command
-    #[command(after_help = "man reads them after: jitlat man ~/.local/share/man/man1")]
-    Man(crate::manual::ManArgs),
-}
-
-/// How figures are computed and shown: for a live test and for a saved log alike.
+/// A one-way test against whichever host.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Report")]
-pub struct ReportArgs {
-    /// Print latency corrected by the clock estimate
-    #[arg(short = 'C', long)]
-    pub corrected: bool,
-    /// Plot latency corrected by the clock estimate
-    #[arg(short = 'L', long)]
-    pub plot_corrected: bool,
-    /// Write one line per test to FILE; - is standard output
-    #[arg(long, value_name = "FILE")]
-    pub summary_csv: Option<PathBuf>,
-    /// Write the figures as OpenMetrics text to FILE, for Prometheus' textfile collector; - is standard output
-    #[arg(long, value_name = "FILE")]
-    pub openmetrics: Option<PathBuf>,
-    /// Write one JSON line for each window of --interval to FILE; - is standard output
-    #[arg(long, value_name = "FILE", requires = "interval")]
-    pub intervals: Option<PathBuf>,
-    /// Write a report with interactive figures to FILE: one self-contained HTML page
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-    /// Draw every figure into DIR, as SVG and PNG
-    #[arg(long, value_name = "DIR")]
-    pub plots: Option<PathBuf>,
-    /// Write HDR histograms of latency and jitter to FILE, one of each for every window of --interval, or for the
-    /// whole test; - is standard output. With -b: FILE.up and FILE.down
-    #[arg(long, value_name = "FILE", conflicts_with = "streaming")]
-    pub hdr: Option<PathBuf>,
-    /// Fail with status 1 where a figure crosses a threshold: loss>1%, jitter-p99>30ms, latency-max>150ms, mos<3.8 …; may be repeated
-    #[arg(long, value_name = "CONDITION", long_help = figures_help())]
-    pub fail_if: Vec<Condition>,
-    /// Draw small plots in characters below the report
-    #[arg(long)]
-    pub text_plots: bool,
-    /// Write one JSON object to FILE; - is standard output, and then nothing else goes there
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write one line per packet to FILE; - is standard output. With -b: FILE.up and FILE.down
-    #[arg(long, value_name = "FILE")]
-    pub csv: Option<PathBuf>,
-    #[command(flatten)]
-    pub analysis: AnalysisArgs,
-}
-
-impl ReportArgs {
-    /// What to compute.
-    pub fn options(&self) -> Options {
-        let options = self.analysis.options();
-        let seed = options.bootstrap.unwrap_or(1);
-        Options { comparable: self.json.is_some().then_some(seed), ..options }
-    }
-
-    /// Whether something is to be made of the single packets once they are analysed.
-    pub fn keeps_packets(&self) -> bool {
-        self.hdr.is_some() || self.text_plots || self.html.is_some() || self.plots.is_some()
-    }
-}
-
-#[derive(Clone, Debug, Args)]
-pub struct TestArgs {
-    /// The host that runs `jitlat serve`: a name or an address
-    #[arg(required_unless_present = "file")]
-    pub host: Option<String>,
-    /// Analyse a saved log instead of measuring; - is standard input
-    #[arg(short = 'f', value_name = "LOG", conflicts_with = "host")]
-    pub file: Option<PathBuf>,
-    /// Collect what the server keeps of an earlier test whose program ended first: the log it left here (of a test
-    /// with -b, both: repeat the option). The result is a new log
-    #[arg(long, value_name = "LOG", requires = "host", conflicts_with_all = ["file", "classic"])]
-    pub collect: Vec<PathBuf>,
+pub struct OneWayArgs {
     /// Watch the stream at this host's interface, and let TCP explain its own delays: retransmissions, closed and full
     /// windows, round trips; keep the packets in FILE (pcap), if given. Needs CAP_NET_RAW
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = crate::watch::NO_FILE, conflicts_with_all = ["file", "collect"])]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = NO_FILE)]
     pub capture: Option<PathBuf>,
     #[command(flatten)]
     pub stream: StreamArgs,
     #[command(flatten)]
     pub host_args: HostArgs,
     #[command(flatten)]
-    pub load: crate::load::LoadArgs,
+    pub load: LoadArgs,
     #[command(flatten)]
     pub log: LogArgs,
     #[command(flatten)]
     pub report: ReportArgs,
+}
+
+impl OneWayArgs {
+    /// The test of `host` that they ask for.
+    pub fn settings(&self, host: &str) -> Result<OneWay> {
+        let mut seed = [0; 8];
+        random::fill(&mut seed).context("drawing a seed from the system's random numbers")?;
+        let streams: Vec<TestSpec> = self.stream.specs(u64::from_be_bytes(seed)).map_err(|e| anyhow!(e))?;
+        let link = &self.host_args;
+        Ok(OneWay {
+            control_port: link.control_port,
+            family: family(link.ipv4, link.ipv6),
+            bind: link.bind,
+            dialect: if link.classic { Dialect::Classic } else { Dialect::V3 },
+            key: link.key_file.as_deref().map(key).transpose()?,
+            pacing: link.pacing(),
+            stamps: match link.stamps {
+                Stamps::User => Source::User,
+                Stamps::Kernel => Source::Kernel,
+                Stamps::Hardware => Source::Hardware,
+            },
+            annotations: Annotations {
+                name: self.log.name.clone(),
+                tags: self.log.tags.clone(),
+                noise: None,
+            },
+            ..OneWay::new(host, streams)
+        })
+    }
+}
+
+impl HostArgs {
+    /// How packet threads are to be run.
+    fn pacing(&self) -> Pacing {
+        Pacing {
+            mode: match self.pace {
+                Pace::Sleep => Mode::Sleep,
+                Pace::Hybrid => Mode::Hybrid,
+                Pace::Spin => Mode::Spin,
+            },
+            realtime: self.realtime,
+            lock_memory: self.realtime.is_some(),
+            cpu: self.cpu,
+        }
+    }
 }
 
 /// The test stream.
@@ -309,42 +237,19 @@ pub struct LogArgs {
     pub tags: Vec<(String, String)>,
 }
 
-#[derive(Clone, Debug, Args)]
-pub struct AnalyzeArgs {
-    /// Logs to analyse; - is standard input
-    #[arg(required = true, value_name = "LOG")]
-    pub logs: Vec<PathBuf>,
-    #[command(flatten)]
-    pub report: ReportArgs,
-}
-
-/// What `--help` says of `--fail-if`: every figure there is.
-fn figures_help() -> String {
-    format!(
-        "Fail with status 1 where a figure crosses a threshold; may be repeated. A threshold is written in the figure's \
-         unit: loss>1%, pdv-p99>30ms, latency-max>150ms, mos<3.8. Of one way of a round-trip test: up-loss>1%, \
-         down-pdv-p99>30ms. Figures:\n{}",
-        jitlat_core::figures::help()
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+    use clap::{Command, FromArgMatches};
 
-    #[test]
-    fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    fn test_args(line: &str) -> TestArgs {
-        Cli::try_parse_from(line.split(' ')).unwrap().test
+    fn parse(line: &str) -> OneWayArgs {
+        let command = OneWayArgs::augment_args(Command::new("test").no_binary_name(true));
+        OneWayArgs::from_arg_matches(&command.get_matches_from(line.split(' '))).unwrap()
     }
 
     #[test]
     fn classic_letters() {
-        let args = test_args("jitlat -n 10 -l 40 -p 5000000 -t -R -D EF -s 5 -d 6 -C -L host");
+        let args = parse("-n 10 -l 40 -p 5000000 -t -R -D EF -s 5 -d 6 -C -L");
         let spec = &args.stream.specs(0).unwrap()[0];
         assert_eq!((spec.packets(), spec.payload(), spec.period()), (10, 40, Span::millis(5)));
         assert_eq!(
@@ -357,23 +262,13 @@ mod tests {
 
     #[test]
     fn rate_and_duration_replace_period_and_count() {
-        let spec = &test_args("jitlat -r 100 --duration 2s host").stream.specs(0).unwrap()[0];
+        let spec = &parse("-r 100 --duration 2s").stream.specs(0).unwrap()[0];
         assert_eq!((spec.packets(), spec.period()), (200, Span::millis(10)));
-        for bad in [
-            "jitlat -r 5 -p 5 h",
-            "jitlat -n 5 --duration 5 h",
-            "jitlat -4 -6 h",
-            "jitlat",
-            "jitlat -b -R h",
-            "jitlat -f x h",
-        ] {
-            assert!(Cli::try_parse_from(bad.split(' ')).is_err(), "{bad}");
-        }
     }
 
     #[test]
     fn both_directions_are_two_streams() {
-        let specs = test_args("jitlat -b host").stream.specs(0).unwrap();
+        let specs = parse("-b").stream.specs(0).unwrap();
         assert_eq!(
             specs.iter().map(TestSpec::direction).collect::<Vec<_>>(),
             [Direction::Up, Direction::Down]

@@ -1,21 +1,21 @@
-//! What `jitlat ping` can be asked.
+//! A two-way test.
 
-use super::lamp::LampArgs;
+use super::family;
 use super::late::LateArgs;
-use super::stamp::StampArgs;
-use super::twamp::TwampArgs;
-use crate::cli::{ReportArgs, quantity};
+use super::load::LoadArgs;
+use super::protocol::ProtocolArgs;
+use super::report::ReportArgs;
 use anyhow::{Context, Result, anyhow, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use jitlat_core::gaps::Gaps;
-use jitlat_core::spec::{Dscp, HEADER_LEN, MAX_PAYLOAD, SpecError};
-use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
+use jitlat_core::quantity;
+use jitlat_core::spec::{Dscp, SpecError};
+use jitlat_core::{Schedule, Span};
+use jitlat_instruments::{Annotations, Ping};
 use jitlat_net::pace::Mode;
 use jitlat_net::random;
 use jitlat_net::stamp::Stamps;
-use jitlat_proto::twoway::Plan;
-use jitlat_proto::{echo, lamp, reqresp, stamp};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -23,23 +23,14 @@ use std::str::FromStr;
 pub struct PingArgs {
     /// The far host: a name or an address
     pub host: String,
-    /// Protocol: icmp (any host), stamp or twamp (routers, probes, jitlat serve), lamp (LaTe, jitlat serve),
-    /// tcp (jitlat serve)
-    #[arg(long, value_name = "PROTOCOL", default_value = "icmp")]
-    pub proto: Proto,
+    #[command(flatten)]
+    pub protocol: ProtocolArgs,
     /// Requests to send
     #[arg(short = 'n', value_name = "N", default_value_t = 1000, conflicts_with = "duration")]
     pub packets: u64,
     /// Send for this long instead of a number of requests (30s, 10m; a bare number is seconds)
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     pub duration: Option<Span>,
-    /// Payload bytes: after the ICMP header (56), after the LaMP header (0), of the UDP datagram of STAMP (44)
-    /// and TWAMP (41), of a TCP request (1460)
-    #[arg(short = 'l', value_name = "BYTES")]
-    pub payload: Option<u64>,
-    /// Bytes of a TCP response
-    #[arg(long, value_name = "BYTES", default_value_t = 1000)]
-    pub response: usize,
     /// Time between requests (20ms; a bare number is ns)
     #[arg(short = 'p', value_name = "PERIOD", value_parser = quantity::period, default_value = "20ms", conflicts_with = "rate")]
     pub period: Span,
@@ -47,7 +38,7 @@ pub struct PingArgs {
     #[arg(short = 'r', value_name = "RATE", value_parser = quantity::rate)]
     pub rate: Option<quantity::Rate>,
     /// Stop and wait: send the next request this long after the answer to the one before (0 = at once)
-    #[arg(long, value_name = "T", value_parser = wait, conflicts_with_all = ["rate", "duration"])]
+    #[arg(long, value_name = "T", value_parser = quantity::pause, conflicts_with_all = ["rate", "duration"])]
     pub wait: Option<Span>,
     /// How long an answer may take before it counts as lost
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "2s")]
@@ -90,19 +81,9 @@ pub struct PingArgs {
     /// that are marked
     #[arg(long)]
     pub doctor: bool,
-    /// UDP port of the STAMP or TWAMP Light reflector
-    #[arg(long, value_name = "PORT", default_value_t = stamp::PORT)]
-    pub stamp_port: u16,
-    /// TCP port of the responder
-    #[arg(long, value_name = "PORT", default_value_t = reqresp::PORT)]
-    pub tcp_port: u16,
     /// Write a log with up to four times a packet, which `jitlat analyze` reads; an existing file is never replaced
     #[arg(short = 'o', value_name = "LOG")]
     pub output: Option<PathBuf>,
-    #[command(flatten)]
-    pub stamp: StampArgs,
-    #[command(flatten)]
-    pub twamp: TwampArgs,
     /// A name for this test, kept in log and report
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
@@ -110,35 +91,11 @@ pub struct PingArgs {
     #[arg(long = "tag", value_name = "K=V", value_parser = quantity::tag)]
     pub tags: Vec<(String, String)>,
     #[command(flatten)]
-    pub lamp: LampArgs,
-    #[command(flatten)]
     pub late: LateArgs,
     #[command(flatten)]
-    pub load: crate::load::LoadArgs,
+    pub load: LoadArgs,
     #[command(flatten)]
     pub report: ReportArgs,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Proto {
-    Icmp,
-    Stamp,
-    Twamp,
-    Lamp,
-    Tcp,
-}
-
-impl Proto {
-    /// As the command line writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Proto::Icmp => "icmp",
-            Proto::Stamp => "stamp",
-            Proto::Twamp => "twamp",
-            Proto::Lamp => "lamp",
-            Proto::Tcp => "tcp",
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,7 +130,8 @@ impl FromStr for Law {
             "write periodic, poisson, uniform:LEAST,MOST, exponential:LEAST,MEAN or normal:MEAN,DEVIATION";
         let (law, numbers) = text.split_once(':').ok_or(unknown)?;
         let mut numbers = numbers.split(',');
-        let mut time = || numbers.next().ok_or_else(|| unknown.to_owned()).and_then(wait);
+        let mut time =
+            || numbers.next().ok_or_else(|| unknown.to_owned()).and_then(|t| Ok(quantity::pause(t)?));
         let (first, second) = (time()?, time()?);
         let gaps = match law {
             "uniform" => Gaps::Uniform { least: first, most: second },
@@ -204,89 +162,42 @@ fn stamps(text: &str) -> Result<Stamps, String> {
     }
 }
 
-/// A wait may be nothing at all.
-fn wait(text: &str) -> Result<Span, String> {
-    if text.trim() == "0" { Ok(Span::ZERO) } else { Ok(quantity::duration(text)?) }
-}
-
-/// The far host and port.
-pub fn resolve(args: &PingArgs) -> Result<SocketAddr> {
-    let port = match args.proto {
-        Proto::Icmp => 0,
-        Proto::Twamp if !args.twamp.light => args.twamp.twamp_port,
-        Proto::Stamp | Proto::Twamp => args.stamp_port,
-        Proto::Lamp => args.lamp.lamp_port,
-        Proto::Tcp => args.tcp_port,
-    };
-    let host = args.host.trim_start_matches('[').trim_end_matches(']');
-    let found = (host, port).to_socket_addrs().with_context(|| format!("looking up {host}"))?;
-    let wanted = |a: &SocketAddr| !(args.ipv4 && a.is_ipv6() || args.ipv6 && a.is_ipv4());
-    let family = if args.ipv4 {
-        "IPv4 "
-    } else if args.ipv6 {
-        "IPv6 "
-    } else {
-        ""
-    };
-    found.into_iter().find(wanted).ok_or_else(|| anyhow!("{host} has no {family}address"))
-}
-
-/// Bytes of a request as the system counts them: of the UDP payload, of the ICMP message, of the TCP
-/// record.
-pub fn wire_size(args: &PingArgs) -> Result<u64> {
-    let (default, header) = match args.proto {
-        Proto::Icmp => (56, echo::HEADER_LEN as u64),
-        Proto::Stamp if args.stamp.stamp_key_file.is_some() => (112, 0),
-        Proto::Stamp => (44, 0),
-        Proto::Twamp => (args.twamp.least_size(), 0),
-        Proto::Lamp => (0, lamp::packet::HEADER_LEN as u64),
-        Proto::Tcp => (1460, 0),
-    };
-    let size = args.payload.unwrap_or(default) + header;
-    let (low, high) = match args.proto {
-        Proto::Stamp | Proto::Twamp => (default, MAX_PAYLOAD.into()),
-        Proto::Tcp => (reqresp::SHORTEST_REQUEST as u64, reqresp::LARGEST as u64),
-        _ => (header, MAX_PAYLOAD.into()),
-    };
-    if !(low..=high).contains(&size) {
-        bail!(
-            "-l {}: {} takes {} to {} bytes",
-            size - header,
-            args.proto.name(),
-            low - header,
-            high - header
-        );
-    }
-    Ok(size)
-}
-
-/// What is sent, when.
-pub fn plan(args: &PingArgs) -> Result<Plan> {
-    let size = wire_size(args)?;
-    let period = match args.rate {
-        // Stop and wait has none.
-        _ if args.wait.is_some() => Span(1),
-        Some(_) if matches!(args.schedule, Law::Random(..)) => {
-            bail!("-r: a law of gaps says all about the rate: leave one of them out")
+impl PingArgs {
+    /// The test they ask for.
+    pub fn settings(&self) -> Result<Ping> {
+        let mut ping = Ping {
+            packets: self.packets,
+            payload: self.protocol.payload,
+            wait: self.wait,
+            timeout: self.timeout,
+            dscp: self.dscp,
+            priority: self.priority,
+            src_port: self.src_port,
+            family: family(self.ipv4, self.ipv6),
+            bind: self.bind,
+            interface: self.interface.clone(),
+            pace: self.pace,
+            stamps: self.stamps,
+            annotations: Annotations { name: self.name.clone(), tags: self.tags.clone(), noise: None },
+            ..Ping::boxed(&self.host, self.protocol.client()?)
+        };
+        ping.period = match (self.rate, self.schedule) {
+            (Some(_), Law::Random(..)) => {
+                bail!("-r: a law of gaps says all about the rate: leave one of them out")
+            }
+            (Some(rate), _) => rate.period(ping.size()?).map_err(|e| anyhow!(e))?,
+            (None, Law::Random(gaps, _)) => gaps.mean(),
+            (None, _) => self.period,
+        };
+        if let Some(d) = self.duration {
+            ping.packets = (d.0 as u64).div_ceil(ping.period.0.max(1) as u64);
         }
-        Some(rate) => rate.period(size).map_err(|e| anyhow!(e))?,
-        None => match args.schedule {
-            Law::Random(gaps, _) => gaps.mean(),
-            _ => args.period,
-        },
-    };
-    let packets = match args.duration {
-        Some(d) => (d.0 as u64).div_ceil(period.0.max(1) as u64),
-        None => args.packets,
-    };
-    let mut seed = [0; 8];
-    random::fill(&mut seed).context("drawing a seed from the system's random numbers")?;
-    let schedule = args.schedule.with_seed(u64::from_be_bytes(seed));
-    let transport = if args.proto == Proto::Tcp { Transport::Tcp } else { Transport::Udp };
-    let shown = size.max(HEADER_LEN.into()).min(MAX_PAYLOAD.into());
-    let mut spec = TestSpec::new(Direction::Up, transport, packets, shown, period, schedule)?;
-    spec.dscp = args.dscp;
-    Ok(Plan { spec, wait: args.wait, patience: args.timeout })
+        let mut seed = [0; 8];
+        random::fill(&mut seed).context("drawing a seed from the system's random numbers")?;
+        ping.schedule = self.schedule.with_seed(u64::from_be_bytes(seed));
+        ping.plan()?;
+        Ok(ping)
+    }
 }
 
 #[cfg(test)]

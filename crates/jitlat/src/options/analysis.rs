@@ -1,10 +1,10 @@
 //! What of the analysis can be chosen.
 
-use super::quantity;
 use clap::{Args, ValueEnum};
 use jitlat_core::analysis::Options;
 use jitlat_core::metrics::dejitter::Codec;
 use jitlat_core::metrics::emodel;
+use jitlat_core::quantity;
 use jitlat_core::summary::{Bins, Method, Percent};
 use jitlat_core::time::Span;
 
@@ -42,7 +42,7 @@ pub struct AnalysisArgs {
     #[arg(long, value_name = "MODEL", default_value = "idd")]
     pub delay_model: DelayModel,
     /// Play-out buffer sizes of the voice quality curve, as a list (default: 19 sizes from 0 to 6 s)
-    #[arg(long, value_name = "T,T…", value_delimiter = ',', value_parser = buffer)]
+    #[arg(long, value_name = "T,T…", value_delimiter = ',', value_parser = quantity::pause)]
     pub buffers: Vec<Span>,
     /// Intervals of mean, median and 99th percentile by block bootstrap, which holds where packets resemble their
     /// neighbours; the seed makes them reproducible
@@ -112,11 +112,6 @@ fn bins(text: &str) -> Result<Bins, String> {
         Ok(n @ 1..=100_000) => Ok(Bins::Fixed(n)),
         _ => Err("give 1 to 100000, or auto".to_owned()),
     }
-}
-
-/// A buffer may be none at all.
-fn buffer(text: &str) -> Result<Span, String> {
-    if text.trim() == "0" { Ok(Span::ZERO) } else { Ok(quantity::duration(text)?) }
 }
 
 fn codec(text: &str) -> Result<Codec, String> {

@@ -1,11 +1,10 @@
 //! [`Checkup`]: everything measured and asked, before anything is made of it.
 
-use super::Finding;
-use anyhow::Result;
+use crate::stop::Stop;
 use jitlat_core::analysis::{self, Analyzer};
 use jitlat_core::session::HostFacts;
 use jitlat_core::spec::HEADER_LEN;
-use jitlat_core::summary::{Level, Percent, Summary};
+use jitlat_core::summary::{Percent, Summary};
 use jitlat_core::twoway::{View, project};
 use jitlat_core::{Direction, NoiseFloor, Schedule, Session, Source, Span, TestSpec, Transport, WallTime};
 use jitlat_net::doctor::clock::{self, Reading};
@@ -103,7 +102,8 @@ pub struct Checkup {
 
 impl Checkup {
     /// Examines this host. Takes as long as asked for, and what setting up a few tests takes.
-    pub fn make(question: &Question, stop: &AtomicBool) -> Checkup {
+    pub fn make(question: &Question, stop: &Stop) -> Checkup {
+        let stop = stop.flag();
         let part = |percent: i64| Span(question.duration.0.saturating_mul(percent) / 100);
         // The kernel's account first: what follows is load of our own making.
         let machine = Machine::look();
@@ -144,29 +144,6 @@ impl Checkup {
     /// What a report of a test would be marked by.
     pub fn floor(&self) -> Option<NoiseFloor> {
         noise(&self.wall_clock, self.woken(Mode::Sleep)?, self.one_way.as_ref().ok()?)
-    }
-
-    /// The result as a program reads it: `docs/formats/doctor.md`.
-    pub fn json(&self, findings: &[Finding]) -> Result<serde_json::Value> {
-        let mut value = serde_json::to_value(self)?;
-        let of = |b: &Result<Baseline, String>| match b {
-            Ok(b) => serde_json::to_value(b),
-            Err(_) => Ok(serde_json::Value::Null),
-        };
-        let reasons: Vec<&String> =
-            [&self.one_way, &self.two_way].into_iter().filter_map(|b| b.as_ref().err()).collect();
-        if let Some(object) = value.as_object_mut() {
-            object.insert("format".to_owned(), "jitlat doctor 1".into());
-            object.insert("program".to_owned(), concat!("jitlat ", env!("CARGO_PKG_VERSION")).into());
-            object.insert("one_way".to_owned(), of(&self.one_way)?);
-            object.insert("two_way".to_owned(), of(&self.two_way)?);
-            object.insert("failures".to_owned(), serde_json::to_value(reasons)?);
-            object.insert("noise_floor".to_owned(), serde_json::to_value(self.floor())?);
-            object.insert("findings".to_owned(), serde_json::to_value(findings)?);
-            let worst = findings.iter().map(|f| f.level).max().unwrap_or(Level::Good);
-            object.insert("verdict".to_owned(), serde_json::to_value(worst)?);
-        }
-        Ok(value)
     }
 }
 

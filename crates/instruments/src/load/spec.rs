@@ -1,6 +1,7 @@
 //! [`LoadSpec`]: traffic to be sent beside a test, as people write it: `udp:5Mbit,dscp=AF11`, `tcp:20Mbit,streams=4`.
 
-use crate::cli::quantity::{self, Rate};
+use crate::error::Error;
+use jitlat_core::quantity::{self, QuantityError, Rate};
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::{Direction, Dscp, Schedule, Span, TestSpec, Transport};
 use std::fmt;
@@ -27,7 +28,10 @@ const MOST_PACKETS: u64 = 8_000_000;
 
 impl LoadSpec {
     /// One specification for each stream, for `duration`.
-    pub fn streams(&self, duration: Span) -> Result<Vec<TestSpec>, String> {
+    ///
+    /// # Errors
+    /// [`Error::Spec`] where such a stream cannot be.
+    pub fn streams(&self, duration: Span) -> Result<Vec<TestSpec>, Error> {
         let packets = (duration.0 as u64).div_ceil(self.period.0.max(1) as u64).clamp(1, MOST_PACKETS);
         let spec = TestSpec::new(
             self.direction,
@@ -37,7 +41,7 @@ impl LoadSpec {
             self.period,
             Schedule::Periodic,
         );
-        let mut spec = spec.map_err(|e| format!("the load {self}: {e}"))?;
+        let mut spec = spec.map_err(|e| Error::from(e).while_doing(format!("the load {self}")))?;
         spec.dscp = self.dscp;
         Ok(vec![spec; self.streams])
     }
@@ -50,12 +54,12 @@ impl fmt::Display for LoadSpec {
 }
 
 impl FromStr for LoadSpec {
-    type Err = String;
+    type Err = QuantityError;
 
-    fn from_str(text: &str) -> Result<LoadSpec, String> {
+    fn from_str(text: &str) -> Result<LoadSpec, QuantityError> {
         const USAGE: &str = "write udp:RATE or tcp:RATE, then streams=N, dscp=EF, payload=BYTES, down as needed: \
                              tcp:20Mbit,streams=4,dscp=AF11";
-        let bad = |why: &str| format!("'{text}' is not a load: {why}; {USAGE}");
+        let bad = |why: &str| QuantityError::new(format!("'{text}' is not a load: {why}; {USAGE}"));
         let (kind, rest) = text.split_once(':').ok_or_else(|| bad("it names no transport"))?;
         let transport = match kind {
             "udp" => Transport::Udp,
@@ -124,7 +128,7 @@ mod tests {
             "udp:1Mbit,x",
             "udp:1Mbit,payload=5",
         ] {
-            let e = bad.parse::<LoadSpec>().unwrap_err();
+            let e = bad.parse::<LoadSpec>().unwrap_err().to_string();
             assert!(e.contains("tcp:20Mbit,streams=4"), "{bad}: {e}");
         }
     }

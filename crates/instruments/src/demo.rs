@@ -1,0 +1,113 @@
+//! [`Bed`]: a server and an impaired path on this machine, without any privilege.
+//!
+//! The server listens on 127.0.0.2; a relay on 127.0.0.1 at the same ports carries everything between it and a client
+//! through the impairment model.
+
+use crate::error::Error;
+use crate::one_way::OneWay;
+use crate::stop::Stop;
+use jitlat_core::Direction;
+use jitlat_core::impair::Scenario;
+use jitlat_net::emulator::{Forward, Numbering, Relay, RelayConfig};
+use jitlat_net::pace::Pacing;
+use jitlat_net::server::{Server, Service};
+use jitlat_proto::jitlat::Limits;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::thread::JoinHandle;
+
+const CLIENT_SIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
+const SERVER_SIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// A server behind an impaired path; both end when it is dropped.
+pub struct Bed {
+    server: Option<JoinHandle<()>>,
+    relay: Option<Relay>,
+    stop: Stop,
+    /// Of control connections, of streams up and down, and where a client receives.
+    ports: [u16; 4],
+}
+
+impl Bed {
+    /// Starts both; `scenario` is the path.
+    ///
+    /// # Errors
+    /// [`Error`] where this host has no free ports.
+    pub fn start(scenario: Scenario) -> Result<Bed, Error> {
+        let ports = free_ports()?;
+        let [control, up, down, _] = ports;
+        let service = Service {
+            bind: vec![SocketAddr::from((SERVER_SIDE, control))],
+            test_port: up,
+            limits: Limits::default(),
+            key: None,
+            pacing: Pacing::default(),
+        };
+        let server = Server::bind(service)?;
+        let through =
+            |port: u16| Forward { listen: (CLIENT_SIDE, port).into(), to: (SERVER_SIDE, port).into() };
+        let relay = Relay::start(RelayConfig {
+            tcp: [control, up, down].map(through).to_vec(),
+            udp: [up, down].map(through).to_vec(),
+            numbering: Numbering::Sequence,
+            scenario,
+        });
+        let relay = relay.map_err(Error::Relay)?;
+        let stop = Stop::new();
+        let stopped = stop.clone();
+        let server = std::thread::spawn(move || server.run(stopped.flag()));
+        Ok(Bed { server: Some(server), relay: Some(relay), stop, ports })
+    }
+
+    /// Directs `test` at the server, through the path.
+    pub fn direct(&self, test: &mut OneWay) {
+        let [control, up, down, here] = self.ports;
+        test.host = CLIENT_SIDE.to_string();
+        test.control_port = control;
+        for spec in &mut test.streams {
+            // What is relayed must have fixed ports on the server's side.
+            (spec.src_port, spec.dst_port) = match spec.direction() {
+                Direction::Up => (0, up),
+                Direction::Down => (down, here),
+            };
+        }
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        self.stop.request();
+        if self.server.take().is_some_and(|server| server.join().is_err()) {
+            tracing::error!("the demonstration's server panicked");
+        }
+        if let Some(relay) = self.relay.take() {
+            relay.stop();
+        }
+    }
+}
+
+/// Ports that nobody uses on either side, for TCP and UDP.
+fn free_ports<const N: usize>() -> Result<[u16; N], Error> {
+    let mut held = Vec::new();
+    let mut ports = [0; N];
+    for port in &mut ports {
+        let free = (0..50).find_map(|_| {
+            let tcp = TcpListener::bind((SERVER_SIDE, 0)).ok()?;
+            let port = tcp.local_addr().ok()?.port();
+            let others = (
+                TcpListener::bind((CLIENT_SIDE, port)).ok()?,
+                UdpSocket::bind((CLIENT_SIDE, port)).ok()?,
+                UdpSocket::bind((SERVER_SIDE, port)).ok()?,
+            );
+            Some((port, tcp, others))
+        });
+        let none = || Error::System {
+            doing: "finding free ports on the loopback interface",
+            source: io::ErrorKind::AddrInUse.into(),
+        };
+        let (number, tcp, others) = free.ok_or_else(none)?;
+        *port = number;
+        held.push((tcp, others));
+    }
+    Ok(ports)
+}

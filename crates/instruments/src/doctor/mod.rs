@@ -1,0 +1,49 @@
+//! Can this host be trusted? What it adds to every figure, why, and what to change.
+//!
+//! * [`checkup`] – [`Checkup`]: measures, and asks the kernel
+//! * [`findings`] – [`judge`]: what follows from it
+
+pub mod checkup;
+pub mod findings;
+
+pub use checkup::{Baseline, Checkup, Question};
+pub use findings::{Finding, judge};
+
+use crate::one_way::OneWay;
+use crate::ping::Ping;
+use crate::stop::Stop;
+use jitlat_core::{Direction, NoiseFloor, Schedule, Span, TestSpec, Transport};
+use jitlat_net::pace::Pacing;
+use jitlat_proto::twoway::Plan;
+
+/// How long the noise floor is measured.
+const FLOOR: Span = Span::seconds(3);
+
+/// What this host adds to the figures of `test`, measured over its own loopback interface in three seconds.
+///
+/// # Errors
+/// Why there is none, in words.
+pub fn noise_floor(test: &OneWay, stop: &Stop) -> Result<NoiseFloor, String> {
+    let spec = test.streams.first().ok_or("the test has no stream")?;
+    checkup::floor(spec, &test.pacing, FLOOR, stop.flag(), |spec| {
+        checkup::one_way(spec, &test.pacing, test.stamps, stop.flag())
+    })
+}
+
+/// The same for a two-way test.
+///
+/// # Errors
+/// Why there is none, in words.
+pub fn noise_floor_two_way(test: &Ping, stop: &Stop) -> Result<NoiseFloor, String> {
+    let plan = test.plan().map_err(|e| e.to_string())?;
+    let pacing = Pacing { mode: test.pace, ..Pacing::default() };
+    // Stop and wait has a period only in the baseline's planning.
+    let period = plan.wait.map_or(plan.spec.period(), |w| w.max(Span::millis(1)));
+    let (packets, payload) = (plan.spec.packets().into(), plan.spec.payload().into());
+    let spec = TestSpec::new(Direction::Up, Transport::Udp, packets, payload, period, Schedule::Periodic);
+    checkup::floor(&spec.map_err(|e| e.to_string())?, &pacing, FLOOR, stop.flag(), |spec| {
+        let wait = plan.wait.map(|w| w.min(spec.period()));
+        let plan = Plan { spec: spec.clone(), wait, ..plan.clone() };
+        checkup::two_way(plan, &pacing, test.stamps, stop.flag())
+    })
+}

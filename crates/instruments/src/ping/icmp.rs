@@ -1,0 +1,56 @@
+//! ICMP and ICMPv6 echo.
+
+use super::protocol::{Client, Protocol, Sizes};
+use super::test::{Found, Test};
+use crate::error::Error;
+use jitlat_core::Transport;
+use jitlat_core::spec::MAX_PAYLOAD;
+use jitlat_net::twoway::Link;
+use jitlat_net::twoway::socket::Carrier;
+use jitlat_proto::echo::{Echo, Family, HEADER_LEN};
+
+/// The entry of ICMP.
+pub static PROTOCOL: Protocol = Protocol {
+    name: "icmp",
+    title: "ICMP",
+    answered_by: "any host",
+    transport: Transport::Udp,
+    payload: "after the ICMP header (56)",
+    arguments: &[],
+    client: |_| Ok(Box::new(IcmpClient)),
+    // Their kernels do.
+    server: None,
+};
+
+/// Asks by echo requests.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IcmpClient;
+
+impl Client for IcmpClient {
+    fn protocol(&self) -> &'static Protocol {
+        &PROTOCOL
+    }
+
+    fn port(&self) -> u16 {
+        0
+    }
+
+    fn sizes(&self) -> Sizes {
+        let header = HEADER_LEN as u64;
+        Sizes { usual: 56, header, range: (header, MAX_PAYLOAD.into()), beneath: Some(0) }
+    }
+
+    fn adapt(&self, link: &mut Link) {
+        link.carrier = Carrier::Icmp;
+        link.marking.port = 0;
+        // Hosts answer with the system's; a request looks like any other ping's.
+        link.marking.ttl = None;
+    }
+
+    fn measure(&self, test: &Test<'_>) -> Result<Found, Error> {
+        let family = if test.link.to.is_ipv4() { Family::V4 } else { Family::V6 };
+        let echo =
+            |kernel: bool| Echo::new(family, (!kernel).then_some(test.id), test.mark, test.size - HEADER_LEN);
+        Ok(test.datagrams(echo)?.0)
+    }
+}

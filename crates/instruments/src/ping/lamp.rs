@@ -1,0 +1,257 @@
+//! LaMP, as LaTe speaks it.
+
+use super::protocol::{Client, Protocol, ProtocolServer, Sizes};
+use super::test::{Found, Test};
+use crate::arguments::{Argument, Arguments};
+use crate::error::Error;
+use jitlat_core::Transport;
+use jitlat_core::record::Moment;
+use jitlat_core::spec::MAX_PAYLOAD;
+use jitlat_core::twoway::FarReport;
+use jitlat_net::reflect::{LampFrameReflector, LampReflector, Reflector};
+use jitlat_net::stamp::Stamps;
+use jitlat_net::twoway::{self, Link, socket::Carrier};
+use jitlat_proto::lamp::client::{FollowUpState, Options};
+use jitlat_proto::lamp::{self, FollowUp, Mode, packet::HEADER_LEN};
+
+/// The entry of LaMP.
+pub static PROTOCOL: Protocol = Protocol {
+    name: "lamp",
+    title: "LaMP",
+    answered_by: "LaTe, jitlat serve",
+    transport: Transport::Udp,
+    payload: "after the LaMP header (0)",
+    arguments: &[
+        PORT,
+        Argument::choice(
+            "mode",
+            "MODE",
+            "Round trips, or one-way with the server's report",
+            &[("bidir", "Round trips"), ("unidir", "One-way, client to server")],
+        )
+        .or(|| "bidir".to_owned()),
+        Argument::choice(
+            "follow-up",
+            "KIND",
+            "Have the server report its own processing time, which is then left out of the round trip; KIND says where it \
+             takes its two times (default: as --stamps here)",
+            &[
+                ("same", "As --stamps of this host"),
+                ("app", "Both by the program"),
+                ("krt", "Reception by the kernel"),
+                ("kernel", "Both by the kernel"),
+                ("hardware", "Both by the adapter"),
+            ],
+        )
+        .bare("same"),
+        Argument::switch(
+            "timeless",
+            "Requests carry no time, as LaTe's with kernel or hardware stamps; this host keeps its own",
+        ),
+        Argument::switch(
+            "raw",
+            "Whole Ethernet frames through a packet socket, past this host's own IP and UDP (IPv4)",
+        ),
+        Argument::choice(
+            "ac",
+            "CATEGORY",
+            "Wi-Fi access category: sets the priority within this host to 1 (BK), 0 (BE), 4 (VI) or 6 (VO)",
+            &[("BK", "Background"), ("BE", "Best effort"), ("VI", "Video"), ("VO", "Voice")],
+        )
+        .conflicts(&["priority"]),
+    ],
+    client: |arguments| Ok(Box::new(LampClient::new(arguments)?)),
+    server: Some(ProtocolServer {
+        arguments: &[
+            PORT,
+            Argument::value(
+                "lamp-raw",
+                "IFACE",
+                "Answer LaMP over IPv4 in whole Ethernet frames at this interface, past this host's own IP and UDP, and \
+                 nowhere else (needs CAP_NET_RAW)",
+                |_| Ok(()),
+            ),
+        ],
+        reflectors: |arguments| {
+            let port = arguments.value(PORT.name)?;
+            let frames = arguments.text("lamp-raw").map(|interface| LampFrameReflector {
+                port,
+                interface: interface.to_owned(),
+            });
+            let datagrams = LampReflector { port, only_ipv6: frames.is_some() };
+            let frames = frames.map(|f| Box::new(f) as Box<dyn Reflector>);
+            Ok(frames.into_iter().chain([Box::new(datagrams) as Box<dyn Reflector>]).collect())
+        },
+    }),
+};
+
+const PORT: Argument = Argument::port("lamp-port", "UDP port of the LaMP server", || lamp::PORT.to_string());
+
+/// Asks a LaMP server.
+#[derive(Clone, Copy, Debug)]
+pub struct LampClient {
+    /// The server's UDP port.
+    pub port: u16,
+    /// Round trips, or one-way with the server's report.
+    pub mode: Mode,
+    /// Have the server report its own processing time.
+    pub follow_up: Option<FollowUpKind>,
+    /// Requests carry no time.
+    pub timeless: bool,
+    /// Whole Ethernet frames through a packet socket.
+    pub raw: bool,
+    /// Priority of a Wi-Fi access category.
+    pub category: Option<u32>,
+}
+
+/// Where a server takes the times it reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FollowUpKind {
+    /// As this host does.
+    Same,
+    /// As said.
+    Given(FollowUp),
+}
+
+impl FollowUpKind {
+    fn asked(self, stamps: Stamps) -> FollowUp {
+        match self {
+            FollowUpKind::Given(kind) => kind,
+            FollowUpKind::Same => match stamps {
+                Stamps::User => FollowUp::Application,
+                Stamps::KernelReceive => FollowUp::KernelReceive,
+                Stamps::Kernel => FollowUp::Kernel,
+                Stamps::Hardware => FollowUp::Hardware,
+            },
+        }
+    }
+}
+
+impl Default for LampClient {
+    fn default() -> LampClient {
+        LampClient {
+            port: lamp::PORT,
+            mode: Mode::PingLike,
+            follow_up: None,
+            timeless: false,
+            raw: false,
+            category: None,
+        }
+    }
+}
+
+impl LampClient {
+    fn new(arguments: &Arguments) -> Result<LampClient, Error> {
+        let client = LampClient {
+            port: arguments.value(PORT.name)?,
+            mode: if arguments.text("mode") == Some("unidir") {
+                Mode::Unidirectional
+            } else {
+                Mode::PingLike
+            },
+            follow_up: arguments.text("follow-up").map(|kind| match kind {
+                "app" => FollowUpKind::Given(FollowUp::Application),
+                "krt" => FollowUpKind::Given(FollowUp::KernelReceive),
+                "kernel" => FollowUpKind::Given(FollowUp::Kernel),
+                "hardware" => FollowUpKind::Given(FollowUp::Hardware),
+                _ => FollowUpKind::Same,
+            }),
+            timeless: arguments.has("timeless"),
+            raw: arguments.has("raw"),
+            category: arguments.text("ac").map(|c| match c.to_ascii_uppercase().as_str() {
+                "BK" => 1,
+                "VI" => 4,
+                "VO" => 6,
+                _ => 0,
+            }),
+        };
+        if client.mode == Mode::Unidirectional && (client.timeless || client.follow_up.is_some()) {
+            return Err(Error::Settings(
+                "--mode unidir needs the time in each packet, and knows no follow-up: leave out --timeless and \
+                 --follow-up"
+                    .to_owned(),
+            ));
+        }
+        Ok(client)
+    }
+}
+
+impl Client for LampClient {
+    fn protocol(&self) -> &'static Protocol {
+        &PROTOCOL
+    }
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn sizes(&self) -> Sizes {
+        let header = HEADER_LEN as u64;
+        Sizes { usual: 0, header, range: (header, MAX_PAYLOAD.into()), beneath: Some(8) }
+    }
+
+    fn priority(&self) -> Option<u32> {
+        self.category
+    }
+
+    fn adapt(&self, link: &mut Link) {
+        if self.raw {
+            link.carrier = Carrier::Raw;
+        }
+    }
+
+    fn measure(&self, test: &Test<'_>) -> Result<Found, Error> {
+        let unidirectional = self.mode == Mode::Unidirectional;
+        if unidirectional && test.plan.wait.is_some() {
+            let why = "--mode unidir has no answers to wait for: leave out --wait";
+            return Err(Error::Settings(why.to_owned()));
+        }
+        let options = Options {
+            id: test.id,
+            mode: self.mode,
+            payload: test.size - HEADER_LEN,
+            timeless: self.timeless,
+            follow_up: self.follow_up.map(|kind| kind.asked(test.link.stamps)),
+        };
+        let (mut found, client) = test.datagrams(|_| lamp::Client::new(options))?;
+        found.facts().remarks.extend(remarks(client.follow_up()).map(str::to_owned));
+        let unknown = found.records.iter().filter(|r| r.time(Moment::Answered).is_none()).count();
+        if client.follow_up() == FollowUpState::Accepted && unknown > 0 {
+            found.facts().remarks.push(format!(
+                "of {unknown} answers the server's processing time got lost on the way: their round trips contain it"
+            ));
+        }
+        match client.report() {
+            Some(report) => {
+                found.facts().far_report = Some(FarReport::from(report));
+                if report.errors > 0 {
+                    let biased = "packets with a latency of zero or below bias the mean that LaTe servers report: it is \
+                                  too low";
+                    found.facts().remarks.push(biased.to_owned());
+                }
+            }
+            None if unidirectional => {
+                let sent = found.requests;
+                let why = format!(
+                    "all {sent} packets were sent, but the server sent no report: what arrived is not known"
+                );
+                return Err(twoway::Error::Conversation { to: test.link.to, why }.into());
+            }
+            None => {}
+        }
+        Ok(found)
+    }
+}
+
+fn remarks(follow_up: FollowUpState) -> Option<&'static str> {
+    match follow_up {
+        FollowUpState::Unasked | FollowUpState::Asked => None,
+        FollowUpState::Accepted => Some("the server's own processing time is left out of the round trip"),
+        FollowUpState::Denied => {
+            Some("the server refuses follow-up: the round trip contains its processing time")
+        }
+        FollowUpState::Unanswered => {
+            Some("the server does not answer about follow-up: the round trip contains its processing time")
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! [`Ping`]: two-way tests against whatever answers.
+//!
+//! * [`protocol`] – [`PROTOCOLS`], and what an entry of it says
+//! * [`icmp`], [`stamp`], [`twamp`], [`lamp`], [`tcp`] – a file for each
+//! * [`test`] – what a protocol's client is given, and what it finds
+
+pub mod icmp;
+pub mod lamp;
+pub mod protocol;
+pub mod stamp;
+pub mod tcp;
+pub mod test;
+pub mod twamp;
+
+pub use protocol::{Client, PROTOCOLS, Protocol, Sizes};
+pub use test::{Found, Test};
+
+use crate::error::Error;
+use crate::instrument::{Annotations, Instrument, Outcome, ip_header};
+use crate::stop::Stop;
+use jitlat_core::observer::{Event, Observer, StreamProgress};
+use jitlat_core::spec::{Dscp, HEADER_LEN, MAX_PAYLOAD};
+use jitlat_core::summary::Summary;
+use jitlat_core::{Direction, Schedule, Span, TestSpec};
+use jitlat_net::client::Family;
+use jitlat_net::pace::{Mode, Pacing};
+use jitlat_net::stamp::Stamps;
+use jitlat_net::twoway::client::{Link, News, Progress};
+use jitlat_net::twoway::socket::{Carrier, Marking};
+use jitlat_net::{clock, random};
+use jitlat_proto::twoway::Plan;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+/// Settings of a two-way test.
+#[derive(Clone, Debug)]
+pub struct Ping {
+    /// The far host: a name or an address.
+    pub host: String,
+    /// How it is asked.
+    pub client: Arc<dyn Client>,
+    /// Requests to send.
+    pub packets: u64,
+    /// Payload bytes; `None`: the protocol's usual ones.
+    pub payload: Option<u64>,
+    /// Time between requests.
+    pub period: Span,
+    /// When requests are sent.
+    pub schedule: Schedule,
+    /// Stop and wait: send the next request this long after the answer to the one before.
+    pub wait: Option<Span>,
+    /// How long an answer may take before it counts as lost.
+    pub timeout: Span,
+    /// Code point.
+    pub dscp: Dscp,
+    /// Priority within this host (`SO_PRIORITY`).
+    pub priority: Option<u32>,
+    /// Source port of UDP requests; 0 = the system chooses.
+    pub src_port: u16,
+    /// Only addresses of this family.
+    pub family: Option<Family>,
+    /// Local address.
+    pub bind: Option<IpAddr>,
+    /// Interface to send through, by name.
+    pub interface: Option<String>,
+    /// How the sender waits.
+    pub pace: Mode,
+    /// The best stamps to use.
+    pub stamps: Stamps,
+    /// Kept with the test.
+    pub annotations: Annotations,
+}
+
+/// News on its way from the measuring thread.
+const NEWS: usize = 1 << 16;
+/// Between two looks at the news: an observer that waited would have to be woken by the thread that sends.
+const LOOK: Duration = Duration::from_millis(20);
+/// An answer within so long is supposed where the time that a test takes hangs on it.
+const USUAL_ANSWER: Span = Span::millis(200);
+
+impl Ping {
+    /// A thousand requests to `host`, one every 20 ms, with kernel stamps.
+    pub fn new(host: impl Into<String>, client: impl Client + 'static) -> Ping {
+        Ping::boxed(host, Box::new(client))
+    }
+
+    /// The same for a client whose type is not known: of a [`Protocol`] chosen by name.
+    pub fn boxed(host: impl Into<String>, client: Box<dyn Client>) -> Ping {
+        Ping {
+            host: host.into(),
+            client: client.into(),
+            packets: 1000,
+            payload: None,
+            period: Span::millis(20),
+            schedule: Schedule::Periodic,
+            wait: None,
+            timeout: Span::seconds(2),
+            dscp: Dscp::default(),
+            priority: None,
+            src_port: 0,
+            family: None,
+            bind: None,
+            interface: None,
+            pace: Mode::Sleep,
+            stamps: Stamps::Kernel,
+            annotations: Annotations::default(),
+        }
+    }
+
+    /// Bytes of a request as the system counts them: of the UDP payload, of the ICMP message, of the TCP record.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] where the protocol has no room for the payload.
+    pub fn size(&self) -> Result<u64, Error> {
+        let Sizes { usual, header, range: (low, high), .. } = self.client.sizes();
+        let size = self.payload.unwrap_or(usual) + header;
+        if (low..=high).contains(&size) {
+            return Ok(size);
+        }
+        let name = self.client.protocol().name;
+        let (payload, low, high) = (size - header, low - header, high - header);
+        Err(Error::Settings(format!("-l {payload}: {name} takes {low} to {high} bytes")))
+    }
+
+    /// What is sent, when.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] where that is impossible.
+    pub fn plan(&self) -> Result<Plan, Error> {
+        let size = self.size()?.max(HEADER_LEN.into()).min(MAX_PAYLOAD.into());
+        // Stop and wait has none.
+        let period = if self.wait.is_some() { Span(1) } else { self.period };
+        let transport = self.client.protocol().transport;
+        let mut spec = TestSpec::new(Direction::Up, transport, self.packets, size, period, self.schedule)?;
+        spec.dscp = self.dscp;
+        Ok(Plan { spec, wait: self.wait, patience: self.timeout })
+    }
+
+    /// The far host's address and port.
+    ///
+    /// # Errors
+    /// [`Error::Address`] if it has none of the family wanted.
+    pub fn resolve(&self) -> Result<SocketAddr, Error> {
+        let host = self.host.trim_start_matches('[').trim_end_matches(']');
+        let found = (host, self.client.port()).to_socket_addrs();
+        let mut found = found.map_err(|source| Error::Lookup { host: host.to_owned(), source })?;
+        let wanted = |a: &SocketAddr| match self.family {
+            Some(Family::V4) => a.is_ipv4(),
+            Some(Family::V6) => a.is_ipv6(),
+            None => true,
+        };
+        found.find(wanted).ok_or_else(|| Error::Address { host: host.to_owned(), family: self.family })
+    }
+
+    /// Priority within this host of what is sent.
+    pub fn priority(&self) -> Option<u32> {
+        self.priority.or(self.client.priority())
+    }
+
+    fn link(&self, to: SocketAddr) -> Link {
+        let mut link = Link {
+            to,
+            carrier: Carrier::Udp,
+            marking: Marking {
+                bind: self.bind,
+                port: self.src_port,
+                interface: self.interface.clone(),
+                dscp: self.dscp,
+                priority: self.priority(),
+                ttl: Some(255),
+            },
+            stamps: self.stamps,
+            pacing: Pacing { mode: self.pace, ..Pacing::default() },
+            live: None,
+        };
+        self.client.adapt(&mut link);
+        link
+    }
+}
+
+impl Instrument for Ping {
+    fn run(&self, stop: &Stop, observer: &mut dyn Observer) -> Result<Outcome, Error> {
+        let to = self.resolve()?;
+        let plan = self.plan()?;
+        let mut random_bytes = [0; 10];
+        random::fill(&mut random_bytes).map_err(|source| Error::System {
+            doing: "drawing an identifier from the system's random numbers",
+            source,
+        })?;
+        let [m @ .., i0, i1] = random_bytes;
+        let mut session = self.session(&plan, to);
+        self.annotations.add_to(&mut session);
+        let (news, from) = sync_channel(NEWS);
+        let test = Test {
+            settings: self,
+            size: self.size()? as usize,
+            link: Link { live: Some(news), ..self.link(to) },
+            plan,
+            id: u16::from_be_bytes([i0, i1]),
+            mark: u64::from_be_bytes(m),
+            stop,
+            created: clock::wall(),
+        };
+        observer.event(&Event::Started(std::slice::from_ref(&session)));
+        let found = thread::scope(|scope| {
+            let measuring = thread::Builder::new().name("ping".to_owned());
+            let measuring = measuring.spawn_scoped(scope, || {
+                // The news end with the test.
+                let test = test;
+                self.client.measure(&test)
+            });
+            let measuring = measuring
+                .map_err(|source| Error::System { doing: "starting a thread for the test", source })?;
+            follow(&from, session.spec.packets(), observer);
+            measuring.join().map_err(|_| Error::Panicked)?
+        })?;
+        let Found { records, mut session, tcp, .. } = found;
+        self.annotations.add_to(&mut session);
+        let sessions = vec![session];
+        observer.event(&Event::Concluding(&sessions));
+        observer.event(&Event::Records { stream: 0, records: &records, tcp: &tcp });
+        observer.event(&Event::Finished(&sessions));
+        let session = &sessions[0];
+        Ok(Outcome { ending: session.ending, reason: session.reason.clone(), sessions })
+    }
+
+    fn duration(&self) -> Result<Span, Error> {
+        let plan = self.plan()?;
+        let answer = plan.patience.min(USUAL_ANSWER);
+        let waiting = plan.wait.map(|w| (w + answer).times(plan.spec.packets().into()));
+        Ok(waiting.unwrap_or_else(|| plan.spec.duration() + plan.patience))
+    }
+
+    fn quantity(&self) -> &'static str {
+        "round trip"
+    }
+
+    fn ip_length(&self, summary: &Summary) -> Option<u64> {
+        let beneath = self.client.sizes().beneath?;
+        Some(summary.header.pktlen + beneath + ip_header(summary))
+    }
+}
+
+/// Hands the news to `observer` until the measuring thread has no more.
+fn follow(from: &Receiver<News>, packets: u32, observer: &mut dyn Observer) {
+    let mut answers = Vec::new();
+    loop {
+        let mut progress = None;
+        let end = loop {
+            match from.try_recv() {
+                Ok(News::Answer(record)) => answers.push(record),
+                Ok(News::Progress(so_far)) => progress = Some(so_far),
+                Err(end) => break end,
+            }
+        };
+        if !answers.is_empty() {
+            observer.event(&Event::Arrived { stream: 0, records: &answers });
+            answers.clear();
+        }
+        if let Some(Progress { sent, answered }) = progress {
+            let [sent, received] = [sent, answered].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+            let so_far = StreamProgress { packets, sent, received, missing: sent.saturating_sub(received) };
+            observer.event(&Event::Progress(&[so_far]));
+        }
+        if end == TryRecvError::Disconnected {
+            return;
+        }
+        thread::sleep(LOOK);
+    }
+}

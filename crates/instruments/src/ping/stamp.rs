@@ -1,0 +1,260 @@
+//! STAMP, and TWAMP Light, which is asked the same way.
+
+use super::protocol::{Client, Protocol, ProtocolServer, Sizes};
+use super::test::{Found, Test};
+use crate::arguments::{Argument, Arguments, NamedFile, is};
+use crate::error::Error;
+use jitlat_core::ntp::{ErrorEstimate, Format};
+use jitlat_core::spec::{Dscp, MAX_PAYLOAD};
+use jitlat_core::{TestSpec, Transport, units};
+use jitlat_net::clock;
+use jitlat_net::reflect::StampReflector;
+use jitlat_proto::stamp::{self, Sender, auth::Key, sender::Options};
+use jitlat_proto::twamp::{Mode, sender};
+
+/// The entry of STAMP.
+pub static PROTOCOL: Protocol = Protocol {
+    name: "stamp",
+    title: "STAMP",
+    answered_by: "routers, probes, jitlat serve",
+    transport: Transport::Udp,
+    payload: "of the UDP datagram (44)",
+    arguments: &[
+        PORT,
+        PTP,
+        KEY_FILE,
+        Argument::value("ssid", "N", "Session identifier", is::<u16>).or(|| "0".to_owned()),
+        Argument::value(
+            "cos",
+            "DSCP",
+            "Ask with which code point requests arrive, and for this one on answers: 0 to 63 or a name. With -D that is \
+             asked anyway, and answers are to have the same",
+            is::<Dscp>,
+        ),
+        Argument::switch("direct-measurement", "Ask how many packets the far host counted in and out"),
+        Argument::switch(
+            "telemetry",
+            "Ask when answers really left, and where the far host's stamps come from",
+        ),
+    ],
+    client: |arguments| Ok(Box::new(StampClient::new(arguments)?)),
+    server: Some(ProtocolServer {
+        arguments: &[
+            PORT,
+            Argument::file(
+                "stamp-key-file",
+                "File with the key of STAMP's authenticated mode, in hexadecimal; unsigned requests are not answered",
+            ),
+            Argument::value(
+                "stamp-sessions",
+                "N",
+                "STAMP sessions whose answers are counted, so that loss is known by direction; 0 = stateless",
+                is::<usize>,
+            )
+            .or(|| StampReflector::default().sessions.to_string()),
+        ],
+        reflectors: |arguments| {
+            Ok(vec![Box::new(StampReflector {
+                port: arguments.value(PORT.name)?,
+                key: arguments.file(KEY_FILE.name).map(key).transpose()?,
+                sessions: arguments.value("stamp-sessions")?,
+            })])
+        },
+    }),
+};
+
+pub(super) const PORT: Argument =
+    Argument::port("stamp-port", "UDP port of the STAMP or TWAMP Light reflector", || {
+        stamp::PORT.to_string()
+    });
+pub(super) const PTP: Argument = Argument::switch(
+    "ptp",
+    "Write times in the PTP format (seconds and nanoseconds) instead of NTP's (also TWAMP Light)",
+);
+pub(super) const KEY_FILE: Argument =
+    Argument::file("stamp-key-file", "File with the key of STAMP's authenticated mode, in hexadecimal");
+
+/// Asks a STAMP or TWAMP Light reflector.
+#[derive(Clone, Debug)]
+pub struct StampClient {
+    /// The reflector's UDP port.
+    pub port: u16,
+    /// Ask as TWAMP Light does, without STAMP's extensions.
+    pub light: bool,
+    /// Sign requests, and take only signed answers.
+    pub key: Option<Key>,
+    /// Session identifier.
+    pub ssid: u16,
+    /// Ask with which code point requests arrive, and for this one on answers; `None`: the test's own, if it has one.
+    pub class_of_service: Option<Dscp>,
+    /// Ask how many packets the far host counted in and out.
+    pub direct_measurement: bool,
+    /// Ask when answers really left, and where the far host's stamps come from.
+    pub telemetry: bool,
+    /// The format of times.
+    pub format: Format,
+}
+
+impl Default for StampClient {
+    fn default() -> StampClient {
+        StampClient {
+            port: stamp::PORT,
+            light: false,
+            key: None,
+            ssid: 0,
+            class_of_service: None,
+            direct_measurement: false,
+            telemetry: false,
+            format: Format::Ntp,
+        }
+    }
+}
+
+impl StampClient {
+    fn new(arguments: &Arguments) -> Result<StampClient, Error> {
+        Ok(StampClient {
+            key: arguments.file(KEY_FILE.name).map(key).transpose()?,
+            ssid: arguments.value("ssid")?,
+            class_of_service: arguments.get("cos")?,
+            direct_measurement: arguments.has("direct-measurement"),
+            telemetry: arguments.has("telemetry"),
+            ..StampClient::common(arguments)?
+        })
+    }
+
+    /// A client of TWAMP Light.
+    pub(super) fn light(arguments: &Arguments) -> Result<StampClient, Error> {
+        Ok(StampClient { light: true, ..StampClient::common(arguments)? })
+    }
+
+    fn common(arguments: &Arguments) -> Result<StampClient, Error> {
+        let format = if arguments.has(PTP.name) { Format::Ptp } else { Format::Ntp };
+        Ok(StampClient { port: arguments.value(PORT.name)?, format, ..StampClient::default() })
+    }
+
+    fn options(&self, test: &Test<'_>) -> Options {
+        // Extensions are STAMP's: TWAMP Light has no place for them.
+        let extended = !self.light;
+        let own = Some(test.link.marking.dscp).filter(|d| d.value() != 0);
+        Options {
+            size: test.size,
+            light: self.light,
+            ssid: self.ssid,
+            key: self.key.clone(),
+            error: ErrorEstimate::of_clock(clock::sync_state(), self.format),
+            class_of_service: self.class_of_service.or(own).filter(|_| extended).map(Dscp::value),
+            direct_measurement: self.direct_measurement && extended,
+            follow_up: self.telemetry && extended,
+            timestamp_info: self.telemetry && extended,
+        }
+    }
+}
+
+impl Client for StampClient {
+    fn protocol(&self) -> &'static Protocol {
+        &PROTOCOL
+    }
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn sizes(&self) -> Sizes {
+        let usual = match self.key {
+            _ if self.light => sender::least_size(Mode::Open) as u64,
+            Some(_) => 112,
+            None => 44,
+        };
+        Sizes { usual, header: 0, range: (usual, MAX_PAYLOAD.into()), beneath: Some(8) }
+    }
+
+    fn measure(&self, test: &Test<'_>) -> Result<Found, Error> {
+        let sender = Sender::new(self.options(test));
+        let mut test = test.clone();
+        if sender.size() != test.size {
+            let s = &test.plan.spec;
+            let (packets, size) = (s.packets().into(), sender.size() as u64);
+            let mut spec =
+                TestSpec::new(s.direction(), s.transport(), packets, size, s.period(), s.schedule())?;
+            spec.dscp = s.dscp;
+            test.plan.spec = spec;
+        }
+        let (mut found, sender) = test.datagrams(|_| sender)?;
+        found.facts().remarks.extend(remarks(&sender, test.link.marking.dscp));
+        Ok(found)
+    }
+}
+
+/// What the far host says in extensions.
+fn remarks(sender: &Sender, dscp: Dscp) -> Vec<String> {
+    let mut remarks = Vec::new();
+    match sender.far_dscp().and_then(|d| Dscp::new(d.into())) {
+        Some(seen) if seen != dscp => {
+            remarks.push(format!("sent with DSCP {dscp}, arrived there with {seen}"));
+        }
+        Some(_) => remarks.push(format!("DSCP {dscp} arrives there unchanged")),
+        None => {}
+    }
+    if let Some(c) = sender.counters() {
+        remarks.push(format!(
+            "by the far host's count: {} sent up to then, {} arrived there, {} answered",
+            c.sender_sent, c.reflector_received, c.reflector_sent
+        ));
+    }
+    if let Some([source_in, method_in, source_out, method_out]) = sender.far_stamps() {
+        remarks.push(format!(
+            "stamps there: of arrivals {} by a clock kept by {}, of answers {} by {}",
+            method(method_in),
+            sync_source(source_in),
+            method(method_out),
+            sync_source(source_out)
+        ));
+    }
+    let lag = sender.lag();
+    if lag.known > 0 {
+        remarks.push(format!(
+            "answers left {} after the time they carry on average, {} at most",
+            units::eng4(lag.sum.0 / lag.known as i64),
+            units::eng4(lag.largest.0)
+        ));
+    }
+    remarks
+}
+
+/// Who keeps a clock, by the codes of RFC 8972 §4.3.
+fn sync_source(code: u8) -> &'static str {
+    match code {
+        1 => "NTP",
+        2 => "PTP",
+        3 => "SSU/BITS",
+        4 => "satellite",
+        5 => "nobody",
+        _ => "an unknown source",
+    }
+}
+
+/// How a stamp is taken, by the codes of RFC 8972 §4.3.
+fn method(code: u8) -> &'static str {
+    match code {
+        1 => "in hardware",
+        2 => "in software",
+        3 => "in the control plane",
+        _ => "by unknown means",
+    }
+}
+
+/// The key of STAMP's authenticated mode, from its file.
+///
+/// # Errors
+/// [`Error::Settings`] if the file is not hexadecimal.
+pub fn key(file: &NamedFile) -> Result<Key, Error> {
+    let digits = file.contents.trim_ascii();
+    let pair = |p: &[u8]| std::str::from_utf8(p).ok().and_then(|h| u8::from_str_radix(h, 16).ok());
+    let bytes: Option<Vec<u8>> = digits.chunks(2).map(|p| pair(p).filter(|_| p.len() == 2)).collect();
+    bytes.filter(|b| !b.is_empty()).map(|bytes| Key::new(&bytes)).ok_or_else(|| {
+        let name = &file.name;
+        Error::Settings(format!(
+            "the key file {name} is not hexadecimal: write pairs of digits, e.g. 000102…"
+        ))
+    })
+}

@@ -1,0 +1,86 @@
+//! TCP request-response.
+
+use super::protocol::{Client, Protocol, ProtocolServer, Sizes};
+use super::test::{Found, Test};
+use crate::arguments::{Argument, Arguments, is};
+use crate::error::Error;
+use jitlat_core::Transport;
+use jitlat_core::twoway::TcpCourse;
+use jitlat_net::reflect::TcpResponder;
+use jitlat_net::twoway::request_response;
+use jitlat_proto::reqresp::{self, LARGEST, SHORTEST_REQUEST};
+
+/// The entry of TCP request-response.
+pub static PROTOCOL: Protocol = Protocol {
+    name: "tcp",
+    title: "TCP request-response",
+    answered_by: "jitlat serve",
+    transport: Transport::Tcp,
+    payload: "of a request (1460)",
+    arguments: &[
+        PORT,
+        Argument::value("response", "BYTES", "Bytes of a response", is::<usize>).or(|| "1000".to_owned()),
+    ],
+    client: |arguments| Ok(Box::new(TcpClient::new(arguments)?)),
+    server: Some(ProtocolServer {
+        arguments: &[PORT],
+        reflectors: |arguments| {
+            let port = arguments.value(PORT.name)?;
+            Ok(vec![Box::new(TcpResponder { port, ..TcpResponder::default() })])
+        },
+    }),
+};
+
+const PORT: Argument =
+    Argument::port("tcp-port", "TCP port of the request-response server", || reqresp::PORT.to_string());
+
+/// Sends requests over one connection.
+#[derive(Clone, Copy, Debug)]
+pub struct TcpClient {
+    /// The server's TCP port.
+    pub port: u16,
+    /// Bytes of a response.
+    pub response: usize,
+}
+
+impl Default for TcpClient {
+    fn default() -> TcpClient {
+        TcpClient { port: reqresp::PORT, response: 1000 }
+    }
+}
+
+impl TcpClient {
+    fn new(arguments: &Arguments) -> Result<TcpClient, Error> {
+        Ok(TcpClient { port: arguments.value(PORT.name)?, response: arguments.value("response")? })
+    }
+}
+
+impl Client for TcpClient {
+    fn protocol(&self) -> &'static Protocol {
+        &PROTOCOL
+    }
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn sizes(&self) -> Sizes {
+        let range = (SHORTEST_REQUEST as u64, LARGEST as u64);
+        Sizes { usual: 1460, header: 0, range, beneath: None }
+    }
+
+    fn measure(&self, test: &Test<'_>) -> Result<Found, Error> {
+        let response = self.response;
+        let sizes = reqresp::Sizes::new(test.size, response)
+            .ok_or_else(|| Error::Settings(format!("--response {response}: give 20 to 65535 bytes")))?;
+        let (measured, samples) =
+            request_response::run(sizes, test.plan.clone(), &test.link, test.stop.flag())?;
+        let (mut found, _) = test.gather(measured);
+        found.facts().tcp = TcpCourse::of(&samples);
+        // One response, one record, in order; a peer that makes responses up has spoilt that.
+        if samples.len() == found.records.len() {
+            found.tcp = samples;
+        }
+        Ok(found)
+    }
+}

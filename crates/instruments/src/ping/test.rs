@@ -1,0 +1,121 @@
+//! [`Test`]: one two-way test as a protocol's client runs it, and [`Found`], what it comes to.
+
+use super::Ping;
+use crate::error::Error;
+use crate::stop::Stop;
+use jitlat_core::twoway::{TcpSample, TwoWay};
+use jitlat_core::{PacketRecord, Session, WallTime};
+use jitlat_net::clock;
+use jitlat_net::twoway::{self, Link, Measured};
+use jitlat_proto::twoway::{Plan, Protocol};
+use std::net::SocketAddr;
+
+/// What a protocol's client is given.
+#[derive(Clone)]
+pub struct Test<'a> {
+    /// The settings of the test.
+    pub settings: &'a Ping,
+    /// What is sent, when.
+    pub plan: Plan,
+    /// How the far host is reached.
+    pub link: Link,
+    /// Bytes of a request.
+    pub size: usize,
+    /// A random identifier.
+    pub id: u16,
+    /// Eight random bytes.
+    pub mark: u64,
+    /// Asks for an early end.
+    pub stop: &'a Stop,
+    /// When the test began.
+    pub created: WallTime,
+}
+
+/// What one test found.
+pub struct Found {
+    /// Answers, in the order they came.
+    pub records: Vec<PacketRecord>,
+    /// Everything else.
+    pub session: Session,
+    /// Requests sent.
+    pub requests: u64,
+    /// The kernel's account of a TCP connection beside each record; empty where there is none.
+    pub tcp: Vec<TcpSample>,
+}
+
+impl Found {
+    /// What only a two-way test has.
+    pub fn facts(&mut self) -> &mut TwoWay {
+        self.session.two_way.get_or_insert_default()
+    }
+}
+
+impl<'a> Test<'a> {
+    /// The same test at another port of the far host.
+    #[must_use]
+    pub fn at_port(&self, port: u16) -> Test<'a> {
+        let mut test = self.clone();
+        test.link.to.set_port(port);
+        test
+    }
+
+    /// Runs a protocol that sends datagrams; `make` is given whether the kernel chooses the ICMP identifier. Also the
+    /// protocol's state in the end.
+    ///
+    /// # Errors
+    /// [`Error::Ping`] if nothing was measured.
+    pub fn datagrams<P: Protocol>(&self, make: impl FnOnce(bool) -> P) -> Result<(Found, P), Error> {
+        let measured = twoway::run(make, self.plan.clone(), &self.link, self.stop.flag())?;
+        Ok(self.gather(measured))
+    }
+
+    /// What a finished test comes to.
+    pub fn gather<P: Protocol>(&self, measured: Measured<P>) -> (Found, P) {
+        let Measured { mut outcome, local, host, ending, unsent, .. } = measured;
+        let mut records = Vec::with_capacity(outcome.records.len());
+        while let Some(mut block) = outcome.records.take_block() {
+            block.iter_mut().for_each(|r| outcome.sent.join(r));
+            records.extend(block);
+        }
+        let mut session = self.settings.session(&self.plan, self.link.to);
+        session.spec.src_port = local.port();
+        session.created = Some(self.created);
+        session.src = Some(local.ip());
+        session.sent = u32::try_from(outcome.ledger.requests()).ok();
+        session.ending = ending;
+        session.client = host;
+        let facts = session.two_way.get_or_insert_default();
+        facts.far_clock = outcome.protocol.far_clock();
+        let (directions, losses) = outcome.ledger.directions();
+        facts.directions = Some(directions).filter(|d| d.stateful);
+        facts.losses = losses;
+        facts.not_answers = outcome.not_answers;
+        facts.unsent = unsent;
+        if outcome.ledger.far_count_broken() {
+            let broken = "the far host began to count its answers anew during the test: losses are not told by \
+                          direction";
+            facts.remarks.push(broken.to_owned());
+        }
+        let found = Found { requests: outcome.ledger.requests(), records, session, tcp: Vec::new() };
+        (found, outcome.protocol)
+    }
+}
+
+impl Ping {
+    /// What is known of a test before it begins.
+    pub(super) fn session(&self, plan: &Plan, to: SocketAddr) -> Session {
+        let mut session = Session::new(plan.spec.clone());
+        session.spec.dst_port = to.port();
+        session.created = Some(clock::wall());
+        session.dst = Some(to.ip());
+        session.period_known = plan.wait.is_none();
+        session.client = clock::host_facts();
+        session.two_way = Some(Box::new(TwoWay {
+            protocol: self.client.protocol().name.to_owned(),
+            wait: plan.wait,
+            timeout: Some(plan.patience),
+            ..TwoWay::default()
+        }));
+        session
+    }
+}

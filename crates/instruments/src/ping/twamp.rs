@@ -1,0 +1,319 @@
+//! TWAMP: sessions agreed on with a control server, or TWAMP Light without one.
+
+use super::protocol::{Client, Protocol, ProtocolServer, Sizes};
+use super::stamp::{self, StampClient};
+use super::test::{Found, Test};
+use crate::arguments::{Argument, Arguments, NamedFile};
+use crate::error::Error;
+use jitlat_core::ntp::{ErrorEstimate, Format};
+use jitlat_core::spec::MAX_PAYLOAD;
+use jitlat_core::{Span, Transport};
+use jitlat_net::clock;
+use jitlat_net::reflect::TwampServer;
+use jitlat_net::twoway::twamp::{Asking, Control, Error as ControlError};
+use jitlat_net::twoway::{self, prepare, run_on};
+use jitlat_proto::twamp::{self, Mode, Sender, Users, Wish, sender};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
+
+/// The entry of TWAMP.
+pub static PROTOCOL: Protocol = Protocol {
+    name: "twamp",
+    title: "TWAMP",
+    answered_by: "routers, probes, jitlat serve",
+    transport: Transport::Udp,
+    payload: "of the UDP datagram (41)",
+    arguments: &[
+        PORT,
+        Argument::switch(
+            "light",
+            "TWAMP Light: no control server, straight to the reflector at --stamp-port. Without this that is done where \
+             the control port refuses connections",
+        )
+        .conflicts(&["twamp-key-file", "twamp-user", "twamp-mode", "nat"]),
+        Argument::file(
+            "twamp-key-file",
+            "File with the TWAMP users, a name and a passphrase in hexadecimal a line (perfSONAR's .pfs), for the keyed \
+             modes",
+        ),
+        Argument::value(
+            "twamp-user",
+            "NAME",
+            "The user to be; needed where the key file has several",
+            |_| Ok(()),
+        )
+        .requires("twamp-key-file"),
+        Argument::choice(
+            "twamp-mode",
+            "MODE",
+            "Protection; without this the strongest that the server offers: encrypted, authenticated or mixed with a key \
+             file, open without one",
+            &[
+                ("open", "Nothing is protected"),
+                ("authenticated", "Control encrypted, test packets signed by their number"),
+                ("encrypted", "Control and test packets encrypted"),
+                ("mixed", "Control encrypted, test packets open"),
+            ],
+        ),
+        Argument::switch(
+            "nat",
+            "Let the server take the addresses of the control connection, as needed behind address translation",
+        ),
+        stamp::PORT,
+        stamp::PTP,
+        stamp::KEY_FILE,
+    ],
+    client: |arguments| Ok(Box::new(TwampClient::new(arguments)?)),
+    server: Some(ProtocolServer {
+        arguments: &[
+            PORT,
+            Argument::file(
+                "twamp-key-file",
+                "File with the TWAMP users, a name and a passphrase in hexadecimal a line (perfSONAR's .pfs); offers the \
+                 keyed modes and no longer the open one",
+            ),
+            Argument::value(
+                "twamp-test-ports",
+                "FIRST-LAST",
+                "UDP ports of TWAMP sessions, for a firewall; without this any from 1024 up",
+                |text| port_range(text).map(drop),
+            ),
+        ],
+        reflectors: |arguments| {
+            let test_ports = arguments.text("twamp-test-ports").map(port_range).transpose();
+            Ok(vec![Box::new(TwampServer {
+                port: arguments.value(PORT.name)?,
+                users: arguments.file("twamp-key-file").map(users).transpose()?.unwrap_or_default(),
+                test_ports: test_ports.map_err(Error::Settings)?,
+                ..TwampServer::default()
+            })])
+        },
+    }),
+};
+
+const PORT: Argument =
+    Argument::port("twamp-port", "TCP port of the TWAMP control server", || twamp::PORT.to_string());
+
+/// How long a server may take for each step of the conversation.
+const CONVERSATION: Span = Span::seconds(5);
+
+/// Asks a TWAMP server.
+#[derive(Clone)]
+pub struct TwampClient {
+    /// The control server's TCP port.
+    pub port: u16,
+    /// The mode to use; `None` = the strongest possible.
+    pub mode: Option<Mode>,
+    /// Name and passphrase for the keyed modes.
+    pub user: Option<(String, Vec<u8>)>,
+    /// Let the server take the addresses of the control connection.
+    pub nat: bool,
+    /// TWAMP Light where there is no control server…
+    pub light: StampClient,
+    /// … or without looking for one.
+    pub only_light: bool,
+}
+
+impl Default for TwampClient {
+    fn default() -> TwampClient {
+        TwampClient {
+            port: twamp::PORT,
+            mode: None,
+            user: None,
+            nat: false,
+            light: StampClient { light: true, ..StampClient::default() },
+            only_light: false,
+        }
+    }
+}
+
+impl fmt::Debug for TwampClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let user = self.user.as_ref().map(|(name, _)| name);
+        f.debug_struct("TwampClient").field("port", &self.port).field("user", &user).finish_non_exhaustive()
+    }
+}
+
+impl TwampClient {
+    fn new(arguments: &Arguments) -> Result<TwampClient, Error> {
+        let only_light = arguments.has("light");
+        if only_light && arguments.has(stamp::KEY_FILE.name) {
+            return Err(Error::Settings(
+                "--stamp-key-file: TWAMP Light knows no keys; --proto stamp does, or TWAMP with --twamp-key-file"
+                    .to_owned(),
+            ));
+        }
+        let mode = arguments.text("twamp-mode").map(|mode| match mode {
+            "authenticated" => Mode::Authenticated,
+            "encrypted" => Mode::Encrypted,
+            "mixed" => Mode::Mixed,
+            _ => Mode::Open,
+        });
+        let user = match arguments.file("twamp-key-file") {
+            Some(file) => Some(user(file, arguments.text("twamp-user"))?),
+            None if mode.is_some_and(|m| m != Mode::Open) => {
+                let why = "this mode of TWAMP needs a user and a passphrase: give --twamp-key-file";
+                return Err(Error::Settings(why.to_owned()));
+            }
+            None => None,
+        };
+        Ok(TwampClient {
+            port: arguments.value(PORT.name)?,
+            mode,
+            user,
+            nat: arguments.has("nat"),
+            light: StampClient::light(arguments)?,
+            only_light,
+        })
+    }
+
+    fn wish(&self, test: &Test<'_>, port: u16, local: IpAddr) -> Wish {
+        let far = test.link.to.ip();
+        let any = match far {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        Wish {
+            sender_port: port,
+            // As twping does: what lets one direction through a filter often lets both.
+            receiver_port: port,
+            addresses: if self.nat { (any, any) } else { (local, far) },
+            size: test.size,
+            dscp: test.link.marking.dscp,
+            timeout: test.plan.patience,
+        }
+    }
+
+    fn measure_light(&self, test: &Test<'_>) -> Result<Found, Error> {
+        self.light.measure(&test.at_port(self.light.port))
+    }
+}
+
+impl Client for TwampClient {
+    fn protocol(&self) -> &'static Protocol {
+        &PROTOCOL
+    }
+
+    fn port(&self) -> u16 {
+        if self.only_light { self.light.port } else { self.port }
+    }
+
+    fn sizes(&self) -> Sizes {
+        let mode = match (self.mode, &self.user) {
+            (Some(mode), _) => mode,
+            (None, Some(_)) => Mode::Encrypted,
+            (None, None) => Mode::Open,
+        };
+        // The least whose answer is as long.
+        let usual = sender::least_size(mode) as u64;
+        Sizes { usual, header: 0, range: (usual, MAX_PAYLOAD.into()), beneath: Some(8) }
+    }
+
+    fn measure(&self, test: &Test<'_>) -> Result<Found, Error> {
+        if self.only_light {
+            return self.measure_light(test);
+        }
+        let server = test.link.to;
+        let prepared = prepare(&test.link, test.size)?;
+        let system = |doing| move |source| Error::System { doing, source };
+        let local = prepared.socket.local_addr().map_err(system("reading the port of the test socket"))?;
+        let local = local.as_socket().ok_or_else(|| Error::System {
+            doing: "reading the port of the test socket",
+            source: io::ErrorKind::AddrNotAvailable.into(),
+        })?;
+        let asking = Asking {
+            to: server,
+            bind: test.link.marking.bind,
+            mode: self.mode,
+            user: self.user.clone(),
+            sessions: vec![self.wish(test, local.port(), local.ip())],
+            patience: CONVERSATION,
+        };
+        let keyed = self.user.is_some() || self.mode.is_some() || self.nat;
+        let mut control = match Control::open(asking, test.stop.flag()) {
+            Ok(control) => control,
+            Err(ControlError::Connect { source, .. })
+                if source.kind() == io::ErrorKind::ConnectionRefused && !keyed =>
+            {
+                let mut found = self.measure_light(test).map_err(|e| {
+                    e.while_doing(format!(
+                        "no TWAMP server at TCP {server}, and no TWAMP Light reflector either"
+                    ))
+                })?;
+                let remark = format!("no control server at TCP {server}: measured as TWAMP Light");
+                found.facts().remarks.push(remark);
+                return Ok(found);
+            }
+            Err(e @ ControlError::Connect { .. }) => {
+                let what = "no TWAMP session (without a control server: --light, or --proto stamp)";
+                return Err(Error::from(e).while_doing(what.to_owned()));
+            }
+            Err(e) => return Err(e.into()),
+        };
+        let [granted] = control.granted() else {
+            let why = "the TWAMP server granted no session".to_owned();
+            return Err(twoway::Error::Conversation { to: server, why }.into());
+        };
+        let (mode, granted) = (control.mode(), granted.clone());
+        let test = test.at_port(granted.port);
+        let directed = prepared.socket.connect(&test.link.to.into());
+        directed.map_err(|source| twoway::Error::Send { to: test.link.to, source })?;
+        control.start(test.stop.flag())?;
+
+        let error = ErrorEstimate::of_clock(clock::sync_state(), Format::Ntp);
+        let sender = Sender::new(mode, granted.keys, test.size, error);
+        let measured = run_on(prepared, |_| sender, test.plan.clone(), &test.link, test.stop.flag());
+        // The session is to end whatever became of the test.
+        let stopped = control.stop();
+        let (mut found, _) = test.gather(measured?);
+        let remarks = &mut found.facts().remarks;
+        remarks.push(format!("session {} agreed on with TCP {server}, mode {mode}", granted.sid));
+        if let Err(e) = stopped {
+            remarks.push(format!("the control connection did not last: {e}"));
+        }
+        Ok(found)
+    }
+}
+
+/// The users and passphrases of a key file.
+///
+/// # Errors
+/// [`Error::Settings`] where a line is not one of each, or there is none.
+pub fn users(file: &NamedFile) -> Result<Users, Error> {
+    let unreadable =
+        |why: &dyn fmt::Display| Error::Settings(format!("reading the key file {}: {why}", file.name));
+    let text = std::str::from_utf8(&file.contents).map_err(|e| unreadable(&e))?;
+    let users = Users::parse(text).map_err(|e| unreadable(&e))?;
+    if users.is_empty() {
+        return Err(Error::Settings(format!("the key file {} names no user", file.name)));
+    }
+    Ok(users)
+}
+
+fn user(file: &NamedFile, wanted: Option<&str>) -> Result<(String, Vec<u8>), Error> {
+    let users = users(file)?;
+    let name = match (wanted, &users.names().collect::<Vec<_>>()[..]) {
+        (Some(name), _) => name.to_owned(),
+        (None, [name]) => (*name).to_owned(),
+        (None, names) => {
+            let n = names.len();
+            let why = format!("{} has {n} users: say which with --twamp-user", file.name);
+            return Err(Error::Settings(why));
+        }
+    };
+    let passphrase = users.passphrase(&name);
+    let passphrase = passphrase
+        .ok_or_else(|| Error::Settings(format!("{} does not know the user {name}", file.name)))?
+        .to_vec();
+    Ok((name, passphrase))
+}
+
+fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.trim().parse(), last.trim().parse()) {
+        (Ok(first), Ok(last)) if 0 < first && first <= last => Ok(first..=last),
+        _ => Err("write two ports, the lower first: 18760-19960".to_owned()),
+    }
+}

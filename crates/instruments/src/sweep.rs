@@ -1,0 +1,104 @@
+//! A test under every combination of some conditions, repeated: [`sweep`] runs, and hands each outcome on as it comes.
+
+use crate::error::Error;
+use crate::instrument::Instrument;
+use crate::load::Load;
+use crate::stop::Stop;
+use jitlat_core::Span;
+use jitlat_core::analysis::Options;
+use jitlat_core::observer::Unobserved;
+use jitlat_core::sweep::{Figures, Outcome, Run};
+use jitlat_net::clock;
+use std::time::Duration;
+
+/// The test of one combination of conditions.
+pub struct CellTest {
+    /// What is measured.
+    pub instrument: Box<dyn Instrument>,
+    /// The traffic beside it.
+    pub load: Option<Load>,
+}
+
+/// What happens in a sweep.
+#[derive(Debug)]
+pub enum SweepEvent<'a> {
+    /// A run begins.
+    Begins(Run),
+    /// A run failed, and is tried once more.
+    Failed(Run, &'a Error),
+    /// A run is finished.
+    Finished(Outcome),
+}
+
+/// Before a run that failed is tried once more.
+const AFTER_A_FAILURE: Span = Span::seconds(2);
+
+/// Measures `runs` in their order, each followed by a `pause`. `test` is what a run measures; `on_event` may end the
+/// sweep with an error of its own ([`Error::Observer`]).
+///
+/// Returns early, without an error, where `stop` is requested; the run under way is then not one of the sweep's.
+///
+/// # Errors
+/// [`Error`] of the first run that failed twice.
+pub fn sweep(
+    runs: &[Run],
+    pause: Span,
+    test: &dyn Fn(Run) -> Result<CellTest, Error>,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(SweepEvent<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    for run in runs {
+        on_event(SweepEvent::Begins(*run))?;
+        let measured = match test(*run)?.measure(*run, stop) {
+            // What fails in passing must not end a sweep of hours.
+            Err(e) if !stop.is_requested() => {
+                on_event(SweepEvent::Failed(*run, &e))?;
+                rest(AFTER_A_FAILURE, stop);
+                if stop.is_requested() {
+                    return Err(e);
+                }
+                test(*run)?.measure(*run, stop)
+            }
+            other => other,
+        };
+        if stop.is_requested() {
+            return measured.map(drop);
+        }
+        on_event(SweepEvent::Finished(measured?))?;
+        rest(pause, stop);
+        if stop.is_requested() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+impl CellTest {
+    fn measure(&self, run: Run, stop: &Stop) -> Result<Outcome, Error> {
+        let at = clock::wall();
+        let measure = || self.instrument.analyse(&Options::default(), stop, &mut Unobserved);
+        let analysed = match &self.load {
+            Some(load) => load.beside(self.instrument.duration()?, stop, measure)?.0,
+            None => measure()?,
+        };
+        let summary = analysed.into_iter().next().map(|a| a.summary);
+        let s = summary.ok_or_else(|| Error::Settings("the test has no stream".to_owned()))?;
+        Ok(Outcome {
+            run,
+            at,
+            sent: s.counts.sent,
+            received: s.counts.unique_valid,
+            ip_length: self.instrument.ip_length(&s),
+            figures: Figures::of(&s),
+        })
+    }
+}
+
+/// Waits in pieces, so that a stop is noticed.
+fn rest(pause: Span, stop: &Stop) {
+    let until = clock::steady() + pause;
+    while clock::steady() < until && !stop.is_requested() {
+        let left = (until - clock::steady()).0.clamp(0, 50_000_000);
+        std::thread::sleep(Duration::from_nanos(left as u64));
+    }
+}

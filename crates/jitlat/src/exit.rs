@@ -1,0 +1,37 @@
+//! How a command ends: the exit status, and an error in one line.
+
+use std::process::ExitCode;
+
+/// How a command ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// What was asked for is done.
+    Measured,
+    /// Something was measured, and a threshold of `--fail-if` is violated.
+    ThresholdViolated,
+    /// There is no measurement to report, or a file that was asked for could not be written whole.
+    NotMeasured,
+}
+
+impl From<Status> for ExitCode {
+    fn from(status: Status) -> ExitCode {
+        ExitCode::from(match status {
+            Status::Measured => 0,
+            Status::ThresholdViolated => 1,
+            Status::NotMeasured => 2,
+        })
+    }
+}
+
+/// The error and its causes in one line, leaving out causes that the text before them already contains.
+pub fn explain(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| {
+        if text.contains(&cause) {
+            text
+        } else if text.is_empty() {
+            cause
+        } else {
+            format!("{text}: {cause}")
+        }
+    })
+}

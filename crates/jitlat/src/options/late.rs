@@ -1,0 +1,44 @@
+//! Outputs for tools made for LaTe.
+
+use clap::Args;
+use jitlat_core::Span;
+use jitlat_core::quantity;
+use jitlat_store::late::Extra;
+use std::path::PathBuf;
+
+/// For tools made for LaTe.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "LaTe's outputs")]
+pub struct LateArgs {
+    /// Append one line of LaTe's 34 columns to FILE; a new file begins with their names (LaTe's -f)
+    #[arg(long, value_name = "FILE")]
+    pub late_csv: Option<PathBuf>,
+    /// Write LaTe's line for each packet to FILE (LaTe's -W)
+    #[arg(long, value_name = "FILE")]
+    pub late_packets: Option<PathBuf>,
+    /// More values for each packet: letters of p (loss so far), r (number past wraps), m, n (smallest, largest so
+    /// far), or a for all (LaTe's -X)
+    #[arg(long, value_name = "LETTERS", default_value = "")]
+    pub late_extra: Extra,
+    /// Tell each sample to a listener while the test runs: datagrams, with a start and an end over TCP (LaTe's -w)
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub late_stream: Option<String>,
+    /// Tell the figures of each interval to Carbon while the test runs (LaTe's -g)
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub graphite: Option<String>,
+    /// Name of the figures in Graphite
+    #[arg(long, value_name = "PATH", default_value = "jitlat", requires = "graphite")]
+    pub graphite_path: String,
+    /// Interval between two tellings to Carbon, 1s or more: it keeps one value a second
+    #[arg(long, value_name = "T", value_parser = seconds, default_value = "1s", requires = "graphite")]
+    pub graphite_every: Span,
+    /// Tell Carbon over UDP, one line a datagram
+    #[arg(long, requires = "graphite")]
+    pub graphite_udp: bool,
+}
+
+/// A duration that Carbon can tell from the next.
+fn seconds(text: &str) -> Result<Span, String> {
+    let span = quantity::duration(text)?;
+    if span < Span::seconds(1) { Err("Carbon keeps one value a second: 1s or more".into()) } else { Ok(span) }
+}

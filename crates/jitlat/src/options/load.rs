@@ -1,0 +1,46 @@
+//! Traffic beside a test.
+
+use anyhow::Result;
+use clap::Args;
+use jitlat_core::Span;
+use jitlat_core::quantity;
+use jitlat_core::spec::CONTROL_PORT;
+use jitlat_instruments::load::{Load, LoadServer, LoadSpec};
+use std::path::PathBuf;
+
+/// Traffic beside the test.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Latency under load")]
+pub struct LoadArgs {
+    /// Measure twice, idle and beside this traffic to a `jitlat serve`, and compare: udp:5Mbit,dscp=AF11;
+    /// tcp:20Mbit,streams=4; both with payload=BYTES, down (server to client); may be repeated
+    #[arg(long, value_name = "LOAD")]
+    pub load: Vec<LoadSpec>,
+    /// How long the load runs before the test begins
+    #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "1s")]
+    pub load_settle: Span,
+    /// The `jitlat serve` that takes the load (default: the test's host)
+    #[arg(long, value_name = "HOST")]
+    pub load_host: Option<String>,
+    /// Its control port
+    #[arg(long, value_name = "PORT", default_value_t = CONTROL_PORT)]
+    pub load_port: u16,
+    /// File with the key shared with it (default: the test's)
+    #[arg(long, value_name = "FILE")]
+    pub load_key_file: Option<PathBuf>,
+}
+
+impl LoadArgs {
+    /// The load, for a test against `host` with its own control port and key, if it has any.
+    pub fn settings(&self, host: &str, own: Option<(u16, Option<&PathBuf>)>) -> Result<Load> {
+        let (port, key) = own.unwrap_or((self.load_port, None));
+        let elsewhere = self.load_host.is_some() || self.load_port != CONTROL_PORT;
+        let key = self.load_key_file.as_ref().or(key.filter(|_| self.load_host.is_none()));
+        let server = LoadServer {
+            host: self.load_host.clone().unwrap_or_else(|| host.to_owned()),
+            port: if elsewhere { self.load_port } else { port },
+            key: key.map(|k| super::key(k)).transpose()?,
+        };
+        Ok(Load { specs: self.load.clone(), server, settle: self.load_settle })
+    }
+}

@@ -1,0 +1,199 @@
+//! `--proto` and the options of every two-way protocol, made from [`PROTOCOLS`].
+
+use anyhow::{Context, Result, bail};
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use jitlat_instruments::arguments::{Argument, Arguments, NamedFile, Takes};
+use jitlat_instruments::ping::{Client, PROTOCOLS, Protocol};
+use std::path::{Path, PathBuf};
+
+/// A two-way protocol, and what its client is told.
+#[derive(Clone, Debug)]
+pub struct ProtocolArgs {
+    /// The protocol.
+    pub protocol: &'static Protocol,
+    /// Payload bytes.
+    pub payload: Option<u64>,
+    /// What was given on the command line, for whichever protocol.
+    pub given: GivenArgs,
+}
+
+impl ProtocolArgs {
+    /// The client as it was asked for.
+    pub fn client(&self) -> Result<Box<dyn Client>> {
+        Ok(self.protocol.client(&self.given.read()?.of(self.protocol.arguments))?)
+    }
+
+    /// Whether the protocol was told `name`.
+    pub fn has(&self, name: &str) -> bool {
+        self.protocol.arguments.iter().any(|a| a.name == name) && self.given.0.iter().any(|(n, _)| *n == name)
+    }
+
+    /// What the protocol was told for `name`.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        let found = self.given.0.iter().find(|(n, _)| *n == name && self.has(name))?;
+        match &found.1 {
+            Given::Text(text) => Some(text),
+            Given::File(_) => None,
+        }
+    }
+
+    /// Refuses options that only other protocols have. A port is the far host's, whatever it is asked.
+    pub fn check(&self) -> Result<()> {
+        for (name, _) in &self.given.0 {
+            let knows = |p: &&&Protocol| p.arguments.iter().any(|a| a.name == *name);
+            if !knows(&&self.protocol) && !name.ends_with("-port") {
+                let others: Vec<&str> = PROTOCOLS.iter().filter(knows).map(|p| p.name).collect();
+                bail!("--{name} is for --proto {}", others.join(" or "));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Arguments of an entry of a list as they were given on the command line.
+#[derive(Clone, Debug, Default)]
+pub struct GivenArgs(Vec<(&'static str, Given)>);
+
+#[derive(Clone, Debug)]
+enum Given {
+    Text(String),
+    File(PathBuf),
+}
+
+impl GivenArgs {
+    /// Those of `list` that were given explicitly.
+    pub fn new<'a>(list: impl Iterator<Item = &'a Argument>, matches: &ArgMatches) -> GivenArgs {
+        let mut given: Vec<(&'static str, Given)> = Vec::new();
+        for argument in list {
+            let name = argument.name;
+            let explicit = matches.value_source(name) == Some(ValueSource::CommandLine);
+            if !explicit || given.iter().any(|(n, _)| *n == name) {
+                continue;
+            }
+            let value = match argument.takes {
+                Takes::Nothing => Some(Given::Text(String::new())),
+                Takes::File => matches.get_one::<PathBuf>(name).cloned().map(Given::File),
+                Takes::Value { .. } | Takes::Choice { .. } => {
+                    matches.get_one::<String>(name).cloned().map(Given::Text)
+                }
+            };
+            given.extend(value.map(|value| (name, value)));
+        }
+        GivenArgs(given)
+    }
+
+    /// Reads the files among them.
+    pub fn read(&self) -> Result<Arguments> {
+        let mut arguments = Arguments::new();
+        for (name, value) in &self.0 {
+            arguments = match value {
+                Given::Text(text) => arguments.with(name, text),
+                Given::File(path) => arguments.with_file(name, read(path)?),
+            };
+        }
+        Ok(arguments)
+    }
+}
+
+fn read(path: &Path) -> Result<NamedFile> {
+    let name = path.display().to_string();
+    let contents = std::fs::read(path).with_context(|| format!("reading the key file {name}"))?;
+    Ok(NamedFile { name, contents })
+}
+
+/// An option for `argument`.
+pub fn option(argument: &'static Argument) -> Arg {
+    let mut option = Arg::new(argument.name).long(argument.name);
+    option = match argument.default {
+        Some(default) => option.help(format!("{} [default: {}]", argument.help, default())),
+        None => option.help(argument.help),
+    };
+    option = match argument.takes {
+        Takes::Nothing => option.action(ArgAction::SetTrue),
+        Takes::File => option.value_name("FILE").value_parser(value_parser!(PathBuf)),
+        Takes::Value { name, check } => {
+            option.value_name(name).value_parser(move |text: &str| check(text).map(|()| text.to_owned()))
+        }
+        Takes::Choice { name, of } => {
+            let word = |(word, meaning): &(&'static str, &'static str)| {
+                let value = PossibleValue::new(*word);
+                if meaning.is_empty() { value } else { value.help(*meaning) }
+            };
+            let words = PossibleValuesParser::new(of.iter().map(word).collect::<Vec<_>>());
+            option.value_name(name).value_parser(words).ignore_case(true)
+        }
+    };
+    if let Some(bare) = argument.bare {
+        option = option.num_args(0..=1).require_equals(true).default_missing_value(bare);
+    }
+    if let Some(other) = argument.requires {
+        option = option.requires(other);
+    }
+    option.conflicts_with_all(argument.conflicts)
+}
+
+/// Adds the options for arguments of several entries, each under its title; those that several have, once.
+pub fn add_options(
+    mut command: Command,
+    entries: impl Iterator<Item = (&'static str, &'static [Argument])>,
+) -> Command {
+    for (title, arguments) in entries {
+        for argument in arguments {
+            if !command.get_arguments().any(|a| a.get_id() == argument.name) {
+                command = command.arg(option(argument).help_heading(title));
+            }
+        }
+    }
+    command
+}
+
+impl Args for ProtocolArgs {
+    fn augment_args(command: Command) -> Command {
+        let list =
+            |of: fn(&Protocol) -> String| PROTOCOLS.iter().map(|p| of(p)).collect::<Vec<_>>().join(", ");
+        let names = PossibleValuesParser::new(PROTOCOLS.iter().map(|p| p.name));
+        let command = command
+            .arg(
+                Arg::new("proto")
+                    .long("proto")
+                    .value_name("PROTOCOL")
+                    .value_parser(names)
+                    .default_value(PROTOCOLS[0].name)
+                    .hide_possible_values(true)
+                    .help(format!("Protocol: {}", list(|p| format!("{} ({})", p.name, p.answered_by)))),
+            )
+            .arg(
+                Arg::new("payload")
+                    .short('l')
+                    .value_name("BYTES")
+                    .value_parser(value_parser!(u64))
+                    .help(format!("Payload bytes: {}", list(|p| format!("{} {}", p.name, p.payload)))),
+            );
+        add_options(command, PROTOCOLS.iter().map(|p| (p.title, p.arguments)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ProtocolArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<ProtocolArgs, clap::Error> {
+        let name = matches.get_one::<String>("proto").map_or(PROTOCOLS[0].name, String::as_str);
+        let protocol = Protocol::named(name)
+            .ok_or_else(|| clap::Error::raw(clap::error::ErrorKind::InvalidValue, "no such protocol"))?;
+        let arguments = PROTOCOLS.iter().flat_map(|p| p.arguments);
+        Ok(ProtocolArgs {
+            protocol,
+            payload: matches.get_one("payload").copied(),
+            given: GivenArgs::new(arguments, matches),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = ProtocolArgs::from_arg_matches(matches)?;
+        Ok(())
+    }
+}

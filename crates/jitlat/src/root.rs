@@ -1,0 +1,98 @@
+//! The root of the command line: the commands there are. Nothing imports it but `main`.
+
+use crate::console::log::Level;
+use crate::options::ping::PingArgs;
+use crate::options::report::ReportArgs;
+use crate::{compare, demo, doctor, manual, serve, spp, sweep, tcp, test};
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// What a network path does to real-time traffic: delay, jitter, and how losses cluster, per direction,
+/// with the clock error and the tool's own noise stated beside every figure.
+#[derive(Debug, Parser)]
+#[command(
+    name = "jitlat",
+    version,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    arg_required_else_help = true,
+    after_help = "On one host: jitlat serve.  On the other: jitlat HOST.  Try it alone: jitlat demo.\n\
+                  Exit status: 0 measured; 1 measured, but a --fail-if threshold was violated; 2 could not measure,\n\
+                  or not write a file that was asked for."
+)]
+pub struct Cli {
+    /// What is logged to standard error: off, error, warn, info (the default), debug, trace; with this, each line is dated
+    #[arg(long, global = true, value_name = "LEVEL")]
+    pub log_level: Option<Level>,
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    #[command(flatten)]
+    pub test: test::TestArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// One-way test against a server (the same as `jitlat HOST`)
+    Test(Box<test::TestArgs>),
+    /// Two-way test against whatever answers: ICMP, STAMP, TWAMP Light, LaMP, TCP
+    Ping(Box<PingArgs>),
+    /// Answer tests from other hosts
+    Serve(Box<serve::ServeArgs>),
+    /// Analyse saved logs (the same as `jitlat -f LOG`)
+    Analyze(Box<AnalyzeArgs>),
+    /// Set saved tests side by side, with an honest verdict
+    Compare(Box<compare::CompareArgs>),
+    /// A server, a client and an impaired path on this machine, and the report at the end
+    Demo(Box<demo::DemoArgs>),
+    Doctor(doctor::DoctorArgs),
+    Sweep(Box<sweep::SweepArgs>),
+    Spp(Box<spp::SppArgs>),
+    Tcp(Box<tcp::TcpArgs>),
+    /// Print what a shell needs to complete commands and options
+    #[command(
+        after_help = "bash: jitlat completions bash > ~/.local/share/bash-completion/completions/jitlat\n\
+                            zsh:  jitlat completions zsh > a file _jitlat in a folder of $fpath\n\
+                            fish: jitlat completions fish > ~/.config/fish/completions/jitlat.fish"
+    )]
+    Completions(manual::CompletionsArgs),
+    /// Write the manual pages into a folder, one for each command
+    #[command(after_help = "man reads them after: jitlat man ~/.local/share/man/man1")]
+    Man(manual::ManArgs),
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct AnalyzeArgs {
+    /// Logs to analyse; - is standard input
+    #[arg(required = true, value_name = "LOG")]
+    pub logs: Vec<PathBuf>,
+    #[command(flatten)]
+    pub report: ReportArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_excludes_each_other_is_refused() {
+        for bad in [
+            "jitlat -r 5 -p 5 h",
+            "jitlat -n 5 --duration 5 h",
+            "jitlat -4 -6 h",
+            "jitlat",
+            "jitlat -b -R h",
+            "jitlat -f x h",
+            "jitlat -f x --capture",
+            "jitlat ping h --proto twamp --light --nat",
+            "jitlat ping h --proto lamp --ac VO --priority 3",
+        ] {
+            assert!(Cli::try_parse_from(bad.split(' ')).is_err(), "{bad}");
+        }
+    }
+}

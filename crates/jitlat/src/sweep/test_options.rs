@@ -1,0 +1,138 @@
+//! [`TestOptions`]: what the test of a sweep is told behind `--`, and how a combination of conditions changes it.
+
+use super::Plan;
+use crate::options::one_way::OneWayArgs;
+use crate::options::ping::PingArgs;
+use anyhow::{Context, Result, anyhow, bail};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command};
+use jitlat_core::Span;
+use jitlat_core::sweep::{Factor, Level};
+use jitlat_instruments::Instrument;
+use jitlat_instruments::ping::Protocol;
+
+/// The options of the test, before any condition.
+pub enum TestOptions {
+    /// Against `jitlat serve` at this host.
+    OneWay(String, Box<OneWayArgs>),
+    /// Against whatever answers.
+    TwoWay(Box<PingArgs>),
+}
+
+impl TestOptions {
+    /// Those of `plan`.
+    pub fn parse(plan: &Plan) -> Result<TestOptions> {
+        let factors: Vec<Factor> = plan.grid.axes.iter().map(|a| a.factor).collect();
+        if plan.one_way {
+            let (args, given) = parse::<OneWayArgs>(plan.options.iter())?;
+            refuse(&given, &factors)?;
+            if args.stream.both {
+                bail!("one direction at a time: leave out -b");
+            }
+            return Ok(TestOptions::OneWay(plan.host.clone(), Box::new(args)));
+        }
+        let words = std::iter::once(&plan.host).chain(&plan.options);
+        let (args, given) = parse::<PingArgs>(words)?;
+        refuse(&given, &factors)?;
+        if !factors.contains(&Factor::Protocol) {
+            args.protocol.check()?;
+        }
+        Ok(TestOptions::TwoWay(Box::new(args)))
+    }
+
+    /// The test under these conditions.
+    pub fn under(&self, conditions: &[(Factor, &Level)], packets: u64) -> Result<Box<dyn Instrument>> {
+        match self {
+            TestOptions::OneWay(host, args) => {
+                let mut args = args.clone();
+                args.stream.packets = packets;
+                for (factor, level) in conditions {
+                    match factor {
+                        Factor::Payload => args.stream.payload = number(level)?,
+                        Factor::Period => args.stream.period = span(level)?,
+                        Factor::Dscp => args.stream.dscp = dscp(level)?,
+                        Factor::Transport => args.stream.tcp = level.text == "tcp",
+                        Factor::Load => {}
+                        Factor::Wait | Factor::Priority | Factor::Protocol => {
+                            bail!("{factor}: not a condition of one-way tests")
+                        }
+                    }
+                }
+                Ok(Box::new(args.settings(host)?))
+            }
+            TestOptions::TwoWay(args) => {
+                let mut args = args.clone();
+                args.packets = packets;
+                for (factor, level) in conditions {
+                    match factor {
+                        Factor::Payload => args.protocol.payload = Some(number(level)?),
+                        Factor::Period => args.period = span(level)?,
+                        Factor::Wait => args.wait = Some(span(level)?),
+                        Factor::Dscp => args.dscp = dscp(level)?,
+                        Factor::Priority => args.priority = Some(number(level)?),
+                        Factor::Protocol => {
+                            let (name, stamps) =
+                                level.text.split_once(':').unwrap_or((&level.text, "kernel"));
+                            args.protocol.protocol =
+                                Protocol::named(name).with_context(|| format!("no protocol {name}"))?;
+                            args.stamps = stamps.parse().map_err(|e: String| anyhow!(e))?;
+                        }
+                        Factor::Load => {}
+                        Factor::Transport => bail!("{factor}: not a condition of round trips"),
+                    }
+                }
+                Ok(Box::new(args.settings()?))
+            }
+        }
+    }
+}
+
+/// Reads options as a command with those of `A` would, and what of them was given.
+fn parse<'a, A: Args>(words: impl Iterator<Item = &'a String>) -> Result<(A, ArgMatches)> {
+    let command = A::augment_args(Command::new("test").no_binary_name(true));
+    // clap's first line says what is wrong; the rest is about this program's usage, not the caller's.
+    let wrong = |e: clap::Error| {
+        let text = e.to_string();
+        anyhow!("{}", text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned())
+    };
+    let matches = command.try_get_matches_from(words).map_err(wrong)?;
+    Ok((A::from_arg_matches(&matches).map_err(wrong)?, matches))
+}
+
+/// Refuses options that the sweep itself decides.
+fn refuse(given: &ArgMatches, factors: &[Factor]) -> Result<()> {
+    let ids = |factor: &Factor| -> &[&str] {
+        match factor {
+            Factor::Payload => &["payload"],
+            Factor::Period => &["period", "rate"],
+            Factor::Wait => &["wait", "rate"],
+            Factor::Dscp => &["dscp"],
+            Factor::Priority => &["priority", "ac"],
+            Factor::Protocol => &["proto", "stamps"],
+            Factor::Transport => &["tcp"],
+            Factor::Load => &["load"],
+        }
+    };
+    let decided = factors.iter().flat_map(ids).chain(&["packets", "duration"]);
+    for id in decided {
+        let explicit =
+            given.try_contains_id(id).is_ok() && given.value_source(id) == Some(ValueSource::CommandLine);
+        if explicit {
+            bail!("{id}: the sweep itself decides it: leave it out behind --");
+        }
+    }
+    Ok(())
+}
+
+fn number<T: TryFrom<i64>>(level: &Level) -> Result<T> {
+    let number = level.number.map(|n| n as i64).and_then(|n| T::try_from(n).ok());
+    number.with_context(|| format!("'{}' is not a number", level.text))
+}
+
+fn span(level: &Level) -> Result<Span> {
+    Ok(Span(number(level)?))
+}
+
+fn dscp(level: &Level) -> Result<jitlat_core::Dscp> {
+    level.text.parse().map_err(|e| anyhow!("{e}"))
+}
