@@ -8,7 +8,7 @@
 //! * [`wire`] – reading big-endian fields without panicking
 //! * [`twoway`] – what all two-way protocols share
 //! * [`stamp`], [`twamp`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols
-//! * [`amp`] – what OWAMP and TWAMP share
+//! * [`owamp`] – the standard one-way protocol; [`amp`] is what it shares with TWAMP
 //! * [`jitlat`] – the one-way protocol: control conversation (two dialects) and test stream
 //! * [`digest`] – what a far capture point tells of the packets it sees
 //! * [`sim`] – both sides of it on an impaired network in virtual time
@@ -21,6 +21,7 @@ pub mod echo;
 pub mod jitlat;
 pub mod lamp;
 pub mod machine;
+pub mod owamp;
 pub mod reqresp;
 pub mod sim;
 pub mod stamp;

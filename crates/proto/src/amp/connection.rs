@@ -11,6 +11,7 @@ use jitlat_core::ntp::NtpTime;
 pub struct Connection {
     mode: Mode,
     keys: Option<SessionKeys>,
+    user: Option<String>,
     /// What the other side says.
     pub incoming: Incoming,
     /// What this side says.
@@ -22,6 +23,7 @@ impl Default for Connection {
         Connection {
             mode: Mode::Open,
             keys: None,
+            user: None,
             incoming: Incoming::default(),
             outgoing: Outgoing::default(),
         }
@@ -32,6 +34,11 @@ impl Connection {
     /// The mode agreed on; open before that.
     pub fn mode(&self) -> Mode {
         self.mode
+    }
+
+    /// At a server: the user that was let in; `None` in the open mode.
+    pub fn user(&self) -> Option<&str> {
+        self.user.as_deref()
     }
 
     /// The keys of the test session `sid`; `None` where the mode leaves test packets open.
@@ -69,6 +76,10 @@ pub enum Step {
     Start,
     /// The test runs.
     Running,
+    /// OWAMP: waiting for Stop-Sessions.
+    Stop,
+    /// OWAMP: waiting for what the server recorded.
+    Fetch,
 }
 
 impl fmt::Display for Step {
@@ -80,6 +91,8 @@ impl fmt::Display for Step {
             Step::Granted => "the session was granted and not started yet",
             Step::Start => "starting the session",
             Step::Running => "the test ran",
+            Step::Stop => "ending the test",
+            Step::Fetch => "fetching what it recorded",
         })
     }
 }
@@ -330,6 +343,7 @@ impl Connection {
             self.incoming.protect(&keys, &asked.client_iv);
             self.outgoing.protect(&keys, &server_iv);
             self.keys = Some(keys);
+            self.user = users::name_in(&asked.user).map(str::to_owned);
         }
         ServerStart { accept: Accept::Ok, server_iv }.write(answer);
         self.outgoing.put(&ServerStart::time(entry.started), answer);

@@ -178,6 +178,11 @@ impl Incoming {
         self.len() == 0
     }
 
+    /// What is readable and was not taken.
+    pub fn readable(&self) -> &[u8] {
+        &self.plain
+    }
+
     /// The first readable byte: the command number of a client's message.
     pub fn first(&self) -> Option<u8> {
         self.plain.first().copied()

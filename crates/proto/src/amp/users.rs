@@ -65,9 +65,14 @@ impl Users {
 
     /// The passphrase of the user in this field of a message, which zeros fill up.
     pub fn of_field(&self, field: &[u8; NAME_LEN]) -> Option<&[u8]> {
-        let end = field.iter().position(|b| *b == 0).unwrap_or(NAME_LEN);
-        self.passphrase(core::str::from_utf8(&field[..end]).ok()?)
+        self.passphrase(name_in(field)?)
     }
+}
+
+/// The name in this field of a message, which zeros fill up; `None` if it is not text.
+pub fn name_in(field: &[u8; NAME_LEN]) -> Option<&str> {
+    let end = field.iter().position(|b| *b == 0).unwrap_or(NAME_LEN);
+    core::str::from_utf8(&field[..end]).ok()
 }
 
 /// The field of a message for `name`, cut to its length.

@@ -202,7 +202,7 @@ impl Client {
                 self.events.push_back(Event::Started);
                 self.at(Step::Running, now);
             }
-            Step::Granted | Step::Running => {
+            Step::Granted | Step::Running | Step::Stop | Step::Fetch => {
                 if self.connection.incoming.is_empty() {
                     return Ok(false);
                 }

@@ -1,0 +1,234 @@
+//! The data that follow an accepting Fetch-Ack (RFC 4656 §3.9), in pieces: the request, its slots, skip ranges,
+//! records.
+
+use super::message::{DataRecord, Fetch, FetchAck, Finished, SkipRange, Slot, pad, padded};
+use super::session::{SessionData, TestSession};
+use crate::amp::crypto::{BLOCK, Incoming, Outgoing};
+use crate::amp::message::Request;
+use crate::amp::{Accept, Sid};
+use std::sync::Arc;
+
+/// Records in one piece: as many as fill whole blocks, often enough for a piece of 16 kB.
+const PIECE: usize = 640;
+/// The fewest records that fill whole blocks.
+const RUN: usize = 16;
+const _: () = assert!((RUN * DataRecord::LEN).is_multiple_of(BLOCK) && PIECE.is_multiple_of(RUN));
+
+/// Writes the answer to a fetch.
+#[derive(Debug)]
+pub struct DataWriter {
+    data: Arc<SessionData>,
+    fetch: Fetch,
+    part: Part,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Ack,
+    Request,
+    Skips,
+    /// Records from this place on, of all that were recorded.
+    Records(usize),
+    Done,
+}
+
+impl DataWriter {
+    /// The answer to `fetch`, or why there is none: a whole session must have stopped normally.
+    pub fn new(fetch: Fetch, data: Arc<SessionData>) -> Result<DataWriter, Accept> {
+        let refused =
+            data.finished == Finished::No || fetch.is_whole() && data.finished != Finished::Normally;
+        if refused {
+            return Err(Accept::Failure);
+        }
+        Ok(DataWriter { data, fetch, part: Part::Ack })
+    }
+
+    /// Appends the next piece to `out`; false when there is none.
+    pub fn poll(&mut self, outgoing: &mut Outgoing, out: &mut Vec<u8>) -> bool {
+        let mut message = Vec::new();
+        self.part = match self.part {
+            Part::Ack => {
+                let ack = FetchAck {
+                    accept: Accept::Ok,
+                    finished: self.data.finished,
+                    next_seq: self.data.next_seq.unwrap_or(0),
+                    skips: self.data.skips.len() as u32,
+                    records: self.data.between(self.fetch.begin, self.fetch.end).count() as u32,
+                };
+                ack.write(&mut message);
+                outgoing.put_signed(&message, out);
+                Part::Request
+            }
+            Part::Request => {
+                self.data.session.request.write(&mut message);
+                outgoing.put_signed(&message, out);
+                message.clear();
+                self.data.session.slots.iter().for_each(|slot| slot.write(&mut message));
+                outgoing.put_signed(&message, out);
+                Part::Skips
+            }
+            Part::Skips => {
+                self.data.skips.iter().for_each(|range| range.write(&mut message));
+                pad(&mut message, 0);
+                outgoing.put_signed(&message, out);
+                Part::Records(0)
+            }
+            Part::Records(mut at) => {
+                let mut written = 0;
+                while let Some(record) = self.data.records.get(at).filter(|_| written < PIECE) {
+                    at += 1;
+                    if (self.fetch.begin..=self.fetch.end).contains(&record.seq) {
+                        record.write(&mut message);
+                        written += 1;
+                    }
+                }
+                pad(&mut message, 0);
+                outgoing.put(&message, out);
+                if written < PIECE {
+                    outgoing.put_signed(&[], out);
+                    Part::Done
+                } else {
+                    Part::Records(at)
+                }
+            }
+            Part::Done => return false,
+        };
+        true
+    }
+}
+
+/// Why fetched data cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// The server says no.
+    #[error("{0}")]
+    Refused(Accept),
+    /// An HMAC is wrong.
+    #[error("the data are not signed with the keys of this connection")]
+    Forged,
+    /// It answers with another session.
+    #[error("the server answers with another session")]
+    Other,
+    /// More records, slots or skip ranges than the session can have.
+    #[error("the server announces more records than the session can have")]
+    TooMany,
+}
+
+/// Reads the answer to a fetch.
+#[derive(Debug)]
+pub struct DataReader {
+    sid: Sid,
+    most_records: usize,
+    ack: Option<FetchAck>,
+    request: Option<Request>,
+    slots: Option<Vec<Slot>>,
+    skips: Option<Vec<SkipRange>>,
+    records: Vec<DataRecord>,
+}
+
+/// Most slots of a session that are read.
+const MOST_SLOTS: u32 = 65_536;
+
+impl DataReader {
+    /// Of the answer for session `sid`, with at most this many records.
+    pub fn new(sid: Sid, most_records: usize) -> DataReader {
+        DataReader {
+            sid,
+            most_records,
+            ack: None,
+            request: None,
+            slots: None,
+            skips: None,
+            records: Vec::new(),
+        }
+    }
+
+    /// Of which session.
+    pub fn sid(&self) -> Sid {
+        self.sid
+    }
+
+    /// Reads what is there. `Ok(None)`: not all of it yet.
+    pub fn poll(&mut self, incoming: &mut Incoming) -> Result<Option<SessionData>, Unusable> {
+        while !self.is_whole() {
+            if !self.advance(incoming)? {
+                return Ok(None);
+            }
+        }
+        if signed(incoming, BLOCK)?.is_none() {
+            return Ok(None);
+        }
+        let (Some(ack), Some(request), Some(slots), Some(skips)) =
+            (self.ack, self.request, self.slots.take(), self.skips.take())
+        else {
+            return Ok(None);
+        };
+        let stopped = ack.finished == Finished::Normally;
+        Ok(Some(SessionData {
+            session: TestSession { request, slots },
+            finished: ack.finished,
+            next_seq: stopped.then_some(ack.next_seq),
+            skips,
+            records: core::mem::take(&mut self.records),
+        }))
+    }
+
+    /// Whether all but the last HMAC was read.
+    fn is_whole(&self) -> bool {
+        self.skips.is_some() && self.ack.is_some_and(|ack| self.records.len() >= ack.records as usize)
+    }
+
+    /// Reads one part, if it is all there.
+    fn advance(&mut self, incoming: &mut Incoming) -> Result<bool, Unusable> {
+        let Some(ack) = self.ack else {
+            let Some(bytes) = signed(incoming, FetchAck::LEN)? else { return Ok(false) };
+            let ack = FetchAck::parse(&bytes).map_err(|_| Unusable::Other)?;
+            if ack.accept != Accept::Ok {
+                return Err(Unusable::Refused(ack.accept));
+            }
+            if ack.records as usize > self.most_records || ack.skips as usize > self.most_records {
+                return Err(Unusable::TooMany);
+            }
+            self.ack = Some(ack);
+            return Ok(true);
+        };
+        let Some(request) = self.request else {
+            let Some(bytes) = signed(incoming, Request::LEN)? else { return Ok(false) };
+            let request = Request::parse(&bytes).map_err(|_| Unusable::Other)?;
+            if request.sid != self.sid {
+                return Err(Unusable::Other);
+            }
+            if request.slots > MOST_SLOTS {
+                return Err(Unusable::TooMany);
+            }
+            self.request = Some(request);
+            return Ok(true);
+        };
+        if self.slots.is_none() {
+            let len = request.slots as usize * Slot::LEN;
+            let Some(bytes) = signed(incoming, len + BLOCK)? else { return Ok(false) };
+            let slots = bytes.chunks(Slot::LEN).map(|slot| Slot::parse(slot).ok().flatten());
+            self.slots = Some(slots.collect::<Option<Vec<_>>>().ok_or(Unusable::Other)?);
+            return Ok(true);
+        }
+        if self.skips.is_none() {
+            let len = ack.skips as usize * SkipRange::LEN;
+            let Some(bytes) = signed(incoming, padded(len) + BLOCK)? else { return Ok(false) };
+            let skips = bytes[..len].chunks(SkipRange::LEN).map(SkipRange::parse);
+            self.skips = Some(skips.collect::<Result<Vec<_>, _>>().map_err(|_| Unusable::Other)?);
+            return Ok(true);
+        }
+        let runs = (incoming.readable().len() / (RUN * DataRecord::LEN)).max(1);
+        let left = (ack.records as usize).saturating_sub(self.records.len()).min(runs * RUN);
+        let Some(bytes) = incoming.take(padded(left * DataRecord::LEN)) else { return Ok(false) };
+        for record in bytes[..left * DataRecord::LEN].chunks(DataRecord::LEN) {
+            self.records.push(DataRecord::parse(record).map_err(|_| Unusable::Other)?);
+        }
+        Ok(true)
+    }
+}
+
+/// A message of `len` bytes, HMAC included, without it.
+fn signed(incoming: &mut Incoming, len: usize) -> Result<Option<Vec<u8>>, Unusable> {
+    incoming.take_signed(len).transpose().map_err(|_| Unusable::Forged)
+}

@@ -1,0 +1,43 @@
+//! OWAMP (RFC 4656): a control conversation on TCP that agrees on test sessions, and test packets one way, either way.
+//! Times are compared across hosts: one-way delays are as good as the clocks are.
+//!
+//! * [`message`] – what OWAMP-Control adds to the messages it shares with TWAMP ([`amp`](crate::amp))
+//! * [`client`] – asks for sessions, starts and stops them, fetches what the server received
+//! * [`server`] – grants them by its [`rules`], and hands out what is in its [`store`]
+//! * [`session`] – what both ends know of a session, and what its receiver recorded
+//! * [`schedule`] – when its packets are sent
+//! * [`sender`], [`receiver`] – its two ends
+//! * [`packet`] – the test packet
+//! * [`fetch`] – recorded data on their way to the client
+
+pub mod client;
+pub mod fetch;
+pub mod message;
+pub mod packet;
+pub mod receiver;
+pub mod rules;
+mod running;
+pub mod schedule;
+pub mod sender;
+pub mod server;
+pub mod session;
+pub mod store;
+
+pub use client::{Client, Wish};
+pub use fetch::Unusable;
+pub use message::{DataRecord, Fetch, Finished, SentSummary, SkipRange, Slot};
+pub use packet::TestPacket;
+pub use receiver::{Ignored, SessionReceiver};
+pub use rules::Rules;
+pub use running::Received;
+pub use schedule::Schedule;
+pub use sender::SessionSender;
+pub use server::Server;
+pub use session::{SessionData, TestSession};
+pub use store::{Owner, Store, StoreLimits};
+
+/// TCP port of the control server (RFC 4656 §3.1, RFC 8545).
+pub const PORT: u16 = 861;
+
+#[cfg(test)]
+mod recorded;

@@ -1,0 +1,322 @@
+//! The session receiver (RFC 4656 §4.2): records what comes, and gives up what does not come in time.
+
+use super::message::{DataRecord, Finished, SentSummary, SkipRange};
+use super::packet::{TestPacket, Unreadable};
+use super::schedule::Schedule;
+use super::sender::END_DELAY;
+use super::session::{SessionData, TestSession, bounded, distance};
+use crate::amp::TestKeys;
+use crate::twoway::Arrival;
+use core::net::IpAddr;
+use jitlat_core::ntp::{ErrorEstimate, NtpTime};
+use jitlat_core::{Span, WallTime};
+use std::collections::VecDeque;
+
+/// Copies recorded beyond as many as there are packets.
+const SPARE: usize = 1024;
+/// Records for which memory is taken before the first packet.
+const RESERVED: usize = 1 << 20;
+
+/// Why a datagram is not recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Ignored {
+    /// Not from the session's sender.
+    Source,
+    /// Shorter than the session's packets.
+    Short,
+    /// Not made with the session's keys.
+    Forged,
+    /// A number that the session does not have.
+    Number,
+    /// Its error estimate says that it is corrupt.
+    Corrupt,
+    /// It was given up already.
+    Late,
+    /// Sent too long before it came, or too long after: the clocks disagree by more than the timeout.
+    Clock,
+    /// Sent too far from its time in the schedule.
+    Schedule,
+    /// More copies than are recorded.
+    Full,
+}
+
+impl Ignored {
+    /// All of them, in the order of their codes.
+    pub const ALL: [Ignored; 9] = [
+        Ignored::Source,
+        Ignored::Short,
+        Ignored::Forged,
+        Ignored::Number,
+        Ignored::Corrupt,
+        Ignored::Late,
+        Ignored::Clock,
+        Ignored::Schedule,
+        Ignored::Full,
+    ];
+
+    /// In a word or two.
+    pub fn name(self) -> &'static str {
+        [
+            "from another sender",
+            "too short",
+            "forged",
+            "no such number",
+            "corrupt",
+            "too late",
+            "clocks too far apart",
+            "off schedule",
+            "too many copies",
+        ][self as usize]
+    }
+}
+
+/// A packet that may still come.
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    at: NtpTime,
+    came: bool,
+}
+
+/// What the sender says of its session does not fit what was received: the data are of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the sender's account of the session contradicts what was received")]
+pub struct Contradiction;
+
+/// The receiving end of one session. Memory for its records is taken when it is made.
+#[derive(Clone, Debug)]
+pub struct SessionReceiver {
+    session: TestSession,
+    keys: Option<TestKeys>,
+    host: IpAddr,
+    /// Port the packets come from; not known before the first where the sender's address was left open.
+    port: Option<u16>,
+    size: usize,
+    timeout: i64,
+    schedule: Schedule,
+    /// The last time of the schedule that was looked at.
+    latest: NtpTime,
+    /// The packets that may still come, as far as they were looked at; the first has number `given_up`.
+    expected: VecDeque<Expected>,
+    given_up: u32,
+    records: Vec<DataRecord>,
+    ignored: [u64; Ignored::ALL.len()],
+}
+
+impl SessionReceiver {
+    /// The receiver of a granted session whose packets have `len` bytes before their padding and come from `host`,
+    /// and from `port` if that is known.
+    pub fn new(
+        session: &TestSession,
+        keys: Option<TestKeys>,
+        len: usize,
+        host: IpAddr,
+        port: Option<u16>,
+    ) -> SessionReceiver {
+        let packets = session.request.packets as usize;
+        SessionReceiver {
+            session: session.clone(),
+            keys,
+            host: host.to_canonical(),
+            port,
+            size: len + session.request.padding as usize,
+            timeout: bounded(session.request.timeout),
+            schedule: session.schedule(),
+            latest: session.request.start,
+            expected: VecDeque::with_capacity(packets.min(4096)),
+            given_up: 0,
+            records: Vec::with_capacity(packets.saturating_add(SPARE).min(RESERVED)),
+            ignored: [0; Ignored::ALL.len()],
+        }
+    }
+
+    /// What was recorded so far, losses included.
+    pub fn records(&self) -> &[DataRecord] {
+        &self.records
+    }
+
+    /// Datagrams that were not recorded, by reason.
+    pub fn ignored(&self, reason: Ignored) -> u64 {
+        self.ignored[reason as usize]
+    }
+
+    /// Whether every packet has come or was given up by `now`, on the wall clock, and a sender whose clock is behind
+    /// should have stopped too.
+    pub fn is_complete(&self, now: WallTime) -> bool {
+        let waited = distance(NtpTime::from(now), self.latest);
+        let wait = self.timeout.saturating_add(NtpTime::from_span(END_DELAY).0 as i64);
+        self.given_up >= self.session.request.packets && waited > wait
+    }
+
+    /// When, by the wall clock, to call [`handle_timeout`](Self::handle_timeout) and ask whether it
+    /// [is complete](Self::is_complete). `near` is an instant of that clock.
+    pub fn poll_timeout(&mut self, near: WallTime) -> WallTime {
+        let (at, delay) = match self.first_expected() {
+            Some(first) => (first.at, Span::ZERO),
+            None => (self.latest, END_DELAY),
+        };
+        let due = NtpTime(at.0.wrapping_add(self.timeout as u64));
+        // A nanosecond later it is past in either format.
+        due.to_nanos(near) + delay + Span(1)
+    }
+
+    /// The next time of the schedule.
+    fn expect(&mut self) -> Option<Expected> {
+        let expected = Expected { at: self.schedule.next()?, came: false };
+        self.latest = expected.at;
+        self.expected.push_back(expected);
+        Some(expected)
+    }
+
+    fn first_expected(&mut self) -> Option<Expected> {
+        self.expected.front().copied().or_else(|| self.expect())
+    }
+
+    /// Gives up the packets that should have come by `now`, on the wall clock. `error` is the state of that clock.
+    pub fn handle_timeout(&mut self, now: WallTime, error: ErrorEstimate) {
+        let now = NtpTime::from(now);
+        while let Some(first) = self.first_expected() {
+            if distance(now, first.at) <= self.timeout {
+                break;
+            }
+            self.give_up(first, error);
+        }
+    }
+
+    fn give_up(&mut self, first: Expected, error: ErrorEstimate) {
+        if !first.came {
+            self.records.push(DataRecord::lost(self.given_up, first.at, error));
+        }
+        self.expected.pop_front();
+        self.given_up += 1;
+    }
+
+    /// A datagram came. Records it, or says why not. `error` is the state of this host's clock.
+    pub fn receive(
+        &mut self,
+        datagram: &[u8],
+        arrival: &Arrival,
+        error: ErrorEstimate,
+    ) -> Result<DataRecord, Ignored> {
+        self.handle_timeout(arrival.at, error);
+        let result = self.examine(datagram, arrival, error);
+        match &result {
+            Ok(record) => self.records.push(*record),
+            Err(reason) => self.ignored[*reason as usize] += 1,
+        }
+        result
+    }
+
+    fn examine(
+        &mut self,
+        datagram: &[u8],
+        arrival: &Arrival,
+        error: ErrorEstimate,
+    ) -> Result<DataRecord, Ignored> {
+        let from = arrival.from;
+        if from.ip().to_canonical() != self.host || self.port.is_some_and(|port| port != from.port()) {
+            return Err(Ignored::Source);
+        }
+        if datagram.len() < self.size {
+            return Err(Ignored::Short);
+        }
+        let packet = TestPacket::parse(self.keys.as_ref(), datagram).map_err(|e| match e {
+            Unreadable::Short => Ignored::Short,
+            Unreadable::Forged => Ignored::Forged,
+        })?;
+        if packet.seq >= self.session.request.packets {
+            return Err(Ignored::Number);
+        }
+        if !packet.error.is_valid() {
+            return Err(Ignored::Corrupt);
+        }
+        let behind = packet.seq.checked_sub(self.given_up).ok_or(Ignored::Late)? as usize;
+        let received = NtpTime::from(arrival.at);
+        if distance(packet.sent, received).unsigned_abs() > self.timeout as u64 {
+            return Err(Ignored::Clock);
+        }
+        self.look_ahead(behind, received);
+        let expected = self.expected.get_mut(behind).ok_or(Ignored::Schedule)?;
+        if distance(packet.sent, expected.at).unsigned_abs() > self.timeout as u64 {
+            return Err(Ignored::Schedule);
+        }
+        let most = (self.session.request.packets as usize).saturating_mul(2).saturating_add(SPARE);
+        if expected.came && self.records.len() >= most {
+            return Err(Ignored::Full);
+        }
+        expected.came = true;
+        self.port = Some(from.port());
+        Ok(DataRecord {
+            seq: packet.seq,
+            send_error: packet.error,
+            receive_error: error,
+            sent: packet.sent,
+            received: Some(received),
+            ttl: arrival.ttl.unwrap_or(255),
+        })
+    }
+
+    /// Computes the schedule up to the packet that is `behind` the first expected one, but no further than a packet
+    /// received now may be from: forged numbers cost nothing.
+    fn look_ahead(&mut self, behind: usize, received: NtpTime) {
+        let furthest = self.timeout.saturating_mul(2);
+        while self.expected.len() <= behind
+            && self.expected.back().is_none_or(|last| distance(last.at, received) <= furthest)
+        {
+            if self.expect().is_none() {
+                return;
+            }
+        }
+    }
+
+    /// The session was stopped at `stopped`, when Stop-Sessions came, and `said` is what its sender told of it. Packets
+    /// not come by then are given up, and what was sent within the timeout before it is left out, since more of it
+    /// might have come (RFC 4656 §3.8).
+    pub fn finish(
+        mut self,
+        said: &SentSummary,
+        stopped: WallTime,
+        error: ErrorEstimate,
+    ) -> Result<SessionData, Contradiction> {
+        let packets = self.session.request.packets;
+        let received_more = self.records.iter().any(|r| r.seq >= said.next_seq && r.received.is_some());
+        if said.next_seq > packets || received_more || !SkipRange::are_in_order(&said.skips, said.next_seq) {
+            return Err(Contradiction);
+        }
+        let latest = self.latest_counted(stopped);
+        while self.given_up < said.next_seq
+            && let Some(first) = self.first_expected().filter(|e| distance(e.at, latest) <= 0)
+        {
+            self.give_up(first, error);
+        }
+        self.records.retain(|r| r.seq < said.next_seq && distance(r.sent, latest) <= 0);
+        Ok(SessionData {
+            session: self.session,
+            finished: Finished::Normally,
+            next_seq: Some(said.next_seq),
+            skips: said.skips.clone(),
+            records: self.records,
+        })
+    }
+
+    /// The session ended at `ended` without a word of its sender: what is known of it by then. Losses after the last
+    /// packet that came are left out, since those packets may never have been sent.
+    pub fn abandon(mut self, ended: WallTime, error: ErrorEstimate) -> SessionData {
+        self.handle_timeout(ended, error);
+        let latest = self.latest_counted(ended);
+        let last = self.records.iter().filter(|r| r.received.is_some()).map(|r| r.seq).max();
+        self.records.retain(|r| last.is_some_and(|last| r.seq <= last) && distance(r.sent, latest) <= 0);
+        SessionData {
+            session: self.session,
+            finished: Finished::Incomplete,
+            next_seq: None,
+            skips: Vec::new(),
+            records: self.records,
+        }
+    }
+
+    /// The latest send time that counts if the session is stopped at `stopped`.
+    fn latest_counted(&self, stopped: WallTime) -> NtpTime {
+        NtpTime(NtpTime::from(stopped).0.wrapping_sub(self.timeout as u64))
+    }
+}

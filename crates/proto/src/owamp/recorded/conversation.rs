@@ -1,0 +1,95 @@
+//! The messages of a recorded conversation, as they were exchanged.
+
+use super::Streams;
+use crate::amp::Accept;
+use crate::amp::crypto::{Incoming, Outgoing};
+use crate::amp::message::{
+    AcceptSession, HMAC_LEN, Request, SHORT_LEN, command, write_start, write_start_ack,
+};
+use crate::owamp::fetch::{DataReader, DataWriter};
+use crate::owamp::message::{Fetch, FetchAck, Slot, Stop};
+use crate::owamp::{SessionData, TestSession, Unusable};
+use std::sync::Arc;
+
+/// A command of the client with its answer. Stop-Sessions is both sides' command: the order does not matter.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Message {
+    Request(TestSession, AcceptSession),
+    Start(Accept),
+    Stop { client: Stop, server: Stop },
+    Fetch(Fetch, Result<Arc<SessionData>, Accept>),
+}
+
+fn signed(incoming: &mut Incoming, len: usize) -> Vec<u8> {
+    incoming.take_signed(len).expect("recorded whole").expect("signed with the keys of the connection")
+}
+
+fn stop(incoming: &mut Incoming) -> Stop {
+    let len = Stop::len_of(incoming.readable(), 16).unwrap().unwrap();
+    Stop::parse(&signed(incoming, len)).unwrap()
+}
+
+impl Message {
+    /// The next one, if there is one.
+    pub(super) fn read(streams: &mut Streams, _before: Option<&Message>) -> Option<Message> {
+        let (client, server) = (&mut streams.client.0, &mut streams.server.0);
+        Some(match client.first()? {
+            command::REQUEST_SESSION => {
+                let request = Request::parse(&signed(client, Request::LEN)).unwrap();
+                let slots = signed(client, request.slots as usize * Slot::LEN + HMAC_LEN);
+                let slots = slots.chunks(Slot::LEN).map(|slot| Slot::parse(slot).unwrap().unwrap()).collect();
+                let answer = AcceptSession::parse(&signed(server, AcceptSession::LEN)).unwrap();
+                Message::Request(TestSession { request, slots }, answer)
+            }
+            command::START => {
+                signed(client, SHORT_LEN);
+                Message::Start(signed(server, SHORT_LEN)[0].into())
+            }
+            command::STOP => Message::Stop { client: stop(client), server: stop(server) },
+            command::FETCH_SESSION => {
+                let fetch = Fetch::parse(&signed(client, Fetch::LEN)).unwrap();
+                let data = match DataReader::new(fetch.sid, 1000).poll(server) {
+                    Ok(data) => Ok(Arc::new(data.expect("recorded whole"))),
+                    Err(Unusable::Refused(accept)) => Err(accept),
+                    Err(other) => panic!("{other}"),
+                };
+                Message::Fetch(fetch, data)
+            }
+            other => panic!("command {other}"),
+        })
+    }
+
+    /// Says what the client said.
+    pub(super) fn say_command(&self, outgoing: &mut Outgoing, out: &mut Vec<u8>) {
+        let mut bytes = Vec::new();
+        match self {
+            Message::Request(session, _) => {
+                session.request.write(&mut bytes);
+                outgoing.put_signed(&bytes, out);
+                bytes.clear();
+                session.slots.iter().for_each(|slot| slot.write(&mut bytes));
+            }
+            Message::Start(_) => write_start(&mut bytes),
+            Message::Stop { client, .. } => client.write(&mut bytes),
+            Message::Fetch(fetch, _) => fetch.write(&mut bytes),
+        }
+        outgoing.put_signed(&bytes, out);
+    }
+
+    /// Says what the server said.
+    pub(super) fn say_answer(&self, outgoing: &mut Outgoing, out: &mut Vec<u8>) {
+        let mut bytes = Vec::new();
+        match self {
+            Message::Request(_, answer) => answer.write(&mut bytes),
+            Message::Start(accept) => write_start_ack(*accept, &mut bytes),
+            Message::Stop { server, .. } => server.write(&mut bytes),
+            Message::Fetch(_, Err(accept)) => FetchAck::refusal(*accept).write(&mut bytes),
+            Message::Fetch(fetch, Ok(data)) => {
+                let mut writer = DataWriter::new(*fetch, data.clone()).unwrap();
+                while writer.poll(outgoing, out) {}
+                return;
+            }
+        }
+        outgoing.put_signed(&bytes, out);
+    }
+}

@@ -1,0 +1,255 @@
+//! Both ends of recorded sessions: what owampd recorded of the packets, and when either program sent them.
+
+use super::conversation::Message;
+use super::{captures, *};
+use crate::amp::{Sid, TestKeys};
+use crate::machine::Tick;
+use crate::owamp::packet::{self, LONGEST, TestPacket};
+use crate::owamp::{DataRecord, SessionData, SessionReceiver, SessionSender, TestSession};
+use crate::twoway::Arrival;
+use core::net::{IpAddr, SocketAddr};
+use jitlat_core::ntp::{ErrorEstimate, NtpTime};
+use jitlat_core::{Span, SteadyTime, WallTime};
+use std::sync::Arc;
+
+/// A session of a recorded test with all that is known of it.
+struct Told {
+    name: &'static str,
+    /// As granted.
+    session: TestSession,
+    keys: Option<TestKeys>,
+    len: usize,
+    up: bool,
+    /// What crossed the client's interface.
+    packets: Vec<Payload>,
+    /// When the client's Stop-Sessions did.
+    stopped: WallTime,
+    /// What each side said of its own at the end.
+    said: Vec<crate::owamp::SentSummary>,
+    /// What was fetched.
+    data: Option<Arc<SessionData>>,
+}
+
+fn told() -> Vec<Told> {
+    let mut told = Vec::new();
+    for capture in captures() {
+        for recorded in capture.connections.iter().filter(|c| c.set_up().is_some()) {
+            if recorded.server_start().is_none_or(|s| s.accept != crate::amp::Accept::Ok) {
+                continue;
+            }
+            let messages = recorded.messages();
+            let mut offset = SetUp::LEN;
+            let mut stop = None;
+            for message in &messages {
+                if let Message::Stop { client, server } = message {
+                    stop = Some((
+                        recorded.said_at(offset),
+                        [client.sessions.clone(), server.sessions.clone()].concat(),
+                    ));
+                }
+                let mut bytes = Vec::new();
+                message.say_command(&mut Outgoing::default(), &mut bytes);
+                offset += bytes.len();
+            }
+            let Some((stopped, said)) = stop else { continue };
+            for message in &messages {
+                let Message::Request(mut session, answer) = message.clone() else { continue };
+                if answer.accept != crate::amp::Accept::Ok {
+                    continue;
+                }
+                let up = session.request.conf_receiver != 0;
+                let request = &mut session.request;
+                let port = if up { &mut request.receiver_port } else { &mut request.sender_port };
+                (*port, request.sid) = (answer.port, if up { answer.sid } else { request.sid });
+                let to = request.receiver_port;
+                let data = messages.iter().find_map(|m| match m {
+                    Message::Fetch(_, Ok(data)) if data.session.sid() == request.sid => Some(data.clone()),
+                    _ => None,
+                });
+                let packets =
+                    capture.packets.iter().filter(|p| p.to_server == up && p.destination_port == to);
+                told.push(Told {
+                    name: capture.name,
+                    keys: recorded.keys().and_then(|k| TestKeys::new(recorded.mode()?, &k, &request.sid)),
+                    len: packet::len(recorded.mode().unwrap()),
+                    up,
+                    packets: packets.cloned().collect(),
+                    session,
+                    stopped,
+                    said: said.clone(),
+                    data,
+                });
+            }
+        }
+    }
+    told
+}
+
+impl Recorded {
+    /// When the client's byte at this place was captured.
+    fn said_at(&self, mut offset: usize) -> WallTime {
+        for payload in self.payloads.iter().filter(|p| p.to_server) {
+            match offset.checked_sub(payload.bytes.len()) {
+                Some(left) => offset = left,
+                None => return WallTime(payload.at),
+            }
+        }
+        panic!("{}: the client said less", self.capture);
+    }
+}
+
+impl Told {
+    fn sent_by(&self, sid: Sid) -> crate::owamp::SentSummary {
+        self.said.iter().find(|s| s.sid == sid).unwrap().clone()
+    }
+
+    /// Our receiver in the place of owampd: given the packets that it recorded when it says they came, and those that
+    /// it left out at the end, when they were captured.
+    fn received_again(&self, data: &SessionData) -> SessionData {
+        let request = &self.session.request;
+        let timeout = request.timeout.to_span();
+        let last = NtpTime::from(self.stopped - timeout);
+        let mut arrivals = Vec::new();
+        for record in data.records.iter().filter(|r| r.received.is_some()) {
+            let packet = self.packets.iter().find(|p| self.packet(p).seq == record.seq).unwrap();
+            let at = record.received.unwrap().to_nanos(self.stopped);
+            arrivals.push((at, record.receive_error, packet));
+        }
+        for packet in self.packets.iter().filter(|p| self.packet(p).sent.0 > last.0) {
+            arrivals.push((WallTime(packet.at), ErrorEstimate::UNKNOWN, packet));
+        }
+        arrivals.sort_by_key(|a| a.0);
+        let (sender, port) = (request.sender, request.sender_port);
+        let mut receiver =
+            SessionReceiver::new(&self.session, self.keys.clone(), self.len, sender, Some(port));
+        for (at, error, packet) in arrivals {
+            let from = SocketAddr::new(sender, packet.source_port);
+            let arrival = Arrival { from, at, ttl: Some(packet.ttl), traffic_class: Some(packet.tos) };
+            let record = receiver.receive(&packet.bytes, &arrival, error).expect(self.name);
+            assert_eq!((record.ttl, record.receive_error), (255, error));
+        }
+        receiver.finish(&self.sent_by(request.sid), self.stopped, ErrorEstimate::UNKNOWN).expect(self.name)
+    }
+
+    fn packet(&self, payload: &Payload) -> TestPacket {
+        TestPacket::parse(self.keys.as_ref(), &payload.bytes).unwrap()
+    }
+}
+
+/// A time at nanosecond resolution.
+fn rounded(record: &DataRecord, near: WallTime) -> DataRecord {
+    DataRecord { received: record.received.map(|t| NtpTime::from(t.to_nanos(near))), ..*record }
+}
+
+#[test]
+fn what_owampd_recorded_our_receiver_records() {
+    let mut sessions = Vec::new();
+    for told in told() {
+        let Some(data) = &told.data else { continue };
+        let ours = told.received_again(data);
+        let theirs: Vec<_> = data.records.iter().map(|r| rounded(r, told.stopped)).collect();
+        assert_eq!(ours.records, theirs, "{}", told.name);
+        assert_eq!((ours.next_seq, &ours.skips, ours.finished), (data.next_seq, &data.skips, data.finished));
+        assert_eq!(ours.session, data.session, "{}: ports and name as granted", told.name);
+        let lost = ours.records.iter().filter(|r| r.received.is_none()).count();
+        sessions.push((told.name, ours.records.len(), lost, ours.skips.len()));
+    }
+    let of = |name| sessions.iter().find(|s| s.0 == name).copied().unwrap();
+    assert_eq!(of("open-to-loss"), ("open-to-loss", 20, 4, 0));
+    assert_eq!(of("open-to-dup-reorder"), ("open-to-dup-reorder", 22, 0, 0));
+    assert_eq!(of("open-to-skip"), ("open-to-skip", 40, 10, 1));
+    assert_eq!(of("auth-to-skip").3, 1);
+    assert_eq!(of("open-both-interrupted"), ("open-both-interrupted", 14, 0, 0));
+    assert_eq!(sessions.len(), 18, "{sessions:?}");
+}
+
+/// The sender of a recorded session left its packets soon after ours would have, and ours says the same bytes when it
+/// is as late.
+#[test]
+fn packets_are_sent_by_the_recorded_schedule() {
+    let mut packets = 0;
+    for told in told() {
+        let request = &told.session.request;
+        let start = request.start.to_nanos(told.stopped);
+        let now = Tick { wall: start - Span::seconds(1), steady: SteadyTime(0) };
+        let mut sender = SessionSender::new(&told.session, told.keys.clone(), now);
+        let mut out = [0; LONGEST];
+        let mut skipped = 0;
+        // Copies of packets were made by hand, and some of them late.
+        let mut recorded: Vec<_> = told.packets.iter().map(|p| (told.packet(p), p)).collect();
+        recorded.sort_by_key(|(packet, _)| packet.seq);
+        recorded.dedup_by_key(|(packet, _)| packet.seq);
+        for (packet, payload) in recorded {
+            let wall = packet.sent.to_nanos(told.stopped);
+            let tick = Tick { wall, steady: now.steady + (wall - now.wall) };
+            let departure = sender.poll_transmit(tick, packet.error, &mut out).expect(told.name);
+            let late = tick.steady - told.due(packet.seq, now);
+            let paused = told.name.ends_with("-skip");
+            assert!(late >= Span::ZERO && (late < Span::millis(30) || paused), "{}: {late:?}", told.name);
+            assert_eq!((departure.seq, departure.len), (packet.seq, told.len), "{}", told.name);
+            if told.keys.is_none() {
+                // The time is of another resolution; all else is the same.
+                assert_eq!(out[..4], payload.bytes[..4]);
+                assert_eq!(out[12..14], payload.bytes[12..14]);
+            }
+            packets += 1;
+            skipped = packet.seq + 1 - sender.sent();
+        }
+        let said = told.sent_by(request.sid);
+        let ours = sender.stop();
+        assert_eq!((ours.next_seq, &ours.skips), (said.next_seq, &said.skips), "{}", told.name);
+        assert_eq!(skipped, said.skips.iter().map(|r| r.last - r.first + 1).sum::<u32>(), "{}", told.name);
+    }
+    assert!(packets > 550, "{packets}");
+}
+
+impl Told {
+    fn due(&self, seq: u32, now: Tick) -> SteadyTime {
+        let at = self.session.schedule().nth(seq as usize).unwrap().to_nanos(now.wall);
+        now.steady + (at - now.wall)
+    }
+}
+
+/// Whom packets have to come from.
+#[test]
+fn other_senders_are_not_recorded() {
+    let told = told();
+    let told = told.iter().find(|t| t.name == "open-to-fixed").unwrap();
+    let request = &told.session.request;
+    let packet = &told.packets[0];
+    let at = told.packet(packet).sent.to_nanos(told.stopped) + Span::micros(100);
+    let mut receiver =
+        SessionReceiver::new(&told.session, None, 14, request.sender, Some(request.sender_port));
+    let mut receive = |ip: IpAddr, port, bytes: &[u8], at| {
+        let arrival = Arrival { from: SocketAddr::new(ip, port), at, ttl: None, traffic_class: None };
+        receiver.receive(bytes, &arrival, ErrorEstimate::UNKNOWN).map(|r| r.ttl)
+    };
+    use crate::owamp::Ignored;
+    let (host, port) = (request.sender, request.sender_port);
+    assert!(told.up);
+    assert_eq!(receive(request.receiver, port, &packet.bytes, at), Err(Ignored::Source));
+    assert_eq!(receive(host, port + 1, &packet.bytes, at), Err(Ignored::Source));
+    assert_eq!(receive(host, port, &packet.bytes[..13], at), Err(Ignored::Short));
+    let mut other = packet.bytes.clone();
+    other[2] = 1;
+    assert_eq!(receive(host, port, &other, at), Err(Ignored::Number));
+    other[2..14].copy_from_slice(&[0, 19, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    assert_eq!(receive(host, port, &other, at), Err(Ignored::Clock));
+    let mut late = packet.bytes.clone();
+    late[3] = 19;
+    let (start, before) = (request.start.to_nanos(at), request.timeout.to_span());
+    assert_eq!(receive(host, port, &late, at), Ok(255), "early, but within the timeout of its time");
+    late[4..12].copy_from_slice(&NtpTime::from(start - before).0.to_be_bytes());
+    assert_eq!(receive(host, port, &late, start - before), Err(Ignored::Schedule));
+    late[13] = 0;
+    assert_eq!(receive(host, port, &late, at), Err(Ignored::Corrupt));
+    // Longer than agreed: its front is as good.
+    let long = [&packet.bytes[..], &[7; 30]].concat();
+    assert_eq!(receive(host, port, &long, at), Ok(255));
+    assert_eq!(receive(host, port, &packet.bytes, at), Ok(255), "a copy");
+    assert_eq!(receive(host, port, &packet.bytes, start + Span::seconds(9)), Err(Ignored::Late));
+    assert_eq!(receiver.ignored(Ignored::Source), 2);
+    // The 18 others were given up meanwhile.
+    assert_eq!(receiver.records().len(), 21);
+    assert!(!receiver.is_complete(start) && receiver.is_complete(start + Span::seconds(9)));
+}

@@ -1,0 +1,145 @@
+//! [`Rules`]: what a server grants.
+
+use super::message::Slot;
+use super::packet;
+use super::session::{TestSession, distance};
+use crate::amp::{Accept, Mode, Modes, Users};
+use core::net::IpAddr;
+use jitlat_core::ntp::NtpTime;
+use jitlat_core::{Direction, Span, WallTime};
+
+/// What is granted, to whom.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Users of the keyed modes. Where there is one, the open mode is not offered.
+    pub users: Users,
+    /// Rounds of key derivation: a power of two, 1024 at least.
+    pub rounds: u32,
+    /// Sessions of one connection.
+    pub sessions: usize,
+    /// Packets of one session.
+    pub packets: u32,
+    /// Schedule slots of one session.
+    pub slots: u32,
+    /// Bytes of a test packet.
+    pub payload: u32,
+    /// Packets a second of one session, on average.
+    pub rate: u32,
+    /// Bits a second of payload of one session, on average.
+    pub bandwidth: u64,
+    /// From the start of a session to its last packet, on average.
+    pub duration: Span,
+    /// How far ahead a session may start.
+    pub ahead: Span,
+    /// The longest timeout after which a packet is lost.
+    pub timeout: Span,
+    /// How long a client may take for the set-up.
+    pub set_up_wait: Span,
+    /// How long a connection may be idle while no test runs (SERVWAIT).
+    pub idle: Span,
+    /// How long a client may take to end a test after this side has.
+    pub stop_wait: Span,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            users: Users::default(),
+            rounds: 2048,
+            sessions: 16,
+            packets: 10_000_000,
+            slots: 1024,
+            payload: jitlat_core::spec::MAX_PAYLOAD as u32,
+            rate: 1_000_000,
+            bandwidth: 1_000_000_000,
+            duration: Span::seconds(24 * 3600),
+            ahead: Span::seconds(3600),
+            timeout: Span::seconds(3600),
+            set_up_wait: Span::seconds(30),
+            idle: Span::seconds(900),
+            stop_wait: Span::seconds(60),
+        }
+    }
+}
+
+/// The two ends of a control connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hosts {
+    /// The client's address.
+    pub(super) peer: IpAddr,
+    /// The address at which it was accepted.
+    pub(super) local: IpAddr,
+}
+
+/// Ports below this belong to services; [`TEST_PORT`] excepted, nobody asks for packets to one.
+const SERVICES: u16 = 1024;
+/// The port of test packets without a control connection (RFC 8545).
+const TEST_PORT: u16 = 861;
+
+impl Rules {
+    /// The modes offered.
+    pub fn modes(&self) -> Modes {
+        if self.users.is_empty() {
+            Modes::of(&[Mode::Open])
+        } else {
+            Modes::of(&[Mode::Authenticated, Mode::Encrypted])
+        }
+    }
+
+    /// Whether `session` is granted to the client at `hosts` in `mode`, but for the room it takes.
+    pub(super) fn check(
+        &self,
+        session: &TestSession,
+        mode: Mode,
+        hosts: Hosts,
+        now: WallTime,
+    ) -> Result<Direction, Accept> {
+        let asked = &session.request;
+        let direction = session.direction().ok_or(Accept::Unsupported)?;
+        let family = if hosts.peer.is_ipv6() { 6 } else { 4 };
+        if asked.version != family || session.slots.is_empty() {
+            return Err(Accept::Unsupported);
+        }
+        let (theirs, ours, port) = match direction {
+            Direction::Up => (asked.sender, asked.receiver, asked.sender_port),
+            Direction::Down => (asked.receiver, asked.sender, asked.receiver_port),
+        };
+        // Nobody asks for packets to a third host, or from one; an open address means that of the connection.
+        let is = |asked: IpAddr, actual: IpAddr| asked.is_unspecified() || asked.to_canonical() == actual;
+        if !is(theirs, hosts.peer) || !is(ours, hosts.local) {
+            return Err(Accept::Unsupported);
+        }
+        // Nor to a service of his own.
+        let is_service = port < SERVICES && port != TEST_PORT;
+        if direction == Direction::Down && (is_service || asked.dscp().is_none()) {
+            return Err(Accept::Unsupported);
+        }
+        let size = (packet::len(mode) as u32).saturating_add(asked.padding);
+        let early = distance(asked.start, NtpTime::from(now));
+        let within = asked.packets <= self.packets
+            && size <= self.payload
+            && asked.timeout.0 <= NtpTime::from_span(self.timeout).0
+            && early <= NtpTime::from_span(self.ahead).0 as i64
+            && self.paces(session, size);
+        if asked.packets == 0 || !within {
+            return Err(Accept::Permanent);
+        }
+        Ok(direction)
+    }
+
+    /// Whether packets of `size` bytes may follow each other as fast and for as long as `session` says.
+    fn paces(&self, session: &TestSession, size: u32) -> bool {
+        let packets = u128::from(session.request.packets);
+        let length = session.mean_length();
+        // rate ≤ limit ⇔ packets ≤ limit × length, without rounding; a single packet has no rate.
+        let paced = |amount: u128, limit: u128| packets == 1 || (packets * amount) << 32 <= limit * length;
+        paced(1, self.rate.into())
+            && paced(u128::from(size) * 8, self.bandwidth.into())
+            && length <= NtpTime::from_span(self.duration).0.into()
+    }
+
+    /// Bytes of the slots that follow a request, HMAC included, if so many are read.
+    pub(super) fn slots_len(&self, slots: u32) -> Option<usize> {
+        (slots <= self.slots).then_some(slots as usize * Slot::LEN + crate::amp::message::HMAC_LEN)
+    }
+}

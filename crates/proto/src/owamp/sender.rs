@@ -1,0 +1,126 @@
+//! The session sender (RFC 4656 §4.1).
+
+use super::message::{SentSummary, SkipRange};
+use super::packet::{LONGEST, TestPacket};
+use super::schedule::Schedule;
+use super::session::TestSession;
+use crate::amp::TestKeys;
+use crate::machine::Tick;
+use jitlat_core::ntp::{ErrorEstimate, NtpTime};
+use jitlat_core::{Span, SteadyTime, WallTime};
+
+/// After the last packet and its timeout, until either end takes its session for complete: the other end's clock may
+/// be behind.
+pub(super) const END_DELAY: Span = Span::seconds(1);
+
+/// The sending end of one session: which packet leaves when, and which are skipped.
+///
+/// ```text
+/// loop { sleep until poll_timeout; if let Some((seq, len)) = poll_transmit(now, …) { send } }
+/// ```
+#[derive(Clone, Debug)]
+pub struct SessionSender {
+    session: TestSession,
+    keys: Option<TestKeys>,
+    schedule: Schedule,
+    timeout: Span,
+    /// An instant on both clocks: the schedule, which is in wall time, is kept to on the steady one.
+    anchor: Tick,
+    /// The number that comes next, and when.
+    next: u32,
+    due: Option<SteadyTime>,
+    last_due: SteadyTime,
+    skips: Vec<SkipRange>,
+    stopped: bool,
+}
+
+/// A packet to be sent at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// Its number.
+    pub seq: u32,
+    /// Bytes written to the front of the packet; [`Request::padding`](crate::amp::message::Request::padding) bytes of
+    /// padding follow.
+    pub len: usize,
+}
+
+impl SessionSender {
+    /// The sender of a granted session. `now` ties the schedule to the steady clock: a step of the wall clock during
+    /// the session moves the times in the packets, not the packets.
+    pub fn new(session: &TestSession, keys: Option<TestKeys>, now: Tick) -> SessionSender {
+        let mut sender = SessionSender {
+            session: session.clone(),
+            keys,
+            schedule: session.schedule(),
+            timeout: session.request.timeout.to_span(),
+            anchor: now,
+            next: 0,
+            due: None,
+            last_due: now.steady,
+            skips: Vec::with_capacity(64),
+            stopped: false,
+        };
+        sender.step();
+        sender
+    }
+
+    /// On to the next packet.
+    fn step(&mut self) {
+        self.due = self.schedule.next().map(|at| {
+            let wall: WallTime = at.to_nanos(self.anchor.wall);
+            self.anchor.steady + (wall - self.anchor.wall)
+        });
+        self.last_due = self.due.unwrap_or(self.last_due);
+    }
+
+    /// When to ask again; `None` once stopped.
+    pub fn poll_timeout(&self) -> Option<SteadyTime> {
+        (!self.stopped).then(|| self.due.unwrap_or(self.last_due + self.timeout + END_DELAY))
+    }
+
+    /// Whether every packet has been sent and would have come or be lost by now.
+    pub fn is_complete(&self, now: SteadyTime) -> bool {
+        self.due.is_none() && now >= self.last_due + self.timeout + END_DELAY
+    }
+
+    /// Writes the packet that is due at `now` to the front of `packet`: read the clocks afresh for every call and send
+    /// at once. Packets later than the session's timeout are skipped. `error` is the state of this host's clock.
+    pub fn poll_transmit(
+        &mut self,
+        now: Tick,
+        error: ErrorEstimate,
+        packet: &mut [u8; LONGEST],
+    ) -> Option<Departure> {
+        while let Some(due) = self.due.filter(|due| !self.stopped && now.steady >= *due) {
+            let seq = self.next;
+            self.next += 1;
+            self.step();
+            if now.steady - due > self.timeout {
+                self.skip(seq);
+                continue;
+            }
+            let sent = NtpTime::from(now.wall);
+            let len = TestPacket { seq, sent, error }.write(self.keys.as_ref(), packet);
+            return Some(Departure { seq, len });
+        }
+        None
+    }
+
+    fn skip(&mut self, seq: u32) {
+        match self.skips.last_mut() {
+            Some(range) if range.last + 1 == seq => range.last = seq,
+            _ => self.skips.push(SkipRange { first: seq, last: seq }),
+        }
+    }
+
+    /// Packets sent so far.
+    pub fn sent(&self) -> u32 {
+        self.next - self.skips.iter().map(|r| r.last - r.first + 1).sum::<u32>()
+    }
+
+    /// Sends no more; what Stop-Sessions is to tell of it.
+    pub fn stop(&mut self) -> SentSummary {
+        self.stopped = true;
+        SentSummary { sid: self.session.sid(), next_seq: self.next, skips: self.skips.clone() }
+    }
+}

@@ -1,0 +1,85 @@
+//! What both ends of a test session know of it, and what its receiver has recorded.
+
+use super::message::{DataRecord, Finished, SkipRange, Slot};
+use super::schedule::Schedule;
+use crate::amp::Sid;
+use crate::amp::message::Request;
+use jitlat_core::ntp::NtpTime;
+use jitlat_core::{Direction, Span};
+
+/// A session as it was asked for or granted: the request with its slots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestSession {
+    /// Once granted, with the ports and the name in use.
+    pub request: Request,
+    /// How the packets are spaced.
+    pub slots: Vec<Slot>,
+}
+
+impl TestSession {
+    /// Which way its packets go: up = from the client. `None` if it says both or neither.
+    pub fn direction(&self) -> Option<Direction> {
+        match (self.request.conf_sender != 0, self.request.conf_receiver != 0) {
+            (true, false) => Some(Direction::Down),
+            (false, true) => Some(Direction::Up),
+            _ => None,
+        }
+    }
+
+    /// Its name.
+    pub fn sid(&self) -> Sid {
+        self.request.sid
+    }
+
+    /// When its packets are sent.
+    pub fn schedule(&self) -> Schedule {
+        Schedule::new(&self.request.sid, self.request.start, &self.slots, self.request.packets)
+    }
+
+    /// From the start to the last packet, on average, in units of 2⁻³² s.
+    pub(super) fn mean_length(&self) -> u128 {
+        let round: u128 = self.slots.iter().map(|slot| u128::from(slot.mean())).sum();
+        round * u128::from(self.request.packets) / (self.slots.len().max(1) as u128)
+    }
+
+    /// From the start until its last packet should long have come or be lost.
+    pub(super) fn longest(&self) -> Span {
+        // Many exponential steps stay near their mean, and none is longer than 32 ln2 = 22.2 of it.
+        let step = self.slots.iter().map(|slot| u128::from(slot.mean())).max().unwrap_or(0);
+        let units = self.mean_length().saturating_mul(3) / 2 + step * 23;
+        let length = NtpTime(u64::try_from(units).unwrap_or(u64::MAX)).to_span();
+        length + self.request.timeout.to_span()
+    }
+}
+
+/// The signed distance from `b` to `a` in units of 2⁻³² s. Right for instants within 68 years of each other.
+pub(super) fn distance(a: NtpTime, b: NtpTime) -> i64 {
+    a.0.wrapping_sub(b.0) as i64
+}
+
+/// A timeout as a distance.
+pub(super) fn bounded(timeout: NtpTime) -> i64 {
+    i64::try_from(timeout.0).unwrap_or(i64::MAX)
+}
+
+/// A session and what its receiver has recorded of it: what Fetch-Session asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionData {
+    /// As granted.
+    pub session: TestSession,
+    /// How it ended.
+    pub finished: Finished,
+    /// The first number that was neither sent nor skipped; `None` unless it stopped normally.
+    pub next_seq: Option<u32>,
+    /// Numbers that were never sent. They are among the records all the same, as lost.
+    pub skips: Vec<SkipRange>,
+    /// In the order the packets came or were given up. Copies are records of their own.
+    pub records: Vec<DataRecord>,
+}
+
+impl SessionData {
+    /// The records with numbers from `begin` to `end`, both included.
+    pub fn between(&self, begin: u32, end: u32) -> impl Iterator<Item = &DataRecord> {
+        self.records.iter().filter(move |r| (begin..=end).contains(&r.seq))
+    }
+}
