@@ -325,13 +325,10 @@ impl Client {
             accept => return Err(Failure::Refused { step: Step::Request, accept }),
         }
         let index = self.granted.len();
-        let request = &mut session.request;
-        if request.conf_sender != 0 {
-            request.sender_port = answer.port;
-        } else {
-            request.receiver_port = answer.port;
-            request.sid = answer.sid;
-            let most = (request.packets as usize).saturating_mul(2).saturating_add(1024);
+        session = session.with_server_port(answer.port);
+        if session.direction() == Some(Direction::Up) {
+            session.request.sid = answer.sid;
+            let most = (session.request.packets as usize).saturating_mul(2).saturating_add(1024);
             self.fetches.push_back((Fetch::whole(answer.sid), most));
         }
         let far = SocketAddr::new(self.config.sessions[index].far, answer.port);

@@ -41,3 +41,7 @@ pub const PORT: u16 = 861;
 
 #[cfg(test)]
 mod recorded;
+#[cfg(test)]
+mod simulated;
+#[cfg(test)]
+mod tests;

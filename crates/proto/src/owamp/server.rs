@@ -337,16 +337,10 @@ impl Server {
 
     fn opened(&mut self, opened: Result<u16, Accept>) {
         match core::mem::replace(&mut self.state, State::Idle) {
-            State::Opening(mut session) => match opened {
+            State::Opening(session) => match opened {
                 Ok(port) => {
-                    let request = &mut session.request;
-                    if request.conf_sender != 0 {
-                        request.sender_port = port;
-                    } else {
-                        request.receiver_port = port;
-                    }
                     let sid = session.sid();
-                    self.sessions.push(*session);
+                    self.sessions.push(session.with_server_port(port));
                     self.say_signed(|out| AcceptSession { accept: Accept::Ok, port, sid }.write(out));
                 }
                 Err(accept) => self.refuse(accept),

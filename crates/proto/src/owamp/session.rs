@@ -26,6 +26,15 @@ impl TestSession {
         }
     }
 
+    /// The same with the server's end at this port.
+    pub fn with_server_port(mut self, port: u16) -> TestSession {
+        match self.direction() {
+            Some(Direction::Down) => self.request.sender_port = port,
+            _ => self.request.receiver_port = port,
+        }
+        self
+    }
+
     /// Its name.
     pub fn sid(&self) -> Sid {
         self.request.sid

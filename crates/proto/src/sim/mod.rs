@@ -6,6 +6,7 @@
 pub mod chaos;
 mod clock;
 mod engine;
+pub mod owamp;
 
 pub use clock::{EPOCH, HostClock};
 pub use engine::SEND_LAG;

@@ -31,7 +31,7 @@ fn stop(incoming: &mut Incoming) -> Stop {
 
 impl Message {
     /// The next one, if there is one.
-    pub(super) fn read(streams: &mut Streams, _before: Option<&Message>) -> Option<Message> {
+    pub(super) fn read(streams: &mut Streams) -> Option<Message> {
         let (client, server) = (&mut streams.client.0, &mut streams.server.0);
         Some(match client.first()? {
             command::REQUEST_SESSION => {

@@ -351,7 +351,7 @@ fn refusals_are_told_with_what_to_try() {
                 sid: [0; 4],
             },
         };
-        if recorded.mode().is_some_and(|m| m.is_keyed()) {
+        if recorded.mode().is_some_and(crate::amp::Mode::is_keyed) {
             config.user = Some(("somebody".to_owned(), b"not-the-passphrase".to_vec()));
         }
         let mut client = Client::new(config, now);

@@ -10,7 +10,6 @@ use crate::amp::crypto::{Incoming, Outgoing, SessionKeys, derive};
 use crate::amp::setup::{Greeting, ServerStart, SetUp};
 use crate::wire::unhex;
 use conversation::Message;
-use std::collections::BTreeMap;
 
 const VECTORS: &str = include_str!("../../../../../testdata/owamp/vectors.tsv");
 const SECRET: &[u8] = b"owamp-capture-passphrase";
@@ -33,18 +32,34 @@ struct Payload {
 #[derive(Clone, Debug, Default)]
 struct Recorded {
     capture: &'static str,
+    /// The client's.
+    port: u16,
     payloads: Vec<Payload>,
 }
 
 /// What one capture has: its connections in order, and its test packets.
+#[derive(Debug, Default)]
 struct Capture {
     name: &'static str,
     connections: Vec<Recorded>,
     packets: Vec<Payload>,
 }
 
+impl Capture {
+    fn add(&mut self, carrier: &str, payload: Payload) {
+        if carrier == "udp" {
+            return self.packets.push(payload);
+        }
+        let port = if payload.to_server { payload.source_port } else { payload.destination_port };
+        if self.connections.iter().all(|c| c.port != port) {
+            self.connections.push(Recorded { capture: self.name, port, payloads: Vec::new() });
+        }
+        self.connections.iter_mut().filter(|c| c.port == port).for_each(|c| c.payloads.push(payload.clone()));
+    }
+}
+
 fn captures() -> Vec<Capture> {
-    let mut captures: BTreeMap<&str, (BTreeMap<u16, Recorded>, Vec<u16>, Vec<Payload>)> = BTreeMap::new();
+    let mut captures: Vec<Capture> = Vec::new();
     for line in VECTORS.lines().skip(1) {
         let f: Vec<&str> = line.split('\t').collect();
         let [name, at, carrier, way, source, destination, ttl, tos, hex] = f[..] else { panic!("{line}") };
@@ -57,24 +72,12 @@ fn captures() -> Vec<Capture> {
             tos: tos.parse().unwrap(),
             bytes: unhex(hex),
         };
-        let (connections, order, packets) = captures.entry(name).or_default();
-        if carrier == "udp" {
-            packets.push(payload);
-        } else {
-            let port = if payload.to_server { payload.source_port } else { payload.destination_port };
-            let connection = connections.entry(port).or_default();
-            if connection.payloads.is_empty() {
-                order.push(port);
-            }
-            connection.capture = name;
-            connection.payloads.push(payload);
+        if captures.last().is_none_or(|c| c.name != name) {
+            captures.push(Capture { name, ..Capture::default() });
         }
+        captures.iter_mut().filter(|c| c.name == name).for_each(|c| c.add(carrier, payload.clone()));
     }
-    let capture = |(name, (mut connections, order, packets)): (_, (BTreeMap<u16, Recorded>, Vec<u16>, _))| {
-        let connections = order.iter().filter_map(|port| connections.remove(port)).collect();
-        Capture { name, connections, packets }
-    };
-    captures.into_iter().map(capture).collect()
+    captures
 }
 
 impl Recorded {
@@ -129,7 +132,7 @@ impl Recorded {
         let mut streams = self.streams();
         streams.server.0.take(ServerStart::TIME_LEN).unwrap();
         let mut messages = Vec::new();
-        while let Some(message) = Message::read(&mut streams, messages.last()) {
+        while let Some(message) = Message::read(&mut streams) {
             messages.push(message);
         }
         messages
