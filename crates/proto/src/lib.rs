@@ -7,7 +7,7 @@
 //! * [`access`] – who is served, and how much
 //! * [`wire`] – reading big-endian fields without panicking
 //! * [`twoway`] – what all two-way protocols share
-//! * [`stamp`], [`twamp`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols
+//! * [`stamp`], [`twamp`], [`irtt`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols
 //! * [`owamp`] – the standard one-way protocol; [`amp`] is what it shares with TWAMP
 //! * [`jitlat`] – the one-way protocol: control conversation (two dialects) and test stream
 //! * [`digest`] – what a far capture point tells of the packets it sees
@@ -18,6 +18,7 @@ pub mod access;
 pub mod amp;
 pub mod digest;
 pub mod echo;
+pub mod irtt;
 pub mod jitlat;
 pub mod lamp;
 pub mod machine;

@@ -16,6 +16,8 @@ const AHEAD: i64 = 1024;
 #[derive(Clone, Debug)]
 pub(super) struct FarCount {
     heard: bool,
+    /// It is known beforehand that there is a count, from 0 on.
+    declared: bool,
     stateful: bool,
     broken: bool,
     /// Number the count began with.
@@ -44,6 +46,7 @@ impl FarCount {
         let early = if packets as usize > room { RUNS } else { 0 };
         FarCount {
             heard: false,
+            declared: false,
             stateful: false,
             broken: false,
             base: 0,
@@ -61,6 +64,7 @@ impl FarCount {
     }
 
     pub(super) fn declare_stateful(&mut self) {
+        self.declared = true;
         self.stateful = true;
     }
 
@@ -107,8 +111,10 @@ impl FarCount {
         }
         if !self.heard {
             self.heard = true;
-            // A count begins at 0; one ahead of the sender's number was begun before this test.
-            self.base = (i64::from(far) - i64::from(seq)).max(0);
+            // A count begins at 0; one ahead of the sender's number was begun before this test, unless it is known to
+            // be of this one: then requests were overtaken or copied.
+            let of_this_test = self.declared && u64::from(far) < 2 * sent;
+            self.base = if of_this_test { 0 } else { (i64::from(far) - i64::from(seq)).max(0) };
             self.highest = i64::from(far);
             self.mark(self.highest);
             self.highest_seq = seq.into();

@@ -2,6 +2,7 @@
 //! duplication and reordering in either direction.
 
 use crate::twoway::far_count::FarCount;
+use crate::twoway::far_window::FarWindow;
 use jitlat_core::WallTime;
 pub use jitlat_core::twoway::{Directions, LossRun};
 
@@ -37,6 +38,7 @@ pub struct Ledger {
     sent: u64,
     answered: u64,
     far: FarCount,
+    far_window: FarWindow,
     /// Requests below this have left the entries, and their fate is told.
     settled: u32,
     unmatched: u64,
@@ -51,6 +53,7 @@ impl Ledger {
             sent: 0,
             answered: 0,
             far: FarCount::new(room, packets),
+            far_window: FarWindow::new(room, packets),
             settled: 0,
             unmatched: 0,
         }
@@ -64,6 +67,7 @@ impl Ledger {
         }
         self.entries[seq as usize & (room - 1)] = Entry { seq, sent: at.0, ..EMPTY };
         self.sent = self.sent.max(u64::from(seq) + 1);
+        self.far_window.sent(seq);
     }
 
     /// Requests sent.
@@ -133,15 +137,30 @@ impl Ledger {
         while self.settled < end {
             let seq = self.settled;
             let entry = &self.entries[seq as usize & (self.entries.len() - 1)];
-            self.far.settle(seq, (entry.seq == seq && entry.answers > 0).then_some(entry.far_seq));
+            let answered = entry.seq == seq && entry.answers > 0;
+            self.far.settle(seq, answered.then_some(entry.far_seq));
+            self.far_window.settle(seq, answered);
             self.settled += 1;
         }
+    }
+
+    /// The answer to `seq` told which requests had come by then: bit k = request seq − k.
+    pub fn told(&mut self, seq: u32, window: u64) {
+        self.far_window.note(seq, window);
     }
 
     /// What is known of either direction, and where each run of losses was lost, once nothing more can come.
     pub fn directions(&mut self) -> (Directions, Vec<LossRun>) {
         self.settle(u32::try_from(self.sent).unwrap_or(u32::MAX));
-        self.far.clone().finish(self.sent)
+        let (counted, counted_runs) = self.far.clone().finish(self.sent);
+        let Some(([up, down, either], runs)) = self.far_window.finish() else {
+            return (counted, counted_runs);
+        };
+        // The windows know each loss that they cover, the count how many there were beyond.
+        let (up_lost, down_lost) = (counted.up_lost.max(up), counted.down_lost.max(down));
+        let unknown_lost = (up + down + either).saturating_sub(up_lost + down_lost);
+        let totals = Directions { stateful: true, up_lost, down_lost, unknown_lost, ..counted };
+        (totals, runs.to_vec())
     }
 
     /// Whether the far host's count began anew during the test, so that it tells nothing.

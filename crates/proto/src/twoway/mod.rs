@@ -7,6 +7,7 @@
 //! * [`reflect`] – what comes in at a reflector, and why it may keep silent
 
 mod far_count;
+mod far_window;
 pub mod ledger;
 pub mod pinger;
 pub mod reflect;
@@ -87,6 +88,11 @@ pub trait Protocol {
         false
     }
 
+    /// Appends the packet that ends the conversation, once nothing more is sent or waited for; once.
+    fn poll_farewell(&mut self, _out: &mut Vec<u8>) -> bool {
+        false
+    }
+
     /// When, on the steady clock, [`poll_conversation`](Self::poll_conversation) is to be asked again.
     fn conversation_timeout(&self) -> Option<SteadyTime> {
         None
@@ -105,10 +111,16 @@ pub trait Protocol {
         false
     }
 
-    /// Whether the far host has to number its answers itself, so that numbers equal to the requests' mean
+    /// Whether the far host has to number its answers itself, from 0, so that numbers equal to the requests' mean
     /// that none was lost on the way there.
     fn counts_answers(&self) -> bool {
         false
+    }
+
+    /// Which requests the far host had received when it made the answer read last: bit k = the one k numbers before
+    /// the one answered. `None` where it does not tell.
+    fn far_window(&self) -> Option<u64> {
+        None
     }
 
     /// Whether a later word on each answer may come ([`Heard::Took`]).

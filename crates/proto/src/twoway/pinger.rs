@@ -225,7 +225,7 @@ impl<P: Protocol> Pinger<P> {
     /// send at once.
     pub fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> Option<Transmit> {
         if self.is_over() {
-            return None;
+            return self.protocol.poll_farewell(out).then_some(Transmit::Conversation);
         }
         if self.protocol.poll_conversation(now, out) {
             return Some(Transmit::Conversation);
@@ -267,6 +267,9 @@ impl<P: Protocol> Pinger<P> {
                     None => Fit::Unknown,
                 };
                 let (Fit::First(seq, sent) | Fit::Again(seq, sent)) = fit else { return };
+                if let Some(window) = self.protocol.far_window() {
+                    self.ledger.told(seq, window);
+                }
                 let mut record = PacketRecord::new(seq.into());
                 record.set(Moment::Sent, Stamp { at: sent, source: Source::User });
                 for (moment, time) in [(Moment::Arrived, reply.arrived), (Moment::Answered, reply.answered)] {

@@ -7,7 +7,7 @@ use crate::twamp;
 use crate::twoway::pinger::{Outcome, Received};
 use crate::twoway::reflect::Arrival;
 use crate::twoway::{Pinger, Plan, Protocol, Transmit};
-use crate::{lamp, stamp};
+use crate::{irtt, lamp, stamp};
 use jitlat_core::impair::Impairment;
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Source, Span, Stamp, SteadyTime, WallTime};
@@ -26,6 +26,7 @@ pub(super) enum Far {
     Stamp(Box<stamp::Reflector>),
     Lamp(Box<lamp::Server>),
     Twamp(Box<twamp::SessionReflector>),
+    Irtt(Box<irtt::Server>),
     Deaf,
 }
 
@@ -63,6 +64,13 @@ impl Far {
                 let mut out = vec![0; bytes.len()];
                 r.reflect(bytes, &arrival, now.wall, ErrorEstimate::UNKNOWN, &mut out)
                     .map_or(vec![], |_| vec![out])
+            }
+            Far::Irtt(s) => {
+                let mut out = Vec::new();
+                match s.handle(bytes, &arrival, now, &mut out) {
+                    Ok(irtt::Reaction::Answer { .. }) => vec![out],
+                    _ => vec![],
+                }
             }
             Far::Deaf => vec![],
         }

@@ -1,0 +1,322 @@
+//! [`Client`]: the conversation around a test, and its requests.
+
+use super::fill::{Fill, Filler};
+use super::packet::{self, Echo, EchoLayout, Instant, Key, Packet, Unreadable, flag};
+use super::params::{Clocks, Params, StampAt, Stats, VERSION};
+use crate::machine::Tick;
+use crate::twoway::{Heard, Protocol, Reply, Stage};
+use jitlat_core::{Span, SteadyTime, WallTime};
+
+/// How long the answer to each open request is waited for, as irtt does.
+pub const OPEN_TIMEOUTS: [Span; 4] = [Span::seconds(1), Span::seconds(2), Span::seconds(4), Span::seconds(8)];
+
+/// What a client is asked for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Sign packets with this key, and take only those that are.
+    pub key: Option<Key>,
+    /// What is wanted of the server.
+    pub params: Params,
+    /// Measure with what the server grants, whatever it is.
+    pub loose: bool,
+    /// What requests are filled up with.
+    pub fill: Fill,
+    /// For random fills.
+    pub seed: u64,
+    /// How long the answer to each open request is waited for.
+    pub open_timeouts: Vec<Span>,
+}
+
+impl Options {
+    /// A test of this length and interval with all that a server can tell, as irtt's default.
+    pub fn new(duration: Span, interval: Span) -> Options {
+        Options {
+            key: None,
+            params: Params {
+                version: VERSION,
+                duration,
+                interval,
+                stats: Stats::Both,
+                stamp_at: StampAt::Both,
+                clocks: Clocks::Both,
+                ..Params::default()
+            },
+            loose: false,
+            fill: Fill::None,
+            seed: 0,
+            open_timeouts: OPEN_TIMEOUTS.to_vec(),
+        }
+    }
+}
+
+/// Why a test cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// No open request was answered.
+    #[error(
+        "no irtt server answered {0} requests to open a session: is one running there (`jitlat serve`, `irtt server`), \
+         does it want a key (or another), and does the firewall let UDP through?"
+    )]
+    Silent(usize),
+    /// The server grants something else.
+    #[error("the server restricts the test: {}; ask for that, or take what it grants (--loose)", .0.join(", "))]
+    Restricted(Vec<String>),
+    /// It speaks another version.
+    #[error("the server speaks version {0} of the protocol, not 1")]
+    Version(i64),
+    /// It would open no session.
+    #[error("the server opens no session for this test")]
+    Closed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// This many open requests were said; the next one, or the end of waiting, is due.
+    Opening {
+        said: usize,
+        due: Option<SteadyTime>,
+    },
+    Open,
+    Failed(Failure),
+}
+
+/// The client's side of one session.
+#[derive(Clone, Debug)]
+pub struct Client {
+    options: Options,
+    state: State,
+    token: u64,
+    granted: Params,
+    layout: EchoLayout,
+    /// Of servers that write both clocks of a midpoint although one was agreed on.
+    odd_layout: Option<EchoLayout>,
+    filler: Filler,
+    /// Of the answer read last.
+    window: Option<u64>,
+    /// The server has ended the session.
+    ended: bool,
+}
+
+impl Client {
+    /// A client that asks for its session as soon as it is polled.
+    pub fn new(options: Options) -> Client {
+        Client {
+            state: State::Opening { said: 0, due: None },
+            token: 0,
+            granted: Params::default(),
+            layout: EchoLayout::new(&options.params),
+            odd_layout: None,
+            filler: Filler::new(options.fill.clone(), options.seed),
+            window: None,
+            ended: false,
+            options,
+        }
+    }
+
+    /// What the server granted; all zero before it has.
+    pub fn granted(&self) -> &Params {
+        &self.granted
+    }
+
+    /// Bytes of a request.
+    pub fn size(&self) -> usize {
+        let length = usize::try_from(self.granted.length).unwrap_or(0);
+        self.layout.packet_len(self.options.key.as_ref()).max(length)
+    }
+
+    /// Whether the server has ended the session before the test was over: its limit of duration.
+    pub fn was_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Why the test could not be made, if so.
+    pub fn failure(&self) -> Option<&Failure> {
+        match &self.state {
+            State::Failed(failure) => Some(failure),
+            _ => None,
+        }
+    }
+
+    /// The answer to an open request.
+    fn opened(&mut self, packet: &Packet<'_>) -> Heard {
+        let Some((token, rest)) = packet.token() else { return Heard::Malformed };
+        let State::Opening { said: 1.., .. } = self.state else {
+            // To an open request said again, when the first was only slow: another session, of no use.
+            return Heard::Conversation;
+        };
+        let Ok(granted) = Params::parse(rest) else { return Heard::Malformed };
+        let restrictions = granted.restrictions(&self.options.params);
+        self.token = token;
+        self.layout = EchoLayout::new(&granted);
+        self.odd_layout = EchoLayout::with_both_midpoints(&granted);
+        self.state = if granted.version != VERSION {
+            State::Failed(Failure::Version(granted.version))
+        } else if packet.flags & flag::CLOSE != 0 || token == 0 {
+            State::Failed(Failure::Closed)
+        } else if restrictions.is_empty() || self.options.loose {
+            State::Open
+        } else {
+            State::Failed(Failure::Restricted(restrictions))
+        };
+        self.granted = granted;
+        Heard::Conversation
+    }
+
+    /// The answer to a request.
+    fn answered(&mut self, packet: &Packet<'_>, near: WallTime, len: usize) -> Heard {
+        let Some((token, body)) = packet.token() else { return Heard::Malformed };
+        if token != self.token || self.state != State::Open {
+            return Heard::Foreign;
+        }
+        // A length of a midpoint's second clock more than agreed on, with nothing else to account for it.
+        let odd = self.odd_layout.as_ref().filter(|odd| len == self.size() + odd.len() - self.layout.len());
+        let Some(mut echo) = odd.unwrap_or(&self.layout).read(body) else { return Heard::Malformed };
+        if odd.is_none() {
+            tell_wall_from_monotonic(&mut echo, near);
+        }
+        if packet.flags & flag::CLOSE != 0 {
+            self.ended = true;
+        }
+        let (arrived, answered) = match self.granted.stamp_at {
+            StampAt::Midpoint => (echo.midpoint, echo.midpoint),
+            _ => (echo.received, echo.sent),
+        };
+        let (arrived, answered) = times(arrived, answered, near);
+        self.window = Some(echo.window).filter(|window| window & 1 != 0);
+        Heard::Reply(Reply {
+            seq: echo.seq,
+            seq_bits: 32,
+            arrived,
+            answered,
+            // Each answer has its own: the first one is 1.
+            far_seq: self.granted.stats.has_count().then(|| echo.count.wrapping_sub(1)),
+            damaged: len < self.size(),
+        })
+    }
+}
+
+/// The wall times of an answer. Where only the other clock was read, two instants as far apart: they give the server's
+/// own time, and no one-way delays.
+fn times(arrived: Instant, answered: Instant, near: WallTime) -> (Option<WallTime>, Option<WallTime>) {
+    match (arrived.wall, answered.wall, arrived.monotonic, answered.monotonic) {
+        (None, None, Some(arrived), Some(answered)) => {
+            (Some(near - Span(answered.saturating_sub(arrived).max(0))), Some(near))
+        }
+        (arrived, answered, ..) => (arrived.map(WallTime), answered.map(WallTime)),
+    }
+}
+
+/// irtt's server writes both clocks of a midpoint where one was agreed on. Where a length hides that, what is in the
+/// place of the monotonic clock is the wall clock, more than fifty years after any start of a server.
+fn tell_wall_from_monotonic(echo: &mut Echo, near: WallTime) {
+    let midpoint = &mut echo.midpoint;
+    if let (None, Some(time)) = (midpoint.wall, midpoint.monotonic)
+        && (WallTime(time) - near).0.unsigned_abs() < 1 << 60
+    {
+        *midpoint = Instant { wall: Some(time), monotonic: None };
+    }
+}
+
+impl Protocol for Client {
+    fn request(&mut self, seq: u32, _last: bool, _sent: WallTime, out: &mut Vec<u8>) {
+        let start = out.len();
+        let key = self.options.key.as_ref();
+        packet::begin(0, key, out);
+        out.extend(self.token.to_le_bytes());
+        // Room for what the answer has in the same places.
+        self.layout.write(&Echo { seq, ..Echo::default() }, out);
+        let fields = out.len();
+        out.resize(start + self.size(), 0);
+        self.filler.fill(&mut out[fields..]);
+        packet::sign(self.options.key.as_ref(), &mut out[start..]);
+    }
+
+    fn receive(&mut self, datagram: &[u8], near: WallTime) -> Heard {
+        let packet = match Packet::parse(datagram, self.options.key.as_ref()) {
+            Ok(packet) => packet,
+            Err(Unreadable::Foreign) => return Heard::Foreign,
+            Err(Unreadable::Forged) => return Heard::Forged,
+        };
+        match packet.flags & (flag::OPEN | flag::REPLY) {
+            // Our own, come back, or another client's.
+            flags if flags & flag::REPLY == 0 => Heard::Malformed,
+            flag::REPLY => self.answered(&packet, near, datagram.len()),
+            _ => self.opened(&packet),
+        }
+    }
+
+    fn poll_conversation(&mut self, now: Tick, out: &mut Vec<u8>) -> bool {
+        let key = self.options.key.as_ref();
+        let start = out.len();
+        match &mut self.state {
+            State::Opening { said, due } if due.is_none_or(|due| now.steady >= due) => {
+                let Some(wait) = self.options.open_timeouts.get(*said) else { return false };
+                *said += 1;
+                *due = Some(now.steady + *wait);
+                packet::begin(flag::OPEN, key, out);
+                self.options.params.write(out);
+            }
+            _ => return false,
+        }
+        packet::sign(self.options.key.as_ref(), &mut out[start..]);
+        true
+    }
+
+    fn poll_farewell(&mut self, out: &mut Vec<u8>) -> bool {
+        // Also where the session that was opened is of no use; not where the server has ended it.
+        if self.token == 0 || self.ended {
+            return false;
+        }
+        let start = out.len();
+        packet::begin(flag::CLOSE, self.options.key.as_ref(), out);
+        out.extend(core::mem::take(&mut self.token).to_le_bytes());
+        packet::sign(self.options.key.as_ref(), &mut out[start..]);
+        true
+    }
+
+    fn conversation_timeout(&self) -> Option<SteadyTime> {
+        match &self.state {
+            State::Opening { due, .. } => Some(due.unwrap_or(SteadyTime(i64::MIN))),
+            _ => None,
+        }
+    }
+
+    fn stage(&mut self, now: SteadyTime) -> Stage {
+        let waits = self.options.open_timeouts.len();
+        if let State::Opening { said, due } = self.state
+            && said >= waits
+            && due.is_none_or(|due| now >= due)
+        {
+            self.state = State::Failed(Failure::Silent(waits));
+        }
+        match &self.state {
+            State::Opening { .. } => Stage::Opening,
+            State::Open if self.ended => Stage::Over,
+            State::Open => Stage::Ready,
+            State::Failed(failure) => Stage::Failed(failure.to_string()),
+        }
+    }
+
+    fn far_clock(&self) -> bool {
+        self.granted.stamp_at != StampAt::None && self.granted.clocks.has_wall()
+    }
+
+    fn counts_answers(&self) -> bool {
+        self.options.params.stats.has_count()
+    }
+
+    fn far_window(&self) -> Option<u64> {
+        self.window
+    }
+}
+
+#[cfg(test)]
+impl Client {
+    pub(super) fn options_fill(&self) -> &Fill {
+        &self.options.fill
+    }
+
+    pub(super) fn layout(&self) -> &EchoLayout {
+        &self.layout
+    }
+}

@@ -1,0 +1,349 @@
+//! Packets: a fixed order of fields, all little-endian, of which the optional ones are simply absent. Which of them an
+//! echo has follows only from the parameters of its session.
+
+use super::params::{Clocks, Params, StampAt};
+use core::fmt;
+use core::ops::Range;
+use hmac::{Hmac, KeyInit, Mac};
+use md5::Md5;
+
+/// First bytes of every packet.
+pub const MAGIC: [u8; 3] = [0x14, 0xa7, 0x5b];
+/// Bytes of an HMAC.
+pub const HMAC_LEN: usize = 16;
+/// Bytes of a session's token.
+pub const TOKEN_LEN: usize = 8;
+
+/// The bits of the octet behind the magic ones.
+pub mod flag {
+    /// Opens a session.
+    pub const OPEN: u8 = 1;
+    /// From the server.
+    pub const REPLY: u8 = 2;
+    /// Ends a session; with [`OPEN`], asks whether one would be opened.
+    pub const CLOSE: u8 = 4;
+    /// An HMAC follows.
+    pub const HMAC: u8 = 8;
+    /// All of them; a packet with any other is none.
+    pub const ALL: u8 = OPEN | REPLY | CLOSE | HMAC;
+}
+
+/// Where the fields before the token lie.
+mod field {
+    use core::ops::Range;
+    pub const MAGIC: Range<usize> = 0..3;
+    pub const FLAGS: usize = 3;
+    pub const HMAC: Range<usize> = 4..20;
+    /// Bytes of magic and flags.
+    pub const FIXED: usize = 4;
+}
+
+/// The key of a server: one for all its clients.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key(Vec<u8>);
+
+impl Key {
+    /// From what irtt takes for `--hmac`: text, or hexadecimal after `0x`. `None` if that is not hexadecimal.
+    pub fn new(text: &str) -> Option<Key> {
+        let Some(digits) = text.strip_prefix("0x") else { return Some(Key(text.as_bytes().to_vec())) };
+        let digit = |c: &u8| char::from(*c).to_digit(16).map(|d| d as u8);
+        let pairs = digits.as_bytes().chunks(2);
+        let bytes = pairs.map(|pair| Some(digit(pair.first()?)? << 4 | digit(pair.get(1)?)?));
+        bytes.collect::<Option<Vec<u8>>>().map(Key)
+    }
+
+    /// Over a packet whose HMAC is zero and whose flag says that there is one.
+    fn mac(&self, packet: &[u8]) -> Hmac<Md5> {
+        // HMAC takes keys of any length.
+        <Hmac<Md5> as KeyInit>::new_from_slice(&self.0)
+            .unwrap_or_else(|_| unreachable!("any key length is legal"))
+            .chain_update(&packet[..field::HMAC.start])
+            .chain_update([0; HMAC_LEN])
+            .chain_update(&packet[field::HMAC.end..])
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+/// Appends the fields that come first to `out`, with room for the HMAC if there is a `key`. Once the packet is complete,
+/// [`sign`] it.
+pub fn begin(flags: u8, key: Option<&Key>, out: &mut Vec<u8>) {
+    out.extend(MAGIC);
+    match key {
+        Some(_) => {
+            out.push(flags | flag::HMAC);
+            out.extend([0; HMAC_LEN]);
+        }
+        None => out.push(flags),
+    }
+}
+
+/// Signs a packet that was [begun](begin) with this key; does nothing without one.
+pub fn sign(key: Option<&Key>, packet: &mut [u8]) {
+    if let Some(key) = key
+        && packet.len() >= field::HMAC.end
+    {
+        let tag = key.mac(packet).finalize().into_bytes();
+        packet[field::HMAC].copy_from_slice(&tag);
+    }
+}
+
+/// Why a datagram is no packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// Of another protocol, or cut off.
+    Foreign,
+    /// It has the wrong HMAC, or none, or one where there is no key.
+    Forged,
+}
+
+/// A packet that was taken for one: its flags but for that of the HMAC, and what follows the HMAC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// Bits of [`flag`].
+    pub flags: u8,
+    /// From the token on; an open request has none.
+    pub body: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// Reads the fields that come first.
+    pub fn parse(datagram: &'a [u8], key: Option<&Key>) -> Result<Packet<'a>, Unreadable> {
+        let flags = *datagram.get(field::FLAGS).ok_or(Unreadable::Foreign)?;
+        if datagram[field::MAGIC] != MAGIC || flags & !flag::ALL != 0 {
+            return Err(Unreadable::Foreign);
+        }
+        let body = match (key, flags & flag::HMAC != 0) {
+            (None, false) => &datagram[field::FIXED..],
+            (Some(key), true) => {
+                let tag = datagram.get(field::HMAC).ok_or(Unreadable::Foreign)?;
+                key.mac(datagram).verify_slice(tag).map_err(|_| Unreadable::Forged)?;
+                &datagram[field::HMAC.end..]
+            }
+            _ => return Err(Unreadable::Forged),
+        };
+        Ok(Packet { flags: flags & !flag::HMAC, body })
+    }
+
+    /// The session's token and what follows it.
+    pub fn token(&self) -> Option<(u64, &'a [u8])> {
+        let (token, rest) = self.body.split_first_chunk::<TOKEN_LEN>()?;
+        Some((u64::from_le_bytes(*token), rest))
+    }
+}
+
+/// Where the fields of an echo lie, from behind the token on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EchoLayout {
+    count: Option<Range<usize>>,
+    window: Option<Range<usize>>,
+    receive: Stamps,
+    midpoint: Stamps,
+    send: Stamps,
+    /// Where the payload begins.
+    len: usize,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Stamps {
+    wall: Option<Range<usize>>,
+    monotonic: Option<Range<usize>>,
+}
+
+impl Stamps {
+    fn read(&self, body: &[u8]) -> Instant {
+        let time =
+            |at: &Option<Range<usize>>| at.clone().map(|at| number(body, at) as i64).filter(|t| *t != 0);
+        Instant { wall: time(&self.wall), monotonic: time(&self.monotonic) }
+    }
+
+    fn write(&self, instant: Instant, body: &mut [u8]) {
+        for (at, time) in [(&self.wall, instant.wall), (&self.monotonic, instant.monotonic)] {
+            if let Some(at) = at {
+                body[at.clone()].copy_from_slice(&time.unwrap_or(0).to_le_bytes());
+            }
+        }
+    }
+}
+
+/// The sequence number is first.
+const SEQ: Range<usize> = 0..4;
+
+/// The number in a little-endian field.
+fn number(body: &[u8], at: Range<usize>) -> u64 {
+    body[at].iter().rev().fold(0, |n, b| n << 8 | u64::from(*b))
+}
+
+/// A reading of the server's clocks. Zero means absent on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Instant {
+    /// ns since 1970 UTC.
+    pub wall: Option<i64>,
+    /// ns since the server was started.
+    pub monotonic: Option<i64>,
+}
+
+/// What an echo says, beside its token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Echo {
+    /// The request's number.
+    pub seq: u32,
+    /// Requests received so far, copies among them.
+    pub count: u32,
+    /// Bit k: request number seq − k was received. Without bit 0 it says nothing.
+    pub window: u64,
+    /// When the request was received.
+    pub received: Instant,
+    /// Between its reception and the answer.
+    pub midpoint: Instant,
+    /// When the answer was sent.
+    pub sent: Instant,
+}
+
+impl EchoLayout {
+    /// Of a session with these parameters.
+    pub fn new(params: &Params) -> EchoLayout {
+        EchoLayout::with_clocks(params, params.clocks)
+    }
+
+    /// Of the replies of servers that write both clocks of a midpoint although one was agreed on, as irtt's does.
+    pub fn with_both_midpoints(params: &Params) -> Option<EchoLayout> {
+        let odd = params.stamp_at == StampAt::Midpoint && params.clocks != Clocks::Both;
+        odd.then(|| EchoLayout::with_clocks(params, Clocks::Both))
+    }
+
+    fn with_clocks(params: &Params, clocks: Clocks) -> EchoLayout {
+        let mut len = SEQ.end;
+        let mut take = |wanted: bool, size: usize| {
+            wanted.then(|| {
+                len += size;
+                len - size..len
+            })
+        };
+        let count = take(params.stats.has_count(), 4);
+        let window = take(params.stats.has_window(), 8);
+        let at = params.stamp_at;
+        let mut stamps = |wanted: bool| Stamps {
+            wall: take(wanted && clocks.has_wall(), 8),
+            monotonic: take(wanted && clocks.has_monotonic(), 8),
+        };
+        let receive = stamps(matches!(at, StampAt::Receive | StampAt::Both));
+        let midpoint = stamps(at == StampAt::Midpoint);
+        let send = stamps(matches!(at, StampAt::Send | StampAt::Both));
+        EchoLayout { count, window, receive, midpoint, send, len }
+    }
+
+    /// Bytes of a packet without payload.
+    pub fn packet_len(&self, key: Option<&Key>) -> usize {
+        let hmac = if key.is_some() { HMAC_LEN } else { 0 };
+        field::FIXED + hmac + TOKEN_LEN + self.len
+    }
+
+    /// Bytes of the fields.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Never: a sequence number is always there.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Reads the fields at the front of `body`, which follows the token; `None` if it is too short.
+    pub fn read(&self, body: &[u8]) -> Option<Echo> {
+        let body = body.get(..self.len)?;
+        let optional = |at: &Option<Range<usize>>| at.clone().map_or(0, |at| number(body, at));
+        Some(Echo {
+            seq: number(body, SEQ) as u32,
+            count: optional(&self.count) as u32,
+            window: optional(&self.window),
+            received: self.receive.read(body),
+            midpoint: self.midpoint.read(body),
+            sent: self.send.read(body),
+        })
+    }
+
+    /// Appends the fields to `out`; a request has zeros for all but its number.
+    pub fn write(&self, echo: &Echo, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.resize(start + self.len, 0);
+        let body = &mut out[start..];
+        body[SEQ].copy_from_slice(&echo.seq.to_le_bytes());
+        if let Some(at) = &self.count {
+            body[at.clone()].copy_from_slice(&echo.count.to_le_bytes());
+        }
+        if let Some(at) = &self.window {
+            body[at.clone()].copy_from_slice(&echo.window.to_le_bytes());
+        }
+        self.receive.write(echo.received, body);
+        self.midpoint.write(echo.midpoint, body);
+        self.send.write(echo.sent, body);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::irtt::params::Stats;
+
+    /// The lengths of the recorded packets.
+    #[test]
+    fn lengths_follow_from_the_parameters() {
+        let len = |stats, stamp_at, clocks| {
+            let params = Params { stats, stamp_at, clocks, ..Params::default() };
+            EchoLayout::new(&params).packet_len(None)
+        };
+        use {Clocks as C, StampAt as A, Stats as S};
+        let cases = [
+            (60, S::Both, A::Both, C::Both),
+            (48, S::None, A::Both, C::Both),
+            (52, S::Count, A::Both, C::Both),
+            (56, S::Window, A::Both, C::Both),
+            (28, S::Both, A::None, C::Both),
+            (44, S::Both, A::Send, C::Both),
+            (44, S::Both, A::Midpoint, C::Both),
+            (44, S::Both, A::Both, C::Monotonic),
+            (36, S::Both, A::Midpoint, C::Wall),
+            (16, S::None, A::None, C::None),
+        ];
+        for (wanted, stats, at, clocks) in cases {
+            assert_eq!(len(stats, at, clocks), wanted, "{stats:?} {at:?} {clocks:?}");
+        }
+        let keyed = EchoLayout::new(&Params::default()).packet_len(Key::new("k").as_ref());
+        assert_eq!(keyed, 32);
+    }
+
+    #[test]
+    fn keys_are_text_or_hexadecimal() {
+        assert_eq!(Key::new("0x00ff"), Some(Key(vec![0, 255])));
+        assert_eq!(Key::new("ff"), Some(Key(b"ff".to_vec())));
+        assert_eq!((Key::new("0x0"), Key::new("0xzz")), (None, None));
+        assert_eq!(format!("{:?}", Key::new("secret")), "Some(Key(…))");
+    }
+
+    #[test]
+    fn an_hmac_is_there_exactly_where_there_is_a_key() {
+        let (key, other) = (Key::new("one"), Key::new("two"));
+        let mut packet = Vec::new();
+        begin(flag::CLOSE, key.as_ref(), &mut packet);
+        packet.extend([7; 8]);
+        sign(key.as_ref(), &mut packet);
+        let read = Packet::parse(&packet, key.as_ref()).unwrap();
+        assert_eq!((read.flags, read.token()), (flag::CLOSE, Some((0x0707_0707_0707_0707, &[][..]))));
+        assert_eq!(Packet::parse(&packet, other.as_ref()), Err(Unreadable::Forged));
+        assert_eq!(Packet::parse(&packet, None), Err(Unreadable::Forged));
+        packet[22] ^= 1;
+        assert_eq!(Packet::parse(&packet, key.as_ref()), Err(Unreadable::Forged));
+        let mut open = Vec::new();
+        begin(flag::OPEN, None, &mut open);
+        assert_eq!(Packet::parse(&open, key.as_ref()), Err(Unreadable::Forged));
+        assert!(Packet::parse(&open, None).is_ok());
+        for bad in [&open[..3], &[0x14, 0xa7, 0x5b, 16], &[0x14, 0xa7, 0x5c, 1], &packet[..19]] {
+            assert!(Packet::parse(bad, key.as_ref()).is_err() && Packet::parse(bad, None).is_err());
+        }
+    }
+}

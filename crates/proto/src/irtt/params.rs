@@ -1,0 +1,338 @@
+//! What client and server agree on when a session is opened: a list of numbered parameters, those that are zero left
+//! out. Numbers are varints, signed values zigzag.
+
+use jitlat_core::Span;
+
+/// The only version of the protocol.
+pub const VERSION: i64 = 1;
+/// Longest name of a fill, in bytes.
+pub const FILL_LEN: usize = 32;
+
+/// What a server tells of the requests it received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Stats {
+    /// Nothing.
+    #[default]
+    None = 0,
+    /// How many so far.
+    Count = 1,
+    /// Which of the last 64.
+    Window = 2,
+    /// Both.
+    Both = 3,
+}
+
+impl Stats {
+    /// All of them, by code.
+    pub const ALL: [Stats; 4] = [Stats::None, Stats::Count, Stats::Window, Stats::Both];
+
+    /// Whether the count is among them.
+    pub fn has_count(self) -> bool {
+        self as u8 & 1 != 0
+    }
+
+    /// Whether the window is among them.
+    pub fn has_window(self) -> bool {
+        self as u8 & 2 != 0
+    }
+}
+
+/// When a server reads its clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum StampAt {
+    /// Never.
+    #[default]
+    None = 0,
+    /// When it answers.
+    Send = 1,
+    /// When the request comes.
+    Receive = 2,
+    /// Both.
+    Both = 3,
+    /// Both, and it tells the middle.
+    Midpoint = 4,
+}
+
+impl StampAt {
+    /// All of them, by code.
+    pub const ALL: [StampAt; 5] =
+        [StampAt::None, StampAt::Send, StampAt::Receive, StampAt::Both, StampAt::Midpoint];
+}
+
+/// Which clocks a server reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Clocks {
+    /// None: only without stamps.
+    #[default]
+    None = 0,
+    /// The wall clock.
+    Wall = 1,
+    /// One that never steps, since the server was started.
+    Monotonic = 2,
+    /// Both.
+    Both = 3,
+}
+
+impl Clocks {
+    /// All of them, by code.
+    pub const ALL: [Clocks; 4] = [Clocks::None, Clocks::Wall, Clocks::Monotonic, Clocks::Both];
+
+    /// Whether the wall clock is among them.
+    pub fn has_wall(self) -> bool {
+        self as u8 & 1 != 0
+    }
+
+    /// Whether the monotonic clock is among them.
+    pub fn has_monotonic(self) -> bool {
+        self as u8 & 2 != 0
+    }
+}
+
+/// The parameters of a session, as asked for or granted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Params {
+    /// Version of the protocol; [`VERSION`].
+    pub version: i64,
+    /// How long the test lasts; zero = no limit is stated.
+    pub duration: Span,
+    /// Between two requests; zero = not stated.
+    pub interval: Span,
+    /// Bytes of a packet; shorter than its fields = just these.
+    pub length: i64,
+    /// What the server tells of received requests.
+    pub stats: Stats,
+    /// When the server stamps.
+    pub stamp_at: StampAt,
+    /// By which clocks.
+    pub clocks: Clocks,
+    /// The whole former TOS octet of packets, not the code point alone.
+    pub tos: i64,
+    /// What the server fills its packets up with; empty = as it likes.
+    pub fill: String,
+}
+
+/// Numbers of the parameters.
+mod tag {
+    pub const VERSION: u64 = 1;
+    pub const DURATION: u64 = 2;
+    pub const INTERVAL: u64 = 3;
+    pub const LENGTH: u64 = 4;
+    pub const STATS: u64 = 5;
+    pub const STAMP_AT: u64 = 6;
+    pub const CLOCKS: u64 = 7;
+    pub const TOS: u64 = 8;
+    pub const FILL: u64 = 9;
+}
+
+/// Why parameters cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadParams {
+    /// They end in the middle of one, or a number is too long.
+    #[error("cut off")]
+    Cut,
+    /// The parameter of this number has a value that it cannot have.
+    #[error("parameter {0} has a value it cannot have")]
+    Value(u64),
+}
+
+fn unsigned(bytes: &mut &[u8]) -> Result<u64, BadParams> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first().ok_or(BadParams::Cut)?;
+        *bytes = rest;
+        let bits = u64::from(byte & 0x7f);
+        if shift == 63 && bits > 1 {
+            return Err(BadParams::Cut);
+        }
+        value |= bits << shift;
+        if byte & 0x80 == 0 {
+            return Ok(value);
+        }
+    }
+    Err(BadParams::Cut)
+}
+
+fn signed(bytes: &mut &[u8]) -> Result<i64, BadParams> {
+    let zigzag = unsigned(bytes)?;
+    Ok((zigzag >> 1) as i64 ^ -((zigzag & 1) as i64))
+}
+
+fn push_unsigned(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn push(tag: u64, value: i64, out: &mut Vec<u8>) {
+    if value != 0 {
+        push_unsigned(tag, out);
+        push_unsigned((value << 1 ^ value >> 63) as u64, out);
+    }
+}
+
+impl Params {
+    /// From the rest of a packet.
+    pub fn parse(mut bytes: &[u8]) -> Result<Params, BadParams> {
+        let mut params = Params::default();
+        while !bytes.is_empty() {
+            let tag = unsigned(&mut bytes)?;
+            if tag == tag::FILL {
+                let len = usize::try_from(unsigned(&mut bytes)?).map_err(|_| BadParams::Value(tag))?;
+                if len > FILL_LEN {
+                    return Err(BadParams::Value(tag));
+                }
+                let (text, rest) = bytes.split_at_checked(len).ok_or(BadParams::Cut)?;
+                bytes = rest;
+                params.fill = core::str::from_utf8(text).map_err(|_| BadParams::Value(tag))?.to_owned();
+                continue;
+            }
+            let value = signed(&mut bytes)?;
+            let bad = BadParams::Value(tag);
+            // The value as an index; only the first few have a meaning.
+            let code = usize::try_from(value).map_err(|_| bad);
+            match tag {
+                tag::VERSION => params.version = value,
+                tag::DURATION => params.duration = Some(Span(value)).filter(|d| d.0 > 0).ok_or(bad)?,
+                tag::INTERVAL => params.interval = Some(Span(value)).filter(|d| d.0 > 0).ok_or(bad)?,
+                tag::LENGTH => params.length = value,
+                tag::STATS => params.stats = *Stats::ALL.get(code?).ok_or(bad)?,
+                tag::STAMP_AT => params.stamp_at = *StampAt::ALL.get(code?).ok_or(bad)?,
+                tag::CLOCKS => {
+                    params.clocks = *Clocks::ALL.get(code?).filter(|c| **c != Clocks::None).ok_or(bad)?
+                }
+                tag::TOS => params.tos = value,
+                _ => {}
+            }
+        }
+        Ok(params)
+    }
+
+    /// Appends them to `out`, those that are zero left out.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        push(tag::VERSION, self.version, out);
+        push(tag::DURATION, self.duration.0, out);
+        push(tag::INTERVAL, self.interval.0, out);
+        push(tag::LENGTH, self.length, out);
+        push(tag::STATS, self.stats as i64, out);
+        push(tag::STAMP_AT, self.stamp_at as i64, out);
+        push(tag::CLOCKS, self.clocks as i64, out);
+        push(tag::TOS, self.tos, out);
+        let fill = self.fill.as_bytes();
+        if !fill.is_empty() {
+            let fill = &fill[..fill.len().min(FILL_LEN)];
+            push_unsigned(tag::FILL, out);
+            push_unsigned(fill.len() as u64, out);
+            out.extend(fill);
+        }
+    }
+
+    /// In words, what of `asked` was not granted; empty if all of it was.
+    pub fn restrictions(&self, asked: &Params) -> Vec<String> {
+        let changed: [(&str, String, String); 9] = [
+            ("protocol version", asked.version.to_string(), self.version.to_string()),
+            ("duration", seconds(asked.duration), seconds(self.duration)),
+            ("interval", seconds(asked.interval), seconds(self.interval)),
+            ("length", asked.length.to_string(), self.length.to_string()),
+            ("received statistics", format!("{:?}", asked.stats), format!("{:?}", self.stats)),
+            ("stamps", format!("{:?}", asked.stamp_at), format!("{:?}", self.stamp_at)),
+            ("clocks", format!("{:?}", asked.clocks), format!("{:?}", self.clocks)),
+            ("TOS octet", asked.tos.to_string(), self.tos.to_string()),
+            ("fill", asked.fill.clone(), self.fill.clone()),
+        ];
+        let differs = changed.into_iter().filter(|(_, asked, granted)| asked != granted);
+        differs.map(|(name, asked, granted)| format!("{name} {granted} instead of {asked}")).collect()
+    }
+}
+
+fn seconds(span: Span) -> String {
+    format!("{} s", span.as_seconds())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::unhex;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_recorded_list() {
+        let bytes = unhex("0102028090bcfd020380b48913050606060706");
+        let params = Params {
+            version: 1,
+            duration: Span::millis(400),
+            interval: Span::millis(20),
+            stats: Stats::Both,
+            stamp_at: StampAt::Both,
+            clocks: Clocks::Both,
+            ..Params::default()
+        };
+        assert_eq!(Params::parse(&bytes), Ok(params.clone()));
+        let mut again = Vec::new();
+        params.write(&mut again);
+        assert_eq!(again, bytes);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        for (hex, wanted) in [
+            ("01", BadParams::Cut),
+            ("0280", BadParams::Cut),
+            ("02ffffffffffffffffffffff01", BadParams::Cut),
+            ("0205", BadParams::Value(2)),
+            ("0300", BadParams::Value(3)),
+            ("0508", BadParams::Value(5)),
+            ("060a", BadParams::Value(6)),
+            ("0700", BadParams::Value(7)),
+            ("0708", BadParams::Value(7)),
+            ("0921", BadParams::Value(9)),
+            ("090461", BadParams::Cut),
+            ("0901ff", BadParams::Value(9)),
+        ] {
+            assert_eq!(Params::parse(&unhex(hex)), Err(wanted), "{hex}");
+        }
+        // Unknown ones are passed over; the order is free, and the last one counts.
+        let params = Params::parse(&unhex("6406070204100402")).unwrap();
+        assert_eq!((params.clocks, params.length), (Clocks::Wall, 1));
+    }
+
+    #[test]
+    fn restrictions_are_told() {
+        let asked = Params { interval: Span::millis(5), tos: 184, ..Params::default() };
+        let granted = Params { interval: Span::millis(10), tos: 0, ..asked.clone() };
+        assert_eq!(
+            granted.restrictions(&asked),
+            ["interval 0.01 s instead of 0.005 s", "TOS octet 0 instead of 184"]
+        );
+        assert!(asked.restrictions(&asked).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn any_list_survives_the_wire(
+            version in any::<i64>(), duration in 1i64.., interval in 1i64.., length in any::<i64>(),
+            codes in (0usize..4, 0usize..5, 1usize..4), tos in any::<i64>(), fill in "[a-z:0-9]{0,32}",
+        ) {
+            let params = Params {
+                version, duration: Span(duration), interval: Span(interval), length, stats: Stats::ALL[codes.0],
+                stamp_at: StampAt::ALL[codes.1], clocks: Clocks::ALL[codes.2], tos, fill,
+            };
+            let mut bytes = Vec::new();
+            params.write(&mut bytes);
+            prop_assert_eq!(Params::parse(&bytes), Ok(params));
+        }
+
+        #[test]
+        fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            if let Ok(params) = Params::parse(&bytes) {
+                let mut again = Vec::new();
+                params.write(&mut again);
+                prop_assert_eq!(Params::parse(&again), Ok(params));
+            }
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! [`Server`]: answers any number of sessions in bounded memory, never with more bytes than a request has, but for the
+//! token that opens a session.
+
+use super::fill::{Fill, Filler};
+use super::packet::{self, Echo, EchoLayout, Instant, Key, Packet, TOKEN_LEN, Unreadable, flag};
+use super::params::{Params, StampAt, VERSION};
+use super::received::Received;
+use crate::machine::Tick;
+use crate::twoway::reflect::{Arrival, Limiter, Silence, answerable};
+use core::net::{IpAddr, SocketAddr};
+use hmac::{Hmac, KeyInit, Mac};
+use jitlat_core::{Span, SteadyTime};
+use sha2::Sha256;
+use std::collections::{HashMap, VecDeque};
+
+/// Beyond the longest duration, how long a session is still answered.
+const DURATION_GRACE: Span = Span::seconds(2);
+/// Beyond the timeout, how long a silent session is remembered.
+const TIMEOUT_GRACE: Span = Span::seconds(5);
+/// How long a session is remembered of which no request comes.
+const UNUSED: Span = Span::seconds(30);
+/// The interval may be this part of the timeout.
+const INTERVALS_IN_TIMEOUT: i64 = 4;
+/// Open requests that one address may make in a second, on average. Each is answered with a few bytes more than it has.
+const OPENS: u32 = 100;
+/// What the answer that opens a session may have more than the request: the token, and a restricted interval that takes
+/// more digits.
+pub const OPEN_SURPLUS: usize = TOKEN_LEN + 3;
+
+/// Which stamps are granted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AllowStamps {
+    /// None.
+    None,
+    /// One: both become their middle.
+    Single,
+    /// Any.
+    #[default]
+    Dual,
+}
+
+/// How a server behaves.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Answer only packets signed with this key.
+    pub key: Option<Key>,
+    /// Longest test; zero = any.
+    pub duration: Span,
+    /// Shortest interval: what asks for a shorter one is granted this one, and what comes faster is not answered.
+    pub interval: Span,
+    /// Requests that are answered at once after a pause, however short the interval.
+    pub burst: u32,
+    /// Longest packet.
+    pub length: u32,
+    /// A session silent for this long is forgotten soon.
+    pub timeout: Span,
+    /// Stamps granted.
+    pub stamps: AllowStamps,
+    /// Whether clients choose the TOS octet of answers.
+    pub tos: bool,
+    /// What answers are filled up with where nobody asks for anything else.
+    pub fill: Fill,
+    /// Names of fills that are granted; with a `*` at the end, those that begin so.
+    pub fills: Vec<String>,
+    /// Sessions at a time.
+    pub sessions: usize,
+    /// Sessions of one address (IPv6: of one /64).
+    pub sessions_per_client: usize,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            key: None,
+            duration: Span::ZERO,
+            interval: Span::millis(10),
+            burst: 5,
+            length: jitlat_core::spec::MAX_PAYLOAD.into(),
+            timeout: Span::seconds(60),
+            stamps: AllowStamps::Dual,
+            tos: true,
+            fill: Fill::default(),
+            fills: vec!["rand".to_owned()],
+            sessions: 16_384,
+            sessions_per_client: 256,
+        }
+    }
+}
+
+impl Rules {
+    /// What is granted of `asked`; `None` where it makes no sense.
+    pub fn grant(&self, asked: &Params) -> Option<Params> {
+        let wants_stamps = asked.stamp_at != StampAt::None;
+        if wants_stamps && asked.clocks == super::params::Clocks::None || !(0..=255).contains(&asked.tos) {
+            return None;
+        }
+        let mut granted = Params { version: VERSION, ..asked.clone() };
+        if self.duration > Span::ZERO {
+            granted.duration = asked.duration.min(self.duration);
+        }
+        granted.interval = asked.interval.max(self.interval).min(self.longest_interval());
+        granted.length = asked.length.clamp(0, self.length.into());
+        granted.stamp_at = match (self.stamps, asked.stamp_at) {
+            (AllowStamps::None, _) => StampAt::None,
+            (AllowStamps::Single, StampAt::Both) => StampAt::Midpoint,
+            (_, asked) => asked,
+        };
+        if !self.tos {
+            granted.tos = 0;
+        }
+        if !asked.fill.is_empty() && !self.allows(&asked.fill) {
+            // Its name, or none at all: the answer is to be no longer.
+            granted.fill =
+                Some(self.fill.to_string()).filter(|f| f.len() <= asked.fill.len()).unwrap_or_default();
+        }
+        Some(granted)
+    }
+
+    fn longest_interval(&self) -> Span {
+        if self.timeout > Span::ZERO { Span(self.timeout.0 / INTERVALS_IN_TIMEOUT) } else { Span(i64::MAX) }
+    }
+
+    fn allows(&self, fill: &str) -> bool {
+        let matches = |allowed: &String| match allowed.strip_suffix('*') {
+            Some(start) => fill.starts_with(start),
+            None => allowed == fill,
+        };
+        fill.parse::<Fill>().is_ok() && self.fills.iter().any(matches)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Session {
+    client: SocketAddr,
+    params: Params,
+    layout: EchoLayout,
+    filler: Filler,
+    received: Received,
+    /// When the first request came, and the last.
+    first: Option<SteadyTime>,
+    last: SteadyTime,
+    /// When the allowance of requests is whole again.
+    allowance: SteadyTime,
+}
+
+impl Session {
+    fn is_expired(&self, rules: &Rules, now: SteadyTime) -> bool {
+        let unused = self.first.is_none() && now - self.last > UNUSED;
+        unused || rules.timeout > Span::ZERO && now - self.last > rules.timeout + TIMEOUT_GRACE
+    }
+
+    /// Whether a request may be answered now: a burst, and one more for each interval.
+    fn may_ask(&mut self, rules: &Rules, now: SteadyTime) -> bool {
+        let (gap, burst) = (rules.interval, rules.interval.times(i64::from(rules.burst.max(1))));
+        let whole = self.allowance.max(now);
+        if whole - now > burst - gap {
+            return false;
+        }
+        self.allowance = whole + gap;
+        true
+    }
+}
+
+/// How an answer is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reaction {
+    /// Send what was appended back where the request came from, with this TOS octet.
+    Answer {
+        /// The whole octet; of ECN nothing is set but what the client asked for.
+        tos: u8,
+    },
+    /// Nothing to send.
+    Taken,
+}
+
+/// The server's side of all sessions.
+#[derive(Clone, Debug)]
+pub struct Server {
+    rules: Rules,
+    secret: [u8; 32],
+    /// Sessions opened so far.
+    opened: u64,
+    started: SteadyTime,
+    sessions: HashMap<u64, Session>,
+    per_client: HashMap<IpAddr, usize>,
+    /// Sessions of which no request has come, the oldest first; others among them are passed over.
+    unused: VecDeque<u64>,
+    opens: Limiter,
+    swept: SteadyTime,
+}
+
+/// Sessions are counted by this.
+fn client_of(address: SocketAddr) -> IpAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V6(a) => IpAddr::V6((u128::from(a) >> 64 << 64).into()),
+        v4 => v4,
+    }
+}
+
+impl Server {
+    /// A server without sessions, started at `now`. `secret` is random: nobody can guess the tokens made of it.
+    pub fn new(rules: Rules, secret: [u8; 32], now: SteadyTime) -> Server {
+        let [seed, ..] = secret.as_chunks::<8>().0 else { unreachable!("32 bytes are four times eight") };
+        Server {
+            opens: Limiter::new(OPENS, u64::from_le_bytes(*seed)),
+            rules,
+            secret,
+            opened: 0,
+            started: now,
+            sessions: HashMap::new(),
+            per_client: HashMap::new(),
+            unused: VecDeque::new(),
+            swept: now,
+        }
+    }
+
+    /// Sessions at the moment.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// A datagram came in at `arrival`; what to send back is appended to `out`.
+    pub fn handle(
+        &mut self,
+        datagram: &[u8],
+        arrival: &Arrival,
+        now: Tick,
+        out: &mut Vec<u8>,
+    ) -> Result<Reaction, Silence> {
+        if !answerable(arrival.from) {
+            return Err(Silence::Source);
+        }
+        let packet = Packet::parse(datagram, self.rules.key.as_ref()).map_err(|e| match e {
+            Unreadable::Foreign => Silence::Foreign,
+            Unreadable::Forged => Silence::Forged,
+        })?;
+        if packet.flags & flag::REPLY != 0 {
+            return Err(Silence::Loop);
+        }
+        let start = out.len();
+        let reaction = match packet.flags {
+            flag::OPEN => self.open(&packet, true, arrival, now, out),
+            // "No test": whether it would be opened, and how.
+            open if open == flag::OPEN | flag::CLOSE => self.open(&packet, false, arrival, now, out),
+            flag::CLOSE => self.close(&packet, arrival),
+            _ => self.echo(datagram, &packet, arrival, now, out),
+        }?;
+        packet::sign(self.rules.key.as_ref(), &mut out[start..]);
+        let surplus = if packet.flags & flag::OPEN != 0 { OPEN_SURPLUS } else { 0 };
+        if out.len() - start > datagram.len() + surplus {
+            out.truncate(start);
+            return Err(Silence::Short);
+        }
+        Ok(reaction)
+    }
+
+    fn open(
+        &mut self,
+        packet: &Packet<'_>,
+        test: bool,
+        arrival: &Arrival,
+        now: Tick,
+        out: &mut Vec<u8>,
+    ) -> Result<Reaction, Silence> {
+        let asked = Params::parse(packet.body).map_err(|_| Silence::Foreign)?;
+        let granted = self.rules.grant(&asked).ok_or(Silence::Foreign)?;
+        let mut params = Vec::new();
+        granted.write(&mut params);
+        if params.len() + TOKEN_LEN > packet.body.len() + OPEN_SURPLUS {
+            return Err(Silence::Short);
+        }
+        if !self.opens.allows(arrival.from.ip(), now.steady) {
+            return Err(Silence::Limited);
+        }
+        let tos = granted.tos as u8;
+        let (token, close) = if test { (self.admit(granted, arrival, now)?, 0) } else { (0, flag::CLOSE) };
+        packet::begin(flag::OPEN | flag::REPLY | close, self.rules.key.as_ref(), out);
+        out.extend(token.to_le_bytes());
+        out.extend(params);
+        Ok(Reaction::Answer { tos })
+    }
+
+    /// Makes a session, in the place of one that was never used if there is no other. Returns its token.
+    fn admit(&mut self, params: Params, arrival: &Arrival, now: Tick) -> Result<u64, Silence> {
+        self.sweep(now.steady);
+        let client = client_of(arrival.from);
+        if self.per_client.get(&client).is_some_and(|n| *n >= self.rules.sessions_per_client) {
+            // Forged requests in its name must not keep a client out.
+            self.make_room(|s| client_of(s.client) == client)?;
+        }
+        if self.sessions.len() >= self.rules.sessions {
+            self.make_room(|_| true)?;
+        }
+        let token = loop {
+            let token = self.draw();
+            if token != 0 && !self.sessions.contains_key(&token) {
+                break token;
+            }
+        };
+        let fill = if params.fill.is_empty() { None } else { params.fill.parse().ok() };
+        let session = Session {
+            client: arrival.from,
+            layout: EchoLayout::new(&params),
+            filler: Filler::new(fill.unwrap_or_else(|| self.rules.fill.clone()), token),
+            params,
+            received: Received::default(),
+            first: None,
+            last: now.steady,
+            allowance: now.steady,
+        };
+        self.sessions.insert(token, session);
+        *self.per_client.entry(client).or_default() += 1;
+        self.unused.push_back(token);
+        Ok(token)
+    }
+
+    /// Forgets the oldest session that was never used, of those that are `meant`.
+    fn make_room(&mut self, meant: impl Fn(&Session) -> bool) -> Result<(), Silence> {
+        let sessions = &self.sessions;
+        let is_meant = |token: &u64| sessions.get(token).is_some_and(|s| s.first.is_none() && meant(s));
+        let place = self.unused.iter().position(is_meant).ok_or(Silence::Limited)?;
+        if let Some(token) = self.unused.remove(place) {
+            self.remove(token);
+        }
+        Ok(())
+    }
+
+    /// The next random number.
+    fn draw(&mut self) -> u64 {
+        self.opened += 1;
+        let mac = <Hmac<Sha256> as KeyInit>::new_from_slice(&self.secret)
+            .unwrap_or_else(|_| unreachable!("any key length is legal"))
+            .chain_update(self.opened.to_le_bytes())
+            .finalize()
+            .into_bytes();
+        mac.iter().take(8).fold(0, |n, b| n << 8 | u64::from(*b))
+    }
+
+    fn remove(&mut self, token: u64) {
+        let Some(session) = self.sessions.remove(&token) else { return };
+        let client = client_of(session.client);
+        if let Some(count) = self.per_client.get_mut(&client) {
+            *count -= 1;
+            if *count == 0 {
+                self.per_client.remove(&client);
+            }
+        }
+    }
+
+    /// Forgets what has expired, once a second at most.
+    fn sweep(&mut self, now: SteadyTime) {
+        if now - self.swept < Span::seconds(1) {
+            return;
+        }
+        self.swept = now;
+        let expired = self.sessions.iter().filter(|(_, s)| s.is_expired(&self.rules, now));
+        let expired: Vec<u64> = expired.map(|(token, _)| *token).collect();
+        expired.into_iter().for_each(|token| self.remove(token));
+        let sessions = &self.sessions;
+        self.unused.retain(|token| sessions.get(token).is_some_and(|s| s.first.is_none()));
+    }
+
+    fn close(&mut self, packet: &Packet<'_>, arrival: &Arrival) -> Result<Reaction, Silence> {
+        let (token, _) = packet.token().ok_or(Silence::Foreign)?;
+        find(&mut self.sessions, token, arrival)?;
+        self.remove(token);
+        Ok(Reaction::Taken)
+    }
+
+    fn echo(
+        &mut self,
+        datagram: &[u8],
+        packet: &Packet<'_>,
+        arrival: &Arrival,
+        now: Tick,
+        out: &mut Vec<u8>,
+    ) -> Result<Reaction, Silence> {
+        let (token, body) = packet.token().ok_or(Silence::Foreign)?;
+        let (rules, started) = (&self.rules, self.started);
+        let session = find(&mut self.sessions, token, arrival)?;
+        let asked = session.layout.read(body).ok_or(Silence::Short)?;
+        if session.is_expired(rules, now.steady) {
+            self.remove(token);
+            return Err(Silence::NoSession);
+        }
+        // Before all else: what is not answered must not show in what is told of received requests.
+        if !session.may_ask(rules, now.steady) {
+            return Err(Silence::Limited);
+        }
+        let first = *session.first.get_or_insert(now.steady);
+        session.last = now.steady;
+        let (count, window) = session.received.note(asked.seq);
+        let over = rules.duration > Span::ZERO && now.steady - first > rules.duration + DURATION_GRACE;
+
+        // When the request came, on the steady clock: as long ago as on the other one.
+        let came = now.steady - (now.wall - arrival.at).max(Span::ZERO);
+        let monotonic = |at: SteadyTime| (at - started).0.max(1);
+        let received = Instant { wall: Some(arrival.at.0), monotonic: Some(monotonic(came)) };
+        let sent = Instant { wall: Some(now.wall.0), monotonic: Some(monotonic(now.steady)) };
+        let middle = |a: Option<i64>, b: Option<i64>| Some(a? + (b? - a?) / 2);
+        let midpoint = Instant {
+            wall: middle(received.wall, sent.wall),
+            monotonic: middle(received.monotonic, sent.monotonic),
+        };
+        let start = out.len();
+        let close = if over { flag::CLOSE } else { 0 };
+        packet::begin(flag::REPLY | close, rules.key.as_ref(), out);
+        out.extend(token.to_le_bytes());
+        session.layout.write(&Echo { seq: asked.seq, count, window, received, midpoint, sent }, out);
+        // The payload: as long as was agreed on, but no longer than that of the request.
+        let fields = out.len();
+        let agreed = usize::try_from(session.params.length).unwrap_or(0);
+        let len = agreed.min(datagram.len()).max(fields - start);
+        let payload = datagram.get(fields - start..len).unwrap_or_default();
+        out.extend(payload);
+        session.filler.fill(&mut out[fields..]);
+        let tos = session.params.tos as u8;
+        if over {
+            self.remove(token);
+        }
+        Ok(Reaction::Answer { tos })
+    }
+}
+
+/// The session of this token, if the packet came from its client.
+fn find<'a>(
+    sessions: &'a mut HashMap<u64, Session>,
+    token: u64,
+    arrival: &Arrival,
+) -> Result<&'a mut Session, Silence> {
+    sessions.get_mut(&token).filter(|s| s.client == arrival.from).ok_or(Silence::NoSession)
+}

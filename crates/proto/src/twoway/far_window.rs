@@ -1,0 +1,145 @@
+//! [`FarWindow`]: what a far host that tells which of the latest requests it has received tells of each loss.
+//!
+//! A request that came is lost on the way back, one that did not on the way there. A host may forget what it received,
+//! as irtt's server does when a request is overtaken: where it denies a request that was answered, nothing that it
+//! denies beside is believed.
+
+use jitlat_core::twoway::{LossRun, LostOn};
+
+/// Runs of loss whose way is told: what comes after so many is counted alone.
+const RUNS: usize = 1 << 16;
+
+/// Requests that a window covers.
+const WIDTH: u32 = u64::BITS;
+
+/// What is known of one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Fate {
+    #[default]
+    Unknown,
+    /// It had not come when a later one was answered.
+    Missing,
+    Came,
+}
+
+/// The windows of one far host over one test. Memory is taken once.
+#[derive(Clone, Debug)]
+pub(super) struct FarWindow {
+    heard: bool,
+    /// By number, modulo a power of two.
+    fates: Box<[Fate]>,
+    runs: Vec<LossRun>,
+    /// Losses on the way there, on the way back, and on either.
+    lost: [u64; 3],
+}
+
+impl FarWindow {
+    /// For a ledger that remembers `room` requests, a power of two, of a test of `packets`.
+    pub(super) fn new(room: usize, packets: u32) -> FarWindow {
+        // Runs that are settled while packets fly find their room taken.
+        let early = if packets as usize > room { RUNS } else { 0 };
+        let fates = vec![Fate::Unknown; room].into();
+        FarWindow { heard: false, fates, runs: Vec::with_capacity(early), lost: [0; 3] }
+    }
+
+    fn place(&self, seq: u32) -> usize {
+        seq as usize & (self.fates.len() - 1)
+    }
+
+    /// Request `seq` is sent: what was in its place is forgotten.
+    pub(super) fn sent(&mut self, seq: u32) {
+        let place = self.place(seq);
+        self.fates[place] = Fate::Unknown;
+    }
+
+    /// The answer to `seq` came, with this window: bit k tells of request seq − k.
+    pub(super) fn note(&mut self, seq: u32, window: u64) {
+        self.heard = true;
+        let covered = WIDTH.min(seq.saturating_add(1)).min(u32::try_from(self.fates.len()).unwrap_or(WIDTH));
+        let came = |back: u32| window >> back & 1 == 1;
+        let denies_what_came =
+            (0..covered).any(|back| !came(back) && self.fates[self.place(seq - back)] == Fate::Came);
+        for back in 0..covered {
+            let place = self.place(seq - back);
+            match self.fates[place] {
+                _ if came(back) => self.fates[place] = Fate::Came,
+                Fate::Unknown if !denies_what_came => self.fates[place] = Fate::Missing,
+                _ => {}
+            }
+        }
+        // Whatever its window says, it was answered.
+        let place = self.place(seq);
+        self.fates[place] = Fate::Came;
+    }
+
+    /// Request `seq`, the next in order, was answered or never.
+    pub(super) fn settle(&mut self, seq: u32, answered: bool) {
+        if !self.heard || answered {
+            return;
+        }
+        let (way, count) = match self.fates[self.place(seq)] {
+            Fate::Missing => (LostOn::Up, 0),
+            Fate::Came => (LostOn::Down, 1),
+            Fate::Unknown => (LostOn::Either, 2),
+        };
+        self.lost[count] += 1;
+        let last = self.runs.last_mut();
+        if let Some(run) = last.filter(|run| run.first + run.length == seq && run.way == way) {
+            run.length += 1;
+        } else if self.runs.len() < RUNS {
+            self.runs.push(LossRun { first: seq, length: 1, way });
+        }
+    }
+
+    /// Losses on the way there, on the way back and on either, and where; `None` if no window was told.
+    pub(super) fn finish(&self) -> Option<([u64; 3], &[LossRun])> {
+        self.heard.then_some((self.lost, &self.runs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of requests 0 to 9 these were answered, with these windows.
+    fn runs(answers: &[(u32, u64)]) -> Vec<(u32, u32, LostOn)> {
+        let mut far = FarWindow::new(16, 10);
+        (0..10).for_each(|seq| far.sent(seq));
+        answers.iter().for_each(|(seq, window)| far.note(*seq, *window));
+        (0..10).for_each(|seq| far.settle(seq, answers.iter().any(|(s, _)| *s == seq)));
+        far.finish().unwrap().1.iter().map(|r| (r.first, r.length, r.way)).collect()
+    }
+
+    #[test]
+    fn each_loss_has_its_way() {
+        // 1 and 2 never came, the answer to 4 was lost; what became of the last is not told.
+        let told = runs(&[
+            (0, 1),
+            (3, 0b1001),
+            (5, 0b10_0111),
+            (6, 0b100_1111),
+            (7, 0b1001_1111),
+            (8, 0b1_0011_1111),
+        ]);
+        assert_eq!(told, [(1, 2, LostOn::Up), (4, 1, LostOn::Down), (9, 1, LostOn::Either)]);
+    }
+
+    #[test]
+    fn a_host_that_forgets_is_not_believed() {
+        // After 3, which came late, irtt's server knows of nothing before; the answer to 2 was lost.
+        let told = runs(&[
+            (0, 1),
+            (1, 3),
+            (4, 0b1_0111),
+            (3, 1),
+            (5, 0b101),
+            (6, 0b1011),
+            (7, 0b10111),
+            (8, 1),
+            (9, 3),
+        ]);
+        assert_eq!(told, [(2, 1, LostOn::Down)]);
+        let told = runs(&[(0, 1), (1, 3), (4, 1), (5, 3), (6, 7), (7, 15), (8, 31), (9, 63)]);
+        assert_eq!(told, [(2, 2, LostOn::Either)]);
+    }
+}
