@@ -73,7 +73,8 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         reordering: Reordering { choice: numbers(&input.held_back), by: Span::millis(40) },
         ..Config::default()
     };
-    let troubles = input.ops.into_iter().take(40).map(|(ms, op)| (Span::millis((ms % 8000).into()), op.into()));
+    let troubles =
+        input.ops.into_iter().take(40).map(|(ms, op)| (Span::millis((ms % 8000).into()), op.into()));
     let world = World {
         up: path.clone(),
         down: path,

@@ -316,6 +316,10 @@ impl Client {
         &self.options.fill
     }
 
+    pub(super) fn token(&self) -> u64 {
+        self.token
+    }
+
     pub(super) fn layout(&self) -> &EchoLayout {
         &self.layout
     }

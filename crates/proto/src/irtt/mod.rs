@@ -26,3 +26,5 @@ pub const PORT: u16 = 2112;
 
 #[cfg(test)]
 mod recorded;
+#[cfg(test)]
+mod tests;

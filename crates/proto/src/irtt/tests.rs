@@ -1,0 +1,457 @@
+//! What the server grants, for how long and to whom; that it is of no use against third hosts; what a client makes of
+//! bad answers.
+
+use super::client::Failure;
+use super::packet::{self, Echo, EchoLayout, Packet, flag};
+use super::server::{AllowStamps, OPEN_SURPLUS, Reaction, Rules, Server};
+use super::*;
+use crate::machine::Tick;
+use crate::twoway::reflect::{Arrival, Silence};
+use crate::twoway::{Heard, Protocol, Stage};
+use jitlat_core::{Span, SteadyTime, WallTime};
+use proptest::prelude::*;
+
+const WALL: i64 = 1_795_309_600_000_000_000;
+
+fn tick(ms: i64) -> Tick {
+    Tick { wall: WallTime(WALL + ms * 1_000_000), steady: SteadyTime(ms * 1_000_000) }
+}
+
+fn arrival(from: &str, ms: i64) -> Arrival {
+    Arrival { from: from.parse().unwrap(), at: tick(ms).wall, ttl: Some(64), traffic_class: Some(0) }
+}
+
+const CLIENT: &str = "192.0.2.1:40000";
+
+/// A server and what is said to it.
+struct Host {
+    server: Server,
+    key: Option<Key>,
+}
+
+impl Host {
+    fn new(rules: Rules) -> Host {
+        let key = rules.key.clone();
+        Host { server: Server::new(rules, [7; 32], SteadyTime(0)), key }
+    }
+
+    fn say(&mut self, from: &str, bytes: &[u8], ms: i64) -> Result<Vec<u8>, Silence> {
+        let mut out = vec![0xee; 3];
+        let reaction = self.server.handle(bytes, &arrival(from, ms), tick(ms), &mut out)?;
+        assert_eq!(out[..3], [0xee; 3], "what was there stays");
+        assert_eq!(reaction == Reaction::Taken, out.len() == 3);
+        Ok(out.split_off(3))
+    }
+
+    fn open(&mut self, from: &str, params: &Params, ms: i64) -> Result<(u64, Params), Silence> {
+        let bytes = packet(flag::OPEN, None, |out| params.write(out), self.key.as_ref());
+        let answer = self.say(from, &bytes, ms)?;
+        assert!(answer.len() <= bytes.len() + OPEN_SURPLUS);
+        let packet = Packet::parse(&answer, self.key.as_ref()).unwrap();
+        assert_eq!(packet.flags, flag::OPEN | flag::REPLY);
+        let (token, rest) = packet.token().unwrap();
+        Ok((token, Params::parse(rest).unwrap()))
+    }
+
+    fn echo(
+        &mut self,
+        from: &str,
+        token: u64,
+        params: &Params,
+        seq: u32,
+        ms: i64,
+    ) -> Result<(u8, Echo), Silence> {
+        let layout = EchoLayout::new(params);
+        let bytes = packet(0, Some(token), |out| layout.write(&Echo { seq, ..Echo::default() }, out), None);
+        let answer = self.say(from, &bytes, ms)?;
+        let packet = Packet::parse(&answer, None).unwrap();
+        assert_eq!(packet.token().unwrap().0, token);
+        Ok((packet.flags, layout.read(packet.token().unwrap().1).unwrap()))
+    }
+}
+
+fn packet(flags: u8, token: Option<u64>, write: impl Fn(&mut Vec<u8>), key: Option<&Key>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    packet::begin(flags, key, &mut bytes);
+    token.iter().for_each(|token| bytes.extend(token.to_le_bytes()));
+    write(&mut bytes);
+    packet::sign(key, &mut bytes);
+    bytes
+}
+
+fn asked() -> Params {
+    Options::new(Span::seconds(1), Span::millis(20)).params
+}
+
+#[test]
+fn restrictions() {
+    let rules = Rules {
+        duration: Span::millis(500),
+        interval: Span::millis(50),
+        length: 100,
+        timeout: Span::seconds(2),
+        stamps: AllowStamps::Single,
+        tos: false,
+        fills: vec!["rand".to_owned(), "pattern:ca*".to_owned()],
+        ..Rules::default()
+    };
+    let grant = |change: fn(&mut Params)| {
+        let mut params = asked();
+        change(&mut params);
+        rules.grant(&params)
+    };
+    let granted = grant(|p| (p.tos, p.length, p.fill) = (184, 172, "pattern:cafe".to_owned())).unwrap();
+    assert_eq!(
+        (
+            granted.duration,
+            granted.interval,
+            granted.length,
+            granted.stamp_at,
+            granted.tos,
+            granted.fill.as_str()
+        ),
+        (Span::millis(500), Span::millis(50), 100, StampAt::Midpoint, 0, "pattern:cafe")
+    );
+    // No longer than a quarter of the time after which a silent session is forgotten.
+    assert_eq!(grant(|p| p.interval = Span::seconds(2)).unwrap().interval, Span::millis(500));
+    assert_eq!(grant(|p| p.stamp_at = StampAt::Send).unwrap().stamp_at, StampAt::Send);
+    assert_eq!(grant(|p| p.version = 7).unwrap().version, 1);
+    assert_eq!(grant(|p| p.length = -5).unwrap().length, 0);
+    for (asked, granted) in
+        [("rand", "rand"), ("pattern:beefbeef00", "pattern:69727474"), ("none", ""), ("x", "")]
+    {
+        let params = Params { fill: asked.to_owned(), ..self::asked() };
+        assert_eq!(rules.grant(&params).unwrap().fill, granted, "{asked}");
+    }
+    // What makes no sense, and ends irtt's server: stamps of no clock.
+    assert_eq!(grant(|p| p.clocks = Clocks::None), None);
+    assert!(grant(|p| (p.clocks, p.stamp_at) = (Clocks::None, StampAt::None)).is_some());
+    assert_eq!((grant(|p| p.tos = 256), grant(|p| p.tos = -1)), (None, None));
+    let none = Rules { stamps: AllowStamps::None, ..Rules::default() };
+    assert_eq!(none.grant(&asked()).unwrap().stamp_at, StampAt::None);
+}
+
+#[test]
+fn a_question_whether_a_session_would_be_opened_opens_none() {
+    let mut host = Host::new(Rules::default());
+    let bytes = packet(flag::OPEN | flag::CLOSE, None, |out| asked().write(out), None);
+    let answer = host.say(CLIENT, &bytes, 0).unwrap();
+    let packet = Packet::parse(&answer, None).unwrap();
+    assert_eq!((packet.flags, packet.token().unwrap().0), (flag::OPEN | flag::REPLY | flag::CLOSE, 0));
+    assert_eq!((Params::parse(&packet.body[8..]), host.server.sessions()), (Ok(asked()), 0));
+}
+
+#[test]
+fn a_session_is_its_clients() {
+    let mut host = Host::new(Rules::default());
+    let (token, params) = host.open(CLIENT, &asked(), 0).unwrap();
+    assert!(host.echo(CLIENT, token, &params, 0, 10).is_ok());
+    for other in ["192.0.2.1:40001", "192.0.2.9:40000"] {
+        assert_eq!(host.echo(other, token, &params, 1, 20), Err(Silence::NoSession));
+        let close = packet(flag::CLOSE, Some(token), |_| (), None);
+        assert_eq!(host.say(other, &close, 21), Err(Silence::NoSession));
+    }
+    assert_eq!(host.echo(CLIENT, token ^ 1, &params, 1, 30), Err(Silence::NoSession));
+    let close = packet(flag::CLOSE, Some(token), |_| (), None);
+    assert_eq!(host.say(CLIENT, &close, 40), Ok(vec![]));
+    assert_eq!(host.echo(CLIENT, token, &params, 1, 50), Err(Silence::NoSession));
+    // Services are not answered, nor is what a server says.
+    let open = packet(flag::OPEN, None, |out| asked().write(out), None);
+    assert_eq!(host.say("192.0.2.1:53", &open, 60), Err(Silence::Source));
+    let reply = packet(flag::OPEN | flag::REPLY, Some(1), |out| asked().write(out), None);
+    assert_eq!(host.say(CLIENT, &reply, 70), Err(Silence::Loop));
+}
+
+#[test]
+fn a_burst_and_then_one_an_interval() {
+    let mut host = Host::new(Rules::default());
+    let (token, params) = host.open(CLIENT, &asked(), 0).unwrap();
+    let answered: Vec<u32> =
+        (0..12).filter(|seq| host.echo(CLIENT, token, &params, *seq, 100).is_ok()).collect();
+    assert_eq!(answered, [0, 1, 2, 3, 4]);
+    assert_eq!(host.echo(CLIENT, token, &params, 12, 105), Err(Silence::Limited));
+    let (_, echo) = host.echo(CLIENT, token, &params, 13, 110).unwrap();
+    // What was not answered does not count as received: it would look lost on the way back.
+    assert_eq!((echo.count, echo.window), (6, 0b11_1110_0000_0001));
+    let on_time =
+        (0..100).filter(|k| host.echo(CLIENT, token, &params, 14 + k, 120 + 10 * i64::from(*k)).is_ok());
+    assert_eq!(on_time.count(), 100);
+    let too_fast =
+        (0..100).filter(|k| host.echo(CLIENT, token, &params, 200 + k, 2000 + 5 * i64::from(*k)).is_ok());
+    assert_eq!(too_fast.count(), 54, "half of them, and the burst");
+}
+
+#[test]
+fn sessions_end() {
+    // By duration: the last answer says so.
+    let mut host = Host::new(Rules { duration: Span::seconds(1), ..Rules::default() });
+    let (token, params) = host.open(CLIENT, &asked(), 0).unwrap();
+    for (k, ms) in (500..3500).step_by(500).enumerate() {
+        assert_eq!(host.echo(CLIENT, token, &params, k as u32, ms).unwrap().0, flag::REPLY, "{ms}");
+    }
+    assert_eq!(host.echo(CLIENT, token, &params, 7, 3600).unwrap().0, flag::REPLY | flag::CLOSE);
+    assert_eq!(host.echo(CLIENT, token, &params, 8, 3700), Err(Silence::NoSession));
+    // By silence, and sooner where no request ever came.
+    let mut host = Host::new(Rules { timeout: Span::seconds(60), ..Rules::default() });
+    let (token, params) = host.open(CLIENT, &asked(), 0).unwrap();
+    let (unused, _) = host.open(CLIENT, &asked(), 0).unwrap();
+    assert!(host.echo(CLIENT, token, &params, 0, 29_000).is_ok());
+    assert_eq!(host.echo(CLIENT, unused, &params, 0, 31_000), Err(Silence::NoSession));
+    assert!(host.echo(CLIENT, token, &params, 1, 94_000).is_ok());
+    assert_eq!(host.echo(CLIENT, token, &params, 2, 159_001), Err(Silence::NoSession));
+    host.open(CLIENT, &asked(), 0).unwrap();
+    host.open(CLIENT, &asked(), 200_000).unwrap();
+    assert_eq!(host.server.sessions(), 1, "what has expired is forgotten");
+}
+
+#[test]
+fn forged_opens_keep_nobody_out() {
+    let mut host = Host::new(Rules { sessions: 8, sessions_per_client: 3, ..Rules::default() });
+    let mut tokens = Vec::new();
+    let (used, params) = host.open(CLIENT, &asked(), 0).unwrap();
+    assert!(host.echo(CLIENT, used, &params, 0, 5).is_ok());
+    // More than one host may have: those never used make room, the oldest first.
+    for k in 0..10 {
+        tokens.push(host.open(CLIENT, &asked(), 20 + 10 * k).unwrap().0);
+    }
+    assert_eq!(host.server.sessions(), 3);
+    assert!(
+        host.echo(CLIENT, used, &params, 1, 130).is_ok()
+            && host.echo(CLIENT, tokens[9], &params, 0, 131).is_ok()
+    );
+    assert_eq!(host.echo(CLIENT, tokens[7], &params, 0, 132), Err(Silence::NoSession));
+    // More than the server has, from anywhere.
+    for k in 0..200 {
+        let from = format!("198.51.100.{k}:5000");
+        tokens.push(host.open(&from, &asked(), 140 + k).unwrap().0);
+    }
+    assert_eq!(host.server.sessions(), 8);
+    assert!(host.echo(CLIENT, used, &params, 2, 350).is_ok(), "a session in use stays");
+    // Where all are in use there is no room.
+    let mut host = Host::new(Rules { sessions: 2, ..Rules::default() });
+    for k in 0..2 {
+        let from = format!("198.51.100.{k}:5000");
+        let (token, params) = host.open(&from, &asked(), k).unwrap();
+        host.echo(&from, token, &params, 0, k).unwrap();
+    }
+    assert_eq!(host.open(CLIENT, &asked(), 10), Err(Silence::Limited));
+    // No two sessions have the same token, nor do those of another server.
+    let mut other = Server::new(Rules::default(), [8; 32], SteadyTime(0));
+    let mut out = Vec::new();
+    let open = packet(flag::OPEN, None, |out| asked().write(out), None);
+    other.handle(&open, &arrival(CLIENT, 0), tick(0), &mut out).unwrap();
+    tokens.push(Packet::parse(&out, None).unwrap().token().unwrap().0);
+    let count = tokens.len();
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!((tokens.len(), tokens.contains(&0)), (count, false));
+}
+
+#[test]
+fn one_address_opens_so_many_a_second() {
+    let mut host = Host::new(Rules::default());
+    let opened = (0..5000).filter(|k| host.open(CLIENT, &asked(), k / 5).is_ok()).count();
+    assert!((100..=112).contains(&opened), "{opened} of 5000 in a second");
+}
+
+/// By design irtt answers 16 bytes with as many as were agreed on.
+#[test]
+fn answers_are_no_longer_than_requests() {
+    let mut host = Host::new(Rules::default());
+    let params = Params { length: 1400, ..asked() };
+    let (token, granted) = host.open(CLIENT, &params, 0).unwrap();
+    assert_eq!(granted.length, 1400);
+    for (k, len) in [16, 59, 60, 61, 1399, 1400, 1500].into_iter().enumerate() {
+        let layout = EchoLayout::new(&granted);
+        let mut bytes = packet(0, Some(token), |out| layout.write(&Echo::default(), out), None);
+        bytes.resize(len, 0);
+        let answer = host.say(CLIENT, &bytes, 50 * k as i64);
+        assert_eq!(answer.map(|a| a.len()), if len < 60 { Err(Silence::Short) } else { Ok(len.min(1400)) });
+    }
+}
+
+fn any_params() -> impl Strategy<Value = Params> {
+    let spans = (0i64..10_000_000_000, 0i64..10_000_000_000);
+    let codes = (0usize..4, 0usize..5, 0usize..4);
+    (spans, -10i64..2000, codes, 0i64..256, "(none|rand|pattern:[0-9a-f]{2,8}|[a-z]{0,9})").prop_map(
+        |((duration, interval), length, (stats, at, clocks), tos, fill)| Params {
+            version: 1,
+            duration: Span(duration),
+            interval: Span(interval),
+            length,
+            stats: Stats::ALL[stats],
+            stamp_at: StampAt::ALL[at],
+            clocks: Clocks::ALL[clocks],
+            tos,
+            fill,
+        },
+    )
+}
+
+proptest! {
+    /// Whatever is said, by whomever: one answer at most, no longer than what was said; a session is opened with a few
+    /// bytes more; memory is bounded.
+    #[test]
+    fn of_no_use_against_others(
+        key in any::<bool>(),
+        said in prop::collection::vec(
+            (any_params(), 0u8..32, 0usize..6, prop::collection::vec(any::<u8>(), 0..90), any::<bool>(), 0i64..200),
+            0..60,
+        ),
+    ) {
+        let key = key.then(|| Key::new("secret").unwrap());
+        let rules = Rules { key: key.clone(), sessions: 4, sessions_per_client: 3, ..Rules::default() };
+        let mut server = Server::new(rules, [1; 32], SteadyTime(0));
+        let mut tokens = vec![0];
+        let (mut ms, mut heard, mut answered, mut opens) = (0, 0, 0, 0);
+        for (params, flags, which, bytes, whole, pause) in said {
+            ms += pause;
+            let open = flags & flag::OPEN != 0;
+            let token = (!open).then(|| tokens[which % tokens.len()]);
+            let datagram = packet(flags & !flag::HMAC, token, |out| {
+                if open && whole { params.write(out) } else { out.extend(&bytes) }
+            }, key.as_ref());
+            let mut out = Vec::new();
+            let from = ["192.0.2.1:4000", "192.0.2.1:4001", "198.51.100.7:4000"][which % 3];
+            let reaction = server.handle(&datagram, &arrival(from, ms), tick(ms), &mut out);
+            let surplus = if open { OPEN_SURPLUS } else { 0 };
+            prop_assert!(out.len() <= datagram.len() + surplus, "{} for {}", out.len(), datagram.len());
+            prop_assert!(reaction.is_ok() || out.is_empty());
+            heard += datagram.len();
+            answered += out.len();
+            opens += usize::from(open && !out.is_empty());
+            if let Ok(packet) = Packet::parse(&out, key.as_ref()) {
+                prop_assert!(packet.flags & flag::REPLY != 0);
+                tokens.push(packet.token().unwrap().0);
+            }
+            prop_assert!(server.sessions() <= 4);
+        }
+        prop_assert!(answered <= heard + opens * OPEN_SURPLUS);
+    }
+
+    /// A client survives what comes, and takes nothing of it for an answer.
+    #[test]
+    fn any_answer_is_survived(
+        said in prop::collection::vec((0u8..16, any::<bool>(), prop::collection::vec(any::<u8>(), 0..90)), 0..30),
+        stats in 0usize..4, at in 0usize..5, clocks in 1usize..4,
+    ) {
+        let mut options = Options::new(Span::seconds(1), Span::millis(20));
+        (options.params.stats, options.params.stamp_at) = (Stats::ALL[stats], StampAt::ALL[at]);
+        (options.params.clocks, options.loose) = (Clocks::ALL[clocks], true);
+        let mut client = Client::new(options);
+        let mut out = Vec::new();
+        prop_assert!(client.poll_conversation(tick(0), &mut out));
+        for (k, (flags, ours, bytes)) in said.into_iter().enumerate() {
+            let token = if ours { client.token() } else { 5 };
+            let datagram = packet(flags & !flag::HMAC, Some(token), |out| out.extend(&bytes), None);
+            let heard = client.receive(&datagram, tick(k as i64).wall);
+            if flags & flag::REPLY == 0 {
+                prop_assert_eq!(heard, Heard::Malformed);
+            }
+            let _ = client.receive(&bytes, tick(k as i64).wall);
+            out.clear();
+            client.request(k as u32, false, tick(0).wall, &mut out);
+            prop_assert!(out.len() >= 16 && out.len() == client.size());
+            let _ = client.stage(tick(k as i64).steady);
+        }
+    }
+}
+
+/// A client that has said its first open request.
+fn opening(change: impl Fn(&mut Options)) -> Client {
+    let mut options = Options::new(Span::seconds(1), Span::millis(20));
+    change(&mut options);
+    let mut client = Client::new(options);
+    assert!(client.poll_conversation(tick(0), &mut Vec::new()));
+    client
+}
+
+fn granted(token: u64, params: &Params) -> Vec<u8> {
+    packet(flag::OPEN | flag::REPLY, Some(token), |out| params.write(out), None)
+}
+
+#[test]
+fn an_open_request_is_repeated_and_then_given_up() {
+    let mut client = Client::new(Options::new(Span::seconds(1), Span::millis(20)));
+    let mut said = Vec::new();
+    while client.stage(SteadyTime(0)) == Stage::Opening {
+        let Some(due) = client.conversation_timeout() else { break };
+        let now = Tick { steady: due.max(SteadyTime(0)), ..tick(0) };
+        if client.stage(now.steady) != Stage::Opening {
+            break;
+        }
+        let mut out = Vec::new();
+        assert!(client.poll_conversation(now, &mut out));
+        assert!(!client.poll_conversation(now, &mut out), "one at a time");
+        said.push((now.steady.0 / 1_000_000_000, out));
+    }
+    let times: Vec<i64> = said.iter().map(|s| s.0).collect();
+    assert_eq!(times, [0, 1, 3, 7]);
+    assert!(said.windows(2).all(|w| w[0].1 == w[1].1));
+    assert_eq!(client.failure(), Some(&Failure::Silent(4)));
+    assert!(client.failure().unwrap().to_string().contains("does it want a key"));
+    assert!(!client.poll_farewell(&mut Vec::new()), "there is nothing to close");
+}
+
+#[test]
+fn what_a_server_restricts_is_told_and_the_session_closed() {
+    let restricted = Params { interval: Span::millis(100), ..asked() };
+    let mut client = opening(|_| ());
+    assert_eq!(client.receive(&granted(7, &restricted), tick(1).wall), Heard::Conversation);
+    let Stage::Failed(why) = client.stage(SteadyTime(0)) else { panic!() };
+    assert!(why.contains("interval 0.1 s instead of 0.02 s"), "{why}");
+    let mut close = Vec::new();
+    assert!(client.poll_farewell(&mut close));
+    assert_eq!(close, packet(flag::CLOSE, Some(7), |_| (), None));
+    let mut client = opening(|o| o.loose = true);
+    client.receive(&granted(7, &restricted), tick(1).wall);
+    assert_eq!((client.stage(SteadyTime(0)), client.granted()), (Stage::Ready, &restricted));
+    for (params, token, failure) in
+        [(Params { version: 2, ..asked() }, 7, Failure::Version(2)), (asked(), 0, Failure::Closed)]
+    {
+        let mut client = opening(|o| o.loose = true);
+        client.receive(&granted(token, &params), tick(1).wall);
+        assert_eq!(client.failure(), Some(&failure));
+    }
+}
+
+#[test]
+fn one_bad_datagram_ends_no_test() {
+    let mut client = opening(|_| ());
+    client.receive(&granted(7, &asked()), tick(1).wall);
+    let layout = EchoLayout::new(&asked());
+    let reply = |token, flags| {
+        let echo = Echo { seq: 3, count: 4, window: 15, ..Echo::default() };
+        packet(flags, Some(token), |out| layout.write(&echo, out), None)
+    };
+    let near = tick(9).wall;
+    assert_eq!(client.receive(&reply(8, flag::REPLY), near), Heard::Foreign, "another session");
+    assert_eq!(client.receive(&reply(7, 0), near), Heard::Malformed, "our own, come back");
+    assert_eq!(client.receive(&reply(7, flag::REPLY)[..40], near), Heard::Malformed);
+    assert_eq!(client.receive(b"no packet", near), Heard::Foreign);
+    assert_eq!(client.receive(&granted(9, &asked()), near), Heard::Conversation, "to an open said again");
+    assert_eq!(client.stage(SteadyTime(0)), Stage::Ready);
+    let Heard::Reply(heard) = client.receive(&reply(7, flag::REPLY), near) else { panic!() };
+    assert_eq!((heard.seq, heard.far_seq, client.far_window()), (3, Some(3), Some(15)));
+    // The server ends it: this one still counts.
+    assert!(matches!(client.receive(&reply(7, flag::REPLY | flag::CLOSE), near), Heard::Reply(_)));
+    assert!(client.was_ended() && client.stage(SteadyTime(0)) == Stage::Over);
+    assert!(!client.poll_farewell(&mut Vec::new()));
+}
+
+#[test]
+fn one_clock_gives_what_it_can() {
+    for (clocks, wall) in [(Clocks::Wall, true), (Clocks::Monotonic, false), (Clocks::Both, true)] {
+        let params = Params { clocks, ..asked() };
+        let mut client = opening(|o| o.params = params.clone());
+        client.receive(&granted(7, &params), tick(1).wall);
+        let instant =
+            |ms: i64| packet::Instant { wall: Some(tick(ms).wall.0), monotonic: Some(ms * 1_000_000 + 1) };
+        let echo = Echo { received: instant(50), sent: instant(53), ..Echo::default() };
+        let bytes = packet(flag::REPLY, Some(7), |out| EchoLayout::new(&params).write(&echo, out), None);
+        let Heard::Reply(reply) = client.receive(&bytes, tick(60).wall) else { panic!() };
+        let (arrived, answered) = (reply.arrived.unwrap(), reply.answered.unwrap());
+        assert_eq!((answered - arrived, client.far_clock()), (Span::millis(3), wall), "{clocks:?}");
+        assert_eq!(arrived == tick(50).wall, wall, "{clocks:?}");
+    }
+}

@@ -1,0 +1,146 @@
+#![no_main]
+
+use jitlat_core::{Direction, Schedule, Source, Span, Stamp, SteadyTime, TestSpec, Transport, WallTime};
+use jitlat_proto::irtt::packet::{self, Packet, flag};
+use jitlat_proto::irtt::server::OPEN_SURPLUS;
+use jitlat_proto::irtt::{Client, Clocks, Key, Options, Params, Rules, Server, StampAt, Stats};
+use jitlat_proto::machine::Tick;
+use jitlat_proto::twoway::pinger::Received;
+use jitlat_proto::twoway::{Arrival, Pinger, Plan};
+
+#[derive(arbitrary::Arbitrary, Debug)]
+struct Input {
+    keyed: bool,
+    ops: Vec<Op>,
+    stats: u8,
+    stamp_at: u8,
+    clocks: u8,
+    length: u16,
+    wait: Option<u8>,
+    /// For each step of the test: how long it is, and what becomes of the answer.
+    steps: Vec<(u16, u8, u8, Vec<u8>)>,
+}
+
+/// Something said to the server.
+#[derive(arbitrary::Arbitrary, Debug)]
+enum Op {
+    Open { from: u8, flags: u8, params: Vec<u8> },
+    Echo { from: u8, flags: u8, token: u8, body: Vec<u8> },
+    Raw { from: u8, bytes: Vec<u8> },
+    Wait(u32),
+}
+
+const HOSTS: [&str; 4] = ["192.0.2.1:4000", "192.0.2.1:4001", "198.51.100.7:4000", "[2001:db8::1]:4000"];
+
+struct World {
+    server: Server,
+    now: Tick,
+}
+
+impl World {
+    fn wait(&mut self, span: Span) {
+        self.now = Tick { wall: self.now.wall + span, steady: self.now.steady + span };
+    }
+
+    /// What the server answers, which is never to be worth more than the question.
+    fn say(&mut self, from: u8, bytes: &[u8], open: bool) -> Vec<u8> {
+        let from = HOSTS[usize::from(from) % HOSTS.len()].parse().unwrap();
+        let arrival = Arrival { from, at: self.now.wall, ttl: None, traffic_class: None };
+        let mut out = Vec::new();
+        let reaction = self.server.handle(bytes, &arrival, self.now, &mut out);
+        let surplus = if open { OPEN_SURPLUS } else { 0 };
+        assert!(out.len() <= bytes.len() + surplus, "an answer larger than its question");
+        assert!(reaction.is_ok() || out.is_empty());
+        assert!(self.server.sessions() <= 8);
+        out
+    }
+}
+
+libfuzzer_sys::fuzz_target!(|input: Input| {
+    let key = input.keyed.then(|| Key::new("secret").unwrap());
+    let rules = Rules { key: key.clone(), sessions: 8, sessions_per_client: 6, ..Rules::default() };
+    let now = Tick { wall: WallTime(1_795_309_600_000_000_000), steady: SteadyTime(7) };
+    let mut world = World { server: Server::new(rules, [3; 32], now.steady), now };
+    let mut tokens = vec![0];
+    for op in input.ops.iter().take(200) {
+        let mut bytes = Vec::new();
+        let (from, open) = match op {
+            Op::Wait(us) => {
+                world.wait(Span::micros((*us).into()));
+                continue;
+            }
+            Op::Raw { from, bytes: raw } => {
+                bytes.extend(raw);
+                (from, true)
+            }
+            Op::Open { from, flags, params } => {
+                packet::begin(flag::OPEN | flags & !flag::HMAC, key.as_ref(), &mut bytes);
+                bytes.extend(params);
+                (from, true)
+            }
+            Op::Echo { from, flags, token, body } => {
+                packet::begin(flags & !(flag::HMAC | flag::OPEN), key.as_ref(), &mut bytes);
+                bytes.extend(tokens[usize::from(*token) % tokens.len()].to_le_bytes());
+                bytes.extend(body);
+                (from, false)
+            }
+        };
+        if !matches!(op, Op::Raw { .. }) {
+            packet::sign(key.as_ref(), &mut bytes);
+        }
+        let answer = world.say(*from, &bytes, open);
+        if let Ok(packet) = Packet::parse(&answer, key.as_ref()) {
+            assert!(packet.flags & flag::REPLY != 0);
+            tokens.extend(packet.token().map(|(token, _)| token));
+        }
+    }
+
+    // A test whose answers are the server's, and these spoilt, copied or left out.
+    let mut options = Options::new(Span::seconds(1), Span::millis(10));
+    options.key = key;
+    options.loose = true;
+    options.params = Params {
+        stats: Stats::ALL[usize::from(input.stats) % 4],
+        stamp_at: StampAt::ALL[usize::from(input.stamp_at) % 5],
+        clocks: Clocks::ALL[1 + usize::from(input.clocks) % 3],
+        length: input.length.into(),
+        ..options.params
+    };
+    let spec =
+        TestSpec::new(Direction::Up, Transport::Udp, 50, 44, Span::millis(10), Schedule::Periodic).unwrap();
+    let wait = input.wait.map(|ms| Span::millis(ms.into()));
+    let plan = Plan { spec, wait, patience: Span::millis(500) };
+    let mut pinger = Pinger::new(Client::new(options), plan, Source::User);
+    let mut out = Vec::new();
+    for (step, kind, at, bytes) in input.steps.iter().take(300) {
+        world.wait(Span::micros((*step).into()));
+        pinger.handle_timeout(world.now);
+        out.clear();
+        let mut heard = vec![bytes.clone()];
+        if pinger.poll_transmit(world.now, &mut out).is_some() {
+            let mut answer = world.say(0, &out, out.get(3).is_some_and(|flags| flags & flag::OPEN != 0));
+            if kind & 1 == 0 {
+                heard.push(answer.clone());
+            }
+            if kind & 2 != 0 {
+                heard.push(answer.clone());
+            }
+            if let Some(byte) = answer.get_mut(usize::from(*at)) {
+                *byte ^= bytes.first().copied().unwrap_or(1);
+                heard.push(answer);
+            }
+        }
+        for datagram in heard {
+            let stamp = Stamp { at: world.now.wall, source: Source::User };
+            let length = datagram.len();
+            let meta = Received { stamp, read: world.now.wall, length, ttl: None, traffic_class: None };
+            pinger.handle(&datagram, &meta, world.now);
+        }
+    }
+    let ledger = pinger.ledger();
+    assert!(ledger.answered() <= ledger.requests() && ledger.requests() <= 50);
+    let mut outcome = pinger.finish_up();
+    assert!(outcome.records.iter().all(|r| (0..50).contains(&r.seq)));
+    let (d, runs) = outcome.ledger.directions();
+    assert!(d.up_lost + d.unknown_lost <= 50 && runs.iter().all(|r| r.first + r.length <= 50));
+});
