@@ -61,7 +61,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     let rules = Rules { key: key.clone(), sessions: 8, sessions_per_client: 6, ..Rules::default() };
     let now = Tick { wall: WallTime(1_795_309_600_000_000_000), steady: SteadyTime(7) };
     let mut world = World { server: Server::new(rules, [3; 32], now.steady), now };
-    let mut tokens = vec![0];
+    let mut tokens = vec![0_u64];
     for op in input.ops.iter().take(200) {
         let mut bytes = Vec::new();
         let (from, open) = match op {

@@ -1,4 +1,4 @@
-//! Reading and writing big-endian fields, without a panic on anything that is too short.
+//! Reading and writing the fields of packets, big-endian unless they say otherwise, without a panic on anything that is too short.
 //!
 //! A packet with fields at fixed places names them once, as [`Field`]s; a message whose parts follow each other is read
 //! with a [`Reader`].
@@ -27,6 +27,10 @@ pub trait FieldType: Sized {
     fn to_wire(self, bytes: &mut [u8]);
 }
 
+/// An integer the other way round: the least significant byte first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LittleEndian<T>(pub T);
+
 macro_rules! field_integers {
     ($($int:ty),*) => {$(
         impl FieldType for $int {
@@ -38,6 +42,18 @@ macro_rules! field_integers {
             #[inline]
             fn to_wire(self, bytes: &mut [u8]) {
                 bytes.copy_from_slice(&self.to_be_bytes());
+            }
+        }
+
+        impl FieldType for LittleEndian<$int> {
+            const LENGTH: usize = size_of::<$int>();
+            #[inline]
+            fn from_wire(bytes: &[u8]) -> Option<LittleEndian<$int>> {
+                bytes.try_into().ok().map(|b| LittleEndian(<$int>::from_le_bytes(b)))
+            }
+            #[inline]
+            fn to_wire(self, bytes: &mut [u8]) {
+                bytes.copy_from_slice(&self.0.to_le_bytes());
             }
         }
     )*};

@@ -2,8 +2,8 @@
 //! echo has follows only from the parameters of its session.
 
 use super::params::{Clocks, Params, StampAt};
+use crate::wire::{Field, FieldType, LittleEndian};
 use core::fmt;
-use core::ops::Range;
 use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
 
@@ -30,12 +30,12 @@ pub mod flag {
 
 /// Where the fields before the token lie.
 mod field {
-    use core::ops::Range;
-    pub const MAGIC: Range<usize> = 0..3;
-    pub const FLAGS: usize = 3;
-    pub const HMAC: Range<usize> = 4..20;
-    /// Bytes of magic and flags.
-    pub const FIXED: usize = 4;
+    use super::HMAC_LEN;
+    use crate::wire::Field;
+    pub const MAGIC: Field<[u8; 3]> = Field::at(0);
+    pub const FLAGS: Field<u8> = MAGIC.then();
+    /// Where what follows begins without an HMAC.
+    pub const HMAC: Field<[u8; HMAC_LEN]> = FLAGS.then();
 }
 
 /// The key of a server: one for all its clients.
@@ -57,9 +57,9 @@ impl Key {
         // HMAC takes keys of any length.
         <Hmac<Md5> as KeyInit>::new_from_slice(&self.0)
             .unwrap_or_else(|_| unreachable!("any key length is legal"))
-            .chain_update(&packet[..field::HMAC.start])
+            .chain_update(&packet[..field::HMAC.start()])
             .chain_update([0; HMAC_LEN])
-            .chain_update(&packet[field::HMAC.end..])
+            .chain_update(&packet[field::HMAC.end()..])
     }
 }
 
@@ -85,10 +85,10 @@ pub fn begin(flags: u8, key: Option<&Key>, out: &mut Vec<u8>) {
 /// Signs a packet that was [begun](begin) with this key; does nothing without one.
 pub fn sign(key: Option<&Key>, packet: &mut [u8]) {
     if let Some(key) = key
-        && packet.len() >= field::HMAC.end
+        && packet.len() >= field::HMAC.end()
     {
         let tag = key.mac(packet).finalize().into_bytes();
-        packet[field::HMAC].copy_from_slice(&tag);
+        field::HMAC.write(packet, tag.into());
     }
 }
 
@@ -113,16 +113,16 @@ pub struct Packet<'a> {
 impl<'a> Packet<'a> {
     /// Reads the fields that come first.
     pub fn parse(datagram: &'a [u8], key: Option<&Key>) -> Result<Packet<'a>, Unreadable> {
-        let flags = *datagram.get(field::FLAGS).ok_or(Unreadable::Foreign)?;
-        if datagram[field::MAGIC] != MAGIC || flags & !flag::ALL != 0 {
+        let flags = field::FLAGS.read(datagram).ok_or(Unreadable::Foreign)?;
+        if field::MAGIC.read(datagram) != Some(MAGIC) || flags & !flag::ALL != 0 {
             return Err(Unreadable::Foreign);
         }
         let body = match (key, flags & flag::HMAC != 0) {
-            (None, false) => &datagram[field::FIXED..],
+            (None, false) => &datagram[field::HMAC.start()..],
             (Some(key), true) => {
-                let tag = datagram.get(field::HMAC).ok_or(Unreadable::Foreign)?;
-                key.mac(datagram).verify_slice(tag).map_err(|_| Unreadable::Forged)?;
-                &datagram[field::HMAC.end..]
+                let tag = field::HMAC.read(datagram).ok_or(Unreadable::Foreign)?;
+                key.mac(datagram).verify_slice(&tag).map_err(|_| Unreadable::Forged)?;
+                &datagram[field::HMAC.end()..]
             }
             _ => return Err(Unreadable::Forged),
         };
@@ -137,10 +137,10 @@ impl<'a> Packet<'a> {
 }
 
 /// Where the fields of an echo lie, from behind the token on.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct EchoLayout {
-    count: Option<Range<usize>>,
-    window: Option<Range<usize>>,
+    count: Option<Field<LittleEndian<u32>>>,
+    window: Option<Field<LittleEndian<u64>>>,
     receive: Stamps,
     midpoint: Stamps,
     send: Stamps,
@@ -148,35 +148,29 @@ pub struct EchoLayout {
     len: usize,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 struct Stamps {
-    wall: Option<Range<usize>>,
-    monotonic: Option<Range<usize>>,
+    wall: Option<Field<LittleEndian<i64>>>,
+    monotonic: Option<Field<LittleEndian<i64>>>,
 }
 
 impl Stamps {
     fn read(&self, body: &[u8]) -> Instant {
-        let time =
-            |at: &Option<Range<usize>>| at.clone().map(|at| number(body, at) as i64).filter(|t| *t != 0);
-        Instant { wall: time(&self.wall), monotonic: time(&self.monotonic) }
+        let time = |at: Option<Field<_>>| at?.read(body).map(|LittleEndian(t)| t).filter(|t| *t != 0);
+        Instant { wall: time(self.wall), monotonic: time(self.monotonic) }
     }
 
     fn write(&self, instant: Instant, body: &mut [u8]) {
-        for (at, time) in [(&self.wall, instant.wall), (&self.monotonic, instant.monotonic)] {
+        for (at, time) in [(self.wall, instant.wall), (self.monotonic, instant.monotonic)] {
             if let Some(at) = at {
-                body[at.clone()].copy_from_slice(&time.unwrap_or(0).to_le_bytes());
+                at.write(body, LittleEndian(time.unwrap_or(0)));
             }
         }
     }
 }
 
 /// The sequence number is first.
-const SEQ: Range<usize> = 0..4;
-
-/// The number in a little-endian field.
-fn number(body: &[u8], at: Range<usize>) -> u64 {
-    body[at].iter().rev().fold(0, |n, b| n << 8 | u64::from(*b))
-}
+const SEQ: Field<LittleEndian<u32>> = Field::at(0);
 
 /// A reading of the server's clocks. Zero means absent on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -217,19 +211,20 @@ impl EchoLayout {
     }
 
     fn with_clocks(params: &Params, clocks: Clocks) -> EchoLayout {
-        let mut len = SEQ.end;
-        let mut take = |wanted: bool, size: usize| {
+        fn take<T: FieldType>(len: &mut usize, wanted: bool) -> Option<Field<T>> {
+            let field = Field::at(*len);
             wanted.then(|| {
-                len += size;
-                len - size..len
+                *len = field.end();
+                field
             })
-        };
-        let count = take(params.stats.has_count(), 4);
-        let window = take(params.stats.has_window(), 8);
+        }
+        let mut len = SEQ.end();
+        let count = take(&mut len, params.stats.has_count());
+        let window = take(&mut len, params.stats.has_window());
         let at = params.stamp_at;
         let mut stamps = |wanted: bool| Stamps {
-            wall: take(wanted && clocks.has_wall(), 8),
-            monotonic: take(wanted && clocks.has_monotonic(), 8),
+            wall: take(&mut len, wanted && clocks.has_wall()),
+            monotonic: take(&mut len, wanted && clocks.has_monotonic()),
         };
         let receive = stamps(matches!(at, StampAt::Receive | StampAt::Both));
         let midpoint = stamps(at == StampAt::Midpoint);
@@ -240,7 +235,7 @@ impl EchoLayout {
     /// Bytes of a packet without payload.
     pub fn packet_len(&self, key: Option<&Key>) -> usize {
         let hmac = if key.is_some() { HMAC_LEN } else { 0 };
-        field::FIXED + hmac + TOKEN_LEN + self.len
+        field::HMAC.start() + hmac + TOKEN_LEN + self.len
     }
 
     /// Bytes of the fields.
@@ -256,11 +251,11 @@ impl EchoLayout {
     /// Reads the fields at the front of `body`, which follows the token; `None` if it is too short.
     pub fn read(&self, body: &[u8]) -> Option<Echo> {
         let body = body.get(..self.len)?;
-        let optional = |at: &Option<Range<usize>>| at.clone().map_or(0, |at| number(body, at));
+        let LittleEndian(seq) = SEQ.read(body)?;
         Some(Echo {
-            seq: number(body, SEQ) as u32,
-            count: optional(&self.count) as u32,
-            window: optional(&self.window),
+            seq,
+            count: self.count.and_then(|at| at.read(body)).map_or(0, |LittleEndian(count)| count),
+            window: self.window.and_then(|at| at.read(body)).map_or(0, |LittleEndian(window)| window),
             received: self.receive.read(body),
             midpoint: self.midpoint.read(body),
             sent: self.send.read(body),
@@ -272,12 +267,12 @@ impl EchoLayout {
         let start = out.len();
         out.resize(start + self.len, 0);
         let body = &mut out[start..];
-        body[SEQ].copy_from_slice(&echo.seq.to_le_bytes());
-        if let Some(at) = &self.count {
-            body[at.clone()].copy_from_slice(&echo.count.to_le_bytes());
+        SEQ.write(body, LittleEndian(echo.seq));
+        if let Some(at) = self.count {
+            at.write(body, LittleEndian(echo.count));
         }
-        if let Some(at) = &self.window {
-            body[at.clone()].copy_from_slice(&echo.window.to_le_bytes());
+        if let Some(at) = self.window {
+            at.write(body, LittleEndian(echo.window));
         }
         self.receive.write(echo.received, body);
         self.midpoint.write(echo.midpoint, body);

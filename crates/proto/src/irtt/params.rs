@@ -203,7 +203,8 @@ impl Params {
                 tag::STATS => params.stats = *Stats::ALL.get(code?).ok_or(bad)?,
                 tag::STAMP_AT => params.stamp_at = *StampAt::ALL.get(code?).ok_or(bad)?,
                 tag::CLOCKS => {
-                    params.clocks = *Clocks::ALL.get(code?).filter(|c| **c != Clocks::None).ok_or(bad)?
+                    let clocks = Clocks::ALL.get(code?).filter(|c| **c != Clocks::None);
+                    params.clocks = *clocks.ok_or(bad)?;
                 }
                 tag::TOS => params.tos = value,
                 _ => {}

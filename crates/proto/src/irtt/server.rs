@@ -5,9 +5,10 @@ use super::fill::{Fill, Filler};
 use super::packet::{self, Echo, EchoLayout, Instant, Key, Packet, TOKEN_LEN, Unreadable, flag};
 use super::params::{Params, StampAt, VERSION};
 use super::received::Received;
+use crate::access::{self, RateLimiter, answerable};
 use crate::machine::Tick;
-use crate::twoway::reflect::{Arrival, Limiter, Silence, answerable};
-use core::net::{IpAddr, SocketAddr};
+use crate::twoway::reflect::{Arrival, Silence};
+use core::net::SocketAddr;
 use hmac::{Hmac, KeyInit, Mac};
 use jitlat_core::{Span, SteadyTime};
 use sha2::Sha256;
@@ -182,19 +183,11 @@ pub struct Server {
     opened: u64,
     started: SteadyTime,
     sessions: HashMap<u64, Session>,
-    per_client: HashMap<IpAddr, usize>,
+    per_client: HashMap<access::Client, usize>,
     /// Sessions of which no request has come, the oldest first; others among them are passed over.
     unused: VecDeque<u64>,
-    opens: Limiter,
+    opens: RateLimiter,
     swept: SteadyTime,
-}
-
-/// Sessions are counted by this.
-fn client_of(address: SocketAddr) -> IpAddr {
-    match address.ip().to_canonical() {
-        IpAddr::V6(a) => IpAddr::V6((u128::from(a) >> 64 << 64).into()),
-        v4 => v4,
-    }
 }
 
 impl Server {
@@ -202,7 +195,7 @@ impl Server {
     pub fn new(rules: Rules, secret: [u8; 32], now: SteadyTime) -> Server {
         let [seed, ..] = secret.as_chunks::<8>().0 else { unreachable!("32 bytes are four times eight") };
         Server {
-            opens: Limiter::new(OPENS, u64::from_le_bytes(*seed)),
+            opens: RateLimiter::new(OPENS, u64::from_le_bytes(*seed)),
             rules,
             secret,
             opened: 0,
@@ -283,10 +276,10 @@ impl Server {
     /// Makes a session, in the place of one that was never used if there is no other. Returns its token.
     fn admit(&mut self, params: Params, arrival: &Arrival, now: Tick) -> Result<u64, Silence> {
         self.sweep(now.steady);
-        let client = client_of(arrival.from);
+        let client = access::Client::of(arrival.from.ip());
         if self.per_client.get(&client).is_some_and(|n| *n >= self.rules.sessions_per_client) {
             // Forged requests in its name must not keep a client out.
-            self.make_room(|s| client_of(s.client) == client)?;
+            self.make_room(|s| access::Client::of(s.client.ip()) == client)?;
         }
         if self.sessions.len() >= self.rules.sessions {
             self.make_room(|_| true)?;
@@ -338,7 +331,7 @@ impl Server {
 
     fn remove(&mut self, token: u64) {
         let Some(session) = self.sessions.remove(&token) else { return };
-        let client = client_of(session.client);
+        let client = access::Client::of(session.client.ip());
         if let Some(count) = self.per_client.get_mut(&client) {
             *count -= 1;
             if *count == 0 {

@@ -2,32 +2,33 @@
 //! neither encrypted nor signed.
 
 use crate::amp::{Mode, Origin, TestKeys};
+use crate::wire::Field;
 use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 
-/// Where the fields of the open mode lie.
-mod open {
-    use core::ops::Range;
-    pub const SEQ: Range<usize> = 0..4;
-    pub const TIME: Range<usize> = 4..12;
-    pub const ERROR: Range<usize> = 12..14;
-    pub const LEN: usize = 14;
+/// The fields of one layout.
+struct Fields {
+    seq: Field<u32>,
+    time: Field<u64>,
+    error: Field<u16>,
+    /// Bytes before the padding.
+    len: usize,
 }
 
-/// Where the fields of the keyed modes lie; an HMAC is last.
-mod keyed {
-    use core::ops::Range;
-    pub const SEQ: Range<usize> = 0..4;
-    pub const TIME: Range<usize> = 16..24;
-    pub const ERROR: Range<usize> = 24..26;
-    pub const LEN: usize = 48;
+static OPEN: Fields = Fields { seq: Field::at(0), time: Field::at(4), error: Field::at(12), len: 14 };
+
+/// An HMAC is last.
+static KEYED: Fields = Fields { seq: Field::at(0), time: Field::at(16), error: Field::at(24), len: LONGEST };
+
+fn fields(keyed: bool) -> &'static Fields {
+    if keyed { &KEYED } else { &OPEN }
 }
 
 /// Bytes of the longest packet without padding.
-pub const LONGEST: usize = keyed::LEN;
+pub const LONGEST: usize = 48;
 
 /// Bytes of a packet without padding.
-pub const fn len(mode: Mode) -> usize {
-    if mode.protects_test() { keyed::LEN } else { open::LEN }
+pub fn len(mode: Mode) -> usize {
+    fields(mode.protects_test()).len
 }
 
 /// What a test packet says.
@@ -54,43 +55,30 @@ impl TestPacket {
     /// Writes the fields over the front of `packet`, signed and encrypted where there are keys, and returns how many
     /// bytes they are.
     pub fn write(&self, keys: Option<&TestKeys>, packet: &mut [u8; LONGEST]) -> usize {
-        let (seq, time, error, len) = match keys {
-            None => (open::SEQ, open::TIME, open::ERROR, open::LEN),
-            Some(_) => (keyed::SEQ, keyed::TIME, keyed::ERROR, keyed::LEN),
-        };
-        packet[..len].fill(0);
-        packet[seq].copy_from_slice(&self.seq.to_be_bytes());
-        packet[time].copy_from_slice(&self.sent.0.to_be_bytes());
-        packet[error].copy_from_slice(&self.error.0.to_be_bytes());
+        let Fields { seq, time, error, len } = fields(keys.is_some());
+        packet[..*len].fill(0);
+        seq.write(packet, self.seq);
+        time.write(packet, self.sent.0);
+        error.write(packet, self.error.0);
         if let Some(keys) = keys {
             keys.seal(Origin::Sender, packet);
         }
-        len
+        *len
     }
 
     /// Reads the front of `datagram`.
     pub fn parse(keys: Option<&TestKeys>, datagram: &[u8]) -> Result<TestPacket, Unreadable> {
-        let (seq, time, error, mut packet) = match keys {
-            None => {
-                let fields = datagram.first_chunk::<{ open::LEN }>().ok_or(Unreadable::Short)?;
-                let mut packet = [0; LONGEST];
-                packet[..open::LEN].copy_from_slice(fields);
-                (open::SEQ, open::TIME, open::ERROR, packet)
-            }
-            Some(_) => {
-                let packet = *datagram.first_chunk::<LONGEST>().ok_or(Unreadable::Short)?;
-                (keyed::SEQ, keyed::TIME, keyed::ERROR, packet)
-            }
-        };
+        let Fields { seq, time, error, len } = fields(keys.is_some());
+        let front = datagram.get(..*len).ok_or(Unreadable::Short)?;
+        let mut packet = [0; LONGEST];
+        packet[..*len].copy_from_slice(front);
         if keys.is_some_and(|keys| !keys.open(Origin::Sender, &mut packet)) {
             return Err(Unreadable::Forged);
         }
-        let number =
-            |field: core::ops::Range<usize>| packet[field].iter().fold(0, |n, b| n << 8 | u64::from(*b));
-        Ok(TestPacket {
-            seq: number(seq) as u32,
-            sent: NtpTime(number(time)),
-            error: ErrorEstimate(number(error) as u16),
-        })
+        let read = || {
+            let (seq, sent, error) = (seq.read(&packet)?, time.read(&packet)?, error.read(&packet)?);
+            Some(TestPacket { seq, sent: NtpTime(sent), error: ErrorEstimate(error) })
+        };
+        read().ok_or(Unreadable::Short)
     }
 }

@@ -3,8 +3,9 @@
 use super::message::Slot;
 use super::packet;
 use super::session::{TestSession, distance};
+use crate::access::answerable;
 use crate::amp::{Accept, Mode, Modes, Users};
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Direction, Span, WallTime};
 
@@ -71,11 +72,6 @@ pub(super) struct Hosts {
     pub(super) local: IpAddr,
 }
 
-/// Ports below this belong to services; [`TEST_PORT`] excepted, nobody asks for packets to one.
-const SERVICES: u16 = 1024;
-/// The port of test packets without a control connection (RFC 8545).
-const TEST_PORT: u16 = 861;
-
 impl Rules {
     /// The modes offered.
     pub fn modes(&self) -> Modes {
@@ -110,8 +106,8 @@ impl Rules {
             return Err(Accept::Unsupported);
         }
         // Nor to a service of his own.
-        let is_service = port < SERVICES && port != TEST_PORT;
-        if direction == Direction::Down && (is_service || asked.dscp().is_none()) {
+        let to_service = !answerable(SocketAddr::new(hosts.peer, port));
+        if direction == Direction::Down && (to_service || asked.dscp().is_none()) {
             return Err(Accept::Unsupported);
         }
         let size = (packet::len(mode) as u32).saturating_add(asked.padding);
