@@ -5,7 +5,7 @@
 use jitlat_core::Span;
 use jitlat_core::passive::tcp::TcpAnalyzer;
 use jitlat_core::passive::{
-    Estimator, PacketPreview, IdentityRule, InOrder, Matcher, Point, Sighting, Way, decode, survey,
+    Estimator, IdentityRule, InOrder, Matcher, PacketPreview, Point, Sighting, Way, decode, survey,
 };
 use jitlat_net::capture::Capture;
 use std::io::Cursor;

@@ -5,7 +5,7 @@ use jitlat_proto::irtt::packet::{self, Packet, flag};
 use jitlat_proto::irtt::server::OPEN_SURPLUS;
 use jitlat_proto::irtt::{Client, Clocks, Key, Options, Params, Rules, Server, StampAt, Stats};
 use jitlat_proto::machine::Tick;
-use jitlat_proto::twoway::pinger::Received;
+use jitlat_proto::twoway::pinger::Reception;
 use jitlat_proto::twoway::{Arrival, Pinger, Plan};
 
 #[derive(arbitrary::Arbitrary, Debug)]
@@ -133,14 +133,14 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         for datagram in heard {
             let stamp = Stamp { at: world.now.wall, source: Source::User };
             let length = datagram.len();
-            let meta = Received { stamp, read: world.now.wall, length, ttl: None, traffic_class: None };
+            let meta = Reception { stamp, read: world.now.wall, length, ttl: None, traffic_class: None };
             pinger.handle(&datagram, &meta, world.now);
         }
     }
-    let ledger = pinger.ledger();
-    assert!(ledger.answered() <= ledger.requests() && ledger.requests() <= 50);
+    let requests = pinger.requests();
+    assert!(requests.answered() <= requests.sent() && requests.sent() <= 50);
     let mut outcome = pinger.finish_up();
     assert!(outcome.records.iter().all(|r| (0..50).contains(&r.seq)));
-    let (d, runs) = outcome.ledger.directions();
+    let (d, runs) = outcome.requests.directions();
     assert!(d.up_lost + d.unknown_lost <= 50 && runs.iter().all(|r| r.first + r.length <= 50));
 });

@@ -39,7 +39,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         let arrival = Arrival { from, at: now.wall, ttl: None, traffic_class: None };
         // What the client says reaches the server, and answers come back; in between come the fuzzer's bytes.
         out.clear();
-        let _ = client.stage(now.steady);
+        let _ = client.conversation_state(now.steady);
         if !client.poll_conversation(now, &mut out) {
             client.request(seq as u32, *last, now.wall, &mut out);
         }

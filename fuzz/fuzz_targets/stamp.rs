@@ -6,7 +6,7 @@ use jitlat_proto::machine::Tick;
 use jitlat_proto::reqresp::{GREETING_LEN, Requester, Sizes, respond};
 use jitlat_proto::stamp::sender::Options;
 use jitlat_proto::stamp::{Reflector, Rules, Sender};
-use jitlat_proto::twoway::pinger::Received;
+use jitlat_proto::twoway::pinger::Reception;
 use jitlat_proto::twoway::{Arrival, Pinger, Plan, Protocol};
 
 #[derive(arbitrary::Arbitrary, Debug)]
@@ -45,15 +45,15 @@ fn test<P: Protocol>(input: &Input, protocol: P, mut answer: impl FnMut(&[u8], T
         for datagram in heard {
             let stamp = Stamp { at: now.wall, source: Source::User };
             let meta =
-                Received { stamp, read: now.wall, length: datagram.len(), ttl: None, traffic_class: None };
+                Reception { stamp, read: now.wall, length: datagram.len(), ttl: None, traffic_class: None };
             pinger.handle(&datagram, &meta, now);
         }
     }
-    let ledger = pinger.ledger();
-    assert!(ledger.answered() <= ledger.requests() && ledger.requests() <= 50);
+    let requests = pinger.requests();
+    assert!(requests.answered() <= requests.sent() && requests.sent() <= 50);
     let mut outcome = pinger.finish_up();
     assert!(outcome.records.iter().all(|r| (0..50).contains(&r.seq)));
-    let (d, runs) = outcome.ledger.directions();
+    let (d, runs) = outcome.requests.directions();
     assert!(d.up_lost + d.unknown_lost <= 50 && runs.iter().all(|r| r.first + r.length <= 50));
 }
 

@@ -5,7 +5,7 @@ use jitlat_fuzz::pieces;
 use jitlat_proto::jitlat::framing::Framer;
 use jitlat_proto::jitlat::packet::Header;
 use jitlat_proto::jitlat::recording::SentStamps;
-use jitlat_proto::jitlat::stream::{Arrival, Patience, Reception, StreamReceiver, StreamSender};
+use jitlat_proto::jitlat::stream::{Patience, Received, Reception, StreamReceiver, StreamSender};
 
 #[derive(arbitrary::Arbitrary, Debug)]
 struct Input {
@@ -43,7 +43,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         framer.push(piece, |record| {
             assert_eq!(record.len() as u64, payload);
             let how = Reception::new(Stamp { at: WallTime(wall), source: Source::User }, steady);
-            if let Arrival::Packet(mut record) = receiver.packet(record, &how) {
+            if let Received::Packet(mut record) = receiver.packet(record, &how) {
                 records += 1;
                 if let Ok(seq @ 0..100_000) = u32::try_from(record.seq) {
                     stamps.set(seq, WallTime(wall));

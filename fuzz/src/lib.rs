@@ -8,7 +8,7 @@ use jitlat_proto::sim::chaos;
 pub enum Op {
     Say(u8, u32),
     Raw(Vec<u8>),
-    Report(u8, u8, u32),
+    FlowReport(u8, u8, u32),
     Wait(u32),
     Timeout,
     Step(i32),
@@ -35,7 +35,7 @@ impl Story {
         let op = |op: &Op| match op {
             Op::Say(kind, n) => chaos::Op::Say(*kind, *n),
             Op::Raw(bytes) => chaos::Op::Raw(bytes.clone()),
-            Op::Report(kind, flow, n) => chaos::Op::Report(*kind, *flow, *n),
+            Op::FlowReport(kind, flow, n) => chaos::Op::FlowReport(*kind, *flow, *n),
             Op::Wait(ms) => chaos::Op::Wait(*ms),
             Op::Timeout => chaos::Op::Timeout,
             Op::Step(ms) => chaos::Op::Step(*ms),

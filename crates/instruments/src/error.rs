@@ -52,10 +52,10 @@ pub enum Error {
     OneWay(#[from] ClientError),
     /// A round-trip test.
     #[error(transparent)]
-    Ping(#[from] twoway::Error),
+    Ping(#[from] twoway::PingError),
     /// The conversation before a TWAMP test.
     #[error(transparent)]
-    TwampControl(#[from] twoway::twamp::Error),
+    TwampControl(#[from] twoway::twamp::TwampError),
     /// One-way tests cannot be answered.
     #[error(transparent)]
     Server(#[from] ServerError),

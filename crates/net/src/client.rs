@@ -3,7 +3,7 @@
 use crate::clock::{StepWatch, host_facts, steady, tick};
 use crate::control::{Connection, Incoming, facts_after, wait_for_waker};
 use crate::engine::rendezvous::Rendezvous;
-use crate::engine::{Engine, Site};
+use crate::engine::{Engine, EngineSettings};
 use crate::pace::Pacing;
 use crate::random;
 use crate::sockets;
@@ -12,8 +12,8 @@ use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::{Session, Source, Span, TestSpec};
 use jitlat_proto::Machine;
 use jitlat_proto::jitlat::{
-    ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, Failure, Key, Progress, Recording,
-    Report, SessionId,
+    ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, Failure, FlowReport, Key, Progress,
+    Recording, SessionId,
 };
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -239,7 +239,12 @@ impl<'a> Test<'a> {
             stamps: request.stamps,
             ..ClientConfig::new(request.dialect, request.specs.clone(), local, remote, entropy()?)
         };
-        let site = Site { local, pacing: request.pacing.clone(), rendezvous: Rendezvous::new()?, live: true };
+        let settings = EngineSettings {
+            local,
+            pacing: request.pacing.clone(),
+            rendezvous: Rendezvous::new()?,
+            live: true,
+        };
         Ok(Test {
             request,
             remote,
@@ -248,7 +253,7 @@ impl<'a> Test<'a> {
                 None => ClientMachine::new(config, tick()),
                 Some(e) => ClientMachine::collecting(config, e.session, e.recordings, tick()),
             },
-            engine: Engine::new(site)?,
+            engine: Engine::new(settings)?,
             facts,
             watch: StepWatch::start(),
             interrupted: false,
@@ -368,7 +373,7 @@ impl<'a> Test<'a> {
 
     fn take_reports(&mut self) {
         while let Some(report) = self.engine.report() {
-            if matches!(report, Report::Sent(..) | Report::Received(..)) {
+            if matches!(report, FlowReport::Sent(..) | FlowReport::Received(..)) {
                 let facts = facts_after(&self.facts, &mut self.watch, self.engine.notes());
                 self.machine.handle(tick(), ClientInput::Host(facts));
             }

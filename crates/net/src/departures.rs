@@ -35,11 +35,11 @@ struct Packet<P> {
     what: P,
     /// The program's reading of the clock before it handed the packet over.
     reading: WallTime,
-    state: State,
+    state: StampState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum StampState {
     Awaited,
     Stamped,
     GivenUp,
@@ -87,10 +87,10 @@ impl<P: Copy> Departures<P> {
     pub fn sent(&mut self, what: P, reading: WallTime) {
         let capacity = self.packets.len();
         let place = &mut self.packets[self.next as usize & (capacity - 1)];
-        let forgotten = place.replace(Packet { what, reading, state: State::Awaited });
+        let forgotten = place.replace(Packet { what, reading, state: StampState::Awaited });
         // One that makes room for another without a stamp is no longer awaited. What was there before the last
         // restart never was.
-        let awaited = |p: Packet<P>| p.state == State::Awaited && self.next as usize >= capacity;
+        let awaited = |p: Packet<P>| p.state == StampState::Awaited && self.next as usize >= capacity;
         if !forgotten.is_some_and(awaited) {
             self.awaited += 1;
         }
@@ -112,11 +112,11 @@ impl<P: Copy> Departures<P> {
         }
         while self.awaited > 0 && self.oldest != self.next {
             let packet = &mut self.packets[self.oldest as usize & (capacity - 1)];
-            if let Some(p) = packet.as_mut().filter(|p| p.state == State::Awaited) {
+            if let Some(p) = packet.as_mut().filter(|p| p.state == StampState::Awaited) {
                 if p.reading >= reading {
                     return;
                 }
-                p.state = State::GivenUp;
+                p.state = StampState::GivenUp;
                 self.awaited -= 1;
                 each(p.what);
             }
@@ -156,12 +156,12 @@ impl<P: Copy> Departures<P> {
                 }
             };
             match packet.state {
-                State::GivenUp => continue,
-                State::Awaited if stamp.source == self.last => {
-                    packet.state = State::Stamped;
+                StampState::GivenUp => continue,
+                StampState::Awaited if stamp.source == self.last => {
+                    packet.state = StampState::Stamped;
                     self.awaited -= 1;
                 }
-                State::Awaited | State::Stamped => {}
+                StampState::Awaited | StampState::Stamped => {}
             }
             if let Some(at) = at {
                 each(packet.what, Stamp { at, ..stamp });

@@ -1,11 +1,11 @@
 //! The server's driver: accepts control connections, runs a server machine and a flow engine for each, and
-//! keeps the ledger of sessions over all of them.
+//! keeps the sessions of sessions over all of them.
 
 use crate::accept::{Acceptor, ConnectionService, Full, SlotLimits, Slots, TurnedAway};
 use crate::clock::{StepWatch, host_facts, steady, tick};
 use crate::control::{Connection, Incoming, facts_after};
 use crate::engine::rendezvous::Rendezvous;
-use crate::engine::{Engine, Site};
+use crate::engine::{Engine, EngineSettings};
 use crate::pace::Pacing;
 use crate::privilege::{Capability, needs};
 use crate::random;
@@ -15,7 +15,8 @@ use jitlat_proto::jitlat::auth::Side;
 use jitlat_proto::jitlat::codec::Codec;
 use jitlat_proto::jitlat::message::{Message, Nak, NakCode};
 use jitlat_proto::jitlat::{
-    Dialect, Key, Ledger, Limits, Refusal, Report, ServerConfig, ServerEvent, ServerInput, ServerMachine,
+    Dialect, FlowReport, Key, Limits, Refusal, ServerConfig, ServerEvent, ServerInput, ServerMachine,
+    SessionTable,
 };
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -73,13 +74,13 @@ pub struct Server {
 /// What all connections share.
 struct Shared {
     service: Service,
-    sessions: Mutex<Ledger>,
+    sessions: Mutex<SessionTable>,
     rendezvous: Arc<Rendezvous>,
     stop: AtomicBool,
 }
 
 impl Shared {
-    fn sessions(&self) -> MutexGuard<'_, Ledger> {
+    fn sessions(&self) -> MutexGuard<'_, SessionTable> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -95,7 +96,7 @@ impl Server {
         let acceptor = Acceptor::bind(&service.bind, Slots::new(limits), Arc::default())
             .map_err(|(address, source)| ServerError::Listen { address, source })?;
         let shared = Shared {
-            sessions: Mutex::new(Ledger::new(service.limits.clone())),
+            sessions: Mutex::new(SessionTable::new(service.limits.clone())),
             rendezvous: Rendezvous::new()?,
             stop: AtomicBool::new(false),
             service,
@@ -182,7 +183,7 @@ impl<'a> Conversation<'a> {
             software: concat!("jitlat ", env!("CARGO_PKG_VERSION")).to_owned(),
             test_port: shared.service.test_port,
         };
-        let site = Site {
+        let settings = EngineSettings {
             local,
             pacing: shared.service.pacing.clone(),
             rendezvous: Arc::clone(&shared.rendezvous),
@@ -193,7 +194,7 @@ impl<'a> Conversation<'a> {
             peer,
             connection: Some(Connection::new(stream)?),
             machine: ServerMachine::new(config, tick()),
-            engine: Engine::new(site)?,
+            engine: Engine::new(settings)?,
             facts,
             watch: StepWatch::start(),
         })
@@ -218,7 +219,7 @@ impl<'a> Conversation<'a> {
             }
             self.listen();
             while let Some(report) = self.engine.report() {
-                if matches!(report, Report::Sent(..) | Report::Received(..)) {
+                if matches!(report, FlowReport::Sent(..) | FlowReport::Received(..)) {
                     let facts = facts_after(&self.facts, &mut self.watch, self.engine.notes());
                     self.machine.handle(tick(), ServerInput::Host(facts));
                 }

@@ -226,7 +226,7 @@ const ANSWER_CONTROL: usize = 96;
 
 /// How an answer is to leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Leave {
+pub struct SendOptions {
     /// Traffic class.
     pub class: u8,
     /// The kernel is to say when.
@@ -264,7 +264,7 @@ impl Outbox {
     }
 
     /// Adds an answer to be sent to `to` from `from`.
-    pub fn push(&mut self, answer: &[u8], to: SocketAddr, from: Option<LocalAddress>, how: Leave) {
+    pub fn push(&mut self, answer: &[u8], to: SocketAddr, from: Option<LocalAddress>, how: SendOptions) {
         let start = self.data.len();
         self.data.extend_from_slice(answer);
         let (name, to_len) = name_of(to);
@@ -591,13 +591,13 @@ mod tests {
                 b"one",
                 peers[0].local_addr().unwrap(),
                 Some(from),
-                Leave { class: 184, ..Leave::default() },
+                SendOptions { class: 184, ..SendOptions::default() },
             );
             outbox.push(
                 b"three",
                 peers[1].local_addr().unwrap(),
                 None,
-                Leave { stamped: true, ..Leave::default() },
+                SendOptions { stamped: true, ..SendOptions::default() },
             );
             assert_eq!(outbox.send_next(socket.as_fd()), Some(Ok(0..2)));
             assert_eq!(outbox.send_next(socket.as_fd()), None);

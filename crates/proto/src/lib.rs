@@ -11,7 +11,8 @@
 //! * [`owamp`] – the standard one-way protocol; [`amp`] is what it shares with TWAMP
 //! * [`jitlat`] – the one-way protocol: control conversation (two dialects) and test stream
 //! * [`digest`] – what a far capture point tells of the packets it sees
-//! * [`sim`] – both sides of it on an impaired network in virtual time
+//!
+//! With the feature `sim`: `sim` – both sides of the one-way protocol on an impaired network in virtual time
 #![forbid(unsafe_code)]
 
 pub mod access;
@@ -24,6 +25,7 @@ pub mod lamp;
 pub mod machine;
 pub mod owamp;
 pub mod reqresp;
+#[cfg(any(test, feature = "sim"))]
 pub mod sim;
 pub mod stamp;
 pub mod twamp;

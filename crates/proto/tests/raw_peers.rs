@@ -5,7 +5,7 @@ use jitlat_core::session::Ending;
 use jitlat_core::{
     Direction, PacketRecord, Schedule, Source, Span, SteadyTime, TestSpec, Transport, WallTime,
 };
-use jitlat_proto::jitlat::flow::{Command, FlowId, Meeting, ReceiveReport, Report, Role, SendReport};
+use jitlat_proto::jitlat::flow::{Command, FlowId, FlowReport, Meeting, ReceiveReport, Role, SendReport};
 use jitlat_proto::jitlat::stream::Finish;
 use jitlat_proto::jitlat::{
     ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, Key, Limits, Recording, SentStamps,
@@ -58,9 +58,9 @@ fn records(n: i64) -> Recording {
     recording
 }
 
-fn received(n: i64) -> Report {
+fn received(n: i64) -> FlowReport {
     let report = ReceiveReport { recording: records(n), finish: Finish::Sentinel, drops: None };
-    Report::Received(FlowId(0), report)
+    FlowReport::Received(FlowId(0), report)
 }
 
 /// A workorder from the page's table: eleven numbers, the period of 64 bits.
@@ -103,11 +103,11 @@ fn a_raw_classic_client_sends() {
     let (_, events) = take(&mut s, now);
     let Command::Open(opening) = &commands(&events)[0] else { panic!("{events:?}") };
     assert_eq!((opening.role, opening.bind_port, opening.meeting), (Role::Receive, 2667, Meeting::Dial));
-    s.handle(now, ServerInput::Flow(Report::Opened(FlowId(0), 2667)));
+    s.handle(now, ServerInput::Flow(FlowReport::Opened(FlowId(0), 2667)));
     let (_, events) = take(&mut s, now);
     let far: SocketAddr = "192.0.2.1:33101".parse().unwrap();
     assert_eq!(commands(&events), [Command::Connect { flow: FlowId(0), peer: far, greeting: None }]);
-    s.handle(now, ServerInput::Flow(Report::Ready(FlowId(0))));
+    s.handle(now, ServerInput::Flow(FlowReport::Ready(FlowId(0))));
     let (ack, events) = take(&mut s, now);
     assert_eq!(ack, workorder(5, 3, 33101, 2667));
     // Reception has been started before the client can have read that.
@@ -134,22 +134,22 @@ fn a_raw_classic_client_receives() {
     take(&mut s, now);
     s.handle(now, ServerInput::Admitted(Ok(())));
     take(&mut s, now);
-    s.handle(now, ServerInput::Flow(Report::Opened(FlowId(0), 41000)));
+    s.handle(now, ServerInput::Flow(FlowReport::Opened(FlowId(0), 41000)));
     take(&mut s, now);
-    s.handle(now, ServerInput::Flow(Report::Ready(FlowId(0))));
+    s.handle(now, ServerInput::Flow(FlowReport::Ready(FlowId(0))));
     let (sending, events) = take(&mut s, now);
     assert_eq!((u32_at(&sending, 0), u32_at(&sending, 32), u32_at(&sending, 36)), (2, 41000, 9000));
     assert!(commands(&events).is_empty(), "not before the client has said go");
     s.handle(now, ServerInput::Received(&workorder(5, 3, 41000, 9000)));
     let (_, events) = take(&mut s, now);
     assert_eq!(commands(&events), [Command::Start(FlowId(0))]);
-    s.handle(tick(70), ServerInput::Flow(Report::Ended(FlowId(0), 3)));
+    s.handle(tick(70), ServerInput::Flow(FlowReport::Ended(FlowId(0), 3)));
     s.handle(tick(300), ServerInput::Received(&workorder(5, 3, 41000, 9000)));
     let (_, events) = take(&mut s, tick(300));
     assert_eq!(commands(&events), [Command::Stop(FlowId(0))]);
     s.handle(
         tick(300),
-        ServerInput::Flow(Report::Sent(FlowId(0), SendReport { sent: 3, ..Default::default() })),
+        ServerInput::Flow(FlowReport::Sent(FlowId(0), SendReport { sent: 3, ..Default::default() })),
     );
     let (said, events) = take(&mut s, tick(300));
     assert_eq!(said, []);
@@ -184,17 +184,17 @@ fn a_raw_classic_server_receives() {
     };
     let (_, events) = take(&mut c, tick(0));
     assert!(events.iter().any(|e| matches!(e, ClientEvent::Flow(Command::Open(_)))), "{events:?}");
-    c.handle(tick(1), ClientInput::Flow(Report::Opened(FlowId(0), 33101)));
+    c.handle(tick(1), ClientInput::Flow(FlowReport::Opened(FlowId(0), 33101)));
     let (sending, _) = take(&mut c, tick(1));
     assert_eq!(sending, workorder(2, 3, 33101, 2667));
     c.handle(tick(2), ClientInput::Received(&workorder(5, 3, 33101, 2667)));
     take(&mut c, tick(2));
-    c.handle(tick(3), ClientInput::Flow(Report::Ready(FlowId(0))));
+    c.handle(tick(3), ClientInput::Flow(FlowReport::Ready(FlowId(0))));
     let (_, events) = take(&mut c, tick(3));
     assert!(events.iter().any(|e| matches!(e, ClientEvent::Flow(Command::Start(_)))), "{events:?}");
     let mut stamps = SentStamps::new(Source::Kernel);
     stamps.set(0, WallTime(1005));
-    c.handle(tick(43), ClientInput::Flow(Report::Ended(FlowId(0), 3)));
+    c.handle(tick(43), ClientInput::Flow(FlowReport::Ended(FlowId(0), 3)));
     // SAMPLES, an extra ACK nobody asked for, and then the singletons would be wrong; before it is not.
     c.handle(tick(250), ClientInput::Received(&workorder(5, 3, 33101, 2667)));
     let mut samples = workorder(4, 2, 33101, 2667);
@@ -214,7 +214,7 @@ fn a_raw_classic_server_receives() {
     c.handle(tick(252), ClientInput::Received(rest));
     c.handle(tick(252), ClientInput::Closed(None));
     let report = SendReport { sent: 3, failed: 0, stamps: Some(stamps) };
-    c.handle(tick(253), ClientInput::Flow(Report::Sent(FlowId(0), report)));
+    c.handle(tick(253), ClientInput::Flow(FlowReport::Sent(FlowId(0), report)));
     let events: Vec<ClientEvent> = std::iter::from_fn(|| c.poll_event()).collect();
     let got: Vec<PacketRecord> = events
         .iter()

@@ -235,7 +235,7 @@ impl Client for LampClient {
                 let why = format!(
                     "all {sent} packets were sent, but the server sent no report: what arrived is not known"
                 );
-                return Err(twoway::Error::Conversation { to: test.link.to, why }.into());
+                return Err(twoway::PingError::Conversation { to: test.link.to, why }.into());
             }
             None => {}
         }

@@ -25,7 +25,7 @@ use jitlat_core::{Direction, Schedule, Span, TestSpec};
 use jitlat_net::client::Family;
 use jitlat_net::pace::{Mode, Pacing};
 use jitlat_net::stamp::Stamps;
-use jitlat_net::twoway::client::{Link, News, Progress};
+use jitlat_net::twoway::client::{Link, PingEvent, Progress};
 use jitlat_net::twoway::socket::{Carrier, Marking};
 use jitlat_net::{clock, random};
 use jitlat_proto::twoway::Plan;
@@ -74,7 +74,7 @@ pub struct Ping {
     pub annotations: Annotations,
 }
 
-/// News on its way from the measuring thread.
+/// PingEvent on its way from the measuring thread.
 const NEWS: usize = 1 << 16;
 /// Between two looks at the news: an observer that waited would have to be woken by the thread that sends.
 const LOOK: Duration = Duration::from_millis(20);
@@ -245,14 +245,14 @@ impl Instrument for Ping {
 }
 
 /// Hands the news to `observer` until the measuring thread has no more.
-fn follow(from: &Receiver<News>, packets: u32, observer: &mut dyn Observer) {
+fn follow(from: &Receiver<PingEvent>, packets: u32, observer: &mut dyn Observer) {
     let mut answers = Vec::new();
     loop {
         let mut progress = None;
         let end = loop {
             match from.try_recv() {
-                Ok(News::Answer(record)) => answers.push(record),
-                Ok(News::Progress(so_far)) => progress = Some(so_far),
+                Ok(PingEvent::Answer(record)) => answers.push(record),
+                Ok(PingEvent::Progress(so_far)) => progress = Some(so_far),
                 Err(end) => break end,
             }
         };

@@ -81,22 +81,22 @@ impl<'a> Test<'a> {
         session.spec.src_port = local.port();
         session.created = Some(self.created);
         session.src = Some(local.ip());
-        session.sent = u32::try_from(outcome.ledger.requests()).ok();
+        session.sent = u32::try_from(outcome.requests.sent()).ok();
         session.ending = ending;
         session.client = host;
         let facts = session.two_way.get_or_insert_default();
         facts.far_clock = outcome.protocol.far_clock();
-        let (directions, losses) = outcome.ledger.directions();
+        let (directions, losses) = outcome.requests.directions();
         facts.directions = Some(directions).filter(|d| d.stateful);
         facts.losses = losses;
         facts.not_answers = outcome.not_answers;
         facts.unsent = unsent;
-        if outcome.ledger.far_count_broken() {
+        if outcome.requests.far_count_broken() {
             let broken = "the far host began to count its answers anew during the test: losses are not told by \
                           direction";
             facts.remarks.push(broken.to_owned());
         }
-        let found = Found { requests: outcome.ledger.requests(), records, session, tcp: Vec::new() };
+        let found = Found { requests: outcome.requests.sent(), records, session, tcp: Vec::new() };
         (found, outcome.protocol)
     }
 }

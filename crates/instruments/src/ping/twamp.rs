@@ -10,7 +10,7 @@ use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::{Span, Transport};
 use jitlat_net::clock;
 use jitlat_net::reflect::TwampServer;
-use jitlat_net::twoway::twamp::{Asking, Control, Error as ControlError};
+use jitlat_net::twoway::twamp::{SessionRequest, TwampControl, TwampError as ControlError};
 use jitlat_net::twoway::{self, prepare, run_on};
 use jitlat_proto::twamp::{self, Mode, Sender, Users, Wish, sender};
 use std::fmt;
@@ -223,7 +223,7 @@ impl Client for TwampClient {
             doing: "reading the port of the test socket",
             source: io::ErrorKind::AddrNotAvailable.into(),
         })?;
-        let asking = Asking {
+        let asking = SessionRequest {
             to: server,
             bind: test.link.marking.bind,
             mode: self.mode,
@@ -232,7 +232,7 @@ impl Client for TwampClient {
             patience: CONVERSATION,
         };
         let keyed = self.user.is_some() || self.mode.is_some() || self.nat;
-        let mut control = match Control::open(asking, test.stop.flag()) {
+        let mut control = match TwampControl::open(asking, test.stop.flag()) {
             Ok(control) => control,
             Err(ControlError::Connect { source, .. })
                 if source.kind() == io::ErrorKind::ConnectionRefused && !keyed =>
@@ -254,12 +254,12 @@ impl Client for TwampClient {
         };
         let [granted] = control.granted() else {
             let why = "the TWAMP server granted no session".to_owned();
-            return Err(twoway::Error::Conversation { to: server, why }.into());
+            return Err(twoway::PingError::Conversation { to: server, why }.into());
         };
         let (mode, granted) = (control.mode(), granted.clone());
         let test = test.at_port(granted.port);
         let directed = prepared.socket.connect(&test.link.to.into());
-        directed.map_err(|source| twoway::Error::Send { to: test.link.to, source })?;
+        directed.map_err(|source| twoway::PingError::Send { to: test.link.to, source })?;
         control.start(test.stop.flag())?;
 
         let error = ErrorEstimate::of_clock(clock::sync_state(), Format::Ntp);

@@ -8,7 +8,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Lays the path of `scenario`, measures over it and gives the report with the emulator's own account.
-fn measure(lab: &Lab, path: Scenario, arguments: &str) -> (Report, emulator::Report) {
+fn measure(lab: &Lab, path: Scenario, arguments: &str) -> (Report, emulator::EmulatorReport) {
     let folder = tempfile::tempdir().unwrap();
     let tun = lab.tun(path, BY_SEQUENCE).unwrap();
     let report = {

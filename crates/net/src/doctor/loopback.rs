@@ -7,7 +7,7 @@ use crate::reflect::{Reflectors, StampReflector};
 use crate::server::{Server, ServerError, Service};
 use crate::stamp::Stamps;
 use crate::twoway;
-use crate::twoway::client::{Error as PingError, Link, Measured};
+use crate::twoway::client::{Link, Measured, PingError};
 use crate::twoway::socket::{Carrier, Marking};
 use jitlat_core::observer::Event;
 use jitlat_core::{Direction, Dscp, PacketRecord, Session, Source, TestSpec};

@@ -51,7 +51,7 @@ fn sequence(payload: &[u8]) -> Option<u64> {
 
 /// What an emulator did, told when it stops: the truth that a measurement across it should find.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct EmulatorReport {
     /// Client to server.
     pub up: Tally,
     /// Server to client.

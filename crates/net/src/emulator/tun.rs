@@ -6,7 +6,7 @@
 //! `CAP_SYS_ADMIN` to enter them).
 
 use super::line::{self, Line};
-use super::{Numbering, Report, ip};
+use super::{EmulatorReport, Numbering, ip};
 use crate::sys;
 use jitlat_core::impair::{Deliveries, Impairment, Scenario};
 use jitlat_core::time::SteadyTime;
@@ -80,7 +80,7 @@ pub enum TunError {
 /// stops it.
 pub struct Tun {
     stop: Option<UnixStream>,
-    thread: Option<JoinHandle<Report>>,
+    thread: Option<JoinHandle<EmulatorReport>>,
 }
 
 impl Tun {
@@ -100,11 +100,11 @@ impl Tun {
     }
 
     /// Stops, abandons what is still under way and tells what was done.
-    pub fn stop(mut self) -> Report {
+    pub fn stop(mut self) -> EmulatorReport {
         self.end()
     }
 
-    fn end(&mut self) -> Report {
+    fn end(&mut self) -> EmulatorReport {
         self.stop = None;
         self.thread.take().and_then(|t| t.join().ok()).unwrap_or_default()
     }
@@ -166,7 +166,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self) -> Report {
+    fn run(mut self) -> EmulatorReport {
         // The default slack lets the kernel wake this thread 50 µs late.
         let _ = nix::sys::prctl::set_timerslack(1);
         let mut buffer = vec![0; 65_536];
@@ -188,7 +188,7 @@ impl Worker {
             }
         }
         let [up, down] = self.paths.map(|p| p.tally().clone());
-        Report { up, down, lateness: self.line.lateness, overflow: self.line.overflow }
+        EmulatorReport { up, down, lateness: self.line.lateness, overflow: self.line.overflow }
     }
 
     /// Waits for something to do, and says whether to stop and which ends have packets.

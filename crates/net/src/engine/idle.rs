@@ -1,6 +1,6 @@
 //! What a flow's thread waits for between commands.
 
-use super::{Context, Step};
+use super::{Context, Instruction};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, recv};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -12,7 +12,7 @@ pub const LOOK_AROUND: u16 = 50;
 /// What ended a wait.
 pub enum Woken {
     /// An instruction of the conversing thread.
-    Told(Step),
+    Instructed(Instruction),
     /// The descriptor is ready, or nothing has happened for a while: look at it.
     Look,
     /// The flow is closed, or stopped before it began.
@@ -44,7 +44,7 @@ impl Context {
             return Some(Woken::Over);
         }
         match self.mailbox.try_recv() {
-            Ok(step) => Some(Woken::Told(step)),
+            Ok(step) => Some(Woken::Instructed(step)),
             Err(TryRecvError::Disconnected) => Some(Woken::Over),
             Err(TryRecvError::Empty) => self.stop_flags.is_stopped().then_some(Woken::Over),
         }

@@ -21,7 +21,7 @@ use counters::Counters;
 use jitlat_core::observer::StreamProgress;
 use jitlat_core::spec::TEST_PORT;
 use jitlat_core::{PacketRecord, Span, Transport};
-use jitlat_proto::jitlat::flow::{Command, FlowId, Opening, Report, Role};
+use jitlat_proto::jitlat::flow::{Command, FlowId, FlowReport, Opening, Role};
 use rendezvous::Rendezvous;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -32,7 +32,7 @@ use stop_flags::StopFlags;
 
 /// Where an engine works.
 #[derive(Clone)]
-pub struct Site {
+pub struct EngineSettings {
     /// This end of the control connection: test sockets are bound to its address.
     pub local: SocketAddr,
     /// How packet threads are run.
@@ -45,17 +45,17 @@ pub struct Site {
 
 /// All flows of one control connection.
 pub struct Engine {
-    site: Site,
+    settings: EngineSettings,
     flows: Vec<Flow>,
     reporter: Reporter,
-    reports: Receiver<Report>,
+    reports: Receiver<FlowReport>,
 }
 
 /// The conversing thread's handle on a flow.
 struct Flow {
     id: FlowId,
     packets: u32,
-    mailbox: Sender<Step>,
+    mailbox: Sender<Instruction>,
     stop_flags: Arc<StopFlags>,
     counters: Arc<Counters>,
     live: Option<Outlet<PacketRecord>>,
@@ -63,7 +63,7 @@ struct Flow {
 }
 
 /// What the conversing thread tells a flow's thread, beside the [`StopFlags`].
-enum Step {
+enum Instruction {
     /// See [`Command::Connect`].
     Connect(SocketAddr, Option<(u64, Span)>),
     /// A TCP connection came for the flow, and the bytes already read from it.
@@ -75,13 +75,13 @@ enum Step {
 /// Where a flow's thread puts its reports.
 #[derive(Clone)]
 struct Reporter {
-    reports: Sender<Report>,
+    reports: Sender<FlowReport>,
     waker: Waker,
     notes: Arc<Mutex<Vec<String>>>,
 }
 
 impl Reporter {
-    fn report(&self, report: Report) {
+    fn report(&self, report: FlowReport) {
         // Without a reader the conversation is over, and nobody wants to know.
         let _ = self.reports.send(report);
         self.waker.wake();
@@ -101,8 +101,8 @@ impl Reporter {
 /// Everything a flow's thread works with.
 struct Context {
     opening: Opening,
-    site: Site,
-    mailbox: Receiver<Step>,
+    settings: EngineSettings,
+    mailbox: Receiver<Instruction>,
     stop_flags: Arc<StopFlags>,
     counters: Arc<Counters>,
     live: Option<ring::Intake<PacketRecord>>,
@@ -113,7 +113,7 @@ impl Context {
     /// The address to bind the flow's socket to. Between two programs of one host a client that receives keeps
     /// off the usual port: the server's sender has it, and each would talk to itself.
     fn local(&self) -> SocketAddr {
-        let (opening, mut local) = (&self.opening, self.site.local);
+        let (opening, mut local) = (&self.opening, self.settings.local);
         let same_host = opening.peer.to_canonical() == local.ip().to_canonical();
         let avoided = same_host && opening.any_port_will_do && opening.bind_port == TEST_PORT;
         local.set_port(if avoided { 0 } else { opening.bind_port });
@@ -123,10 +123,10 @@ impl Context {
 
 impl Engine {
     /// An engine without flows.
-    pub fn new(site: Site) -> io::Result<Engine> {
+    pub fn new(settings: EngineSettings) -> io::Result<Engine> {
         let (sender, reports) = channel();
         let reporter = Reporter { reports: sender, waker: Waker::new()?, notes: Arc::default() };
-        Ok(Engine { site, flows: Vec::new(), reporter, reports })
+        Ok(Engine { settings, flows: Vec::new(), reporter, reports })
     }
 
     /// Wakes when a report waits.
@@ -138,8 +138,10 @@ impl Engine {
     pub fn command(&mut self, command: Command) {
         match command {
             Command::Open(opening) => self.open(*opening),
-            Command::Connect { flow, peer, greeting } => self.instruct(flow, Step::Connect(peer, greeting)),
-            Command::Start(flow) => self.instruct(flow, Step::Start),
+            Command::Connect { flow, peer, greeting } => {
+                self.instruct(flow, Instruction::Connect(peer, greeting));
+            }
+            Command::Start(flow) => self.instruct(flow, Instruction::Start),
             Command::Cut(flow, linger) => self.end(flow, |flags| flags.cut(linger)),
             Command::Stop(flow) => self.end(flow, StopFlags::stop),
             Command::Close(flow) => self.end(flow, StopFlags::close),
@@ -147,7 +149,7 @@ impl Engine {
     }
 
     /// The next report, if one waits.
-    pub fn report(&self) -> Option<Report> {
+    pub fn report(&self) -> Option<FlowReport> {
         self.reports.try_recv().ok()
     }
 
@@ -161,7 +163,7 @@ impl Engine {
         self.flows.iter().map(|f| (f.id, f.counters.progress(f.packets)))
     }
 
-    /// Hands over what arrived since the last call, where [`Site::live`].
+    /// Hands over what arrived since the last call, where [`EngineSettings::live`].
     pub fn live(&mut self, mut each: impl FnMut(FlowId, &[PacketRecord])) {
         for flow in &mut self.flows {
             if let Some(outlet) = &mut flow.live {
@@ -173,7 +175,7 @@ impl Engine {
     fn open(&mut self, opening: Opening) {
         let id = opening.flow;
         if let Err(e) = self.try_open(opening) {
-            self.reporter.report(Report::Failed(id, format!("starting the flow's thread: {e}")));
+            self.reporter.report(FlowReport::Failed(id, format!("starting the flow's thread: {e}")));
         }
     }
 
@@ -181,7 +183,7 @@ impl Engine {
         let (mailbox, inbox) = channel();
         let stop_flags = Arc::new(StopFlags::new()?);
         let counters = Arc::new(Counters::default());
-        let (intake, live) = if self.site.live && opening.role == Role::Receive {
+        let (intake, live) = if self.settings.live && opening.role == Role::Receive {
             let (intake, outlet) = ring::ring(&opening.spec);
             (Some(intake), Some(outlet))
         } else {
@@ -189,7 +191,7 @@ impl Engine {
         };
         let (id, packets) = (opening.flow, opening.spec.packets());
         let context = Context {
-            site: self.site.clone(),
+            settings: self.settings.clone(),
             mailbox: inbox,
             stop_flags: stop_flags.clone(),
             counters: counters.clone(),
@@ -211,7 +213,7 @@ impl Engine {
         self.flows.iter().find(|f| f.id == id)
     }
 
-    fn instruct(&self, id: FlowId, step: Step) {
+    fn instruct(&self, id: FlowId, step: Instruction) {
         if let Some(flow) = self.flow(id) {
             let _ = flow.mailbox.send(step);
             flow.stop_flags.waker.wake();

@@ -6,10 +6,10 @@ use crate::cmsg::ReceivedInfo;
 use crate::sys::{BATCH, Inbox};
 use jitlat_core::{PacketRecord, Source, Stamp, WallTime};
 use jitlat_proto::jitlat::Recording;
-use jitlat_proto::jitlat::flow::{ReceiveReport, Report, Role, SendReport};
+use jitlat_proto::jitlat::flow::{FlowReport, ReceiveReport, Role, SendReport};
 use jitlat_proto::jitlat::framing::Framer;
 use jitlat_proto::jitlat::packet::Header;
-use jitlat_proto::jitlat::stream::{Arrival, Finish, Reception, StreamReceiver};
+use jitlat_proto::jitlat::stream::{Finish, Received, Reception, StreamReceiver};
 use std::io::{ErrorKind, Read};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
@@ -30,7 +30,7 @@ struct Stream<'a> {
 
 impl<'a> Stream<'a> {
     fn start(context: &'a mut Context) -> Stream<'a> {
-        context.reporter.note(context.site.pacing.apply());
+        context.reporter.note(context.settings.pacing.apply());
         let opening = &context.opening;
         let mut recording = Recording::new(opening.record_limit);
         let packets = opening.spec.packets() as usize;
@@ -72,7 +72,7 @@ impl<'a> Stream<'a> {
         let Stream { context, recording, drops, .. } = self;
         if !context.stop_flags.is_closed() {
             let report = ReceiveReport { recording, finish, drops: drops.map(u64::from) };
-            context.reporter.report(Report::Received(context.opening.flow, report));
+            context.reporter.report(FlowReport::Received(context.opening.flow, report));
         }
     }
 }
@@ -103,9 +103,9 @@ pub fn udp(context: &mut Context, socket: &UdpSocket) {
                 traffic_class: info.traffic_class,
             };
             match stream.receiver.packet(datagram.data, &how) {
-                Arrival::Packet(record) => stream.keep(record),
-                Arrival::Hello(token) => drop(socket.send(&Header::hello(token).to_bytes())),
-                Arrival::Sentinel | Arrival::Noise => {}
+                Received::Packet(record) => stream.keep(record),
+                Received::Hello(token) => drop(socket.send(&Header::hello(token).to_bytes())),
+                Received::Sentinel | Received::Noise => {}
             }
         }
     };
@@ -120,7 +120,7 @@ pub fn tcp(context: &mut Context, mut connection: &TcpStream, head: &[u8]) {
     let mut take = |stream: &mut Stream, bytes: &[u8], read: WallTime| {
         let how = Reception::new(Stamp { at: read, source: Source::User }, steady());
         framer.push(bytes, |record| {
-            if let Arrival::Packet(record) = stream.receiver.packet(record, &how) {
+            if let Received::Packet(record) = stream.receiver.packet(record, &how) {
                 stream.keep(record);
             }
         });
@@ -151,7 +151,7 @@ pub fn nothing(context: &Context) {
     match context.opening.role {
         Role::Send => {
             let flow = context.opening.flow;
-            context.reporter.report(Report::Sent(flow, SendReport::default()));
+            context.reporter.report(FlowReport::Sent(flow, SendReport::default()));
         }
         Role::Receive => empty(context, Finish::Cut),
     }
@@ -164,5 +164,5 @@ pub fn nobody_came(context: &Context) {
 
 fn empty(context: &Context, finish: Finish) {
     let report = ReceiveReport { recording: Recording::default(), finish, drops: None };
-    context.reporter.report(Report::Received(context.opening.flow, report));
+    context.reporter.report(FlowReport::Received(context.opening.flow, report));
 }

@@ -49,14 +49,14 @@ pub enum Notify {
 
 /// See the module's documentation.
 pub struct Rendezvous {
-    state: Mutex<State>,
+    state: Mutex<Registrations>,
     waker: Waker,
     /// For the thread, which ends with the rendezvous.
     me: Weak<Rendezvous>,
 }
 
 #[derive(Default)]
-struct State {
+struct Registrations {
     ports: Vec<Arc<Port>>,
     waiting: Vec<Waiting>,
     next: u64,
@@ -99,7 +99,7 @@ impl Rendezvous {
         Ok(Arc::new_cyclic(|me| Rendezvous { state: Mutex::default(), waker, me: me.clone() }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Registrations> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -138,7 +138,7 @@ impl Rendezvous {
     }
 }
 
-impl State {
+impl Registrations {
     fn port(&self, local: SocketAddr, udp: bool) -> Option<&Arc<Port>> {
         self.ports.iter().find(|p| p.local == local && p.is_udp() == udp)
     }
@@ -193,7 +193,7 @@ impl Drop for Registration {
     fn drop(&mut self) {
         let mut state = self.rendezvous.state();
         state.waiting.retain(|w| w.number != self.number);
-        let State { ports, waiting, .. } = &mut *state;
+        let Registrations { ports, waiting, .. } = &mut *state;
         ports.retain(|p| waiting.iter().any(|w| w.local == p.local && w.udp == p.is_udp()));
         drop(state);
         self.rendezvous.waker.wake();

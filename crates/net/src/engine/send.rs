@@ -8,7 +8,7 @@ use crate::random::{self, Padding};
 use crate::stamp::Stamps;
 use crate::sys::{self, BATCH};
 use jitlat_core::{Span, SteadyTime, TestSpec, WallTime};
-use jitlat_proto::jitlat::flow::{Report, SendReport};
+use jitlat_proto::jitlat::flow::{FlowReport, SendReport};
 use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
 use jitlat_proto::jitlat::stream::{Due, StreamSender};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -47,7 +47,7 @@ struct Stream<'a> {
 
 impl<'a> Stream<'a> {
     fn start(context: &'a Context) -> Stream<'a> {
-        context.reporter.note(context.site.pacing.apply());
+        context.reporter.note(context.settings.pacing.apply());
         let sender = StreamSender::new(&context.opening.spec, steady() + LEAD + phase(&context.opening.spec));
         Stream { context, sender, failed: 0, ended: false, requests: 0 }
     }
@@ -72,7 +72,9 @@ impl<'a> Stream<'a> {
     fn tell_end(&mut self) {
         if !self.ended && !self.sender.is_streaming() {
             self.ended = true;
-            self.context.reporter.report(Report::Ended(self.context.opening.flow, self.sender.attempted()));
+            self.context
+                .reporter
+                .report(FlowReport::Ended(self.context.opening.flow, self.sender.attempted()));
         }
     }
 
@@ -83,7 +85,7 @@ impl<'a> Stream<'a> {
                 failed: self.failed + self.sender.failures(),
                 stamps,
             };
-            self.context.reporter.report(Report::Sent(self.context.opening.flow, report));
+            self.context.reporter.report(FlowReport::Sent(self.context.opening.flow, report));
         }
     }
 }
@@ -94,7 +96,7 @@ fn padding(context: &Context) -> Option<Padding> {
     Padding::new(length - HEADER_LEN)
         .inspect_err(|e| {
             let reason = format!("reading random bytes for the padding: {e}");
-            context.reporter.report(Report::Failed(context.opening.flow, reason));
+            context.reporter.report(FlowReport::Failed(context.opening.flow, reason));
         })
         .ok()
 }
@@ -105,7 +107,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps) {
     times.restart(socket);
     let Some(padding) = padding(context) else { return };
     let mut stream = Stream::start(context);
-    let pacer = Pacer::new(context.site.pacing.mode);
+    let pacer = Pacer::new(context.settings.pacing.mode);
     let mut dues = [Due { at: SteadyTime(0), seq: 0 }; BATCH];
     while let Some(due) = stream.sender.due() {
         stream.tell_end();
@@ -207,7 +209,7 @@ fn send_all(
 pub fn tcp(context: &Context, connection: &TcpStream) {
     let Some(padding) = padding(context) else { return };
     let mut stream = Stream::start(context);
-    let pacer = Pacer::new(context.site.pacing.mode);
+    let pacer = Pacer::new(context.settings.pacing.mode);
     let _ = connection.set_nonblocking(true);
     while let Some(due) = stream.sender.due() {
         stream.tell_end();

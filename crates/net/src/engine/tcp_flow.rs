@@ -2,12 +2,12 @@
 
 use super::idle::{LOOK_AROUND, Woken};
 use super::rendezvous::{Expected, Notify, Registration};
-use super::{Context, Step, receive, send, stream_socket};
+use super::{Context, Instruction, receive, send, stream_socket};
 use crate::clock::steady;
 use crate::privilege::{Capability::NetBindService, explain};
 use crate::sockets::{self, PatientStream};
 use jitlat_core::{Span, SteadyTime};
-use jitlat_proto::jitlat::flow::{Meeting, Report, Role};
+use jitlat_proto::jitlat::flow::{FlowReport, Meeting, Role};
 use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
 use socket2::Socket;
 use std::io::Write;
@@ -15,11 +15,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-pub fn run(context: Context, connections: &Sender<Step>) {
+pub fn run(context: Context, connections: &Sender<Instruction>) {
     let id = context.opening.flow;
     let reporter = context.reporter.clone();
     if let Err(reason) = run_to_end(context, connections) {
-        reporter.report(Report::Failed(id, reason));
+        reporter.report(FlowReport::Failed(id, reason));
     }
 }
 
@@ -30,26 +30,26 @@ enum Entrance {
     Socket(Socket),
 }
 
-fn run_to_end(mut context: Context, connections: &Sender<Step>) -> Result<(), String> {
+fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result<(), String> {
     let (entrance, local) = open(&context, connections)?;
     let id = context.opening.flow;
-    context.reporter.report(Report::Opened(id, local.port()));
+    context.reporter.report(FlowReport::Opened(id, local.port()));
     let mut met = Met { connection: None, head: Vec::new() };
     let mut entrance = Some(entrance);
     // Connect (not for a classic listener), then Start; a connection may come at any time.
     let mut started: Option<SteadyTime> = None;
     loop {
         match context.wait(None, LOOK_AROUND) {
-            Woken::Told(Step::Connected(stream, head)) => {
+            Woken::Instructed(Instruction::Connected(stream, head)) => {
                 let greeted = matches!(context.opening.meeting, Meeting::Greeting(_));
                 let from = stream.peer_addr().map_err(|e| format!("a TCP connection came and went: {e}"))?;
                 met = Met { connection: Some(stream), head: if greeted { Vec::new() } else { head } };
                 entrance = None;
                 if greeted {
-                    context.reporter.report(Report::Greeted(id, from));
+                    context.reporter.report(FlowReport::Greeted(id, from));
                 }
             }
-            Woken::Told(Step::Connect(peer, greeting)) => {
+            Woken::Instructed(Instruction::Connect(peer, greeting)) => {
                 met.connection = Some(match (entrance.take(), met.connection.take()) {
                     (_, Some(stream)) => {
                         echo(&stream, context.opening.meeting)?;
@@ -63,9 +63,9 @@ fn run_to_end(mut context: Context, connections: &Sender<Step>) -> Result<(), St
                     },
                     (_, None) => return Err(format!("no TCP connection from {peer} came")),
                 });
-                context.reporter.report(Report::Ready(id));
+                context.reporter.report(FlowReport::Ready(id));
             }
-            Woken::Told(Step::Start) => started = Some(steady()),
+            Woken::Instructed(Instruction::Start) => started = Some(steady()),
             Woken::Look => {}
             Woken::Over => {
                 if !context.stop_flags.is_closed() && context.stop_flags.is_stopped() {
@@ -99,7 +99,7 @@ struct Met {
     head: Vec<u8>,
 }
 
-fn open(context: &Context, connections: &Sender<Step>) -> Result<(Entrance, SocketAddr), String> {
+fn open(context: &Context, connections: &Sender<Instruction>) -> Result<(Entrance, SocketAddr), String> {
     let opening = &context.opening;
     let mut local = context.local();
     let expected = match opening.meeting {
@@ -115,10 +115,10 @@ fn open(context: &Context, connections: &Sender<Step>) -> Result<(Entrance, Sock
         Some(expected) => {
             let (connections, stop_flags) = (connections.clone(), context.stop_flags.clone());
             let notify = Notify::Connection(Box::new(move |stream, head| {
-                let _ = connections.send(Step::Connected(stream, head));
+                let _ = connections.send(Instruction::Connected(stream, head));
                 stop_flags.waker.wake();
             }));
-            let registration = context.site.rendezvous.wait(local, opening.peer, expected, notify)?;
+            let registration = context.settings.rendezvous.wait(local, opening.peer, expected, notify)?;
             let bound = registration.local;
             Ok((Entrance::Rendezvous(registration), bound))
         }

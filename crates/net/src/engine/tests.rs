@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 fn engine() -> Engine {
     let local = (Ipv4Addr::LOCALHOST, 0).into();
     let rendezvous = Rendezvous::new().unwrap();
-    Engine::new(Site { local, pacing: Pacing::default(), rendezvous, live: false }).unwrap()
+    Engine::new(EngineSettings { local, pacing: Pacing::default(), rendezvous, live: false }).unwrap()
 }
 
 /// Has a sender's flow dial.
@@ -38,10 +38,10 @@ fn open(engine: &mut Engine, transport: Transport) {
         record_limit: 100,
     };
     engine.command(Command::Open(Box::new(opening)));
-    assert!(matches!(next_report(engine), Report::Opened(FLOW, _)));
+    assert!(matches!(next_report(engine), FlowReport::Opened(FLOW, _)));
 }
 
-fn next_report(engine: &Engine) -> Report {
+fn next_report(engine: &Engine) -> FlowReport {
     let until = Instant::now() + LIMIT;
     loop {
         if let Some(report) = engine.report() {
@@ -73,7 +73,7 @@ fn a_dial_that_nobody_answers_ends_with_its_engine() {
         } else {
             engine.command(Command::Stop(FLOW));
             let report = next_report(&engine);
-            assert!(matches!(&report, Report::Sent(FLOW, sent) if sent.sent == 0), "{report:?}");
+            assert!(matches!(&report, FlowReport::Sent(FLOW, sent) if sent.sent == 0), "{report:?}");
         }
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     }
@@ -92,7 +92,7 @@ fn the_stamp_of_a_greeting_does_not_keep_the_sender_awake() {
     let (_, from) = far.recv_from(&mut hello).unwrap();
     assert_eq!(hello, Header::hello(7).to_bytes());
     far.send_to(&hello, from).unwrap();
-    assert!(matches!(next_report(&engine), Report::Ready(FLOW)));
+    assert!(matches!(next_report(&engine), FlowReport::Ready(FLOW)));
     let before = engine.flows[0].counters.waits.load(Ordering::Relaxed);
     std::thread::sleep(Duration::from_millis(500));
     let waits = engine.flows[0].counters.waits.load(Ordering::Relaxed) - before;

@@ -2,13 +2,13 @@
 
 use super::idle::{LOOK_AROUND, Woken};
 use super::rendezvous::{Expected, Notify, Registration};
-use super::{Context, Step, receive, send, stream_socket};
+use super::{Context, Instruction, receive, send, stream_socket};
 use crate::clock::steady;
 use crate::privilege::{Capability::NetBindService, explain};
 use crate::sockets;
 use crate::stamp::{Stamps, Ways};
 use jitlat_core::Span;
-use jitlat_proto::jitlat::flow::{Meeting, Report, Role};
+use jitlat_proto::jitlat::flow::{FlowReport, Meeting, Role};
 use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
 use jitlat_proto::jitlat::stream::Greeter;
 use nix::sys::socket::{MsgFlags, recv};
@@ -20,7 +20,7 @@ pub fn run(context: Context) {
     let id = context.opening.flow;
     let reporter = context.reporter.clone();
     if let Err(reason) = run_to_end(context) {
-        reporter.report(Report::Failed(id, reason));
+        reporter.report(FlowReport::Failed(id, reason));
     }
 }
 
@@ -37,11 +37,11 @@ fn run_to_end(mut context: Context) -> Result<(), String> {
         Entrance::Socket(socket) => socket.local_addr(),
     };
     let local = local.map_err(|e| format!("asking for the port of the test socket: {e}"))?;
-    context.reporter.report(Report::Opened(context.opening.flow, local.port()));
+    context.reporter.report(FlowReport::Opened(context.opening.flow, local.port()));
     let (peer, greeting) = loop {
         match context.wait(None, LOOK_AROUND) {
-            Woken::Told(Step::Connect(peer, greeting)) => break (peer, greeting),
-            Woken::Told(_) | Woken::Look => {}
+            Woken::Instructed(Instruction::Connect(peer, greeting)) => break (peer, greeting),
+            Woken::Instructed(_) | Woken::Look => {}
             Woken::Over => return Ok(()),
         }
     };
@@ -60,7 +60,7 @@ fn run_to_end(mut context: Context) -> Result<(), String> {
         Some((token, patience)) => greet(&context, &socket, peer, token, patience)?,
         None => answer(&socket, context.opening.meeting),
     }
-    context.reporter.report(Report::Ready(context.opening.flow));
+    context.reporter.report(FlowReport::Ready(context.opening.flow));
     if !wait_for_start(&context, &socket, first) {
         return Ok(());
     }
@@ -97,8 +97,9 @@ fn open(context: &Context) -> Result<Entrance, String> {
     let attempt = |local: SocketAddr| match opening.meeting {
         Meeting::Greeting(token) => {
             let (flow, reporter) = (opening.flow, context.reporter.clone());
-            let notify = Notify::Greeting(Box::new(move |from| reporter.report(Report::Greeted(flow, from))));
-            let rendezvous = &context.site.rendezvous;
+            let notify =
+                Notify::Greeting(Box::new(move |from| reporter.report(FlowReport::Greeted(flow, from))));
+            let rendezvous = &context.settings.rendezvous;
             let registered = rendezvous.wait(local, opening.peer, Expected::Token(token), notify);
             registered.map(Entrance::Rendezvous)
         }
@@ -168,7 +169,7 @@ fn greet(
         let left = (greeter.deadline() - steady()).0.max(0) / 1_000_000 + 1;
         match context.wait(Some(socket.as_fd()), left.min(LOOK_AROUND.into()) as u16) {
             Woken::Over => return Ok(()),
-            Woken::Told(_) => continue,
+            Woken::Instructed(_) => continue,
             Woken::Look => {}
         }
         while let Some(received) = receive(socket, &mut buffer, MsgFlags::empty()) {
@@ -219,8 +220,8 @@ fn wait_for_start(context: &Context, socket: &UdpSocket, unknown_peer: Option<So
     loop {
         let ready = (!stream_waits).then(|| socket.as_fd());
         match context.wait(ready, if stream_waits { 1 } else { LOOK_AROUND }) {
-            Woken::Told(Step::Start) => break,
-            Woken::Told(_) => {}
+            Woken::Instructed(Instruction::Start) => break,
+            Woken::Instructed(_) => {}
             Woken::Look => stream_waits = !answer_greetings(context, socket, &mut buffer),
             Woken::Over => {
                 finish_unstarted(context);
@@ -260,7 +261,7 @@ fn meet_first(context: &Context, socket: &UdpSocket, peer: SocketAddr) -> bool {
     while steady() < until {
         match context.wait(Some(socket.as_fd()), LOOK_AROUND) {
             Woken::Over => break,
-            Woken::Told(_) => {}
+            Woken::Instructed(_) => {}
             Woken::Look => match socket.peek_from(&mut buffer) {
                 Ok((_, from)) if from.ip().to_canonical() == peer.ip().to_canonical() => {
                     return socket.connect(from).is_ok();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::pace::Pacing;
 use crate::stamp::Stamps;
-use crate::twoway::client::{Error, Link, Measured, run};
+use crate::twoway::client::{Link, Measured, PingError, run};
 use crate::twoway::request_response;
 use crate::twoway::socket::{Carrier, Marking};
 use jitlat_core::record::Moment;
@@ -61,7 +61,7 @@ fn stamp_over_both_families() {
         let options = stamp::sender::Options { class_of_service: Some(46), ..Default::default() };
         let measured = measure(stamp::Sender::new(options), 44, address(&reflectors, "STAMP"));
         let mut outcome = measured.outcome;
-        assert_eq!((outcome.ledger.answered(), outcome.ledger.requests()), (20, 20), "{ip}");
+        assert_eq!((outcome.requests.answered(), outcome.requests.sent()), (20, 20), "{ip}");
         assert_eq!(outcome.protocol.far_dscp(), Some(46), "the mark arrives");
         assert!(outcome.sent.known() >= 19, "the kernel stamps what is sent: {}", outcome.sent.known());
         let mut records = outcome.records.take_block().unwrap();
@@ -86,7 +86,7 @@ fn lamp_with_follow_up_and_one_way() {
         let client = lamp::Client::new(options(lamp::Mode::PingLike, Some(kind)));
         let measured = measure(client, 32, to);
         assert_eq!(measured.outcome.protocol.follow_up(), lamp::client::FollowUpState::Accepted, "{kind:?}");
-        assert_eq!(measured.outcome.ledger.answered(), 20, "{kind:?}");
+        assert_eq!(measured.outcome.requests.answered(), 20, "{kind:?}");
         assert!(measured.outcome.records.iter().all(|r| r.time(Moment::Answered).is_some()), "{kind:?}");
     }
     let client = lamp::Client::new(options(lamp::Mode::PingLike, Some(lamp::FollowUp::Hardware)));
@@ -106,7 +106,7 @@ fn request_response_over_tcp() {
     let (measured, course) = request_response::run(sizes, plan(20, 1460), &link(to), &stop).unwrap();
     assert_eq!(course.len(), 20);
     assert!(course.iter().all(|i| i.mss > 0 && i.cwnd > 0 && i.srtt_us > 0), "{course:?}");
-    assert_eq!((measured.outcome.ledger.answered(), measured.outcome.records.len()), (20, 20));
+    assert_eq!((measured.outcome.requests.answered(), measured.outcome.records.len()), (20, 20));
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn hosts_that_are_not_allowed_hear_nothing() {
         let plan = Plan { patience, ..plan(3, 44) };
         let stop = AtomicBool::new(false);
         let sender = stamp::Sender::new(Default::default());
-        run(|_| sender, plan, &link, &stop).unwrap().outcome.ledger.answered()
+        run(|_| sender, plan, &link, &stop).unwrap().outcome.requests.answered()
     };
     assert_eq!((ask("127.0.0.1", Span::millis(300)), ask("127.0.0.2", Span::seconds(5))), (0, 3));
     assert_eq!(reflectors.counters().silent[Silence::NotAllowed as usize].load(Ordering::Relaxed), 3);
@@ -132,7 +132,7 @@ fn nobody_there_is_said() {
     let stop = AtomicBool::new(false);
     let sender = stamp::Sender::new(Default::default());
     let result = run(|_| sender, Plan { patience: Span::millis(50), ..plan(3, 44) }, &link(port), &stop);
-    assert!(matches!(result.map(|m| m.refused), Err(Error::Refused(at)) if at == port));
+    assert!(matches!(result.map(|m| m.refused), Err(PingError::Refused(at)) if at == port));
 }
 
 #[test]
@@ -143,8 +143,8 @@ fn icmp_echo_to_this_host() {
     link.carrier = Carrier::Icmp;
     let id = |kernel: bool| if kernel { None } else { Some(77) };
     match run(|k| Echo::new(Family::V4, id(k), 5, 56), plan(10, 64), &link, &stop) {
-        Ok(m) => assert_eq!((m.outcome.ledger.answered(), m.outcome.records.len()), (10, 10)),
-        Err(Error::Socket { hint, .. }) => {
+        Ok(m) => assert_eq!((m.outcome.requests.answered(), m.outcome.records.len()), (10, 10)),
+        Err(PingError::Socket { hint, .. }) => {
             assert!(hint.contains("CAP_NET_RAW"), "{hint}");
             eprintln!("skipped: {hint}");
         }
@@ -208,7 +208,7 @@ fn whoever_reads_whole_frames_gets_whole_checksums() {
     };
     let stop = AtomicBool::new(false);
     let result = run(|_| lamp::Client::new(options), plan(1, 32), &link(port), &stop);
-    assert!(matches!(result.map(|m| m.refused), Err(Error::Refused(_))));
+    assert!(matches!(result.map(|m| m.refused), Err(PingError::Refused(_))));
     let seen = sums(&mut live, port.port(), 30);
     assert!(seen.len() == 30 && seen[2..].iter().all(|whole| *whole), "{seen:?}");
 }
@@ -253,12 +253,12 @@ fn a_responder_that_stops_at_any_step_is_given_up() {
                 let result = request_response::run(sizes, plan, &link(to), &stop);
                 let whole = step.saturating_sub(16) / 50;
                 match result {
-                    Err(Error::Conversation { .. }) => assert!(step < 16, "{step}"),
+                    Err(PingError::Conversation { .. }) => assert!(step < 16, "{step}"),
                     Err(e) => panic!("{step}: {e}"),
                     Ok((measured, course)) => {
                         let ending = if leaves { Ending::PeerLost } else { Ending::Complete };
                         assert_eq!((measured.ending, course.len()), (ending, whole), "{step} {leaves}");
-                        assert_eq!(measured.outcome.ledger.answered(), whole as u64, "{step}");
+                        assert_eq!(measured.outcome.requests.answered(), whole as u64, "{step}");
                     }
                 }
                 responder.join().unwrap();

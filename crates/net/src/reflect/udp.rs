@@ -6,7 +6,7 @@ use crate::cmsg::{LocalAddress, ReceivedInfo};
 use crate::departures::Departures;
 use crate::random;
 use crate::sockets::{enlarge, observe};
-use crate::sys::{BATCH, Inbox, Leave, Outbox};
+use crate::sys::{BATCH, Inbox, Outbox, SendOptions};
 use jitlat_core::time::SECOND;
 use jitlat_core::{Source, Span, WallTime};
 use jitlat_proto::access::RateLimiter;
@@ -214,7 +214,7 @@ impl<K: Copy> Answers<K> {
     }
 
     fn add(&mut self, answer: &[u8], to: SocketAddr, from: Option<LocalAddress>, dscp: u8, which: Option<K>) {
-        let leave = Leave {
+        let leave = SendOptions {
             class: dscp << 2,
             stamped: which.is_some() && self.stamps,
             // LaTe's raw clients, known by their port, read whole frames and drop those whose checksum was left to

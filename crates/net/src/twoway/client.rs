@@ -11,7 +11,7 @@ use crate::twoway::socket::{self, Carrier, Marking, Prepared};
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::time::SECOND;
 use jitlat_core::{PacketRecord, Source, Span, Stamp, SteadyTime};
-use jitlat_proto::twoway::pinger::{Outcome, Received};
+use jitlat_proto::twoway::pinger::{Outcome, Reception};
 use jitlat_proto::twoway::{Pinger, Plan, Protocol, Transmit};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -36,50 +36,50 @@ pub struct Link {
     pub stamps: Stamps,
     /// How the thread waits.
     pub pacing: Pacing,
-    /// Where the course of the test is told, if anyone listens. What the listener has no room for it finds in
+    /// Where the course of the test is handed to, if anyone listens. What the listener has no room for it finds in
     /// the result; one that looks now and then costs less than one that waits and has to be woken.
-    pub live: Option<SyncSender<News>>,
+    pub live: Option<SyncSender<PingEvent>>,
 }
 
-/// What a listener hears while a test runs.
+/// What a listener is handed while a test runs.
 #[derive(Clone, Copy, Debug)]
-pub enum News {
+pub enum PingEvent {
     /// An answer, with what is known of it by now.
     Answer(PacketRecord),
     /// How far the test is, a few times a second.
     Progress(Progress),
 }
 
-/// Tells a listener what it has not heard of.
-pub(crate) struct Live<'a> {
-    to: Option<&'a SyncSender<News>>,
+/// Hands the course of a test to a listener, each piece once.
+pub(crate) struct ProgressFeed<'a> {
+    to: Option<&'a SyncSender<PingEvent>>,
     answers: usize,
     progress: SteadyTime,
 }
 
-impl<'a> Live<'a> {
-    pub(crate) fn new(link: &'a Link) -> Live<'a> {
-        Live { to: link.live.as_ref(), answers: 0, progress: SteadyTime(i64::MIN) }
+impl<'a> ProgressFeed<'a> {
+    pub(crate) fn new(link: &'a Link) -> ProgressFeed<'a> {
+        ProgressFeed { to: link.live.as_ref(), answers: 0, progress: SteadyTime(i64::MIN) }
     }
 
-    /// Never waits: a listener that is behind hears the rest later. `now` is of the steady clock.
-    pub(crate) fn tell<P: Protocol>(&mut self, pinger: &Pinger<P>, now: SteadyTime) {
+    /// Hands over what is new. Never waits: a listener that is behind hears the rest later.
+    pub(crate) fn send_news<P: Protocol>(&mut self, pinger: &Pinger<P>, now: SteadyTime) {
         let Some(to) = self.to else { return };
         let answers = pinger.answers_since(self.answers).take(RUN);
-        self.answers += answers.take_while(|r| to.try_send(News::Answer(*r)).is_ok()).count();
+        self.answers += answers.take_while(|r| to.try_send(PingEvent::Answer(*r)).is_ok()).count();
         if now - self.progress >= PROGRESS {
             self.progress = now;
-            let ledger = pinger.ledger();
-            let progress = Progress { sent: ledger.requests(), answered: ledger.answered() };
+            let requests = pinger.requests();
+            let progress = Progress { sent: requests.sent(), answered: requests.answered() };
             // A listener without room hears of the next.
-            let _ = to.try_send(News::Progress(progress));
+            let _ = to.try_send(PingEvent::Progress(progress));
         }
     }
 }
 
 /// Why a test could not be run.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum PingError {
     /// The socket.
     #[error("opening a socket to {to}: {hint}")]
     Socket {
@@ -113,7 +113,7 @@ pub enum Error {
 
 /// What a test found.
 pub struct Measured<P> {
-    /// Records, ledger, oddities.
+    /// Records, requests, oddities.
     pub outcome: Outcome<P>,
     /// This host's address and port.
     pub local: SocketAddr,
@@ -160,15 +160,15 @@ pub fn run<P: Protocol>(
     plan: Plan,
     link: &Link,
     stop: &AtomicBool,
-) -> Result<Measured<P>, Error> {
+) -> Result<Measured<P>, PingError> {
     run_on(prepare(link, plan.spec.payload().into())?, make, plan, link, stop)
 }
 
 /// Opens the socket of a test of requests with `payload` bytes. What the far host has to be told of it beforehand (its port) can be
 /// found out before [`run_on`].
-pub fn prepare(link: &Link, payload: usize) -> Result<Prepared, Error> {
+pub fn prepare(link: &Link, payload: usize) -> Result<Prepared, PingError> {
     socket::open(link.carrier, link.to, &link.marking, link.stamps, payload)
-        .map_err(|e| Error::Socket { to: link.to, hint: hint(link.carrier, &e) })
+        .map_err(|e| PingError::Socket { to: link.to, hint: hint(link.carrier, &e) })
 }
 
 /// As [`run`], on a socket that was opened before.
@@ -178,7 +178,7 @@ pub fn run_on<P: Protocol>(
     plan: Plan,
     link: &Link,
     stop: &AtomicBool,
-) -> Result<Measured<P>, Error> {
+) -> Result<Measured<P>, PingError> {
     let Prepared { socket, stamps, notes, kernel_id, ip_header, mut framing, local } = prepared;
     let mut host = clock::host_facts();
     host.notes = link.pacing.apply();
@@ -203,7 +203,7 @@ pub fn run_on<P: Protocol>(
     let mut out = Vec::with_capacity(slot);
     let (mut unsent, mut refused, mut interrupted) = (0u64, 0u64, false);
     let mut first_failure = None;
-    let mut live = Live::new(link);
+    let mut feed = ProgressFeed::new(link);
     let mut waiting = libc::MSG_DONTWAIT;
     // Whether the error queue holds something.
     let mut queued = false;
@@ -247,7 +247,7 @@ pub fn run_on<P: Protocol>(
                             None => datagram.data,
                         };
                         let stamp = info.stamp.unwrap_or(Stamp { at: now.wall, source: Source::User });
-                        let received = Received {
+                        let received = Reception {
                             stamp,
                             read: now.wall,
                             length: body.len(),
@@ -298,7 +298,7 @@ pub fn run_on<P: Protocol>(
         }
         let Some(due) = pinger.poll_timeout() else { break };
         let now = clock::steady();
-        live.tell(&pinger, now);
+        feed.send_news(&pinger, now);
         let span = pause(due, now, link.pacing.mode);
         if source == Source::User && span > COARSE && receive_within(&socket, span - COARSE) {
             waiting = libc::MSG_WAITFORONE;
@@ -315,16 +315,16 @@ pub fn run_on<P: Protocol>(
     }
     if let Some(why) = pinger.failure() {
         return Err(if refused > 0 {
-            Error::Refused(link.to)
+            PingError::Refused(link.to)
         } else {
-            Error::Conversation { to: link.to, why: why.to_owned() }
+            PingError::Conversation { to: link.to, why: why.to_owned() }
         });
     }
-    if refused > 0 && pinger.ledger().answered() == 0 && pinger.protocol().expects_replies() {
-        return Err(Error::Refused(link.to));
+    if refused > 0 && pinger.requests().answered() == 0 && pinger.protocol().expects_replies() {
+        return Err(PingError::Refused(link.to));
     }
-    if let Some(source) = first_failure.filter(|_| unsent > 0 && unsent >= pinger.ledger().requests()) {
-        return Err(Error::Send { to: link.to, source });
+    if let Some(source) = first_failure.filter(|_| unsent > 0 && unsent >= pinger.requests().sent()) {
+        return Err(PingError::Send { to: link.to, source });
     }
     host.sync_after = clock::sync_state();
     host.clock_step = Some(steps.look());

@@ -14,4 +14,4 @@ pub mod request_response;
 pub mod socket;
 pub mod twamp;
 
-pub use client::{Error, Link, Measured, prepare, run, run_on};
+pub use client::{Link, Measured, PingError, prepare, run, run_on};

@@ -5,14 +5,14 @@ use crate::clock::tick;
 use crate::sockets::{self, PatientStream};
 use crate::stamp::Stamps;
 use crate::sys::tcp_info;
-use crate::twoway::client::{Error, Link, Live, Measured};
+use crate::twoway::client::{Link, Measured, PingError, ProgressFeed};
 use crate::twoway::socket;
 use jitlat_core::session::Ending;
 use jitlat_core::time::SECOND;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Source, Span, Stamp};
 use jitlat_proto::reqresp::{GREETING_LEN, Requester, Sizes};
-use jitlat_proto::twoway::pinger::Received;
+use jitlat_proto::twoway::pinger::Reception;
 use jitlat_proto::twoway::{Pinger, Plan, Transmit};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
@@ -31,15 +31,15 @@ pub fn run(
     plan: Plan,
     link: &Link,
     stop: &AtomicBool,
-) -> Result<(Measured<Requester>, Vec<TcpSample>), Error> {
+) -> Result<(Measured<Requester>, Vec<TcpSample>), PingError> {
     let to = link.to;
     let fail = |source: io::Error| match source.kind() {
-        io::ErrorKind::ConnectionRefused => Error::Refused(to),
-        _ => Error::Send { to, source },
+        io::ErrorKind::ConnectionRefused => PingError::Refused(to),
+        _ => PingError::Send { to, source },
     };
     let stopped = || stop.load(Ordering::Acquire);
     let (mut stream, notes) = connect(link, stopped).map_err(fail)?;
-    greet(&stream, sizes, stopped).map_err(|why| Error::Conversation { to, why })?;
+    greet(&stream, sizes, stopped).map_err(|why| PingError::Conversation { to, why })?;
     let local = stream.local_addr().map_err(fail)?;
     stream.set_nonblocking(true).map_err(fail)?;
     let mut host = clock::host_facts();
@@ -56,7 +56,7 @@ pub fn run(
     let mut response = vec![0; sizes.response()];
     let mut filled = 0;
     let (mut interrupted, mut lost) = (false, false);
-    let mut live = Live::new(link);
+    let mut feed = ProgressFeed::new(link);
     loop {
         loop {
             match stream.read(&mut response[filled..]) {
@@ -69,7 +69,7 @@ pub fn run(
                     if filled == response.len() {
                         let now = tick();
                         let stamp = Stamp { at: now.wall, source: Source::User };
-                        let meta = Received {
+                        let meta = Reception {
                             stamp,
                             read: now.wall,
                             length: filled,
@@ -108,7 +108,7 @@ pub fn run(
         push(&mut stream, &mut waiting, &mut lost);
         let Some(due) = pinger.poll_timeout() else { break };
         let now = clock::steady();
-        live.tell(&pinger, now);
+        feed.send_news(&pinger, now);
         let span = (due - now).0.clamp(0, SLICE.0);
         if span > 0 {
             let writable = if waiting.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Why no session came about.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum TwampError {
     /// No connection.
     #[error("connecting to the TWAMP server at {to}: {source}")]
     Connect {
@@ -39,7 +39,7 @@ pub enum Error {
 
 /// What to ask a server for.
 #[derive(Clone, Debug)]
-pub struct Asking {
+pub struct SessionRequest {
     /// The server.
     pub to: SocketAddr,
     /// Local address, where not the system's choice.
@@ -56,7 +56,7 @@ pub struct Asking {
 
 /// A control connection with granted sessions.
 #[derive(Debug)]
-pub struct Control {
+pub struct TwampControl {
     to: SocketAddr,
     stream: TcpStream,
     client: Client,
@@ -70,15 +70,15 @@ pub struct Control {
 /// How soon a wish to stop is noticed.
 const NOTICE: Duration = Duration::from_millis(100);
 
-impl Control {
+impl TwampControl {
     /// Connects, agrees on a mode and has the sessions granted.
-    pub fn open(asking: Asking, stop: &AtomicBool) -> Result<Control, Error> {
+    pub fn open(asking: SessionRequest, stop: &AtomicBool) -> Result<TwampControl, TwampError> {
         let to = asking.to;
         let patience = Duration::from_nanos(asking.patience.0.max(1) as u64);
-        let connect = |source| Error::Connect { to, source };
+        let connect = |source| TwampError::Connect { to, source };
         let stream = sockets::connect_tcp(asking.bind, to, patience, || stop.load(Ordering::Acquire));
         let stream = stream.map_err(|e| match e.kind() {
-            io::ErrorKind::Interrupted => Error::Interrupted(to),
+            io::ErrorKind::Interrupted => TwampError::Interrupted(to),
             _ => connect(e),
         })?;
         stream.set_nodelay(true).map_err(connect)?;
@@ -86,9 +86,9 @@ impl Control {
         stream.set_write_timeout(Some(patience)).map_err(connect)?;
         let mut bytes = [0; 64];
         random::fill(&mut bytes).map_err(connect)?;
-        let Asking { mode, user, sessions, patience, .. } = asking;
+        let SessionRequest { mode, user, sessions, patience, .. } = asking;
         let config = Config { mode, user, sessions, patience, random: bytes };
-        let mut control = Control {
+        let mut control = TwampControl {
             to,
             stream,
             client: Client::new(config, tick()),
@@ -113,13 +113,13 @@ impl Control {
     }
 
     /// Has packets answered from now on.
-    pub fn start(&mut self, stop: &AtomicBool) -> Result<(), Error> {
+    pub fn start(&mut self, stop: &AtomicBool) -> Result<(), TwampError> {
         self.client.handle(tick(), Input::Start);
         self.converse(|c| c.started, Some(stop))
     }
 
     /// Ends the sessions. An error means that the server was gone before.
-    pub fn stop(mut self) -> Result<(), Error> {
+    pub fn stop(mut self) -> Result<(), TwampError> {
         // Whether it has closed the connection meanwhile, and why.
         let now = tick();
         let _ = self.stream.set_nonblocking(true);
@@ -136,7 +136,11 @@ impl Control {
     }
 
     /// Carries bytes until `done` is, or the conversation has failed.
-    fn converse(&mut self, done: impl Fn(&Control) -> bool, stop: Option<&AtomicBool>) -> Result<(), Error> {
+    fn converse(
+        &mut self,
+        done: impl Fn(&TwampControl) -> bool,
+        stop: Option<&AtomicBool>,
+    ) -> Result<(), TwampError> {
         let mut out = Vec::new();
         let mut buffer = [0; 1024];
         loop {
@@ -152,14 +156,14 @@ impl Control {
                     Event::Ready => self.ready = true,
                     Event::Started => self.started = true,
                     Event::Over => self.over = true,
-                    Event::Failed(failure) => return Err(Error::Failed { to: self.to, failure }),
+                    Event::Failed(failure) => return Err(TwampError::Failed { to: self.to, failure }),
                 }
             }
             if done(self) {
                 return Ok(());
             }
             if stop.is_some_and(|s| s.load(Ordering::Relaxed)) {
-                return Err(Error::Interrupted(self.to));
+                return Err(TwampError::Interrupted(self.to));
             }
             if closed {
                 self.client.handle(tick(), Input::Closed);

@@ -1,6 +1,6 @@
 //! ICMP and ICMPv6 echo (RFC 792, RFC 4443): round trips to any host that answers ping.
 
-use crate::twoway::{Heard, Protocol, Reply};
+use crate::twoway::{Protocol, Received, Reply};
 use jitlat_core::WallTime;
 
 /// Bytes of the ICMP header of an echo.
@@ -89,27 +89,27 @@ impl Protocol for Echo {
         }
     }
 
-    fn receive(&mut self, datagram: &[u8], _near: WallTime) -> Heard {
-        let Some(seq) = field::SEQ.read(datagram) else { return Heard::Malformed };
+    fn receive(&mut self, datagram: &[u8], _near: WallTime) -> Received {
+        let Some(seq) = field::SEQ.read(datagram) else { return Received::Malformed };
         let is_reply =
             field::TYPE.read(datagram) == Some(self.family.reply()) && field::CODE.read(datagram) == Some(0);
         if !is_reply || self.check_id && field::ID.read(datagram) != Some(self.id) {
-            return Heard::Foreign;
+            return Received::Foreign;
         }
         if self.family == Family::V4 && checksum(datagram) != 0 {
-            return Heard::Malformed;
+            return Received::Malformed;
         }
         let body = &datagram[HEADER_LEN..];
         let (seq, seq_bits) = match body.first_chunk::<MARK_LEN>() {
             Some(mark) if self.payload >= MARK_LEN => {
                 match u32::try_from(u64::from_be_bytes(*mark) ^ self.mark) {
                     Ok(whole) if whole as u16 == seq => (whole, 32),
-                    _ => return Heard::Foreign,
+                    _ => return Received::Foreign,
                 }
             }
             _ => (seq.into(), 16),
         };
-        Heard::Reply(Reply {
+        Received::Reply(Reply {
             seq,
             seq_bits,
             arrived: None,
@@ -144,7 +144,7 @@ mod tests {
         for family in [Family::V4, Family::V6] {
             for (payload, bits) in [(0, 16), (7, 16), (8, 32), (56, 32), (1473, 32)] {
                 let (mut echo, reply) = exchange(family, 70_000, payload);
-                let Heard::Reply(r) = echo.receive(&reply, WallTime(0)) else { panic!("{payload}") };
+                let Received::Reply(r) = echo.receive(&reply, WallTime(0)) else { panic!("{payload}") };
                 let want = if bits == 32 { 70_000 } else { 70_000 - 65_536 };
                 assert_eq!((r.seq, r.seq_bits, r.damaged), (want, bits, false));
             }
@@ -155,13 +155,13 @@ mod tests {
     fn others_replies_and_our_own_requests_do_not_count() {
         let (mut echo, reply) = exchange(Family::V4, 5, 56);
         let mut other = Echo::new(Family::V4, Some(0x1234), 1, 56);
-        assert_eq!(other.receive(&reply, WallTime(0)), Heard::Foreign);
+        assert_eq!(other.receive(&reply, WallTime(0)), Received::Foreign);
         let mut request = Vec::new();
         echo.request(5, false, WallTime(0), &mut request);
-        assert_eq!(echo.receive(&request, WallTime(0)), Heard::Foreign);
+        assert_eq!(echo.receive(&request, WallTime(0)), Received::Foreign);
         let mut broken = reply.clone();
         broken[20] ^= 1;
-        assert_eq!(echo.receive(&broken, WallTime(0)), Heard::Malformed);
+        assert_eq!(echo.receive(&broken, WallTime(0)), Received::Malformed);
     }
 
     #[test]

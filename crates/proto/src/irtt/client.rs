@@ -4,7 +4,7 @@ use super::fill::{Fill, Filler};
 use super::packet::{self, Echo, EchoLayout, Instant, Key, Packet, Unreadable, flag};
 use super::params::{Clocks, Params, StampAt, Stats, VERSION};
 use crate::machine::Tick;
-use crate::twoway::{Heard, Protocol, Reply, Stage};
+use crate::twoway::{ConversationState, Protocol, Received, Reply};
 use jitlat_core::{Span, SteadyTime, WallTime};
 
 /// How long the answer to each open request is waited for, as irtt does.
@@ -138,13 +138,13 @@ impl Client {
     }
 
     /// The answer to an open request.
-    fn opened(&mut self, packet: &Packet<'_>) -> Heard {
-        let Some((token, rest)) = packet.token() else { return Heard::Malformed };
+    fn opened(&mut self, packet: &Packet<'_>) -> Received {
+        let Some((token, rest)) = packet.token() else { return Received::Malformed };
         let State::Opening { said: 1.., .. } = self.state else {
             // To an open request said again, when the first was only slow: another session, of no use.
-            return Heard::Conversation;
+            return Received::Conversation;
         };
-        let Ok(granted) = Params::parse(rest) else { return Heard::Malformed };
+        let Ok(granted) = Params::parse(rest) else { return Received::Malformed };
         let restrictions = granted.restrictions(&self.options.params);
         self.token = token;
         self.layout = EchoLayout::new(&granted);
@@ -159,18 +159,18 @@ impl Client {
             State::Failed(Failure::Restricted(restrictions))
         };
         self.granted = granted;
-        Heard::Conversation
+        Received::Conversation
     }
 
     /// The answer to a request.
-    fn answered(&mut self, packet: &Packet<'_>, near: WallTime, len: usize) -> Heard {
-        let Some((token, body)) = packet.token() else { return Heard::Malformed };
+    fn answered(&mut self, packet: &Packet<'_>, near: WallTime, len: usize) -> Received {
+        let Some((token, body)) = packet.token() else { return Received::Malformed };
         if token != self.token || self.state != State::Open {
-            return Heard::Foreign;
+            return Received::Foreign;
         }
         // A length of a midpoint's second clock more than agreed on, with nothing else to account for it.
         let odd = self.odd_layout.as_ref().filter(|odd| len == self.size() + odd.len() - self.layout.len());
-        let Some(mut echo) = odd.unwrap_or(&self.layout).read(body) else { return Heard::Malformed };
+        let Some(mut echo) = odd.unwrap_or(&self.layout).read(body) else { return Received::Malformed };
         if odd.is_none() {
             tell_wall_from_monotonic(&mut echo, near);
         }
@@ -183,7 +183,7 @@ impl Client {
         };
         let (arrived, answered) = times(arrived, answered, near);
         self.window = Some(echo.window).filter(|window| window & 1 != 0);
-        Heard::Reply(Reply {
+        Received::Reply(Reply {
             seq: echo.seq,
             seq_bits: 32,
             arrived,
@@ -231,15 +231,15 @@ impl Protocol for Client {
         packet::sign(self.options.key.as_ref(), &mut out[start..]);
     }
 
-    fn receive(&mut self, datagram: &[u8], near: WallTime) -> Heard {
+    fn receive(&mut self, datagram: &[u8], near: WallTime) -> Received {
         let packet = match Packet::parse(datagram, self.options.key.as_ref()) {
             Ok(packet) => packet,
-            Err(Unreadable::Foreign) => return Heard::Foreign,
-            Err(Unreadable::Forged) => return Heard::Forged,
+            Err(Unreadable::Foreign) => return Received::Foreign,
+            Err(Unreadable::Forged) => return Received::Forged,
         };
         match packet.flags & (flag::OPEN | flag::REPLY) {
             // Our own, come back, or another client's.
-            flags if flags & flag::REPLY == 0 => Heard::Malformed,
+            flags if flags & flag::REPLY == 0 => Received::Malformed,
             flag::REPLY => self.answered(&packet, near, datagram.len()),
             _ => self.opened(&packet),
         }
@@ -281,7 +281,7 @@ impl Protocol for Client {
         }
     }
 
-    fn stage(&mut self, now: SteadyTime) -> Stage {
+    fn conversation_state(&mut self, now: SteadyTime) -> ConversationState {
         let waits = self.options.open_timeouts.len();
         if let State::Opening { said, due } = self.state
             && said >= waits
@@ -290,10 +290,10 @@ impl Protocol for Client {
             self.state = State::Failed(Failure::Silent(waits));
         }
         match &self.state {
-            State::Opening { .. } => Stage::Opening,
-            State::Open if self.ended => Stage::Over,
-            State::Open => Stage::Ready,
-            State::Failed(failure) => Stage::Failed(failure.to_string()),
+            State::Opening { .. } => ConversationState::Opening,
+            State::Open if self.ended => ConversationState::Over,
+            State::Open => ConversationState::Ready,
+            State::Failed(failure) => ConversationState::Failed(failure.to_string()),
         }
     }
 

@@ -7,7 +7,7 @@ use super::server::{AllowStamps, Reaction, Rules, Server};
 use super::*;
 use crate::machine::Tick;
 use crate::twoway::reflect::{Arrival, Silence};
-use crate::twoway::{Directions, Heard, Ledger, Protocol, Stage};
+use crate::twoway::{ConversationState, Directions, Protocol, Received, RequestTable};
 use crate::wire::unhex;
 use jitlat_core::twoway::LostOn;
 use jitlat_core::{Span, SteadyTime, WallTime};
@@ -177,16 +177,16 @@ impl Case {
 /// What a client that hears what the recorded one heard has said and found.
 struct Replayed {
     client: Client,
-    ledger: Ledger,
+    requests: RequestTable,
     replies: Vec<crate::twoway::Reply>,
 }
 
 fn replay_client(case: &Case) -> Replayed {
     let name = case.name;
     let mut client = Client::new(case.options());
-    let mut ledger = Ledger::new(100);
+    let mut requests = RequestTable::new(100);
     if client.counts_answers() {
-        ledger.declare_stateful();
+        requests.declare_stateful();
     }
     let mut replies = Vec::new();
     let mut next = 0;
@@ -202,7 +202,7 @@ fn replay_client(case: &Case) -> Replayed {
         }
         said.push(datagram.bytes.clone());
         while let Some(heard) = arrived.next_if(|d| d.at <= datagram.at) {
-            hear(&mut client, &mut ledger, &mut replies, &heard);
+            hear(&mut client, &mut requests, &mut replies, &heard);
         }
         let now = Tick { wall: datagram.at, steady: SteadyTime(datagram.at.0 - recorded[0].at.0) };
         let mut out = Vec::new();
@@ -210,13 +210,13 @@ fn replay_client(case: &Case) -> Replayed {
         match flags {
             flag::OPEN => assert!(client.poll_conversation(now, &mut out), "{name}"),
             flag::CLOSE => {
-                let _ = client.stage(now.steady);
+                let _ = client.conversation_state(now.steady);
                 assert!(client.poll_farewell(&mut out), "{name}");
             }
             _ => {
-                assert_eq!(client.stage(now.steady), Stage::Ready, "{name}");
+                assert_eq!(client.conversation_state(now.steady), ConversationState::Ready, "{name}");
                 client.request(next, false, now.wall, &mut out);
-                ledger.sent(next, now.wall);
+                requests.note_sent(next, now.wall);
                 next += 1;
             }
         }
@@ -232,27 +232,27 @@ fn replay_client(case: &Case) -> Replayed {
             assert_eq!(out, datagram.bytes, "{name}");
         }
     }
-    arrived.for_each(|heard| hear(&mut client, &mut ledger, &mut replies, &heard));
+    arrived.for_each(|heard| hear(&mut client, &mut requests, &mut replies, &heard));
     assert!(!client.poll_farewell(&mut Vec::new()), "{name}: said once");
-    Replayed { client, ledger, replies }
+    Replayed { client, requests, replies }
 }
 
 fn hear(
     client: &mut Client,
-    ledger: &mut Ledger,
+    requests: &mut RequestTable,
     replies: &mut Vec<crate::twoway::Reply>,
     datagram: &Datagram,
 ) {
     match client.receive(&datagram.bytes, datagram.at) {
-        Heard::Reply(reply) => {
-            ledger.answer(reply.seq, reply.far_seq);
+        Received::Reply(reply) => {
+            requests.match_answer(reply.seq, reply.far_seq);
             if let Some(window) = client.far_window() {
-                ledger.told(reply.seq, window);
+                requests.note_far_window(reply.seq, window);
             }
             assert!(!reply.damaged);
             replies.push(reply);
         }
-        Heard::Conversation => {}
+        Received::Conversation => {}
         other => panic!("{other:?}"),
     }
 }
@@ -290,7 +290,7 @@ fn the_client_says_what_every_recorded_client_said() {
 fn losses_have_the_recorded_way() {
     let of = |name: &str| {
         let case = CASES.iter().find(|c| c.name == name).unwrap();
-        let (directions, runs) = replay_client(case).ledger.directions();
+        let (directions, runs) = replay_client(case).requests.directions();
         let runs: Vec<_> = runs.iter().map(|r| (r.first, r.length, r.way)).collect();
         (directions, runs)
     };

@@ -7,7 +7,7 @@ use super::server::{AllowStamps, OPEN_SURPLUS, Reaction, Rules, Server};
 use super::*;
 use crate::machine::Tick;
 use crate::twoway::reflect::{Arrival, Silence};
-use crate::twoway::{Heard, Protocol, Stage};
+use crate::twoway::{ConversationState, Protocol, Received};
 use jitlat_core::{Span, SteadyTime, WallTime};
 use proptest::prelude::*;
 
@@ -346,13 +346,13 @@ proptest! {
             let datagram = packet(flags & !flag::HMAC, Some(token), |out| out.extend(&bytes), None);
             let heard = client.receive(&datagram, tick(k as i64).wall);
             if flags & flag::REPLY == 0 {
-                prop_assert_eq!(heard, Heard::Malformed);
+                prop_assert_eq!(heard, Received::Malformed);
             }
             let _ = client.receive(&bytes, tick(k as i64).wall);
             out.clear();
             client.request(k as u32, false, tick(0).wall, &mut out);
             prop_assert!(out.len() >= 16 && out.len() == client.size());
-            let _ = client.stage(tick(k as i64).steady);
+            let _ = client.conversation_state(tick(k as i64).steady);
         }
     }
 }
@@ -374,10 +374,10 @@ fn granted(token: u64, params: &Params) -> Vec<u8> {
 fn an_open_request_is_repeated_and_then_given_up() {
     let mut client = Client::new(Options::new(Span::seconds(1), Span::millis(20)));
     let mut said = Vec::new();
-    while client.stage(SteadyTime(0)) == Stage::Opening {
+    while client.conversation_state(SteadyTime(0)) == ConversationState::Opening {
         let Some(due) = client.conversation_timeout() else { break };
         let now = Tick { steady: due.max(SteadyTime(0)), ..tick(0) };
-        if client.stage(now.steady) != Stage::Opening {
+        if client.conversation_state(now.steady) != ConversationState::Opening {
             break;
         }
         let mut out = Vec::new();
@@ -397,15 +397,18 @@ fn an_open_request_is_repeated_and_then_given_up() {
 fn what_a_server_restricts_is_told_and_the_session_closed() {
     let restricted = Params { interval: Span::millis(100), ..asked() };
     let mut client = opening(|_| ());
-    assert_eq!(client.receive(&granted(7, &restricted), tick(1).wall), Heard::Conversation);
-    let Stage::Failed(why) = client.stage(SteadyTime(0)) else { panic!() };
+    assert_eq!(client.receive(&granted(7, &restricted), tick(1).wall), Received::Conversation);
+    let ConversationState::Failed(why) = client.conversation_state(SteadyTime(0)) else { panic!() };
     assert!(why.contains("interval 0.1 s instead of 0.02 s"), "{why}");
     let mut close = Vec::new();
     assert!(client.poll_farewell(&mut close));
     assert_eq!(close, packet(flag::CLOSE, Some(7), |_| (), None));
     let mut client = opening(|o| o.loose = true);
     client.receive(&granted(7, &restricted), tick(1).wall);
-    assert_eq!((client.stage(SteadyTime(0)), client.granted()), (Stage::Ready, &restricted));
+    assert_eq!(
+        (client.conversation_state(SteadyTime(0)), client.granted()),
+        (ConversationState::Ready, &restricted)
+    );
     for (params, token, failure) in
         [(Params { version: 2, ..asked() }, 7, Failure::Version(2)), (asked(), 0, Failure::Closed)]
     {
@@ -425,17 +428,17 @@ fn one_bad_datagram_ends_no_test() {
         packet(flags, Some(token), |out| layout.write(&echo, out), None)
     };
     let near = tick(9).wall;
-    assert_eq!(client.receive(&reply(8, flag::REPLY), near), Heard::Foreign, "another session");
-    assert_eq!(client.receive(&reply(7, 0), near), Heard::Malformed, "our own, come back");
-    assert_eq!(client.receive(&reply(7, flag::REPLY)[..40], near), Heard::Malformed);
-    assert_eq!(client.receive(b"no packet", near), Heard::Foreign);
-    assert_eq!(client.receive(&granted(9, &asked()), near), Heard::Conversation, "to an open said again");
-    assert_eq!(client.stage(SteadyTime(0)), Stage::Ready);
-    let Heard::Reply(heard) = client.receive(&reply(7, flag::REPLY), near) else { panic!() };
+    assert_eq!(client.receive(&reply(8, flag::REPLY), near), Received::Foreign, "another session");
+    assert_eq!(client.receive(&reply(7, 0), near), Received::Malformed, "our own, come back");
+    assert_eq!(client.receive(&reply(7, flag::REPLY)[..40], near), Received::Malformed);
+    assert_eq!(client.receive(b"no packet", near), Received::Foreign);
+    assert_eq!(client.receive(&granted(9, &asked()), near), Received::Conversation, "to an open said again");
+    assert_eq!(client.conversation_state(SteadyTime(0)), ConversationState::Ready);
+    let Received::Reply(heard) = client.receive(&reply(7, flag::REPLY), near) else { panic!() };
     assert_eq!((heard.seq, heard.far_seq, client.far_window()), (3, Some(3), Some(15)));
     // The server ends it: this one still counts.
-    assert!(matches!(client.receive(&reply(7, flag::REPLY | flag::CLOSE), near), Heard::Reply(_)));
-    assert!(client.was_ended() && client.stage(SteadyTime(0)) == Stage::Over);
+    assert!(matches!(client.receive(&reply(7, flag::REPLY | flag::CLOSE), near), Received::Reply(_)));
+    assert!(client.was_ended() && client.conversation_state(SteadyTime(0)) == ConversationState::Over);
     assert!(!client.poll_farewell(&mut Vec::new()));
 }
 
@@ -449,7 +452,7 @@ fn one_clock_gives_what_it_can() {
             |ms: i64| packet::Instant { wall: Some(tick(ms).wall.0), monotonic: Some(ms * 1_000_000 + 1) };
         let echo = Echo { received: instant(50), sent: instant(53), ..Echo::default() };
         let bytes = packet(flag::REPLY, Some(7), |out| EchoLayout::new(&params).write(&echo, out), None);
-        let Heard::Reply(reply) = client.receive(&bytes, tick(60).wall) else { panic!() };
+        let Received::Reply(reply) = client.receive(&bytes, tick(60).wall) else { panic!() };
         let (arrived, answered) = (reply.arrived.unwrap(), reply.answered.unwrap());
         assert_eq!((answered - arrived, client.far_clock()), (Span::millis(3), wall), "{clocks:?}");
         assert_eq!(arrived == tick(50).wall, wall, "{clocks:?}");

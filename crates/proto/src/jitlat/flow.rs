@@ -1,5 +1,5 @@
 //! What a control machine asks of its driver's flow engine ([`Command`]) and what the engine reports back
-//! ([`Report`]): the same on both sides, so that one engine serves client and server.
+//! ([`FlowReport`]): the same on both sides, so that one engine serves client and server.
 //!
 //! The life of a flow, with the commands on the left and the reports they are answered with:
 //!
@@ -13,7 +13,7 @@
 //! Stop     → Sent or Received              sender: no more sentinels, report;
 //!                                          a receiver reports by itself when it has finished
 //! ```
-//! Instead of any of these answers, [`Report::Failed`].
+//! Instead of any of these answers, [`FlowReport::Failed`].
 
 use super::recording::{Recording, SentStamps};
 use super::stream::{Finish, Patience};
@@ -46,7 +46,7 @@ pub enum Meeting {
     /// Client, and classic UDP server: the peer's address comes with [`Command::Connect`].
     Dial,
     /// Version-3 server: a greeting with this token arrives on the server's shared test port (UDP
-    /// datagram, or first 12 bytes of a TCP connection) and is reported as [`Report::Greeted`].
+    /// datagram, or first 12 bytes of a TCP connection) and is reported as [`FlowReport::Greeted`].
     Greeting(u64),
     /// Classic TCP receiver: listen on the bound port, and on [`Command::Start`] accept one connection
     /// from the peer's address (any port).
@@ -83,10 +83,10 @@ pub struct Opening {
 /// What the machine wants done with a flow. Obey in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Bind, allocate and prepare. Answer [`Report::Opened`].
+    /// Bind, allocate and prepare. Answer [`FlowReport::Opened`].
     Open(Box<Opening>),
     /// Tie the flow to `peer`; a `greeting` is to be sent there with a `Greeter` until it comes back, for
-    /// at most the given patience. Answer [`Report::Ready`].
+    /// at most the given patience. Answer [`FlowReport::Ready`].
     Connect {
         /// Which flow.
         flow: FlowId,
@@ -99,7 +99,7 @@ pub enum Command {
     Start(FlowId),
     /// End it early: the sender turns to sentinels, the receiver lingers this long for stragglers and finishes.
     Cut(FlowId, Span),
-    /// No more of it: the sender stops its sentinels and reports [`Report::Sent`]; a receiver that has
+    /// No more of it: the sender stops its sentinels and reports [`FlowReport::Sent`]; a receiver that has
     /// not finished does so at once and reports.
     Stop(FlowId),
     /// Release sockets and threads of the flow, whatever its state. No report is expected.
@@ -108,7 +108,7 @@ pub enum Command {
 
 /// What the flow engine tells the machine.
 #[derive(Clone, Debug)]
-pub enum Report {
+pub enum FlowReport {
     /// The socket is bound to this port.
     Opened(FlowId, u16),
     /// A greeting with the flow's token came from this address; not yet answered.

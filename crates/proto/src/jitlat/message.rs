@@ -3,7 +3,7 @@
 
 use super::auth::{NONCE_LEN, PROOF_LEN};
 use super::flow::FlowId;
-use super::ledger::SessionId;
+use super::session_table::SessionId;
 use super::stream::Finish;
 use jitlat_core::session::HostFacts;
 use jitlat_core::{PacketRecord, Source, TestSpec, WallTime};

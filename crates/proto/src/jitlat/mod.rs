@@ -6,7 +6,7 @@
 //! * [`flow`] – what machines ask of the driver's flow engine and what it reports back
 //! * [`packet`], [`framing`], [`stream`] – the test stream: header, TCP records, sender, receiver
 //! * [`recording`] – received records and sent stamps, as they are kept and joined
-//! * [`limits`], [`ledger`] – what a server grants, to one request and over all sessions
+//! * [`limits`], [`session_table`] – what a server grants, to one request and over all sessions
 pub mod auth;
 pub mod classic;
 pub mod client;
@@ -14,21 +14,21 @@ pub mod codec;
 pub mod dialect;
 pub mod flow;
 pub mod framing;
-pub mod ledger;
 pub mod limits;
 pub mod message;
 pub mod packet;
 pub mod recording;
 pub mod server;
+pub mod session_table;
 pub mod stream;
 pub mod v3;
 
 pub use auth::Key;
 pub use client::{ClientConfig, ClientEvent, ClientInput, ClientMachine, Failure, Progress};
 pub use dialect::Dialect;
-pub use flow::{Command, FlowId, Opening, Report, Role};
-pub use ledger::{Ledger, SessionId};
+pub use flow::{Command, FlowId, FlowReport, Opening, Role};
 pub use limits::{Limits, Refusal};
 pub use recording::{Recording, SentStamps};
 pub use server::{ServerConfig, ServerEvent, ServerInput, ServerMachine};
+pub use session_table::{SessionId, SessionTable};
 pub use stream::{StreamReceiver, StreamSender};

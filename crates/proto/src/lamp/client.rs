@@ -3,7 +3,7 @@
 use crate::lamp::packet::{FollowUp, HEADER_LEN, Header, Kind, push_payload};
 use crate::lamp::report::Report;
 use crate::machine::Tick;
-use crate::twoway::{Heard, Protocol, Reply, Stage};
+use crate::twoway::{ConversationState, Protocol, Received, Reply};
 use jitlat_core::{Span, SteadyTime, WallTime};
 
 /// Between repetitions of INIT and FOLLOWUP_CTRL.
@@ -60,7 +60,7 @@ pub enum FollowUpState {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum SessionState {
     Init,
     Negotiate,
     Ready,
@@ -76,7 +76,7 @@ enum State {
 #[derive(Clone, Debug)]
 pub struct Client {
     options: Options,
-    state: State,
+    state: SessionState,
     follow_up: FollowUpState,
     report: Option<Report>,
     /// Repetitions so far of what the state repeats.
@@ -98,7 +98,7 @@ impl Client {
         };
         Client {
             options,
-            state: State::Init,
+            state: SessionState::Init,
             follow_up,
             report: None,
             repeats: 0,
@@ -120,7 +120,7 @@ impl Client {
         self.report.as_ref()
     }
 
-    fn enter(&mut self, state: State) {
+    fn enter(&mut self, state: SessionState) {
         self.state = state;
         self.repeats = 0;
         self.due = None;
@@ -165,39 +165,39 @@ impl Protocol for Client {
         self.last = Some(seq as u16);
     }
 
-    fn receive(&mut self, datagram: &[u8], _near: WallTime) -> Heard {
-        let Some(header) = Header::parse(datagram) else { return Heard::Malformed };
+    fn receive(&mut self, datagram: &[u8], _near: WallTime) -> Received {
+        let Some(header) = Header::parse(datagram) else { return Received::Malformed };
         if header.id != self.options.id {
-            return Heard::Foreign;
+            return Received::Foreign;
         }
         match header.kind {
-            Kind::Ack if self.state == State::Init => {
+            Kind::Ack if self.state == SessionState::Init => {
                 let ask = self.follow_up == FollowUpState::Asked;
-                self.enter(if ask { State::Negotiate } else { State::Ready });
-                Heard::Conversation
+                self.enter(if ask { SessionState::Negotiate } else { SessionState::Ready });
+                Received::Conversation
             }
-            Kind::Ack => Heard::Conversation,
+            Kind::Ack => Received::Conversation,
             Kind::FollowUpControl => {
                 let answer = match FollowUp::from(header.length_or_type) {
                     FollowUp::Accept => FollowUpState::Accepted,
                     FollowUp::Deny | FollowUp::Unknown => FollowUpState::Denied,
                     // A request for it: our own, come back.
-                    _ => return Heard::Malformed,
+                    _ => return Received::Malformed,
                 };
-                if self.state == State::Negotiate {
+                if self.state == SessionState::Negotiate {
                     self.follow_up = answer;
-                    self.enter(State::Ready);
+                    self.enter(SessionState::Ready);
                 }
-                Heard::Conversation
+                Received::Conversation
             }
             Kind::Reply | Kind::EndReply | Kind::ReplyTimeless | Kind::EndReplyTimeless => {
                 let timeless = matches!(header.kind, Kind::ReplyTimeless | Kind::EndReplyTimeless);
                 if self.options.mode != Mode::PingLike || timeless != self.options.timeless {
-                    return Heard::Malformed;
+                    return Received::Malformed;
                 }
                 let whole = usize::from(header.length_or_type) == datagram.len() - HEADER_LEN
                     && datagram.len() - HEADER_LEN == self.options.payload.min(u16::MAX.into());
-                Heard::Reply(Reply {
+                Received::Reply(Reply {
                     seq: header.seq.into(),
                     seq_bits: 16,
                     arrived: None,
@@ -207,12 +207,12 @@ impl Protocol for Client {
                 })
             }
             Kind::FollowUpData if self.follow_up == FollowUpState::Accepted => {
-                if self.last == Some(header.seq) && self.state == State::Drain {
+                if self.last == Some(header.seq) && self.state == SessionState::Drain {
                     self.last_answered = true;
                 }
                 match header.time() {
-                    Some(took) => Heard::Took { seq: header.seq, took: Span(took.0) },
-                    None => Heard::Conversation,
+                    Some(took) => Received::Took { seq: header.seq, took: Span(took.0) },
+                    None => Received::Conversation,
                 }
             }
             Kind::Report if self.options.mode == Mode::Unidirectional => {
@@ -220,14 +220,14 @@ impl Protocol for Client {
                 let text =
                     datagram.get(HEADER_LEN..HEADER_LEN + length).and_then(|b| std::str::from_utf8(b).ok());
                 let Some(report) = text.and_then(|t| t.parse::<Report>().ok()) else {
-                    return Heard::Malformed;
+                    return Received::Malformed;
                 };
                 self.owe_ack = true;
                 // The last word counts: one sent early, for a pause taken for the end, is superseded.
                 self.report = Some(report);
-                Heard::Conversation
+                Received::Conversation
             }
-            _ => Heard::Malformed,
+            _ => Received::Malformed,
         }
     }
 
@@ -240,20 +240,20 @@ impl Protocol for Client {
             return true;
         }
         let seq = self.repeats as u16;
-        let again =
-            matches!(self.state, State::Init | State::Negotiate) && self.repeat(now, REPEATS, REPEAT, GRACE);
+        let again = matches!(self.state, SessionState::Init | SessionState::Negotiate)
+            && self.repeat(now, REPEATS, REPEAT, GRACE);
         match self.state {
-            State::Init if again => {
+            SessionState::Init if again => {
                 let kind = if self.options.mode == Mode::PingLike { 1 } else { 2 };
                 out.extend(Header::new(Kind::Init, id, seq, kind).to_bytes());
                 true
             }
-            State::Negotiate if again => {
+            SessionState::Negotiate if again => {
                 let code = self.options.follow_up.unwrap_or(FollowUp::Application).code();
                 out.extend(Header::new(Kind::FollowUpControl, id, seq, code).to_bytes());
                 true
             }
-            State::AwaitReport
+            SessionState::AwaitReport
                 if self.repeats < STOP_REPEATS
                     && self.report.is_none()
                     && self.due.is_some_and(|d| now >= d) =>
@@ -278,33 +278,35 @@ impl Protocol for Client {
             return Some(SteadyTime(i64::MIN));
         }
         match self.state {
-            State::Init | State::Negotiate if self.repeats == 0 => Some(SteadyTime(i64::MIN)),
+            SessionState::Init | SessionState::Negotiate if self.repeats == 0 => Some(SteadyTime(i64::MIN)),
             _ => [self.due, self.until].into_iter().flatten().min(),
         }
     }
 
-    fn stage(&mut self, now: SteadyTime) -> Stage {
+    fn conversation_state(&mut self, now: SteadyTime) -> ConversationState {
         let expired = self.until.is_some_and(|u| now >= u);
         match self.state {
-            State::Init if expired => self.enter(State::Failed),
-            State::Negotiate if expired => {
+            SessionState::Init if expired => self.enter(SessionState::Failed),
+            SessionState::Negotiate if expired => {
                 self.follow_up = FollowUpState::Unanswered;
-                self.enter(State::Ready);
+                self.enter(SessionState::Ready);
             }
-            State::Drain if expired || self.last_answered => self.enter(State::Over),
-            State::AwaitReport if self.report.is_some() => {
-                self.enter(State::Reported);
+            SessionState::Drain if expired || self.last_answered => self.enter(SessionState::Over),
+            SessionState::AwaitReport if self.report.is_some() => {
+                self.enter(SessionState::Reported);
                 self.until = Some(now + REPORT_LINGER);
             }
-            State::AwaitReport | State::Reported if expired => self.enter(State::Over),
+            SessionState::AwaitReport | SessionState::Reported if expired => self.enter(SessionState::Over),
             _ => {}
         }
         match self.state {
-            State::Init | State::Negotiate => Stage::Opening,
-            State::Ready => Stage::Ready,
-            State::Drain | State::AwaitReport | State::Reported => Stage::Closing,
-            State::Over => Stage::Over,
-            State::Failed => Stage::Failed(format!(
+            SessionState::Init | SessionState::Negotiate => ConversationState::Opening,
+            SessionState::Ready => ConversationState::Ready,
+            SessionState::Drain | SessionState::AwaitReport | SessionState::Reported => {
+                ConversationState::Closing
+            }
+            SessionState::Over => ConversationState::Over,
+            SessionState::Failed => ConversationState::Failed(format!(
                 "no LaMP server answered {REPEATS} INIT packets: is one running there (`jitlat serve`, `LaTe -s`), \
                  and does the firewall let UDP through?"
             )),
@@ -314,12 +316,12 @@ impl Protocol for Client {
     fn all_sent(&mut self, now: SteadyTime) {
         match self.options.mode {
             Mode::Unidirectional => {
-                self.enter(State::AwaitReport);
+                self.enter(SessionState::AwaitReport);
                 self.due = Some(now + STOP_REPEAT);
                 self.until = Some(now + REPORT_PATIENCE);
             }
             Mode::PingLike if self.follow_up == FollowUpState::Accepted => {
-                self.enter(State::Drain);
+                self.enter(SessionState::Drain);
                 self.until = Some(now + GRACE);
             }
             Mode::PingLike => {}

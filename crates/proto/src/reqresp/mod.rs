@@ -5,7 +5,7 @@
 //! agrees (and closes otherwise). Then requests go one way and responses the other, each of its fixed
 //! size: sequence number, times, padding; big-endian.
 
-use crate::twoway::{Heard, Protocol, Reply};
+use crate::twoway::{Protocol, Received, Reply};
 use crate::wire::Field;
 use jitlat_core::WallTime;
 
@@ -118,12 +118,12 @@ impl Protocol for Requester {
         field::SENT.write(&mut out[start..], sent.0);
     }
 
-    fn receive(&mut self, response: &[u8], _near: WallTime) -> Heard {
+    fn receive(&mut self, response: &[u8], _near: WallTime) -> Received {
         let (Some(seq), true) = (field::SEQ.read(response), response.len() >= SHORTEST_RESPONSE) else {
-            return Heard::Malformed;
+            return Received::Malformed;
         };
         let time = |field: Field<i64>| field.read(response).filter(|t| *t > 0).map(WallTime);
-        Heard::Reply(Reply {
+        Received::Reply(Reply {
             seq,
             seq_bits: 32,
             arrived: time(field::ARRIVED),
@@ -163,9 +163,9 @@ mod tests {
         assert_eq!(request.len(), 100);
         let mut response = vec![0; 50];
         assert!(respond(&request, WallTime(10), WallTime(20), &mut response));
-        let Heard::Reply(r) = client.receive(&response, WallTime(0)) else { panic!() };
+        let Received::Reply(r) = client.receive(&response, WallTime(0)) else { panic!() };
         assert_eq!((r.seq, r.arrived, r.answered), (7, Some(WallTime(10)), Some(WallTime(20))));
         assert!(!respond(&[1, 2], WallTime(0), WallTime(0), &mut response));
-        assert_eq!(client.receive(&[0; 19], WallTime(0)), Heard::Malformed);
+        assert_eq!(client.receive(&[0; 19], WallTime(0)), Received::Malformed);
     }
 }

@@ -7,14 +7,14 @@
 use super::HostClock;
 use crate::jitlat::auth::{Key, Side};
 use crate::jitlat::codec::Codec;
-use crate::jitlat::flow::{Command, FlowId, Meeting, ReceiveReport, Report, Role, SendReport};
-use crate::jitlat::ledger::{Ledger, SessionId};
+use crate::jitlat::flow::{Command, FlowId, FlowReport, Meeting, ReceiveReport, Role, SendReport};
 use crate::jitlat::limits::Limits;
 use crate::jitlat::message::{
     Accept, Chunk, ChunkData, Fetch, FlowAccept, FlowRequest, Hello, Message, Nak, NakCode, Probe, Request,
     Results, Welcome,
 };
 use crate::jitlat::recording::{Recording, SentStamps};
+use crate::jitlat::session_table::{SessionId, SessionTable};
 use crate::jitlat::stream::Finish;
 use crate::jitlat::{
     ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, ServerConfig, ServerEvent, ServerInput,
@@ -35,7 +35,7 @@ pub enum Op {
     /// The peer says these bytes.
     Raw(Vec<u8>),
     /// The flow engine reports something about a flow.
-    Report(u8, u8, u32),
+    FlowReport(u8, u8, u32),
     /// This many milliseconds pass; a timeout is handled if one is due.
     Wait(u32),
     /// Time passes until the next timeout, which is handled.
@@ -173,16 +173,16 @@ fn any_message(kind: u8, n: u32, flows: &[TestSpec]) -> Message {
     }
 }
 
-fn any_report(kind: u8, flow: u8, n: u32) -> Report {
+fn any_report(kind: u8, flow: u8, n: u32) -> FlowReport {
     let id = FlowId(flow % 4);
     match kind % 7 {
-        0 => Report::Opened(id, n as u16),
-        1 => Report::Greeted(id, SocketAddr::from(([192, 0, 2, (n % 3) as u8], n as u16))),
-        2 => Report::Ready(id),
-        3 => Report::Ended(id, n),
-        4 => Report::Sent(id, send_report(n)),
-        5 => Report::Received(id, receive_report(n)),
-        _ => Report::Failed(id, "failed".into()),
+        0 => FlowReport::Opened(id, n as u16),
+        1 => FlowReport::Greeted(id, SocketAddr::from(([192, 0, 2, (n % 3) as u8], n as u16))),
+        2 => FlowReport::Ready(id),
+        3 => FlowReport::Ended(id, n),
+        4 => FlowReport::Sent(id, send_report(n)),
+        5 => FlowReport::Received(id, receive_report(n)),
+        _ => FlowReport::Failed(id, "failed".into()),
     }
 }
 
@@ -199,21 +199,21 @@ fn receive_report(n: u32) -> ReceiveReport {
 }
 
 /// What a well-behaved flow engine answers at once to `command`.
-fn obedient(command: &Command, roles: &mut Vec<Role>) -> Vec<Report> {
+fn obedient(command: &Command, roles: &mut Vec<Role>) -> Vec<FlowReport> {
     match command {
         Command::Open(opening) => {
             roles.push(opening.role);
-            let opened = Report::Opened(opening.flow, opening.bind_port.max(1));
-            let greeted = Report::Greeted(opening.flow, SocketAddr::new(opening.peer, 40_000));
+            let opened = FlowReport::Opened(opening.flow, opening.bind_port.max(1));
+            let greeted = FlowReport::Greeted(opening.flow, SocketAddr::new(opening.peer, 40_000));
             match opening.meeting {
                 Meeting::Greeting(_) => vec![opened, greeted],
                 _ => vec![opened],
             }
         }
-        Command::Connect { flow, .. } => vec![Report::Ready(*flow)],
+        Command::Connect { flow, .. } => vec![FlowReport::Ready(*flow)],
         Command::Stop(flow) => match roles.get(usize::from(flow.0)) {
-            Some(Role::Send) => vec![Report::Ended(*flow, 9), Report::Sent(*flow, send_report(9))],
-            _ => vec![Report::Received(*flow, receive_report(5))],
+            Some(Role::Send) => vec![FlowReport::Ended(*flow, 9), FlowReport::Sent(*flow, send_report(9))],
+            _ => vec![FlowReport::Received(*flow, receive_report(5))],
         },
         _ => vec![],
     }
@@ -224,7 +224,7 @@ pub fn server(setup: Setup, ops: &[Op]) {
     let [client, local] = addresses();
     let mut around = Around::new(setup, Side::Client);
     let limits = Limits::default();
-    let mut ledger = Ledger::new(limits.clone());
+    let mut sessions = SessionTable::new(limits.clone());
     let config = ServerConfig {
         local,
         peer: client,
@@ -245,7 +245,9 @@ pub fn server(setup: Setup, ops: &[Op]) {
                 machine.handle(now, ServerInput::Received(&bytes));
             }
             Op::Raw(bytes) => machine.handle(now, ServerInput::Received(bytes)),
-            Op::Report(kind, flow, n) => machine.handle(now, ServerInput::Flow(any_report(*kind, *flow, *n))),
+            Op::FlowReport(kind, flow, n) => {
+                machine.handle(now, ServerInput::Flow(any_report(*kind, *flow, *n)));
+            }
             Op::Wait(ms) => {
                 around.pass(Span::millis((*ms % 100_000).into()));
                 machine.handle_timeout(around.now);
@@ -261,7 +263,7 @@ pub fn server(setup: Setup, ops: &[Op]) {
             Op::Stop => machine.handle(now, ServerInput::Shutdown),
             Op::Obey(obey) => around.obey = *obey,
         }
-        settle_server(&mut machine, &mut around, &mut ledger, &mut roles);
+        settle_server(&mut machine, &mut around, &mut sessions, &mut roles);
     }
     for _ in 0..ENOUGH {
         let Some(at) = machine.poll_timeout() else {
@@ -270,7 +272,7 @@ pub fn server(setup: Setup, ops: &[Op]) {
         };
         around.pass_until(at);
         machine.handle_timeout(around.now);
-        settle_server(&mut machine, &mut around, &mut ledger, &mut roles);
+        settle_server(&mut machine, &mut around, &mut sessions, &mut roles);
     }
     panic!("never ends: {machine:?}");
 }
@@ -278,7 +280,7 @@ pub fn server(setup: Setup, ops: &[Op]) {
 fn settle_server(
     machine: &mut ServerMachine,
     around: &mut Around,
-    ledger: &mut Ledger,
+    sessions: &mut SessionTable,
     roles: &mut Vec<Role>,
 ) {
     for _ in 0..ENOUGH {
@@ -302,11 +304,13 @@ fn settle_server(
                 }
             }
             ServerEvent::Admit(claim) if around.obey => {
-                machine.handle(now, ServerInput::Admitted(ledger.admit(claim, now.steady)));
+                machine.handle(now, ServerInput::Admitted(sessions.admit(claim, now.steady)));
             }
-            ServerEvent::Find(id) if around.obey => machine.handle(now, ServerInput::Found(ledger.find(id))),
-            ServerEvent::Keep(id, results) => ledger.keep(id, results, now.steady),
-            ServerEvent::Forget(id) => ledger.forget(id),
+            ServerEvent::Find(id) if around.obey => {
+                machine.handle(now, ServerInput::Found(sessions.find(id)));
+            }
+            ServerEvent::Keep(id, results) => sessions.keep(id, results, now.steady),
+            ServerEvent::Forget(id) => sessions.forget(id),
             _ => {}
         }
     }
@@ -331,7 +335,9 @@ pub fn client(setup: Setup, ops: &[Op]) {
                 machine.handle(now, ClientInput::Received(&bytes));
             }
             Op::Raw(bytes) => machine.handle(now, ClientInput::Received(bytes)),
-            Op::Report(kind, flow, n) => machine.handle(now, ClientInput::Flow(any_report(*kind, *flow, *n))),
+            Op::FlowReport(kind, flow, n) => {
+                machine.handle(now, ClientInput::Flow(any_report(*kind, *flow, *n)));
+            }
             Op::Wait(ms) => {
                 around.pass(Span::millis((*ms % 100_000).into()));
                 machine.handle_timeout(around.now);

@@ -1,10 +1,10 @@
 //! [`Engine`]: a flow engine in virtual time. It does what `jitlat-net` does with threads and sockets.
 
 use crate::Tick;
-use crate::jitlat::flow::{Command, FlowId, Meeting, Opening, ReceiveReport, Report, Role, SendReport};
+use crate::jitlat::flow::{Command, FlowId, FlowReport, Meeting, Opening, ReceiveReport, Role, SendReport};
 use crate::jitlat::packet::{HEADER_LEN, Header};
 use crate::jitlat::recording::{Recording, SentStamps};
-use crate::jitlat::stream::{Arrival, Greeter, Reception, StreamReceiver, StreamSender};
+use crate::jitlat::stream::{Greeter, Received, Reception, StreamReceiver, StreamSender};
 use core::net::SocketAddr;
 use jitlat_core::{Source, Span, Stamp, SteadyTime, Transport};
 use std::collections::VecDeque;
@@ -29,9 +29,9 @@ pub struct Packet {
 #[derive(Debug, Default)]
 pub struct Engine {
     flows: Vec<Flow>,
-    reports: VecDeque<Report>,
+    reports: VecDeque<FlowReport>,
     /// Reports on their way to the machine, and when they get there.
-    posted: VecDeque<(SteadyTime, Report)>,
+    posted: VecDeque<(SteadyTime, FlowReport)>,
     latency: Span,
     /// Where the peer's packets come from.
     far: Option<SocketAddr>,
@@ -73,7 +73,7 @@ impl Engine {
                 f.connected = true;
                 match greeting {
                     Some((token, patience)) => f.greeter = Some(Greeter::new(token, now.steady, patience)),
-                    None => self.reports.push_back(Report::Ready(flow)),
+                    None => self.reports.push_back(FlowReport::Ready(flow)),
                 }
             }
             Command::Start(flow) => {
@@ -103,7 +103,7 @@ impl Engine {
     fn open(&mut self, opening: Opening) {
         let port =
             if opening.bind_port == 0 { 40_000 + u16::from(opening.flow.0) } else { opening.bind_port };
-        self.reports.push_back(Report::Opened(opening.flow, port));
+        self.reports.push_back(FlowReport::Opened(opening.flow, port));
         let connected = opening.meeting == Meeting::Listen;
         self.flows.push(Flow {
             opening,
@@ -124,8 +124,8 @@ impl Engine {
             Work::None => {
                 let role = f.opening.role;
                 self.reports.push_back(match role {
-                    Role::Send => Report::Sent(id, SendReport::default()),
-                    Role::Receive => Report::Failed(id, "never started".into()),
+                    Role::Send => FlowReport::Sent(id, SendReport::default()),
+                    Role::Receive => FlowReport::Failed(id, "never started".into()),
                 });
             }
         }
@@ -147,7 +147,7 @@ impl Engine {
                 } else if !f.greeted {
                     f.greeted = true;
                     f.owed = Some(packet.header);
-                    reports.extend(far.map(|far| Report::Greeted(packet.flow, far)));
+                    reports.extend(far.map(|far| FlowReport::Greeted(packet.flow, far)));
                 }
             }
             return;
@@ -160,7 +160,7 @@ impl Engine {
             how.traffic_class = Some(f.opening.spec.dscp.octet());
             payload.resize(packet.size.into(), 0);
             packet.header.write(payload);
-            if let Arrival::Packet(record) = receiver.packet(payload, &how) {
+            if let Received::Packet(record) = receiver.packet(payload, &how) {
                 recording.push(record);
             }
         }
@@ -182,7 +182,7 @@ impl Engine {
     }
 
     /// The next report that has got through by `now`.
-    pub fn poll_report(&mut self, now: SteadyTime) -> Option<Report> {
+    pub fn poll_report(&mut self, now: SteadyTime) -> Option<FlowReport> {
         self.posted.extend(self.reports.drain(..).map(|report| (now + self.latency, report)));
         if self.posted.front().is_none_or(|(at, _)| *at > now) {
             return None;
@@ -212,7 +212,7 @@ impl Flow {
         Packet { flow: self.opening.flow, header, size, tcp }
     }
 
-    fn advance(&mut self, now: Tick, out: &mut Vec<Packet>, reports: &mut VecDeque<Report>) {
+    fn advance(&mut self, now: Tick, out: &mut Vec<Packet>, reports: &mut VecDeque<FlowReport>) {
         let id = self.opening.flow;
         if let Some(header) = self.owed.take_if(|_| self.connected) {
             out.push(self.packet(header, HEADER_LEN as u16));
@@ -226,8 +226,8 @@ impl Flow {
             if done || gave_up {
                 self.greeter = None;
                 reports.push_back(match done {
-                    true => Report::Ready(id),
-                    false => Report::Failed(id, "no answer to the greeting".into()),
+                    true => FlowReport::Ready(id),
+                    false => FlowReport::Failed(id, "no answer to the greeting".into()),
                 });
             }
         }
@@ -245,11 +245,11 @@ impl Flow {
                 }
                 if !sender.is_streaming() && !*ended {
                     *ended = true;
-                    reports.push_back(Report::Ended(id, sender.attempted()));
+                    reports.push_back(FlowReport::Ended(id, sender.attempted()));
                 }
                 sender.due().is_none().then(|| {
                     let stamps = Some(core::mem::take(stamps));
-                    Report::Sent(
+                    FlowReport::Sent(
                         id,
                         SendReport { sent: sender.attempted(), failed: sender.failures(), stamps },
                     )
@@ -257,7 +257,7 @@ impl Flow {
             }
             Work::Receiving { receiver, recording } => receiver.status(now.steady).map(|finish| {
                 let recording = core::mem::take(recording);
-                Report::Received(id, ReceiveReport { recording, finish, drops: None })
+                FlowReport::Received(id, ReceiveReport { recording, finish, drops: None })
             }),
         };
         if let Some(report) = over {

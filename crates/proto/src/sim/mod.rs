@@ -12,8 +12,8 @@ pub use clock::{EPOCH, HostClock};
 pub use engine::SEND_LAG;
 
 use crate::jitlat::auth::Key;
-use crate::jitlat::ledger::Ledger;
 use crate::jitlat::limits::Limits;
+use crate::jitlat::session_table::SessionTable;
 use crate::jitlat::{
     ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, Failure, ServerConfig, ServerEvent,
     ServerInput, ServerMachine,
@@ -134,7 +134,7 @@ pub struct Outcome {
     pub steps: [u64; 2],
     /// Whether the horizon was reached first: something hung.
     pub hung: bool,
-    /// Sessions still in the server's ledger at the end.
+    /// Sessions still in the server's sessions at the end.
     pub kept: usize,
 }
 
@@ -161,7 +161,7 @@ struct Simulation {
     client: ClientMachine,
     client_engine: Engine,
     servers: Vec<Connection>,
-    ledger: Ledger,
+    sessions: SessionTable,
     /// Which connection the client speaks on.
     connection: usize,
     /// When the last bytes of each connection arrive, by direction of arrival.
@@ -218,7 +218,7 @@ impl Simulation {
             client: ClientMachine::new(config, clocks[CLIENT].tick(Span::ZERO)),
             client_engine: Engine::new(addresses[SERVER], world.latency),
             servers: Vec::new(),
-            ledger: Ledger::new(world.limits.clone()),
+            sessions: SessionTable::new(world.limits.clone()),
             connection: 0,
             pipes: Vec::new(),
             tcp_pipes: [Span::ZERO; 2],
@@ -295,7 +295,7 @@ impl Simulation {
             took: self.now,
             steps: self.steps,
             hung,
-            kept: self.ledger.sessions(),
+            kept: self.sessions.sessions(),
         }
     }
 
@@ -575,15 +575,15 @@ impl Simulation {
             busy = true;
             let answer = match event {
                 ServerEvent::Admit(claim) => {
-                    Some(ServerInput::Admitted(self.ledger.admit(claim, now.steady)))
+                    Some(ServerInput::Admitted(self.sessions.admit(claim, now.steady)))
                 }
-                ServerEvent::Find(id) => Some(ServerInput::Found(self.ledger.find(id))),
+                ServerEvent::Find(id) => Some(ServerInput::Found(self.sessions.find(id))),
                 ServerEvent::Keep(id, results) => {
-                    self.ledger.keep(id, results, now.steady);
+                    self.sessions.keep(id, results, now.steady);
                     None
                 }
                 ServerEvent::Forget(id) => {
-                    self.ledger.forget(id);
+                    self.sessions.forget(id);
                     None
                 }
                 ServerEvent::Flow(command) => {

@@ -3,7 +3,7 @@
 use crate::stamp::auth::Key;
 use crate::stamp::packet::{Answer, Layout, Request, is_answer};
 use crate::stamp::tlv::{self, ClassOfService, DirectMeasurement, FollowUp};
-use crate::twoway::{Heard, Protocol, Reply};
+use crate::twoway::{Protocol, Received, Reply};
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Span, WallTime};
 
@@ -180,16 +180,16 @@ impl Protocol for Sender {
         true
     }
 
-    fn receive(&mut self, datagram: &[u8], near: WallTime) -> Heard {
-        let Some(answer) = Answer::parse(self.layout, datagram) else { return Heard::Malformed };
+    fn receive(&mut self, datagram: &[u8], near: WallTime) -> Received {
+        let Some(answer) = Answer::parse(self.layout, datagram) else { return Received::Malformed };
         if let Some(key) = &self.options.key
             && !key.verify_base(datagram)
         {
-            return Heard::Forged;
+            return Received::Forged;
         }
         if answer.sender_error != self.options.error {
             // Not what we sent, echoed: our own request coming back, or another sender's answer.
-            return if is_answer(self.layout, datagram) { Heard::Malformed } else { Heard::Foreign };
+            return if is_answer(self.layout, datagram) { Received::Malformed } else { Received::Foreign };
         }
         let tail = datagram.get(self.layout.base()..).unwrap_or_default();
         for step in tlv::Tlvs::new(tail) {
@@ -214,7 +214,7 @@ impl Protocol for Sender {
         let (arrived, answered) =
             (answer.error.decode(answer.arrived, near), answer.error.decode(answer.answered, near));
         self.last = answered.map(|at| (answer.seq, at));
-        Heard::Reply(Reply {
+        Received::Reply(Reply {
             seq: answer.sender_seq,
             seq_bits: 32,
             arrived,

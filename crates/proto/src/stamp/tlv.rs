@@ -160,7 +160,7 @@ mod follow_up {
 pub struct DirectMeasurement {
     /// Sent by the sender, this one included.
     pub sender_sent: u32,
-    /// Received by the reflector.
+    /// Reception by the reflector.
     pub reflector_received: u32,
     /// Sent by the reflector, this answer included.
     pub reflector_sent: u32,

@@ -102,7 +102,7 @@ pub enum Event {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ControlState {
     At(Step),
     Over,
 }
@@ -111,7 +111,7 @@ enum State {
 #[derive(Debug)]
 pub struct Client {
     config: Config,
-    state: State,
+    state: ControlState,
     deadline: SteadyTime,
     connection: Connection,
     set_up: Option<SetUp>,
@@ -132,7 +132,7 @@ impl Client {
         Client {
             deadline: now.steady + config.patience,
             config,
-            state: State::At(Step::Greeting),
+            state: ControlState::At(Step::Greeting),
             connection: Connection::default(),
             set_up: None,
             asked: 0,
@@ -144,7 +144,7 @@ impl Client {
     }
 
     fn at(&mut self, step: Step, now: Tick) {
-        self.state = State::At(step);
+        self.state = ControlState::At(step);
         let patience = match step {
             Step::Granted | Step::Running => LONGEST,
             _ => self.config.patience,
@@ -153,7 +153,7 @@ impl Client {
     }
 
     fn fail(&mut self, failure: Failure) {
-        self.state = State::Over;
+        self.state = ControlState::Over;
         self.events.push_back(Event::Failed(failure));
     }
 
@@ -253,7 +253,7 @@ impl Machine for Client {
     type Event = Event;
 
     fn handle(&mut self, now: Tick, input: Input<'_>) {
-        let State::At(step) = self.state else { return };
+        let ControlState::At(step) = self.state else { return };
         match input {
             Input::Bytes(bytes) => self.connection.incoming.feed(bytes),
             Input::Closed => return self.fail(Failure::Closed(step)),
@@ -265,11 +265,11 @@ impl Machine for Client {
             Input::Start => {}
             // Nothing runs: there is nothing to say.
             Input::Stop => {
-                self.state = State::Over;
+                self.state = ControlState::Over;
                 self.events.push_back(Event::Over);
             }
         }
-        while let State::At(step) = self.state {
+        while let ControlState::At(step) = self.state {
             match self.advance(step, now) {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -279,7 +279,7 @@ impl Machine for Client {
     }
 
     fn handle_timeout(&mut self, now: Tick) {
-        if let State::At(step) = self.state
+        if let ControlState::At(step) = self.state
             && now.steady >= self.deadline
         {
             self.fail(Failure::Silent(step));
@@ -287,7 +287,7 @@ impl Machine for Client {
     }
 
     fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> bool {
-        let State::At(step) = self.state else { return false };
+        let ControlState::At(step) = self.state else { return false };
         if let Some(set_up) = self.set_up.take() {
             set_up.write(out);
             return true;
@@ -306,7 +306,7 @@ impl Machine for Client {
             }
             Step::Running if self.say_stop => {
                 write_stop(Accept::Ok, self.granted as u32, &mut message);
-                self.state = State::Over;
+                self.state = ControlState::Over;
                 self.events.push_back(Event::Over);
             }
             _ => return false,
@@ -316,7 +316,7 @@ impl Machine for Client {
     }
 
     fn poll_timeout(&self) -> Option<SteadyTime> {
-        (self.state != State::Over).then_some(self.deadline)
+        (self.state != ControlState::Over).then_some(self.deadline)
     }
 
     fn poll_event(&mut self) -> Option<Event> {

@@ -4,7 +4,7 @@ use crate::amp::Mode;
 use crate::amp::{Origin, TestKeys};
 use crate::stamp::packet::{Answer, Layout, Request, is_answer};
 use crate::twamp::least_padding;
-use crate::twoway::{Heard, Protocol, Reply};
+use crate::twoway::{Protocol, Received, Reply};
 use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;
 
@@ -74,24 +74,24 @@ impl Protocol for Sender {
         true
     }
 
-    fn receive(&mut self, datagram: &[u8], near: WallTime) -> Heard {
+    fn receive(&mut self, datagram: &[u8], near: WallTime) -> Received {
         self.open.clear();
         self.open.extend(datagram);
         if let Some(keys) = &self.keys
             && !keys.open(Origin::Reflector, &mut self.open)
         {
             return if datagram.len() < self.layout.shortest_answer() {
-                Heard::Malformed
+                Received::Malformed
             } else {
-                Heard::Forged
+                Received::Forged
             };
         }
-        let Some(answer) = Answer::parse(self.layout, &self.open) else { return Heard::Malformed };
+        let Some(answer) = Answer::parse(self.layout, &self.open) else { return Received::Malformed };
         if answer.sender_error != self.error {
             // Not what we sent, echoed: our own request coming back, or another sender's answer.
-            return if is_answer(self.layout, &self.open) { Heard::Malformed } else { Heard::Foreign };
+            return if is_answer(self.layout, &self.open) { Received::Malformed } else { Received::Foreign };
         }
-        Heard::Reply(Reply {
+        Received::Reply(Reply {
             seq: answer.sender_seq,
             seq_bits: 32,
             arrived: answer.error.decode(answer.arrived, near),

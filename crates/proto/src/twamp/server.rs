@@ -114,7 +114,7 @@ pub enum Event {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ControlState {
     /// The greeting is to be said, or the answer to it awaited.
     SetUp,
     /// Between tests.
@@ -134,7 +134,7 @@ pub struct Server {
     peer: IpAddr,
     local: IpAddr,
     started: NtpTime,
-    state: State,
+    state: ControlState,
     deadline: SteadyTime,
     connection: Connection,
     /// Encrypted already, in the order they are to be written.
@@ -164,7 +164,7 @@ impl Server {
             peer: peer.ip().to_canonical(),
             local: local.ip().to_canonical(),
             started,
-            state: State::SetUp,
+            state: ControlState::SetUp,
             connection: Connection::default(),
             saying: VecDeque::from([greeting]),
             sessions: 0,
@@ -174,10 +174,10 @@ impl Server {
     }
 
     fn over(&mut self, reason: Reason) {
-        if self.state == State::Running {
+        if self.state == ControlState::Running {
             self.events.push_back(Event::Stop);
         }
-        self.state = State::Over;
+        self.state = ControlState::Over;
         self.events.push_back(Event::Over(reason));
     }
 
@@ -190,7 +190,7 @@ impl Server {
     /// Reads one message, if it is all there. `Ok(false)`: not yet.
     fn advance(&mut self, now: Tick) -> Result<bool, Reason> {
         match self.state {
-            State::SetUp => {
+            ControlState::SetUp => {
                 let mut answer = Vec::new();
                 let entry = self.rules.entry(&self.random, self.started);
                 let let_in = self.connection.read_set_up(&entry, &mut answer);
@@ -200,18 +200,18 @@ impl Server {
                 if !let_in? {
                     return Ok(false);
                 }
-                self.state = State::Idle;
+                self.state = ControlState::Idle;
                 self.deadline = now.steady + self.rules.idle;
                 Ok(true)
             }
-            State::Idle | State::Running => self.command(now),
-            State::Opening(_) | State::Over => Ok(false),
+            ControlState::Idle | ControlState::Running => self.command(now),
+            ControlState::Opening(_) | ControlState::Over => Ok(false),
         }
     }
 
     fn command(&mut self, now: Tick) -> Result<bool, Reason> {
         let Some(number) = self.connection.incoming.first() else { return Ok(false) };
-        let running = self.state == State::Running;
+        let running = self.state == ControlState::Running;
         let len = match (number, running) {
             (command::REQUEST_TW_SESSION, false) => Request::LEN,
             (command::START, false) | (command::STOP, true) => SHORT_LEN,
@@ -234,7 +234,7 @@ impl Server {
                 let mut ack = Vec::new();
                 write_start_ack(Accept::Ok, &mut ack);
                 self.say_signed(&ack);
-                self.state = State::Running;
+                self.state = ControlState::Running;
                 self.events.push_back(Event::Start);
                 self.deadline = now.steady + self.rules.silence;
             }
@@ -245,7 +245,7 @@ impl Server {
                 }
                 self.events.push_back(Event::Stop);
                 self.sessions = 0;
-                self.state = State::Idle;
+                self.state = ControlState::Idle;
                 self.deadline = now.steady + self.rules.idle;
             }
         }
@@ -270,7 +270,7 @@ impl Server {
                     dscp: asked.dscp().unwrap_or(0),
                     linger: asked.timeout.to_span().clamp(Span::ZERO, self.rules.linger),
                 }));
-                self.state = State::Opening(sid);
+                self.state = ControlState::Opening(sid);
             }
             Err(accept) => self.refuse(accept),
         }
@@ -313,15 +313,15 @@ impl Machine for Server {
     type Event = Event;
 
     fn handle(&mut self, now: Tick, input: Input<'_>) {
-        if self.state == State::Over {
+        if self.state == ControlState::Over {
             return;
         }
         match input {
             Input::Bytes(bytes) => self.connection.incoming.feed(bytes),
             Input::Closed => return self.over(Reason::Closed),
             Input::Opened(opened) => {
-                let State::Opening(sid) = self.state else { return };
-                self.state = State::Idle;
+                let ControlState::Opening(sid) = self.state else { return };
+                self.state = ControlState::Idle;
                 match opened {
                     Ok(port) => {
                         self.sessions += 1;
@@ -333,7 +333,7 @@ impl Machine for Server {
                 }
             }
             Input::Reflected => {
-                if self.state == State::Running {
+                if self.state == ControlState::Running {
                     self.deadline = now.steady + self.rules.silence;
                 }
             }
@@ -351,7 +351,7 @@ impl Machine for Server {
     }
 
     fn handle_timeout(&mut self, now: Tick) {
-        if self.state != State::Over && now.steady >= self.deadline {
+        if self.state != ControlState::Over && now.steady >= self.deadline {
             self.over(Reason::Silent);
         }
     }
@@ -367,7 +367,7 @@ impl Machine for Server {
     }
 
     fn poll_timeout(&self) -> Option<SteadyTime> {
-        (self.state != State::Over).then_some(self.deadline)
+        (self.state != ControlState::Over).then_some(self.deadline)
     }
 
     fn poll_event(&mut self) -> Option<Event> {

@@ -9,7 +9,7 @@ use crate::twamp::client::{self, Client, Config, Failure, Step, Wish};
 use crate::twamp::server::{self, Random, Reason, Rules, Server};
 use crate::twamp::{Sender, SessionReflector, Users, sender};
 use crate::twoway::reflect::{Arrival, Silence};
-use crate::twoway::{Heard, Protocol};
+use crate::twoway::{Protocol, Received};
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Dscp, Span, SteadyTime, WallTime};
 use proptest::prelude::*;
@@ -199,14 +199,14 @@ fn exchange(asked: &server::Asked, granted: &client::Granted) {
     assert_eq!(reflect(&request[..request.len() - 1], "192.0.2.1:40000"), Err(Silence::Short));
     let answer = reflect(&request, "192.0.2.1:40000").unwrap();
     assert_eq!(answer.len(), request.len(), "both directions are equally long");
-    let Heard::Reply(reply) = sender.receive(&answer, WallTime(WALL)) else { panic!("{}", asked.mode) };
+    let Received::Reply(reply) = sender.receive(&answer, WallTime(WALL)) else { panic!("{}", asked.mode) };
     assert_eq!((reply.seq, reply.far_seq), (7, Some(0)));
     assert_eq!((reply.arrived, reply.answered), (Some(WallTime(WALL + 5)), Some(WallTime(WALL + 9))));
     let mut forged = answer.clone();
     forged[3] ^= 1;
     let heard = sender.receive(&forged, WallTime(WALL));
     if asked.mode.protects_test() {
-        assert_eq!(heard, Heard::Forged);
+        assert_eq!(heard, Received::Forged);
         forged.copy_from_slice(&request);
         forged[40] ^= 0x10;
         assert_eq!(reflect(&forged, "192.0.2.1:40000"), Err(Silence::Forged));
@@ -216,7 +216,7 @@ fn exchange(asked: &server::Asked, granted: &client::Granted) {
         );
     } else {
         assert_eq!(reflect(&answer, "192.0.2.1:40000"), Err(Silence::Loop));
-        assert_eq!(sender.receive(&request, WallTime(WALL)), Heard::Foreign);
+        assert_eq!(sender.receive(&request, WallTime(WALL)), Received::Foreign);
     }
 }
 

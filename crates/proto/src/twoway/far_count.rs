@@ -40,7 +40,7 @@ pub(super) struct FarCount {
 }
 
 impl FarCount {
-    /// For a ledger that remembers `room` requests, a power of two, of a test of `packets`.
+    /// For a table that remembers `room` requests, a power of two, of a test of `packets`.
     pub(super) fn new(room: usize, packets: u32) -> FarCount {
         // Runs that are settled while packets fly find their room taken.
         let early = if packets as usize > room { RUNS } else { 0 };

@@ -3,20 +3,20 @@
 //!
 //! * [`Protocol`] – what one protocol adds: its bytes, and a conversation around the test if it has one
 //! * [`Pinger`] – one test, driven by bytes and times
-//! * [`ledger`] – which answers belong to which requests, and what they tell of either direction
+//! * [`request_table`] – which answers belong to which requests, and what they tell of either direction
 //! * [`reflect`] – what comes in at a reflector, and why it may keep silent
 
 mod far_count;
 mod far_window;
-pub mod ledger;
 pub mod pinger;
 pub mod reflect;
+pub mod request_table;
 #[cfg(test)]
 mod sim;
 
-pub use ledger::{Directions, Ledger};
 pub use pinger::{Pinger, Plan, Transmit};
 pub use reflect::{Arrival, Silence};
+pub use request_table::{Directions, RequestTable};
 
 use crate::machine::Tick;
 use jitlat_core::{SteadyTime, WallTime};
@@ -40,7 +40,7 @@ pub struct Reply {
 
 /// What became of a received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum Received {
     /// An answer to a request.
     Reply(Reply),
     /// A later word on request `seq` (16 bits): the far host took this long to answer it.
@@ -62,7 +62,7 @@ pub enum Heard {
 
 /// Where the conversation around a test stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum ConversationState {
     /// Not ready for requests.
     Opening,
     /// Requests may be sent.
@@ -81,7 +81,7 @@ pub trait Protocol {
     fn request(&mut self, seq: u32, last: bool, sent: WallTime, out: &mut Vec<u8>);
 
     /// Reads a datagram from the far host that arrived at about `near` (wall clock).
-    fn receive(&mut self, datagram: &[u8], near: WallTime) -> Heard;
+    fn receive(&mut self, datagram: &[u8], near: WallTime) -> Received;
 
     /// Appends the next packet of the conversation around the test, if one is due.
     fn poll_conversation(&mut self, _now: Tick, _out: &mut Vec<u8>) -> bool {
@@ -99,8 +99,8 @@ pub trait Protocol {
     }
 
     /// Where the conversation stands at `now` (steady clock).
-    fn stage(&mut self, _now: SteadyTime) -> Stage {
-        Stage::Ready
+    fn conversation_state(&mut self, _now: SteadyTime) -> ConversationState {
+        ConversationState::Ready
     }
 
     /// All requests have been sent.
@@ -123,7 +123,7 @@ pub trait Protocol {
         None
     }
 
-    /// Whether a later word on each answer may come ([`Heard::Took`]).
+    /// Whether a later word on each answer may come ([`Received::Took`]).
     fn follows_up(&self) -> bool {
         false
     }

@@ -4,8 +4,8 @@
 use crate::jitlat::Recording;
 use crate::jitlat::SentStamps;
 use crate::machine::Tick;
-use crate::twoway::ledger::{Fit, Ledger};
-use crate::twoway::{Heard, Protocol, Stage};
+use crate::twoway::request_table::{AnswerMatch, RequestTable};
+use crate::twoway::{ConversationState, Protocol, Received};
 use jitlat_core::record::{Flags, Moment};
 use jitlat_core::schedule::Deadlines;
 use jitlat_core::twoway::NotAnswers;
@@ -39,7 +39,7 @@ pub enum Transmit {
 
 /// What came in, beside the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
+pub struct Reception {
     /// The best stamp of its arrival.
     pub stamp: Stamp,
     /// The program's own reading after it was received.
@@ -58,13 +58,13 @@ pub struct Pinger<P> {
     protocol: P,
     plan: Plan,
     deadlines: Deadlines,
-    state: State,
+    state: PingerState,
     next: u32,
     due: SteadyTime,
     start: Option<SteadyTime>,
     /// When the answer to the last request, or to the one waited for, is given up.
     until: Option<SteadyTime>,
-    ledger: Ledger,
+    requests: RequestTable,
     records: Recording,
     sent: SentStamps,
     not_answers: NotAnswers,
@@ -75,7 +75,7 @@ pub struct Pinger<P> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+enum PingerState {
     Opening,
     Sending,
     Draining,
@@ -96,20 +96,20 @@ impl<P: Protocol> Pinger<P> {
             sent.reserve(packets.min(1 << 20) as usize);
         }
         let deadlines = Deadlines::new(&plan.spec);
-        let mut ledger = Ledger::new(packets);
+        let mut requests = RequestTable::new(packets);
         if protocol.counts_answers() {
-            ledger.declare_stateful();
+            requests.declare_stateful();
         }
         Pinger {
             protocol,
             deadlines,
             plan,
-            state: State::Opening,
+            state: PingerState::Opening,
             next: 0,
             due: SteadyTime(i64::MIN),
             start: None,
             until: None,
-            ledger,
+            requests,
             records,
             sent,
             not_answers: NotAnswers::default(),
@@ -124,13 +124,13 @@ impl<P: Protocol> Pinger<P> {
     }
 
     /// Requests and answers so far.
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
+    pub fn requests(&self) -> &RequestTable {
+        &self.requests
     }
 
-    /// The ledger, to tell it what is known of the far host beforehand.
-    pub fn ledger_mut(&mut self) -> &mut Ledger {
-        &mut self.ledger
+    /// The requests, to tell it what is known of the far host beforehand.
+    pub fn requests_mut(&mut self) -> &mut RequestTable {
+        &mut self.requests
     }
 
     /// The answers so far from number `k` on, in arrival order, with the transmit stamps known by now.
@@ -144,33 +144,33 @@ impl<P: Protocol> Pinger<P> {
 
     /// Datagrams that were no answers.
     pub fn not_answers(&self) -> NotAnswers {
-        NotAnswers { unmatched: self.ledger.unmatched(), ..self.not_answers }
+        NotAnswers { unmatched: self.requests.unmatched(), ..self.not_answers }
     }
 
     /// Why the test failed, if it did.
     pub fn failure(&self) -> Option<&str> {
         match &self.state {
-            State::Failed(why) => Some(why),
+            PingerState::Failed(why) => Some(why),
             _ => None,
         }
     }
 
     /// Whether nothing more will be sent or waited for.
     pub fn is_over(&self) -> bool {
-        matches!(self.state, State::Over | State::Failed(_))
+        matches!(self.state, PingerState::Over | PingerState::Failed(_))
     }
 
     /// Stops sending requests; answers still on their way are waited for.
     pub fn interrupt(&mut self, now: Tick) {
-        if matches!(self.state, State::Opening) {
-            self.state = State::Over;
-        } else if self.state == State::Sending {
+        if matches!(self.state, PingerState::Opening) {
+            self.state = PingerState::Over;
+        } else if self.state == PingerState::Sending {
             self.finish_sending(now);
         }
     }
 
     fn finish_sending(&mut self, now: Tick) {
-        self.state = State::Draining;
+        self.state = PingerState::Draining;
         self.until = Some(now.steady + self.plan.patience);
         self.protocol.all_sent(now.steady);
     }
@@ -178,28 +178,28 @@ impl<P: Protocol> Pinger<P> {
     /// Takes account of the passing of time; call before [`poll_transmit`](Self::poll_transmit).
     pub fn handle_timeout(&mut self, now: Tick) {
         let stage = match &self.state {
-            State::Over | State::Failed(_) => return,
-            _ => self.protocol.stage(now.steady),
+            PingerState::Over | PingerState::Failed(_) => return,
+            _ => self.protocol.conversation_state(now.steady),
         };
-        self.closing = stage == Stage::Closing;
+        self.closing = stage == ConversationState::Closing;
         let late = |r: &PacketRecord| r.time(Moment::Returned).is_none_or(|at| now.wall - at > LATER_WORD);
         let settled = self.pending.iter().take_while(|r| late(r)).count();
         self.settle(self.pending.len() - settled);
         match (&self.state, stage) {
-            (_, Stage::Failed(why)) => self.state = State::Failed(why),
-            (State::Opening, Stage::Ready) => {
-                self.state = State::Sending;
+            (_, ConversationState::Failed(why)) => self.state = PingerState::Failed(why),
+            (PingerState::Opening, ConversationState::Ready) => {
+                self.state = PingerState::Sending;
                 self.start = Some(now.steady);
                 self.due = self.deadlines.next().map_or(now.steady, |d| now.steady + d);
             }
-            (State::Sending, Stage::Over) => self.finish_sending(now),
-            (State::Draining, Stage::Over) => self.finish(),
-            (State::Draining, Stage::Closing) => {}
-            (State::Draining, _) if self.until.is_some_and(|u| now.steady >= u) => self.finish(),
-            (State::Draining, _) if self.all_answered() => self.finish(),
+            (PingerState::Sending, ConversationState::Over) => self.finish_sending(now),
+            (PingerState::Draining, ConversationState::Over) => self.finish(),
+            (PingerState::Draining, ConversationState::Closing) => {}
+            (PingerState::Draining, _) if self.until.is_some_and(|u| now.steady >= u) => self.finish(),
+            (PingerState::Draining, _) if self.all_answered() => self.finish(),
             _ => {}
         }
-        if self.state == State::Sending
+        if self.state == PingerState::Sending
             && self.plan.wait.is_some()
             && self.until.is_some_and(|u| now.steady >= u)
         {
@@ -213,12 +213,12 @@ impl<P: Protocol> Pinger<P> {
     }
 
     fn all_answered(&self) -> bool {
-        self.protocol.expects_replies() && self.ledger.answered() >= self.ledger.requests()
+        self.protocol.expects_replies() && self.requests.answered() >= self.requests.sent()
     }
 
     fn finish(&mut self) {
         self.settle(0);
-        self.state = State::Over;
+        self.state = PingerState::Over;
     }
 
     /// Appends the next packet to send, if one is due at `now`. Read the clocks afresh for every call and
@@ -231,13 +231,13 @@ impl<P: Protocol> Pinger<P> {
             return Some(Transmit::Conversation);
         }
         let waiting = self.plan.wait.is_some() && self.until.is_some();
-        if self.state != State::Sending || now.steady < self.due || waiting {
+        if self.state != PingerState::Sending || now.steady < self.due || waiting {
             return None;
         }
         let seq = self.next;
         let last = seq + 1 >= self.plan.spec.packets();
         self.protocol.request(seq, last, now.wall, out);
-        self.ledger.sent(seq, now.wall);
+        self.requests.note_sent(seq, now.wall);
         self.next += 1;
         if self.plan.wait.is_some() {
             self.until = Some(now.steady + self.plan.patience);
@@ -252,23 +252,23 @@ impl<P: Protocol> Pinger<P> {
 
     /// The kernel stamped request `seq` at `at`.
     pub fn stamped(&mut self, seq: u32, at: WallTime) {
-        if u64::from(seq) < self.ledger.requests() {
+        if u64::from(seq) < self.requests.sent() {
             self.sent.set(seq, at);
         }
     }
 
     /// A datagram came from the far host.
-    pub fn handle(&mut self, datagram: &[u8], meta: &Received, now: Tick) {
+    pub fn handle(&mut self, datagram: &[u8], meta: &Reception, now: Tick) {
         let heard = self.protocol.receive(datagram, meta.read);
         match heard {
-            Heard::Reply(reply) => {
-                let fit = match self.ledger.unwrap(reply.seq, reply.seq_bits) {
-                    Some(seq) => self.ledger.answer(seq, reply.far_seq),
-                    None => Fit::Unknown,
+            Received::Reply(reply) => {
+                let fit = match self.requests.unwrap_number(reply.seq, reply.seq_bits) {
+                    Some(seq) => self.requests.match_answer(seq, reply.far_seq),
+                    None => AnswerMatch::Unknown,
                 };
-                let (Fit::First(seq, sent) | Fit::Again(seq, sent)) = fit else { return };
+                let (AnswerMatch::First(seq, sent) | AnswerMatch::Again(seq, sent)) = fit else { return };
                 if let Some(window) = self.protocol.far_window() {
-                    self.ledger.told(seq, window);
+                    self.requests.note_far_window(seq, window);
                 }
                 let mut record = PacketRecord::new(seq.into());
                 record.set(Moment::Sent, Stamp { at: sent, source: Source::User });
@@ -287,8 +287,8 @@ impl<P: Protocol> Pinger<P> {
                 }
                 self.pending.push_back(record);
                 self.settle(if self.protocol.follows_up() { PENDING } else { 0 });
-                if let (Some(pause), Fit::First(..)) = (self.plan.wait, fit)
-                    && self.state == State::Sending
+                if let (Some(pause), AnswerMatch::First(..)) = (self.plan.wait, fit)
+                    && self.state == PingerState::Sending
                     && seq + 1 == self.next
                 {
                     self.until = None;
@@ -298,7 +298,7 @@ impl<P: Protocol> Pinger<P> {
                     }
                 }
             }
-            Heard::Took { seq, took } => {
+            Received::Took { seq, took } => {
                 // Only the length of the far host's own time is known. It is kept as the difference of two
                 // instants in the middle of the round trip: they give the right round-trip and processing
                 // times, and no one-way delays (`Protocol::far_clock`).
@@ -315,10 +315,10 @@ impl<P: Protocol> Pinger<P> {
                     }
                 }
             }
-            Heard::Conversation => {}
-            Heard::Foreign => self.not_answers.foreign += 1,
-            Heard::Malformed => self.not_answers.malformed += 1,
-            Heard::Forged => self.not_answers.forged += 1,
+            Received::Conversation => {}
+            Received::Foreign => self.not_answers.foreign += 1,
+            Received::Malformed => self.not_answers.malformed += 1,
+            Received::Forged => self.not_answers.forged += 1,
         }
     }
 
@@ -334,9 +334,9 @@ impl<P: Protocol> Pinger<P> {
             return None;
         }
         let own = match self.state {
-            State::Sending if self.plan.wait.is_some() => Some(self.until.unwrap_or(self.due)),
-            State::Sending => Some(self.due),
-            State::Draining if !self.closing => self.until,
+            PingerState::Sending if self.plan.wait.is_some() => Some(self.until.unwrap_or(self.due)),
+            PingerState::Sending => Some(self.due),
+            PingerState::Draining if !self.closing => self.until,
             _ => None,
         };
         let conversation = self.protocol.conversation_timeout();
@@ -352,7 +352,7 @@ impl<P: Protocol> Pinger<P> {
             not_answers: self.not_answers(),
             records: self.records,
             sent: self.sent,
-            ledger: self.ledger,
+            requests: self.requests,
             protocol: self.protocol,
         }
     }
@@ -366,7 +366,7 @@ pub struct Outcome<P> {
     /// Kernel transmit stamps; [`SentStamps::join`] puts them into the records.
     pub sent: SentStamps,
     /// Requests and answers.
-    pub ledger: Ledger,
+    pub requests: RequestTable,
     /// Datagrams that were no answers.
     pub not_answers: NotAnswers,
     /// What the protocol alone knows.

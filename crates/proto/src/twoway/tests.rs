@@ -51,7 +51,7 @@ fn run<P: Protocol>(
             } else {
                 let at = WallTime(EPOCH + at);
                 let stamp = Stamp { at, source: Source::Kernel };
-                let meta = Received { stamp, read: at, length: bytes.len(), ttl: None, traffic_class: None };
+                let meta = Reception { stamp, read: at, length: bytes.len(), ttl: None, traffic_class: None };
                 pinger.handle(&bytes, &meta, tick(now));
             }
             flying.sort_by_key(|f| f.0);
@@ -97,7 +97,7 @@ fn lamp_client(mode: lamp::Mode, follow_up: Option<lamp::FollowUp>) -> lamp::Cli
 fn open_loop_keeps_its_schedule_whatever_is_lost() {
     let lossy: Path<'_> = &|k| if k % 4 == 1 { vec![] } else { vec![35_000_000] };
     let (out, took) = run(stamp_sender(), plan(20, None), &mut stamp_far(0), lossy, PLAIN);
-    assert_eq!((out.records.len(), out.ledger.answered(), out.ledger.requests()), (15, 15, 20));
+    assert_eq!((out.records.len(), out.requests.answered(), out.requests.sent()), (15, 15, 20));
     assert!(out.records.iter().all(|r| r.sent() == Some(WallTime(EPOCH + r.seq * 10_000_000))));
     let rtt = |r: &PacketRecord| (r.time(Moment::Returned).unwrap() - r.sent().unwrap()).0;
     assert!(out.records.iter().all(|r| rtt(r) == 38_001_000));
@@ -110,7 +110,7 @@ fn stop_and_wait_sends_when_the_answer_is_there() {
     assert_eq!(out.records.len(), 5);
     assert_eq!(took, 5 * 6_001_000 + 4 * 2_000_000);
     let deaf = run(stamp_sender(), plan(3, Some(Span::ZERO)), &mut Far::Deaf, PLAIN, PLAIN);
-    assert_eq!((deaf.0.records.len(), deaf.0.ledger.requests()), (0, 3));
+    assert_eq!((deaf.0.records.len(), deaf.0.requests.sent()), (0, 3));
     assert!(deaf.1 <= 4_000_000_000, "{}", deaf.1);
 }
 
@@ -129,7 +129,7 @@ fn directions_are_told_apart_by_a_counting_reflector() {
         _ => vec![1_000_000],
     };
     let (mut out, _) = run(stamp_sender(), plan(20, None), &mut stamp_far(100), up, down);
-    let (d, _) = out.ledger.directions();
+    let (d, _) = out.requests.directions();
     assert!(d.stateful);
     assert_eq!((d.up_lost, d.down_lost, d.unknown_lost), (2, 1, 0));
     assert_eq!((d.up_duplicates, d.down_duplicates), (1, 1));
@@ -156,7 +156,7 @@ fn twamp_sessions_in_every_mode_over_a_bad_path() {
         let size = twamp::sender::least_size(mode);
         let sender = twamp::Sender::new(mode, keys, size, ErrorEstimate::UNKNOWN);
         let (mut out, _) = run(sender, plan(20, None), &mut Far::Twamp(Box::new(far)), up, down);
-        let (d, _) = out.ledger.directions();
+        let (d, _) = out.requests.directions();
         assert_eq!((d.stateful, d.up_lost, d.down_lost, d.unknown_lost), (true, 2, 1, 0), "{mode}");
         assert_eq!((d.up_duplicates, d.up_reordered, d.down_reordered), (1, 1, 0), "{mode}");
         assert_eq!((out.records.len(), out.not_answers), (18, NotAnswers::default()), "{mode}");
@@ -244,7 +244,8 @@ fn lamp_sequence_numbers_wrap() {
             for answer in server.answer(&out, now, AHEAD) {
                 let at = WallTime(EPOCH + now + 10);
                 let stamp = Stamp { at, source: Source::User };
-                let meta = Received { stamp, read: at, length: answer.len(), ttl: None, traffic_class: None };
+                let meta =
+                    Reception { stamp, read: at, length: answer.len(), ttl: None, traffic_class: None };
                 pinger.handle(&answer, &meta, tick(now));
             }
         }
@@ -263,7 +264,7 @@ fn an_interrupted_test_keeps_what_it_has() {
     pinger.interrupt(tick(1));
     assert!(pinger.poll_transmit(tick(50_000_000), &mut out).is_none());
     pinger.handle_timeout(tick(1_000_000_001));
-    assert!(pinger.is_over() && pinger.ledger().requests() == 1);
+    assert!(pinger.is_over() && pinger.requests().sent() == 1);
 }
 
 proptest::proptest! {
@@ -284,7 +285,7 @@ proptest::proptest! {
                 let kind = 0xa0 | bytes[1] & 0xf;
                 bytes[..4].copy_from_slice(&[0xaa, kind, 0, 77]);
             }
-            let meta = Received { stamp, read: at, length: bytes.len(), ttl: None, traffic_class: None };
+            let meta = Reception { stamp, read: at, length: bytes.len(), ttl: None, traffic_class: None };
             lamp.handle(&bytes, &meta, now);
             lamp.handle_timeout(now);
             lamp.poll_transmit(now, &mut Vec::new());

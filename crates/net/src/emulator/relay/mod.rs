@@ -10,7 +10,7 @@ mod tcp;
 mod udp;
 
 use super::line::{self, Line};
-use super::{Numbering, Report};
+use super::{EmulatorReport, Numbering};
 use jitlat_core::impair::{Impairment, Scenario};
 use nix::poll::{PollFd, PollFlags};
 use std::io;
@@ -64,7 +64,7 @@ pub struct Relay {
     tcp: Vec<SocketAddr>,
     udp: Vec<SocketAddr>,
     stop: Option<UnixStream>,
-    thread: Option<JoinHandle<Report>>,
+    thread: Option<JoinHandle<EmulatorReport>>,
 }
 
 impl Relay {
@@ -106,11 +106,11 @@ impl Relay {
     }
 
     /// Stops relaying, abandons what is still under way and tells what was done.
-    pub fn stop(mut self) -> Report {
+    pub fn stop(mut self) -> EmulatorReport {
         self.end()
     }
 
-    fn end(&mut self) -> Report {
+    fn end(&mut self) -> EmulatorReport {
         self.stop = None;
         self.thread.take().and_then(|t| t.join().ok()).unwrap_or_default()
     }
@@ -154,7 +154,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self) -> Report {
+    fn run(mut self) -> EmulatorReport {
         // The default slack lets the kernel wake this thread 50 µs late.
         let _ = nix::sys::prctl::set_timerslack(1);
         while let Ok(ready) = self.wait() {
@@ -192,9 +192,9 @@ impl Worker {
         Ok(tokens.into_iter().zip(&fds).filter(|(_, fd)| ready(fd)).map(|(t, _)| t).collect())
     }
 
-    fn report(self) -> Report {
+    fn report(self) -> EmulatorReport {
         let [up, down] = self.udp.tallies();
-        Report { up, down, lateness: self.line.lateness, overflow: self.line.overflow }
+        EmulatorReport { up, down, lateness: self.line.lateness, overflow: self.line.overflow }
     }
 }
 

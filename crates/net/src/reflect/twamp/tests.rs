@@ -6,7 +6,7 @@ use crate::reflect::Reflectors;
 use crate::stamp::Stamps;
 use crate::twoway::client::{Link, prepare, run_on};
 use crate::twoway::socket::{Carrier, Marking};
-use crate::twoway::twamp::{Asking, Control, Error};
+use crate::twoway::twamp::{SessionRequest, TwampControl, TwampError};
 use jitlat_core::record::Moment;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::{Dscp, TestSpec};
@@ -43,9 +43,9 @@ fn wish(mode: Mode, sender_port: u16, ip: IpAddr) -> Wish {
     }
 }
 
-fn asking(to: SocketAddr, mode: Mode, sessions: Vec<Wish>) -> Asking {
+fn asking(to: SocketAddr, mode: Mode, sessions: Vec<Wish>) -> SessionRequest {
     let user = mode.is_keyed().then(|| ("tester".to_owned(), b"secret".to_vec()));
-    Asking { to, bind: Some(to.ip()), mode: Some(mode), user, sessions, patience: Span::seconds(10) }
+    SessionRequest { to, bind: Some(to.ip()), mode: Some(mode), user, sessions, patience: Span::seconds(10) }
 }
 
 fn users(settings: &mut TwampServer) {
@@ -75,7 +75,7 @@ fn two_sessions_at_once_in_every_mode_over_both_families() {
         let prepared = [0, 1].map(|_| prepare(&link(to), sender::least_size(mode)).unwrap());
         let ports = [0, 1].map(|i| prepared[i].socket.local_addr().unwrap().as_socket().unwrap().port());
         let wishes = ports.iter().map(|p| wish(mode, *p, to.ip())).collect();
-        let mut control = Control::open(asking(to, mode, wishes), &GO).unwrap();
+        let mut control = TwampControl::open(asking(to, mode, wishes), &GO).unwrap();
         assert_eq!((control.mode(), control.granted().len()), (mode, 2));
         control.start(&GO).unwrap();
         std::thread::scope(|scope| {
@@ -98,8 +98,8 @@ fn two_sessions_at_once_in_every_mode_over_both_families() {
                     let plan = Plan { spec: spec.unwrap(), wait: None, patience: Span::seconds(5) };
                     let measured = run_on(prepared, |_| sender, plan, &link, &GO).unwrap();
                     let mut outcome = measured.outcome;
-                    assert_eq!(outcome.ledger.answered(), 20, "{mode}");
-                    assert!(outcome.ledger.directions().0.stateful);
+                    assert_eq!(outcome.requests.answered(), 20, "{mode}");
+                    assert!(outcome.requests.directions().0.stateful);
                     for mut record in outcome.records.take_block().unwrap() {
                         outcome.sent.join(&mut record);
                         let t = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
@@ -117,11 +117,11 @@ fn two_sessions_at_once_in_every_mode_over_both_families() {
     }
 }
 
-fn refusal(to: SocketAddr, mode: Mode, change: impl FnOnce(&mut Asking)) -> Failure {
+fn refusal(to: SocketAddr, mode: Mode, change: impl FnOnce(&mut SessionRequest)) -> Failure {
     let mut asking = asking(to, mode, vec![wish(mode, 40_000, to.ip())]);
     change(&mut asking);
-    match Control::open(asking, &GO) {
-        Err(Error::Failed { failure, .. }) => failure,
+    match TwampControl::open(asking, &GO) {
+        Err(TwampError::Failed { failure, .. }) => failure,
         other => panic!("{other:?}"),
     }
 }
@@ -130,10 +130,10 @@ fn refusal(to: SocketAddr, mode: Mode, change: impl FnOnce(&mut Asking)) -> Fail
 fn refusals_reach_the_user() {
     let (_reflectors, to) = serve("127.0.0.1", users);
     let denied = Failure::Refused { step: Step::SetUp, accept: Accept::Failure };
-    let wrong = |a: &mut Asking| a.user = Some(("tester".to_owned(), b"wrong".to_vec()));
+    let wrong = |a: &mut SessionRequest| a.user = Some(("tester".to_owned(), b"wrong".to_vec()));
     assert_eq!(refusal(to, Mode::Mixed, wrong), denied);
     assert!(matches!(refusal(to, Mode::Open, |_| ()), Failure::NoCommonMode { .. }));
-    let elsewhere = |a: &mut Asking| a.sessions[0].addresses.0 = "192.0.2.1".parse().unwrap();
+    let elsewhere = |a: &mut SessionRequest| a.sessions[0].addresses.0 = "192.0.2.1".parse().unwrap();
     let unsupported = Failure::Refused { step: Step::Request, accept: Accept::Unsupported };
     assert_eq!(refusal(to, Mode::Mixed, elsewhere), unsupported);
 }
@@ -145,7 +145,7 @@ fn connections_and_sessions_are_bounded() {
         s.sessions.total = 2;
     });
     let wishes = |n| vec![wish(Mode::Open, 40_000, to.ip()); n];
-    let first = Control::open(asking(to, Mode::Open, wishes(2)), &GO).unwrap();
+    let first = TwampControl::open(asking(to, Mode::Open, wishes(2)), &GO).unwrap();
     assert_eq!(refusal(to, Mode::Open, |_| ()), Failure::Unwelcome);
     drop(first);
     // The place is given back as soon as the server has seen the end.
@@ -163,7 +163,7 @@ fn sessions_keep_to_the_ports_allowed() {
     let port = std::net::UdpSocket::bind("127.97.31.7:0").unwrap().local_addr().unwrap().port();
     let (_reflectors, to) = serve("127.97.31.7", |s| s.test_ports = Some(port..=port));
     let control =
-        Control::open(asking(to, Mode::Open, vec![wish(Mode::Open, 40_000, to.ip())]), &GO).unwrap();
+        TwampControl::open(asking(to, Mode::Open, vec![wish(Mode::Open, 40_000, to.ip())]), &GO).unwrap();
     assert_eq!(control.granted()[0].port, port);
     let busy = Failure::Refused { step: Step::Request, accept: Accept::Temporary };
     assert_eq!(refusal(to, Mode::Open, |_| ()), busy);
@@ -172,14 +172,14 @@ fn sessions_keep_to_the_ports_allowed() {
 #[test]
 fn nobody_there_is_said() {
     let to = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let result = Control::open(asking(to, Mode::Open, vec![]), &GO);
+    let result = TwampControl::open(asking(to, Mode::Open, vec![]), &GO);
     assert!(
-        matches!(&result, Err(Error::Connect { source, .. }) if source.kind() == io::ErrorKind::ConnectionRefused)
+        matches!(&result, Err(TwampError::Connect { source, .. }) if source.kind() == io::ErrorKind::ConnectionRefused)
     );
     // Somebody who says nothing.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut silent = asking(listener.local_addr().unwrap(), Mode::Open, vec![]);
     silent.patience = Span::millis(200);
-    let result = Control::open(silent, &GO);
-    assert!(matches!(result, Err(Error::Failed { failure: Failure::Silent(Step::Greeting), .. })));
+    let result = TwampControl::open(silent, &GO);
+    assert!(matches!(result, Err(TwampError::Failed { failure: Failure::Silent(Step::Greeting), .. })));
 }

@@ -38,7 +38,7 @@ pub struct Codec {
     ready: VecDeque<Message>,
     /// The last workorder about the test: fields are updated as new information becomes available.
     order: Workorder,
-    stage: Stage,
+    stage: CodecStage,
     probes_heard: VecDeque<Workorder>,
     probes_answered: u32,
     /// Singletons still to come, and chunks already made of them.
@@ -47,7 +47,7 @@ pub struct Codec {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum CodecStage {
     /// Nothing has been asked for.
     Fresh,
     /// Asked for, not yet agreed.
@@ -77,7 +77,7 @@ impl Codec {
             consumed: 0,
             ready: VecDeque::from([opening]),
             order: Workorder::new(Command::Sending),
-            stage: Stage::Fresh,
+            stage: CodecStage::Fresh,
             probes_heard: VecDeque::new(),
             probes_answered: 0,
             samples: None,
@@ -137,12 +137,12 @@ impl Codec {
             dst_port: spec.dst_port.into(),
             dscp: spec.dscp.value().into(),
         };
-        self.stage = Stage::Asked(spec.direction());
+        self.stage = CodecStage::Asked(spec.direction());
         out.extend_from_slice(&self.order.to_bytes());
     }
 
     fn encode_accept(&mut self, accept: &Accept, out: &mut Vec<u8>) {
-        let Stage::Asked(direction) = self.stage else { return };
+        let CodecStage::Asked(direction) = self.stage else { return };
         let port = accept.flows.first().map_or(0, |f| f.port.into());
         match direction {
             Direction::Up => {
@@ -161,12 +161,12 @@ impl Codec {
                 };
             }
         }
-        self.stage = Stage::Agreed(direction);
+        self.stage = CodecStage::Agreed(direction);
         out.extend_from_slice(&self.order.to_bytes());
     }
 
     fn encode_start(&mut self, out: &mut Vec<u8>) {
-        if let Stage::Agreed(direction) = self.stage {
+        if let CodecStage::Agreed(direction) = self.stage {
             if direction == Direction::Down {
                 self.order.command = Command::Ack;
                 out.extend_from_slice(&self.order.to_bytes());
@@ -185,7 +185,7 @@ impl Codec {
                 Command::Samples
             }
         };
-        self.stage = Stage::Over;
+        self.stage = CodecStage::Over;
         out.extend_from_slice(&self.order.to_bytes());
     }
 
@@ -258,18 +258,18 @@ impl Codec {
                 let t2 = order.t2();
                 Message::Probe(Probe { id, sent: order.t1(), arrived: Some(t2), answered: Some(t2) })
             }
-            (Command::Ack, Stage::Asked(Direction::Up)) => {
-                self.stage = Stage::Agreed(Direction::Up);
+            (Command::Ack, CodecStage::Asked(Direction::Up)) => {
+                self.stage = CodecStage::Agreed(Direction::Up);
                 // A server that leaves the port out means the one asked for.
                 accepted(if order.dst_port == 0 { self.order.dst_port } else { order.dst_port })?
             }
-            (Command::Sending, Stage::Asked(Direction::Down)) => {
-                self.stage = Stage::Agreed(Direction::Down);
+            (Command::Sending, CodecStage::Asked(Direction::Down)) => {
+                self.stage = CodecStage::Agreed(Direction::Down);
                 self.order.src_port = order.src_port;
                 accepted(order.src_port)?
             }
-            (Command::Samples, Stage::Agreed(Direction::Up)) => {
-                self.stage = Stage::Over;
+            (Command::Samples, CodecStage::Agreed(Direction::Up)) => {
+                self.stage = CodecStage::Over;
                 self.order.command = Command::Samples;
                 self.samples = Some((order.npkts, 0));
                 self.samples_claimed = order.npkts;
@@ -286,7 +286,7 @@ impl Codec {
 
     fn heard_by_server(&mut self, order: Workorder) -> Result<(), DecodeError> {
         match (order.command, self.stage) {
-            (Command::RttProbe, Stage::Fresh) => {
+            (Command::RttProbe, CodecStage::Fresh) => {
                 if self.probes_heard.len() >= MAX_PROBES_WAITING {
                     return Err(DecodeError::Invalid(
                         "too many probes sent without reading the answers".into(),
@@ -298,18 +298,18 @@ impl Codec {
                 self.probes_heard.push_back(order);
                 self.ready.push_back(Message::Probe(probe));
             }
-            (Command::Sending, Stage::Fresh) => self.asked(order, Direction::Up)?,
-            (Command::SendMe, Stage::Fresh) => self.asked(order, Direction::Down)?,
-            (Command::Ack, Stage::Agreed(Direction::Down)) if self.order.command == Command::Sending => {
+            (Command::Sending, CodecStage::Fresh) => self.asked(order, Direction::Up)?,
+            (Command::SendMe, CodecStage::Fresh) => self.asked(order, Direction::Down)?,
+            (Command::Ack, CodecStage::Agreed(Direction::Down)) if self.order.command == Command::Sending => {
                 self.order.command = Command::Ack;
                 self.ready.push_back(Message::Start);
             }
-            (Command::Ack, Stage::Agreed(Direction::Down)) => {
-                self.stage = Stage::Over;
+            (Command::Ack, CodecStage::Agreed(Direction::Down)) => {
+                self.stage = CodecStage::Over;
                 self.ready.extend([Message::Finished(FLOW, 0), Message::Bye]);
             }
             // A client may acknowledge the singletons.
-            (Command::Ack, Stage::Over) => self.ready.push_back(Message::Bye),
+            (Command::Ack, CodecStage::Over) => self.ready.push_back(Message::Bye),
             (Command::Nak, _) => self.ready.push_back(Message::Nak(Nak::new(NakCode::Other, ""))),
             (command, _) => return Err(DecodeError::Command(command as u32)),
         }
@@ -327,7 +327,7 @@ impl Codec {
             )));
         }
         self.order = order;
-        self.stage = Stage::Asked(direction);
+        self.stage = CodecStage::Asked(direction);
         let flows = vec![FlowRequest { spec, stamps: Source::Kernel }];
         self.ready.push_back(Message::Request(Request { flows, host: HostFacts::default() }));
         Ok(())

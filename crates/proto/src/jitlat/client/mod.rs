@@ -8,9 +8,9 @@ pub use machine::ClientMachine;
 
 use super::auth::Key;
 use super::dialect::Dialect;
-use super::flow::{Command, FlowId, Report};
-use super::ledger::SessionId;
+use super::flow::{Command, FlowId, FlowReport};
 use super::limits::Refusal;
+use super::session_table::SessionId;
 use core::net::SocketAddr;
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::{PacketRecord, Source, Span, TestSpec};
@@ -83,8 +83,8 @@ pub enum ClientInput<'a> {
     /// The control connection ended, or broke for this reason.
     Closed(Option<&'a str>),
     /// From the flow engine.
-    Flow(Report),
-    /// This host, after the test: give it before the last [`Report::Sent`] or [`Report::Received`].
+    Flow(FlowReport),
+    /// This host, after the test: give it before the last [`FlowReport::Sent`] or [`FlowReport::Received`].
     Host(HostFacts),
     /// The user wants an end: everything received so far is still collected.
     Interrupt,

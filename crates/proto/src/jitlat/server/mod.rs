@@ -7,9 +7,9 @@ pub use machine::ServerMachine;
 pub(super) use machine::{answer_patience, linger, longest};
 
 use super::auth::Key;
-use super::flow::{Command, Report};
-use super::ledger::{Claim, Lookup, SessionId, SessionResults};
+use super::flow::{Command, FlowReport};
 use super::limits::{Limits, Refusal};
+use super::session_table::{Claim, Lookup, SessionId, SessionResults};
 use core::net::SocketAddr;
 use jitlat_core::TestSpec;
 use jitlat_core::session::HostFacts;
@@ -44,8 +44,8 @@ pub enum ServerInput<'a> {
     /// The control connection ended or broke.
     Closed,
     /// From the flow engine.
-    Flow(Report),
-    /// This host, now: give it before the last [`Report::Sent`] or [`Report::Received`].
+    Flow(FlowReport),
+    /// This host, now: give it before the last [`FlowReport::Sent`] or [`FlowReport::Received`].
     Host(HostFacts),
     /// In answer to [`ServerEvent::Admit`].
     Admitted(Result<(), Refusal>),
@@ -58,13 +58,13 @@ pub enum ServerInput<'a> {
 /// What the server machine wants, or has to tell.
 #[derive(Clone, Debug)]
 pub enum ServerEvent {
-    /// Ask `Ledger::admit`; answer [`ServerInput::Admitted`].
+    /// Ask `SessionTable::admit`; answer [`ServerInput::Admitted`].
     Admit(Claim),
-    /// Ask `Ledger::find`; answer [`ServerInput::Found`].
+    /// Ask `SessionTable::find`; answer [`ServerInput::Found`].
     Find(SessionId),
-    /// Tell `Ledger::keep`.
+    /// Tell `SessionTable::keep`.
     Keep(SessionId, Arc<SessionResults>),
-    /// Tell `Ledger::forget`.
+    /// Tell `SessionTable::forget`.
     Forget(SessionId),
     /// For the flow engine.
     Flow(Command),

@@ -1,8 +1,8 @@
 //! Handing out the results of one flow, chunk by chunk, as fast as the client reads.
 
 use crate::jitlat::flow::FlowId;
-use crate::jitlat::ledger::{FlowOutcome, SessionResults};
 use crate::jitlat::message::{Chunk, ChunkData, Message, Results, STAMP_CHUNK};
+use crate::jitlat::session_table::{FlowOutcome, SessionResults};
 use jitlat_core::PacketRecord;
 use std::sync::Arc;
 

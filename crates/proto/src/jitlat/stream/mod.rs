@@ -5,7 +5,7 @@ mod receiver;
 mod sender;
 
 pub use greeter::Greeter;
-pub use receiver::{Arrival, Finish, Patience, Reception, StreamReceiver};
+pub use receiver::{Finish, Patience, Received, Reception, StreamReceiver};
 pub use sender::{Due, StreamSender};
 
 use jitlat_core::{Span, TestSpec};

@@ -63,7 +63,7 @@ impl Reception {
 
 /// What an arrival was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
+pub enum Received {
     /// A test packet, good or flagged: keep it.
     Packet(PacketRecord),
     /// The stream has ended; see [`StreamReceiver::status`].
@@ -133,10 +133,10 @@ impl StreamReceiver {
 
     /// Classifies one datagram or TCP record.
     #[inline]
-    pub fn packet(&mut self, payload: &[u8], how: &Reception) -> Arrival {
+    pub fn packet(&mut self, payload: &[u8], how: &Reception) -> Received {
         let Some(header) = Header::parse(payload) else {
             self.noise += 1;
-            return Arrival::Noise;
+            return Received::Noise;
         };
         match header.seq {
             SENTINEL => {
@@ -145,9 +145,9 @@ impl StreamReceiver {
                 // Everything arrived, and in order: there are no stragglers to wait for.
                 let linger = if self.in_order == self.packets { Span::ZERO } else { self.patience.linger };
                 self.end_by(how.steady + linger, Finish::Sentinel);
-                return Arrival::Sentinel;
+                return Received::Sentinel;
             }
-            HELLO if self.greetings => return Arrival::Hello(header.sent.0 as u64),
+            HELLO if self.greetings => return Received::Hello(header.sent.0 as u64),
             _ => {}
         }
         if self.received == 0 {
@@ -158,7 +158,7 @@ impl StreamReceiver {
         if i64::from(header.seq) == i64::from(self.in_order) {
             self.in_order += 1;
         }
-        Arrival::Packet(self.record(header, payload.len(), how))
+        Received::Packet(self.record(header, payload.len(), how))
     }
 
     fn record(&self, header: Header, len: usize, how: &Reception) -> PacketRecord {
@@ -272,9 +272,9 @@ mod tests {
         bytes
     }
 
-    fn record(arrival: Arrival) -> PacketRecord {
+    fn record(arrival: Received) -> PacketRecord {
         match arrival {
-            Arrival::Packet(record) => record,
+            Received::Packet(record) => record,
             other => panic!("{other:?}"),
         }
     }
@@ -299,7 +299,7 @@ mod tests {
         cut.full_len = Some(2000);
         let r = record(rx.packet(&packet(1), &cut));
         assert_eq!((r.flags, r.size()), (Flags::LENGTH | Flags::TRUNCATED, Some(2000)));
-        assert_eq!(rx.packet(&packet(1)[..11], &at(2)), Arrival::Noise);
+        assert_eq!(rx.packet(&packet(1)[..11], &at(2)), Received::Noise);
         // Impossible numbers are the analysis' business.
         assert_eq!(record(rx.packet(&packet(77), &at(3))).seq, 77);
         assert_eq!(record(rx.packet(&packet(-9), &at(3))).seq, -9);
@@ -311,7 +311,7 @@ mod tests {
         let (spec, mut rx) = receiver(3, Span::millis(20));
         let mut hello = packet(0);
         Header::hello(42).write(&mut hello);
-        assert_eq!(rx.packet(&hello, &at(0)), Arrival::Hello(42));
+        assert_eq!(rx.packet(&hello, &at(0)), Received::Hello(42));
         assert_eq!(rx.received(), 0);
         let mut classic = StreamReceiver::new(&spec, Patience::of(&spec), false, SteadyTime(0));
         assert_eq!(record(classic.packet(&hello, &at(0))).seq, -2);
@@ -323,7 +323,7 @@ mod tests {
         rx.packet(&packet(0), &at(0));
         rx.packet(&packet(1), &at(20));
         assert_eq!(rx.status(at(219).steady), None);
-        assert_eq!(rx.packet(&packet(-1), &at(220)), Arrival::Sentinel);
+        assert_eq!(rx.packet(&packet(-1), &at(220)), Received::Sentinel);
         assert_eq!(rx.status(at(220).steady), Some(Finish::Sentinel));
 
         let mut rx = StreamReceiver::new(&spec, Patience::of(&spec), true, SteadyTime(0));
@@ -331,7 +331,7 @@ mod tests {
         rx.packet(&packet(-1), &at(220));
         assert_eq!((rx.status(at(469).steady), rx.deadline()), (None, at(470).steady));
         rx.packet(&packet(-1), &at(420));
-        assert!(matches!(rx.packet(&packet(0), &at(430)), Arrival::Packet(_)));
+        assert!(matches!(rx.packet(&packet(0), &at(430)), Received::Packet(_)));
         assert_eq!(rx.status(at(470).steady), Some(Finish::Sentinel), "later sentinels do not prolong it");
     }
 

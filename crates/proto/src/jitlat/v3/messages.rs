@@ -3,11 +3,11 @@
 use super::fields::{TaggedField, Writer, fields};
 use super::schedule;
 use crate::jitlat::flow::FlowId;
-use crate::jitlat::ledger::SessionId;
 use crate::jitlat::message::{
     Accept, Chunk, ChunkData, DecodeError, Fetch, FlowAccept, FlowRequest, Hello, MAX_FLOWS, Message, Nak,
     NakCode, Probe, Request, Results, Welcome,
 };
+use crate::jitlat::session_table::SessionId;
 use crate::jitlat::stream::Finish;
 use crate::jitlat::v3::rows;
 use jitlat_core::spec::SpecError;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::jitlat::flow::FlowId;
-use crate::jitlat::ledger::SessionId;
 use crate::jitlat::message::*;
+use crate::jitlat::session_table::SessionId;
 use crate::jitlat::stream::Finish;
 use jitlat_core::clock::SyncState;
 use jitlat_core::gaps::Gaps;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::stamp::sender::{Options, Sender};
-use crate::twoway::{Heard, Protocol};
+use crate::twoway::{Protocol, Received};
 use jitlat_core::{SteadyTime, WallTime};
 use proptest::prelude::*;
 
@@ -31,7 +31,7 @@ fn exchange(options: Options, r: &mut Reflector) -> (Sender, crate::twoway::Repl
     sender.request(41, false, NOW - Span::millis(3), &mut request);
     let (answer, dscp) = reflect(r, &request, &arrival()).unwrap();
     assert_eq!(answer.len(), request.len());
-    let Heard::Reply(reply) = sender.receive(&answer, NOW) else { panic!("{answer:x?}") };
+    let Received::Reply(reply) = sender.receive(&answer, NOW) else { panic!("{answer:x?}") };
     (sender, reply, dscp)
 }
 
@@ -70,7 +70,7 @@ fn the_next_answer_tells_when_one_left() {
         let mut request = Vec::new();
         sender.request(seq, false, NOW, &mut request);
         let (answer, _) = reflect(&mut r, &request, &arrival()).unwrap();
-        assert!(matches!(sender.receive(&answer, NOW), Heard::Reply(_)));
+        assert!(matches!(sender.receive(&answer, NOW), Received::Reply(_)));
         // What comes late, of an answer before the last, is not told of the last.
         r.left(arrival().from, 0, seq + 1, NOW + Span::seconds(9));
         r.left(arrival().from, 0, seq, NOW + Span::micros(5 + lag));
@@ -105,7 +105,7 @@ fn wrong_keys_get_no_answer() {
     assert_eq!(reflect(&mut r, &[0; 44], &arrival()), Err(Silence::Short));
     let mut forged = vec![0; 112];
     Answer::parse(Layout::Keyed, &request).unwrap().write(Layout::Keyed, &mut forged);
-    assert_eq!(sender.receive(&forged, NOW), Heard::Forged);
+    assert_eq!(sender.receive(&forged, NOW), Received::Forged);
 }
 
 #[test]
@@ -168,12 +168,12 @@ fn odd_answers_are_not_measurements() {
     let mut sender = Sender::new(Options::default());
     let mut request = Vec::new();
     sender.request(0, false, NOW, &mut request);
-    assert_eq!(sender.receive(&request, NOW), Heard::Foreign, "our own request, sent back");
-    assert_eq!(sender.receive(&[0; 37], NOW), Heard::Malformed);
+    assert_eq!(sender.receive(&request, NOW), Received::Foreign, "our own request, sent back");
+    assert_eq!(sender.receive(&[0; 37], NOW), Received::Malformed);
     let (mut answer, _) = reflect(&mut stateless(), &request, &arrival()).unwrap();
-    assert!(matches!(sender.receive(&answer[..38], NOW), Heard::Reply(_)), "twampy sends 38 bytes");
+    assert!(matches!(sender.receive(&answer[..38], NOW), Received::Reply(_)), "twampy sends 38 bytes");
     answer[13] = 0;
-    assert!(matches!(sender.receive(&answer, NOW), Heard::Reply(r) if r.damaged));
+    assert!(matches!(sender.receive(&answer, NOW), Received::Reply(r) if r.damaged));
 }
 
 proptest! {

@@ -4,7 +4,7 @@
 
 use crate::machine::Tick;
 use crate::twamp;
-use crate::twoway::pinger::{Outcome, Received};
+use crate::twoway::pinger::{Outcome, Reception};
 use crate::twoway::reflect::Arrival;
 use crate::twoway::{Pinger, Plan, Protocol, Transmit};
 use crate::{irtt, lamp, stamp};
@@ -305,7 +305,7 @@ impl<P: Protocol> Run<'_, P> {
         }
         let at = WallTime(EPOCH + now);
         let stamp = Stamp { at, source: Source::Kernel };
-        let meta = Received { stamp, read: at, length: packet.bytes.len(), ttl: None, traffic_class: None };
+        let meta = Reception { stamp, read: at, length: packet.bytes.len(), ttl: None, traffic_class: None };
         self.pinger.handle(&packet.bytes, &meta, tick(now));
     }
 }

@@ -74,9 +74,9 @@ fn irtt_client(stats: irtt::Stats) -> irtt::Client {
 /// The analysis that a user sees.
 fn summary<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>) -> Summary {
     let mut session = Session::new(plan.spec.clone());
-    session.sent = Some(outcome.ledger.requests() as u32);
+    session.sent = Some(outcome.requests.sent() as u32);
     session.period_known = plan.wait.is_none();
-    let (directions, losses) = outcome.ledger.directions();
+    let (directions, losses) = outcome.requests.directions();
     session.two_way = Some(Box::new(TwoWay {
         far_clock: outcome.protocol.far_clock(),
         directions: Some(directions).filter(|d| d.stateful),
@@ -90,7 +90,7 @@ fn summary<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>) -> Summary {
 /// What every test of round trips must have found, however bad the path.
 fn check<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>, truth: &Truth) -> Summary {
     let sent = truth.requests.len() as u64;
-    assert_eq!(outcome.ledger.requests(), sent);
+    assert_eq!(outcome.requests.sent(), sent);
     // Every answer that came back is a record, with its own time, and nothing else is.
     assert_eq!(outcome.records.len(), truth.returned.len());
     for (record, (seq, at)) in outcome.records.iter().zip(&truth.returned) {
@@ -105,7 +105,7 @@ fn check<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>, truth: &Truth) -> S
     seqs.sort_unstable();
     seqs.dedup();
     let distinct = seqs.len() as u64;
-    assert_eq!(outcome.ledger.answered(), distinct);
+    assert_eq!(outcome.requests.answered(), distinct);
     let found = summary(plan, outcome);
     let counts = &found.counts;
     assert_eq!((counts.sent, counts.lost, counts.unique_valid), (sent, sent - distinct, distinct));
@@ -122,7 +122,7 @@ fn check<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>, truth: &Truth) -> S
 /// What a counting far end must have told of either direction. All of it where order was kept on the way there
 /// and nothing copied; bounds of it otherwise.
 fn check_directions<P: Protocol>(outcome: &mut Outcome<P>, truth: &Truth) {
-    let (d, runs) = outcome.ledger.directions();
+    let (d, runs) = outcome.requests.directions();
     let Some(last) = truth.answers.iter().rposition(|a| a.returned > 0) else {
         return assert_eq!((d, runs), (Directions::default(), Vec::new()));
     };
@@ -163,7 +163,7 @@ fn check_directions<P: Protocol>(outcome: &mut Outcome<P>, truth: &Truth) {
                 }
             }
         }
-        assert_eq!(runs.iter().map(|r| u64::from(r.length)).sum::<u64>(), sent - outcome.ledger.answered());
+        assert_eq!(runs.iter().map(|r| u64::from(r.length)).sum::<u64>(), sent - outcome.requests.answered());
     } else if first == Some(0) {
         // Nobody can tell an answer to a copy, lost, from one to the request before it.
         let copies: u64 = truth.requests.iter().map(|r| r.1.saturating_sub(1)).sum();
@@ -247,7 +247,7 @@ fn stamp_and_twamp_survive_anything_at_any_step() {
             let (mut out, truth) = super::run(sender, plan.clone(), world(far, up.clone(), down.clone()));
             check(&plan, &mut out, &truth);
             check_directions(&mut out, &truth);
-            assert!(out.ledger.directions().0.stateful);
+            assert!(out.requests.directions().0.stateful);
         }
     }
 }
@@ -268,7 +268,7 @@ fn irtt_survives_anything_at_any_step() {
         let client = irtt_client(irtt::Stats::Window);
         let (mut out, truth) = super::run(client, plan.clone(), world(irtt_far(), up.clone(), down.clone()));
         check(&plan, &mut out, &truth);
-        let (_, runs) = out.ledger.directions();
+        let (_, runs) = out.requests.directions();
         let last = truth.returned.iter().map(|r| r.0).max().unwrap();
         for run in runs {
             for seq in run.first..run.first + run.length {
@@ -295,7 +295,7 @@ fn five_of_a_hundred_are_lost_on_the_right_way() {
             let world = world(irtt_far(), drop(up, 3), drop(down, 12));
             let (mut out, truth) = super::run(irtt_client(stats), plan.clone(), world);
             check(&plan, &mut out, &truth);
-            let (d, _) = out.ledger.directions();
+            let (d, _) = out.requests.directions();
             assert_eq!((d.up_lost, d.down_lost, d.unknown_lost), (up, down, 0), "{stats:?}");
         }
     }

@@ -1,6 +1,6 @@
 //! The ways a test can end, and how a client comes back for its results.
 
-use super::{ClientMachine, Stage};
+use super::{ClientMachine, ConversationStage};
 use crate::Tick;
 use crate::jitlat::auth::Side;
 use crate::jitlat::client::{ClientEvent, Failure};
@@ -20,11 +20,11 @@ const MAX_BUSY_RETRIES: u32 = 60;
 
 impl ClientMachine {
     pub(super) fn fail(&mut self, failure: Failure) {
-        if self.stage == Stage::Over {
+        if self.stage == ConversationStage::Over {
             return;
         }
         self.close_flows();
-        self.stage = Stage::Over;
+        self.stage = ConversationStage::Over;
         self.events.push_back(ClientEvent::Failed(failure));
     }
 
@@ -46,7 +46,7 @@ impl ClientMachine {
 
     /// Hands out whatever is there and ends.
     pub(super) fn conclude(&mut self) {
-        if self.stage == Stage::Over {
+        if self.stage == ConversationStage::Over {
             return;
         }
         for i in 0..self.flows.len() {
@@ -60,7 +60,7 @@ impl ClientMachine {
             self.outgoing.push_back(Message::Bye);
         }
         self.close_flows();
-        self.stage = Stage::Over;
+        self.stage = ConversationStage::Over;
         let (ending, reason) =
             match self.flows.iter().map(|f| self.ending_of(f)).find(|e| e.0 != Ending::Complete) {
                 Some(incomplete) => incomplete,
@@ -75,13 +75,15 @@ impl ClientMachine {
         self.outgoing.clear();
         self.reason.get_or_insert(why);
         match self.stage {
-            Stage::Running => {
+            ConversationStage::Running => {
                 // The streams end early and what was received is collected, if the server still lives.
                 self.lost = true;
                 self.cut_all(now);
             }
-            Stage::ProbingAfter | Stage::Fetching(_) | Stage::Reconnecting => self.retry(now),
-            Stage::Greeting | Stage::Proving if self.streamed => self.retry(now),
+            ConversationStage::ProbingAfter
+            | ConversationStage::Fetching(_)
+            | ConversationStage::Reconnecting => self.retry(now),
+            ConversationStage::Greeting | ConversationStage::Proving if self.streamed => self.retry(now),
             _ => {}
         }
     }
@@ -105,14 +107,14 @@ impl ClientMachine {
     }
 
     pub(super) fn wait_until(&mut self, now: Tick, at: SteadyTime) {
-        self.stage = Stage::Waiting;
+        self.stage = ConversationStage::Waiting;
         self.deadline = at;
         self.reconnect_if_due(now);
     }
 
     pub(super) fn reconnect_if_due(&mut self, now: Tick) {
-        if self.stage == Stage::Waiting && now.steady >= self.deadline {
-            self.stage = Stage::Reconnecting;
+        if self.stage == ConversationStage::Waiting && now.steady >= self.deadline {
+            self.stage = ConversationStage::Reconnecting;
             self.deadline = now.steady + self.config.patience.times(2);
             self.events.push_back(ClientEvent::Reconnect);
         }
@@ -121,18 +123,21 @@ impl ClientMachine {
     pub(super) fn refused(&mut self, now: Tick, nak: &Nak) {
         let text = match (nak.text.is_empty(), self.stage) {
             (false, _) => nak.text.clone(),
-            (true, Stage::Requested) => {
+            (true, ConversationStage::Requested) => {
                 "no reason given (it may be busy, or a limit of its forbids this test)".to_owned()
             }
             (true, _) => "no reason given".to_owned(),
         };
         let early = !self.streamed || self.collecting && nak.code != NakCode::Busy;
-        if early && !self.measured && self.stage != Stage::Running {
+        if early && !self.measured && self.stage != ConversationStage::Running {
             return self.fail(Failure::Refused(text));
         }
         self.connected = false;
         self.outgoing.clear();
-        if nak.code == NakCode::Busy && self.stage != Stage::Running && self.busy < MAX_BUSY_RETRIES {
+        if nak.code == NakCode::Busy
+            && self.stage != ConversationStage::Running
+            && self.busy < MAX_BUSY_RETRIES
+        {
             // Come back for results: the server has not noticed yet that the stream is over.
             self.busy += 1;
             return self.wait_until(now, now.steady + RETRY_GAP);
@@ -140,7 +145,7 @@ impl ClientMachine {
         self.reason = Some(format!("the server gave up: {text}"));
         self.lost = true;
         match self.stage {
-            Stage::Running => self.cut_all(now),
+            ConversationStage::Running => self.cut_all(now),
             _ => self.conclude(),
         }
     }
@@ -154,8 +159,8 @@ impl ClientMachine {
             return self.retry(now);
         }
         let hint = match (self.stage, self.config.dialect) {
-            (Stage::Greeting, Dialect::V3) => Some("if it is an older server, try --classic"),
-            (Stage::Probing, Dialect::Classic) => Some("it may not know RTT_PROBE"),
+            (ConversationStage::Greeting, Dialect::V3) => Some("if it is an older server, try --classic"),
+            (ConversationStage::Probing, Dialect::Classic) => Some("it may not know RTT_PROBE"),
             _ => None,
         };
         let nak = Nak::new(NakCode::Timeout, format!("no answer while {during}"));
@@ -165,9 +170,9 @@ impl ClientMachine {
     pub(super) fn interrupt(&mut self, now: Tick) {
         let again = core::mem::replace(&mut self.interrupted, true);
         match self.stage {
-            Stage::Over => {}
-            Stage::Running if !again => self.cut_all(now),
-            Stage::Running => {
+            ConversationStage::Over => {}
+            ConversationStage::Running if !again => self.cut_all(now),
+            ConversationStage::Running => {
                 // No more waiting for the server: only for the streams here.
                 self.impatient = true;
                 self.connected = false;
@@ -181,7 +186,7 @@ impl ClientMachine {
                 }
             }
             // A moment before the streams run: they are cut as soon as they do.
-            Stage::Starting if !again => {}
+            ConversationStage::Starting if !again => {}
             // Collecting what there is takes a moment; a second wish is a command.
             _ if self.streamed && !again => {}
             _ if self.streamed => self.conclude(),
@@ -190,13 +195,13 @@ impl ClientMachine {
     }
 
     pub(super) fn closed(&mut self, now: Tick, why: Option<&str>) {
-        if self.stage == Stage::Over {
+        if self.stage == ConversationStage::Over {
             self.connected = false;
         }
-        if !(self.connected || self.stage == Stage::Reconnecting) {
+        if !(self.connected || self.stage == ConversationStage::Reconnecting) {
             return;
         }
-        if self.stage != Stage::Running && !self.streamed {
+        if self.stage != ConversationStage::Running && !self.streamed {
             let failure = Failure::Closed { during: self.stage.during(), detail: why.map(str::to_owned) };
             return self.fail(failure);
         }
@@ -209,7 +214,7 @@ impl ClientMachine {
     }
 
     pub(super) fn reconnected(&mut self, now: Tick, entropy: [u8; 32]) {
-        if self.stage != Stage::Reconnecting {
+        if self.stage != ConversationStage::Reconnecting {
             return;
         }
         self.config.entropy = entropy;

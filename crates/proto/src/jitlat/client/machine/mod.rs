@@ -12,9 +12,9 @@ use crate::jitlat::auth::{NONCE_LEN, Side, derive};
 use crate::jitlat::codec::Codec;
 use crate::jitlat::dialect::Dialect;
 use crate::jitlat::flow::{FlowId, ReceiveReport, Role};
-use crate::jitlat::ledger::SessionId;
 use crate::jitlat::message::{DecodeError, Hello, Message, Nak, NakCode, Probe, VERSION, Welcome};
 use crate::jitlat::recording::Recording;
+use crate::jitlat::session_table::SessionId;
 use crate::jitlat::stream::Finish;
 use crate::{Machine, Tick};
 use jitlat_core::session::HostFacts;
@@ -33,7 +33,7 @@ pub struct ClientMachine {
     codec: Codec,
     outgoing: VecDeque<Message>,
     events: VecDeque<ClientEvent>,
-    stage: Stage,
+    stage: ConversationStage,
     /// When the present stage has lasted too long.
     deadline: SteadyTime,
     /// Nothing more is decoded until what is to be sent has been: proofs cover the conversation in order.
@@ -65,7 +65,7 @@ pub struct ClientMachine {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ConversationStage {
     /// Awaiting WELCOME.
     Greeting,
     /// Awaiting the server's PROOF.
@@ -94,20 +94,22 @@ enum Stage {
     Over,
 }
 
-impl Stage {
+impl ConversationStage {
     /// What is going on, for error messages: "… while …".
     fn during(self) -> &'static str {
         match self {
-            Stage::Greeting => "opening the control connection",
-            Stage::Proving => "proving the key",
-            Stage::Probing | Stage::ProbingAfter => "probing the clocks",
-            Stage::Opening | Stage::Requested => "asking for the test",
-            Stage::Connecting => "opening the test path",
-            Stage::Starting => "starting the test",
-            Stage::Running => "running the test",
-            Stage::Fetching(_) => "collecting the results",
-            Stage::Waiting | Stage::Reconnecting => "connecting again for the results",
-            Stage::Over => "ending",
+            ConversationStage::Greeting => "opening the control connection",
+            ConversationStage::Proving => "proving the key",
+            ConversationStage::Probing | ConversationStage::ProbingAfter => "probing the clocks",
+            ConversationStage::Opening | ConversationStage::Requested => "asking for the test",
+            ConversationStage::Connecting => "opening the test path",
+            ConversationStage::Starting => "starting the test",
+            ConversationStage::Running => "running the test",
+            ConversationStage::Fetching(_) => "collecting the results",
+            ConversationStage::Waiting | ConversationStage::Reconnecting => {
+                "connecting again for the results"
+            }
+            ConversationStage::Over => "ending",
         }
     }
 }
@@ -145,7 +147,7 @@ impl ClientMachine {
             codec,
             outgoing: VecDeque::new(),
             events: VecDeque::new(),
-            stage: Stage::Greeting,
+            stage: ConversationStage::Greeting,
             deadline: now.steady + config.patience,
             hold: false,
             connected: true,
@@ -239,7 +241,7 @@ impl ClientMachine {
     // ---- bytes in -------------------------------------------------------------------------------
 
     fn received(&mut self, now: Tick, bytes: &[u8]) {
-        if self.stage == Stage::Over || !self.connected {
+        if self.stage == ConversationStage::Over || !self.connected {
             return;
         }
         self.codec.feed(bytes);
@@ -247,7 +249,7 @@ impl ClientMachine {
     }
 
     fn pump(&mut self, now: Tick) {
-        while self.stage != Stage::Over && self.connected && !self.hold && !self.results_wait() {
+        while self.stage != ConversationStage::Over && self.connected && !self.hold && !self.results_wait() {
             match self.codec.decode() {
                 Ok(Some(message)) => self.heard(now, message),
                 Ok(None) => {
@@ -265,12 +267,12 @@ impl ClientMachine {
     /// stopped and its stamps are at hand.
     fn results_wait(&self) -> bool {
         self.config.dialect == Dialect::Classic
-            && self.stage == Stage::Running
+            && self.stage == ConversationStage::Running
             && self.flows.iter().any(|f| f.far_finished)
     }
 
     fn bad_bytes(&mut self, now: Tick, error: &DecodeError) {
-        if self.streamed || self.stage == Stage::Running {
+        if self.streamed || self.stage == ConversationStage::Running {
             self.outgoing.clear();
             return self.disconnected(now, format!("what the server sent makes no sense: {error}"));
         }
@@ -288,24 +290,24 @@ impl ClientMachine {
         match (message, self.stage) {
             (Message::KeepAlive, _) => {}
             (Message::Nak(nak), _) => self.refused(now, &nak),
-            (Message::Welcome(welcome), Stage::Greeting) => self.welcome(now, &welcome),
-            (Message::Proof(proof), Stage::Proving) => self.proof(now, &proof),
+            (Message::Welcome(welcome), ConversationStage::Greeting) => self.welcome(now, &welcome),
+            (Message::Proof(proof), ConversationStage::Proving) => self.proof(now, &proof),
             (Message::Probe(probe), _) => self.probe_answer(now, &probe),
-            (Message::Accept(accept), Stage::Requested) => self.accepted(now, accept),
-            (Message::Started, Stage::Starting) => self.started(now),
-            (Message::Finished(flow, _), Stage::Running) => self.peer_finished(now, flow),
+            (Message::Accept(accept), ConversationStage::Requested) => self.accepted(now, accept),
+            (Message::Started, ConversationStage::Starting) => self.started(now),
+            (Message::Finished(flow, _), ConversationStage::Running) => self.peer_finished(now, flow),
             (Message::Finished(..), _) => {}
-            (Message::End(flow, sent), Stage::Running) => self.peer_ended(flow, sent),
+            (Message::End(flow, sent), ConversationStage::Running) => self.peer_ended(flow, sent),
             (Message::End(flow, sent), _) => {
                 if let Some(flow) = self.flow(flow) {
                     flow.far_sent.get_or_insert(sent);
                 }
             }
-            (Message::Chunk(chunk), Stage::Fetching(i)) => self.chunk(now, i, chunk),
-            (Message::Results(results), Stage::Fetching(i)) => self.results(now, i, results),
+            (Message::Chunk(chunk), ConversationStage::Fetching(i)) => self.chunk(now, i, chunk),
+            (Message::Results(results), ConversationStage::Fetching(i)) => self.results(now, i, results),
             (message, stage) => {
                 let detail = format!("{} came out of turn", message.name());
-                if self.streamed || stage == Stage::Running {
+                if self.streamed || stage == ConversationStage::Running {
                     return self.disconnected(now, detail);
                 }
                 let nak = Nak::new(NakCode::Malformed, detail.clone());
@@ -328,7 +330,7 @@ impl ClientMachine {
             software: Some(self.config.software.clone()),
         }));
         self.hold = true;
-        self.stage = Stage::Greeting;
+        self.stage = ConversationStage::Greeting;
         self.deadline = now.steady + self.config.patience;
     }
 
@@ -347,7 +349,7 @@ impl ClientMachine {
                 // The proof itself is computed when it is sent: it covers everything before it.
                 self.outgoing.push_back(Message::Proof([0; 32]));
                 self.hold = true;
-                self.stage = Stage::Proving;
+                self.stage = ConversationStage::Proving;
                 self.deadline = now.steady + self.config.patience;
             }
             (false, false) => {
@@ -373,7 +375,7 @@ impl ClientMachine {
             return self.fetch_next(now);
         }
         self.begin_round(now);
-        self.stage = Stage::Probing;
+        self.stage = ConversationStage::Probing;
         self.round_over(now);
     }
 
@@ -389,7 +391,7 @@ impl ClientMachine {
         if let Some(probe) = round.answer(now, probe) {
             self.probes.push(probe);
             let (answered, wanted) = round.progress();
-            if self.stage == Stage::Probing {
+            if self.stage == ConversationStage::Probing {
                 self.events.push_back(ClientEvent::Progress(Progress::Probing(answered, wanted)));
             }
         }
@@ -406,9 +408,9 @@ impl ClientMachine {
         self.next_probe = round.next_id();
         self.round = None;
         match self.stage {
-            Stage::Probing if answered == 0 && wanted > 0 => self.timed_out(now),
-            Stage::Probing => self.open_flows(now),
-            Stage::ProbingAfter => self.fetch_next(now),
+            ConversationStage::Probing if answered == 0 && wanted > 0 => self.timed_out(now),
+            ConversationStage::Probing => self.open_flows(now),
+            ConversationStage::ProbingAfter => self.fetch_next(now),
             _ => {}
         }
     }
@@ -439,14 +441,16 @@ impl Machine for ClientMachine {
     fn handle_timeout(&mut self, now: Tick) {
         match self.stage {
             // The server does not read; it need not know.
-            Stage::Over if now.steady >= self.deadline => self.outgoing.clear(),
-            Stage::Over => {}
-            Stage::Probing | Stage::ProbingAfter => self.round_over(now),
-            Stage::Running => self.flows_overdue(now),
-            Stage::Waiting => self.reconnect_if_due(now),
+            ConversationStage::Over if now.steady >= self.deadline => self.outgoing.clear(),
+            ConversationStage::Over => {}
+            ConversationStage::Probing | ConversationStage::ProbingAfter => self.round_over(now),
+            ConversationStage::Running => self.flows_overdue(now),
+            ConversationStage::Waiting => self.reconnect_if_due(now),
             _ if now.steady < self.deadline => {}
-            Stage::Reconnecting => self.retry(now),
-            Stage::Opening => self.fail(Failure::Flow("this host could not prepare it in time".into())),
+            ConversationStage::Reconnecting => self.retry(now),
+            ConversationStage::Opening => {
+                self.fail(Failure::Flow("this host could not prepare it in time".into()));
+            }
             _ => self.timed_out(now),
         }
     }
@@ -464,9 +468,13 @@ impl Machine for ClientMachine {
 
     fn poll_timeout(&self) -> Option<SteadyTime> {
         match (self.stage, &self.round) {
-            (Stage::Over, _) => self.parting().then_some(self.deadline),
-            (Stage::Probing | Stage::ProbingAfter, Some(round)) => Some(round.deadline()),
-            (Stage::Running, _) => self.flows.iter().filter(|f| !f.settled).map(|f| f.deadline).min(),
+            (ConversationStage::Over, _) => self.parting().then_some(self.deadline),
+            (ConversationStage::Probing | ConversationStage::ProbingAfter, Some(round)) => {
+                Some(round.deadline())
+            }
+            (ConversationStage::Running, _) => {
+                self.flows.iter().filter(|f| !f.settled).map(|f| f.deadline).min()
+            }
             _ => Some(self.deadline),
         }
     }

@@ -1,6 +1,6 @@
 //! The results: fetched, handed out, accounted for.
 
-use super::{ClientMachine, Flow, Stage};
+use super::{ClientMachine, ConversationStage, Flow};
 use crate::Tick;
 use crate::jitlat::client::{ClientEvent, Progress};
 use crate::jitlat::dialect::Dialect;
@@ -23,7 +23,7 @@ impl ClientMachine {
             self.hand_out(i);
             return self.fetch_next(now);
         }
-        self.stage = Stage::Fetching(i);
+        self.stage = ConversationStage::Fetching(i);
         self.deadline = now.steady + self.config.patience;
         let collection = &mut self.flows[i].collection;
         collection.begin();

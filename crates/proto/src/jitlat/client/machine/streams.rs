@@ -1,11 +1,11 @@
 //! The streams: opened, started, ended.
 
-use super::{ClientMachine, Flow, Stage};
+use super::{ClientMachine, ConversationStage, Flow};
 use crate::Tick;
 use crate::jitlat::client::collect::Collection;
 use crate::jitlat::client::{ClientConfig, ClientEvent, Failure, Progress};
 use crate::jitlat::dialect::Dialect;
-use crate::jitlat::flow::{Command, FlowId, Meeting, Opening, Report, Role};
+use crate::jitlat::flow::{Command, FlowId, FlowReport, Meeting, Opening, Role};
 use crate::jitlat::limits::Limits;
 use crate::jitlat::message::{Accept, FlowRequest, Message, Nak, NakCode, Request};
 use crate::jitlat::server::{answer_patience, linger, longest};
@@ -20,7 +20,7 @@ const STOP_PATIENCE: Span = Span::seconds(8);
 
 impl ClientMachine {
     pub(super) fn open_flows(&mut self, now: Tick) {
-        self.stage = Stage::Opening;
+        self.stage = ConversationStage::Opening;
         self.deadline = now.steady + ENGINE_PATIENCE;
         for i in 0..self.flows.len() {
             let opening = self.flows[i].opening(FlowId(i as u8), &self.config);
@@ -33,7 +33,7 @@ impl ClientMachine {
         let flows = self.flows.iter().map(|f| FlowRequest { spec: f.asked(), stamps: self.config.stamps });
         let request = Request { flows: flows.collect(), host: self.client.clone() };
         self.outgoing.push_back(Message::Request(request));
-        self.stage = Stage::Requested;
+        self.stage = ConversationStage::Requested;
         self.deadline = now.steady + self.config.patience;
     }
 
@@ -47,7 +47,7 @@ impl ClientMachine {
         self.server = accept.host;
         self.events.push_back(ClientEvent::Progress(Progress::Accepted(self.session)));
         let patience = self.greeting_patience();
-        self.stage = Stage::Connecting;
+        self.stage = ConversationStage::Connecting;
         self.deadline = now.steady + patience + ENGINE_PATIENCE;
         for (i, granted) in accept.flows.into_iter().enumerate() {
             let flow = &mut self.flows[i];
@@ -71,12 +71,12 @@ impl ClientMachine {
     }
 
     pub(super) fn start_when_ready(&mut self, now: Tick) {
-        if self.stage != Stage::Connecting || !self.flows.iter().all(|f| f.ready) {
+        if self.stage != ConversationStage::Connecting || !self.flows.iter().all(|f| f.ready) {
             return;
         }
         self.start_role(now, Role::Receive);
         self.outgoing.push_back(Message::Start);
-        self.stage = Stage::Starting;
+        self.stage = ConversationStage::Starting;
         self.deadline = now.steady + self.config.patience;
     }
 
@@ -89,7 +89,7 @@ impl ClientMachine {
 
     pub(super) fn started(&mut self, now: Tick) {
         self.start_role(now, Role::Send);
-        self.stage = Stage::Running;
+        self.stage = ConversationStage::Running;
         self.events.push_back(ClientEvent::Progress(Progress::Running));
         if self.interrupted {
             self.cut_all(now);
@@ -97,9 +97,9 @@ impl ClientMachine {
         self.settled(now);
     }
 
-    pub(super) fn report(&mut self, now: Tick, report: Report) {
+    pub(super) fn report(&mut self, now: Tick, report: FlowReport) {
         match report {
-            Report::Opened(id, port) if self.stage == Stage::Opening => {
+            FlowReport::Opened(id, port) if self.stage == ConversationStage::Opening => {
                 let Some(flow) = self.flow(id) else { return };
                 flow.local_port = port;
                 flow.ready = true;
@@ -108,14 +108,14 @@ impl ClientMachine {
                     self.request(now);
                 }
             }
-            Report::Ready(id) => {
+            FlowReport::Ready(id) => {
                 if let Some(flow) = self.flow(id) {
                     flow.ready = true;
                 }
                 self.start_when_ready(now);
             }
-            Report::Ended(id, sent) => self.stream_ended(now, id, sent),
-            Report::Sent(id, report) => {
+            FlowReport::Ended(id, sent) => self.stream_ended(now, id, sent),
+            FlowReport::Sent(id, report) => {
                 let (connected, patience) = (self.connected, self.config.patience);
                 let Some(flow) = self.flow(id).filter(|f| f.role == Role::Send && !f.settled) else { return };
                 let sent = report.sent;
@@ -129,7 +129,7 @@ impl ClientMachine {
                     self.outgoing.push_back(Message::End(id, sent));
                 }
             }
-            Report::Received(id, report) => {
+            FlowReport::Received(id, report) => {
                 let Some(flow) = self.flow(id).filter(|f| f.role == Role::Receive && !f.settled) else {
                     return;
                 };
@@ -140,13 +140,13 @@ impl ClientMachine {
                 }
                 self.settle(now, id);
             }
-            Report::Failed(id, why) => self.flow_failed(now, id, why),
-            Report::Opened(..) | Report::Greeted(..) => {}
+            FlowReport::Failed(id, why) => self.flow_failed(now, id, why),
+            FlowReport::Opened(..) | FlowReport::Greeted(..) => {}
         }
     }
 
     pub(super) fn flow_failed(&mut self, now: Tick, id: FlowId, why: String) {
-        if !matches!(self.stage, Stage::Running | Stage::Starting) {
+        if !matches!(self.stage, ConversationStage::Running | ConversationStage::Starting) {
             if !self.streamed {
                 self.abort(Nak::new(NakCode::Failed, why.clone()), Failure::Flow(why));
             }
@@ -257,17 +257,17 @@ impl ClientMachine {
 
     /// On to the results, if no stream runs any more.
     pub(super) fn settled(&mut self, now: Tick) {
-        if self.stage != Stage::Running || !self.flows.iter().all(|f| f.settled) {
+        if self.stage != ConversationStage::Running || !self.flows.iter().all(|f| f.settled) {
             return;
         }
         self.streamed = true;
         if !self.connected {
-            self.stage = Stage::Reconnecting;
+            self.stage = ConversationStage::Reconnecting;
             return self.retry(now);
         }
         if self.config.dialect == Dialect::V3 && !self.interrupted {
             self.begin_round(now);
-            self.stage = Stage::ProbingAfter;
+            self.stage = ConversationStage::ProbingAfter;
             return self.round_over(now);
         }
         self.fetch_next(now);

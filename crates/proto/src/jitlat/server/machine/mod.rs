@@ -8,9 +8,9 @@ use crate::jitlat::auth::{NONCE_LEN, Side, derive, derive_u64};
 use crate::jitlat::codec::Codec;
 use crate::jitlat::dialect::{Dialect, sniff};
 use crate::jitlat::flow::{Command, FlowId, Role};
-use crate::jitlat::ledger::{FlowOutcome, Lookup, SessionId, SessionResults};
 use crate::jitlat::limits::{Limits, Refusal};
 use crate::jitlat::message::{DecodeError, Fetch, Hello, Message, Nak, NakCode, Probe, VERSION, Welcome};
+use crate::jitlat::session_table::{FlowOutcome, Lookup, SessionId, SessionResults};
 use crate::jitlat::stream::{Patience, sentinel_interval};
 use crate::{Machine, Tick};
 use core::net::IpAddr;
@@ -36,7 +36,7 @@ pub struct ServerMachine {
     early: Vec<u8>,
     outgoing: VecDeque<Message>,
     events: VecDeque<ServerEvent>,
-    stage: Stage,
+    stage: ConversationStage,
     /// When the present stage has lasted too long.
     deadline: SteadyTime,
     /// Nothing more is decoded until what is to be sent has been: proofs cover the conversation in order.
@@ -56,16 +56,16 @@ pub struct ServerMachine {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Stage {
+enum ConversationStage {
     /// Awaiting HELLO.
     Greeting,
     /// Awaiting the client's PROOF.
     Proving,
     /// Awaiting PROBE, REQUEST or FETCH.
     Idle,
-    /// Asked the ledger for room.
+    /// Asked the sessions for room.
     Admitting,
-    /// Asked the ledger for kept results, for this fetch.
+    /// Asked the sessions for kept results, for this fetch.
     Finding(Fetch),
     /// Opening flows.
     Opening,
@@ -109,7 +109,7 @@ impl ServerMachine {
             early: Vec::new(),
             outgoing: VecDeque::new(),
             events: VecDeque::new(),
-            stage: Stage::Greeting,
+            stage: ConversationStage::Greeting,
             deadline: now.steady + config.limits.idle,
             hold: false,
             held: 0,
@@ -134,7 +134,7 @@ impl ServerMachine {
 
     /// Whether the conversation is over.
     pub fn is_over(&self) -> bool {
-        self.stage == Stage::Over
+        self.stage == ConversationStage::Over
     }
 
     fn limits(&self) -> &Limits {
@@ -145,7 +145,7 @@ impl ServerMachine {
         self.codec.as_ref().is_some_and(|c| c.dialect() == Dialect::Classic)
     }
 
-    fn enter(&mut self, stage: Stage, until: SteadyTime) {
+    fn enter(&mut self, stage: ConversationStage, until: SteadyTime) {
         self.stage = stage;
         self.deadline = until;
     }
@@ -158,7 +158,7 @@ impl ServerMachine {
         self.events.push_back(ServerEvent::Flow(command));
     }
 
-    /// Ends the conversation: flows closed, the client told why, the ledger told what remains.
+    /// Ends the conversation: flows closed, the client told why, the sessions told what remains.
     fn finish(&mut self, nak: Option<Nak>, why: Option<String>) {
         if self.is_over() {
             return;
@@ -170,7 +170,7 @@ impl ServerMachine {
             self.outgoing.retain(|m| matches!(m, Message::Welcome(_) | Message::Proof(_)));
             self.outgoing.push_back(Message::Nak(nak));
         }
-        // Results that a version-3 client may still fetch stay in the ledger; everything else goes.
+        // Results that a version-3 client may still fetch stay in the sessions; everything else goes.
         let claimed = !self.flows.is_empty();
         let keepable = self.results.is_some() && !self.is_classic();
         if self.collected || (claimed && !keepable) {
@@ -178,7 +178,7 @@ impl ServerMachine {
         }
         self.delivery = None;
         self.hold = false;
-        self.stage = Stage::Over;
+        self.stage = ConversationStage::Over;
         self.events.push_back(ServerEvent::Done(why));
     }
 
@@ -239,44 +239,47 @@ impl ServerMachine {
     }
 
     fn heard(&mut self, now: Tick, message: Message) {
-        if self.stage != Stage::Running && message != Message::KeepAlive {
+        if self.stage != ConversationStage::Running && message != Message::KeepAlive {
             self.idle_from(now);
         }
         match (message, self.stage.clone()) {
             (Message::KeepAlive, _) => {}
             (Message::Nak(nak), _) => self.peer_gave_up(now, &nak),
-            (Message::Hello(hello), Stage::Greeting) => self.hello(&hello),
-            (Message::Proof(proof), Stage::Proving) => self.proof(&proof),
-            (Message::Probe(probe), Stage::Idle | Stage::Running | Stage::Settled) => self.probe(now, probe),
-            (Message::Request(request), Stage::Idle) => self.request(now, request),
-            (Message::Start, Stage::Accepted) => {
+            (Message::Hello(hello), ConversationStage::Greeting) => self.hello(&hello),
+            (Message::Proof(proof), ConversationStage::Proving) => self.proof(&proof),
+            (
+                Message::Probe(probe),
+                ConversationStage::Idle | ConversationStage::Running | ConversationStage::Settled,
+            ) => self.probe(now, probe),
+            (Message::Request(request), ConversationStage::Idle) => self.request(now, request),
+            (Message::Start, ConversationStage::Accepted) => {
                 self.start_wanted = true;
                 self.dial_at_start();
                 self.start_when_ready(now);
             }
-            (Message::Finished(flow, _), Stage::Running) => self.peer_finished(now, flow),
-            (Message::Finished(..), Stage::Settled) => {}
-            (Message::End(flow, _), Stage::Running) => self.peer_ended(flow),
-            (Message::End(..), Stage::Settled) => {}
-            (Message::Stop(flow), Stage::Running) => self.peer_stops(flow),
-            (Message::Stop(_), Stage::Settled) => {}
-            (Message::Fetch(fetch), Stage::Idle) => match fetch.session {
+            (Message::Finished(flow, _), ConversationStage::Running) => self.peer_finished(now, flow),
+            (Message::Finished(..), ConversationStage::Settled) => {}
+            (Message::End(flow, _), ConversationStage::Running) => self.peer_ended(flow),
+            (Message::End(..), ConversationStage::Settled) => {}
+            (Message::Stop(flow), ConversationStage::Running) => self.peer_stops(flow),
+            (Message::Stop(_), ConversationStage::Settled) => {}
+            (Message::Fetch(fetch), ConversationStage::Idle) => match fetch.session {
                 Some(id) => {
-                    self.enter(Stage::Finding(fetch), now.steady + ENGINE_PATIENCE);
+                    self.enter(ConversationStage::Finding(fetch), now.steady + ENGINE_PATIENCE);
                     self.events.push_back(ServerEvent::Find(id));
                 }
                 None => self.refuse(NakCode::NotFound, "no test has been run on this connection"),
             },
-            (Message::Fetch(fetch), Stage::Settled) => self.fetch(fetch),
+            (Message::Fetch(fetch), ConversationStage::Settled) => self.fetch(fetch),
             // Asked a moment before the last flow has come to rest.
-            (Message::Fetch(fetch), Stage::Running) => self.fetch_later = Some(fetch),
-            (Message::Bye, Stage::Settled) => {
+            (Message::Fetch(fetch), ConversationStage::Running) => self.fetch_later = Some(fetch),
+            (Message::Bye, ConversationStage::Settled) => {
                 self.collected = true;
                 self.finish(None, None);
             }
-            (Message::Bye, Stage::Running) if self.is_classic() => {}
+            (Message::Bye, ConversationStage::Running) if self.is_classic() => {}
             (Message::Bye, _) => self.finish(None, None),
-            (Message::Request(_) | Message::Fetch(_) | Message::Probe(_), Stage::Proving) => {
+            (Message::Request(_) | Message::Fetch(_) | Message::Probe(_), ConversationStage::Proving) => {
                 self.refuse(NakCode::Authentication, "this server requires a key");
             }
             (message, _) => self.refuse(NakCode::Malformed, format!("{} out of turn", message.name())),
@@ -285,7 +288,7 @@ impl ServerMachine {
 
     fn peer_gave_up(&mut self, now: Tick, nak: &Nak) {
         let why = if nak.text.is_empty() { "refused by the client".into() } else { nak.text.clone() };
-        if self.stage == Stage::Running && !self.is_classic() {
+        if self.stage == ConversationStage::Running && !self.is_classic() {
             // The client may come back for what there is.
             self.connected = false;
             return self.lost(now);
@@ -322,14 +325,14 @@ impl ServerMachine {
             software: Some(self.config.software.clone()),
         }));
         if authenticate {
-            self.stage = Stage::Proving;
+            self.stage = ConversationStage::Proving;
             self.hold = true;
             return;
         }
         if let Some(codec) = &mut self.codec {
             codec.settle();
         }
-        self.stage = Stage::Idle;
+        self.stage = ConversationStage::Idle;
     }
 
     fn proof(&mut self, proof: &[u8]) {
@@ -340,7 +343,7 @@ impl ServerMachine {
         // Our own proof is computed when it is sent: it covers everything before it.
         self.outgoing.push_back(Message::Proof([0; 32]));
         self.hold = true;
-        self.stage = Stage::Idle;
+        self.stage = ConversationStage::Idle;
     }
 
     fn probe(&mut self, now: Tick, probe: Probe) {
@@ -360,7 +363,7 @@ impl ServerMachine {
     fn lost(&mut self, now: Tick) {
         self.connected = false;
         match self.stage {
-            Stage::Running if !self.is_classic() => {
+            ConversationStage::Running if !self.is_classic() => {
                 // What is being received is received to its end, for a client that comes back; but nothing
                 // is sent to a host that nobody there answers for.
                 for i in 0..self.flows.len() {
@@ -373,9 +376,13 @@ impl ServerMachine {
                 }
             }
             // A classic client closes as soon as it has answered the end of the stream.
-            Stage::Running if self.flows.iter().all(|f| f.stopped) => {}
-            Stage::Settled if self.is_classic() && self.delivery.is_none() => self.finish(None, None),
-            Stage::Greeting | Stage::Idle if self.flows.is_empty() => self.finish(None, None),
+            ConversationStage::Running if self.flows.iter().all(|f| f.stopped) => {}
+            ConversationStage::Settled if self.is_classic() && self.delivery.is_none() => {
+                self.finish(None, None);
+            }
+            ConversationStage::Greeting | ConversationStage::Idle if self.flows.is_empty() => {
+                self.finish(None, None);
+            }
             _ => self.finish(None, Some("the client closed the control connection".into())),
         }
     }
@@ -383,12 +390,12 @@ impl ServerMachine {
     // ---- the results ----------------------------------------------------------------------------
 
     fn found(&mut self, now: Tick, lookup: Lookup) {
-        let Stage::Finding(fetch) = self.stage.clone() else { return };
+        let ConversationStage::Finding(fetch) = self.stage.clone() else { return };
         match lookup {
             Lookup::Kept(results) => {
                 self.session = fetch.session.unwrap_or(self.session);
                 self.results = Some(results);
-                self.stage = Stage::Settled;
+                self.stage = ConversationStage::Settled;
                 self.idle_from(now);
                 self.fetch(fetch);
             }
@@ -432,11 +439,11 @@ impl Machine for ServerMachine {
     fn handle_timeout(&mut self, now: Tick) {
         match self.stage {
             // The client does not read why it is refused; it need not know.
-            Stage::Over if now.steady >= self.deadline => self.outgoing.clear(),
-            Stage::Over => {}
-            Stage::Running => self.flows_overdue(now),
+            ConversationStage::Over if now.steady >= self.deadline => self.outgoing.clear(),
+            ConversationStage::Over => {}
+            ConversationStage::Running => self.flows_overdue(now),
             _ if now.steady < self.deadline => {}
-            Stage::Admitting | Stage::Opening | Stage::Finding(_) => {
+            ConversationStage::Admitting | ConversationStage::Opening | ConversationStage::Finding(_) => {
                 self.refuse(NakCode::Failed, "the server could not prepare the test in time");
             }
             _ => {
@@ -459,8 +466,10 @@ impl Machine for ServerMachine {
 
     fn poll_timeout(&self) -> Option<SteadyTime> {
         match self.stage {
-            Stage::Over => self.parting().then_some(self.deadline),
-            Stage::Running => self.flows.iter().filter(|f| f.outcome.is_none()).map(|f| f.deadline).min(),
+            ConversationStage::Over => self.parting().then_some(self.deadline),
+            ConversationStage::Running => {
+                self.flows.iter().filter(|f| f.outcome.is_none()).map(|f| f.deadline).min()
+            }
             _ => Some(self.deadline),
         }
     }

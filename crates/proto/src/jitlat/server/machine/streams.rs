@@ -1,14 +1,14 @@
 //! The streams: asked for, opened, started, settled.
 
-use super::{ENGINE_PATIENCE, Flow, ServerMachine, Stage, answer_patience, linger, longest};
+use super::{ConversationStage, ENGINE_PATIENCE, Flow, ServerMachine, answer_patience, linger, longest};
 use crate::Tick;
 use crate::jitlat::auth::derive_u64;
-use crate::jitlat::flow::{Command, FlowId, Meeting, Opening, Report, Role};
-use crate::jitlat::ledger::{Claim, FlowOutcome, FlowResults, SessionResults};
+use crate::jitlat::flow::{Command, FlowId, FlowReport, Meeting, Opening, Role};
 use crate::jitlat::limits::{Limits, Refusal};
 use crate::jitlat::message::{Accept, FlowAccept, Message, NakCode, Request};
 use crate::jitlat::recording::Recording;
 use crate::jitlat::server::ServerEvent;
+use crate::jitlat::session_table::{Claim, FlowOutcome, FlowResults, SessionResults};
 use crate::jitlat::stream::Patience;
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::{Direction, Source, Span, SteadyTime, TestSpec, Transport};
@@ -27,7 +27,7 @@ impl ServerMachine {
         self.flows = (0..).zip(request.flows).map(|(i, f)| Flow::new(f.spec, f.stamps, token(i))).collect();
         let memory = self.flows.iter().map(Flow::memory).sum();
         self.events.push_back(ServerEvent::Admit(Claim { id: self.session, client: self.peer, memory }));
-        self.enter(Stage::Admitting, now.steady + ENGINE_PATIENCE);
+        self.enter(ConversationStage::Admitting, now.steady + ENGINE_PATIENCE);
     }
 
     pub(super) fn grant(&self, request: &Request) -> Result<(), Refusal> {
@@ -39,7 +39,7 @@ impl ServerMachine {
     }
 
     pub(super) fn admitted(&mut self, now: Tick, verdict: Result<(), Refusal>) {
-        if self.stage != Stage::Admitting {
+        if self.stage != ConversationStage::Admitting {
             return;
         }
         if let Err(refusal) = verdict {
@@ -51,7 +51,7 @@ impl ServerMachine {
             let opening = self.flows[i].opening(FlowId(i as u8), self.peer, classic, self.config.test_port);
             self.flow_command(Command::Open(Box::new(opening)));
         }
-        self.enter(Stage::Opening, now.steady + ENGINE_PATIENCE);
+        self.enter(ConversationStage::Opening, now.steady + ENGINE_PATIENCE);
     }
 
     pub(super) fn opened(&mut self, now: Tick, id: FlowId, port: u16) {
@@ -76,7 +76,7 @@ impl ServerMachine {
     pub(super) fn accept_when_open(&mut self, now: Tick) {
         let classic_udp = |f: &Flow| self.is_classic() && f.spec.transport() == Transport::Udp;
         let open = |f: &Flow| f.port.is_some() && (f.ready || !classic_udp(f));
-        if self.stage != Stage::Opening || !self.flows.iter().all(open) {
+        if self.stage != ConversationStage::Opening || !self.flows.iter().all(open) {
             return;
         }
         let flows = self.flows.iter().map(|f| FlowAccept { port: f.port.unwrap_or(0), token: f.token });
@@ -87,13 +87,13 @@ impl ServerMachine {
         }));
         let specs = self.flows.iter().map(|f| f.spec.clone()).collect();
         self.events.push_back(ServerEvent::Agreed(self.session, specs));
-        self.stage = Stage::Accepted;
+        self.stage = ConversationStage::Accepted;
         self.idle_from(now);
     }
 
     pub(super) fn greeted(&mut self, id: FlowId, from: SocketAddr) {
         let expected = self.peer;
-        if !matches!(self.stage, Stage::Accepted) {
+        if !matches!(self.stage, ConversationStage::Accepted) {
             return;
         }
         let Some(flow) = self.flow(id) else { return };
@@ -125,7 +125,10 @@ impl ServerMachine {
     }
 
     pub(super) fn start_when_ready(&mut self, now: Tick) {
-        if self.stage != Stage::Accepted || !self.start_wanted || !self.flows.iter().all(|f| f.ready) {
+        if self.stage != ConversationStage::Accepted
+            || !self.start_wanted
+            || !self.flows.iter().all(|f| f.ready)
+        {
             return;
         }
         for i in 0..self.flows.len() {
@@ -133,27 +136,33 @@ impl ServerMachine {
             self.flow_command(Command::Start(FlowId(i as u8)));
         }
         self.outgoing.push_back(Message::Started);
-        self.stage = Stage::Running;
+        self.stage = ConversationStage::Running;
     }
 
-    pub(super) fn report(&mut self, now: Tick, report: Report) {
+    pub(super) fn report(&mut self, now: Tick, report: FlowReport) {
         match report {
-            Report::Opened(id, port) if self.stage == Stage::Opening => self.opened(now, id, port),
-            Report::Greeted(id, from) => self.greeted(id, from),
-            Report::Ready(id) => {
+            FlowReport::Opened(id, port) if self.stage == ConversationStage::Opening => {
+                self.opened(now, id, port);
+            }
+            FlowReport::Greeted(id, from) => self.greeted(id, from),
+            FlowReport::Ready(id) => {
                 if let Some(flow) = self.flow(id) {
                     flow.ready = true;
                 }
                 self.accept_when_open(now);
                 self.start_when_ready(now);
             }
-            Report::Ended(id, sent) if self.stage == Stage::Running => self.stream_ended(now, id, sent),
-            Report::Sent(id, report) => self.settle_flow(now, id, FlowOutcome::Sent(report)),
-            Report::Received(id, report) => self.settle_flow(now, id, FlowOutcome::Received(report)),
-            Report::Failed(id, why) if self.stage == Stage::Running => {
+            FlowReport::Ended(id, sent) if self.stage == ConversationStage::Running => {
+                self.stream_ended(now, id, sent);
+            }
+            FlowReport::Sent(id, report) => self.settle_flow(now, id, FlowOutcome::Sent(report)),
+            FlowReport::Received(id, report) => self.settle_flow(now, id, FlowOutcome::Received(report)),
+            FlowReport::Failed(id, why) if self.stage == ConversationStage::Running => {
                 self.settle_flow(now, id, FlowOutcome::Failed(why));
             }
-            Report::Failed(_, why) if !matches!(self.stage, Stage::Settled | Stage::Over) => {
+            FlowReport::Failed(_, why)
+                if !matches!(self.stage, ConversationStage::Settled | ConversationStage::Over) =>
+            {
                 self.refuse(NakCode::Failed, why);
             }
             _ => {}
@@ -207,7 +216,7 @@ impl ServerMachine {
     }
 
     pub(super) fn settle_flow(&mut self, now: Tick, id: FlowId, outcome: FlowOutcome) {
-        if self.stage != Stage::Running {
+        if self.stage != ConversationStage::Running {
             return;
         }
         let Some(flow) = self.flow(id).filter(|f| f.outcome.is_none()) else { return };
@@ -237,7 +246,7 @@ impl ServerMachine {
         });
         let results = Arc::new(SessionResults { flows: flows.collect(), host: self.host.clone() });
         self.results = Some(Arc::clone(&results));
-        self.stage = Stage::Settled;
+        self.stage = ConversationStage::Settled;
         self.idle_from(now);
         if !self.is_classic() {
             self.events.push_back(ServerEvent::Keep(self.session, results));

@@ -1,4 +1,4 @@
-//! [`Ledger`]: what all sessions of a server use together, and the results it still keeps.
+//! [`SessionTable`]: what all sessions of a server use together, and the results it still keeps.
 
 use super::flow::{ReceiveReport, SendReport};
 use super::limits::{Limits, Refusal};
@@ -78,7 +78,7 @@ impl SessionResults {
     }
 }
 
-/// What a session will need, for [`Ledger::admit`].
+/// What a session will need, for [`SessionTable::admit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Name of the session.
@@ -110,7 +110,7 @@ impl Lookup {
 /// Counts sessions and memory against the [`Limits`], by client and in all, and keeps
 /// uncollected results for a bounded time. One per server, behind a lock: every call is short.
 #[derive(Debug)]
-pub struct Ledger {
+pub struct SessionTable {
     limits: Limits,
     sessions: HashMap<SessionId, Entry>,
 }
@@ -123,10 +123,10 @@ struct Entry {
     kept: Option<(Arc<SessionResults>, SteadyTime)>,
 }
 
-impl Ledger {
-    /// An empty ledger.
-    pub fn new(limits: Limits) -> Ledger {
-        Ledger { limits, sessions: HashMap::new() }
+impl SessionTable {
+    /// An empty sessions.
+    pub fn new(limits: Limits) -> SessionTable {
+        SessionTable { limits, sessions: HashMap::new() }
     }
 
     /// The limits counted against.
@@ -198,7 +198,7 @@ impl Ledger {
         self.sessions.remove(&id);
     }
 
-    /// Drops results kept for too long. Also done by [`admit`](Ledger::admit); call now and then.
+    /// Drops results kept for too long. Also done by [`admit`](SessionTable::admit); call now and then.
     pub fn expire(&mut self, now: SteadyTime) {
         self.sessions.retain(|_, e| e.kept.as_ref().is_none_or(|(_, until)| now < *until));
     }
@@ -240,8 +240,8 @@ mod tests {
     const A: &str = "192.0.2.1";
     const B: &str = "192.0.2.2";
 
-    fn ledger() -> Ledger {
-        Ledger::new(Limits {
+    fn sessions() -> SessionTable {
+        SessionTable::new(Limits {
             sessions: 3,
             sessions_per_client: 2,
             memory: 1000,
@@ -251,7 +251,7 @@ mod tests {
         })
     }
 
-    fn admit(l: &mut Ledger, id: u64, client: &str, memory: u64, now: i64) -> Result<(), &'static str> {
+    fn admit(l: &mut SessionTable, id: u64, client: &str, memory: u64, now: i64) -> Result<(), &'static str> {
         let claim = Claim { id: SessionId(id), client: client.parse().unwrap(), memory };
         l.admit(claim, SteadyTime(now)).map_err(|r| r.limit)
     }
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn one_client_cannot_take_everything() {
-        let mut l = ledger();
+        let mut l = sessions();
         assert_eq!(admit(&mut l, 1, A, 601, 0), Err("max-memory-per-client"));
         assert_eq!(admit(&mut l, 1, A, 600, 0), Ok(()));
         assert_eq!(admit(&mut l, 2, A, 1, 0), Err("max-memory-per-client"));
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn kept_results_are_found_until_they_expire_or_make_room() {
-        let mut l = ledger();
+        let mut l = sessions();
         let id = SessionId(1);
         assert_eq!(admit(&mut l, 1, A, 600, 0), Ok(()));
         assert!(matches!(l.find(id), Lookup::Running));

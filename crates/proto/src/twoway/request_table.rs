@@ -1,4 +1,4 @@
-//! [`Ledger`]: which answers belong to which requests, and what the far host's count tells of loss,
+//! [`RequestTable`]: which answers belong to which requests, and what the far host's count tells of loss,
 //! duplication and reordering in either direction.
 
 use crate::twoway::far_count::FarCount;
@@ -22,7 +22,7 @@ const EMPTY: Entry = Entry { seq: 0, far_seq: 0, sent: i64::MIN, answers: 0 };
 
 /// How an answer fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fit {
+pub enum AnswerMatch {
     /// The first answer to this request, which was sent at this time.
     First(u32, WallTime),
     /// A further answer to it.
@@ -33,7 +33,7 @@ pub enum Fit {
 
 /// The requests of one test and their answers. Memory is taken once and does not depend on what comes.
 #[derive(Clone, Debug)]
-pub struct Ledger {
+pub struct RequestTable {
     entries: Box<[Entry]>,
     sent: u64,
     answered: u64,
@@ -44,11 +44,11 @@ pub struct Ledger {
     unmatched: u64,
 }
 
-impl Ledger {
+impl RequestTable {
     /// For a test of `packets` requests.
-    pub fn new(packets: u32) -> Ledger {
+    pub fn new(packets: u32) -> RequestTable {
         let room = (packets as usize).clamp(1, LARGEST).next_power_of_two();
-        Ledger {
+        RequestTable {
             entries: vec![EMPTY; room].into(),
             sent: 0,
             answered: 0,
@@ -60,7 +60,7 @@ impl Ledger {
     }
 
     /// Request `seq` is sent at `at`. Requests are numbered from 0 without gaps.
-    pub fn sent(&mut self, seq: u32, at: WallTime) {
+    pub fn note_sent(&mut self, seq: u32, at: WallTime) {
         let room = self.entries.len();
         if let Some(oldest) = (seq as usize + 1).checked_sub(room) {
             self.settle(oldest as u32);
@@ -71,7 +71,7 @@ impl Ledger {
     }
 
     /// Requests sent.
-    pub fn requests(&self) -> u64 {
+    pub fn sent(&self) -> u64 {
         self.sent
     }
 
@@ -93,7 +93,7 @@ impl Ledger {
     }
 
     /// The request of which only the low `bits` of the number are known: the latest one sent that fits.
-    pub fn unwrap(&self, seq: u32, bits: u8) -> Option<u32> {
+    pub fn unwrap_number(&self, seq: u32, bits: u8) -> Option<u32> {
         if bits >= 32 {
             return Some(seq);
         }
@@ -110,12 +110,12 @@ impl Ledger {
     }
 
     /// An answer to `seq` has come, which the far host numbered `far_seq`.
-    pub fn answer(&mut self, seq: u32, far_seq: Option<u32>) -> Fit {
+    pub fn match_answer(&mut self, seq: u32, far_seq: Option<u32>) -> AnswerMatch {
         let mask = self.entries.len() - 1;
         let entry = &mut self.entries[seq as usize & mask];
         if entry.seq != seq || entry.sent == i64::MIN || u64::from(seq) >= self.sent {
             self.unmatched += 1;
-            return Fit::Unknown;
+            return AnswerMatch::Unknown;
         }
         let (again, before, at) = (entry.answers > 0, entry.far_seq, WallTime(entry.sent));
         entry.answers = entry.answers.saturating_add(1);
@@ -126,10 +126,10 @@ impl Ledger {
             self.far.note(seq, far, again.then_some(before), self.sent);
         }
         if again {
-            return Fit::Again(seq, at);
+            return AnswerMatch::Again(seq, at);
         }
         self.answered += 1;
-        Fit::First(seq, at)
+        AnswerMatch::First(seq, at)
     }
 
     /// Tells the far host's count what became of the requests below `end`.
@@ -145,7 +145,7 @@ impl Ledger {
     }
 
     /// The answer to `seq` told which requests had come by then: bit k = request seq − k.
-    pub fn told(&mut self, seq: u32, window: u64) {
+    pub fn note_far_window(&mut self, seq: u32, window: u64) {
         self.far_window.note(seq, window);
     }
 
@@ -180,9 +180,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn sent(n: u32) -> Ledger {
-        let mut l = Ledger::new(n);
-        (0..n).for_each(|s| l.sent(s, WallTime(s.into())));
+    fn sent(n: u32) -> RequestTable {
+        let mut l = RequestTable::new(n);
+        (0..n).for_each(|s| l.note_sent(s, WallTime(s.into())));
         l
     }
 
@@ -191,7 +191,7 @@ mod tests {
         let mut l = sent(10);
         // 2 and 3 never arrived; the answers to 5 and 8 were lost; 9 is unknown.
         for (seq, far) in [(0, 0), (1, 1), (4, 2), (6, 4), (7, 5)] {
-            assert_eq!(l.answer(seq, Some(far)), Fit::First(seq, WallTime(seq.into())));
+            assert_eq!(l.match_answer(seq, Some(far)), AnswerMatch::First(seq, WallTime(seq.into())));
         }
         let (d, _) = l.directions();
         assert_eq!((d.stateful, d.up_lost, d.down_lost, d.unknown_lost), (true, 2, 1, 2));
@@ -201,7 +201,7 @@ mod tests {
     fn a_count_begun_before_is_rebased() {
         let mut l = sent(4);
         for (seq, far) in [(0, 101), (1, 102), (3, 104)] {
-            l.answer(seq, Some(far));
+            l.match_answer(seq, Some(far));
         }
         let (d, _) = l.directions();
         assert_eq!((d.up_lost, d.down_lost, d.unknown_lost), (0, 1, 0));
@@ -211,8 +211,8 @@ mod tests {
     fn copies_tell_their_direction() {
         let mut l = sent(3);
         let answers = [(0, 0), (0, 1), (1, 2), (1, 2), (2, 3)];
-        let fits: Vec<_> = answers.iter().map(|(s, f)| l.answer(*s, Some(*f))).collect();
-        assert_eq!(fits[1], Fit::Again(0, WallTime(0)));
+        let fits: Vec<_> = answers.iter().map(|(s, f)| l.match_answer(*s, Some(*f))).collect();
+        assert_eq!(fits[1], AnswerMatch::Again(0, WallTime(0)));
         let (d, _) = l.directions();
         assert_eq!((d.up_duplicates, d.down_duplicates, d.up_lost, d.down_lost), (1, 1, 0, 0));
     }
@@ -221,7 +221,7 @@ mod tests {
     fn a_copying_reflector_tells_no_direction() {
         let mut l = sent(5);
         for seq in [0, 2, 4] {
-            l.answer(seq, Some(seq));
+            l.match_answer(seq, Some(seq));
         }
         assert_eq!(l.directions(), (Directions::default(), Vec::new()));
         l.declare_stateful();
@@ -230,20 +230,20 @@ mod tests {
 
     #[test]
     fn numbers_are_unwrapped_to_the_latest_that_fits() {
-        let mut l = Ledger::new(70_000);
-        (0..65_540).for_each(|s| l.sent(s, WallTime(0)));
-        assert_eq!(l.unwrap(3, 16), Some(65_539));
-        assert_eq!(l.unwrap(65_535, 16), Some(65_535));
-        assert_eq!(l.unwrap(4, 16), Some(4));
-        assert_eq!(sent(3).unwrap(4, 16), None);
-        assert_eq!(Ledger::new(1).unwrap(0, 16), None);
+        let mut l = RequestTable::new(70_000);
+        (0..65_540).for_each(|s| l.note_sent(s, WallTime(0)));
+        assert_eq!(l.unwrap_number(3, 16), Some(65_539));
+        assert_eq!(l.unwrap_number(65_535, 16), Some(65_535));
+        assert_eq!(l.unwrap_number(4, 16), Some(4));
+        assert_eq!(sent(3).unwrap_number(4, 16), None);
+        assert_eq!(RequestTable::new(1).unwrap_number(0, 16), None);
     }
 
     #[test]
     fn what_was_never_asked_is_not_an_answer() {
         let mut l = sent(2);
-        assert_eq!(l.answer(2, Some(0)), Fit::Unknown);
-        assert_eq!(l.answer(u32::MAX, None), Fit::Unknown);
+        assert_eq!(l.match_answer(2, Some(0)), AnswerMatch::Unknown);
+        assert_eq!(l.match_answer(u32::MAX, None), AnswerMatch::Unknown);
         assert_eq!((l.answered(), l.unmatched()), (0, 2));
     }
 
@@ -255,8 +255,8 @@ mod tests {
             let mut l = sent(64);
             let room = l.entries.len();
             for (seq, far) in answers {
-                l.answer(seq % 80, Some(far));
-                let _ = l.unwrap(seq, 16);
+                l.match_answer(seq % 80, Some(far));
+                let _ = l.unwrap_number(seq, 16);
             }
             let (d, runs) = l.directions();
             prop_assert!(d.up_lost + d.unknown_lost <= 64 && runs.len() <= 64);
