@@ -24,6 +24,7 @@
 //! * [`twoway`] – two-way records seen as one-way ones
 //! * [`quantity`] – quantities as people write them
 //! * [`units`] – numbers as people read them
+//! * [`verdict`] – every judgement in words
 #![forbid(unsafe_code)]
 
 pub mod analysis;
@@ -48,6 +49,7 @@ pub mod sweep;
 pub mod time;
 pub mod twoway;
 pub mod units;
+pub mod verdict;
 
 pub use analysis::{Analyzer, Options, analyze};
 pub use clock::{ClockProbe, SyncState};

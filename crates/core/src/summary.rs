@@ -25,13 +25,14 @@ pub use crate::metrics::schedule_error::ScheduleError;
 pub use crate::metrics::skew::SkewHull;
 pub use crate::metrics::stalls::{IntendedLatency, Stalls, WithoutStalls};
 pub use crate::noise::{Noise, NoiseFloor};
+pub use crate::verdict::{Level, Verdict, Warning};
 
 use crate::session::{Ending, Session};
 use crate::spec::{Direction, Schedule, Transport};
 use crate::time::WallTime;
 use crate::twoway::TwoWayFigures;
+use crate::units::{eng4, eng4_f64, full, full_f64};
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Everything computed from one direction of one test.
@@ -373,57 +374,6 @@ pub struct Display {
     pub pdv_max: Option<String>,
 }
 
-/// One conclusion.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Verdict {
-    /// Stable name: `delay`, `jitter`, `loss`, `buffer`, `trend`, `class`, …
-    pub code: Cow<'static, str>,
-    /// How it looks.
-    pub level: Level,
-    /// In one plain sentence, with its evidence.
-    pub text: String,
-}
-
-/// How a conclusion looks for real-time traffic.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Level {
-    /// Nothing to do.
-    #[default]
-    Good,
-    /// Worth knowing.
-    Note,
-    /// Will be noticed.
-    Poor,
-    /// Unusable.
-    Bad,
-}
-
-/// One reason not to believe a figure.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Warning {
-    /// Stable name, e.g. `negative_delay`.
-    pub code: Cow<'static, str>,
-    /// In plain words: what was seen, what it means, what to do.
-    pub text: String,
-}
-
-impl Verdict {
-    /// The conclusion called `code`.
-    pub fn new(code: &'static str, level: Level, text: impl Into<String>) -> Verdict {
-        Verdict { code: code.into(), level, text: text.into() }
-    }
-}
-
-impl Warning {
-    /// The warning called `code`.
-    pub fn new(code: &'static str, text: impl Into<String>) -> Warning {
-        Warning { code: code.into(), text: text.into() }
-    }
-}
-
 impl Summary {
     /// Whether its delays are round trips, both ends of which are on one clock.
     pub fn is_round_trip(&self) -> bool {
@@ -503,6 +453,24 @@ impl SessionInfo {
             receiver_drops: session.receiver_drops,
             client: host(&session.client),
             server: host(&session.server),
+        }
+    }
+}
+
+impl Display {
+    /// Of delay and PDV.
+    pub(crate) fn new(latency: &Distribution, pdv: &Distribution) -> Display {
+        Display {
+            min: latency.min.map(eng4),
+            avg: latency.mean.map(eng4_f64),
+            max: latency.max.map(eng4),
+            min_full: latency.min.map(full),
+            avg_full: latency.mean.map(full_f64),
+            max_full: latency.max.map(full),
+            stddev: latency.stddev.map(eng4_f64),
+            pdv_p99: pdv.percentile(Percent(99_000)).map(eng4),
+            pdv_p999: pdv.percentile(Percent(99_900)).map(eng4),
+            pdv_max: pdv.max.map(eng4),
         }
     }
 }

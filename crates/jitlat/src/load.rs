@@ -6,10 +6,10 @@ use crate::options::ping::PingArgs;
 use crate::options::report::ReportArgs;
 use crate::{console, interrupt};
 use anyhow::{Result, bail};
-use jitlat_core::compare::{Basis, Outcome};
+use jitlat_core::compare::Basis;
 use jitlat_core::figures::FIGURES;
-use jitlat_core::summary::Level;
 use jitlat_core::units::{bit_rate, eng4_f64};
+use jitlat_core::verdict;
 use jitlat_instruments::load::{Load, LoadStream, Phases};
 use jitlat_instruments::{Instrument, OneWay};
 use jitlat_report::text::{Options, Page};
@@ -116,12 +116,8 @@ fn page(phases: &Phases, quantity: &str, options: &Options) -> String {
         });
         page.item(&format!("{what} changes by {}{range}", eng4_f64(d.change)));
     }
-    let (level, text) = match c.outcome {
-        Outcome::Different => (Level::Note, "The load makes a difference"),
-        Outcome::Same => (Level::Good, "The load makes no difference worth the name"),
-        Outcome::Undecided | Outcome::Refused => (Level::Note, "Not decided"),
-    };
-    page.finding(level, &format!("{text}: {}.", c.because));
+    let (level, text) = verdict::comparison::of_load(c);
+    page.finding(level, &text);
     page.finish()
 }
 

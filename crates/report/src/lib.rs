@@ -5,4 +5,3 @@ mod escape;
 pub mod figure;
 pub mod html;
 pub mod text;
-pub mod verdict;

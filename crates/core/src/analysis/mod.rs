@@ -1,11 +1,11 @@
 //! [`Analyzer`]: records in, [`Summary`] out. [`analyze`] runs one over an iterator.
 
+mod assemble;
 mod exact;
 mod stream;
 pub(crate) mod tally;
 mod twoway;
 mod windows;
-mod words;
 
 pub use crate::metrics::series::Samples;
 
@@ -20,6 +20,10 @@ use crate::record::PacketRecord;
 use crate::session::Session;
 use crate::summary::Summary;
 use crate::time::Span;
+use crate::verdict::Notes;
+use assemble::{Findings, Kind};
+use exact::Exact;
+use stream::Streamed;
 use tally::Tally;
 
 /// What to compute, and how. The default gives every key of the JSON summary but those whose field says
@@ -212,10 +216,35 @@ impl Analyzer {
 
     /// The same, with the accepted packets for figures (none in streaming mode).
     pub fn finish_with_samples(self, session: &Session) -> (Summary, Samples) {
+        if let Mode::TwoWay(views) = self.mode {
+            return views.finish(session);
+        }
+        self.found(session, Kind::OneWay, |found, notes| assemble::summary(found, Kind::OneWay, None, notes))
+    }
+
+    /// What `make` makes of what was found of one stream, with what was noted on the way; and the accepted packets.
+    fn found<T>(
+        self,
+        session: &Session,
+        kind: Kind,
+        make: impl FnOnce(&dyn Findings, Notes) -> T,
+    ) -> (T, Samples) {
+        let mut notes = Notes::default();
         match self.mode {
-            Mode::Exact(gathered) => exact::summarise(*gathered, session, &self.options),
-            Mode::Streaming(stream) => (stream.summarise(session, &self.options), Samples::default()),
-            Mode::TwoWay(views) => views.finish(session),
+            Mode::Exact(mut gathered) => {
+                let clock = exact::clock(&gathered, session);
+                let late = gathered.drop_late(&clock, &self.options, &mut notes);
+                let made = make(&Exact::new(&gathered, session, &self.options, kind, clock, late), notes);
+                (made, gathered.samples)
+            }
+            Mode::Streaming(stream) => {
+                if let Some(wait) = self.options.wait {
+                    notes.wait_refused(wait);
+                }
+                notes.streaming();
+                (make(&Streamed::new(*stream, session, &self.options), notes), Samples::default())
+            }
+            Mode::TwoWay(views) => views.round_trip.found(session, kind, make),
         }
     }
 }
@@ -262,7 +291,7 @@ impl Gathered {
 
     /// Takes out the packets that arrived after the waiting time (metrics §1) and counts them. Without
     /// clocks to trust the wait is refused.
-    fn drop_late(&mut self, clock: &ClockEstimate, options: &Options, notes: &mut words::Notes) -> u64 {
+    fn drop_late(&mut self, clock: &ClockEstimate, options: &Options, notes: &mut Notes) -> u64 {
         let Some(wait) = options.wait else { return 0 };
         let correction = match (clock.correction_ns, clock.synchronised()) {
             (Some(correction), _) => correction,

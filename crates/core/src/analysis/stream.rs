@@ -1,24 +1,21 @@
 //! The analysis in constant memory, for runs without end (metrics §23): every figure in one pass,
 //! percentiles from log-linear histograms, everything else exact as far as a bounded window sees.
 
+use super::Options;
+use super::assemble::{Counted, Findings};
 use super::tally::Tally;
-use super::{Options, words};
-use crate::distribution::Wanted;
-use crate::distribution::percentile::Percent;
-use crate::distribution::{LogHistogram, Precision};
+use crate::distribution::{Distribution, LogHistogram, Percent, Precision, Quantiles, Wanted};
 use crate::metrics::classify::{Class, Classifier, Packet};
 use crate::metrics::clock::ClockEstimate;
-use crate::metrics::confidence::{self, Inference};
-use crate::metrics::counts::Counts;
-use crate::metrics::dejitter::{self, Receiver};
+use crate::metrics::confidence;
+use crate::metrics::dejitter::{self, DelayBasis, Receiver};
 use crate::metrics::density::{Occupancy, StayBack, THRESHOLD};
-use crate::metrics::duplicate::Duplicates;
 use crate::metrics::entry::Running;
 use crate::metrics::ipdv::StreamingIpdv;
 use crate::metrics::loss::LossScan;
 use crate::metrics::mapdv2::Mapdv2;
 use crate::metrics::moments::{CoMoments, Moments};
-use crate::metrics::periods::{Extent, Periods};
+use crate::metrics::periods::Extent;
 use crate::metrics::reorder::Overtaking;
 use crate::metrics::seqset::Run;
 use crate::metrics::skew::StreamingHull;
@@ -27,7 +24,8 @@ use crate::record::PacketRecord;
 use crate::session::Session;
 use crate::spec::{Schedule, Transport};
 use crate::summary::{
-    Display, Header, Noise, Regression, Reordering, ScheduleError, SessionInfo, Stalls, Summary, Y1541,
+    Dejitter, Duplicates, FarEnd, Inference, Ipdv, Loss, Periods, Regression, Reordering, Rfc3550,
+    ScheduleError, SkewHull, Stamps,
 };
 use std::collections::BTreeMap;
 
@@ -139,108 +137,147 @@ impl Stream {
         }
     }
 
-    pub fn summarise(mut self, session: &Session, options: &Options) -> Summary {
-        let mut notes = words::Notes::default();
-        if let Some(wait) = options.wait {
-            notes.wait_refused(wait);
+    /// Books what is still open.
+    fn settled(mut self) -> Stream {
+        let Stream { classifier, losses, copies, .. } = &mut self;
+        classifier.accepted.runs().for_each(|run| losses.received(run));
+        copies.settle(u64::MAX);
+        self
+    }
+}
+
+/// A stream that has ended, with what is known of its test.
+pub(super) struct Streamed<'a> {
+    stream: Stream,
+    session: &'a Session,
+    options: &'a Options,
+    percents: Vec<Percent>,
+    clock: ClockEstimate,
+    counted: Counted,
+    periods: Periods,
+}
+
+impl<'a> Streamed<'a> {
+    pub fn new(stream: Stream, session: &'a Session, options: &'a Options) -> Streamed<'a> {
+        let stream = stream.settled();
+        let (sent, tail_unknown) = super::exact::sent_count(session, stream.classifier.accepted.max());
+        let counted = Counted {
+            sent,
+            tail_unknown,
+            received: stream.classifier.received,
+            accepted: stream.moments.n(),
+            duplicate: stream.copies.total,
+            invalid: stream.classifier.invalid,
+            late: 0,
+            rx_time_regressions: stream.tally.rx_time_regressions,
+        };
+        Streamed {
+            percents: options.all_percents(),
+            clock: ClockEstimate::new(session, None),
+            periods: Periods::new(session, &stream.extent),
+            stream,
+            session,
+            options,
+            counted,
         }
-        notes.streaming();
-        let spec = &session.spec;
-        let clock = ClockEstimate::new(session, None);
-        let (sent, tail_unknown) = super::exact::sent_count(session, self.classifier.accepted.max());
-        self.classifier.accepted.runs().for_each(|run| self.losses.received(run));
-        self.copies.settle(u64::MAX);
-        let percents = options.all_percents();
-        let wanted = Wanted { percents: &percents, method: options.method, bins: options.bins };
-        let latency = self.delays.distribution(&self.moments, wanted);
-        let pdv = latency.above_minimum(&self.moments, None);
-        let (on_send, on_arrival) = self.sums.output();
-        let periods = Periods::new(session, &self.extent);
-        let losses = self.losses.finish(sent, periods.mean());
-        let receiver = Receiver {
-            codec: &options.codec,
-            model: options.delay_model,
-            buffers: &options.buffers,
-            spurt: options.spurt,
+    }
+}
+
+impl Findings for Streamed<'_> {
+    fn session(&self) -> &Session {
+        self.session
+    }
+
+    fn options(&self) -> &Options {
+        self.options
+    }
+
+    fn clock(&self) -> &ClockEstimate {
+        &self.clock
+    }
+
+    fn counted(&self) -> Counted {
+        self.counted
+    }
+
+    fn delays(&self) -> (Distribution, Distribution) {
+        let (delays, moments) = (&self.stream.delays, &self.stream.moments);
+        let options = self.options;
+        let wanted = Wanted { percents: &self.percents, method: options.method, bins: options.bins };
+        let latency = delays.distribution(moments, wanted);
+        let pdv = match delays.quantiles() {
+            Quantiles::Exact(sample) => latency.above_minimum(moments, Some(&sample)),
+            Quantiles::Counted(_) => latency.above_minimum(moments, None),
         };
-        let dejitter = dejitter::reference_delay(&clock, latency.min)
-            .zip(latency.min)
-            .map(|(reference, min)| dejitter::approximate(&self.delays, min, sent, reference, &receiver));
-        let latency_corrected = clock.correct(&latency);
-        let trusted = latency_corrected.is_some() || clock.synchronised().is_some() || options.trust_clocks;
-        let mean = latency_corrected.map_or(latency.mean, |c| c.mean);
-        let reordering = Reordering {
-            observable: spec.transport() == Transport::Udp,
-            rd_fd_dt128: self.stay_back.finish(),
-            rbd_fb_bt128: self.occupancy.histogram(),
-            ..self.overtaking.output()
-        };
-        let unique_valid = self.moments.n();
-        let received = self.classifier.received;
-        let percent = |part: u64, whole: u64| (whole > 0).then(|| 100.0 * part as f64 / whole as f64);
-        let mut summary = Summary {
-            header: Header::new(session, &clock),
-            counts: Counts {
-                sent,
-                received,
-                unique_valid,
-                duplicate: self.copies.total,
-                invalid: self.classifier.invalid,
-                lost: sent.saturating_sub(unique_valid),
-                late: 0,
-                out_of_sequence: reordering.reordered,
-                lost_pct: percent(sent.saturating_sub(unique_valid), sent),
-                duplicate_pct: percent(self.copies.total, received),
-                invalid_pct: percent(self.classifier.invalid, received),
-                out_of_sequence_pct: percent(reordering.reordered, unique_valid),
-                rx_time_regressions: self.tally.rx_time_regressions,
-                tail_unknown,
-            },
-            periods,
-            display: Display::new(&latency, &pdv),
-            objectives: Y1541::new(mean, pdv.percentile(Percent(99_900)), losses.ratio, sent, trusted),
-            latency_unconditional: None,
-            noise: session
-                .client
-                .noise
-                .or(session.server.noise)
-                .map(|floor| Noise::new(floor, &latency, &pdv)),
-            latency,
-            pdv,
-            latency_corrected,
-            ipdv: self.ipdv.figures(sent),
-            rfc3550_jitter: self.jitter.output(),
-            mapdv2: self.mapdv2.output(),
-            loss: losses,
-            duplicates: self.copies.figures(unique_valid),
-            reordering,
-            regression_arrival: on_arrival.map(Regression::from),
-            regression_send: on_send.map(Regression::from),
-            trend: None,
-            skew_hull: self.hull.figures(on_send),
-            pdv_deskewed: None,
-            schedule_error: self
-                .errors
-                .as_ref()
-                .and_then(|(period, offsets)| ScheduleError::approximate(offsets, *period)),
-            stalls: Stalls::default(),
-            intended_latency: None,
-            inference: Inference { ..confidence::of_mean(&self.moments) },
-            dejitter,
-            clock,
-            stamps: self.tally.stamps(),
-            far_end: self.tally.far_end(),
-            segments: Vec::new(),
-            intervals: Vec::new(),
-            two_way: None,
-            comparable: None,
-            figures: self.listed.figures(),
-            session: SessionInfo::new(session),
-            verdicts: Vec::new(),
-            warnings: Vec::new(),
-        };
-        notes.judge(&mut summary, session);
-        summary
+        (latency, pdv)
+    }
+
+    fn ipdv(&self) -> Ipdv {
+        self.stream.ipdv.figures(self.counted.sent)
+    }
+
+    fn rfc3550_jitter(&self) -> Option<Rfc3550> {
+        self.stream.jitter.output()
+    }
+
+    fn mapdv2(&self) -> Option<f64> {
+        self.stream.mapdv2.output()
+    }
+
+    fn periods(&self) -> Periods {
+        self.periods.clone()
+    }
+
+    fn loss(&self) -> Loss {
+        self.stream.losses.clone().finish(self.counted.sent, self.periods.mean())
+    }
+
+    fn duplicates(&self) -> Duplicates {
+        self.stream.copies.figures(self.counted.accepted)
+    }
+
+    fn reordering(&self) -> Reordering {
+        Reordering {
+            observable: self.session.spec.transport() == Transport::Udp,
+            rd_fd_dt128: self.stream.stay_back.clone().finish(),
+            rbd_fb_bt128: self.stream.occupancy.histogram(),
+            ..self.stream.overtaking.output()
+        }
+    }
+
+    fn regressions(&self) -> [Option<Regression>; 2] {
+        let (on_send, on_arrival) = self.stream.sums.output();
+        [on_send, on_arrival].map(|line| line.map(Regression::from))
+    }
+
+    fn skew_hull(&self) -> Option<SkewHull> {
+        self.stream.hull.clone().figures(self.stream.sums.on_send())
+    }
+
+    fn schedule_error(&self) -> Option<ScheduleError> {
+        let (period, offsets) = self.stream.errors.as_ref()?;
+        ScheduleError::approximate(offsets, *period)
+    }
+
+    fn inference(&self) -> Inference {
+        confidence::of_mean(&self.stream.moments)
+    }
+
+    fn dejitter(&self, reference: (f64, DelayBasis), receiver: &Receiver<'_>) -> Option<Dejitter> {
+        let min = self.stream.delays.min()?;
+        Some(dejitter::approximate(&self.stream.delays, min, self.counted.sent, reference, receiver))
+    }
+
+    fn stamps(&self) -> Stamps {
+        self.stream.tally.stamps()
+    }
+
+    fn far_end(&self) -> FarEnd {
+        self.stream.tally.far_end()
+    }
+
+    fn figures(&self) -> BTreeMap<String, Option<f64>> {
+        self.stream.listed.clone().figures()
     }
 }
 

@@ -1,14 +1,15 @@
 //! Two-way tests: the round trips through the one analysis, and each way beside them.
 
+use super::assemble::{self, Counted, Kind, OnThatWay};
 use super::{Analyzer, Options, Samples};
 use crate::clock::ClockProbe;
 use crate::metrics::seqset::Run;
 use crate::record::{Moment, PacketRecord};
 use crate::session::{HostFacts, Session};
 use crate::summary::{Loss, Summary, Warning};
-use crate::time::WallTime;
+use crate::time::{Span, WallTime};
 use crate::twoway::{
-    Directions, FarReport, LossRun, LostOn, Processing, Sending, TwoWay, TwoWayFigures, View, Way, far_clock,
+    Directions, LossRun, LostOn, Processing, Sending, TwoWay, TwoWayFigures, View, Way, far_clock,
     processing, project,
 };
 use crate::units::eng4;
@@ -19,7 +20,7 @@ const STRETCHES: usize = 8;
 /// Analyses of the three views of one two-way test.
 #[derive(Clone, Debug)]
 pub(super) struct TwoWayAnalysis {
-    round_trip: Analyzer,
+    pub(super) round_trip: Analyzer,
     up: Analyzer,
     down: Analyzer,
     far_clock: bool,
@@ -143,68 +144,117 @@ impl TwoWayAnalysis {
         // nothing of the far host's clock.
         self.round_trip.set_regressions(self.returned.back);
         self.up.set_regressions(0);
+        let TwoWayAnalysis { round_trip, up, down, far_clock, fastest, processing, processing_sum, .. } =
+            self;
         let facts = session.two_way.as_deref().cloned().unwrap_or_default();
         let mut seen = session.clone();
-        seen.probes = self.fastest.iter().flatten().copied().collect();
-        let (mut summary, samples) = self.round_trip.finish_with_samples(&of_view(session, View::RoundTrip));
-        of_one_clock(&mut summary);
-        let near_set = summary.clock.client.step_ns.is_some_and(|s| s.unsigned_abs() > 1_000_000);
-        let step = if self.far_clock && !near_set { far_clock::step(&seen.probes) } else { None };
-        if let Some(step) = step {
-            summary.warnings.push(Warning::new(
-                "far_clock_step",
-                format!(
-                    "the far host's clock was set by {} during the test: delays of either way before and after do not \
-                     belong together; believe the round trips",
-                    eng4(step.0)
-                ),
-            ));
+        seen.probes = fastest.iter().flatten().copied().collect();
+        let processing =
+            processing.map(|p| Processing { mean: (processing_sum / i128::from(p.n.max(1))) as i64, ..p });
+        round_trip.found(&of_view(session, View::RoundTrip), Kind::RoundTrips, |found, notes| {
+            let near_set = found.clock().client.step_ns.is_some_and(|s| s.unsigned_abs() > 1_000_000);
+            let step = if far_clock && !near_set { far_clock::step(&seen.probes) } else { None };
+            let ways = Ways {
+                facts: &facts,
+                session: &seen,
+                far_clock,
+                clock_ran_through: step.is_none(),
+                round_trips: found.counted(),
+                period: found.periods().mean(),
+            };
+            let two_way = TwoWayFigures {
+                sending: if facts.wait.is_some() { Sending::StopAndWait } else { Sending::OpenLoop },
+                wait_ns: facts.wait.map(|w| w.0),
+                timeout_ns: facts.timeout.map(|t| t.0),
+                up: ways.of(up, View::Up),
+                down: ways.of(down, View::Down),
+                directions: ways.known(),
+                processing,
+                processing_min_ns: processing.map(|p| p.min),
+                processing_max_ns: processing.map(|p| p.max),
+                not_answers: facts.not_answers,
+                unsent: facts.unsent,
+                far_report: facts.far_report,
+                tcp: facts.tcp,
+                remarks: facts.remarks.clone(),
+                protocol: facts.protocol.clone(),
+            };
+            let mut summary = assemble::summary(found, Kind::RoundTrips, Some(two_way), notes);
+            summary.warnings.extend(step.map(far_clock_step));
+            summary
+        })
+    }
+}
+
+fn far_clock_step(step: Span) -> Warning {
+    Warning::new(
+        "far_clock_step",
+        format!(
+            "the far host's clock was set by {} during the test: delays of either way before and after do not \
+             belong together; believe the round trips",
+            eng4(step.0)
+        ),
+    )
+}
+
+/// What the far host tells of either way, beside the packets that came back.
+struct Ways<'a> {
+    facts: &'a TwoWay,
+    /// With the fastest exchanges as probes.
+    session: &'a Session,
+    far_clock: bool,
+    clock_ran_through: bool,
+    round_trips: Counted,
+    /// Time between requests, in ns.
+    period: Option<f64>,
+}
+
+impl Ways<'_> {
+    /// The far host's own count, where it has one.
+    fn known(&self) -> Option<Directions> {
+        self.facts.directions.filter(|d| d.stateful)
+    }
+
+    fn of(&self, analyzer: Analyzer, view: View) -> Option<Way> {
+        let known = self.known();
+        if !self.far_clock && known.is_none() {
+            return None;
         }
-        let lost = summary.counts.lost;
-        let known = facts.directions.filter(|d| d.stateful);
-        let way = |analyzer: Analyzer, view: View| {
-            if !self.far_clock && known.is_none() {
-                return None;
-            }
-            let (mut figures, samples) = analyzer.finish_with_samples(&of_view(&seen, view));
-            if !self.far_clock {
-                figures.clock = Default::default();
-            }
-            let mut way = of_way(figures, &samples, view, known, lost);
-            if step.is_some() {
-                distrust_delays(&mut way);
-            }
-            if known.is_some() {
-                (way.loss, way.undetermined) =
-                    losses_of(view, &facts.losses, lost, way.loss, &seen, summary.periods.mean());
-            }
-            Some(way)
-        };
-        let (up, down) = (way(self.up, View::Up), way(self.down, View::Down));
-        let processing = self
-            .processing
-            .map(|p| Processing { mean: (self.processing_sum / i128::from(p.n.max(1))) as i64, ..p });
-        if let Some(report) = &facts.far_report {
-            of_far_report(&mut summary, report);
-        }
-        summary.two_way = Some(Box::new(TwoWayFigures {
-            sending: if facts.wait.is_some() { Sending::StopAndWait } else { Sending::OpenLoop },
-            wait_ns: facts.wait.map(|w| w.0),
-            timeout_ns: facts.timeout.map(|t| t.0),
-            up,
-            down,
-            directions: known,
-            processing,
-            processing_min_ns: processing.map(|p| p.min),
-            processing_max_ns: processing.map(|p| p.max),
-            not_answers: facts.not_answers,
-            unsent: facts.unsent,
-            far_report: facts.far_report,
-            tcp: facts.tcp,
-            remarks: facts.remarks,
-            protocol: facts.protocol,
-        }));
-        (summary, samples)
+        let all_lost = self.round_trips.sent.saturating_sub(self.round_trips.accepted);
+        let session = of_view(self.session, view);
+        let (way, _) = analyzer.found(&session, Kind::OneWay, |found, _| {
+            let sent = found.counted().sent;
+            let (sent, lost, duplicates, reordered) = match (known, view) {
+                (None, _) => {
+                    let samples = found.samples().filter(|samples| !samples.is_empty());
+                    (None, None, None, samples.map(|samples| overtaken(samples, view)))
+                }
+                (Some(d), View::Down) => {
+                    let came = sent.saturating_sub(d.up_lost + d.unknown_lost);
+                    (Some(came), Some(d.down_lost), Some(d.down_duplicates), Some(d.down_reordered))
+                }
+                (Some(d), _) => {
+                    let known = sent.saturating_sub(d.unknown_lost);
+                    (Some(known), Some(d.up_lost), Some(d.up_duplicates), Some(d.up_reordered))
+                }
+            };
+            let on = OnThatWay {
+                sent,
+                lost,
+                duplicates,
+                reordered,
+                has_all_losses: all_lost == 0 || lost == Some(all_lost),
+                clock_ran_through: self.clock_ran_through,
+                far_clock: self.far_clock,
+            };
+            assemble::way(found, &on, |whole| {
+                if known.is_none() {
+                    return (whole, None);
+                }
+                losses_of(view, &self.facts.losses, all_lost, whole, self.session, self.period)
+            })
+        });
+        Some(way)
     }
 }
 
@@ -224,69 +274,6 @@ fn of_view(session: &Session, view: View) -> Session {
         }
     }
     seen
-}
-
-/// Both ends of a round trip are on this host's clock, so what the analysis says of two clocks does not
-/// apply; and a round trip is not the delay that play-out buffers and service objectives are about.
-fn of_one_clock(s: &mut Summary) {
-    s.clock.server = Default::default();
-    s.skew_hull = None;
-    s.pdv_deskewed = None;
-    s.dejitter = None;
-    s.objectives = None;
-    s.warnings.retain(|w| !matches!(&*w.code, "clocks_unknown" | "skew"));
-    s.verdicts.retain(|v| v.code != "buffer");
-}
-
-/// What of `s`, the figures of the packets that came back, is true of one way.
-fn of_way(s: Summary, samples: &Samples, view: View, known: Option<Directions>, round_trip_lost: u64) -> Way {
-    let (sent, lost, duplicates, reordered) = match (known, view) {
-        (None, _) => (None, None, None, (s.latency.n > 0).then(|| overtaken(samples, view))),
-        (Some(d), View::Down) => {
-            let came = s.counts.sent.saturating_sub(d.up_lost + d.unknown_lost);
-            (Some(came), Some(d.down_lost), Some(d.down_duplicates), Some(d.down_reordered))
-        }
-        (Some(d), _) => {
-            let known = s.counts.sent.saturating_sub(d.unknown_lost);
-            (Some(known), Some(d.up_lost), Some(d.up_duplicates), Some(d.up_reordered))
-        }
-    };
-    // Where every lost round trip was lost on this way, the packets that came back and those that are
-    // missing are this way's stream, and everything that follows from losses is true of it too.
-    let whole = round_trip_lost == 0 || lost == Some(round_trip_lost);
-    Way {
-        sent,
-        lost,
-        lost_pct: sent.zip(lost).filter(|(s, _)| *s > 0).map(|(s, l)| 100.0 * l as f64 / s as f64),
-        duplicates,
-        reordered,
-        latency: s.latency,
-        pdv: s.pdv,
-        latency_corrected: s.latency_corrected,
-        ipdv: s.ipdv,
-        rfc3550_jitter: s.rfc3550_jitter,
-        mapdv2: s.mapdv2,
-        trend: s.trend,
-        skew_hull: s.skew_hull,
-        pdv_deskewed: s.pdv_deskewed,
-        loss: whole.then_some(s.loss),
-        undetermined: None,
-        dejitter: s.dejitter.filter(|_| whole),
-        objectives: s.objectives.filter(|_| whole),
-        figures: s.figures,
-        clock: s.clock,
-        stamps: s.stamps,
-    }
-}
-
-/// Figures of one way that suppose that the far clock ran through.
-fn distrust_delays(way: &mut Way) {
-    way.latency_corrected = None;
-    way.trend = None;
-    way.skew_hull = None;
-    way.pdv_deskewed = None;
-    way.dejitter = None;
-    way.objectives = None;
 }
 
 /// How losses cluster on one way, and how many requests are left out of that because nobody knows where they were
@@ -357,36 +344,6 @@ fn overtaken(samples: &Samples, view: View) -> u64 {
         highest = highest.max(place);
     }
     late
-}
-
-/// A test that went one way only: nothing came back, and the counts and delays are those the far host
-/// reports. What it does not report is not known.
-fn of_far_report(s: &mut Summary, report: &FarReport) {
-    let sent = s.counts.sent;
-    let lost = sent.saturating_sub(report.received);
-    let percent = |part: u64, whole: u64| (whole > 0).then(|| 100.0 * part as f64 / whole as f64);
-    let copies = report.duplicates.unwrap_or(0);
-    s.counts.received = report.received + copies;
-    s.counts.unique_valid = report.received;
-    s.counts.duplicate = copies;
-    s.counts.lost = lost;
-    s.counts.lost_pct = percent(lost, sent);
-    s.counts.duplicate_pct = report.duplicates.and_then(|d| percent(d, s.counts.received));
-    s.counts.out_of_sequence = report.out_of_order;
-    s.counts.out_of_sequence_pct = percent(report.out_of_order, report.received);
-    s.loss = crate::summary::Loss { ratio: percent(lost, sent).map(|p| p / 100.0), ..Default::default() };
-    s.latency.n = report.received.saturating_sub(report.errors);
-    s.latency.min = report.min.map(|t| t.0);
-    s.latency.mean = report.mean.map(|t| t.0 as f64);
-    s.latency.max = report.max.map(|t| t.0);
-    s.latency.stddev = report.stddev.map(|t| t.0 as f64);
-    s.display = crate::summary::Display::new(&s.latency, &s.pdv);
-    if let (Some(mean), Some(stddev), true) = (s.latency.mean, s.latency.stddev, s.latency.n > 1) {
-        s.inference = crate::metrics::confidence::of_mean_and_deviation(mean, stddev, s.latency.n);
-    }
-    s.loss.rule_of_three = (lost == 0 && sent > 0).then(|| 3.0 / sent as f64);
-    s.verdicts = super::words::verdicts(s);
-    s.warnings.retain(|w| w.code != "nothing_received");
 }
 
 #[cfg(test)]

@@ -1,13 +1,18 @@
 //! Each window of `--interval` through the whole analysis.
 
+use super::assemble::{self, Kind};
+use super::exact::{self, Exact};
 use super::tally::Tally;
-use super::{Gathered, Options, exact};
+use super::{Gathered, Options};
 use crate::metrics::classify::{Classifier, Packet};
 use crate::metrics::duplicate::Copies;
-use crate::metrics::series::Samples;
+use crate::metrics::interval;
+use crate::metrics::series::{Samples, Series};
 use crate::session::Session;
 use crate::spec::Schedule;
 use crate::summary::Interval;
+use crate::time::Span;
+use crate::verdict::Notes;
 
 /// More windows than this have no summary each: it takes some kilobytes.
 const MOST: usize = 10_000;
@@ -20,17 +25,40 @@ struct Window {
     waited: Vec<u32>,
 }
 
-/// Gives every one of `windows` the summary of its packets. Their clocks are those of the whole test; a
-/// window of a Poisson or burst schedule knows no due times.
-pub(super) fn summarise(windows: &mut [Interval], gathered: &Gathered, session: &Session, options: &Options) {
+/// The windows of `length` of a stream of `sent` packets, with their counts.
+pub(super) fn of(
+    series: &Series<'_>,
+    gathered: &Gathered,
+    session: &Session,
+    sent: u64,
+    length: Span,
+) -> Vec<Interval> {
+    let period = session.period_known.then(|| session.spec.period());
+    interval::windows(series, &gathered.classifier.accepted, &gathered.copies, sent, period, length)
+}
+
+/// `windows` with the delays of each, and the summary of its packets where there are not too many of them. Their clocks
+/// are those of the whole test; a window of a Poisson or burst schedule knows no due times.
+pub(super) fn analysed(
+    mut windows: Vec<Interval>,
+    gathered: &Gathered,
+    session: &Session,
+    options: &Options,
+    kind: Kind,
+    series: &Series<'_>,
+) -> Vec<Interval> {
     if windows.len() > MOST {
-        return;
+        windows.iter_mut().for_each(|window| interval::add_delays(window, series));
+        return windows;
     }
     let options =
         Options { interval: None, bootstrap: None, comparable: None, wait: None, ..options.clone() };
-    let parts = split(windows, gathered);
+    let parts = split(&windows, gathered);
     for (window, part) in windows.iter_mut().zip(parts) {
-        let Ok(packets) = u32::try_from(window.sent) else { continue };
+        let Ok(packets) = u32::try_from(window.sent) else {
+            interval::add_delays(window, series);
+            continue;
+        };
         let session = Session {
             declared: Some(window.sent),
             sent: Some(packets),
@@ -45,9 +73,14 @@ pub(super) fn summarise(windows: &mut [Interval], gathered: &Gathered, session: 
         }
         let mut tally = Tally::new(session.spec.payload(), i64::MAX);
         tally.waited = waited;
-        let gathered = Gathered { classifier, samples, copies, damaged: Copies::default(), tally };
-        window.summary = Some(Box::new(exact::summarise(gathered, &session, &options).0));
+        let part = Gathered { classifier, samples, copies, damaged: Copies::default(), tally };
+        let clock = exact::clock(&part, &session);
+        let found = Exact::new(&part, &session, &options, kind, clock, 0);
+        let summary = assemble::summary(&found, kind, None, Notes::default());
+        interval::take_delays(window, &summary);
+        window.summary = Some(Box::new(summary));
     }
+    windows
 }
 
 fn split(windows: &[Interval], gathered: &Gathered) -> Vec<Window> {
@@ -80,7 +113,6 @@ mod tests {
     use super::*;
     use crate::analysis::analyze;
     use crate::spec::{Direction, TestSpec, Transport};
-    use crate::time::Span;
     use crate::{PacketRecord, WallTime};
 
     const PERIOD: i64 = 10_000_000;

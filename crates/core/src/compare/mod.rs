@@ -19,6 +19,7 @@ pub use spread::{Origin, Spread};
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
 use crate::metrics::stat::wilson95;
+use crate::verdict;
 use pairs::{Pairs, hodges_lehmann};
 use serde::Serialize;
 
@@ -240,7 +241,7 @@ fn compare_ready(ready_a: &Ready<'_>, ready_b: &Ready<'_>, question: &Question) 
         outcome: Outcome::Undecided,
         because: String::new(),
     };
-    (result.outcome, result.because) = result.decide();
+    (result.outcome, result.because) = verdict::comparison::decide(&result);
     result
 }
 
@@ -292,57 +293,6 @@ impl Comparison {
             Statistic::Median => self.median,
             Statistic::P99 => self.p99,
         }
-    }
-
-    fn decide(&self) -> (Outcome, String) {
-        let vital: Vec<&str> =
-            self.unlike.iter().filter(|u| u.what.is_vital()).map(|u| u.text.as_str()).collect();
-        if !vital.is_empty() {
-            return (Outcome::Refused, vital.join("; "));
-        }
-        if self.floor.is_infinite() {
-            return (Outcome::Undecided, "nothing is known of how the clocks of the two relate".into());
-        }
-        let known = self.chosen().zip(self.cliffs_delta.zip(self.cliffs_delta_error));
-        let Some((Difference { change, ci95: Some([low, high]) }, (delta, error))) = known else {
-            let because = match self.n {
-                [0, _] | [_, 0] => {
-                    "one of the two has no packets to look at: nothing arrived, or only a summary is known that \
-                     says too little (of an older version, in constant memory, or of several runs): give its log"
-                }
-                _ => "too few packets to tell change from chance",
-            };
-            return (Outcome::Undecided, because.into());
-        };
-        if low <= 0.0 && high >= 0.0 {
-            return (Outcome::Same, "the interval of the change contains 0".into());
-        }
-        if delta.abs() + error < 0.147 {
-            return (
-                Outcome::Same,
-                format!("the change is certain but negligible (Cliff's delta {delta:.3})"),
-            );
-        }
-        if delta.abs() - error < 0.147 {
-            let because = format!(
-                "the change is certain, but the summaries do not tell whether it is negligible (Cliff's delta \
-                 {delta:.3}, give or take {error:.3}): give the logs"
-            );
-            return (Outcome::Undecided, because);
-        }
-        if change.abs() <= self.floor {
-            let because = "the change is smaller than what the measurements may be wrong by";
-            return (Outcome::Undecided, because.into());
-        }
-        let effect = match self.effect {
-            Some(Effect::Large) => "large",
-            Some(Effect::Medium) => "medium",
-            _ => "small",
-        };
-        (
-            Outcome::Different,
-            format!("the change is beyond chance and its effect {effect} (Cliff's delta {delta:.3})"),
-        )
     }
 }
 

@@ -6,17 +6,17 @@ use super::seqset::{Run, SeqSet, absent};
 use super::series::Series;
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
-use crate::summary::Interval;
+use crate::summary::{Interval, Summary};
 use crate::time::Span;
 
 /// No summary lists more windows.
 pub const MOST: u64 = 100_000;
 
-/// The windows of `length` of a stream of `sent` packets. A packet belongs to the window in which it was
+/// The windows of `length` of a stream of `sent` packets, with their counts. A packet belongs to the window in which it was
 /// due at the mean rate, arrived or not, so that the windows' counts add up to the whole. Without a `period`,
 /// as of somebody else's traffic, it belongs to that in which it was sent, and a lost one to that of the packet
 /// before it. Empty where there would be more than [`MOST`].
-pub fn intervals(
+pub fn windows(
     series: &Series<'_>,
     accepted: &SeqSet,
     copies: &Copies,
@@ -62,7 +62,7 @@ pub fn intervals(
                 longest_loss: longest,
                 duplicate,
                 out_of_sequence: overtaken,
-                ..delays(series, part)
+                ..Interval::default()
             }
         })
         .collect()
@@ -96,8 +96,10 @@ fn sent_in(series: &Series<'_>, length: i64, sent: u64) -> Vec<u64> {
     bounds
 }
 
-/// The delay figures of a part of the stream, everything else 0.
-fn delays(series: &Series<'_>, part: core::ops::Range<usize>) -> Interval {
+/// Gives `window` of `series` its delay figures.
+pub fn add_delays(window: &mut Interval, series: &Series<'_>) {
+    let start = series.place_of(window.first_seq);
+    let part = start..start + window.accepted as usize;
     let values = series.range(part.clone()).map(|p| p.delay);
     let moments: Moments = values.clone().collect();
     let sample = Sample::new(values);
@@ -108,34 +110,27 @@ fn delays(series: &Series<'_>, part: core::ops::Range<usize>) -> Interval {
     let sum: f64 = steps.iter().map(|x| x.unsigned_abs() as f64).sum();
     let spread: Moments = steps.iter().copied().collect();
     let quartiles = Sample::new(steps.iter().copied());
-    Interval {
-        start_ns: 0,
-        length_ns: 0,
-        first_seq: 0,
-        sent: 0,
-        accepted: 0,
-        lost: 0,
-        loss_runs: 0,
-        longest_loss: 0,
-        duplicate: 0,
-        out_of_sequence: 0,
-        min: moments.min(),
-        mean: moments.mean(),
-        max: moments.max(),
-        stddev: moments.stddev(),
-        median: sample.median(),
-        pdv_p50: pdv(50_000),
-        pdv_p99: pdv(99_000),
-        pdv_p999: pdv(99_900),
-        pdv_max: pdv(100_000),
-        ipdv_mean_abs: (!steps.is_empty()).then(|| sum / steps.len() as f64),
-        ipdv_stddev: spread.stddev(),
-        ipdv_iqr: quartiles
-            .edf(Percent(75_000))
-            .zip(quartiles.edf(Percent(25_000)))
-            .map(|(high, low)| high.saturating_sub(low)),
-        summary: None,
-    }
+    (window.min, window.mean, window.max) = (moments.min(), moments.mean(), moments.max());
+    (window.stddev, window.median) = (moments.stddev(), sample.median());
+    (window.pdv_p50, window.pdv_p99) = (pdv(50_000), pdv(99_000));
+    (window.pdv_p999, window.pdv_max) = (pdv(99_900), pdv(100_000));
+    window.ipdv_mean_abs = (!steps.is_empty()).then(|| sum / steps.len() as f64);
+    window.ipdv_stddev = spread.stddev();
+    window.ipdv_iqr = quartiles
+        .edf(Percent(75_000))
+        .zip(quartiles.edf(Percent(25_000)))
+        .map(|(high, low)| high.saturating_sub(low));
+}
+
+/// Gives `window` the delay figures of the summary of its packets.
+pub fn take_delays(window: &mut Interval, of: &Summary) {
+    let (latency, pdv, ipdv) = (&of.latency, &of.pdv, &of.ipdv);
+    (window.min, window.mean, window.max) = (latency.min, latency.mean, latency.max);
+    (window.stddev, window.median) = (latency.stddev, latency.median);
+    let at = |p| pdv.percentile(Percent(p));
+    (window.pdv_p50, window.pdv_p99) = (at(50_000), at(99_000));
+    (window.pdv_p999, window.pdv_max) = (at(99_900), at(100_000));
+    (window.ipdv_mean_abs, window.ipdv_stddev, window.ipdv_iqr) = (ipdv.mean_abs, ipdv.stddev, ipdv.iqr);
 }
 
 /// The sequence numbers of overtaken packets, ascending.
@@ -187,7 +182,8 @@ mod tests {
             let series = Series::new(&samples, &accepted);
             let length = Span::millis(length);
             for period in [Some(Span::millis(20)), None] {
-            let windows = intervals(&series, &accepted, &copies, sent, period, length);
+            let mut windows = windows(&series, &accepted, &copies, sent, period, length);
+            windows.iter_mut().for_each(|w| add_delays(w, &series));
             if windows.is_empty() && samples.is_empty() {
                 continue;
             }
@@ -214,7 +210,7 @@ mod tests {
             accepted.insert(seq);
         }
         let series = Series::new(&samples, &accepted);
-        let windows = intervals(&series, &accepted, &Copies::default(), 4, None, Span::seconds(1));
+        let windows = windows(&series, &accepted, &Copies::default(), 4, None, Span::seconds(1));
         let counts: Vec<_> = windows.iter().map(|w| (w.first_seq, w.sent, w.lost)).collect();
         assert_eq!(counts, [(0, 3, 1), (3, 0, 0), (3, 1, 0)]);
     }
@@ -225,7 +221,7 @@ mod tests {
         let series = Series::new(&samples, &accepted);
         for period in [Some(Span::millis(20)), None] {
             let windows =
-                intervals(&series, &accepted, &Copies::default(), u64::from(u32::MAX), period, Span(1));
+                windows(&series, &accepted, &Copies::default(), u64::from(u32::MAX), period, Span(1));
             assert_eq!(windows, []);
         }
     }

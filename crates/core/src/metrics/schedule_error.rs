@@ -73,23 +73,22 @@ impl Due {
 }
 
 /// Send time − due time of each packet in send order, on one anchor.
-pub struct Errors<'a> {
-    series: &'a Series<'a>,
+pub struct Errors {
     due: Due,
     sample: Sample,
     anchor: i64,
     half_period: i64,
 }
 
-impl<'a> Errors<'a> {
+impl Errors {
     /// Of `series`, sent by `spec`'s schedule. `None` without packets, or where a Poisson schedule
     /// cannot be drawn again (a lone packet of an enormous test).
-    pub fn new(series: &'a Series<'a>, spec: &TestSpec) -> Option<Errors<'a>> {
+    pub fn new(series: &Series<'_>, spec: &TestSpec) -> Option<Errors> {
         let last = series.len().checked_sub(1)?;
         let due = Due::new(spec, series.get(last).seq, series.len())?;
         let sample = Sample::new(offsets(series, due.clone()));
         let anchor = sample.edf(Percent(1_000))?;
-        Some(Errors { series, due, sample, anchor, half_period: spec.period().0 / 2 })
+        Some(Errors { due, sample, anchor, half_period: spec.period().0 / 2 })
     }
 
     /// The statistics.
@@ -113,9 +112,10 @@ impl<'a> Errors<'a> {
         Some((above((n.checked_sub(1)?) / 2)? + above(n / 2)?) / 2.0)
     }
 
-    /// The error of each packet in send order, in ns.
-    pub fn iter(&self) -> impl Iterator<Item = i64> + Clone + '_ {
-        offsets(self.series, self.due.clone()).map(|x| x.saturating_sub(self.anchor))
+    /// The error of each packet of `series`, the same as before, in send order, in ns.
+    pub fn of<'a>(&self, series: &'a Series<'a>) -> impl Iterator<Item = i64> + Clone + 'a {
+        let anchor = self.anchor;
+        offsets(series, self.due.clone()).map(move |x| x.saturating_sub(anchor))
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
             TestSpec::new(Direction::Up, Transport::Udp, 1 << 30, 80, Span::millis(20), schedule).unwrap();
         let series = Series::new(&samples, &accepted);
         match Errors::new(&series, &spec) {
-            Some(e) => (e.figures(), e.iter().collect()),
+            Some(e) => (e.figures(), e.of(&series).collect()),
             None => (None, Vec::new()),
         }
     }

@@ -68,7 +68,7 @@ pub fn stalls(
     series: &Series<'_>,
     samples: &Samples,
     sample: &Sample,
-    errors: Option<&Errors<'_>>,
+    errors: Option<&Errors>,
     waited: &[u32],
     spec: &TestSpec,
 ) -> Stalls {
@@ -77,7 +77,7 @@ pub fn stalls(
     let limit = |f: &ScheduleError| f.p99.max(spec.period().0 / 2);
     if let Some((errors, figures)) = figures.filter(|(_, f)| f.max > limit(f)) {
         let limit = limit(&figures);
-        let late = errors.iter().zip(series.iter()).filter(|(error, _)| *error > limit);
+        let late = errors.of(series).zip(series.iter()).filter(|(error, _)| *error > limit);
         flagged.extend(late.map(|(_, packet)| packet.seq));
     }
     let sender_late = flagged.len() as u64;
@@ -189,14 +189,14 @@ fn without(series: &Series<'_>, sample: &Sample, flagged: &[u32]) -> Option<With
 /// variation: its 99th percentile above a tenth of that of PDV.
 pub fn intended(
     series: &Series<'_>,
-    errors: &Errors<'_>,
+    errors: &Errors,
     figures: &ScheduleError,
     pdv: &Distribution,
 ) -> Option<IntendedLatency> {
     if figures.p99 <= pdv.percentile(Percent(99_000))? / 10 {
         return None;
     }
-    let delays = series.iter().zip(errors.iter()).map(|(p, error)| p.delay.saturating_add(error));
+    let delays = series.iter().zip(errors.of(series)).map(|(p, error)| p.delay.saturating_add(error));
     let moments: Moments = delays.clone().collect();
     let sample = Sample::new(delays);
     let min = sample.min()?;

@@ -4,7 +4,7 @@ use super::{CompareArgs, print};
 use anyhow::{Context, Result};
 use jitlat_core::compare::{Cell, Comparison, Grid};
 use jitlat_core::figures::selectors;
-use jitlat_report::text::comparison;
+use jitlat_core::verdict::comparison;
 use jitlat_report::{draw, html, text};
 use jitlat_store::{csv, output};
 use std::fs;

@@ -4,10 +4,10 @@ use super::tables::shown;
 use super::{data, plots, shell};
 use crate::escape::escape;
 use crate::figure::{self, Beside, Unit, value_label};
-use crate::text::comparison::{effect, outcome, p_value, sentence};
 use jitlat_core::compare::{Basis, Cell, Comparison, Difference, Grid, Outcome, Row};
 use jitlat_core::figures::{FIGURES, Figure, selectors};
 use jitlat_core::time::WallTime;
+use jitlat_core::verdict::comparison::{effect, outcome, p_value, sentence};
 use std::fmt::Write;
 
 /// A comparison as one self-contained HTML document.
@@ -82,7 +82,7 @@ fn verdict(out: &mut String, row: &str, c: &Comparison) {
         out,
         "<section class=\"verdict {level}\"><h2>{}</h2><p class=\"headline\">{}</p>",
         escape(&format!("{of}{} against {}", c.b, c.a)),
-        escape(&super::micro(&sentence(c)).replace(" -", " −"))
+        escape(&super::micro(&sentence(c)))
     );
     let flags: Vec<_> = c.unlike.iter().filter(|u| !u.what.is_vital()).collect();
     if !flags.is_empty() {

@@ -16,10 +16,10 @@ pub use comparison::{comparison, figures_of};
 use crate::draw;
 use crate::escape::{escape, script_safe};
 use crate::figure::{self, Figure, Run, Trace};
-use crate::verdict::verdict;
 use jitlat_core::session::Session;
 use jitlat_core::summary::{Level, Summary};
 use jitlat_core::time::WallTime;
+use jitlat_core::verdict::Opinion;
 use std::fmt::Write;
 
 /// One direction of one test, or one of several runs to set side by side.
@@ -199,13 +199,13 @@ fn level_word(level: Level) -> &'static str {
 }
 
 fn opinion(out: &mut String, part: &Part<'_>, alone: bool) {
-    let opinion = verdict(part.summary);
+    let opinion = Opinion::of(part.summary);
     let level = level_word(opinion.level);
     let _ = write!(
         out,
         "<section class=\"verdict {level}\"><h2>{}</h2><p class=\"headline\">{}</p><ul class=\"findings\">",
         heading(part, "Verdict", alone),
-        escape(&opinion.headline)
+        escape(&micro(&opinion.headline))
     );
     for f in &opinion.findings {
         let level = level_word(f.level);
@@ -217,7 +217,7 @@ fn opinion(out: &mut String, part: &Part<'_>, alone: bool) {
     }
     out.push_str("</ul><h3>How far to believe it</h3><ul>");
     for line in &opinion.belief {
-        let _ = write!(out, "<li>{}</li>", escape(line));
+        let _ = write!(out, "<li>{}</li>", escape(&micro(line)));
     }
     out.push_str("</ul>");
     if !part.summary.warnings.is_empty() {
@@ -235,15 +235,19 @@ fn is_passive(s: &Summary) -> bool {
     s.session.tags.get("instrument").is_some_and(|i| i == jitlat_core::passive::streams::PASSIVE)
 }
 
-/// The console writes `us` to stay in ASCII; a page need not.
+/// Texts are ASCII for the console's sake; a page has true signs.
 fn micro(text: &str) -> String {
-    text.split(' ')
-        .map(|w| match w.strip_prefix("us") {
-            Some(rest) if rest.chars().all(|c| c.is_ascii_punctuation()) => format!("µs{rest}"),
-            _ => w.to_owned(),
-        })
-        .collect::<Vec<_>>()
-        .join(" ")
+    let word = |w: &str| match w {
+        "-" => "−".to_owned(),
+        _ if w.starts_with("us") && w[2..].chars().all(|c| c.is_ascii_punctuation()) => {
+            format!("µs{}", &w[2..])
+        }
+        _ if w.starts_with('-') && w[1..].starts_with(|c: char| c.is_ascii_digit()) => {
+            format!("−{}", &w[1..])
+        }
+        _ => w.to_owned(),
+    };
+    text.replace("+/- ", "±").split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// A warning as a sentence: with a capital and the true µ.

@@ -1,9 +1,10 @@
 //! Several runs on the console: a table, then what to believe of the differences.
 
 use super::{Look, Options, Page, dash, printable};
-use jitlat_core::compare::{Basis, Cell, Comparison, Difference, Effect, Grid, Outcome, Statistic};
+use jitlat_core::compare::{Basis, Cell, Comparison, Grid, Outcome};
 use jitlat_core::figures::{FIGURES, Figure};
 use jitlat_core::units::eng4_f64;
+use jitlat_core::verdict::comparison::{change, effect, outcome, p_value, points, sentence, signed};
 
 /// Characters of the row's name, of the figure's, of a column.
 const ROW: usize = 16;
@@ -117,73 +118,6 @@ fn notes(page: &mut Page, grid: &Grid) {
     }
 }
 
-/// What to believe of a difference, in one sentence; shared by console and page.
-pub fn sentence(c: &Comparison) -> String {
-    let (what, by) = match (c.basis, c.statistic) {
-        (Basis::Pdv, Statistic::Median) => ("jitter", "at the median"),
-        (Basis::Pdv, Statistic::P99) => ("jitter", "at the 99th percentile"),
-        (Basis::Delay, Statistic::Median) => ("delay", "at the median"),
-        (Basis::Delay, Statistic::P99) => ("delay", "at the 99th percentile"),
-    };
-    match (c.outcome, c.chosen()) {
-        (Outcome::Different, Some(d)) => {
-            let more = if d.change > 0.0 { "more" } else { "less" };
-            format!(
-                "{} has {} {more} {what} {by} than {}: {}.",
-                c.b,
-                eng4_f64(d.change.abs()),
-                c.a,
-                c.because
-            )
-        }
-        (Outcome::Same | Outcome::Different, _) => {
-            format!("No difference in {what} worth the name was found {by}: {}.", c.because)
-        }
-        (Outcome::Undecided, _) => format!("Cannot be told apart in {what} {by}: {}.", c.because),
-        (Outcome::Refused, _) => format!("Not compared: {}.", c.because),
-    }
-}
-
-/// The word for an outcome.
-pub fn outcome(c: &Comparison) -> &'static str {
-    match c.outcome {
-        Outcome::Different if c.is_worse() => "worse",
-        Outcome::Different => "better",
-        Outcome::Same => "same",
-        Outcome::Undecided => "undecided",
-        Outcome::Refused => "refused",
-    }
-}
-
-/// The word for an effect.
-pub fn effect(e: Effect) -> &'static str {
-    match e {
-        Effect::Negligible => "negligible",
-        Effect::Small => "small",
-        Effect::Medium => "medium",
-        Effect::Large => "large",
-    }
-}
-
-/// `-1.584 s, between -1.612 s and -1.552 s with 95% confidence`.
-pub fn change(d: &Difference) -> String {
-    let ci =
-        d.ci95.map(|[lo, hi]| format!(", between {} and {} with 95% confidence", signed(lo), signed(hi)));
-    format!("{}{}", signed(d.change), ci.unwrap_or_default())
-}
-
-fn signed(ns: f64) -> String {
-    let text = eng4_f64(ns);
-    if ns > 0.0 { format!("+{text}") } else { text }
-}
-
-/// The same of ratios, in percentage points.
-pub fn points(d: &Difference) -> String {
-    let p = |x: f64| format!("{:+.3}", x * 100.0);
-    let ci = d.ci95.map(|[lo, hi]| format!(", between {} and {} with 95% confidence", p(lo), p(hi)));
-    format!("{} percentage points{}", p(d.change), ci.unwrap_or_default())
-}
-
 fn verdict(page: &mut Page, row: &str, c: &Comparison, _options: &Options) {
     let of = if row.is_empty() { String::new() } else { format!("{}: ", printable(row)) };
     page.heading(&format!("{of}{} against {}", printable(&c.b), printable(&c.a)));
@@ -230,14 +164,5 @@ fn verdict(page: &mut Page, row: &str, c: &Comparison, _options: &Options) {
              {}; Kolmogorov-Smirnov D = {:.3}, {}",
             t.u, p_value(t.p), t.ks, p_value(t.ks_p)
         ));
-    }
-}
-
-/// `p = 0.0729`; what is too small to mean anything is not written out.
-pub fn p_value(p: f64) -> String {
-    match p {
-        p if p < 1e-6 => "p < 0.000001".to_owned(),
-        p if p < 1e-3 => format!("p = {p:.6}"),
-        _ => format!("p = {p:.4}"),
     }
 }

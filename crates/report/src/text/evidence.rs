@@ -1,13 +1,13 @@
 //! What the classic report could not say: what the figures mean, how far to believe them, and why.
 
 use super::{Look, Page, count, dash, printable, share, two_way};
-use crate::verdict::verdict;
 use jitlat_core::clock::SyncState;
 use jitlat_core::figures::{Number, Selector, selectors};
 use jitlat_core::session::Ending;
 use jitlat_core::spec::{Direction, Dscp};
 use jitlat_core::summary::{Coverage, HostClock, LossPattern, Summary, TrendVerdict};
 use jitlat_core::units::{eng4, eng4_f64, full, full_f64};
+use jitlat_core::verdict::Opinion;
 use std::collections::BTreeMap;
 
 pub(super) fn write(page: &mut Page, s: &Summary) {
@@ -30,7 +30,7 @@ pub(super) fn write_but_figures(page: &mut Page, s: &Summary) {
 /// The answer in a sentence and what it rests on, the worst first. Last, where the eye is when a terminal has
 /// scrolled.
 fn verdicts(page: &mut Page, s: &Summary) {
-    let opinion = verdict(s);
+    let opinion = Opinion::of(s);
     if opinion.findings.is_empty() {
         return;
     }

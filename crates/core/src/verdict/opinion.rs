@@ -1,10 +1,9 @@
-//! The verdict in plain words: what the path does to real-time traffic, what to do about it, and how far
-//! to believe it. The findings and warnings are the analysis' own; this puts them in an order a reader
-//! can act on and adds the sentences that need more than one of them.
+//! [`Opinion`]: the answer in a sentence, the findings with the worst first, and how far to believe the figures.
 
-use crate::figure::{Unit, value_label};
-use jitlat_core::spec::Transport;
-use jitlat_core::summary::{Level, Summary, Verdict};
+use super::{Level, Verdict, time};
+use crate::distribution::Percent;
+use crate::spec::Transport;
+use crate::summary::{Coverage, Summary};
 
 /// An opinion with its evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,20 +18,16 @@ pub struct Opinion {
     pub belief: Vec<String>,
 }
 
-/// The opinion `summary` supports.
-pub fn verdict(summary: &Summary) -> Opinion {
-    let mut findings = summary.verdicts.clone();
-    findings.extend(delay(summary));
-    findings.extend(class(summary));
-    // Stable: findings of one level keep the order of the analysis.
-    findings.sort_by_key(|f| std::cmp::Reverse(f.level));
-    let level = findings.iter().map(|f| f.level).max().unwrap_or(Level::Note);
-    let worst = findings.first().map_or("", |f| &*f.code);
-    Opinion { level, headline: headline(summary, level, worst), findings, belief: belief(summary) }
-}
-
-fn time(ns: f64) -> String {
-    value_label(Unit::Time, ns)
+impl Opinion {
+    /// The one `summary` supports.
+    pub fn of(summary: &Summary) -> Opinion {
+        let mut findings = summary.verdicts.clone();
+        // Stable: findings of one level keep the order of the analysis.
+        findings.sort_by_key(|f| std::cmp::Reverse(f.level));
+        let level = findings.iter().map(|f| f.level).max().unwrap_or(Level::Note);
+        let worst = findings.first().map_or("", |f| &*f.code);
+        Opinion { level, headline: headline(summary, level, worst), findings, belief: belief(summary) }
+    }
 }
 
 fn headline(s: &Summary, level: Level, worst: &str) -> String {
@@ -60,65 +55,6 @@ fn headline(s: &Summary, level: Level, worst: &str) -> String {
     format!("{start}{buffer}")
 }
 
-/// One-way delay, as far as the clocks let it be known.
-fn delay(s: &Summary) -> Option<Verdict> {
-    let say = |level, text| Some(Verdict::new("delay", level, text));
-    let mean = s.latency.mean?;
-    if let Some(c) = &s.latency_corrected {
-        let mean = c.mean?;
-        let bound = c.bound_ns.map_or(String::new(), |b| format!(", ±{} at worst", time(b)));
-        let mut text =
-            format!("One-way delay averages {} after correction of the clocks{bound}.", time(mean));
-        let level = delay_level(mean);
-        if level > Level::Good {
-            text.push_str(" Conversation begins to suffer above 150 ms from mouth to ear.");
-        }
-        return say(level, text);
-    }
-    let error = s.clock.synchronised()?;
-    let text = format!(
-        "One-way delay averages {}, ±{} by what both kernels say of their clocks.",
-        time(mean),
-        time(error as f64)
-    );
-    say(delay_level(mean), text)
-}
-
-fn delay_level(mean: f64) -> Level {
-    match mean {
-        ..150e6 => Level::Good,
-        ..400e6 => Level::Note,
-        _ => Level::Poor,
-    }
-}
-
-fn class(s: &Summary) -> Option<Verdict> {
-    let y = s.objectives.as_ref()?;
-    let sample = if y.sample_sufficient { "" } else { "; the sample is too small to prove its loss bound" };
-    let clocks = if y.delay_trusted { "" } else { "; its delay bound rests on unverified clocks" };
-    let (level, text) = match y.class {
-        0 | 1 | 6 | 7 => (
-            Level::Good,
-            format!("Meets ITU-T Y.1541 class {} (interactive real-time){sample}{clocks}.", y.class),
-        ),
-        2..=4 => (
-            Level::Note,
-            format!(
-                "Meets ITU-T Y.1541 class {} only: data, not interactive voice or video{sample}{clocks}.",
-                y.class
-            ),
-        ),
-        _ => (
-            Level::Note,
-            format!(
-                "Meets no ITU-T Y.1541 class with bounds: only the unspecified class {}{clocks}.",
-                y.class
-            ),
-        ),
-    };
-    Some(Verdict::new("class", level, text))
-}
-
 /// How far to believe the figures.
 fn belief(s: &Summary) -> Vec<String> {
     let mut lines = Vec::new();
@@ -128,13 +64,13 @@ fn belief(s: &Summary) -> Vec<String> {
             "Round trips: both ends are on one clock, so their length is known and not only how it varies.".into()
         }
         (Some(offset), Some(bound)) => format!(
-            "Latency: the clocks differed by {} (server − client), known to ±{}. Corrected values carry that \
+            "Latency: the clocks differed by {} (server - client), known to +/- {}. Corrected values carry that \
              uncertainty; jitter and loss do not.",
             time(offset as f64),
             time(bound)
         ),
         (Some(offset), None) => format!(
-            "Latency: the clocks differed by about {} (server − client); the log does not say how exactly that \
+            "Latency: the clocks differed by about {} (server - client); the log does not say how exactly that \
              is known. Jitter and loss do not depend on it.",
             time(offset as f64)
         ),
@@ -160,7 +96,7 @@ fn belief(s: &Summary) -> Vec<String> {
 /// The sender's own error against the jitter it might be mistaken for.
 fn sender(s: &Summary) -> Option<String> {
     let error = s.schedule_error.as_ref()?.p99 as f64;
-    let jitter = s.pdv.percentiles.at(jitlat_core::summary::Percent(99_000))? as f64;
+    let jitter = s.pdv.percentiles.at(Percent(99_000))? as f64;
     let share = match error {
         e if e * 10.0 <= jitter => "small beside",
         e if e * 2.0 <= jitter => "not negligible beside",
@@ -176,7 +112,7 @@ fn sender(s: &Summary) -> Option<String> {
 }
 
 fn stamps(s: &Summary) -> String {
-    let of = |c: &jitlat_core::summary::Coverage| {
+    let of = |c: &Coverage| {
         let kinds =
             [("user-space", c.user), ("kernel", c.kernel), ("hardware", c.hardware), ("capture", c.wire)];
         let present: Vec<&str> = kinds.iter().filter(|k| k.1 > 0).map(|k| k.0).collect();
@@ -184,7 +120,7 @@ fn stamps(s: &Summary) -> String {
     };
     let noise = match (s.stamps.sent.user, s.stamps.arrived.user) {
         (0, 0) => "the hosts' own scheduling is not in the figures",
-        _ => "the hosts' own scheduling is part of the figures, usually some 10 µs",
+        _ => "the hosts' own scheduling is part of the figures, usually some 10 us",
     };
     format!("Stamps: {} on sending, {} on arrival; {noise}.", of(&s.stamps.sent), of(&s.stamps.arrived))
 }
@@ -217,9 +153,9 @@ fn sample(s: &Summary) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitlat_core::session::Session;
-    use jitlat_core::spec::TestSpec;
-    use jitlat_core::{Analyzer, Options, PacketRecord, WallTime};
+    use crate::session::Session;
+    use crate::spec::TestSpec;
+    use crate::{Analyzer, Options, PacketRecord, WallTime};
 
     fn opinion(delay: impl Fn(i64) -> Option<i64>) -> Opinion {
         let session = Session::new(TestSpec::default());
@@ -233,7 +169,7 @@ mod tests {
                 ));
             }
         }
-        verdict(&analyzer.finish(&session))
+        Opinion::of(&analyzer.finish(&session))
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! The conclusions and the reasons for doubt, in words.
+//! [`Notes`]: reasons not to believe a figure.
 
+use super::Warning;
 use crate::session::{Ending, Session};
-use crate::summary::{Level, LossPattern, Percent, Summary, TrendVerdict, Verdict, Warning};
+use crate::summary::Summary;
 use crate::time::Span;
-use crate::units::{eng4, eng4_f64};
+use crate::units::eng4;
 
 /// Warnings noted on the way.
 #[derive(Debug, Default)]
@@ -35,13 +36,12 @@ impl Notes {
         );
     }
 
-    /// Looks at the finished figures and fills `summary.warnings` and `summary.verdicts`.
-    pub fn judge(mut self, summary: &mut Summary, session: &Session) {
+    /// Looks at the finished figures: every reason for doubt.
+    pub fn look_at(mut self, summary: &Summary, session: &Session, round_trips: bool) -> Vec<Warning> {
         self.sample(summary, session);
-        self.clocks(summary);
+        self.clocks(summary, round_trips);
         self.hosts(summary, session);
-        summary.warnings = self.0;
-        summary.verdicts = verdicts(summary);
+        self.0
     }
 
     fn sample(&mut self, s: &Summary, session: &Session) {
@@ -70,7 +70,8 @@ impl Notes {
         } else if s.counts.unique_valid == 0 {
             self.warn("nothing_valid", "no valid packet was received: there is nothing to compute from");
         }
-        if (1..1000).contains(&s.counts.unique_valid) {
+        // Of a test whose far host reports its figures there are no percentiles.
+        if (1..1000).contains(&s.pdv.n) {
             self.warn(
                 "few_packets",
                 format!(
@@ -102,7 +103,7 @@ impl Notes {
         }
     }
 
-    fn clocks(&mut self, s: &Summary) {
+    fn clocks(&mut self, s: &Summary, round_trips: bool) {
         let clock = &s.clock;
         if clock.inconsistent {
             self.warn(
@@ -139,7 +140,7 @@ impl Notes {
             );
         }
         let one_host = s.header.src_ip.is_some() && s.header.src_ip == s.header.dst_ip;
-        if clock.offset_ns.is_none() && clock.synchronised().is_none() && !one_host {
+        if clock.offset_ns.is_none() && clock.synchronised().is_none() && !one_host && !round_trips {
             self.warn(
                 "clocks_unknown",
                 "nothing is known of how the two clocks relate: read no meaning into absolute delay",
@@ -273,120 +274,4 @@ const HOST_TIME: i64 = 100_000;
 fn is_about_half(delay: i64, rtt: i64) -> bool {
     let (delay, rtt, host) = (delay as f64, rtt as f64, HOST_TIME as f64);
     (1.5 * delay - host..=4.0 * delay + host).contains(&rtt)
-}
-
-/// What it means for real-time traffic, most telling first.
-pub(super) fn verdicts(s: &Summary) -> Vec<Verdict> {
-    let mut found = Vec::new();
-    let mut say = |code, level, text| found.push(Verdict::new(code, level, text));
-    if s.counts.unique_valid == 0 {
-        say("nothing", Level::Bad, "Nothing usable arrived.".to_owned());
-        return found;
-    }
-    if let Some((level, text)) = loss(s) {
-        say("loss", level, text);
-    }
-    if let Some((level, text)) = buffer(s) {
-        say("buffer", level, text);
-    }
-    if let Some(whole) = s.pdv.percentile(Percent(99_900)) {
-        // Jitter across a jump of the smallest delay is the jump (metrics §16).
-        let within = s.segments.iter().map(|part| part.pdv_p999).max();
-        let p999 = within.unwrap_or(whole);
-        let level = match p999 / 1_000_000 {
-            0..30 => Level::Good,
-            30..50 => Level::Note,
-            50..150 => Level::Poor,
-            _ => Level::Bad,
-        };
-        let p50 = s.pdv.median.map_or_else(String::new, eng4_f64);
-        let text = match within {
-            None => {
-                format!(
-                    "Jitter: half the packets within {p50} of the fastest, 99.9 % within {}.",
-                    eng4(whole)
-                )
-            }
-            Some(within) => format!(
-                "Jitter: 99.9 % within {} of the fastest between the jumps of the smallest delay, {} with them.",
-                eng4(within),
-                eng4(whole)
-            ),
-        };
-        say("jitter", level, text);
-    }
-    if let Some(ratio) = s.reordering.ratio.filter(|r| *r > 0.0 && s.reordering.observable) {
-        let level = if ratio > 0.01 { Level::Poor } else { Level::Note };
-        say("reordering", level, format!("{:.2} % of packets were overtaken.", 100.0 * ratio));
-    }
-    if let Some(trend) = s.trend.as_ref().filter(|t| t.verdict != TrendVerdict::None) {
-        let (level, what) = match trend.verdict {
-            TrendVerdict::Overload => (Level::Bad, "Delay keeps rising: the path carries less than is sent"),
-            TrendVerdict::Draining => (Level::Note, "Delay falls throughout: a queue was emptying"),
-            TrendVerdict::Skew => (Level::Note, "The two clocks run at different rates"),
-            _ => (Level::Note, "Delay changes over the run for no single reason"),
-        };
-        say("trend", level, format!("{what} ({}).", trend.because));
-    }
-    found
-}
-
-fn loss(s: &Summary) -> Option<(Level, String)> {
-    if !s.reordering.observable {
-        return None;
-    }
-    let ratio = s.loss.ratio?;
-    let percent = 100.0 * ratio;
-    if s.counts.lost == 0 {
-        let bound = 100.0 * s.loss.rule_of_three?;
-        let n = s.counts.sent;
-        if bound > 5.0 {
-            let text =
-                format!("No loss, but of {n} packets only: too few to promise less than {bound:.0} %.");
-            return Some((Level::Note, text));
-        }
-        return Some((
-            Level::Good,
-            format!("No loss in {n} packets (so below {bound:.2} % with 95 % confidence)."),
-        ));
-    }
-    let level = match percent {
-        ..=0.1 => Level::Note,
-        ..=1.0 => Level::Poor,
-        _ => Level::Bad,
-    };
-    let longest = s.loss.run_length_hist.last_key_value().map_or(0, |(n, _)| *n);
-    let mean = s.loss.gilbert.mean_burst.unwrap_or(1.0);
-    let pattern = match s.loss.pattern {
-        Some(LossPattern::Bursty) => format!(
-            "in bursts: {mean:.1} packets on average, {longest} at most; concealment and single-packet \
-             repair will not cover that"
-        ),
-        Some(LossPattern::Random) => "scattered like chance".to_owned(),
-        Some(LossPattern::AntiClustered) => "more evenly spread than chance".to_owned(),
-        _ => format!("at most {longest} in a row; too few to tell bursts from chance"),
-    };
-    Some((level, format!("{percent:.2} % of packets were lost, {pattern}.")))
-}
-
-fn buffer(s: &Summary) -> Option<(Level, String)> {
-    let dejitter = s.dejitter.as_ref()?;
-    let needed = dejitter.buffer_for_1pct_late_ns?;
-    let best = dejitter.best_buffer_ms?;
-    let mos = dejitter.curve.iter().find(|p| p.buffer_ms == best)?.mos;
-    let level = match mos {
-        4.0.. => Level::Good,
-        3.6.. => Level::Note,
-        2.6.. => Level::Poor,
-        _ => Level::Bad,
-    };
-    Some((
-        level,
-        format!(
-            "A play-out buffer of {} has 99 % of arriving packets in time; best speech quality at {best} ms \
-             (MOS {mos:.2}, {}).",
-            eng4(needed),
-            dejitter.codec.split(' ').next().unwrap_or_default()
-        ),
-    ))
 }

@@ -1,0 +1,224 @@
+//! [`findings`]: what the figures mean for real-time traffic.
+
+use super::{Level, Verdict, time};
+use crate::distribution::Percent;
+use crate::metrics::loss::LossPattern;
+use crate::metrics::regression::TrendVerdict;
+use crate::summary::Summary;
+use crate::units::{eng4, eng4_f64};
+
+/// What it means for real-time traffic, most telling first.
+pub fn findings(s: &Summary) -> Vec<Verdict> {
+    let mut found = Vec::new();
+    let mut say = |code, level, text| found.push(Verdict::new(code, level, text));
+    if s.counts.unique_valid == 0 {
+        say("nothing", Level::Bad, "Nothing usable arrived.".to_owned());
+        return found;
+    }
+    if let Some((level, text)) = loss(s) {
+        say("loss", level, text);
+    }
+    if let Some((level, text)) = buffer(s) {
+        say("buffer", level, text);
+    }
+    if let Some(whole) = s.pdv.percentile(Percent(99_900)) {
+        // Jitter across a jump of the smallest delay is the jump (metrics §16).
+        let within = s.segments.iter().map(|part| part.pdv_p999).max();
+        let p999 = within.unwrap_or(whole);
+        let level = match p999 / 1_000_000 {
+            0..30 => Level::Good,
+            30..50 => Level::Note,
+            50..150 => Level::Poor,
+            _ => Level::Bad,
+        };
+        let p50 = s.pdv.median.map_or_else(String::new, eng4_f64);
+        let text = match within {
+            None => {
+                format!(
+                    "Jitter: half the packets within {p50} of the fastest, 99.9 % within {}.",
+                    eng4(whole)
+                )
+            }
+            Some(within) => format!(
+                "Jitter: 99.9 % within {} of the fastest between the jumps of the smallest delay, {} with them.",
+                eng4(within),
+                eng4(whole)
+            ),
+        };
+        say("jitter", level, text);
+    }
+    if let Some(ratio) = s.reordering.ratio.filter(|r| *r > 0.0 && s.reordering.observable) {
+        let level = if ratio > 0.01 { Level::Poor } else { Level::Note };
+        say("reordering", level, format!("{:.2} % of packets were overtaken.", 100.0 * ratio));
+    }
+    if let Some(trend) = s.trend.as_ref().filter(|t| t.verdict != TrendVerdict::None) {
+        let (level, what) = match trend.verdict {
+            TrendVerdict::Overload => (Level::Bad, "Delay keeps rising: the path carries less than is sent"),
+            TrendVerdict::Draining => (Level::Note, "Delay falls throughout: a queue was emptying"),
+            TrendVerdict::Skew => (Level::Note, "The two clocks run at different rates"),
+            _ => (Level::Note, "Delay changes over the run for no single reason"),
+        };
+        say("trend", level, format!("{what} ({}).", trend.because));
+    }
+    found.extend(delay(s));
+    found.extend(class(s));
+    found
+}
+
+fn loss(s: &Summary) -> Option<(Level, String)> {
+    if !s.reordering.observable {
+        return None;
+    }
+    let ratio = s.loss.ratio?;
+    let percent = 100.0 * ratio;
+    if s.counts.lost == 0 {
+        let bound = 100.0 * s.loss.rule_of_three?;
+        let n = s.counts.sent;
+        if bound > 5.0 {
+            let text =
+                format!("No loss, but of {n} packets only: too few to promise less than {bound:.0} %.");
+            return Some((Level::Note, text));
+        }
+        return Some((
+            Level::Good,
+            format!("No loss in {n} packets (so below {bound:.2} % with 95 % confidence)."),
+        ));
+    }
+    let level = match percent {
+        ..=0.1 => Level::Note,
+        ..=1.0 => Level::Poor,
+        _ => Level::Bad,
+    };
+    let longest = s.loss.run_length_hist.last_key_value().map_or(0, |(n, _)| *n);
+    let mean = s.loss.gilbert.mean_burst.unwrap_or(1.0);
+    let pattern = match s.loss.pattern {
+        Some(LossPattern::Bursty) => format!(
+            "in bursts: {mean:.1} packets on average, {longest} at most; concealment and single-packet \
+             repair will not cover that"
+        ),
+        Some(LossPattern::Random) => "scattered like chance".to_owned(),
+        Some(LossPattern::AntiClustered) => "more evenly spread than chance".to_owned(),
+        _ => format!("at most {longest} in a row; too few to tell bursts from chance"),
+    };
+    Some((level, format!("{percent:.2} % of packets were lost, {pattern}.")))
+}
+
+fn buffer(s: &Summary) -> Option<(Level, String)> {
+    let dejitter = s.dejitter.as_ref()?;
+    let needed = dejitter.buffer_for_1pct_late_ns?;
+    let best = dejitter.best_buffer_ms?;
+    let mos = dejitter.curve.iter().find(|p| p.buffer_ms == best)?.mos;
+    let level = match mos {
+        4.0.. => Level::Good,
+        3.6.. => Level::Note,
+        2.6.. => Level::Poor,
+        _ => Level::Bad,
+    };
+    Some((
+        level,
+        format!(
+            "A play-out buffer of {} has 99 % of arriving packets in time; best speech quality at {best} ms \
+             (MOS {mos:.2}, {}).",
+            eng4(needed),
+            dejitter.codec.split(' ').next().unwrap_or_default()
+        ),
+    ))
+}
+
+/// One-way delay, as far as the clocks let it be known.
+fn delay(s: &Summary) -> Option<Verdict> {
+    let say = |level, text| Some(Verdict::new("delay", level, text));
+    let mean = s.latency.mean?;
+    if let Some(c) = &s.latency_corrected {
+        let mean = c.mean?;
+        let bound = c.bound_ns.map_or(String::new(), |b| format!(", +/- {} at worst", time(b)));
+        let mut text =
+            format!("One-way delay averages {} after correction of the clocks{bound}.", time(mean));
+        let level = delay_level(mean);
+        if level > Level::Good {
+            text.push_str(" Conversation begins to suffer above 150 ms from mouth to ear.");
+        }
+        return say(level, text);
+    }
+    let error = s.clock.synchronised()?;
+    let text = format!(
+        "One-way delay averages {}, +/- {} by what both kernels say of their clocks.",
+        time(mean),
+        time(error as f64)
+    );
+    say(delay_level(mean), text)
+}
+
+fn delay_level(mean: f64) -> Level {
+    match mean {
+        ..150e6 => Level::Good,
+        ..400e6 => Level::Note,
+        _ => Level::Poor,
+    }
+}
+
+fn class(s: &Summary) -> Option<Verdict> {
+    let y = s.objectives.as_ref()?;
+    let sample = if y.sample_sufficient { "" } else { "; the sample is too small to prove its loss bound" };
+    let clocks = if y.delay_trusted { "" } else { "; its delay bound rests on unverified clocks" };
+    let (level, text) = match y.class {
+        0 | 1 | 6 | 7 => (
+            Level::Good,
+            format!("Meets ITU-T Y.1541 class {} (interactive real-time){sample}{clocks}.", y.class),
+        ),
+        2..=4 => (
+            Level::Note,
+            format!(
+                "Meets ITU-T Y.1541 class {} only: data, not interactive voice or video{sample}{clocks}.",
+                y.class
+            ),
+        ),
+        _ => (
+            Level::Note,
+            format!(
+                "Meets no ITU-T Y.1541 class with bounds: only the unspecified class {}{clocks}.",
+                y.class
+            ),
+        ),
+    };
+    Some(Verdict::new("class", level, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Session;
+    use crate::spec::TestSpec;
+    use crate::{Options, PacketRecord, Span, WallTime, analyze};
+
+    /// Of a test over a path of `delay` ns, between clocks that are known to be `bound` ns apart at most.
+    fn of_path(delay: i64, bound: i64) -> Vec<Verdict> {
+        let session = Session {
+            classic_offset: Some(Span(0)),
+            classic_rtt: Some(Span(2 * bound)),
+            ..Session::new(TestSpec::default())
+        };
+        let record = |seq: i64| {
+            let sent = seq * 20_000_000;
+            PacketRecord::one_way(seq, WallTime(sent), WallTime(sent + delay + seq * 7919 % 1000))
+        };
+        analyze(&session, (0..1000).map(record), &Options::default()).verdicts
+    }
+
+    #[test]
+    fn a_summary_says_how_long_packets_take_and_what_class_that_is() {
+        let of = |code: &str, found: &[Verdict]| found.iter().find(|v| v.code == code).cloned().unwrap();
+        let near = of_path(5_000_000, 800);
+        let delay = of("delay", &near);
+        assert_eq!(delay.level, Level::Good);
+        let text = "One-way delay averages 5.000 ms after correction of the clocks, +/- 800 ns at worst.";
+        assert_eq!(delay.text, text);
+        let class = of("class", &near);
+        assert_eq!(class.level, Level::Good);
+        assert!(class.text.starts_with("Meets ITU-T Y.1541 class 6 (interactive"), "{}", class.text);
+        let far = of_path(410_000_000, 800);
+        assert_eq!(of("delay", &far).level, Level::Poor);
+        assert!(of("delay", &far).text.ends_with("from mouth to ear."));
+        assert_eq!(of("class", &far).level, Level::Note);
+    }
+}
