@@ -1,14 +1,50 @@
 #![no_main]
 
-//! Any bytes as a capture: read, decode, name, match with itself, and follow as TCP.
+//! Any bytes as a capture: read, survey, name, match with itself, and follow as TCP.
 
-use jitlat_core::Span;
-use jitlat_core::passive::tcp::TcpAnalyzer;
-use jitlat_core::passive::{
-    Estimator, IdentityRule, InOrder, Matcher, PacketPreview, Point, Sighting, Way, decode, survey,
+use jitlat_core::passive::pipeline::{
+    CaptureHead, MatchObservers, NamingRule, PacketNamer, PreviewSample, SharedFlowNumbers, SightingSource, join,
 };
+use jitlat_core::passive::tcp::{TcpAnalyzer, explain_delays};
+use jitlat_core::passive::verdict::explain_no_match;
+use jitlat_core::passive::flows::Grouping;
+use jitlat_core::passive::{
+    Estimator, Flows, IdentityRule, Matcher, PacketPreview, PassiveResult, Point, Sides, Sighting, StreamSink, Streams,
+    Way, survey,
+};
+use jitlat_core::{PacketRecord, Span, WallTime};
 use jitlat_net::capture::Capture;
 use std::io::Cursor;
+use std::ops::ControlFlow;
+
+/// Numbers of a way's records go up to what was sent.
+#[derive(Default)]
+struct Highest([i64; 2]);
+
+impl StreamSink for Highest {
+    fn record(&mut self, way: Way, record: &PacketRecord) {
+        assert!(record.seq >= 0);
+        let highest = &mut self.0[way as usize];
+        *highest = (*highest).max(record.seq + 1);
+    }
+}
+
+/// Sightings that are all there.
+struct Listed(Vec<Sighting>, usize);
+
+impl SightingSource for Listed {
+    fn peek(&mut self) -> Option<Sighting> {
+        self.0.get(self.1).copied()
+    }
+
+    fn advance(&mut self) {
+        self.1 += 1;
+    }
+
+    fn span(&self) -> Option<(WallTime, WallTime)> {
+        Some((self.0.first()?.at, self.0.last()?.at))
+    }
+}
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     // Unpacking is other people's work, and slow: only captures as they are.
@@ -16,35 +52,73 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         return;
     }
     let Ok(mut capture) = Capture::from_reader("fuzz", Cursor::new(data.to_vec())) else { return };
-    let (mut order, mut sightings, mut previews) = (InOrder::default(), Vec::new(), Vec::new());
-    let mut frames = 0;
-    let mut tcp = TcpAnalyzer::default();
+    let (mut head, mut sample) = (CaptureHead::default(), PreviewSample::new(usize::MAX));
+    let mut tcp = TcpAnalyzer::with_history();
     while let Some(f) = capture.next_frame() {
-        let Ok(p) = decode(f.link, f.data, f.wire_length) else { continue };
+        head.push(&f);
+        sample.push(&f);
+        let Ok(p) = f.packet() else { continue };
         assert!(p.transport_at <= p.ip.len());
-        previews.extend(PacketPreview::of(&p, f.at, usize::MAX));
         tcp.push(f.at, &p).count();
-        let way = if p.src() <= p.dst() { Way::Out } else { Way::In };
-        if let Some(id) = IdentityRule::WHOLE.identify(&p, Some(way)) {
-            order.push(Sighting { at: f.at, id, length: p.length, way, flow: 0 });
-        }
-        frames += 1;
-        if frames % 8 == 0 {
-            sightings.extend(order.take(Vec::new()));
+    }
+    for c in tcp.finish() {
+        let _ = (explain_delays(&c, None), tcp.delivery_history(&c, true), tcp.delivery_history(&c, false));
+    }
+    let available = head.available();
+    let previews: Vec<PacketPreview> = head.previews(available);
+    let _ = survey(&sample.into_previews(), &previews, None);
+    let plan = survey(&previews, &previews, None);
+    let sides = plan.as_ref().map_or_else(|_| Sides::any(), |plan| plan.sides[0].clone());
+    let identity = IdentityRule { available, ..IdentityRule::WHOLE };
+    let numbers = SharedFlowNumbers::default();
+    let mut namer = PacketNamer::new(NamingRule {
+        echoes_apart: head.holds_more_than_echoes(&sides),
+        sides,
+        identity,
+        sorted: true,
+        only: None,
+        flows: Some((Grouping::Flow, numbers.clone())),
+    });
+    let mut sightings = Vec::new();
+    for (k, f) in head.frames().enumerate() {
+        namer.push(&f);
+        if k % 8 == 0 {
+            sightings.extend(namer.take(Vec::new()));
         }
     }
-    sightings.extend(order.finish());
-    let _ = survey(&previews, &previews, None);
-    let _ = tcp.finish();
-    let mut matcher = Matcher::new(Span(0), Span::seconds(1));
-    let mut estimator = Estimator::new(Span::seconds(1), None);
-    for s in &sightings {
-        matcher.push(Point::Reference, *s, &mut estimator);
-        matcher.push(Point::Monitor, *s, &mut estimator);
-    }
-    matcher.finish(&mut estimator);
-    let summary = estimator.summary(&matcher);
+    let (last, facts) = namer.finish();
+    sightings.extend(last);
+    assert!(sightings.len() as u64 <= facts.ours && facts.ours <= facts.packets && facts.packets <= facts.frames);
+    let mut observers = MatchObservers {
+        streams: Some(Streams::new(Highest::default())),
+        flows: Some(Flows::new(None)),
+        matched: Some(Vec::new()),
+        ..MatchObservers::new(Estimator::new(Span::seconds(1), None))
+    };
+    let matcher = Matcher::new(Span(0), Span::seconds(1)).with_capacity(64);
+    let mut points = [Listed(sightings.clone(), 0), Listed(sightings, 0)];
+    let counts = join(matcher, &mut points, &mut observers, |_| ControlFlow::Continue(()));
+    let summary = observers.estimator.summary_of(counts);
     for way in [&summary.out.counts, &summary.back.counts] {
         assert!(way.matched <= way.seen_at_reference && way.matched <= way.seen_at_monitor);
     }
+    let flows = observers.flows.map(|f| f.figures(&numbers.keys()));
+    let streams = observers.streams.unwrap();
+    let sent = Way::BOTH.map(|way| streams.sent(way));
+    let Highest(highest) = streams.into_sink();
+    assert!(highest.iter().zip(sent).all(|(h, sent)| *h as u64 <= sent), "{highest:?} {sent:?}");
+    let captures = [facts.clone(), facts];
+    let _ = explain_no_match(&captures, plan.as_ref().ok());
+    let Ok(plan) = plan else { return };
+    let result = PassiveResult {
+        plan,
+        addresses_given: false,
+        identity,
+        window: Span::seconds(1),
+        captures,
+        summary,
+        sizes: observers.estimator.sizes(),
+        flows,
+    };
+    let _ = (result.notes(), Point::Reference);
 });

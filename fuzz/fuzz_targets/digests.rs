@@ -4,7 +4,7 @@
 use jitlat_core::SteadyTime;
 use jitlat_core::time::WallTime;
 use jitlat_proto::digest::{
-    Listen, Listener, ListenerInput, Message, Reporter, ReporterEvent, ReporterInput,
+    Listen, Collector, CollectorInput, Message, Exporter, ExporterEvent, ExporterInput,
 };
 use jitlat_proto::{Machine, Tick};
 use libfuzzer_sys::fuzz_target;
@@ -17,20 +17,20 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(Message::decode(kind, &body), Ok(message));
     }
     let now = Tick { wall: WallTime(0), steady: SteadyTime(0) };
-    let mut listener = Listener::new(Listen::default(), None, [0; 16], now);
-    let mut reporter = Reporter::new(None, 100, [1; 16], now);
+    let mut collector = Collector::new(Listen::default(), None, [0; 16], now);
+    let mut exporter = Exporter::new(None, 100, [1; 16], now);
     let mut out = Vec::new();
     for chunk in rest.chunks(usize::from(kind) + 1) {
-        listener.handle(now, ListenerInput::Bytes(chunk));
-        reporter.handle(now, ReporterInput::Bytes(chunk));
-        while let Some(event) = reporter.poll_event() {
-            if matches!(event, ReporterEvent::Listen(..)) {
-                reporter.handle(now, ReporterInput::Listening(String::new()));
+        collector.handle(now, CollectorInput::Bytes(chunk));
+        exporter.handle(now, ExporterInput::Bytes(chunk));
+        while let Some(event) = exporter.poll_event() {
+            if matches!(event, ExporterEvent::Listen(..)) {
+                exporter.handle(now, ExporterInput::Listening(String::new()));
             }
         }
-        while listener.poll_event().is_some() {}
-        while listener.poll_transmit(now, &mut out) {}
-        while reporter.poll_transmit(now, &mut out) {}
+        while collector.poll_event().is_some() {}
+        while collector.poll_transmit(now, &mut out) {}
+        while exporter.poll_transmit(now, &mut out) {}
         out.clear();
     }
 });

@@ -1,6 +1,8 @@
 //! [`Observer`]: whoever follows a measurement. Logs, summaries, progress lines, live views and archives all
 //! observe the same stream of [`Event`]s.
 
+use crate::passive::tcp::DirectedEvent;
+use crate::passive::{Estimate, Plan, Record};
 use crate::record::PacketRecord;
 use crate::session::Session;
 use crate::twoway::TcpSample;
@@ -11,6 +13,9 @@ use std::net::SocketAddr;
 ///
 /// An instrument leaves out what it does not have: a round-trip test collects nothing from its far host. A
 /// measurement that fails may end after any event. Streams are numbered from 0 in the order of the sessions.
+///
+/// Captured traffic is two streams, OUT and IN, between two capture points: `Listening` (live points only),
+/// `Planned`, then `Pairs`, `Matched` and the streams' `Started` and `Records` as they come, and `Finished`.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -57,6 +62,16 @@ pub enum Event<'a> {
     },
     /// All is known of every stream. Nothing follows.
     Finished(&'a [Session]),
+    /// The capture points are listened to: what the reference and the monitor point are.
+    Listening([&'a str; 2]),
+    /// What two capture points have in common is known: whose packets are followed, and how they are named.
+    Planned(&'a Plan),
+    /// Round trips of captured traffic, as they are known.
+    Pairs(&'a [Estimate]),
+    /// Captured packets that were recognised at both points, in the order of their arrival, copies left out.
+    Matched(&'a [Record]),
+    /// What captured TCP segments told, in the order of the segments.
+    Tcp(&'a [DirectedEvent]),
 }
 
 /// How far a stream has come.

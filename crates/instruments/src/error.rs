@@ -1,8 +1,9 @@
 //! [`Error`]: why nothing could be measured.
 
+use crate::passive::PassiveError;
 use jitlat_core::spec::SpecError;
 use jitlat_net::client::{ClientError, Family};
-use jitlat_net::digest::ServiceError;
+use jitlat_net::digest::ExporterError;
 use jitlat_net::emulator::RelayError;
 use jitlat_net::server::ServerError;
 use jitlat_net::twoway;
@@ -50,6 +51,9 @@ pub enum Error {
     /// A one-way test.
     #[error(transparent)]
     OneWay(#[from] ClientError),
+    /// Captured traffic.
+    #[error(transparent)]
+    Passive(#[from] PassiveError),
     /// A round-trip test.
     #[error(transparent)]
     Ping(#[from] twoway::PingError),
@@ -61,7 +65,7 @@ pub enum Error {
     Server(#[from] ServerError),
     /// Packet digests cannot be served.
     #[error(transparent)]
-    Digests(#[from] ServiceError),
+    Digests(#[from] ExporterError),
     /// An impaired path cannot be made.
     #[error(transparent)]
     Relay(RelayError),

@@ -10,6 +10,7 @@
 //! * [`sweep`] – a test under every combination of some conditions
 //! * [`serve`] – the other side: answers tests from other hosts
 //! * [`demo`] – a server behind an impaired path on this machine, to try things on
+//! * [`passive`] – captured traffic: round trips between two points, and what TCP hides
 //! * [`instrument`] – [`Instrument`]: what every test that sends packets has in common
 //! * [`analysis`] – [`Analyses`]: from the events of a test to its [`Summary`](jitlat_core::Summary)
 //! * [`stop`] – [`Stop`]: ends a test early
@@ -46,6 +47,7 @@ pub mod error;
 pub mod instrument;
 pub mod load;
 pub mod one_way;
+pub mod passive;
 pub mod ping;
 pub mod serve;
 pub mod stop;
@@ -57,5 +59,6 @@ pub use error::Error;
 pub use instrument::{Annotations, Instrument, Outcome};
 pub use jitlat_core::observer::{Event, Observer, StreamProgress, Unobserved};
 pub use one_way::OneWay;
+pub use passive::{Passive, TcpCaptures};
 pub use ping::Ping;
 pub use stop::Stop;

@@ -60,14 +60,14 @@ pub struct DigestService {
     /// TCP port.
     pub port: u16,
     /// What is captured, for whom.
-    pub service: digest::Service,
+    pub service: digest::DigestExporter,
 }
 
 /// A host that answers, from when [`Serve::start`] returns; one-way tests once it [runs](Serving::run).
 pub struct Serving {
     server: Option<Server>,
     reflectors: reflect::Reflectors,
-    digests: Option<digest::Serving>,
+    digests: Option<digest::RunningExporter>,
 }
 
 /// Every address of this host.
@@ -128,7 +128,7 @@ impl Serving {
 
     /// Where packet digests are served.
     pub fn digests(&self) -> &[SocketAddr] {
-        self.digests.as_ref().map_or(&[], digest::Serving::addresses)
+        self.digests.as_ref().map_or(&[], digest::RunningExporter::addresses)
     }
 
     /// Reflectors that could not be started; the others run.

@@ -4,6 +4,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod analyze;
+mod capture;
 mod collect;
 mod compare;
 mod console;
@@ -24,7 +25,6 @@ mod spp;
 mod sweep;
 mod tcp;
 mod test;
-mod watch;
 
 use clap::{CommandFactory, Parser};
 use exit::Status;

@@ -13,7 +13,7 @@ use jitlat_core::quantity;
 use jitlat_core::spec::{CONTROL_PORT, MAX_PAYLOAD, TEST_PORT};
 use jitlat_instruments::ping::{PROTOCOLS, Protocol};
 use jitlat_instruments::serve::{Access, DigestService, OneWayService, Reflector, Serve, every_address};
-use jitlat_net::capture::live::Settings;
+use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::pace::Pacing;
 use jitlat_proto::digest;
 use jitlat_proto::jitlat::{Key, Limits};
@@ -50,16 +50,16 @@ pub struct ServeArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Packet digests")]
 pub struct DigestArgs {
-    /// Interfaces whose packets are told to `jitlat spp`: times, lengths and hashes, no payload. Needs --key-file
+    /// Interfaces whose packets are reported to `jitlat spp`: times, lengths and hashes, no payload. Needs --key-file
     #[arg(long, value_name = "IFACE", value_delimiter = ',')]
     pub capture: Vec<String>,
     /// TCP port where they are asked for
     #[arg(long, value_name = "PORT", default_value_t = digest::PORT, requires = "capture")]
     pub capture_port: u16,
-    /// Tell them to whoever asks, without a key
+    /// Send them to any host that asks, without a key
     #[arg(long, requires = "capture", conflicts_with = "key_file")]
     pub capture_without_key: bool,
-    /// Packets a second told to one host (200k)
+    /// Packets a second reported to one host (200k)
     #[arg(long, value_name = "PPS", default_value_t = 200_000, requires = "capture", value_parser = quantity::packet_rate)]
     pub max_digest_rate: u32,
 }
@@ -74,11 +74,11 @@ impl DigestArgs {
             "--capture tells other hosts about this one's packets: give a key with --key-file, \
              or say --capture-without-key"
         );
-        let service = jitlat_net::digest::Service {
+        let service = jitlat_net::digest::DigestExporter {
             interfaces: self.capture.clone(),
             key,
             rate: self.max_digest_rate,
-            settings: Settings::default(),
+            settings: InterfaceSettings::default(),
         };
         Ok(Some(DigestService { port: self.capture_port, service }))
     }

@@ -1,11 +1,11 @@
 //! `jitlat HOST`: one-way tests against a server.
 
+use crate::capture::{EndedTestCapture, TestCapture};
 use crate::console::progress::Progress;
 use crate::exit::Status;
 use crate::journal::Journals;
 use crate::options::one_way::{LogArgs, OneWayArgs};
 use crate::present::{self, Run};
-use crate::watch::{Watch, Watched};
 use crate::{analyze, collect, doctor, interrupt, load};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -57,10 +57,10 @@ pub fn measure(mut test: OneWay, args: &OneWayArgs, stop: &Stop) -> Result<Statu
     if args.host_args.doctor {
         test.annotations.noise = doctor::floor_or_warning(noise_floor(&test, stop));
     }
-    let watch = Watch::start(&test.request(), args)?;
+    let capture = TestCapture::start(&test.request(), args)?;
     let outcome = followed.by(|observer| test.run(stop, observer))?;
-    let watched = watch.map(Watch::finish).transpose()?;
-    followed.conclude(&outcome, watched, args)
+    let captured = capture.map(TestCapture::finish).transpose()?;
+    followed.conclude(&outcome, captured, args)
 }
 
 /// Whoever follows a test.
@@ -93,7 +93,7 @@ impl Followed {
     pub fn conclude(
         mut self,
         outcome: &Outcome,
-        watched: Option<Watched>,
+        captured: Option<EndedTestCapture>,
         args: &OneWayArgs,
     ) -> Result<Status> {
         let closed = self.logs.close();
@@ -122,7 +122,7 @@ impl Followed {
                 tcp: Vec::new(),
             });
         }
-        let explained = watched.map(|w| w.tell(&runs)).transpose()?;
+        let explained = captured.map(|c| c.describe(&runs)).transpose()?;
         present::present_with(&runs, explained.as_ref(), &args.report)?;
         for trouble in closed.iter().flat_map(|log| &log.troubles) {
             error!("{trouble}");

@@ -7,19 +7,28 @@
 //! * [`report`] – the whole report of one direction; [`both`] – what only two directions together tell
 //! * [`connecting`], [`sending`], [`logged`], [`analysing`] – the lines around a run
 //! * [`comparison()`] – several runs side by side
+//! * [`passive()`], [`tcp()`], [`stream_traffic()`] – what captures say; [`link_tables`] – what a link makes of packets
 //! * [`plots`] – small plots for people without a browser
 
 mod bars;
 mod classic;
 pub mod comparison;
 mod evidence;
+mod link;
+mod passive;
 pub mod plots;
+mod stream_traffic;
+mod tcp;
 mod two_way;
 mod windows;
 
 pub use two_way::{asking, is_one_host, two_way_remarks};
 
 pub use comparison::comparison;
+pub use link::tables as link_tables;
+pub use passive::{Beside, describe_band, passive};
+pub use stream_traffic::stream_traffic;
+pub use tcp::tcp;
 
 use jitlat_core::session::Session;
 use jitlat_core::spec::Direction;

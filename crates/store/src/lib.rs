@@ -6,6 +6,7 @@
 //! * [`late`] – the outputs of the LaTe program, for those who have tools that read them
 //! * [`json`] – the summary as one object, its intervals as JSON Lines
 //! * [`openmetrics`] – the summary for Prometheus
+//! * [`passive`] – what captures say, as JSON and as lines
 //! * [`output`] – files that are written whole or not at all
 #![forbid(unsafe_code)]
 
@@ -16,4 +17,5 @@ pub mod late;
 pub mod log;
 pub mod openmetrics;
 pub mod output;
+pub mod passive;
 mod platform;

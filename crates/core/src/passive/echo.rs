@@ -1,6 +1,6 @@
 //! [`Echoes`]: what ping measured while the capture ran: ICMP echo requests and their replies at one point.
 
-use super::packet::Packet;
+use super::packet::{ICMP, ICMPV6, Packet};
 use crate::time::{Span, WallTime};
 use core::net::IpAddr;
 use std::collections::{HashMap, VecDeque};
@@ -18,11 +18,22 @@ fn kind(p: &Packet<'_>) -> Option<bool> {
     if p.is_later_fragment() {
         return None;
     }
-    match (p.protocol, p.transport().first()?) {
-        (1, 8) | (58, 128) => Some(true),
-        (1, 0) | (58, 129) => Some(false),
+    match (p.protocol, *p.transport().first()?) {
+        (ICMP, icmp::ECHO) | (ICMPV6, icmp::ECHO_V6) => Some(true),
+        (ICMP, icmp::REPLY) | (ICMPV6, icmp::REPLY_V6) => Some(false),
         _ => None,
     }
+}
+
+/// Types of ICMP messages, and where the identifier and the sequence number are.
+mod icmp {
+    use core::ops::RangeFrom;
+
+    pub(super) const ECHO: u8 = 8;
+    pub(super) const REPLY: u8 = 0;
+    pub(super) const ECHO_V6: u8 = 128;
+    pub(super) const REPLY_V6: u8 = 129;
+    pub(super) const NUMBERS: RangeFrom<usize> = 4..;
 }
 
 type Key = (IpAddr, IpAddr, [u8; 4]);
@@ -38,7 +49,7 @@ impl Echoes {
     /// Takes a packet; where it is a reply, returns when its request passed and how long it took.
     pub fn push(&mut self, at: WallTime, p: &Packet<'_>) -> Option<(WallTime, Span)> {
         let request = kind(p)?;
-        let id = *p.transport().get(4..)?.first_chunk::<4>()?;
+        let id = *p.transport().get(icmp::NUMBERS)?.first_chunk::<4>()?;
         if !request {
             let sent = self.waiting.remove(&(p.dst(), p.src(), id))?;
             return Some((sent, at - sent));
@@ -59,7 +70,7 @@ impl Echoes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::passive::packet::{LinkType, decode};
+    use crate::passive::{LinkType, decode};
 
     fn echo(kind: u8, seq: u16, reply: bool) -> Vec<u8> {
         let mut v = vec![0x45, 0, 0, 28, 0, 7, 0x40, 0, 64, 1, 1, 2];

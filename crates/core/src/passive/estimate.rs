@@ -11,7 +11,7 @@ use crate::time::{SECOND, Span, WallTime};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A pair together with what only its neighbours tell.
+/// A pair and the rate of pairs around it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The pair.
@@ -178,6 +178,11 @@ impl Estimator {
             span: None,
             sizes: BTreeMap::new(),
         }
+    }
+
+    /// The pairs made since they were last taken.
+    pub fn pairs(&self) -> &[Estimate] {
+        &self.fresh
     }
 
     /// The pairs made since the last call.

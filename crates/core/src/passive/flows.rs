@@ -5,7 +5,7 @@
 
 use super::Way;
 use super::matcher::MatchObserver;
-use super::packet::{Packet, TCP, UDP};
+use super::packet::{ICMP, ICMPV6, Packet, TCP, UDP};
 use super::pairing::{Pairer, Record};
 use super::spread::Spread;
 use super::survey::Prefix;
@@ -23,8 +23,8 @@ pub const MAX_FLOWS: usize = 1 << 16;
 pub const OTHER_FLOWS: u32 = u32::MAX;
 /// What they are called together.
 pub const OTHER_FLOWS_NAME: &str = "others";
-/// The number of packets whose flow a point does not tell, as a far one that sends digests: it is the other
-/// point's word that counts, and what that one never saw remains without a flow.
+/// The number of packets whose flow a point does not know, such as a far one that sends digests: the other point's
+/// number counts, and packets which that one never saw remain without a flow.
 pub const UNKNOWN_FLOW: u32 = u32::MAX - 1;
 
 /// The flow of a packet seen at two points.
@@ -103,7 +103,7 @@ impl fmt::Display for FlowKey {
             None => {}
             Some(TCP) => f.write_str("tcp ")?,
             Some(UDP) => f.write_str("udp ")?,
-            Some(1 | 58) => f.write_str("icmp ")?,
+            Some(ICMP | ICMPV6) => f.write_str("icmp ")?,
             Some(n) => write!(f, "proto-{n} ")?,
         }
         end(f, self.reference)?;
@@ -206,8 +206,8 @@ pub struct FlowFigures {
     /// What its packets share; `None` for flows beyond [`MAX_FLOWS`].
     #[serde(skip)]
     pub key: Option<FlowKey>,
-    /// The same in words; "others" for flows beyond [`MAX_FLOWS`], "not told" for packets that only a point saw
-    /// that tells no flows.
+    /// The same in words; "others" for flows beyond [`MAX_FLOWS`], "not told" for packets that only such a point saw
+    /// which knows no flows.
     pub flow: String,
     /// Synthetic pairs of its packets alone.
     pub pairs: u64,
@@ -355,7 +355,7 @@ impl MatchObserver for Flows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::passive::packet::{LinkType, decode};
+    use crate::passive::{LinkType, decode};
 
     fn key(src: [u8; 4], dst: [u8; 4], way: Way, grouping: Grouping) -> FlowKey {
         let mut v = vec![0x45, 0, 0, 28, 0, 7, 0x40, 0, 64, 17, 1, 2];

@@ -3,7 +3,7 @@
 //! Never hashed: time to live, header checksum, TOS and ECN, flow label, the "don't fragment" bit (all
 //! rewritten on the way) and transport checksums (not yet filled in where a sending host is captured).
 
-use super::packet::{Packet, TCP, UDP};
+use super::packet::{Packet, TCP, UDP, tcp, udp};
 use super::{Way, packet};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -13,6 +13,8 @@ const UDP_PAYLOAD: usize = 40;
 const TCP_PAYLOAD: usize = 20;
 /// Bytes after the IP header that take part in the identity of anything else.
 const OTHER_PAYLOAD: usize = 40;
+/// Bytes of the two ports of TCP and UDP.
+const PORTS: usize = 4;
 /// The longest hashed input: fixed fields, 60 bytes of TCP header, payload.
 const BUFFER: usize = 160;
 
@@ -52,7 +54,7 @@ pub struct IdentityRule {
 /// A packet's name: equal at both points, and with overwhelming probability nowhere else.
 pub type Identity = u64;
 
-/// The name under a salt that both points share: it says the same of equality, and nothing to whoever has
+/// The name under a salt that both points share: equal where names are equal, and of no use to a host that has
 /// collected names under another salt.
 pub fn salted(name: Identity, salt: u64) -> Identity {
     xxh3_64_with_seed(&name.to_be_bytes(), salt)
@@ -148,73 +150,100 @@ fn full(b: &mut Buffer, p: &Packet<'_>, t: &[u8], addresses: bool, ports: bool, 
         _ if p.is_later_fragment() => b.put_first::<OTHER_PAYLOAD>(t),
         UDP => {
             if ports {
-                b.put_first::<4>(t);
+                b.put_first::<PORTS>(t);
             }
-            b.put_first::<2>(after(t, 4));
-            b.put_first::<UDP_PAYLOAD>(after(t, 8));
+            // The length; not the checksum.
+            b.put_first::<2>(after(t, udp::LENGTH));
+            b.put_first::<UDP_PAYLOAD>(after(t, udp::PAYLOAD));
         }
         TCP => {
             if ports {
-                b.put_first::<4>(t);
+                b.put_first::<PORTS>(t);
             }
-            // Sequence, acknowledgement, offset, flags, window; options and payload.
-            b.put_first::<12>(after(t, 4));
-            let header = t.get(12).map_or(20, |o| usize::from(o >> 4) * 4).max(20);
-            b.put(upto(t, 20, header + TCP_PAYLOAD));
+            // Sequence, acknowledgement, offset, flags, window; not the checksum; options and payload.
+            b.put_first::<{ tcp::CHECKSUM - tcp::SEQUENCE }>(after(t, tcp::SEQUENCE));
+            b.put(upto(t, tcp::OPTIONS, tcp_payload_at(t) + TCP_PAYLOAD));
         }
         _ => b.put_first::<OTHER_PAYLOAD>(t),
     }
+}
+
+/// Where the payload of a TCP segment begins, at least.
+fn tcp_payload_at(segment: &[u8]) -> usize {
+    tcp::header_length(segment).max(tcp::OPTIONS)
+}
+
+/// The bits of the CAIA tool's mask, as its manual has them.
+mod mask {
+    pub(super) const SOURCE_ADDRESS: u32 = 1;
+    pub(super) const DESTINATION_ADDRESS: u32 = 2;
+    pub(super) const PROTOCOL: u32 = 4;
+    pub(super) const IDENTIFICATION: u32 = 8;
+    pub(super) const SOURCE_PORT: u32 = 16;
+    pub(super) const DESTINATION_PORT: u32 = 32;
+    pub(super) const TCP_SEQUENCE: u32 = 64;
+    pub(super) const TCP_ACKNOWLEDGEMENT: u32 = 128;
+    pub(super) const TCP_OFFSET_TO_WINDOW: u32 = 256;
+    pub(super) const TCP_CHECKSUM_AND_URGENT: u32 = 512;
+    pub(super) const UDP_LENGTH_AND_CHECKSUM: u32 = 1024;
+    pub(super) const UDP_PAYLOAD: u32 = 2048;
+    pub(super) const OTHER: u32 = 4096;
+    pub(super) const TCP_PAYLOAD: u32 = 8192;
+    pub(super) const TCP_OPTIONS: u32 = 16_384;
+    /// Bytes of payload of TCP and UDP, and of anything else.
+    pub(super) const PAYLOAD: usize = 12;
+    pub(super) const OTHER_PAYLOAD: usize = 20;
 }
 
 /// The CAIA mask: bits and order of its manual.
 fn masked(b: &mut Buffer, p: &Packet<'_>, t: &[u8], mask: u32) {
     let has = |bit: u32| mask & bit != 0;
     let (src, dst) = p.addresses().split_at(p.addresses().len() / 2);
-    if has(1) {
+    if has(mask::SOURCE_ADDRESS) {
         b.put(src);
     }
-    if has(2) {
+    if has(mask::DESTINATION_ADDRESS) {
         b.put(dst);
     }
-    if has(4) {
+    if has(mask::PROTOCOL) {
         b.put(&[p.protocol]);
     }
-    if has(8) {
+    if has(mask::IDENTIFICATION) {
         b.put(&p.ident.to_be_bytes());
     }
+    // The ports of TCP and UDP are in the same places.
     if matches!(p.protocol, packet::TCP | packet::UDP) {
-        if has(16) {
-            b.put(upto(t, 0, 2));
+        if has(mask::SOURCE_PORT) {
+            b.put(upto(t, tcp::SOURCE_PORT, tcp::DESTINATION_PORT));
         }
-        if has(32) {
-            b.put(upto(t, 2, 4));
+        if has(mask::DESTINATION_PORT) {
+            b.put(upto(t, tcp::DESTINATION_PORT, PORTS));
         }
     }
     match p.protocol {
         TCP => {
-            let header = t.get(12).map_or(20, |o| usize::from(o >> 4) * 4).max(20);
-            let fields = [(64, 4, 8), (128, 8, 12), (256, 12, 16), (512, 16, 20)];
-            for (bit, from, to) in fields {
+            for (bit, from, to) in [
+                (mask::TCP_SEQUENCE, tcp::SEQUENCE, tcp::ACKNOWLEDGEMENT),
+                (mask::TCP_ACKNOWLEDGEMENT, tcp::ACKNOWLEDGEMENT, tcp::DATA_OFFSET),
+                (mask::TCP_OFFSET_TO_WINDOW, tcp::DATA_OFFSET, tcp::CHECKSUM),
+                (mask::TCP_CHECKSUM_AND_URGENT, tcp::CHECKSUM, tcp::OPTIONS),
+                (mask::TCP_PAYLOAD, tcp_payload_at(t), tcp_payload_at(t) + mask::PAYLOAD),
+                (mask::TCP_OPTIONS, tcp::OPTIONS, tcp_payload_at(t)),
+            ] {
                 if has(bit) {
                     b.put(upto(t, from, to));
                 }
             }
-            if has(8192) {
-                b.put(upto(t, header, header + 12));
-            }
-            if has(16384) {
-                b.put(upto(t, 20, header));
-            }
         }
         UDP => {
-            if has(1024) {
-                b.put(upto(t, 4, 8));
+            if has(mask::UDP_LENGTH_AND_CHECKSUM) {
+                b.put(upto(t, udp::LENGTH, udp::PAYLOAD));
             }
-            if has(2048) {
-                b.put(upto(t, 8, 20));
+            if has(mask::UDP_PAYLOAD) {
+                b.put(upto(t, udp::PAYLOAD, udp::PAYLOAD + mask::PAYLOAD));
             }
         }
-        _ if has(4096) => b.put(upto(t, 0, 20)),
+        _ if has(mask::OTHER) => b.put(upto(t, 0, mask::OTHER_PAYLOAD)),
         _ => {}
     }
 }
@@ -222,7 +251,7 @@ fn masked(b: &mut Buffer, p: &Packet<'_>, t: &[u8], mask: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::passive::packet::{LinkType, decode};
+    use crate::passive::{LinkType, decode};
     use proptest::prelude::*;
 
     fn udp(change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {

@@ -4,15 +4,20 @@
 //! serialisation; on ATM in steps of a cell. The comb of a single queue slips whenever a sender pauses, so
 //! its pitch shows best in the differences of neighbouring values; the other levels in the values themselves.
 
+use super::SizeFigures;
 use super::link::Link;
 use crate::metrics::bands::{spacing, steps_per_step};
 use crate::time::Span;
+use core::cmp::Reverse;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Values kept of a series of any length.
 const KEPT: usize = 8192;
 /// Neighbours closer than this part of the range are on one level.
 const SAME: f64 = 1.0 / 400.0;
+/// Lengths of packets that a band is compared with.
+const LENGTHS: usize = 8;
 /// A model explains a spacing this close to it.
 const CLOSE: f64 = 0.02;
 
@@ -146,6 +151,22 @@ fn middle_range(values: &mut Vec<f64>) -> Option<f64> {
     let (low, high) = (sorted[sorted.len() / 100], sorted[sorted.len() - 1 - sorted.len() / 100]);
     values.retain(|v| (low..=high).contains(v));
     (high > low).then_some(high - low)
+}
+
+/// Adds what `link` makes of bands found in round trips of these sizes: a queued packet of one of the commonest
+/// lengths, or a cell.
+pub fn explain_levels(levels: &mut [Level], link: &Link, sizes: &[SizeFigures]) {
+    let common = |length: fn(&SizeFigures) -> u32| {
+        let mut counts = BTreeMap::new();
+        for s in sizes {
+            *counts.entry(length(s)).or_insert(0) += s.pairs;
+        }
+        let mut list: Vec<(u32, u64)> = counts.into_iter().collect();
+        list.sort_by_key(|(_, n)| Reverse(*n));
+        list.into_iter().take(LENGTHS).map(|(l, _)| l).collect::<Vec<_>>()
+    };
+    let (out, back) = (common(|s| s.out_length), common(|s| s.in_length));
+    levels.iter_mut().for_each(|l| l.explain(link, &out, &back));
 }
 
 impl Level {

@@ -27,7 +27,7 @@ const RETUNE: u32 = 1024;
 /// Sightings held at most; beyond it the oldest are given up before their time.
 const CAPACITY: usize = 4 << 20;
 
-/// Is told what becomes of the packets.
+/// Follows what becomes of the packets.
 pub trait MatchObserver {
     /// A matched packet, in the order of the monitor's sightings.
     fn record(&mut self, _: Record) {}
@@ -70,7 +70,7 @@ enum NameState {
     Group,
     /// Repeats too often to be trusted.
     Distrusted,
-    /// Done with: the name is another packet's by now, or nobody's.
+    /// Finished: the name belongs to another packet by now, or to none.
     Gone,
 }
 
@@ -410,7 +410,7 @@ impl Matcher {
         }
     }
 
-    /// Ends a group: all on one side is a plain loss or an unseen source; otherwise nobody can tell.
+    /// Ends a group: all on one side is a plain loss or an unseen source; otherwise it is ambiguous.
     fn dissolve(&mut self, way: Way, id: Identity, why: End, out: &mut impl MatchObserver) {
         let Some(g) = self.groups.remove(&id) else { return };
         let one_sided = g.seen[0].is_empty() || g.seen[1].is_empty();

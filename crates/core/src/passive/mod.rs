@@ -9,7 +9,7 @@
 //! 4. the round trip of a pair, free of the clock offset
 //!
 //! [`mod@survey`] finds out beforehand what the user did not say: addresses, direction, NAT, clock offset;
-//! [`link`] tells what a link explains of it; [`clocks`] compares the two clocks, [`spread`] holds distributions of any length.
+//! [`link`] says what a link explains of it; [`clocks`] compares the two clocks, [`spread`] holds distributions of any length.
 //! Time stamps are arguments, nothing is read from a clock or a file here.
 
 pub mod clocks;
@@ -20,16 +20,21 @@ pub mod flows;
 pub mod identity;
 pub mod levels;
 pub mod link;
+mod link_layer;
 pub mod matcher;
 pub mod order;
 pub mod packet;
 pub mod pairing;
+pub mod pipeline;
+mod result;
 pub mod serialisation;
 pub mod spread;
+mod stream_traffic;
 pub mod streams;
 pub mod survey;
 pub mod tcp;
 mod time_queue;
+pub mod verdict;
 
 pub use clocks::{ClockDifference, Clocks};
 pub use compat::{CaiaMatcher, CaiaPairer};
@@ -38,14 +43,17 @@ pub use estimate::{Estimate, Estimator, PassiveSummary, Resampler, SizeFigures, 
 
 pub use flows::{FlowFigures, FlowKey, FlowNumbers, FlowWay, Flows, Grouping};
 pub use identity::{Fields, Identity, IdentityRule};
-pub use levels::{Level, Levels};
-pub use link::{Encapsulation, Fit, Link};
+pub use levels::{Level, Levels, explain_levels};
+pub use link::{Encapsulation, Fit, Link, LinkQuestion};
+pub use link_layer::{Frame, LinkType};
 pub use matcher::{MatchCounts, MatchObserver, Matcher};
 pub use order::InOrder;
-pub use packet::{LinkType, Packet, Skip, decode};
+pub use packet::{Packet, Skip, decode};
 pub use pairing::{Pair, Pairer, Record};
+pub use result::PassiveResult;
 pub use serialisation::Serialisation;
 pub use spread::{Spread, SpreadFigures};
+pub use stream_traffic::{StreamTraffic, WireCounts};
 pub use streams::{StreamSink, Streams};
 pub use survey::{NoPlan, PacketPreview, Plan, Prefix, Sides, survey};
 pub use time_queue::TimeQueue;

@@ -26,7 +26,7 @@ pub struct InOrder {
 }
 
 impl InOrder {
-    /// One that holds nothing back and mends nothing: for whoever needs the order of the capture.
+    /// One that holds nothing back and sorts nothing: for callers that need the order of the capture.
     pub fn as_they_come() -> InOrder {
         InOrder { unsorted: true, ..InOrder::default() }
     }

@@ -4,41 +4,8 @@
 //! field further than the bytes that are there, so a frame cut by the snap length is still understood as
 //! far as it goes.
 
+use super::link_layer::{LinkType, Network, find_network_layer, plain_ipv4};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-/// The link type of a capture, as numbered by the tcpdump group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LinkType(pub u16);
-
-impl LinkType {
-    /// BSD loopback: a protocol family in the byte order of the capturing host.
-    pub const NULL: LinkType = LinkType(0);
-    /// Ethernet, with any VLAN tags, PPPoE or MPLS inside.
-    pub const ETHERNET: LinkType = LinkType(1);
-    /// PPP, with or without the HDLC-like address and control bytes.
-    pub const PPP: LinkType = LinkType(9);
-    /// PPP in HDLC-like framing.
-    pub const PPP_HDLC: LinkType = LinkType(50);
-    /// PPPoE session frames without the Ethernet header.
-    pub const PPP_ETHER: LinkType = LinkType(51);
-    /// An IP packet with nothing before it.
-    pub const RAW: LinkType = LinkType(101);
-    /// OpenBSD loopback: a protocol family in network byte order.
-    pub const LOOP: LinkType = LinkType(108);
-    /// Linux cooked capture, version 1.
-    pub const LINUX_SLL: LinkType = LinkType(113);
-    /// IPv4 only, nothing before it.
-    pub const IPV4: LinkType = LinkType(228);
-    /// IPv6 only, nothing before it.
-    pub const IPV6: LinkType = LinkType(229);
-    /// Linux cooked capture, version 2 (`tcpdump -i any`).
-    pub const LINUX_SLL2: LinkType = LinkType(276);
-
-    /// Whether [`decode`] understands it.
-    pub fn is_supported(self) -> bool {
-        matches!(self.0, 0 | 1 | 9 | 12 | 14 | 50 | 51 | 101 | 108 | 113 | 228 | 229 | 276)
-    }
-}
 
 /// Why a frame is not a packet of interest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -57,16 +24,89 @@ pub enum Skip {
     UnknownLink,
 }
 
-/// TCP's protocol number.
+/// Protocol number of ICMP.
+pub const ICMP: u8 = 1;
+/// Protocol number of TCP.
 pub const TCP: u8 = 6;
-/// UDP's protocol number.
+/// Protocol number of UDP.
 pub const UDP: u8 = 17;
+/// Protocol number of ICMPv6.
+pub const ICMPV6: u8 = 58;
+
+/// The fields of an IPv4 header (RFC 791 §3.1): where they begin.
+mod v4 {
+    use core::ops::Range;
+
+    pub(super) const HEADER: usize = 20;
+    pub(super) const VERSION_AND_LENGTH: usize = 0;
+    pub(super) const TRAFFIC_CLASS: usize = 1;
+    pub(super) const TOTAL_LENGTH: usize = 2;
+    pub(super) const IDENTIFICATION: usize = 4;
+    pub(super) const FRAGMENT: usize = 6;
+    pub(super) const TTL: usize = 8;
+    pub(super) const PROTOCOL: usize = 9;
+    pub(super) const ADDRESSES: Range<usize> = 12..20;
+    /// Of the fragment field.
+    pub(super) const MORE_FRAGMENTS: u16 = 0x2000;
+    pub(super) const OFFSET: u16 = 0x1fff;
+}
+
+/// The fields of an IPv6 header (RFC 8200 §3): where they begin; and extension headers.
+mod v6 {
+    use core::ops::Range;
+
+    pub(super) const HEADER: usize = 40;
+    pub(super) const VERSION: usize = 0;
+    pub(super) const PAYLOAD_LENGTH: usize = 4;
+    pub(super) const NEXT_HEADER: usize = 6;
+    pub(super) const HOP_LIMIT: usize = 7;
+    pub(super) const ADDRESSES: Range<usize> = 8..40;
+    pub(super) const SOURCE: usize = 8;
+    pub(super) const DESTINATION: usize = 24;
+
+    pub(super) const HOP_BY_HOP: u8 = 0;
+    pub(super) const ROUTING: u8 = 43;
+    pub(super) const FRAGMENT: u8 = 44;
+    pub(super) const AUTHENTICATION: u8 = 51;
+    pub(super) const DESTINATION_OPTIONS: u8 = 60;
+    pub(super) const MOBILITY: u8 = 135;
+    pub(super) const HOST_IDENTITY: u8 = 139;
+    pub(super) const SHIM6: u8 = 140;
+    /// Extension headers that a packet may have.
+    pub(super) const MAX_EXTENSIONS: usize = 16;
+}
+
+/// The fields of a TCP header (RFC 9293 §3.1): where they begin.
+pub(super) mod tcp {
+    pub(crate) const SOURCE_PORT: usize = 0;
+    pub(crate) const DESTINATION_PORT: usize = 2;
+    pub(crate) const SEQUENCE: usize = 4;
+    pub(crate) const ACKNOWLEDGEMENT: usize = 8;
+    /// Length of the header in words of four bytes, in the upper four bits.
+    pub(crate) const DATA_OFFSET: usize = 12;
+    pub(crate) const FLAGS: usize = 13;
+    pub(crate) const WINDOW: usize = 14;
+    pub(crate) const CHECKSUM: usize = 16;
+    /// Behind the urgent pointer; the header is at least so long.
+    pub(crate) const OPTIONS: usize = 20;
+
+    /// Bytes of a header, with options, whatever it claims.
+    pub(crate) fn header_length(header: &[u8]) -> usize {
+        header.get(DATA_OFFSET).map_or(OPTIONS, |b| usize::from(b >> 4) * 4)
+    }
+}
+
+/// The fields of a UDP header (RFC 768): where they begin.
+pub(super) mod udp {
+    pub(crate) const LENGTH: usize = 4;
+    pub(crate) const PAYLOAD: usize = 8;
+}
 
 /// The fixed part of an IP header.
 #[derive(Clone, Copy, Debug)]
 enum Header<'a> {
-    V4(&'a [u8; 20]),
-    V6(&'a [u8; 40]),
+    V4(&'a [u8; v4::HEADER]),
+    V6(&'a [u8; v6::HEADER]),
 }
 
 /// One captured IP packet, borrowed from its frame.
@@ -98,7 +138,7 @@ impl<'a> Packet<'a> {
             Header::V4([.., s0, s1, s2, s3, d0, d1, d2, d3]) => {
                 (mapped(&[*s0, *s1, *s2, *s3]), mapped(&[*d0, *d1, *d2, *d3]))
             }
-            Header::V6(h) => (wide(&h[8..]), wide(&h[24..])),
+            Header::V6(h) => (wide(&h[v6::SOURCE..]), wide(&h[v6::DESTINATION..])),
         }
     }
 
@@ -106,8 +146,8 @@ impl<'a> Packet<'a> {
     #[inline]
     pub(super) fn addresses(&self) -> &'a [u8] {
         match self.header {
-            Header::V4(h) => &h[12..20],
-            Header::V6(h) => &h[8..40],
+            Header::V4(h) => &h[v4::ADDRESSES],
+            Header::V6(h) => &h[v6::ADDRESSES],
         }
     }
 
@@ -126,15 +166,16 @@ impl<'a> Packet<'a> {
     /// Time to live or hop limit.
     pub fn ttl(&self) -> u8 {
         match self.header {
-            Header::V4(h) => h[8],
-            Header::V6(h) => h[7],
+            Header::V4(h) => h[v4::TTL],
+            Header::V6(h) => h[v6::HOP_LIMIT],
         }
     }
 
     /// TOS or traffic class octet.
     pub fn traffic_class(&self) -> u8 {
         match self.header {
-            Header::V4(h) => h[1],
+            Header::V4(h) => h[v4::TRAFFIC_CLASS],
+            // The eight bits after the version.
             Header::V6(h) => h[0] << 4 | h[1] >> 4,
         }
     }
@@ -165,8 +206,8 @@ impl<'a> Packet<'a> {
         let t = self.transport();
         let header = match self.protocol {
             _ if self.is_later_fragment() => 0,
-            TCP => t.get(12).map_or(20, |b| u32::from(b >> 4) * 4),
-            UDP => 8,
+            TCP => tcp::header_length(t) as u32,
+            UDP => udp::PAYLOAD as u32,
             _ => 0,
         };
         self.length.saturating_sub(self.transport_at as u32).saturating_sub(header)
@@ -194,22 +235,22 @@ pub(super) fn bits(a: IpAddr) -> u128 {
 }
 
 /// Decodes one frame of `wire_length` bytes of which `data` was captured.
+///
+/// # Errors
+/// Why it holds no packet of interest.
 #[inline]
 pub fn decode(link: LinkType, data: &[u8], wire_length: u32) -> Result<Packet<'_>, Skip> {
-    // Nearly every frame there is: IPv4 straight inside Ethernet.
-    match data.split_at_checked(14) {
-        Some(([.., 8, 0], ip)) if link == LinkType::ETHERNET => {
-            ipv4(ip, wire_length.max(data.len() as u32) - 14)
-        }
-        _ => decode_any(link, data, wire_length),
+    match plain_ipv4(link, data) {
+        Some((ip, header)) => ipv4(ip, wire_length.max(data.len() as u32) - header as u32),
+        None => decode_any(link, data, wire_length),
     }
 }
 
 fn decode_any(link: LinkType, data: &[u8], wire_length: u32) -> Result<Packet<'_>, Skip> {
-    let (protocol, at) = network_layer(link, data)?;
+    let (network, at) = find_network_layer(link, data)?;
     let rest = data.get(at..).ok_or(Skip::Truncated)?;
     let on_wire = wire_length.max(data.len() as u32) - at as u32;
-    match protocol {
+    match network {
         Network::V4 => ipv4(rest, on_wire),
         Network::V6 => ipv6(rest, on_wire),
         Network::ByVersion => match rest.first().ok_or(Skip::Truncated)? >> 4 {
@@ -220,114 +261,21 @@ fn decode_any(link: LinkType, data: &[u8], wire_length: u32) -> Result<Packet<'_
     }
 }
 
-enum Network {
-    V4,
-    V6,
-    ByVersion,
-}
-
-fn be16(data: &[u8], at: usize) -> Result<u16, Skip> {
-    let b = data.get(at..at + 2).ok_or(Skip::Truncated)?;
-    Ok(u16::from_be_bytes([b[0], b[1]]))
-}
-
-fn network_layer(link: LinkType, data: &[u8]) -> Result<(Network, usize), Skip> {
-    match link.0 {
-        1 => ether_type(data, 12),
-        113 => ether_type(data, 14),
-        276 => match be16(data, 0)? {
-            // the protocol is the first field; the header is 20 bytes
-            t @ (0x8100 | 0x88a8 | 0x9100) => tagged(data, 20, t),
-            t => by_ether_type(data, t, 20),
-        },
-        9 | 50 => ppp(data, 0),
-        51 => ppp(data, 6),
-        12 | 14 | 101 => Ok((Network::ByVersion, 0)),
-        228 => Ok((Network::V4, 0)),
-        229 => Ok((Network::V6, 0)),
-        0 | 108 => {
-            let family = data.first_chunk::<4>().ok_or(Skip::Truncated)?;
-            // Either byte order: the capturing host's is not recorded reliably.
-            match u32::from_le_bytes(*family).min(u32::from_be_bytes(*family)) {
-                2 => Ok((Network::V4, 4)),
-                10 | 24 | 28 | 30 => Ok((Network::V6, 4)),
-                _ => Err(Skip::NotIp),
-            }
-        }
-        _ => Err(Skip::UnknownLink),
-    }
-}
-
-/// The EtherType at `at`, through any number (≤ 8) of VLAN tags.
-fn ether_type(data: &[u8], at: usize) -> Result<(Network, usize), Skip> {
-    tagged(data, at + 2, be16(data, at)?)
-}
-
-fn tagged(data: &[u8], mut at: usize, mut kind: u16) -> Result<(Network, usize), Skip> {
-    for _ in 0..8 {
-        if !matches!(kind, 0x8100 | 0x88a8 | 0x9100) {
-            return by_ether_type(data, kind, at);
-        }
-        kind = be16(data, at + 2)?;
-        at += 4;
-    }
-    Err(Skip::Malformed)
-}
-
-fn by_ether_type(data: &[u8], kind: u16, at: usize) -> Result<(Network, usize), Skip> {
-    match kind {
-        0x0800 => Ok((Network::V4, at)),
-        0x86dd => Ok((Network::V6, at)),
-        0x8864 => ppp(data, at + 6),
-        0x8847 | 0x8848 => mpls(data, at),
-        // 802.3 with LLC/SNAP
-        0..=1535 if data.get(at..at + 6) == Some(&[0xaa, 0xaa, 3, 0, 0, 0]) => match be16(data, at + 6)? {
-            0x0800 => Ok((Network::V4, at + 8)),
-            0x86dd => Ok((Network::V6, at + 8)),
-            _ => Err(Skip::NotIp),
-        },
-        _ => Err(Skip::NotIp),
-    }
-}
-
-fn ppp(data: &[u8], mut at: usize) -> Result<(Network, usize), Skip> {
-    if data.get(at..at + 2) == Some(&[0xff, 0x03]) {
-        at += 2;
-    }
-    let first = *data.get(at).ok_or(Skip::Truncated)?;
-    // An odd first byte is a protocol field compressed to one byte (RFC 1661 §6.5).
-    let (protocol, at) = if first & 1 == 1 { (first.into(), at + 1) } else { (be16(data, at)?, at + 2) };
-    match protocol {
-        0x0021 => Ok((Network::V4, at)),
-        0x0057 => Ok((Network::V6, at)),
-        _ => Err(Skip::NotIp),
-    }
-}
-
-fn mpls(data: &[u8], mut at: usize) -> Result<(Network, usize), Skip> {
-    for _ in 0..16 {
-        let bottom = data.get(at + 2).ok_or(Skip::Truncated)? & 1 == 1;
-        at += 4;
-        if bottom {
-            // A zero first nibble is a pseudowire control word; Ethernet follows (RFC 4448).
-            return match data.get(at).ok_or(Skip::Truncated)? >> 4 {
-                0 => ether_type(data, at + 4 + 12),
-                _ => Ok((Network::ByVersion, at)),
-            };
-        }
-    }
-    Err(Skip::Malformed)
+/// A field of two bytes in network byte order.
+#[inline]
+fn be16(header: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([header[at], header[at + 1]])
 }
 
 #[inline]
 fn ipv4(data: &[u8], on_wire: u32) -> Result<Packet<'_>, Skip> {
-    let h = data.first_chunk::<20>().ok_or(Skip::Truncated)?;
-    let header = usize::from(h[0] & 15) * 4;
-    if h[0] >> 4 != 4 || header < 20 {
+    let h = data.first_chunk::<{ v4::HEADER }>().ok_or(Skip::Truncated)?;
+    let header = usize::from(h[v4::VERSION_AND_LENGTH] & 15) * 4;
+    if h[v4::VERSION_AND_LENGTH] >> 4 != 4 || header < v4::HEADER {
         return Err(Skip::Malformed);
     }
     // A zero length is left by a sending host that segments in the adapter: trust the frame.
-    let length = match u32::from(u16::from_be_bytes([h[2], h[3]])) {
+    let length = match u32::from(be16(h, v4::TOTAL_LENGTH)) {
         0 => on_wire,
         l => l,
     };
@@ -338,13 +286,13 @@ fn ipv4(data: &[u8], on_wire: u32) -> Result<Packet<'_>, Skip> {
     if ip.len() < header {
         return Err(Skip::Truncated);
     }
-    let fragment = u16::from_be_bytes([h[6], h[7]]);
+    let fragment = be16(h, v4::FRAGMENT);
     Ok(Packet {
         header: Header::V4(h),
-        protocol: h[9],
-        ident: u16::from_be_bytes([h[4], h[5]]).into(),
-        fragment_offset: fragment & 0x1fff,
-        more_fragments: fragment & 0x2000 != 0,
+        protocol: h[v4::PROTOCOL],
+        ident: be16(h, v4::IDENTIFICATION).into(),
+        fragment_offset: fragment & v4::OFFSET,
+        more_fragments: fragment & v4::MORE_FRAGMENTS != 0,
         length,
         ip,
         transport_at: header,
@@ -352,38 +300,44 @@ fn ipv4(data: &[u8], on_wire: u32) -> Result<Packet<'_>, Skip> {
 }
 
 fn ipv6(data: &[u8], on_wire: u32) -> Result<Packet<'_>, Skip> {
-    let h = data.first_chunk::<40>().ok_or(Skip::Truncated)?;
-    if h[0] >> 4 != 6 {
+    let h = data.first_chunk::<{ v6::HEADER }>().ok_or(Skip::Truncated)?;
+    if h[v6::VERSION] >> 4 != 6 {
         return Err(Skip::Malformed);
     }
-    let length = match u32::from(u16::from_be_bytes([h[4], h[5]])) {
+    let length = match u32::from(be16(h, v6::PAYLOAD_LENGTH)) {
         0 => on_wire,
-        l => l + 40,
+        l => l + v6::HEADER as u32,
     };
     let ip = &data[..data.len().min(length as usize)];
     let mut p = Packet {
         header: Header::V6(h),
-        protocol: h[6],
+        protocol: h[v6::NEXT_HEADER],
         ident: 0,
         fragment_offset: 0,
         more_fragments: false,
         length,
         ip,
-        transport_at: 40,
+        transport_at: v6::HEADER,
     };
-    for _ in 0..16 {
+    for _ in 0..v6::MAX_EXTENSIONS {
         let at = p.transport_at;
+        let units = || ip.get(at + 1).map(|n| usize::from(*n)).ok_or(Skip::Truncated);
         let step = match p.protocol {
-            // hop-by-hop, routing, destination options, mobility, HIP, shim6
-            0 | 43 | 60 | 135 | 139 | 140 => 8 + 8 * usize::from(*ip.get(at + 1).ok_or(Skip::Truncated)?),
-            51 => 8 + 4 * usize::from(*ip.get(at + 1).ok_or(Skip::Truncated)?),
-            44 if !p.is_later_fragment() => {
-                let f = ip.get(at..at + 8).ok_or(Skip::Truncated)?;
-                let word = u16::from_be_bytes([f[2], f[3]]);
+            v6::HOP_BY_HOP
+            | v6::ROUTING
+            | v6::DESTINATION_OPTIONS
+            | v6::MOBILITY
+            | v6::HOST_IDENTITY
+            | v6::SHIM6 => 8 + 8 * units()?,
+            v6::AUTHENTICATION => 8 + 4 * units()?,
+            v6::FRAGMENT => {
+                // Next header, reserved, offset and flags, identification (RFC 8200 §4.5).
+                let f = ip.get(at..).and_then(|f| f.first_chunk::<8>()).ok_or(Skip::Truncated)?;
+                let word = be16(f, 2);
                 p.fragment_offset = word >> 3;
                 p.more_fragments = word & 1 == 1;
-                p.ident = u32::from_be_bytes([f[4], f[5], f[6], f[7]]);
-                8
+                p.ident = u32::from(be16(f, 4)) << 16 | u32::from(be16(f, 6));
+                f.len()
             }
             _ => return Ok(p),
         };

@@ -9,7 +9,7 @@ use serde::Serialize;
 const LONGEST: usize = (1 << 16) - 1;
 /// Packets of a length before its least delay counts.
 const ENOUGH: u32 = 5;
-/// The lengths must differ by as much, in bytes, or nothing can be told.
+/// The lengths must differ by as much, in bytes, or nothing can be concluded.
 const SPREAD: usize = 100;
 
 /// The least delay by packet length.

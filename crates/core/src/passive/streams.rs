@@ -22,7 +22,7 @@ const MEMORY: u64 = 1 << 20;
 /// Arrivals that may wait for the fate of an earlier packet; beyond it the packet counts for nothing.
 const WAITING: usize = 1 << 20;
 
-/// The value of the `instrument` tag of a session that was not a test but somebody's traffic.
+/// The value of the `instrument` tag of a session that was no test but captured traffic.
 pub const PASSIVE: &str = "passive";
 
 /// Takes the records of both ways.
@@ -93,7 +93,7 @@ impl WayNumbers {
 
     fn release(&mut self, way: Way, sink: &mut impl StreamSink) {
         while self.waiting.len() > WAITING {
-            // The earliest fate is still open: unknown, as nobody can wait for it any longer.
+            // The earliest fate is still open: unknown, since there is no room to wait for it.
             self.settle(self.base, Fate::Void);
             self.hand_on(way, sink);
         }
@@ -153,6 +153,11 @@ impl<S: StreamSink> Streams<S> {
                 .flatten()
         }));
         session
+    }
+
+    /// The sink, to take what is in it by now.
+    pub fn sink_mut(&mut self) -> &mut S {
+        &mut self.sink
     }
 
     /// The sink, when everything is in it.
@@ -287,7 +292,7 @@ mod tests {
         let n = WAITING as u64 + 10;
         (1..=n).for_each(|seq| s.arrived(seq, out(seq as i64), false));
         assert_eq!((s.sink.0.len() as u64, s.ways[0].waiting.len()), (n, 0));
-        // It comes after all: without a number, it can be nobody's arrival.
+        // It comes after all: without a number, it is no arrival.
         s.arrived(0, out(n as i64 + 1), false);
         s.arrived(0, out(n as i64 + 2), true);
         assert_eq!((s.sink.0.len() as u64, s.sent(Way::Out)), (n, n));

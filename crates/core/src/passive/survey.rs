@@ -1,5 +1,5 @@
 //! The survey: what the first packets of both captures say about addresses, direction, translation and
-//! clocks, so that nobody has to be asked.
+//! clocks, so that the user need not be asked.
 //!
 //! Packets that one name, free of addresses and ports, ties together across the captures are compared:
 //! where source and destination differ there is NAT; of two directions the one with the larger
@@ -111,6 +111,13 @@ pub struct Sides {
 }
 
 impl Sides {
+    /// Any address at either side.
+    pub fn any() -> Sides {
+        let all =
+            [IpAddr::from([0; 4]), IpAddr::from([0; 16])].map(|a| Prefix::new(a, 0).unwrap_or(a.into()));
+        Sides { reference: all.into(), monitor: all.into() }
+    }
+
     /// Which way a packet goes, if between these sides at all.
     #[inline]
     pub fn way(&self, p: &Packet<'_>) -> Option<Way> {
@@ -182,7 +189,7 @@ pub struct Plan {
     pub offset: Span,
     /// Packets it rests on.
     pub common: usize,
-    /// No way of telling OUT from IN was found; assumed from the clocks.
+    /// OUT and IN could not be told apart: assumed from the clocks.
     pub direction_assumed: bool,
 }
 
@@ -211,7 +218,7 @@ pub fn survey(
         return Err(NoPlan::Empty);
     }
     // A middlebox that rewrites a field leaves few names that include it; an answer that repeats its question
-    // is told from it by addresses alone.
+    // differs from it by addresses alone.
     let found = [0, 1, 2, 3].map(|name| common(reference, monitor, name));
     let most = found.iter().map(Vec::len).max().unwrap_or(0);
     let best = found.into_iter().enumerate().find(|(_, f)| f.len() * 2 >= most && !f.is_empty());
@@ -276,13 +283,13 @@ fn directions(found: &[Found<'_>], asked: Option<&Sides>) -> (Vec<Way>, bool) {
         return (found.iter().map(|f| way(f).unwrap_or(Way::Out)).collect(), false);
     }
     // Differences and hops by (source, destination) at the reference point.
-    let mut lanes: BTreeMap<(IpAddr, IpAddr), (Vec<i64>, i64)> = BTreeMap::new();
+    let mut flows: BTreeMap<(IpAddr, IpAddr), (Vec<i64>, i64)> = BTreeMap::new();
     for (r, m) in found {
-        let lane = lanes.entry((r.src, r.dst)).or_default();
-        lane.0.push((m.at - r.at).0);
-        lane.1 += i64::from(r.ttl > m.ttl) - i64::from(r.ttl < m.ttl);
+        let flow = flows.entry((r.src, r.dst)).or_default();
+        flow.0.push((m.at - r.at).0);
+        flow.1 += i64::from(r.ttl > m.ttl) - i64::from(r.ttl < m.ttl);
     }
-    let medians: BTreeMap<_, i64> = lanes
+    let medians: BTreeMap<_, i64> = flows
         .iter_mut()
         .map(|(k, (d, _))| {
             d.sort_unstable();
@@ -291,7 +298,7 @@ fn directions(found: &[Found<'_>], asked: Option<&Sides>) -> (Vec<Way>, bool) {
         .collect();
     let mut assumed = false;
     let mut decided = BTreeMap::new();
-    for (&(src, dst), (differences, hops)) in &lanes {
+    for (&(src, dst), (differences, hops)) in &flows {
         let back = medians.get(&(dst, src));
         let here = medians.get(&(src, dst)).copied().unwrap_or(differences[0]);
         let out = match back {

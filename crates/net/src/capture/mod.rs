@@ -1,5 +1,5 @@
 //! Captured packets: [`Capture`] reads pcap and pcapng files, plain or compressed, or standard input;
-//! [`live`] listens to an interface.
+//! [`interface`] captures at an interface.
 //!
 //! The readers are our own because every length field of a capture may be a lie, because a capture cut by
 //! its snap length is the normal case here, and because nanoseconds, interface time resolutions and drop
@@ -8,7 +8,7 @@
 
 mod buffer;
 mod input;
-pub mod live;
+pub mod interface;
 mod pcap;
 mod pcapng;
 mod write;
@@ -21,6 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use input::STDIN;
+pub use jitlat_core::passive::Frame;
 pub use write::PcapWriter;
 
 /// The longest captured frame that is believed to be one; libpcap's own limit is 256 KiB.
@@ -48,19 +49,6 @@ pub enum CaptureError {
     /// No file at all.
     #[error("no capture file was given")]
     Nothing,
-}
-
-/// One captured frame.
-#[derive(Clone, Copy, Debug)]
-pub struct Frame<'a> {
-    /// When it was captured.
-    pub at: WallTime,
-    /// What its first bytes are.
-    pub link: LinkType,
-    /// Its length on the wire, in bytes.
-    pub wire_length: u32,
-    /// The captured bytes.
-    pub data: &'a [u8],
 }
 
 /// What a format reader found next.

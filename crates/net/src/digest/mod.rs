@@ -1,11 +1,11 @@
-//! Packet digests between hosts: [`Remote`] is a capture point far away, [`serve`](Service::serve) is one for
-//! others.
+//! Packet digests between hosts: [`DigestCollector`] collects those of a capture point far away, a
+//! [`DigestExporter`] captures for others.
 
-mod remote;
-mod service;
+mod collector;
+mod exporter;
 
-pub use remote::{Remote, RemoteError};
-pub use service::{Service, ServiceError, Serving};
+pub use collector::{CollectorError, DigestCollector};
+pub use exporter::{DigestExporter, ExporterError, RunningExporter};
 
 use jitlat_core::passive::Packet;
 use jitlat_core::passive::packet::TCP;

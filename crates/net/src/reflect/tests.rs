@@ -153,7 +153,7 @@ fn icmp_echo_to_this_host() {
 }
 
 /// Whether the UDP checksum of each frame to `port` is that of its bytes, until `wanted` have come or for two seconds.
-fn sums(live: &mut crate::capture::live::Live, port: u16, wanted: usize) -> Vec<bool> {
+fn sums(live: &mut crate::capture::interface::InterfaceCapture, port: u16, wanted: usize) -> Vec<bool> {
     use crate::frame::{checksum, pseudo_header, sum_of};
     let mut seen = Vec::new();
     for _ in 0..100 {
@@ -175,8 +175,8 @@ fn sums(live: &mut crate::capture::live::Live, port: u16, wanted: usize) -> Vec<
 
 #[test]
 fn whoever_reads_whole_frames_gets_whole_checksums() {
-    use crate::capture::live::{Live, Settings};
-    let Ok(mut live) = Live::open("lo", Settings::default()) else {
+    use crate::capture::interface::{InterfaceCapture, InterfaceSettings};
+    let Ok(mut live) = InterfaceCapture::open("lo", InterfaceSettings::default()) else {
         assert!(std::env::var_os("JITLAT_REQUIRE_PRIVILEGED").is_none());
         return eprintln!("skipped: whoever_reads_whole_frames_gets_whole_checksums: no CAP_NET_RAW");
     };

@@ -1,22 +1,22 @@
-//! Packet digests: what a capture point on another host tells of the packets it sees – a name that is a hash,
+//! Packet digests: what a capture point on another host reports of the packets it sees – a name that is a hash,
 //! a time, a length and a direction. No payload leaves that host. `docs/protocols/digests.md` has the whole.
 //!
 //! * [`wire`] – the messages
 //! * [`channel`] – framing, mutual proof of a key, a seal on every frame
-//! * [`Listener`] – the side that wants to know (the host that runs `jitlat spp`)
-//! * [`Reporter`] – the side that captures (the host that runs `jitlat serve --capture`)
+//! * [`Collector`] – the side that wants to know (the host that runs `jitlat spp`)
+//! * [`Exporter`] – the side that captures (the host that runs `jitlat serve --capture`)
 
 pub mod channel;
-mod listener;
-mod reporter;
+mod collector;
+mod exporter;
 pub mod wire;
 
 #[cfg(test)]
 mod tests;
 
 pub use channel::DigestError;
-pub use listener::{Heard, Listener, ListenerInput};
-pub use reporter::{Reporter, ReporterEvent, ReporterInput};
+pub use collector::{Collector, CollectorEvent, CollectorInput};
+pub use exporter::{Exporter, ExporterEvent, ExporterInput};
 pub use wire::{Digest, Entries, Listen, Message, Refusal, Rule, Totals};
 
 use jitlat_core::time::Span;
@@ -33,7 +33,7 @@ pub const MAX_ENTRIES: usize = 2048;
 pub const MAX_PREFIXES: usize = 255;
 /// Silence after which the other side is given up.
 pub const SILENCE: Span = Span::seconds(10);
-/// A capture point says at least so often up to which time it has told everything.
+/// A capture point says at least so often up to which time it has reported everything.
 pub const BEAT: Span = Span::millis(200);
-/// A listener says at least so often that it is there.
+/// A collector says at least so often that it is there.
 pub const ALIVE: Span = Span::seconds(2);

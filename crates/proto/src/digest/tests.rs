@@ -34,12 +34,12 @@ fn rule() -> Rule {
 
 /// Both machines with a wire between them.
 struct Pair {
-    listener: Listener,
-    reporter: Reporter,
+    collector: Collector,
+    exporter: Exporter,
     now: i64,
-    heard: Vec<Heard>,
-    asked: Vec<ReporterEvent>,
-    /// Every byte to the listener is altered from this one on.
+    received: Vec<CollectorEvent>,
+    asked: Vec<ExporterEvent>,
+    /// Every byte to the collector is altered from this one on.
     tamper: Option<usize>,
     carried: usize,
 }
@@ -48,10 +48,10 @@ impl Pair {
     fn new(client: Option<Key>, server: Option<Key>) -> Pair {
         let ask = Listen { interface: "eth0".into(), hosts: Vec::new(), available: 200 };
         Pair {
-            listener: Listener::new(ask, client, [1; 16], tick(0)),
-            reporter: Reporter::new(server, 1000, [2; 16], tick(0)),
+            collector: Collector::new(ask, client, [1; 16], tick(0)),
+            exporter: Exporter::new(server, 1000, [2; 16], tick(0)),
             now: 0,
-            heard: Vec::new(),
+            received: Vec::new(),
             asked: Vec::new(),
             tamper: None,
             carried: 0,
@@ -63,43 +63,43 @@ impl Pair {
         let now = tick(self.now);
         for _ in 0..20 {
             let (mut up, mut down) = (Vec::new(), Vec::new());
-            while self.listener.poll_transmit(now, &mut up) {}
-            while self.reporter.poll_transmit(now, &mut down) {}
+            while self.collector.poll_transmit(now, &mut up) {}
+            while self.exporter.poll_transmit(now, &mut down) {}
             for b in &mut down {
                 self.carried += 1;
                 *b ^= u8::from(self.tamper.is_some_and(|t| self.carried > t));
             }
-            up.chunks(cut).for_each(|c| self.reporter.handle(now, ReporterInput::Bytes(c)));
-            down.chunks(cut).for_each(|c| self.listener.handle(now, ListenerInput::Bytes(c)));
-            self.heard.extend(std::iter::from_fn(|| self.listener.poll_event()));
-            while let Some(e) = self.reporter.poll_event() {
-                if matches!(e, ReporterEvent::Listen(..)) {
-                    self.reporter.handle(now, ReporterInput::Listening("eth0".into()));
+            up.chunks(cut).for_each(|c| self.exporter.handle(now, ExporterInput::Bytes(c)));
+            down.chunks(cut).for_each(|c| self.collector.handle(now, CollectorInput::Bytes(c)));
+            self.received.extend(std::iter::from_fn(|| self.collector.poll_event()));
+            while let Some(e) = self.exporter.poll_event() {
+                if matches!(e, ExporterEvent::Listen(..)) {
+                    self.exporter.handle(now, ExporterInput::Listening("eth0".into()));
                 }
-                if e == ReporterEvent::Stop {
-                    self.reporter.handle(now, ReporterInput::End(vec!["all is well".into()]));
+                if e == ExporterEvent::Stop {
+                    self.exporter.handle(now, ExporterInput::End(vec!["all is well".into()]));
                 }
                 self.asked.push(e);
             }
         }
-        self.listener.handle_timeout(now);
-        self.reporter.handle_timeout(now);
+        self.collector.handle_timeout(now);
+        self.exporter.handle_timeout(now);
     }
 
     fn digests(&self) -> Vec<u64> {
-        let list = self.heard.iter().filter_map(|h| match h {
-            Heard::Report { entries: Entries::Digests(d), .. } => Some(d),
+        let list = self.received.iter().filter_map(|h| match h {
+            CollectorEvent::Report { entries: Entries::Digests(d), .. } => Some(d),
             _ => None,
         });
         list.flatten().map(|d| d.id).collect()
     }
 
     fn missing(&self) -> u64 {
-        let of = |h: &Heard| match h {
-            Heard::Report { missing, .. } | Heard::End { missing, .. } => *missing,
+        let of = |h: &CollectorEvent| match h {
+            CollectorEvent::Report { missing, .. } | CollectorEvent::End { missing, .. } => *missing,
             _ => 0,
         };
-        self.heard.iter().map(of).sum()
+        self.received.iter().map(of).sum()
     }
 }
 
@@ -112,11 +112,11 @@ fn a_whole_conversation_with_and_without_a_key() {
     for k in [None, key("0123456789abcdef")] {
         let mut p = Pair::new(k.clone(), k.clone());
         p.step(1, 3);
-        let Some(Heard::Listening { interface, salt }) = p.heard.first().cloned() else {
-            panic!("{:?} {:?}", p.heard, p.asked)
+        let Some(CollectorEvent::Listening { interface, salt }) = p.received.first().cloned() else {
+            panic!("{:?} {:?}", p.received, p.asked)
         };
         assert_eq!(interface, "eth0");
-        assert!(matches!(&p.asked[0], ReporterEvent::Listen(ask, s) if ask.available == 200 && *s == salt));
+        assert!(matches!(&p.asked[0], ExporterEvent::Listen(ask, s) if ask.available == 200 && *s == salt));
         let g = PacketPreview {
             at: WallTime(5),
             src: IpAddr::from([10, 0, 0, 1]),
@@ -125,31 +125,31 @@ fn a_whole_conversation_with_and_without_a_key() {
             ttl: 9,
             names: [3, 4, 5, 6],
         };
-        p.reporter.preview(g);
+        p.exporter.preview(g);
         p.step(300, 7);
         assert!(
-            p.heard
-                .iter()
-                .any(|h| matches!(h, Heard::Report { entries: Entries::Previews(l), .. } if l == &[g]))
+            p.received.iter().any(
+                |h| matches!(h, CollectorEvent::Report { entries: Entries::Previews(l), .. } if l == &[g])
+            )
         );
-        p.listener.handle(tick(p.now), ListenerInput::Rule(rule()));
+        p.collector.handle(tick(p.now), CollectorInput::Rule(rule()));
         p.step(10, 1000);
-        assert_eq!(p.asked.last(), Some(&ReporterEvent::Rule(rule())));
-        (0..700).for_each(|i| p.reporter.digest(digest(i * 1000, i as u64)));
-        p.reporter.covers(WallTime(0), WallTime(700_000), Totals { frames: 900, drops: 3 });
+        assert_eq!(p.asked.last(), Some(&ExporterEvent::Rule(rule())));
+        (0..700).for_each(|i| p.exporter.digest(digest(i * 1000, i as u64)));
+        p.exporter.covers(WallTime(0), WallTime(700_000), Totals { frames: 900, drops: 3 });
         p.step(300, 1000);
         assert_eq!(p.digests(), (0..700).collect::<Vec<_>>());
-        let Some(Heard::Report { covered, totals, .. }) = p.heard.last() else { panic!() };
+        let Some(CollectorEvent::Report { covered, totals, .. }) = p.received.last() else { panic!() };
         assert_eq!((*covered, totals.drops), (Some((WallTime(0), WallTime(700_000))), 3));
-        p.listener.handle(tick(p.now), ListenerInput::Stop);
-        p.reporter.digest(digest(701_000, 701));
+        p.collector.handle(tick(p.now), CollectorInput::Stop);
+        p.exporter.digest(digest(701_000, 701));
         p.step(10, 1000);
         assert_eq!(p.digests().last(), Some(&701));
         assert!(
-            matches!(p.heard.last(), Some(Heard::End { missing: 0, notes, .. }) if notes == &["all is well"])
+            matches!(p.received.last(), Some(CollectorEvent::End { missing: 0, notes, .. }) if notes == &["all is well"])
         );
-        assert_eq!(p.asked.last(), Some(&ReporterEvent::Over(None)));
-        assert_eq!((p.listener.poll_timeout(), p.reporter.poll_timeout(), p.missing()), (None, None, 0));
+        assert_eq!(p.asked.last(), Some(&ExporterEvent::Over(None)));
+        assert_eq!((p.collector.poll_timeout(), p.exporter.poll_timeout(), p.missing()), (None, None, 0));
     }
 }
 
@@ -162,9 +162,9 @@ fn who_has_not_the_key_learns_nothing() {
     ] {
         let mut p = Pair::new(client, server);
         p.step(1, 100);
-        let Some(Heard::Failed(why)) = p.heard.first() else { panic!("{:?}", p.heard) };
+        let Some(CollectorEvent::Failed(why)) = p.received.first() else { panic!("{:?}", p.received) };
         assert_eq!(matches!(why, DigestError::Refused(Refusal::Key, _)), refused, "{why}");
-        assert!(!p.asked.iter().any(|e| matches!(e, ReporterEvent::Listen(..))));
+        assert!(!p.asked.iter().any(|e| matches!(e, ExporterEvent::Listen(..))));
     }
 }
 
@@ -175,7 +175,7 @@ fn an_altered_byte_ends_a_sealed_conversation() {
         let mut p = Pair::new(k.clone(), k.clone());
         p.tamper = Some(tamper);
         (0..15).for_each(|_| p.step(1000, 1000));
-        assert!(matches!(p.heard.last(), Some(Heard::Failed(_))), "{tamper}: {:?}", p.heard);
+        assert!(matches!(p.received.last(), Some(CollectorEvent::Failed(_))), "{tamper}: {:?}", p.received);
     }
 }
 
@@ -183,31 +183,50 @@ fn an_altered_byte_ends_a_sealed_conversation() {
 fn what_there_is_no_room_or_no_leave_for_is_missed_by_number() {
     let mut p = Pair::new(None, None);
     p.step(1, 100);
-    p.listener.handle(tick(p.now), ListenerInput::Rule(rule()));
+    p.collector.handle(tick(p.now), CollectorInput::Rule(rule()));
     p.step(1, 100);
     // A thousand a second are allowed; and a time too far from the others begins a message of its own.
     for second in 0..3 {
-        (0..1500).for_each(|i| p.reporter.digest(digest(second * 10 * SECOND + i, i as u64)));
+        (0..1500).for_each(|i| p.exporter.digest(digest(second * 10 * SECOND + i, i as u64)));
     }
     p.step(50, 1 << 16);
-    p.listener.handle(tick(p.now), ListenerInput::Stop);
+    p.collector.handle(tick(p.now), CollectorInput::Stop);
     p.step(50, 1 << 16);
     assert_eq!((p.digests().len(), p.missing()), (3000, 1500));
+}
+
+#[test]
+fn a_sign_of_life_is_no_request() {
+    let (k, mut out) = (None, Vec::new());
+    let mut exporter = Exporter::new(k.clone(), 1000, [2; 16], tick(0));
+    let mut peer = channel::Channel::new(crate::jitlat::auth::Side::Client, k);
+    peer.write(&Message::Alive, &mut out);
+    exporter.handle(tick(9000), ExporterInput::Bytes(&out));
+    exporter.handle_timeout(tick(11_000));
+    assert!(matches!(exporter.poll_event(), Some(ExporterEvent::Over(Some(_)))));
+    // Nor are bytes that make no message: one a second keeps no connection.
+    let mut exporter = Exporter::new(None, 1000, [2; 16], tick(0));
+    exporter.handle(tick(0), ExporterInput::Bytes(&1000u32.to_be_bytes()));
+    for second in 1..=10 {
+        exporter.handle(tick(second * 1000), ExporterInput::Bytes(&[1]));
+        exporter.handle_timeout(tick(second * 1000));
+    }
+    assert_eq!(exporter.poll_event(), Some(ExporterEvent::Over(Some(DigestError::Silent))));
 }
 
 #[test]
 fn silence_ends_both_sides() {
     let mut p = Pair::new(None, None);
     p.step(1, 100);
-    p.listener.handle_timeout(tick(11_000));
-    p.reporter.handle_timeout(tick(11_000));
-    assert_eq!(p.listener.poll_event(), Some(Heard::Failed(DigestError::Silent)));
-    assert_eq!(p.reporter.poll_event(), Some(ReporterEvent::Over(Some(DigestError::Silent))));
+    p.collector.handle_timeout(tick(11_000));
+    p.exporter.handle_timeout(tick(11_000));
+    assert_eq!(p.collector.poll_event(), Some(CollectorEvent::Failed(DigestError::Silent)));
+    assert_eq!(p.exporter.poll_event(), Some(ExporterEvent::Over(Some(DigestError::Silent))));
     // An hour of nothing but life signs is fine.
     let mut p = Pair::new(None, None);
     (0..3600).for_each(|_| p.step(1000, 1000));
-    assert!(!p.heard.iter().any(|h| matches!(h, Heard::Failed(_))));
-    assert!(!p.asked.iter().any(|h| matches!(h, ReporterEvent::Over(_))));
+    assert!(!p.received.iter().any(|h| matches!(h, CollectorEvent::Failed(_))));
+    assert!(!p.asked.iter().any(|h| matches!(h, ExporterEvent::Over(_))));
 }
 
 fn any_message() -> impl Strategy<Value = Message> {
@@ -275,8 +294,8 @@ proptest! {
         p.step(1, cut);
         let frame = [&(body.len() as u32 + 1).to_be_bytes()[..], &[kind], &body].concat();
         for chunk in frame.chunks(cut) {
-            p.listener.handle(tick(2), ListenerInput::Bytes(chunk));
-            p.reporter.handle(tick(2), ReporterInput::Bytes(chunk));
+            p.collector.handle(tick(2), CollectorInput::Bytes(chunk));
+            p.exporter.handle(tick(2), ExporterInput::Bytes(chunk));
         }
         p.step(1, 1000);
     }

@@ -12,13 +12,13 @@ pub const MAGIC: [u8; 4] = *b"JLTD";
 const MAX_TEXT: usize = 200;
 /// Notes at the end at most.
 const MAX_NOTES: usize = 16;
-/// "Not known yet" where a time is told.
+/// "Not known yet" in the place of a time.
 const UNKNOWN: i64 = i64::MIN;
 
-/// One packet, as far as it is told.
+/// One packet, as far as it is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
-    /// When it passed, on the reporter's clock.
+    /// When it passed, on the exporter's clock.
     pub at: WallTime,
     /// Its salted name.
     pub id: Identity,
@@ -28,7 +28,7 @@ pub struct Digest {
     pub way: Way,
 }
 
-/// What is to be listened to.
+/// What is to be captured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listen {
     /// The interface; empty for the first that is allowed.
@@ -39,10 +39,10 @@ pub struct Listen {
     pub available: u16,
 }
 
-/// Which packets are told, and under which names.
+/// Which packets are reported, and under which names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Between whom, as the reporter sees them.
+    /// Between whom, as the exporter sees them.
     pub sides: Sides,
     /// The name of a packet.
     pub identity: IdentityRule,
@@ -54,7 +54,7 @@ pub struct Rule {
     pub without_echoes: bool,
 }
 
-/// Counts since listening began.
+/// Counts since the capture began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Frames that were captured.
@@ -87,7 +87,7 @@ impl Entries {
     }
 }
 
-/// Why a reporter does not serve.
+/// Why a exporter does not serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// It speaks another version.
@@ -97,10 +97,10 @@ pub enum Refusal {
     #[error("the key is missing or not the same")]
     Key,
     /// The interface does not exist or is not allowed.
-    #[error("the interface is not to be listened to")]
+    #[error("the interface is not offered")]
     Interface,
-    /// Too many listeners.
-    #[error("too many listeners")]
+    /// Too many collectors.
+    #[error("too many collectors")]
     Busy,
     /// Something else.
     #[error("it failed")]
@@ -126,37 +126,37 @@ pub enum Message {
     },
     /// 2, both ways: a proof of the key.
     Proof([u8; 32]),
-    /// 3, to the reporter.
+    /// 3, to the exporter.
     Listen(Listen),
-    /// 4, from the reporter: the interface that is listened to from now on.
+    /// 4, from the exporter: the interface that is captured at from now on.
     Listening(String),
-    /// 5, to the reporter.
+    /// 5, to the exporter.
     Rule(Rule),
-    /// 6, from the reporter.
+    /// 6, from the exporter.
     Report {
         /// Number of the first entry; numbers missing between messages were given up for want of room.
         first: u64,
-        /// From and up to which time everything has been told, but what is missing by number.
+        /// From and up to which time everything has been reported, but what is missing by number.
         covered: Option<(WallTime, WallTime)>,
         /// The capture so far.
         totals: Totals,
         /// The packets.
         entries: Entries,
     },
-    /// 7, to the reporter: nothing new.
+    /// 7, to the exporter: nothing new.
     Alive,
-    /// 8, to the reporter: enough.
+    /// 8, to the exporter: enough.
     Stop,
-    /// 9, from the reporter: the last message.
+    /// 9, from the exporter: the last message.
     End {
-        /// Number of entries made, told or given up.
+        /// Number of entries made, reported or given up.
         made: u64,
         /// The capture as a whole.
         totals: Totals,
         /// What went wrong, in words.
         notes: Vec<String>,
     },
-    /// 10, from the reporter: no service.
+    /// 10, from the exporter: no service.
     Refused(Refusal, String),
 }
 

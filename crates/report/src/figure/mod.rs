@@ -22,7 +22,7 @@ pub use compare::{Beside, Subject, cdfs, spreads};
 pub use grid::Grid;
 pub use passive::{PassiveTrace, of_passive};
 pub use sweep::{Sweep, of_sweep};
-pub use tcp::{TcpTrace, of_tcp};
+pub use tcp::{ConnectionTrace, TcpTrace, of_tcp};
 pub use trace::Trace;
 
 use jitlat_core::summary::Summary;

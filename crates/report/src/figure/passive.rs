@@ -6,6 +6,7 @@ use super::series::{drawn, extent};
 use super::stretches::{Most, Stretches, Sum};
 use super::trace::Cloud;
 use super::{Axis, Figure, Grid, Mark, Series, Tone, Unit, group_thousands, value_label};
+use jitlat_core::observer::{Event, Observer};
 use jitlat_core::passive::{Level, Resampler, Way};
 use jitlat_core::time::Span;
 
@@ -82,6 +83,19 @@ impl PassiveTrace {
         let least = self.least[way as usize].get_or_insert(delay);
         *least = (*least).min(delay);
         self.variation[way as usize].add(x, delay);
+    }
+}
+
+/// Follows pairs and matched packets.
+impl Observer for PassiveTrace {
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Pairs(pairs) => pairs.iter().for_each(|e| self.pair(e.pair.middle().0, e.pair.rtt().0)),
+            Event::Matched(list) => {
+                list.iter().for_each(|r| self.packet(r.way, r.reference.0, r.delay().0));
+            }
+            _ => {}
+        }
     }
 }
 

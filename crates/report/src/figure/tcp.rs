@@ -4,6 +4,8 @@ use super::series::{drawn, extent};
 use super::stretches::{Least, Most, Stretches};
 use super::trace::{Cloud, SINGLE_POINTS};
 use super::{Axis, Figure, Mark, Series, Tone, Unit, group_thousands, value_label};
+use jitlat_core::WallTime;
+use jitlat_core::passive::tcp::{ConnectionObserver, DirectionStatus, Event, EventKind};
 
 /// What time range to expect, in ns.
 const EXPECTED: i64 = 600_000_000_000;
@@ -68,6 +70,44 @@ impl TcpTrace {
             self.again.push((x, waited));
         } else {
             self.more += 1;
+        }
+    }
+}
+
+/// Both directions of one connection over time.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionTrace {
+    /// Data from the client.
+    pub up: TcpTrace,
+    /// Data from the server.
+    pub down: TcpTrace,
+}
+
+impl ConnectionTrace {
+    fn direction(&mut self, up: bool) -> &mut TcpTrace {
+        if up { &mut self.up } else { &mut self.down }
+    }
+}
+
+impl ConnectionObserver for ConnectionTrace {
+    fn event(&mut self, up: bool, event: &Event) {
+        if let (EventKind::Fast | EventKind::Timeout | EventKind::Probe, Some(waited)) =
+            (event.kind, event.waited)
+        {
+            self.direction(up).again(event.at.0, waited.0);
+        }
+    }
+
+    fn status(&mut self, up: bool, at: WallTime, s: &DirectionStatus) {
+        let t = self.direction(up);
+        if let Some(rtt) = s.rtt_ack {
+            t.by_ack(at.0, rtt.0);
+        }
+        if let Some(rtt) = s.rtt_timestamp {
+            t.by_timestamp(at.0, rtt.0);
+        }
+        if let Some(bytes) = s.in_flight {
+            t.flight(at.0, bytes, s.window);
         }
     }
 }

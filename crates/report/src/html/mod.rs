@@ -6,12 +6,14 @@
 
 mod comparison;
 mod evidence;
+mod passive;
 mod shell;
 mod tables;
 mod two_way;
 mod windows;
 
 pub use comparison::{comparison, figures_of};
+pub use passive::{passive_section, tcp_section};
 
 use crate::draw;
 use crate::escape::{escape, script_safe};

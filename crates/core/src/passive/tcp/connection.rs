@@ -33,6 +33,18 @@ pub struct Connection {
     pub down: DirectionFigures,
 }
 
+impl Connection {
+    /// From its first to its last segment; at least a nanosecond.
+    pub fn duration(&self) -> Span {
+        (self.last - self.first).max(Span(1))
+    }
+
+    /// Whether these are its two ends.
+    pub fn is_between(&self, a: SocketAddr, b: SocketAddr) -> bool {
+        [(a, b), (b, a)].contains(&(self.client, self.server))
+    }
+}
+
 /// Address, as IPv6 has it, and port.
 pub(super) type End = (u128, u16);
 
@@ -85,7 +97,7 @@ pub(super) struct ConnectionState {
 impl ConnectionState {
     /// The connection of which this is the first segment seen.
     pub(super) fn new(at: WallTime, from: End, to: End, s: &Segment, keeps_history: bool) -> ConnectionState {
-        // A SYN-ACK comes from the server, whoever speaks first here.
+        // A SYN-ACK comes from the server, even if it is the first segment seen.
         let (client, server) = if s.has(SYN) && s.has(ACK) { (to, from) } else { (from, to) };
         let direction = || match keeps_history {
             true => DirectionState::with_history(),
@@ -111,7 +123,7 @@ impl ConnectionState {
         s.has(SYN) && (silent || self.over && s.ack.is_none())
     }
 
-    /// Takes a segment; adds what it tells to `events`.
+    /// Takes a segment; adds what it shows to `events`.
     pub(super) fn take(&mut self, at: WallTime, from: End, s: &Segment, events: &mut Vec<Event>) {
         self.last = self.last.max(at);
         self.note_handshake(at, from, s);

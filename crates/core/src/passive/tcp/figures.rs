@@ -81,8 +81,8 @@ pub struct DirectionStatus {
     pub in_flight: Option<u64>,
     /// The window the receiver advertised last, in bytes.
     pub window: Option<u64>,
-    /// A round trip that this very segment told by its acknowledgement.
+    /// A round trip measured by this very segment's acknowledgement.
     pub rtt_ack: Option<Span>,
-    /// A round trip that it told by its timestamp.
+    /// A round trip measured by its timestamp.
     pub rtt_timestamp: Option<Span>,
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 /// Segments remembered.
 const IN_FLIGHT: usize = 1 << 16;
-/// The same where no acknowledgement is seen, so that nothing tells when they have arrived.
+/// The same where no acknowledgement is seen, so that it is not known when they have arrived.
 const UNACKNOWLEDGED: usize = 1 << 12;
 
 /// A stretch of the stream on its way: sequence numbers `start` up to, not including, `end`, unwrapped.

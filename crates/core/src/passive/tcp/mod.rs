@@ -1,6 +1,7 @@
 //! What TCP hides: connections as one capture point sees them – retransmissions and why, reordering,
 //! losses before and after the point, round trips, windows.
 
+mod between;
 mod connection;
 mod delay_causes;
 mod direction;
@@ -8,16 +9,21 @@ mod figures;
 mod flight;
 mod gaps;
 mod history;
+mod result;
 mod round_trips;
 mod segment;
+mod verdict;
 mod window;
 
+pub use between::{BetweenPoints, DirectionBetween, put_together};
 pub use connection::Connection;
 pub use delay_causes::{
     CaptureSide, CauseShare, DelayCause, DelayCauses, DeliveryHistory, Framing, ObservedRecord, SegmentTimes,
 };
 pub use figures::{DirectionFigures, DirectionStatus};
+pub use result::{TcpPoint, TcpResult};
 pub use segment::Segment;
+pub use verdict::explain_delays;
 
 use super::packet::{Packet, bits};
 use crate::time::{Span, WallTime};
@@ -29,7 +35,7 @@ use std::collections::HashMap;
 
 /// Connections followed; further ones are counted and left alone.
 const CONNECTIONS: usize = 1 << 17;
-/// What a segment tells beyond its bytes.
+/// What a segment shows beyond its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
@@ -64,6 +70,15 @@ pub struct Event {
     pub bytes: u32,
     /// How long the data, or the window, had been waiting.
     pub waited: Option<Span>,
+}
+
+/// Follows one connection segment by segment, for figures.
+pub trait ConnectionObserver {
+    /// Something happened to the data from the client (`up`) or from the server.
+    fn event(&mut self, up: bool, event: &Event);
+
+    /// How the data from the client (`up`) or from the server stand at `at`.
+    fn status(&mut self, up: bool, at: WallTime, status: &DirectionStatus);
 }
 
 /// Follows the TCP connections of one capture point.
@@ -107,7 +122,7 @@ impl TcpAnalyzer {
         self.connections.iter().find(is_it)?.delivery_history(up)
     }
 
-    /// Takes a packet; returns what it tells.
+    /// Takes a packet; returns what it shows.
     #[inline]
     pub fn push(&mut self, at: WallTime, p: &Packet<'_>) -> impl Iterator<Item = DirectedEvent> + '_ {
         self.events.clear();

@@ -1,11 +1,22 @@
 //! A TCP segment as the analysis needs it.
 
-use crate::passive::packet::{Packet, TCP};
+use crate::passive::packet::{Packet, TCP, tcp};
 
 pub(super) const FIN: u8 = 1;
 pub(super) const SYN: u8 = 2;
 pub(super) const RST: u8 = 4;
 pub(super) const ACK: u8 = 16;
+
+/// Kinds of TCP options.
+mod option {
+    pub(super) const END: u8 = 0;
+    pub(super) const NOTHING: u8 = 1;
+    pub(super) const WINDOW_SCALE: u8 = 3;
+    pub(super) const SACK: u8 = 5;
+    pub(super) const TIMESTAMPS: u8 = 8;
+    /// The largest window scale (RFC 7323 §2.3).
+    pub(super) const MOST_SCALE: u8 = 14;
+}
 
 /// One captured TCP segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,37 +51,39 @@ impl Segment {
             return None;
         }
         let t = p.transport();
-        let h = t.first_chunk::<20>()?;
+        let h = t.first_chunk::<{ tcp::OPTIONS }>()?;
         let be32 = |b: &[u8], at: usize| -> Option<u32> {
             b.get(at..)?.first_chunk::<4>().map(|w| u32::from_be_bytes(*w))
         };
-        let header = usize::from(h[12] >> 4) * 4;
-        if header < 20 {
+        let header = tcp::header_length(h);
+        if header < tcp::OPTIONS {
             return None;
         }
+        let flags = h[tcp::FLAGS];
         let mut s = Segment {
             ports: p.ports()?,
-            seq: be32(h, 4)?,
-            ack: (h[13] & ACK != 0).then(|| be32(h, 8)).flatten(),
-            flags: h[13],
-            window: u16::from_be_bytes([h[14], h[15]]),
+            seq: be32(h, tcp::SEQUENCE)?,
+            ack: (flags & ACK != 0).then(|| be32(h, tcp::ACKNOWLEDGEMENT)).flatten(),
+            flags,
+            window: u16::from_be_bytes([h[tcp::WINDOW], h[tcp::WINDOW + 1]]),
             payload: p.payload_length(),
             ident: p.ident,
             ..Segment::default()
         };
-        let mut o = t.get(20..header.min(t.len())).unwrap_or_default();
+        let mut o = t.get(tcp::OPTIONS..header.min(t.len())).unwrap_or_default();
         while let [kind, rest @ ..] = o {
             match (*kind, rest) {
-                (0, _) => break,
-                (1, rest) => o = rest,
+                (option::END, _) => break,
+                (option::NOTHING, rest) => o = rest,
                 (kind, [length, ..]) if *length >= 2 && usize::from(*length) <= o.len() => {
-                    let (option, after) = o.split_at((*length).into());
-                    match kind {
-                        3 if option.len() == 3 && s.flags & SYN != 0 => {
-                            s.window_scale = Some(option[2].min(14));
+                    let (whole, after) = o.split_at((*length).into());
+                    let data = &whole[2..];
+                    match (kind, data.len()) {
+                        (option::WINDOW_SCALE, 1) if flags & SYN != 0 => {
+                            s.window_scale = Some(data[0].min(option::MOST_SCALE));
                         }
-                        5 if option.len() >= 10 => s.sack = be32(option, 2).zip(be32(option, 6)),
-                        8 if option.len() == 10 => s.timestamps = be32(option, 2).zip(be32(option, 6)),
+                        (option::SACK, 8..) => s.sack = be32(data, 0).zip(be32(data, 4)),
+                        (option::TIMESTAMPS, 8) => s.timestamps = be32(data, 0).zip(be32(data, 4)),
                         _ => {}
                     }
                     o = after;

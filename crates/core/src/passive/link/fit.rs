@@ -1,0 +1,151 @@
+//! [`Fit`]: which link a sweep over packet sizes looks like.
+
+use super::encapsulation::{CELL, Encapsulation};
+use crate::passive::SizeFigures;
+use serde::Serialize;
+
+/// What a sweep over packet sizes says about the link.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fit {
+    /// Round trip that does not depend on size, in ns. On a staircase less whole cells of overhead, which
+    /// only the encapsulation tells.
+    pub fixed_ns: f64,
+    /// Round trip by cell on a staircase, by byte on a line, in ns.
+    pub slope_ns: f64,
+    /// On a staircase: bytes a step holds (48 is ATM), and overhead modulo that.
+    pub steps: Option<(u64, u64)>,
+    /// Root mean square of what is left unexplained, in ns.
+    pub residual_ns: f64,
+    /// Encapsulations of ATM with that overhead, where the steps are cells.
+    pub encapsulations: Vec<String>,
+    /// 1/(1/up + 1/down): the rate of both ways in series, in bits a second.
+    pub series_rate: f64,
+}
+
+/// Fits (IP length, least round trip in ns) points: a staircase where it is significantly better than a
+/// straight line (F test, p < 10⁻³, at least three steps), else the line. `tunnel` is the known overhead of
+/// a tunnel. `None` of fewer than four sizes.
+pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<Fit> {
+    let n = points.len();
+    if n < 4 {
+        return None;
+    }
+    let line = regress(points.iter().map(|p| (p.0 as f64, p.1)))?;
+    let mut best: Option<(u64, u64, [f64; 3])> = None;
+    for step in 32..=64u64 {
+        for h in 0..step {
+            let Some(r) = regress(points.iter().map(|p| ((p.0 + h).div_ceil(step) as f64, p.1))) else {
+                continue;
+            };
+            let better = best.is_none_or(|(s, _, b)| {
+                let tie = (r[2] - b[2]).abs() <= 1e-9 * b[2].max(1.0);
+                if tie { step.abs_diff(48) < s.abs_diff(48) } else { r[2] < b[2] }
+            });
+            if better {
+                best = Some((step, h, r));
+            }
+        }
+    }
+    let (step, h, stairs) = best?;
+    let (least, most) = (points.iter().map(|p| p.0).min()?, points.iter().map(|p| p.0).max()?);
+    let spanned = (most + h).div_ceil(step) - (least + h).div_ceil(step);
+    let freedom = n as f64 - 4.0;
+    // Two further parameters: the F(2, ν) distribution has this closed tail.
+    let f = (line[2] - stairs[2]) / 2.0 / (stairs[2].max(1e-9) / freedom.max(1.0));
+    let p = if freedom > 0.0 { (1.0 + 2.0 * f / freedom).powf(-freedom / 2.0) } else { 1.0 };
+    if spanned < 3 || f <= 0.0 || p >= 1e-3 {
+        return Some(Fit {
+            fixed_ns: line[0],
+            slope_ns: line[1],
+            steps: None,
+            residual_ns: (line[2] / n as f64).sqrt(),
+            encapsulations: Vec::new(),
+            series_rate: 8e9 / line[1],
+        });
+    }
+    // Sizes that were not swept leave the edge open: any overhead that puts the steps between the same sizes.
+    let shift =
+        |p: &(u64, f64), other: u64| (p.0 + h).div_ceil(step) as i64 - (p.0 + other).div_ceil(step) as i64;
+    let same = |other: u64| points.iter().all(|p| shift(p, other) == shift(&points[0], other));
+    let matches = |e: &Encapsulation| same((e.overhead() + tunnel) % CELL.0);
+    let encapsulations = if step == CELL.0 {
+        Encapsulation::of_atm().filter(matches).map(|e| e.to_string()).collect()
+    } else {
+        Vec::new()
+    };
+    let bits = if step == CELL.0 { CELL.1 * 8 } else { step * 8 };
+    Some(Fit {
+        fixed_ns: stairs[0],
+        slope_ns: stairs[1],
+        steps: Some((step, h)),
+        residual_ns: (stairs[2] / n as f64).sqrt(),
+        encapsulations,
+        series_rate: bits as f64 * 1e9 / stairs[1],
+    })
+}
+
+/// Least squares: intercept, slope, sum of squared errors.
+fn regress(points: impl Iterator<Item = (f64, f64)> + Clone) -> Option<[f64; 3]> {
+    let (mut n, mut mx, mut my) = (0.0, 0.0, 0.0);
+    for (x, y) in points.clone() {
+        n += 1.0;
+        mx += (x - mx) / n;
+        my += (y - my) / n;
+    }
+    let (mut sxx, mut sxy, mut syy) = (0.0, 0.0, 0.0);
+    for (x, y) in points {
+        sxx += (x - mx) * (x - mx);
+        sxy += (x - mx) * (y - my);
+        syy += (y - my) * (y - my);
+    }
+    if sxx <= 0.0 {
+        return None;
+    }
+    let slope = sxy / sxx;
+    Some([my - slope * mx, slope, (syy - slope * sxy).max(0.0)])
+}
+
+/// The fit over pairs of two packets of one size.
+pub fn fit_sizes(sizes: &[SizeFigures], tunnel: u64) -> Option<Fit> {
+    let same: Vec<_> = sizes
+        .iter()
+        .filter(|s| s.out_length == s.in_length)
+        .map(|s| (u64::from(s.out_length), s.min_rtt_ns as f64))
+        .collect();
+    fit(&same, tunnel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_staircase_is_found_with_its_overhead() {
+        // metrics V28, over the UDP payload: 96 bytes of overhead beside it
+        let points: Vec<_> = (40..=640)
+            .step_by(4)
+            .map(|x: u64| (x, (7.5 + 4.140625 * ((x + 96) as f64 / 48.0).ceil()) * 1e6))
+            .collect();
+        let f = fit(&points, 28).unwrap();
+        assert_eq!(f.steps, Some((48, 0)));
+        assert!((f.slope_ns - 4_140_625.0).abs() < 1e-3 && (f.fixed_ns - 15_781_250.0).abs() < 1e-3, "{f:?}");
+        assert!((f.series_rate - 102_400.0).abs() < 0.1, "1/(1/128k + 1/512k)");
+        // The same over IP lengths names the encapsulation.
+        let points: Vec<_> = points.iter().map(|p| (p.0 + 28, p.1)).collect();
+        let f = fit(&points, 28).unwrap();
+        // Sizes four bytes apart leave the edge open by as much.
+        assert_eq!(f.steps.map(|s| s.0), Some(48));
+        assert!((17..=20).contains(&f.steps.unwrap().1));
+        assert_eq!(f.encapsulations, ["pppoe-llc"]);
+    }
+
+    #[test]
+    fn a_straight_line_stays_one() {
+        let points: Vec<_> =
+            (40..1400).step_by(20).map(|x| (x, 5e6 + 800.0 * x as f64 + (x % 7) as f64)).collect();
+        let f = fit(&points, 0).unwrap();
+        assert!(f.steps.is_none() && (f.slope_ns - 800.0).abs() < 1.0, "{f:?}");
+        assert_eq!(fit(&points[..3], 0), None);
+        assert_eq!(fit(&[(5, 1.0); 9], 0), None);
+    }
+}

@@ -1,0 +1,227 @@
+//! [`Frame`] and [`LinkType`]: from the first captured byte to the IP packet.
+
+use super::packet::{Packet, Skip, decode};
+use crate::time::WallTime;
+
+/// One captured frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// When it was captured.
+    pub at: WallTime,
+    /// What its first bytes are.
+    pub link: LinkType,
+    /// Its length on the wire, in bytes.
+    pub wire_length: u32,
+    /// The captured bytes.
+    pub data: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// The IP packet in it.
+    ///
+    /// # Errors
+    /// Why there is none.
+    #[inline]
+    pub fn packet(&self) -> Result<Packet<'a>, Skip> {
+        decode(self.link, self.data, self.wire_length)
+    }
+}
+
+/// The link type of a capture, as numbered by the tcpdump group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LinkType(pub u16);
+
+impl LinkType {
+    /// BSD loopback: a protocol family in the byte order of the capturing host.
+    pub const NULL: LinkType = LinkType(0);
+    /// Ethernet, with any VLAN tags, PPPoE or MPLS inside.
+    pub const ETHERNET: LinkType = LinkType(1);
+    /// PPP, with or without the HDLC-like address and control bytes.
+    pub const PPP: LinkType = LinkType(9);
+    /// What some systems call [`Self::RAW`].
+    pub const RAW_BSD: LinkType = LinkType(12);
+    /// What others call it.
+    pub const RAW_OPENBSD: LinkType = LinkType(14);
+    /// PPP in HDLC-like framing.
+    pub const PPP_HDLC: LinkType = LinkType(50);
+    /// PPPoE session frames without the Ethernet header.
+    pub const PPP_ETHER: LinkType = LinkType(51);
+    /// An IP packet with nothing before it.
+    pub const RAW: LinkType = LinkType(101);
+    /// OpenBSD loopback: a protocol family in network byte order.
+    pub const LOOP: LinkType = LinkType(108);
+    /// Linux cooked capture, version 1.
+    pub const LINUX_SLL: LinkType = LinkType(113);
+    /// IPv4 only, nothing before it.
+    pub const IPV4: LinkType = LinkType(228);
+    /// IPv6 only, nothing before it.
+    pub const IPV6: LinkType = LinkType(229);
+    /// Linux cooked capture, version 2 (`tcpdump -i any`).
+    pub const LINUX_SLL2: LinkType = LinkType(276);
+
+    /// Whether [`decode`] understands it.
+    pub fn is_supported(self) -> bool {
+        !matches!(find_network_layer(self, &[]), Err(Skip::UnknownLink))
+    }
+}
+
+/// EtherTypes.
+mod ethertype {
+    pub(super) const IPV4: u16 = 0x0800;
+    pub(super) const IPV6: u16 = 0x86dd;
+    pub(super) const VLAN: u16 = 0x8100;
+    pub(super) const SERVICE_VLAN: u16 = 0x88a8;
+    pub(super) const OLD_SERVICE_VLAN: u16 = 0x9100;
+    pub(super) const PPPOE_SESSION: u16 = 0x8864;
+    pub(super) const MPLS: u16 = 0x8847;
+    pub(super) const MPLS_MULTICAST: u16 = 0x8848;
+    /// Below this an EtherType is the length of an IEEE 802.3 frame.
+    pub(super) const LEAST: u16 = 1536;
+}
+
+/// Protocol numbers of PPP.
+mod ppp_protocol {
+    pub(super) const IPV4: u16 = 0x0021;
+    pub(super) const IPV6: u16 = 0x0057;
+}
+
+/// Protocol families of BSD loopback headers: IPv6 has one of its own on every system.
+mod family {
+    pub(super) const INET: u32 = 2;
+    pub(super) const INET6: [u32; 4] = [10, 24, 28, 30];
+}
+
+/// Bytes of an Ethernet header before the EtherType, of a Linux cooked header before and in all.
+const ETHERNET_ADDRESSES: usize = 12;
+const ETHERNET_HEADER: usize = ETHERNET_ADDRESSES + ETHERTYPE;
+const SLL_TYPE_AT: usize = 14;
+const SLL2_HEADER: usize = 20;
+const ETHERTYPE: usize = 2;
+/// Bytes of a PPPoE session header, of an MPLS label and of a pseudowire's control word.
+const PPPOE_HEADER: usize = 6;
+const MPLS_LABEL: usize = 4;
+const CONTROL_WORD: usize = 4;
+/// LLC and SNAP header of an encapsulated EtherType (RFC 1042), without it.
+const SNAP: [u8; 6] = [0xaa, 0xaa, 3, 0, 0, 0];
+/// Address and control bytes of PPP in HDLC-like framing (RFC 1662 §3.1).
+const HDLC: [u8; 2] = [0xff, 0x03];
+/// Tags and labels that a frame may carry.
+const MAX_TAGS: usize = 8;
+const MAX_LABELS: usize = 16;
+
+/// What is at the beginning of the network layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Network {
+    V4,
+    V6,
+    /// Either; its first bits say which.
+    ByVersion,
+}
+
+/// The network layer and where it begins.
+type Found = Result<(Network, usize), Skip>;
+
+/// The IP packet of the commonest of frames: IPv4 straight inside Ethernet.
+#[inline]
+pub(super) fn plain_ipv4(link: LinkType, data: &[u8]) -> Option<(&[u8], usize)> {
+    match data.split_at_checked(ETHERNET_HEADER) {
+        Some(([.., 0x08, 0x00], ip)) if link == LinkType::ETHERNET => Some((ip, ETHERNET_HEADER)),
+        _ => None,
+    }
+}
+
+/// The network layer of a frame.
+pub(super) fn find_network_layer(link: LinkType, data: &[u8]) -> Found {
+    match link {
+        LinkType::ETHERNET => after_ethertype(data, ETHERNET_ADDRESSES),
+        LinkType::LINUX_SLL => after_ethertype(data, SLL_TYPE_AT),
+        // The protocol is the first field of the header.
+        LinkType::LINUX_SLL2 => after_tags(data, SLL2_HEADER, be16(data, 0)?),
+        LinkType::PPP | LinkType::PPP_HDLC => after_ppp(data, 0),
+        LinkType::PPP_ETHER => after_ppp(data, PPPOE_HEADER),
+        LinkType::RAW | LinkType::RAW_BSD | LinkType::RAW_OPENBSD => Ok((Network::ByVersion, 0)),
+        LinkType::IPV4 => Ok((Network::V4, 0)),
+        LinkType::IPV6 => Ok((Network::V6, 0)),
+        LinkType::NULL | LinkType::LOOP => {
+            let word = data.first_chunk::<4>().ok_or(Skip::Truncated)?;
+            // Either byte order: the capturing host's is not recorded reliably.
+            match u32::from_le_bytes(*word).min(u32::from_be_bytes(*word)) {
+                family::INET => Ok((Network::V4, word.len())),
+                f if family::INET6.contains(&f) => Ok((Network::V6, word.len())),
+                _ => Err(Skip::NotIp),
+            }
+        }
+        _ => Err(Skip::UnknownLink),
+    }
+}
+
+fn be16(data: &[u8], at: usize) -> Result<u16, Skip> {
+    let word = data.get(at..).and_then(|b| b.first_chunk()).ok_or(Skip::Truncated)?;
+    Ok(u16::from_be_bytes(*word))
+}
+
+/// The EtherType at `at`, and what follows it.
+fn after_ethertype(data: &[u8], at: usize) -> Found {
+    after_tags(data, at + ETHERTYPE, be16(data, at)?)
+}
+
+/// What follows an EtherType, through any VLAN tags.
+fn after_tags(data: &[u8], mut at: usize, mut kind: u16) -> Found {
+    use ethertype::{OLD_SERVICE_VLAN, SERVICE_VLAN, VLAN};
+    for _ in 0..MAX_TAGS {
+        if !matches!(kind, VLAN | SERVICE_VLAN | OLD_SERVICE_VLAN) {
+            return by_ethertype(data, kind, at);
+        }
+        kind = be16(data, at + ETHERTYPE)?;
+        at += 2 * ETHERTYPE;
+    }
+    Err(Skip::Malformed)
+}
+
+fn by_ethertype(data: &[u8], kind: u16, at: usize) -> Found {
+    match kind {
+        ethertype::IPV4 => Ok((Network::V4, at)),
+        ethertype::IPV6 => Ok((Network::V6, at)),
+        ethertype::PPPOE_SESSION => after_ppp(data, at + PPPOE_HEADER),
+        ethertype::MPLS | ethertype::MPLS_MULTICAST => after_labels(data, at),
+        0..ethertype::LEAST if data.get(at..at + SNAP.len()) == Some(&SNAP) => {
+            let at = at + SNAP.len();
+            match be16(data, at)? {
+                ethertype::IPV4 => Ok((Network::V4, at + ETHERTYPE)),
+                ethertype::IPV6 => Ok((Network::V6, at + ETHERTYPE)),
+                _ => Err(Skip::NotIp),
+            }
+        }
+        _ => Err(Skip::NotIp),
+    }
+}
+
+fn after_ppp(data: &[u8], mut at: usize) -> Found {
+    if data.get(at..at + HDLC.len()) == Some(&HDLC) {
+        at += HDLC.len();
+    }
+    let first = *data.get(at).ok_or(Skip::Truncated)?;
+    // An odd first byte is a protocol field compressed to one byte (RFC 1661 §6.5).
+    let (protocol, at) = if first & 1 == 1 { (first.into(), at + 1) } else { (be16(data, at)?, at + 2) };
+    match protocol {
+        ppp_protocol::IPV4 => Ok((Network::V4, at)),
+        ppp_protocol::IPV6 => Ok((Network::V6, at)),
+        _ => Err(Skip::NotIp),
+    }
+}
+
+fn after_labels(data: &[u8], mut at: usize) -> Found {
+    for _ in 0..MAX_LABELS {
+        // The lowest bit of the third byte marks the bottom of the stack (RFC 3032 §2.1).
+        let is_bottom = data.get(at + 2).ok_or(Skip::Truncated)? & 1 == 1;
+        at += MPLS_LABEL;
+        if is_bottom {
+            // A zero first nibble is a pseudowire control word; Ethernet follows (RFC 4448).
+            return match data.get(at).ok_or(Skip::Truncated)? >> 4 {
+                0 => after_ethertype(data, at + CONTROL_WORD + ETHERNET_ADDRESSES),
+                _ => Ok((Network::ByVersion, at)),
+            };
+        }
+    }
+    Err(Skip::Malformed)
+}

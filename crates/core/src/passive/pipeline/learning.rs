@@ -1,0 +1,156 @@
+//! [`Learner`]: makes the plan of two live points – addresses, direction, translation, clock offset – from their
+//! first packets.
+
+use super::{Delivered, Delivery};
+use crate::passive::echo::is_echo;
+use crate::passive::identity::salted;
+use crate::passive::{NoPlan, PacketPreview, Plan, Sides, survey};
+use crate::time::{Span, SteadyTime, WallTime};
+use std::collections::VecDeque;
+
+/// Previews kept of each point.
+const PREVIEWS: usize = 1 << 14;
+/// Frames kept of both points until there is a plan; more give up the oldest.
+const FRAMES: usize = 1 << 15;
+/// Common packets that make a plan good at once.
+const PLENTY: usize = 50;
+/// Where there are fewer, how long to wait for more.
+const SOON: Span = Span::millis(500);
+/// Where the direction is unknown, how long to wait for packets that show it.
+const LATE: Span = Span::seconds(3);
+/// Time between two attempts.
+const AGAIN: Span = Span::millis(50);
+
+/// Why there is no plan yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotLearnt {
+    /// What the last attempt found missing.
+    pub why: NoPlan,
+    /// Packets seen at each point.
+    pub seen: [u64; 2],
+}
+
+/// Learns the plan, and keeps what was delivered meanwhile.
+pub struct Learner {
+    asked: Option<Sides>,
+    available: usize,
+    salt: Option<u64>,
+    previews: [VecDeque<PacketPreview>; 2],
+    /// Deliveries of frames, in the order they came.
+    held: VecDeque<Delivery>,
+    frames: usize,
+    /// The latest frame of each point that was given up.
+    given_up: [Option<WallTime>; 2],
+    seen: [u64; 2],
+    more_than_echoes: bool,
+    /// Whether anything came since the last attempt.
+    news: bool,
+    tried: Option<SteadyTime>,
+    /// When there was a plan for the first time.
+    first: Option<SteadyTime>,
+    why: NoPlan,
+}
+
+impl Learner {
+    /// `asked` are the addresses the user gave. At least `available` bytes of each packet are held at both points;
+    /// names are under `salt` where another host makes some of them.
+    pub fn new(asked: Option<Sides>, available: usize, salt: Option<u64>) -> Learner {
+        Learner {
+            asked,
+            available,
+            salt,
+            previews: Default::default(),
+            held: VecDeque::new(),
+            frames: 0,
+            given_up: [None; 2],
+            seen: [0; 2],
+            more_than_echoes: false,
+            news: false,
+            tried: None,
+            first: None,
+            why: NoPlan::Empty,
+        }
+    }
+
+    /// Takes a delivery and keeps its frames for later.
+    pub fn take(&mut self, delivery: Delivery) {
+        let point = delivery.point as usize;
+        match &delivery.what {
+            Delivered::Previews(far) => {
+                let previews = &mut self.previews[point];
+                previews.extend(far);
+                previews.drain(..previews.len().saturating_sub(PREVIEWS));
+                self.seen[point] += far.len() as u64;
+                self.news = true;
+            }
+            Delivered::Frames(frames) => {
+                for f in frames.frames() {
+                    let Ok(p) = f.packet() else { continue };
+                    self.more_than_echoes |= !is_echo(&p);
+                    let preview = PacketPreview::of(&p, f.at, self.available).map(|mut preview| {
+                        preview.names = preview.names.map(|n| self.salt.map_or(n, |salt| salted(n, salt)));
+                        preview
+                    });
+                    let previews = &mut self.previews[point];
+                    previews.extend(preview);
+                    if previews.len() > PREVIEWS {
+                        previews.pop_front();
+                    }
+                }
+                self.seen[point] += frames.len() as u64;
+                self.frames += frames.len();
+                self.news = true;
+                self.held.push_back(delivery);
+            }
+            Delivered::Sightings(_) | Delivered::Nothing => {}
+        }
+        while self.frames > FRAMES
+            && let Some(Delivery { point, what: Delivered::Frames(old), .. }) = self.held.pop_front()
+        {
+            self.frames -= old.len();
+            let given_up = &mut self.given_up[point as usize];
+            *given_up = (*given_up).max(old.latest());
+        }
+    }
+
+    /// The plan, once there is enough to go by at `now`.
+    pub fn plan(&mut self, now: SteadyTime) -> Option<Plan> {
+        let due = self.tried.is_none_or(|t| now - t >= AGAIN);
+        if !due || !self.news && self.first.is_none() {
+            return None;
+        }
+        (self.tried, self.news) = (Some(now), false);
+        let [r, m] = self.previews.each_mut().map(|g| &*g.make_contiguous());
+        match survey(r, m, self.asked.as_ref()) {
+            Ok(plan) => {
+                let since = now - *self.first.get_or_insert(now);
+                let good = !plan.direction_assumed && (plan.common >= PLENTY || since >= SOON);
+                (good || since >= LATE).then_some(plan)
+            }
+            Err(why) => {
+                self.why = why;
+                None
+            }
+        }
+    }
+
+    /// Whether anything but pings was seen.
+    pub fn holds_more_than_echoes(&self) -> bool {
+        self.more_than_echoes
+    }
+
+    /// From when on all that each point delivered is still held.
+    pub fn begins(&self) -> [WallTime; 2] {
+        self.given_up.map(|last| last.map_or(WallTime(i64::MIN), |last| last + Span(1)))
+    }
+
+    /// The deliveries that are held, in the order they came.
+    pub fn into_held(self) -> impl Iterator<Item = Delivery> {
+        self.held.into_iter()
+    }
+
+    /// Why there is no plan.
+    pub fn not_learnt(&self) -> NotLearnt {
+        NotLearnt { why: self.why, seen: self.seen }
+    }
+}

@@ -1,0 +1,178 @@
+//! [`Merger`]: sightings of two live points in common time, as far as both have come.
+
+use crate::passive::matcher::MatchObserver;
+use crate::passive::{MatchCounts, Matcher, Point, Sighting, TimeQueue, Way};
+use crate::time::WallTime;
+
+/// Sightings of one point that may wait for the other; beyond it they are joined without.
+const WAITING: usize = 1 << 20;
+/// Sightings joined between two looks at what they made.
+const ROUND: usize = 4096;
+
+/// Holds what one point delivered until the other has come as far.
+pub struct Merger {
+    matcher: Matcher,
+    waiting: [TimeQueue<Sighting>; 2],
+    /// From and up to which time each point has delivered everything.
+    covered: [Option<(WallTime, WallTime)>; 2],
+    /// What each point delivered before this time is not all held any more.
+    begins: [WallTime; 2],
+}
+
+impl Merger {
+    /// Nothing waits yet. Nothing that a point delivered before its time of `begins` counts as covered.
+    pub fn new(matcher: Matcher, begins: [WallTime; 2]) -> Merger {
+        Merger { matcher, waiting: Default::default(), covered: [None; 2], begins }
+    }
+
+    /// Takes a sighting; those of one point come nearly in order.
+    pub fn push(&mut self, point: Point, s: Sighting) {
+        self.waiting[point as usize].push(s.at, s);
+    }
+
+    /// Notes that a point has delivered everything from the one time to the other.
+    pub fn covers(&mut self, point: Point, from: WallTime, to: WallTime) {
+        let from = from.max(self.begins[point as usize]);
+        if to < from {
+            return;
+        }
+        self.matcher.covers(point, from);
+        self.matcher.covers(point, to);
+        let covered = &mut self.covered[point as usize];
+        *covered = Some(covered.map_or((from, to), |(a, b)| (a, b.max(to))));
+    }
+
+    /// Joins what both points have come past.
+    pub fn release(&mut self, observer: &mut impl MatchObserver) {
+        let offset = self.matcher.offset();
+        let (start, horizon) = match self.covered {
+            [Some(r), Some(m)] => (r.0.max(m.0 - offset), r.1.min(m.1 - offset)),
+            _ => (WallTime(i64::MIN), WallTime(i64::MIN)),
+        };
+        while let Some((point, common)) = self.first() {
+            if common > horizon && self.waiting.iter().all(|w| w.len() <= WAITING) {
+                break;
+            }
+            // What only one of them can have seen would be waited for in vain.
+            if common < start {
+                self.waiting[point as usize].pop();
+                continue;
+            }
+            self.join_first(point, observer);
+        }
+        if horizon.0 > i64::MIN {
+            self.matcher.advance(horizon, observer);
+        }
+    }
+
+    /// The point whose sighting is next, and its common time.
+    fn first(&self) -> Option<(Point, WallTime)> {
+        let [r, m] = self.waiting.each_ref().map(|w| w.first().map(|(at, _)| at));
+        match (r, m.map(|m| m - self.matcher.offset())) {
+            (Some(r), Some(m)) if r > m => Some((Point::Monitor, m)),
+            (Some(r), _) => Some((Point::Reference, r)),
+            (None, m) => m.map(|m| (Point::Monitor, m)),
+        }
+    }
+
+    fn join_first(&mut self, point: Point, observer: &mut impl MatchObserver) {
+        if let Some((_, s)) = self.waiting[point as usize].pop() {
+            self.matcher.push(point, s, observer);
+        }
+    }
+
+    /// Joins everything and settles what is open; `after_round` is called now and then, and in the end.
+    pub fn finish<O: MatchObserver>(
+        mut self,
+        observer: &mut O,
+        mut after_round: impl FnMut(&mut O),
+    ) -> [MatchCounts; 2] {
+        let mut joined = 0;
+        while let Some((point, _)) = self.first() {
+            self.join_first(point, observer);
+            joined += 1;
+            if joined % ROUND == 0 {
+                after_round(observer);
+            }
+        }
+        self.matcher.finish(observer);
+        after_round(observer);
+        Way::BOTH.map(|w| self.matcher.counts(w))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passive::Estimator;
+    use crate::time::Span;
+
+    const EVER: WallTime = WallTime(i64::MIN);
+
+    fn estimator() -> Estimator {
+        Estimator::new(Span::seconds(1), None)
+    }
+
+    fn sighting(at: i64, id: u64, way: Way) -> Sighting {
+        Sighting { at: WallTime(at * 1_000_000), id, length: 100, way, flow: 0 }
+    }
+
+    #[test]
+    fn what_one_point_no_longer_holds_is_not_lost() {
+        let matcher = Matcher::new(Span::ZERO, Span::seconds(1));
+        let mut merger = Merger::new(matcher, [EVER, WallTime(30_000_000)]);
+        for id in 10..50 {
+            merger.push(Point::Reference, sighting(id as i64, id, Way::Out));
+        }
+        for id in 30..50 {
+            merger.push(Point::Monitor, sighting(id as i64 + 1, id, Way::Out));
+        }
+        for point in [Point::Reference, Point::Monitor] {
+            merger.covers(point, WallTime(0), WallTime(100_000_000));
+        }
+        let mut estimator = estimator();
+        merger.release(&mut estimator);
+        let counts = merger.finish(&mut estimator, |_| ());
+        assert_eq!((counts[0].matched, counts[0].lost), (20, 0));
+    }
+
+    #[test]
+    fn a_pair_is_made_when_both_points_have_come_past_it_and_not_before() {
+        let mut estimator = estimator();
+        let mut m = Merger::new(Matcher::new(Span::ZERO, Span::seconds(5)), [EVER; 2]);
+        m.covers(Point::Reference, WallTime(0), WallTime(100_000_000));
+        // The monitor is late with everything, and a little out of order.
+        for (point, at, id, way) in [
+            (Point::Reference, 10, 1, Way::Out),
+            (Point::Reference, 50, 2, Way::In),
+            (Point::Monitor, 35, 2, Way::In),
+            (Point::Monitor, 20, 1, Way::Out),
+        ] {
+            m.push(point, sighting(at, id, way));
+        }
+        m.release(&mut estimator);
+        assert_eq!(estimator.take_pairs().count(), 0);
+        m.covers(Point::Monitor, WallTime(0), WallTime(100_000_000));
+        m.release(&mut estimator);
+        let rtts: Vec<_> = estimator.take_pairs().map(|e| e.pair.rtt().0 / 1_000_000).collect();
+        assert_eq!(rtts, [25]);
+        let counts = m.finish(&mut estimator, |_| ());
+        assert_eq!(counts.map(|c| (c.matched, c.lost)), [(1, 0), (1, 0)]);
+    }
+
+    #[test]
+    fn a_silent_point_does_not_fill_the_memory() {
+        let mut estimator = estimator();
+        let matcher = Matcher::new(Span::ZERO, Span::seconds(5)).with_capacity(1000);
+        let mut m = Merger::new(matcher, [EVER; 2]);
+        for i in 0..WAITING as i64 + 1000 {
+            m.push(Point::Reference, sighting(i, i as u64, Way::Out));
+            if i % 1000 == 0 {
+                m.covers(Point::Reference, WallTime(0), WallTime(i * 1_000_000));
+                m.release(&mut estimator);
+            }
+        }
+        m.release(&mut estimator);
+        assert!(m.waiting[0].len() <= WAITING);
+    }
+}

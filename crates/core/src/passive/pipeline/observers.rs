@@ -1,0 +1,77 @@
+//! [`MatchObservers`]: everything that follows the matcher, as far as it was asked for.
+
+use crate::passive::matcher::MatchObserver;
+use crate::passive::{Estimate, Estimator, Flows, Record, StreamSink, Streams, Way};
+use crate::time::WallTime;
+
+/// The figures always, the rest where it is wanted.
+#[derive(Debug)]
+pub struct MatchObservers<S> {
+    /// Pairs and figures.
+    pub estimator: Estimator,
+    /// The records of both ways.
+    pub streams: Option<Streams<S>>,
+    /// The flows apart.
+    pub flows: Option<Flows>,
+    /// Matched packets since the caller last took them, in arrival order.
+    pub matched: Option<Vec<Record>>,
+}
+
+impl<S: StreamSink> MatchObservers<S> {
+    /// Only the figures.
+    pub fn new(estimator: Estimator) -> MatchObservers<S> {
+        MatchObservers { estimator, streams: None, flows: None, matched: None }
+    }
+
+    /// The pairs made since the last call.
+    pub fn take_pairs(&mut self) -> impl Iterator<Item = Estimate> + '_ {
+        self.estimator.take_pairs()
+    }
+
+    /// Takes a matched packet without a number, as the CAIA manner of matching has them.
+    pub fn packet(&mut self, r: &Record) {
+        self.estimator.packet(r);
+        if let Some(m) = &mut self.matched {
+            m.push(*r);
+        }
+    }
+}
+
+impl<S: StreamSink> MatchObserver for MatchObservers<S> {
+    #[inline]
+    fn record(&mut self, r: Record) {
+        self.estimator.record(r);
+        if let Some(f) = &mut self.flows {
+            f.record(r);
+        }
+    }
+
+    #[inline]
+    fn arrived(&mut self, seq: u64, r: Record, copy: bool) {
+        self.estimator.arrived(seq, r, copy);
+        if let Some(s) = &mut self.streams {
+            s.arrived(seq, r, copy);
+        }
+        if let Some(f) = &mut self.flows {
+            f.arrived(seq, r, copy);
+        }
+        if let (Some(m), false) = (&mut self.matched, copy) {
+            m.push(r);
+        }
+    }
+
+    fn lost(&mut self, way: Way, seq: u64, sent: WallTime, flow: u32) {
+        if let Some(s) = &mut self.streams {
+            s.lost(way, seq, sent, flow);
+        }
+        if let Some(f) = &mut self.flows {
+            f.lost(way, seq, sent, flow);
+        }
+    }
+
+    fn void(&mut self, way: Way, seq: u64) {
+        if let Some(s) = &mut self.streams {
+            s.void(way, seq);
+        }
+    }
+}

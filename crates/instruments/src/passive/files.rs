@@ -1,0 +1,233 @@
+//! Captures in files, both from their beginning.
+
+use super::error::PassiveError;
+use super::outcome::{Followed, PassiveOutcome, hand_on};
+use super::reader::{CaptureReader, NamedCapture};
+use super::settings::{Matching, Passive};
+use crate::stop::Stop;
+use jitlat_core::passive::pipeline::{
+    CaptureFacts, CaptureHead, NamingRule, PreviewSample, SharedFlowNumbers, join, join_like_caia,
+};
+use jitlat_core::passive::verdict::explain_no_match;
+use jitlat_core::passive::{
+    CaiaMatcher, Fields, IdentityRule, Matcher, NoPlan, PacketPreview, Plan, Sides, survey,
+};
+use jitlat_core::{Event, Observer, Span};
+use jitlat_net::capture::{Capture, STDIN};
+use std::fmt;
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+/// Longest time a packet may be under way.
+const WINDOW: Span = Span::seconds(10);
+/// The same of the CAIA tool.
+const CAIA_WINDOW: Span = Span::seconds(60);
+
+/// Where the packets of a point come from: pcap or pcapng, plain or compressed.
+pub enum CaptureSource {
+    /// Files that are read one after the other, as from a rotating capture; `-` is standard input.
+    Files(Vec<PathBuf>),
+    /// Anything that can be read, under the name that messages call it.
+    Reader(String, Box<dyn Read + Send>),
+}
+
+impl fmt::Debug for CaptureSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CaptureSource({})", self.name())
+    }
+}
+
+impl CaptureSource {
+    /// What messages call it.
+    pub fn name(&self) -> String {
+        match self {
+            CaptureSource::Files(paths) => {
+                paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")
+            }
+            CaptureSource::Reader(name, _) => name.clone(),
+        }
+    }
+
+    /// The files, if they can be read once more.
+    pub(super) fn again(&self) -> Option<Vec<PathBuf>> {
+        match self {
+            CaptureSource::Files(paths) if paths.iter().all(|p| p.as_os_str() != STDIN) => {
+                Some(paths.clone())
+            }
+            CaptureSource::Files(_) | CaptureSource::Reader(..) => None,
+        }
+    }
+
+    /// Opens it.
+    pub(super) fn open(self) -> Result<Capture, PassiveError> {
+        Ok(match self {
+            CaptureSource::Files(paths) => Capture::open(&paths)?,
+            CaptureSource::Reader(name, reader) => Capture::from_reader(&name, reader)?,
+        })
+    }
+}
+
+impl Passive {
+    /// Follows the traffic of two captures, the reference point's first, to their ends or until `stop`. `observer`
+    /// learns of pairs, packets and records as they are known.
+    ///
+    /// # Errors
+    /// [`PassiveError`] if a capture cannot be read, or both have nothing in common.
+    pub fn follow_captures(
+        &self,
+        points: [CaptureSource; 2],
+        stop: &Stop,
+        observer: &mut dyn Observer,
+    ) -> Result<PassiveOutcome, PassiveError> {
+        match self.try_captures(points, stop, observer)? {
+            Ok(outcome) => Ok(outcome),
+            Err(unmatched) => Err(unmatched.explain()),
+        }
+    }
+
+    /// The same; captures that have nothing in common are no failure.
+    pub(super) fn try_captures(
+        &self,
+        points: [CaptureSource; 2],
+        stop: &Stop,
+        observer: &mut dyn Observer,
+    ) -> Result<Result<PassiveOutcome, Unmatched>, PassiveError> {
+        let again = points.each_ref().map(CaptureSource::again);
+        let [reference, monitor] = points;
+        let readers = [start_reader(reference)?, start_reader(monitor)?];
+        let heads = readers.each_ref().map(CaptureReader::head);
+        let available = heads.iter().map(CaptureHead::available).min().unwrap_or(0);
+        let previews = heads.each_ref().map(|h| h.previews(available));
+        let plan = match self.survey(&previews, again, available)? {
+            Ok(plan) => plan,
+            Err((why, elsewhere)) => return Ok(Err(Unmatched { why, elsewhere, readers })),
+        };
+        let is_caia = matches!(self.matching, Matching::Caia { .. });
+        let echoes_apart = !is_caia && heads[0].holds_more_than_echoes(&plan.sides[0]);
+        drop((heads, previews));
+        observer.event(&Event::Planned(&plan));
+        let identity = IdentityRule { fields: self.fields(&plan), available };
+        let numbers = SharedFlowNumbers::default();
+        let mut sides = plan.sides.iter().cloned();
+        let mut captures = readers.map(|reader| {
+            reader.name_packets(NamingRule {
+                sides: sides.next().unwrap_or_default(),
+                identity,
+                sorted: !is_caia,
+                only: self.only,
+                echoes_apart,
+                flows: self.grouping.map(|g| (g, numbers.clone())),
+            })
+        });
+        let window = self.window.unwrap_or(if is_caia { CAIA_WINDOW } else { WINDOW });
+        let mut observers = self.observers(&plan);
+        let mut after_round = |observers: &mut _| {
+            hand_on(observers, observer);
+            if stop.is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let counts = match self.matching {
+            Matching::Caia { search, narrowing } => {
+                let offset = self.offset.unwrap_or(Span::ZERO);
+                let matcher = CaiaMatcher::new(search, window, offset, narrowing);
+                join_like_caia(matcher, &mut captures, &mut observers, &mut after_round)
+            }
+            Matching::Windowed => {
+                let matcher = Matcher::new(self.offset.unwrap_or(plan.offset), window);
+                join(matcher, &mut captures, &mut observers, &mut after_round)
+            }
+        };
+        let mut failures = Vec::new();
+        let captures = captures.map(|c| finish(c, &mut failures));
+        let followed = Followed { plan, identity, window, captures, counts, numbers, failures };
+        Ok(Ok(self.conclude(followed, observers, observer)))
+    }
+
+    /// The plan; in the inner error what is missing, and what the captures have in common elsewhere.
+    fn survey(
+        &self,
+        [reference, monitor]: &[Vec<PacketPreview>; 2],
+        again: [Option<Vec<PathBuf>>; 2],
+        available: usize,
+    ) -> Result<Result<Plan, (NoPlan, Option<Plan>)>, PassiveError> {
+        let asked = self.sides.as_ref();
+        let mut plan = survey(reference, monitor, asked);
+        if let (Err(NoPlan::NothingCommon | NoPlan::OtherAddresses(_)), [Some(r), Some(m)]) = (&plan, again) {
+            // The captures may begin at different times: look at a sample of all of both.
+            plan = survey(&sample(&r, available)?, &sample(&m, available)?, asked);
+        }
+        let why = match plan {
+            Ok(plan) => return Ok(Ok(plan)),
+            Err(why) => why,
+        };
+        // Without a survey the user's own word has to do.
+        let told_apart = self.mask.is_some() || matches!(self.matching, Matching::Caia { .. });
+        if let (Some(sides), true) = (asked, told_apart) {
+            return Ok(Ok(Plan {
+                sides: [sides.clone(), sides.clone()],
+                fields: Fields::ALL,
+                offset: Span::ZERO,
+                common: 0,
+                direction_assumed: false,
+            }));
+        }
+        let elsewhere = match why {
+            NoPlan::OtherAddresses(_) => survey(reference, monitor, None).ok(),
+            NoPlan::Empty | NoPlan::NothingCommon => None,
+        };
+        Ok(Err((why, elsewhere)))
+    }
+}
+
+fn start_reader(source: CaptureSource) -> Result<CaptureReader, PassiveError> {
+    Ok(CaptureReader::start(source.name(), source.open()?))
+}
+
+/// A sample of all of the files.
+fn sample(paths: &[PathBuf], available: usize) -> Result<Vec<PacketPreview>, PassiveError> {
+    let mut capture = Capture::open(paths)?;
+    let mut sample = PreviewSample::new(available);
+    while let Some(f) = capture.next_frame() {
+        sample.push(&f);
+    }
+    Ok(sample.into_previews())
+}
+
+/// What the capture was like, as far as it could be read.
+fn finish(capture: NamedCapture, failures: &mut Vec<PassiveError>) -> CaptureFacts {
+    capture.finish().unwrap_or_else(|failure| {
+        failures.push(failure);
+        CaptureFacts::default()
+    })
+}
+
+/// Two captures that have nothing in common.
+pub(super) struct Unmatched {
+    why: NoPlan,
+    /// What they have in common between other addresses.
+    elsewhere: Option<Plan>,
+    readers: [CaptureReader; 2],
+}
+
+impl Unmatched {
+    /// The error, with what all of the captures say about it.
+    fn explain(self) -> PassiveError {
+        let rule = NamingRule {
+            sides: Sides::any(),
+            identity: IdentityRule { available: 0, ..IdentityRule::WHOLE },
+            sorted: false,
+            only: None,
+            echoes_apart: false,
+            flows: None,
+        };
+        let mut failures = Vec::new();
+        let facts = self.readers.map(|reader| {
+            let mut capture = reader.name_packets(rule.clone());
+            capture.read_on();
+            finish(capture, &mut failures)
+        });
+        let mut notes = explain_no_match(&facts, self.elsewhere.as_ref());
+        notes.extend(failures.iter().map(ToString::to_string));
+        PassiveError::NothingCommon { why: self.why, notes }
+    }
+}

@@ -1,0 +1,196 @@
+//! Two live points: a sighting is joined once both points have come past its time, so whatever one of them is late
+//! with is waited for, up to a bounded number of sightings.
+
+use super::error::PassiveError;
+use super::outcome::{Followed, PassiveOutcome, hand_on};
+use super::points::{LivePoint, LivePoints, PointEnd};
+use super::settings::{Matching, Passive};
+use crate::stop::Stop;
+use jitlat_core::passive::identity::salted;
+use jitlat_core::passive::pipeline::{
+    Delivered, Delivery, Learner, Merger, NamingRule, NotLearnt, PacketNamer, SharedFlowNumbers,
+};
+use jitlat_core::passive::{IdentityRule, Matcher, Point, Prefix, Sides};
+use jitlat_core::{Event, Observer, Span};
+use jitlat_net::capture::interface::InterfaceSettings;
+use jitlat_net::clock;
+use jitlat_proto::digest::Rule;
+use jitlat_proto::jitlat::Key;
+
+/// Longest time a packet may be under way unless the settings say otherwise. Shorter than for files: what was lost
+/// towards the reference point holds the pairs back for so long.
+const WINDOW: Span = Span::seconds(5);
+/// How long the end waits for what is still on its way here.
+const ENDING: Span = Span::seconds(3);
+/// Bytes of every IP packet that both points are sure to hold: the snap length less the longest header that
+/// comes before it.
+const AVAILABLE: u16 = 200;
+
+/// How live points are captured at, and for how long.
+#[derive(Clone, Debug, Default)]
+pub struct LiveSettings {
+    /// How interfaces of this host are captured at.
+    pub interface: InterfaceSettings,
+    /// The key shared with other hosts.
+    pub key: Option<Key>,
+    /// End after this long.
+    pub duration: Option<Span>,
+    /// End after so many pairs.
+    pub pairs: Option<u64>,
+}
+
+impl Passive {
+    /// Follows the traffic between two live points, the reference point first, until `stop` or the end that
+    /// `settings` ask for. `observer` learns of pairs, packets and records as they are known.
+    ///
+    /// # Errors
+    /// [`PassiveError`] if a point cannot be captured at, or if both have nothing in common by the end.
+    pub fn follow_live(
+        &self,
+        points: [LivePoint; 2],
+        settings: &LiveSettings,
+        stop: &Stop,
+        observer: &mut dyn Observer,
+    ) -> Result<PassiveOutcome, PassiveError> {
+        if matches!(self.matching, Matching::Caia { .. }) {
+            return Err(PassiveError::CaiaLive);
+        }
+        if points[0] == points[1] {
+            let [point, _] = points;
+            return Err(PassiveError::SamePoint(point));
+        }
+        if !points.iter().any(LivePoint::is_here) && self.grouping.is_some() {
+            return Err(PassiveError::NoFlows);
+        }
+        let same_clock = points.iter().all(LivePoint::is_here);
+        let names = points.each_ref().map(ToString::to_string);
+        let hosts: Vec<Prefix> =
+            self.sides.iter().flat_map(|s| s.reference.iter().chain(&s.monitor).copied()).collect();
+        let mut points =
+            LivePoints::open(points, settings.interface, &hosts, AVAILABLE, settings.key.as_ref())?;
+        observer.event(&Event::Listening(names.each_ref().map(String::as_str)));
+        let began = clock::steady();
+        let over = |pairs: u64| {
+            stop.is_requested()
+                || settings.duration.is_some_and(|d| clock::steady() - began >= d)
+                || settings.pairs.is_some_and(|n| pairs >= n)
+        };
+        let mut learner = Learner::new(self.sides.clone(), AVAILABLE.into(), points.salt());
+        let plan = loop {
+            if let Some(delivery) = points.next() {
+                learner.take(delivery);
+            }
+            if let Some(plan) = learner.plan(clock::steady()) {
+                break plan;
+            }
+            if over(0) || points.ended() {
+                return Err(not_learnt(learner.not_learnt(), &names, &points.close().0));
+            }
+        };
+        observer.event(&Event::Planned(&plan));
+        let identity = IdentityRule { fields: self.fields(&plan), available: AVAILABLE.into() };
+        let numbers = SharedFlowNumbers::default();
+        let echoes_apart = learner.holds_more_than_echoes();
+        let window = self.window.unwrap_or(WINDOW);
+        let offset = self.offset.unwrap_or(if same_clock { Span::ZERO } else { plan.offset });
+        let namers = plan.sides.each_ref().map(|sides| {
+            PacketNamer::new(NamingRule {
+                sides: sides.clone(),
+                identity,
+                sorted: false,
+                only: self.only,
+                echoes_apart,
+                flows: self.grouping.map(|g| (g, numbers.clone())),
+            })
+        });
+        points.follow(&plan, &self.rule(identity, echoes_apart));
+        let mut observers = self.observers(&plan);
+        let merger = Merger::new(Matcher::new(offset, window), learner.begins());
+        let mut following = Following { salt: points.salt(), namers, merger };
+        learner.into_held().for_each(|delivery| following.take(delivery));
+        let mut pairs = 0;
+        while !over(pairs) && !points.ended() {
+            if let Some(delivery) = points.next() {
+                following.take(delivery);
+            }
+            following.merger.release(&mut observers);
+            pairs += observers.estimator.pairs().len() as u64;
+            hand_on(&mut observers, observer);
+        }
+        // Another signal ends the process at once.
+        points.stop();
+        let late = clock::steady() + ENDING;
+        while !points.ended() && clock::steady() < late {
+            if let Some(delivery) = points.next() {
+                following.take(delivery);
+            }
+        }
+        let (ends, failures) = points.close();
+        let counts = following.merger.finish(&mut observers, |observers| hand_on(observers, observer));
+        let mut captures = following.namers.map(|n| n.finish().1);
+        captures.iter_mut().zip(ends).for_each(|(facts, end)| end.add_to(facts));
+        let followed = Followed { plan, identity, window, captures, counts, numbers, failures };
+        Ok(self.conclude(followed, observers, observer))
+    }
+
+    /// Which packets another host is to report, without their sides.
+    fn rule(&self, identity: IdentityRule, without_echoes: bool) -> Rule {
+        let protocols = self.only.and_then(|o| o.protocols).unwrap_or_default().to_vec();
+        let port = self.only.and_then(|o| o.port);
+        Rule { sides: Sides::default(), identity, protocols, port, without_echoes }
+    }
+}
+
+/// Names what points deliver and queues it.
+struct Following {
+    salt: Option<u64>,
+    namers: [PacketNamer; 2],
+    merger: Merger,
+}
+
+impl Following {
+    fn take(&mut self, delivery: Delivery) {
+        let point: Point = delivery.point;
+        let namer = &mut self.namers[point as usize];
+        match delivery.what {
+            Delivered::Frames(frames) => {
+                frames.frames().for_each(|f| namer.push(&f));
+                for mut s in namer.take(Vec::new()) {
+                    s.id = self.salt.map_or(s.id, |salt| salted(s.id, salt));
+                    self.merger.push(point, s);
+                }
+            }
+            Delivered::Sightings(list) => {
+                for s in list {
+                    namer.facts_mut().count_ours(s.length);
+                    self.merger.push(point, s);
+                }
+            }
+            // Of a time before there was a plan; what it covered counts for nothing.
+            Delivered::Previews(_) => return,
+            _ => {}
+        }
+        if let Some((from, to)) = delivery.covered {
+            self.merger.covers(point, from, to);
+            namer.facts_mut().extend_span(from, to);
+        }
+    }
+}
+
+/// Why there is no plan, with what the points say about it.
+fn not_learnt(learnt: NotLearnt, names: &[String; 2], ends: &[PointEnd; 2]) -> PassiveError {
+    let NotLearnt { why, seen } = learnt;
+    let mut notes = Vec::new();
+    for ((name, end), seen) in names.iter().zip(ends).zip(seen) {
+        notes.push(format!("{name}: {seen} frames, {} dropped", end.drops));
+        notes.extend(end.notes.iter().cloned());
+    }
+    if seen.iter().all(|s| *s > 0) {
+        notes.push(
+            "packets are recognised by what does not change on the way: segmentation offload at one of the points \
+             makes packets that never match (ethtool -K IFACE tso off gso off gro off lro off)"
+                .to_owned(),
+        );
+    }
+    PassiveError::NotLearnt { why, notes }
+}

@@ -1,0 +1,41 @@
+//! [`Passive`]: round trips, losses and delays of traffic that others send, from two capture points; and what one or
+//! two points say of its TCP connections, [`TcpCaptures`].
+//!
+//! A point is a capture in files, or an interface that is captured at now, of this host or of another one where
+//! `jitlat serve --capture` runs. Nothing but the two points has to be known: addresses, direction, translation and
+//! clock offset are found from the traffic.
+//!
+//! ```no_run
+//! use jitlat_instruments::passive::{CaptureSource, Passive};
+//! use jitlat_instruments::{Event, Stop};
+//!
+//! let points = ["reference.pcap", "monitor.pcap"].map(|path| CaptureSource::Files(vec![path.into()]));
+//! let mut print = |event: &Event<'_>| {
+//!     if let Event::Pairs(pairs) = event {
+//!         pairs.iter().for_each(|p| println!("{} ns", p.pair.rtt().0));
+//!     }
+//! };
+//! let outcome = Passive::default().follow_captures(points, &Stop::new(), &mut print)?;
+//! println!("{} of the packets were lost", outcome.result.summary.out.counts.lost);
+//! # Ok::<(), jitlat_instruments::passive::PassiveError>(())
+//! ```
+
+mod error;
+mod files;
+mod live;
+mod outcome;
+mod points;
+mod reader;
+mod records;
+mod settings;
+mod stream_capture;
+mod tcp;
+
+pub use error::PassiveError;
+pub use files::CaptureSource;
+pub use live::LiveSettings;
+pub use outcome::PassiveOutcome;
+pub use points::LivePoint;
+pub use settings::{Matching, Passive, Translation};
+pub use stream_capture::{CapturedStream, EndedCapture, SaveTo, StreamCapture, StreamCaptureError};
+pub use tcp::TcpCaptures;

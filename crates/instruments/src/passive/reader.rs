@@ -1,0 +1,224 @@
+//! [`CaptureReader`]: a thread that reads a capture, names and sorts its packets, and hands them over in batches.
+
+use super::error::PassiveError;
+use jitlat_core::WallTime;
+use jitlat_core::passive::Sighting;
+use jitlat_core::passive::pipeline::{CaptureFacts, CaptureHead, NamingRule, PacketNamer, SightingSource};
+use jitlat_net::capture::Capture;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+/// Sightings in a batch.
+const BATCH: usize = 1024;
+/// Batches that may wait: few, so that they are still in the cache when their turn comes.
+const WAITING: usize = 8;
+
+/// Sightings, and the time the capture covers so far.
+struct Batch {
+    /// Named packets in time order.
+    sightings: Vec<Sighting>,
+    /// First and last time stamp of any frame.
+    span: Option<(WallTime, WallTime)>,
+}
+
+/// A running reader of which only the beginning is known.
+pub(super) struct CaptureReader {
+    name: String,
+    head: Receiver<CaptureHead>,
+    naming: SyncSender<NamingRule>,
+    batches: Receiver<Batch>,
+    empty: SyncSender<Vec<Sighting>>,
+    thread: JoinHandle<CaptureFacts>,
+}
+
+impl CaptureReader {
+    /// Starts to read the beginning of `capture`, which messages call `name`.
+    pub(super) fn start(name: String, capture: Capture) -> CaptureReader {
+        let (head_to, head) = sync_channel(1);
+        let (naming, naming_from) = sync_channel(1);
+        let (batches_to, batches) = sync_channel(WAITING);
+        let (empty, empty_from) = sync_channel(WAITING);
+        let thread = std::thread::spawn(move || {
+            read(capture, &head_to, &naming_from, &Batches { to: batches_to, empty: empty_from })
+        });
+        CaptureReader { name, head, naming, batches, empty, thread }
+    }
+
+    /// The beginning of the capture; empty if the reader failed, which [`NamedCapture::finish`] reports.
+    pub(super) fn head(&self) -> CaptureHead {
+        self.head.recv().unwrap_or_default()
+    }
+
+    /// Has packets named by `rule` from here on.
+    pub(super) fn name_packets(self, rule: NamingRule) -> NamedCapture {
+        // A reader that has gone away is noticed as an end of batches.
+        let _ = self.naming.send(rule);
+        NamedCapture {
+            name: self.name,
+            batches: self.batches,
+            empty: self.empty,
+            thread: self.thread,
+            batch: Vec::new(),
+            at: 0,
+            span: None,
+        }
+    }
+}
+
+/// The sightings of a capture, one by one.
+pub(super) struct NamedCapture {
+    name: String,
+    batches: Receiver<Batch>,
+    empty: SyncSender<Vec<Sighting>>,
+    thread: JoinHandle<CaptureFacts>,
+    batch: Vec<Sighting>,
+    /// Of the batch, how many are taken.
+    at: usize,
+    span: Option<(WallTime, WallTime)>,
+}
+
+impl NamedCapture {
+    /// What the capture was like, once everything is read.
+    pub(super) fn finish(self) -> Result<CaptureFacts, PassiveError> {
+        drop(self.batches);
+        self.thread.join().map_err(|_| PassiveError::ReaderFailed(self.name))
+    }
+
+    /// Reads on to the end without looking at anything.
+    pub(super) fn read_on(&mut self) {
+        while self.peek().is_some() {
+            self.at = self.batch.len();
+        }
+    }
+
+    #[cold]
+    fn next_batch(&mut self) -> Option<()> {
+        while self.at >= self.batch.len() {
+            let next = self.batches.recv().ok()?;
+            let mut done = std::mem::replace(&mut self.batch, next.sightings);
+            done.clear();
+            // Where there is no room for it, or the reader has ended, it is freed.
+            let _ = self.empty.try_send(done);
+            self.span = next.span.or(self.span);
+            self.at = 0;
+        }
+        Some(())
+    }
+}
+
+impl SightingSource for NamedCapture {
+    #[inline]
+    fn peek(&mut self) -> Option<Sighting> {
+        if self.at >= self.batch.len() {
+            self.next_batch()?;
+        }
+        self.batch.get(self.at).copied()
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        self.at += 1;
+    }
+
+    fn span(&self) -> Option<(WallTime, WallTime)> {
+        self.span
+    }
+}
+
+/// Where batches go, and where they come back from to be filled again.
+struct Batches {
+    to: SyncSender<Batch>,
+    empty: Receiver<Vec<Sighting>>,
+}
+
+/// The other side has gone away.
+struct Gone;
+
+impl Batches {
+    /// Hands over what is ready; returns how many sightings may gather until the next time, so that those that
+    /// are held back are not moved more often than they are handed over.
+    fn send(&self, namer: &mut PacketNamer) -> Result<usize, Gone> {
+        let room = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(2 * BATCH));
+        let sightings = namer.take(room);
+        self.to.send(Batch { sightings, span: namer.facts().span }).map_err(|_| Gone)?;
+        Ok(2 * namer.held().max(BATCH))
+    }
+}
+
+fn read(
+    mut capture: Capture,
+    head_to: &SyncSender<CaptureHead>,
+    naming_from: &Receiver<NamingRule>,
+    batches: &Batches,
+) -> CaptureFacts {
+    let mut head = CaptureHead::default();
+    while !head.is_full()
+        && let Some(f) = capture.next_frame()
+    {
+        head.push(&f);
+    }
+    // The beginning is named, too; its frames are few and small.
+    if head_to.send(head.clone()).is_err() {
+        return CaptureFacts::default();
+    }
+    let Ok(rule) = naming_from.recv() else { return CaptureFacts::default() };
+    let mut namer = PacketNamer::new(rule);
+    let mut due = 2 * BATCH;
+    for f in head.frames() {
+        namer.push(&f);
+        if namer.held() >= due {
+            let Ok(next) = batches.send(&mut namer) else { return namer.finish().1 };
+            due = next;
+        }
+    }
+    drop(head);
+    while let Some(f) = capture.next_frame() {
+        namer.push(&f);
+        if namer.held() >= due {
+            let Ok(next) = batches.send(&mut namer) else { return namer.finish().1 };
+            due = next;
+        }
+    }
+    let (sightings, mut facts) = namer.finish();
+    // This fails only if the receiver has gone away.
+    let _ = batches.to.send(Batch { sightings, span: facts.span });
+    facts.drops = capture.drops();
+    facts.notes = capture.notes().to_vec();
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::passive::{IdentityRule, Sides};
+    use std::io::{self, Cursor, Read};
+
+    /// A reader in which the program dies.
+    struct Broken;
+
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            std::panic::resume_unwind(Box::new("reading"))
+        }
+    }
+
+    #[test]
+    fn a_reader_that_dies_is_no_end_of_the_capture() {
+        let mut file = Vec::new();
+        for word in [0xa1b2_c3d4u32, 2 | 4 << 16, 0, 0, 65_535, 101] {
+            file.extend(word.to_le_bytes());
+        }
+        let capture = Capture::from_reader("broken.pcap", Cursor::new(file).chain(Broken)).unwrap();
+        let mut named = CaptureReader::start("broken.pcap".to_owned(), capture).name_packets(NamingRule {
+            sides: Sides::any(),
+            identity: IdentityRule::WHOLE,
+            sorted: true,
+            only: None,
+            echoes_apart: false,
+            flows: None,
+        });
+        assert!(named.peek().is_none());
+        let why = named.finish().err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(why.contains("broken.pcap"), "{why}");
+    }
+}

@@ -1,0 +1,131 @@
+//! [`WayRecords`]: the records of both ways on their way to the observer, in bounded memory.
+
+use jitlat_core::passive::streams::session;
+use jitlat_core::passive::{Sides, StreamSink, Way};
+use jitlat_core::spec::MAX_PACKETS;
+use jitlat_core::{Event, Observer, PacketRecord, Session, Span};
+
+/// Records of a way that are held until everything is known of it; of longer ones records are handed on before.
+const HELD: usize = 1 << 20;
+/// Records in an event at most.
+const CHUNK: usize = 1 << 14;
+
+/// Holds the records of either way until all is known of both sessions, or until they are too many.
+pub(super) struct WayRecords {
+    /// What is known before the packets: all but how many there are, and when.
+    sessions: [Session; 2],
+    held: [Vec<PacketRecord>; 2],
+    /// Of which ways records are handed on as they come.
+    open: [bool; 2],
+    started: bool,
+}
+
+impl WayRecords {
+    /// Holds nothing; `sides` as either point sees them.
+    pub(super) fn new(sides: &[Sides; 2]) -> WayRecords {
+        let unknown = |way| {
+            let mut session = session(way, sides, MAX_PACKETS.into(), 0, Span(0));
+            session.sent = None;
+            session
+        };
+        WayRecords {
+            sessions: Way::BOTH.map(unknown),
+            held: Default::default(),
+            open: [false; 2],
+            started: false,
+        }
+    }
+
+    /// Hands what cannot be held any longer to `observer`.
+    pub(super) fn hand_on(&mut self, observer: &mut dyn Observer) {
+        for way in Way::BOTH.map(|w| w as usize) {
+            if self.held[way].len() >= HELD {
+                self.open[way] = true;
+                if !std::mem::replace(&mut self.started, true) {
+                    observer.event(&Event::Started(&self.sessions));
+                }
+            }
+            if self.open[way] && !self.held[way].is_empty() {
+                self.send(way, observer);
+            }
+        }
+    }
+
+    /// Hands everything that is left to `observer`.
+    pub(super) fn finish(mut self, sessions: &[Session; 2], observer: &mut dyn Observer) {
+        if !self.started {
+            observer.event(&Event::Started(sessions));
+        }
+        observer.event(&Event::Concluding(sessions));
+        Way::BOTH.iter().for_each(|way| self.send(*way as usize, observer));
+        observer.event(&Event::Finished(sessions));
+    }
+
+    fn send(&mut self, way: usize, observer: &mut dyn Observer) {
+        for records in self.held[way].chunks(CHUNK) {
+            observer.event(&Event::Records { stream: way, records, tcp: &[] });
+        }
+        self.held[way].clear();
+    }
+}
+
+impl StreamSink for WayRecords {
+    #[inline]
+    fn record(&mut self, way: Way, record: &PacketRecord) {
+        self.held[way as usize].push(*record);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::WallTime;
+
+    /// What an observer learns, in order: S, C, F, and stream and length of records.
+    fn events(records: [usize; 2]) -> Vec<String> {
+        let mut seen: Vec<String> = Vec::new();
+        let mut known = Vec::new();
+        let mut observer = |event: &Event<'_>| match event {
+            Event::Started(s) => {
+                known.push(s[0].sent.is_some());
+                seen.push("S".into());
+            }
+            Event::Concluding(_) => seen.push("C".into()),
+            Event::Finished(_) => seen.push("F".into()),
+            Event::Records { stream, records, .. } => match seen.last_mut() {
+                Some(last) if last.starts_with(&format!("{stream}:")) => {
+                    let n: usize = last[2..].parse().unwrap();
+                    *last = format!("{stream}:{}", n + records.len());
+                }
+                _ => seen.push(format!("{stream}:{}", records.len())),
+            },
+            _ => {}
+        };
+        let mut held = WayRecords::new(&Default::default());
+        let most = records[0].max(records[1]);
+        for i in 0..most {
+            for way in Way::BOTH {
+                if i < records[way as usize] {
+                    held.record(way, &PacketRecord::one_way(i as i64, WallTime(0), WallTime(1)));
+                }
+            }
+            if i % 100_000 == 0 {
+                held.hand_on(&mut observer);
+            }
+        }
+        held.hand_on(&mut observer);
+        let sessions = Way::BOTH.map(|w| session(w, &Default::default(), 7, 100, Span(1)));
+        held.finish(&sessions, &mut observer);
+        assert_eq!(known, [most < HELD], "how many there are is known from the beginning of few only");
+        seen
+    }
+
+    #[test]
+    fn of_few_everything_is_known_first_and_of_many_nothing_is_held() {
+        assert_eq!(events([5, 3]), ["S", "C", "0:5", "1:3", "F"]);
+        let many = HELD + 300_000;
+        let seen = events([many, 3]);
+        assert_eq!((seen.first(), seen.last()), (Some(&"S".to_owned()), Some(&"F".to_owned())));
+        assert_eq!(seen[1..], [format!("0:{many}"), "C".into(), "1:3".into(), "F".into()]);
+    }
+}

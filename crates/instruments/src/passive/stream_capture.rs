@@ -1,0 +1,302 @@
+//! [`StreamCapture`]: a test's own stream, captured where it leaves and reaches this host, so that a test over TCP
+//! explains its own latency.
+
+use super::error::PassiveError;
+use jitlat_core::analysis::Samples;
+use jitlat_core::metrics::classify::Packet;
+use jitlat_core::passive::packet::{TCP, UDP};
+use jitlat_core::passive::tcp::{
+    CaptureSide, Connection, DelayCauses, Framing, ObservedRecord, TcpAnalyzer, TcpPoint, TcpResult,
+};
+use jitlat_core::passive::{Frame, LinkType, Packet as CapturedPacket, Prefix, StreamTraffic, WireCounts};
+use jitlat_core::spec::{Direction, HEADER_LEN, Transport};
+use jitlat_core::{Session, Span, WallTime};
+use jitlat_net::capture::PcapWriter;
+use jitlat_net::capture::interface::{InterfaceCapture, InterfaceSettings, find_interface};
+use jitlat_net::client::{Family, TestRequest};
+use jitlat_proto::jitlat::Dialect;
+use std::cmp::Reverse;
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The kernel keeps packets for so long, so that no thread wakes with each of them.
+const NAP: Duration = Duration::from_millis(20);
+/// IP packets longer than this were never on a wire: the adapter cuts them.
+const LONGEST_FRAME: u32 = 9000;
+
+/// Why a stream cannot be captured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamCaptureError {
+    /// The interface cannot be captured at.
+    #[error(transparent)]
+    Passive(#[from] PassiveError),
+    /// The server's name cannot be looked up, or there is no way to it.
+    #[error("{doing} {host}: {source}")]
+    Route {
+        /// What was being done.
+        doing: &'static str,
+        /// The server.
+        host: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The server has no address of the family asked for.
+    #[error("{0} has no address of that family")]
+    Family(String),
+    /// No interface has the address that the test is to leave from.
+    #[error("no interface of this host has the address {0}")]
+    NoInterface(IpAddr),
+    /// The test has no stream.
+    #[error("a test has a stream")]
+    NoStream,
+    /// What is captured cannot be saved.
+    #[error("saving the capture: {0}")]
+    Save(io::Error),
+    /// The thread that captures has died.
+    #[error("the capture failed")]
+    Failed,
+}
+
+/// The stream of a test, as it is on the wire of this host.
+#[derive(Clone, Debug)]
+pub struct CapturedStream {
+    interface: String,
+    peer: IpAddr,
+    port: u16,
+    protocol: u8,
+    /// Bytes on a TCP test connection before its first packet.
+    lead: u64,
+}
+
+impl CapturedStream {
+    /// Where the stream that `request` asks for will leave and reach this host.
+    ///
+    /// # Errors
+    /// [`StreamCaptureError`] if there is no way to the server.
+    pub fn find(request: &TestRequest) -> Result<CapturedStream, StreamCaptureError> {
+        let (here, there) = ends(request)?;
+        let interface = match here.ip() {
+            ip if ip.is_loopback() => "lo".to_owned(),
+            ip => find_interface(ip).ok_or(StreamCaptureError::NoInterface(ip))?,
+        };
+        let spec = request.specs.first().ok_or(StreamCaptureError::NoStream)?;
+        Ok(CapturedStream {
+            interface,
+            peer: there.ip(),
+            port: spec.dst_port,
+            protocol: if spec.transport() == Transport::Tcp { TCP } else { UDP },
+            lead: if request.dialect == Dialect::V3 { HEADER_LEN.into() } else { 0 },
+        })
+    }
+
+    fn owns(&self, p: &CapturedPacket<'_>) -> bool {
+        let port = || p.ports().is_none_or(|(a, b)| a == self.port || b == self.port);
+        p.protocol == self.protocol && (p.src() == self.peer || p.dst() == self.peer) && port()
+    }
+
+    /// Whether a packet of the stream goes to this host.
+    fn is_received(&self, p: &CapturedPacket<'_>) -> bool {
+        match p.src() == p.dst() {
+            true => p.ports().is_some_and(|(from, _)| from == self.port),
+            false => p.src() == self.peer,
+        }
+    }
+}
+
+/// Where captured frames are saved.
+pub type SaveTo = Box<dyn Write + Send>;
+
+/// A capture that goes on.
+pub struct StreamCapture {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Seen>,
+    stream: CapturedStream,
+}
+
+/// A capture that has ended.
+pub struct EndedCapture {
+    seen: Seen,
+    stream: CapturedStream,
+}
+
+#[derive(Default)]
+struct Seen {
+    tcp: TcpAnalyzer,
+    /// From this host, and to it.
+    counts: [WireCounts; 2],
+    drops: u64,
+    notes: Vec<String>,
+}
+
+impl StreamCapture {
+    /// Begins to capture `stream`; what is captured also goes to `save`, as pcap.
+    ///
+    /// # Errors
+    /// What is missing to capture, before anything is sent.
+    pub fn start(stream: CapturedStream, save: Option<SaveTo>) -> Result<StreamCapture, StreamCaptureError> {
+        let capture = InterfaceCapture::open(&stream.interface, InterfaceSettings::default())
+            .and_then(|capture| capture.limit_to(&[Prefix::from(stream.peer)]).map(|()| capture))
+            .map_err(PassiveError::from)?;
+        let (link, snap): (LinkType, u32) = (capture.link(), capture.snap());
+        let writer = save.map(|save| PcapWriter::new(save, link, snap)).transpose();
+        let writer = writer.map_err(StreamCaptureError::Save)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, followed) = (Arc::clone(&stop), stream.clone());
+        let thread = std::thread::spawn(move || run(capture, &followed, writer, &stopped));
+        Ok(StreamCapture { stop, thread, stream })
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// The capture has failed.
+    pub fn finish(self) -> Result<EndedCapture, StreamCaptureError> {
+        self.stop.store(true, Ordering::Relaxed);
+        let seen = self.thread.join().map_err(|_| StreamCaptureError::Failed)?;
+        Ok(EndedCapture { seen, stream: self.stream })
+    }
+}
+
+impl EndedCapture {
+    /// What was captured, and what it explains of the test whose analysed streams these are.
+    pub fn explain<'a>(self, runs: impl IntoIterator<Item = (&'a Session, &'a Samples)>) -> StreamTraffic {
+        let EndedCapture { seen, stream } = self;
+        let mut connections = seen.tcp.finish();
+        connections.sort_by_key(|c| Reverse(c.up.bytes + c.down.bytes));
+        let (mut delays, mut notes, mut has_packets) = (Vec::new(), seen.notes, false);
+        for (session, samples) in runs {
+            has_packets |= !samples.is_empty();
+            if let Some(causes) = explain(&seen.tcp, &connections, session, samples, stream.lead) {
+                delays.push((session.spec.direction(), causes));
+            }
+        }
+        if delays.is_empty() && !connections.is_empty() && has_packets {
+            notes.push(
+                "the capture does not hold the test's connection from its beginning: no delay can be assigned"
+                    .to_owned(),
+            );
+        }
+        if seen.drops > 0 {
+            notes.push(format!("the capture lost {} packets itself; they look like gaps", seen.drops));
+        }
+        let [sent, received] = seen.counts;
+        let longest = sent.longest.max(received.longest);
+        if longest > LONGEST_FRAME {
+            notes.push(format!(
+                "segments of up to {longest} bytes are cut by the adapter, and counted here before that; to see them as \
+                 the path does: ethtool -K {} tso off gso off gro off",
+                stream.interface
+            ));
+        }
+        let first = TcpPoint {
+            connections,
+            segments: seen.tcp.segments(),
+            not_followed: seen.tcp.not_followed(),
+            drops: seen.drops,
+            ..TcpPoint::default()
+        };
+        let tcp = TcpResult { first, ..TcpResult::default() };
+        StreamTraffic { interface: stream.interface, sent, received, tcp, delays, notes }
+    }
+}
+
+/// What delayed the packets of a stream, as far as they went over one of `connections`, the largest first.
+fn explain(
+    tcp: &TcpAnalyzer,
+    connections: &[Connection],
+    session: &Session,
+    samples: &Samples,
+    lead: u64,
+) -> Option<DelayCauses> {
+    let spec = &session.spec;
+    if spec.transport() != Transport::Tcp {
+        return None;
+    }
+    let up = spec.direction() == Direction::Up;
+    let data = |c: &&Connection| if up { c.up.unique_bytes } else { c.down.unique_bytes };
+    let history = tcp.delivery_history(connections.iter().max_by_key(data)?, up)?;
+    let framing = Framing { lead, length: spec.payload().into() };
+    let observed = |p: Packet| ObservedRecord { seq: p.seq, sent: WallTime(p.sent), delay: Span(p.delay) };
+    let records: Vec<_> = samples.iter().map(observed).collect();
+    // Captured where it leaves, or where it comes in: here either way.
+    history.explain(if up { CaptureSide::Sender } else { CaptureSide::Receiver }, framing, &records)
+}
+
+/// This host's address and the server's, as the route between them has it.
+fn ends(request: &TestRequest) -> Result<(SocketAddr, SocketAddr), StreamCaptureError> {
+    let host = &request.host;
+    let failed = |doing| move |source| StreamCaptureError::Route { doing, host: host.clone(), source };
+    let fits = |a: &SocketAddr| match request.family {
+        Some(Family::V4) => a.is_ipv4(),
+        Some(Family::V6) => a.is_ipv6(),
+        None => request.bind.is_none_or(|b| b.is_ipv4() == a.is_ipv4()),
+    };
+    let mut addresses =
+        (host.as_str(), request.control_port).to_socket_addrs().map_err(failed("looking up"))?.filter(fits);
+    let there = addresses.next().ok_or_else(|| StreamCaptureError::Family(host.clone()))?;
+    let any: IpAddr = if there.is_ipv4() { [0; 4].into() } else { [0u16; 8].into() };
+    let route = || -> io::Result<SocketAddr> {
+        let probe = UdpSocket::bind((request.bind.unwrap_or(any), 0))?;
+        // Nothing is sent: the kernel only chooses the route.
+        probe.connect(there)?;
+        probe.local_addr()
+    };
+    Ok((route().map_err(failed("finding the route to"))?, there))
+}
+
+fn run(
+    mut capture: InterfaceCapture,
+    stream: &CapturedStream,
+    mut writer: Option<PcapWriter<SaveTo>>,
+    stop: &AtomicBool,
+) -> Seen {
+    let mut seen = Seen { tcp: TcpAnalyzer::with_history(), ..Seen::default() };
+    let mut unsaved = None;
+    loop {
+        let last = stop.load(Ordering::Relaxed);
+        let taken = capture.poll(Duration::ZERO, |f| {
+            if seen.take(&f, stream)
+                && let Some(w) = &mut writer
+                && let Err(e) = w.write(&f)
+            {
+                unsaved.get_or_insert(e);
+            }
+        });
+        match taken {
+            Ok(0) if last => break,
+            Ok(0) => std::thread::sleep(NAP),
+            Ok(_) => {}
+            Err(e) => {
+                seen.notes.push(e.to_string());
+                break;
+            }
+        }
+    }
+    if let Some(e) = writer.and_then(|mut w| w.flush().err()).or(unsaved) {
+        seen.notes.push(format!("the capture could not be saved whole: {e}"));
+    }
+    seen.drops = capture.drops();
+    seen
+}
+
+impl Seen {
+    /// Takes a frame; whether it is one of the stream's.
+    fn take(&mut self, f: &Frame<'_>, stream: &CapturedStream) -> bool {
+        let Ok(p) = f.packet() else { return false };
+        if !stream.owns(&p) {
+            return false;
+        }
+        let counts = &mut self.counts[usize::from(stream.is_received(&p))];
+        counts.packets += 1;
+        counts.ip_bytes += u64::from(p.length);
+        counts.longest = counts.longest.max(p.length);
+        counts.fragments += u64::from(p.is_later_fragment() || p.more_fragments);
+        self.tcp.push(f.at, &p).for_each(drop);
+        true
+    }
+}

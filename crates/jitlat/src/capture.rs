@@ -1,0 +1,59 @@
+//! `jitlat HOST --capture`: the test's own stream, captured where it leaves and reaches this host.
+
+use crate::options::one_way::{NO_FILE, OneWayArgs};
+use crate::present::{Extra, Run};
+use anyhow::{Context, Result};
+use jitlat_instruments::passive::{CapturedStream, EndedCapture, SaveTo, StreamCapture};
+use jitlat_net::client::TestRequest;
+use jitlat_report::text;
+use jitlat_store::passive::stream_traffic;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
+/// A capture that goes on beside a test.
+pub struct TestCapture {
+    capture: StreamCapture,
+    file: Option<PathBuf>,
+}
+
+/// One that has ended.
+pub struct EndedTestCapture {
+    capture: EndedCapture,
+    file: Option<PathBuf>,
+}
+
+impl TestCapture {
+    /// Begins to capture, if `args` ask for it.
+    ///
+    /// # Errors
+    /// What is missing to capture, in words, before anything is sent.
+    pub fn start(request: &TestRequest, args: &OneWayArgs) -> Result<Option<TestCapture>> {
+        let Some(file) = &args.capture else { return Ok(None) };
+        let file = Some(file).filter(|f| f.as_os_str() != NO_FILE).cloned();
+        let stream = CapturedStream::find(request).context("--capture")?;
+        let save = file.as_deref().map(create).transpose()?;
+        let capture = StreamCapture::start(stream, save).context("--capture")?;
+        Ok(Some(TestCapture { capture, file }))
+    }
+
+    /// Ends it.
+    pub fn finish(self) -> Result<EndedTestCapture> {
+        Ok(EndedTestCapture { capture: self.capture.finish().context("--capture")?, file: self.file })
+    }
+}
+
+impl EndedTestCapture {
+    /// What it adds to the report of the test that gave `runs`.
+    pub fn describe(self, runs: &[Run]) -> Result<Extra> {
+        let traffic = self.capture.explain(runs.iter().map(|run| (&run.session, &run.samples)));
+        let text = text::stream_traffic(&traffic, self.file.as_deref());
+        let json = stream_traffic(&traffic, self.file.as_deref())?;
+        Ok(Extra { key: "capture", text, json })
+    }
+}
+
+fn create(path: &Path) -> Result<SaveTo> {
+    let file = File::create_new(path).with_context(|| format!("creating the capture {}", path.display()))?;
+    Ok(Box::new(BufWriter::with_capacity(1 << 18, file)))
+}

@@ -1,0 +1,275 @@
+//! The options of `jitlat spp`, and the settings they stand for.
+
+use super::live::LiveArgs;
+use crate::options::report::ReportArgs;
+use crate::present;
+use anyhow::{Context, bail};
+use clap::Args;
+use jitlat_core::passive::flows::Grouping;
+use jitlat_core::passive::pipeline::PacketFilter;
+use jitlat_core::passive::{LinkQuestion, Prefix, Sides};
+use jitlat_core::quantity;
+use jitlat_core::time::{SECOND, Span};
+use jitlat_instruments::passive::{Matching, Passive, Translation};
+use jitlat_store::passive::PairColumns;
+use std::net::ToSocketAddrs;
+use std::path::PathBuf;
+
+/// Passive round-trip times: synthetic packet pairs from two captures of the same traffic.
+///
+/// One line per pair goes to standard output, in the form of the CAIA tool: [count] timestamp rtt [spt]
+/// [owd-out owd-in], in seconds. What the captures say beyond that (loss, duplication, reordering and delay
+/// variation of each direction, clock offset and skew, the far host's processing time) goes to standard
+/// error, or to standard output with --summary.
+#[derive(Clone, Debug, Args)]
+pub struct SppArgs {
+    /// Capture(s) at the reference point, where the round trip starts; - is standard input
+    #[arg(short = 'f', long = "reference", value_name = "FILE", num_args = 1.., required_unless_present_any = ["payloads", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote"])]
+    pub reference: Vec<PathBuf>,
+    /// Capture(s) at the monitor point, the far end; - is standard input
+    #[arg(short = 'F', long = "monitor", value_name = "FILE", num_args = 1.., required_unless_present_any = ["payloads", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote"])]
+    pub monitor: Vec<PathBuf>,
+    #[command(flatten)]
+    pub live: LiveArgs,
+    /// Address, prefix or host name at the reference side; found from the captures if not given
+    #[arg(short = 'a', long = "reference-address", value_name = "ADDR", requires = "monitor_address")]
+    pub reference_address: Vec<String>,
+    /// Address, prefix or host name at the monitor side
+    #[arg(short = 'A', long = "monitor-address", value_name = "ADDR", requires = "reference_address")]
+    pub monitor_address: Vec<String>,
+    /// The reference side's address as translated by NAT
+    #[arg(short = 'n', long = "reference-nat", value_name = "ADDR")]
+    pub reference_nat: Vec<String>,
+    /// The monitor side's address as translated by NAT
+    #[arg(short = 'N', long = "monitor-nat", value_name = "ADDR")]
+    pub monitor_nat: Vec<String>,
+    /// What a NAT on the path rewrites; found from the captures if not given
+    #[arg(long, value_name = "WHAT")]
+    pub nat: Option<Nat>,
+
+    /// Print the time between the pair's packets at the monitor (server processing time)
+    #[arg(short = 'p', long = "spt", help_heading = "Lines")]
+    pub turnaround: bool,
+    /// Print the number of each pair
+    #[arg(short = 'c', long = "count", help_heading = "Lines")]
+    pub count: bool,
+    /// Time stamps of the monitor's clock
+    #[arg(short = 'm', long = "monitor-clock", help_heading = "Lines")]
+    pub monitor_clock: bool,
+    /// Time stamps of the pair's first packet instead of its middle
+    #[arg(short = 'b', long = "begin", help_heading = "Lines")]
+    pub begin: bool,
+    /// Print the raw one-way delays, clock offset not removed
+    #[arg(short = 'O', long = "owd", help_heading = "Lines")]
+    pub one_way: bool,
+    /// Print the lengths of the two IP packets
+    #[arg(long, help_heading = "Lines")]
+    pub sizes: bool,
+    /// Print the moving average of the pair rate, in pairs a second
+    #[arg(long, help_heading = "Lines")]
+    pub rate: bool,
+    /// Only the lines, nothing on standard error
+    #[arg(short = 'q', long, help_heading = "Lines", conflicts_with = "summary")]
+    pub quiet: bool,
+    /// Only the summary, on standard output
+    #[arg(long, help_heading = "Lines")]
+    pub summary: bool,
+    /// Distance of the instants of the RTT per unit of time, and span of the moving average
+    #[arg(long, value_name = "T", default_value = "1s", value_parser = quantity::duration, help_heading = "Lines")]
+    pub every: Span,
+
+    /// Only these packets: tcp, udp, icmp, a port, or tcp:PORT, udp:PORT
+    #[arg(long, value_name = "WHAT", help_heading = "Apart")]
+    pub only: Option<PacketFilter>,
+    /// Figures of each flow (protocol, addresses, ports), at most 65536
+    #[arg(long, help_heading = "Apart")]
+    pub per_flow: bool,
+    /// Figures of each pair of prefixes of so many bits: IPv4, or IPv4,IPv6 (24,48)
+    #[arg(long, value_name = "BITS", value_parser = prefix_bits, conflicts_with = "per_flow", help_heading = "Apart")]
+    pub per_prefix: Option<Grouping>,
+    /// Flows or prefixes shown in the summary, those with most bytes first; JSON has all
+    #[arg(long, value_name = "N", default_value_t = 20, help_heading = "Apart")]
+    pub top: usize,
+    /// Round trips to compare with: output of ping (best with -D), or a log of jitlat ping. ICMP echoes in the
+    /// reference capture are found by themselves
+    #[arg(long, value_name = "FILE", help_heading = "Apart")]
+    pub ping: Option<PathBuf>,
+    /// Write the packets of both ways as logs of version 3, LOG.up (OUT) and LOG.down (IN), for analyze and compare
+    #[arg(long, value_name = "LOG")]
+    pub log: Option<PathBuf>,
+    #[command(flatten)]
+    pub report: ReportArgs,
+
+    /// Compare with an access link: pppoe-llc,up=128k,down=512k,tunnel=28 (also pppoa-vc, bridged-llc, ipoa-vc, ethernet,
+    /// plain+BYTES, …; up is from the reference side), or find it: fit, or fit,tunnel=BYTES
+    #[arg(long, value_name = "LINK", help_heading = "Link")]
+    pub link: Option<LinkQuestion>,
+    /// Only print what --link makes of these UDP payloads (40,340,640): bytes layer by layer, cells, delays
+    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "link", help_heading = "Link",
+          value_parser = clap::value_parser!(u64).range(..=65_507), conflicts_with_all = ["reference", "monitor"])]
+    pub payloads: Vec<u64>,
+
+    /// Monitor clock minus reference clock, in seconds; found from the captures if not given
+    #[arg(
+        short = 'o',
+        long = "offset",
+        value_name = "SEC",
+        allow_negative_numbers = true,
+        help_heading = "Matching"
+    )]
+    pub offset: Option<f64>,
+    /// Longest time a packet may be under way, in seconds (10; with --compat 60)
+    #[arg(short = 'd', long = "window", value_name = "SEC", help_heading = "Matching")]
+    pub window: Option<f64>,
+    /// Fields that name a packet, as a mask of the CAIA tool (63 is its default)
+    #[arg(short = '#', long = "mask", value_name = "MASK", help_heading = "Matching")]
+    pub mask: Option<u32>,
+    /// Leave out pairs whose packets are further apart at the monitor than this
+    #[arg(long, value_name = "T", value_parser = quantity::duration, help_heading = "Matching")]
+    pub max_spt: Option<Span>,
+    /// Match like the CAIA tool: its fields, its list search, its order, no last pair, no negative RTT
+    #[arg(long, help_heading = "Matching")]
+    pub compat: bool,
+    /// Packets searched for a match with --compat
+    #[arg(
+        short = 'G',
+        long = "search",
+        value_name = "N",
+        default_value_t = 10_000,
+        help_heading = "Matching"
+    )]
+    pub search: usize,
+    /// Do not narrow the window with --compat
+    #[arg(short = 'T', long = "no-narrowing", help_heading = "Matching")]
+    pub no_narrowing: bool,
+    /// Accepted for old scripts; packets are always filtered, identities always 64 bits wide
+    #[arg(short = 'P', hide = true)]
+    pub filter: bool,
+    /// See -P.
+    #[arg(short = 'H', hide = true, value_name = "HASH")]
+    pub hash: Option<String>,
+    /// See -P.
+    #[arg(short = 'v', hide = true, value_name = "MASK")]
+    pub verbosity: Option<u32>,
+}
+
+/// What a NAT rewrites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Nat {
+    /// Nothing: there is none
+    None,
+    /// Addresses
+    Address,
+    /// Addresses and ports
+    Ports,
+}
+
+fn seconds(s: f64) -> Option<Span> {
+    let ns = s * SECOND as f64;
+    (ns.is_finite() && ns.abs() < 1e18).then_some(Span(ns.round() as i64))
+}
+
+fn prefix_bits(text: &str) -> Result<Grouping, String> {
+    let (v4, v6) = text.split_once(',').unwrap_or((text, "48"));
+    let bits = |t: &str, most: u8| t.trim().parse().ok().filter(|n| *n <= most);
+    match (bits(v4, 32), bits(v6, 128)) {
+        (Some(v4), Some(v6)) => Ok(Grouping::Prefix { v4, v6 }),
+        _ => Err("give 0 to 32 bits, or with IPv6 two numbers: 24,48".to_owned()),
+    }
+}
+
+impl SppArgs {
+    /// The settings of the instrument.
+    pub fn settings(&self) -> anyhow::Result<Passive> {
+        let offset = |s: f64| seconds(s).with_context(|| format!("-o {s}: not a number of seconds"));
+        let window =
+            |s: f64| seconds(s).filter(|w| w.0 > 0).with_context(|| format!("-d {s}: give a time above 0"));
+        Ok(Passive {
+            sides: self.sides()?,
+            translated: !self.reference_nat.is_empty() || !self.monitor_nat.is_empty(),
+            translation: self.nat.map(|nat| match nat {
+                Nat::None => Translation::Nothing,
+                Nat::Address => Translation::Addresses,
+                Nat::Ports => Translation::Ports,
+            }),
+            only: self.only,
+            grouping: self.per_prefix.or(self.per_flow.then_some(Grouping::Flow)),
+            offset: self.offset.map(offset).transpose()?,
+            window: self.window.map(window).transpose()?,
+            mask: self.mask,
+            max_turnaround: self.max_spt,
+            interval: self.every,
+            matching: match self.compat {
+                true => Matching::Caia { search: self.search, narrowing: !self.no_narrowing },
+                false => Matching::Windowed,
+            },
+            records: self.analyses_ways(),
+            matched: self.draws(),
+        })
+    }
+
+    /// The sides the user gave, if any.
+    fn sides(&self) -> anyhow::Result<Option<Sides>> {
+        if self.reference_address.is_empty() {
+            return Ok(None);
+        }
+        let list = |own: &[String], nat: &[String]| -> anyhow::Result<Vec<Prefix>> {
+            let mut all = Vec::new();
+            for text in own.iter().chain(nat) {
+                if let Ok(p) = text.parse() {
+                    all.push(p);
+                    continue;
+                }
+                let resolved = (text.as_str(), 0u16).to_socket_addrs().with_context(|| {
+                    format!("'{text}' is no address or prefix, and no host of that name is known")
+                })?;
+                all.extend(resolved.map(|a| Prefix::from(a.ip())));
+            }
+            all.dedup();
+            Ok(all)
+        };
+        Ok(Some(Sides {
+            reference: list(&self.reference_address, &self.reference_nat)?,
+            monitor: list(&self.monitor_address, &self.monitor_nat)?,
+        }))
+    }
+
+    /// Whether anything shows the common analysis of both ways.
+    fn analyses_ways(&self) -> bool {
+        !self.compat && (present::shows_runs(&self.report) || self.log.is_some())
+    }
+
+    /// Whether figures are asked for.
+    pub fn draws(&self) -> bool {
+        self.report.html.is_some() || self.report.plots.is_some()
+    }
+
+    /// The columns of the lines.
+    pub fn columns(&self) -> PairColumns {
+        PairColumns {
+            count: self.count,
+            turnaround: self.turnaround,
+            one_way: self.one_way,
+            sizes: self.sizes,
+            rate: self.rate,
+            monitor_clock: self.monitor_clock,
+            begin: self.begin,
+            no_negative: self.compat,
+        }
+    }
+
+    /// Refuses what cannot be had together, before anything is read.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let stdin = self.reference.iter().chain(&self.monitor);
+        if stdin.filter(|p| p.as_os_str() == jitlat_net::capture::STDIN).count() > 1 {
+            bail!("only one of the captures can come from standard input");
+        }
+        let apart = self.per_flow || self.per_prefix.is_some();
+        if self.compat && (self.log.is_some() || !self.report.fail_if.is_empty() || apart) {
+            bail!(
+                "--compat makes pairs and nothing else: leave it out for logs, thresholds, flows and prefixes"
+            );
+        }
+        present::check(&self.report)
+    }
+}

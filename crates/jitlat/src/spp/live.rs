@@ -1,0 +1,112 @@
+//! The options of live points.
+
+use crate::options::key;
+use anyhow::{Context, Result};
+use clap::Args;
+use jitlat_core::{Span, quantity};
+use jitlat_instruments::passive::{LivePoint, LiveSettings};
+use jitlat_net::capture::interface::InterfaceSettings;
+use jitlat_proto::digest;
+use std::path::PathBuf;
+
+/// Memory for waiting packets that may be asked for, in bytes.
+const MAX_BUFFER: u64 = 1 << 30;
+
+/// Points to listen to.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Live")]
+pub struct LiveArgs {
+    /// Listen to this interface as the reference point
+    #[arg(short = 'i', long, value_name = "IFACE", conflicts_with = "reference")]
+    pub reference_interface: Option<String>,
+    /// Listen to this interface as the monitor point
+    #[arg(short = 'I', long, value_name = "IFACE", conflicts_with = "monitor")]
+    pub monitor_interface: Option<String>,
+    /// The reference point is on this host, where `jitlat serve --capture IFACE` runs
+    #[arg(short = 'r', long, value_name = "HOST[:PORT]", conflicts_with_all = ["reference", "reference_interface"])]
+    pub reference_remote: Option<String>,
+    /// The monitor point is on this host, where `jitlat serve --capture IFACE` runs
+    #[arg(short = 'R', long, value_name = "HOST[:PORT]", visible_alias = "remote", conflicts_with_all = ["monitor", "monitor_interface", "reference_remote"])]
+    pub monitor_remote: Option<String>,
+    /// The interface of the far host (default: the first it offers)
+    #[arg(long, value_name = "IFACE")]
+    pub remote_interface: Option<String>,
+    /// File with the key that both hosts have
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+    /// End after this long (30s, 10m; a bare number is seconds); Ctrl-C ends at any time
+    #[arg(long, value_name = "T", value_parser = quantity::duration)]
+    pub duration: Option<Span>,
+    /// End after this many pairs
+    #[arg(long, value_name = "N")]
+    pub pairs: Option<u64>,
+    /// Listen to what is not meant for this host too: at a mirror port or on a bridge
+    #[arg(long)]
+    pub promiscuous: bool,
+    /// Memory for packets that wait in the kernel, at each interface (k, M, G)
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes, default_value = "16M")]
+    pub capture_buffer: u64,
+}
+
+impl LiveArgs {
+    /// Whether anything is to be listened to.
+    pub fn is_asked_for(&self) -> bool {
+        [&self.reference_interface, &self.monitor_interface, &self.reference_remote, &self.monitor_remote]
+            .into_iter()
+            .any(Option::is_some)
+    }
+
+    /// The reference and the monitor point.
+    pub fn points(&self) -> Result<[LivePoint; 2]> {
+        Ok([
+            self.point(&self.reference_interface, &self.reference_remote, "reference point", ['i', 'r'])?,
+            self.point(&self.monitor_interface, &self.monitor_remote, "monitor point", ['I', 'R'])?,
+        ])
+    }
+
+    fn point(
+        &self,
+        interface: &Option<String>,
+        remote: &Option<String>,
+        name: &str,
+        [here, there]: [char; 2],
+    ) -> Result<LivePoint> {
+        if let Some(interface) = interface {
+            return Ok(LivePoint::Interface(interface.clone()));
+        }
+        let remote = remote.as_ref().with_context(|| {
+            format!(
+                "listening takes two points, and the {name} is missing: name an interface with -{here}, \
+                 or another host with -{there}"
+            )
+        })?;
+        let (host, port) = host_and_port(remote)?;
+        Ok(LivePoint::Remote { host, port, interface: self.remote_interface.clone() })
+    }
+
+    /// How they are captured at.
+    pub fn settings(&self) -> Result<LiveSettings> {
+        Ok(LiveSettings {
+            interface: InterfaceSettings {
+                buffer: usize::try_from(self.capture_buffer.min(MAX_BUFFER)).unwrap_or(usize::MAX),
+                promiscuous: self.promiscuous,
+                ..InterfaceSettings::default()
+            },
+            key: self.key_file.as_deref().map(key).transpose()?,
+            duration: self.duration,
+            pairs: self.pairs,
+        })
+    }
+}
+
+/// `host`, `host:port`, `v6`, `[v6]:port`.
+fn host_and_port(text: &str) -> Result<(String, u16)> {
+    let port = |text: &str| text.parse().with_context(|| format!("'{text}' is no port"));
+    if let Some((host, p)) = text.strip_prefix('[').and_then(|t| t.split_once("]:")) {
+        return Ok((host.to_owned(), port(p)?));
+    }
+    match text.split_once(':') {
+        Some((host, p)) if !p.contains(':') => Ok((host.to_owned(), port(p)?)),
+        _ => Ok((text.trim_matches(['[', ']']).to_owned(), digest::PORT)),
+    }
+}

@@ -1,0 +1,138 @@
+//! [`WayRecorder`]: the records of both ways into logs and into the common analysis, in bounded memory.
+
+use crate::present::Run;
+use anyhow::{Context, Result};
+use jitlat_core::analysis::{Analyzer, Options};
+use jitlat_core::observer::{Event, Observer};
+use jitlat_core::{PacketRecord, Session};
+use jitlat_store::log::{LogFile, Naming, Version};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// Names of the ways, OUT first.
+const LABELS: [&str; 2] = ["OUT", "IN"];
+
+/// Records both ways.
+pub struct WayRecorder {
+    options: Options,
+    ways: [Way; 2],
+    /// The file that wants every packet in the end.
+    rows: Option<PathBuf>,
+    failures: Vec<anyhow::Error>,
+    /// Directories of logs that were not asked for, removed with it.
+    scratch: Vec<TempDir>,
+}
+
+#[derive(Default)]
+struct Way {
+    session: Option<Session>,
+    analyzer: Option<Analyzer>,
+    log: Option<LogFile>,
+    /// Kept for the file that wants every packet, where there is no log.
+    records: Vec<PacketRecord>,
+}
+
+/// Both ways analysed, OUT first, and what could not be saved of them.
+#[derive(Default)]
+pub struct Recorded {
+    pub runs: Vec<Run>,
+    pub failures: Vec<anyhow::Error>,
+    /// Directories of logs that were not asked for, removed with it.
+    pub scratch: Vec<TempDir>,
+}
+
+impl WayRecorder {
+    /// Records nothing so far. With `log`, the logs are `log.up` (OUT) and `log.down` (IN). `rows` is a file that
+    /// wants every packet in the end.
+    pub fn new(options: Options, log: Option<&Path>, rows: Option<&Path>) -> Result<WayRecorder> {
+        let mut ways: [Way; 2] = Default::default();
+        if let Some(path) = log {
+            let logs = LogFile::create_pair(&Naming::Given(path.to_owned()), Version::V3)?;
+            ways.iter_mut().zip(logs).for_each(|(way, log)| way.log = Some(log));
+        }
+        let rows = rows.map(Path::to_owned);
+        Ok(WayRecorder { options, ways, rows, failures: Vec::new(), scratch: Vec::new() })
+    }
+
+    fn take(&mut self, k: usize, records: &[PacketRecord]) {
+        let Some(way) = self.ways.get_mut(k) else { return };
+        let Some(session) = &way.session else { return };
+        if way.analyzer.is_none() {
+            // How many there are is known beforehand of few only.
+            let streaming = self.options.streaming || session.sent.is_none();
+            way.analyzer = Some(Analyzer::new(session, &Options { streaming, ..self.options.clone() }));
+            if let (None, Some(path), None) = (&way.log, &self.rows, session.sent) {
+                match scratch_log(path) {
+                    Ok((dir, log)) => {
+                        way.log = Some(log);
+                        self.scratch.push(dir);
+                    }
+                    Err(e) => self.failures.push(e),
+                }
+            }
+            way.log.iter_mut().for_each(|log| log.begin(session));
+        }
+        for record in records {
+            way.analyzer.iter_mut().for_each(|a| a.push(record));
+            way.log.iter_mut().for_each(|log| log.record(record));
+        }
+        if way.log.is_none() && self.rows.is_some() && session.sent.is_some() {
+            way.records.extend_from_slice(records);
+        }
+    }
+
+    /// Both ways, analysed; nothing of a measurement that never began.
+    pub fn finish(self) -> Recorded {
+        let mut recorded = Recorded { failures: self.failures, scratch: self.scratch, ..Recorded::default() };
+        for (way, label) in self.ways.into_iter().zip(LABELS) {
+            let Some(session) = way.session else { continue };
+            let log = way.log.and_then(|mut log| {
+                if way.analyzer.is_none() {
+                    log.begin(&session);
+                }
+                log.finish(&session);
+                log.close().map(|(path, _)| path).map_err(|e| recorded.failures.push(e.into())).ok()
+            });
+            let analyzer = way.analyzer.unwrap_or_else(|| Analyzer::new(&session, &self.options));
+            let (summary, samples) = analyzer.finish_with_samples(&session);
+            recorded.runs.push(Run {
+                summary,
+                session,
+                samples,
+                log,
+                records: way.records,
+                tcp: Vec::new(),
+                heading: format!("== {label}\n"),
+                label: label.to_owned(),
+            });
+        }
+        recorded
+    }
+}
+
+impl Observer for WayRecorder {
+    fn event(&mut self, event: &Event<'_>) {
+        match *event {
+            Event::Started(sessions) | Event::Concluding(sessions) | Event::Finished(sessions) => {
+                for (way, session) in self.ways.iter_mut().zip(sessions) {
+                    way.session = Some(session.clone());
+                }
+            }
+            Event::Records { stream, records, .. } => self.take(stream, records),
+            _ => {}
+        }
+    }
+}
+
+/// A log that was not asked for, beside `path` or, if that is no file, where temporary files are.
+fn scratch_log(path: &Path) -> Result<(TempDir, LogFile)> {
+    let beside = path.parent().filter(|p| !p.as_os_str().is_empty() && path.as_os_str() != "-");
+    let mut builder = tempfile::Builder::new();
+    let dir = match beside {
+        Some(dir) if !path.exists() || path.is_file() => builder.prefix(".jitlat-").tempdir_in(dir),
+        _ => builder.prefix(".jitlat-").tempdir(),
+    };
+    let dir = dir.with_context(|| format!("keeping packets for {}", path.display()))?;
+    let log = LogFile::create(&Naming::Given(dir.path().join("packets")), Version::V3)?;
+    Ok((dir, log))
+}

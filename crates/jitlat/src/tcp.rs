@@ -1,0 +1,157 @@
+//! `jitlat tcp`: what TCP hides, from one capture point or two.
+
+use crate::exit::{Status, explain};
+use crate::{console, interrupt, present};
+use anyhow::{Result, bail};
+use clap::Args;
+use jitlat_core::observer::{Event, Observer};
+use jitlat_core::passive::Prefix;
+use jitlat_core::passive::tcp::TcpResult;
+use jitlat_core::time::Span;
+use jitlat_instruments::{Stop, TcpCaptures};
+use jitlat_net::capture::STDIN;
+use jitlat_report::figure::{ConnectionTrace, PassiveTrace};
+use jitlat_report::{html, text};
+use jitlat_store::output;
+use jitlat_store::passive::{tcp_document, write_tcp_event};
+use std::io::{self, BufWriter, ErrorKind, Stdout, Write};
+use std::path::PathBuf;
+use tracing::error;
+
+/// What TCP hides: retransmissions and their reasons, reordering, losses before and after the capture point,
+/// round trips, closed and full windows; for each connection of a capture.
+///
+/// A capture may be taken anywhere between the hosts; "before" is between the sender and the capture point,
+/// "after" between the capture point and the receiver. Round trips are from the capture point to the receiver
+/// and back.
+#[derive(Clone, Debug, Args)]
+pub struct TcpArgs {
+    /// A capture, pcap or pcapng, packed or not; - is standard input. Two that hold the same traffic are two points,
+    /// the nearer to the client first; any others are read one after the other as one point's
+    #[arg(value_name = "CAPTURE", required = true)]
+    pub captures: Vec<PathBuf>,
+    /// Only connections of this address or prefix
+    #[arg(long, value_name = "ADDR", value_parser = prefix)]
+    pub host: Option<Prefix>,
+    /// Only connections of this port
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// Connections shown, those with most bytes first; 0 shows all
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// One line for everything that delayed data instead of the summary: time, sender, receiver, what, bytes, wait
+    #[arg(short = 'e', long)]
+    pub events: bool,
+    /// Write everything as one JSON object to FILE; - is standard output, and then nothing else goes there
+    #[arg(long, value_name = "FILE", conflicts_with = "events")]
+    pub json: Option<PathBuf>,
+    /// Read two captures one after the other, even if they hold the same traffic
+    #[arg(long)]
+    pub one_point: bool,
+    /// Write a report with interactive figures of the largest connection to FILE: one self-contained HTML page
+    #[arg(long, value_name = "FILE", conflicts_with = "events")]
+    pub html: Option<PathBuf>,
+    /// Draw the figures of the largest connection into DIR, as SVG and PNG
+    #[arg(long, value_name = "DIR", conflicts_with = "events")]
+    pub plots: Option<PathBuf>,
+}
+
+fn prefix(text: &str) -> Result<Prefix, String> {
+    text.parse().map_err(|()| format!("'{text}' is no address or prefix"))
+}
+
+/// Runs `jitlat tcp`.
+pub fn run(args: &TcpArgs) -> Result<Status> {
+    let draws = args.html.is_some() || args.plots.is_some();
+    if draws && args.captures.iter().any(|p| p.as_os_str() == STDIN) {
+        bail!("figures read the capture twice, which standard input cannot: give a file");
+    }
+    let stop = interrupt::stop()?;
+    let captures = TcpCaptures {
+        host: args.host,
+        port: args.port,
+        one_point: args.one_point || args.events,
+        matched: draws,
+    };
+    let mut trace = draws.then(|| PassiveTrace::new(Span::seconds(1)));
+    let mut lines = args.events.then(|| EventLines::new(stop.clone()));
+    let observer: &mut [&mut dyn Observer; 2] = &mut [&mut trace, &mut lines];
+    let result = captures.analyse(&args.captures, &stop, observer)?;
+    for note in &result.notes {
+        let _ = console::print_beside(&format!("note: {note}\n"));
+    }
+    if let Some(lines) = lines {
+        return lines.finish().map(|()| Status::Measured);
+    }
+    // What cannot be written keeps nothing else from being written or shown.
+    let mut failures: Vec<anyhow::Error> = Vec::new();
+    if let Some(path) = &args.json {
+        let document = tcp_document(&result)?;
+        failures.extend(output::write(path, |out| writeln!(out, "{document:#}")).err().map(Into::into));
+    }
+    if draws {
+        // Of two points that are joined, the first is drawn.
+        let joined = !result.between.is_empty();
+        let drawn = if joined { trace } else { None };
+        let own = if joined { &args.captures[..1] } else { &args.captures[..] };
+        failures.extend(draw(args, &captures, own, &result, drawn.as_ref(), &stop).err());
+    }
+    if args.json.as_deref().is_none_or(|path| path.as_os_str() != "-") {
+        failures.extend(console::print(&text::tcp(&result, args.top)).err());
+    }
+    for failure in &failures {
+        error!("{}", explain(failure));
+    }
+    Ok(if failures.is_empty() { Status::Measured } else { Status::NotMeasured })
+}
+
+/// Draws the connection with most bytes.
+fn draw(
+    args: &TcpArgs,
+    captures: &TcpCaptures,
+    own: &[PathBuf],
+    result: &TcpResult,
+    drawn: Option<&PassiveTrace>,
+    stop: &Stop,
+) -> Result<()> {
+    let mut trace = ConnectionTrace::default();
+    if let Some(c) = result.first.connections.first() {
+        captures.follow_connection(own, c, stop, &mut trace)?;
+    }
+    let Some(section) = html::tcp_section(result, &trace, drawn) else { bail!("no connection to draw") };
+    present::write_figures(&[], Some(&section), args.html.as_deref(), args.plots.as_deref())
+}
+
+/// Prints a line for each event.
+struct EventLines {
+    out: BufWriter<Stdout>,
+    failure: Option<io::Error>,
+    /// Requested when standard output is closed.
+    stop: Stop,
+}
+
+impl EventLines {
+    fn new(stop: Stop) -> EventLines {
+        EventLines { out: BufWriter::with_capacity(1 << 16, io::stdout()), failure: None, stop }
+    }
+
+    /// A reader that goes away (`| head`) is no failure.
+    fn finish(mut self) -> Result<()> {
+        match self.failure.map_or_else(|| self.out.flush(), Err) {
+            Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+                Err(anyhow::Error::new(e).context("cannot write to standard output"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Observer for EventLines {
+    fn event(&mut self, event: &Event<'_>) {
+        let (Event::Tcp(events), None) = (event, &self.failure) else { return };
+        if let Err(e) = events.iter().try_for_each(|e| write_tcp_event(&mut self.out, e)) {
+            self.failure = Some(e);
+            self.stop.request();
+        }
+    }
+}

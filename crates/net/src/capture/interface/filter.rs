@@ -1,0 +1,107 @@
+//! The kernel's part of choosing packets: a classic BPF program that passes what may be of interest.
+//!
+//! Whatever is under a tag or tunnel that the kernel left in place passes too; the reader of the packets looks closer.
+
+use jitlat_core::passive::Prefix;
+use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_JA, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W};
+use socket2::SockFilter;
+use std::net::IpAddr;
+
+/// More prefixes than this are left to the reader: a program has a limited length, and costs time.
+const MAX_PREFIXES: usize = 32;
+
+/// EtherTypes under which IP may hide.
+const TUNNELS: [u32; 6] = [0x8100, 0x88a8, 0x9100, 0x8864, 0x8847, 0x8848];
+
+fn load(at: i32) -> SockFilter {
+    // A negative offset asks for a part of the packet by name.
+    SockFilter::new((BPF_LD | BPF_W | BPF_ABS) as u16, 0, 0, at as u32)
+}
+
+fn network(at: i32) -> SockFilter {
+    load(libc::SKF_NET_OFF + at)
+}
+
+fn and(mask: u32) -> SockFilter {
+    SockFilter::new((BPF_ALU | BPF_AND | BPF_K) as u16, 0, 0, mask)
+}
+
+/// Goes on if equal, else passes over `skip` instructions.
+fn unless_equal(value: u32, skip: usize) -> SockFilter {
+    SockFilter::new((BPF_JMP | BPF_JEQ | BPF_K) as u16, 0, skip as u8, value)
+}
+
+fn jump(over: usize) -> SockFilter {
+    SockFilter::new((BPF_JMP | BPF_JA) as u16, 0, 0, over as u32)
+}
+
+fn pass(bytes: u32) -> SockFilter {
+    SockFilter::new((BPF_RET | BPF_K) as u16, 0, 0, bytes)
+}
+
+/// Passes the first `snap` bytes of every packet.
+pub(super) fn everything(snap: u32) -> Vec<SockFilter> {
+    vec![pass(snap)]
+}
+
+/// Passes nothing.
+pub(super) fn nothing() -> Vec<SockFilter> {
+    vec![pass(0)]
+}
+
+/// Passes the first `snap` bytes of IP packets from or to any of `prefixes`; of every packet if there are
+/// none, or too many.
+pub(super) fn hosts(prefixes: &[Prefix], snap: u32) -> Vec<SockFilter> {
+    if prefixes.is_empty() || prefixes.len() > MAX_PREFIXES {
+        return everything(snap);
+    }
+    let (mut v4, mut v6) = (Vec::new(), Vec::new());
+    for prefix in prefixes {
+        match prefix.parts() {
+            (IpAddr::V4(a), length) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+                for at in [12, 16] {
+                    v4.extend([network(at), and(mask), unless_equal(a.to_bits() & mask, 1), pass(snap)]);
+                }
+            }
+            (IpAddr::V6(a), length) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+                for at in [8, 24] {
+                    v6.extend(long_address(at, a.to_bits(), mask));
+                    v6.push(pass(snap));
+                }
+                // A prefix as short as this holds every IPv4 address, seen as IPv6.
+                if length < 96 && prefix.contains(IpAddr::from([127, 0, 0, 1])) {
+                    v4.push(pass(snap));
+                }
+            }
+        }
+    }
+    v4.push(pass(0));
+    v6.push(pass(0));
+    let mut program = vec![load(libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL)];
+    let rest = 2 + 2 * TUNNELS.len() + 1;
+    program.extend([unless_equal(0x0800, 1), jump(rest)]);
+    program.extend([unless_equal(0x86dd, 1), jump(rest - 2 + v4.len())]);
+    for tunnel in TUNNELS {
+        program.extend([unless_equal(tunnel, 1), pass(snap)]);
+    }
+    program.push(pass(0));
+    program.extend(v4);
+    program.extend(v6);
+    program
+}
+
+/// Compares the 16 bytes at `at` of the network header; the instruction after is reached if they agree, the
+/// one after that if not.
+fn long_address(at: i32, address: u128, mask: u128) -> Vec<SockFilter> {
+    let word = |bits: u128, i: i32| (bits >> (96 - 32 * i)) as u32;
+    let words: Vec<i32> = (0..4).filter(|i| word(mask, *i) != 0).collect();
+    let mut code = Vec::new();
+    for (n, i) in words.iter().enumerate() {
+        let behind = 3 * (words.len() - n - 1);
+        let mask = word(mask, *i);
+        code.extend([network(at + 4 * i), and(mask), unless_equal(word(address, *i) & mask, behind + 1)]);
+    }
+    code
+}

@@ -1,0 +1,152 @@
+use super::*;
+use crate::clock;
+use jitlat_core::passive::packet::decode;
+use std::io::Write as _;
+use std::net::{IpAddr, UdpSocket};
+
+/// Listens to the loopback device, or says why not.
+fn loopback(test: &str) -> Option<InterfaceCapture> {
+    match InterfaceCapture::open("lo", InterfaceSettings::default()) {
+        Ok(live) => Some(live),
+        Err(e) => {
+            assert!(std::env::var_os("JITLAT_REQUIRE_PRIVILEGED").is_none(), "{test}: {e}");
+            let _ = writeln!(io::stderr(), "skipped: {test}: {e}");
+            None
+        }
+    }
+}
+
+/// Lengths of the UDP packets to `port` seen until `wanted` have come, or for two seconds.
+fn lengths(live: &mut InterfaceCapture, port: u16, wanted: usize) -> Vec<(WallTime, u32)> {
+    let mut seen = Vec::new();
+    for _ in 0..100 {
+        live.poll(Duration::from_millis(20), |f| {
+            let Ok(p) = decode(f.link, f.data, f.wire_length) else { return };
+            if p.ports().is_some_and(|(_, to)| to == port) {
+                seen.push((f.at, p.length));
+            }
+        })
+        .unwrap();
+        if seen.len() >= wanted {
+            break;
+        }
+    }
+    seen
+}
+
+#[test]
+fn each_packet_is_seen_once_stamped_and_with_its_whole_length() {
+    let Some(mut live) = loopback("each_packet_is_seen_once_stamped_and_with_its_whole_length") else {
+        return;
+    };
+    let to = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = to.local_addr().unwrap().port();
+    let before = clock::wall();
+    for length in [10, 1200, 9000] {
+        to.send_to(&vec![0; length], ("127.0.0.1", port)).unwrap();
+    }
+    let seen = lengths(&mut live, port, 3);
+    assert_eq!(seen.iter().map(|s| s.1).collect::<Vec<_>>(), [38, 1228, 9028]);
+    assert!(seen.iter().all(|s| s.0 >= before && s.0 <= clock::wall()));
+    assert!(live.frames() >= 3);
+    assert_eq!(live.drops(), 0);
+}
+
+#[test]
+fn what_is_passed_over_still_came_out_of_the_queue() {
+    let test = "what_is_passed_over_still_came_out_of_the_queue";
+    let Some(mut live) = loopback(test) else { return };
+    // An address of its own: other tests use the device, too.
+    live.limit_to(&["127.81.7.3".parse().unwrap()]).unwrap();
+    let to = UdpSocket::bind("127.81.7.3:0").unwrap();
+    to.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let port = to.local_addr().unwrap().port();
+    while live.poll(Duration::ZERO, |_| ()).unwrap() > 0 {}
+    let before = live.frames();
+    for _ in 0..3 {
+        to.send_to(&[0; 9], ("127.81.7.3", port)).unwrap();
+        to.recv(&mut [0; 16]).unwrap();
+    }
+    // Each passes the device twice, and is handed on once.
+    let mut taken = 0;
+    while taken < 6 {
+        let now = live.poll(Duration::from_secs(10), |_| ()).unwrap();
+        assert!(now > 0, "{taken} were taken");
+        taken += now;
+    }
+    assert_eq!((taken, live.frames() - before), (6, 3));
+    assert_eq!(live.poll(Duration::ZERO, |_| ()).unwrap(), 0);
+}
+
+#[test]
+fn the_kernel_passes_only_the_hosts_asked_for() {
+    let Some(mut live) = loopback("the_kernel_passes_only_the_hosts_asked_for") else { return };
+    let to = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let port = to.local_addr().unwrap().port();
+    let long = UdpSocket::bind("[::1]:0").unwrap();
+    for (hosts, expected) in [
+        (vec!["127.77.0.0/16"], vec![29]),
+        (vec!["127.78.0.1"], vec![30]),
+        (vec!["127.77.0.1", "127.78.0.0/31", "::2", "fe80::/10"], vec![29, 30]),
+        (vec!["::/0"], vec![29, 30, 31]),
+        (vec!["::2", "::3"], vec![]),
+        (vec![], vec![29, 30, 31]),
+    ] {
+        let hosts: Vec<Prefix> = hosts.iter().map(|h| h.parse().unwrap()).collect();
+        live.limit_to(&hosts).unwrap();
+        to.send_to(&[0; 1], ("127.77.0.1", port)).unwrap();
+        to.send_to(&[0; 2], ("127.78.0.1", port)).unwrap();
+        to.send_to(&[0; 3], ("127.79.0.1", port)).unwrap();
+        // Taps see a packet before its socket does: once all have arrived the filter may change, and a mark
+        // that every filter passes gives the waiting an end.
+        for _ in 0..3 {
+            to.recv(&mut [0; 8]).unwrap();
+        }
+        live.limit_to(&[]).unwrap();
+        to.send_to(&[0; 100], ("127.77.0.1", port)).unwrap();
+        to.recv(&mut [0; 128]).unwrap();
+        let mut seen = Vec::new();
+        while !seen.contains(&128) {
+            let more = lengths(&mut live, port, 1);
+            assert!(!more.is_empty(), "{hosts:?}: {seen:?}");
+            seen.extend(more.iter().map(|s| s.1));
+        }
+        seen.pop();
+        assert_eq!(seen, expected, "{hosts:?}");
+    }
+    live.limit_to(&[IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]).into(), "fd00::/8".parse().unwrap()]).unwrap();
+    let port = long.local_addr().unwrap().port();
+    long.send_to(&[0; 5], ("::1", port)).unwrap();
+    assert_eq!(lengths(&mut live, port, 1).iter().map(|s| s.1).collect::<Vec<_>>(), [53]);
+}
+
+#[test]
+fn what_cannot_be_listened_to_is_said() {
+    let error = InterfaceCapture::open("nosuch0", InterfaceSettings::default())
+        .err()
+        .map(|e| e.to_string())
+        .unwrap_or_default();
+    assert!(error.contains("'nosuch0'") && error.contains("lo"), "{error}");
+    assert_eq!(find_interface("127.0.0.1".parse().unwrap()).as_deref(), Some("lo"));
+}
+
+#[test]
+fn a_tag_the_kernel_took_out_is_known() {
+    let mut details = Details::default();
+    let words = |status: u32| {
+        let mut d = Vec::new();
+        for w in [status, 1518, 256] {
+            d.extend_from_slice(&w.to_ne_bytes());
+        }
+        for h in [0u16, 14, 0x2005, 0x88a8] {
+            d.extend_from_slice(&h.to_ne_bytes());
+        }
+        d
+    };
+    details.auxiliary(&words(0));
+    assert_eq!((details.length, details.tag), (Some(1518), None));
+    details.auxiliary(&words(libc::TP_STATUS_VLAN_VALID));
+    assert_eq!(details.tag, Some([0x81, 0, 0x20, 5]));
+    details.auxiliary(&words(libc::TP_STATUS_VLAN_VALID | libc::TP_STATUS_VLAN_TPID_VALID));
+    assert_eq!(details.tag, Some([0x88, 0xa8, 0x20, 5]));
+}

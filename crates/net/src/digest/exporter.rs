@@ -1,0 +1,358 @@
+//! [`DigestExporter`]: captures for collectors on other hosts; a thread each, few of them.
+
+use super::{is_own, nonce};
+use crate::accept::{Acceptor, ConnectionService, Slot, SlotLimits, Slots, TurnedAway};
+use crate::capture::interface::{InterfaceCapture, InterfaceError, InterfaceSettings};
+use crate::clock;
+use crate::clock::tick;
+use jitlat_core::passive::echo::is_echo;
+use jitlat_core::passive::identity::salted;
+use jitlat_core::passive::packet::decode;
+use jitlat_core::passive::{Packet, PacketPreview, Prefix};
+use jitlat_core::time::{Span, WallTime};
+use jitlat_proto::Machine;
+use jitlat_proto::digest::{Digest, Exporter, ExporterEvent, ExporterInput, Refusal, Rule, Totals};
+use jitlat_proto::jitlat::Key;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tracing::info;
+
+/// Connections at a time, with or without a capture.
+const CONNECTIONS: SlotLimits = SlotLimits { total: 16, per_client: 4 };
+/// Collectors served at a time: taken once one has proved the key and asked for an interface.
+const COLLECTORS: SlotLimits = SlotLimits { total: 4, per_client: 2 };
+/// How long a connection may take to ask.
+const INTRODUCTION: Duration = Duration::from_secs(20);
+/// How often a quiet thread looks up.
+const LOOK_UP: Duration = Duration::from_millis(10);
+/// Batches taken from the kernel between two looks at the connection.
+const ROUNDS: usize = 32;
+/// A packet is in the socket's queue so soon after it was stamped.
+const SLACK: Span = Span::millis(2);
+/// Bytes that wait for the connection before more are made.
+const OUTGOING: usize = 1 << 17;
+
+/// What is offered to collectors.
+#[derive(Clone, Debug)]
+pub struct DigestExporter {
+    /// Interfaces that may be captured at.
+    pub interfaces: Vec<String>,
+    /// What a collector has to prove; without it anybody may collect.
+    pub key: Option<Key>,
+    /// Digests a second sent to one collector at most.
+    pub rate: u32,
+    /// How is captured at them.
+    pub settings: InterfaceSettings,
+}
+
+/// Why nothing can be offered.
+#[derive(Debug, thiserror::Error)]
+pub enum ExporterError {
+    /// An interface cannot be captured at.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// A port cannot be listened at.
+    #[error("cannot await collectors at {address}: {source}")]
+    Bind {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// This host lacks something.
+    #[error("cannot start to serve digests: {0}")]
+    Start(#[from] io::Error),
+}
+
+/// A running service; it ends when dropped.
+pub struct RunningExporter {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    addresses: Vec<SocketAddr>,
+}
+
+impl RunningExporter {
+    /// Where collectors are awaited.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+}
+
+impl Drop for RunningExporter {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if self.thread.take().is_some_and(|t| t.join().is_err()) {
+            tracing::error!("the thread that awaits digest collectors panicked");
+        }
+    }
+}
+
+impl DigestExporter {
+    /// Awaits collectors at `addresses`.
+    pub fn serve(self, addresses: &[SocketAddr]) -> Result<RunningExporter, ExporterError> {
+        for interface in &self.interfaces {
+            // That it can be captured at is better known now.
+            drop(InterfaceCapture::open(interface, self.settings)?);
+        }
+        let bind = |(address, source)| ExporterError::Bind { address, source };
+        let acceptor = Acceptor::bind(addresses, Slots::new(CONNECTIONS), Arc::default()).map_err(bind)?;
+        let addresses = acceptor.addresses();
+        let stop = Arc::new(AtomicBool::new(false));
+        let serving = Arc::new(Connections {
+            service: self,
+            stop: Arc::clone(&stop),
+            collectors: Slots::new(COLLECTORS),
+        });
+        let stopped = Arc::clone(&stop);
+        let accept = move || acceptor.run(&serving, &stopped);
+        let thread = std::thread::Builder::new().name("digests".to_owned()).spawn(accept)?;
+        Ok(RunningExporter { stop, thread: Some(thread), addresses })
+    }
+}
+
+/// What all connections share.
+struct Connections {
+    service: DigestExporter,
+    stop: Arc<AtomicBool>,
+    collectors: Slots,
+}
+
+impl ConnectionService for Connections {
+    fn name(&self) -> &'static str {
+        "digests"
+    }
+
+    fn serve(&self, stream: TcpStream, peer: SocketAddr) {
+        if let Err(why) = Conversation::begin(stream, self, peer).and_then(|mut c| c.run()) {
+            info!(%peer, "digests ended: {why}");
+        }
+    }
+
+    fn turn_away(&self, mut stream: &TcpStream, peer: SocketAddr, why: TurnedAway) {
+        info!(%peer, "refused digests: {why}");
+        // A collector that does not read it learns nothing.
+        let _ = stream.write(&Exporter::turn_away(Refusal::Busy, &why.to_string()));
+    }
+
+    // Conversations look at the flag that stops the acceptor.
+    fn stop(&self) {}
+}
+
+/// One collector being served.
+struct Conversation<'a> {
+    shared: &'a Connections,
+    peer: SocketAddr,
+    stream: TcpStream,
+    exporter: Exporter,
+    port: u16,
+    began: Instant,
+    out: Vec<u8>,
+    written: usize,
+    buffer: Vec<u8>,
+    capture: Option<Capturing>,
+}
+
+struct Capturing {
+    live: InterfaceCapture,
+    began: WallTime,
+    available: usize,
+    salt: u64,
+    rule: Option<Rule>,
+    _slot: Slot,
+}
+
+impl Conversation<'_> {
+    fn begin(stream: TcpStream, shared: &Connections, peer: SocketAddr) -> io::Result<Conversation<'_>> {
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let port = stream.local_addr()?.port();
+        let exporter = Exporter::new(shared.service.key.clone(), shared.service.rate, nonce()?, tick());
+        Ok(Conversation {
+            shared,
+            peer,
+            stream,
+            exporter,
+            port,
+            began: Instant::now(),
+            out: Vec::new(),
+            written: 0,
+            buffer: vec![0; 1 << 14],
+            capture: None,
+        })
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        let peer = self.peer;
+        let mut ending = false;
+        loop {
+            if self.shared.stop.load(Ordering::Acquire) && !ending {
+                ending = true;
+                self.exporter.handle(tick(), ExporterInput::End(vec!["the server was stopped".to_owned()]));
+                if self.capture.is_none() {
+                    return Ok(());
+                }
+            }
+            if self.capture.is_none() && self.began.elapsed() > INTRODUCTION {
+                return Err(io::Error::new(ErrorKind::TimedOut, "nothing was asked for in time"));
+            }
+            self.read()?;
+            self.exporter.handle_timeout(tick());
+            while let Some(event) = self.exporter.poll_event() {
+                match event {
+                    ExporterEvent::Listen(ask, salt) => match self.open(&ask, salt) {
+                        Ok(interface) => {
+                            info!(%peer, "collects digests at {interface}");
+                            self.exporter.handle(tick(), ExporterInput::Listening(interface));
+                        }
+                        Err((why, words)) => {
+                            info!(%peer, "refused digests: {words}");
+                            self.exporter.handle(tick(), ExporterInput::Refuse(why, words));
+                        }
+                    },
+                    ExporterEvent::Rule(rule) => self.follow(rule),
+                    ExporterEvent::Stop => {
+                        let _ = self.capture();
+                        self.exporter.handle(tick(), ExporterInput::End(self.notes()));
+                    }
+                    ExporterEvent::Over(why) => {
+                        // The last words are under way.
+                        return why.map_or(Ok(()), |why| Err(io::Error::other(why)));
+                    }
+                }
+            }
+            if let Some(trouble) = self.capture() {
+                self.exporter.handle(tick(), ExporterInput::End(vec![trouble]));
+            }
+            self.write()?;
+        }
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        loop {
+            match self.stream.read(&mut self.buffer) {
+                Ok(0) => self.exporter.handle(tick(), ExporterInput::Closed),
+                Ok(n) => {
+                    self.exporter.handle(tick(), ExporterInput::Bytes(&self.buffer[..n]));
+                    if n == self.buffer.len() {
+                        continue;
+                    }
+                }
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(e) => return Err(e),
+            }
+            return Ok(());
+        }
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        while self.out.len() < OUTGOING && self.exporter.poll_transmit(tick(), &mut self.out) {}
+        while self.written < self.out.len() {
+            match self.stream.write(&self.out[self.written..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(n) => self.written += n,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                // No room: what is captured meanwhile waits, up to a number.
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(e) => return Err(e),
+            }
+        }
+        self.out.clear();
+        self.written = 0;
+        Ok(())
+    }
+
+    fn open(&mut self, ask: &jitlat_proto::digest::Listen, salt: u64) -> Result<String, (Refusal, String)> {
+        let service = &self.shared.service;
+        let slot = self.shared.collectors.take(self.peer.ip()).map_err(|e| (Refusal::Busy, e.to_string()))?;
+        let allowed = service.interfaces.iter().find(|i| ask.interface.is_empty() || **i == ask.interface);
+        let Some(interface) = allowed else {
+            let offered = service.interfaces.join(", ");
+            return Err((Refusal::Interface, format!("'{}' is not offered; {offered} is", ask.interface)));
+        };
+        let live = InterfaceCapture::open(interface, service.settings)
+            .and_then(|live| live.limit_to(&ask.hosts).map(|()| live))
+            .map_err(|e| (Refusal::Failed, e.to_string()))?;
+        let available = usize::from(ask.available);
+        self.capture =
+            Some(Capturing { live, began: clock::wall(), available, salt, rule: None, _slot: slot });
+        Ok(interface.clone())
+    }
+
+    fn follow(&mut self, rule: Rule) {
+        let Some(c) = &mut self.capture else { return };
+        let hosts: Vec<Prefix> = rule.sides.reference.iter().chain(&rule.sides.monitor).copied().collect();
+        // Where the kernel will not choose, this thread does.
+        let _ = c.live.limit_to(&hosts);
+        c.began = clock::wall();
+        c.rule = Some(rule);
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let Some(c) = &self.capture else { return Vec::new() };
+        let downs = c.live.downs();
+        let down = (downs > 0).then(|| format!("{} went down {downs} times", c.live.interface()));
+        down.into_iter().collect()
+    }
+
+    /// Hands over what has been captured; waits a little where nothing has. What goes wrong ends the capture.
+    fn capture(&mut self) -> Option<String> {
+        let Some(c) = &mut self.capture else {
+            std::thread::sleep(LOOK_UP);
+            return None;
+        };
+        let Capturing { live, began, available, salt, rule, .. } = c;
+        let (exporter, port) = (&mut self.exporter, self.port);
+        for round in 0..ROUNDS {
+            let before = clock::wall();
+            let patience = if round == 0 { LOOK_UP } else { Duration::ZERO };
+            let polled = live.poll(patience, |f| {
+                let Ok(p) = decode(f.link, f.data, f.wire_length) else { return };
+                if is_own(&p, port) {
+                    return;
+                }
+                match rule {
+                    None => {
+                        if let Some(mut g) = PacketPreview::of(&p, f.at, *available) {
+                            g.names = g.names.map(|n| salted(n, *salt));
+                            exporter.preview(g);
+                        }
+                    }
+                    Some(rule) => {
+                        if let Some(d) = digest(rule, &p, f.at, *salt).filter(|d| d.at >= *began) {
+                            exporter.digest(d);
+                        }
+                    }
+                }
+            });
+            match polled {
+                Ok(0) => {
+                    let totals = Totals { frames: live.frames(), drops: live.drops() };
+                    exporter.covers(*began, (before - SLACK).max(*began), totals);
+                    return None;
+                }
+                Ok(_) => {}
+                Err(e) => {
+                    let words = e.to_string();
+                    self.capture = None;
+                    return Some(words);
+                }
+            }
+        }
+        None
+    }
+}
+
+fn digest(rule: &Rule, p: &Packet<'_>, at: WallTime, salt: u64) -> Option<Digest> {
+    let way = rule.sides.way(p)?;
+    let protocol = rule.protocols.is_empty() || rule.protocols.contains(&p.protocol);
+    let port = rule.port.is_none_or(|x| p.ports().is_some_and(|(a, b)| a == x || b == x));
+    if !protocol || !port || rule.without_echoes && is_echo(p) {
+        return None;
+    }
+    let id = salted(rule.identity.identify(p, Some(way))?, salt);
+    Some(Digest { at, id, length: p.length, way })
+}

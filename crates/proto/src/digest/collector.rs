@@ -1,0 +1,220 @@
+//! [`Collector`]: the side that asks for digests.
+
+use super::channel::{Channel, DigestError};
+use super::wire::{Entries, Listen, Message, Rule, Totals};
+use super::{ALIVE, SILENCE, VERSION};
+use crate::jitlat::auth::{Key, Side, Transcript};
+use crate::machine::{Machine, Tick};
+use jitlat_core::SteadyTime;
+use jitlat_core::time::WallTime;
+use std::collections::VecDeque;
+
+/// What happens to a collector, as its driver sees it.
+#[derive(Clone, Debug)]
+pub enum CollectorInput<'a> {
+    /// Bytes that came.
+    Bytes(&'a [u8]),
+    /// The connection ended.
+    Closed,
+    /// There is a plan: from now on digests by this rule.
+    Rule(Rule),
+    /// Enough has been collected.
+    Stop,
+}
+
+/// What a collector has learnt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CollectorEvent {
+    /// The exporter captures at this interface; names are under this salt.
+    Listening {
+        /// The interface.
+        interface: String,
+        /// See [`jitlat_core::passive::identity::salted`].
+        salt: u64,
+    },
+    /// Packets, or that there were none.
+    Report {
+        /// Entries given up before these, for want of room.
+        missing: u64,
+        /// From and up to which time everything has been reported.
+        covered: Option<(WallTime, WallTime)>,
+        /// The capture so far.
+        totals: Totals,
+        /// The packets.
+        entries: Entries,
+    },
+    /// The exporter is at its end.
+    End {
+        /// Entries given up since the last report.
+        missing: u64,
+        /// The capture as a whole.
+        totals: Totals,
+        /// What went wrong, in words.
+        notes: Vec<String>,
+    },
+    /// The conversation failed.
+    Failed(DigestError),
+}
+
+#[derive(Debug)]
+enum Phase {
+    Greeting,
+    Proving(Box<Transcript>),
+    Asked,
+    Listening,
+    Over,
+}
+
+/// The machine. Its timers run on the steady clock.
+#[derive(Debug)]
+pub struct Collector {
+    channel: Channel,
+    state: Phase,
+    ask: Listen,
+    outbox: VecDeque<Message>,
+    events: VecDeque<CollectorEvent>,
+    salt: u64,
+    expected: u64,
+    received_at: SteadyTime,
+    sent_at: SteadyTime,
+}
+
+impl Collector {
+    /// Begins a conversation; `nonce` is fresh randomness.
+    pub fn new(ask: Listen, key: Option<Key>, nonce: [u8; 16], now: Tick) -> Collector {
+        let channel = Channel::new(Side::Client, key);
+        let outbox = VecDeque::from([channel.hello(nonce)]);
+        Collector {
+            channel,
+            state: Phase::Greeting,
+            ask,
+            outbox,
+            events: VecDeque::new(),
+            salt: 0,
+            expected: 0,
+            received_at: now.steady,
+            sent_at: now.steady,
+        }
+    }
+
+    fn fail(&mut self, why: DigestError) {
+        if !matches!(self.state, Phase::Over) {
+            self.state = Phase::Over;
+            self.outbox.clear();
+            self.events.push_back(CollectorEvent::Failed(why));
+        }
+    }
+
+    fn read(&mut self, now: Tick) -> Result<(), DigestError> {
+        while !matches!(self.state, Phase::Over) {
+            // A proof is over everything before it.
+            let said = matches!(self.state, Phase::Proving(_)).then(|| self.channel.said());
+            let Some(message) = self.channel.read()? else { break };
+            self.received_at = now.steady;
+            if let (Phase::Proving(_), Some(said)) = (&self.state, said) {
+                self.state = Phase::Proving(Box::new(said));
+            }
+            self.take(message)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, message: Message) -> Result<(), DigestError> {
+        match (&self.state, message) {
+            (_, Message::Refused(why, words)) => return Err(DigestError::Refused(why, words)),
+            (Phase::Greeting, Message::Hello { version, keyed, .. }) => {
+                if version != VERSION {
+                    return Err(DigestError::Refused(super::Refusal::Version, String::new()));
+                }
+                if self.channel.keyed() && !keyed {
+                    return Err(DigestError::NotAuthenticated);
+                }
+                match self.channel.proof() {
+                    Some(proof) => {
+                        self.state = Phase::Proving(Box::default());
+                        self.outbox.push_back(proof);
+                    }
+                    None => self.ask(),
+                }
+            }
+            (Phase::Proving(said), Message::Proof(proof)) => {
+                if !self.channel.proves(said, &proof) {
+                    return Err(DigestError::Proof);
+                }
+                self.ask();
+            }
+            (Phase::Asked, Message::Listening(interface)) => {
+                self.state = Phase::Listening;
+                self.events.push_back(CollectorEvent::Listening { interface, salt: self.salt });
+            }
+            (Phase::Listening, Message::Report { first, covered, totals, entries }) => {
+                let missing = first.checked_sub(self.expected);
+                let missing = missing.ok_or(DigestError::OutOfTurn(6))?;
+                self.expected = first.saturating_add(entries.len() as u64);
+                self.events.push_back(CollectorEvent::Report { missing, covered, totals, entries });
+            }
+            (Phase::Listening, Message::End { made, totals, notes }) => {
+                self.state = Phase::Over;
+                let missing = made.saturating_sub(self.expected);
+                self.events.push_back(CollectorEvent::End { missing, totals, notes });
+            }
+            (_, other) => return Err(DigestError::OutOfTurn(other.kind())),
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self) {
+        self.salt = self.channel.seal();
+        self.state = Phase::Asked;
+        self.outbox.push_back(Message::Listen(std::mem::take(&mut self.ask)));
+    }
+}
+
+impl Machine for Collector {
+    type Input<'a> = CollectorInput<'a>;
+    type Event = CollectorEvent;
+
+    fn handle(&mut self, now: Tick, input: CollectorInput<'_>) {
+        match input {
+            CollectorInput::Bytes(bytes) => {
+                self.channel.receive(bytes);
+                if let Err(why) = self.read(now) {
+                    self.fail(why);
+                }
+            }
+            CollectorInput::Closed => self.fail(DigestError::Closed),
+            CollectorInput::Rule(rule) => self.outbox.push_back(Message::Rule(rule)),
+            CollectorInput::Stop => self.outbox.push_back(Message::Stop),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Tick) {
+        if now.steady - self.received_at >= SILENCE {
+            self.fail(DigestError::Silent);
+        } else if matches!(self.state, Phase::Listening)
+            && now.steady - self.sent_at >= ALIVE
+            && self.outbox.is_empty()
+        {
+            self.outbox.push_back(Message::Alive);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> bool {
+        let Some(message) = self.outbox.pop_front() else { return false };
+        self.channel.write(&message, out);
+        self.sent_at = now.steady;
+        true
+    }
+
+    fn poll_timeout(&self) -> Option<SteadyTime> {
+        match self.state {
+            Phase::Over => None,
+            Phase::Listening => Some((self.received_at + SILENCE).min(self.sent_at + ALIVE)),
+            _ => Some(self.received_at + SILENCE),
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<CollectorEvent> {
+        self.events.pop_front()
+    }
+}

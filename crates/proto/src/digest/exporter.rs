@@ -1,0 +1,338 @@
+//! [`Exporter`]: the side that captures and reports.
+
+use super::channel::{Channel, DigestError};
+use super::wire::{Digest, Entries, Listen, Message, Refusal, Rule, Totals, fits};
+use super::{BEAT, MAX_ENTRIES, SILENCE, VERSION};
+use crate::jitlat::auth::{Key, Side, Transcript};
+use crate::machine::{Machine, Tick};
+use jitlat_core::SteadyTime;
+use jitlat_core::passive::PacketPreview;
+use jitlat_core::time::{SECOND, Span, WallTime};
+use std::collections::VecDeque;
+
+/// Digests that may wait for the connection; more are given up, by number.
+const WAITING: usize = 1 << 16;
+/// Previews likewise: only a plan is made of them.
+const PREVIEWS: usize = 1 << 12;
+/// Entries that make a message worth sending before its time.
+const WORTH: usize = 512;
+/// Otherwise they wait so long for company.
+const COMPANY: Span = Span::millis(40);
+
+/// What happens to an exporter, as its driver sees it.
+#[derive(Clone, Debug)]
+pub enum ExporterInput<'a> {
+    /// Bytes that came.
+    Bytes(&'a [u8]),
+    /// The connection ended.
+    Closed,
+    /// The interface is captured at.
+    Listening(String),
+    /// It cannot be.
+    Refuse(Refusal, String),
+    /// The capture is at its end, with what went wrong.
+    End(Vec<String>),
+}
+
+/// What a exporter asks of its driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExporterEvent {
+    /// Listen; names are under this salt. Answered by `Listening` or `Refuse`.
+    Listen(Listen, u64),
+    /// From now on digests by this rule.
+    Rule(Rule),
+    /// Enough: answered by `End`.
+    Stop,
+    /// The conversation is over; the cause, if it failed.
+    Over(Option<DigestError>),
+}
+
+#[derive(Debug)]
+enum Phase {
+    Greeting,
+    Proving,
+    /// The last message without a seal is in the outbox; nothing is read before it is gone.
+    Sealing,
+    Sealed,
+    Asked,
+    Previews,
+    Digests,
+    /// The last message is in the outbox, and why.
+    Ending(Option<DigestError>),
+    Over,
+}
+
+/// The machine. Its timers run on the steady clock.
+#[derive(Debug)]
+pub struct Exporter {
+    channel: Channel,
+    nonce: [u8; 16],
+    state: Phase,
+    outbox: VecDeque<Message>,
+    events: VecDeque<ExporterEvent>,
+    salt: u64,
+    previews: VecDeque<(u64, PacketPreview)>,
+    digests: VecDeque<(u64, Digest)>,
+    /// Entries made, reported or not.
+    made: u64,
+    /// Most digests a second, the second, and how many it has had.
+    rate: u32,
+    second: i64,
+    spent: u32,
+    covered: Option<(WallTime, WallTime)>,
+    totals: Totals,
+    received_at: SteadyTime,
+    sent_at: SteadyTime,
+}
+
+impl Exporter {
+    /// Awaits a collector that has `key`; reports at most `rate` digests a second. `nonce` is fresh randomness.
+    pub fn new(key: Option<Key>, rate: u32, nonce: [u8; 16], now: Tick) -> Exporter {
+        Exporter {
+            channel: Channel::new(Side::Server, key),
+            nonce,
+            state: Phase::Greeting,
+            outbox: VecDeque::new(),
+            events: VecDeque::new(),
+            salt: 0,
+            previews: VecDeque::new(),
+            digests: VecDeque::new(),
+            made: 0,
+            rate,
+            second: i64::MIN,
+            spent: 0,
+            covered: None,
+            totals: Totals::default(),
+            received_at: now.steady,
+            sent_at: now.steady,
+        }
+    }
+
+    /// The bytes for a collector that is turned away before a conversation begins.
+    pub fn turn_away(why: Refusal, words: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        Channel::new(Side::Server, None).write(&Message::Refused(why, words.to_owned()), &mut out);
+        out
+    }
+
+    /// A packet, as long as there is no rule.
+    pub fn preview(&mut self, g: PacketPreview) {
+        if matches!(self.state, Phase::Previews) {
+            if self.previews.len() < PREVIEWS {
+                self.previews.push_back((self.made, g));
+            }
+            self.made += 1;
+        }
+    }
+
+    /// A packet under the rule. What exceeds the rate or the room is given up, and counted by number.
+    pub fn digest(&mut self, d: Digest) {
+        if !matches!(self.state, Phase::Digests) {
+            return;
+        }
+        let second = d.at.0.div_euclid(SECOND);
+        if second != self.second {
+            (self.second, self.spent) = (second, 0);
+        }
+        self.spent = self.spent.saturating_add(1);
+        if self.spent <= self.rate && self.digests.len() < WAITING {
+            self.digests.push_back((self.made, d));
+        }
+        self.made += 1;
+    }
+
+    /// Everything between these times has been handed over.
+    pub fn covers(&mut self, from: WallTime, to: WallTime, totals: Totals) {
+        self.covered = Some((from, to));
+        self.totals = totals;
+    }
+
+    /// Entries that wait to be reported.
+    pub fn waiting(&self) -> usize {
+        self.previews.len() + self.digests.len()
+    }
+
+    fn over(&mut self, why: Option<DigestError>) {
+        if !matches!(self.state, Phase::Over) {
+            self.state = Phase::Over;
+            self.outbox.clear();
+            self.events.push_back(ExporterEvent::Over(why));
+        }
+    }
+
+    fn refuse(&mut self, why: Refusal, words: &str, cause: Option<DigestError>) {
+        self.outbox.push_back(Message::Refused(why, words.to_owned()));
+        self.state = Phase::Ending(cause);
+    }
+
+    fn read(&mut self, now: Tick) -> Result<(), DigestError> {
+        while !matches!(self.state, Phase::Over | Phase::Ending(_) | Phase::Sealing) {
+            let said = self.channel.said();
+            let Some(message) = self.channel.read()? else { break };
+            self.received_at = now.steady;
+            self.take(message, &said)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, message: Message, said: &Transcript) -> Result<(), DigestError> {
+        match (&self.state, message) {
+            (Phase::Greeting, Message::Hello { version, keyed, .. }) => {
+                if version != VERSION {
+                    let why = DigestError::Refused(Refusal::Version, format!("version {version}"));
+                    self.refuse(Refusal::Version, &format!("this is version {VERSION}"), Some(why));
+                    return Ok(());
+                }
+                if self.channel.keyed() && !keyed {
+                    self.refuse(Refusal::Key, "give the key with --key-file", Some(DigestError::Proof));
+                    return Ok(());
+                }
+                self.outbox.push_back(self.channel.hello(self.nonce));
+                self.state = if self.channel.keyed() { Phase::Proving } else { Phase::Sealing };
+            }
+            (Phase::Proving, Message::Proof(proof)) => {
+                if !self.channel.proves(said, &proof) {
+                    self.refuse(Refusal::Key, "not the same key", Some(DigestError::Proof));
+                    return Ok(());
+                }
+                self.outbox.extend(self.channel.proof());
+                self.state = Phase::Sealing;
+            }
+            (Phase::Sealed, Message::Listen(ask)) => {
+                self.state = Phase::Asked;
+                self.events.push_back(ExporterEvent::Listen(ask, self.salt));
+            }
+            (Phase::Previews, Message::Rule(rule)) => {
+                // Previews not reported yet are of no use any more; as entries they are accounted for.
+                self.previews.clear();
+                self.state = Phase::Digests;
+                self.covered = None;
+                self.events.push_back(ExporterEvent::Rule(rule));
+            }
+            (Phase::Previews | Phase::Digests, Message::Stop) => {
+                self.events.push_back(ExporterEvent::Stop);
+            }
+            // Before there is anything to report, a sign of life is no progress.
+            (Phase::Asked | Phase::Previews | Phase::Digests, Message::Alive) => {}
+            (_, other) => return Err(DigestError::OutOfTurn(other.kind())),
+        }
+        Ok(())
+    }
+
+    /// Whether it is time for the next message of entries.
+    fn is_due(&self, now: Tick) -> bool {
+        let (quiet, waiting) = (now.steady - self.sent_at, self.waiting());
+        quiet >= BEAT || waiting >= WORTH || waiting > 0 && quiet >= COMPANY
+    }
+
+    /// The next message of entries.
+    fn report(&mut self, now: Tick) -> Message {
+        self.sent_at = now.steady;
+        let (first, entries) = match self.state {
+            Phase::Digests => {
+                let (first, list) = run(&mut self.digests, |d| d.at);
+                (first, Entries::Digests(list))
+            }
+            _ => {
+                let (first, list) = run(&mut self.previews, |g| g.at);
+                (first, Entries::Previews(list))
+            }
+        };
+        // While entries wait, the times they are of have not been reported.
+        let covered = self.covered.filter(|_| self.waiting() == 0);
+        let first = first.unwrap_or(self.made);
+        Message::Report { first, covered, totals: self.totals, entries }
+    }
+}
+
+/// Entries with consecutive numbers from the front, as many as one message holds, and the first number.
+fn run<T: Copy>(queue: &mut VecDeque<(u64, T)>, at: impl Fn(&T) -> WallTime) -> (Option<u64>, Vec<T>) {
+    let Some(&(first, head)) = queue.front() else { return (None, Vec::new()) };
+    let base = at(&head);
+    // On the wire an entry is no longer than in memory.
+    let most = MAX_ENTRIES.min(super::MAX_FRAME / (size_of::<(u64, T)>()));
+    let fitting = queue.iter().zip(first..).take(most);
+    let count = fitting.take_while(|((n, e), k)| n == k && fits(base, at(e))).count();
+    (Some(first), queue.drain(..count).map(|(_, e)| e).collect())
+}
+
+impl Machine for Exporter {
+    type Input<'a> = ExporterInput<'a>;
+    type Event = ExporterEvent;
+
+    fn handle(&mut self, now: Tick, input: ExporterInput<'_>) {
+        match input {
+            ExporterInput::Bytes(bytes) => {
+                self.channel.receive(bytes);
+                if let Err(why) = self.read(now) {
+                    self.over(Some(why));
+                }
+            }
+            ExporterInput::Closed => self.over(Some(DigestError::Closed)),
+            ExporterInput::Listening(interface) => {
+                if matches!(self.state, Phase::Asked) {
+                    self.state = Phase::Previews;
+                    self.outbox.push_back(Message::Listening(interface));
+                }
+            }
+            ExporterInput::Refuse(why, words) => self.refuse(why, &words, None),
+            ExporterInput::End(notes) => {
+                if matches!(self.state, Phase::Previews | Phase::Digests) {
+                    loop {
+                        let report = self.report(now);
+                        self.outbox.push_back(report);
+                        if self.waiting() == 0 {
+                            break;
+                        }
+                    }
+                    let (made, totals) = (self.made, self.totals);
+                    self.outbox.push_back(Message::End { made, totals, notes });
+                    self.state = Phase::Ending(None);
+                }
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Tick) {
+        if now.steady - self.received_at >= SILENCE {
+            self.over(Some(DigestError::Silent));
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> bool {
+        let reporting = matches!(self.state, Phase::Previews | Phase::Digests);
+        if reporting && self.outbox.is_empty() && self.is_due(now) {
+            let report = self.report(now);
+            self.outbox.push_back(report);
+        }
+        let Some(message) = self.outbox.pop_front() else {
+            if let Phase::Ending(why) = &mut self.state {
+                let why = why.take();
+                self.over(why);
+            }
+            return false;
+        };
+        self.channel.write(&message, out);
+        if matches!(self.state, Phase::Sealing) && self.outbox.is_empty() {
+            self.salt = self.channel.seal();
+            self.state = Phase::Sealed;
+        }
+        true
+    }
+
+    fn poll_timeout(&self) -> Option<SteadyTime> {
+        match self.state {
+            Phase::Over => None,
+            Phase::Ending(_) => Some(self.received_at),
+            Phase::Previews | Phase::Digests => {
+                let beat = if self.waiting() > 0 { COMPANY } else { BEAT };
+                Some((self.received_at + SILENCE).min(self.sent_at + beat))
+            }
+            _ => Some(self.received_at + SILENCE),
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<ExporterEvent> {
+        self.events.pop_front()
+    }
+}

@@ -1,0 +1,159 @@
+//! What an access link explains of the round trips, and which link a sweep looks like.
+
+use jitlat_core::passive::link::{Fit, Layer, fit_sizes, milliseconds};
+use jitlat_core::passive::{Link, LinkQuestion, SizeFigures};
+use jitlat_core::time::Span;
+use jitlat_core::units;
+use std::fmt::Write as _;
+
+/// Sizes shown of those that occur.
+const SHOWN: usize = 12;
+
+fn heading(link: &Link) -> String {
+    let tunnel = if link.tunnel > 0 { format!(", {} B of tunnel", link.tunnel) } else { String::new() };
+    let (up, down) = (units::bit_rate(link.up as f64), units::bit_rate(link.down as f64));
+    format!("Link {}{tunnel}: {up} from the reference, {down} to it\n", link.encapsulation)
+}
+
+/// The model beside the round trips that were measured, or the link that they look like.
+pub fn answer(question: &LinkQuestion, sizes: &[SizeFigures]) -> String {
+    let mut t = String::from("\n");
+    match question {
+        LinkQuestion::Compare(link) => compare(&mut t, link, sizes),
+        LinkQuestion::Fit { tunnel } => describe(&mut t, fit_sizes(sizes, *tunnel).as_ref()),
+    }
+    t
+}
+
+fn compare(t: &mut String, link: &Link, sizes: &[SizeFigures]) {
+    t.push_str(&heading(link));
+    let mut common: Vec<_> = sizes.iter().collect();
+    common.sort_by_key(|s| std::cmp::Reverse(s.pairs));
+    common.truncate(SHOWN);
+    common.sort_by_key(|s| (s.out_length, s.in_length));
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        t,
+        "{:>7} {:>7} {:>8} {:>10} {:>10} {:>10} {:>11}",
+        "OUT B", "IN B", "pairs", "model ms", "min ms", "mean ms", "min - model"
+    );
+    for s in common {
+        let model = link.rtt(s.out_length.into(), s.in_length.into());
+        let (min, mean) = (Span(s.min_rtt_ns), Span(s.mean_rtt_ns as i64));
+        let _ = writeln!(
+            t,
+            "{:>7} {:>7} {:>8} {:>10} {:>10} {:>10} {:>11}",
+            s.out_length,
+            s.in_length,
+            s.pairs,
+            milliseconds(model),
+            milliseconds(min),
+            milliseconds(mean),
+            milliseconds(min - model)
+        );
+    }
+    if let Some((up, down)) = link.cell() {
+        let _ = writeln!(t, "one cell: {} up, {} down", units::full(up.0), units::full(down.0));
+    }
+    let longest = |f: fn(&SizeFigures) -> u32| sizes.iter().map(f).max();
+    if let (Some(out), Some(back)) = (longest(|s| s.out_length), longest(|s| s.in_length)) {
+        let _ = writeln!(
+            t,
+            "bands: each queued OUT packet of {out} bytes adds {} ms, each IN packet of {back} bytes {} ms",
+            milliseconds(link.delay_up(out.into())),
+            milliseconds(link.delay_down(back.into()))
+        );
+    }
+}
+
+fn describe(t: &mut String, fit: Option<&Fit>) {
+    let Some(f) = fit else {
+        t.push_str(
+            "Link: not found; it takes pairs of four or more sizes, the same both ways (a payload sweep)\n",
+        );
+        return;
+    };
+    let (fixed, slope) = (units::eng4_f64(f.fixed_ns), units::eng4_f64(f.slope_ns));
+    let rate = units::bit_rate(f.series_rate);
+    let _ = match f.steps {
+        None => writeln!(t, "Link: no steps; least RTT = {fixed} + {slope} a byte"),
+        Some((step, h)) => {
+            let atm = if step == 48 { " (ATM cells)" } else { "" };
+            writeln!(t, "Link: steps of {step} bytes{atm}, overhead {h} modulo {step}; {slope} a step")
+        }
+    };
+    let _ = writeln!(
+        t,
+        "  both rates in series, 1/(1/up + 1/down): {rate}; unexplained {} rms",
+        units::eng4_f64(f.residual_ns)
+    );
+    if f.steps.is_some_and(|s| s.0 == 48) {
+        let names = if f.encapsulations.is_empty() {
+            "none that is known".to_owned()
+        } else {
+            f.encapsulations.join(", ")
+        };
+        let _ = writeln!(t, "  encapsulations with that overhead: {names}");
+    }
+}
+
+/// The link's tables for some UDP payloads: sizes layer by layer, and delays.
+pub fn tables(link: &Link, payloads: &[u64]) -> String {
+    let mut t = heading(link);
+    let wires: Vec<_> = payloads.iter().map(|p| link.of_payload(*p)).collect();
+    let mut names: Vec<&str> = Vec::new();
+    for l in wires.iter().flat_map(|w| &w.layers) {
+        if !names.contains(&l.name) {
+            names.push(l.name);
+        }
+    }
+    // A layer that only some sizes need (padding) goes before the one it precedes where it occurs.
+    let longest = wires.iter().max_by_key(|w| w.layers.len());
+    let names: Vec<&str> = longest.map_or(names, |w| w.layers.iter().map(|l| l.name).collect());
+    let mut row = |name: &str, cell: &dyn Fn(usize) -> String| {
+        let _ = write!(t, "{name:<24}");
+        for i in 0..payloads.len() {
+            let _ = write!(t, " {:>9}", cell(i));
+        }
+        t.push('\n');
+    };
+    row("UDP payload (bytes)", &|i| payloads[i].to_string());
+    for name in names {
+        let layer = |i: usize| wires[i].layers.iter().find(|l| l.name == name).copied();
+        let total =
+            |l: Layer| if l.name == "padding" { format!("+{}", l.added) } else { l.total.to_string() };
+        row(name, &|i| layer(i).map_or("-".to_owned(), total));
+    }
+    row("cells", &|i| wires[i].cells.map_or("-".to_owned(), |c| c.to_string()));
+    let ip = |i: usize| Link::ip_length(payloads[i]);
+    row("delay down (ms)", &|i| milliseconds(link.delay_down(ip(i))));
+    row("delay up (ms)", &|i| milliseconds(link.delay_up(ip(i))));
+    row("RTT of the link (ms)", &|i| milliseconds(link.rtt(ip(i), ip(i))));
+    t
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tables_of_the_seed() {
+        let link: Link = "pppoe-llc,up=128k,down=512k,tunnel=28".parse().unwrap();
+        let t = tables(&link, &[40, 340, 640, 940, 1240]);
+        for row in [
+            "RFC1483                        128       428       728      1028      1328",
+            "AAL5                           144       480       768      1056      1344",
+            "cells                            3        10        16        22        28",
+            "delay down (ms)               2.48      8.28     13.25     18.22     23.19",
+            "delay up (ms)                 9.94     33.13     53.00     72.88     92.75",
+            "RTT of the link (ms)         12.42     41.41     66.25     91.09    115.94",
+        ] {
+            assert!(t.contains(row), "{row}\n{t}");
+        }
+    }
+
+    #[test]
+    fn without_sizes_no_link_is_found() {
+        assert!(answer(&LinkQuestion::Fit { tunnel: 0 }, &[]).contains("not found"));
+    }
+}

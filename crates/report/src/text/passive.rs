@@ -1,0 +1,201 @@
+//! Passive round trips: what two captures say beyond the pairs.
+
+use crate::text;
+use jitlat_core::passive::flows::{FlowRtt, MAX_FLOWS, OTHER_FLOWS_NAME};
+use jitlat_core::passive::verdict::{describe_identity, list_prefixes};
+use jitlat_core::passive::{
+    FlowFigures, Level, LinkQuestion, PassiveResult, PassiveSummary, SpreadFigures, WayFigures,
+};
+use jitlat_core::summary::Summary;
+use jitlat_core::units;
+use std::fmt::Write as _;
+
+/// What is shown beside the result itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beside<'a> {
+    /// What ping measured at the same time.
+    pub ping: Option<SpreadFigures>,
+    /// What is asked about the link.
+    pub link: Option<&'a LinkQuestion>,
+    /// The ways in the common analysis, each with its heading: for their windows.
+    pub ways: &'a [(&'a str, &'a Summary)],
+    /// Flows shown, those with most bytes.
+    pub top: usize,
+    /// Notes beside those of the result.
+    pub notes: &'a [String],
+}
+
+/// The summary as people read it.
+pub fn passive(r: &PassiveResult, beside: &Beside<'_>) -> String {
+    let mut t = String::new();
+    let (s, plan) = (&r.summary, &r.plan);
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        t,
+        "Synthetic packet pairs between {} (reference) and {} (monitor)",
+        list_prefixes(&plan.sides[0].reference),
+        list_prefixes(&plan.sides[1].monitor)
+    );
+    if plan.sides[0] != plan.sides[1] {
+        let _ = writeln!(
+            t,
+            "  translated on the way: {} seen at the monitor, {} seen at the reference",
+            list_prefixes(&plan.sides[1].reference),
+            list_prefixes(&plan.sides[0].monitor)
+        );
+    }
+    if plan.direction_assumed {
+        t.push_str("  which side is which could not be told for some packets: the clocks were believed; give -a and -A\n");
+    }
+    let _ = writeln!(t, "  packets are told apart by {}", describe_identity(&r.identity));
+    let _ = writeln!(t);
+    let _ = writeln!(t, "{:<22}{:>14} {:>14}", "", "OUT (to MON)", "IN (to REF)");
+    let mut row = |name: &str, f: &dyn Fn(&WayFigures) -> String| {
+        let _ = writeln!(t, "{name:<22}{:>14} {:>14}", f(&s.out), f(&s.back));
+    };
+    row("seen at reference", &|w| w.counts.seen_at_reference.to_string());
+    row("seen at monitor", &|w| w.counts.seen_at_monitor.to_string());
+    row("matched", &|w| w.counts.matched.to_string());
+    row("lost", &|w| w.counts.lost.to_string());
+    row("loss", &|w| w.loss_ratio.map_or("-".into(), |l| format!("{:.3} %", l * 100.0)));
+    row("duplicated", &|w| w.counts.duplicates.to_string());
+    row("reordered", &|w| w.counts.reordered.to_string());
+    for (name, count) in [
+        ("captured twice", (|w| w.counts.captured_twice) as fn(&WayFigures) -> u64),
+        ("ambiguous, dropped", |w| w.counts.ambiguous),
+        ("outside the overlap", |w| w.counts.outside),
+        ("not seen at source", |w| w.counts.unseen),
+        ("given up, no room", |w| w.counts.given_up),
+    ] {
+        if count(&s.out) + count(&s.back) > 0 {
+            row(name, &|w| count(w).to_string());
+        }
+    }
+    let eng = |v: Option<i64>| v.map_or("-".to_owned(), units::eng4);
+    row("delay variation p50", &|w| eng(w.delay_variation_ns.map(|d| d.median)));
+    row("                p95", &|w| eng(w.delay_variation_ns.map(|d| d.p95)));
+    row("                p99", &|w| eng(w.delay_variation_ns.map(|d| d.p99)));
+    row("                max", &|w| eng(w.delay_variation_ns.map(|d| d.max)));
+    row("|IPDV| p50", &|w| eng(w.ipdv_ns.map(|d| d.median)));
+    row("       p95", &|w| eng(w.ipdv_ns.map(|d| d.p95)));
+    row("mean IP length", &|w| w.mean_length.map_or("-".into(), |l| format!("{l:.1} B")));
+    if s.out.serialisation.is_some() || s.back.serialisation.is_some() {
+        row("a byte costs", &|w| w.serialisation.map_or("-".into(), |v| units::eng4_f64(v.ns_per_byte)));
+        row("  as one link's rate", &|w| {
+            w.serialisation.map_or("-".into(), |v| units::bit_rate(v.series_rate))
+        });
+    }
+    t.push('\n');
+    spreads(&mut t, s, beside.ping);
+    for l in &s.levels {
+        let _ = writeln!(t, "{:<22}{}", "bands", describe_band(l));
+    }
+    clocks(&mut t, s);
+    for (heading, summary) in beside.ways {
+        let windows = text::windows(summary, &text::Options::default());
+        if !windows.is_empty() {
+            let _ = write!(t, "\n{heading}{}", windows.trim_start());
+        }
+    }
+    if let Some(flows) = &r.flows {
+        flow_table(&mut t, flows, beside.top);
+    }
+    if let Some(question) = beside.link {
+        t.push_str(&super::link::answer(question, &r.sizes));
+    }
+    for line in r.notes().iter().chain(beside.notes) {
+        let _ = writeln!(t, "note: {line}");
+    }
+    t
+}
+
+/// A band in words.
+pub fn describe_band(l: &Level) -> String {
+    let apart = units::eng4_f64(l.spacing_ns);
+    let mut text = match l.of_differences {
+        true => format!("{:.0} % of the moves between neighbouring pairs are {apart}", 100.0 * l.strength),
+        false => format!("{apart} apart (strength {:.2})", l.strength),
+    };
+    if let Some(k) = l.steps_per_coarser {
+        let _ = write!(text, ", {k} to each of the coarser");
+    }
+    if !l.explained.is_empty() {
+        let _ = write!(text, ": {}", l.explained.join("; "));
+    }
+    text
+}
+
+fn flow_table(t: &mut String, flows: &[FlowFigures], top: usize) {
+    let _ = writeln!(
+        t,
+        "\n{:>9} {:>9} {:>8} {:>8} {:>7} {:>10} {:>10} {:>10}  flow",
+        "OUT", "IN", "lost", "lost", "pairs", "min", "p50", "p95"
+    );
+    for f in flows.iter().take(top) {
+        let rtt = |g: fn(&FlowRtt) -> i64| f.rtt_ns.as_ref().map_or("-".to_owned(), |r| units::eng4(g(r)));
+        let _ = writeln!(
+            t,
+            "{:>9} {:>9} {:>8} {:>8} {:>7} {:>10} {:>10} {:>10}  {}",
+            f.out.matched,
+            f.back.matched,
+            f.out.lost,
+            f.back.lost,
+            f.pairs,
+            rtt(|r| r.min),
+            rtt(|r| r.median),
+            rtt(|r| r.p95),
+            f.flow
+        );
+    }
+    if flows.len() > top {
+        let _ = writeln!(t, "and {} more (--top, or --json)", flows.len() - top);
+    }
+    if flows.iter().any(|f| f.flow == OTHER_FLOWS_NAME) {
+        let _ = writeln!(
+            t,
+            "note: all flows after the first {MAX_FLOWS} are counted together as {OTHER_FLOWS_NAME}; --per-prefix makes fewer"
+        );
+    }
+}
+
+fn spreads(t: &mut String, s: &PassiveSummary, ping: Option<SpreadFigures>) {
+    let _ = writeln!(
+        t,
+        "{:<22}{:>9} {:>10} {:>10} {:>10} {:>10} {:>10}",
+        "", "values", "min", "p50", "mean", "p95", "max"
+    );
+    let mut row = |name: &str, f: Option<SpreadFigures>| {
+        let Some(f) = f else {
+            let _ = writeln!(t, "{name:<22}{:>9}", 0);
+            return;
+        };
+        let mean = units::eng4_f64(f.mean);
+        let [min, p50, p95, max] = [f.min, f.median, f.p95, f.max].map(units::eng4);
+        let _ = writeln!(t, "{name:<22}{:>9} {min:>10} {p50:>10} {mean:>10} {p95:>10} {max:>10}", f.count);
+    };
+    row("RTT per pair", s.rtt_ns);
+    row(&format!("RTT every {}", units::eng4(s.per_time_interval_ns.0)), s.rtt_per_time_ns);
+    if ping.is_some() {
+        row("ping", ping);
+    }
+    row("time at the monitor", s.turnaround_ns);
+    if let Some(rate) = s.pair_rate {
+        let _ = writeln!(t, "{:<22}{rate:.2}/s", "pair rate");
+    }
+}
+
+fn clocks(t: &mut String, s: &PassiveSummary) {
+    if let (Some(offset), Some(bound)) = (s.clocks.offset_ns, s.clocks.offset_bound_ns) {
+        let _ = writeln!(
+            t,
+            "{:<22}{} +/- {} (monitor - reference, in the middle of the captures)",
+            "clock offset",
+            units::full_f64(offset),
+            units::eng4_f64(bound)
+        );
+    }
+    if let Some(skew) = s.clocks.skew_ppm {
+        let [out, back] = s.clocks.skew_ppm_by_way.map(|w| w.map_or("-".to_owned(), |v| format!("{v:.2}")));
+        let _ = writeln!(t, "{:<22}{skew:.2} ppm (by OUT {out}, by IN {back})", "clock skew");
+    }
+}

@@ -1,0 +1,59 @@
+//! A test's own stream, as it was captured at this host.
+
+use jitlat_core::passive::StreamTraffic;
+use jitlat_core::passive::tcp::{DelayCause, DelayCauses};
+use jitlat_core::spec::Direction;
+use jitlat_core::units::eng4;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// What was captured, and what it explains. `saved` is where the packets are.
+pub fn stream_traffic(s: &StreamTraffic, saved: Option<&Path>) -> String {
+    let mut text = format!("\nThe stream at {} of this host\n", s.interface);
+    // Writing to a string cannot fail.
+    for (counts, name) in [(s.sent, "sent"), (s.received, "received")] {
+        if counts.packets > 0 {
+            let _ = writeln!(text, "  {} packets {name}, {} bytes", counts.packets, counts.ip_bytes);
+        }
+        if counts.fragments > 0 {
+            let n = counts.fragments;
+            let _ = writeln!(text, "  of these {n} fragments: the packets do not fit the path");
+        }
+    }
+    if !s.tcp.first.connections.is_empty() {
+        text.push_str(&super::tcp(&s.tcp, 0));
+    }
+    s.delays.iter().for_each(|(direction, causes)| delay_causes(&mut text, *direction, causes));
+    if let Some(file) = saved {
+        let _ = writeln!(text, "  saved in {}", file.display());
+    }
+    s.notes.iter().for_each(|note| text.push_str(&format!("note: {note}\n")));
+    text
+}
+
+fn delay_causes(t: &mut String, direction: Direction, e: &DelayCauses) {
+    let which = if direction == Direction::Up { "to the server" } else { "from the server" };
+    let _ = writeln!(
+        t,
+        "\nWhat delayed the packets {which}: {} of latency above the least, of {} packets\n  {:<44}{:>8}{:>9}{:>11}",
+        eng4(e.above_minimum_ns),
+        e.packets,
+        "",
+        "mostly",
+        "share",
+        "longest"
+    );
+    for c in &e.causes {
+        let what = match c.cause {
+            DelayCause::WindowFull => "waited here, the receiver's window was full",
+            DelayCause::Sender => "waited here for another reason",
+            DelayCause::Fast => "sent again after duplicate acknowledgements",
+            DelayCause::Timeout => "sent again after silence",
+            DelayCause::Behind => "waited behind data that was sent again",
+            DelayCause::Receiver => "read late at this host",
+            DelayCause::Path => "the path and the far host",
+        };
+        let share = c.share.map_or("-".to_owned(), |s| format!("{:.1} %", 100.0 * s));
+        let _ = writeln!(t, "  {what:<44}{:>8}{share:>9}{:>11}", c.packets, eng4(c.longest_ns));
+    }
+}

@@ -1,0 +1,170 @@
+//! Lines of captured traffic: a pair each, or an event each.
+
+use jitlat_core::passive::tcp::{DirectedEvent, EventKind};
+use jitlat_core::passive::{Estimate, Pair};
+use std::io::{self, Write};
+
+/// The columns of a pair's line: `[count] timestamp rtt [spt] [owd-out owd-in] [sizes] [rate]`, seconds with six
+/// decimals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PairColumns {
+    /// The number of the pair, from 1.
+    pub count: bool,
+    /// Time between its packets at the monitor point.
+    pub turnaround: bool,
+    /// The raw one-way delays.
+    pub one_way: bool,
+    /// The lengths of the two IP packets, in bytes.
+    pub sizes: bool,
+    /// Moving average of the pair rate, in pairs a second.
+    pub rate: bool,
+    /// Time stamps of the monitor's clock.
+    pub monitor_clock: bool,
+    /// Time stamps of the pair's first packet instead of its middle.
+    pub begin: bool,
+    /// A round trip below 0 is printed as 0, as the CAIA tool does.
+    pub no_negative: bool,
+}
+
+/// Formats pairs as lines.
+#[derive(Clone, Debug)]
+pub struct PairLines {
+    columns: PairColumns,
+    line: Vec<u8>,
+    number: u64,
+}
+
+impl PairLines {
+    /// Lines of these columns.
+    pub fn new(columns: PairColumns) -> PairLines {
+        PairLines { columns, line: Vec::with_capacity(128), number: 0 }
+    }
+
+    /// Writes the line of the next pair.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn write(&mut self, out: &mut impl Write, e: &Estimate) -> io::Result<()> {
+        self.number += 1;
+        self.line.clear();
+        self.columns.format(&mut self.line, self.number, e);
+        out.write_all(&self.line)
+    }
+}
+
+impl PairColumns {
+    fn format(&self, line: &mut Vec<u8>, number: u64, e: &Estimate) {
+        let p = &e.pair;
+        if self.count {
+            // Writing to a vector cannot fail.
+            let _ = write!(line, "{number:>6} ");
+        }
+        seconds(line, self.timestamp(p));
+        let rtt = if self.no_negative { p.rtt().0.max(0) } else { p.rtt().0 };
+        column(line, rtt);
+        if self.turnaround {
+            column(line, p.turnaround().0);
+        }
+        if self.one_way {
+            column(line, p.delay_out().0);
+            column(line, p.delay_in().0);
+        }
+        if self.sizes {
+            let _ = write!(line, " {} {}", p.out.length, p.back.length);
+        }
+        if self.rate {
+            let _ = write!(line, " {:.1}", e.rate);
+        }
+        line.push(b'\n');
+    }
+
+    fn timestamp(&self, p: &Pair) -> i64 {
+        match (self.begin, self.monitor_clock) {
+            (true, _) => p.out.reference.0,
+            (_, true) => p.middle_at_monitor().0,
+            _ => p.middle().0,
+        }
+    }
+}
+
+fn column(line: &mut Vec<u8>, ns: i64) {
+    line.push(b' ');
+    seconds(line, ns);
+}
+
+/// Nanoseconds as seconds with six decimals, rounded half up.
+fn seconds(line: &mut Vec<u8>, ns: i64) {
+    let us = ns.saturating_add(500).div_euclid(1000);
+    if us < 0 {
+        line.push(b'-');
+    }
+    let us = us.unsigned_abs();
+    let mut digits = [b'0'; 20];
+    let (mut rest, mut at) = (us, digits.len());
+    while rest > 0 || at > digits.len() - 7 {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    line.extend_from_slice(&digits[at..14]);
+    line.push(b'.');
+    line.extend_from_slice(&digits[14..]);
+}
+
+/// Writes an event of a TCP connection as a line: time in seconds, sender, receiver, what, bytes, and for how long
+/// data or window had waited.
+///
+/// # Errors
+/// What `out` says.
+pub fn write_tcp_event(out: &mut impl Write, s: &DirectedEvent) -> io::Result<()> {
+    let what = match s.event.kind {
+        EventKind::Fast => "fast-retransmission",
+        EventKind::Timeout => "timeout-retransmission",
+        EventKind::Probe => "early-retransmission",
+        EventKind::Spurious => "spurious-retransmission",
+        EventKind::OutOfOrder => "out-of-order",
+        EventKind::Duplicate => "duplicate",
+        EventKind::ZeroWindow => "window-closed",
+        EventKind::WindowOpens => "window-open",
+        EventKind::WindowFull => "window-full",
+    };
+    let us = s.event.at.0.div_euclid(1000);
+    write!(
+        out,
+        "{}.{:06} {} {} {what} {}",
+        us.div_euclid(1_000_000),
+        us.rem_euclid(1_000_000),
+        s.from,
+        s.to,
+        s.event.bytes
+    )?;
+    match s.event.waited {
+        Some(w) => writeln!(out, " {:.6}", w.as_seconds()),
+        None => writeln!(out, " -"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn six_decimals() {
+        let text = |ns| {
+            let mut v = Vec::new();
+            seconds(&mut v, ns);
+            String::from_utf8(v).unwrap()
+        };
+        for (ns, expected) in [
+            (0, "0.000000"),
+            (499, "0.000000"),
+            (500, "0.000001"),
+            (48_927_000, "0.048927"),
+            (-12_000, "-0.000012"),
+            (1_795_178_768_454_145_000, "1795178768.454145"),
+            (i64::MAX, "9223372036.854775"),
+        ] {
+            assert_eq!(text(ns), expected);
+        }
+    }
+}

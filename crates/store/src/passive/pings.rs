@@ -1,0 +1,96 @@
+//! [`read_pings`]: what ping measured, of its own output or of the log of `jitlat ping`.
+
+use crate::log::LogReader;
+use jitlat_core::time::{SECOND, Span, WallTime};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// Bytes of ping's output that are read.
+const LONGEST: u64 = 256 << 20;
+
+/// Why a file gives no round trips.
+#[derive(Debug, thiserror::Error)]
+pub enum PingsError {
+    /// It cannot be read.
+    #[error("reading ping's round trips from {}: {source}", .path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is something else.
+    #[error(
+        "reading ping's round trips from {}: it is neither the output of ping (best with -D) nor a log of jitlat ping",
+        .0.display()
+    )]
+    Other(PathBuf),
+}
+
+/// Round trips from `path`, each with when its request left: `ping -D` output (its time stamps place the values), or a
+/// log of `jitlat ping`. Values of a ping without time stamps are one second apart from `start`.
+///
+/// # Errors
+/// [`PingsError`] if there are none.
+pub fn read_pings(path: &Path, start: WallTime) -> Result<Vec<(WallTime, Span)>, PingsError> {
+    if let Ok(mut reader) = LogReader::open(path) {
+        let mut failure = None;
+        let rows: Vec<_> =
+            reader.records(&mut failure).filter_map(|r| Some((r.sent()?, r.delay()?))).collect();
+        if !rows.is_empty() {
+            return Ok(rows);
+        }
+    }
+    let failed = |source| PingsError::Io { path: path.to_owned(), source };
+    if fs::metadata(path).map_err(failed)?.len() > LONGEST {
+        return Err(PingsError::Other(path.to_owned()));
+    }
+    let text = fs::read(path).map_err(failed)?;
+    let rows: Vec<_> = String::from_utf8_lossy(&text).lines().filter_map(|l| line(l, start)).collect();
+    if rows.is_empty() { Err(PingsError::Other(path.to_owned())) } else { Ok(rows) }
+}
+
+/// `[1700000000.123456] 64 bytes from 192.0.2.1: icmp_seq=7 ttl=64 time=12.3 ms`
+fn line(text: &str, start: WallTime) -> Option<(WallTime, Span)> {
+    let (_, after) = text.split_once("time=").or_else(|| text.split_once("time<"))?;
+    let mut words = after.split_whitespace();
+    let number: f64 = words.next()?.trim_end_matches("ms").parse().ok()?;
+    let unit = match words.next() {
+        Some("us") => 1e3,
+        Some("s") => 1e9,
+        _ => 1e6,
+    };
+    let rtt = (number * unit).round();
+    if !(0.0..1e15).contains(&rtt) {
+        return None;
+    }
+    let stamp = text.trim_start().strip_prefix('[').and_then(|t| t.split_once(']'));
+    let at = match stamp.and_then(|(t, _)| t.parse::<f64>().ok()) {
+        // ping stamps the arrival of the reply.
+        Some(seconds) if seconds.abs() < 9e9 => WallTime((seconds * 1e9) as i64 - rtt as i64),
+        _ => {
+            let seq = text.split_once("seq=")?.1.split_whitespace().next()?.parse::<i64>().ok()?;
+            start + Span(seq.checked_mul(SECOND)?)
+        }
+    };
+    Some((at, Span(rtt as i64)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_of_ping() {
+        let start = WallTime(1000 * SECOND);
+        let stamped = "[1700000000.500000] 64 bytes from 10.0.0.2: icmp_seq=3 ttl=64 time=12.5 ms";
+        let (at, rtt) = line(stamped, start).unwrap();
+        assert_eq!(rtt, Span(12_500_000));
+        assert!((at.0 - 1_700_000_000_487_500_000).abs() < 1000, "when the request left");
+        let bare = "64 bytes from 10.0.0.2: icmp_seq=3 ttl=64 time=8123 ms";
+        assert_eq!(line(bare, start), Some((WallTime(1003 * SECOND), Span(8_123_000_000))));
+        for other in ["PING 10.0.0.2 (10.0.0.2) 56(84) bytes of data.", "time=x ms", "time=-5 ms", ""] {
+            assert_eq!(line(other, start), None);
+        }
+    }
+}

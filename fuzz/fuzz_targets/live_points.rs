@@ -1,0 +1,58 @@
+#![no_main]
+
+//! Deliveries of two live points in any order, of any times: learnt from and merged, without a panic, with bounded
+//! memory, and nothing matched that was not seen.
+
+use arbitrary::Arbitrary;
+use jitlat_core::passive::pipeline::{Delivered, Delivery, FrameBatch, Learner, Merger};
+use jitlat_core::passive::{Estimator, Frame, LinkType, Matcher, Point, Sighting, Way};
+use jitlat_core::{Span, SteadyTime, WallTime};
+
+#[derive(Arbitrary, Debug)]
+enum Step {
+    Frame { monitor: bool, at: i64, bytes: Vec<u8> },
+    Sighting { monitor: bool, back: bool, at: i64, id: u8 },
+    Covers { monitor: bool, from: i64, to: i64 },
+    Release,
+}
+
+fn point(monitor: bool) -> Point {
+    if monitor { Point::Monitor } else { Point::Reference }
+}
+
+libfuzzer_sys::fuzz_target!(|input: (i64, [i64; 2], Vec<Step>)| {
+    let (offset, begins, steps) = input;
+    let mut learner = Learner::new(None, 200, None);
+    let matcher = Matcher::new(Span(offset), Span::seconds(1)).with_capacity(16);
+    let mut merger = Merger::new(matcher, begins.map(WallTime));
+    let mut estimator = Estimator::new(Span::seconds(1), None);
+    let mut seen = [[0u64; 2]; 2];
+    for (k, step) in steps.into_iter().enumerate() {
+        match step {
+            Step::Frame { monitor, at, bytes } => {
+                let mut frames = FrameBatch::default();
+                let wire_length = bytes.len() as u32;
+                frames.push(&Frame { at: WallTime(at), link: LinkType::RAW, wire_length, data: &bytes });
+                assert_eq!(frames.frames().map(|f| f.data.len()).sum::<usize>(), bytes.len());
+                let covered = Some((WallTime(at), WallTime(at)));
+                learner.take(Delivery { point: point(monitor), what: Delivered::Frames(frames), covered });
+                let _ = learner.plan(SteadyTime(k as i64 * 100_000_000));
+            }
+            Step::Sighting { monitor, back, at, id } => {
+                let way = if back { Way::In } else { Way::Out };
+                seen[usize::from(monitor)][way as usize] += 1;
+                let id = u64::from(id) * 2 + way as u64;
+                merger.push(point(monitor), Sighting { at: WallTime(at), id, length: 1, way, flow: 0 });
+            }
+            Step::Covers { monitor, from, to } => merger.covers(point(monitor), WallTime(from), WallTime(to)),
+            Step::Release => merger.release(&mut estimator),
+        }
+    }
+    let _ = (learner.begins(), learner.not_learnt(), learner.into_held().count());
+    let counts = merger.finish(&mut estimator, |_| ());
+    for (way, c) in counts.iter().enumerate() {
+        assert!(c.matched <= seen[0][way].min(seen[1][way]), "{counts:?}");
+        assert!(c.seen_at_reference <= seen[0][way] && c.seen_at_monitor <= seen[1][way], "{counts:?}");
+    }
+    let _ = estimator.summary_of(counts);
+});
