@@ -3,19 +3,23 @@
 use crate::exit::Status;
 use crate::label;
 use crate::options::report::ReportArgs;
-use crate::present::{self, Run};
+use crate::output::report::{Streams, file_ending};
+use crate::output::{Part, Run, text};
 use anyhow::{Result, bail};
 use jitlat_core::analysis::Analyzer;
-use jitlat_report::text;
+use jitlat_report::text::analysing;
 use jitlat_store::log::LogReader;
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
 /// Analyses `logs` and shows the result.
 pub fn run(logs: &[PathBuf], args: &ReportArgs) -> Result<Status> {
-    present::check(args)?;
-    if args.csv.is_some() && logs.iter().any(|l| l.as_os_str() == "-") {
-        bail!("--csv reads the log twice, which standard input cannot: give a file");
+    let read: Vec<&Path> = logs.iter().map(PathBuf::as_path).collect();
+    args.outputs.check(logs.len(), &read)?;
+    if let Some((rows, _)) = args.outputs.needing(Part::ROWS)
+        && logs.iter().any(|log| log.as_os_str() == "-")
+    {
+        bail!("--{} reads the log twice, which standard input cannot: give a file", rows.name);
     }
     let mut runs = logs.iter().map(|log| analyze(log, args)).collect::<Result<Vec<Run>>>()?;
     let known: Vec<_> = runs
@@ -27,8 +31,11 @@ pub fn run(logs: &[PathBuf], args: &ReportArgs) -> Result<Status> {
         .collect();
     let labels = label::tell_apart(&known);
     runs.iter_mut().zip(labels).for_each(|(run, label)| run.label = label);
-    present::present(&runs, args)?;
-    Ok(present::status(&runs, args))
+    let report = Streams { runs: &runs, extra: None, interval: args.analysis.interval };
+    if !args.outputs.write(&report, || text::page(&runs, args.page())) {
+        return Ok(Status::NotMeasured);
+    }
+    Ok(text::status(&runs, &args.fail_if))
 }
 
 /// One pass over one log.
@@ -54,7 +61,8 @@ pub fn analyze(log: &Path, args: &ReportArgs) -> Result<Run> {
         log: Some(log.to_owned()),
         records: Vec::new(),
         tcp: Vec::new(),
-        heading: text::analysing(session) + "\n",
+        heading: analysing(session) + "\n",
         label: log.display().to_string(),
+        file_ending: file_ending(session.spec.direction()),
     })
 }

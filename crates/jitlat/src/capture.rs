@@ -1,7 +1,8 @@
 //! `jitlat HOST --capture`: the test's own stream, captured where it leaves and reaches this host.
 
 use crate::options::one_way::{NO_FILE, OneWayArgs};
-use crate::present::{Extra, Run};
+use crate::output::Run;
+use crate::output::report::Extra;
 use anyhow::{Context, Result};
 use jitlat_instruments::passive::{CapturedStream, EndedCapture, SaveTo, StreamCapture};
 use jitlat_net::client::TestRequest;

@@ -2,8 +2,7 @@
 
 use crate::exit::Status;
 use crate::options::one_way::OneWayArgs;
-use crate::present;
-use crate::test::Followed;
+use crate::test::{self, Followed};
 use anyhow::{Result, bail};
 use jitlat_core::Direction;
 use jitlat_instruments::one_way::Interrupted;
@@ -12,13 +11,13 @@ use jitlat_store::log::LogReader;
 use std::path::{Path, PathBuf};
 
 /// Collects, saves under a new name, reports.
-pub fn run(mut test: OneWay, logs: &[PathBuf], args: &OneWayArgs, stop: &Stop) -> Result<Status> {
-    present::check(&args.report)?;
+pub fn run(mut one_way: OneWay, logs: &[PathBuf], args: &OneWayArgs, stop: &Stop) -> Result<Status> {
+    test::check(args, logs.len())?;
     let mut left = logs.iter().map(|log| read(log)).collect::<Result<Vec<Interrupted>>>()?;
     left.sort_by_key(|l| l.session.spec.direction() == Direction::Down);
-    test.streams = left.iter().map(|l| l.session.spec.clone()).collect();
-    let mut followed = Followed::new(&test, args)?;
-    let outcome = followed.by(|observer| test.collect(left, stop, observer))?;
+    one_way.streams = left.iter().map(|l| l.session.spec.clone()).collect();
+    let mut followed = Followed::new(&one_way, args)?;
+    let outcome = followed.by(|observer| one_way.collect(left, stop, observer))?;
     followed.conclude(&outcome, None, args)
 }
 

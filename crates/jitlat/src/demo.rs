@@ -2,7 +2,7 @@
 
 use crate::exit::Status;
 use crate::options::one_way::OneWayArgs;
-use crate::{console, interrupt, present, test};
+use crate::{console, interrupt, test};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use jitlat_core::impair::Scenario;
@@ -33,7 +33,7 @@ pub fn run(args: &DemoArgs) -> Result<Status> {
         "the relay of the demonstration speaks version 3 only: leave out --classic"
     );
     let stop = interrupt::stop()?;
-    if !present::is_silent(&args.one_way.report) {
+    if !args.one_way.report.outputs.is_silent() {
         console::print(&format!("A server, a client, and between them: {}.\n\n", scenario.name))?;
     }
     let bed = Bed::start(scenario)?;

@@ -1,11 +1,13 @@
-//! The same test idle, then loaded, side by side.
+//! `--load`: the same test idle, then loaded, side by side.
 
 use crate::exit::Status;
 use crate::options::one_way::OneWayArgs;
 use crate::options::ping::PingArgs;
 use crate::options::report::ReportArgs;
+use crate::output::{Report, Run};
 use crate::{console, interrupt};
 use anyhow::{Result, bail};
+use jitlat_core::Span;
 use jitlat_core::compare::Basis;
 use jitlat_core::figures::FIGURES;
 use jitlat_core::units::{bit_rate, eng4_f64};
@@ -13,67 +15,84 @@ use jitlat_core::verdict;
 use jitlat_instruments::load::{Load, LoadStream, Phases};
 use jitlat_instruments::{Instrument, OneWay};
 use jitlat_report::text::{Options, Page};
-use jitlat_store::output;
-use std::path::Path;
+use serde_json::Value;
 use tracing::error;
 
 /// `jitlat HOST --load …`.
 pub fn one_way(test: &OneWay, args: &OneWayArgs) -> Result<Status> {
-    let report = &args.report;
-    if has_other_outputs(report) || args.log.output.is_some() || args.stream.both || args.host_args.doctor {
-        bail!("{ONE_FORM}, -b and --doctor");
+    if args.log.output.is_some() || args.stream.both || args.host_args.doctor {
+        bail!("{TWO_PHASES}: leave out -o, -b and --doctor");
     }
     let own = Some((args.host_args.control_port, args.host_args.key_file.as_ref()));
-    run(test, Basis::Pdv, &args.load.settings(&test.host, own)?, report)
+    run(test, Basis::Pdv, &args.load.settings(&test.host, own)?, &args.report)
 }
 
 /// `jitlat ping HOST --load …`.
 pub fn two_way(args: &PingArgs) -> Result<Status> {
-    if has_other_outputs(&args.report) || args.output.is_some() || args.doctor {
-        bail!("{ONE_FORM} and --doctor");
+    if args.output.is_some() || args.doctor {
+        bail!("{TWO_PHASES}: leave out -o and --doctor");
     }
     args.protocol.check()?;
     // Round trips are of one clock and compare as they are.
     run(&args.settings()?, Basis::Delay, &args.load.settings(&args.host, None)?, &args.report)
 }
 
-const ONE_FORM: &str =
-    "--load compares two phases and writes --json only: measure each by itself for logs, other reports";
+const TWO_PHASES: &str = "--load measures two phases of one stream, and logs neither";
 
-fn has_other_outputs(report: &ReportArgs) -> bool {
-    let others = [
-        &report.csv,
-        &report.html,
-        &report.plots,
-        &report.summary_csv,
-        &report.openmetrics,
-        &report.intervals,
-        &report.hdr,
-    ];
-    others.iter().any(|o| o.is_some())
-}
-
-fn run(instrument: &dyn Instrument, basis: Basis, load: &Load, report: &ReportArgs) -> Result<Status> {
+fn run(instrument: &dyn Instrument, basis: Basis, load: &Load, args: &ReportArgs) -> Result<Status> {
+    args.outputs.check(2, &[])?;
     let stop = interrupt::stop()?;
-    let phases = Phases::measure(instrument, load, basis, &report.options(), &stop)?;
-    if let Some(path) = &report.json {
-        let value = json(&phases, instrument.quantity());
-        output::write(path, |out| {
-            serde_json::to_writer_pretty(&mut *out, &value)?;
-            out.write_all(b"\n")
-        })?;
-    }
-    if report.json.as_deref() != Some(Path::new("-")) {
-        let options = Options { style: console::style(), ..Options::default() };
-        console::print(&page(&phases, instrument.quantity(), &options))?;
-    }
-    let [idle, loaded] = [&phases.idle, &phases.loaded].map(|p| &p.analysed.summary);
-    if idle.counts.received + loaded.counts.received == 0 {
+    let phases = Phases::measure(instrument, load, basis, &args.options(), &stop)?;
+    let report = PhasesReport::new(phases, instrument.quantity(), args.analysis.interval);
+    let options = Options { style: console::style(), ..Options::default() };
+    let whole =
+        args.outputs.write(&report, || page(&report.phases, &report.runs, instrument.quantity(), &options));
+    let [idle, loaded] = &report.runs;
+    if !whole || idle.summary.counts.received + loaded.summary.counts.received == 0 {
         return Ok(Status::NotMeasured);
     }
-    let violations: Vec<String> = report.fail_if.iter().filter_map(|c| c.violated(loaded)).collect();
+    let violations: Vec<String> = args.fail_if.iter().filter_map(|c| c.violated(&loaded.summary)).collect();
     violations.iter().for_each(|v| error!("failed under load: {v}"));
     Ok(if violations.is_empty() { Status::Measured } else { Status::ThresholdViolated })
+}
+
+/// Both phases as formats read them: two streams, and what their difference is worth.
+struct PhasesReport {
+    phases: Phases,
+    runs: [Run; 2],
+    quantity: &'static str,
+    interval: Option<Span>,
+}
+
+impl PhasesReport {
+    fn new(mut phases: Phases, quantity: &'static str, interval: Option<Span>) -> PhasesReport {
+        let runs = [("idle", &mut phases.idle), ("loaded", &mut phases.loaded)].map(|(name, phase)| Run {
+            summary: phase.analysed.summary.clone(),
+            session: phase.analysed.session.clone(),
+            samples: std::mem::take(&mut phase.analysed.samples),
+            log: None,
+            records: std::mem::take(&mut phase.records),
+            tcp: Vec::new(),
+            heading: String::new(),
+            label: name.to_owned(),
+            file_ending: name.to_owned(),
+        });
+        PhasesReport { phases, runs, quantity, interval }
+    }
+}
+
+impl Report for PhasesReport {
+    fn json(&self) -> Result<Value> {
+        Ok(json(&self.phases, self.quantity))
+    }
+
+    fn streams(&self) -> &[Run] {
+        &self.runs
+    }
+
+    fn interval(&self) -> Option<Span> {
+        self.interval
+    }
 }
 
 fn json(phases: &Phases, quantity: &str) -> serde_json::Value {
@@ -87,9 +106,9 @@ fn json(phases: &Phases, quantity: &str) -> serde_json::Value {
     })
 }
 
-fn page(phases: &Phases, quantity: &str, options: &Options) -> String {
+fn page(phases: &Phases, runs: &[Run; 2], quantity: &str, options: &Options) -> String {
     let mut page = Page::new(options);
-    let s = &phases.idle.analysed.summary;
+    let s = &runs[0].summary;
     page.line(&format!(
         "{} to {}: {} packets of {} bytes, idle and under load",
         quantity,
@@ -101,7 +120,7 @@ fn page(phases: &Phases, quantity: &str, options: &Options) -> String {
     describe(&phases.streams).iter().for_each(|line| page.item(line));
     page.heading(&format!("{:<24} {:>14} {:>14}", "", "idle", "loaded"));
     for figure in FIGURES.iter().filter(|f| f.headline) {
-        let values = [&phases.idle, &phases.loaded].map(|p| figure.of(&p.analysed.summary));
+        let values = [&runs[0], &runs[1]].map(|r| figure.of(&r.summary));
         if values.iter().any(Option::is_some) {
             let [a, b] = values.map(|v| v.map_or_else(|| "-".to_owned(), |v| figure.show(v)));
             page.line(&format!("{:<24} {a:>14} {b:>14}", figure.label));

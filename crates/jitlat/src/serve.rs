@@ -276,3 +276,22 @@ pub fn run(args: &ServeArgs) -> Result<Status> {
     serving.run(&stop);
     Ok(Status::Measured)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_take_units() {
+        let limits = |options: &[&str]| {
+            let command = ServeArgs::augment_args(Command::new("serve"));
+            let matches = command.try_get_matches_from([&["serve"], options].concat())?;
+            ServeArgs::from_arg_matches(&matches).map(|args| Limits::from(&args.limits))
+        };
+        let given = ["--max-bandwidth", "1.5Mbit", "--max-rate", "2k/s", "--max-memory", "1M"];
+        let limits_given = limits(&given).unwrap();
+        assert_eq!((limits_given.bandwidth, limits_given.rate), (1_500_000, 2000));
+        assert_eq!(limits(&["--max-bandwidth", "64000"]).unwrap().bandwidth, 64_000);
+        assert!(limits(&["--max-bandwidth", "64 apples"]).is_err());
+    }
+}

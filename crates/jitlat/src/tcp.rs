@@ -1,8 +1,10 @@
 //! `jitlat tcp`: what TCP hides, from one capture point or two.
 
-use crate::exit::{Status, explain};
-use crate::{console, interrupt, present};
-use anyhow::{Result, bail};
+use crate::exit::Status;
+use crate::output::report::page;
+use crate::output::{Drawings, Outputs, Part, Report, log_failures};
+use crate::{console, interrupt};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use jitlat_core::observer::{Event, Observer};
 use jitlat_core::passive::Prefix;
@@ -11,19 +13,19 @@ use jitlat_core::time::Span;
 use jitlat_instruments::{Stop, TcpCaptures};
 use jitlat_net::capture::STDIN;
 use jitlat_report::figure::{ConnectionTrace, PassiveTrace};
+use jitlat_report::html::Section;
 use jitlat_report::{html, text};
-use jitlat_store::output;
 use jitlat_store::passive::{tcp_document, write_tcp_event};
+use serde_json::Value;
 use std::io::{self, BufWriter, ErrorKind, Stdout, Write};
 use std::path::PathBuf;
-use tracing::error;
 
 /// What TCP hides: retransmissions and their reasons, reordering, losses before and after the capture point,
 /// round trips, closed and full windows; for each connection of a capture.
 ///
 /// A capture may be taken anywhere between the hosts; "before" is between the sender and the capture point,
 /// "after" between the capture point and the receiver. Round trips are from the capture point to the receiver
-/// and back.
+/// and back. Figures are of the connection with most bytes.
 #[derive(Clone, Debug, Args)]
 pub struct TcpArgs {
     /// A capture, pcap or pcapng, packed or not; - is standard input. Two that hold the same traffic are two points,
@@ -42,18 +44,11 @@ pub struct TcpArgs {
     /// One line for everything that delayed data instead of the summary: time, sender, receiver, what, bytes, wait
     #[arg(short = 'e', long)]
     pub events: bool,
-    /// Write everything as one JSON object to FILE; - is standard output, and then nothing else goes there
-    #[arg(long, value_name = "FILE", conflicts_with = "events")]
-    pub json: Option<PathBuf>,
     /// Read two captures one after the other, even if they hold the same traffic
     #[arg(long)]
     pub one_point: bool,
-    /// Write a report with interactive figures of the largest connection to FILE: one self-contained HTML page
-    #[arg(long, value_name = "FILE", conflicts_with = "events")]
-    pub html: Option<PathBuf>,
-    /// Draw the figures of the largest connection into DIR, as SVG and PNG
-    #[arg(long, value_name = "DIR", conflicts_with = "events")]
-    pub plots: Option<PathBuf>,
+    #[command(flatten)]
+    pub outputs: Outputs<{ Part::FIGURES.and(Part::PAGE).0 }>,
 }
 
 fn prefix(text: &str) -> Result<Prefix, String> {
@@ -62,7 +57,11 @@ fn prefix(text: &str) -> Result<Prefix, String> {
 
 /// Runs `jitlat tcp`.
 pub fn run(args: &TcpArgs) -> Result<Status> {
-    let draws = args.html.is_some() || args.plots.is_some();
+    if args.events && !args.outputs.is_empty() {
+        bail!("-e prints events and nothing else: leave it out for a report");
+    }
+    args.outputs.check(0, &[])?;
+    let draws = args.outputs.draws();
     if draws && args.captures.iter().any(|p| p.as_os_str() == STDIN) {
         bail!("figures read the capture twice, which standard input cannot: give a file");
     }
@@ -85,41 +84,61 @@ pub fn run(args: &TcpArgs) -> Result<Status> {
     }
     // What cannot be written keeps nothing else from being written or shown.
     let mut failures: Vec<anyhow::Error> = Vec::new();
-    if let Some(path) = &args.json {
-        let document = tcp_document(&result)?;
-        failures.extend(output::write(path, |out| writeln!(out, "{document:#}")).err().map(Into::into));
-    }
+    let mut section = None;
     if draws {
         // Of two points that are joined, the first is drawn.
         let joined = !result.between.is_empty();
         let drawn = if joined { trace } else { None };
         let own = if joined { &args.captures[..1] } else { &args.captures[..] };
-        failures.extend(draw(args, &captures, own, &result, drawn.as_ref(), &stop).err());
+        match draw(&captures, own, &result, drawn.as_ref(), &stop) {
+            Ok(drawn) => section = drawn,
+            Err(e) => failures.push(e),
+        }
     }
-    if args.json.as_deref().is_none_or(|path| path.as_os_str() != "-") {
-        failures.extend(console::print(&text::tcp(&result, args.top)).err());
-    }
-    for failure in &failures {
-        error!("{}", explain(failure));
-    }
-    Ok(if failures.is_empty() { Status::Measured } else { Status::NotMeasured })
+    let report = ConnectionsReport { result: &result, section };
+    let whole = args.outputs.write(&report, || text::tcp(&result, args.top));
+    let drawn = log_failures(&failures);
+    Ok(if whole && drawn { Status::Measured } else { Status::NotMeasured })
 }
 
-/// Draws the connection with most bytes.
+/// The figures of the connection with most bytes, if there is one.
 fn draw(
-    args: &TcpArgs,
     captures: &TcpCaptures,
     own: &[PathBuf],
     result: &TcpResult,
     drawn: Option<&PassiveTrace>,
     stop: &Stop,
-) -> Result<()> {
+) -> Result<Option<Section>> {
     let mut trace = ConnectionTrace::default();
     if let Some(c) = result.first.connections.first() {
         captures.follow_connection(own, c, stop, &mut trace)?;
     }
-    let Some(section) = html::tcp_section(result, &trace, drawn) else { bail!("no connection to draw") };
-    present::write_figures(&[], Some(&section), args.html.as_deref(), args.plots.as_deref())
+    Ok(html::tcp_section(result, &trace, drawn))
+}
+
+/// What was found, as formats read it.
+struct ConnectionsReport<'a> {
+    result: &'a TcpResult,
+    section: Option<Section>,
+}
+
+impl Report for ConnectionsReport<'_> {
+    fn json(&self) -> Result<Value> {
+        Ok(tcp_document(self.result)?)
+    }
+
+    fn section(&self) -> Option<&Section> {
+        self.section.as_ref()
+    }
+
+    fn page(&self) -> Result<String> {
+        self.section().context("no connection to draw")?;
+        Ok(page(self.streams(), self.section()))
+    }
+
+    fn draw(&self, each: &mut Drawings<'_>) -> Result<()> {
+        each("", &self.section().context("no connection to draw")?.figures)
+    }
 }
 
 /// Prints a line for each event.

@@ -5,16 +5,17 @@ use crate::console::progress::Progress;
 use crate::exit::Status;
 use crate::journal::Journals;
 use crate::options::one_way::{LogArgs, OneWayArgs};
-use crate::present::{self, Run};
+use crate::output::report::{Streams, file_ending};
+use crate::output::{Run, text};
 use crate::{analyze, collect, doctor, interrupt, load};
 use anyhow::{Context, Result};
 use clap::Args;
 use jitlat_core::session::Ending;
 use jitlat_instruments::doctor::noise_floor;
 use jitlat_instruments::{Analyses, Error, Instrument, Observer, OneWay, Outcome, Stop};
-use jitlat_report::text;
+use jitlat_report::text::{direction, logged};
 use jitlat_store::log::{LogFile, Naming, Version};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tracing::{error, warn};
 
 #[derive(Clone, Debug, Args)]
@@ -52,7 +53,7 @@ pub fn run(args: &TestArgs) -> Result<Status> {
 
 /// Runs `test` and shows its result.
 pub fn measure(mut test: OneWay, args: &OneWayArgs, stop: &Stop) -> Result<Status> {
-    present::check(&args.report)?;
+    check(args, test.streams.len())?;
     let mut followed = Followed::new(&test, args)?;
     if args.host_args.doctor {
         test.annotations.noise = doctor::floor_or_warning(noise_floor(&test, stop));
@@ -61,6 +62,12 @@ pub fn measure(mut test: OneWay, args: &OneWayArgs, stop: &Stop) -> Result<Statu
     let outcome = followed.by(|observer| test.run(stop, observer))?;
     let captured = capture.map(TestCapture::finish).transpose()?;
     followed.conclude(&outcome, captured, args)
+}
+
+/// Refuses, before anything is measured, outputs that could not be written.
+pub fn check(args: &OneWayArgs, streams: usize) -> Result<()> {
+    let others: Vec<&Path> = args.log.output.iter().map(PathBuf::as_path).collect();
+    args.report.outputs.check(streams, &others)
 }
 
 /// Whoever follows a test.
@@ -73,7 +80,7 @@ pub struct Followed {
 impl Followed {
     /// Creates the logs, so that a name that is taken is refused before anything is sent.
     pub fn new(test: &OneWay, args: &OneWayArgs) -> Result<Followed> {
-        let silent = present::is_silent(&args.report);
+        let silent = args.report.outputs.is_silent();
         Ok(Followed {
             logs: Journals::new(create_logs(&args.log, test.streams.len())?),
             analyses: Analyses::new(args.report.options()),
@@ -106,10 +113,11 @@ impl Followed {
         let both = closed.len() == 2;
         let mut runs = Vec::new();
         for (analysed, log) in self.analyses.finish().into_iter().zip(&closed) {
-            let direction = text::direction(analysed.session.spec.direction());
+            let analysed_direction = analysed.session.spec.direction();
+            let direction = direction(analysed_direction);
             let mut heading = if both { format!("== {direction}\n") } else { String::new() };
             if let Some(log) = &log.log {
-                heading += &format!("{}\n\n", text::logged(log));
+                heading += &format!("{}\n\n", logged(log));
             }
             runs.push(Run {
                 heading,
@@ -120,10 +128,14 @@ impl Followed {
                 log: log.log.clone(),
                 records: Vec::new(),
                 tcp: Vec::new(),
+                file_ending: file_ending(analysed_direction),
             });
         }
         let explained = captured.map(|c| c.describe(&runs)).transpose()?;
-        present::present_with(&runs, explained.as_ref(), &args.report)?;
+        let report =
+            Streams { runs: &runs, extra: explained.as_ref(), interval: args.report.analysis.interval };
+        let below = explained.as_ref().map_or("", |e| &e.text);
+        let whole = args.report.outputs.write(&report, || text::page(&runs, args.report.page()) + below);
         for trouble in closed.iter().flat_map(|log| &log.troubles) {
             error!("{trouble}");
         }
@@ -133,10 +145,10 @@ impl Followed {
         let unsaved = runs.iter().any(|r| r.session.ending == Ending::StorageFailed);
         let received = runs.iter().any(|r| r.summary.counts.received > 0);
         let measured = received || outcome.ending == Ending::Complete || runs.iter().any(sent_something);
-        if !measured || unsaved {
+        if !measured || unsaved || !whole {
             return Ok(Status::NotMeasured);
         }
-        Ok(present::status(&runs, &args.report))
+        Ok(text::status(&runs, &args.report.fail_if))
     }
 }
 

@@ -318,12 +318,28 @@ fn what_cannot_be_written_costs_nothing_else() {
     let whole: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     assert_eq!(whole["summary"]["pairs"], 420);
     // And every other output without the one that fails.
-    for option in ["--csv", "--summary-csv", "--openmetrics", "--html", "--plots", "--hdr", "--ping"] {
+    let no_room = dir.path().join("full");
+    for name in ["full", "full.up", "full.down"] {
+        std::os::unix::fs::symlink("/dev/full", dir.path().join(name)).unwrap();
+    }
+    for option in ["--csv", "--summary-csv", "--openmetrics", "--html", "--hdr", "--ping"] {
         std::fs::remove_file(&json).unwrap();
-        let o = pair("atm_loss_udp340", &["--json", json.to_str().unwrap(), option, "/dev/null/x"]);
+        let path = if option == "--ping" { "/dev/null/x" } else { no_room.to_str().unwrap() };
+        let o = pair("atm_loss_udp340", &["--json", json.to_str().unwrap(), option, path]);
         let said = String::from_utf8_lossy(&o.stderr);
         assert_eq!(o.status.code(), Some(2), "{option}: {said}");
-        assert!(said.contains("RTT per pair") && said.contains("/dev/null/x"), "{option}: {said}");
+        assert!(said.contains("RTT per pair") && said.contains(path), "{option}: {said}");
         assert!(json.exists() && words(&o).len() == 420, "{option}");
+    }
+}
+
+#[test]
+fn what_could_not_be_written_is_refused_before_anything_is_read() {
+    for option in ["--json", "--csv", "--summary-csv", "--openmetrics", "--html", "--plots", "--hdr"] {
+        let o = pair("atm_loss_udp340", &[option, "/dev/null/x"]);
+        let said = String::from_utf8_lossy(&o.stderr);
+        assert_eq!(o.status.code(), Some(2), "{option}: {said}");
+        assert!(said.contains(option) && said.contains("/dev/null/x"), "{option}: {said}");
+        assert!(words(&o).is_empty() && !said.contains("RTT per pair"), "{option}: {said}");
     }
 }

@@ -87,7 +87,7 @@ fn every_combination_is_repeated_and_shown_in_every_form() {
     assert_eq!(points.len(), 9);
     for p in points {
         assert_eq!((p["runs"].as_u64(), p["sent"].as_u64()), (Some(2), Some(40)), "{p:#}");
-        let mean = &p["figures"]["mean"];
+        let mean = &p["figures"]["latency-mean"];
         let [low, high] = [0, 1].map(|i| mean["interval"][i].as_f64().unwrap());
         assert!(low <= mean["mean"].as_f64().unwrap() && mean["mean"].as_f64().unwrap() <= high, "{p:#}");
     }
@@ -105,8 +105,8 @@ fn every_combination_is_repeated_and_shown_in_every_form() {
         (10, true)
     );
     assert!(
-        folder.path().join("plots/sweep-mean.svg").exists()
-            && folder.path().join("plots/sweep-p99.png").exists()
+        folder.path().join("plots/sweep-latency-mean.svg").exists()
+            && folder.path().join("plots/sweep-latency-p99.png").exists()
     );
     // A complete sweep is shown again without a packet.
     let again = server.json(folder.path(), "sweep --resume s --json -");

@@ -33,6 +33,41 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
     result.map_err(|source| OutputError { path: path.to_owned(), source })
 }
 
+/// Whether [`write`] could write the file at `path`, as far as can be said without writing it.
+///
+/// # Errors
+/// [`OutputError`] with the reason.
+pub fn check(path: &Path) -> Result<(), OutputError> {
+    let result = match fs::metadata(path) {
+        Ok(m) if m.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        // A pipe would have to be opened, and waits for its reader.
+        Ok(m) if !m.is_file() => Ok(()),
+        _ => tempfile::Builder::new().prefix(".jitlat-").tempfile_in(folder_of(path)).map(drop),
+    };
+    result.map_err(|source| OutputError { path: path.to_owned(), source })
+}
+
+/// Whether files can be written into the folder at `path`, which is made where it is missing.
+///
+/// # Errors
+/// [`OutputError`] with the reason.
+pub fn check_folder(path: &Path) -> Result<(), OutputError> {
+    let existing = path.ancestors().find(|a| a.exists()).unwrap_or(Path::new("."));
+    let result = if existing.is_dir() {
+        tempfile::Builder::new().prefix(".jitlat-").tempfile_in(existing).map(drop)
+    } else {
+        Err(io::ErrorKind::NotADirectory.into())
+    };
+    result.map_err(|source| OutputError { path: path.to_owned(), source })
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
 fn to_writer<W: Write>(out: W, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<W> {
     let mut out = BufWriter::with_capacity(64 * 1024, out);
     fill(&mut out)?;
@@ -45,10 +80,7 @@ fn replace(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> 
     if path.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
     }
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let directory = folder_of(&path);
     let mut builder = tempfile::Builder::new();
     builder.prefix(".jitlat-");
     let before = fs::metadata(&path).ok().map(|m| m.permissions());
@@ -78,6 +110,23 @@ mod tests {
         write(&path, |out| out.write_all(b"three")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"three");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no remains");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_known_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a");
+        check(&file).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "a check leaves nothing");
+        fs::write(&file, b"x").unwrap();
+        check(&file).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"x");
+        check(Path::new("/dev/full")).unwrap();
+        check_folder(&dir.path().join("new/deep")).unwrap();
+        for bad in [dir.path(), &file.join("b"), Path::new("/nonexistent/x")] {
+            assert!(check(bad).is_err(), "{}", bad.display());
+        }
+        assert!(check_folder(&file).is_err() && check_folder(&file.join("b")).is_err());
     }
 
     #[test]

@@ -1,18 +1,21 @@
 //! [`Ping`]: two-way tests against whatever answers.
 //!
-//! * [`protocol`] – [`PROTOCOLS`], and what an entry of it says
+//! * [`list`] – [`PROTOCOLS`]
+//! * [`protocol`] – [`Protocol`], what an entry says, and [`Client`]
 //! * [`icmp`], [`stamp`], [`twamp`], [`lamp`], [`tcp`] – a file for each
 //! * [`test`] – what a protocol's client is given, and what it finds
 
 pub mod icmp;
 pub mod lamp;
+pub mod list;
 pub mod protocol;
 pub mod stamp;
 pub mod tcp;
 pub mod test;
 pub mod twamp;
 
-pub use protocol::{Client, PROTOCOLS, Protocol, Sizes};
+pub use list::PROTOCOLS;
+pub use protocol::{Client, Protocol, Sizes};
 pub use test::{Found, Test};
 
 use crate::error::Error;

@@ -2,15 +2,17 @@
 
 mod condition;
 mod input;
-mod output;
+mod report;
 
 use crate::console;
 use crate::exit::Status;
+use crate::output::{Outputs, Part};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use condition::Condition;
 use jitlat_core::compare::{Basis, Grid, Key, Outcome, Question, Run, Statistic};
-use std::path::PathBuf;
+use jitlat_report::text::{Options, comparison};
+use report::GridReport;
 use tracing::error;
 
 #[derive(Clone, Debug, Args)]
@@ -47,18 +49,8 @@ pub struct CompareArgs {
     /// change from the first column (jitter-p99>+5ms, jitter-p99>+20%, loss>+0.5%, mos<-0.3); may be repeated
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<Condition>,
-    /// Write the table and the comparisons as one JSON object to FILE; - is standard output
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write one line per cell of the table to FILE; - is standard output
-    #[arg(long, value_name = "FILE")]
-    pub csv: Option<PathBuf>,
-    /// Write a page with verdicts, table and interactive figures to FILE
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-    /// Draw the overlaid distributions of each row into DIR, as SVG and PNG
-    #[arg(long, value_name = "DIR")]
-    pub plots: Option<PathBuf>,
+    #[command(flatten)]
+    pub outputs: Outputs<{ Part::ROWS.and(Part::FIGURES).and(Part::PAGE).0 }>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -75,11 +67,7 @@ pub enum At {
 
 /// Reads, compares, shows.
 pub fn run(args: &CompareArgs) -> Result<Status> {
-    let to_stdout =
-        [&args.json, &args.csv, &args.html].into_iter().flatten().filter(|p| p.as_os_str() == "-");
-    if to_stdout.count() > 1 {
-        bail!("standard output can take one format only: give all others a file");
-    }
+    args.outputs.check(0, &[])?;
     let runs = input::read(&args.files)?;
     let columns = args.group_by.clone().unwrap_or(Key::Label);
     let rows = args.rows.clone().or_else(|| input::rows_of_themselves(&runs, &columns));
@@ -104,8 +92,10 @@ pub fn run(args: &CompareArgs) -> Result<Status> {
     if grid.comparisons().next().is_none() {
         nothing_to_compare(&runs, &columns, rows.as_ref())?;
     }
-    output::write(&grid, args)?;
-    status(&grid, &runs, args)
+    let options = Options { style: console::style(), ..Options::default() };
+    let whole = args.outputs.write(&GridReport(&grid), || comparison(&grid, &options));
+    let status = status(&grid, &runs, args);
+    Ok(if whole { status } else { Status::NotMeasured })
 }
 
 /// Says why no two columns share a row.
@@ -121,7 +111,7 @@ fn nothing_to_compare(runs: &[Run], columns: &Key, rows: Option<&Key>) -> Result
     bail!("no row{rows} has runs in two columns: nothing to compare");
 }
 
-fn status(grid: &Grid, runs: &[Run], args: &CompareArgs) -> Result<Status> {
+fn status(grid: &Grid, runs: &[Run], args: &CompareArgs) -> Status {
     let violations: Vec<String> = args.fail_if.iter().flat_map(|c| c.violations(grid, runs)).collect();
     for violation in &violations {
         error!("failed: {violation}");
@@ -129,17 +119,7 @@ fn status(grid: &Grid, runs: &[Run], args: &CompareArgs) -> Result<Status> {
     let refused = grid.comparisons().filter(|(_, c)| c.outcome == Outcome::Refused).count();
     if refused == grid.comparisons().count() {
         error!("nothing could be compared: the runs are different quantities");
-        return Ok(Status::NotMeasured);
+        return Status::NotMeasured;
     }
-    Ok(if violations.is_empty() { Status::Measured } else { Status::ThresholdViolated })
-}
-
-/// Whether standard output is taken by a program's format.
-fn is_silent(args: &CompareArgs) -> bool {
-    [&args.json, &args.csv, &args.html].into_iter().flatten().any(|p| p.as_os_str() == "-")
-}
-
-/// Prints `text` unless standard output is taken.
-fn print(text: &str, args: &CompareArgs) -> Result<()> {
-    if is_silent(args) { Ok(()) } else { console::print(text) }
+    if violations.is_empty() { Status::Measured } else { Status::ThresholdViolated }
 }

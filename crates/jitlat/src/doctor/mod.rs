@@ -5,16 +5,16 @@
 mod show;
 
 use crate::exit::Status;
+use crate::output::{Outputs, Part, Report};
 use crate::{console, interrupt};
 use anyhow::Result;
 use clap::Args;
 use jitlat_core::quantity;
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::{NoiseFloor, Span};
-use jitlat_instruments::doctor::{Checkup, Question, judge};
+use jitlat_instruments::doctor::{Checkup, Finding, Question, judge};
 use jitlat_report::text;
-use jitlat_store::output;
-use std::path::{Path, PathBuf};
+use serde_json::Value;
 use tracing::warn;
 
 /// Can this host be trusted: clocks, wake-ups, stamps, buffers, scheduling; and what to change
@@ -29,29 +29,32 @@ pub struct DoctorArgs {
     /// How long the whole examination may take; longer ones resolve rarer stalls
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "6s")]
     pub duration: Span,
-    /// Write one JSON object to FILE; - is standard output, and then nothing else goes there
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub outputs: Outputs<{ Part::NOTHING.0 }>,
 }
 
 /// Examines this host and says what to make of it.
 pub fn run(args: &DoctorArgs) -> Result<Status> {
+    args.outputs.check(0, &[])?;
     let stop = interrupt::stop()?;
     let question = Question { period: args.period, payload: args.payload, duration: args.duration };
     let checkup = Checkup::make(&question, &stop);
     let findings = judge(&checkup);
-    if let Some(path) = &args.json {
-        let value = show::json(&checkup, &findings)?;
-        output::write(path, |out| {
-            serde_json::to_writer_pretty(&mut *out, &value)?;
-            out.write_all(b"\n")
-        })?;
+    let report = CheckupReport { checkup: &checkup, findings: &findings };
+    let options = text::Options { style: console::style(), ..text::Options::default() };
+    let whole = args.outputs.write(&report, || show::page(&checkup, &findings, &options));
+    Ok(if whole { Status::Measured } else { Status::NotMeasured })
+}
+
+struct CheckupReport<'a> {
+    checkup: &'a Checkup,
+    findings: &'a [Finding],
+}
+
+impl Report for CheckupReport<'_> {
+    fn json(&self) -> Result<Value> {
+        show::json(self.checkup, self.findings)
     }
-    if args.json.as_deref() != Some(Path::new("-")) {
-        let options = text::Options { style: console::style(), ..text::Options::default() };
-        console::print(&show::page(&checkup, &findings, &options))?;
-    }
-    Ok(Status::Measured)
 }
 
 /// The noise floor of a test; without one it goes on, with a warning.

@@ -20,25 +20,32 @@ pub struct LateArgs {
     /// far), or a for all (LaTe's -X)
     #[arg(long, value_name = "LETTERS", default_value = "")]
     pub late_extra: Extra,
-    /// Tell each sample to a listener while the test runs: datagrams, with a start and an end over TCP (LaTe's -w)
+    /// Send each sample to a listener while the test runs: datagrams, with a start and an end over TCP (LaTe's -w)
     #[arg(long, value_name = "HOST[:PORT]")]
     pub late_stream: Option<String>,
-    /// Tell the figures of each interval to Carbon while the test runs (LaTe's -g)
+    /// Send the figures of each interval to Carbon while the test runs (LaTe's -g)
     #[arg(long, value_name = "HOST[:PORT]")]
     pub graphite: Option<String>,
     /// Name of the figures in Graphite
     #[arg(long, value_name = "PATH", default_value = "jitlat", requires = "graphite")]
     pub graphite_path: String,
-    /// Interval between two tellings to Carbon, 1s or more: it keeps one value a second
+    /// Time between two messages to Carbon, 1s or more: it keeps one value a second
     #[arg(long, value_name = "T", value_parser = seconds, default_value = "1s", requires = "graphite")]
     pub graphite_every: Span,
-    /// Tell Carbon over UDP, one line a datagram
+    /// Send to Carbon over UDP, one line a datagram
     #[arg(long, requires = "graphite")]
     pub graphite_udp: bool,
 }
 
-/// A duration that Carbon can tell from the next.
+/// A duration of at least a second: Carbon keeps one value for each.
 fn seconds(text: &str) -> Result<Span, String> {
     let span = quantity::duration(text)?;
     if span < Span::seconds(1) { Err("Carbon keeps one value a second: 1s or more".into()) } else { Ok(span) }
+}
+
+impl LateArgs {
+    /// Files that they name.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.late_csv.iter().chain(&self.late_packets)
+    }
 }

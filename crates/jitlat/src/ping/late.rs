@@ -2,7 +2,7 @@
 
 use crate::options::late::LateArgs;
 use crate::options::ping::PingArgs;
-use crate::present::Run;
+use crate::output::Run;
 use anyhow::{Context, Result, anyhow};
 use jitlat_core::summary::Summary;
 use jitlat_core::time::SECOND;
@@ -34,15 +34,15 @@ pub struct Late {
 impl Late {
     /// Also what is to hear of the test while it runs, connected: a listener that is not there is an error before
     /// anything is sent.
-    pub fn new(args: &PingArgs, ping: &Ping) -> Result<(Late, Option<Teller>)> {
+    pub fn new(args: &PingArgs, ping: &Ping) -> Result<(Late, Option<SampleStreams>)> {
         let late = &args.late;
         let setting = setting(args, ping)?;
         let listener = late.late_stream.as_deref().map(|to| Listener::connect(to, &setting, late.late_extra));
         let listener = listener.transpose()?;
         let carbon = late.graphite.as_deref().map(|to| Carbon::connect(to, late)).transpose()?;
-        let teller = (listener.is_some() || carbon.is_some()).then(|| Teller {
+        let streams = (listener.is_some() || carbon.is_some()).then(|| SampleStreams {
             course: Course::default(),
-            told: 0,
+            sent: 0,
             listener,
             carbon,
             trouble: None,
@@ -53,35 +53,42 @@ impl Late {
             packets: late.late_packets.clone(),
             extra: late.late_extra,
         };
-        Ok((late, teller))
+        Ok((late, streams))
     }
 
-    /// Writes the files and ends the streams.
-    pub fn finish(mut self, run: &Run, teller: Option<Teller>) -> Result<()> {
+    /// Refuses, before anything is measured, files that could not be written.
+    pub fn check(args: &LateArgs) -> Result<()> {
+        Ok(args.files().try_for_each(|path| output::check(path))?)
+    }
+
+    /// Writes the files and ends the streams, as far as possible; what failed.
+    pub fn finish(mut self, run: &Run, streams: Option<SampleStreams>) -> Vec<anyhow::Error> {
         let s = &run.summary;
         let highest = run.records.iter().filter_map(|r| u64::try_from(r.seq).ok()).max();
         if let Some(began) = run.session.created {
             self.setting.began = began;
         }
         self.setting.follow_up = s.two_way.as_ref().is_some_and(|t| t.processing.is_some());
-        if let Some(mut teller) = teller {
-            run.records.iter().skip(teller.told).for_each(|r| teller.tell(r));
-            teller.finish(s, &self.setting, highest)?;
+        let mut failures = Vec::new();
+        if let Some(mut streams) = streams {
+            run.records.iter().skip(streams.sent).for_each(|r| streams.send(r));
+            failures.extend(streams.finish(s, &self.setting, highest).err());
         }
         if let Some(path) = &self.packets {
-            output::write(path, |out| {
+            let written = output::write(path, |out| {
                 writeln!(out, "{}", packets::header(self.setting.follow_up, self.extra))?;
                 let mut course = Course::default();
                 run.records.iter().filter_map(|r| course.sample(r)).try_for_each(|sample| {
                     writeln!(out, "{}", packets::row(&sample, self.setting.follow_up, self.extra))
                 })
-            })?;
+            });
+            failures.extend(written.err().map(anyhow::Error::from));
         }
         if let Some(path) = &self.csv {
-            append(path, &summary::row(s, &self.setting, highest))
-                .with_context(|| format!("appending to {}", path.display()))?;
+            let written = append(path, &summary::row(s, &self.setting, highest));
+            failures.extend(written.with_context(|| format!("appending to {}", path.display())).err());
         }
-        Ok(())
+        failures
     }
 }
 
@@ -160,7 +167,7 @@ struct Listener {
 impl Listener {
     fn connect(to: &str, setting: &Setting, extra: Extra) -> Result<Listener> {
         let to = address(to, stream::PORT)?;
-        // Any number: it tells this test from others at the same listener.
+        // Any number: it distinguishes this test from others at the same listener.
         let id = (clock::wall().0 / 1000) as u16;
         Ok(Listener { id, follow_up: setting.follow_up, extra, tcp: tcp(to)?, udp: udp(to)?, started: false })
     }
@@ -181,8 +188,8 @@ struct Carbon {
     udp: Option<UdpSocket>,
     interval: graphite::Interval,
     due: Option<WallTime>,
-    /// The second of the last figures told.
-    told: i64,
+    /// The second of the last figures sent.
+    last_second: i64,
 }
 
 impl Carbon {
@@ -195,15 +202,15 @@ impl Carbon {
             udp: args.graphite_udp.then(|| udp(to)).transpose()?,
             interval: graphite::Interval::default(),
             due: None,
-            told: i64::MIN,
+            last_second: i64::MIN,
         })
     }
 
     /// Carbon keeps the last it hears of a second: the figures left at the end get one of their own, as LaTe's do.
     fn flush(&mut self, at: WallTime) -> std::io::Result<()> {
-        let second = at.0.div_euclid(SECOND).max(self.told.saturating_add(1));
+        let second = at.0.div_euclid(SECOND).max(self.last_second.saturating_add(1));
         let Some(lines) = self.interval.flush(&self.path, second) else { return Ok(()) };
-        self.told = second;
+        self.last_second = second;
         if let Some(tcp) = &mut self.tcp {
             tcp.write_all(lines.as_bytes())?;
         }
@@ -214,28 +221,29 @@ impl Carbon {
     }
 }
 
-/// Tells samples as they come.
-pub struct Teller {
+/// Sends samples as they come.
+pub struct SampleStreams {
     course: Course,
-    told: usize,
+    /// Samples sent so far.
+    sent: usize,
     listener: Option<Listener>,
     carbon: Option<Carbon>,
     trouble: Option<std::io::Error>,
 }
 
-impl Observer for Teller {
+impl Observer for SampleStreams {
     fn event(&mut self, event: &Event<'_>) {
         if let Event::Arrived { records, .. } = event {
-            records.iter().for_each(|r| self.tell(r));
+            records.iter().for_each(|r| self.send(r));
         }
         self.flush(clock::wall(), false);
     }
 }
 
-impl Teller {
-    /// Tells one sample.
-    fn tell(&mut self, record: &PacketRecord) {
-        self.told += 1;
+impl SampleStreams {
+    /// Sends one sample.
+    fn send(&mut self, record: &PacketRecord) {
+        self.sent += 1;
         let Some(sample) = self.course.sample(record) else { return };
         if let Some(carbon) = &mut self.carbon {
             // The first interval ends with a whole second.
@@ -247,11 +255,11 @@ impl Teller {
             self.trouble.get_or_insert(e);
         }
         let text = stream::sample(listener.id, &sample, listener.follow_up, listener.extra);
-        // A datagram lost on its way to the listener is lost; a connection that broke is told at the end.
+        // A datagram lost on its way to the listener is lost; a connection that broke is reported at the end.
         let _ = listener.udp.send(text.as_bytes());
     }
 
-    /// Tells Carbon the interval that has ended, or is the last.
+    /// Sends Carbon the interval that has ended, or is the last.
     fn flush(&mut self, now: WallTime, last: bool) {
         let Some(carbon) = &mut self.carbon else { return };
         if !last && carbon.due.is_none_or(|due| now < due) {
@@ -271,6 +279,6 @@ impl Teller {
                 self.trouble.get_or_insert(e);
             }
         }
-        self.trouble.map_or(Ok(()), |e| Err(e).context("telling samples while the test ran"))
+        self.trouble.map_or(Ok(()), |e| Err(e).context("sending samples while the test ran"))
     }
 }

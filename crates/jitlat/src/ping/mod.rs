@@ -5,28 +5,32 @@
 mod late;
 
 use crate::console::progress::Progress;
-use crate::exit::Status;
+use crate::exit::{Status, explain};
 use crate::journal::Journals;
 use crate::options::ping::PingArgs;
-use crate::present::{self, Run};
+use crate::output::report::Streams;
+use crate::output::{Run, text};
 use crate::{doctor, interrupt, load};
 use anyhow::Result;
 use jitlat_core::Transport;
 use jitlat_core::session::Ending;
 use jitlat_instruments::doctor::noise_floor_two_way;
 use jitlat_instruments::{Analyses, Instrument, Observer, RecordCollector};
-use jitlat_report::text;
+use jitlat_report::text::{asking, logged};
 use jitlat_store::log::{LogFile, Naming};
 use late::Late;
+use std::path::{Path, PathBuf};
 use tracing::error;
 
 /// Measures, saves, reports.
 pub fn run(args: &PingArgs) -> Result<Status> {
-    present::check(&args.report)?;
     if !args.load.load.is_empty() {
         return load::two_way(args);
     }
     args.protocol.check()?;
+    let others: Vec<&Path> = args.output.iter().chain(args.late.files()).map(PathBuf::as_path).collect();
+    args.report.outputs.check(1, &others)?;
+    Late::check(&args.late)?;
     let mut ping = args.settings()?;
     let mut logs = match &args.output {
         Some(path) => {
@@ -43,12 +47,12 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     if args.doctor {
         ping.annotations.noise = doctor::floor_or_warning(noise_floor_two_way(&ping, &stop));
     }
-    let (late, mut teller) = Late::new(args, &ping)?;
+    let (late, mut streams) = Late::new(args, &ping)?;
     let mut analyses = Analyses::new(args.report.options());
     let mut records = RecordCollector::default();
     let mut progress = Progress::new();
     let mut observers: [&mut dyn Observer; 5] =
-        [&mut logs, &mut teller, &mut analyses, &mut records, &mut progress];
+        [&mut logs, &mut streams, &mut analyses, &mut records, &mut progress];
     let measured = ping.run(&stop, &mut observers);
     progress.clear();
     let requests = measured?.sessions.first().and_then(|s| s.sent).unwrap_or(0);
@@ -59,11 +63,11 @@ pub fn run(args: &PingArgs) -> Result<Status> {
         }
     }
     let log = closed.as_ref().and_then(|l| l.log.clone());
-    let logged = log.as_ref().map(|path| text::logged(path) + "\n").unwrap_or_default();
+    let log_line = log.as_ref().map(|path| logged(path) + "\n").unwrap_or_default();
     let mut runs: Vec<Run> = Vec::new();
     for analysed in analyses.finish() {
         runs.push(Run {
-            heading: format!("{}\n{logged}\n", text::asking(&analysed.session)),
+            heading: format!("{}\n{log_line}\n", asking(&analysed.session)),
             label: "round trip".to_owned(),
             summary: analysed.summary,
             session: analysed.session,
@@ -71,18 +75,20 @@ pub fn run(args: &PingArgs) -> Result<Status> {
             log: log.clone(),
             records: records.records.pop().unwrap_or_default(),
             tcp: records.tcp.pop().unwrap_or_default(),
+            file_ending: "round-trip".to_owned(),
         });
     }
-    present::present(&runs, &args.report)?;
+    let report = Streams { runs: &runs, extra: None, interval: args.report.analysis.interval };
+    let whole = args.report.outputs.write(&report, || text::page(&runs, args.report.page()));
     let mut troubles = closed.map(|c| c.troubles).unwrap_or_default();
     if let [run] = &runs[..] {
-        troubles.extend(late.finish(run, teller).err().map(|e| format!("{e:#}")));
+        troubles.extend(late.finish(run, streams).iter().map(explain));
     }
     for trouble in &troubles {
         error!("{trouble}");
     }
-    if requests == 0 || !troubles.is_empty() {
+    if requests == 0 || !troubles.is_empty() || !whole {
         return Ok(Status::NotMeasured);
     }
-    Ok(present::status(&runs, &args.report))
+    Ok(text::status(&runs, &args.report.fail_if))
 }

@@ -2,7 +2,7 @@
 
 use super::live::LiveArgs;
 use crate::options::report::ReportArgs;
-use crate::present;
+use crate::output::Part;
 use anyhow::{Context, bail};
 use clap::Args;
 use jitlat_core::passive::flows::Grouping;
@@ -13,7 +13,7 @@ use jitlat_core::time::{SECOND, Span};
 use jitlat_instruments::passive::{Matching, Passive, Translation};
 use jitlat_store::passive::PairColumns;
 use std::net::ToSocketAddrs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Passive round-trip times: synthetic packet pairs from two captures of the same traffic.
 ///
@@ -204,7 +204,7 @@ impl SppArgs {
                 false => Matching::Windowed,
             },
             records: self.analyses_ways(),
-            matched: self.draws(),
+            matched: self.report.outputs.draws(),
         })
     }
 
@@ -236,12 +236,10 @@ impl SppArgs {
 
     /// Whether anything shows the common analysis of both ways.
     fn analyses_ways(&self) -> bool {
-        !self.compat && (present::shows_runs(&self.report) || self.log.is_some())
-    }
-
-    /// Whether figures are asked for.
-    pub fn draws(&self) -> bool {
-        self.report.html.is_some() || self.report.plots.is_some()
+        let report = &self.report;
+        let shown =
+            !report.outputs.is_empty() || !report.fail_if.is_empty() || report.analysis.interval.is_some();
+        !self.compat && (shown || self.log.is_some())
     }
 
     /// The columns of the lines.
@@ -270,6 +268,12 @@ impl SppArgs {
                 "--compat makes pairs and nothing else: leave it out for logs, thresholds, flows and prefixes"
             );
         }
-        present::check(&self.report)
+        let outputs = &self.report.outputs;
+        let of_ways = [Part::STREAMS, Part::ROWS].into_iter().find_map(|part| outputs.needing(part));
+        if let (true, Some((output, _))) = (self.compat, of_ways) {
+            bail!("--compat makes pairs and nothing else: leave it out for --{}", output.name);
+        }
+        let others: Vec<&Path> = self.log.iter().map(PathBuf::as_path).collect();
+        outputs.check(2, &others)
     }
 }

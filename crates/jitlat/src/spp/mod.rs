@@ -9,6 +9,7 @@ mod ways;
 pub use args::SppArgs;
 
 use crate::exit::Status;
+use crate::output::Part;
 use crate::{console, interrupt};
 use anyhow::bail;
 use jitlat_core::observer::{Event, Observer};
@@ -33,16 +34,16 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
     args.check()?;
     let passive = args.settings()?;
     let live = args.live.is_asked_for();
-    let silent = args.summary || crate::present::is_silent(&args.report);
+    let silent = args.summary || args.report.outputs.is_silent();
     let mut lines = Lines::new(args.columns(), !silent, live);
     let mut ways = match passive.records {
         true => {
-            let (log, rows) = (args.log.as_deref(), args.report.csv.as_deref());
-            Some(WayRecorder::new(args.report.options(), log, rows)?)
+            let rows = args.report.outputs.needing(Part::ROWS).map(|(_, path)| path);
+            Some(WayRecorder::new(args.report.options(), args.log.as_deref(), rows)?)
         }
         false => None,
     };
-    let mut trace = args.draws().then(|| PassiveTrace::new(args.every));
+    let mut trace = args.report.outputs.draws().then(|| PassiveTrace::new(args.every));
     let mut progress = Progress { quiet: args.quiet || !live };
     let observer: &mut [&mut dyn Observer; 4] = &mut [&mut lines, &mut ways, &mut trace, &mut progress];
     let stop = interrupt::stop()?;

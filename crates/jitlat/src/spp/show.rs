@@ -2,17 +2,18 @@
 
 use super::args::SppArgs;
 use super::ways::Recorded;
-use crate::exit::{Status, explain};
-use crate::{console, present};
+use crate::console;
+use crate::exit::Status;
+use crate::output::{self, Report, Run, log_failures};
 use anyhow::Result;
-use jitlat_core::passive::{LinkQuestion, PassiveResult, Spread, explain_levels};
+use jitlat_core::passive::{LinkQuestion, PassiveResult, Spread, SpreadFigures, explain_levels};
 use jitlat_core::{Span, Summary, WallTime};
 use jitlat_report::figure::PassiveTrace;
+use jitlat_report::html::Section;
 use jitlat_report::text::Beside;
 use jitlat_report::{html, text};
-use jitlat_store::output;
 use jitlat_store::passive::{read_pings, spp_document};
-use tracing::error;
+use serde_json::Value;
 
 /// Shows it. What cannot be written keeps nothing else from being written or shown; `failures` are those so far.
 pub fn show(
@@ -44,37 +45,58 @@ pub fn show(
             ));
         }
     }
-    if let Some(path) = &report.json {
-        let ways: Vec<&Summary> = runs.iter().map(|r| &r.summary).collect();
-        let document = spp_document(&result, ping, args.link.as_ref(), &ways, &notes);
-        let written = document
-            .map_err(anyhow::Error::from)
-            .and_then(|d| Ok(output::write(path, |out| writeln!(out, "{d:#}"))?));
-        failures.extend(written.err());
-    }
-    failures.extend(present::write_tables(&runs, report).err());
-    if let Some(trace) = &trace {
-        let section = html::passive_section(&result, ping, &notes, trace);
-        let drawn =
-            present::write_figures(&runs, Some(&section), report.html.as_deref(), report.plots.as_deref());
-        failures.extend(drawn.err());
-    }
-    let ways: Vec<_> = runs.iter().map(|r| (r.heading.as_str(), &r.summary)).collect();
     let link = args.link.as_ref();
+    failures.extend(report.outputs.write_files(&PassiveReport {
+        result: &result,
+        ping,
+        link,
+        notes: &notes,
+        runs: &runs,
+        interval: report.analysis.interval,
+        section: trace.as_ref().map(|trace| html::passive_section(&result, ping, &notes, trace)),
+    }));
+    let ways: Vec<_> = runs.iter().map(|r| (r.heading.as_str(), &r.summary)).collect();
     let page = text::passive(&result, &Beside { ping, link, ways: &ways, top: args.top, notes: &notes });
-    if args.summary && !present::is_silent(report) {
+    if args.summary && !report.outputs.is_silent() {
         failures.extend(console::print(&page).err());
     } else if !args.quiet {
         // Standard error may be closed: the lines are the result.
         let _ = console::print_beside(&page);
     }
-    for failure in &failures {
-        error!("{}", explain(failure));
-    }
-    if !failures.is_empty() || !result.is_measured() {
+    if !log_failures(&failures) || !result.is_measured() {
         return Ok(Status::NotMeasured);
     }
-    Ok(present::status(&runs, report))
+    Ok(output::text::status(&runs, &report.fail_if))
+}
+
+/// What was found, as formats read it.
+struct PassiveReport<'a> {
+    result: &'a PassiveResult,
+    ping: Option<SpreadFigures>,
+    link: Option<&'a LinkQuestion>,
+    notes: &'a [String],
+    runs: &'a [Run],
+    interval: Option<Span>,
+    section: Option<Section>,
+}
+
+impl Report for PassiveReport<'_> {
+    fn json(&self) -> Result<Value> {
+        let ways: Vec<&Summary> = self.runs.iter().map(|run| &run.summary).collect();
+        Ok(spp_document(self.result, self.ping, self.link, &ways, self.notes)?)
+    }
+
+    fn streams(&self) -> &[Run] {
+        self.runs
+    }
+
+    fn interval(&self) -> Option<Span> {
+        self.interval
+    }
+
+    fn section(&self) -> Option<&Section> {
+        self.section.as_ref()
+    }
 }
 
 /// What ping measured: in the reference capture, and in the file given.

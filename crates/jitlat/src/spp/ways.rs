@@ -1,6 +1,7 @@
 //! [`WayRecorder`]: the records of both ways into logs and into the common analysis, in bounded memory.
 
-use crate::present::Run;
+use crate::output::Run;
+use crate::output::report::file_ending;
 use anyhow::{Context, Result};
 use jitlat_core::analysis::{Analyzer, Options};
 use jitlat_core::observer::{Event, Observer};
@@ -95,6 +96,7 @@ impl WayRecorder {
             });
             let analyzer = way.analyzer.unwrap_or_else(|| Analyzer::new(&session, &self.options));
             let (summary, samples) = analyzer.finish_with_samples(&session);
+            let file_ending = file_ending(session.spec.direction());
             recorded.runs.push(Run {
                 summary,
                 session,
@@ -104,6 +106,7 @@ impl WayRecorder {
                 tcp: Vec::new(),
                 heading: format!("== {label}\n"),
                 label: label.to_owned(),
+                file_ending,
             });
         }
         recorded

@@ -14,6 +14,7 @@ mod test_options;
 use crate::console::progress::ProgressLine;
 use crate::exit::Status;
 use crate::options::load::LoadArgs;
+use crate::output::{Outputs, Part};
 use crate::{console, interrupt};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -26,6 +27,7 @@ use jitlat_instruments::{Error, Stop};
 use jitlat_net::random;
 use lists::Levels;
 use serde::{Deserialize, Serialize};
+use show::SweepReport;
 use state::{Named, State};
 use std::path::PathBuf;
 use test_options::TestOptions;
@@ -87,15 +89,8 @@ pub struct SweepArgs {
     /// Go on with the sweep kept in FILE, or show it again if it is complete
     #[arg(long, value_name = "FILE", conflicts_with_all = ["host", "output"])]
     pub resume: Option<PathBuf>,
-    /// Write one JSON object to FILE; - is standard output, and then nothing else goes there
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write one line for each combination to FILE; - is standard output
-    #[arg(long, value_name = "FILE")]
-    pub csv: Option<PathBuf>,
-    /// Draw the figures into DIR, as SVG and PNG
-    #[arg(long, value_name = "DIR")]
-    pub plots: Option<PathBuf>,
+    #[command(flatten)]
+    pub outputs: Outputs<{ Part::ROWS.and(Part::FIGURES).0 }>,
     /// Each --load is a condition too, beside none: the traffic that runs beside the test
     #[command(flatten)]
     pub load: LoadArgs,
@@ -254,7 +249,7 @@ impl Plan {
 
 /// Sweeps, or goes on with a sweep, and shows it.
 pub fn run(args: &SweepArgs) -> Result<Status> {
-    show::check(args)?;
+    args.outputs.check(0, &[])?;
     let (mut state, options) = match &args.resume {
         Some(path) => {
             let state = State::resume(path)?;
@@ -276,18 +271,19 @@ pub fn run(args: &SweepArgs) -> Result<Status> {
         }
     };
     let stop = interrupt::stop()?;
-    if !show::is_silent(args) {
+    if !args.outputs.is_silent() {
         console::print(&show::begin(&state)?)?;
     }
     let failure = measure(&mut state, &options, &stop).err();
-    show::all(args, &state)?;
+    let report = SweepReport::new(&state);
+    let whole = report.is_empty() || args.outputs.write(&report, || report.table_page());
     if let Some(e) = failure {
         let file = state.path().display();
         return Err(
             e.context(format!("the sweep is not complete: go on with `jitlat sweep --resume {file}`"))
         );
     }
-    Ok(if state.outcomes().is_empty() { Status::NotMeasured } else { Status::Measured })
+    Ok(if whole && !state.outcomes().is_empty() { Status::Measured } else { Status::NotMeasured })
 }
 
 fn measure(state: &mut State, options: &TestOptions, stop: &Stop) -> Result<()> {

@@ -1,32 +1,16 @@
 //! A sweep as a table, CSV, JSON and figures.
 
+use super::Plan;
 use super::state::State;
-use super::{Plan, SweepArgs};
 use crate::console;
-use anyhow::{Context, Result, bail};
+use crate::output::{Drawings, Report, Table};
+use anyhow::Result;
 use jitlat_core::figures::{Selector, selectors};
-use jitlat_core::sweep::{Estimate, Factor, Point, SizeLaw, points, size_laws};
+use jitlat_core::sweep::{Estimate, Point, SizeLaw, points, size_laws};
 use jitlat_core::units::{bit_rate, eng4_f64};
-use jitlat_report::draw;
 use jitlat_report::figure::{Sweep, of_sweep};
 use jitlat_report::text::{Options, Page};
-use jitlat_store::output;
-use std::fs;
-use std::io::{self, Write};
-use std::path::PathBuf;
-
-/// Refuses outputs that would get into each other's way.
-pub fn check(args: &SweepArgs) -> Result<()> {
-    if [&args.json, &args.csv].into_iter().flatten().filter(|p| p.as_os_str() == "-").count() > 1 {
-        bail!("standard output can take one format only: give the other a file");
-    }
-    Ok(())
-}
-
-/// Whether standard output is taken by a program's format.
-pub fn is_silent(args: &SweepArgs) -> bool {
-    [&args.json, &args.csv].into_iter().flatten().any(|p: &PathBuf| p.as_os_str() == "-")
-}
+use serde_json::Value;
 
 /// What is about to happen.
 pub fn begin(state: &State) -> Result<String> {
@@ -45,43 +29,59 @@ pub fn begin(state: &State) -> Result<String> {
     ))
 }
 
-/// Writes everything asked for.
-pub fn all(args: &SweepArgs, state: &State) -> Result<()> {
-    let plan = state.plan();
-    let points = points(&plan.grid, state.outcomes(), plan.confidence);
-    let laws = size_laws(&plan.grid, state.outcomes());
-    if points.is_empty() {
-        return Ok(());
+/// A sweep's report, as far as it has come.
+pub struct SweepReport<'a> {
+    state: &'a State,
+    points: Vec<Point>,
+    laws: Vec<SizeLaw>,
+}
+
+impl<'a> SweepReport<'a> {
+    /// What the runs of `state` come to.
+    pub fn new(state: &'a State) -> SweepReport<'a> {
+        let plan = state.plan();
+        SweepReport {
+            state,
+            points: points(&plan.grid, state.outcomes(), plan.confidence),
+            laws: size_laws(&plan.grid, state.outcomes()),
+        }
     }
-    if !is_silent(args) {
+
+    /// Whether no combination has been measured.
+    pub fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
+
+    /// The table for the console.
+    pub fn table_page(&self) -> String {
         let options = Options { style: console::style(), ..Options::default() };
-        console::print(&table(plan, &points, &laws, &options))?;
+        table(self.state.plan(), &self.points, &self.laws, &options)
     }
-    if let Some(path) = &args.csv {
-        output::write(path, |out| csv(out, plan, &points))?;
+}
+
+impl Report for SweepReport<'_> {
+    fn json(&self) -> Result<Value> {
+        json(self.state, &self.points, &self.laws)
     }
-    if let Some(path) = &args.json {
-        let value = json(state, &points, &laws)?;
-        output::write(path, |out| {
-            serde_json::to_writer_pretty(&mut *out, &value)?;
-            out.write_all(b"\n")
-        })?;
+
+    fn table(&self) -> Option<Table> {
+        Some(lines(self.state.plan(), &self.points))
     }
-    let Some(dir) = &args.plots else { return Ok(()) };
-    fs::create_dir_all(dir).with_context(|| format!("making the folder {}", dir.display()))?;
-    let notes: Vec<String> = laws.iter().map(law).collect();
-    let sweep = Sweep {
-        grid: &plan.grid,
-        points: &points,
-        confidence: plan.confidence,
-        quantity: plan.quantity(),
-        notes: &notes,
-    };
-    for file in draw::files(&of_sweep(&sweep)) {
-        let (name, content) = file.context("drawing a figure")?;
-        output::write(&dir.join(name), |out| out.write_all(&content))?;
+
+    fn draw(&self, each: &mut Drawings<'_>) -> Result<()> {
+        let plan = self.state.plan();
+        let notes: Vec<String> = self.laws.iter().map(law).collect();
+        each(
+            "",
+            &of_sweep(&Sweep {
+                grid: &plan.grid,
+                points: &self.points,
+                confidence: plan.confidence,
+                quantity: plan.quantity(),
+                notes: &notes,
+            }),
+        )
     }
-    Ok(())
 }
 
 fn table(plan: &Plan, points: &[Point], laws: &[SizeLaw], options: &Options) -> String {
@@ -156,37 +156,30 @@ fn law(l: &SizeLaw) -> String {
     }
 }
 
-fn csv(out: &mut dyn Write, plan: &Plan, points: &[Point]) -> io::Result<()> {
-    let factors: Vec<Factor> = plan.grid.axes.iter().map(|a| a.factor).collect();
-    let heads =
-        factors.iter().map(ToString::to_string).chain(["runs", "sent", "received"].map(str::to_owned));
-    let mut heads: Vec<String> = heads.collect();
+/// One line a combination.
+fn lines(plan: &Plan, points: &[Point]) -> Table {
     // Of the tests as wholes, and without the counts that stand there as sums; the JSON has all.
     let beside = |s: &Selector| s.way.is_none() && !["sent", "received"].contains(&s.figure.key);
     let known = |s: &Selector| beside(s) && points.iter().any(|p| p.get(&s.to_string()).is_some());
     let figures: Vec<Selector> = selectors().filter(known).collect();
-    for figure in &figures {
-        heads.extend(["", "_low", "_high"].map(|end| format!("{}{end}", figure.column())));
-    }
-    writeln!(out, "{}", heads.join(",").to_lowercase())?;
-    for p in points {
-        // A load is written with commas.
-        let levels = plan
-            .grid
-            .levels(p.cell)
-            .into_iter()
-            .map(|(_, l)| if l.text.contains(',') { format!("\"{}\"", l.text) } else { l.text.clone() });
-        let mut fields: Vec<String> = levels.collect();
-        fields.extend([p.runs, p.sent, p.received].map(|n| n.to_string()));
-        for figure in &figures {
-            let number = |v: Option<f64>| v.map_or_else(String::new, |v| format!("{v}"));
-            let e = p.get(&figure.to_string());
-            let end = |side: usize| number(e.and_then(|e| e.interval).map(|i| i[side]));
-            fields.extend([number(e.map(|e| e.mean)), end(0), end(1)]);
+    let line = |p: &Point| {
+        let levels = plan.grid.levels(p.cell).into_iter();
+        let mut line: Vec<(String, String)> =
+            levels.map(|(factor, level)| (factor.to_string().to_lowercase(), level.text.clone())).collect();
+        for (name, n) in [("runs", p.runs), ("sent", p.sent), ("received", p.received)] {
+            line.push((name.to_owned(), n.to_string()));
         }
-        writeln!(out, "{}", fields.join(","))?;
-    }
-    Ok(())
+        for figure in &figures {
+            let column = figure.column().to_lowercase();
+            let e = p.get(&figure.to_string());
+            let end = |side: usize| e.and_then(|e| e.interval).map(|i| i[side]);
+            for (name, v) in [("", e.map(|e| e.mean)), ("_low", end(0)), ("_high", end(1))] {
+                line.push((format!("{column}{name}"), v.map_or_else(String::new, |v| v.to_string())));
+            }
+        }
+        line
+    };
+    points.iter().map(line).collect()
 }
 
 fn json(state: &State, points: &[Point], laws: &[SizeLaw]) -> Result<serde_json::Value> {

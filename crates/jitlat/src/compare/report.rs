@@ -1,48 +1,38 @@
-//! From a grid to what was asked for: console, JSON, CSV, page, figures.
+//! A grid as formats read it.
 
-use super::{CompareArgs, print};
-use anyhow::{Context, Result};
+use crate::output::report::PROGRAM;
+use crate::output::{Drawings, Report, Table};
+use anyhow::Result;
 use jitlat_core::compare::{Cell, Comparison, Grid};
 use jitlat_core::figures::selectors;
 use jitlat_core::verdict::comparison;
-use jitlat_report::{draw, html, text};
-use jitlat_store::{csv, output};
-use std::fs;
-use std::path::Path;
+use jitlat_report::html;
+use serde_json::Value;
 
-pub fn write(grid: &Grid, args: &CompareArgs) -> Result<()> {
-    let options = text::Options { style: crate::console::style(), ..text::Options::default() };
-    print(&text::comparison(grid, &options), args)?;
-    if let Some(path) = &args.csv {
-        output::write(path, |out| csv::write_table(out, lines(grid)))?;
-    }
-    if let Some(path) = &args.html {
-        let program = concat!("jitlat ", env!("CARGO_PKG_VERSION"));
-        let page = html::comparison(grid, program, Some(jitlat_net::clock::wall()));
-        output::write(path, |out| out.write_all(page.as_bytes()))?;
-    }
-    if let Some(dir) = &args.plots {
-        draw_into(grid, dir)?;
-    }
-    if let Some(path) = &args.json {
-        output::write(path, |out| {
-            serde_json::to_writer_pretty(&mut *out, grid)?;
-            out.write_all(b"\n")
-        })?;
-    }
-    Ok(())
-}
+/// A comparison's report.
+pub struct GridReport<'a>(pub &'a Grid);
 
-fn draw_into(grid: &Grid, dir: &Path) -> Result<()> {
-    fs::create_dir_all(dir).with_context(|| format!("making the folder {}", dir.display()))?;
-    for (row, k) in grid.rows.iter().zip(1..) {
-        for file in draw::files(&html::figures_of(row)) {
-            let (name, content) = file.context("drawing a figure")?;
-            let name = if grid.rows.len() > 1 { format!("{k}-{name}") } else { name };
-            output::write(&dir.join(name), |out| out.write_all(&content))?;
+impl Report for GridReport<'_> {
+    fn json(&self) -> Result<Value> {
+        Ok(serde_json::to_value(self.0)?)
+    }
+
+    fn table(&self) -> Option<Table> {
+        Some(lines(self.0))
+    }
+
+    fn page(&self) -> Result<String> {
+        Ok(html::comparison(self.0, PROGRAM, Some(jitlat_net::clock::wall())))
+    }
+
+    fn draw(&self, each: &mut Drawings<'_>) -> Result<()> {
+        let alone = self.0.rows.len() == 1;
+        for (row, k) in self.0.rows.iter().zip(1..) {
+            let prefix = if alone { String::new() } else { format!("{k}-") };
+            each(&prefix, &html::figures_of(row))?;
         }
+        Ok(())
     }
-    Ok(())
 }
 
 type Line = Vec<(String, String)>;

@@ -1,0 +1,50 @@
+//! `--csv`: rows. Of streams their packets, a file a stream; of other reports the lines of their table.
+
+use super::format::{Output, Part, Place, write_each, write_file};
+use super::report::Run;
+use anyhow::{Context, Result};
+use jitlat_store::csv;
+use jitlat_store::log::LogReader;
+use std::io::{self, Write};
+
+pub static OUTPUT: Output = Output {
+    needs: Part::ROWS,
+    ..Output::new(
+        "csv",
+        "Write one line per packet to FILE; of a comparison one per cell, of a sweep one per combination",
+        Place::FileEach,
+        |report, path| match report.table() {
+            Some(table) => write_file(path, |out| csv::write_table(out, table)),
+            None => write_each(report.streams(), path, write_packets),
+        },
+    )
+};
+
+fn write_packets(run: &Run, out: &mut dyn Write) -> io::Result<()> {
+    if !run.records.is_empty() || run.summary.counts.received == 0 && run.log.is_none() {
+        if run.tcp.is_empty() {
+            let mut rows = csv::Packets::new(out, &run.session, &run.summary)?;
+            return run.records.iter().try_for_each(|record| rows.write(record));
+        }
+        let mut rows = csv::Packets::new_tcp(out, &run.session, &run.summary)?;
+        return run.records.iter().zip(&run.tcp).try_for_each(|(r, sample)| rows.write_tcp(r, Some(sample)));
+    }
+    copy_from_log(run, out).map_err(io::Error::other)
+}
+
+fn copy_from_log(run: &Run, out: &mut dyn Write) -> Result<()> {
+    let log = run.log.as_ref().context("the packets are read from the log, and there is none")?;
+    let mut reader = LogReader::open(log)?;
+    let session = reader.session().clone();
+    if !reader.has_tcp() {
+        let mut rows = csv::Packets::new(out, &session, &run.summary)?;
+        let mut failure = None;
+        reader.records(&mut failure).try_for_each(|record| rows.write(&record))?;
+        return failure.map_or(Ok(()), |e| Err(e.into()));
+    }
+    let mut rows = csv::Packets::new_tcp(out, &session, &run.summary)?;
+    while let Some(record) = reader.next() {
+        rows.write_tcp(&record?, reader.tcp().as_ref())?;
+    }
+    Ok(())
+}

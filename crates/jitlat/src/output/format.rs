@@ -1,0 +1,129 @@
+//! [`Output`]: what a file of this folder exports, one line of the list [`OUTPUTS`](super::OUTPUTS).
+
+use super::report::{Report, Run};
+use anyhow::{Result, bail};
+use jitlat_core::analysis::Options;
+use jitlat_store::output as file;
+use std::fmt;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// A format: everything the rest of the command knows of it.
+pub struct Output {
+    /// Its option: `summary-csv`.
+    pub name: &'static str,
+    /// What it is, in a sentence without a full stop.
+    pub help: &'static str,
+    /// Where it goes.
+    pub place: Place,
+    /// What a report must have for it.
+    pub needs: Part,
+    /// An option that it needs, or none.
+    pub requires: Option<&'static str>,
+    /// An option that it cannot stand beside, or none.
+    pub conflicts: Option<&'static str>,
+    /// Whether it shows single packets.
+    pub keeps_packets: bool,
+    /// What it asks of the analysis.
+    pub asks: fn(&mut Options),
+    /// Writes it to a path that was given.
+    pub write: fn(&dyn Report, &Path) -> Result<()>,
+}
+
+impl Output {
+    /// A format that needs nothing of a report.
+    pub const fn new(
+        name: &'static str,
+        help: &'static str,
+        place: Place,
+        write: fn(&dyn Report, &Path) -> Result<()>,
+    ) -> Output {
+        Output {
+            name,
+            help,
+            place,
+            needs: Part::NOTHING,
+            requires: None,
+            conflicts: None,
+            keeps_packets: false,
+            asks: |_| {},
+            write,
+        }
+    }
+}
+
+/// Where a format goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A file, or standard output.
+    File,
+    /// A file a stream, named after it where there are two; or standard output of one stream.
+    FileEach,
+    /// A folder.
+    Folder,
+}
+
+/// Parts that a report may have: a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part(pub u8);
+
+impl Part {
+    /// None.
+    pub const NOTHING: Part = Part(0);
+    /// Streams with a summary each.
+    pub const STREAMS: Part = Part(1);
+    /// Rows: packets, or a table.
+    pub const ROWS: Part = Part(2);
+    /// Figures to draw.
+    pub const FIGURES: Part = Part(4);
+    /// A page.
+    pub const PAGE: Part = Part(8);
+    /// All.
+    pub const ALL: Part = Part(15);
+
+    /// Both.
+    pub const fn and(self, other: Part) -> Part {
+        Part(self.0 | other.0)
+    }
+
+    /// Whether all of `needed` are among them.
+    pub const fn has(self, needed: Part) -> bool {
+        self.0 & needed.0 == needed.0
+    }
+}
+
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Output").field(&self.name).finish()
+    }
+}
+
+/// Writes one file, or standard output.
+pub fn write_file(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    Ok(file::write(path, fill)?)
+}
+
+/// Writes a file for each of two streams (`path` with the stream's name behind it), or the one stream's.
+pub fn write_each<'a>(
+    streams: &'a [Run],
+    path: &Path,
+    fill: impl Fn(&'a Run, &mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
+    if let [one] = streams {
+        return write_file(path, |out| fill(one, out));
+    }
+    if !matches!(streams, [one, other] if one.file_ending != other.file_ending) {
+        bail!("it holds one stream: analyse the logs one at a time");
+    }
+    for stream in streams {
+        write_file(&with_ending(path, &stream.file_ending), |out| fill(stream, out))?;
+    }
+    Ok(())
+}
+
+pub fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(ending);
+    name.into()
+}

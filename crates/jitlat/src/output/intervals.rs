@@ -1,0 +1,19 @@
+//! `--intervals`: one JSON line a window.
+
+use super::format::{Output, Part, Place, write_file};
+use jitlat_store::json;
+
+pub static OUTPUT: Output = Output {
+    needs: Part::STREAMS,
+    requires: Some("interval"),
+    ..Output::new(
+        "intervals",
+        "Write one JSON line for each window of --interval to FILE",
+        Place::File,
+        |report, path| {
+            write_file(path, |out| {
+                report.streams().iter().try_for_each(|run| json::write_intervals(out, &run.summary))
+            })
+        },
+    )
+};

@@ -1,0 +1,15 @@
+//! `--json`: one object for programs.
+
+use super::format::{Output, Place, write_file};
+
+pub static OUTPUT: Output = Output {
+    // What comparisons of saved summaries need.
+    asks: |options| options.comparable = Some(options.bootstrap.unwrap_or(1)),
+    ..Output::new("json", "Write one JSON object to FILE", Place::File, |report, path| {
+        let document = report.json()?;
+        write_file(path, |out| {
+            serde_json::to_writer_pretty(&mut *out, &document)?;
+            out.write_all(b"\n")
+        })
+    })
+};

@@ -1,0 +1,41 @@
+//! Everything that is written beside the terminal: [`OUTPUTS`], one file a format.
+//!
+//! * [`format`] – [`Output`], what an entry says
+//! * [`report`] – [`Report`], what a command found, as formats read it
+//! * [`args`] – the options made from the list
+//! * [`wanted`] – [`Wanted`], what was asked for: checked before anything is measured, written afterwards
+//! * [`text`] – what goes to the console
+//!
+//! A format is a file beside this one that exports its entry, and a line in the list. Every command offers the formats
+//! whose [needs](Output::needs) its report can meet.
+
+pub mod args;
+mod csv;
+pub mod format;
+mod hdr;
+mod html;
+mod intervals;
+mod json;
+mod openmetrics;
+mod plots;
+pub mod report;
+mod summary_csv;
+pub mod text;
+pub mod wanted;
+
+pub use args::Outputs;
+pub use format::{Output, Part};
+pub use report::{Drawings, Report, Run, Table};
+pub use wanted::log_failures;
+
+/// The formats.
+pub const OUTPUTS: &[&Output] = &[
+    &json::OUTPUT,
+    &csv::OUTPUT,
+    &summary_csv::OUTPUT,
+    &openmetrics::OUTPUT,
+    &intervals::OUTPUT,
+    &hdr::OUTPUT,
+    &html::OUTPUT,
+    &plots::OUTPUT,
+];

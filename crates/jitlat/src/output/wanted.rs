@@ -1,0 +1,110 @@
+//! [`Wanted`]: the formats that were asked for: checked before anything is measured, written afterwards.
+
+use super::format::{Output, Part, Place, with_ending};
+use super::report::Report;
+use crate::console;
+use crate::exit::explain;
+use anyhow::{Context, Result, bail};
+use jitlat_core::analysis::Options;
+use jitlat_store::output as file;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tracing::error;
+
+/// Formats that were asked for, each with its path.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted(pub Vec<(&'static Output, PathBuf)>);
+
+impl Wanted {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether standard output is taken by a program's format, so that nothing else may go there.
+    pub fn is_silent(&self) -> bool {
+        self.0.iter().any(|(_, path)| is_stdout(path))
+    }
+
+    /// Whether any shows single packets.
+    pub fn keeps_packets(&self) -> bool {
+        self.0.iter().any(|(output, _)| output.keeps_packets)
+    }
+
+    /// The first that needs this part of a report, and its path.
+    pub fn needing(&self, part: Part) -> Option<(&'static Output, &Path)> {
+        self.0
+            .iter()
+            .find(|(output, _)| output.needs.has(part))
+            .map(|(output, path)| (*output, path.as_path()))
+    }
+
+    /// Whether any draws.
+    pub fn draws(&self) -> bool {
+        self.needing(Part::FIGURES).is_some() || self.needing(Part::PAGE).is_some()
+    }
+
+    /// What they ask of the analysis.
+    pub fn ask(&self, options: &mut Options) {
+        self.0.iter().for_each(|(output, _)| (output.asks)(options));
+    }
+
+    /// Refuses, before anything is measured, what could not be written: to a path that cannot be had, or in each
+    /// other's way. `streams` is how many the report will have, `others` the files that are written besides.
+    pub fn check(&self, streams: usize, others: &[&Path]) -> Result<()> {
+        if self.0.iter().filter(|(_, path)| is_stdout(path)).count() > 1 {
+            bail!("standard output can take one format only: give all others a file");
+        }
+        let mut taken: Vec<&Path> = others.to_vec();
+        for (output, path) in &self.0 {
+            if is_stdout(path) {
+                if output.place == Place::FileEach && streams > 1 {
+                    bail!("--{} writes one stream to standard output: give a file", output.name);
+                }
+                continue;
+            }
+            if output.place == Place::FileEach && streams > 2 {
+                bail!("--{} writes one stream: analyse the logs one at a time", output.name);
+            }
+            if taken.contains(&path.as_path()) && fs::metadata(path).map_or(true, |m| m.is_file()) {
+                bail!("--{}: {} is to be written by something else too", output.name, path.display());
+            }
+            taken.push(path);
+            let checked = match output.place {
+                Place::Folder => file::check_folder(path),
+                // Of two, names that begin with it.
+                Place::FileEach if streams == 2 => file::check(&with_ending(path, "jitlat")),
+                Place::File | Place::FileEach => file::check(path),
+            };
+            checked.with_context(|| format!("--{}", output.name))?;
+        }
+        Ok(())
+    }
+
+    /// Prints `text`, unless standard output is taken, and writes every format. What fails costs no other: it is
+    /// logged, and the result is false.
+    pub fn write(&self, report: &dyn Report, text: impl FnOnce() -> String) -> bool {
+        let printed = if self.is_silent() { Ok(()) } else { console::print(&text()) };
+        let mut failures: Vec<anyhow::Error> = printed.err().into_iter().collect();
+        failures.extend(self.write_files(report));
+        log_failures(&failures)
+    }
+
+    /// Writes every format, and returns what failed: it costs no other.
+    pub fn write_files(&self, report: &dyn Report) -> Vec<anyhow::Error> {
+        let write = |(output, path): &(&Output, PathBuf)| {
+            (output.write)(report, path).err().map(|e| e.context(format!("--{}", output.name)))
+        };
+        self.0.iter().filter_map(write).collect()
+    }
+}
+
+/// Logs `failures`; whether there are none.
+pub fn log_failures(failures: &[anyhow::Error]) -> bool {
+    failures.iter().for_each(|e| error!("{}", explain(e)));
+    failures.is_empty()
+}
+
+fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}

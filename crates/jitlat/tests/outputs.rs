@@ -1,0 +1,104 @@
+//! Files of results: refused before anything is measured, or written as far as they can be.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+const JITLAT: &str = env!("CARGO_BIN_EXE_jitlat");
+
+/// A STAMP reflector that ends with the test.
+struct Server {
+    child: Child,
+    port: String,
+}
+
+impl Server {
+    fn start() -> Server {
+        let mut child = Command::new(JITLAT)
+            .args(["serve", "--bind", "127.0.0.1", "--only", "stamp", "--stamp-port", "0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let port = line.trim().rsplit(':').next().unwrap().to_owned();
+        Server { child, port }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn jitlat(arguments: &str, folder: &Path) -> Output {
+    Command::new(JITLAT).args(arguments.split_whitespace()).current_dir(folder).output().unwrap()
+}
+
+#[test]
+fn what_cannot_be_written_costs_no_other_file() {
+    let (server, dir) = (Server::start(), tempfile::tempdir().unwrap());
+    symlink("/dev/full", dir.path().join("full")).unwrap();
+    let formats = ["html", "csv", "summary-csv", "openmetrics", "hdr", "json"];
+    for failing in formats {
+        let options = formats.map(|f| format!("--{f} {}", if f == failing { "full" } else { f })).join(" ");
+        let ping = format!("ping 127.0.0.1 -n 5 -p 1ms --proto stamp --stamp-port {} -o log", server.port);
+        let output = jitlat(&format!("{ping} {options}"), dir.path());
+        let [text, log] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+        assert_eq!(output.status.code(), Some(2), "{failing}: {log}");
+        assert!(
+            log.contains(&format!("--{failing}")) && log.contains("cannot write full"),
+            "{failing}: {log}"
+        );
+        assert!(text.contains("5 "), "{failing}: {text}");
+        for written in formats.iter().filter(|f| **f != failing).chain(&["log"]) {
+            let path = dir.path().join(written);
+            assert!(fs::metadata(&path).is_ok_and(|m| m.len() > 0), "{failing}: {written}");
+            fs::remove_file(path).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_could_not_be_written_is_refused_before_anything_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/b_wan_lossy_v1.log");
+    symlink(testdata, dir.path().join("log")).unwrap();
+    let streams = ["json", "csv", "summary-csv", "openmetrics", "hdr", "html", "plots"];
+    // 192.0.2.0/24 is of documents: a test would end with an error of its own, after seconds.
+    for (command, formats) in [
+        ("192.0.2.1", &streams[..]),
+        ("192.0.2.1 --load udp:1Mbit", &streams),
+        ("ping 192.0.2.1", &streams),
+        ("ping 192.0.2.1 --load udp:1Mbit", &streams),
+        ("analyze log", &streams),
+        ("compare log log", &["json", "csv", "html", "plots"]),
+        ("sweep 192.0.2.1 -l 100,200", &["json", "csv", "plots"]),
+        ("doctor", &["json"]),
+    ] {
+        for format in formats {
+            let output = jitlat(&format!("{command} --{format} /dev/null/x"), dir.path());
+            let log = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{command} --{format}: {log}");
+            assert!(log.contains(&format!("--{format}")) && log.contains("/dev/null/x"), "{command}: {log}");
+            assert!(output.stdout.is_empty() && !log.contains("192.0.2.1"), "{command} --{format}: {log}");
+        }
+    }
+    let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["log"], "nothing was begun");
+}
+
+#[test]
+fn two_files_of_one_name_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for options in ["--json x --html x", "--json x -o x", "--json - --csv -"] {
+        let output = jitlat(&format!("192.0.2.1 {options}"), dir.path());
+        assert_eq!(output.status.code(), Some(2), "{options}");
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("192.0.2.1"), "{options}");
+    }
+}
