@@ -1,21 +1,15 @@
 //! [`Ping`]: two-way tests against whatever answers.
 //!
-//! * [`list`] – [`PROTOCOLS`]
+//! * [`protocols`] – [`PROTOCOLS`], a file for each
 //! * [`protocol`] – [`Protocol`], what an entry says, and [`Client`]
-//! * [`icmp`], [`stamp`], [`twamp`], [`lamp`], [`tcp`] – a file for each
 //! * [`test`] – what a protocol's client is given, and what it finds
 
-pub mod icmp;
-pub mod lamp;
-pub mod list;
 pub mod protocol;
-pub mod stamp;
-pub mod tcp;
+pub mod protocols;
 pub mod test;
-pub mod twamp;
 
-pub use list::PROTOCOLS;
 pub use protocol::{Client, Protocol, Sizes};
+pub use protocols::PROTOCOLS;
 pub use test::{Found, Test};
 
 use crate::error::Error;

@@ -39,3 +39,17 @@ pub const OUTPUTS: &[&Output] = &[
     &html::OUTPUT,
     &plots::OUTPUT,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_has_its_row_in_the_documentation() {
+        let page = include_str!("../../../../docs/formats/README.md");
+        for output in OUTPUTS {
+            let row = |line: &str| line.starts_with('|') && line.contains(&format!("`--{} ", output.name));
+            assert!(page.lines().any(row), "docs/formats/README.md lacks --{}", output.name);
+        }
+    }
+}

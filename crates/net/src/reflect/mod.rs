@@ -72,6 +72,11 @@ impl Shared {
     pub fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
+
+    /// Whom they may answer, and how much.
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
 }
 
 /// Packets answered, and those met with silence by reason.

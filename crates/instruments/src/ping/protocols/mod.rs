@@ -1,11 +1,22 @@
-//! [`PROTOCOLS`]: every two-way protocol.
+//! [`PROTOCOLS`]: every two-way protocol, one file each. A new one is a file beside these that exports its entry, its
+//! `mod`, and its line in the list.
+
+pub mod icmp;
+pub mod lamp;
+pub mod stamp;
+pub mod tcp;
+pub mod twamp;
 
 use super::protocol::Protocol;
-use super::{icmp, lamp, stamp, tcp, twamp};
 
-/// The two-way protocols. A new one is a file beside this one that exports its entry, and a line here.
-pub const PROTOCOLS: &[&Protocol] =
-    &[&icmp::PROTOCOL, &stamp::PROTOCOL, &twamp::PROTOCOL, &lamp::PROTOCOL, &tcp::PROTOCOL];
+/// The two-way protocols.
+pub const PROTOCOLS: &[&Protocol] = &[
+    &icmp::PROTOCOL, // Used unless another is named.
+    &stamp::PROTOCOL,
+    &twamp::PROTOCOL,
+    &lamp::PROTOCOL,
+    &tcp::PROTOCOL,
+];
 
 impl Protocol {
     /// The protocol called `name`.
@@ -45,5 +56,16 @@ mod tests {
         distinct.sort_unstable();
         distinct.dedup();
         assert_eq!(distinct.len(), names.len(), "{names:?}");
+    }
+
+    #[test]
+    fn every_protocol_has_its_row_in_the_documentation() {
+        let page = include_str!("../../../../../docs/protocols/README.md");
+        for Protocol { name, .. } in PROTOCOLS {
+            let row = |line: &str| {
+                line.starts_with('|') && line.contains(&format!("`jitlat ping HOST --proto {name}"))
+            };
+            assert!(page.lines().any(row), "docs/protocols/README.md lacks --proto {name}");
+        }
     }
 }

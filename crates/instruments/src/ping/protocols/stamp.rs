@@ -1,9 +1,9 @@
 //! STAMP, and TWAMP Light, which is asked the same way.
 
-use super::protocol::{Client, Protocol, ProtocolServer, Sizes};
-use super::test::{Found, Test};
 use crate::arguments::{Argument, Arguments, NamedFile, is};
 use crate::error::Error;
+use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
+use crate::ping::test::{Found, Test};
 use jitlat_core::ntp::{ErrorEstimate, Format};
 use jitlat_core::spec::{Dscp, MAX_PAYLOAD};
 use jitlat_core::{TestSpec, Transport, units};

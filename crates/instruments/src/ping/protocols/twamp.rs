@@ -1,10 +1,10 @@
 //! TWAMP: sessions agreed on with a control server, or TWAMP Light without one.
 
-use super::protocol::{Client, Protocol, ProtocolServer, Sizes};
 use super::stamp::{self, StampClient};
-use super::test::{Found, Test};
 use crate::arguments::{Argument, Arguments, NamedFile};
 use crate::error::Error;
+use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
+use crate::ping::test::{Found, Test};
 use jitlat_core::ntp::{ErrorEstimate, Format};
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::{Span, Transport};

@@ -1,9 +1,9 @@
 //! LaMP, as LaTe speaks it.
 
-use super::protocol::{Client, Protocol, ProtocolServer, Sizes};
-use super::test::{Found, Test};
 use crate::arguments::{Argument, Arguments};
 use crate::error::Error;
+use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
+use crate::ping::test::{Found, Test};
 use jitlat_core::Transport;
 use jitlat_core::record::Moment;
 use jitlat_core::spec::MAX_PAYLOAD;

@@ -1,9 +1,9 @@
 //! TCP request-response.
 
-use super::protocol::{Client, Protocol, ProtocolServer, Sizes};
-use super::test::{Found, Test};
 use crate::arguments::{Argument, Arguments, is};
 use crate::error::Error;
+use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
+use crate::ping::test::{Found, Test};
 use jitlat_core::Transport;
 use jitlat_core::twoway::TcpCourse;
 use jitlat_net::reflect::TcpResponder;

@@ -1,8 +1,8 @@
 //! ICMP and ICMPv6 echo.
 
-use super::protocol::{Client, Protocol, Sizes};
-use super::test::{Found, Test};
 use crate::error::Error;
+use crate::ping::protocol::{Client, Protocol, Sizes};
+use crate::ping::test::{Found, Test};
 use jitlat_core::Transport;
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_net::twoway::Link;
