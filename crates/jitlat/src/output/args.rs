@@ -33,7 +33,7 @@ impl<const PARTS: u8> Args for Outputs<PARTS> {
                 .value_parser(value_parser!(PathBuf))
                 .help(format!("{}{where_to}", output.help));
             option = output.requires.into_iter().fold(option, Arg::requires);
-            option = output.conflicts.into_iter().fold(option, |option, other| option.conflicts_with(other));
+            option = output.conflicts.into_iter().fold(option, Arg::conflicts_with);
             command = command.arg(option);
         }
         command
