@@ -14,6 +14,8 @@ pub enum Choice {
     Bernoulli(f64),
     /// In bursts.
     Gilbert(Gilbert),
+    /// Only packets numbered so, by another choice.
+    Within(RangeInclusive<u64>, Box<Choice>),
     /// Exactly those numbered so, in increasing and disjoint ranges.
     Exactly(Vec<RangeInclusive<u64>>),
 }
@@ -95,8 +97,14 @@ impl Chooser {
 
     /// Whether packet `index` is chosen. Random laws go by the order of calls, not by the index.
     pub fn choose(&mut self, index: u64) -> bool {
-        match &self.choice {
-            Choice::Never => false,
+        let mut choice = &self.choice;
+        let mut within = true;
+        while let Choice::Within(range, inner) = choice {
+            within &= range.contains(&index);
+            choice = inner;
+        }
+        let chosen = match choice {
+            Choice::Never | Choice::Within(..) => false,
             Choice::Bernoulli(p) => unit(&mut self.rng) <= *p,
             Choice::Gilbert(g) => {
                 let change = if self.bad { g.r } else { g.p };
@@ -108,6 +116,7 @@ impl Chooser {
                 let after = ranges.partition_point(|r| *r.start() <= index);
                 after > 0 && ranges[after - 1].contains(&index)
             }
-        }
+        };
+        chosen && within
     }
 }

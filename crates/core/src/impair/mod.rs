@@ -4,27 +4,39 @@
 //! TUN emulator between two network namespaces, so that a surprising result on a kernel can be replayed
 //! in a simulation. The same configuration, seed and packets always give the same deliveries.
 //!
-//! A packet meets, in this order: outages, the bottleneck (rate and drop-tail queue), loss, duplication,
-//! and the line (fixed delay, jitter, reordering). A packet lost on the line has used the bottleneck's
-//! capacity, as on a real path.
+//! A packet meets, in this order: outages, the longest packet that passes, policing, the bottleneck (rate and
+//! drop-tail queue, shared with others), loss, duplication, and the line (fixed delay, delay added over time, jitter,
+//! reordering). A packet lost on the line has used the bottleneck's capacity, as on a real path.
+//!
+//! [`Trial`] puts two imperfect [`Host`]s about such a path and gives the records of a whole test.
 
+mod bottleneck;
 mod choice;
+mod host;
+mod jitter;
+mod police;
 mod scenario;
+mod trial;
 
+pub use bottleneck::{Competition, Load, OTHERS_BYTES, Rate};
 pub use choice::{Choice, Gilbert};
+pub use host::{Clock, Host, Pause, Shift};
+pub use jitter::{Jitter, MAX_JITTER};
+pub use police::Police;
 pub use scenario::{Scenario, ScenarioError};
+pub use trial::{Answering, Outcome, Trial};
 
 use crate::spec::Dscp;
-use crate::time::{SECOND, Span, SteadyTime};
+use crate::time::{Span, SteadyTime};
+use bottleneck::Bottleneck;
 use choice::Chooser;
+use police::Policer;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 
 /// The most copies a duplicated packet may get beside itself.
 pub const MAX_COPIES: u8 = 7;
-/// No law of jitter delays a packet by more than this.
-pub const MAX_JITTER: Span = Span::seconds(60);
 
 /// One direction of a path. The default does nothing to any packet.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,6 +56,17 @@ pub struct Config {
     pub reordering: Reordering,
     /// The bottleneck, if there is one.
     pub rate: Option<Rate>,
+    /// Others who use the bottleneck.
+    pub competition: Vec<Competition>,
+    /// What drops packets above a rate.
+    pub police: Option<Police>,
+    /// What every packet is delayed by in addition, over time from the first test packet: straight lines between
+    /// these points, ascending; two at one time are a jump. A changed route, a queue of any shape.
+    pub added: Vec<Point>,
+    /// Times at which the line holds packets; they come one after the other when it is over (a handover).
+    pub pauses: Vec<Outage>,
+    /// Which of the test packets longer than so many bytes, IP header included, are lost.
+    pub too_long: Option<TooLong>,
     /// Times at which nothing gets through.
     pub outages: Vec<Outage>,
     /// The code point written into every packet, as routers do that do not trust their neighbours.
@@ -57,32 +80,6 @@ impl Config {
     pub fn traffic_class(&self, octet: u8) -> u8 {
         self.remark.map_or(octet, |dscp| dscp.octet() | octet & 3)
     }
-}
-
-/// A law of delay variation; all spans are one-sided, so the fixed delay stays the minimum.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Jitter {
-    /// No variation.
-    #[default]
-    None,
-    /// Uniform on [0, `max`].
-    Uniform {
-        /// The upper end.
-        max: Span,
-    },
-    /// Exponential.
-    Exponential {
-        /// Its mean, which is also its standard deviation.
-        mean: Span,
-    },
-    /// Heavy tail (Lomax, or Pareto of the second kind): exceeds x with probability (1 + x/`scale`)^−`shape`.
-    /// Mean `scale`/(`shape` − 1) for shapes above 1, without a finite variance up to 2.
-    Pareto {
-        /// The scale.
-        scale: Span,
-        /// The shape, > 0: the smaller, the heavier the tail.
-        shape: f64,
-    },
 }
 
 /// Copies of chosen packets.
@@ -112,23 +109,37 @@ pub struct Reordering {
     pub by: Span,
 }
 
-/// A transmitter of fixed rate behind a drop-tail queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
-    /// Bits a second, > 0.
-    pub bits: u64,
-    /// What may wait, in bytes, the rest of the packet in transmission included. A packet that finds the
-    /// transmitter idle always goes through.
-    pub queue: u64,
-}
-
-/// A time at which nothing gets through, counted from the first test packet.
+/// A time at which nothing gets through (or waits, of [`Config::pauses`]), counted from the first test packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
     /// Its beginning.
     pub from: Span,
     /// Its length.
     pub length: Span,
+}
+
+impl Outage {
+    fn contains(&self, t: Span) -> bool {
+        t >= self.from && t < self.from + self.length
+    }
+}
+
+/// A delay at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// When, from the first test packet.
+    pub at: Span,
+    /// The delay added.
+    pub delay: Span,
+}
+
+/// Packets too long for a part of the path.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TooLong {
+    /// The longest that always passes, in bytes with the IP header.
+    pub above: usize,
+    /// Which of the longer ones are lost, by their number.
+    pub choice: Choice,
 }
 
 /// When a packet is delivered: never (lost), once, or several times (duplicated). In no particular
@@ -166,6 +177,10 @@ pub struct Tally {
     pub queue_drops: u64,
     /// Test packets lost in outages.
     pub outage_drops: u64,
+    /// Test packets above the rate allowed.
+    pub policed: u64,
+    /// Test packets that were too long.
+    pub too_long: u64,
     /// Copies added.
     pub copies: u64,
     /// Test packets held back by [`Config::reordering`].
@@ -190,7 +205,7 @@ impl Tally {
 
     /// Test packets that were not delivered at all.
     pub fn not_delivered(&self) -> u64 {
-        self.lost + self.queue_drops + self.outage_drops
+        self.lost + self.queue_drops + self.outage_drops + self.policed + self.too_long
     }
 
     fn note(&mut self, delivered: bool) {
@@ -210,9 +225,10 @@ pub struct Impairment {
     loss: Chooser,
     duplication: Chooser,
     reordering: Chooser,
+    too_long: Chooser,
     jitter: ChaCha8Rng,
-    /// When the transmitter has sent all that it accepted.
-    busy_until: Option<SteadyTime>,
+    bottleneck: Option<Bottleneck>,
+    policer: Option<Policer>,
     last_in_order: Option<SteadyTime>,
     first_test: Option<SteadyTime>,
     tally: Tally,
@@ -239,8 +255,13 @@ impl Impairment {
             duplication: Chooser::new(&config.duplication.choice, stream(2)),
             reordering: Chooser::new(&config.reordering.choice, stream(3)),
             jitter: stream(4),
+            too_long: Chooser::new(
+                &config.too_long.as_ref().map_or(Choice::Never, |t| t.choice.clone()),
+                stream(5),
+            ),
+            bottleneck: config.rate.map(|rate| Bottleneck::new(rate, &config.competition, stream(6))),
+            policer: config.police.map(Policer::new),
             config,
-            busy_until: None,
             last_in_order: None,
             first_test: None,
             tally: Tally::default(),
@@ -260,7 +281,12 @@ impl Impairment {
     /// What becomes of a test packet whose number is known to the caller: patterns of loss, duplication
     /// and reordering refer to `index`.
     pub fn pass_test(&mut self, now: SteadyTime, bytes: usize, index: u64) -> Deliveries {
-        self.first_test.get_or_insert(now);
+        if self.first_test.is_none() {
+            self.first_test = Some(now);
+            if let Some(bottleneck) = &mut self.bottleneck {
+                bottleneck.start(now);
+            }
+        }
         self.tally.test_packets += 1;
         let out = self.carry(now, bytes, Subject::Test(index));
         self.tally.note(!out.is_empty());
@@ -290,17 +316,31 @@ impl Impairment {
         let test = u64::from(matches!(subject, Subject::Test(_)));
         // Every law draws for every test packet whatever its fate, so that the fates of later packets
         // depend on their number alone.
-        let (lost, copied, held) = match subject {
-            Subject::Test(i) => (self.loss.choose(i), self.duplication.choose(i), self.reordering.choose(i)),
-            Subject::Other => (false, false, false),
+        let (lost, copied, held, too_long) = match subject {
+            Subject::Test(i) => (
+                self.loss.choose(i),
+                self.duplication.choose(i),
+                self.reordering.choose(i),
+                self.too_long.choose(i) && self.config.too_long.as_ref().is_some_and(|t| bytes > t.above),
+            ),
+            Subject::Other => (false, false, false, false),
         };
-        let jitter = self.draw_jitter();
+        let jitter = self.config.jitter.draw(&mut self.jitter, now);
 
         if self.in_outage(now) {
             self.tally.outage_drops += test;
             return Deliveries::LOST;
         }
-        let Some(sent) = self.transmit(now, bytes) else {
+        if too_long {
+            self.tally.too_long += 1;
+            return Deliveries::LOST;
+        }
+        if self.policer.as_mut().is_some_and(|p| !p.passes(now, bytes)) {
+            self.tally.policed += test;
+            return Deliveries::LOST;
+        }
+        let sent = self.bottleneck.as_mut().map_or(Some(now), |b| b.transmit(now, bytes));
+        let Some(sent) = sent else {
             self.tally.queue_drops += test;
             return Deliveries::LOST;
         };
@@ -309,7 +349,10 @@ impl Impairment {
             return Deliveries::LOST;
         }
 
-        let mut at = sent + self.config.delay + jitter;
+        let mut at = sent + self.config.delay + self.added(now) + jitter;
+        if let Some(end) = self.pause_end(at) {
+            at = end;
+        }
         if self.config.in_order {
             at = self.last_in_order.map_or(at, |last| at.max(last));
             self.last_in_order = Some(at);
@@ -332,37 +375,29 @@ impl Impairment {
 
     fn in_outage(&self, now: SteadyTime) -> bool {
         let Some(first) = self.first_test else { return false };
-        let t = now - first;
-        self.config.outages.iter().any(|o| t >= o.from && t < o.from + o.length)
+        self.config.outages.iter().any(|o| o.contains(now - first))
     }
 
-    /// When the bottleneck has sent the packet's last bit, or `None` if its queue is full.
-    fn transmit(&mut self, now: SteadyTime, bytes: usize) -> Option<SteadyTime> {
-        let Some(rate) = self.config.rate else { return Some(now) };
-        let bits = i128::from(rate.bits.max(1));
-        let begin = self.busy_until.map_or(now, |b| b.max(now));
-        if begin > now {
-            let waiting = i128::from((begin - now).0) * bits / (8 * i128::from(SECOND));
-            if waiting + bytes as i128 > i128::from(rate.queue) {
-                return None;
+    fn pause_end(&self, at: SteadyTime) -> Option<SteadyTime> {
+        let first = self.first_test?;
+        let pause = self.config.pauses.iter().find(|p| p.contains(at - first))?;
+        Some(first + pause.from + pause.length)
+    }
+
+    /// What [`Config::added`] comes to at `now`; the last point's after it, the first one's before it.
+    fn added(&self, now: SteadyTime) -> Span {
+        let points = &self.config.added;
+        let t = self.first_test.map_or(Span::ZERO, |first| now - first);
+        let after = points.partition_point(|p| p.at <= t);
+        let (before, next) = (after.checked_sub(1).and_then(|k| points.get(k)), points.get(after));
+        match (before, next) {
+            (Some(a), Some(b)) => {
+                let share = (t - a.at).0 as f64 / (b.at - a.at).0.max(1) as f64;
+                a.delay + Span((share * (b.delay - a.delay).0 as f64) as i64)
             }
+            (Some(p), None) | (None, Some(p)) => p.delay,
+            (None, None) => Span::ZERO,
         }
-        let takes = (bytes as i128 * 8 * i128::from(SECOND) + bits - 1) / bits;
-        let end = begin + Span(i64::try_from(takes).unwrap_or(i64::MAX));
-        self.busy_until = Some(end);
-        Some(end)
-    }
-
-    fn draw_jitter(&mut self) -> Span {
-        let extra = match self.config.jitter {
-            Jitter::None => return Span::ZERO,
-            Jitter::Uniform { max } => unit(&mut self.jitter) * max.0 as f64,
-            Jitter::Exponential { mean } => -unit(&mut self.jitter).ln() * mean.0 as f64,
-            Jitter::Pareto { scale, shape } => {
-                (unit(&mut self.jitter).powf(-1.0 / shape) - 1.0) * scale.0 as f64
-            }
-        };
-        Span((extra as i64).clamp(0, MAX_JITTER.0))
     }
 }
 

@@ -6,13 +6,19 @@
 //! seed = 7
 //! [both]
 //! delay = 20ms
-//! jitter = exponential 2ms in order     # or: uniform MAX, pareto SCALE shape A
+//! jitter = exponential 2ms in order     # or: uniform MAX, pareto SCALE shape A, normal DEVIATION,
+//!                                       # lognormal MEDIAN sigma S, slots EVERY, spikes 0.1% MAX; sums with +
+//! added = 0s 0ms 30s 0ms 30s 12ms       # times and the delay added then, straight lines between them
 //! [up]
 //! loss = gilbert p=1% r=30%             # or: 2% · at 5-9 20 · runs 1x10 2x5 7 gap 20
 //! duplicate = 0.5% copies 1 after 1ms
 //! reorder = at 40 80 by 50ms
 //! rate = 512kbit queue 16kB
+//! competition = tcp 20ms from 5s for 9s # or: constant 400kbit …, poisson 400kbit …; may be repeated
+//! police = 64kbit burst 4kB             # and: every 100ms
+//! too-long = 100% above 1200
 //! outage = from 2s for 300ms            # may be repeated
+//! pause = from 2s for 300ms             # packets wait instead; may be repeated
 //! remark = CS0                          # the DSCP every packet leaves with
 //! min-bytes = 60
 //! ```
@@ -20,7 +26,10 @@
 //! `[both]` sets both directions, and what a later section says takes its place. Packets are numbered
 //! from 0. Probabilities are shares (0.01) or percentages (1%).
 
-use super::{Choice, Config, Duplication, Gilbert, Jitter, MAX_COPIES, Outage, Rate, Reordering};
+use super::{
+    Choice, Competition, Config, Duplication, Gilbert, Jitter, Load, MAX_COPIES, Outage, Point, Police, Rate,
+    Reordering, TooLong,
+};
 use crate::spec::SpecError;
 use crate::time::Span;
 use core::str::FromStr;
@@ -137,19 +146,63 @@ fn set(config: &mut Config, key: &str, words: &[&str]) -> Result<(), String> {
             let queue = bytes(queue.ok_or("say how long the queue is: 'rate = 512kbit queue 16kB'")?)?;
             config.rate = Some(Rate { bits: bits(single(words)?)?, queue });
         }
-        "outage" => {
-            let ["from", from, "for", length] = words else {
-                return Err("give 'outage = from 2s for 300ms'".to_owned());
+        "competition" => {
+            let [law @ .., "from", from, "for", length] = words else {
+                return Err("give 'competition = tcp 20ms from 5s for 9s'".to_owned());
             };
-            config.outages.push(Outage { from: span(from)?, length: span(length)? });
+            let load = match law {
+                ["constant", rate] => Load::Constant(bits(rate)?),
+                ["poisson", rate] => Load::Poisson(bits(rate)?),
+                ["tcp", rtt] => Load::Greedy { rtt: span(rtt)? },
+                _ => {
+                    return Err(format!(
+                        "'{}': give 'constant RATE', 'poisson RATE' or 'tcp RTT'",
+                        law.join(" ")
+                    ));
+                }
+            };
+            config.competition.push(Competition { from: span(from)?, length: span(length)?, load });
         }
+        "police" => {
+            let (words, every) = option(words, "every")?;
+            let (words, burst) = option(words, "burst")?;
+            let burst = bytes(burst.ok_or("say how much may pass at once: 'police = 64kbit burst 4kB'")?)?;
+            let every = every.map_or(Ok(Span::ZERO), span)?;
+            config.police = Some(Police { bits: bits(single(words)?)?, burst, every });
+        }
+        "added" => {
+            if words.is_empty() || !words.len().is_multiple_of(2) {
+                return Err("give times and delays in turn: 'added = 0s 0ms 30s 12ms'".to_owned());
+            }
+            let point = |w: &[&str]| Ok::<_, String>(Point { at: span(w[0])?, delay: span(w[1])? });
+            let points = words.chunks(2).map(point).collect::<Result<Vec<_>, _>>()?;
+            if !points.is_sorted_by_key(|p| p.at) {
+                return Err("the times have to ascend".to_owned());
+            }
+            config.added = points;
+        }
+        "too-long" => {
+            let (words, above) = option(words, "above")?;
+            let above = bytes(above.ok_or("say above which size: 'too-long = 100% above 1200'")?)? as usize;
+            config.too_long = Some(TooLong { above, choice: choice(words)? });
+        }
+        "outage" => config.outages.push(stretch(words)?),
+        "pause" => config.pauses.push(stretch(words)?),
         _ => {
             return Err(format!(
-                "'{key}': give delay, jitter, loss, duplicate, reorder, rate, outage, remark or min-bytes"
+                "'{key}': give delay, jitter, added, loss, duplicate, reorder, rate, competition, police, too-long, \
+                 outage, pause, remark or min-bytes"
             ));
         }
     }
     Ok(())
+}
+
+fn stretch(words: &[&str]) -> Result<Outage, String> {
+    match words {
+        ["from", from, "for", length] => Ok(Outage { from: span(from)?, length: span(length)? }),
+        _ => Err("give a time and a length: 'from 2s for 300ms'".to_owned()),
+    }
 }
 
 /// Splits a trailing `name value` off.
@@ -213,18 +266,30 @@ fn gilbert(parameters: &[&str]) -> Result<Gilbert, String> {
 }
 
 fn jitter(words: &[&str]) -> Result<Jitter, String> {
+    let shape = |word: &str| match word.parse::<f64>() {
+        Ok(shape) if shape > 0.0 && shape.is_finite() => Ok(shape),
+        _ => Err(not("a number above 0", word)),
+    };
     match words {
+        _ if words.contains(&"+") => {
+            words.split(|w| *w == "+").map(jitter).collect::<Result<_, _>>().map(Jitter::Sum)
+        }
         ["none"] => Ok(Jitter::None),
         ["uniform", max] => Ok(Jitter::Uniform { max: span(max)? }),
         ["exponential", mean] => Ok(Jitter::Exponential { mean: span(mean)? }),
-        ["pareto", scale, "shape", shape] => match shape.parse::<f64>() {
-            Ok(shape) if shape > 0.0 && shape.is_finite() => {
-                Ok(Jitter::Pareto { scale: span(scale)?, shape })
-            }
-            _ => Err(not("a shape above 0", shape)),
+        ["pareto", scale, "shape", a] => Ok(Jitter::Pareto { scale: span(scale)?, shape: shape(a)? }),
+        ["normal", deviation] => Ok(Jitter::Normal { deviation: span(deviation)? }),
+        ["lognormal", median, "sigma", s] => {
+            Ok(Jitter::LogNormal { median: span(median)?, sigma: shape(s)? })
+        }
+        ["slots", every] => match span(every)? {
+            Span(1..) => Ok(Jitter::Slots { every: span(every)? }),
+            _ => Err(not("a time above 0", every)),
         },
+        ["spikes", share, max] => Ok(Jitter::Spikes { share: probability(share)?, max: span(max)? }),
         _ => Err(format!(
-            "'{}': give 'uniform MAX', 'exponential MEAN' or 'pareto SCALE shape A', and 'in order' after it if so",
+            "'{}': give 'uniform MAX', 'exponential MEAN', 'pareto SCALE shape A', 'normal DEVIATION', 'lognormal MEDIAN \
+             sigma S', 'slots EVERY' or 'spikes SHARE MAX', several with '+' between, and 'in order' after all if so",
             words.join(" ")
         )),
     }

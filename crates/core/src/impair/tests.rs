@@ -76,7 +76,7 @@ fn jitter_laws_have_their_moments() {
 fn jitter_in_order_overtakes_nobody() {
     let law = Jitter::Exponential { mean: Span::millis(5) };
     for in_order in [false, true] {
-        let (delays, _) = run(&Config { jitter: law, in_order, ..Config::default() }, 9, 1000);
+        let (delays, _) = run(&Config { jitter: law.clone(), in_order, ..Config::default() }, 9, 1000);
         let arrivals: Vec<i64> = (0..).zip(&delays).map(|(i, d)| i * MS + d[0]).collect();
         assert_eq!(arrivals.is_sorted(), in_order);
     }
@@ -182,6 +182,82 @@ fn outages_count_from_the_first_test_packet() {
     assert_eq!((path.tally().outage_drops, path.tally().others_lost), (3, 1));
 }
 
+#[test]
+fn more_laws_of_jitter() {
+    let with = |jitter| only_delay(&run(&Config { jitter, ..Config::default() }, 3, 100_000).0);
+    let ms = MS as f64;
+    let x = with(Jitter::Normal { deviation: Span::millis(1) });
+    let beyond = x.iter().filter(|d| **d > 4.0 * ms).count() as f64 / x.len() as f64;
+    assert!((mean(&x) - 3.0 * ms).abs() < 0.02 * ms && (beyond - 0.159).abs() < 0.005, "{beyond}");
+    let mut x = with(Jitter::LogNormal { median: Span::millis(2), sigma: 1.0 });
+    x.sort_by(f64::total_cmp);
+    assert!((x[50_000] - 2.0 * ms).abs() < 0.05 * ms && (x[84_134] / x[50_000]).ln() - 1.0 < 0.03);
+    let spikes = Jitter::Spikes { share: 0.01, max: Span::millis(80) };
+    let x = with(Jitter::Sum(vec![Jitter::Uniform { max: Span::millis(1) }, spikes]));
+    let high = x.iter().filter(|d| **d > ms).count() as f64 / x.len() as f64;
+    assert!((high - 0.01).abs() < 0.002 && x.iter().all(|d| *d <= 81.0 * ms), "{high}");
+    // Sent every millisecond from 0 on: 0, 4, 3, 2, 1 ms to the next multiple of 5.
+    let (slots, _) =
+        run(&Config { jitter: Jitter::Slots { every: Span::millis(5) }, ..Config::default() }, 1, 6);
+    assert_eq!(slots.iter().map(|d| d[0] / MS).collect::<Vec<_>>(), [0, 4, 3, 2, 1, 0]);
+}
+
+#[test]
+fn others_fill_the_bottleneck() {
+    // 640 kbit/s of the test's own and, between 1 s and 3 s, 1.4 Mbit/s of others.
+    let rate = Some(Rate { bits: 2_000_000, queue: 50_000 });
+    let load = Load::Constant(1_400_000);
+    let others = Competition { from: Span::seconds(1), length: Span::seconds(2), load };
+    let (delays, path) = run(&Config { rate, competition: vec![others], ..Config::default() }, 1, 5000);
+    let delay = |k: usize| delays[k][0] as f64 / MS as f64;
+    assert!(delay(900) < 0.4, "{}", delay(900));
+    // 40 kbit/s too much for 2 s at 2 Mbit/s: 40 ms.
+    assert!((30.0..50.0).contains(&delay(2995)), "{}", delay(2995));
+    assert!(delay(4900) < 0.4 && path.tally().not_delivered() == 0);
+    // TCP fills whatever queue there is.
+    let rate = Some(Rate { bits: 10_000_000, queue: 125_000 });
+    let others = Competition { load: Load::Greedy { rtt: Span::millis(20) }, ..others };
+    let (delays, _) = run(&Config { rate, competition: vec![others], ..Config::default() }, 1, 5000);
+    let highest = delays[1000..3000].iter().filter_map(|d| d.first()).max().unwrap() / MS;
+    assert!((90..=101).contains(&highest), "{highest}");
+    assert!(delays[4000..].iter().all(|d| d[0] < MS));
+}
+
+#[test]
+fn police_drops_what_exceeds_its_rate() {
+    // 80 bytes a millisecond are 640 kbit/s.
+    let police = Police { bits: 480_000, burst: 800, every: Span::ZERO };
+    let (delays, path) = run(&Config { police: Some(police), ..Config::default() }, 1, 4000);
+    assert!(delays[..30].iter().all(|d| d == &[0]));
+    assert!((960..=1000).contains(&path.tally().policed), "{:?}", path.tally());
+    assert_eq!(path.tally().loss_runs().into_keys().collect::<Vec<_>>(), [1], "every fourth");
+    let police = Police { bits: 480_000, burst: 6000, every: Span::millis(100) };
+    let (_, path) = run(&Config { police: Some(police), ..Config::default() }, 1, 4000);
+    let lengths = path.tally().loss_runs();
+    assert!(lengths.keys().all(|l| (20..=30).contains(l)), "the end of every tenth of a second: {lengths:?}");
+}
+
+#[test]
+fn delay_is_added_along_straight_lines() {
+    let point = |at, delay| Point { at: Span::millis(at), delay: Span::millis(delay) };
+    let added = vec![point(10, 0), point(20, 10), point(30, 10), point(30, 2)];
+    let (delays, _) = run(&Config { added, ..Config::default() }, 1, 40);
+    let at = |k: usize| delays[k][0] / MS;
+    assert_eq!([0, 10, 15, 20, 29, 30, 39].map(at), [0, 0, 5, 10, 10, 2, 2]);
+}
+
+#[test]
+fn pauses_hold_and_long_packets_are_lost() {
+    let pauses = vec![Outage { from: Span::millis(5), length: Span::millis(4) }];
+    let (delays, _) = run(&Config { pauses, in_order: true, ..Config::default() }, 1, 11);
+    assert_eq!(delays.iter().map(|d| d[0] / MS).collect::<Vec<_>>(), [0, 0, 0, 0, 0, 4, 3, 2, 1, 0, 0]);
+    let too_long = Some(TooLong { above: 100, choice: Choice::Bernoulli(1.0) });
+    let mut path = Impairment::new(Config { too_long, ..Config::default() }, 0);
+    assert!(!path.pass(SteadyTime(0), 100).is_empty() && path.pass(SteadyTime(0), 101).is_empty());
+    let within = Choice::Within(3..=4, Box::new(Choice::Bernoulli(1.0)));
+    assert_eq!(lost(&run(&Config { loss: within, ..Config::default() }, 0, 9).0), [3, 4]);
+}
+
 const TEXT: &str = "
 name = bursty access line
 seed = 7
@@ -195,11 +271,17 @@ reorder = at 40 80-82 by 50ms
 rate = 512kbit queue 16kB
 outage = from 2s for 300ms
 outage = from 9s for 1s
+pause = from 4s for 1s
+competition = tcp 20ms from 5s for 9s
+competition = poisson 400kbit from 0s for 1s
+police = 64kbit burst 4kB every 100ms
+added = 0s 0ms 30s 12ms
+too-long = 100% above 1200
 remark = AF11
 min-bytes = 60
 [down]
 loss = runs 1x3 2 gap 4
-jitter = pareto 500us shape 1.5
+jitter = pareto 500us shape 1.5 + slots 10ms + spikes 0.1% 80ms in order
 ";
 
 #[test]
@@ -214,6 +296,21 @@ fn a_scenario_says_what_it_says() {
         duplication: Duplication { choice: Choice::Bernoulli(0.005), copies: 2, lag: Span::millis(1) },
         reordering: Reordering { choice: Choice::Exactly(vec![40..=40, 80..=82]), by: Span::millis(50) },
         rate: Some(Rate { bits: 512_000, queue: 16_000 }),
+        competition: vec![
+            Competition {
+                from: Span::seconds(5),
+                length: Span::seconds(9),
+                load: Load::Greedy { rtt: Span::millis(20) },
+            },
+            Competition { from: Span::ZERO, length: Span::seconds(1), load: Load::Poisson(400_000) },
+        ],
+        police: Some(Police { bits: 64_000, burst: 4000, every: Span::millis(100) }),
+        added: vec![
+            Point { at: Span::ZERO, delay: Span::ZERO },
+            Point { at: Span::seconds(30), delay: Span::millis(12) },
+        ],
+        pauses: vec![Outage { from: Span::seconds(4), length: Span::seconds(1) }],
+        too_long: Some(TooLong { above: 1200, choice: Choice::Bernoulli(1.0) }),
         outages: vec![
             Outage { from: Span::seconds(2), length: Span::millis(300) },
             Outage { from: Span::seconds(9), length: Span::seconds(1) },
@@ -225,7 +322,12 @@ fn a_scenario_says_what_it_says() {
     assert_eq!((s.up.traffic_class(0xb9), s.down.traffic_class(0xb9)), (10 << 2 | 1, 0xb9));
     let down = Config {
         delay: Span::micros(20_500),
-        jitter: Jitter::Pareto { scale: Span::micros(500), shape: 1.5 },
+        jitter: Jitter::Sum(vec![
+            Jitter::Pareto { scale: Span::micros(500), shape: 1.5 },
+            Jitter::Slots { every: Span::millis(10) },
+            Jitter::Spikes { share: 0.001, max: Span::millis(80) },
+        ]),
+        in_order: true,
         loss: Choice::Exactly(vec![4..=4, 9..=9, 14..=14, 19..=20]),
         ..Config::default()
     };
@@ -246,6 +348,13 @@ fn a_bad_scenario_names_its_line() {
         ("[up]\nduplicate = 1% copies 8", 2, "give 1 to 7"),
         ("[up]\nloss = at 9-5", 2, "smaller"),
         ("[up]\nloss = runs 1x99999999999", 2, "runs"),
+        ("[up]\njitter = slots 0ms", 2, "above 0"),
+        ("[up]\nadded = 3s 1ms 2s 1ms", 2, "ascend"),
+        ("[up]\nadded = 3s", 2, "in turn"),
+        ("[up]\ncompetition = udp 3kbit from 1s for 2s", 2, "constant"),
+        ("[up]\npolice = 64kbit", 2, "at once"),
+        ("[up]\ntoo-long = 1%", 2, "which size"),
+        ("[up]\npause = 3s", 2, "from 2s for"),
         ("[up]\nremark = EFF", 2, "not a DSCP"),
         ("[up]\nlosss = 1%", 2, "give delay, jitter"),
         ("[sideways]", 1, "sections"),
