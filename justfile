@@ -14,6 +14,10 @@ test *ARGS:
 e2e:
     JITLAT_REQUIRE_PRIVILEGED=1 cargo test -p jitlat
 
+# The verdict on some 200 simulated tests of every kind: the tables of docs/metrics/verdict.md (minutes)
+verdicts VARIANTS='200' FIRST='0':
+    JITLAT_VARIANTS={{VARIANTS}} JITLAT_FIRST={{FIRST}} cargo test --profile fast -p jitlat-store --test verdicts -- confusion_matrix --ignored --nocapture
+
 # Server, client and an impaired path on this machine
 demo *ARGS:
     cargo run --release -p jitlat -- demo {{ARGS}}

@@ -23,6 +23,7 @@
 //! * [`compare`] – two runs side by side, with a verdict
 //! * [`twoway`] – two-way records seen as one-way ones
 //! * [`quantity`] – quantities as people write them
+//! * [`verdict`] – [`Answer`](verdict::Answer): what is wrong, since when, how much, how sure
 //! * [`units`] – numbers as people read them
 //! * [`verdict`] – every judgement in words
 #![forbid(unsafe_code)]

@@ -97,6 +97,10 @@ pub struct Session {
     pub reason: Option<String>,
     /// Datagrams the receiving kernel dropped for want of buffer space, if it said.
     pub receiver_drops: Option<u64>,
+    /// Of the packets sent, those that the sending host's own system refused.
+    pub unsent: u64,
+    /// The log it came from ends within a line, or before its own closing lines.
+    pub truncated: bool,
     /// Of a two-way test: everything that only such a test has.
     pub two_way: Option<Box<TwoWay>>,
 }
@@ -127,6 +131,8 @@ impl Session {
             ending: Ending::Unknown,
             reason: None,
             receiver_drops: None,
+            unsent: 0,
+            truncated: false,
             two_way: None,
         }
     }

@@ -127,6 +127,10 @@ pub struct Summary {
     /// Some figures formatted as the console prints them.
     #[serde(default)]
     pub display: Display,
+    /// What is wrong, since when, how much, how sure; and what that means by use. Absent of streaming analyses and of parts
+    /// of a test.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<crate::verdict::Answer>,
     /// The conclusions in words.
     #[serde(default)]
     pub verdicts: Vec<Verdict>,

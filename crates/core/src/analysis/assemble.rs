@@ -12,8 +12,8 @@ use crate::summary::{
     Periods, Regression, Reordering, Rfc3550, ScheduleError, Segment, SessionInfo, SkewHull, Stalls, Stamps,
     Summary, Trend, Y1541,
 };
-use crate::twoway::{FarReport, TwoWayFigures, Way};
-use crate::verdict::{Notes, findings};
+use crate::twoway::{FarReport, LossRun, TwoWayFigures, Way};
+use crate::verdict::{self, Answer, Notes, WayLosses, findings};
 use std::collections::BTreeMap;
 
 /// What was counted while packets came.
@@ -85,6 +85,9 @@ pub(super) trait Findings {
     fn comparable(&self) -> Option<Comparable> {
         None
     }
+    fn answer(&self) -> Option<Answer> {
+        None
+    }
 }
 
 /// What the delays of a stream are.
@@ -97,11 +100,20 @@ pub(super) enum Kind {
     RoundTrips,
 }
 
+/// What a round-trip test tells beside its round trips.
+pub(super) struct BothWays {
+    pub figures: TwoWayFigures,
+    /// The answers of the way there and of the way back taken by themselves, where the far host tells its times.
+    pub answers: [Option<Answer>; 2],
+    /// Where requests without an answer were lost.
+    pub losses: Vec<LossRun>,
+}
+
 /// The summary of a stream, with what was noted on the way; of a round-trip test with what that tells beside.
 pub(super) fn summary(
     found: &dyn Findings,
     kind: Kind,
-    two_way: Option<TwoWayFigures>,
+    both_ways: Option<BothWays>,
     notes: Notes,
 ) -> Summary {
     let (latency, pdv) = found.delays();
@@ -111,10 +123,15 @@ pub(super) fn summary(
         Kind::RoundTrips => BetweenClocks { trend: found.trend(), ..BetweenClocks::default() },
     };
     let mut summary = whole(found, latency, pdv, loss, clocks);
-    if let Some(report) = two_way.as_ref().and_then(|t| t.far_report) {
-        of_far_report(&mut summary, &report);
+    if let Some(BothWays { figures, answers: [up, down], losses }) = both_ways {
+        if let Some(report) = figures.far_report {
+            of_far_report(&mut summary, &report);
+        }
+        let losses = WayLosses { runs: &losses };
+        let answer = summary.answer.take();
+        summary.answer = answer.map(|a| verdict::two_way(a, [up.as_ref(), down.as_ref()], &losses));
+        summary.two_way = Some(Box::new(figures));
     }
-    summary.two_way = two_way.map(Box::new);
     summary.warnings = notes.look_at(&summary, found.session(), kind == Kind::RoundTrips);
     summary.verdicts = findings(&summary);
     summary
@@ -231,6 +248,7 @@ fn whole(
         latency,
         pdv,
         two_way: None,
+        answer: found.answer(),
         verdicts: Vec::new(),
         warnings: Vec::new(),
     }

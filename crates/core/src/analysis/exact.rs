@@ -27,6 +27,7 @@ use crate::summary::{
     Rfc3550, ScheduleError, Segment, SkewHull, Stalls, Stamps, Trend,
 };
 use crate::time::WallTime;
+use crate::verdict::{self, Answer, Material};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
@@ -288,6 +289,21 @@ impl Findings for Exact<'_> {
         let Some(length) = self.options.interval else { return Vec::new() };
         let windows = windows::of(&self.series, self.gathered, self.session, self.counted.sent, length);
         windows::analysed(windows, self.gathered, self.session, self.options, self.kind, &self.series)
+    }
+
+    fn answer(&self) -> Option<Answer> {
+        let Gathered { classifier, copies, tally, notes, .. } = self.gathered;
+        Some(verdict::judge(&Material {
+            session: self.session,
+            series: &self.series,
+            accepted: &classifier.accepted,
+            sample: &self.sample,
+            copies,
+            clock: &self.clock,
+            notes: notes.as_ref()?,
+            arrived_by: tally.arrived_by(),
+            round_trip: self.kind == Kind::RoundTrips,
+        }))
     }
 
     fn comparable(&self) -> Option<Comparable> {

@@ -21,6 +21,7 @@ use crate::session::Session;
 use crate::summary::Summary;
 use crate::time::Span;
 use crate::verdict::Notes;
+use crate::verdict::RowNotes;
 use assemble::{Findings, Kind};
 use exact::Exact;
 use stream::Streamed;
@@ -139,6 +140,8 @@ struct Gathered {
     /// Rows that are invalid for want of an earlier clean copy.
     damaged: Copies,
     tally: Tally,
+    /// None of a part of a test, which has no verdict of its own.
+    notes: Option<RowNotes>,
 }
 
 /// Analyses in constant memory do not merge: they forget what decides whether a packet came twice. One
@@ -166,6 +169,7 @@ impl Analyzer {
             copies: Copies::default(),
             damaged: Copies::default(),
             tally: Tally::new(spec.payload(), session.period().map_or(i64::MAX, |p| p.0 / 2)),
+            notes: Some(RowNotes::default()),
         };
         Analyzer { options, mode: Mode::Exact(Box::new(gathered)) }
     }
@@ -252,11 +256,14 @@ impl Analyzer {
 impl Gathered {
     #[inline]
     fn push(&mut self, record: &PacketRecord) {
-        let Gathered { classifier, samples, copies, damaged, tally } = self;
+        let Gathered { classifier, samples, copies, damaged, tally, notes } = self;
         tally.row(record);
         match classifier.classify(record) {
             Class::Accepted(packet) => {
                 tally.accepted(record, &packet);
+                if let Some(notes) = notes {
+                    notes.push(record, packet.seq);
+                }
                 samples.push(packet);
             }
             Class::Duplicate(seq) => copies.push(seq, record.arrived().map(|t| t.0)),
@@ -279,6 +286,9 @@ impl Gathered {
         }
         let accepted = &self.classifier.accepted;
         self.tally.append(next.tally, |seq| !accepted.contains(seq));
+        if let (Some(notes), Some(next)) = (&mut self.notes, next.notes) {
+            notes.append(next);
+        }
         for packet in next.samples.iter() {
             if self.classifier.accepted.insert(packet.seq) {
                 self.samples.push(packet);

@@ -5,6 +5,7 @@ use crate::metrics::classify::Packet;
 use crate::metrics::entry::Metric;
 use crate::record::{Moment, PacketRecord};
 use crate::summary::{Coverage, FarEnd, Stamps};
+use crate::time::Source;
 use std::collections::BTreeMap;
 
 /// Constant memory, a few increments a row.
@@ -138,6 +139,12 @@ impl Tally {
             receive_lag_mean_ns: self.receive_lag.mean(),
             receive_lag_max_ns: self.receive_lag.max,
         }
+    }
+
+    /// Where all arrived stamps were taken; `None` where in several places.
+    pub fn arrived_by(&self) -> Option<Source> {
+        let mut taken = Source::ALL.into_iter().filter(|s| self.arrived[*s as usize] > 0);
+        taken.next().filter(|_| taken.next().is_none())
     }
 
     /// What the receiver saw.

@@ -1,6 +1,6 @@
 //! Two-way tests: the round trips through the one analysis, and each way beside them.
 
-use super::assemble::{self, Counted, Kind, OnThatWay};
+use super::assemble::{self, BothWays, Counted, Kind, OnThatWay};
 use super::{Analyzer, Options, Samples};
 use crate::clock::ClockProbe;
 use crate::metrics::seqset::Run;
@@ -13,6 +13,7 @@ use crate::twoway::{
     processing, project,
 };
 use crate::units::eng4;
+use crate::verdict::Answer;
 
 /// Stretches of a test, the fastest exchange of each of which tells of the clocks.
 const STRETCHES: usize = 8;
@@ -162,24 +163,28 @@ impl TwoWayAnalysis {
                 round_trips: found.counted(),
                 period: found.periods().mean(),
             };
-            let two_way = TwoWayFigures {
+            let ((up, up_answer), (down, down_answer)) =
+                (ways.of(up, View::Up).unzip(), ways.of(down, View::Down).unzip());
+            let figures = TwoWayFigures {
                 sending: if facts.wait.is_some() { Sending::StopAndWait } else { Sending::OpenLoop },
                 wait_ns: facts.wait.map(|w| w.0),
                 timeout_ns: facts.timeout.map(|t| t.0),
-                up: ways.of(up, View::Up),
-                down: ways.of(down, View::Down),
+                up,
+                down,
                 directions: ways.known(),
                 processing,
                 processing_min_ns: processing.map(|p| p.min),
                 processing_max_ns: processing.map(|p| p.max),
                 not_answers: facts.not_answers,
-                unsent: facts.unsent,
+                unsent: session.unsent,
                 far_report: facts.far_report,
                 tcp: facts.tcp,
                 remarks: facts.remarks.clone(),
                 protocol: facts.protocol.clone(),
             };
-            let mut summary = assemble::summary(found, Kind::RoundTrips, Some(two_way), notes);
+            let answers = [up_answer.flatten(), down_answer.flatten()];
+            let both = BothWays { figures, answers, losses: facts.losses.clone() };
+            let mut summary = assemble::summary(found, Kind::RoundTrips, Some(both), notes);
             summary.warnings.extend(step.map(far_clock_step));
             summary
         })
@@ -215,7 +220,8 @@ impl Ways<'_> {
         self.facts.directions.filter(|d| d.stateful)
     }
 
-    fn of(&self, analyzer: Analyzer, view: View) -> Option<Way> {
+    /// The figures of one way, and its answer where the far host's times tell of it.
+    fn of(&self, analyzer: Analyzer, view: View) -> Option<(Way, Option<Answer>)> {
         let known = self.known();
         if !self.far_clock && known.is_none() {
             return None;
@@ -247,12 +253,13 @@ impl Ways<'_> {
                 clock_ran_through: self.clock_ran_through,
                 far_clock: self.far_clock,
             };
-            assemble::way(found, &on, |whole| {
+            let way = assemble::way(found, &on, |whole| {
                 if known.is_none() {
                     return (whole, None);
                 }
                 losses_of(view, &self.facts.losses, all_lost, whole, self.session, self.period)
-            })
+            });
+            (way, self.far_clock.then(|| found.answer()).flatten())
         });
         Some(way)
     }

@@ -73,7 +73,7 @@ pub(super) fn analysed(
         }
         let mut tally = Tally::new(session.spec.payload(), i64::MAX);
         tally.waited = waited;
-        let part = Gathered { classifier, samples, copies, damaged: Copies::default(), tally };
+        let part = Gathered { classifier, samples, copies, damaged: Copies::default(), tally, notes: None };
         let clock = exact::clock(&part, &session);
         let found = Exact::new(&part, &session, &options, kind, clock, 0);
         let summary = assemble::summary(&found, kind, None, Notes::default());

@@ -387,7 +387,8 @@ impl Impairment {
     /// What [`Config::added`] comes to at `now`; the last point's after it, the first one's before it.
     fn added(&self, now: SteadyTime) -> Span {
         let points = &self.config.added;
-        let t = self.first_test.map_or(Span::ZERO, |first| now - first);
+        let Some(first) = self.first_test else { return points.first().map_or(Span::ZERO, |p| p.delay) };
+        let t = now - first;
         let after = points.partition_point(|p| p.at <= t);
         let (before, next) = (after.checked_sub(1).and_then(|k| points.get(k)), points.get(after));
         match (before, next) {

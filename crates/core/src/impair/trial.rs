@@ -9,7 +9,7 @@ use crate::record::{Moment, PacketRecord};
 use crate::schedule::Deadlines;
 use crate::session::{Ending, Session};
 use crate::spec::{Direction, TestSpec, Transport};
-use crate::time::{Source, Span, Stamp, WallTime};
+use crate::time::{Source, Span, Stamp, SteadyTime, WallTime};
 use crate::twoway::{Directions, LossRun, LostOn, TwoWay};
 use core::net::{IpAddr, Ipv4Addr};
 use rand_chacha::ChaCha8Rng;
@@ -19,8 +19,10 @@ use rand_chacha::rand_core::SeedableRng;
 const HEADERS: usize = 28;
 /// What a program takes for one packet of several that wait for it.
 const EACH: Span = Span(3_000);
-/// From the last clock probe to the first packet, and from one probe to the next.
+/// From one clock probe to the next.
 const PROBE_GAP: Span = Span::millis(40);
+/// From the last clock probe to the first packet.
+const PROBE_END: Span = Span::seconds(2);
 /// TCP's least retransmission timeout.
 const RETRANSMISSION: Span = Span::millis(200);
 
@@ -115,17 +117,18 @@ impl Trial {
         (session.src, session.dst) =
             if downwards { (Some(hosts[1]), Some(hosts[0])) } else { (Some(hosts[0]), Some(hosts[1])) };
         session.created = Some(self.client.clock.at(self.epoch, Span::seconds(-1)));
-        let before = -(i64::from(self.probes) * PROBE_GAP.0);
+        let before = -(i64::from(self.probes) * PROBE_GAP.0) - PROBE_END.0;
         self.probe(&mut session, (&mut up, &mut down), Span(before));
         let (departures, refused) = self.departures();
         session.sent = Some(self.spec.packets());
         session.ending = Ending::Complete;
+        session.unsent = refused;
         let records = match &self.answering {
             None if downwards => self.one_way(&mut down, &departures),
             None => self.one_way(&mut up, &departures),
             Some(answering) => {
                 let (records, facts) = self.two_way((&mut up, &mut down), &departures, answering);
-                session.two_way = Some(Box::new(TwoWay { unsent: refused, ..facts }));
+                session.two_way = Some(Box::new(facts));
                 records
             }
         };
@@ -138,11 +141,6 @@ impl Trial {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         rng.set_stream(stream);
         rng
-    }
-
-    /// `t` after the first packet is due, on the path's time scale.
-    fn on_path(&self, t: Span) -> WallTime {
-        self.epoch + t
     }
 
     fn sender(&self) -> &Host {
@@ -162,11 +160,11 @@ impl Trial {
     fn probe(&self, session: &mut Session, (up, down): (&mut Impairment, &mut Impairment), from: Span) {
         for k in 0..self.probes {
             let t = from + PROBE_GAP.times(k.into());
-            let there = up.pass_other(self.on_path(t), 60).first().copied();
-            let Some(arrived) = there.map(|at| at - self.epoch) else { continue };
+            let there = up.pass_other(on_path(t), 60).first().copied();
+            let Some(arrived) = there.map(since) else { continue };
             let answered = arrived + Span(20_000);
-            let back = down.pass_other(self.on_path(answered), 60).first().copied();
-            let Some(returned) = back.map(|at| at - self.epoch) else { continue };
+            let back = down.pass_other(on_path(answered), 60).first().copied();
+            let Some(returned) = back.map(since) else { continue };
             session.probes.push(ClockProbe {
                 sent: self.client.stamp(self.epoch, t),
                 arrived: self.server.stamp(self.epoch, arrived),
@@ -183,11 +181,11 @@ impl Trial {
         let mut refused = Chooser::new(&host.refused, self.rng(21));
         let mut interface = host.interface.map(|rate| Bottleneck::new(rate, &host.competition, self.rng(22)));
         if let Some(interface) = &mut interface {
-            interface.start(self.on_path(Span::ZERO));
+            interface.start(on_path(Span::ZERO));
         }
         let (mut departures, mut kept_back, mut ready) = (Vec::new(), 0, Span(i64::MIN));
         for (seq, due) in (0..).zip(Deadlines::new(&self.spec)) {
-            let late = host.wake.draw(&mut wake, self.on_path(due));
+            let late = host.wake.draw(&mut wake, on_path(due));
             let read = host.runs(due + late).max(ready);
             ready = read + EACH;
             if refused.choose(u64::from(seq)) {
@@ -199,10 +197,10 @@ impl Trial {
                 n => self.payloads[seq as usize % n],
             };
             let bytes = usize::from(payload) + HEADERS;
-            let now = self.on_path(read);
+            let now = on_path(read);
             let left = interface.as_mut().map_or(Some(now), |i| i.transmit(now, bytes));
             if let Some(left) = left {
-                departures.push(Departure { seq, bytes, read, left: left - self.epoch });
+                departures.push(Departure { seq, bytes, read, left: since(left) });
             }
         }
         (departures, kept_back)
@@ -210,14 +208,14 @@ impl Trial {
 
     fn one_way(&self, path: &mut Impairment, departures: &[Departure]) -> Vec<PacketRecord> {
         let mut arrivals: Vec<(Span, Departure)> = Vec::with_capacity(departures.len());
+        let mut recovered = Span(i64::MIN);
         for d in departures {
-            let at = |at: &WallTime| *at - self.epoch;
             match self.spec.transport() {
                 Transport::Udp => {
-                    let delivered = path.pass_test(self.on_path(d.left), d.bytes, d.seq.into());
-                    arrivals.extend(delivered.iter().map(|t| (at(t), *d)));
+                    let delivered = path.pass_test(on_path(d.left), d.bytes, d.seq.into());
+                    arrivals.extend(delivered.iter().map(|t| (since(*t), *d)));
                 }
-                Transport::Tcp => arrivals.push((self.repaired(path, d), *d)),
+                Transport::Tcp => arrivals.push((self.repaired(path, d, &mut recovered), *d)),
             }
         }
         if self.spec.transport() == Transport::Tcp {
@@ -233,7 +231,7 @@ impl Trial {
         let mut reading = self.rng(23);
         let mut ready = Span(i64::MIN);
         let records = arrivals.into_iter().map(|(at, d)| {
-            let delay = receiver.reading.draw(&mut reading, self.on_path(at));
+            let delay = receiver.reading.draw(&mut reading, on_path(at));
             let read = receiver.runs(at + delay).max(ready);
             ready = read + EACH;
             let mut record = PacketRecord::new(d.seq.into());
@@ -250,17 +248,23 @@ impl Trial {
         records.collect()
     }
 
-    /// When a packet of a TCP stream gets through at last.
-    fn repaired(&self, path: &mut Impairment, d: &Departure) -> Span {
-        let (mut at, mut wait) = (d.left, RETRANSMISSION);
+    /// When a packet of a TCP stream gets through at last. While one waits for its timer nothing else is sent:
+    /// `recovered` is when the sender goes on.
+    fn repaired(&self, path: &mut Impairment, d: &Departure, recovered: &mut Span) -> Span {
+        let there = path.config().delay;
+        let (mut at, mut wait) = (d.left.max(*recovered), RETRANSMISSION);
         for attempt in 0.. {
-            let delivered = path.pass_test(self.on_path(at), d.bytes + 12, d.seq.into());
+            let delivered = path.pass_test(on_path(at), d.bytes + 12, d.seq.into());
             if let Some(first) = delivered.first() {
-                return *first - self.epoch;
+                let arrived = since(*first);
+                if attempt > 1 {
+                    *recovered = arrived + there;
+                }
+                return arrived;
             }
             // Three later packets tell of the loss of one; a packet sent again has only its timer.
-            let told = self.spec.period().times(3) + path.config().delay.times(2);
-            at = at + if attempt == 0 { told.min(wait + path.config().delay.times(2)) } else { wait };
+            let told = self.spec.period().times(3) + there.times(2);
+            at = at + if attempt == 0 { told.min(wait + there.times(2)) } else { wait };
             wait = Span((2 * wait.0).min(60_000_000_000));
         }
         at
@@ -280,12 +284,12 @@ impl Trial {
         for d in departures {
             lost.extend((next..d.seq).map(|seq| (seq, LostOn::Up)));
             next = d.seq + 1;
-            let delivered = up.pass_test(self.on_path(d.left), d.bytes, d.seq.into());
+            let delivered = up.pass_test(on_path(d.left), d.bytes, d.seq.into());
             if delivered.is_empty() {
                 lost.push((d.seq, LostOn::Up));
             }
             ways.up_duplicates += delivered.len().saturating_sub(1) as u64;
-            requests.extend(delivered.iter().map(|t| (*t - self.epoch, *d)));
+            requests.extend(delivered.iter().map(|t| (since(*t), *d)));
         }
         lost.extend((next..self.spec.packets()).map(|seq| (seq, LostOn::Up)));
         requests.sort_by_key(|(at, d)| (*at, d.seq));
@@ -296,13 +300,13 @@ impl Trial {
             highest = highest.max(Some(d.seq));
             let read = far.runs(at);
             let answered = read + answering.processing;
-            let delivered = down.pass_test(self.on_path(answered), d.bytes, d.seq.into());
+            let delivered = down.pass_test(on_path(answered), d.bytes, d.seq.into());
             if delivered.is_empty() {
                 lost.push((d.seq, LostOn::Down));
             }
             ways.down_duplicates += delivered.len().saturating_sub(1) as u64;
             let times = [at, answered].map(|t| far.stamp(self.epoch, t));
-            answers.extend(delivered.iter().map(|t| (*t - self.epoch, d, times)));
+            answers.extend(delivered.iter().map(|t| (since(*t), d, times)));
         }
         answers.sort_by_key(|(at, d, _)| (*at, d.seq));
         let mut ready = Span(i64::MIN);
@@ -336,6 +340,16 @@ impl Trial {
         };
         (records, facts)
     }
+}
+
+/// `t` after the first packet is due, on the path's time scale.
+fn on_path(t: Span) -> SteadyTime {
+    SteadyTime(t.0)
+}
+
+/// How long after the first packet is due `at` is.
+fn since(at: SteadyTime) -> Span {
+    Span(at.0)
 }
 
 /// The stamp of something that passed a host's interface at `passed` and its program at `read`, and how long after it

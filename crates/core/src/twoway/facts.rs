@@ -21,8 +21,6 @@ pub struct TwoWay {
     pub losses: Vec<LossRun>,
     /// What was received and is no measurement.
     pub not_answers: NotAnswers,
-    /// Requests that this host could not send.
-    pub unsent: u64,
     /// What the far host found of a test that goes one way only.
     pub far_report: Option<FarReport>,
     /// The kernel's account of the connection, where there is one.

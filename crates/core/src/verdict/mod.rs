@@ -1,15 +1,43 @@
-//! Every judgement in words: what the figures mean ([`findings`]), why not to believe one ([`Notes`]), the answer
-//! in a sentence ([`Opinion`]), and what a difference between runs comes to ([`comparison`]).
+//! Every judgement in words: what is wrong on a path, since when, how much, how sure ([`Answer`]), what the figures
+//! mean ([`findings`]), why not to believe one ([`Notes`]), how far to believe them all ([`Opinion`]), and what a
+//! difference between runs comes to ([`comparison`]).
+//!
+//! For the answer a [`Case`](case::Case) is worked out once from the records of one way: how much of the test is known,
+//! delays without what clocks and routes added, queues and holds, the sender's own delays, losses sorted by what lost
+//! them. The [`RULES`] read it; each names one kind of cause. [`severity`] holds every threshold of how bad something
+//! is, [`PROFILES`] what uses ask.
 //!
 //! Texts are plain: ASCII, numbers with their units; pages and terminals add what their type has.
 
+mod answer;
+mod case;
+pub mod causes;
 pub mod comparison;
+mod delays;
+mod episodes;
 mod findings;
+mod headline;
+mod judge;
+mod law;
+mod levels;
+mod losses;
 mod opinion;
+mod profiles;
+mod schedule;
+pub mod severity;
+mod steps;
+mod two_way;
 mod warnings;
+mod words;
 
+pub use answer::{Answer, Cause, CauseId, Severity, Suitability};
+pub use case::{Material, RowNotes};
+pub use causes::{RULES, Rule};
 pub use findings::findings;
+pub use judge::judge;
 pub use opinion::Opinion;
+pub use profiles::{PROFILES, Profile};
+pub use two_way::{Losses as WayLosses, two_way};
 pub(crate) use warnings::Notes;
 
 use crate::units::eng4_f64;

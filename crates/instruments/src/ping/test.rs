@@ -83,6 +83,7 @@ impl<'a> Test<'a> {
         session.src = Some(local.ip());
         session.sent = u32::try_from(outcome.requests.sent()).ok();
         session.ending = ending;
+        session.unsent = unsent;
         session.client = host;
         let facts = session.two_way.get_or_insert_default();
         facts.far_clock = outcome.protocol.far_clock();
@@ -90,7 +91,6 @@ impl<'a> Test<'a> {
         facts.directions = Some(directions).filter(|d| d.stateful);
         facts.losses = losses;
         facts.not_answers = outcome.not_answers;
-        facts.unsent = unsent;
         if outcome.requests.far_count_broken() {
             let broken = "the far host began to count its answers anew during the test: losses are not told by \
                           direction";

@@ -41,6 +41,8 @@ pub(super) struct Header {
     pub layout: Layout,
     /// Rows the log itself says it has, said after the last.
     pub rows: Option<u64>,
+    /// The ending was told before the rows were.
+    ended_early: bool,
     /// What could not be understood, with its line.
     pub problems: Vec<(u64, String)>,
 }
@@ -61,6 +63,7 @@ impl Header {
             facts: Session::new(TestSpec::default()),
             layout: Layout::Classic,
             rows: None,
+            ended_early: false,
             problems: Vec::new(),
         }
     }
@@ -133,7 +136,11 @@ impl Header {
                 let (k, v) = value.split_once('=').ok_or_else(|| format!("tag '{value}' has no '='"))?;
                 s.tags.push((unescape(k), unescape(v)));
             }
-            "ending" => s.ending = ending(value)?,
+            "ending" => {
+                s.ending = ending(value)?;
+                self.ended_early = self.rows.is_none();
+            }
+            "unsent" => s.unsent = unless(forget, || parse("a number of packets", value))?.unwrap_or(0),
             "reason" => s.reason = unless(forget, || Ok(unescape(value)))?,
             "receiver_drops" => s.receiver_drops = unless(forget, || parse("a number of datagrams", value))?,
             _ => {
@@ -247,9 +254,19 @@ impl Header {
             payload_known,
             period_known,
             direction_known: self.direction.is_some(),
+            ending: if self.is_ended() { self.facts.ending } else { Ending::Unknown },
             ..self.facts.clone()
         };
         Ok((session, warnings))
+    }
+}
+
+impl Header {
+    /// Whether the ending is more than what was expected when the log was begun. Logs that tell it before their rows
+    /// are believed where the closing lines tell what only a finished test knows.
+    fn is_ended(&self) -> bool {
+        !self.ended_early
+            || self.rows.is_some() && (self.facts.two_way.is_some() || self.facts.sent.is_some())
     }
 }
 
@@ -518,6 +535,7 @@ pub(super) fn facts(session: &Session, layout: Layout) -> Vec<Fact> {
         ("clock_interval".to_owned(), interval.into_iter().collect()),
         ("control_rtt".to_owned(), clock.min_rtt_ns.iter().map(i64::to_string).collect()),
         ("sent".to_owned(), session.sent.iter().map(u32::to_string).collect()),
+        ("unsent".to_owned(), Some(session.unsent).filter(|n| *n > 0).iter().map(u64::to_string).collect()),
         ("receiver_drops".to_owned(), session.receiver_drops.iter().map(u64::to_string).collect()),
         ("ending".to_owned(), ending.map(|(_, name)| (*name).to_owned()).into_iter().collect()),
         ("reason".to_owned(), text(&session.reason)),

@@ -484,6 +484,8 @@ impl LogReader {
                     .to_owned(),
             );
         }
+        let all_there = self.header.rows.is_none_or(|n| n <= self.reading.rows + self.reading.unreadable);
+        self.session.truncated = self.reading.truncated || !all_there;
         warnings.append(&mut self.reading.warnings);
         self.reading.warnings = warnings;
         Ok(())

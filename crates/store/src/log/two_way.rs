@@ -11,7 +11,6 @@ use jitlat_core::twoway::{Directions, FarReport, LossRun, LostOn, NotAnswers, Tc
 pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
     let one = |v: Option<String>| v.into_iter().collect::<Vec<String>>();
     let span = |s: Option<Span>| one(s.map(|s| s.0.to_string()));
-    let quiet = |v: u64| one((v > 0).then(|| v.to_string()));
     [
         ("two_way", vec![escape(&facts.protocol)]),
         ("wait", span(facts.wait)),
@@ -20,7 +19,6 @@ pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
         ("directions", one(facts.directions.filter(|d| d.stateful).map(|d| directions_text(&d)))),
         ("losses", facts.losses.chunks(LOSSES_A_LINE).map(losses_text).collect()),
         ("not_answers", one(not_answers_text(&facts.not_answers))),
-        ("unsent", quiet(facts.unsent)),
         ("far_report", one(facts.far_report.map(|r| far_report_text(&r)))),
         ("tcp", one(facts.tcp.map(|t| tcp_text(&t)))),
         ("remark", facts.remarks.iter().map(|r| escape(r)).collect()),
@@ -51,7 +49,6 @@ pub(super) fn line(to: &mut Option<Box<TwoWay>>, key: &str, value: &str) -> Opti
         }
         "losses" => losses(value).map(|more| facts.losses.extend(more)),
         "not_answers" => optional(value, not_answers).map(|n| facts.not_answers = n.unwrap_or_default()),
-        "unsent" => number(value).map(|v| facts.unsent = v.unwrap_or(0)),
         "far_report" => optional(value, far_report).map(|r| facts.far_report = r),
         "tcp" => optional(value, tcp).map(|t| facts.tcp = t),
         "remark" if value == "-" => {
@@ -265,7 +262,6 @@ mod tests {
                 })
                 .collect(),
             not_answers: NotAnswers { forged: 3, ..NotAnswers::default() },
-            unsent: 4,
             far_report: Some(FarReport {
                 received: 5,
                 min: Some(Span(-6)),

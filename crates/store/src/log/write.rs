@@ -137,8 +137,10 @@ impl<W: LogOutput> LogWriter<W> {
         LogWriter { layout: self.layout, ..LogWriter::new(out, self.version) }
     }
 
-    /// Writes the header at once, with what is known of the session by now.
+    /// Writes the header at once, with what is known of the session by now. How the test ended is told after the rows
+    /// only: a log without its closing lines must not say that it is complete.
     pub fn begin(&mut self, session: &Session) {
+        let session = &Session { ending: Ending::Unknown, reason: None, ..session.clone() };
         self.said = header::facts(session, self.layout);
         let text = header::header_text(session, self.version, self.layout);
         self.buf.extend_from_slice(text.as_bytes());

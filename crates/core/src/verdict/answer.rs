@@ -1,0 +1,200 @@
+//! [`Answer`]: what is wrong, since when, how much, how sure; and what it means for those who use the path.
+
+use crate::spec::Direction;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The answer to the question a test asks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Everything that was sent is accounted for. False: a part of the test is unknown, and no part of the answer.
+    pub complete: bool,
+    /// What an application with the best fixed play-out buffer lives through.
+    pub severity: Severity,
+    /// The answer in one sentence.
+    pub headline: String,
+    /// The play-out buffer to set, in ns above the smallest delay: the smallest that does about as well as any.
+    /// None where no buffer helps.
+    pub buffer_ns: Option<i64>,
+    /// What is wrong, the most important first. Empty: nothing.
+    pub causes: Vec<Cause>,
+    /// What it means by use, by the name of the profile.
+    pub profiles: BTreeMap<String, Suitability>,
+}
+
+/// How bad it is for those who use the path. The order is from best to worst, with unknown first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The sample or the log does not tell.
+    Unknown,
+    /// Nobody will notice anything.
+    Good,
+    /// Some will notice.
+    Fair,
+    /// Many will be annoyed.
+    Poor,
+    /// Unusable for conversation or control.
+    Bad,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cause {
+    /// What.
+    pub id: CauseId,
+    /// Which way, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direction: Option<Direction>,
+    /// The first moment at which it shows, in seconds since the first packet was sent.
+    pub from_s: f64,
+    /// The last: the end of the test for what lasts.
+    pub to_s: f64,
+    /// How much, where it is a time, in ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub magnitude_ns: Option<i64>,
+    /// How much, where it is a share of packets (or parts per million, of a clock's rate).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub magnitude: Option<f64>,
+    /// How sure it is, 0…1.
+    pub confidence: f64,
+    /// What this alone does to an application.
+    pub severity: Severity,
+    /// How often it happened, where several are told as one.
+    pub count: u64,
+    /// First and last sequence number concerned.
+    pub packets: [u64; 2],
+    /// The evidence, in one sentence.
+    pub because: String,
+}
+
+/// The kinds of cause, by the names they have in every output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CauseId {
+    /// Nothing got through for a while.
+    Outage,
+    /// Packets waited behind others.
+    Queue,
+    /// Packets lost independently of each other.
+    RandomLoss,
+    /// Packets lost in bursts.
+    BurstyLoss,
+    /// What exceeds a rate is dropped.
+    Policing,
+    /// Packets overtake each other.
+    Reordering,
+    /// The path became longer or shorter.
+    RouteChange,
+    /// A clock was set.
+    ClockStep,
+    /// The clocks run at different rates.
+    ClockSkew,
+    /// The sending program stood still.
+    SenderStall,
+    /// The receiving program stood still.
+    ReceiverStall,
+    /// Packets waited in the sending host's own interface.
+    LocalQueue,
+    /// Packets arrive more than once.
+    Duplication,
+    /// Long packets are lost, short ones are not.
+    SizeDependent,
+    /// The sending host's system refused packets.
+    SendFailure,
+    /// A part of the test was not recorded.
+    IncompleteLog,
+}
+
+/// What the path is worth for one use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Suitability {
+    /// How well it will work.
+    pub severity: Severity,
+    /// Mean opinion score of speech, where the use is speech.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mos: Option<f64>,
+    /// Share of packets that do not come in time: lost, or later than the use can wait.
+    pub missing: f64,
+    /// One-way delay with the buffer this use would set, in ns. None where the path's delay is unknown.
+    pub delay_ns: Option<i64>,
+    /// That buffer, in ns.
+    pub buffer_ns: Option<i64>,
+    /// What decides, in a few words.
+    pub because: String,
+    /// Why the test tells less of this use than it could: another packet rate or size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<String>,
+}
+
+impl CauseId {
+    /// All kinds.
+    pub const ALL: [CauseId; 16] = [
+        CauseId::Outage,
+        CauseId::Queue,
+        CauseId::RandomLoss,
+        CauseId::BurstyLoss,
+        CauseId::Policing,
+        CauseId::Reordering,
+        CauseId::RouteChange,
+        CauseId::ClockStep,
+        CauseId::ClockSkew,
+        CauseId::SenderStall,
+        CauseId::ReceiverStall,
+        CauseId::LocalQueue,
+        CauseId::Duplication,
+        CauseId::SizeDependent,
+        CauseId::SendFailure,
+        CauseId::IncompleteLog,
+    ];
+
+    /// The name it has in every output.
+    pub fn name(self) -> &'static str {
+        match self {
+            CauseId::Outage => "outage",
+            CauseId::Queue => "queue",
+            CauseId::RandomLoss => "random-loss",
+            CauseId::BurstyLoss => "bursty-loss",
+            CauseId::Policing => "policing",
+            CauseId::Reordering => "reordering",
+            CauseId::RouteChange => "route-change",
+            CauseId::ClockStep => "clock-step",
+            CauseId::ClockSkew => "clock-skew",
+            CauseId::SenderStall => "sender-stall",
+            CauseId::ReceiverStall => "receiver-stall",
+            CauseId::LocalQueue => "local-queue",
+            CauseId::Duplication => "duplication",
+            CauseId::SizeDependent => "size-dependent",
+            CauseId::SendFailure => "send-failure",
+            CauseId::IncompleteLog => "incomplete-log",
+        }
+    }
+}
+
+impl Severity {
+    /// The name it has in every output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Severity::Unknown => "unknown",
+            Severity::Good => "good",
+            Severity::Fair => "fair",
+            Severity::Poor => "poor",
+            Severity::Bad => "bad",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_json() {
+        for id in CauseId::ALL {
+            assert_eq!(serde_json::to_value(id).unwrap(), id.name());
+        }
+        for severity in [Severity::Unknown, Severity::Good, Severity::Fair, Severity::Poor, Severity::Bad] {
+            assert_eq!(serde_json::to_value(severity).unwrap(), severity.name());
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Packets lost one by one, in bursts, above a rate, or by their size.
+
+use super::{Found, Rule};
+use crate::verdict::answer::CauseId;
+use crate::verdict::case::Case;
+use crate::verdict::law::{LossLaw, Manner};
+use crate::verdict::severity::of_missing;
+use crate::verdict::words::{count, percent};
+
+pub const RANDOM: Rule = Rule {
+    id: CauseId::RandomLoss,
+    threshold: "four losses and more than 0.1 % with 95 % confidence, beside outages and full queues; the runs test finds \
+                no pattern, or the burst ratio is below 1.25",
+    source: "ITU-T Y.1541 (0.1 %), G.1010 (1 and 3 %), Wald and Wolfowitz",
+    find: |case| find(case, CauseId::RandomLoss),
+};
+
+pub const BURSTY: Rule = Rule {
+    id: CauseId::BurstyLoss,
+    threshold: "as random loss, and the runs test rejects independence at 1 % with a burst ratio of 1.25 or more",
+    source: "ITU-T G.107 (BurstR), Wald and Wolfowitz",
+    find: |case| find(case, CauseId::BurstyLoss),
+};
+
+pub const POLICING: Rule = Rule {
+    id: CauseId::Policing,
+    threshold: "as random loss, but at even distances (their variation below half of chance's, or the runs test at 1 %), or \
+                where packets were sent closest together; delay does not rise with it",
+    source: "RFC 2697 (token bucket), Wald and Wolfowitz",
+    find: |case| find(case, CauseId::Policing),
+};
+
+pub const SIZE_DEPENDENT: Rule = Rule {
+    id: CauseId::SizeDependent,
+    threshold: "nine of ten losses are of packets above a size, lost eight times as often as shorter ones",
+    source: "RFC 4821 (black holes for long packets)",
+    find: |case| find(case, CauseId::SizeDependent),
+};
+
+fn find(case: &Case<'_>, wanted: CauseId) -> Vec<Found> {
+    let Some(law) = &case.law else { return Vec::new() };
+    let id = match law.manner {
+        Manner::Random => CauseId::RandomLoss,
+        Manner::Bursty => CauseId::BurstyLoss,
+        Manner::Policed => CauseId::Policing,
+        Manner::BySize(_) => CauseId::SizeDependent,
+    };
+    if id != wanted {
+        return Vec::new();
+    }
+    let severity = of_missing(law.ratio, law.lost, case.scattered.sent);
+    let found = Found::new(id, severity, law.ratio, law.confidence)
+        .packets(case, law.packets[0], law.packets[1])
+        .share(law.ratio);
+    vec![found.because(why(case, law))]
+}
+
+fn why(case: &Case<'_>, law: &LossLaw) -> String {
+    let [low, high] = law.interval.map(percent);
+    let much = format!("{} lost ({low} to {high})", percent(law.ratio));
+    let runs = case.scattered.runs.len() as u64;
+    let mean = law.lost as f64 / runs.max(1) as f64;
+    match law.manner {
+        Manner::Random => format!("{much}, each for itself"),
+        Manner::Bursty => {
+            format!(
+                "{much} in {}, {mean:.1} packets each: {:.1} times as long as chance makes them",
+                count(runs, "burst"),
+                law.pattern.burst_ratio
+            )
+        }
+        Manner::Policed => format!(
+            "{much} at even distances or where most is sent, without more delay: a rate limit drops them"
+        ),
+        Manner::BySize(size) => {
+            format!("{much}: packets of {size} bytes and more, and hardly any shorter one")
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! [`Delays`]: the delays of one way in send order, without what clocks and routes added; and their [`Blocks`].
+
+use crate::metrics::series::Series;
+
+/// Most blocks a series is cut into.
+const BLOCKS: usize = 1 << 15;
+/// Fewest packets a block has.
+const LEAST: usize = 4;
+/// Pairs of neighbours looked at for the noise.
+const PAIRS: usize = 4096;
+/// Times and delays are held within this, in ns (two years): nothing that is worked out from a few of them overflows,
+/// whatever a log says.
+const LONGEST: i64 = 1 << 56;
+
+/// A time or a delay in ns, held within two years.
+pub fn bounded(ns: i64) -> i64 {
+    ns.clamp(-LONGEST, LONGEST)
+}
+
+/// Delays in send order. Nothing is copied: what is taken off is worked out packet by packet.
+#[derive(Clone, Debug)]
+pub struct Delays<'a> {
+    series: &'a Series<'a>,
+    first_sent: i64,
+    first_delay: i64,
+    /// What clocks were set by, ascending by place, summed up.
+    shifts: Vec<Shift>,
+    /// Rate of the receiving clock against the sending one, less one.
+    skew: f64,
+    /// Where the smallest delay changes for good, ascending by place: the level from there on.
+    levels: Vec<(usize, i64)>,
+    pace: Pace,
+}
+
+/// How packets were really sent, whatever was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// One by one, at about even distances.
+    Even,
+    /// So many at a time.
+    Bursts(usize),
+    /// One by one, at varying distances.
+    Varied,
+}
+
+/// From a place in send order on, clocks have added so much.
+#[derive(Clone, Copy, Debug)]
+struct Shift {
+    place: usize,
+    delay: i64,
+    time: i64,
+}
+
+/// How much delays differ from packet to packet, in ns.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Noise {
+    /// Half the neighbours differ by less.
+    pub median: i64,
+    /// Nine of ten differ by less.
+    pub p90: i64,
+}
+
+/// Smallest and largest delay of every so many packets.
+#[derive(Clone, Debug, Default)]
+pub struct Blocks {
+    /// Packets a block.
+    pub size: usize,
+    /// Smallest of each, in ns.
+    pub min: Vec<i64>,
+    /// Largest.
+    pub max: Vec<i64>,
+}
+
+impl<'a> Delays<'a> {
+    /// Of `series`, as it is.
+    pub fn new(series: &'a Series<'a>) -> Delays<'a> {
+        let (first_sent, first_delay) = if series.is_empty() { (0, 0) } else { series.times(0) };
+        let mut delays = Delays {
+            series,
+            first_sent,
+            first_delay,
+            shifts: Vec::new(),
+            skew: 0.0,
+            levels: Vec::new(),
+            pace: Pace::Even,
+        };
+        delays.pace = delays.find_pace();
+        delays
+    }
+
+    /// How packets were sent.
+    pub fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    fn find_pace(&self) -> Pace {
+        let n = self.len();
+        let step = (n / PAIRS).max(1);
+        // Between packets that were sent in turn.
+        let gap = |k: usize| {
+            let (a, b) = (self.series.get(k - 1), self.series.get(k));
+            (b.seq == a.seq + 1).then(|| b.sent.saturating_sub(a.sent))
+        };
+        let mut gaps: Vec<i64> = (1..n).step_by(step).filter_map(gap).collect();
+        if gaps.len() < 20 {
+            return Pace::Even;
+        }
+        let mean = gaps.iter().map(|g| *g as f64).sum::<f64>() / gaps.len() as f64;
+        let together = gaps.iter().filter(|g| (**g as f64) < 0.05 * mean).count() as f64 / gaps.len() as f64;
+        gaps.sort_unstable();
+        let at = |share: usize| gaps[gaps.len() * share / 100] as f64;
+        match () {
+            () if together > 0.35 => Pace::Bursts((1.0 / (1.0 - together).max(1e-3)).round() as usize),
+            () if at(80) - at(20) > 0.5 * mean => Pace::Varied,
+            () => Pace::Even,
+        }
+    }
+
+    /// Packets that share a fate because they were sent at once.
+    fn together(&self) -> usize {
+        if let Pace::Bursts(size) = self.pace { size } else { 1 }
+    }
+
+    /// Packets.
+    pub fn len(&self) -> usize {
+        self.series.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.series.is_empty()
+    }
+
+    /// The series itself.
+    pub fn series(&self) -> &'a Series<'a> {
+        self.series
+    }
+
+    /// Sequence number of the k-th packet.
+    pub fn seq(&self, k: usize) -> u64 {
+        self.series.get(k).seq.into()
+    }
+
+    /// Ns from the first packet's departure to the k-th's, by a clock that was not set.
+    #[inline]
+    pub fn time(&self, k: usize) -> i64 {
+        let t = self.series.times(k).0.saturating_sub(self.first_sent);
+        let t = if self.shifts.is_empty() { t } else { t.saturating_sub(self.shift(k).1) };
+        bounded(t)
+    }
+
+    /// The same in seconds.
+    pub fn seconds(&self, k: usize) -> f64 {
+        self.time(k) as f64 / 1e9
+    }
+
+    /// Delay of the k-th packet, in ns from that of the first, without what clocks did.
+    #[inline]
+    pub fn delay(&self, k: usize) -> i64 {
+        let (sent, delay) = self.series.times(k);
+        let mut delay = delay.saturating_sub(self.first_delay);
+        if !self.shifts.is_empty() {
+            delay = delay.saturating_sub(self.shift(k).0);
+        }
+        if self.skew != 0.0 {
+            delay = delay.saturating_sub((self.skew * sent.saturating_sub(self.first_sent) as f64) as i64);
+        }
+        bounded(delay)
+    }
+
+    /// The same above the smallest of its route, once that is known.
+    #[inline]
+    pub fn excess(&self, k: usize) -> i64 {
+        self.delay(k).saturating_sub(self.level(k))
+    }
+
+    /// When the k-th packet arrived, in ns on the scale of [`Delays::time`], but for a constant.
+    pub fn arrival(&self, k: usize) -> i64 {
+        self.time(k).saturating_add(self.delay(k))
+    }
+
+    fn shift(&self, k: usize) -> (i64, i64) {
+        let after = self.shifts.partition_point(|s| s.place <= k);
+        after.checked_sub(1).map_or((0, 0), |i| (self.shifts[i].delay, self.shifts[i].time))
+    }
+
+    fn level(&self, k: usize) -> i64 {
+        let after = self.levels.partition_point(|l| l.0 <= k);
+        after.checked_sub(1).map_or(0, |i| self.levels[i].1)
+    }
+
+    /// Whether anything is taken off but constants.
+    pub fn is_adjusted(&self) -> bool {
+        !self.shifts.is_empty() || self.skew != 0.0 || self.levels.len() > 1
+    }
+
+    /// From place `place` on a clock adds `delay` to delays and `time` to send times.
+    pub fn set_shift(&mut self, place: usize, delay: i64, time: i64) {
+        let at = self.shifts.partition_point(|s| s.place <= place);
+        let before = at.checked_sub(1).map_or((0, 0), |i| (self.shifts[i].delay, self.shifts[i].time));
+        self.shifts.insert(at, Shift { place, delay: before.0, time: before.1 });
+        for shift in &mut self.shifts[at..] {
+            shift.delay = shift.delay.saturating_add(delay);
+            shift.time = shift.time.saturating_add(time);
+        }
+    }
+
+    /// The clocks drift apart at this rate.
+    pub fn set_skew(&mut self, skew: f64) {
+        self.skew = skew;
+    }
+
+    /// The smallest delay of each stretch between these places, ascending and beginning with 0.
+    pub fn set_levels(&mut self, places: &[usize]) {
+        self.levels.clear();
+        let ends = places.iter().skip(1).copied().chain([self.len()]);
+        let levels = places.iter().zip(ends).filter_map(|(&from, to)| {
+            let least = (from..to).map(|k| self.delay(k)).min()?;
+            Some((from, least))
+        });
+        self.levels = levels.collect();
+    }
+
+    /// The first place at or after `seconds`.
+    pub fn place_at(&self, seconds: f64) -> usize {
+        let wanted = (seconds * 1e9) as i64;
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.time(middle) < wanted { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
+    /// Cut into blocks.
+    pub fn blocks(&self) -> Blocks {
+        let n = self.len();
+        let size = n.div_ceil(BLOCKS).max(LEAST).max((2 * self.together()).min(n / 8));
+        let mut blocks =
+            Blocks { size, min: Vec::with_capacity(n / size + 1), max: Vec::with_capacity(n / size + 1) };
+        let mut at = 0;
+        while at + size <= n || at == 0 && n > 0 {
+            // The last block takes what is left over.
+            let end = if at + 2 * size > n { n } else { at + size };
+            let (mut low, mut high) = (i64::MAX, i64::MIN);
+            for k in at..end {
+                let x = self.excess(k);
+                (low, high) = (low.min(x), high.max(x));
+            }
+            blocks.min.push(low);
+            blocks.max.push(high);
+            at = end;
+        }
+        blocks
+    }
+
+    /// How much neighbours differ, from pairs spread over the whole series.
+    pub fn noise(&self) -> Noise {
+        let n = self.len();
+        let step = (n / PAIRS).max(1);
+        let apart = self.together();
+        let differs = |k: usize| self.excess(k).saturating_sub(self.excess(k - apart)).saturating_abs();
+        let mut pairs: Vec<i64> = (apart..n).step_by(step).map(differs).collect();
+        pairs.sort_unstable();
+        let at = |share: usize| pairs.get(pairs.len() * share / 100).copied().unwrap_or(0);
+        Noise { median: at(50), p90: at(90) }
+    }
+
+    /// The `share` quantile (0…1) of the excess of the packets from place `from` up to `to`, from at most some
+    /// thousands of them.
+    pub fn quantile(&self, from: usize, to: usize, share: f64) -> Option<i64> {
+        let to = to.min(self.len());
+        let step = (to.saturating_sub(from) / PAIRS).max(1);
+        let mut some: Vec<i64> = (from..to).step_by(step).map(|k| self.excess(k)).collect();
+        let at = ((some.len() as f64 * share) as usize).min(some.len().checked_sub(1)?);
+        Some(*some.select_nth_unstable(at).1)
+    }
+}
+
+impl Blocks {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.min.len()
+    }
+
+    /// Place of the first packet of block `b`; of the end, for the block after the last.
+    pub fn place(&self, b: usize, packets: usize) -> usize {
+        if b >= self.len() { packets } else { b * self.size }
+    }
+
+    /// The smallest delays of about `wanted` equal groups of blocks, and how many blocks a group has.
+    pub fn grouped(&self, wanted: usize) -> (Vec<i64>, usize) {
+        let each = (self.len() / wanted).max(1);
+        let groups = self.min.chunks(each).map(|g| g.iter().copied().min().unwrap_or(0));
+        (groups.collect(), each)
+    }
+}

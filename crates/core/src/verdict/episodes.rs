@@ -1,0 +1,221 @@
+//! [`Episodes`]: times at which delays stand above the path's own, as a queue fills and drains, and times at which
+//! packets were held and released together.
+
+use super::delays::{Blocks, Delays, Noise};
+
+/// A time at which every packet waited.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Episode {
+    /// First packet concerned and the one after the last, by their place in send order.
+    pub from: usize,
+    /// See above.
+    pub to: usize,
+    /// What nineteen of twenty packets waited at most, in ns.
+    pub height: i64,
+    /// How many episodes of the series this one stands for.
+    pub count: u64,
+}
+
+/// A time at which nothing arrived, and then everything at once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hold {
+    /// First packet held and the one after the last, by their place in send order.
+    pub from: usize,
+    /// See above.
+    pub to: usize,
+    /// What the first of them waited, in ns.
+    pub length: i64,
+}
+
+/// What stands out of a series.
+#[derive(Clone, Debug, Default)]
+pub struct Episodes {
+    /// Queues, ascending.
+    pub queues: Vec<Episode>,
+    /// Holds that are no queue, ascending.
+    pub holds: Vec<Hold>,
+    /// What all packets but two wait at most, outside of queues and long holds, in ns.
+    pub tail: i64,
+}
+
+/// A queue below this is lost in what hosts and links do by themselves: 5 ms, a tenth of what Y.1541 allows.
+const LEAST_QUEUE: i64 = 5_000_000;
+
+/// A single filling of a queue lasts longer, in ns: several round trips.
+const SHORTEST: i64 = 100_000_000;
+
+impl Episodes {
+    /// Of `delays`, cut into `blocks`, whose neighbours differ by `noise`. Queues may be told apart from holds only
+    /// where packets are sent one by one.
+    pub fn new(delays: &Delays<'_>, blocks: &Blocks, noise: Noise) -> Episodes {
+        let n = delays.len();
+        if blocks.len() < 4 {
+            return Episodes::default();
+        }
+        let mut lows = blocks.min.clone();
+        lows.sort_unstable();
+        // Nearly the lowest: a queue may stand for nearly all of the time.
+        let base = lows[(lows.len() / 100).max(2)];
+        let step = (noise.median * 4).max(noise.p90 * 2).max(LEAST_QUEUE / 2);
+        let threshold = base.saturating_add(step);
+        let floor = base.saturating_add((noise.p90 * 3 / 5).max(noise.median).max(step / 5));
+        let mut all: Vec<Episode> = Vec::new();
+        let mut b = 0;
+        while b < blocks.len() {
+            if blocks.min[b] <= threshold {
+                b += 1;
+                continue;
+            }
+            let first = b;
+            while b < blocks.len() && blocks.min[b] > threshold {
+                b += 1;
+            }
+            let range = blocks.place(first, n)..blocks.place(b, n);
+            let limit = all.last().map_or(0, |e| e.to);
+            // The foot of a hill: a little above the plain.
+            let top = delays.quantile(range.start, range.end, 0.9).unwrap_or(0).saturating_sub(base);
+            let (from, to) = widen(delays, range, floor.max(base.saturating_add(top / 16)), limit);
+            // What is over sooner is jitter.
+            if delays.time(to - 1).saturating_sub(delays.time(from)) < SHORTEST {
+                continue;
+            }
+            all.push(Episode { from, to, height: 0, count: 1 });
+        }
+        let mut holds = holds(delays, blocks, threshold, base);
+        all.retain(|e| !holds.iter().any(|h| covers(h, e)));
+        let mut queues = merge(delays, all);
+        queues.retain_mut(|e| {
+            e.height = delays.quantile(e.from, e.to, 0.95).unwrap_or(0).saturating_sub(base);
+            let lasts = delays.time(e.to - 1).saturating_sub(delays.time(e.from));
+            let whole = delays.time(n - 1).max(1);
+            let long = lasts >= 400_000_000 || lasts >= 50_000_000 && lasts / 50 >= whole / 1000;
+            e.to - e.from >= 2 * blocks.size && e.height >= LEAST_QUEUE && long
+        });
+        // Holds at the end of a queue are how it drains.
+        holds.retain(|h| !queues.iter().any(|q| h.from < q.to && h.to > q.from));
+        let quiet = quiet(blocks, threshold);
+        queues.retain(|q| q.height >= 3 * quiet);
+        let tail = tail(delays, blocks, &queues, &holds).saturating_sub(base);
+        Episodes { queues, holds, tail }
+    }
+}
+
+fn covers(hold: &Hold, episode: &Episode) -> bool {
+    let common = hold.to.min(episode.to).saturating_sub(hold.from.max(episode.from));
+    common * 5 >= (episode.to - episode.from) * 4
+}
+
+/// Takes in the packets before and after `range` that are above `floor` in an unbroken row (one stray allowed).
+fn widen(delays: &Delays<'_>, range: core::ops::Range<usize>, floor: i64, limit: usize) -> (usize, usize) {
+    let above = |k: usize| delays.excess(k) > floor;
+    let (mut from, mut to) = (range.start, range.end);
+    while from > limit
+        && (above(from - 1) || from > limit + 1 && above(from - 2) && above(from.saturating_sub(3)))
+    {
+        from -= 1;
+    }
+    while from < range.start && !above(from) {
+        from += 1;
+    }
+    while to < delays.len() && (above(to) || to + 2 < delays.len() && above(to + 1) && above(to + 2)) {
+        to += 1;
+    }
+    while to > range.end && !above(to - 1) {
+        to -= 1;
+    }
+    (from, to)
+}
+
+/// One episode of those between which the queue was empty for less than half as long as it was not, or briefly.
+fn merge(delays: &Delays<'_>, all: Vec<Episode>) -> Vec<Episode> {
+    let lasts = |e: &Episode| delays.time(e.to - 1).saturating_sub(delays.time(e.from));
+    let mut merged: Vec<Episode> = Vec::new();
+    for e in all {
+        if let Some(last) = merged.last_mut() {
+            let gap = delays.time(e.from).saturating_sub(delays.time(last.to - 1));
+            let (short, long) = (lasts(last).min(lasts(&e)), lasts(last).max(lasts(&e)));
+            if gap < (short / 2).max(long / 10) {
+                last.to = last.to.max(e.to);
+                last.count += e.count;
+                continue;
+            }
+        }
+        merged.push(e);
+    }
+    merged
+}
+
+/// Packets held: one waits for long, and those sent after it arrive with it.
+fn holds(delays: &Delays<'_>, blocks: &Blocks, threshold: i64, base: i64) -> Vec<Hold> {
+    let n = delays.len();
+    let mut found: Vec<Hold> = Vec::new();
+    let mut k = 1;
+    while k + 1 < n {
+        let block = (k / blocks.size).min(blocks.len() - 1);
+        if blocks.max[block] <= threshold && blocks.max[(block + 1).min(blocks.len() - 1)] <= threshold {
+            k = ((block + 1) * blocks.size).max(k + 1);
+            continue;
+        }
+        let height = delays.excess(k);
+        let before = delays.excess(k - 1);
+        // A sudden rise, by most of what is waited.
+        if height <= threshold || height.saturating_sub(before) < (height - base) / 2 {
+            k += 1;
+            continue;
+        }
+        let (arrival, sent) = (delays.arrival(k), delays.time(k));
+        let length = height - base;
+        let mut end = k + 1;
+        while end < n {
+            let gap = delays.time(end).saturating_sub(delays.time(end - 1));
+            let late = delays.arrival(end).saturating_sub(arrival);
+            if late > (length / 6).max(gap / 5).max(20_000) || late < -gap {
+                break;
+            }
+            end += 1;
+        }
+        let held = end - k;
+        let span = delays.time(end - 1).saturating_sub(sent);
+        // The wait of the first lasts until the last of them is sent.
+        if held >= 3 && span.saturating_mul(10) >= length.saturating_mul(6) {
+            found.push(Hold { from: k, to: end, length });
+        }
+        k = end;
+    }
+    found
+}
+
+/// How far delays spread within a block where nothing waits, in ns: nine of ten blocks less. Blocks are short, so what
+/// changes slowly does not count.
+fn quiet(blocks: &Blocks, threshold: i64) -> i64 {
+    let low = |b: &usize| blocks.min[*b] <= threshold;
+    let enough = (0..blocks.len()).filter(low).count() * 10 >= blocks.len();
+    let spreads =
+        (0..blocks.len()).filter(|b| !enough || low(b)).map(|b| blocks.max[b].saturating_sub(blocks.min[b]));
+    let mut spreads: Vec<i64> = spreads.collect();
+    let at = spreads.len() * if enough { 90 } else { 50 } / 100;
+    if spreads.is_empty() { 0 } else { *spreads.select_nth_unstable(at).1 }
+}
+
+/// A longer hold is not of the jitter, in ns.
+const LONG: i64 = 60_000_000;
+
+/// The third largest of the largest delays of blocks outside of `queues` and of the long ones of `holds`.
+fn tail(delays: &Delays<'_>, blocks: &Blocks, queues: &[Episode], holds: &[Hold]) -> i64 {
+    let n = delays.len();
+    let mut busy: Vec<(usize, usize)> = queues.iter().map(|q| (q.from, q.to)).collect();
+    busy.extend(holds.iter().filter(|h| h.length >= LONG).map(|h| (h.from, h.to)));
+    busy.sort_unstable();
+    let mut next = busy.iter().peekable();
+    let mut highest = [i64::MIN; 3];
+    for b in 0..blocks.len() {
+        let (from, to) = (blocks.place(b, n), blocks.place(b + 1, n));
+        while next.next_if(|(_, end)| *end <= from).is_some() {}
+        if next.peek().is_some_and(|(begin, _)| *begin < to) || blocks.max[b] <= highest[2] {
+            continue;
+        }
+        highest[2] = blocks.max[b];
+        highest.sort_unstable_by(|a, b| b.cmp(a));
+    }
+    highest.into_iter().rfind(|h| *h > i64::MIN).unwrap_or(0)
+}

@@ -1,0 +1,84 @@
+//! [`judge`]: what the records of a test say is wrong, and how bad that is.
+
+use super::answer::{Answer, Cause, CauseId, Severity};
+use super::case::{Case, FEW, Material};
+use super::causes::{Found, RULES};
+use super::headline::headline;
+use super::profiles::{PROFILES, Profile, Sent};
+use super::severity::of_outage;
+
+/// The answer that `material` gives.
+pub fn judge(material: &Material<'_>) -> Answer {
+    let case = Case::new(material);
+    let mut found: Vec<Found> = RULES.iter().flat_map(|rule| (rule.find)(&case)).collect();
+    let enough = case.known.sent >= FEW as u64;
+    if !enough {
+        // What needs no statistics may still be said.
+        found.retain(|f| matches!(f.cause.id, CauseId::IncompleteLog | CauseId::SendFailure));
+    }
+    sort(&mut found);
+    let lived = case.experience();
+    let played = lived.best();
+    let outages: Vec<f64> = found
+        .iter()
+        .filter(|f| f.cause.id == CauseId::Outage)
+        .filter_map(|f| Some(f.cause.magnitude_ns? as f64 / 1e9))
+        .collect();
+    let gone = if outages.is_empty() {
+        Severity::Good
+    } else {
+        let longest = outages.iter().copied().fold(0.0, f64::max);
+        of_outage(longest, outages.iter().sum(), case.duration)
+    };
+    let received = material.series.len() as u64;
+    let severity = match &played {
+        _ if !enough => Severity::Unknown,
+        _ if received == 0 => {
+            if case.known.complete {
+                Severity::Bad
+            } else {
+                Severity::Unknown
+            }
+        }
+        Some(p) => p.severity.max(gone).max(felt_besides(&found)),
+        None => Severity::Unknown,
+    };
+    let buffer_ns = played.map(|p| p.buffer_ns).filter(|_| enough);
+    let causes: Vec<Cause> = found.into_iter().map(|f| f.cause).collect();
+    let lost = case.known.sent.saturating_sub(received).saturating_sub(material.session.unsent);
+    let headline = headline(severity, &causes, case.known, buffer_ns, [received, lost]);
+    let sent = Sent {
+        payload: material.session.payload(),
+        period_ms: material.session.period().map(|p| p.0 as f64 / 1e6),
+    };
+    let of_use = |p: &Profile| {
+        let suits = p.judge(&lived, gone, sent).filter(|_| severity != Severity::Unknown)?;
+        Some((p.name.to_string(), suits))
+    };
+    let profiles = PROFILES.iter().filter_map(of_use).collect();
+    Answer { complete: case.known.complete, severity, headline, buffer_ns, causes, profiles }
+}
+
+/// What is felt and is no variation of the path's delay: programs that stood still, a queue that never empties, packets
+/// that were never sent.
+fn felt_besides(found: &[Found]) -> Severity {
+    let besides = |f: &&Found| match f.cause.id {
+        CauseId::SenderStall | CauseId::ReceiverStall | CauseId::SendFailure => true,
+        CauseId::Queue => f.whole_test,
+        _ => false,
+    };
+    found.iter().filter(besides).map(|f| f.cause.severity).max().unwrap_or(Severity::Good)
+}
+
+/// The most important first: what hurts most, and of what hurts equally what concerns more packets. A log of which a
+/// good part is missing comes before everything.
+fn sort(found: &mut [Found]) {
+    let rank = |f: &Found| match f.cause.id {
+        CauseId::IncompleteLog => (if f.harm >= 0.05 { 9 } else { 1 }, f.harm),
+        _ => (f.cause.severity as u8, f.harm),
+    };
+    found.sort_by(|a, b| {
+        let (x, y) = (rank(a), rank(b));
+        y.0.cmp(&x.0).then(y.1.total_cmp(&x.1))
+    });
+}

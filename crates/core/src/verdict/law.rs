@@ -1,0 +1,206 @@
+//! [`LossLaw`]: what lost the packets that neither an outage nor a full queue took.
+
+use super::case::Case;
+use super::delays::Pace;
+use super::losses::{Departures, Pattern, Scattered};
+use crate::metrics::seqset::Run;
+use crate::spec::Schedule;
+
+/// How packets are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// Independently of each other.
+    Random,
+    /// In bursts.
+    Bursty,
+    /// What exceeds a rate.
+    Policed,
+    /// Packets of one size.
+    BySize(u16),
+}
+
+/// What can be said of the losses.
+#[derive(Clone, Debug)]
+pub struct LossLaw {
+    /// How.
+    pub manner: Manner,
+    /// Among all packets.
+    pub ratio: f64,
+    /// Its 95 % interval.
+    pub interval: [f64; 2],
+    /// Packets lost.
+    pub lost: u64,
+    /// First and last of them where they are confined to a part of the test, first and last packet where they are not.
+    pub packets: [u64; 2],
+    /// How they lie.
+    pub pattern: Pattern,
+    /// How sure the manner is, 0…1.
+    pub confidence: f64,
+}
+
+/// ITU-T Y.1541, classes 0 to 4: one packet of a thousand. What cannot be shown to be more is nothing wrong.
+const ALLOWED: f64 = 1e-3;
+/// Fewer losses are no law.
+const FEWEST: u64 = 4;
+/// One chance in a hundred that losses without a law look like it, on either side.
+const CLEAR: f64 = 2.576;
+/// A burst ratio (ITU-T G.107) below this makes no difference to a decoder.
+const BURSTY: f64 = 1.25;
+
+impl LossLaw {
+    /// Of the losses of `case`, if there are enough to speak of.
+    pub fn of(case: &Case<'_>) -> Option<LossLaw> {
+        if !case.shows_loss() {
+            return None;
+        }
+        let all = &case.scattered;
+        let lost = all.lost();
+        if lost < FEWEST || all.interval()[0] <= ALLOWED {
+            return None;
+        }
+        let stretch = all.stretch();
+        let part = stretch.map_or_else(|| all.clone(), |s| all.within(s));
+        let pattern = part.pattern();
+        let (manner, confidence) = manner(case, &part, pattern);
+        let first = part.runs.first().map_or(0, |(_, o)| o.start);
+        let last = part.runs.last().map_or(0, |(_, o)| o.start + o.len - 1);
+        let end = case.known.sent.saturating_sub(1);
+        let begins_late = manner == Manner::Policed && first > case.known.sent / 100;
+        let packets = match stretch {
+            Some(_) => [first, last],
+            None if begins_late => [first, end],
+            None => [0, end],
+        };
+        Some(LossLaw {
+            manner,
+            ratio: all.ratio(),
+            interval: all.interval(),
+            lost,
+            packets,
+            pattern,
+            confidence,
+        })
+    }
+}
+
+fn manner(case: &Case<'_>, part: &Scattered, pattern: Pattern) -> (Manner, f64) {
+    if let Some(size) = by_size(case, part) {
+        return (Manner::BySize(size), 0.95);
+    }
+    let even = pattern.z.is_some_and(|z| z > CLEAR) && part.ratio() > 0.02;
+    let regular = pattern.spacing.is_some_and(|s| s < 0.45) && run_lengths_agree(part);
+    let spaced = regular && part.runs.len() >= 9;
+    if even && pattern.spacing.is_none_or(|s| s < 0.7) || spaced {
+        return (Manner::Policed, 0.9);
+    }
+    if follows_rate(case, part) {
+        return (Manner::Policed, 0.8);
+    }
+    match pattern.z {
+        Some(z) if z < -CLEAR && pattern.burst_ratio >= BURSTY => {
+            (Manner::Bursty, if z < -4.0 { 0.95 } else { 0.8 })
+        }
+        // A handful of losses in two or three bursts.
+        None if part.runs.len() >= 2 && pattern.burst_ratio >= 2.0 => (Manner::Bursty, 0.6),
+        Some(z) => (Manner::Random, if z.abs() < 1.96 { 0.9 } else { 0.7 }),
+        None => (Manner::Random, 0.6),
+    }
+}
+
+fn run_lengths_agree(part: &Scattered) -> bool {
+    let lengths: Vec<f64> = part.runs.iter().map(|(r, _)| r.len as f64).collect();
+    let mean = lengths.iter().sum::<f64>() / lengths.len().max(1) as f64;
+    let variance = lengths.iter().map(|l| (l - mean).powi(2)).sum::<f64>() / lengths.len().max(1) as f64;
+    variance.sqrt() <= 0.35 * mean + 0.5
+}
+
+/// Whether losses come where packets were sent close together: the mark of a token bucket where departures vary.
+fn follows_rate(case: &Case<'_>, part: &Scattered) -> bool {
+    let Some(period) = case.period() else { return false };
+    if part.runs.len() < 12 {
+        return false;
+    }
+    let bursts = match (case.material.session.spec.schedule(), case.delays.pace()) {
+        (Schedule::Burst { size }, _) => Some(u64::from(size)),
+        (_, Pace::Bursts(size)) => Some(size as u64),
+        (_, Pace::Even) => return false,
+        (_, Pace::Varied) => None,
+    };
+    match bursts {
+        // Later packets of a burst.
+        Some(size) => {
+            if size < 2 {
+                return false;
+            }
+            let places =
+                part.runs.iter().flat_map(|(_, o)| (o.start..o.start + o.len).map(|seq| (seq % size) as f64));
+            let (n, sum) = places.fold((0.0, 0.0), |(n, s), p| (n + 1.0, s + p));
+            let middle = (size - 1) as f64 / 2.0;
+            let error = (((size * size - 1) as f64) / 12.0 / n).sqrt();
+            (sum / n - middle) / error > 5.0
+        }
+        None => {
+            let departures = Departures::new(&case.delays, case.material.session);
+            [3u64, 8, 20].iter().any(|before| {
+                let gap = |run: &Run| {
+                    let from = run.start.checked_sub(*before)?;
+                    Some(departures.of(run.start).saturating_sub(departures.of(from)) as f64 / *before as f64)
+                };
+                let gaps: Vec<f64> = part.runs.iter().filter_map(|(_, o)| gap(o)).collect();
+                let n = gaps.len() as f64;
+                let mean = gaps.iter().sum::<f64>() / n.max(1.0);
+                let error = period as f64 / (*before as f64 * n.max(1.0)).sqrt();
+                (mean - period as f64) / error < -4.5
+            })
+        }
+    }
+}
+
+/// The size of which packets are lost while shorter ones are not, where sizes take turns.
+fn by_size(case: &Case<'_>, part: &Scattered) -> Option<u16> {
+    let notes = case.material.notes;
+    let sizes = &notes.sizes;
+    // A turn of which nothing ever came has the size the test declares.
+    let declared = case.material.session.payload()?;
+    let one = notes.only_size().filter(|size| *size < declared);
+    if sizes.is_empty() && one.is_none() || part.runs.len() < 8 {
+        return None;
+    }
+    // How the sizes take turns: the shortest cycle that fits all rows (those before the first other size left out).
+    let fits = |cycle: u32| {
+        let mut turn: Vec<Option<u16>> = vec![None; cycle as usize];
+        sizes
+            .iter()
+            .all(|(seq, size)| *turn[(seq % cycle) as usize].get_or_insert(*size) == *size)
+            .then_some(turn)
+    };
+    // Where all that came is of one size, the losses themselves take turns.
+    let turns_lost = |cycle: u32| {
+        let first = part.runs.first().map_or(0, |(_, run)| run.start);
+        part.runs.iter().all(|(_, run)| run.len == 1 && (run.start - first).is_multiple_of(cycle.into()))
+    };
+    let (cycle, turn) = match one {
+        None => (2..=64).find_map(|cycle| Some((cycle, fits(cycle)?)))?,
+        Some(size) => {
+            let cycle = (2..=64).rev().find(|cycle| turns_lost(*cycle))?;
+            let lost = part.runs.first().map_or(0, |(_, run)| run.start % u64::from(cycle));
+            (cycle, (0..u64::from(cycle)).map(|k| Some(size).filter(|_| k != lost)).collect())
+        }
+    };
+    let mut lost = vec![0u64; cycle as usize];
+    for (_, run) in &part.runs {
+        (run.start..run.start + run.len.min(100_000))
+            .for_each(|seq| lost[(seq % u64::from(cycle)) as usize] += 1);
+    }
+    let each = (case.known.sent / u64::from(cycle)).max(1);
+    let all: u64 = lost.iter().sum();
+    let size = |k: usize| turn[k].unwrap_or(declared);
+    let largest = (0..cycle as usize).filter(|k| lost[*k] * 5 > each).map(size).min()?;
+    let long: u64 = (0..cycle as usize).filter(|k| size(*k) >= largest).map(|k| lost[k]).sum();
+    let turns = (0..cycle as usize).filter(|k| size(*k) >= largest).count() as u64;
+    let (in_long, in_short) = (
+        long as f64 / (each * turns) as f64,
+        (all - long) as f64 / (each * (u64::from(cycle) - turns)).max(1) as f64,
+    );
+    (turns < u64::from(cycle) && long * 10 >= all * 9 && in_long > 8.0 * in_short).then_some(largest)
+}

@@ -1,0 +1,246 @@
+//! Changes of the smallest delay that last, and its slow drift.
+
+use super::delays::{Blocks, Delays, Noise};
+
+/// Groups of packets a series is seen in.
+const GROUPS: usize = 200;
+/// Fewer packets a group say nothing of its smallest delay.
+const PACKETS: usize = 8;
+/// Smaller changes are a host's own.
+const LEAST_STEP: i64 = 100_000;
+/// No two crystals differ by more, nor is a clock slewed faster (RFC 5905: 500 ppm): 1000 ppm.
+pub const FASTEST_DRIFT: f64 = 1e-3;
+
+/// A change of the smallest delay that lasts.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// The first packet of the new level, by its place in send order.
+    pub place: usize,
+    /// By how much, in ns.
+    pub change: i64,
+    /// Packets on the way from the old level to the new one.
+    pub ramp: usize,
+    /// Spread of the delays before and after, in ns: between the first and the ninth tenth.
+    pub spread: [i64; 2],
+}
+
+/// The series as groups of packets: the smallest delay of each, and when.
+struct Groups {
+    min: Vec<i64>,
+    /// Blocks a group.
+    each: usize,
+}
+
+impl Groups {
+    fn of(blocks: &Blocks, packets: usize) -> Option<Groups> {
+        let wanted = (packets / PACKETS).min(GROUPS);
+        let (min, each) = blocks.grouped(wanted.max(1));
+        (min.len() >= 12).then_some(Groups { min, each })
+    }
+
+    fn place(&self, group: usize, blocks: &Blocks, packets: usize) -> usize {
+        blocks.place(group * self.each, packets)
+    }
+}
+
+/// The steps of `delays`. A step changes the smallest delay by more than neighbours differ and more than it varies on
+/// either side, from one level that stays to another.
+pub fn steps(delays: &Delays<'_>, blocks: &Blocks, noise: Noise) -> Vec<Step> {
+    let n = delays.len();
+    let Some(groups) = Groups::of(blocks, n) else { return Vec::new() };
+    let min = &groups.min;
+    let window = (min.len() / 20).clamp(3, 10);
+    let mut scores = vec![0i64; min.len()];
+    for (g, score) in scores.iter_mut().enumerate().take(min.len() + 1 - window).skip(window) {
+        let (before, after) = (Level::of(&min[g - window..g]), Level::of(&min[g..g + window]));
+        let change = after.middle.saturating_sub(before.middle);
+        let spread = before.spread.max(after.spread);
+        let size = change.saturating_abs();
+        if size > LEAST_STEP.max(noise.p90) && size / 3 > spread && size > 4 * before.spread.min(after.spread)
+        {
+            *score = size;
+        }
+    }
+    let mut found: Vec<Step> = Vec::new();
+    let mut g = 0;
+    while g < scores.len() {
+        let end = (g + window).min(scores.len());
+        let highest = (g..end).max_by_key(|k| (scores[*k], std::cmp::Reverse(*k)));
+        let Some(top) = highest.filter(|k| scores[*k] > 0) else {
+            g += 1;
+            continue;
+        };
+        if top > g && scores[g] == 0 {
+            g += 1;
+            continue;
+        }
+        let place = |group: usize| groups.place(group.min(min.len()), blocks, n);
+        let range = place(top.saturating_sub(2))..place(top + 2);
+        let about = [
+            place(top.saturating_sub(window))..place(top.saturating_sub(1)),
+            place(top + 1)..place(top + window),
+        ];
+        if let Some(step) = refine(delays, range, about, noise) {
+            found.push(step);
+        }
+        g = top + window;
+    }
+    found
+}
+
+/// The middle and the spread of some smallest delays, one or two strays left out.
+struct Level {
+    middle: i64,
+    spread: i64,
+}
+
+impl Level {
+    fn of(min: &[i64]) -> Level {
+        let mut sorted = min.to_vec();
+        sorted.sort_unstable();
+        let n = sorted.len();
+        let stray = n / 6;
+        Level { middle: sorted[n / 2], spread: sorted[n - 1 - stray].saturating_sub(sorted[stray]) }
+    }
+}
+
+fn refine(
+    delays: &Delays<'_>,
+    range: core::ops::Range<usize>,
+    [before, after]: [core::ops::Range<usize>; 2],
+    noise: Noise,
+) -> Option<Step> {
+    let at = |r: &core::ops::Range<usize>, share| delays.quantile(r.start, r.end, share);
+    let (low, high) = (at(&before, 0.5)?, at(&after, 0.5)?);
+    let spread = |r: &core::ops::Range<usize>| Some(at(r, 0.9)?.saturating_sub(at(r, 0.1)?));
+    let change = high.saturating_sub(low);
+    if change.saturating_abs() < LEAST_STEP {
+        return None;
+    }
+    // 0 on the old level, 1 on the new one. Jitter only adds to delay, so packets below the middle are of the lower
+    // level for sure.
+    let height = |k: usize| (delays.excess(k).saturating_sub(low)) as f64 / change as f64;
+    let lower = |k: &usize| if change > 0 { height(*k) < 0.5 } else { height(*k) > 0.5 };
+    let place = if change > 0 {
+        range.clone().rev().find(lower).map_or(range.start, |k| k + 1)
+    } else {
+        range.clone().find(lower).unwrap_or(range.end)
+    };
+    let margin = 0.15 + 1.5 * noise.median as f64 / change.unsigned_abs() as f64;
+    let ramp = if margin < 0.4 {
+        let up = range.clone().rev().filter(|k| *k < place).take_while(|k| height(*k) > margin).count();
+        let down = (place..range.end).take_while(|k| height(*k) < 1.0 - margin).count();
+        up + down
+    } else {
+        0
+    };
+    Some(Step { place, change, ramp, spread: [spread(&before)?, spread(&after)?] })
+}
+
+/// How fast the smallest delay drifts, in ns a ns, where it follows one straight line from end to end closely enough
+/// for two clocks that run at different rates.
+pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: Noise) -> Option<f64> {
+    let n = delays.len();
+    let groups = Groups::of(blocks, n)?;
+    // When the smallest delay of a group was met is of no matter: a group is short beside the whole.
+    let time: Vec<f64> =
+        (0..groups.min.len()).map(|g| delays.time(groups.place(g, blocks, n).min(n - 1)) as f64).collect();
+    let min: Vec<f64> = groups.min.iter().map(|m| *m as f64).collect();
+    let k = min.len();
+    let duration = time[k - 1] - time[0];
+    if duration <= 0.0 {
+        return None;
+    }
+    let slopes = [median_slope(&time, &min, k / 4), lower_slope(&time, &min)];
+    slopes.into_iter().flatten().find_map(|slope| line(slope, &time, &min, noise))
+}
+
+/// The slope of the smallest delays `min`, if those that lie on one line of about `slope` are nearly all of them, or
+/// some in every part of the test.
+fn line(slope: f64, time: &[f64], min: &[f64], noise: Noise) -> Option<f64> {
+    let k = min.len();
+    let duration = time[k - 1] - time[0];
+    if slope.abs() > FASTEST_DRIFT {
+        return None;
+    }
+    // What the line leaves over, and what it leaves over in each third.
+    let rest: Vec<f64> = min.iter().zip(time).map(|(m, t)| m - slope * t).collect();
+    let scatter = spread(&rest);
+    let total = (slope * duration).abs();
+    if total < 20_000.0 || total < 0.5 * noise.median as f64 {
+        return None;
+    }
+    let third = k / 3;
+    let straight = |i: usize| {
+        let part = i * third..(i + 1) * third;
+        let error = 3.0 * scatter / (duration / 3.0);
+        median_slope(&time[part.clone()], &min[part], (third / 2).max(1))
+            .is_some_and(|s| (s - slope).abs() <= 0.25 * slope.abs() + error)
+    };
+    let whole = total >= 3.0 * scatter && spread(min) >= 2.0 * scatter && (0..3).all(straight);
+    // The lowest of what is left over is the line; what lies near it are its points.
+    let mut sorted = rest.clone();
+    sorted.sort_by(f64::total_cmp);
+    let (centre, width) = if whole {
+        (sorted[k / 2], 1.5 * scatter.max(1000.0))
+    } else {
+        (sorted[k / 50], (total / 8.0).min((2 * noise.median).max(20_000) as f64))
+    };
+    let near = |i: &usize| (rest[*i] - centre).abs() <= width;
+    if !whole {
+        let parts: Vec<usize> = (0..k).filter(near).map(|i| 5 * i / k).collect();
+        let count = |part: usize| parts.iter().filter(|p| **p == part).count();
+        let ends = count(0) * 20 >= k && count(4) * 20 >= k;
+        if !ends || parts.len() * 4 < k || (1..4).filter(|p| count(*p) * 50 >= k).count() < 1 {
+            return None;
+        }
+    }
+    let points: Vec<(f64, f64)> = (0..k).filter(near).map(|i| (time[i], min[i])).collect();
+    let count = points.len() as f64;
+    let (mean_t, mean_m) =
+        (points.iter().map(|p| p.0).sum::<f64>() / count, points.iter().map(|p| p.1).sum::<f64>() / count);
+    let sxy: f64 = points.iter().map(|p| (p.0 - mean_t) * (p.1 - mean_m)).sum();
+    let sxx: f64 = points.iter().map(|p| (p.0 - mean_t).powi(2)).sum();
+    (sxx > 0.0).then(|| sxy / sxx).filter(|s| s.abs() <= FASTEST_DRIFT)
+}
+
+/// The slope of the line from the lowest point of the first fifth to that of the last fifth below which the fewest
+/// points lie: where the path is quiet at both ends.
+fn lower_slope(time: &[f64], value: &[f64]) -> Option<f64> {
+    let k = value.len();
+    let fifth = (k / 5).max(2);
+    let middle = |part: core::ops::Range<usize>| {
+        let mut points: Vec<(f64, f64)> = part.map(|i| (value[i], time[i])).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        // The lower half, so that noise and queues stay out.
+        let half = &points[..points.len().div_ceil(2)];
+        let n = half.len() as f64;
+        (half.iter().map(|p| p.1).sum::<f64>() / n, half.iter().map(|p| p.0).sum::<f64>() / n)
+    };
+    let ((t0, v0), (t1, v1)) = (middle(0..fifth), middle(k - fifth..k));
+    (t1 > t0).then(|| (v1 - v0) / (t1 - t0))
+}
+
+/// The median of the slopes between points `lag` apart: steps and queues for less than a third of the time leave it
+/// as it is.
+fn median_slope(time: &[f64], value: &[f64], lag: usize) -> Option<f64> {
+    let slopes = (lag..time.len()).filter_map(|i| {
+        let t = time[i] - time[i - lag];
+        (t > 0.0).then(|| (value[i] - value[i - lag]) / t)
+    });
+    median(slopes.collect())
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    let middle = values.len() / 2;
+    values.sort_by(f64::total_cmp);
+    values.get(middle).copied()
+}
+
+/// Between the first and the ninth tenth.
+fn spread(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    sorted[n - 1 - n / 10] - sorted[n / 10]
+}

@@ -1,0 +1,181 @@
+//! [`PROFILES`]: what uses ask of a path, with the sources; and what a path is worth to each.
+
+use super::answer::{Severity, Suitability};
+use super::severity::Experience;
+use super::words::{percent, time};
+use crate::metrics::emodel;
+use crate::metrics::stat::wilson95;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// What one use asks of a path. Limits are the upper ends of good, fair and poor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Its name.
+    pub name: Cow<'static, str>,
+    /// What it is, for people.
+    pub about: Cow<'static, str>,
+    /// Payload of a typical packet, in bytes.
+    pub payload: u16,
+    /// Typical time between packets, in ms.
+    pub period_ms: f64,
+    /// One-way delay with the buffer, in ms.
+    pub delay_ms: [f64; 3],
+    /// What the use adds to the delay of path and buffer, in ms: coding, packing, showing.
+    pub own_ms: f64,
+    /// Share of packets lost or too late.
+    pub missing: [f64; 3],
+    /// Rated by the E-model too.
+    #[serde(default)]
+    pub speech: bool,
+    /// Where the limits come from.
+    pub source: Cow<'static, str>,
+}
+
+/// The profiles every answer judges.
+pub const PROFILES: [Profile; 6] = [
+    Profile {
+        name: Cow::Borrowed("voice"),
+        about: Cow::Borrowed("a telephone call, G.711 with concealment"),
+        payload: 172,
+        period_ms: 20.0,
+        delay_ms: [150.0, 250.0, 400.0],
+        own_ms: 20.0,
+        missing: [0.01, 0.03, 0.10],
+        speech: true,
+        source: Cow::Borrowed("ITU-T G.114 (150 and 400 ms), G.1010 (3 %), G.107 and G.109 (rating)"),
+    },
+    Profile {
+        name: Cow::Borrowed("video"),
+        about: Cow::Borrowed("a video conference"),
+        payload: 1200,
+        period_ms: 5.0,
+        delay_ms: [150.0, 250.0, 400.0],
+        own_ms: 40.0,
+        missing: [0.003, 0.01, 0.03],
+        speech: false,
+        source: Cow::Borrowed("ITU-T G.1010 (videophone: 150 and 400 ms, 1 %)"),
+    },
+    Profile {
+        name: Cow::Borrowed("gaming"),
+        about: Cow::Borrowed("a fast game between players"),
+        payload: 100,
+        period_ms: 16.0,
+        delay_ms: [50.0, 100.0, 200.0],
+        own_ms: 0.0,
+        missing: [0.005, 0.02, 0.05],
+        speech: false,
+        source: Cow::Borrowed(
+            "ITU-T G.1010 (games: 200 ms), Claypool and Claypool 2006 (100 ms there and back)",
+        ),
+    },
+    Profile {
+        name: Cow::Borrowed("cloud-desktop"),
+        about: Cow::Borrowed("a screen, keyboard and mouse far away"),
+        payload: 200,
+        period_ms: 30.0,
+        delay_ms: [75.0, 150.0, 500.0],
+        own_ms: 0.0,
+        missing: [0.005, 0.02, 0.05],
+        speech: false,
+        source: Cow::Borrowed(
+            "Tolia, Andersen and Satyanarayanan 2006 (150 ms there and back crisp, 1 s annoying), ITU-T G.1010",
+        ),
+    },
+    Profile {
+        name: Cow::Borrowed("telemetry"),
+        about: Cow::Borrowed("measured values and commands"),
+        payload: 100,
+        period_ms: 1000.0,
+        delay_ms: [250.0, 1000.0, 5000.0],
+        own_ms: 0.0,
+        missing: [0.001, 0.01, 0.05],
+        speech: false,
+        source: Cow::Borrowed("ITU-T G.1010 (telemetry and control: 250 ms, no loss)"),
+    },
+    Profile {
+        name: Cow::Borrowed("v2x"),
+        about: Cow::Borrowed("vehicles and what they drive past"),
+        payload: 300,
+        period_ms: 100.0,
+        delay_ms: [20.0, 50.0, 100.0],
+        own_ms: 0.0,
+        missing: [0.001, 0.01, 0.10],
+        speech: false,
+        source: Cow::Borrowed("3GPP TS 22.185 (100 ms, 20 ms before a crash), TS 22.186 (90 to 99.99 %)"),
+    },
+];
+
+/// The test as it was, where a profile would send otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// Payload, in bytes.
+    pub payload: Option<u16>,
+    /// Time between packets, in ms.
+    pub period_ms: Option<f64>,
+}
+
+impl Profile {
+    /// What the path is worth to this use: with the buffer that suits it best, and no better than `outages` let it be.
+    pub fn judge(&self, lived: &Experience, outages: Severity, sent: Sent) -> Option<Suitability> {
+        let level = |value: f64, limits: [f64; 3]| {
+            let worse = limits.iter().filter(|limit| value > **limit).count();
+            [Severity::Good, Severity::Fair, Severity::Poor, Severity::Bad][worse]
+        };
+        let base = lived.base_ns.unwrap_or(0.0).max(0.0);
+        let judged = lived.buffers().map(|(buffer, missing)| {
+            let delay = base + buffer as f64 + self.own_ms * 1e6;
+            let events = (missing * lived.sent as f64).round() as u64;
+            let [low, _] = wilson95(events.min(lived.sent), lived.sent).unwrap_or([0.0, 1.0]);
+            let late = level(delay / 1e6, self.delay_ms);
+            let gone = level(missing, self.missing).min(level(2.0 * low, self.missing));
+            let rating = lived.rating(buffer, missing);
+            let heard = if self.speech { level(-rating, [-80.0, -70.0, -60.0]) } else { Severity::Good };
+            (late.max(gone).max(heard), late, gone, buffer, missing, delay, rating)
+        });
+        let judged: Vec<_> = judged.collect();
+        let least = judged.iter().map(|j| j.0).min()?;
+        let fewest = judged.iter().filter(|j| j.0 == least).map(|j| j.4).fold(f64::INFINITY, f64::min);
+        // Of those that do, the smallest that loses hardly more than the best.
+        let (severity, late, gone, buffer, missing, delay, rating) =
+            *judged.iter().find(|j| j.0 == least && j.4 <= fewest + 0.1 * self.missing[0])?;
+        let known = lived.base_ns.is_some();
+        let because = match severity.max(outages) {
+            Severity::Good if known => format!("{} one way, {} missing", time(delay), percent(missing)),
+            Severity::Good => format!("a buffer of {}, {} missing", time(buffer as f64), percent(missing)),
+            s if s == outages && outages > severity => "the path is gone at times".to_owned(),
+            _ if gone >= late => format!("{} missing", percent(missing)),
+            _ if known => format!("{} one way", time(delay)),
+            _ => format!("{} of waiting alone", time(buffer as f64)),
+        };
+        Some(Suitability {
+            severity: severity.max(outages),
+            mos: self.speech.then(|| emodel::mos(rating)),
+            missing,
+            delay_ns: known.then_some(delay as i64),
+            buffer_ns: Some(buffer),
+            because,
+            limits: self.limits(known, sent),
+        })
+    }
+
+    fn limits(&self, known: bool, sent: Sent) -> Option<String> {
+        let mut limits = Vec::new();
+        let far = |a: f64, b: f64, factor: f64| a > factor * b || b > factor * a;
+        if let (Some(payload), Some(period)) = (sent.payload, sent.period_ms)
+            && (far(payload.into(), self.payload.into(), 6.0) || far(period, self.period_ms, 6.0))
+        {
+            limits.push(format!(
+                "measured with {payload} bytes every {}; this use sends {} every {}",
+                time(1e6 * period),
+                self.payload,
+                time(1e6 * self.period_ms)
+            ));
+        }
+        if !known {
+            limits.push("the path's own delay is unknown and left out".to_owned());
+        }
+        (!limits.is_empty()).then(|| limits.join("; "))
+    }
+}

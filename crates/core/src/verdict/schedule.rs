@@ -1,0 +1,173 @@
+//! The sending host: when it should have sent, when it did, and what its clock did meanwhile.
+
+use super::case::Material;
+use super::delays::{Delays, Noise, Pace, bounded};
+use super::levels::Step;
+use crate::session::Session;
+use crate::spec::Schedule;
+
+/// Smaller steps are not told from a late wake-up.
+const LEAST_STEP: i64 = 1_000_000;
+/// Packets looked at on either side of a step.
+const BESIDE: usize = 12;
+/// Fewer do not tell what stays.
+const LEAST_BESIDE: usize = 6;
+
+/// The steps of the sending host's clock: send times leave the schedule for good, and delays change by as much the
+/// other way, so that packets arrive as if nothing had happened. `change` is what is added to delays.
+pub fn clock_steps(delays: &Delays<'_>, session: &Session, noise: Noise) -> Vec<Step> {
+    let mut found = Vec::new();
+    let Some(period) = session
+        .period()
+        .map(|p| bounded(p.0))
+        .filter(|p| *p > 0 && session.spec.schedule() == Schedule::Periodic && delays.pace() == Pace::Even)
+    else {
+        return found;
+    };
+    let offset = |k: usize| off_schedule(delays, period, k);
+    for k in LEAST_BESIDE..delays.len().saturating_sub(LEAST_BESIDE) {
+        let jump = offset(k).saturating_sub(offset(k - 1));
+        if jump.saturating_abs() < LEAST_STEP {
+            continue;
+        }
+        let left = delays.delay(k).saturating_sub(delays.delay(k - 1)).saturating_add(jump);
+        let margin = (jump.saturating_abs() / 8).max(noise.p90.saturating_mul(2)).max(100_000);
+        if left.saturating_abs() > margin
+            || jump.saturating_abs() < 2 * margin && margin > jump.saturating_abs() / 8
+        {
+            continue;
+        }
+        let middle = |range: core::ops::Range<usize>, of: &dyn Fn(usize) -> i64| {
+            let mut values: Vec<i64> = range.map(of).collect();
+            values.sort_unstable();
+            values.get(values.len() / 2).copied()
+        };
+        let delay = |k: usize| delays.delay(k);
+        let (before, after) = (k.saturating_sub(BESIDE)..k, k..(k + BESIDE).min(delays.len()));
+        let change = |of: &dyn Fn(usize) -> i64| {
+            Some(middle(after.clone(), of)?.saturating_sub(middle(before.clone(), of)?))
+        };
+        let (Some(sent), Some(late)) = (change(&offset), change(&delay)) else { continue };
+        // Both stay: neither a stall that is caught up with nor a queue.
+        if (sent - jump).abs() <= jump.abs() / 4 && (late + jump).abs() <= jump.abs() / 4 + noise.p90 {
+            found.push(Step { place: k, change: late, ramp: 0, spread: [0, 0] });
+        }
+    }
+    found
+}
+
+/// How much later than every `period` since the first the k-th packet was sent, in ns.
+fn off_schedule(delays: &Delays<'_>, period: i64, k: usize) -> i64 {
+    bounded(delays.time(k).saturating_sub(period.saturating_mul(delays.seq(k) as i64)))
+}
+
+/// What the sending host itself added: packets its program sent late, packets that waited in its interface.
+#[derive(Clone, Debug, Default)]
+pub struct Late {
+    /// The stalls of the program.
+    pub stalls: Vec<Stall>,
+    /// Times spent in the host's interface, by place in send order.
+    pub queued: Vec<(usize, i64)>,
+    packets: usize,
+}
+
+/// A time during which a program stood still.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stall {
+    /// First packet that was late and the one after the last, by their place in send order.
+    pub from: usize,
+    /// See above.
+    pub to: usize,
+    /// How late the first of them was, in ns.
+    pub length: i64,
+}
+
+impl Late {
+    /// Of the sender of `delays`.
+    pub fn new(delays: &Delays<'_>, material: &Material<'_>) -> Late {
+        let mut late = Late { packets: delays.len(), ..Late::default() };
+        let queued =
+            material.notes.sent_late.iter().map(|(seq, ns)| (delays.series().place_of((*seq).into()), *ns));
+        late.queued = queued.filter(|(k, _)| *k < delays.len()).collect();
+        late.queued.sort_unstable();
+        let spec = &material.session.spec;
+        let Some(period) = material
+            .session
+            .period()
+            .map(|p| bounded(p.0))
+            .filter(|p| *p > 0 && spec.schedule() == Schedule::Periodic && delays.pace() == Pace::Even)
+        else {
+            return late;
+        };
+        late.find_stalls(delays, period);
+        late
+    }
+
+    /// Packets sent late, and those after them that had to be caught up with.
+    fn find_stalls(&mut self, delays: &Delays<'_>, period: i64) {
+        let n = delays.len();
+        let mut waiting = self.queued.iter().peekable();
+        // When the program was at it: before the interface.
+        let mut program = |k: usize| {
+            while waiting.next_if(|(at, _)| *at < k).is_some() {}
+            let waited = waiting.peek().filter(|(at, _)| *at == k).map_or(0, |(_, ns)| *ns);
+            off_schedule(delays, period, k) - waited
+        };
+        // What is usual, and that departures follow the period at all.
+        let step = (n / 2048).max(1);
+        let some = |k: usize| off_schedule(delays, period, k);
+        let mut usual: Vec<i64> = (0..n).step_by(step).map(some).collect();
+        if usual.len() < 20 {
+            return;
+        }
+        usual.sort_unstable();
+        let at = |share: usize| usual[(usual.len() * share / 100).min(usual.len() - 1)];
+        let anchor = at(10);
+        let spread = at(70).saturating_sub(anchor);
+        if spread > period.max(1_000_000) {
+            return;
+        }
+        let limit = (period + period / 2).max(15_000_000).max(8 * spread);
+        let mut k = 0;
+        while k < n {
+            let length = program(k).saturating_sub(anchor);
+            if length < limit {
+                k += 1;
+                continue;
+            }
+            let from = k;
+            let mut longest = length;
+            while k < n {
+                let late = program(k).saturating_sub(anchor);
+                if late < limit.min(longest / 4).max(period / 2) {
+                    break;
+                }
+                longest = longest.max(late);
+                k += 1;
+            }
+            // What never comes back to the schedule is no stall: the clock was set, or the schedule is another.
+            if k < n || longest < 10 * period {
+                self.stalls.push(Stall { from, to: k, length: longest });
+            }
+        }
+    }
+
+    /// What nineteen of twenty of the packets that waited in the host's interface waited at most, in ns, where they
+    /// are enough to speak of a queue: eight, 1 % of all packets.
+    pub fn height(&self) -> Option<i64> {
+        let mut waits: Vec<i64> = self.queued.iter().map(|(_, ns)| *ns).filter(|ns| *ns >= WORTH).collect();
+        if waits.len() < 8 || waits.len() * 100 < self.packets {
+            return None;
+        }
+        let at = waits.len() * 95 / 100;
+        Some(*waits.select_nth_unstable(at).1)
+    }
+
+    /// What the k-th packet waited in the host's interface, in ns.
+    pub fn of(&self, k: usize) -> i64 {
+        self.queued.binary_search_by_key(&k, |(at, _)| *at).map_or(0, |i| self.queued[i].1)
+    }
+}
+
+/// A shorter stay in an interface is no queue: 5 ms.
+pub const WORTH: i64 = 5_000_000;

@@ -1,0 +1,124 @@
+//! The confusion matrix of the verdict: tests in which something known goes wrong are simulated, saved as logs, read
+//! back and judged; what was named is held against what was wrong.
+//!
+//! `just verdicts` runs all of it and prints the tables of `docs/metrics/verdict.md`; `cargo test` a sample.
+
+mod context;
+mod hosts;
+mod matrix;
+mod paths;
+mod saved;
+mod variant;
+
+use context::Draw;
+use jitlat_core::verdict::Answer;
+use jitlat_core::{Analyzer, Options};
+use jitlat_store::log::LogReader;
+use matrix::{Matrix, Score};
+use std::io::Cursor;
+use std::ops::Range;
+use variant::Variant;
+
+/// A kind of test: its name, and how one is drawn.
+type Family = (&'static str, fn(&mut Draw) -> Variant);
+
+/// What can be drawn.
+const FAMILIES: [Family; 30] = [
+    ("clean", paths::clean),
+    ("nearly clean", paths::nearly_clean),
+    ("outage", paths::outage),
+    ("outages", paths::outages),
+    ("queue: upload", paths::upload),
+    ("queue: flood", paths::flood),
+    ("queue: saw", paths::sawtooth),
+    ("queue: tide", paths::tide),
+    ("queue: overload", paths::overload),
+    ("random loss", paths::random_loss),
+    ("random loss, a while", paths::random_loss_for_a_while),
+    ("bursty loss", paths::bursty_loss),
+    ("policing", paths::policing),
+    ("reordering", paths::reordering),
+    ("two routes", paths::two_routes),
+    ("duplication", paths::duplication),
+    ("route change", paths::route_change),
+    ("size dependent", paths::size_dependent),
+    ("TCP", paths::tcp),
+    ("mixture", paths::mixture),
+    ("sender stall", hosts::sender_stall),
+    ("receiver stall", hosts::receiver_stall),
+    ("clock step", hosts::clock_step),
+    ("clock skew", hosts::clock_skew),
+    ("local queue", hosts::local_queue),
+    ("send failure", hosts::send_failure),
+    ("incomplete log", hosts::incomplete),
+    ("queue throughout", hosts::queue_throughout),
+    ("few packets", hosts::few),
+    ("nothing arrives", hosts::nothing),
+];
+
+/// The verdict on a log.
+fn judge(log: Vec<u8>) -> Option<Answer> {
+    let mut reader = LogReader::from_reader("simulated", Box::new(Cursor::new(log))).expect("it is a log");
+    let mut analyzer = Analyzer::new(reader.session(), &Options::default());
+    let mut failure = None;
+    reader.records(&mut failure).for_each(|record| analyzer.push(&record));
+    assert!(failure.is_none(), "{failure:?}");
+    analyzer.finish(reader.session()).answer
+}
+
+/// Every family's scores over these seeds.
+fn run(all: Range<u64>) -> Matrix {
+    let wanted = std::env::var("JITLAT_FAMILY").ok();
+    let single = std::env::var("JITLAT_SEED").ok().and_then(|s| s.parse::<u64>().ok());
+    let mut matrix = Matrix::default();
+    for (family, (name, draw)) in (0..).zip(FAMILIES) {
+        if wanted.as_deref().is_some_and(|w| w != name) {
+            continue;
+        }
+        let seeds: Vec<u64> = single.map_or(all.clone().collect(), |s| vec![s]);
+        let halves: Vec<Vec<u64>> =
+            (0..2).map(|k| seeds.iter().copied().filter(|s| s % 2 == k).collect()).collect();
+        let scores: Vec<Score> = std::thread::scope(|scope| {
+            let threads: Vec<_> = halves
+                .iter()
+                .map(|seeds| {
+                    scope.spawn(move || {
+                        let of = |seed: &u64| {
+                            let variant = draw(&mut Draw::new(*seed, family));
+                            let log = variant.log();
+                            if let (Some(_), Ok(path)) = (single, std::env::var("JITLAT_SAVE")) {
+                                std::fs::write(path, &log).unwrap();
+                            }
+                            Score::new(*seed, &variant, judge(log))
+                        };
+                        seeds.iter().map(of).collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            threads.into_iter().flat_map(|t| t.join().unwrap()).collect()
+        });
+        matrix.add(name, scores);
+    }
+    matrix
+}
+
+/// A sample of every family: enough to see that nothing has broken.
+#[test]
+fn causes_are_named_right() {
+    let matrix = run(0..5);
+    println!("{matrix}");
+    matrix.check();
+}
+
+/// All of it; prints the tables of the documentation.
+#[test]
+#[ignore = "minutes; run by `just verdicts`"]
+fn confusion_matrix() {
+    let variants = std::env::var("JITLAT_VARIANTS").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
+    let first = std::env::var("JITLAT_FIRST").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
+    let matrix = run(first..first + variants);
+    println!("{matrix}");
+    if std::env::var_os("JITLAT_FAMILY").is_none() {
+        matrix.check();
+    }
+}

@@ -1,0 +1,199 @@
+//! [`Matrix`]: how often which cause was named for what was wrong.
+
+use super::variant::Variant;
+use jitlat_core::verdict::{Answer, CauseId};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// How one answer compares with the truth.
+#[derive(Clone, Debug)]
+pub struct Score {
+    seed: u64,
+    /// The cause named first.
+    named: Option<CauseId>,
+    main: bool,
+    /// Causes named that are not there.
+    false_causes: Vec<CauseId>,
+    severity: bool,
+    complete: bool,
+    /// None where the truth has no times.
+    times: Option<bool>,
+    magnitude: Option<bool>,
+    told: String,
+}
+
+impl Score {
+    pub fn new(seed: u64, variant: &Variant, answer: Option<Answer>) -> Score {
+        let answer = answer.expect("every test has an answer");
+        let truth = &variant.truth;
+        let first = answer.causes.first();
+        let named = first.map(|c| c.id);
+        let main = match named {
+            None => truth.main.is_empty(),
+            Some(id) => truth.main.contains(&id.name()),
+        };
+        let known = |id: CauseId| truth.main.contains(&id.name()) || truth.also.contains(&id.name());
+        let false_causes = answer.causes.iter().map(|c| c.id).filter(|id| !known(*id)).collect();
+        let right = first.filter(|_| main);
+        let times = (!truth.times.is_empty()).then(|| {
+            truth.times.iter().any(|(from, to, tolerance)| {
+                right.is_some_and(|c| {
+                    let near = |a: f64, b: f64| (a - b).abs() <= *tolerance;
+                    near(c.from_s, *from) && (near(c.to_s, *to) || from == to)
+                })
+            })
+        });
+        let magnitude = truth.magnitude.map(|(value, factor)| {
+            let told = right.and_then(|c| c.magnitude_ns.map(|m| m.unsigned_abs() as f64).or(c.magnitude));
+            told.is_some_and(|m| m <= value * factor && m >= value / factor)
+        });
+        Score {
+            seed,
+            named,
+            main,
+            false_causes,
+            severity: truth.severity.contains(&answer.severity.name()),
+            complete: answer.complete == truth.complete,
+            times,
+            magnitude,
+            told: describe(variant, &answer),
+        }
+    }
+
+    fn all_right(&self) -> bool {
+        self.main
+            && self.false_causes.is_empty()
+            && self.severity
+            && self.complete
+            && self.times != Some(false)
+            && self.magnitude != Some(false)
+    }
+}
+
+fn describe(variant: &Variant, answer: &Answer) -> String {
+    let spec = &variant.trial.spec;
+    let mut text = format!(
+        "{:?} n {} P {} {:?} {:?} probes {} two-way {:?}\n    true {:?}\n    told {} {} buffer {:?} {:?}\n",
+        variant.version,
+        spec.packets(),
+        spec.period().0 as f64 / 1e9,
+        spec.schedule(),
+        spec.transport(),
+        variant.trial.probes,
+        variant.trial.answering.as_ref().map(|a| a.protocol.as_str()),
+        variant.truth,
+        answer.severity.name(),
+        answer.complete,
+        answer.buffer_ns.map(|b| b as f64 / 1e6),
+        answer.headline,
+    );
+    for c in &answer.causes {
+        text += &format!(
+            "      {} {:.3}…{:.3} s {:?} {:?} conf {:.2} {} ×{} {:?} {}\n",
+            c.id.name(),
+            c.from_s,
+            c.to_s,
+            c.magnitude_ns.map(|m| m as f64 / 1e6),
+            c.magnitude,
+            c.confidence,
+            c.severity.name(),
+            c.count,
+            c.direction,
+            c.because
+        );
+    }
+    text
+}
+
+/// The scores by what was wrong.
+#[derive(Default)]
+pub struct Matrix {
+    rows: Vec<(&'static str, Vec<Score>)>,
+}
+
+impl Matrix {
+    pub fn add(&mut self, family: &'static str, scores: Vec<Score>) {
+        self.rows.push((family, scores));
+    }
+
+    /// What has to hold of all families together, and of clean paths.
+    pub fn check(&self) {
+        let clean = |name: &str| name.contains("clean");
+        let alarms = self.share(|n| clean(n), |s| Some(s.named.is_some() || s.told.contains("told bad")));
+        assert!(alarms <= 0.01, "false alarms on clean paths: {:.2} %", 100.0 * alarms);
+        let of_faults = |right: fn(&Score) -> Option<bool>| self.share(|n| !clean(n), right);
+        let main = of_faults(|s| Some(s.main));
+        assert!(main >= 0.95, "main cause right: {:.1} %", 100.0 * main);
+        let severity = self.share(|_| true, |s| Some(s.severity));
+        assert!(severity >= 0.9, "severity right: {:.1} %", 100.0 * severity);
+        let times = of_faults(|s| s.times);
+        assert!(times >= 0.9, "times right: {:.1} %", 100.0 * times);
+        let complete = self.share(|_| true, |s| Some(s.complete));
+        assert!(complete >= 0.99, "completeness right: {:.1} %", 100.0 * complete);
+    }
+
+    fn share(&self, family: impl Fn(&str) -> bool, right: impl Fn(&Score) -> Option<bool>) -> f64 {
+        let rows = self.rows.iter().filter(|(name, _)| family(name));
+        let judged: Vec<bool> = rows.flat_map(|(_, scores)| scores).filter_map(right).collect();
+        judged.iter().filter(|r| **r).count() as f64 / judged.len().max(1) as f64
+    }
+}
+
+/// The table of the documentation, and everything that went wrong where `JITLAT_MISSES` asks for it.
+impl fmt::Display for Matrix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |values: Vec<Option<bool>>| {
+            let known: Vec<bool> = values.into_iter().flatten().collect();
+            let right = known.iter().filter(|k| **k).count();
+            if known.is_empty() {
+                "–".into()
+            } else {
+                format!("{:.1}", 100.0 * right as f64 / known.len() as f64)
+            }
+        };
+        writeln!(
+            f,
+            "| wrong | tests | named first | main | no false cause | severity | times | magnitude |"
+        )?;
+        writeln!(f, "|---|---|---|---|---|---|---|---|")?;
+        for (name, scores) in &self.rows {
+            let mut named: BTreeMap<&str, usize> = BTreeMap::new();
+            for s in scores {
+                *named.entry(s.named.map_or("nothing", CauseId::name)).or_default() += 1;
+            }
+            let mut named: Vec<_> = named.into_iter().collect();
+            named.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+            let named: Vec<String> = named.iter().map(|(id, n)| format!("{id} {n}")).collect();
+            let column = |of: fn(&Score) -> Option<bool>| percent(scores.iter().map(of).collect());
+            writeln!(
+                f,
+                "| {name} | {} | {} | {} | {} | {} | {} | {} |",
+                scores.len(),
+                named.join(", "),
+                column(|s| Some(s.main)),
+                column(|s| Some(s.false_causes.is_empty())),
+                column(|s| Some(s.severity)),
+                column(|s| s.times),
+                column(|s| s.magnitude),
+            )?;
+        }
+        if std::env::var_os("JITLAT_MISSES").is_some() {
+            for (name, scores) in &self.rows {
+                for s in scores.iter().filter(|s| !s.all_right()) {
+                    let mut faults = Vec::new();
+                    let wrong = [
+                        (!s.main, "MAIN"),
+                        (!s.false_causes.is_empty(), "false"),
+                        (!s.severity, "severity"),
+                        (!s.complete, "complete"),
+                        (s.times == Some(false), "times"),
+                        (s.magnitude == Some(false), "magnitude"),
+                    ];
+                    faults.extend(wrong.iter().filter(|w| w.0).map(|w| w.1));
+                    writeln!(f, "\n{name} {}: {} · {}", s.seed, faults.join(" "), s.told)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

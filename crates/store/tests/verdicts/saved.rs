@@ -1,0 +1,275 @@
+//! Saved logs, each with the verdict a network engineer gives on it, written down before there was a program to give
+//! one. `testdata/verdicts/README.md` says where each comes from.
+
+use super::context::MS;
+use jitlat_core::impair::{
+    Choice, Clock, Competition, Config, Duplication, Gilbert, Jitter, Load, Pause, Point, Police, Rate,
+    Reordering, Shift, TooLong, Trial,
+};
+use jitlat_core::time::Source;
+use jitlat_core::verdict::Answer;
+use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
+use jitlat_store::log::{LogWriter, Version};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// What an engineer says of a log.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Opinion {
+    /// In words, for people.
+    #[allow(dead_code)]
+    says: String,
+    complete: bool,
+    /// Any of these.
+    severity: Vec<String>,
+    /// In this order; none is missing, none is more.
+    causes: Vec<Expected>,
+    /// Words the headline has, in any case.
+    headline: Vec<String>,
+    /// The buffer to set lies between these, in ms.
+    #[serde(default)]
+    buffer_ms: Option<[f64; 2]>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expected {
+    id: String,
+    /// When, each [value, how far it may be off], in seconds.
+    #[serde(default)]
+    from_s: Option<[f64; 2]>,
+    #[serde(default)]
+    to_s: Option<[f64; 2]>,
+    /// How much, [least, most]: of the magnitude in ms, or of the share.
+    #[serde(default)]
+    magnitude_ms: Option<[f64; 2]>,
+    #[serde(default)]
+    magnitude: Option<[f64; 2]>,
+    #[serde(default)]
+    direction: Option<String>,
+    /// It may be named or not.
+    #[serde(default)]
+    optional: bool,
+}
+
+/// Those of the repository, or others of the same kind.
+fn folder() -> PathBuf {
+    std::env::var_os("JITLAT_VERDICTS")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/verdicts"), PathBuf::from)
+}
+
+#[test]
+fn saved_logs_are_judged_as_an_engineer_would() {
+    let mut names: Vec<PathBuf> = std::fs::read_dir(folder()).unwrap().map(|e| e.unwrap().path()).collect();
+    names.retain(|p| p.extension().is_some_and(|e| e == "log"));
+    names.sort();
+    assert!(names.len() >= 20, "{}", names.len());
+    let mut wrong = Vec::new();
+    for log in names {
+        let opinion = std::fs::read(log.with_extension("answer.json")).unwrap();
+        let opinion: Opinion =
+            serde_json::from_slice(&opinion).unwrap_or_else(|e| panic!("{}: {e}", log.display()));
+        let answer = super::judge(std::fs::read(&log).unwrap()).expect("every test has an answer");
+        let found = differences(&opinion, &answer);
+        if !found.is_empty() {
+            let name = log.file_name().unwrap().to_string_lossy().into_owned();
+            wrong.push(format!("{name}: {}\n{answer:#?}", found.join("; ")));
+        }
+    }
+    assert!(wrong.is_empty(), "{} logs:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn differences(opinion: &Opinion, answer: &Answer) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut differs = |what: &str, told: String| found.push(format!("{what}: {told}"));
+    if answer.complete != opinion.complete {
+        differs("complete", answer.complete.to_string());
+    }
+    if !opinion.severity.iter().any(|s| s == answer.severity.name()) {
+        differs("severity", answer.severity.name().to_owned());
+    }
+    let headline = answer.headline.to_lowercase();
+    for word in opinion.headline.iter().filter(|w| !headline.contains(&w.to_lowercase())) {
+        differs("headline without", format!("'{word}': {}", answer.headline));
+    }
+    if let Some([low, high]) = opinion.buffer_ms
+        && !answer.buffer_ns.is_some_and(|b| (low..=high).contains(&(b as f64 / MS)))
+    {
+        differs("buffer", format!("{:?} ns", answer.buffer_ns));
+    }
+    let mut told = answer.causes.iter().peekable();
+    for expected in &opinion.causes {
+        let Some(cause) = told.next_if(|c| c.id.name() == expected.id) else {
+            if !expected.optional {
+                differs("missing or out of turn", expected.id.clone());
+            }
+            continue;
+        };
+        let near = |what: Option<[f64; 2]>, value: f64| what.is_none_or(|[v, off]| (v - value).abs() <= off);
+        if !near(expected.from_s, cause.from_s) || !near(expected.to_s, cause.to_s) {
+            differs(&expected.id, format!("{} to {} s", cause.from_s, cause.to_s));
+        }
+        let within = |range: Option<[f64; 2]>, value: Option<f64>| {
+            range.is_none_or(|[low, high]| value.is_some_and(|v| (low..=high).contains(&v)))
+        };
+        if !within(expected.magnitude_ms, cause.magnitude_ns.map(|m| m.unsigned_abs() as f64 / MS))
+            || !within(expected.magnitude, cause.magnitude)
+        {
+            differs(&expected.id, format!("magnitude {:?} ns, {:?}", cause.magnitude_ns, cause.magnitude));
+        }
+        let direction = cause.direction.map(|d| if d == Direction::Up { "up" } else { "down" });
+        if expected.direction.is_some() && expected.direction.as_deref() != direction {
+            differs(&expected.id, format!("direction {direction:?}"));
+        }
+    }
+    for more in told {
+        differs("not there", more.id.name().to_owned());
+    }
+    found
+}
+
+fn spec(packets: u64, payload: u64, period_ms: f64, transport: Transport, schedule: Schedule) -> TestSpec {
+    TestSpec::new(Direction::Up, transport, packets, payload, Span((period_ms * MS) as i64), schedule)
+        .unwrap()
+}
+
+fn udp(packets: u64, period_ms: f64) -> Trial {
+    Trial::new(spec(packets, 80, period_ms, Transport::Udp, Schedule::Periodic), packets + 11)
+}
+
+fn quiet(delay_ms: f64, jitter_us: i64) -> Config {
+    Config {
+        delay: Span((delay_ms * MS) as i64),
+        jitter: Jitter::Exponential { mean: Span::micros(jitter_us) },
+        in_order: true,
+        ..Config::default()
+    }
+}
+
+fn points(list: &[(f64, f64)]) -> Vec<Point> {
+    list.iter().map(|(s, ms)| Point { at: Span((s * 1e9) as i64), delay: Span((ms * MS) as i64) }).collect()
+}
+
+/// The simulated ones.
+fn simulated() -> Vec<(&'static str, Version, Trial)> {
+    let mut all = Vec::new();
+    let mut add = |name, version, trial| all.push((name, version, trial));
+
+    let mut t = udp(1500, 20.0);
+    t.server.clock.offset = Span::seconds(5400);
+    let wifi = Jitter::Sum(vec![
+        Jitter::LogNormal { median: Span::micros(1200), sigma: 0.9 },
+        Jitter::Spikes { share: 0.003, max: Span::millis(35) },
+    ]);
+    t.up = Config { delay: Span::millis(4), jitter: wifi, in_order: true, ..Config::default() };
+    add("clean_wifi_offset_v1", Version::V1, t);
+
+    let mut t = udp(700, 20.0);
+    t.up = Config { loss: Choice::indices([411]), ..quiet(12.0, 300) };
+    t.probes = 8;
+    add("one_lost_of_700", Version::V3, t);
+
+    let mut t = udp(2000, 20.0);
+    t.up = Config { loss: Choice::Bernoulli(0.03), ..quiet(35.0, 500) };
+    t.server.clock.offset = Span::millis(-730);
+    add("random_loss_v2", Version::V2, Trial { probes: 5, ..t });
+
+    let mut t = udp(2000, 10.0);
+    t.up = Config { loss: Choice::Gilbert(Gilbert::simple(0.008, 0.2)), ..quiet(18.0, 400) };
+    add("bursty_loss_v1", Version::V1, t);
+
+    let mut t = udp(1500, 10.0);
+    t.up =
+        Config { police: Some(Police { bits: 69_120, burst: 2000, every: Span::ZERO }), ..quiet(9.0, 200) };
+    add("policed_v1", Version::V1, t);
+
+    let mut t = udp(1200, 20.0);
+    t.up = Config {
+        duplication: Duplication { choice: Choice::Bernoulli(1.0), copies: 1, lag: Span::micros(40) },
+        ..quiet(0.3, 20)
+    };
+    add("everything_twice_v1", Version::V1, t);
+
+    let mut t = udp(1500, 10.0);
+    let late = Reordering { choice: Choice::Bernoulli(0.04), by: Span::millis(25) };
+    t.up = Config { reordering: late, ..quiet(40.0, 200) };
+    add("reordered_v1", Version::V1, t);
+
+    let mut t = udp(1500, 20.0);
+    t.up = Config { added: points(&[(0.0, 0.0), (17.0, 0.0), (17.0, 0.32)]), ..quiet(2.1, 12) };
+    t.probes = 8;
+    add("route_step_320us", Version::V3, t);
+
+    let mut t = udp(1500, 20.0);
+    t.up = quiet(6.0, 80);
+    t.server.clock = Clock {
+        offset: Span::millis(3),
+        skew_ppb: 0,
+        shifts: vec![Shift { at: Span::seconds(12), by: Span::millis(-48), over: Span::ZERO }],
+    };
+    t.probes = 8;
+    add("clock_set_back", Version::V3, t);
+
+    let mut t = udp(1800, 100.0);
+    t.up = quiet(14.0, 90);
+    t.server.clock = Clock { offset: Span::seconds(31), skew_ppb: 62_000, shifts: Vec::new() };
+    add("skew_62ppm_v1", Version::V1, t);
+
+    let mut t = udp(1500, 10.0);
+    t.up = quiet(22.0, 300);
+    t.server.stalls = vec![
+        Pause { from: Span::millis(4210), length: Span::millis(180) },
+        Pause { from: Span::millis(11_030), length: Span::millis(310) },
+    ];
+    add("receiver_stalls_v1", Version::V1, t);
+
+    let mut t = udp(1500, 10.0);
+    t.up = quiet(22.0, 300);
+    t.client.stalls = vec![Pause { from: Span::millis(6500), length: Span::millis(240) }];
+    add("sender_stall_v1", Version::V1, t);
+
+    let mut t = udp(1500, 20.0);
+    let rate = Rate { bits: 5_000_000, queue: 62_500 };
+    let load = Load::Greedy { rtt: Span::millis(30) };
+    let competition = vec![Competition { from: Span::seconds(9), length: Span::seconds(12), load }];
+    t.up = Config { rate: Some(rate), competition, loss: Choice::Bernoulli(0.006), ..quiet(14.0, 400) };
+    add("bufferbloat_and_loss_v1", Version::V1, t);
+
+    let mut t = udp(1200, 20.0);
+    t.up = Config { added: points(&[(0.0, 97.0), (30.0, 97.0)]), ..quiet(5.0, 900) };
+    t.up.added.insert(0, Point { at: Span(-1), delay: Span::ZERO });
+    t.server.clock.offset = Span::millis(220);
+    t.probes = 8;
+    add("queued_throughout", Version::V3, t);
+
+    let mut t = Trial::new(spec(1500, 1400, 10.0, Transport::Udp, Schedule::Periodic), 5);
+    t.payloads = vec![80, 300, 700, 1100, 1400];
+    t.up = Config {
+        too_long: Some(TooLong { above: 1350, choice: Choice::Bernoulli(1.0) }),
+        ..quiet(11.0, 200)
+    };
+    (t.client.stamps, t.server.stamps) = (Source::Kernel, Source::Kernel);
+    add("long_packets_lost", Version::V3, t);
+
+    let mut t = udp(60, 20.0);
+    t.up = quiet(3.0, 50);
+    add("sixty_packets_v1", Version::V1, t);
+    all
+}
+
+/// Writes the simulated logs anew; the opinions stay what they are.
+#[test]
+#[ignore = "writes into the repository"]
+fn write_simulated_logs() {
+    for (name, version, trial) in simulated() {
+        let outcome = trial.run();
+        let mut writer = LogWriter::new(Vec::new(), version);
+        writer.begin(&outcome.session);
+        outcome.records.iter().for_each(|r| writer.record(r));
+        writer.finish(&outcome.session);
+        let (log, result) = writer.close();
+        result.unwrap();
+        std::fs::write(folder().join(name).with_extension("log"), log).unwrap();
+    }
+}

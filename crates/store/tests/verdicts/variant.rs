@@ -1,0 +1,124 @@
+//! [`Variant`]: one simulated test, and the verdict a network engineer would give on it.
+
+use jitlat_core::Span;
+use jitlat_core::impair::{Outcome, Trial};
+use jitlat_core::summary::ClockEstimate;
+use jitlat_store::log::{LogWriter, Version};
+
+/// A test to be simulated and saved, with its truth.
+pub struct Variant {
+    pub trial: Trial,
+    /// Form of the log.
+    pub version: Version,
+    /// What becomes of the log after it was written.
+    pub damage: Damage,
+    pub truth: Truth,
+}
+
+/// What becomes of a log.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Damage {
+    /// Nothing.
+    None,
+    /// Cut after this share of its rows, at the end of a line (`true`) or within one.
+    Cut(f64, bool),
+    /// These lines stand in place of its own closing lines, after this share of its rows.
+    Ends(f64, &'static str),
+}
+
+/// What the verdict should be.
+#[derive(Clone, Debug, Default)]
+pub struct Truth {
+    /// Names, any of which is right as the first cause; empty = nothing is wrong.
+    pub main: Vec<&'static str>,
+    /// Other causes that are really there, or may well be read out of the records. Any other cause is a false one.
+    pub also: Vec<&'static str>,
+    /// Severities, any of which is right.
+    pub severity: Vec<&'static str>,
+    /// When the main cause acts, in seconds since the first packet, and by how much each may be off: any of these.
+    pub times: Vec<(f64, f64, f64)>,
+    /// Its magnitude (ns or a ratio), and by which factor it may be off.
+    pub magnitude: Option<(f64, f64)>,
+    /// False for logs that are not whole.
+    pub complete: bool,
+}
+
+impl Truth {
+    /// Nothing is wrong.
+    pub fn clean() -> Truth {
+        Truth { severity: vec!["good"], complete: true, ..Truth::default() }
+    }
+
+    /// This is wrong.
+    pub fn of(main: &'static str, severity: &[&'static str]) -> Truth {
+        Truth { main: vec![main], severity: severity.to_vec(), complete: true, ..Truth::default() }
+    }
+
+    pub fn also(mut self, others: &[&'static str]) -> Truth {
+        self.also.extend(others);
+        self
+    }
+
+    pub fn between(mut self, from: f64, to: f64, tolerance: f64) -> Truth {
+        self.times.push((from, to, tolerance));
+        self
+    }
+
+    pub fn magnitude(mut self, value: f64, factor: f64) -> Truth {
+        self.magnitude = Some((value, factor));
+        self
+    }
+}
+
+impl Variant {
+    /// The log of the test, as a file would hold it.
+    pub fn log(&self) -> Vec<u8> {
+        let Outcome { mut session, records, .. } = self.trial.run();
+        if self.version == Version::V2 {
+            // What version 2 prints of its probes.
+            let clock = ClockEstimate::new(&session, None);
+            session.classic_offset = clock.offset_median_ns.map(|ns| Span(ns as i64));
+            session.classic_rtt = clock.min_rtt_ns.map(Span);
+        }
+        let two_way = session.two_way.is_some();
+        let mut writer =
+            if two_way { LogWriter::two_way(Vec::new()) } else { LogWriter::new(Vec::new(), self.version) };
+        let mut early = session.clone();
+        // What is known only when the test is over stands behind the rows.
+        if self.version == Version::V3 {
+            early.sent = None;
+            early.ending = Default::default();
+            early.probes.truncate(self.trial.probes as usize);
+        }
+        writer.begin(&early);
+        for record in &records {
+            writer.record(record);
+        }
+        writer.finish(&session);
+        let (mut log, result) = writer.close();
+        result.expect("memory does not run out");
+        self.damage(&mut log, records.len());
+        log
+    }
+
+    fn damage(&self, log: &mut Vec<u8>, rows: usize) {
+        let (share, tail) = match self.damage {
+            Damage::None => return,
+            Damage::Cut(share, whole) => (share, if whole { "" } else { "cut" }),
+            Damage::Ends(share, lines) => (share, lines),
+        };
+        let keep = (rows as f64 * share) as usize;
+        let ends = log.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(at, _)| at + 1);
+        let starts: Vec<usize> = std::iter::once(0).chain(ends).collect();
+        let is_row = |at: &usize| log.get(*at).is_some_and(|b| *b != b'#');
+        let lines: Vec<usize> = starts.iter().copied().filter(is_row).collect();
+        let Some(&end) = lines.get(keep) else { return };
+        if tail == "cut" {
+            let next = lines.get(keep + 1).copied().unwrap_or(log.len());
+            log.truncate(end + (next - end) / 2);
+        } else {
+            log.truncate(end);
+            log.extend_from_slice(tail.as_bytes());
+        }
+    }
+}
