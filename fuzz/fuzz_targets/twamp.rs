@@ -92,8 +92,8 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     let arrival = Arrival { from: peer, at: NOW.wall, ttl: None, traffic_class: None };
     let mut answer = vec![0; input.packet.len()];
     let mut reflector = SessionReflector::new(mode, keys.clone(), peer.ip(), None);
-    if let Ok(n) = reflector.reflect(&input.packet, &arrival, NOW.wall, ErrorEstimate::UNKNOWN, &mut answer) {
-        assert_eq!(n, input.packet.len(), "an answer is as long as its request");
+    if let Ok(r) = reflector.reflect(&input.packet, &arrival, NOW.wall, ErrorEstimate::UNKNOWN, &mut answer) {
+        assert_eq!(r.len, input.packet.len(), "an answer is as long as its request");
     }
     let _ = Sender::new(mode, keys, 112, ErrorEstimate::UNKNOWN).receive(&input.packet, NOW.wall);
 });

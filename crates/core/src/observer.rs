@@ -8,8 +8,8 @@ use crate::session::Session;
 use crate::twoway::TcpSample;
 use std::net::SocketAddr;
 
-/// What happens in a measurement, in this order: `Connected`, `Probing`…, `Started`, then `Progress` and
-/// `Arrived` as often as there is something, `Collecting`…, `Concluding`, `Records`…, and `Finished`.
+/// What happens in a measurement, in this order: `Connected`, `Probing`…, `Started`, then `Progress`,
+/// `Arrived` and `Missed` as often as there is something, `Collecting`…, `Concluding`, `Records`…, and `Finished`.
 ///
 /// An instrument leaves out what it does not have: a round-trip test collects nothing from its far host. A
 /// measurement that fails may end after any event. Streams are numbered from 0 in the order of the sessions.
@@ -39,6 +39,14 @@ pub enum Event<'a> {
         stream: usize,
         /// In arrival order.
         records: &'a [PacketRecord],
+    },
+    /// So many packets have arrived that were not in `Arrived`, since their records came faster than the observers
+    /// took them. They come in `Records`.
+    Missed {
+        /// Number of the stream.
+        stream: usize,
+        /// Since the last such event.
+        packets: u64,
     },
     /// Results are being fetched from the far host: so many rows, of how many.
     Collecting {

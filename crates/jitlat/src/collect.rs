@@ -27,12 +27,14 @@ fn read(log: &Path) -> Result<Interrupted> {
     if session.two_way.is_some() {
         bail!("{}: a two-way test leaves nothing at the far end", log.display());
     }
-    // A last line cut in two is what such a log is expected to end with.
-    let mut cut = None;
-    let records = if session.spec.direction() == Direction::Down {
-        reader.records(&mut cut).collect()
-    } else {
-        Vec::new()
-    };
+    let mut records = Vec::new();
+    if session.spec.direction() == Direction::Down {
+        // A last line cut in two, as such a log may end with, is no failure: the reader passes over it.
+        let mut failure = None;
+        records.extend(reader.records(&mut failure));
+        if let Some(failure) = failure {
+            return Err(failure.into());
+        }
+    }
     Ok(Interrupted { session, records })
 }

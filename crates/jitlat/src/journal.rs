@@ -6,6 +6,7 @@ use jitlat_core::twoway::TcpSample;
 use jitlat_core::{PacketRecord, Session};
 use jitlat_store::log::LogFile;
 use std::path::PathBuf;
+use tracing::warn;
 
 /// The logs of a test, one a stream: an observer.
 pub struct Journals {
@@ -53,6 +54,11 @@ impl Observer for Journals {
                     journal.early(records);
                 }
             }
+            Event::Missed { stream, packets } => {
+                if let Some(journal) = self.begun(stream) {
+                    journal.miss(packets);
+                }
+            }
             Event::Records { stream, records, tcp } => {
                 if let Some(journal) = self.begun(stream) {
                     journal.records(records, tcp);
@@ -72,6 +78,8 @@ struct Journal {
     begun: Option<Session>,
     /// Rows were written before all was known of them.
     grew: bool,
+    /// Packets that had no row in time.
+    missed: u64,
     successor: Option<LogFile>,
     troubles: Vec<String>,
 }
@@ -89,7 +97,7 @@ pub struct Closed {
 impl Journal {
     fn new(log: LogFile) -> Journal {
         let path = log.path().strip_prefix(".").unwrap_or(log.path()).to_owned();
-        Journal { log, path, begun: None, grew: false, successor: None, troubles: Vec::new() }
+        Journal { log, path, begun: None, grew: false, missed: 0, successor: None, troubles: Vec::new() }
     }
 
     /// Writes the header. Called again, with what has become known, it changes the header of a successor.
@@ -108,6 +116,20 @@ impl Journal {
         self.grew = true;
         records.iter().for_each(|r| self.log.record(r));
         self.log.flush();
+    }
+
+    /// So many packets came faster than they could be written. The log is whole again once its successor takes its
+    /// place; one that is left behind by a crash must not be taken for a path that lost them.
+    fn miss(&mut self, packets: u64) {
+        if !self.log.is_own() {
+            return;
+        }
+        if self.missed == 0 {
+            let log = self.path.display();
+            warn!("packets arrive faster than {log} can be written: until the test has ended it lacks some");
+        }
+        self.grew = true;
+        self.missed += packets;
     }
 
     /// Writes records of which all is known, with the kernel's account of a TCP connection beside each, as far as there
@@ -157,7 +179,12 @@ impl Journal {
         let (log, broken) = match (self.log.close(), replaced) {
             (_, Some(Ok(_))) | (Ok(_), None) => (Some(path), None),
             (Ok(_), Some(Err(e))) => {
-                troubles.push(format!("{e}; {} has the sending program's stamps only", path.display()));
+                let log = path.display();
+                let lacks = match self.missed {
+                    0 => String::new(),
+                    missed => format!(", and lacks {missed} packets that arrived"),
+                };
+                troubles.push(format!("{e}; {log} has the sending program's stamps only{lacks}"));
                 (Some(path), None)
             }
             (Err(e), _) => (path.exists().then_some(path), Some(e.to_string())),

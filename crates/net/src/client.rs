@@ -283,8 +283,12 @@ impl<'a> Test<'a> {
             if self.machine.poll_timeout().is_some_and(|due| now.steady >= due) {
                 self.machine.handle_timeout(now);
             }
-            self.engine.live(|flow, records| {
-                observer.event(&Event::Arrived { stream: flow.0.into(), records });
+            self.engine.live(|flow, arrived| {
+                let stream = flow.0.into();
+                match arrived {
+                    Ok(records) => observer.event(&Event::Arrived { stream, records }),
+                    Err(packets) => observer.event(&Event::Missed { stream, packets }),
+                }
             });
             if now.steady - shown >= Span::millis(100) {
                 shown = now.steady;

@@ -64,9 +64,9 @@ impl<T> Outlet<T> {
         }
     }
 
-    /// Items lost because the ring was full.
-    pub fn overflow(&self) -> u64 {
-        self.overflow.load(Ordering::Relaxed)
+    /// Items lost since the last call because the ring was full.
+    pub fn take_overflow(&mut self) -> u64 {
+        self.overflow.swap(0, Ordering::Relaxed)
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
         }
         let mut seen = Vec::new();
         outlet.drain(|run| seen.extend_from_slice(run));
-        assert_eq!((seen.len() as u64, outlet.overflow()), (room, 3));
+        assert_eq!((seen.len() as u64, outlet.take_overflow(), outlet.take_overflow()), (room, 3, 0));
         intake.push(7);
         outlet.drain(|run| assert_eq!(run, [7]));
     }

@@ -31,7 +31,7 @@ fn without_descriptors_servers_wait_and_serve_again() {
     let mut reflectors = Reflectors::new(Access::default());
     reflectors.start(&TwampServer { port: 0, ..TwampServer::default() }, &[ip]);
     let connections = SlotLimits { total: 64, per_client: 64 };
-    reflectors.start(&TcpResponder { port: 0, connections }, &[ip]);
+    reflectors.start(&TcpResponder { port: 0, connections, ..TcpResponder::default() }, &[ip]);
     let service = Service {
         bind: vec![SocketAddr::new(ip, 0)],
         test_port: 0,

@@ -157,6 +157,18 @@ fn rows_heard_while_they_arrive_are_those_of_the_end() {
 }
 
 #[test]
+fn rows_that_an_observer_is_too_slow_for_are_counted() {
+    let server = serve();
+    let spec = server.spec(Direction::Down, Transport::Udp, 20_000, Span::micros(50));
+    let slow = std::time::Duration::from_secs(2);
+    let mut keeper = common::Keeper { slow, ..common::Keeper::default() };
+    common::run(&server.request(vec![spec]), &mut keeper).unwrap();
+    let (live, all) = (keeper.live[0].len() as u64, keeper.records[0].len() as u64);
+    assert!(keeper.missed > 0, "{live} of {all}");
+    assert_eq!(live + keeper.missed, all);
+}
+
+#[test]
 fn many_clients_at_once_do_not_mix() {
     let limits = Limits { connections_per_client: 64, sessions_per_client: 64, ..Limits::default() };
     let server = serve_with(LOCAL, limits, None);

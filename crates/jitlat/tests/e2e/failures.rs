@@ -190,6 +190,16 @@ fn collect_after_death(options: &str) {
     std::thread::sleep(Duration::from_secs(3));
     running.signal(Signal::SIGKILL);
     drop(running);
+    if options == "-R" {
+        // What cannot be read must not be collected as if it had not come.
+        let log = std::fs::read_to_string(folder.path().join("dead.log")).unwrap();
+        let header = log.lines().take_while(|l| l.starts_with('#') || l.is_empty());
+        let garbled = header.map(|l| format!("{l}\n")).collect::<String>() + &"no row\n".repeat(100);
+        std::fs::write(folder.path().join("garbled.log"), garbled).unwrap();
+        client(folder.path(), &format!("{host} --collect garbled.log -o none.log"))
+            .finish(PATIENCE)
+            .refused(&["garbled.log is not a jitlat log"]);
+    }
     let again = format!("{host} --bind {} --collect dead.log -o whole.log --json -", own_address());
     let report = client(folder.path(), &again).finish(3 * PATIENCE).any_report();
     let received = report.count("/counts/unique_valid");

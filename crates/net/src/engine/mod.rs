@@ -163,11 +163,16 @@ impl Engine {
         self.flows.iter().map(|f| (f.id, f.counters.progress(f.packets)))
     }
 
-    /// Hands over what arrived since the last call, where [`EngineSettings::live`].
-    pub fn live(&mut self, mut each: impl FnMut(FlowId, &[PacketRecord])) {
+    /// Hands over what arrived since the last call, where [`EngineSettings::live`]: records, or the number of those
+    /// there was no room for.
+    pub fn live(&mut self, mut each: impl FnMut(FlowId, Result<&[PacketRecord], u64>)) {
         for flow in &mut self.flows {
             if let Some(outlet) = &mut flow.live {
-                outlet.drain(|records| each(flow.id, records));
+                outlet.drain(|records| each(flow.id, Ok(records)));
+                let missed = outlet.take_overflow();
+                if missed > 0 {
+                    each(flow.id, Err(missed));
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The LaMP server over UDP sockets.
 
-use super::udp::{AnsweringSocket, LARGEST};
+use super::udp::{AnsweringSocket, Departure, LARGEST};
 use super::{Opened, Reflector, Shared, at_port};
 use crate::clock;
 use crate::cmsg::LocalAddress;
@@ -73,7 +73,7 @@ fn serve(mut socket: AnsweringSocket<Answered>, shared: &Shared) {
                     if kind == FollowUp::Kernel {
                         let (to, arrived, answered) = (arrival.from, arrival.at, clock::wall());
                         let which = Answered { to, from: local, dscp, id, seq, arrived, answered };
-                        return out.push_stamped(&answer, to, local, dscp, which);
+                        return out.push_tracked(&answer, to, local, dscp, which, true);
                     }
                     let began = if kind == FollowUp::Application { now.wall } else { arrival.at };
                     out.push(&answer, arrival.from, local, dscp);
@@ -84,10 +84,15 @@ fn serve(mut socket: AnsweringSocket<Answered>, shared: &Shared) {
                 Err(why) => out.silent(why),
             }
         });
-        socket.take_stamps(|out, left| {
-            let Answered { to, from, dscp, id, seq, arrived, answered } = left.which;
+        socket.take_departed(|out, departed| {
+            let Answered { to, from, dscp, id, seq, arrived, answered } = departed.which;
+            let left = match departed.departure {
+                Departure::Stamped(at) => at,
+                Departure::Unstamped => answered,
+                Departure::NotSent => return,
+            };
             answer.clear();
-            server.follow_up(id, seq, left.at.unwrap_or(answered) - arrived, &mut answer);
+            server.follow_up(id, seq, left - arrived, &mut answer);
             out.push(&answer, to, from, dscp);
         });
         answer.clear();

@@ -1,6 +1,6 @@
 //! The STAMP and TWAMP Light reflector.
 
-use super::udp::{AnsweringSocket, LARGEST};
+use super::udp::{AnsweringSocket, Departure, LARGEST};
 use super::{ClockError, Opened, Reflector, Shared, at_port};
 use crate::clock;
 use jitlat_core::Source;
@@ -25,7 +25,7 @@ impl Default for StampReflector {
     }
 }
 
-/// The answer that a transmit stamp is of.
+/// One answer.
 #[derive(Clone, Copy)]
 struct Answered {
     to: SocketAddr,
@@ -64,18 +64,21 @@ fn reflect(mut socket: AnsweringSocket<Answered>, rules: Rules, shared: &Shared)
         let error = error.at(clock::steady());
         socket.receive(|out, request, arrival, local| {
             match reflector.reflect(request, arrival, clock::tick(), error, &mut answer) {
-                // Only sessions that ask when answers left have them stamped.
-                Ok(r) if r.follow_up && stamps => {
+                Ok(r) => {
                     let which = Answered { to: arrival.from, ssid: r.ssid, seq: r.seq };
-                    out.push_stamped(&answer[..r.len], arrival.from, local, r.dscp, which);
+                    // Only sessions that ask when answers left have them stamped.
+                    let stamped = r.follow_up && stamps;
+                    out.push_tracked(&answer[..r.len], arrival.from, local, r.dscp, which, stamped);
                 }
-                Ok(r) => out.push(&answer[..r.len], arrival.from, local, r.dscp),
                 Err(why) => out.silent(why),
             }
         });
-        socket.take_stamps(|_, left| {
-            if let Some(at) = left.at {
-                reflector.left(left.which.to, left.which.ssid, left.which.seq, at);
+        socket.take_departed(|_, departed| {
+            let Answered { to, ssid, seq } = departed.which;
+            match departed.departure {
+                Departure::Stamped(at) => reflector.left(to, ssid, seq, at),
+                Departure::Unstamped => {}
+                Departure::NotSent => reflector.not_sent(to, ssid, seq),
             }
         });
     }

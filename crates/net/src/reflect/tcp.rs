@@ -18,19 +18,23 @@ pub struct TcpResponder {
     pub port: u16,
     /// Connections at a time.
     pub connections: SlotLimits,
+    /// How long a whole request may be awaited, and how long its response may take to be written: a client that
+    /// sends or takes a byte now and then does not keep a connection. A greeting has 5 s at most.
+    pub patience: Duration,
 }
 
 impl Default for TcpResponder {
     fn default() -> TcpResponder {
-        TcpResponder { port: reqresp::PORT, connections: SlotLimits { total: 64, per_client: 16 } }
+        TcpResponder {
+            port: reqresp::PORT,
+            connections: SlotLimits { total: 64, per_client: 16 },
+            patience: Duration::from_secs(60),
+        }
     }
 }
 
 /// How long the greeting may take.
 const GREETING: Duration = Duration::from_secs(5);
-/// How long a whole request may be awaited, and how long its response may take to be written: a client that sends or
-/// takes a byte now and then does not keep a connection.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Reflector for TcpResponder {
     fn name(&self) -> &'static str {
@@ -46,13 +50,14 @@ impl Reflector for TcpResponder {
         let address = listener.local_addr()?;
         let acceptor =
             Acceptor::new(vec![listener], Slots::new(self.connections), Arc::clone(&shared.access));
-        let service = Arc::new(Responding { shared: shared.clone() });
+        let service = Arc::new(Responding { shared: shared.clone(), patience: self.patience });
         Ok(Opened { address, run: Box::new(move || acceptor.run(&service, &service.shared.stop)) })
     }
 }
 
 struct Responding {
     shared: Shared,
+    patience: Duration,
 }
 
 impl ConnectionService for Responding {
@@ -82,15 +87,16 @@ impl Responding {
         stream.set_nodelay(true)?;
         let peer = PatientStream::new(stream, || self.shared.is_stopping())?;
         let mut greeting = [0; GREETING_LEN];
-        peer.read_exact(&mut greeting, GREETING)?;
+        let greeted_within = GREETING.min(self.patience);
+        peer.read_exact(&mut greeting, greeted_within)?;
         let Some(sizes) = Sizes::from_greeting(&greeting) else { return Ok(()) };
-        peer.write_all(&greeting, GREETING)?;
+        peer.write_all(&greeting, greeted_within)?;
         let (mut request, mut response) = (vec![0; sizes.request()], vec![0; sizes.response()]);
         loop {
-            peer.read_exact(&mut request, PATIENCE)?;
+            peer.read_exact(&mut request, self.patience)?;
             let arrived = clock::wall();
             respond(&request, arrived, clock::wall(), &mut response);
-            peer.write_all(&response, PATIENCE)?;
+            peer.write_all(&response, self.patience)?;
             self.shared.counters.answered(1);
         }
     }

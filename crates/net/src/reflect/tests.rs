@@ -315,33 +315,6 @@ fn stamped_request(seq: u32) -> Vec<u8> {
 }
 
 #[test]
-fn one_answer_that_cannot_be_sent_takes_nobody_elses_stamps() {
-    use super::udp::{AnsweringSocket, LARGEST};
-    let shared = Reflectors::new(Access::default()).shared.clone();
-    let at = "127.0.0.1:0".parse().unwrap();
-    let mut socket = AnsweringSocket::<u32>::bind(at, &shared, LARGEST).unwrap();
-    let client = UdpSocket::bind(at).unwrap();
-    client.connect(socket.local_addr().unwrap()).unwrap();
-    let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-    // Answers to the client are numbered; some requests are "from" a place where nothing can be sent.
-    let mut known = Vec::new();
-    for n in 0..40 {
-        client.send(b"?").unwrap();
-        socket.receive(|out, _, arrival, local| {
-            let to = if n % 4 == 1 { nowhere } else { arrival.from };
-            out.push_stamped(b"!", to, local, 0, n);
-        });
-        let until = std::time::Instant::now() + Duration::from_secs(5);
-        while known.len() <= n as usize {
-            assert!(std::time::Instant::now() < until, "{n} is neither stamped nor given up");
-            socket.take_stamps(|_, left| known.push((left.which, left.at.is_some())));
-        }
-    }
-    let expected: Vec<_> = (0..40).map(|n| (n, n % 4 != 1)).collect();
-    assert_eq!(known, expected);
-}
-
-#[test]
 fn stamp_answers_tell_when_the_one_before_left() {
     let reflectors = start("127.0.0.1");
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -361,7 +334,10 @@ fn one_client_does_not_take_all_connections_of_the_responder() {
     use std::net::TcpStream;
     let mut reflectors = Reflectors::new(Access::default());
     let connections = crate::accept::SlotLimits { total: 6, per_client: 4 };
-    reflectors.start(&TcpResponder { port: 0, connections }, &["127.0.0.1".parse().unwrap()]);
+    reflectors.start(
+        &TcpResponder { port: 0, connections, ..TcpResponder::default() },
+        &["127.0.0.1".parse().unwrap()],
+    );
     let to = address(&reflectors, "TCP request-response");
     let greeting = jitlat_proto::reqresp::Sizes::new(12, 20).unwrap().greeting();
     let served = |mut stream: &TcpStream| {
@@ -377,4 +353,38 @@ fn one_client_does_not_take_all_connections_of_the_responder() {
             false
         });
     assert!(served(&other.unwrap()), "there is room for others");
+}
+
+#[test]
+fn a_byte_now_and_then_does_not_keep_a_connection_of_the_responder() {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    let mut reflectors = Reflectors::new(Access::default());
+    let responder = TcpResponder { port: 0, patience: Duration::from_millis(300), ..TcpResponder::default() };
+    reflectors.start(&responder, &["127.0.0.1".parse().unwrap()]);
+    let to = address(&reflectors, "TCP request-response");
+    let greeting = jitlat_proto::reqresp::Sizes::new(1460, 20).unwrap().greeting();
+    // Before the greeting is whole, and in a request.
+    for said in [0, 16] {
+        let mut stream = TcpStream::connect(to).unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+        stream.write_all(&greeting[..said]).unwrap();
+        let (mut heard, mut answer) = (0, [0; 16]);
+        let until = std::time::Instant::now() + Duration::from_secs(20);
+        loop {
+            assert!(std::time::Instant::now() < until, "the connection lasts");
+            match stream.read(&mut answer) {
+                Ok(0) => break,
+                Ok(n) => heard += n,
+                Err(e) if crate::sockets::waits(&e) => {}
+                Err(_) => break,
+            }
+            // Ten bytes in its whole time, at most.
+            std::thread::sleep(Duration::from_millis(20));
+            if stream.write_all(&[0]).is_err() {
+                break;
+            }
+        }
+        assert_eq!(heard, said, "the greeting comes back, and no response");
+    }
 }

@@ -1,7 +1,7 @@
 //! The TWAMP server: a thread for each control connection, which also answers the packets of its
 //! sessions.
 
-use super::udp::AnsweringSocket;
+use super::udp::{AnsweringSocket, Departure};
 use super::{ClockError, LOOK_AROUND, Opened, Reflector, Shared, at_port};
 use crate::accept::{Acceptor, ConnectionService, Listener, Slot, SlotLimits, Slots, TurnedAway};
 use crate::clock::{self, tick};
@@ -12,7 +12,7 @@ use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_proto::Machine;
 use jitlat_proto::amp::setup::Greeting;
 use jitlat_proto::twamp::server::{Asked, Event, Input, Random, Rules, Server};
-use jitlat_proto::twamp::{self, Accept, SessionReflector, Users};
+use jitlat_proto::twamp::{self, Accept, Reflected, SessionReflector, Users};
 use jitlat_proto::twoway::reflect::Silence;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -124,7 +124,8 @@ enum SessionState {
 struct Session {
     /// Tells it from others in what the kernel reports as ready.
     id: u64,
-    socket: AnsweringSocket<()>,
+    /// Its answers are known by their numbers.
+    socket: AnsweringSocket<u32>,
     reflector: SessionReflector,
     state: SessionState,
     linger: Span,
@@ -326,11 +327,16 @@ impl Session {
         let mut any = false;
         self.socket.receive(|out, request, arrival, local| {
             match reflector.reflect(request, arrival, clock::wall(), error, answer) {
-                Ok(length) => {
+                Ok(Reflected { len, seq }) => {
                     any = true;
-                    out.push(&answer[..length], arrival.from, local, dscp);
+                    out.push_tracked(&answer[..len], arrival.from, local, dscp, seq, false);
                 }
                 Err(why) => out.silent(why),
+            }
+        });
+        self.socket.take_departed(|_, departed| {
+            if departed.departure == Departure::NotSent {
+                reflector.not_sent(departed.which);
             }
         });
         any

@@ -30,7 +30,7 @@ const STAMPS_UNDER_WAY: usize = 1024;
 /// Room for received datagrams, unless one alone needs more.
 const INBOX_BYTES: usize = 4 << 20;
 
-/// A UDP socket that answers. Some answers are to be stamped on leaving: `K` says which answer a stamp is of.
+/// A UDP socket that answers. What becomes of some answers is to be known: `K` says which answer it is about.
 pub struct AnsweringSocket<K> {
     socket: UdpSocket,
     inbox: Inbox,
@@ -39,13 +39,24 @@ pub struct AnsweringSocket<K> {
     answers: Answers<K>,
 }
 
-/// When an answer left by the kernel's stamp; `None` where that did not come.
-#[derive(Clone, Copy)]
-pub struct Left<K> {
+/// What became of an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Departed<K> {
     /// Which answer.
     pub which: K,
-    /// When.
-    pub at: Option<WallTime>,
+    /// How it left.
+    pub departure: Departure,
+}
+
+/// How an answer left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// At this time, by the kernel's stamp.
+    Stamped(WallTime),
+    /// It was sent, and was to be stamped, but no stamp came.
+    Unstamped,
+    /// It could not be sent.
+    NotSent,
 }
 
 impl<K: Copy> AnsweringSocket<K> {
@@ -78,12 +89,12 @@ impl<K: Copy> AnsweringSocket<K> {
             limiter: RateLimiter::new(shared.access.packets_per_second, u64::from_be_bytes(seed)),
             answers: Answers {
                 outbox: Outbox::new(BATCH * 1500),
-                which: Vec::with_capacity(BATCH),
+                tracked: Vec::with_capacity(BATCH),
                 departures: Departures::new(STAMPS_UNDER_WAY, Source::Kernel),
                 counters: Arc::clone(&shared.counters),
                 bound: !at.ip().is_unspecified(),
                 stamps,
-                left: Vec::new(),
+                departed: Vec::new(),
             },
         })
     }
@@ -149,19 +160,23 @@ impl<K: Copy> AnsweringSocket<K> {
         self.answers.flush(&self.socket);
     }
 
-    /// Hands over which stamped answers have left, or have been given up. Where something is answered to that, `each`
+    /// Hands over what has become of tracked answers, the last one first. Where something is answered to that, `each`
     /// does it.
-    pub fn take_stamps(&mut self, mut each: impl FnMut(&mut Answers<K>, Left<K>)) {
+    pub fn take_departed(&mut self, mut each: impl FnMut(&mut Answers<K>, Departed<K>)) {
         let answers = &mut self.answers;
         if answers.departures.awaited() > 0 {
-            let Answers { departures, left, .. } = answers;
-            departures.collect(&self.socket, |which, stamp| left.push(Left { which, at: Some(stamp.at) }));
+            let Answers { departures, departed, .. } = answers;
+            departures.collect(&self.socket, |which, stamp| {
+                departed.push(Departed { which, departure: Departure::Stamped(stamp.at) });
+            });
             let patience = clock::wall() - STAMP_PATIENCE;
-            departures.give_up_before(patience, |which| left.push(Left { which, at: None }));
+            departures.give_up_before(patience, |which| {
+                departed.push(Departed { which, departure: Departure::Unstamped });
+            });
         }
-        while let Some(left) = answers.left.pop() {
-            each(answers, left);
-            if answers.outbox.is_full() || answers.left.is_empty() {
+        while let Some(one) = answers.departed.pop() {
+            each(answers, one);
+            if answers.outbox.is_full() || answers.departed.is_empty() {
                 answers.flush(&self.socket);
             }
         }
@@ -184,15 +199,22 @@ fn stamping() -> F {
 /// The sending half of an [`AnsweringSocket`]. Answers to one batch of requests leave together.
 pub struct Answers<K> {
     outbox: Outbox,
-    /// By place in the outbox: which answer its stamp is of, where it is to be stamped.
-    which: Vec<Option<K>>,
+    /// By place in the outbox.
+    tracked: Vec<Option<Tracked<K>>>,
     departures: Departures<K>,
     counters: Arc<Counters>,
     /// Answers need not be told where they leave from: the socket has one address.
     bound: bool,
     stamps: bool,
-    /// What is known of stamped answers, until [`AnsweringSocket::take_stamps`] hands it over.
-    left: Vec<Left<K>>,
+    /// What is known of tracked answers, until [`AnsweringSocket::take_departed`] hands it over.
+    departed: Vec<Departed<K>>,
+}
+
+/// An answer in the outbox of which is to be known what becomes.
+#[derive(Clone, Copy)]
+struct Tracked<K> {
+    which: K,
+    stamped: bool,
 }
 
 impl<K: Copy> Answers<K> {
@@ -201,28 +223,37 @@ impl<K: Copy> Answers<K> {
         self.add(answer, to, from, dscp, None);
     }
 
-    /// The same; [`AnsweringSocket::take_stamps`] will tell when it left.
-    pub fn push_stamped(
+    /// The same; [`AnsweringSocket::take_departed`] will tell if it could not be sent and, of one to be `stamped`, when
+    /// it left.
+    pub fn push_tracked(
         &mut self,
         answer: &[u8],
         to: SocketAddr,
         from: Option<LocalAddress>,
         dscp: u8,
         which: K,
+        stamped: bool,
     ) {
-        self.add(answer, to, from, dscp, Some(which));
+        self.add(answer, to, from, dscp, Some(Tracked { which, stamped }));
     }
 
-    fn add(&mut self, answer: &[u8], to: SocketAddr, from: Option<LocalAddress>, dscp: u8, which: Option<K>) {
+    fn add(
+        &mut self,
+        answer: &[u8],
+        to: SocketAddr,
+        from: Option<LocalAddress>,
+        dscp: u8,
+        tracked: Option<Tracked<K>>,
+    ) {
         let leave = SendOptions {
             class: dscp << 2,
-            stamped: which.is_some() && self.stamps,
+            stamped: self.stamps && tracked.is_some_and(|t| t.stamped),
             // LaTe's raw clients, known by their port, read whole frames and drop those whose checksum was left to
             // an adapter that is not there.
             summed: to.port() == lamp::RAW_PORT,
         };
         self.outbox.push(answer, to, from.filter(|_| !self.bound), leave);
-        self.which.push(which);
+        self.tracked.push(tracked);
     }
 
     /// Notes that a request is not answered.
@@ -234,43 +265,127 @@ impl<K: Copy> Answers<K> {
         if self.outbox.is_empty() {
             return;
         }
-        let stamped = self.which.iter().any(Option::is_some);
+        let stamped = self.tracked.iter().flatten().any(|t| t.stamped);
         let reading = if stamped { clock::wall() } else { WallTime(0) };
         let mut sent = 0;
         while let Some(handed_over) = self.outbox.send_next(socket.as_fd()) {
             match handed_over {
                 Ok(places) => {
                     sent += places.len() as u64;
-                    for which in self.which[places].iter().flatten() {
+                    for tracked in self.tracked[places].iter().flatten().filter(|t| t.stamped) {
                         if self.stamps {
-                            self.departures.sent(*which, reading);
+                            self.departures.sent(tracked.which, reading);
                         } else {
-                            self.left.push(Left { which: *which, at: None });
+                            let departure = Departure::Unstamped;
+                            self.departed.push(Departed { which: tracked.which, departure });
                         }
                     }
                 }
                 // A request without an answer is lost, as on any path.
                 Err(place) => {
-                    if let Some(which) = self.which[place] {
-                        self.left.push(Left { which, at: None });
-                        self.restart(socket);
+                    if let Some(Tracked { which, stamped }) = self.tracked[place] {
+                        self.departed.push(Departed { which, departure: Departure::NotSent });
+                        if stamped {
+                            self.restart(socket);
+                        }
                     }
                 }
             }
         }
         self.outbox.clear();
-        self.which.clear();
+        self.tracked.clear();
         self.counters.answered(sent);
     }
 
     /// An answer that was to be stamped could not be sent: the kernel may or may not have counted it.
     fn restart(&mut self, socket: &UdpSocket) {
         if self.stamps {
-            let left = &mut self.left;
+            let departed = &mut self.departed;
             let restarted = self.departures.restart(socket, stamping(), |which, stamp| {
-                left.push(Left { which, at: stamp.map(|s| s.at) });
+                let departure = stamp.map_or(Departure::Unstamped, |s| Departure::Stamped(s.at));
+                departed.push(Departed { which, departure });
             });
             self.stamps = restarted.is_ok();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reflect::{Access, Reflectors};
+    use std::sync::atomic::Ordering;
+    use std::time::{Duration, Instant};
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    /// A socket that answers, a client of it, and what it counts.
+    fn pair() -> (AnsweringSocket<u32>, UdpSocket, Arc<Counters>) {
+        let shared = Reflectors::new(Access::default()).shared.clone();
+        let at = "127.0.0.1:0".parse().unwrap();
+        let socket = AnsweringSocket::<u32>::bind(at, &shared, LARGEST).unwrap();
+        let client = UdpSocket::bind(at).unwrap();
+        client.connect(socket.local_addr().unwrap()).unwrap();
+        client.set_read_timeout(Some(LIMIT)).unwrap();
+        (socket, client, shared.counters)
+    }
+
+    #[test]
+    fn one_answer_that_cannot_be_sent_takes_nobody_elses_stamps() {
+        let (mut socket, client, counters) = pair();
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        // Answers to the client are numbered; some requests are "from" a place where nothing can be sent.
+        let mut known = Vec::new();
+        for n in 0..40 {
+            client.send(b"?").unwrap();
+            socket.receive(|out, _, arrival, local| {
+                let to = if n % 4 == 1 { nowhere } else { arrival.from };
+                out.push_tracked(b"!", to, local, 0, n, n % 8 < 4);
+            });
+            let until = Instant::now() + LIMIT;
+            // Those that are not stamped are told of only where they could not be sent.
+            while n % 8 < 4 && known.iter().all(|(known, _)| *known != n) {
+                assert!(Instant::now() < until, "{n} is neither stamped nor given up");
+                socket.take_departed(|_, d| known.push((d.which, d.departure)));
+            }
+        }
+        socket.take_departed(|_, d| known.push((d.which, d.departure)));
+        known.sort_unstable_by_key(|(n, _)| *n);
+        let failed = |d: Departure| d == Departure::NotSent;
+        let expected: Vec<_> = (0..40).filter(|n| n % 8 < 4 || n % 4 == 1).map(|n| (n, n % 4 == 1)).collect();
+        assert_eq!(known.iter().map(|(n, d)| (*n, failed(*d))).collect::<Vec<_>>(), expected);
+        assert!(known.iter().all(|(_, d)| failed(*d) || matches!(d, Departure::Stamped(_))));
+        assert_eq!(counters.answered.load(Ordering::Relaxed), 30, "ten of forty were not sent");
+    }
+
+    #[test]
+    fn stamps_that_never_come_hold_up_no_answer() {
+        let (mut socket, client, _) = pair();
+        // As an adapter without transmit stamps has it: each answer is awaited, and nothing comes back.
+        let mut given_up = 0;
+        let (requests, mut turns) = (200, 0);
+        for n in 0..requests {
+            client.send(b"?").unwrap();
+            let mut answered = false;
+            while !answered {
+                socket.receive(|out, _, arrival, local| {
+                    out.push(b"!", arrival.from, local, 0);
+                    answered = true;
+                });
+                turns += 1;
+                socket.take_departed(|_, d| given_up += u32::from(d.departure == Departure::Unstamped));
+            }
+            socket.answers.departures.sent(n, clock::wall());
+            assert_eq!(client.recv(&mut [0; 8]).unwrap(), 1);
+        }
+        // A turn is a receiving call and what it answers; a request is never passed by while a stamp is awaited.
+        assert!(turns <= requests + requests / 10, "{turns} turns for {requests} requests");
+        let until = Instant::now() + LIMIT;
+        while given_up < requests {
+            assert!(Instant::now() < until, "{given_up} given up");
+            socket.receive(|_, _, _, _| unreachable!("nothing was asked"));
+            socket.take_departed(|_, d| given_up += u32::from(d.departure == Departure::Unstamped));
+        }
+        assert_eq!(socket.answers.departures.awaited(), 0);
     }
 }

@@ -102,6 +102,9 @@ impl Drop for Serving {
 pub struct Keeper {
     pub records: [Vec<PacketRecord>; 2],
     pub live: [Vec<PacketRecord>; 2],
+    pub missed: u64,
+    /// How long the first rows that arrive keep it busy.
+    pub slow: std::time::Duration,
     pub stop_after: Option<u32>,
     pub stop: AtomicBool,
     /// Called once with the first progress past `stop_after`, instead of stopping.
@@ -114,7 +117,11 @@ impl Observer for Watching<'_> {
     fn event(&mut self, event: &Event<'_>) {
         match *event {
             Event::Progress(streams) => self.progress(streams),
-            Event::Arrived { stream, records } => self.0.live[stream].extend_from_slice(records),
+            Event::Arrived { stream, records } => {
+                self.0.live[stream].extend_from_slice(records);
+                std::thread::sleep(std::mem::take(&mut self.0.slow));
+            }
+            Event::Missed { packets, .. } => self.0.missed += packets,
             Event::Records { stream, records, .. } => self.0.records[stream].extend_from_slice(records),
             _ => {}
         }

@@ -61,7 +61,7 @@ pub struct Reflected {
     pub len: usize,
     /// Code point to send it with.
     pub dscp: u8,
-    /// Session it belongs to, for [`Reflector::left`].
+    /// Session it belongs to, for [`Reflector::left`] and [`Reflector::not_sent`].
     pub ssid: u16,
     /// Its number, for the same.
     pub seq: u32,
@@ -170,6 +170,15 @@ impl Reflector {
     pub fn left(&mut self, from: SocketAddr, ssid: u16, seq: u32, at: WallTime) {
         if let Some(session) = self.sessions.get_mut(&(from, ssid)).filter(|s| s.last_answer == seq) {
             session.last_sent = Some(at.0);
+        }
+    }
+
+    /// Answer `seq` to `from` could not be sent: numbers count answers sent (RFC 8762 §4.2), so the next one has it,
+    /// unless a later one has been sent meanwhile.
+    pub fn not_sent(&mut self, from: SocketAddr, ssid: u16, seq: u32) {
+        let session = self.sessions.get_mut(&(from, ssid));
+        if let Some(session) = session.filter(|s| s.answers == seq.wrapping_add(1)) {
+            session.answers = seq;
         }
     }
 

@@ -15,7 +15,7 @@ pub mod server;
 
 pub use crate::amp::{Accept, Mode, Modes, Sid, TestKeys, Users, crypto};
 pub use client::{Client, Failure, Wish};
-pub use reflector::SessionReflector;
+pub use reflector::{Reflected, SessionReflector};
 pub use sender::Sender;
 pub use server::{Rules, Server};
 

@@ -10,6 +10,15 @@ use core::net::{IpAddr, SocketAddr};
 use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;
 
+/// An answer to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reflected {
+    /// Its bytes: as many as the request had.
+    pub len: usize,
+    /// Its number, for [`SessionReflector::not_sent`].
+    pub seq: u32,
+}
+
 /// Answers the packets of one session, and only those of its client.
 #[derive(Clone, Debug)]
 pub struct SessionReflector {
@@ -44,8 +53,15 @@ impl SessionReflector {
         from.ip().to_canonical() == self.host && self.port.is_none_or(|p| p == from.port())
     }
 
-    /// Writes the answer to `request` into `answer`, which must be as long, and returns its length: that
-    /// of the request. `now` is the wall clock, `error` the state of this host's.
+    /// Answer `seq` could not be sent: numbers are those of answers in the order they left (RFC 5357 §4.2.1), so the
+    /// next one has it, unless a later one has left meanwhile.
+    pub fn not_sent(&mut self, seq: u32) {
+        if self.answers == seq.wrapping_add(1) {
+            self.answers = seq;
+        }
+    }
+
+    /// Writes the answer to `request` into `answer`, which must be as long. `now` is the wall clock, `error` the state of this host's.
     pub fn reflect(
         &mut self,
         request: &[u8],
@@ -53,7 +69,7 @@ impl SessionReflector {
         now: WallTime,
         error: ErrorEstimate,
         answer: &mut [u8],
-    ) -> Result<usize, Silence> {
+    ) -> Result<Reflected, Silence> {
         if !self.is_client(arrival.from) {
             return Err(Silence::NoSession);
         }
@@ -101,6 +117,6 @@ impl SessionReflector {
         if let Some(keys) = &self.keys {
             keys.seal(Origin::Reflector, answer);
         }
-        Ok(answer.len())
+        Ok(Reflected { len: answer.len(), seq })
     }
 }

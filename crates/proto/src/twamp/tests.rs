@@ -192,7 +192,7 @@ fn exchange(asked: &server::Asked, granted: &client::Granted) {
     let mut reflect = |request: &[u8], from: &str| {
         reflector
             .reflect(request, &arrival(from), WallTime(WALL + 9), error, &mut answer)
-            .map(|n| answer[..n].to_vec())
+            .map(|r| answer[..r.len].to_vec())
     };
     assert_eq!(reflect(&request, "192.0.2.9:40000"), Err(Silence::NoSession));
     assert_eq!(reflect(&request, "192.0.2.1:40001"), Err(Silence::NoSession));
@@ -288,6 +288,26 @@ fn every_refusal_has_its_words() {
         let failure = refused(&change, ok);
         assert_eq!(failure, Failure::Refused { step: Step::SetUp, accept: Accept::Failure });
     }
+}
+
+#[test]
+fn numbers_of_answers_count_those_that_were_sent() {
+    let at = arrival("192.0.2.1:40000");
+    let error = ErrorEstimate(0x8001);
+    let mut reflector = SessionReflector::new(Mode::Open, None, at.from.ip(), None);
+    let mut request = Vec::new();
+    Sender::new(Mode::Open, None, 60, error).request(0, false, WallTime(WALL), &mut request);
+    let mut answer = vec![0; request.len()];
+    let mut next = |reflector: &mut SessionReflector| {
+        reflector.reflect(&request, &at, WallTime(WALL), error, &mut answer).unwrap().seq
+    };
+    assert_eq!([next(&mut reflector), next(&mut reflector)], [0, 1]);
+    // The last first, as they are told.
+    reflector.not_sent(1);
+    reflector.not_sent(0);
+    assert_eq!([next(&mut reflector), next(&mut reflector)], [0, 1]);
+    reflector.not_sent(0);
+    assert_eq!(next(&mut reflector), 2, "a later one has left");
 }
 
 #[test]
@@ -389,8 +409,8 @@ proptest! {
         let at = arrival("192.0.2.1:40000");
         let mut reflector = SessionReflector::new(mode, keys.clone(), at.from.ip(), None);
         let mut answer = vec![0; bytes.len()];
-        if let Ok(n) = reflector.reflect(&bytes, &at, WallTime(WALL), ErrorEstimate::UNKNOWN, &mut answer) {
-            prop_assert_eq!(n, bytes.len());
+        if let Ok(r) = reflector.reflect(&bytes, &at, WallTime(WALL), ErrorEstimate::UNKNOWN, &mut answer) {
+            prop_assert_eq!(r.len, bytes.len());
         }
         let _ = Sender::new(mode, keys, 41, ErrorEstimate::UNKNOWN).receive(&bytes, WallTime(WALL));
     }

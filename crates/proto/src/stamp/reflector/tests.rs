@@ -87,6 +87,21 @@ fn the_next_answer_tells_when_one_left() {
 }
 
 #[test]
+fn numbers_of_answers_count_those_that_were_sent() {
+    let mut r = Reflector::new(Rules::default());
+    let number = |r: &mut Reflector| exchange(Options::default(), r).1.far_seq.unwrap();
+    assert_eq!([number(&mut r), number(&mut r)], [0, 1]);
+    // The last first, as they are told; of another session nothing changes.
+    r.not_sent(arrival().from, 9, 1);
+    assert_eq!(number(&mut r), 2);
+    r.not_sent(arrival().from, 0, 2);
+    r.not_sent(arrival().from, 0, 1);
+    assert_eq!([number(&mut r), number(&mut r)], [1, 2]);
+    r.not_sent(arrival().from, 0, 1);
+    assert_eq!(number(&mut r), 3, "a later one has left");
+}
+
+#[test]
 fn answers_are_in_the_format_of_the_request() {
     for format in [jitlat_core::ntp::Format::Ntp, jitlat_core::ntp::Format::Ptp] {
         let options = Options { error: ERROR.with_format(format), ..Options::default() };
