@@ -32,6 +32,7 @@ pub mod analysis;
 pub mod clock;
 pub mod compare;
 pub mod distribution;
+pub mod figure;
 pub mod figures;
 pub mod gaps;
 pub mod impair;

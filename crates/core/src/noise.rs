@@ -2,8 +2,6 @@
 //! than that (metrics §22).
 
 use crate::distribution::percentile::Percent;
-use crate::figures::{Applies, Figure, Take, Unit};
-use crate::metrics::entry::Metric;
 use crate::summary::{Distribution, Summary};
 use crate::time::Span;
 use core::fmt;
@@ -174,28 +172,6 @@ impl Noise {
         noise.is_some_and(|n| n.at_or_below.contains(&p.to_string()))
     }
 }
-
-/// The host's own noise.
-pub const METRIC: Metric = Metric::of_fields(&[
-    Figure::new(
-        "noise-pdv-p99",
-        "host's own jitter",
-        Unit::Time,
-        Take::Whole(|s| Some(s.test()?.noise.as_ref()?.floor.pdv_p99.0)),
-    )
-    .about("99th percentile of PDV over the host's own loopback, where it was measured before the test")
-    .lower_is_better()
-    .only(Applies::TESTS),
-    Figure::new(
-        "stddev-net",
-        "std dev, net of host",
-        Unit::Time,
-        Take::Real(|s| s.test()?.noise.as_ref()?.stddev_net),
-    )
-    .about("standard deviation of delay without the host's own share")
-    .lower_is_better()
-    .only(Applies::TESTS),
-]);
 
 #[cfg(test)]
 mod tests {

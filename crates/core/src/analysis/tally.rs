@@ -1,8 +1,6 @@
 //! What is counted row by row as records come in: classes, stamps, what the IP header showed.
 
-use crate::figures::{Figure, Take, Unit};
 use crate::metrics::classify::Packet;
-use crate::metrics::entry::Metric;
 use crate::record::{Moment, PacketRecord};
 use crate::summary::{Coverage, FarEnd, Stamps};
 use crate::time::Source;
@@ -164,34 +162,3 @@ impl Tally {
         seen
     }
 }
-
-/// Time spent in the hosts.
-pub const METRIC: Metric = Metric::of_fields(&[
-    Figure::new("send-lag-mean", "in sender, mean", Unit::Time, Take::Whole(|s| s.stamps().send_lag_mean_ns))
-        .about("mean time from the sending program's clock reading to the sent stamp")
-        .lower_is_better(),
-    Figure::new(
-        "send-lag-max",
-        "in sender, largest",
-        Unit::Time,
-        Take::Whole(|s| s.stamps().send_lag_max_ns),
-    )
-    .about("largest time from the sending program's clock reading to the sent stamp")
-    .lower_is_better(),
-    Figure::new(
-        "receive-lag-mean",
-        "in receiver, mean",
-        Unit::Time,
-        Take::Whole(|s| s.stamps().receive_lag_mean_ns),
-    )
-    .about("mean time from the arrived stamp to the receiving program's clock reading")
-    .lower_is_better(),
-    Figure::new(
-        "receive-lag-max",
-        "in receiver, largest",
-        Unit::Time,
-        Take::Whole(|s| s.stamps().receive_lag_max_ns),
-    )
-    .about("largest time from the arrived stamp to the receiving program's clock reading")
-    .lower_is_better(),
-]);

@@ -1,8 +1,6 @@
 //! Clock offset from control-channel probes (metrics §15).
 
-use super::entry::Metric;
 use crate::clock::SyncState;
-use crate::figures::{Applies, Figure, Take, Unit};
 use serde::{Deserialize, Serialize};
 
 /// Everything known of the two clocks. θ = server − client.
@@ -200,75 +198,6 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     let n = values.len();
     Some((values.get(n.checked_sub(1)? / 2)? + values.get(n / 2)?) / 2.0)
 }
-
-/// Corrected delay, and the clocks.
-pub const METRIC: Metric = Metric::of_fields(&[
-    Figure::new(
-        "latency-corrected-min",
-        "corrected min",
-        Unit::Time,
-        Take::Whole(|s| s.latency_corrected().and_then(|c| c.min)),
-    )
-    .about("smallest delay corrected by the clock estimate")
-    .lower_is_better()
-    .only(Applies::TWO_CLOCKS),
-    Figure::new(
-        "latency-corrected-mean",
-        "corrected mean",
-        Unit::Time,
-        Take::Real(|s| s.latency_corrected().and_then(|c| c.mean)),
-    )
-    .about("mean delay corrected by the clock estimate")
-    .lower_is_better()
-    .only(Applies::TWO_CLOCKS),
-    Figure::new(
-        "latency-corrected-median",
-        "corrected median",
-        Unit::Time,
-        Take::Real(|s| s.latency_corrected().and_then(|c| c.median)),
-    )
-    .about("median delay corrected by the clock estimate")
-    .lower_is_better()
-    .only(Applies::TWO_CLOCKS),
-    Figure::new(
-        "latency-corrected-max",
-        "corrected max",
-        Unit::Time,
-        Take::Whole(|s| s.latency_corrected().and_then(|c| c.max)),
-    )
-    .about("largest delay corrected by the clock estimate")
-    .lower_is_better()
-    .only(Applies::TWO_CLOCKS),
-    Figure::new("clock-error", "clock error", Unit::Time, Take::Whole(|s| s.clock().offset_ns))
-        .about("estimated clock of the server less that of the client")
-        .source("RFC 5905 §8")
-        .only(Applies::TWO_CLOCKS),
-    Figure::new("clock-bound", "clock error bound", Unit::Time, Take::Real(|s| s.clock().bound_ns))
-        .about("largest possible error of the clock estimate, if no delay is negative")
-        .lower_is_better()
-        .only(Applies::TWO_CLOCKS)
-        .openmetrics("clock_error_bound"),
-    Figure::new("control-rtt-min", "control RTT min", Unit::Time, Take::Whole(|s| s.clock().min_rtt_ns))
-        .about("minimum round-trip time of the control channel")
-        .lower_is_better()
-        .only(Applies::TWO_CLOCKS),
-    Figure::new(
-        "client-clock-step",
-        "client clock set by",
-        Unit::Time,
-        Take::Whole(|s| s.test()?.clock.client.step_ns),
-    )
-    .about("how far the client's clock was set during the test")
-    .only(Applies::TESTS),
-    Figure::new(
-        "server-clock-step",
-        "server clock set by",
-        Unit::Time,
-        Take::Whole(|s| s.test()?.clock.server.step_ns),
-    )
-    .about("how far the server's clock was set during the test")
-    .only(Applies::TESTS),
-]);
 
 #[cfg(test)]
 mod tests {

@@ -74,12 +74,10 @@ pub struct Bootstrap {
     pub p99: [f64; 2],
 }
 
-use super::entry::Metric;
 use super::moments::Moments;
 use super::series::Series;
 use super::stat;
 use crate::distribution::sample::Sample;
-use crate::figures::{Applies, Figure, Take, Unit};
 
 /// Confidence of the delay statistics. `series` gives the packets in send order, `sample` their delays in
 /// ascending order, `moments` their moments.
@@ -197,45 +195,6 @@ fn batch_interval(means: &[f64]) -> Option<[f64; 2]> {
     let half = stat::t_quantile(0.975, k as u64 - 1) * stddev / (k as f64).sqrt();
     Some([mean - half, mean + half])
 }
-
-/// How far the sample pins its mean down.
-pub const METRIC: Metric = Metric::of_fields(&[
-    Figure::new(
-        "autocorrelation",
-        "autocorrelation",
-        Unit::Plain { decimals: 3 },
-        Take::Real(|s| s.test()?.inference.acf1_send_order),
-    )
-    .about("lag-1 autocorrelation of delay in send order")
-    .only(Applies::WHOLE),
-    Figure::new(
-        "effective-n",
-        "effective sample",
-        Unit::Packets,
-        Take::Real(|s| s.test()?.inference.effective_n),
-    )
-    .about("independent packets that would tell as much of the mean")
-    .higher_is_better()
-    .only(Applies::WHOLE),
-    Figure::new(
-        "latency-mean-low",
-        "mean at least",
-        Unit::Time,
-        Take::Real(|s| Some(s.test()?.inference.batch?.ci95[0])),
-    )
-    .about("lower end of the 95 % interval of the mean delay, by batches")
-    .lower_is_better()
-    .only(Applies::WHOLE),
-    Figure::new(
-        "latency-mean-high",
-        "mean at most",
-        Unit::Time,
-        Take::Real(|s| Some(s.test()?.inference.batch?.ci95[1])),
-    )
-    .about("upper end of the 95 % interval of the mean delay, by batches")
-    .lower_is_better()
-    .only(Applies::WHOLE),
-]);
 
 #[cfg(test)]
 mod tests {

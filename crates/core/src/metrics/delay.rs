@@ -1,9 +1,7 @@
 //! Delay and its excess over the smallest, PDV (metrics §2–5), as figures; and delay with lost packets counted.
 
-use super::entry::Metric;
 use crate::distribution::percentile::{Method, Percent, Percentiles, rank};
 use crate::distribution::sample::Sample;
-use crate::figures::{Figure, Take, Unit};
 use serde::{Deserialize, Serialize};
 
 /// A delay that may be that of a lost packet; serialised as a number or `"inf"`.
@@ -70,120 +68,6 @@ impl Unconditional {
         }
     }
 }
-
-/// The percentile of delay or of PDV at a percentage that every summary has.
-macro_rules! percentile {
-    (LATENCY, $p:literal, $at:literal) => {
-        percentile!("latency", "latency ", "raw delay", latency, $p, $at)
-    };
-    (PDV, $p:literal, $at:literal) => {
-        percentile!("pdv", "jitter ", "delay above the smallest delay (PDV)", pdv, $p, $at)
-    };
-    ($name:literal, $called:literal, $meaning:literal, $of:ident, $p:literal, $at:literal) => {
-        Figure::new(
-            concat!($name, "-p", $p),
-            concat!($called, $p, "%"),
-            Unit::Time,
-            Take::Whole(|s| s.$of().percentile(Percent($at))),
-        )
-        .about(concat!($p, "th percentile of ", $meaning))
-        .source("RFC 2330 §11.3")
-        .lower_is_better()
-        .quantile($name, $meaning, Percent($at), |s| s.$of().n)
-    };
-}
-
-/// Delay above the smallest: the seed's jitter.
-pub const PDV: Metric = Metric::of_fields(&[
-    percentile!(PDV, "50", 50_000).headline().alias("jitter-p50"),
-    percentile!(PDV, "90", 90_000).headline().alias("jitter-p90"),
-    percentile!(PDV, "95", 95_000).headline().alias("jitter-p95"),
-    percentile!(PDV, "99", 99_000).headline().alias("jitter-p99"),
-    percentile!(PDV, "99.3", 99_300).alias("jitter-p99.3"),
-    percentile!(PDV, "99.5", 99_500).alias("jitter-p99.5"),
-    percentile!(PDV, "99.7", 99_700).alias("jitter-p99.7"),
-    percentile!(PDV, "99.9", 99_900).headline().alias("jitter-p99.9"),
-    Figure::new("pdv-max", "jitter 100%", Unit::Time, Take::Whole(|s| s.pdv().max))
-        .about("largest delay above the smallest delay (PDV)")
-        .source("RFC 5481 §4.2")
-        .lower_is_better()
-        .headline()
-        .alias("jitter-max")
-        .quantile("pdv", "delay above the smallest delay (PDV)", Percent(100_000), |s| s.pdv().n),
-    Figure::new("pdv-mean", "jitter mean", Unit::Time, Take::Real(|s| s.pdv().mean))
-        .about("mean delay above the smallest delay (PDV)")
-        .source("RFC 5481 §4.2")
-        .lower_is_better(),
-    Figure::new("pdv-median", "jitter median", Unit::Time, Take::Real(|s| s.pdv().median))
-        .about("median delay above the smallest delay (PDV): the middle value, or the mean of the two")
-        .source("RFC 5481 §4.2")
-        .lower_is_better(),
-    Figure::new("pdv-stddev", "jitter std dev", Unit::Time, Take::Real(|s| s.pdv().stddev))
-        .about("standard deviation of delay above the smallest delay: that of delay")
-        .source("RFC 8912 §7.4.2.5")
-        .lower_is_better(),
-    Figure::new(
-        "pdv-mode",
-        "jitter mode",
-        Unit::Time,
-        Take::Real(|s| Some(s.pdv().histogram.as_ref()?.mode)),
-    )
-    .about("centre of the fullest bin of the histogram of PDV")
-    .lower_is_better(),
-]);
-
-/// Raw delay: one way, or there and back.
-pub const LATENCY: Metric = Metric::of_fields(&[
-    Figure::new("latency-min", "latency min", Unit::Time, Take::Whole(|s| s.latency().min))
-        .about("smallest raw delay")
-        .source("RFC 7679, RFC 2681")
-        .lower_is_better()
-        .headline(),
-    Figure::new("latency-median", "latency median", Unit::Time, Take::Real(|s| s.latency().median))
-        .about("median raw delay: the middle value, or the mean of the two")
-        .source("RFC 2330 §11.3")
-        .lower_is_better()
-        .headline(),
-    Figure::new("latency-mean", "latency mean", Unit::Time, Take::Real(|s| s.latency().mean))
-        .about("mean raw delay")
-        .source("RFC 7679, RFC 2681")
-        .lower_is_better()
-        .headline(),
-    percentile!(LATENCY, "50", 50_000),
-    percentile!(LATENCY, "90", 90_000),
-    percentile!(LATENCY, "95", 95_000),
-    percentile!(LATENCY, "99", 99_000).headline(),
-    percentile!(LATENCY, "99.3", 99_300),
-    percentile!(LATENCY, "99.5", 99_500),
-    percentile!(LATENCY, "99.7", 99_700),
-    percentile!(LATENCY, "99.9", 99_900),
-    Figure::new("latency-max", "latency max", Unit::Time, Take::Whole(|s| s.latency().max))
-        .about("largest raw delay")
-        .source("RFC 7679, RFC 2681")
-        .lower_is_better()
-        .quantile("latency", "raw delay", Percent(100_000), |s| s.latency().n),
-    Figure::new("latency-stddev", "latency std dev", Unit::Time, Take::Real(|s| s.latency().stddev))
-        .about("standard deviation of raw delay")
-        .source("RFC 8912 §7.4.2.5")
-        .lower_is_better(),
-    Figure::new(
-        "latency-mode",
-        "latency mode",
-        Unit::Time,
-        Take::Real(|s| Some(s.latency().histogram.as_ref()?.mode)),
-    )
-    .about("centre of the fullest bin of the histogram of raw delay")
-    .lower_is_better(),
-    Figure::new(
-        "latency-densest",
-        "latency densest",
-        Unit::Time,
-        Take::Real(|s| s.latency().half_sample_mode),
-    )
-    .about("half-sample mode of raw delay: the densest half of the sample, again and again")
-    .source("Bickel and Fruehwirth 2006")
-    .lower_is_better(),
-]);
 
 #[cfg(test)]
 mod tests {

@@ -31,11 +31,9 @@ pub struct TimeToDuplicate {
     pub max: i64,
 }
 
-use super::entry::Metric;
 use super::seqset::SeqSet;
 use super::series::Series;
 use crate::distribution::sample::Sample;
-use crate::figures::{Applies, Figure, Take, Unit};
 
 /// The further copies met so far: sequence number and arrival time of each, in arrival order.
 #[derive(Clone, Debug, Default)]
@@ -108,46 +106,6 @@ impl Copies {
         Some(TimeToDuplicate { min: sample.min()?, median: sample.median()?, max: sample.max()? })
     }
 }
-
-/// Duplication.
-pub const METRIC: Metric = Metric::of_fields(&[
-    Figure::new(
-        "duplication-fraction",
-        "duplication",
-        Unit::Plain { decimals: 4 },
-        Take::Real(|s| s.test()?.duplicates.duplication_fraction),
-    )
-    .about("arrivals over distinct packets, less 1")
-    .source("RFC 5560 §5.2")
-    .lower_is_better()
-    .only(Applies::WHOLE),
-    Figure::new(
-        "replicated-rate",
-        "replicated",
-        Unit::Share,
-        Take::Real(|s| s.test()?.duplicates.replicated_rate),
-    )
-    .about("packets that came more than once over distinct packets")
-    .source("RFC 5560 §5.2")
-    .lower_is_better()
-    .only(Applies::WHOLE),
-    Figure::new(
-        "duplicate-after-median",
-        "copy after (median)",
-        Unit::Time,
-        Take::Real(|s| Some(s.test()?.duplicates.time_to_duplicate?.median)),
-    )
-    .about("median time from a packet's first arrival to a further copy")
-    .only(Applies::WHOLE),
-    Figure::new(
-        "duplicate-after-max",
-        "copy after (largest)",
-        Unit::Time,
-        Take::Whole(|s| Some(s.test()?.duplicates.time_to_duplicate?.max)),
-    )
-    .about("largest time from a packet's first arrival to a further copy")
-    .only(Applies::WHOLE),
-]);
 
 #[cfg(test)]
 mod tests {

@@ -1,11 +1,11 @@
 //! [`Metric`]: what a file of this folder exports, one line of the list [`METRICS`](super::METRICS).
 
-use super::OnePass;
 use super::classify::Packet;
+use super::one_pass::OnePass;
 use super::seqset::SeqSet;
 use super::series::{Samples, Series};
 use crate::distribution::sample::Sample;
-use crate::figures::Figure;
+use crate::figure::Figure;
 use crate::session::Session;
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ impl Metric {
     }
 
     /// A metric computed in one pass over the accepted packets in arrival order, in constant memory: one value a
-    /// figure. Its figures are [`Take::Computed`](crate::figures::Take::Computed).
+    /// figure. Its figures are [`Take::Computed`](crate::figure::Take::Computed).
     pub const fn one_pass<T, const N: usize>(figures: &'static [Figure; N]) -> Metric
     where
         T: OnePass<Output = [Option<f64>; N]> + Clone + core::fmt::Debug + Send + 'static,
@@ -172,7 +172,7 @@ fn insert(figures: &mut BTreeMap<String, Option<f64>>, metric: &Metric, values: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::{Take, Unit};
+    use crate::figure::{Take, Unit};
 
     /// The largest delay and how many packets had none above the one before.
     #[derive(Clone, Debug, Default)]

@@ -43,13 +43,11 @@ pub struct Ipdv {
 }
 
 use super::classify::Packet;
-use super::entry::Metric;
 use super::moments::Moments;
 use super::series::Series;
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
 use crate::distribution::{LogHistogram, Precision};
-use crate::figures::{Figure, Take, Unit};
 
 /// IPDV of `series`, a stream of `n` packets sent.
 pub fn ipdv(series: &Series<'_>, n: u64) -> Ipdv {
@@ -160,46 +158,6 @@ impl StreamingIpdv {
         }
     }
 }
-
-/// Variation between consecutive packets.
-pub const METRIC: Metric = Metric::of_fields(&[
-    Figure::new("ipdv-mean", "IPDV mean", Unit::Time, Take::Real(|s| s.ipdv().mean))
-        .about("mean variation between consecutive packets: the trend, not the spread")
-        .source("RFC 3393")
-        .headline(),
-    Figure::new("ipdv-stddev", "IPDV std dev", Unit::Time, Take::Real(|s| s.ipdv().stddev))
-        .about("standard deviation of the variation between consecutive packets, with its tails")
-        .source("RFC 3393")
-        .lower_is_better()
-        .headline(),
-    Figure::new("ipdv-iqr", "IPDV IQR", Unit::Time, Take::Whole(|s| s.ipdv().iqr))
-        .about("interquartile range of the variation between consecutive packets: the bulk")
-        .source("RFC 3393")
-        .lower_is_better()
-        .headline(),
-    Figure::new("ipdv-mean-abs", "mean absolute IPDV", Unit::Time, Take::Real(|s| s.ipdv().mean_abs))
-        .about("mean absolute delay variation of consecutive packets")
-        .source("RFC 5481")
-        .lower_is_better()
-        .openmetrics("ipdv_mean_absolute"),
-    Figure::new("ipdv-min", "IPDV min", Unit::Time, Take::Whole(|s| s.ipdv().min))
-        .about("smallest variation between consecutive packets")
-        .source("RFC 3393"),
-    Figure::new("ipdv-p0.1", "IPDV 0.1%", Unit::Time, Take::Whole(|s| s.ipdv().p0_1))
-        .about("0.1th percentile of the variation between consecutive packets")
-        .source("RFC 3393"),
-    Figure::new("ipdv-median", "IPDV median", Unit::Time, Take::Real(|s| s.ipdv().median))
-        .about("median variation between consecutive packets")
-        .source("RFC 3393"),
-    Figure::new("ipdv-p99.9", "IPDV 99.9%", Unit::Time, Take::Whole(|s| s.ipdv().p99_9))
-        .about("99.9th percentile of the variation between consecutive packets")
-        .source("RFC 3393")
-        .lower_is_better(),
-    Figure::new("ipdv-max", "IPDV max", Unit::Time, Take::Whole(|s| s.ipdv().max))
-        .about("largest variation between consecutive packets")
-        .source("RFC 3393")
-        .lower_is_better(),
-]);
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,7 @@
 //! Mean absolute packet delay variation 2 (metrics §8; ITU-T G.1020 as described by RFC 5481 §6.7).
 
-use super::OnePass;
 use super::classify::Packet;
-use super::entry::Metric;
-use crate::figures::{Figure, Take, Unit};
+use super::one_pass::OnePass;
 
 /// Deviations from a running mean (gain 1/16, over the packets before), positive and negative apart, in
 /// arrival order. It follows ramps that the RTP estimate misses.
@@ -50,13 +48,6 @@ impl OnePass for Mapdv2 {
         (self.n > 1).then(|| mean(self.above) + mean(self.below))
     }
 }
-
-/// MAPDV2.
-pub const METRIC: Metric =
-    Metric::of_fields(&[Figure::new("mapdv2", "MAPDV2", Unit::Time, Take::Real(|s| *s.mapdv2()))
-        .about("mean positive plus mean negative deviation from a running mean of gain 1/16")
-        .source("G.1020, as RFC 5481 §6.7 describes it")
-        .lower_is_better()]);
 
 #[cfg(test)]
 mod tests {

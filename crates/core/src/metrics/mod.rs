@@ -27,6 +27,7 @@ pub mod loss;
 pub mod mapdv2;
 pub mod moments;
 pub mod objectives;
+pub mod one_pass;
 pub mod periods;
 pub mod regression;
 pub mod reorder;
@@ -42,48 +43,32 @@ pub mod stat;
 pub mod trend;
 
 pub use entry::Metric;
+pub use one_pass::{Merge, OnePass};
 
-use classify::Packet;
+use crate::figures;
 
 /// Every metric, in the order of tables: one file, one line.
 pub const METRICS: &[Metric] = &[
-    counts::METRIC,
-    loss::METRIC,
-    duplicate::METRIC,
-    reorder::METRIC,
-    periods::METRIC,
-    ipdv::METRIC,
-    rfc3550::METRIC,
-    mapdv2::METRIC,
-    delay::PDV,
-    delay::LATENCY,
-    clock::METRIC,
-    skew::METRIC,
-    regression::METRIC,
-    segments::METRIC,
-    confidence::METRIC,
-    dejitter::METRIC,
-    objectives::METRIC,
-    schedule_error::METRIC,
-    stalls::METRIC,
-    crate::noise::METRIC,
-    crate::analysis::tally::METRIC,
-    crate::twoway::METRIC,
+    figures::counts::METRIC,
+    figures::loss::METRIC,
+    figures::duplication::METRIC,
+    figures::reordering::METRIC,
+    figures::periods::METRIC,
+    figures::variation::IPDV,
+    figures::variation::RFC3550,
+    figures::variation::MAPDV2,
+    figures::delay::PDV,
+    figures::delay::LATENCY,
+    figures::clock::CLOCK,
+    figures::clock::SKEW,
+    figures::trend::REGRESSION,
+    figures::trend::SEGMENTS,
+    figures::confidence::METRIC,
+    figures::dejitter::METRIC,
+    figures::objectives::METRIC,
+    figures::hosts::SCHEDULE_ERROR,
+    figures::hosts::STALLS,
+    figures::hosts::NOISE,
+    figures::hosts::STAMPS,
+    figures::round_trips::METRIC,
 ];
-
-/// A figure of accepted packets in arrival order, in one pass and constant memory.
-pub trait OnePass: Default {
-    /// What it reports.
-    type Output;
-    /// The next accepted packet.
-    fn push(&mut self, packet: &Packet);
-    /// The figure so far.
-    fn output(&self) -> Self::Output;
-}
-
-/// A [`OnePass`] whose adjacent halves merge to exactly the whole: pushing a stream into one, or its first
-/// part into one, the rest into another and merging them, gives equal outputs.
-pub trait Merge: OnePass {
-    /// Adds the part of the stream that follows.
-    fn merge(&mut self, next: Self);
-}

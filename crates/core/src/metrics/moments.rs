@@ -2,7 +2,7 @@
 //! offset of seconds causes in one-pass floating point (metrics §0).
 
 use super::classify::Packet;
-use super::{Merge, OnePass};
+use super::one_pass::{Merge, OnePass};
 
 /// A sum of integers, exact while it fits 128 bits and to double precision beyond (absurd stamps only).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,7 +1,5 @@
 //! Service objectives (metrics §19).
 
-use super::entry::Metric;
-use crate::figures::{Applies, Figure, Take, Unit};
 use serde::{Deserialize, Serialize};
 
 /// Y.1541 classes (as quoted by RFC 5976 §2).
@@ -68,17 +66,6 @@ pub fn responsiveness(mut rtt_ms: Vec<f64>) -> Option<f64> {
     let kept = rtt_ms.get(..keep)?;
     Some(60_000.0 / (kept.iter().sum::<f64>() / keep as f64))
 }
-
-/// Service objectives.
-pub const METRIC: Metric = Metric::of_fields(&[Figure::new(
-    "y1541-class",
-    "Y.1541 class",
-    Unit::Count,
-    Take::Count(|s| s.objectives().as_ref().map(|y| y.class.into())),
-)
-.about("most demanding class whose bounds hold: 6, 7, 0 … 4; 5 is the unspecified class")
-.source("Y.1541, as RFC 5976 §2 quotes it")
-.only(Applies::TWO_CLOCKS)]);
 
 #[cfg(test)]
 mod tests {

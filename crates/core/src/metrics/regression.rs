@@ -60,9 +60,7 @@ pub struct Trend {
     pub because: String,
 }
 
-use super::entry::Metric;
 use super::moments::Line;
-use crate::figures::{Applies, Figure, Take, Unit};
 
 impl From<Line> for Regression {
     fn from(line: Line) -> Regression {
@@ -70,42 +68,6 @@ impl From<Line> for Regression {
         Regression { m: line.m, b, r: line.r }
     }
 }
-
-/// Slopes of delay over time.
-pub const METRIC: Metric = Metric::of_fields(&[
-    Figure::new(
-        "slope",
-        "slope of delay",
-        Unit::Ppm,
-        Take::Real(|s| s.test()?.regression_send.map(|r| r.m * 1e6)),
-    )
-    .about("slope of delay over send time by least squares")
-    .only(Applies::WHOLE),
-    Figure::new(
-        "slope-r",
-        "correlation with time",
-        Unit::Plain { decimals: 4 },
-        Take::Real(|s| s.test()?.regression_send?.r),
-    )
-    .about("Pearson's correlation of delay and send time")
-    .only(Applies::WHOLE),
-    Figure::new(
-        "slope-arrival",
-        "slope over arrival",
-        Unit::Ppm,
-        Take::Real(|s| s.test()?.regression_arrival.map(|r| r.m * 1e6)),
-    )
-    .about("slope of delay over arrival time: the burstiness plot's m")
-    .only(Applies::WHOLE),
-    Figure::new(
-        "slope-arrival-r",
-        "r over arrival",
-        Unit::Plain { decimals: 4 },
-        Take::Real(|s| s.test()?.regression_arrival?.r),
-    )
-    .about("Pearson's correlation of delay and arrival time: the burstiness plot's r")
-    .only(Applies::WHOLE),
-]);
 
 #[cfg(test)]
 mod tests {

@@ -18,10 +18,8 @@ pub struct Rfc3550 {
     pub last_int: i64,
 }
 
-use super::OnePass;
 use super::classify::Packet;
-use super::entry::Metric;
-use crate::figures::{Figure, Take, Unit};
+use super::one_pass::OnePass;
 
 /// The running estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -68,36 +66,6 @@ impl OnePass for Estimator {
         })
     }
 }
-
-/// RTP jitter.
-pub const METRIC: Metric = Metric::of_fields(&[
-    Figure::new("rfc3550-mean", "RTP jitter", Unit::Time, Take::Real(|s| s.rfc3550_jitter().map(|j| j.mean)))
-        .about("mean of the running RTP jitter")
-        .source("RFC 3550 §6.4.1")
-        .lower_is_better()
-        .headline()
-        .openmetrics("rtp_jitter_mean"),
-    Figure::new(
-        "rfc3550-max",
-        "RTP jitter, largest",
-        Unit::Time,
-        Take::Real(|s| s.rfc3550_jitter().map(|j| j.max)),
-    )
-    .about("largest running RTP jitter")
-    .source("RFC 3550 §6.4.1")
-    .lower_is_better()
-    .openmetrics("rtp_jitter_max"),
-    Figure::new(
-        "rfc3550-final",
-        "RTP jitter, last",
-        Unit::Time,
-        Take::Real(|s| s.rfc3550_jitter().map(|j| j.last)),
-    )
-    .about("RTP jitter after the last packet: of about the last 16 packets")
-    .source("RFC 3550 §6.4.1")
-    .lower_is_better()
-    .openmetrics("rtp_jitter_final"),
-]);
 
 #[cfg(test)]
 mod tests {

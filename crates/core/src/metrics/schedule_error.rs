@@ -20,12 +20,10 @@ pub struct ScheduleError {
     pub over_half_period: u64,
 }
 
-use super::entry::Metric;
 use super::series::Series;
 use crate::distribution::LogHistogram;
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
-use crate::figures::{Applies, Figure, Take, Unit};
 use crate::schedule::Deadlines;
 use crate::spec::{Schedule, TestSpec};
 
@@ -140,46 +138,6 @@ impl ScheduleError {
 fn offsets<'a>(series: &'a Series<'a>, mut due: Due) -> impl Iterator<Item = i64> + Clone + 'a {
     series.iter().map(move |p| p.sent.saturating_sub(due.at(p.seq)))
 }
-
-/// The sender's own error.
-pub const METRIC: Metric = Metric::of_fields(&[
-    Figure::new(
-        "schedule-error-median",
-        "send error median",
-        Unit::Time,
-        Take::Real(|s| s.test()?.schedule_error.as_ref().map(|e| e.median)),
-    )
-    .about("median lateness of the sender against its schedule")
-    .lower_is_better()
-    .only(Applies::TESTS),
-    Figure::new(
-        "schedule-error-p99",
-        "send error 99%",
-        Unit::Time,
-        Take::Whole(|s| s.test()?.schedule_error.as_ref().map(|e| e.p99)),
-    )
-    .about("99th percentile of the sender's own schedule error")
-    .lower_is_better()
-    .only(Applies::TESTS),
-    Figure::new(
-        "schedule-error-max",
-        "send error max",
-        Unit::Time,
-        Take::Whole(|s| s.test()?.schedule_error.as_ref().map(|e| e.max)),
-    )
-    .about("largest lateness of the sender against its schedule")
-    .lower_is_better()
-    .only(Applies::TESTS),
-    Figure::new(
-        "schedule-error-late",
-        "sent late",
-        Unit::Packets,
-        Take::Count(|s| s.test()?.schedule_error.as_ref().map(|e| e.over_half_period)),
-    )
-    .about("packets sent more than half a period late")
-    .lower_is_better()
-    .only(Applies::TESTS),
-]);
 
 #[cfg(test)]
 mod tests {

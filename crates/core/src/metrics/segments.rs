@@ -1,11 +1,9 @@
 //! Path changes and clock steps: jumps of the windowed minimum (metrics §5, §16; RFC 5481 §6.2, §11).
 
-use super::entry::Metric;
 use super::moments::Moments;
 use super::series::Series;
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
-use crate::figures::{Applies, Figure, Take, Unit};
 use crate::summary::Segment;
 
 /// Windows of 5 % of the run.
@@ -120,18 +118,6 @@ fn describe(series: &Series<'_>, range: core::ops::Range<usize>) -> Option<Segme
         step_ns: None,
     })
 }
-
-/// Path changes and clock steps.
-pub const METRIC: Metric = Metric::of_fields(&[Figure::new(
-    "path-changes",
-    "path changes",
-    Unit::Count,
-    Take::Count(|s| Some(s.test()?.segments.len().saturating_sub(1) as u64)),
-)
-.about("lasting jumps of the smallest delay: a route or a clock changed")
-.source("RFC 5481 §6.2")
-.lower_is_better()
-.only(Applies::WHOLE)]);
 
 #[cfg(test)]
 mod tests {

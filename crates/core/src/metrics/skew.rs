@@ -26,7 +26,6 @@ pub struct SkewHull {
 }
 
 use super::classify::Packet;
-use super::entry::Metric;
 use super::hull::{Hull, Point};
 use super::moments::{Line, Moments};
 use super::regression::{Trend, TrendVerdict};
@@ -34,7 +33,6 @@ use super::series::Series;
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
 use crate::distribution::{Distribution, Wanted};
-use crate::figures::{Applies, Figure, FigureSource, Take, Unit};
 
 /// What the hull of a stream says, and how far it can be believed.
 #[derive(Clone, Debug)]
@@ -230,26 +228,6 @@ pub fn allan_deviation(x: &[f64], tau0: f64, m: usize) -> Option<f64> {
     let terms = x.len().checked_sub(2 * m).filter(|n| *n > 0 && m > 0)?;
     let sum: f64 = (0..terms).map(|i| (x[i + 2 * m] - 2.0 * x[i + m] + x[i]).powi(2)).sum();
     Some((sum / (2.0 * (m as f64 * tau0).powi(2) * terms as f64)).sqrt())
-}
-
-/// Relative skew of the clocks, and jitter without it.
-pub const METRIC: Metric = Metric::of_fields(&[
-    Figure::new("skew", "clock skew", Unit::Ppm, Take::Real(|s| s.skew_hull().as_ref().map(|h| h.alpha_ppm)))
-        .about("slope of the lower hull of delay over send time: the clocks' relative skew, where it is one")
-        .source("Moon, Skelly and Towsley 1999")
-        .only(Applies::TWO_CLOCKS),
-    Figure::new("pdv-deskewed-p99", "jitter 99%, no skew", Unit::Time, Take::Whole(|s| deskewed(s, 99_000)))
-        .about("99th percentile of PDV with the skew of the clocks taken out, where it matters")
-        .lower_is_better()
-        .only(Applies::TWO_CLOCKS),
-    Figure::new("pdv-deskewed-max", "jitter max, no skew", Unit::Time, Take::Whole(|s| deskewed(s, 100_000)))
-        .about("largest PDV with the skew of the clocks taken out, where it matters")
-        .lower_is_better()
-        .only(Applies::TWO_CLOCKS),
-]);
-
-fn deskewed(source: &FigureSource<'_>, percent: u32) -> Option<i64> {
-    source.pdv_deskewed().as_ref()?.percentile(Percent(percent))
 }
 
 #[cfg(test)]

@@ -1,14 +1,12 @@
 //! Stalls of the hosts themselves, and the figures without them (metrics §22). Flagged, never deleted.
 
 use super::classify::Packet;
-use super::entry::Metric;
 use super::moments::Moments;
 use super::schedule_error::{Errors, ScheduleError};
 use super::series::{Samples, Series};
 use crate::distribution::Distribution;
 use crate::distribution::percentile::{Method, Percent, rank};
 use crate::distribution::sample::Sample;
-use crate::figures::{Applies, Figure, Take, Unit};
 use crate::spec::{Schedule, TestSpec};
 use serde::{Deserialize, Serialize};
 
@@ -209,73 +207,6 @@ pub fn intended(
         pdv_p999: pdv(99_900)?,
     })
 }
-
-/// Stalls of the hosts, and the figures without them.
-pub const METRIC: Metric = Metric::of_fields(&[
-    Figure::new(
-        "stalls-sender",
-        "sender stalls",
-        Unit::Packets,
-        Take::Count(|s| Some(s.test()?.stalls.sender_late)),
-    )
-    .about("packets sent late because the sending host stalled")
-    .lower_is_better()
-    .only(Applies::TESTS),
-    Figure::new(
-        "stalls-receiver",
-        "receiver stalls",
-        Unit::Count,
-        Take::Count(|s| Some(s.test()?.stalls.receiver_suspects)),
-    )
-    .about("groups of packets that arrived together as after a stall of the receiving host")
-    .lower_is_better()
-    .only(Applies::TESTS),
-    Figure::new(
-        "stalls-waited",
-        "waited in receiver",
-        Unit::Packets,
-        Take::Count(|s| Some(s.test()?.stalls.receiver_waits)),
-    )
-    .about("packets that waited in the receiving host more than half a period")
-    .lower_is_better()
-    .only(Applies::TESTS),
-    Figure::new(
-        "pdv-without-stalls-p99",
-        "jitter 99%, no stall",
-        Unit::Time,
-        Take::Whole(|s| Some(s.test()?.stalls.without?.pdv_p99)),
-    )
-    .about("99th percentile of PDV without the packets the hosts disturbed")
-    .lower_is_better()
-    .only(Applies::TESTS),
-    Figure::new(
-        "pdv-without-stalls-max",
-        "jitter max, no stall",
-        Unit::Time,
-        Take::Whole(|s| Some(s.test()?.stalls.without?.pdv_max)),
-    )
-    .about("largest PDV without the packets the hosts disturbed")
-    .lower_is_better()
-    .only(Applies::TESTS),
-    Figure::new(
-        "intended-latency-mean",
-        "from due time, mean",
-        Unit::Time,
-        Take::Real(|s| s.test()?.intended_latency.as_ref().map(|i| i.mean)),
-    )
-    .about("mean delay from when packets were due instead of sent, where the sender's error matters")
-    .lower_is_better()
-    .only(Applies::TESTS),
-    Figure::new(
-        "intended-latency-pdv-p99",
-        "from due time, 99%",
-        Unit::Time,
-        Take::Whole(|s| s.test()?.intended_latency.as_ref().map(|i| i.pdv_p99)),
-    )
-    .about("99th percentile of PDV counted from due times, where the sender's error matters")
-    .lower_is_better()
-    .only(Applies::TESTS),
-]);
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,5 @@ mod figures;
 mod view;
 
 pub use facts::{Directions, FarReport, LossRun, LostOn, NotAnswers, TcpCourse, TcpSample, TwoWay};
-pub(crate) use figures::METRIC;
 pub use figures::{Processing, Sending, TwoWayFigures, Way};
 pub use view::{View, processing, project, round_trip};

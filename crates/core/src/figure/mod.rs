@@ -1,0 +1,218 @@
+//! [`Figure`]: one scalar of a summary, what it is called, what it means and where it is taken from. The list of all
+//! is [`FIGURES`](crate::figures::FIGURES).
+
+mod source;
+mod unit;
+
+pub use source::FigureSource;
+pub use unit::{Number, Unit};
+
+use crate::distribution::percentile::Percent;
+use crate::summary::Summary;
+
+/// One scalar: what it is called, what it means, and where it stands in a summary.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Figure {
+    /// Stable name in kebab case, as thresholds, columns and queries write it: `pdv-p99`.
+    pub key: &'static str,
+    /// What tables call it, in at most 22 characters.
+    pub label: &'static str,
+    /// Its definition, without a full stop.
+    pub about: &'static str,
+    /// The clause of the standard it follows; empty for definitions of this program.
+    pub source: &'static str,
+    /// In what it is counted, and how it is written.
+    pub unit: Unit,
+    /// Which way is better.
+    pub better: Better,
+    /// What has it at all.
+    pub applies: Applies,
+    /// Stands in short tables: comparisons, phases, sweeps.
+    pub headline: bool,
+    /// An older name that thresholds keep accepting.
+    pub alias: Option<&'static str>,
+    /// What OpenMetrics calls it, without prefix and unit, where that is not the key.
+    pub openmetrics: Option<&'static str>,
+    /// It is a percentile of a distribution: OpenMetrics writes the percentiles of one together.
+    pub quantile: Option<Quantile>,
+    take: Take,
+}
+
+/// One of the percentiles of a distribution.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Quantile {
+    /// What the distribution is called.
+    pub family: &'static str,
+    /// What is distributed, without a full stop.
+    pub about: &'static str,
+    /// Which percentile.
+    pub percent: Percent,
+    /// How many values there are.
+    pub count: fn(&FigureSource<'_>) -> u64,
+}
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// Less.
+    Lower,
+    /// More.
+    Higher,
+    /// Neither: a fact, not a quality.
+    Neither,
+}
+
+/// What kinds of measurement have a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Applies {
+    /// One-way tests.
+    pub one_way: bool,
+    /// Round-trip tests as a whole.
+    pub round_trips: bool,
+    /// One way of a round-trip test.
+    pub ways: bool,
+    /// Other people's packets seen by captures.
+    pub passive: bool,
+}
+
+impl Applies {
+    /// Every stream of packets.
+    pub const STREAMS: Applies = Applies { one_way: true, round_trips: true, ways: true, passive: true };
+    /// Streams known as a whole: not one way of a round-trip test.
+    pub const WHOLE: Applies = Applies { ways: false, ..Applies::STREAMS };
+    /// Tests this program sends itself, as a whole.
+    pub const TESTS: Applies = Applies { passive: false, ..Applies::WHOLE };
+    /// Delays between two clocks: not round trips.
+    pub const TWO_CLOCKS: Applies = Applies { round_trips: false, ..Applies::STREAMS };
+    /// Round-trip tests only, as a whole.
+    pub const ROUND_TRIPS: Applies =
+        Applies { one_way: false, round_trips: true, ways: false, passive: false };
+}
+
+/// How a figure is found in a summary or in one way of a round-trip test. `None` where it is undefined there.
+#[derive(Clone, Copy, Debug)]
+pub enum Take {
+    /// A count.
+    Count(fn(&FigureSource<'_>) -> Option<u64>),
+    /// A whole number, mostly of nanoseconds.
+    Whole(fn(&FigureSource<'_>) -> Option<i64>),
+    /// Any number.
+    Real(fn(&FigureSource<'_>) -> Option<f64>),
+    /// By its key among [`Summary::figures`]: the metric has no field of its own.
+    Computed,
+}
+
+impl Figure {
+    /// A figure of every stream, neither good nor bad.
+    pub const fn new(key: &'static str, label: &'static str, unit: Unit, take: Take) -> Figure {
+        Figure {
+            key,
+            label,
+            about: "",
+            source: "",
+            unit,
+            better: Better::Neither,
+            applies: Applies::STREAMS,
+            headline: false,
+            alias: None,
+            openmetrics: None,
+            quantile: None,
+            take,
+        }
+    }
+
+    /// With its definition.
+    pub const fn about(self, about: &'static str) -> Figure {
+        Figure { about, ..self }
+    }
+
+    /// With the clause it follows.
+    pub const fn source(self, source: &'static str) -> Figure {
+        Figure { source, ..self }
+    }
+
+    /// Less is better.
+    pub const fn lower_is_better(self) -> Figure {
+        Figure { better: Better::Lower, ..self }
+    }
+
+    /// More is better.
+    pub const fn higher_is_better(self) -> Figure {
+        Figure { better: Better::Higher, ..self }
+    }
+
+    /// Of these kinds of measurement only.
+    pub const fn only(self, applies: Applies) -> Figure {
+        Figure { applies, ..self }
+    }
+
+    /// Shown in short tables too.
+    pub const fn headline(self) -> Figure {
+        Figure { headline: true, ..self }
+    }
+
+    /// With an older name.
+    pub const fn alias(self, alias: &'static str) -> Figure {
+        Figure { alias: Some(alias), ..self }
+    }
+
+    /// With another name in OpenMetrics, without prefix and unit.
+    pub const fn openmetrics(self, name: &'static str) -> Figure {
+        Figure { openmetrics: Some(name), ..self }
+    }
+
+    /// As a percentile of the distribution called `family`, of `about`, of so many values.
+    pub const fn quantile(
+        self,
+        family: &'static str,
+        about: &'static str,
+        percent: Percent,
+        count: fn(&FigureSource<'_>) -> u64,
+    ) -> Figure {
+        Figure { quantile: Some(Quantile { family, about, percent, count }), ..self }
+    }
+
+    /// Whether its metric has no field of its own in the summary: reports list it under further figures.
+    pub const fn is_computed(&self) -> bool {
+        matches!(self.take, Take::Computed)
+    }
+
+    /// Its value in `summary` as a whole.
+    pub fn of(&self, summary: &Summary) -> Option<Number> {
+        self.from(&FigureSource::Test(summary))
+    }
+
+    /// Its value in a summary, or in one way of a round-trip test.
+    pub fn from(&self, source: &FigureSource<'_>) -> Option<Number> {
+        let value = match self.take {
+            Take::Count(take) => take(source).map(Number::from),
+            Take::Whole(take) => take(source).map(Number::from),
+            Take::Real(take) => take(source).map(Number::from),
+            Take::Computed => source.computed(self.key).map(Number::from),
+        };
+        value.filter(|x| x.as_f64().is_finite())
+    }
+
+    /// A value of it as people read it: `1.615 s`, `0.25 %`, `4.21`.
+    pub fn show(&self, value: Number) -> String {
+        self.unit.show(value)
+    }
+
+    /// Its column in tables for programs: the key with underscores and the unit, `pdv_p99_ns`.
+    pub fn column(&self) -> String {
+        named_with_unit(self.key, self.unit.column_suffix())
+    }
+
+    /// Its name in OpenMetrics, where units are base units: `jitlat_clock_error_seconds`.
+    pub fn metric_name(&self) -> String {
+        let base = self.openmetrics.unwrap_or(self.key);
+        format!("jitlat_{}", named_with_unit(base, self.unit.base_suffix()))
+    }
+}
+
+fn named_with_unit(key: &str, suffix: &str) -> String {
+    let name = key.replace(['-', '.'], "_");
+    if suffix.is_empty() || name.ends_with(&format!("_{suffix}")) { name } else { format!("{name}_{suffix}") }
+}

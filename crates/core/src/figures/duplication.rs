@@ -1,0 +1,44 @@
+//! Duplication: the figures that are fields of the summary.
+
+use crate::figure::{Applies, Figure, Take, Unit};
+use crate::metrics::entry::Metric;
+
+/// Duplication.
+pub const METRIC: Metric = Metric::of_fields(&[
+    Figure::new(
+        "duplication-fraction",
+        "duplication",
+        Unit::Plain { decimals: 4 },
+        Take::Real(|s| s.test()?.duplicates.duplication_fraction),
+    )
+    .about("arrivals over distinct packets, less 1")
+    .source("RFC 5560 §5.2")
+    .lower_is_better()
+    .only(Applies::WHOLE),
+    Figure::new(
+        "replicated-rate",
+        "replicated",
+        Unit::Share,
+        Take::Real(|s| s.test()?.duplicates.replicated_rate),
+    )
+    .about("packets that came more than once over distinct packets")
+    .source("RFC 5560 §5.2")
+    .lower_is_better()
+    .only(Applies::WHOLE),
+    Figure::new(
+        "duplicate-after-median",
+        "copy after (median)",
+        Unit::Time,
+        Take::Real(|s| Some(s.test()?.duplicates.time_to_duplicate?.median)),
+    )
+    .about("median time from a packet's first arrival to a further copy")
+    .only(Applies::WHOLE),
+    Figure::new(
+        "duplicate-after-max",
+        "copy after (largest)",
+        Unit::Time,
+        Take::Whole(|s| Some(s.test()?.duplicates.time_to_duplicate?.max)),
+    )
+    .about("largest time from a packet's first arrival to a further copy")
+    .only(Applies::WHOLE),
+]);

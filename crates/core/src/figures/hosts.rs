@@ -1,0 +1,164 @@
+//! What the hosts themselves did: the figures that are fields of the summary.
+
+use crate::figure::{Applies, Figure, Take, Unit};
+use crate::metrics::entry::Metric;
+
+/// The sender's own error.
+pub const SCHEDULE_ERROR: Metric = Metric::of_fields(&[
+    Figure::new(
+        "schedule-error-median",
+        "send error median",
+        Unit::Time,
+        Take::Real(|s| s.test()?.schedule_error.as_ref().map(|e| e.median)),
+    )
+    .about("median lateness of the sender against its schedule")
+    .lower_is_better()
+    .only(Applies::TESTS),
+    Figure::new(
+        "schedule-error-p99",
+        "send error 99%",
+        Unit::Time,
+        Take::Whole(|s| s.test()?.schedule_error.as_ref().map(|e| e.p99)),
+    )
+    .about("99th percentile of the sender's own schedule error")
+    .lower_is_better()
+    .only(Applies::TESTS),
+    Figure::new(
+        "schedule-error-max",
+        "send error max",
+        Unit::Time,
+        Take::Whole(|s| s.test()?.schedule_error.as_ref().map(|e| e.max)),
+    )
+    .about("largest lateness of the sender against its schedule")
+    .lower_is_better()
+    .only(Applies::TESTS),
+    Figure::new(
+        "schedule-error-late",
+        "sent late",
+        Unit::Packets,
+        Take::Count(|s| s.test()?.schedule_error.as_ref().map(|e| e.over_half_period)),
+    )
+    .about("packets sent more than half a period late")
+    .lower_is_better()
+    .only(Applies::TESTS),
+]);
+
+/// Stalls of the hosts, and the figures without them.
+pub const STALLS: Metric = Metric::of_fields(&[
+    Figure::new(
+        "stalls-sender",
+        "sender stalls",
+        Unit::Packets,
+        Take::Count(|s| Some(s.test()?.stalls.sender_late)),
+    )
+    .about("packets sent late because the sending host stalled")
+    .lower_is_better()
+    .only(Applies::TESTS),
+    Figure::new(
+        "stalls-receiver",
+        "receiver stalls",
+        Unit::Count,
+        Take::Count(|s| Some(s.test()?.stalls.receiver_suspects)),
+    )
+    .about("groups of packets that arrived together as after a stall of the receiving host")
+    .lower_is_better()
+    .only(Applies::TESTS),
+    Figure::new(
+        "stalls-waited",
+        "waited in receiver",
+        Unit::Packets,
+        Take::Count(|s| Some(s.test()?.stalls.receiver_waits)),
+    )
+    .about("packets that waited in the receiving host more than half a period")
+    .lower_is_better()
+    .only(Applies::TESTS),
+    Figure::new(
+        "pdv-without-stalls-p99",
+        "jitter 99%, no stall",
+        Unit::Time,
+        Take::Whole(|s| Some(s.test()?.stalls.without?.pdv_p99)),
+    )
+    .about("99th percentile of PDV without the packets the hosts disturbed")
+    .lower_is_better()
+    .only(Applies::TESTS),
+    Figure::new(
+        "pdv-without-stalls-max",
+        "jitter max, no stall",
+        Unit::Time,
+        Take::Whole(|s| Some(s.test()?.stalls.without?.pdv_max)),
+    )
+    .about("largest PDV without the packets the hosts disturbed")
+    .lower_is_better()
+    .only(Applies::TESTS),
+    Figure::new(
+        "intended-latency-mean",
+        "from due time, mean",
+        Unit::Time,
+        Take::Real(|s| s.test()?.intended_latency.as_ref().map(|i| i.mean)),
+    )
+    .about("mean delay from when packets were due instead of sent, where the sender's error matters")
+    .lower_is_better()
+    .only(Applies::TESTS),
+    Figure::new(
+        "intended-latency-pdv-p99",
+        "from due time, 99%",
+        Unit::Time,
+        Take::Whole(|s| s.test()?.intended_latency.as_ref().map(|i| i.pdv_p99)),
+    )
+    .about("99th percentile of PDV counted from due times, where the sender's error matters")
+    .lower_is_better()
+    .only(Applies::TESTS),
+]);
+
+/// The host's own noise.
+pub const NOISE: Metric = Metric::of_fields(&[
+    Figure::new(
+        "noise-pdv-p99",
+        "host's own jitter",
+        Unit::Time,
+        Take::Whole(|s| Some(s.test()?.noise.as_ref()?.floor.pdv_p99.0)),
+    )
+    .about("99th percentile of PDV over the host's own loopback, where it was measured before the test")
+    .lower_is_better()
+    .only(Applies::TESTS),
+    Figure::new(
+        "stddev-net",
+        "std dev, net of host",
+        Unit::Time,
+        Take::Real(|s| s.test()?.noise.as_ref()?.stddev_net),
+    )
+    .about("standard deviation of delay without the host's own share")
+    .lower_is_better()
+    .only(Applies::TESTS),
+]);
+
+/// Time spent in the hosts.
+pub const STAMPS: Metric = Metric::of_fields(&[
+    Figure::new("send-lag-mean", "in sender, mean", Unit::Time, Take::Whole(|s| s.stamps().send_lag_mean_ns))
+        .about("mean time from the sending program's clock reading to the sent stamp")
+        .lower_is_better(),
+    Figure::new(
+        "send-lag-max",
+        "in sender, largest",
+        Unit::Time,
+        Take::Whole(|s| s.stamps().send_lag_max_ns),
+    )
+    .about("largest time from the sending program's clock reading to the sent stamp")
+    .lower_is_better(),
+    Figure::new(
+        "receive-lag-mean",
+        "in receiver, mean",
+        Unit::Time,
+        Take::Whole(|s| s.stamps().receive_lag_mean_ns),
+    )
+    .about("mean time from the arrived stamp to the receiving program's clock reading")
+    .lower_is_better(),
+    Figure::new(
+        "receive-lag-max",
+        "in receiver, largest",
+        Unit::Time,
+        Take::Whole(|s| s.stamps().receive_lag_max_ns),
+    )
+    .about("largest time from the arrived stamp to the receiving program's clock reading")
+    .lower_is_better(),
+]);

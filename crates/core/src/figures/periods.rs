@@ -1,0 +1,64 @@
+//! Periods, rates, throughput: the figures that are fields of the summary.
+
+use crate::figure::{Applies, Figure, Take, Unit};
+use crate::metrics::entry::Metric;
+
+/// Periods, rates, throughput.
+pub const METRIC: Metric = Metric::of_fields(&[
+    Figure::new(
+        "target-period",
+        "period asked for",
+        Unit::Time,
+        Take::Real(|s| Some(s.test()?.periods.target?.period_ns)),
+    )
+    .about("time between packets, as asked for")
+    .only(Applies::TESTS),
+    Figure::new(
+        "tx-period",
+        "transmit period",
+        Unit::Time,
+        Take::Real(|s| Some(s.test()?.periods.tx?.period_ns)),
+    )
+    .about("mean time between packets, as sent; loss does not bias it")
+    .only(Applies::WHOLE),
+    Figure::new(
+        "rx-period",
+        "receive period",
+        Unit::Time,
+        Take::Real(|s| Some(s.test()?.periods.rx?.period_ns)),
+    )
+    .about("mean time between packets, as received; loss lengthens it")
+    .only(Applies::WHOLE),
+    Figure::new(
+        "tx-rate",
+        "packets sent a second",
+        Unit::PacketRate,
+        Take::Real(|s| Some(s.test()?.periods.tx?.rate_pps)),
+    )
+    .about("packets sent a second")
+    .only(Applies::WHOLE),
+    Figure::new(
+        "rx-rate",
+        "packets got a second",
+        Unit::PacketRate,
+        Take::Real(|s| Some(s.test()?.periods.rx?.rate_pps)),
+    )
+    .about("packets received a second")
+    .only(Applies::WHOLE),
+    Figure::new(
+        "tx-throughput",
+        "user rate sent",
+        Unit::BitRate,
+        Take::Real(|s| s.test()?.periods.tx?.throughput_bps),
+    )
+    .about("payload bits sent a second")
+    .only(Applies::WHOLE),
+    Figure::new(
+        "rx-throughput",
+        "user rate received",
+        Unit::BitRate,
+        Take::Real(|s| s.test()?.periods.rx?.throughput_bps),
+    )
+    .about("payload bits received a second")
+    .only(Applies::WHOLE),
+]);

@@ -1,0 +1,131 @@
+//! What a round-trip test tells beside its round trips: the figures that are fields of the summary.
+
+use crate::figure::{Applies, Figure, Take, Unit};
+use crate::metrics::entry::Metric;
+
+/// What round-trip tests tell beside their round trips.
+pub const METRIC: Metric = Metric::of_fields(&[
+    Figure::new(
+        "processing-min",
+        "processing min",
+        Unit::Time,
+        Take::Whole(|s| s.two_way()?.processing.map(|p| p.min)),
+    )
+    .about("smallest time the far host took to answer, which is not part of the round trips")
+    .source("RFC 2681")
+    .lower_is_better()
+    .only(Applies::ROUND_TRIPS),
+    Figure::new(
+        "processing-mean",
+        "processing mean",
+        Unit::Time,
+        Take::Whole(|s| s.two_way()?.processing.map(|p| p.mean)),
+    )
+    .about("mean time the far host took to answer")
+    .lower_is_better()
+    .only(Applies::ROUND_TRIPS),
+    Figure::new(
+        "processing-max",
+        "processing max",
+        Unit::Time,
+        Take::Whole(|s| s.two_way()?.processing.map(|p| p.max)),
+    )
+    .about("largest time the far host took to answer")
+    .lower_is_better()
+    .only(Applies::ROUND_TRIPS),
+    Figure::new("unsent", "not sent", Unit::Packets, Take::Count(|s| Some(s.two_way()?.unsent)))
+        .about("requests that this host could not send")
+        .lower_is_better()
+        .only(Applies::ROUND_TRIPS),
+    Figure::new(
+        "lost-there",
+        "lost on the way there",
+        Unit::Packets,
+        Take::Count(|s| Some(s.two_way()?.directions?.up_lost)),
+    )
+    .about("requests lost on the way there, where the far host counts")
+    .lower_is_better()
+    .only(Applies::ROUND_TRIPS),
+    Figure::new(
+        "lost-back",
+        "lost on the way back",
+        Unit::Packets,
+        Take::Count(|s| Some(s.two_way()?.directions?.down_lost)),
+    )
+    .about("answers lost on the way back, where the far host counts")
+    .lower_is_better()
+    .only(Applies::ROUND_TRIPS),
+    Figure::new(
+        "lost-either",
+        "lost either way",
+        Unit::Packets,
+        Take::Count(|s| Some(s.two_way()?.directions?.unknown_lost)),
+    )
+    .about("lost there or back, and there is no telling which")
+    .lower_is_better()
+    .only(Applies::ROUND_TRIPS),
+    Figure::new(
+        "answers-foreign",
+        "foreign answers",
+        Unit::Packets,
+        Take::Count(|s| Some(s.two_way()?.not_answers.foreign)),
+    )
+    .about("datagrams received that are not of this test")
+    .lower_is_better()
+    .only(Applies::ROUND_TRIPS),
+    Figure::new(
+        "answers-malformed",
+        "malformed answers",
+        Unit::Packets,
+        Take::Count(|s| Some(s.two_way()?.not_answers.malformed)),
+    )
+    .about("datagrams received that are not what the protocol allows")
+    .lower_is_better()
+    .only(Applies::ROUND_TRIPS),
+    Figure::new(
+        "answers-forged",
+        "forged answers",
+        Unit::Packets,
+        Take::Count(|s| Some(s.two_way()?.not_answers.forged)),
+    )
+    .about("datagrams received whose integrity check failed")
+    .lower_is_better()
+    .only(Applies::ROUND_TRIPS),
+    Figure::new(
+        "answers-unmatched",
+        "unmatched answers",
+        Unit::Packets,
+        Take::Count(|s| Some(s.two_way()?.not_answers.unmatched)),
+    )
+    .about("answers to requests never sent or long gone")
+    .lower_is_better()
+    .only(Applies::ROUND_TRIPS),
+    Figure::new(
+        "tcp-retransmissions",
+        "TCP retransmissions",
+        Unit::Count,
+        Take::Count(|s| Some(s.two_way()?.tcp?.retransmissions)),
+    )
+    .about("segments the kernel sent again during a TCP test")
+    .lower_is_better()
+    .only(Applies::ROUND_TRIPS),
+    Figure::new(
+        "tcp-srtt-max",
+        "TCP SRTT, largest",
+        Unit::Time,
+        Take::Count(|s| Some(u64::from(s.two_way()?.tcp?.srtt_max_us) * 1000)),
+    )
+    .about("largest smoothed round-trip time the kernel saw during a TCP test")
+    .source("RFC 6298")
+    .lower_is_better()
+    .only(Applies::ROUND_TRIPS),
+    Figure::new(
+        "tcp-cwnd-min",
+        "TCP window, smallest",
+        Unit::Count,
+        Take::Count(|s| Some(s.two_way()?.tcp?.cwnd_min.into())),
+    )
+    .about("smallest congestion window during a TCP test, in segments")
+    .higher_is_better()
+    .only(Applies::ROUND_TRIPS),
+]);
