@@ -1,4 +1,4 @@
-//! [`FIGURES`]: every scalar of a [`Summary`], once. Whatever lists scalars – CSV, OpenMetrics, thresholds, tables
+//! [`FIGURES`]: every scalar of a [`Summary`](crate::Summary), once. Whatever lists scalars – CSV, OpenMetrics, thresholds, tables
 //! of comparisons, sweeps and pages, help – reads this list.
 //!
 //! Figures that are fields of the summary have their entries in this folder; a metric without a field of its own has
