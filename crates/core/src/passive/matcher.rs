@@ -8,6 +8,7 @@
 
 mod matches;
 
+use super::sighting::TWICE;
 use super::{Identity, Point, Record, Sighting, Way};
 use crate::time::{SECOND, Span, WallTime};
 use core::hash::{BuildHasherDefault, Hasher};
@@ -16,8 +17,6 @@ use matches::{MatchedSource, Matches, OpenSighting};
 use std::collections::hash_map::Entry as NameSlot;
 use std::collections::{HashMap, VecDeque};
 
-/// The same name at the same point this soon is one packet captured twice.
-pub(super) const TWICE: i64 = 1_000_000;
 /// How long a matched name stays known, so that a second copy is recognised.
 const LINGER: i64 = SECOND / 20;
 /// More sightings of one name at one point within the window than this are beyond telling apart.

@@ -28,6 +28,7 @@ pub mod pairing;
 pub mod pipeline;
 mod result;
 pub mod serialisation;
+mod sighting;
 pub mod spread;
 mod stream_traffic;
 pub mod streams;
@@ -40,7 +41,6 @@ pub use clocks::{ClockDifference, Clocks};
 pub use compat::{CaiaMatcher, CaiaPairer};
 pub use echo::Echoes;
 pub use estimate::{Estimate, Estimator, PassiveSummary, Resampler, SizeFigures, WayFigures};
-
 pub use flows::{FlowFigures, FlowKey, FlowNumbers, FlowWay, Flows, Grouping};
 pub use identity::{Fields, Identity, IdentityRule};
 pub use levels::{Level, Levels, explain_levels};
@@ -52,13 +52,13 @@ pub use packet::{Packet, Skip, decode};
 pub use pairing::{Pair, Pairer, Record};
 pub use result::PassiveResult;
 pub use serialisation::Serialisation;
+pub use sighting::Sighting;
 pub use spread::{Spread, SpreadFigures};
 pub use stream_traffic::{StreamTraffic, WireCounts};
 pub use streams::{StreamSink, Streams};
 pub use survey::{NoPlan, PacketPreview, Plan, Prefix, Sides, survey};
 pub use time_queue::TimeQueue;
 
-use crate::time::WallTime;
 use serde::Serialize;
 
 /// Which way a packet goes.
@@ -91,19 +91,4 @@ impl Point {
     pub fn is_source(self, way: Way) -> bool {
         self as u8 == way as u8
     }
-}
-
-/// One packet seen at one point.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sighting {
-    /// When, on that point's clock.
-    pub at: WallTime,
-    /// Its name.
-    pub id: Identity,
-    /// Length of the IP packet, in bytes.
-    pub length: u32,
-    /// Which way it goes.
-    pub way: Way,
-    /// The flow it belongs to, as the caller numbers flows.
-    pub flow: u32,
 }

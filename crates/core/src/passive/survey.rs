@@ -7,8 +7,8 @@
 //! at most half the round trip.
 
 use super::identity::{Fields, IdentityRule};
-use super::matcher::TWICE;
 use super::packet::{Packet, bits};
+use super::sighting::TWICE;
 use super::{Identity, Way};
 use crate::time::{Span, WallTime};
 use core::fmt;

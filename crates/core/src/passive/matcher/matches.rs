@@ -2,7 +2,7 @@
 //! each is known.
 
 use super::{MatchObserver, RETUNE};
-use crate::passive::flows::known_flow;
+use crate::passive::flows::key::known_flow;
 use crate::passive::{Point, Record, Sighting, Way};
 use crate::time::WallTime;
 use serde::Serialize;

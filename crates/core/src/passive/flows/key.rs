@@ -1,0 +1,186 @@
+//! [`FlowKey`] and [`FlowNumbers`]: which flow a packet belongs to, and the number flows are called by.
+
+use crate::passive::Way;
+use crate::passive::packet::{ICMP, ICMPV6, Packet, TCP, UDP};
+use crate::passive::survey::Prefix;
+use core::fmt;
+use core::hash::{Hash, Hasher};
+use core::net::IpAddr;
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+
+/// Flows kept apart; packets of further ones share one number.
+pub const MAX_FLOWS: usize = 1 << 16;
+/// The number of all flows beyond [`MAX_FLOWS`].
+pub const OTHER_FLOWS: u32 = u32::MAX;
+/// What they are called together.
+pub const OTHER_FLOWS_NAME: &str = "others";
+/// The number of packets whose flow a point does not know, such as a far one that sends digests: the other point's
+/// number counts, and packets which that one never saw remain without a flow.
+pub const UNKNOWN_FLOW: u32 = u32::MAX - 1;
+
+/// The flow of a packet seen at two points.
+#[inline]
+pub(in crate::passive) fn known_flow(here: u32, there: u32) -> u32 {
+    if here == UNKNOWN_FLOW { there } else { here }
+}
+
+/// What packets are put together by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grouping {
+    /// Protocol, both addresses, both ports.
+    Flow,
+    /// The prefixes of so many bits around both addresses.
+    Prefix {
+        /// Bits of an IPv4 address, at most 32.
+        v4: u8,
+        /// Bits of an IPv6 address, at most 128.
+        v6: u8,
+    },
+}
+
+/// What the packets of a flow share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowKey {
+    /// The transport protocol; `None` for a pair of prefixes.
+    pub protocol: Option<u8>,
+    /// At the reference side: address or prefix, port where there is one.
+    pub reference: (Prefix, Option<u16>),
+    /// At the monitor side.
+    pub monitor: (Prefix, Option<u16>),
+}
+
+impl Hash for FlowKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // All packets are grouped in one manner: the prefixes' lengths and what is missing are the same.
+        let port = |end: (Prefix, Option<u16>)| u32::from(end.1.unwrap_or(0));
+        state.write_u128(self.reference.0.network());
+        state.write_u128(self.monitor.0.network());
+        state.write_u32(port(self.reference) << 16 | port(self.monitor));
+        state.write_u8(self.protocol.unwrap_or(0));
+    }
+}
+
+impl FlowKey {
+    /// Of a packet that goes `way`.
+    pub fn of(p: &Packet<'_>, way: Way, grouping: Grouping) -> FlowKey {
+        let (src, dst) = match grouping {
+            Grouping::Flow => {
+                let (src, dst) = p.ends();
+                let ports = p.ports();
+                ((Prefix::host(src), ports.map(|p| p.0)), (Prefix::host(dst), ports.map(|p| p.1)))
+            }
+            Grouping::Prefix { v4, v6 } => {
+                let around = |a: IpAddr| {
+                    let length = if a.is_ipv4() { v4.min(32) } else { v6.min(128) };
+                    (Prefix::new(a, length).unwrap_or(a.into()), None)
+                };
+                (around(p.src()), around(p.dst()))
+            }
+        };
+        let (reference, monitor) = if way == Way::Out { (src, dst) } else { (dst, src) };
+        let protocol = (grouping == Grouping::Flow).then_some(p.protocol);
+        FlowKey { protocol, reference, monitor }
+    }
+}
+
+impl fmt::Display for FlowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = |f: &mut fmt::Formatter<'_>, (p, port): (Prefix, Option<u16>)| match (port, p.address()) {
+            (Some(port), Some(IpAddr::V6(_))) => write!(f, "[{p}]:{port}"),
+            (Some(port), _) => write!(f, "{p}:{port}"),
+            (None, _) => write!(f, "{p}"),
+        };
+        match self.protocol {
+            None => {}
+            Some(TCP) => f.write_str("tcp ")?,
+            Some(UDP) => f.write_str("udp ")?,
+            Some(ICMP | ICMPV6) => f.write_str("icmp ")?,
+            Some(n) => write!(f, "proto-{n} ")?,
+        }
+        end(f, self.reference)?;
+        f.write_str(" - ")?;
+        end(f, self.monitor)
+    }
+}
+
+/// Numbers flows as they appear.
+#[derive(Clone, Debug, Default)]
+pub struct FlowNumbers {
+    numbers: HashMap<FlowKey, u32, RandomState>,
+    keys: Vec<FlowKey>,
+}
+
+impl FlowNumbers {
+    /// The number of a flow; [`OTHER_FLOWS`] once [`MAX_FLOWS`] are known.
+    pub fn number(&mut self, key: FlowKey) -> u32 {
+        if let Some(n) = self.numbers.get(&key) {
+            return *n;
+        }
+        if self.is_full() {
+            return OTHER_FLOWS;
+        }
+        let n = self.keys.len() as u32;
+        self.numbers.insert(key, n);
+        self.keys.push(key);
+        n
+    }
+
+    /// The number of a flow that is known.
+    pub fn known(&self, key: &FlowKey) -> Option<u32> {
+        self.numbers.get(key).copied()
+    }
+
+    /// Learns a number given elsewhere.
+    pub fn learn(&mut self, key: FlowKey, number: u32) {
+        if self.numbers.len() < MAX_FLOWS {
+            self.numbers.insert(key, number);
+        }
+    }
+
+    /// Whether no new flow gets a number of its own.
+    pub fn is_full(&self) -> bool {
+        self.keys.len() >= MAX_FLOWS
+    }
+
+    /// All flows by their numbers.
+    pub fn keys(&self) -> &[FlowKey] {
+        &self.keys
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::passive::{LinkType, decode};
+
+    /// The key of a UDP packet between two addresses.
+    pub(crate) fn key(src: [u8; 4], dst: [u8; 4], way: Way, grouping: Grouping) -> FlowKey {
+        let mut v = vec![0x45, 0, 0, 28, 0, 7, 0x40, 0, 64, 17, 1, 2];
+        v.extend(src);
+        v.extend(dst);
+        v.extend([0x13, 0x88, 0x13, 0x89, 0, 8, 3, 4]);
+        FlowKey::of(&decode(LinkType::RAW, &v, 28).unwrap(), way, grouping)
+    }
+
+    #[test]
+    fn both_ways_of_a_flow_have_one_key() {
+        let (a, b) = ([10, 0, 0, 1], [192, 0, 2, 9]);
+        let out = key(a, b, Way::Out, Grouping::Flow);
+        assert_eq!(out.to_string(), "udp 10.0.0.1:5000 - 192.0.2.9:5001");
+        let prefix = Grouping::Prefix { v4: 24, v6: 48 };
+        assert_eq!(key(a, b, Way::Out, prefix), key(b, a, Way::In, prefix));
+        assert_eq!(key(a, b, Way::Out, prefix).to_string(), "10.0.0.0/24 - 192.0.2.0/24");
+    }
+
+    #[test]
+    fn flows_are_bounded_and_what_is_beyond_shares_a_number() {
+        let mut numbers = FlowNumbers::default();
+        for i in 0..(MAX_FLOWS as u32 + 10) {
+            let [.., b, c, d] = i.to_be_bytes();
+            let n = numbers.number(key([10, b, c, d], [1, 1, 1, 1], Way::Out, Grouping::Flow));
+            assert_eq!(n, if (i as usize) < MAX_FLOWS { i } else { OTHER_FLOWS });
+        }
+        assert_eq!(numbers.number(key([10, 0, 0, 3], [1, 1, 1, 1], Way::Out, Grouping::Flow)), 3);
+    }
+}
