@@ -75,6 +75,9 @@ pub struct Session {
     /// Whether the direction is known. Classic logs cannot tell: in reverse mode the server too
     /// answers SENDING.
     pub direction_known: bool,
+    /// Whether classic workorders were spoken: the relative clock error is then the median of the probes, as the
+    /// seed document's A.2 has it.
+    pub classic: bool,
     /// Offset probes, in the order made, before and after the stream.
     pub probes: Vec<ClockProbe>,
     /// The classic median estimate of θ in ns, where only that is known (log version 2).
@@ -120,6 +123,7 @@ impl Session {
             dst: None,
             sent: None,
             direction_known: true,
+            classic: false,
             probes: Vec::new(),
             classic_offset: None,
             classic_rtt: None,

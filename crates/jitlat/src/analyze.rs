@@ -63,6 +63,7 @@ pub fn analyze(log: &Path, args: &ReportArgs) -> Result<Run> {
         tcp: Vec::new(),
         heading: analysing(session) + "\n",
         label: log.display().to_string(),
+        corrected: args.plot_corrected,
         file_ending: file_ending(session.spec.direction()),
     })
 }

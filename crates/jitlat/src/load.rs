@@ -43,7 +43,7 @@ fn run(instrument: &dyn Instrument, basis: Basis, load: &Load, args: &ReportArgs
     args.outputs.check(2, &[])?;
     let stop = interrupt::stop()?;
     let phases = Phases::measure(instrument, load, basis, &args.options(), &stop)?;
-    let report = PhasesReport::new(phases, instrument.quantity(), args.analysis.interval);
+    let report = PhasesReport::new(phases, instrument.quantity(), args);
     let options = Options { style: console::style(), ..Options::default() };
     let whole =
         args.outputs.write(&report, || page(&report.phases, &report.runs, instrument.quantity(), &options));
@@ -65,7 +65,8 @@ struct PhasesReport {
 }
 
 impl PhasesReport {
-    fn new(mut phases: Phases, quantity: &'static str, interval: Option<Span>) -> PhasesReport {
+    fn new(mut phases: Phases, quantity: &'static str, report: &ReportArgs) -> PhasesReport {
+        let (interval, corrected) = (report.analysis.interval, report.plot_corrected);
         let runs = [("idle", &mut phases.idle), ("loaded", &mut phases.loaded)].map(|(name, phase)| Run {
             summary: phase.analysed.summary.clone(),
             session: phase.analysed.session.clone(),
@@ -75,6 +76,7 @@ impl PhasesReport {
             tcp: Vec::new(),
             heading: String::new(),
             label: name.to_owned(),
+            corrected,
             file_ending: name.to_owned(),
         });
         PhasesReport { phases, runs, quantity, interval }

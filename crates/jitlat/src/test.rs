@@ -122,6 +122,7 @@ impl Followed {
             runs.push(Run {
                 heading,
                 label: direction.to_owned(),
+                corrected: args.report.plot_corrected,
                 summary: analysed.summary,
                 session: analysed.session,
                 samples: if keep { analysed.samples } else { Default::default() },

@@ -22,7 +22,7 @@ fn report(log: Vec<u8>) -> String {
         text::analysing(reader.session()),
         text::report(&summary, &options),
         text::plots::histogram("Jitter", &summary.pdv, options.width),
-        text::plots::burstiness(&samples, summary.counts.sent, options.width),
+        text::plots::burstiness("Latency", &samples, 0, summary.counts.sent, options.width),
     )
 }
 

@@ -75,15 +75,20 @@ impl StepWatch {
 /// The kernel's own account of the wall clock, or `None` where it gives none.
 pub fn sync_state() -> Option<SyncState> {
     let (state, clock) = sys::kernel_clock().ok()?;
+    Some(account_of(state, &clock))
+}
+
+/// What a state and the variables of `adjtimex` say.
+fn account_of(state: libc::c_int, clock: &libc::timex) -> SyncState {
     let unit = if clock.status & libc::STA_NANO != 0 { 1 } else { 1000 };
-    Some(SyncState {
+    SyncState {
         synchronised: state != libc::TIME_ERROR && clock.status & libc::STA_UNSYNC == 0,
         offset: Span(clock.offset).times(unit),
         estimated_error: Span::micros(clock.esterror),
         maximum_error: Span::micros(clock.maxerror),
         // The kernel counts in 2⁻¹⁶ ppm.
         frequency_ppb: clock.freq.saturating_mul(1000) >> 16,
-    })
+    }
 }
 
 /// The clock source in use, e.g. `tsc`.
@@ -117,6 +122,45 @@ mod tests {
         assert!(second.steady >= first.steady);
         assert!(((second.wall - first.wall) - (second.steady - first.steady)).0.abs() < 50_000_000);
         assert!(watch.look().0.abs() < 50_000_000);
+    }
+
+    /// The kernel's discipline, simulated: RFC 5905's clock after `seconds` without an update, 500 ppm of error added
+    /// each second; beyond 16 s the kernel gives it up.
+    fn disciplined(seconds: i64, nanoseconds: bool) -> (libc::c_int, libc::timex) {
+        let (_, mut clock) = sys::kernel_clock().unwrap();
+        (clock.offset, clock.freq) = (if nanoseconds { -3500 } else { -3 }, -(12 << 16) - (1 << 15));
+        (clock.esterror, clock.maxerror) = (17, 900 + 500 * seconds);
+        clock.status = libc::STA_PLL | if nanoseconds { libc::STA_NANO } else { 0 };
+        if clock.maxerror > 16_000_000 {
+            clock.maxerror = 16_000_000;
+            clock.status |= libc::STA_UNSYNC;
+        }
+        let lost = clock.status & libc::STA_UNSYNC != 0;
+        (if lost { libc::TIME_ERROR } else { libc::TIME_OK }, clock)
+    }
+
+    #[test]
+    fn the_kernels_discipline_is_read_as_it_is() {
+        let told = |(state, clock): (libc::c_int, libc::timex)| account_of(state, &clock);
+        let good = told(disciplined(0, true));
+        assert_eq!(
+            good,
+            SyncState {
+                synchronised: true,
+                offset: Span(-3_500),
+                estimated_error: Span::micros(17),
+                maximum_error: Span::micros(900),
+                frequency_ppb: -12_500,
+            }
+        );
+        assert_eq!(told(disciplined(0, false)).offset, Span::micros(-3), "microseconds without STA_NANO");
+        assert_eq!(told(disciplined(60, true)).maximum_error, Span::micros(30_900));
+        let lost = told(disciplined(40_000, true));
+        assert_eq!((lost.synchronised, lost.maximum_error), (false, Span::seconds(16)));
+        // A leap second pending is a synchronised clock; an error state without the flag is none.
+        let (_, clock) = disciplined(0, true);
+        assert!(account_of(libc::TIME_INS, &clock).synchronised);
+        assert!(!account_of(libc::TIME_ERROR, &clock).synchronised);
     }
 
     #[test]

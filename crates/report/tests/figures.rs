@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{GOLDEN, Measured, everything, figures, golden, made_up};
+use common::{GOLDEN, Measured, everything, figures, golden, made_up, run};
 use jitlat_report::draw::{self, Drawing, Shape, layout};
-use jitlat_report::figure::{self, Beside, Mark, Run};
+use jitlat_report::figure::{self, Beside, Figure, Mark, Run};
 
 /// What is printed must not be clipped by the sheet nor overlap other words.
 fn assert_readable(name: &str, drawing: &Drawing) {
@@ -39,7 +39,7 @@ fn words_of_any_length_are_wrapped_or_cut() {
         "a name as long as somebody who names every run after its whole command line may give it ".repeat(3);
     let m = golden("b_wan_lossy_v1");
     let other = golden("d_edge_small_v1");
-    for mut figure in figure::of_run(&Run { label: &long, summary: &m.summary, trace: Some(&m.trace) }) {
+    for mut figure in figure::of_run(&Run { label: &long, ..run(&m) }) {
         figure.notes.push(long.replace(' ', "_"));
         assert_readable(&figure.id, &layout(&figure));
     }
@@ -102,7 +102,6 @@ fn figures_appear_only_where_there_is_something_to_show() {
     for id in ["loss-lengths", "duplication-lengths", "reorder-density"] {
         assert!(!has(&clean, id) && has(&lossy, id), "{id}");
     }
-    assert!(has(&ids("c_unsync_v2"), "latency-corrected") && !has(&lossy, "latency-corrected"));
 }
 
 #[test]
@@ -195,8 +194,61 @@ mod any_log {
                 prop_assert!(draw::png(&figure, 0.3).is_ok());
             }
             let part = Part { label: "", session: Some(&m.session), summary: &m.summary, trace: Some(&m.trace) };
-            let html = page(&Report { section: None, parts: &[part], command: None, program: "jitlat", written: None });
+            let html = page(&Report {
+                section: None,
+                parts: &[part],
+                corrected: false,
+                command: None,
+                program: "jitlat",
+                written: None,
+            });
             prop_assert!(!html.contains("NaN"));
         }
     }
+}
+
+/// The latency that a figure shows: where its axis begins.
+fn position(figure: &Figure) -> f64 {
+    match &figure.series[0].mark {
+        Mark::Bars { start, .. } => *start,
+        Mark::Points { points } => points.iter().map(|p| p.1).fold(f64::INFINITY, f64::min),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_figure_of_latency_is_corrected_or_says_that_it_is_not() {
+    let m = golden("c_unsync_v2");
+    let off = m.summary.clock.correction_ns.unwrap() as f64;
+    let corrected = figure::of_run(&Run { corrected: true, ..run(&m) });
+    let mut latencies = 0;
+    for (raw, corrected) in figures(&m).iter().zip(&corrected) {
+        assert_eq!(raw.id, corrected.id);
+        if !["latency", "latency-full", "burstiness"].contains(&raw.id.as_str()) {
+            assert_eq!(raw, corrected, "{} does not depend on the clocks", raw.id);
+            continue;
+        }
+        latencies += 1;
+        assert!((position(raw) - position(corrected) - off).abs() < 1.0, "{}", raw.id);
+        let says = |figure: &Figure, what: &str| figure.notes.iter().any(|n| n.contains(what));
+        assert!(says(raw, "not corrected") && !says(corrected, "not corrected"), "{}", raw.id);
+        assert!(says(corrected, "Corrected by the estimated difference"), "{}", raw.id);
+        let axes = |f: &Figure| format!("{} {}", f.x.quantity, f.y.quantity);
+        assert!(axes(raw).contains("not corrected") && axes(corrected).contains("latency, corrected"));
+    }
+    assert_eq!(latencies, 3);
+
+    let other = golden("b_wan_lossy_v1");
+    let beside = |wanted| {
+        let one = |name, m: &'static Measured| Beside::new(name, &m.summary).corrected(wanted, &m.summary);
+        let (a, b) = (Box::leak(Box::new(golden("c_unsync_v2"))), Box::leak(Box::new(golden("c_unsync_v2"))));
+        figure::of_runs(&[one("a", a), one("b", b)])
+    };
+    for (raw, corrected) in beside(false).iter().zip(&beside(true)) {
+        assert_eq!(raw.x == corrected.x, raw.id.contains("jitter"), "{}", raw.id);
+    }
+    // Where nothing is known of the clocks nothing can be corrected, and the figure says that.
+    let unknown = figure::of_run(&Run { corrected: true, ..run(&other) });
+    let latency = unknown.iter().find(|f| f.id == "latency").unwrap();
+    assert!(latency.notes.iter().any(|n| n.contains("not corrected")));
 }

@@ -25,6 +25,7 @@ fn report(runs: &[(&str, &Measured)]) -> String {
     page(&Report {
         section: None,
         parts: &parts,
+        corrected: false,
         command: Some("jitlat -f x.log --html x.html"),
         program: "jitlat 0",
         written: None,

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClockEstimate {
-    /// θ used for correction, in ns: of the minimum-RTT probe, or as a version 2 log prints it.
+    /// θ used for correction, in ns: of the minimum-RTT probe; the median of the probes where classic workorders were
+    /// spoken; or as a version 2 log prints it.
     pub offset_ns: Option<i64>,
     /// Largest possible error of it, in ns, if no one-way delay is negative.
     pub bound_ns: Option<f64>,
@@ -15,8 +16,12 @@ pub struct ClockEstimate {
     pub interval_ns: Option<[i64; 2]>,
     /// The intersection is empty: a clock was stepped, or runs at another rate.
     pub inconsistent: bool,
-    /// Median of the probes' θ: the classic estimator.
+    /// Median of the probes' θ, in ns: the classic estimator.
     pub offset_median_ns: Option<f64>,
+    /// θ of the minimum-RTT probe, in ns. None without probes.
+    pub offset_min_rtt_ns: Option<i64>,
+    /// Largest possible error of that, in ns.
+    pub bound_min_rtt_ns: Option<f64>,
     /// Minimum RTT of the control channel, in ns.
     pub min_rtt_ns: Option<i64>,
     /// θ of the best probe before the stream, and after it.
@@ -105,6 +110,9 @@ impl ClockEstimate {
                 .map(|(o, r)| [o.saturating_sub(r / 2), o.saturating_add(r / 2)]);
         } else {
             estimate.use_probes(&session.probes, stream);
+            if session.classic {
+                estimate.use_median(&session.probes);
+            }
         }
         estimate.correction_ns = estimate.offset_ns.map(|o| match session.spec.direction() {
             Direction::Up => o,
@@ -145,15 +153,27 @@ impl ClockEstimate {
         self.inconsistent = interval.is_some_and(|(low, high)| low > high);
         let Some(best) = best(&mut probes.iter()) else { return };
         let offset = best.double_offset().div_euclid(2);
-        self.offset_ns = Some(offset);
-        match interval.filter(|(low, high)| low <= high) {
-            Some((low, high)) => {
-                self.interval_ns = Some([low, high]);
-                let reach = i128::from(high) - i128::from(offset);
-                self.bound_ns = Some(reach.max(i128::from(offset) - i128::from(low)) as f64);
-            }
-            None => self.bound_ns = Some(best.rtt().0 as f64 / 2.0),
-        }
+        self.interval_ns = interval.filter(|(low, high)| low <= high).map(|(low, high)| [low, high]);
+        let bound = self.reach(offset).unwrap_or(best.rtt().0 as f64 / 2.0);
+        (self.offset_ns, self.bound_ns) = (Some(offset), Some(bound));
+        (self.offset_min_rtt_ns, self.bound_min_rtt_ns) = (Some(offset), Some(bound));
+    }
+
+    /// Corrects by the median of the probes (seed document, A.2).
+    fn use_median(&mut self, probes: &[ClockProbe]) {
+        let mut doubled: Vec<i64> = probes.iter().map(ClockProbe::double_offset).collect();
+        doubled.sort_unstable();
+        let (low, high) = (doubled[(doubled.len() - 1) / 2], doubled[doubled.len() / 2]);
+        let offset = (i128::from(low) + i128::from(high)).div_euclid(4) as i64;
+        let to_best = self.offset_min_rtt_ns.map_or(0, |best| best.abs_diff(offset)) as f64;
+        let bound = self.reach(offset).or_else(|| Some(self.bound_min_rtt_ns? + to_best));
+        (self.offset_ns, self.bound_ns) = (Some(offset), bound);
+    }
+
+    /// How far an end of the interval that θ lies in is from `offset`, in ns; None without such an interval.
+    fn reach(&self, offset: i64) -> Option<f64> {
+        let [low, high] = self.interval_ns?.map(i128::from);
+        Some((high - i128::from(offset)).max(i128::from(offset) - low) as f64)
     }
 
     /// Delay statistics corrected by this estimate.
@@ -239,6 +259,26 @@ mod tests {
         // 0.02, 0.15, 0.75, 0.9 and 4.1 ms above the path's.
         assert_eq!(e.rtt_spread_ns, Some(730_000.0));
         assert!(!e.inconsistent);
+    }
+
+    #[test]
+    fn classic_workorders_have_the_median() {
+        // metrics §15, V17: what five workorders print, with the minimum-RTT estimate beside it.
+        let mut s = session(Direction::Up, 31_340_420_000, V17);
+        s.classic = true;
+        let e = ClockEstimate::new(&s, None);
+        assert_eq!((e.offset_ns, e.correction_ns), (Some(31_340_465_000), Some(31_340_465_000)));
+        assert_eq!(e.offset_min_rtt_ns, Some(31_340_410_000));
+        // From either to the farther end of the interval.
+        assert_eq!((e.bound_ns, e.bound_min_rtt_ns), (Some(1_615_545_000.0), Some(1_615_510_000.0)));
+        // Of an even number, the middle between two; never rounded through a float.
+        s.probes.truncate(4);
+        let far = 1_700_000_000_000_000_000;
+        for probe in &mut s.probes {
+            (probe.arrived, probe.answered) =
+                (WallTime(probe.arrived.0 + far), WallTime(probe.answered.0 + far));
+        }
+        assert_eq!(ClockEstimate::new(&s, None).offset_ns, Some(31_340_437_500 + far));
     }
 
     #[test]

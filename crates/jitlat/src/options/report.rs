@@ -39,7 +39,7 @@ impl ReportArgs {
 
     /// What of it goes to the console.
     pub fn page(&self) -> PageOptions {
-        PageOptions { corrected: self.corrected, plots: self.text_plots.then_some(self.plot_corrected) }
+        PageOptions { corrected: self.corrected, plots: self.text_plots }
     }
 
     /// Whether something is to be made of the single packets once they are analysed.

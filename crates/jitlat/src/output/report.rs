@@ -77,6 +77,8 @@ pub struct Run {
     pub heading: String,
     /// What names it among others shown beside it.
     pub label: String,
+    /// Whether plots show its latency corrected by the clock estimate (`-L`).
+    pub corrected: bool,
     /// What the name of a file of it alone ends with, where there are two: `up`.
     pub file_ending: String,
 }
@@ -130,6 +132,7 @@ pub fn page(runs: &[Run], section: Option<&Section>) -> String {
     html::page(&html::Report {
         section,
         parts: &parts(runs, &traces),
+        corrected: runs.iter().any(|run| run.corrected),
         command: Some(&command_line(std::env::args())),
         program: PROGRAM,
         written: Some(jitlat_net::clock::wall()),
@@ -156,8 +159,9 @@ fn draw(runs: &[Run], section: Option<&Section>, each: &mut Drawings<'_>) -> Res
         draw_side_by_side(runs, each)?;
     }
     let traces: Vec<Trace> = runs.iter().map(|r| Trace::of(&r.session, &r.samples)).collect();
-    for part in parts(runs, &traces) {
-        let of = figure::Run { label: part.label, summary: part.summary, trace: part.trace };
+    for (part, run) in parts(runs, &traces).into_iter().zip(runs) {
+        let corrected = run.corrected;
+        let of = figure::Run { label: part.label, summary: part.summary, trace: part.trace, corrected };
         let prefix = if runs.len() > 1 { format!("{}-", slug(part.label)) } else { String::new() };
         each(&prefix, &figure::of_run(&of))?;
     }
@@ -179,7 +183,7 @@ fn draw_side_by_side(runs: &[Run], each: &mut Drawings<'_>) -> Result<()> {
         .zip(&samples)
         .map(|(run, (latency, pdv))| Beside {
             samples: (!latency.is_empty()).then_some((latency, pdv)),
-            ..Beside::new(&run.label, &run.summary)
+            ..Beside::new(&run.label, &run.summary).corrected(run.corrected, &run.summary)
         })
         .collect();
     each("", &figure::of_runs(&beside))

@@ -13,8 +13,8 @@ use tracing::error;
 pub struct PageOptions {
     /// Latency corrected by the clock estimate.
     pub corrected: bool,
-    /// Small plots in characters below each report, and whether of corrected latency.
-    pub plots: Option<bool>,
+    /// Small plots in characters below each report.
+    pub plots: bool,
 }
 
 /// The reports of `runs`, one below the other.
@@ -28,8 +28,8 @@ pub fn page(runs: &[Run], chosen: PageOptions) -> String {
         }
         page.push_str(&run.heading);
         page.push_str(&text::report(&run.summary, &options));
-        if let Some(corrected) = chosen.plots {
-            page.push_str(&plots(run, corrected, options.width));
+        if chosen.plots {
+            page.push_str(&plots(run, options.width));
         }
     }
     if let [up, down] = runs
@@ -49,14 +49,24 @@ fn are_one_test(up: &Run, down: &Run) -> bool {
         && up.session.id == down.session.id
 }
 
-fn plots(run: &Run, corrected: bool, width: usize) -> String {
+fn plots(run: &Run, width: usize) -> String {
     let (latency, pdv) = (&run.summary.latency, &run.summary.pdv);
-    let shift = run.summary.latency_corrected.as_ref().and_then(|c| Some(c.min? - latency.min?));
-    let distribution = match shift.filter(|_| corrected) {
-        Some(shift) => text::plots::shifted_histogram("latency, corrected", latency, shift, width),
-        None => text::plots::histogram("jitter (PDV)", pdv, width),
+    let round_trip = run.summary.two_way.is_some();
+    let correction = run.summary.clock.correction_ns.filter(|_| run.corrected && !round_trip);
+    let name = match (round_trip, correction) {
+        (true, _) => "round trip",
+        (false, Some(_)) => "latency, corrected",
+        (false, None) => "latency, not corrected",
     };
-    format!("\n{distribution}\n{}", text::plots::burstiness(&run.samples, run.summary.counts.sent, width))
+    let shift = correction.unwrap_or(0).saturating_neg();
+    [
+        text::plots::shifted_histogram(name, latency, shift, width),
+        text::plots::histogram("jitter (PDV)", pdv, width),
+        text::plots::burstiness(name, &run.samples, shift, run.summary.counts.sent, width),
+    ]
+    .iter()
+    .map(|plot| format!("\n{plot}"))
+    .collect()
 }
 
 /// Logs the thresholds of `--fail-if` that `runs` violate; the exit status that follows.

@@ -69,6 +69,7 @@ pub fn run(args: &PingArgs) -> Result<Status> {
         runs.push(Run {
             heading: format!("{}\n{log_line}\n", asking(&analysed.session)),
             label: "round trip".to_owned(),
+            corrected: false,
             summary: analysed.summary,
             session: analysed.session,
             samples: if args.report.keeps_packets() { analysed.samples } else { Default::default() },

@@ -33,7 +33,8 @@ pub fn show(
         trace.iter_mut().for_each(|t| t.ping(at.0, rtt.0));
     }
     let ping = ping.figures(0);
-    let Recorded { runs, failures: unsaved, scratch: _scratch } = recorded;
+    let Recorded { mut runs, failures: unsaved, scratch: _scratch } = recorded;
+    runs.iter_mut().for_each(|run| run.corrected = report.plot_corrected);
     failures.extend(unsaved);
     let mut notes = Vec::new();
     for run in runs.iter().filter(|r| r.summary.intervals.is_empty()) {

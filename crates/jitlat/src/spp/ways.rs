@@ -106,6 +106,7 @@ impl WayRecorder {
                 tcp: Vec::new(),
                 heading: format!("== {label}\n"),
                 label: label.to_owned(),
+                corrected: false,
                 file_ending,
             });
         }

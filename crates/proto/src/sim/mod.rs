@@ -13,6 +13,7 @@ pub use engine::SEND_LAG;
 
 use crate::jitlat::auth::Key;
 use crate::jitlat::limits::Limits;
+use crate::jitlat::packet::SENTINEL;
 use crate::jitlat::session_table::SessionTable;
 use crate::jitlat::{
     ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, Failure, ServerConfig, ServerEvent,
@@ -22,7 +23,7 @@ use crate::{Machine, Tick};
 use core::net::SocketAddr;
 use engine::{Engine, Packet};
 use jitlat_core::impair::{Config, Impairment, Tally};
-use jitlat_core::session::Ending;
+use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::{PacketRecord, Session, Span, SteadyTime, TestSpec};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -54,6 +55,10 @@ pub struct World {
     pub latency: Span,
     /// What goes wrong.
     pub trouble: Trouble,
+    /// What goes wrong with the end of streams.
+    pub ending: EndTrouble,
+    /// What each host says of itself, its clock above all: client, server.
+    pub hosts: [HostFacts; 2],
     /// When, in true time, the user presses Ctrl-C.
     pub interrupt: Vec<Span>,
     /// No simulation runs longer than this.
@@ -77,6 +82,16 @@ pub enum Trouble {
     ServerDies(Span),
 }
 
+/// What is lost at the end of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndTrouble {
+    /// So many sentinels, the first ones.
+    pub sentinels: u32,
+    /// The segment with the receiver's answer to the first sentinel, so often: TCP sends it again after a second, two,
+    /// four….
+    pub answers: u32,
+}
+
 impl World {
     /// A faultless world with one stream.
     pub fn new(spec: TestSpec) -> World {
@@ -93,6 +108,8 @@ impl World {
             limits: Limits::default(),
             latency: Span::ZERO,
             trouble: Trouble::None,
+            ending: EndTrouble::default(),
+            hosts: Default::default(),
             interrupt: Vec::new(),
             horizon: Span::seconds(1_000_000),
         }
@@ -130,6 +147,8 @@ pub struct Outcome {
     pub client_took: Span,
     /// True time until nothing was left to do for anyone.
     pub took: Span,
+    /// When each sentinel was sent, in true time.
+    pub sentinels: Vec<Span>,
     /// Steps of the client and of the server.
     pub steps: [u64; 2],
     /// Whether the horizon was reached first: something hung.
@@ -175,6 +194,18 @@ struct Simulation {
     records: Vec<Vec<PacketRecord>>,
     verdict: Option<Result<(Ending, Option<String>), Failure>>,
     client_took: Span,
+    /// When each sentinel was sent.
+    sentinels: Vec<Span>,
+    answer: Answer,
+}
+
+/// The answer to the first sentinel that arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    NotDue,
+    /// By this host.
+    Due(usize),
+    Given,
 }
 
 struct Connection {
@@ -202,6 +233,7 @@ impl Simulation {
             entropy(world.seed, 0, CLIENT),
         );
         config.key = world.client_key.clone();
+        config.host = world.hosts[CLIENT].clone();
         let clocks = [world.client_clock, world.server_clock];
         let paths = [
             Impairment::new(world.down.clone(), world.seed.wrapping_add(1)),
@@ -229,6 +261,8 @@ impl Simulation {
             records: vec![Vec::new(); world.flows.len()],
             verdict: None,
             client_took: Span::ZERO,
+            sentinels: Vec::new(),
+            answer: Answer::NotDue,
             world,
         };
         simulation.accept();
@@ -244,7 +278,7 @@ impl Simulation {
             limits: self.world.limits.clone(),
             key: self.world.server_key.clone(),
             entropy: entropy(self.world.seed, connection, SERVER),
-            host: Default::default(),
+            host: self.world.hosts[SERVER].clone(),
             software: "jitlat sim".into(),
             test_port: jitlat_core::spec::TEST_PORT,
         };
@@ -292,6 +326,7 @@ impl Simulation {
             up: self.paths[SERVER].tally().clone(),
             down: self.paths[CLIENT].tally().clone(),
             client_took: self.client_took,
+            sentinels: self.sentinels,
             took: self.now,
             steps: self.steps,
             hung,
@@ -406,6 +441,9 @@ impl Simulation {
             return;
         }
         let now = self.tick(to);
+        if packet.header.seq == SENTINEL && self.answer == Answer::NotDue {
+            self.answer = Answer::Due(to);
+        }
         let mut out = Vec::new();
         if to == CLIENT {
             self.client_engine.arrived(now, packet, &mut out);
@@ -467,6 +505,12 @@ impl Simulation {
         for packet in packets {
             let bytes = usize::from(packet.size) + 28;
             let now = SteadyTime(self.now.0);
+            if packet.header.seq == SENTINEL {
+                self.sentinels.push(self.now);
+                if self.sentinels.len() <= self.world.ending.sentinels as usize {
+                    continue;
+                }
+            }
             let path = &mut self.paths[to];
             let deliveries = match u64::try_from(packet.header.seq) {
                 Ok(seq) => path.pass_test(now, bytes, seq),
@@ -497,7 +541,12 @@ impl Simulation {
             return;
         }
         let passed = self.paths[to].pass_other(SteadyTime(self.now.0), bytes.len() + 40).first().copied();
-        let at = self.in_order(to, passed).max(self.pipes[connection][to]);
+        let mut at = self.in_order(to, passed).max(self.pipes[connection][to]);
+        // What a receiver says next after a sentinel has reached it answers that.
+        if self.answer == Answer::Due(from) {
+            self.answer = Answer::Given;
+            at = at + Span::seconds((1 << self.world.ending.answers) - 1);
+        }
         self.pipes[connection][to] = at;
         self.at(at, Happening::Bytes { connection, to, bytes });
     }
@@ -555,8 +604,10 @@ impl Simulation {
     fn client_over(&mut self, verdict: Result<(Ending, Option<String>), Failure>) {
         self.client_took = self.now;
         self.verdict = Some(verdict);
-        let delay = self.world.up.delay;
-        self.at(self.now + delay, Happening::Closed { connection: self.connection, to: SERVER });
+        // The end of a connection does not overtake what was said on it.
+        let said = self.pipes[self.connection][SERVER];
+        let at = said.max(self.now + self.world.up.delay);
+        self.at(at, Happening::Closed { connection: self.connection, to: SERVER });
     }
 
     fn settle_server(&mut self, i: usize) -> bool {

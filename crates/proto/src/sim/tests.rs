@@ -1,6 +1,7 @@
 //! Scenarios in virtual time.
 
 use super::*;
+use jitlat_core::clock::SyncState;
 use jitlat_core::impair::{Choice, Gilbert, Jitter};
 use jitlat_core::spec::{Direction, Schedule, Transport};
 use proptest::prelude::*;
@@ -70,6 +71,58 @@ fn a_perfect_path_loses_nothing() {
         assert_eq!((out.server, out.hung, out.kept), (vec![None], false, 0), "{name}");
         assert!(out.took < Span::seconds(12), "{name}: {:?}", out.took);
     }
+}
+
+#[test]
+fn sentinels_are_repeated_until_they_are_answered() {
+    // Seed §4.3.3: ten periods after the last packet, at one tenth of the rate, until the acknowledgement is there.
+    let troubles = [(0, 0), (1, 0), (7, 0), (0, 1), (0, 2), (3, 1)];
+    for (name, world) in kinds().into_iter().filter(|(name, w)| name.contains("UDP") && w.flows.len() == 1) {
+        for (sentinels, answers) in troubles {
+            let name = format!("{name}, {sentinels} sentinels and {answers} answers lost");
+            let mut world = world.clone();
+            world.ending = EndTrouble { sentinels, answers };
+            let (spec, slow) = (world.flows[0].clone(), world.latency > Span::ZERO);
+            let out = world.run();
+            assert_eq!(out.client, Ok((Ending::Complete, None)), "{name}");
+            assert_eq!(out.records[0].len() as u32, spec.packets(), "{name}: no packet is lost with them");
+            assert_eq!((out.server, out.hung), (vec![None], false), "{name}");
+            let ten = spec.period().times(10);
+            assert!(out.sentinels.windows(2).all(|w| w[1] - w[0] == ten), "{name}: {:?}", out.sentinels);
+            // One gets through; others follow while its answer is on its way, 20 ms, and a second, three more when lost.
+            let waiting = (Span::millis(20) + Span::seconds((1 << answers) - 1)).0 / ten.0;
+            let expected = u64::from(sentinels) + 1 + waiting as u64;
+            let most = expected + if slow { 1 } else { 0 };
+            assert!(
+                (expected..=most).contains(&(out.sentinels.len() as u64)),
+                "{name}: {}",
+                out.sentinels.len()
+            );
+            let first = out.records[0].last().and_then(PacketRecord::sent).unwrap();
+            let wait = out.sentinels[0] - (first - EPOCH);
+            assert!((wait - ten).0.abs() <= 10_000, "{name}: {wait:?}");
+        }
+    }
+}
+
+#[test]
+fn what_the_kernels_say_of_their_clocks_comes_with_the_test() {
+    let state = |error| SyncState {
+        synchronised: true,
+        offset: Span(-3_500),
+        estimated_error: Span::micros(error),
+        maximum_error: Span::micros(50 * error),
+        frequency_ppb: -12_500,
+    };
+    let mut world = short(Direction::Up);
+    for (host, error) in world.hosts.iter_mut().zip([20, 30]) {
+        host.sync_before = Some(state(error));
+    }
+    let out = world.run();
+    let session = &out.sessions[0];
+    assert_eq!((session.client.sync_before, session.server.sync_before), (Some(state(20)), Some(state(30))));
+    let clock = jitlat_core::summary::ClockEstimate::new(session, None);
+    assert_eq!(clock.synchronised(), Some(2_500_000), "both at most 1.5 and 1 ms off");
 }
 
 #[test]

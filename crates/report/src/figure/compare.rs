@@ -3,6 +3,7 @@
 use super::{Axis, Figure, Mark, Series, SpreadRow, Tone, Unit, group_thousands, value_label};
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::summary::{Distribution, Percent, Summary};
+use std::borrow::Cow;
 
 /// More curves than this cannot be told apart.
 const CURVES: usize = 7;
@@ -27,21 +28,63 @@ pub struct Beside<'a> {
     pub pdv: &'a Distribution,
     /// The packets behind the two, in order, where they are at hand: their distribution is drawn exactly.
     pub samples: Option<(&'a Sample, &'a Sample)>,
+    /// What is subtracted from each latency, in ns; None where nothing is.
+    pub correction: Option<i64>,
+    /// Whether the difference of two clocks is in its latency unless that is corrected.
+    pub raw_clocks: bool,
 }
 
 impl<'a> Beside<'a> {
     /// A run of which the summary is at hand.
     pub fn new(name: &'a str, summary: &'a Summary) -> Beside<'a> {
-        Beside { name, latency: &summary.latency, pdv: &summary.pdv, samples: None }
+        Beside {
+            name,
+            latency: &summary.latency,
+            pdv: &summary.pdv,
+            samples: None,
+            correction: None,
+            raw_clocks: summary.two_way.is_none(),
+        }
+    }
+
+    /// The same with latency corrected by the clock estimate of `summary`, if that is `wanted` and there is one.
+    pub fn corrected(self, wanted: bool, summary: &Summary) -> Beside<'a> {
+        let correction = summary.clock.correction_ns.filter(|_| wanted && self.raw_clocks);
+        Beside { correction, raw_clocks: self.raw_clocks && correction.is_none(), ..self }
     }
 }
 
 impl Subject {
-    fn of<'a>(self, run: &Beside<'a>) -> &'a Distribution {
-        match self {
-            Subject::Latency => run.latency,
-            Subject::Jitter => run.pdv,
+    fn of<'a>(self, run: &Beside<'a>) -> Cow<'a, Distribution> {
+        match (self, run.correction) {
+            (Subject::Latency, Some(correction)) => Cow::Owned(run.latency.less(correction)),
+            (Subject::Latency, None) => Cow::Borrowed(run.latency),
+            (Subject::Jitter, _) => Cow::Borrowed(run.pdv),
         }
+    }
+
+    /// What is subtracted from the values of its sample.
+    fn correction(self, run: &Beside<'_>) -> i64 {
+        if self == Subject::Latency { run.correction.unwrap_or(0) } else { 0 }
+    }
+
+    /// What a reader must know of the position of `runs`.
+    fn position(self, runs: &[Beside<'_>]) -> Option<String> {
+        if self == Subject::Jitter {
+            return None;
+        }
+        let corrected = runs.iter().filter(|r| r.correction.is_some()).count();
+        if runs.iter().any(|r| r.raw_clocks) {
+            return Some(match corrected {
+                0 => "Not corrected for the differences of the clocks; -L corrects what is known of them."
+                    .into(),
+                n => format!(
+                    "{n} of {} runs corrected by the clock estimate, the others not corrected.",
+                    runs.len()
+                ),
+            });
+        }
+        (corrected > 0).then(|| "Each run is corrected by its own clock estimate.".into())
     }
 
     fn sample<'a>(self, run: &Beside<'a>) -> Option<&'a Sample> {
@@ -77,10 +120,10 @@ impl Subject {
 pub fn cdfs(subject: Subject, runs: &[Beside<'_>]) -> Option<Figure> {
     let curve = |run: &Beside<'_>| {
         let points = match subject.sample(run) {
-            Some(sample) => exact(sample),
-            None => cumulative(subject.of(run)),
+            Some(sample) => exact(sample, subject.correction(run)),
+            None => cumulative(&subject.of(run)),
         };
-        Some((run.name.to_owned(), subject.of(run).clone(), points?))
+        Some((run.name.to_owned(), subject.of(run).into_owned(), points?))
     };
     let curves: Vec<_> = runs.iter().filter_map(curve).collect();
     if curves.len() < 2 {
@@ -105,6 +148,7 @@ pub fn cdfs(subject: Subject, runs: &[Beside<'_>]) -> Option<Figure> {
         notes.push(format!("The first {CURVES} of {} runs are drawn.", runs.len()));
     }
     notes.push("The axis ends at the largest 99th percentile; the rest of each run lies beyond.".into());
+    notes.extend(subject.position(runs));
     if !drawn_exactly {
         notes.push("Curves of runs known by their summary join the edges of its histogram.".into());
     }
@@ -143,11 +187,11 @@ fn comparable(all: &[&Distribution]) -> bool {
 /// The empirical distribution itself, at places close enough together that no eye sees the gaps: every
 /// packet of a short run, and of a long one the same share of packets from step to step, finer towards the
 /// end.
-fn exact(sample: &Sample) -> Option<Vec<(f64, f64)>> {
+fn exact(sample: &Sample, correction: i64) -> Option<Vec<(f64, f64)>> {
     const PLACES: usize = 400;
     const TAIL: usize = 100;
     let n = sample.len();
-    let at = |k: usize| Some((sample.at(k)? as f64, (k + 1) as f64 / n as f64));
+    let at = |k: usize| Some((sample.at(k)?.saturating_sub(correction) as f64, (k + 1) as f64 / n as f64));
     let mut places: Vec<usize> = if n <= PLACES {
         (0..n).collect()
     } else {
@@ -158,7 +202,7 @@ fn exact(sample: &Sample) -> Option<Vec<(f64, f64)>> {
     };
     places.sort_unstable();
     places.dedup();
-    let first = sample.min()? as f64;
+    let first = sample.min()?.saturating_sub(correction) as f64;
     Some(std::iter::once((first, 0.0)).chain(places.into_iter().filter_map(at)).collect())
 }
 
@@ -189,11 +233,12 @@ pub fn spreads(subject: Subject, runs: &[Beside<'_>]) -> Option<Figure> {
         let at = [d.min? as f64, d.median?, p(90_000)?, p(99_000)?, d.max? as f64];
         Some(SpreadRow { name: name.to_owned(), n: d.n, at })
     };
-    let rows: Vec<SpreadRow> = runs.iter().filter_map(|r| row(r.name, subject.of(r))).collect();
+    let rows: Vec<SpreadRow> = runs.iter().filter_map(|r| row(r.name, &subject.of(r))).collect();
     if rows.len() < 2 {
         return None;
     }
-    if subject == Subject::Latency && !comparable(&runs.iter().map(|r| r.latency).collect::<Vec<_>>()) {
+    let all: Vec<_> = runs.iter().map(|r| subject.of(r)).collect();
+    if subject == Subject::Latency && !comparable(&all.iter().map(AsRef::as_ref).collect::<Vec<_>>()) {
         return None;
     }
     let low = rows.iter().map(|r| r.at[0]).fold(f64::INFINITY, f64::min);
@@ -220,7 +265,7 @@ pub fn spreads(subject: Subject, runs: &[Beside<'_>]) -> Option<Figure> {
         x: Axis::linear(subject.quantity(), Unit::Time, low, high + (high - low) * 0.02),
         y: Axis::linear("", Unit::Plain, 0.0, 1.0),
         right: None,
-        notes: rows.iter().map(numbers).collect(),
+        notes: rows.iter().map(numbers).chain(subject.position(runs)).collect(),
         series: vec![Series::new("", Tone::Data, Mark::Spread { rows })],
         overflow: None,
     })
@@ -234,7 +279,7 @@ mod tests {
     fn the_exact_curve_of_any_number_of_packets_rises_to_its_end() {
         for n in [0usize, 1, 2, 3, 99, 400, 401, 402, 4_999, 5_000, 5_001, 123_457] {
             let sample = Sample::new((0..n as i64).map(|i| i * 7919 % 10_007));
-            let Some(points) = exact(&sample) else {
+            let Some(points) = exact(&sample, 0) else {
                 assert_eq!(n, 0);
                 continue;
             };

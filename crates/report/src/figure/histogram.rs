@@ -15,27 +15,17 @@ struct Subject {
     about: &'static str,
 }
 
-/// The seed's latency histogram with its cumulative distribution. Raw delays, or corrected ones.
-pub fn latency(run: &Run<'_>, corrected: bool) -> Option<Figure> {
-    let shift = if corrected { run.summary.clock.correction_ns? } else { 0 };
+/// The seed's latency histogram with its cumulative distribution.
+pub fn latency(run: &Run<'_>) -> Option<Figure> {
     let subject = Subject {
-        id: if corrected { "latency-corrected" } else { "latency" },
-        title: run.titled(if corrected { "Latency, clocks corrected" } else { "Latency" }),
-        quantity: if corrected { "corrected one-way latency" } else { run.delay() },
+        id: "latency",
+        title: run.titled(if run.correction().is_some() { "Latency, clocks corrected" } else { "Latency" }),
+        quantity: run.delay(),
         about: "How long packets took, and the share that took no longer (line, right axis). One narrow peak \
                 is an idle path; a long tail is queueing; several peaks are several paths or states.",
     };
-    let mut figure = distribution(&subject, &run.summary.latency, shift)?;
-    if !corrected && run.summary.clock.correction_ns.is_none() && run.summary.two_way.is_none() {
-        figure.notes.push(
-            "Latency compares two clocks and nothing is known here of their difference: the shape is sure, the \
-             position is not."
-                .into(),
-        );
-    }
-    if let (true, Some(bound)) = (corrected, run.summary.clock.bound_ns) {
-        figure.notes.push(format!("The position is known to ±{}.", value_label(Unit::Time, bound)));
-    }
+    let mut figure = distribution(&subject, &run.summary.latency, run.correction().unwrap_or(0))?;
+    figure.notes.extend(run.position());
     Some(figure)
 }
 
@@ -103,10 +93,12 @@ pub fn latency_full(run: &Run<'_>) -> Option<Figure> {
         about: "The same as the latency histogram with every packet inside it: how far the tail really reaches.",
     };
     let (min, max) = (run.summary.latency.min? as f64, run.summary.latency.max? as f64);
-    let bars = rebinned(&trace.delays, min, max, BARS);
+    let mut bars = rebinned(&trace.delays, min, max, BARS);
+    bars.start -= run.correction().unwrap_or(0) as f64;
     let most = bars.heights.iter().copied().fold(0.0, f64::max);
     let mut figure = frame(&subject, bars.start, bars.end(), trace.n(), bars.width, bars.heights);
     figure.y = Axis::counts("packets", 1.0, most);
+    figure.notes.extend(run.position());
     Some(figure)
 }
 

@@ -37,12 +37,49 @@ pub struct Run<'a> {
     pub summary: &'a Summary,
     /// Its packets, where they are at hand.
     pub trace: Option<&'a Trace>,
+    /// Whether latency is shown corrected by the clock estimate, where there is one (`-L`).
+    pub corrected: bool,
 }
 
 impl Run<'_> {
-    /// What its delays are.
+    /// What is subtracted from each delay that is shown, in ns. None where that is nothing.
+    fn correction(&self) -> Option<i64> {
+        self.summary.clock.correction_ns.filter(|_| self.corrected && !self.is_round_trip())
+    }
+
+    fn is_round_trip(&self) -> bool {
+        self.summary.two_way.is_some()
+    }
+
+    /// What its delays are, and whether the difference of the clocks is in them.
     fn delay(&self) -> &'static str {
-        if self.summary.two_way.is_some() { "round trip" } else { "one-way latency" }
+        match (self.is_round_trip(), self.correction()) {
+            (true, _) => "round trip",
+            (false, Some(_)) => "one-way latency, corrected",
+            (false, None) => "one-way latency, not corrected",
+        }
+    }
+
+    /// How far the position of one-way delays can be trusted; None of round trips.
+    fn position(&self) -> Option<String> {
+        let clock = &self.summary.clock;
+        if self.is_round_trip() {
+            return None;
+        }
+        let Some(correction) = self.correction() else {
+            return Some(match clock.correction_ns {
+                Some(_) => "Latency is not corrected for the difference of the two clocks; -L corrects it.".into(),
+                None => "Latency compares two clocks and nothing is known here of their difference: not corrected, \
+                         the shape is sure, the position is not."
+                    .into(),
+            });
+        };
+        let known = clock.bound_ns.map(|b| format!(", which is known to ±{}", value_label(Unit::Time, b)));
+        Some(format!(
+            "Corrected by the estimated difference of the clocks: {} less than measured{}.",
+            value_label(Unit::Time, correction as f64),
+            known.unwrap_or_default()
+        ))
     }
 
     fn titled(&self, title: &str) -> String {
@@ -55,8 +92,7 @@ impl Run<'_> {
 pub fn of_run(run: &Run<'_>) -> Vec<Figure> {
     let figures = [
         histogram::jitter(run),
-        histogram::latency(run, false),
-        histogram::latency(run, true),
+        histogram::latency(run),
         series::burstiness(run),
         series::dejitter(run),
         lengths::losses(run),

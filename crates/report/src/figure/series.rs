@@ -13,8 +13,9 @@ const ROWS: usize = 150;
 pub fn burstiness(run: &Run<'_>) -> Option<Figure> {
     let (trace, summary) = (run.trace?, run.summary);
     let n = trace.n();
-    let (cloud, how) = drawn(&trace.delay, 0.0)?;
-    let (low, high) = (summary.latency.min? as f64, summary.latency.max? as f64);
+    let correction = run.correction().unwrap_or(0) as f64;
+    let (cloud, how) = drawn(&trace.delay, correction)?;
+    let (low, high) = (summary.latency.min? as f64 - correction, summary.latency.max? as f64 - correction);
     let losses = trace.losses(summary.counts.sent);
     let (first, last) = extent(&trace.delay)?;
     let (from, to) =
@@ -36,7 +37,8 @@ pub fn burstiness(run: &Run<'_>) -> Option<Figure> {
         notes: Vec::new(),
     };
     if let Some(fit) = &summary.regression_arrival {
-        let points = vec![(first, fit.b + fit.m * first), (last, fit.b + fit.m * last)];
+        let at = |x: f64| (x, fit.b + fit.m * x - correction);
+        let points = vec![at(first), at(last)];
         let name = format!("least squares, m = {}", slope(fit.m));
         figure.series.push(Series::new(name, Tone::Fit, Mark::Line { points, dashed: true }));
     }
@@ -44,7 +46,7 @@ pub fn burstiness(run: &Run<'_>) -> Option<Figure> {
         let end = (last - first).max(1.0);
         let at = |t: f64| {
             let delay = hull.beta_ns + hull.alpha * t;
-            trace.arrival_of(t, delay).map(|x| (x, delay))
+            trace.arrival_of(t, delay).map(|x| (x, delay - correction))
         };
         if let (Some(a), Some(b)) = (at(0.0), at(end)) {
             let mark = Mark::Line { points: vec![a, b], dashed: false };
@@ -56,6 +58,7 @@ pub fn burstiness(run: &Run<'_>) -> Option<Figure> {
         let name = format!("{} lost, where they happened", group_thousands(&summary.counts.lost.to_string()));
         figure.series.push(Series::new(name, Tone::Harm, Mark::Rug { stretches: losses }));
     }
+    figure.notes.extend(run.position());
     if let Some(trend) = &summary.trend {
         figure.notes.push(format!("Trend: {}.", verdict_words(trend.verdict)));
     }

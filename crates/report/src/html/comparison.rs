@@ -67,6 +67,9 @@ fn beside(cell: &Cell) -> Option<Beside<'_>> {
         latency: cell.latency.as_ref()?,
         pdv: cell.pdv.as_ref()?,
         samples: cell.latency_sample.as_ref().zip(cell.pdv_sample.as_ref()),
+        // Corrected already, where the clocks allow.
+        correction: None,
+        raw_clocks: false,
     })
 }
 

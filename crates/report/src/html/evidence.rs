@@ -171,6 +171,8 @@ fn clocks(s: &Summary) -> Facts {
         }
     };
     add("offset θ = server − client", c.offset_ns.map(exact));
+    add("θ of the shortest round trip", c.offset_min_rtt_ns.map(exact));
+    add("median θ of the probes", c.offset_median_ns.map(|m| exact(m as i64)));
     add("uncertainty of θ", c.bound_ns.map(|b| format!("±{}", exact(b as i64))));
     add("bounds of θ", c.interval_ns.map(|[a, b]| format!("{} … {}", exact(a), exact(b))));
     add("probes agree", c.inconsistent.then(|| "no: a clock was stepped or drifts".into()));

@@ -61,6 +61,8 @@ pub struct Report<'a> {
     pub section: Option<&'a Section>,
     /// One part a direction or run, at least one.
     pub parts: &'a [Part<'a>],
+    /// Whether figures show latency corrected by the clock estimate (`-L`).
+    pub corrected: bool,
     /// The command line that made it, if it is worth repeating.
     pub command: Option<&'a str>,
     /// The program and its version.
@@ -75,12 +77,16 @@ pub fn page(report: &Report<'_>) -> String {
     let mut figures: Vec<(String, Vec<Figure>)> = Vec::new();
     figures.extend(report.section.map(|s| (s.title.clone(), s.figures.clone())));
     if !alone && !report.parts.is_empty() {
-        let runs: Vec<_> = report.parts.iter().map(|p| figure::Beside::new(p.label, p.summary)).collect();
+        let runs: Vec<_> = report
+            .parts
+            .iter()
+            .map(|p| figure::Beside::new(p.label, p.summary).corrected(report.corrected, p.summary))
+            .collect();
         figures.push(("Side by side".into(), figure::of_runs(&runs)));
     }
     for (k, part) in report.parts.iter().enumerate() {
         let label = if alone { "" } else { part.label };
-        let run = Run { label, summary: part.summary, trace: part.trace };
+        let run = Run { label, summary: part.summary, trace: part.trace, corrected: report.corrected };
         let mut drawn = figure::of_run(&run);
         if !alone {
             drawn.iter_mut().for_each(|f| f.id = format!("{}-{}", f.id, k + 1));

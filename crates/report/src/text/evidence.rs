@@ -139,17 +139,28 @@ fn clocks(page: &mut Page, s: &Summary) {
     }
     page.heading("Clocks");
     if let Some(offset) = c.offset_ns {
-        let probes =
-            if c.probes > 0 { format!(" (from {})", count(c.probes as u64, "probe")) } else { String::new() };
-        page.item(&format!("relative clock error, server less client = {}{probes}", full(offset)));
+        let of = match (c.probes, c.offset_min_rtt_ns == Some(offset)) {
+            (0, _) => String::new(),
+            (n, true) => format!(" (of the shortest round trip of {})", count(n as u64, "probe")),
+            (n, false) => format!(" (median of {}, as classic tests have it)", count(n as u64, "probe")),
+        };
+        page.item(&format!("relative clock error, server less client = {}{of}", full(offset)));
     }
     if let Some([lo, hi]) = c.interval_ns {
         page.item(&format!("it lies between {} and {}, whatever the path", full(lo), full(hi)));
     } else if let Some(bound) = c.bound_ns {
         page.item(&format!("it is known to +/- {}, whatever the path", eng4_f64(bound)));
     }
-    if let Some(median) = c.offset_median_ns.filter(|_| c.probes > 0) {
+    if c.offset_min_rtt_ns == c.offset_ns
+        && let Some(median) = c.offset_median_ns.filter(|_| c.probes > 0)
+    {
         page.item(&format!("median of the probes = {}", full_f64(median)));
+    } else if let Some((best, bound)) = c.offset_min_rtt_ns.zip(c.bound_min_rtt_ns) {
+        page.item(&format!(
+            "estimate of the shortest round trip = {}, known to +/- {}",
+            full(best),
+            eng4_f64(bound)
+        ));
     }
     for (name, host) in [("client", &c.client), ("server", &c.server)] {
         if let Some(account) = account(host) {

@@ -49,8 +49,9 @@ pub fn shifted_histogram(title: &str, distribution: &Distribution, shift: i64, w
 }
 
 /// Latency against arrival time, one column for each slice of the run: the largest and the median value,
-/// and where packets are missing. Empty where nothing arrived.
-pub fn burstiness(samples: &Samples, packets: u64, width: usize) -> String {
+/// and where packets are missing. `name` says what the values are, `shift` is added to each, in ns. Empty where nothing
+/// arrived.
+pub fn burstiness(name: &str, samples: &Samples, shift: i64, packets: u64, width: usize) -> String {
     let arrivals = || (0..samples.len()).map(|k| samples.arrived(k));
     let (Some(first), Some(last)) = (arrivals().min(), arrivals().max()) else { return String::new() };
     let columns = width.saturating_sub(12).clamp(10, 200);
@@ -89,9 +90,9 @@ pub fn burstiness(samples: &Samples, packets: u64, width: usize) -> String {
         &mut delays,
     );
     let mut text = format!(
-        "Latency against arrival time ({} to {}, each column {})\n  largest  {largest}\n  median   {median}\n",
-        eng4(lowest),
-        eng4(highest),
+        "{name} against arrival time ({} to {}, each column {})\n  largest  {largest}\n  median   {median}\n",
+        eng4(lowest.saturating_add(shift)),
+        eng4(highest.saturating_add(shift)),
         eng4(slice.clamp(0, i64::MAX.into()) as i64)
     );
     let missing: u64 = lost.iter().sum();
@@ -153,12 +154,12 @@ mod tests {
         let sent: Vec<i64> = seq.iter().map(|s| i64::from(*s) * 20_000_000).collect();
         let delay: Vec<i64> = seq.iter().map(|s| if s % 33 == 0 { 9_000_000 } else { 1_000_000 }).collect();
         let samples = Samples { seq, sent, delay };
-        insta::assert_snapshot!(burstiness(&samples, 101, 62), @"
+        insta::assert_snapshot!(burstiness("Latency", &samples, 0, 101, 62), @"
         Latency against arrival time (1.000 ms to 9.000 ms, each column 39.60 ms)
           largest  █▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁█▁▁▁      ▁▁▁▁▁▁▁█▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁█
           median   ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁      ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁
           missing                            X             .        . (14 packets; . one, x several, X ten or more)
         ");
-        assert_eq!(burstiness(&Samples::default(), 5, 60), "");
+        assert_eq!(burstiness("Latency", &Samples::default(), 0, 5, 60), "");
     }
 }

@@ -116,7 +116,12 @@ pub const GOLDEN: [&str; 4] = ["a_loopback_v1", "b_wan_lossy_v1", "c_unsync_v2",
 
 /// Every figure of one run.
 pub fn figures(m: &Measured) -> Vec<Figure> {
-    figure::of_run(&Run { label: "", summary: &m.summary, trace: Some(&m.trace) })
+    figure::of_run(&run(m))
+}
+
+/// A run with all that is known of it, not corrected.
+pub fn run(m: &Measured) -> Run<'_> {
+    Run { label: "", summary: &m.summary, trace: Some(&m.trace), corrected: false }
 }
 
 /// Every figure of every example run, and those of all of them together.
@@ -151,7 +156,9 @@ pub fn pictures() -> Vec<(String, Figure)> {
     ];
     let mut all = from(&wan, &wan_ids);
     all.extend(from(&loopback, &["ipdv", "send-error", "send-error-course"]));
-    all.extend(from(&unsynchronised, &["latency-corrected"]));
+    let corrected = figure::of_run(&Run { corrected: true, ..run(&unsynchronised) });
+    let corrected = corrected.into_iter().find(|f| f.id == "latency");
+    all.extend(corrected.map(|f| Figure { id: "latency-corrected".into(), ..f }));
     let runs = [("before", &long.summary), ("after", &loopback.summary), ("other path", &wan.summary)]
         .map(|(name, summary)| Beside::new(name, summary));
     all.extend(figure::of_runs(&runs).into_iter().filter(|f| f.id.starts_with("compare-jitter")));

@@ -179,10 +179,14 @@ impl LogFile {
     ///
     /// # Errors
     /// [`WriteError`] with the first failure; what could be written is kept.
-    pub fn close(self) -> Result<(PathBuf, Written), WriteError> {
+    pub fn close(mut self) -> Result<(PathBuf, Written), WriteError> {
+        let better = self.writer.better_header().filter(|_| self.is_own());
         let path = self.path;
         match self.writer.close().1 {
-            Ok(written) => Ok((path, written)),
+            Ok(written) => match better.map(|(old, text)| change_header(&path, old, &text)).transpose() {
+                Ok(_) => Ok((path, written)),
+                Err(source) => Err(WriteError { path: Some(path), rows: written.rows, source }),
+            },
             Err(e) => Err(WriteError { path: Some(path), ..e }),
         }
     }
@@ -217,6 +221,25 @@ impl Drop for Output {
             let _ = fs::remove_file(path);
         }
     }
+}
+
+/// Puts `text` in the place of the first `old` bytes of the log at `path`: in a file that then takes its name, so that
+/// the log is whole at every moment.
+fn change_header(path: &Path, old: u64, text: &str) -> io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(FINAL);
+    let name = PathBuf::from(name);
+    let mut rows = File::open(path)?;
+    io::Seek::seek(&mut rows, io::SeekFrom::Start(old))?;
+    let permissions = rows.metadata()?.permissions();
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&name)?;
+    let written = file
+        .write_all(text.as_bytes())
+        .and_then(|()| io::copy(&mut rows, &mut file))
+        .and_then(|_| file.set_permissions(permissions))
+        .and_then(|()| file.sync_data())
+        .and_then(|()| fs::rename(&name, path));
+    written.inspect_err(|_| drop(fs::remove_file(&name)))
 }
 
 fn suffixed(base: &Path, direction: Direction) -> PathBuf {

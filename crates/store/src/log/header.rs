@@ -23,6 +23,9 @@ const CLASSIC: [&str; 10] =
 /// Stands for the date where nobody knew it.
 const NO_DATE: &str = "date unknown";
 
+/// What the line `dialect` says of a test by classic workorders; of others there is no such line.
+const CLASSIC_DIALECT: &str = "classic";
+
 /// What the lines read so far have said.
 #[derive(Debug)]
 pub(super) struct Header {
@@ -122,6 +125,7 @@ impl Header {
             }
             "rows" => self.rows = Some(parse("a number of rows", value)?),
             "direction" => self.direction = Some(direction(value)?),
+            "dialect" => s.classic = value.trim() == CLASSIC_DIALECT,
             "schedule" => self.schedule = schedule(value)?,
             "created" => s.created = unless(forget, || parse("nanoseconds since 1970", value).map(WallTime))?,
             "sent" => s.sent = unless(forget, || parse("a number of packets", value))?,
@@ -498,6 +502,7 @@ pub(super) fn facts(session: &Session, layout: Layout) -> Vec<Fact> {
         ("dscp", vec![spec.dscp.value().to_string()]),
         ("format", vec!["3".to_owned()]),
         ("direction", direction.map(str::to_owned).into_iter().collect()),
+        ("dialect", session.classic.then(|| CLASSIC_DIALECT.to_owned()).into_iter().collect()),
         ("schedule", vec![schedule]),
         ("created", session.created.iter().map(|t| t.0.to_string()).collect()),
         ("session", text(&session.id)),
@@ -555,23 +560,36 @@ fn sync_text(s: &SyncState) -> String {
     )
 }
 
-/// The lines before the first row.
-pub(super) fn header_text(session: &Session, version: Version, layout: Layout) -> String {
+/// The lines before the first row, with what is known so far. `stream` is the first and last time of the stream on the
+/// client's clock, if there are rows: a version 2 log says what probes and stream together come to.
+pub(super) fn header_text(
+    session: &Session,
+    version: Version,
+    layout: Layout,
+    stream: Option<(WallTime, WallTime)>,
+) -> String {
     let date = session.created.map(units::utc_date).or_else(|| session.date.clone());
     let mut out = format!("# {}\n", date.as_deref().unwrap_or(NO_DATE));
     let all = facts(session, layout);
     let shown = if version == Version::V3 { all.len() } else { CLASSIC.len() };
+    // The correction that the two lines of version 2 serve has a sign.
+    let reverse = session.direction_known && session.spec.direction() == Direction::Down;
     for Fact { key, values } in &all[..shown] {
         for value in values {
+            let value = if version == Version::V2 && reverse && key == "command" { "SEND_ME" } else { value };
             out += &format!("# {key} {value}\n");
         }
     }
     if version == Version::V2 {
-        if let Some(offset) = session.classic_offset {
-            out += &format!("# Estimated relative clock error = {}\n", units::full(offset.0));
+        let clock = ClockEstimate::new(session, stream);
+        if let Some(offset) = clock.offset_ns {
+            out += &format!("# Estimated relative clock error = {}\n", units::full(offset));
         }
-        if let Some(rtt) = session.classic_rtt {
-            out += &format!("# Estimated control channel minimum RTT = {}\n", units::eng4(rtt.0));
+        if let Some(rtt) = clock.min_rtt_ns {
+            // The seed's four digits where they say it all.
+            let short = units::eng4(rtt);
+            let text = if quantity(&short) == Some(Span(rtt)) { short } else { units::full(rtt) };
+            out += &format!("# Estimated control channel minimum RTT = {text}\n");
         }
     }
     out

@@ -8,7 +8,7 @@ use super::row;
 use super::{Layout, Version};
 use jitlat_core::session::Ending;
 use jitlat_core::twoway::TcpSample;
-use jitlat_core::{PacketRecord, Session};
+use jitlat_core::{Direction, PacketRecord, Session, WallTime};
 use std::fs::File;
 use std::io::{self, Write};
 
@@ -96,6 +96,14 @@ pub struct LogWriter<W: LogOutput> {
     rows: u64,
     left_out: u64,
     said: Vec<Fact>,
+    /// The header as written.
+    header: String,
+    /// What the header should have said, known in the end: of a version 2 log, the clock estimates.
+    better_header: Option<String>,
+    /// Times of the first and the last row on the client's clock.
+    stream: Option<(WallTime, WallTime)>,
+    /// Which time of a row the client's clock told.
+    direction: Direction,
     finished: bool,
     failure: Option<io::Error>,
 }
@@ -113,6 +121,10 @@ impl<W: LogOutput> LogWriter<W> {
             rows: 0,
             left_out: 0,
             said: Vec::new(),
+            header: String::new(),
+            better_header: None,
+            stream: None,
+            direction: Direction::Up,
             finished: false,
             failure: None,
         }
@@ -142,8 +154,9 @@ impl<W: LogOutput> LogWriter<W> {
     pub fn begin(&mut self, session: &Session) {
         let session = &Session { ending: Ending::Unknown, reason: None, ..session.clone() };
         self.said = header::facts(session, self.layout);
-        let text = header::header_text(session, self.version, self.layout);
-        self.buf.extend_from_slice(text.as_bytes());
+        self.header = header::header_text(session, self.version, self.layout, None);
+        self.direction = session.spec.direction();
+        self.buf.extend_from_slice(self.header.as_bytes());
         self.flush();
     }
 
@@ -165,11 +178,24 @@ impl<W: LogOutput> LogWriter<W> {
         }
         if row::push(&mut self.buf, self.rows, record, beside, self.layout) {
             self.rows += 1;
+            if self.version == Version::V2 {
+                self.extend_stream(record);
+            }
         } else {
             self.left_out += 1;
         }
         if self.buf.len() >= BUFFER {
             self.flush();
+        }
+    }
+
+    fn extend_stream(&mut self, record: &PacketRecord) {
+        let time = match self.direction {
+            Direction::Up => record.sent(),
+            Direction::Down => record.arrived(),
+        };
+        if let Some(time) = time {
+            self.stream = Some((self.stream.map_or(time, |(first, _)| first), time));
         }
     }
 
@@ -219,6 +245,11 @@ impl<W: LogOutput> LogWriter<W> {
             let text = header::trailer_text(self.rows, &self.said, &now);
             self.buf.extend_from_slice(text.as_bytes());
         }
+        if self.version == Version::V2 {
+            let stream = self.stream.map(|(a, b)| (a.min(b), a.max(b)));
+            let text = header::header_text(session, self.version, self.layout, stream);
+            self.better_header = (text != self.header).then_some(text);
+        }
         match self.failure.take() {
             None => self.flush(),
             Some(first) => {
@@ -230,6 +261,11 @@ impl<W: LogOutput> LogWriter<W> {
         if let Err(e) = self.out.sync() {
             self.failure.get_or_insert(e);
         }
+    }
+
+    /// Of a version 2 log that is finished: the bytes of its header, and what should stand in their place.
+    pub fn better_header(&mut self) -> Option<(u64, String)> {
+        Some((self.header.len() as u64, self.better_header.take()?))
     }
 
     /// The output, and whether everything is in it.

@@ -118,6 +118,7 @@ impl ClientMachine {
             src: Some(src.to_canonical()),
             dst: Some(dst.to_canonical()),
             sent,
+            classic: self.config.dialect == Dialect::Classic,
             probes: self.probes.clone(),
             client: self.client.clone(),
             server: self.server.clone(),

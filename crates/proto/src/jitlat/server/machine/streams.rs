@@ -342,7 +342,7 @@ impl Flow {
             flow,
             role: self.role,
             spec: self.spec.clone(),
-            bind_port: if named == 0 && (!classic || self.role == Role::Receive) { test_port } else { named },
+            bind_port: if named == 0 && self.role == Role::Receive { test_port } else { named },
             any_port_will_do: false,
             peer,
             meeting,
