@@ -38,7 +38,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     steps.done("read and analyse");
     let trace = Trace::of(&session, &samples);
     steps.done("trace");
-    let figures = figure::of_run(&Run { label: "", summary: &summary, trace: Some(&trace) });
+    let figures =
+        figure::of_run(&Run { label: "", summary: &summary, trace: Some(&trace), corrected: false });
     steps.done("figures");
     let svg: usize = figures.iter().map(|f| draw::svg(f).len()).sum();
     steps.done(&format!("{} SVG files, {} kB", figures.len(), svg / 1000));
@@ -48,8 +49,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     steps.done(&format!("{} PNG files, {} kB", figures.len(), png / 1000));
     let parts = [Part { label: "", session: Some(&session), summary: &summary, trace: Some(&trace) }];
-    let html =
-        page(&Report { section: None, parts: &parts, command: None, program: "jitlat", written: None });
+    let html = page(&Report {
+        section: None,
+        parts: &parts,
+        corrected: false,
+        command: None,
+        program: "jitlat",
+        written: None,
+    });
     steps.done(&format!("HTML, {} kB", html.len() / 1000));
     let console = text::report(&summary, &text::Options::default());
     steps.done(&format!("console report, {} lines", console.lines().count()));

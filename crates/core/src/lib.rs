@@ -22,6 +22,7 @@
 //! * [`sweep`] – a test under many conditions, repeated
 //! * [`compare`] – two runs side by side, with a verdict
 //! * [`twoway`] – two-way records seen as one-way ones
+//! * [`path`] – the routers between two hosts
 //! * [`quantity`] – quantities as people write them
 //! * [`verdict`] – [`Answer`](verdict::Answer): what is wrong, since when, how much, how sure
 //! * [`units`] – numbers as people read them
@@ -41,6 +42,7 @@ pub mod noise;
 pub mod ntp;
 pub mod observer;
 pub mod passive;
+pub mod path;
 pub mod quantity;
 pub mod record;
 pub mod schedule;

@@ -60,6 +60,9 @@ pub enum Error {
     /// The conversation before a TWAMP test.
     #[error(transparent)]
     TwampControl(#[from] twoway::twamp::TwampError),
+    /// A look at the path.
+    #[error(transparent)]
+    Path(#[from] jitlat_net::path::PathError),
     /// One-way tests cannot be answered.
     #[error(transparent)]
     Server(#[from] ServerError),

@@ -5,6 +5,7 @@
 //!
 //! * [`one_way`] – a stream against `jitlat serve`, in either direction or both
 //! * [`ping`] – round trips by any of several protocols
+//! * [`path`] – the routers on the way, and what each does to packets
 //! * [`load`] – any of these beside traffic of our own making
 //! * [`doctor`] – what this host adds to every figure
 //! * [`sweep`] – a test under every combination of some conditions
@@ -48,6 +49,7 @@ pub mod instrument;
 pub mod load;
 pub mod one_way;
 pub mod passive;
+pub mod path;
 pub mod ping;
 pub mod serve;
 pub mod stop;

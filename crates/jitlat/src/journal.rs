@@ -171,12 +171,14 @@ impl Journal {
         self.begin(session);
         self.log.finish(session);
         let path = self.path;
+        // First of all: once replaced, its name is another's.
+        let closed = self.log.close();
         let replaced = self.successor.map(|mut log| {
             log.finish(session);
             log.replace(&path)
         });
         let mut troubles = self.troubles;
-        let (log, broken) = match (self.log.close(), replaced) {
+        let (log, broken) = match (closed, replaced) {
             (_, Some(Ok(_))) | (Ok(_), None) => (Some(path), None),
             (Ok(_), Some(Err(e))) => {
                 let log = path.display();

@@ -18,6 +18,7 @@ mod load;
 mod manual;
 mod options;
 mod output;
+mod path;
 mod ping;
 mod root;
 mod serve;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         None => test::run(&cli.test),
         Some(Command::Test(args)) => test::run(&args),
         Some(Command::Ping(args)) => ping::run(&args),
+        Some(Command::Path(args)) => path::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Analyze(args)) => analyze::run(&args.logs, &args.report),
         Some(Command::Compare(args)) => compare::run(&args),

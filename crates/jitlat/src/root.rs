@@ -3,7 +3,7 @@
 use crate::console::log::Level;
 use crate::options::ping::PingArgs;
 use crate::options::report::ReportArgs;
-use crate::{compare, demo, doctor, manual, serve, spp, sweep, tcp, test};
+use crate::{compare, demo, doctor, manual, path, serve, spp, sweep, tcp, test};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -36,6 +36,7 @@ pub enum Command {
     Test(Box<test::TestArgs>),
     /// Two-way test against whatever answers: ICMP, STAMP, TWAMP Light, LaMP, TCP
     Ping(Box<PingArgs>),
+    Path(path::PathArgs),
     /// Answer tests from other hosts
     Serve(Box<serve::ServeArgs>),
     /// Analyse saved logs (the same as `jitlat -f LOG`)

@@ -28,6 +28,7 @@ pub mod emulator;
 pub mod engine;
 mod frame;
 pub mod pace;
+pub mod path;
 pub mod privilege;
 pub mod random;
 pub mod reflect;

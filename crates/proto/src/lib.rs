@@ -24,6 +24,7 @@ pub mod jitlat;
 pub mod lamp;
 pub mod machine;
 pub mod owamp;
+pub mod path;
 pub mod reqresp;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;

@@ -16,6 +16,7 @@ pub mod comparison;
 mod evidence;
 mod link;
 mod passive;
+mod path;
 pub mod plots;
 mod stream_traffic;
 mod tcp;
@@ -27,6 +28,7 @@ pub use two_way::{asking, is_one_host, two_way_remarks};
 pub use comparison::comparison;
 pub use link::tables as link_tables;
 pub use passive::{Beside, describe_band, passive};
+pub use path::path;
 pub use stream_traffic::stream_traffic;
 pub use tcp::tcp;
 

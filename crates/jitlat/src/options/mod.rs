@@ -21,7 +21,7 @@ pub fn key(path: &Path) -> Result<Key> {
 }
 
 /// What `-4` and `-6` mean.
-fn family(ipv4: bool, ipv6: bool) -> Option<Family> {
+pub fn family(ipv4: bool, ipv6: bool) -> Option<Family> {
     match (ipv4, ipv6) {
         (true, _) => Some(Family::V4),
         (_, true) => Some(Family::V6),

@@ -10,5 +10,6 @@ mod failures;
 mod harness;
 mod live;
 mod loopback;
+mod path;
 mod paths;
 mod two_way;

@@ -1,0 +1,240 @@
+//! [`Path`]: the routers between two hosts, and what each does to the packets that pass: delay, code point, labels.
+
+use crate::distribution::histogram::Bins;
+use crate::distribution::percentile::{DEFAULT_PERCENTS, Method};
+use crate::distribution::sample::Sample;
+use crate::distribution::{Distribution, Wanted};
+use crate::metrics::moments::Moments;
+use crate::spec::{Dscp, Transport};
+use crate::time::Span;
+use core::net::IpAddr;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// An entry of an MPLS label stack (RFC 3032).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Label {
+    /// The label, 20 bits.
+    pub label: u32,
+    /// Traffic class, 0…7.
+    pub traffic_class: u8,
+    /// Whether it is the last of its stack.
+    pub bottom: bool,
+    /// Its time to live.
+    pub ttl: u8,
+}
+
+/// What ends a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// The destination itself answered.
+    Destination,
+    /// Somebody says that the destination cannot be reached; code of ICMP or ICMPv6.
+    Unreachable(u8),
+}
+
+/// One answer to a probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Who answered.
+    pub from: IpAddr,
+    /// Time from the probe to the answer.
+    pub rtt: Span,
+    /// TOS octet or traffic class with which the probe got there, where the answer quotes it.
+    pub traffic_class: Option<u8>,
+    /// Labels that the probe carried, the outermost first.
+    pub labels: Vec<Label>,
+    /// If the path ends there.
+    pub end: Option<End>,
+}
+
+/// Somebody who answered at a hop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Responder {
+    /// Its address.
+    pub address: IpAddr,
+    /// Answers that came from it.
+    pub answers: u64,
+}
+
+/// One hop: where packets with a given time to live end.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Hop {
+    /// The time to live.
+    pub ttl: u8,
+    /// Probes sent.
+    pub sent: u64,
+    /// Probes that were answered.
+    pub answered: u64,
+    /// Who answered, the most frequent first; several where packets take several ways.
+    pub responders: Vec<Responder>,
+    /// Round trips, in ns, of answered probes.
+    pub rtt: Distribution,
+    /// Code points with which probes got there, and how many; empty where no answer quotes any.
+    pub dscp: BTreeMap<u8, u64>,
+    /// MPLS labels with which the last answered probe got there, the outermost first.
+    pub labels: Vec<Label>,
+    /// What ends the path here.
+    pub end: Option<End>,
+}
+
+/// A code point that is not the same from one hop to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Rewrite {
+    /// The last hop that packets reach as they were; 0 is this host.
+    pub after_ttl: u8,
+    /// The first that sees them changed.
+    pub at_ttl: u8,
+    /// Code point before.
+    pub from: u8,
+    /// And after.
+    pub to: u8,
+}
+
+/// The routers between this host and another.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Path {
+    /// This host's address.
+    pub source: IpAddr,
+    /// The far host's.
+    pub destination: IpAddr,
+    /// What the probes were: 17 UDP, 6 TCP.
+    pub proto: u8,
+    /// Destination port of the probes.
+    pub port: u16,
+    /// Code point they were sent with.
+    pub dscp: u8,
+    /// Whether the destination answered.
+    pub reached: bool,
+    /// By time to live, up to the destination or to the last that answered.
+    pub hops: Vec<Hop>,
+    /// Where the code point changes.
+    pub rewrites: Vec<Rewrite>,
+    /// What could not be done as asked.
+    pub notes: Vec<String>,
+}
+
+/// What the probes of one hop have come to so far.
+#[derive(Clone, Debug, Default)]
+pub struct HopReplies {
+    /// Probes sent.
+    pub sent: u64,
+    /// Answers, in the order they came.
+    pub replies: Vec<Reply>,
+}
+
+impl Hop {
+    fn new(ttl: u8, replies: &HopReplies) -> Hop {
+        let mut responders: Vec<Responder> = Vec::new();
+        let mut dscp = BTreeMap::new();
+        for reply in &replies.replies {
+            match responders.iter_mut().find(|r| r.address == reply.from) {
+                Some(known) => known.answers += 1,
+                None => responders.push(Responder { address: reply.from, answers: 1 }),
+            }
+            if let Some(octet) = reply.traffic_class {
+                *dscp.entry(octet >> 2).or_default() += 1;
+            }
+        }
+        responders.sort_by_key(|r| core::cmp::Reverse(r.answers));
+        let ends = || replies.replies.iter().filter_map(|r| r.end);
+        Hop {
+            ttl,
+            sent: replies.sent,
+            answered: replies.replies.len() as u64,
+            responders,
+            rtt: distribution(&replies.replies.iter().map(|r| r.rtt.0).collect::<Vec<i64>>()),
+            dscp,
+            labels: replies.replies.last().map(|r| r.labels.clone()).unwrap_or_default(),
+            end: ends().find(|e| *e == End::Destination).or_else(|| ends().next()),
+        }
+    }
+
+    /// The code point that most probes got there with.
+    pub fn usual_dscp(&self) -> Option<u8> {
+        self.dscp.iter().max_by_key(|(_, n)| **n).map(|(dscp, _)| *dscp)
+    }
+}
+
+fn distribution(values: &[i64]) -> Distribution {
+    let mut moments = Moments::default();
+    moments.add_all(values);
+    let sample = Sample::new(values.iter().copied());
+    let wanted = Wanted { percents: &DEFAULT_PERCENTS, method: Method::Edf, bins: Bins::default() };
+    Distribution::new(&sample, &moments, wanted)
+}
+
+impl Path {
+    /// From the replies to the probes of each time to live, the first of which is 1.
+    pub fn new(
+        [source, destination]: [IpAddr; 2],
+        (transport, port, dscp): (Transport, u16, Dscp),
+        replies: &[HopReplies],
+    ) -> Path {
+        let mut hops: Vec<Hop> =
+            (1..=u8::MAX).zip(replies).map(|(ttl, replies)| Hop::new(ttl, replies)).collect();
+        let end = hops.iter().position(|h| h.end.is_some());
+        let last = end.or_else(|| hops.iter().rposition(|h| h.answered > 0));
+        hops.truncate(last.map_or(0, |k| k + 1));
+        let mut rewrites = Vec::new();
+        let mut before = (0, dscp.value());
+        for (ttl, seen) in hops.iter().filter_map(|h| Some((h.ttl, h.usual_dscp()?))) {
+            if seen != before.1 {
+                rewrites.push(Rewrite { after_ttl: before.0, at_ttl: ttl, from: before.1, to: seen });
+            }
+            before = (ttl, seen);
+        }
+        Path {
+            source,
+            destination,
+            proto: transport.number(),
+            port,
+            dscp: dscp.value(),
+            reached: hops.last().is_some_and(|h| h.end == Some(End::Destination)),
+            hops,
+            rewrites,
+            notes: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(last: u8, ms: i64, dscp: Option<u8>, end: Option<End>) -> Reply {
+        Reply {
+            from: [192, 0, 2, last].into(),
+            rtt: Span::millis(ms),
+            traffic_class: dscp.map(|d| d << 2 | 1),
+            labels: Vec::new(),
+            end,
+        }
+    }
+
+    #[test]
+    fn a_code_point_changes_between_the_hops_that_tell() {
+        let ends = [[192, 0, 2, 100].into(), [192, 0, 2, 9].into()];
+        let hop = |replies: Vec<Reply>| HopReplies { sent: 3, replies };
+        let replies = [
+            hop(vec![reply(1, 1, Some(46), None), reply(1, 3, Some(46), None), reply(2, 2, Some(46), None)]),
+            hop(vec![]),
+            hop(vec![reply(3, 5, Some(0), None)]),
+            hop(vec![reply(9, 7, Some(0), Some(End::Destination))]),
+            hop(vec![reply(9, 7, Some(0), Some(End::Destination))]),
+        ];
+        let probe = (Transport::Udp, 33_434, "EF".parse().unwrap());
+        let path = Path::new(ends, probe, &replies);
+        assert_eq!((path.hops.len(), path.reached), (4, true), "what lies behind the destination is no hop");
+        assert_eq!(path.rewrites, [Rewrite { after_ttl: 1, at_ttl: 3, from: 46, to: 0 }]);
+        let first = &path.hops[0];
+        assert_eq!(first.responders[0], Responder { address: [192, 0, 2, 1].into(), answers: 2 });
+        assert_eq!((first.rtt.median, first.rtt.max), (Some(2e6), Some(3_000_000)));
+        assert_eq!((path.hops[1].answered, path.hops[1].rtt.n, path.hops[1].usual_dscp()), (0, 0, None));
+
+        let silent = Path::new(ends, probe, &replies[..3]);
+        assert_eq!((silent.hops.len(), silent.reached), (3, false));
+        assert_eq!(Path::new(ends, probe, &[]).hops, []);
+    }
+}

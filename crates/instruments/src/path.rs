@@ -1,0 +1,96 @@
+//! [`PathTest`]: the routers between this host and another, and what each does to packets.
+
+use crate::error::Error;
+use crate::stop::Stop;
+use jitlat_core::path::Path;
+use jitlat_core::{Dscp, Span, Transport};
+use jitlat_net::client::Family;
+use jitlat_net::path;
+use jitlat_proto::path::{Plan, SLOTS};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+
+/// Destination port of probes by UDP: where by custom nobody listens.
+pub const UDP_PORT: u16 = 33_434;
+/// Of probes by TCP: what firewalls let through.
+pub const TCP_PORT: u16 = 80;
+
+/// Settings of a look at the path.
+#[derive(Clone, Debug)]
+pub struct PathTest {
+    /// The far host: a name or an address.
+    pub host: String,
+    /// Only addresses of this family.
+    pub family: Option<Family>,
+    /// Local address.
+    pub bind: Option<IpAddr>,
+    /// What the probes are.
+    pub transport: Transport,
+    /// Their destination port; `None`: the usual one of the transport.
+    pub port: Option<u16>,
+    /// Code point of the probes.
+    pub dscp: Dscp,
+    /// Probes to each hop.
+    pub probes: u32,
+    /// Between two probes to the same hop.
+    pub period: Span,
+    /// The largest time to live to try.
+    pub hops: u8,
+    /// How long an answer may take.
+    pub patience: Span,
+}
+
+impl PathTest {
+    /// The usual look at the path to `host`: ten probes by UDP to each of at most thirty hops, one a second.
+    pub fn new(host: impl Into<String>) -> PathTest {
+        PathTest {
+            host: host.into(),
+            family: None,
+            bind: None,
+            transport: Transport::Udp,
+            port: None,
+            dscp: Dscp::default(),
+            probes: 10,
+            period: Span::seconds(1),
+            hops: 30,
+            patience: Span::seconds(2),
+        }
+    }
+
+    /// Measures; `progress` is told each round that has ended.
+    ///
+    /// # Errors
+    /// [`Error`]: no such host, no way there, no right to open raw sockets.
+    pub fn run(&self, stop: &Stop, progress: &mut dyn FnMut(u32)) -> Result<Path, Error> {
+        let to = self.resolve()?;
+        let source = path::source_address(to, self.bind)?;
+        let plan = Plan {
+            transport: self.transport,
+            port: to.port(),
+            dscp: self.dscp,
+            probes: self.probes,
+            period: self.period,
+            hops: self.hops,
+            patience: self.patience,
+            // A probe is told apart from those of as many before it: their answers must have come, or be given up.
+            spacing: Span::millis(20).max(Span(self.patience.0 / i64::from(SLOTS) + 1)),
+            ..Plan::new(source, to.ip().to_canonical())
+        };
+        Ok(path::trace(plan, stop.flag(), progress)?)
+    }
+
+    fn resolve(&self) -> Result<SocketAddr, Error> {
+        let host = self.host.trim_start_matches('[').trim_end_matches(']');
+        let port = self.port.unwrap_or(match self.transport {
+            Transport::Udp => UDP_PORT,
+            Transport::Tcp => TCP_PORT,
+        });
+        let found = (host, port).to_socket_addrs();
+        let mut found = found.map_err(|source| Error::Lookup { host: host.to_owned(), source })?;
+        let wanted = |a: &SocketAddr| match self.family {
+            Some(Family::V4) => a.is_ipv4(),
+            Some(Family::V6) => a.is_ipv6(),
+            None => true,
+        };
+        found.find(wanted).ok_or_else(|| Error::Address { host: host.to_owned(), family: self.family })
+    }
+}

@@ -1,0 +1,88 @@
+//! `jitlat path HOST`: the routers on the way, and what each does to packets.
+
+use crate::exit::Status;
+use crate::options::family;
+use crate::output::{Outputs, Part, Report};
+use crate::{console, interrupt};
+use anyhow::Result;
+use clap::Args;
+use jitlat_core::path::Path;
+use jitlat_core::spec::Dscp;
+use jitlat_core::{Span, Transport, quantity};
+use jitlat_instruments::path::PathTest;
+use jitlat_report::text;
+use serde_json::Value;
+use std::net::IpAddr;
+
+/// The routers on the way to a host: delay, DSCP rewriting and MPLS labels, hop by hop
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Needs CAP_NET_RAW, for what routers quote. Routers answer seldom on purpose (Linux: once a second): silence \
+                        at one hop is no loss on the path where later hops answer."
+)]
+pub struct PathArgs {
+    /// The far host: a name or an address
+    pub host: String,
+    /// Probe by TCP (tries to connect) instead of UDP
+    #[arg(short = 't')]
+    pub tcp: bool,
+    /// Probes to each hop
+    #[arg(short = 'n', value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub probes: u32,
+    /// Time between two probes to the same hop
+    #[arg(short = 'p', value_name = "PERIOD", value_parser = quantity::period, default_value = "1s")]
+    pub period: Span,
+    /// Code point of the probes: 0…63 or a name (EF, AF41…)
+    #[arg(short = 'D', value_name = "DSCP", default_value = "0")]
+    pub dscp: Dscp,
+    /// Destination port of the probes (UDP 33434, TCP 80)
+    #[arg(short = 'd', value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// IPv4 only
+    #[arg(short = '4', conflicts_with = "ipv6")]
+    pub ipv4: bool,
+    /// IPv6 only
+    #[arg(short = '6')]
+    pub ipv6: bool,
+    /// Local address of the probes
+    #[arg(long, value_name = "ADDR")]
+    pub bind: Option<IpAddr>,
+    /// The farthest hop to look for
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u8).range(1..))]
+    pub hops: u8,
+    /// How long an answer may take
+    #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "2s")]
+    pub timeout: Span,
+    #[command(flatten)]
+    pub outputs: Outputs<{ Part::NOTHING.0 }>,
+}
+
+/// Looks at the path and shows it.
+pub fn run(args: &PathArgs) -> Result<Status> {
+    args.outputs.check(0, &[])?;
+    let stop = interrupt::stop()?;
+    let test = PathTest {
+        family: family(args.ipv4, args.ipv6),
+        bind: args.bind,
+        transport: if args.tcp { Transport::Tcp } else { Transport::Udp },
+        port: args.port,
+        dscp: args.dscp,
+        probes: args.probes,
+        period: args.period,
+        hops: args.hops,
+        patience: args.timeout,
+        ..PathTest::new(&args.host)
+    };
+    let path = test.run(&stop, &mut |_| ())?;
+    let options = text::Options { style: console::style(), ..text::Options::default() };
+    let whole = args.outputs.write(&PathReport(&path), || text::path(&path, &options));
+    Ok(if whole && !path.hops.is_empty() { Status::Measured } else { Status::NotMeasured })
+}
+
+struct PathReport<'a>(&'a Path);
+
+impl Report for PathReport<'_> {
+    fn json(&self) -> Result<Value> {
+        Ok(serde_json::to_value(self.0)?)
+    }
+}

@@ -1,0 +1,157 @@
+//! `jitlat path` through three routers in namespaces of their own: the second rewrites code points, the third tells
+//! nobody where packets end.
+
+#[path = "../../../store/tests/schema/mod.rs"]
+mod schema;
+
+use crate::harness::*;
+use serde_json::Value;
+use std::net::IpAddr;
+use std::process::Command;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A chain of namespaces, deleted when dropped: host, three routers, host.
+struct Chain(Vec<String>);
+
+impl Chain {
+    /// `None` without the privilege to make one.
+    fn new(test: &str) -> Option<Chain> {
+        lab(test)?;
+        let names = (0..5).map(|k| format!("jitlat-{}-path-{k}", std::process::id())).collect();
+        let chain = Chain(names);
+        for name in &chain.0 {
+            run(&format!("ip netns add {name}"));
+            run(&format!("ip -n {name} link set lo up"));
+        }
+        for (k, pair) in chain.0.windows(2).enumerate() {
+            run(&format!("ip -n {} link add right type veth peer name left netns {}", pair[0], pair[1]));
+            for (name, device, end) in [(&pair[0], "right", 1), (&pair[1], "left", 2)] {
+                run(&format!("ip -n {name} address add 10.77.{k}.{end}/24 dev {device}"));
+                run(&format!("ip -n {name} address add fd77:{k}::{end}/64 dev {device} nodad"));
+                run(&format!("ip -n {name} link set {device} up"));
+            }
+        }
+        for (k, name) in chain.0.iter().enumerate() {
+            // Routers say where packets end as often as they are asked.
+            for setting in [
+                "net.ipv4.ip_forward=1",
+                "net.ipv6.conf.all.forwarding=1",
+                "net.ipv4.icmp_ratelimit=0",
+                "net.ipv6.icmp.ratelimit=0",
+                "net.ipv4.icmp_msgs_per_sec=100000",
+            ] {
+                let _ = Command::new("ip").args(["netns", "exec", name, "sysctl", "-qw", setting]).output();
+            }
+            if k < 4 {
+                run(&format!("ip -n {name} route add default via 10.77.{k}.2"));
+                run(&format!("ip -n {name} -6 route add default via fd77:{k}::2"));
+            }
+            for far in 0..k.saturating_sub(1) {
+                run(&format!("ip -n {name} route add 10.77.{far}.0/24 via 10.77.{}.1", k - 1));
+                run(&format!("ip -n {name} -6 route add fd77:{far}::/64 via fd77:{}::1", k - 1));
+            }
+        }
+        chain.rules(
+            2,
+            "table inet rewrite { chain out { type filter hook postrouting priority mangle;
+               meta l4proto { tcp, udp } ip dscp set cs1\n meta l4proto { tcp, udp } ip6 dscp set cs1\n }\n }",
+        );
+        chain.rules(
+            3,
+            "table inet silent { chain out { type filter hook output priority 0;
+               icmp type time-exceeded drop\n icmpv6 type time-exceeded drop\n }\n }",
+        );
+        Some(chain)
+    }
+
+    fn rules(&self, k: usize, rules: &str) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("rules");
+        std::fs::write(&file, rules).unwrap();
+        run(&format!("ip netns exec {} nft -f {}", self.0[k], file.display()));
+    }
+
+    fn path(&self, arguments: &str) -> Finished {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.0[0], env!("CARGO_BIN_EXE_jitlat"), "path"]);
+        command.args(arguments.split_whitespace()).current_dir(folder.path());
+        Running::start(command).finish(LIMIT)
+    }
+}
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        for name in &self.0 {
+            let _ = Command::new("ip").args(["netns", "delete", name]).output();
+        }
+    }
+}
+
+fn run(command: &str) {
+    let mut words = command.split_whitespace();
+    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn three_routers_are_told_with_what_they_do() {
+    let Some(chain) = Chain::new("three_routers_are_told_with_what_they_do") else { return };
+    for (host, router) in [("10.77.3.2", "10.77.N.2"), ("fd77:3::2", "fd77:N::2")] {
+        for transport in ["", "-t"] {
+            let done = chain.path(&format!("{host} {transport} -D EF -n 5 -p 100ms --timeout 1s --json -"));
+            let name = format!("{host} {transport}: {}", done.stderr);
+            assert_eq!(done.code(), 0, "{name}");
+            let path = Report(serde_json::from_str(&done.stdout).unwrap());
+            schema::assert_valid("path", &path.0);
+            let hops = path.at("/hops").as_array().unwrap();
+            assert_eq!((hops.len(), path.at("/reached")), (4, &Value::Bool(true)), "{name}\n{:#}", path.0);
+            for (k, hop) in hops.iter().enumerate() {
+                let hop = Report(hop.clone());
+                assert_eq!(hop.count("/sent"), 5, "{name} hop {k}");
+                if k == 2 {
+                    assert_eq!(hop.count("/answered"), 0, "{name}: the third router says nothing");
+                    continue;
+                }
+                assert_eq!(hop.count("/answered"), 5, "{name} hop {k}\n{:#}", path.0);
+                let [told, there] = [hop.text("/responders/0/address"), &router.replace('N', &k.to_string())];
+                assert_eq!(told.parse::<IpAddr>(), there.parse::<IpAddr>(), "{name}");
+                let [min, max] = ["/rtt/min", "/rtt/max"].map(|p| hop.ms(p));
+                assert!(
+                    min > 0.0 && max < 1000.0 && hop.count("/rtt/n") == 5,
+                    "{name} hop {k}: {min} {max} ms"
+                );
+                let dscp = hop.histogram("/dscp");
+                match (k, transport) {
+                    (0 | 1, _) => assert_eq!(dscp, [(46, 5)], "{name} hop {k}"),
+                    // Who accepts or refuses a connection quotes nothing.
+                    (_, "-t") => assert_eq!(dscp, [], "{name} hop {k}"),
+                    _ => assert_eq!(dscp, [(8, 5)], "{name} hop {k}"),
+                }
+            }
+            if transport.is_empty() {
+                assert_eq!(
+                    (path.count("/rewrites/0/after_ttl"), path.count("/rewrites/0/at_ttl")),
+                    (2, 4),
+                    "{name}"
+                );
+                assert_eq!((path.count("/rewrites/0/from"), path.count("/rewrites/0/to")), (46, 8), "{name}");
+            }
+        }
+    }
+    let text = chain.path("10.77.3.2 -D EF -n 3 -p 100ms --timeout 1s").stdout;
+    for words in
+        ["Path from 10.77.0.1 to 10.77.3.2", "46 (EF) leaves hop 2 and reaches hop 4 as 8", "1 hop without"]
+    {
+        assert!(text.contains(words), "{words} is not in\n{text}");
+    }
+}
+
+#[test]
+fn a_path_to_nowhere_is_told_as_such() {
+    let done = Running::start(Place::Here.jitlat(std::path::Path::new("/"), "path no.such.host.invalid"))
+        .finish(LIMIT);
+    done.refused(&["no.such.host.invalid"]);
+}

@@ -1,0 +1,321 @@
+//! Asks the routers of a path who they are: probes with short times to live, and the ICMP errors that come back.
+//!
+//! Errors are read from a raw socket, because only there the kernel hands over what they quote. That socket sees every
+//! error that comes to this host; those that are not about one of our probes are passed over.
+
+use crate::clock;
+use crate::cmsg::ReceivedInfo;
+use crate::privilege::{Capability, needs};
+use crate::sockets;
+use crate::stamp::Stamps;
+use crate::sys::{BATCH, Inbox};
+use crate::twoway::socket;
+use jitlat_core::path::{End, Path};
+use jitlat_core::{Span, SteadyTime, Transport, WallTime};
+use jitlat_proto::path::{Answer, Due, Family, Plan, Quotation, Tracer};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Bytes of an ICMP error that are read; no router quotes more.
+const LARGEST: usize = 2048;
+/// Longest wait without a look at the stop flag.
+const LOOK: Span = Span::millis(50);
+/// Errors read without a look at what is due: a flood cannot keep probes from being sent.
+const ROUNDS: usize = 8;
+
+/// Why a path cannot be traced.
+#[derive(Debug, thiserror::Error)]
+#[error("tracing the path to {to}: {doing}: {source}")]
+pub struct PathError {
+    /// Whereto.
+    pub to: IpAddr,
+    /// What was being done.
+    pub doing: &'static str,
+    /// Why it failed.
+    pub source: io::Error,
+}
+
+/// This host's address on the way to `to`.
+///
+/// # Errors
+/// [`PathError`], where there is no way.
+pub fn source_address(to: SocketAddr, bind: Option<IpAddr>) -> Result<IpAddr, PathError> {
+    if let Some(ip) = bind {
+        return Ok(ip);
+    }
+    let look = || {
+        let socket = Socket::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP))?;
+        socket.connect(&to.into())?;
+        let local = socket.local_addr()?.as_socket();
+        local.map(|a| a.ip()).ok_or_else(|| io::Error::other("the kernel tells no address"))
+    };
+    look().map_err(|source| PathError { to: to.ip(), doing: "looking for the way there", source })
+}
+
+/// Carries `plan` out, telling `progress` of every round that has ended.
+///
+/// # Errors
+/// [`PathError`], above all without the right to open raw sockets.
+pub fn trace(plan: Plan, stop: &AtomicBool, progress: &mut dyn FnMut(u32)) -> Result<Path, PathError> {
+    let to = plan.destination;
+    let failed = |doing| move |source| PathError { to, doing, source };
+    let mut notes = Vec::new();
+    let errors = Errors::open(&plan, &mut notes).map_err(failed("opening a raw socket for ICMP errors"))?;
+    let probes = Probes::open(&plan, &mut notes).map_err(failed("opening a socket for probes"))?;
+    let mut run = Run { tracer: Tracer::new(plan, clock::steady()), errors, probes };
+    let mut round = 0;
+    while !run.tracer.is_over(clock::steady()) && !stop.load(Ordering::Relaxed) {
+        while let Some(due) = run.tracer.poll_probe(clock::steady()) {
+            run.send(due).map_err(failed("sending a probe"))?;
+        }
+        run.wait().map_err(failed("waiting for answers"))?;
+        run.read_errors().map_err(failed("reading ICMP errors"))?;
+        run.connections();
+        if run.tracer.round() > round {
+            round = run.tracer.round();
+            progress(round);
+        }
+        // By the second round whoever answers the first has done so.
+        if round >= 2 {
+            run.tracer.forget_silence();
+        }
+    }
+    let mut path = run.tracer.path();
+    path.notes = notes;
+    Ok(path)
+}
+
+struct Run {
+    tracer: Tracer,
+    errors: Errors,
+    probes: Probes,
+}
+
+impl Run {
+    fn send(&mut self, due: Due) -> io::Result<()> {
+        let plan = self.tracer.plan().clone();
+        let at = clock::wall();
+        // A probe that this host cannot send is not the path's fault, and not counted as sent.
+        match self.probes.send(&plan, due) {
+            Ok(()) => self.tracer.sent(due, at, clock::steady()),
+            Err(e) if is_passing(&e) => tracing::debug!("probe with time to live {}: {e}", due.ttl),
+            Err(e) => return Err(e),
+        }
+        Ok(())
+    }
+
+    fn wait(&self) -> io::Result<()> {
+        let left = (self.tracer.deadline() - clock::steady()).max(Span::ZERO).min(LOOK);
+        let mut ready = vec![PollFd::new(self.errors.socket.as_fd(), PollFlags::POLLIN)];
+        ready.extend(self.probes.pending().map(|c| PollFd::new(c.as_fd(), PollFlags::POLLOUT)));
+        let millis = u16::try_from(left.0.div_euclid(1_000_000) + 1).unwrap_or(u16::MAX);
+        match poll(&mut ready, PollTimeout::from(millis)) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn read_errors(&mut self) -> io::Result<()> {
+        let Run { tracer, errors, probes } = self;
+        for _ in 0..ROUNDS {
+            match errors.inbox.receive(errors.socket.as_fd(), libc::MSG_DONTWAIT) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(e) if sockets::waits(&e) => break,
+                Err(e) => return Err(e),
+            }
+            let now = clock::steady();
+            for datagram in errors.inbox.datagrams() {
+                let Some(from) = datagram.sender() else { continue };
+                let at = ReceivedInfo::parse(datagram.control).stamp.map_or_else(clock::wall, |s| s.at);
+                let message = match errors.family {
+                    Family::V4 => without_ip_header(datagram.data),
+                    Family::V6 => datagram.data,
+                };
+                let Ok(quotation) = Quotation::parse(errors.family, message) else { continue };
+                let slot = tracer.slot(&quotation, probes.port, |port| probes.slot_of_port(port));
+                let Some(slot) = slot else { continue };
+                tracer.answer(slot, Answer::of_quotation(quotation, from.ip().to_canonical(), at), now);
+                probes.done(slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks for tries to connect that the destination has answered, one way or the other.
+    fn connections(&mut self) {
+        let (destination, now) = (self.tracer.plan().destination, clock::steady());
+        for (slot, at) in self.probes.answered(now) {
+            let end = Some(End::Destination);
+            let answer = Answer { from: destination, at, traffic_class: None, labels: Vec::new(), end };
+            self.tracer.answer(slot, answer, now);
+        }
+    }
+}
+
+/// Whether a probe could not be sent for a reason that says nothing about the next.
+fn is_passing(e: &io::Error) -> bool {
+    let passing = [libc::ENOBUFS, libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ENETUNREACH, libc::EAGAIN];
+    e.raw_os_error().is_some_and(|code| passing.contains(&code))
+}
+
+fn without_ip_header(packet: &[u8]) -> &[u8] {
+    let length = packet.first().map_or(0, |b| usize::from(b & 0x0f) * 4);
+    packet.get(length..).unwrap_or_default()
+}
+
+/// Where ICMP errors are read.
+struct Errors {
+    family: Family,
+    socket: Socket,
+    inbox: Inbox,
+}
+
+impl Errors {
+    fn open(plan: &Plan, notes: &mut Vec<String>) -> io::Result<Errors> {
+        let (family, domain, protocol) = match plan.destination {
+            IpAddr::V4(_) => (Family::V4, Domain::IPV4, Protocol::ICMPV4),
+            IpAddr::V6(_) => (Family::V6, Domain::IPV6, Protocol::ICMPV6),
+        };
+        let socket = Socket::new(domain, Type::RAW, Some(protocol)).map_err(|e| match e.kind() {
+            io::ErrorKind::PermissionDenied => io::Error::new(e.kind(), needs(Capability::NetRaw)),
+            _ => e,
+        })?;
+        sockets::enlarge(&socket);
+        socket::stamp(&socket, plan.source, Stamps::Kernel, notes)?;
+        socket.set_nonblocking(true)?;
+        Ok(Errors { family, socket, inbox: Inbox::new(BATCH, LARGEST) })
+    }
+}
+
+/// Where probes are sent from.
+enum Sockets {
+    /// One socket for all.
+    Udp(Socket),
+    /// A try to connect each, until it is answered or given up.
+    Tcp(Vec<Option<Attempt>>),
+}
+
+struct Attempt {
+    socket: Socket,
+    port: u16,
+    until: SteadyTime,
+    /// The kernel has given it up; the ICMP error that it had comes to the raw socket, too.
+    over: bool,
+}
+
+struct Probes {
+    sockets: Sockets,
+    /// Where probes by UDP come from.
+    port: u16,
+    /// Payload of the longest probe.
+    padding: Vec<u8>,
+}
+
+impl Probes {
+    fn open(plan: &Plan, notes: &mut Vec<String>) -> io::Result<Probes> {
+        let mut port = 0;
+        let sockets = match plan.transport {
+            Transport::Udp => {
+                let socket = bound(plan, Type::DGRAM, Protocol::UDP)?;
+                notes.extend(sockets::mark(&socket, plan.dscp).err());
+                port = socket.local_addr()?.as_socket().map_or(0, |a| a.port());
+                Sockets::Udp(socket)
+            }
+            Transport::Tcp => Sockets::Tcp((0..jitlat_proto::path::SLOTS).map(|_| None).collect()),
+        };
+        Ok(Probes { sockets, port, padding: vec![0; 1024] })
+    }
+
+    fn send(&mut self, plan: &Plan, due: Due) -> io::Result<()> {
+        let to = SocketAddr::new(plan.destination, plan.port);
+        match &mut self.sockets {
+            Sockets::Udp(socket) => {
+                set_ttl(socket, plan, due.ttl)?;
+                socket.send_to(&self.padding[..due.payload().into()], &to.into()).map(drop)
+            }
+            Sockets::Tcp(attempts) => {
+                let socket = bound(plan, Type::STREAM, Protocol::TCP)?;
+                // What could not be marked was told for the first.
+                let _ = sockets::mark(&socket, plan.dscp);
+                set_ttl(&socket, plan, due.ttl)?;
+                socket.set_nonblocking(true)?;
+                let port = socket.local_addr()?.as_socket().map_or(0, |a| a.port());
+                match socket.connect(&to.into()) {
+                    Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => return Err(e),
+                    _ => {}
+                }
+                let until = clock::steady() + plan.patience;
+                if let Some(place) = attempts.get_mut(usize::from(due.slot)) {
+                    *place = Some(Attempt { socket, port, until, over: false });
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn attempts(&self) -> &[Option<Attempt>] {
+        match &self.sockets {
+            Sockets::Udp(_) => &[],
+            Sockets::Tcp(attempts) => attempts,
+        }
+    }
+
+    fn pending(&self) -> impl Iterator<Item = &Socket> {
+        self.attempts().iter().flatten().filter(|a| !a.over).map(|a| &a.socket)
+    }
+
+    fn slot_of_port(&self, port: u16) -> Option<u16> {
+        (0..)
+            .zip(self.attempts())
+            .find(|(_, a)| a.as_ref().is_some_and(|a| a.port == port))
+            .map(|(slot, _)| slot)
+    }
+
+    /// The probe of `slot` is answered.
+    fn done(&mut self, slot: u16) {
+        if let Sockets::Tcp(attempts) = &mut self.sockets
+            && let Some(place) = attempts.get_mut(usize::from(slot))
+        {
+            *place = None;
+        }
+    }
+
+    /// Tries to connect that the destination has accepted or refused by now. What is over its time is closed.
+    fn answered(&mut self, now: SteadyTime) -> Vec<(u16, WallTime)> {
+        let Sockets::Tcp(attempts) = &mut self.sockets else { return Vec::new() };
+        let mut answered = Vec::new();
+        for (slot, place) in (0..).zip(attempts) {
+            let Some(attempt) = place else { continue };
+            let accepted = attempt.socket.peer_addr().is_ok();
+            let error = attempt.socket.take_error().ok().flatten();
+            let refused = error.as_ref().and_then(io::Error::raw_os_error) == Some(libc::ECONNREFUSED);
+            if accepted || refused {
+                answered.push((slot, clock::wall()));
+            }
+            attempt.over |= error.is_some();
+            if accepted || refused || now > attempt.until {
+                *place = None;
+            }
+        }
+        answered
+    }
+}
+
+fn bound(plan: &Plan, kind: Type, protocol: Protocol) -> io::Result<Socket> {
+    let local = SocketAddr::new(plan.source, 0);
+    let socket = Socket::new(Domain::for_address(local), kind, Some(protocol))?;
+    socket.bind(&local.into())?;
+    Ok(socket)
+}
+
+fn set_ttl(socket: &Socket, plan: &Plan, ttl: u8) -> io::Result<()> {
+    match plan.destination {
+        IpAddr::V4(_) => socket.set_ttl_v4(ttl.into()),
+        IpAddr::V6(_) => socket.set_unicast_hops_v6(ttl.into()),
+    }
+}

@@ -1,0 +1,376 @@
+//! [`Quotation`]: what an ICMP error says of the packet that caused it.
+//!
+//! Errors come from anyone: every length in them is checked against the bytes there are, and what does not fit is an
+//! error of its own kind. Checksums of the errors themselves are the kernel's matter.
+
+use crate::echo::checksum;
+use crate::wire::Field;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use jitlat_core::path::Label;
+
+/// Most labels that are kept of one packet; more than any network stacks.
+pub const MAX_LABELS: usize = 16;
+/// Bytes of the quoted packet that a sender without a length field pads to before extensions (RFC 4884 §5.5).
+const PADDED: usize = 128;
+
+mod icmp {
+    use super::Field;
+    pub const TYPE: Field<u8> = Field::at(0);
+    pub const CODE: Field<u8> = TYPE.then();
+    /// Length of the quoted packet: in words of four bytes (ICMP), where RFC 4884 is spoken.
+    pub const LENGTH_V4: Field<u8> = Field::at(5);
+    /// The same of ICMPv6, in words of eight bytes.
+    pub const LENGTH_V6: Field<u8> = Field::at(4);
+    pub const HEADER: usize = 8;
+}
+
+mod v4 {
+    use super::Field;
+    pub const VERSION_LENGTH: Field<u8> = Field::at(0);
+    pub const TOS: Field<u8> = VERSION_LENGTH.then();
+    pub const FRAGMENT: Field<u16> = Field::at(6);
+    pub const TTL: Field<u8> = FRAGMENT.then();
+    pub const PROTOCOL: Field<u8> = TTL.then();
+    pub const SOURCE: Field<[u8; 4]> = Field::at(12);
+    pub const DESTINATION: Field<[u8; 4]> = SOURCE.then();
+    pub const HEADER: usize = DESTINATION.end();
+    pub const OFFSET: u16 = 0x1fff;
+}
+
+mod v6 {
+    use super::Field;
+    /// Version (4 bits), traffic class (8), flow label (20).
+    pub const FIRST: Field<u32> = Field::at(0);
+    pub const NEXT: Field<u8> = Field::at(6);
+    pub const HOP_LIMIT: Field<u8> = NEXT.then();
+    pub const SOURCE: Field<[u8; 16]> = HOP_LIMIT.then();
+    pub const DESTINATION: Field<[u8; 16]> = SOURCE.then();
+    pub const HEADER: usize = DESTINATION.end();
+}
+
+/// The first bytes of UDP and of TCP.
+mod transport {
+    use super::Field;
+    pub const SOURCE: Field<u16> = Field::at(0);
+    pub const DESTINATION: Field<u16> = SOURCE.then();
+    /// Of UDP: header and payload.
+    pub const UDP_LENGTH: Field<u16> = DESTINATION.then();
+}
+
+/// The extension structure (RFC 4884 §7) and its objects.
+mod extension {
+    use super::Field;
+    /// Version in the upper four bits.
+    pub const VERSION: Field<u8> = Field::at(0);
+    pub const CHECKSUM: Field<u16> = Field::at(2);
+    pub const HEADER: usize = CHECKSUM.end();
+    /// Of an object: its length with this header.
+    pub const LENGTH: Field<u16> = Field::at(0);
+    pub const CLASS: Field<u8> = LENGTH.then();
+    pub const KIND: Field<u8> = CLASS.then();
+    pub const OBJECT: usize = KIND.end();
+    /// RFC 4950: the MPLS label stack of the packet as it came in.
+    pub const MPLS: (u8, u8) = (1, 1);
+}
+
+/// Version of the Internet protocol that an error came by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// ICMP.
+    V4,
+    /// ICMPv6.
+    V6,
+}
+
+/// Why the packet went no further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Its time to live ended.
+    TimeExceeded,
+    /// Nobody listens at its port.
+    PortUnreachable,
+    /// Another reason why it cannot be delivered, by the number of its family.
+    Unreachable(u8),
+}
+
+/// What an ICMP error says of the packet that caused it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quotation {
+    /// Why there is an error.
+    pub cause: Cause,
+    /// Whom the packet came from.
+    pub source: IpAddr,
+    /// Whom it was for.
+    pub destination: IpAddr,
+    /// 17 for UDP, 6 for TCP.
+    pub protocol: u8,
+    /// Time to live (hop limit) with which it reached whoever complains.
+    pub ttl: u8,
+    /// TOS octet or traffic class with which it got there.
+    pub traffic_class: u8,
+    /// Source and destination port.
+    pub ports: [u16; 2],
+    /// Of UDP: bytes of payload, by its header.
+    pub payload: Option<u16>,
+    /// MPLS labels it carried, the outermost first.
+    pub labels: Vec<Label>,
+}
+
+/// Why bytes are no quotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuotationError {
+    /// They end in the middle of something.
+    #[error("an ICMP error ends within {0}")]
+    Truncated(&'static str),
+    /// Another message than an error about a packet.
+    #[error("ICMP type {0} is no error that quotes a packet")]
+    NoError(u8),
+    /// The quoted packet is of another version, or its header too short to be one.
+    #[error("an ICMP error quotes no IP packet of its family")]
+    NotIp,
+    /// The quoted packet is a later fragment, and so has no ports.
+    #[error("an ICMP error quotes a later fragment")]
+    Fragment,
+    /// The quoted packet is neither of UDP nor of TCP.
+    #[error("an ICMP error quotes a packet of protocol {0}, neither UDP nor TCP")]
+    Protocol(u8),
+}
+
+impl Quotation {
+    /// Reads an ICMP or ICMPv6 message, from its type on.
+    ///
+    /// # Errors
+    /// [`QuotationError`]. Extensions that make no sense are left out, the quotation kept.
+    pub fn parse(family: Family, message: &[u8]) -> Result<Quotation, QuotationError> {
+        let truncated = QuotationError::Truncated("its header");
+        let kind = icmp::TYPE.read(message).ok_or(truncated)?;
+        let code = icmp::CODE.read(message).ok_or(truncated)?;
+        let cause = match (family, kind, code) {
+            (Family::V4, 11, _) | (Family::V6, 3, _) => Cause::TimeExceeded,
+            (Family::V4, 3, 3) | (Family::V6, 1, 4) => Cause::PortUnreachable,
+            (Family::V4, 3, code) | (Family::V6, 1, code) => Cause::Unreachable(code),
+            _ => return Err(QuotationError::NoError(kind)),
+        };
+        let body = message.get(icmp::HEADER..).ok_or(truncated)?;
+        let stated = match family {
+            Family::V4 => usize::from(icmp::LENGTH_V4.read(message).unwrap_or(0)) * 4,
+            Family::V6 => usize::from(icmp::LENGTH_V6.read(message).unwrap_or(0)) * 8,
+        };
+        let mut quotation = match family {
+            Family::V4 => ipv4(cause, body)?,
+            Family::V6 => ipv6(cause, body)?,
+        };
+        // Routers older than RFC 4884 pad to 128 bytes and state no length.
+        let at = if stated == 0 { PADDED } else { stated };
+        quotation.labels = body.get(at..).and_then(labels).unwrap_or_default();
+        Ok(quotation)
+    }
+}
+
+fn ipv4(cause: Cause, packet: &[u8]) -> Result<Quotation, QuotationError> {
+    let truncated = QuotationError::Truncated("the quoted IPv4 header");
+    let version_length = v4::VERSION_LENGTH.read(packet).ok_or(truncated)?;
+    let header = usize::from(version_length & 0x0f) * 4;
+    if version_length >> 4 != 4 || header < v4::HEADER {
+        return Err(QuotationError::NotIp);
+    }
+    let fields = || {
+        let ips = (v4::SOURCE.read(packet)?, v4::DESTINATION.read(packet)?);
+        Some((ips, v4::TOS.read(packet)?, v4::TTL.read(packet)?, v4::PROTOCOL.read(packet)?))
+    };
+    let ((source, destination), traffic_class, ttl, protocol) = fields().ok_or(truncated)?;
+    if v4::FRAGMENT.read(packet).ok_or(truncated)? & v4::OFFSET != 0 {
+        return Err(QuotationError::Fragment);
+    }
+    let (ports, payload) = ports(protocol, packet.get(header..).ok_or(truncated)?)?;
+    let [source, destination] = [source, destination].map(|a| IpAddr::V4(Ipv4Addr::from(a)));
+    Ok(Quotation {
+        cause,
+        source,
+        destination,
+        protocol,
+        ttl,
+        traffic_class,
+        ports,
+        payload,
+        labels: Vec::new(),
+    })
+}
+
+/// Our own probes have no extension headers; what quotes some is not about them.
+fn ipv6(cause: Cause, packet: &[u8]) -> Result<Quotation, QuotationError> {
+    let truncated = QuotationError::Truncated("the quoted IPv6 header");
+    let first = v6::FIRST.read(packet).ok_or(truncated)?;
+    if first >> 28 != 6 {
+        return Err(QuotationError::NotIp);
+    }
+    let fields = || {
+        let ips = (v6::SOURCE.read(packet)?, v6::DESTINATION.read(packet)?);
+        Some((ips, v6::HOP_LIMIT.read(packet)?, v6::NEXT.read(packet)?))
+    };
+    let ((source, destination), ttl, protocol) = fields().ok_or(truncated)?;
+    let (ports, payload) = ports(protocol, packet.get(v6::HEADER..).ok_or(truncated)?)?;
+    let [source, destination] = [source, destination].map(|a| IpAddr::V6(Ipv6Addr::from(a)));
+    Ok(Quotation {
+        cause,
+        source,
+        destination,
+        protocol,
+        ttl,
+        traffic_class: (first >> 20) as u8,
+        ports,
+        payload,
+        labels: Vec::new(),
+    })
+}
+
+/// Source and destination port, and the payload of UDP.
+type Ports = ([u16; 2], Option<u16>);
+
+fn ports(protocol: u8, header: &[u8]) -> Result<Ports, QuotationError> {
+    if !matches!(protocol, 6 | 17) {
+        return Err(QuotationError::Protocol(protocol));
+    }
+    let fields = || Some([transport::SOURCE.read(header)?, transport::DESTINATION.read(header)?]);
+    let ports = fields().ok_or(QuotationError::Truncated("the quoted ports"))?;
+    let payload = match protocol {
+        17 => transport::UDP_LENGTH.read(header).and_then(|l| l.checked_sub(8)),
+        _ => None,
+    };
+    Ok((ports, payload))
+}
+
+/// The labels among the extension objects; `None` where this is no extension structure.
+fn labels(structure: &[u8]) -> Option<Vec<Label>> {
+    if extension::VERSION.read(structure)? >> 4 != 2 {
+        return None;
+    }
+    // Zero: not computed. Over everything else it must come out as zero.
+    if extension::CHECKSUM.read(structure)? != 0 && checksum(structure) != 0 {
+        return None;
+    }
+    let mut objects = structure.get(extension::HEADER..)?;
+    let mut labels = Vec::new();
+    while let Some(length) = extension::LENGTH.read(objects).map(usize::from) {
+        let Some(object) = objects.get(..length).filter(|o| o.len() >= extension::OBJECT) else { break };
+        if (extension::CLASS.read(object), extension::KIND.read(object))
+            == (Some(extension::MPLS.0), Some(extension::MPLS.1))
+        {
+            labels.extend(object[extension::OBJECT..].chunks_exact(4).filter_map(label));
+            labels.truncate(MAX_LABELS);
+        }
+        objects = &objects[length..];
+    }
+    Some(labels)
+}
+
+/// A label stack entry (RFC 3032): label (20 bits), traffic class (3), bottom of stack (1), time to live (8).
+fn label(entry: &[u8]) -> Option<Label> {
+    let entry = u32::from_be_bytes(entry.try_into().ok()?);
+    Some(Label {
+        label: entry >> 12,
+        traffic_class: (entry >> 9 & 7) as u8,
+        bottom: entry >> 8 & 1 == 1,
+        ttl: entry as u8,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::simulated::{Quoted, message};
+    use super::*;
+    use proptest::prelude::*;
+
+    fn quoted(family: Family) -> Quoted {
+        Quoted {
+            family,
+            protocol: 17,
+            ports: [40_000, 33_434],
+            traffic_class: 46 << 2 | 1,
+            ttl: 1,
+            payload: 52,
+        }
+    }
+
+    #[test]
+    fn what_routers_quote_is_read() {
+        for (family, kind, source) in [(Family::V4, 11, "192.0.2.1"), (Family::V6, 3, "2001:db8::1")] {
+            let q = Quotation::parse(family, &message(&quoted(family), [kind, 0], None, &[])).unwrap();
+            assert_eq!((q.cause, q.source), (Cause::TimeExceeded, source.parse().unwrap()));
+            assert_eq!((q.protocol, q.ttl, q.traffic_class), (17, 1, 46 << 2 | 1));
+            assert_eq!((q.ports, q.payload, q.labels), ([40_000, 33_434], Some(52), vec![]));
+        }
+        let code = |family, kind, code| {
+            Quotation::parse(family, &message(&quoted(family), [kind, code], None, &[])).map(|q| q.cause)
+        };
+        assert_eq!(code(Family::V4, 3, 3), Ok(Cause::PortUnreachable));
+        assert_eq!(code(Family::V6, 1, 4), Ok(Cause::PortUnreachable));
+        assert_eq!(code(Family::V4, 3, 13), Ok(Cause::Unreachable(13)));
+        assert_eq!(code(Family::V4, 8, 0), Err(QuotationError::NoError(8)));
+        assert_eq!(code(Family::V6, 135, 0), Err(QuotationError::NoError(135)));
+    }
+
+    #[test]
+    fn labels_are_read_with_and_without_a_stated_length() {
+        let stack = [
+            Label { label: 24_015, traffic_class: 5, bottom: false, ttl: 1 },
+            Label { label: 0xfffff, traffic_class: 0, bottom: true, ttl: 255 },
+        ];
+        for (family, kind) in [(Family::V4, 11), (Family::V6, 3)] {
+            for stated in [None, Some(128), Some(160)] {
+                let bytes = message(&quoted(family), [kind, 0], stated, &stack);
+                assert_eq!(Quotation::parse(family, &bytes).unwrap().labels, stack, "{family:?} {stated:?}");
+            }
+            // A wrong checksum: not an extension at all.
+            let mut bytes = message(&quoted(family), [kind, 0], Some(128), &stack);
+            *bytes.last_mut().unwrap() ^= 1;
+            assert_eq!(Quotation::parse(family, &bytes).unwrap().labels, []);
+        }
+        // RFC 4950's own layout: one label, 16, bottom of the stack, by hand.
+        let mut object = vec![0x20, 0, 0, 0, 0, 8, 1, 1, 0x00, 0x01, 0x01, 0x40];
+        let sum = checksum(&object).to_be_bytes();
+        object[2..4].copy_from_slice(&sum);
+        let expected = Label { label: 16, traffic_class: 0, bottom: true, ttl: 64 };
+        assert_eq!(labels(&object), Some(vec![expected]));
+    }
+
+    #[test]
+    fn what_is_cut_or_bent_is_told_as_such() {
+        let whole = message(&quoted(Family::V4), [11, 0], None, &[]);
+        for (cut, part) in
+            [(0, "its header"), (7, "its header"), (8, "IPv4 header"), (27, "IPv4 header"), (30, "ports")]
+        {
+            let error = Quotation::parse(Family::V4, &whole[..cut]).unwrap_err().to_string();
+            assert!(error.contains(part), "{cut}: {error}");
+        }
+        let with = |at: usize, byte: u8| {
+            let mut bytes = whole.clone();
+            bytes[8 + at] = byte;
+            Quotation::parse(Family::V4, &bytes).unwrap_err()
+        };
+        assert_eq!(with(0, 0x65), QuotationError::NotIp);
+        assert_eq!(with(0, 0x44), QuotationError::NotIp);
+        assert_eq!(with(7, 1), QuotationError::Fragment);
+        assert_eq!(with(9, 1), QuotationError::Protocol(1));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic_or_keep_many_labels(bytes in proptest::collection::vec(any::<u8>(), 0..400), v6: bool) {
+            let family = if v6 { Family::V6 } else { Family::V4 };
+            if let Ok(q) = Quotation::parse(family, &bytes) {
+                prop_assert!(q.labels.len() <= MAX_LABELS);
+            }
+        }
+
+        #[test]
+        fn spoilt_quotations_do_no_harm(at in 0usize..220, byte: u8, cut in 0usize..220) {
+            let stack = [Label { label: 7, traffic_class: 1, bottom: true, ttl: 3 }];
+            let mut bytes = message(&quoted(Family::V4), [11, 0], Some(128), &stack);
+            let n = bytes.len();
+            bytes[at % n] = byte;
+            bytes.truncate(cut.max(1));
+            let _ = Quotation::parse(Family::V4, &bytes);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! A path of routers in virtual time, which quote what reaches them, and the bytes of their errors.
+
+use super::quotation::{Family, Quotation};
+use super::tracer::{Answer, Plan, Tracer};
+use crate::echo::checksum;
+use core::net::IpAddr;
+use jitlat_core::path::{End, Label, Path};
+use jitlat_core::{Span, SteadyTime, Transport, WallTime};
+
+/// A packet as it is quoted.
+#[derive(Clone, Copy, Debug)]
+pub struct Quoted {
+    pub family: Family,
+    pub protocol: u8,
+    pub ports: [u16; 2],
+    pub traffic_class: u8,
+    pub ttl: u8,
+    /// Of UDP.
+    pub payload: u16,
+}
+
+pub const V4: [[u8; 4]; 2] = [[192, 0, 2, 1], [192, 0, 2, 99]];
+
+pub fn addresses(family: Family) -> [IpAddr; 2] {
+    match family {
+        Family::V4 => V4.map(IpAddr::from),
+        Family::V6 => ["2001:db8::1", "2001:db8::99"].map(|a| a.parse().unwrap()),
+    }
+}
+
+/// The ICMP error about `quoted`; with the quoted packet padded to `stated` bytes, which it says, or to 128, which it
+/// does not.
+pub fn message(q: &Quoted, kind: [u8; 2], stated: Option<usize>, labels: &[Label]) -> Vec<u8> {
+    let mut packet = match q.family {
+        Family::V4 => {
+            let mut header = vec![0x45, q.traffic_class, 0, 0, 0, 0, 0, 0, q.ttl, q.protocol, 0, 0];
+            header.extend(V4.concat());
+            header
+        }
+        Family::V6 => {
+            let first = 6 << 28 | u32::from(q.traffic_class) << 20 | 0x12345;
+            let mut header = first.to_be_bytes().to_vec();
+            header.extend([0, 0, q.protocol, q.ttl]);
+            for address in addresses(Family::V6) {
+                let IpAddr::V6(address) = address else { unreachable!() };
+                header.extend(address.octets());
+            }
+            header
+        }
+    };
+    q.ports.iter().for_each(|p| packet.extend(p.to_be_bytes()));
+    packet.extend((q.payload + 8).to_be_bytes());
+    packet.extend([0, 0]);
+    let mut message = vec![kind[0], kind[1], 0, 0, 0, 0, 0, 0];
+    if labels.is_empty() {
+        return [message, packet].concat();
+    }
+    packet.resize(stated.unwrap_or(128), 0);
+    if let Some(stated) = stated {
+        match q.family {
+            Family::V4 => message[5] = (stated / 4) as u8,
+            Family::V6 => message[4] = (stated / 8) as u8,
+        }
+    }
+    let mut structure = vec![0x20, 0, 0, 0];
+    structure.extend((4 + 4 * labels.len() as u16).to_be_bytes());
+    structure.extend([1, 1]);
+    for l in labels {
+        let entry =
+            l.label << 12 | u32::from(l.traffic_class) << 9 | u32::from(l.bottom) << 8 | u32::from(l.ttl);
+        structure.extend(entry.to_be_bytes());
+    }
+    let sum = checksum(&structure).to_be_bytes();
+    structure[2..4].copy_from_slice(&sum);
+    [message, packet, structure].concat()
+}
+
+/// A router of the simulated path.
+#[derive(Clone, Debug, Default)]
+struct Router {
+    /// One way, from this host.
+    delay: Span,
+    /// Writes this octet into whatever it forwards.
+    rewrites: Option<u8>,
+    /// Answers only every so many probes; 0: none.
+    answers_each: u32,
+    labels: Vec<Label>,
+}
+
+/// Traces a path of `routers` with the destination behind the last.
+fn trace(plan: &Plan, routers: &[Router], destination_answers: bool) -> Path {
+    const PORT: u16 = 50_000;
+    let family = if plan.destination.is_ipv4() { Family::V4 } else { Family::V6 };
+    let (exceeded, unreachable) = match family {
+        Family::V4 => ([11, 0], [3, 3]),
+        Family::V6 => ([3, 0], [1, 4]),
+    };
+    let epoch = WallTime(1_700_000_000_000_000_000);
+    let wall = |t: SteadyTime| epoch + Span(t.0);
+    let router = |k: usize| -> IpAddr {
+        match family {
+            Family::V4 => [10, 0, 0, k as u8].into(),
+            Family::V6 => [0xfd00, 0, 0, 0, 0, 0, 0, k as u16].into(),
+        }
+    };
+    let mut now = SteadyTime(0);
+    let mut tracer = Tracer::new(plan.clone(), now);
+    let mut coming: Vec<(SteadyTime, u16, IpAddr, Vec<u8>)> = Vec::new();
+    let mut asked = vec![0u32; routers.len()];
+    let tcp = plan.transport == Transport::Tcp;
+    while !tracer.is_over(now) {
+        assert!(now < SteadyTime(600_000_000_000), "it ends");
+        while let Some(due) = tracer.poll_probe(now) {
+            tracer.sent(due, wall(now), now);
+            let mut octet = plan.dscp.octet();
+            let reached = usize::from(due.ttl) - 1;
+            for router in routers.iter().take(reached) {
+                octet = router.rewrites.unwrap_or(octet);
+            }
+            let ports = if tcp { [PORT + due.slot, plan.port] } else { [PORT, plan.port] };
+            let quoted = Quoted {
+                family,
+                protocol: plan.transport.number(),
+                ports,
+                traffic_class: octet,
+                ttl: 1,
+                payload: due.payload(),
+            };
+            match routers.get(reached) {
+                Some(r) => {
+                    asked[reached] += 1;
+                    if asked[reached].is_multiple_of(r.answers_each) {
+                        let bytes = message(&quoted, exceeded, Some(128), &r.labels);
+                        coming.push((now + r.delay.times(2), due.slot, router(reached + 1), bytes));
+                    }
+                }
+                None if destination_answers => {
+                    let delay = routers.last().map_or(Span::ZERO, |r| r.delay) + Span::millis(1);
+                    let bytes = message(&quoted, unreachable, None, &[]);
+                    coming.push((now + delay.times(2), due.slot, plan.destination, bytes));
+                }
+                None => {}
+            }
+        }
+        let next = coming.iter().map(|c| c.0).min().unwrap_or(SteadyTime(i64::MAX));
+        now = next.min(tracer.deadline()).max(now + Span(1));
+        for (at, slot, from, bytes) in coming.extract_if(.., |c| c.0 <= now) {
+            let quotation = Quotation::parse(family, &bytes).unwrap();
+            let ports = |port: u16| port.checked_sub(PORT);
+            assert_eq!(tracer.slot(&quotation, PORT, ports), Some(slot));
+            assert_eq!(tracer.slot(&Quotation { ports: [1, 2], ..quotation.clone() }, PORT, ports), None);
+            tracer.answer(slot, Answer::of_quotation(quotation.clone(), from, wall(at)), now);
+            // A second answer counts for nothing.
+            tracer.answer(slot, Answer::of_quotation(quotation, from, wall(at)), now);
+        }
+        if tracer.round() == 1 {
+            tracer.forget_silence();
+        }
+    }
+    tracer.path()
+}
+
+fn routers() -> Vec<Router> {
+    let label = Label { label: 24_000, traffic_class: 5, bottom: true, ttl: 1 };
+    vec![
+        Router { delay: Span::millis(1), answers_each: 1, ..Router::default() },
+        Router { delay: Span::millis(5), answers_each: 2, rewrites: Some(0x01), ..Router::default() },
+        Router { delay: Span::millis(9), answers_each: 1, labels: vec![label], ..Router::default() },
+        Router { delay: Span::millis(9), answers_each: 0, ..Router::default() },
+    ]
+}
+
+#[test]
+fn hops_delays_code_points_and_labels_come_out_as_they_are() {
+    for family in [Family::V4, Family::V6] {
+        for transport in [Transport::Udp, Transport::Tcp] {
+            let [source, destination] = addresses(family);
+            let plan = Plan { transport, dscp: "EF".parse().unwrap(), ..Plan::new(source, destination) };
+            let path = trace(&plan, &routers(), true);
+            assert!(path.reached, "{path:?}");
+            let answered: Vec<(u64, u64)> = path.hops.iter().map(|h| (h.sent, h.answered)).collect();
+            assert_eq!(answered, [(10, 10), (10, 5), (10, 10), (10, 0), (10, 10)]);
+            let rtt: Vec<Option<f64>> = path.hops.iter().map(|h| h.rtt.median).collect();
+            assert_eq!(rtt, [Some(2e6), Some(10e6), Some(18e6), None, Some(20e6)]);
+            let [rewrite] = path.rewrites[..] else { panic!("{:?}", path.rewrites) };
+            assert_eq!((rewrite.after_ttl, rewrite.at_ttl, rewrite.from, rewrite.to), (2, 3, 46, 0));
+            assert_eq!(path.hops[2].labels[0].label, 24_000);
+            assert_eq!(path.hops[4].end, Some(End::Destination));
+        }
+    }
+}
+
+#[test]
+fn a_silent_end_is_not_asked_for_ever() {
+    let [source, destination] = addresses(Family::V4);
+    let path = trace(&Plan::new(source, destination), &routers(), false);
+    assert_eq!((path.reached, path.hops.len()), (false, 3));
+    let nobody = trace(&Plan::new(source, destination), &[], false);
+    assert_eq!((nobody.reached, nobody.hops.len()), (false, 0));
+}

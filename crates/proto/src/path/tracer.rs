@@ -1,0 +1,257 @@
+//! [`Tracer`]: which probe is due when, and to which hop an answer belongs.
+//!
+//! All probes of UDP have the same addresses and ports, so that routers that share their load keep them on one way; their
+//! lengths tell them apart. Probes of TCP are tries to connect, told apart by their source ports.
+
+use super::quotation::{Cause, Quotation};
+use core::net::IpAddr;
+use jitlat_core::path::{End, HopReplies, Label, Path, Reply};
+use jitlat_core::{Dscp, Span, SteadyTime, Transport, WallTime};
+
+/// Shortest payload of a probe by UDP, bytes.
+pub const SHORTEST: u16 = 32;
+/// Probes that may be told apart at a time: lengths, or ports.
+pub const SLOTS: u16 = 128;
+/// A run of this many silent hops at the end is not asked again.
+const SILENT: usize = 4;
+
+/// What is to be found out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// This host's address.
+    pub source: IpAddr,
+    /// The far host's.
+    pub destination: IpAddr,
+    /// Of the probes.
+    pub transport: Transport,
+    /// Destination port of the probes.
+    pub port: u16,
+    /// Code point of the probes.
+    pub dscp: Dscp,
+    /// Probes to each hop.
+    pub probes: u32,
+    /// Between two probes to the same hop: routers answer seldom on purpose.
+    pub period: Span,
+    /// Between two probes to neighbouring hops.
+    pub spacing: Span,
+    /// The largest time to live to try.
+    pub hops: u8,
+    /// How long an answer may take.
+    pub patience: Span,
+}
+
+impl Plan {
+    /// The usual plan: ten probes to each of at most thirty hops, one a second.
+    pub fn new(source: IpAddr, destination: IpAddr) -> Plan {
+        Plan {
+            source,
+            destination,
+            transport: Transport::Udp,
+            port: 33_434,
+            dscp: Dscp::default(),
+            probes: 10,
+            period: Span::seconds(1),
+            spacing: Span::millis(20),
+            hops: 30,
+            patience: Span::seconds(2),
+        }
+    }
+}
+
+/// A probe to be sent now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// Which one: its length or source port is made from this.
+    pub slot: u16,
+    /// Its time to live.
+    pub ttl: u8,
+}
+
+impl Due {
+    /// Bytes of payload of a probe by UDP.
+    pub fn payload(self) -> u16 {
+        SHORTEST + self.slot
+    }
+}
+
+/// An answer that is about one of our probes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Who sent it.
+    pub from: IpAddr,
+    /// When it arrived.
+    pub at: WallTime,
+    /// Traffic class that it quotes.
+    pub traffic_class: Option<u8>,
+    /// Labels that it quotes.
+    pub labels: Vec<Label>,
+    /// If the path ends at its sender.
+    pub end: Option<End>,
+}
+
+impl Answer {
+    /// What `quotation` tells, in an error of `from`. A port that nobody listens at is the destination's own answer.
+    pub fn of_quotation(quotation: Quotation, from: IpAddr, at: WallTime) -> Answer {
+        let end = match quotation.cause {
+            Cause::TimeExceeded => None,
+            Cause::PortUnreachable if from == quotation.destination => Some(End::Destination),
+            Cause::PortUnreachable => Some(End::Unreachable(3)),
+            Cause::Unreachable(code) => Some(End::Unreachable(code)),
+        };
+        let traffic_class = Some(quotation.traffic_class);
+        Answer { from, at, traffic_class, labels: quotation.labels, end }
+    }
+}
+
+/// A probe that was sent.
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    ttl: u8,
+    sent: WallTime,
+    until: SteadyTime,
+}
+
+/// Asks every hop of a path in turn, round by round; see the module's documentation.
+///
+/// ```text
+/// while !tracer.is_over(now) { send tracer.poll_probe(now); wait until tracer.deadline() or an answer; tracer.answer(…) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Tracer {
+    plan: Plan,
+    /// When the round began that is under way.
+    round_start: SteadyTime,
+    round: u32,
+    /// Time to live of the next probe.
+    next_ttl: u8,
+    next_at: SteadyTime,
+    slot: u16,
+    outstanding: Vec<Option<Outstanding>>,
+    replies: Vec<HopReplies>,
+    /// The last hop worth asking.
+    last: u8,
+    over_at: SteadyTime,
+}
+
+impl Tracer {
+    /// Begins at `now`.
+    pub fn new(plan: Plan, now: SteadyTime) -> Tracer {
+        let last = plan.hops.max(1);
+        Tracer {
+            round_start: now,
+            round: 0,
+            next_ttl: 1,
+            next_at: now,
+            slot: 0,
+            outstanding: vec![None; SLOTS.into()],
+            replies: vec![HopReplies::default(); last.into()],
+            last,
+            over_at: now,
+            plan,
+        }
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The next probe, if one is due: send it, then say so by [`Tracer::sent`] or [`Tracer::failed`].
+    pub fn poll_probe(&mut self, now: SteadyTime) -> Option<Due> {
+        if self.round == self.plan.probes || now < self.next_at {
+            return None;
+        }
+        if self.next_ttl > self.last {
+            self.end_round(now);
+            return None;
+        }
+        let due = Due { slot: self.slot, ttl: self.next_ttl };
+        self.slot = (self.slot + 1) % SLOTS;
+        self.next_ttl += 1;
+        self.next_at = now + self.plan.spacing;
+        self.over_at = now + self.plan.patience;
+        if self.next_ttl > self.last {
+            self.end_round(now);
+        }
+        Some(due)
+    }
+
+    fn end_round(&mut self, now: SteadyTime) {
+        self.round += 1;
+        self.next_ttl = 1;
+        self.round_start = (self.round_start + self.plan.period).max(now);
+        self.next_at = self.round_start;
+    }
+
+    /// `due` was sent at `at`.
+    pub fn sent(&mut self, due: Due, at: WallTime, now: SteadyTime) {
+        let until = now + self.plan.patience;
+        self.replies[usize::from(due.ttl) - 1].sent += 1;
+        self.outstanding[usize::from(due.slot)] = Some(Outstanding { ttl: due.ttl, sent: at, until });
+        self.over_at = self.over_at.max(until);
+    }
+
+    /// The slot of the probe that `quotation` is about, if it is one of ours: `from_port` is where ours by UDP come from;
+    /// `slot_of_port` says which probe by TCP has a source port.
+    pub fn slot(
+        &self,
+        quotation: &Quotation,
+        from_port: u16,
+        slot_of_port: impl Fn(u16) -> Option<u16>,
+    ) -> Option<u16> {
+        let [source, destination] = quotation.ports;
+        let ours = quotation.destination == self.plan.destination
+            && destination == self.plan.port
+            && quotation.protocol == self.plan.transport.number();
+        if !ours {
+            return None;
+        }
+        match self.plan.transport {
+            Transport::Udp if source == from_port => {
+                quotation.payload?.checked_sub(SHORTEST).filter(|slot| *slot < SLOTS)
+            }
+            Transport::Udp => None,
+            Transport::Tcp => slot_of_port(source),
+        }
+    }
+
+    /// The probe of `slot` was answered. A second answer, or one that came too late, is left out.
+    pub fn answer(&mut self, slot: u16, answer: Answer, now: SteadyTime) {
+        let Some(place) = self.outstanding.get_mut(usize::from(slot)) else { return };
+        let Some(probe) = place.take_if(|p| now <= p.until) else { return };
+        let Answer { from, at, traffic_class, labels, end } = answer;
+        let reply = Reply { from, rtt: at - probe.sent, traffic_class, labels, end };
+        self.replies[usize::from(probe.ttl) - 1].replies.push(reply);
+        if end.is_some() {
+            self.last = self.last.min(probe.ttl);
+        }
+    }
+
+    /// When there is something to do again.
+    pub fn deadline(&self) -> SteadyTime {
+        if self.round == self.plan.probes { self.over_at } else { self.next_at }
+    }
+
+    /// Whether nothing is left to be sent, and nothing to be waited for.
+    pub fn is_over(&self, now: SteadyTime) -> bool {
+        let waits = |p: &Option<Outstanding>| p.is_some_and(|p| p.ttl <= self.last && now < p.until);
+        self.round == self.plan.probes && !self.outstanding.iter().any(waits)
+    }
+
+    /// After the first round has been waited for: leaves out hops behind a silent end of the path.
+    pub fn forget_silence(&mut self) {
+        let answered = self.replies.iter().rposition(|r| !r.replies.is_empty()).map_or(0, |k| k + 1);
+        self.last = self.last.min((answered + SILENT).min(usize::from(u8::MAX)) as u8);
+    }
+
+    /// Rounds that have ended.
+    pub fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// What was found so far.
+    pub fn path(&self) -> Path {
+        let Plan { source, destination, transport, port, dscp, .. } = self.plan;
+        Path::new([source, destination], (transport, port, dscp), &self.replies)
+    }
+}

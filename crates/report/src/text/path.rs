@@ -1,0 +1,91 @@
+//! The routers of a path, one line each.
+
+use super::{Options, Page, count};
+use jitlat_core::path::{End, Hop, Path};
+use jitlat_core::spec::Dscp;
+use jitlat_core::summary::Percent;
+use jitlat_core::units::{eng4, eng4_f64};
+
+/// A table of the hops of `path`, and what was noticed on it.
+pub fn path(path: &Path, options: &Options) -> String {
+    let mut page = Page::new(options);
+    let transport = if path.proto == 6 { "TCP" } else { "UDP" };
+    page.line(&format!(
+        "Path from {} to {} ({transport} port {}, DSCP {})",
+        path.source,
+        path.destination,
+        path.port,
+        dscp(path.dscp)
+    ));
+    page.blank();
+    if path.hops.is_empty() {
+        page.line("No router answered, nor did the destination.");
+        return page.text;
+    }
+    let who = |hop: &Hop| hop.responders.first().map_or_else(|| "*".to_owned(), |r| r.address.to_string());
+    let width = path.hops.iter().map(|h| who(h).len()).max().unwrap_or(1).max(7);
+    page.line(&format!(
+        "{:>3}  {:width$}  {:>7}  {:>9}  {:>9}  {:>9}  {:>9}  DSCP",
+        "hop", "address", "answers", "min", "median", "p90", "max"
+    ));
+    for hop in &path.hops {
+        let d = &hop.rtt;
+        let or_dash = |v: Option<String>| v.unwrap_or_else(|| "-".to_owned());
+        let [min, p90, max] = [d.min, d.percentile(Percent(90_000)), d.max].map(|v| or_dash(v.map(eng4)));
+        let median = or_dash(d.median.map(eng4_f64));
+        let seen: Vec<String> = hop.dscp.keys().map(|v| dscp(*v)).collect();
+        let mut line = format!(
+            "{:>3}  {:width$}  {:>7}  {min:>9}  {median:>9}  {p90:>9}  {max:>9}  {}",
+            hop.ttl,
+            who(hop),
+            format!("{}/{}", hop.answered, hop.sent),
+            if seen.is_empty() { "-".to_owned() } else { seen.join(" ") }
+        );
+        match hop.end {
+            Some(End::Unreachable(code)) => line += &format!("  unreachable, code {code}"),
+            Some(End::Destination) | None => {}
+        }
+        page.line(line.trim_end());
+        for other in hop.responders.iter().skip(1) {
+            page.line(&format!("{:>3}  {}, {}", "", other.address, count(other.answers, "answer")));
+        }
+        for label in &hop.labels {
+            page.line(&format!(
+                "{:>3}  MPLS label {}, traffic class {}, time to live {}",
+                "", label.label, label.traffic_class, label.ttl
+            ));
+        }
+    }
+    page.blank();
+    for rewrite in &path.rewrites {
+        let whose = match rewrite.after_ttl {
+            0 => "this host".to_owned(),
+            ttl => format!("hop {ttl}"),
+        };
+        page.item(&format!(
+            "DSCP {} leaves {whose} and reaches hop {} as {}",
+            dscp(rewrite.from),
+            rewrite.at_ttl,
+            dscp(rewrite.to)
+        ));
+    }
+    if path.rewrites.is_empty() && path.hops.iter().any(|h| !h.dscp.is_empty()) {
+        page.item(&format!("DSCP {} arrives as it was sent, as far as hops tell", dscp(path.dscp)));
+    }
+    let silent = path.hops.iter().filter(|h| h.answered == 0).count() as u64;
+    if silent > 0 {
+        page.item(&format!("{} without an answer: not a loss where later hops answer", count(silent, "hop")));
+    }
+    if !path.reached {
+        page.item("the destination did not answer");
+    }
+    for note in &path.notes {
+        page.item(note);
+    }
+    page.text
+}
+
+/// `46 (EF)`, `7`.
+fn dscp(value: u8) -> String {
+    Dscp::new(value.into()).map_or_else(|| value.to_string(), |d| d.to_string())
+}
