@@ -18,6 +18,7 @@
 //! * [`figures`] – every scalar of a summary in one list
 //! * [`metrics`] – the figures, one file per metric
 //! * [`analysis`] – [`Analyzer`]: records in, [`Summary`] out
+//! * [`state`] – [`State`](state::State): an analysis as bytes, merged with others
 //! * [`summary`] – [`Summary`]: everything computed, the JSON summary
 //! * [`sweep`] – a test under many conditions, repeated
 //! * [`compare`] – two runs side by side, with a verdict
@@ -48,6 +49,7 @@ pub mod record;
 pub mod schedule;
 pub mod session;
 pub mod spec;
+pub mod state;
 pub mod summary;
 pub mod sweep;
 pub mod time;

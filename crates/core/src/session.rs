@@ -48,7 +48,7 @@ pub enum Ending {
 }
 
 /// Everything about one direction of one test but its packets.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
     /// What was asked for, with the ports as they really were.
     pub spec: TestSpec,

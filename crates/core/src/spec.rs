@@ -102,7 +102,16 @@ pub enum Schedule {
 
 /// A differentiated-services code point, 0…63.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u8")]
 pub struct Dscp(u8);
+
+impl TryFrom<u8> for Dscp {
+    type Error = SpecError;
+
+    fn try_from(value: u8) -> Result<Dscp, SpecError> {
+        Dscp::new(value.into()).ok_or_else(|| SpecError::Dscp(value.to_string()))
+    }
+}
 
 impl Dscp {
     /// `None` above 63.
@@ -205,7 +214,8 @@ pub enum SpecError {
 
 /// One test stream in one direction, as the user asked for it. Fields are private so that a value of
 /// this type is always one that can be run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Unchecked")]
 pub struct TestSpec {
     direction: Direction,
     transport: Transport,
@@ -219,6 +229,29 @@ pub struct TestSpec {
     pub src_port: u16,
     /// Destination port of the test stream.
     pub dst_port: u16,
+}
+
+/// A [`TestSpec`] as it was written down.
+#[derive(Deserialize)]
+struct Unchecked {
+    direction: Direction,
+    transport: Transport,
+    packets: u64,
+    payload: u64,
+    period: Span,
+    schedule: Schedule,
+    dscp: Dscp,
+    src_port: u16,
+    dst_port: u16,
+}
+
+impl TryFrom<Unchecked> for TestSpec {
+    type Error = SpecError;
+
+    fn try_from(u: Unchecked) -> Result<TestSpec, SpecError> {
+        let checked = TestSpec::new(u.direction, u.transport, u.packets, u.payload, u.period, u.schedule)?;
+        Ok(TestSpec { dscp: u.dscp, src_port: u.src_port, dst_port: u.dst_port, ..checked })
+    }
 }
 
 /// The port test streams go to unless told otherwise.
@@ -280,6 +313,13 @@ impl TestSpec {
     /// The same test in the other direction.
     pub fn reversed(&self) -> TestSpec {
         TestSpec { direction: self.direction.reversed(), ..self.clone() }
+    }
+
+    /// The same test of `packets` packets.
+    pub fn with_packets(&self, packets: u64) -> Result<TestSpec, SpecError> {
+        let (payload, period) = (self.payload.into(), self.period);
+        let checked = TestSpec::new(self.direction, self.transport, packets, payload, period, self.schedule)?;
+        Ok(TestSpec { packets: checked.packets, ..self.clone() })
     }
 
     /// Which host sends.

@@ -157,22 +157,6 @@ proptest! {
     }
 
     #[test]
-    fn two_halves_merge_to_the_whole((n, rows) in rows(), cut in 0usize..260) {
-        let session = session(n);
-        let options = Options::default();
-        let cut = cut.min(rows.len());
-        let part = |rows: &[PacketRecord]| {
-            let mut analyzer = Analyzer::new(&session, &options);
-            rows.iter().for_each(|r| analyzer.push(r));
-            analyzer
-        };
-        let mut first = part(&rows[..cut]);
-        first.append(part(&rows[cut..])).unwrap();
-        let (merged, whole) = (first.finish(&session), part(&rows).finish(&session));
-        prop_assert_eq!(serde_json::to_value(&merged).unwrap(), serde_json::to_value(&whole).unwrap());
-    }
-
-    #[test]
     fn nothing_in_a_log_makes_it_panic(
         n in 1u64..u64::from(u32::MAX) / 2,
         fields in prop::collection::vec((any::<i64>(), any::<i64>(), any::<i64>(), any::<u16>()), 0..40),

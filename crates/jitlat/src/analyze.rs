@@ -1,27 +1,71 @@
-//! `jitlat analyze LOG…` and `jitlat -f LOG`: saved logs through the same analysis as live tests.
+//! `jitlat analyze LOG…` and `jitlat -f LOG`: saved logs and states through the same analysis as live tests.
 
 use crate::exit::Status;
 use crate::label;
 use crate::options::report::ReportArgs;
 use crate::output::report::{Streams, file_ending};
 use crate::output::{Part, Run, text};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use jitlat_core::analysis::Analyzer;
+use jitlat_core::state::{Merged, State};
 use jitlat_report::text::analysing;
-use jitlat_store::log::LogReader;
+use jitlat_store::log::{LogReader, Reading};
+use jitlat_store::output as file;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use tracing::warn;
+use tracing::{info, warn};
+
+/// What is done with all that was read beside showing it.
+#[derive(Clone, Debug, Default)]
+pub struct Together {
+    /// Taken as one.
+    pub merge: bool,
+    /// Where its state is saved.
+    pub state: Option<PathBuf>,
+}
+
+/// What was read, before its figures are computed.
+struct Taken {
+    state: State,
+    /// What the logs were like as files.
+    readings: Vec<Reading>,
+    /// The log its rows can be read from again.
+    log: Option<PathBuf>,
+    label: String,
+}
 
 /// Analyses `logs` and shows the result.
-pub fn run(logs: &[PathBuf], args: &ReportArgs) -> Result<Status> {
-    let read: Vec<&Path> = logs.iter().map(PathBuf::as_path).collect();
-    args.outputs.check(logs.len(), &read)?;
-    if let Some((rows, _)) = args.outputs.needing(Part::ROWS)
+pub fn run(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<Status> {
+    let mut others: Vec<&Path> = logs.iter().map(PathBuf::as_path).collect();
+    others.extend(together.state.as_deref());
+    args.outputs.check(if together.merge { 1 } else { logs.len() }, &others)?;
+    let rows = args.outputs.needing(Part::ROWS).map(|(output, _)| output.name);
+    if let Some(name) = rows
         && logs.iter().any(|log| log.as_os_str() == "-")
     {
-        bail!("--{} reads the log twice, which standard input cannot: give a file", rows.name);
+        bail!("--{name} reads the log twice, which standard input cannot: give a file");
     }
-    let mut runs = logs.iter().map(|log| analyze(log, args)).collect::<Result<Vec<Run>>>()?;
+    if let Some(path) = &together.state {
+        file::check(path).context("--state")?;
+    }
+    if together.state.is_some() && logs.len() > 1 && !together.merge {
+        bail!("--state saves one state: give one log, or --merge");
+    }
+    let mut taken = logs.iter().map(|log| take(log, args)).collect::<Result<Vec<Taken>>>()?;
+    if together.merge {
+        taken = vec![merged(taken)?];
+    }
+    if let Some(name) = rows
+        && taken.iter().any(|t| t.log.is_none())
+    {
+        bail!("--{name} takes its lines from a log: a saved state, or several logs together, have none");
+    }
+    let state = match (&together.state, &taken[..]) {
+        (Some(path), [one]) => Some((path, one.state.save()?)),
+        _ => None,
+    };
+    let mut runs: Vec<Run> = taken.into_iter().map(|t| t.finish(args)).collect();
     let known: Vec<_> = runs
         .iter()
         .map(|run| {
@@ -31,16 +75,25 @@ pub fn run(logs: &[PathBuf], args: &ReportArgs) -> Result<Status> {
         .collect();
     let labels = label::tell_apart(&known);
     runs.iter_mut().zip(labels).for_each(|(run, label)| run.label = label);
+    let saved = state.map_or(Ok(()), |(path, bytes)| file::write(path, |out| out.write_all(&bytes)));
     let report = Streams { runs: &runs, extra: None, interval: args.analysis.interval };
-    if !args.outputs.write(&report, || text::page(&runs, args.page())) {
+    let written = args.outputs.write(&report, || text::page(&runs, args.page()));
+    saved?;
+    if !written {
         return Ok(Status::NotMeasured);
     }
     Ok(text::status(&runs, &args.fail_if))
 }
 
-/// One pass over one log.
-pub fn analyze(log: &Path, args: &ReportArgs) -> Result<Run> {
-    let mut reader = LogReader::open(log)?;
+/// One pass over one log, or a state as it was saved.
+fn take(path: &Path, args: &ReportArgs) -> Result<Taken> {
+    let label = path.display().to_string();
+    if is_state(path) {
+        let bytes = fs::read(path).with_context(|| format!("reading the state {label}"))?;
+        let state = State::load(&bytes, &args.options()).with_context(|| format!("reading {label}"))?;
+        return Ok(Taken { state, readings: Vec::new(), log: None, label });
+    }
+    let mut reader = LogReader::open(path)?;
     let mut analyzer = Analyzer::new(reader.session(), &args.options());
     let mut failure = None;
     reader.records(&mut failure).for_each(|record| analyzer.push(&record));
@@ -50,20 +103,56 @@ pub fn analyze(log: &Path, args: &ReportArgs) -> Result<Run> {
         }
         warn!("{e}; the {} rows before it are analysed", reader.reading().rows);
     }
-    let session = reader.session();
-    let (mut summary, samples) = analyzer.finish_with_samples(session);
-    reader.reading().add_to(&mut summary);
-    let samples = if args.keeps_packets() { samples } else { Default::default() };
-    Ok(Run {
-        summary,
-        session: session.clone(),
-        samples,
-        log: Some(log.to_owned()),
-        records: Vec::new(),
-        tcp: Vec::new(),
-        heading: analysing(session) + "\n",
-        label: log.display().to_string(),
-        corrected: args.plot_corrected,
-        file_ending: file_ending(session.spec.direction()),
-    })
+    let state = State::of(reader.session().clone(), analyzer);
+    Ok(Taken { state, readings: vec![reader.reading().clone()], log: Some(path.to_owned()), label })
+}
+
+/// Whether a file is a saved state; what cannot be read is left to the reader of logs to complain about.
+fn is_state(path: &Path) -> bool {
+    let begin = || {
+        let mut begin = Vec::new();
+        File::open(path)?.take(32).read_to_end(&mut begin)?;
+        std::io::Result::Ok(begin)
+    };
+    path.is_file() && begin().is_ok_and(|bytes| State::begins(&bytes))
+}
+
+/// All of `taken` as one, each behind the one before.
+fn merged(taken: Vec<Taken>) -> Result<Taken> {
+    let mut all = taken.into_iter();
+    let mut whole = all.next().context("nothing to merge")?;
+    for next in all {
+        let Taken { state, readings, label, .. } = next;
+        let how = whole.state.merge(state);
+        match how.with_context(|| format!("merging {label} with {}", whole.label))? {
+            Merged::Continued => info!("{label} is a later part of the test {}", whole.label),
+            Merged::United => {
+                info!("{label} is another test than {}: taken as if it had followed", whole.label);
+            }
+        }
+        whole.readings.extend(readings);
+        whole.log = None;
+    }
+    Ok(whole)
+}
+
+impl Taken {
+    fn finish(self, args: &ReportArgs) -> Run {
+        let (session, analyzer) = self.state.into_parts();
+        let (mut summary, samples) = analyzer.finish_with_samples(&session);
+        self.readings.iter().for_each(|reading| reading.add_to(&mut summary));
+        let samples = if args.keeps_packets() { samples } else { Default::default() };
+        Run {
+            summary,
+            samples,
+            log: self.log,
+            records: Vec::new(),
+            tcp: Vec::new(),
+            heading: analysing(&session) + "\n",
+            label: self.label,
+            corrected: args.plot_corrected,
+            file_ending: file_ending(session.spec.direction()),
+            session,
+        }
+    }
 }

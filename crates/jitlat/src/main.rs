@@ -27,6 +27,7 @@ mod sweep;
 mod tcp;
 mod test;
 
+use analyze::Together;
 use clap::{CommandFactory, Parser};
 use exit::Status;
 use root::{Cli, Command};
@@ -42,7 +43,9 @@ fn main() -> ExitCode {
         Some(Command::Ping(args)) => ping::run(&args),
         Some(Command::Path(args)) => path::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
-        Some(Command::Analyze(args)) => analyze::run(&args.logs, &args.report),
+        Some(Command::Analyze(args)) => {
+            analyze::run(&args.logs, &Together { merge: args.merge, state: args.state.clone() }, &args.report)
+        }
         Some(Command::Compare(args)) => compare::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),

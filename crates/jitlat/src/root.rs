@@ -63,9 +63,16 @@ pub enum Command {
 
 #[derive(Clone, Debug, Args)]
 pub struct AnalyzeArgs {
-    /// Logs to analyse; - is standard input
+    /// Logs to analyse, or states saved with --state; - is a log on standard input
     #[arg(required = true, value_name = "LOG")]
     pub logs: Vec<PathBuf>,
+    /// Take all logs together: parts of one test as the whole, several tests of the same traffic as one after another
+    #[arg(long)]
+    pub merge: bool,
+    /// Save what was analysed into FILE, to be analysed again and merged later without the log; it may be one of those
+    /// that were read
+    #[arg(long, value_name = "FILE", conflicts_with = "streaming")]
+    pub state: Option<PathBuf>,
     #[command(flatten)]
     pub report: ReportArgs,
 }

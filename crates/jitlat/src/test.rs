@@ -1,5 +1,6 @@
 //! `jitlat HOST`: one-way tests against a server.
 
+use crate::analyze::Together;
 use crate::capture::{EndedTestCapture, TestCapture};
 use crate::console::progress::Progress;
 use crate::exit::Status;
@@ -37,7 +38,7 @@ pub struct TestArgs {
 /// Measures, saves, reports.
 pub fn run(args: &TestArgs) -> Result<Status> {
     if let Some(log) = &args.file {
-        return analyze::run(std::slice::from_ref(log), &args.one_way.report);
+        return analyze::run(std::slice::from_ref(log), &Together::default(), &args.one_way.report);
     }
     let host = args.host.as_deref().context("name the host that runs `jitlat serve`")?;
     let test = args.one_way.settings(host)?;

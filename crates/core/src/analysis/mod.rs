@@ -2,12 +2,15 @@
 
 mod assemble;
 mod exact;
+mod saved;
 mod stream;
 pub(crate) mod tally;
 mod twoway;
+mod union;
 mod windows;
 
 pub use crate::metrics::series::Samples;
+pub(crate) use saved::Saved;
 
 use crate::distribution::histogram::Bins;
 use crate::distribution::percentile::{DEFAULT_PERCENTS, Method, Percent};
@@ -144,11 +147,26 @@ struct Gathered {
     notes: Option<RowNotes>,
 }
 
-/// Analyses in constant memory do not merge: they forget what decides whether a packet came twice. One
-/// analyzer takes the whole stream instead.
+/// Why two analyses cannot be put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an analysis in constant memory cannot be merged with another")]
-pub struct NotMergeable;
+#[non_exhaustive]
+pub enum NotMergeable {
+    /// An analysis in constant memory has forgotten what decides whether a packet came twice. One analyzer takes the
+    /// whole stream instead.
+    #[error(
+        "an analysis in constant memory cannot be merged with another: analyse all packets (without --streaming)"
+    )]
+    InConstantMemory,
+    /// They are not of the same traffic: what differs.
+    #[error("these are not tests of the same traffic: {0}")]
+    Unlike(&'static str),
+    /// Together they have more packets than a test can have.
+    #[error("together these tests have more packets than one test can have (2147483647)")]
+    TooLong,
+    /// Their times are so far from each other that the clock cannot hold the difference.
+    #[error("the times of these tests are too far apart")]
+    TooFarApart,
+}
 
 impl Analyzer {
     /// An analysis of the stream `session` describes. What is not known yet (probes, the end) may be
@@ -165,11 +183,9 @@ impl Analyzer {
         let spec = &session.spec;
         let gathered = Gathered {
             classifier: Classifier::new(declared(session)),
-            samples: Samples::default(),
-            copies: Copies::default(),
-            damaged: Copies::default(),
             tally: Tally::new(spec.payload(), session.period().map_or(i64::MAX, |p| p.0 / 2)),
             notes: Some(RowNotes::default()),
+            ..Gathered::empty()
         };
         Analyzer { options, mode: Mode::Exact(Box::new(gathered)) }
     }
@@ -190,7 +206,8 @@ impl Analyzer {
         match (&mut self.mode, next.mode) {
             (Mode::Exact(gathered), Mode::Exact(next)) => gathered.append(*next),
             (Mode::TwoWay(views), Mode::TwoWay(next)) => views.append(*next)?,
-            _ => return Err(NotMergeable),
+            (Mode::Streaming(_), _) | (_, Mode::Streaming(_)) => return Err(NotMergeable::InConstantMemory),
+            _ => return Err(NotMergeable::Unlike("one is a one-way test, the other a two-way test")),
         }
         Ok(())
     }
@@ -254,6 +271,18 @@ impl Analyzer {
 }
 
 impl Gathered {
+    /// Of a test without packets.
+    fn empty() -> Gathered {
+        Gathered {
+            classifier: Classifier::new(0),
+            samples: Samples::default(),
+            copies: Copies::default(),
+            damaged: Copies::default(),
+            tally: Tally::new(0, i64::MAX),
+            notes: None,
+        }
+    }
+
     #[inline]
     fn push(&mut self, record: &PacketRecord) {
         let Gathered { classifier, samples, copies, damaged, tally, notes } = self;
@@ -285,9 +314,10 @@ impl Gathered {
             }
         }
         let accepted = &self.classifier.accepted;
-        self.tally.append(next.tally, |seq| !accepted.contains(seq));
-        if let (Some(notes), Some(next)) = (&mut self.notes, next.notes) {
-            notes.append(next);
+        let is_new = |seq: u32| !accepted.contains(seq);
+        self.tally.append(next.tally, is_new);
+        if let (Some(notes), Some(later)) = (&mut self.notes, next.notes) {
+            notes.append(&later, &next.samples.seq, is_new);
         }
         for packet in next.samples.iter() {
             if self.classifier.accepted.insert(packet.seq) {

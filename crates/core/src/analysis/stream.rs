@@ -90,6 +90,11 @@ impl Stream {
         self.tally.rx_time_regressions = times;
     }
 
+    /// The highest sequence number accepted.
+    pub fn highest(&self) -> Option<u32> {
+        self.classifier.accepted.max()
+    }
+
     pub fn received(&self) -> u64 {
         self.classifier.received
     }

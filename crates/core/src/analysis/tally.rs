@@ -4,19 +4,25 @@ use crate::metrics::classify::Packet;
 use crate::record::{Moment, PacketRecord};
 use crate::summary::{Coverage, FarEnd, Stamps};
 use crate::time::Source;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Constant memory, a few increments a row.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Tally {
+    /// Of the test, not of its packets: whoever reads this back fills it in, see [`Tally::restore`].
+    #[serde(skip)]
     payload: u16,
+    #[serde(skip)]
     half_period: i64,
     first_arrival: Option<i64>,
     last_arrival: Option<i64>,
     /// Rows whose receive time precedes the row before.
     pub rx_time_regressions: u64,
     odd_sizes: u64,
+    #[serde(with = "by_octet")]
     classes: Box<[u64; 256]>,
+    #[serde(with = "by_octet")]
     ttls: Box<[u64; 256]>,
     sent: [u64; 4],
     arrived: [u64; 4],
@@ -26,11 +32,29 @@ pub struct Tally {
     pub waited: Vec<u32>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Lag {
     n: i64,
     sum: i64,
     max: Option<i64>,
+}
+
+/// Counts by the value of an octet, those above 0 only.
+mod by_octet {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::collections::BTreeMap;
+
+    pub fn serialize<S: Serializer>(counts: &[u64; 256], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map((0u8..=255).zip(counts).filter(|(_, count)| **count > 0))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Box<[u64; 256]>, D::Error> {
+        let mut counts = Box::new([0; 256]);
+        for (octet, count) in BTreeMap::<u8, u64>::deserialize(from)? {
+            counts[usize::from(octet)] = count;
+        }
+        Ok(counts)
+    }
 }
 
 fn add(counts: &mut [u64], more: &[u64]) {
@@ -73,6 +97,25 @@ impl Tally {
             receive_lag: Lag::default(),
             waited: Vec::new(),
         }
+    }
+
+    /// What was read back, as the account of the test this one was made for; `None` where it counts more than the
+    /// `rows` there were.
+    pub fn restore(&self, read: Tally, rows: u64) -> Option<Tally> {
+        let counts = read.classes.iter().chain(&read.ttls[..]).chain(&read.sent).chain(&read.arrived);
+        let lags = [&read.send_lag, &read.receive_lag].map(|lag| u64::try_from(lag.n).unwrap_or(u64::MAX));
+        let within = counts.chain(&lags).chain([&read.odd_sizes, &read.rx_time_regressions]);
+        let possible = within.copied().all(|count| count <= rows) && read.waited.len() as u64 <= rows;
+        possible.then_some(Tally { payload: self.payload, half_period: self.half_period, ..read })
+    }
+
+    /// The same account of arrivals `by` ns later, of sequence numbers `numbers` higher.
+    pub fn shifted(mut self, numbers: u32, by: i64) -> Tally {
+        for time in [&mut self.first_arrival, &mut self.last_arrival] {
+            *time = time.map(|t| t.saturating_add(by));
+        }
+        self.waited.iter_mut().for_each(|seq| *seq = seq.saturating_add(numbers));
+        self
     }
 
     /// Any row.

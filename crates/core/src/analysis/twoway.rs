@@ -14,31 +14,32 @@ use crate::twoway::{
 };
 use crate::units::eng4;
 use crate::verdict::Answer;
+use serde::{Deserialize, Serialize};
 
 /// Stretches of a test, the fastest exchange of each of which tells of the clocks.
-const STRETCHES: usize = 8;
+pub(super) const STRETCHES: usize = 8;
 
 /// Analyses of the three views of one two-way test.
 #[derive(Clone, Debug)]
 pub(super) struct TwoWayAnalysis {
     pub(super) round_trip: Analyzer,
-    up: Analyzer,
-    down: Analyzer,
+    pub(super) up: Analyzer,
+    pub(super) down: Analyzer,
     far_clock: bool,
-    packets: u32,
-    fastest: [Option<ClockProbe>; STRETCHES],
-    processing: Option<Processing>,
-    processing_sum: i128,
-    returned: Returned,
+    pub(super) packets: u32,
+    pub(super) fastest: [Option<ClockProbe>; STRETCHES],
+    pub(super) processing: Option<Processing>,
+    pub(super) processing_sum: i128,
+    pub(super) returned: Returned,
 }
 
 /// Whether answers came back in the order of this host's clock.
-#[derive(Clone, Copy, Debug, Default)]
-struct Returned {
-    first: Option<WallTime>,
-    last: Option<WallTime>,
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Returned {
+    pub first: Option<WallTime>,
+    pub last: Option<WallTime>,
     /// How often it went back.
-    back: u64,
+    pub back: u64,
 }
 
 impl Returned {
@@ -125,15 +126,20 @@ impl TwoWayAnalysis {
                 (a, b) => a.or(b),
             };
         }
-        self.returned.append(next.returned);
-        self.processing_sum += next.processing_sum;
-        self.processing = match (self.processing, next.processing) {
+        self.append_beside(next.returned, next.processing, next.processing_sum);
+        Ok(())
+    }
+
+    /// Adds what is kept beside the views.
+    pub(super) fn append_beside(&mut self, returned: Returned, processing: Option<Processing>, sum: i128) {
+        self.returned.append(returned);
+        self.processing_sum += sum;
+        self.processing = match (self.processing, processing) {
             (Some(a), Some(b)) => {
                 Some(Processing { n: a.n + b.n, min: a.min.min(b.min), mean: 0, max: a.max.max(b.max) })
             }
             (a, b) => a.or(b),
         };
-        Ok(())
     }
 
     pub fn received(&self) -> u64 {

@@ -58,6 +58,16 @@ impl Classifier {
         Classifier { packets, accepted: SeqSet::default(), received: 0, invalid: 0 }
     }
 
+    /// Sequence numbers below this are valid.
+    pub(crate) fn packets(&self) -> u32 {
+        self.packets
+    }
+
+    /// Takes sequence numbers below `packets` from now on.
+    pub(crate) fn set_packets(&mut self, packets: u32) {
+        self.packets = packets;
+    }
+
     /// The class of the next row.
     #[inline]
     pub fn classify(&mut self, record: &PacketRecord) -> Class {

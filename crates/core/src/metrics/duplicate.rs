@@ -36,7 +36,7 @@ use super::series::Series;
 use crate::distribution::sample::Sample;
 
 /// The further copies met so far: sequence number and arrival time of each, in arrival order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Copies(Vec<(u32, Option<i64>)>);
 
 impl Copies {

@@ -2,16 +2,70 @@
 
 use super::classify::Packet;
 use super::seqset::SeqSet;
+use serde::{Deserialize, Serialize};
 
 /// The accepted packets in arrival order: three columns of equal length, 20 bytes a packet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Samples {
     /// Sequence numbers, all different.
+    #[serde(with = "steps")]
     pub seq: Vec<u32>,
     /// Send times, ns since 1970.
+    #[serde(with = "steps")]
     pub sent: Vec<i64>,
     /// Raw delays, in ns.
+    #[serde(with = "steps")]
     pub delay: Vec<i64>,
+}
+
+/// A column as its first value and the differences that follow, which are small and take few bytes.
+mod steps {
+    use serde::de::{Deserializer, Error, SeqAccess, Visitor};
+    use serde::ser::Serializer;
+    use std::fmt;
+    use std::marker::PhantomData;
+
+    pub fn serialize<T, S>(column: &[T], to: S) -> Result<S::Ok, S::Error>
+    where
+        T: Copy + Into<i64>,
+        S: Serializer,
+    {
+        let mut last = 0i64;
+        to.collect_seq(column.iter().map(|&value| {
+            let step = value.into().wrapping_sub(last);
+            last = value.into();
+            step
+        }))
+    }
+
+    pub fn deserialize<'de, T, D>(from: D) -> Result<Vec<T>, D::Error>
+    where
+        T: TryFrom<i64>,
+        D: Deserializer<'de>,
+    {
+        struct Column<T>(PhantomData<T>);
+
+        impl<'de, T: TryFrom<i64>> Visitor<'de> for Column<T> {
+            type Value = Vec<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a column of numbers")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut steps: A) -> Result<Vec<T>, A::Error> {
+                // What the length claims is not believed: each value takes a byte of the input.
+                let mut column = Vec::new();
+                let mut last = 0i64;
+                while let Some(step) = steps.next_element::<i64>()? {
+                    last = last.wrapping_add(step);
+                    column.push(T::try_from(last).map_err(|_| A::Error::custom("a number out of range"))?);
+                }
+                Ok(column)
+            }
+        }
+
+        from.deserialize_seq(Column(PhantomData))
+    }
 }
 
 impl Samples {

@@ -4,7 +4,7 @@ use crate::time::{Source, Span};
 use serde::{Deserialize, Serialize};
 
 /// The context of a two-way test, beside what every [`Session`](crate::Session) has.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TwoWay {
     /// Name of the protocol, in small letters: `icmp`, `stamp`, `twamp`, `lamp`, `tcp`.
     pub protocol: String,

@@ -17,6 +17,7 @@ use crate::metrics::series::Series;
 use crate::session::{Ending, Session};
 use crate::spec::Transport;
 use crate::time::Source;
+use serde::{Deserialize, Serialize};
 
 /// What the analysis hands over.
 pub struct Material<'a> {
@@ -41,7 +42,7 @@ pub struct Material<'a> {
 }
 
 /// What stands beside single rows and is worth a look.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RowNotes {
     /// Packets that stayed in the sending host for a millisecond or longer before their sent stamp: number, ns.
     pub sent_late: Vec<(u32, i64)>,
@@ -56,6 +57,8 @@ pub struct RowNotes {
     last_ttl: Option<u8>,
 }
 
+/// Changes of the time to live that are listed.
+const MOST_TTLS: usize = 64;
 /// Shorter stays in a host are of no interest.
 const NOTED: i64 = 1_000_000;
 
@@ -73,7 +76,7 @@ impl RowNotes {
             && let Some(ttl) = record.ttl()
         {
             self.last_ttl = Some(ttl);
-            if self.ttl.len() < 64 {
+            if self.ttl.len() < MOST_TTLS {
                 self.ttl.push((seq, ttl));
             }
         }
@@ -96,14 +99,45 @@ impl RowNotes {
         }
     }
 
-    /// Adds what was noted of the rows that follow.
-    pub fn append(&mut self, next: RowNotes) {
-        self.sent_late.extend(next.sent_late);
-        self.read_late.extend(next.read_late);
-        self.ttl.extend(next.ttl);
-        self.sizes.extend(next.sizes);
-        self.only_size = self.only_size.or(next.only_size);
+    /// Adds what was noted of the rows that follow: of the packets `seqs`, in order of arrival, those that are new.
+    pub fn append(&mut self, next: &RowNotes, seqs: &[u32], is_new: impl Fn(u32) -> bool) {
+        self.sent_late.extend(next.sent_late.iter().filter(|(seq, _)| is_new(*seq)));
+        self.read_late.extend(next.read_late.iter().filter(|(seq, _)| is_new(*seq)));
+        // The first is what those packets began with, which need not be a change.
+        let changes =
+            next.ttl.iter().enumerate().filter(|(k, (_, ttl))| *k > 0 || Some(*ttl) != self.last_ttl);
+        let room = MOST_TTLS.saturating_sub(self.ttl.len());
+        self.ttl.extend(changes.map(|(_, change)| *change).take(room));
         self.last_ttl = next.last_ttl.or(self.last_ttl);
+        let Some(size) = next.only_size else { return };
+        // Sizes are listed from the first that differed; those before were of the one size.
+        let before = seqs.len().saturating_sub(next.sizes.len());
+        if self.sizes.is_empty() && self.only_size.is_none_or(|only| only == size) {
+            self.only_size = Some(size);
+        } else {
+            seqs[..before].iter().filter(|seq| is_new(**seq)).for_each(|seq| self.size(*seq, size));
+        }
+        next.sizes.iter().filter(|(seq, _)| is_new(*seq)).for_each(|(seq, size)| self.size(*seq, *size));
+    }
+
+    /// The same of packets with numbers `by` higher.
+    pub fn shifted(mut self, by: u32) -> RowNotes {
+        let times = self.sent_late.iter_mut().chain(&mut self.read_late).map(|(seq, _)| seq);
+        let others = self.sizes.iter_mut().map(|(seq, _)| seq).chain(self.ttl.iter_mut().map(|(seq, _)| seq));
+        times.chain(others).for_each(|seq| *seq = seq.saturating_add(by));
+        self
+    }
+
+    /// Whether these can be the notes on the packets `accepted`, as far as the rules rely on it.
+    pub fn is_possible(&self, accepted: &SeqSet) -> bool {
+        let late = |stays: &[(u32, i64)]| {
+            stays.iter().all(|(seq, ns)| accepted.contains(*seq) && *ns >= NOTED && bounded(*ns) == *ns)
+        };
+        late(&self.sent_late)
+            && late(&self.read_late)
+            && self.sizes.iter().all(|(seq, _)| accepted.contains(*seq))
+            && self.ttl.iter().all(|(seq, _)| accepted.contains(*seq))
+            && self.ttl.len() <= MOST_TTLS
     }
 }
 

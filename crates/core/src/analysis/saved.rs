@@ -1,0 +1,171 @@
+//! An [`Analyzer`] as it is written down and read back: [`Saved`].
+
+use super::twoway::{Returned, STRETCHES, TwoWayAnalysis};
+use super::{Analyzer, Gathered, Mode, Options, Tally};
+use crate::clock::ClockProbe;
+use crate::metrics::duplicate::Copies;
+use crate::metrics::series::Samples;
+use crate::session::Session;
+use crate::twoway::Processing;
+use crate::verdict::RowNotes;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// More rows than any test has: sums of counts below this do not overflow.
+pub(crate) const MOST_ROWS: u64 = 1 << 48;
+
+/// What was read back cannot be the state of any analysis: the reason.
+#[derive(Debug)]
+pub(crate) struct Impossible(pub &'static str);
+
+fn require(holds: bool, otherwise: &'static str) -> Result<(), Impossible> {
+    if holds { Ok(()) } else { Err(Impossible(otherwise)) }
+}
+
+/// The state of an analysis.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Saved<'a> {
+    /// Of one stream.
+    OneWay(Box<SavedPackets<'a>>),
+    /// Of a two-way test.
+    TwoWay(Box<SavedTwoWay<'a>>),
+}
+
+/// The packets of a stream in arrival order. Which numbers were accepted follows from them.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct SavedPackets<'a> {
+    received: u64,
+    invalid: u64,
+    accepted: Cow<'a, Samples>,
+    copies: Cow<'a, Copies>,
+    damaged: Cow<'a, Copies>,
+    tally: Cow<'a, Tally>,
+    notes: Cow<'a, RowNotes>,
+}
+
+/// The three views of a two-way test, and what is kept beside them.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct SavedTwoWay<'a> {
+    round_trip: SavedPackets<'a>,
+    up: SavedPackets<'a>,
+    down: SavedPackets<'a>,
+    fastest: [Option<ClockProbe>; STRETCHES],
+    processing: Option<Processing>,
+    processing_sum: i128,
+    returned: Returned,
+}
+
+impl Analyzer {
+    /// `None` of an analysis in constant memory.
+    pub(crate) fn saved(&self) -> Option<Saved<'_>> {
+        let Mode::TwoWay(views) = &self.mode else {
+            return Some(Saved::OneWay(Box::new(self.saved_packets()?)));
+        };
+        Some(Saved::TwoWay(Box::new(SavedTwoWay {
+            round_trip: views.round_trip.saved_packets()?,
+            up: views.up.saved_packets()?,
+            down: views.down.saved_packets()?,
+            fastest: views.fastest,
+            processing: views.processing,
+            processing_sum: views.processing_sum,
+            returned: views.returned,
+        })))
+    }
+
+    fn saved_packets(&self) -> Option<SavedPackets<'_>> {
+        match &self.mode {
+            Mode::Exact(gathered) => Some(gathered.saved()),
+            Mode::Streaming(_) | Mode::TwoWay(_) => None,
+        }
+    }
+
+    /// The analysis of the test `session` describes as it was saved; all packets are kept, whatever `options` say.
+    pub(crate) fn restored(
+        session: &Session,
+        saved: Saved<'_>,
+        options: &Options,
+    ) -> Result<Analyzer, Impossible> {
+        let mut analyzer = Analyzer::new(session, &Options { streaming: false, ..options.clone() });
+        match (&mut analyzer.mode, saved) {
+            (Mode::TwoWay(views), Saved::TwoWay(saved)) => views.restore(*saved)?,
+            (Mode::Exact(gathered), Saved::OneWay(saved)) => gathered.restore(*saved)?,
+            _ => {
+                return Err(Impossible(
+                    "the test is two-way and its analysis is not, or the other way about",
+                ));
+            }
+        }
+        Ok(analyzer)
+    }
+
+    fn restore(&mut self, saved: SavedPackets<'_>) -> Result<(), Impossible> {
+        match &mut self.mode {
+            Mode::Exact(gathered) => gathered.restore(saved),
+            Mode::Streaming(_) | Mode::TwoWay(_) => Err(Impossible("a test within a test")),
+        }
+    }
+}
+
+impl Gathered {
+    fn saved(&self) -> SavedPackets<'_> {
+        SavedPackets {
+            received: self.classifier.received,
+            invalid: self.classifier.invalid,
+            accepted: Cow::Borrowed(&self.samples),
+            copies: Cow::Borrowed(&self.copies),
+            damaged: Cow::Borrowed(&self.damaged),
+            tally: Cow::Borrowed(&self.tally),
+            notes: self.notes.as_ref().map_or_else(Cow::default, Cow::Borrowed),
+        }
+    }
+
+    /// Takes over what was saved, after a check that an analysis can have come to it.
+    fn restore(&mut self, saved: SavedPackets<'_>) -> Result<(), Impossible> {
+        let SavedPackets { received, invalid, accepted, copies, damaged, tally, notes } = saved;
+        let packets = self.classifier.packets();
+        let samples = accepted.into_owned();
+        let rows = samples.len();
+        require(rows == samples.sent.len() && rows == samples.delay.len(), "columns of different lengths")?;
+        for packet in samples.iter() {
+            require(packet.seq < packets, "a sequence number beyond the test")?;
+            require(packet.sent.checked_add(packet.delay).is_some(), "a time beyond the clock")?;
+            require(self.classifier.accepted.insert(packet.seq), "a packet accepted twice")?;
+        }
+        let accepted = &self.classifier.accepted;
+        require(copies.iter().all(|(seq, _)| accepted.contains(seq)), "a copy of no packet")?;
+        require(damaged.iter().all(|(seq, _)| seq < packets), "a sequence number beyond the test")?;
+        let counted = (rows as u64).checked_add(copies.len()).and_then(|n| n.checked_add(invalid));
+        require(counted == Some(received) && received <= MOST_ROWS, "counts that do not add up")?;
+        require(damaged.len() <= invalid, "counts that do not add up")?;
+        require(tally.waited.iter().all(|seq| accepted.contains(*seq)), "a wait of no packet")?;
+        require(notes.is_possible(accepted), "a note on no packet")?;
+        let tally = self.tally.restore(tally.into_owned(), received);
+        self.tally = tally.ok_or(Impossible("counts that do not add up"))?;
+        (self.classifier.received, self.classifier.invalid) = (received, invalid);
+        self.samples = samples;
+        self.notes = Some(notes.into_owned());
+        (self.copies, self.damaged) = (copies.into_owned(), damaged.into_owned());
+        Ok(())
+    }
+}
+
+impl TwoWayAnalysis {
+    fn restore(&mut self, saved: SavedTwoWay<'_>) -> Result<(), Impossible> {
+        self.round_trip.restore(saved.round_trip)?;
+        self.up.restore(saved.up)?;
+        self.down.restore(saved.down)?;
+        let answered = saved.processing.map_or(0, |p| p.n);
+        // The sum of so many times of 64 bits each, and it cannot overflow as more come.
+        require(answered <= MOST_ROWS && saved.returned.back <= MOST_ROWS, "counts that do not add up")?;
+        require(
+            saved.processing_sum.unsigned_abs() <= u128::from(answered) << 64,
+            "counts that do not add up",
+        )?;
+        self.fastest = saved.fastest;
+        self.processing = saved.processing;
+        self.processing_sum = saved.processing_sum;
+        self.returned = saved.returned;
+        Ok(())
+    }
+}

@@ -1,0 +1,331 @@
+//! [`State`]: an analysis that can be put aside as bytes, read back, and put together with others.
+//!
+//! ```
+//! use jitlat_core::state::State;
+//! use jitlat_core::{Options, PacketRecord, Session, TestSpec, WallTime};
+//!
+//! let session = Session { id: Some("0123456789abcdef".into()), ..Session::new(TestSpec::default()) };
+//! let record = |seq: i64| PacketRecord::one_way(seq, WallTime(seq * 1000), WallTime(seq * 1000 + 700 + seq % 7));
+//! let options = Options::default();
+//! let mut whole = State::new(session.clone(), &options);
+//! (0..1000).for_each(|seq| whole.push(&record(seq)));
+//!
+//! // The same packets in two parts, the first of which was a file for a while.
+//! let mut first = State::new(session.clone(), &options);
+//! (0..300).for_each(|seq| first.push(&record(seq)));
+//! let mut first = State::load(&first.save()?, &options)?;
+//! let mut second = State::new(session, &options);
+//! (300..1000).for_each(|seq| second.push(&record(seq)));
+//! first.merge(second)?;
+//! assert_eq!(first.finish(), whole.finish());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use crate::analysis::{Analyzer, NotMergeable, Options, Samples, Saved};
+use crate::record::PacketRecord;
+use crate::session::{Ending, Session};
+use crate::summary::Summary;
+use crate::twoway::{Directions, FarReport, LossRun, NotAnswers, TcpCourse, TwoWay};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// What the bytes of a state begin with: a line of text with the version of the format.
+const FIRST_LINE: &[u8] = b"# jitlat state 1\n";
+const ANY_VERSION: &[u8] = b"# jitlat state ";
+/// Bytes of the checksum behind the first line: XXH3-64 of all that follows, little-endian.
+const SUM: usize = 8;
+/// Nested deeper than any state is.
+const MOST_NESTED: usize = 32;
+
+/// The tag of a session that says how many tests it is of, where there are several.
+pub const TESTS: &str = "tests";
+
+/// An analysis with the session it is of.
+#[derive(Clone, Debug)]
+pub struct State {
+    session: Session,
+    analyzer: Analyzer,
+}
+
+/// Why a state cannot be read, or saved.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StateError {
+    /// They do not begin as a state does.
+    #[error("this is not a saved state of jitlat")]
+    NotAState,
+    /// Of a version that this program does not know: its number.
+    #[error("this state is of version {0}; this program reads version 1")]
+    Version(String),
+    /// An analysis in constant memory has no state to save.
+    #[error("an analysis in constant memory cannot be saved: analyse all packets (without --streaming)")]
+    InConstantMemory,
+    /// They are not the bytes that were written: cut short, or changed.
+    #[error("the state is damaged: it ends early, or bytes of it were changed")]
+    Damaged,
+    /// They were written so, by something else: why they can be no state.
+    #[error("this can be the state of no analysis: {0}")]
+    Impossible(String),
+}
+
+/// What putting a state together with another came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merged {
+    /// The other was a later part of the same test.
+    Continued,
+    /// The other was of another test.
+    United,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Written<'a> {
+    session: Cow<'a, Session>,
+    analysis: Saved<'a>,
+}
+
+impl State {
+    /// Before the first packet of the test `session` describes.
+    pub fn new(session: Session, options: &Options) -> State {
+        State { analyzer: Analyzer::new(&session, options), session }
+    }
+
+    /// The state of `analyzer`, with everything known of its session by now.
+    pub fn of(session: Session, analyzer: Analyzer) -> State {
+        State { session, analyzer }
+    }
+
+    /// The test.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// To complete with what becomes known as the test goes on.
+    pub fn session_mut(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    /// The next record, in arrival order.
+    #[inline]
+    pub fn push(&mut self, record: &PacketRecord) {
+        self.analyzer.push(record);
+    }
+
+    /// The summary.
+    pub fn finish(self) -> Summary {
+        self.finish_with_samples().0
+    }
+
+    /// The summary, and the accepted packets for figures; none of an analysis in constant memory.
+    pub fn finish_with_samples(self) -> (Summary, Samples) {
+        self.analyzer.finish_with_samples(&self.session)
+    }
+
+    /// The session and the analysis.
+    pub fn into_parts(self) -> (Session, Analyzer) {
+        (self.session, self.analyzer)
+    }
+
+    /// The bytes to read it back from, some 10 a packet. An analysis in constant memory cannot be saved.
+    pub fn save(&self) -> Result<Vec<u8>, StateError> {
+        let analysis = self.analyzer.saved().ok_or(StateError::InConstantMemory)?;
+        let written = Written { session: Cow::Borrowed(&self.session), analysis };
+        let body = rmp_serde::to_vec_named(&written).map_err(|e| StateError::Impossible(e.to_string()))?;
+        Ok(seal(&body))
+    }
+
+    /// Reads back what [`State::save`] wrote, of whatever origin: nothing but memory of some multiple of the length
+    /// is spent on bytes of an enemy. What is computed of it follows `options`.
+    pub fn load(bytes: &[u8], options: &Options) -> Result<State, StateError> {
+        let Some(rest) = bytes.strip_prefix(FIRST_LINE) else {
+            let version = bytes.strip_prefix(ANY_VERSION).ok_or(StateError::NotAState)?;
+            let end = version.iter().position(|b| *b == b'\n').unwrap_or(0).min(20);
+            return Err(StateError::Version(String::from_utf8_lossy(&version[..end]).into_owned()));
+        };
+        let (sum, body) = rest.split_at_checked(SUM).ok_or(StateError::Damaged)?;
+        if sum != xxhash_rust::xxh3::xxh3_64(body).to_le_bytes() {
+            return Err(StateError::Damaged);
+        }
+        let impossible = |reason: String| StateError::Impossible(reason);
+        let mut from = rmp_serde::Deserializer::from_read_ref(body);
+        from.set_max_depth(MOST_NESTED);
+        let written = Written::deserialize(&mut from).map_err(|e| impossible(e.to_string()))?;
+        let session = written.session.into_owned();
+        let analyzer = Analyzer::restored(&session, written.analysis, options);
+        let analyzer = analyzer.map_err(|e| impossible(e.0.to_owned()))?;
+        Ok(State { session, analyzer })
+    }
+
+    /// Whether these bytes begin as a state of any version does.
+    pub fn begins(bytes: &[u8]) -> bool {
+        bytes.starts_with(ANY_VERSION)
+    }
+
+    /// Puts `next` behind this one: as what followed, if it is of the same test, else as another test of the same
+    /// traffic. On an error this state is as it was.
+    pub fn merge(&mut self, next: State) -> Result<Merged, NotMergeable> {
+        if is_same_test(&self.session, &next.session) {
+            self.continue_with(next)?;
+            Ok(Merged::Continued)
+        } else {
+            self.unite_with(next)?;
+            Ok(Merged::United)
+        }
+    }
+
+    /// Adds the packets that followed these in the same test. The result is what one analysis of all packets gives,
+    /// wherever the test was cut. The session is the later one's, which knows more.
+    pub fn continue_with(&mut self, next: State) -> Result<(), NotMergeable> {
+        let mut probes = self.session.probes.clone();
+        probes.extend(next.session.probes.iter().filter(|p| !self.session.probes.contains(p)));
+        self.analyzer.append(next.analyzer)?;
+        self.session = Session { probes, ..next.session };
+        Ok(())
+    }
+
+    /// Adds another test of the same traffic. It follows as if it had begun when this one ended: its sequence numbers
+    /// go on, its times are moved, and where both tests know how their clocks differ, its delays are
+    /// moved to the clocks of this one. Clock probes and host facts are this one's.
+    pub fn unite_with(&mut self, next: State) -> Result<(), NotMergeable> {
+        unlike(&self.session, &next.session).map_or(Ok(()), |what| Err(NotMergeable::Unlike(what)))?;
+        let (mine, theirs) = (self.analyzer.sent(&self.session), next.analyzer.sent(&next.session));
+        let spec = self.session.spec.with_packets(mine.saturating_add(theirs).max(1));
+        let spec = spec.map_err(|_| NotMergeable::TooLong)?;
+        let mut analyzer = self.analyzer.clone();
+        analyzer.unite(&self.session, next.analyzer, &next.session, spec.packets())?;
+        self.analyzer = analyzer;
+        let here = &mut self.session;
+        here.spec = spec;
+        here.declared = None;
+        here.sent = Some((mine + theirs) as u32);
+        here.id = None;
+        here.date = None;
+        here.ending = worse(here.ending, next.session.ending);
+        here.receiver_drops =
+            here.receiver_drops.zip(next.session.receiver_drops).map(|(a, b)| a.saturating_add(b));
+        let tests = tests(here) + tests(&next.session);
+        here.tags.retain(|(key, value)| {
+            key != TESTS && next.session.tags.iter().any(|t| t == &(key.clone(), value.clone()))
+        });
+        here.tags.push((TESTS.to_owned(), tests.to_string()));
+        here.unsent = here.unsent.saturating_add(next.session.unsent);
+        here.reason = here.reason.take().or(next.session.reason);
+        if let (Some(here), Some(next)) = (&mut here.two_way, next.session.two_way) {
+            add_facts(here, *next, mine as u32);
+        }
+        Ok(())
+    }
+}
+
+/// A state of these contents, whatever they are: for those who try to break [`State::load`].
+#[doc(hidden)]
+pub fn seal(body: &[u8]) -> Vec<u8> {
+    [FIRST_LINE, &xxhash_rust::xxh3::xxh3_64(body).to_le_bytes(), body].concat()
+}
+
+/// How many tests a session is of.
+fn tests(session: &Session) -> u64 {
+    let told = session.tags.iter().find(|(key, _)| key == TESTS);
+    told.and_then(|(_, n)| n.parse().ok()).unwrap_or(1)
+}
+
+/// Whether two sessions are parts of one test: of one id, or where neither has one, begun at the same time with the
+/// same specification between the same hosts.
+fn is_same_test(a: &Session, b: &Session) -> bool {
+    let direction = a.spec.direction() == b.spec.direction();
+    match (&a.id, &b.id) {
+        (Some(a), Some(b)) => a == b && direction,
+        (None, None) => {
+            let begun = |s: &Session| (s.created, s.declared, s.src, s.dst, s.name.clone());
+            a.created.is_some() && begun(a) == begun(b) && a.spec == b.spec
+        }
+        _ => false,
+    }
+}
+
+/// What makes two tests so different that figures of both together mean nothing.
+fn unlike(a: &Session, b: &Session) -> Option<&'static str> {
+    let protocol = |s: &Session| s.two_way.as_ref().map(|t| (t.protocol.clone(), t.far_clock, t.wait));
+    let (x, y) = (&a.spec, &b.spec);
+    [
+        (protocol(a) != protocol(b), "their protocols differ"),
+        (x.transport() != y.transport(), "their transports differ"),
+        (x.direction() != y.direction(), "their directions differ"),
+        (a.payload() != b.payload(), "their packets are of different sizes"),
+        (a.period() != b.period(), "their periods differ"),
+        (x.dscp != y.dscp, "their classes of service (DSCP) differ"),
+    ]
+    .into_iter()
+    .find_map(|(differ, what)| differ.then_some(what))
+}
+
+/// Of two endings the one that says less.
+fn worse(a: Ending, b: Ending) -> Ending {
+    let rank = |e: Ending| match e {
+        Ending::Complete => 0,
+        Ending::Interrupted => 1,
+        Ending::Unknown => 2,
+        Ending::PeerLost => 3,
+        Ending::StorageFailed => 4,
+    };
+    if rank(b) > rank(a) { b } else { a }
+}
+
+/// Adds what the far host told of another test, whose numbers follow the `sent` of this one.
+fn add_facts(here: &mut TwoWay, next: TwoWay, sent: u32) {
+    let both = |f: fn(&Directions) -> u64, a: &Directions, b: &Directions| f(a).saturating_add(f(b));
+    here.directions = here.directions.zip(next.directions).map(|(a, b)| Directions {
+        stateful: a.stateful && b.stateful,
+        up_lost: both(|d| d.up_lost, &a, &b),
+        down_lost: both(|d| d.down_lost, &a, &b),
+        unknown_lost: both(|d| d.unknown_lost, &a, &b),
+        up_duplicates: both(|d| d.up_duplicates, &a, &b),
+        down_duplicates: both(|d| d.down_duplicates, &a, &b),
+        up_reordered: both(|d| d.up_reordered, &a, &b),
+        down_reordered: both(|d| d.down_reordered, &a, &b),
+    });
+    let later = next.losses.into_iter().map(|run| LossRun { first: run.first.saturating_add(sent), ..run });
+    here.losses.extend(later);
+    let (a, b) = (here.not_answers, next.not_answers);
+    here.not_answers = NotAnswers {
+        foreign: a.foreign.saturating_add(b.foreign),
+        malformed: a.malformed.saturating_add(b.malformed),
+        forged: a.forged.saturating_add(b.forged),
+        unmatched: a.unmatched.saturating_add(b.unmatched),
+    };
+    here.timeout = here.timeout.max(next.timeout);
+    here.far_report = here.far_report.zip(next.far_report).map(|(a, b)| of_both(&a, &b));
+    here.tcp = here.tcp.zip(next.tcp).map(|(a, b)| TcpCourse {
+        retransmissions: a.retransmissions.saturating_add(b.retransmissions),
+        srtt_min_us: a.srtt_min_us.min(b.srtt_min_us),
+        srtt_max_us: a.srtt_max_us.max(b.srtt_max_us),
+        srtt_last_us: b.srtt_last_us,
+        cwnd_min: a.cwnd_min.min(b.cwnd_min),
+        cwnd_max: a.cwnd_max.max(b.cwnd_max),
+        mss: b.mss,
+    });
+    here.remarks.extend(next.remarks.into_iter().filter(|r| !here.remarks.contains(r)).collect::<Vec<_>>());
+}
+
+/// What a far host would have reported of both tests, where that follows: the deviation does not.
+fn of_both(a: &FarReport, b: &FarReport) -> FarReport {
+    use crate::time::Span;
+    let (n, m) = (a.received, b.received);
+    let mean = a.mean.zip(b.mean).filter(|_| n > 0 || m > 0).map(|(x, y)| {
+        let sum = i128::from(x.0) * i128::from(n) + i128::from(y.0) * i128::from(m);
+        Span((sum / (i128::from(n) + i128::from(m))) as i64)
+    });
+    FarReport {
+        received: n.saturating_add(m),
+        min: a.min.zip(b.min).map(|(x, y)| x.min(y)),
+        mean,
+        max: a.max.max(b.max),
+        stddev: None,
+        out_of_order: a.out_of_order.saturating_add(b.out_of_order),
+        errors: a.errors.saturating_add(b.errors),
+        duplicates: a.duplicates.zip(b.duplicates).map(|(x, y)| x.saturating_add(y)),
+        stamps: a.stamps.filter(|s| b.stamps == Some(*s)),
+        highest_seq: None,
+        wraps: a.wraps.saturating_add(b.wraps),
+        timed_out: a.timed_out || b.timed_out,
+    }
+}

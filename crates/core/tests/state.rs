@@ -1,0 +1,291 @@
+//! States: cut anywhere, saved, read back and put together they give what one analysis gives; bytes of anyone's
+//! making are an error.
+
+mod common;
+#[path = "common/stream.rs"]
+mod stream;
+
+use jitlat_core::figures::{Number, selectors};
+use jitlat_core::record::Moment;
+use jitlat_core::session::Ending;
+use jitlat_core::state::{self, Merged, State, StateError};
+use jitlat_core::twoway::TwoWay;
+use jitlat_core::{Options, PacketRecord, Session, Source, Span, Stamp, Summary, WallTime, analyze};
+use proptest::prelude::*;
+use serde_json::Value;
+use stream::{PERIOD, session};
+
+fn options() -> Options {
+    Options { interval: Some(Span(100 * PERIOD)), unconditional: true, ..Options::default() }
+}
+
+/// Random rows with what stands beside their times: a time to live, a payload that changes, stays in the hosts.
+fn rows() -> impl Strategy<Value = (u64, Vec<PacketRecord>)> {
+    (stream::rows(), 0i64..400).prop_map(|((n, mut rows), changes)| {
+        for row in &mut rows {
+            row.set_ttl(Some(57));
+            row.set_size(Some(if row.seq < changes { 80 } else { 81 + (row.seq % 3) as u16 }));
+            row.set_receive_lag((row.seq % 9 == 0).then_some(Span(11_000_000 + row.seq)));
+            row.set_send_lag(Some(Span(if row.seq % 11 == 0 { 2_000_000 } else { 7000 })));
+        }
+        (n, rows)
+    })
+}
+
+fn of(session: &Session, rows: &[PacketRecord]) -> State {
+    let mut state = State::new(session.clone(), &options());
+    rows.iter().for_each(|row| state.push(row));
+    state
+}
+
+fn again(state: &State) -> State {
+    State::load(&state.save().unwrap(), &options()).unwrap()
+}
+
+fn json(state: State) -> Value {
+    serde_json::to_value(state.finish()).unwrap()
+}
+
+fn with_id(session: Session, id: &str) -> Session {
+    Session { id: Some(id.to_owned()), ..session }
+}
+
+/// The rows of a round-trip test, from those of a one-way test: every third is answered late.
+fn round_trips(n: u64, rows: &[PacketRecord]) -> (Session, Vec<PacketRecord>) {
+    let facts = TwoWay { protocol: "stamp".into(), far_clock: true, ..TwoWay::default() };
+    let session = Session { two_way: Some(Box::new(facts)), ..session(n) };
+    let answered = |row: &PacketRecord| {
+        let mut record = *row;
+        let arrived = row.arrived().unwrap();
+        let took = if row.seq % 3 == 0 { 90_000 } else { 20_000 };
+        let at = |ns| Stamp { at: WallTime(ns), source: Source::User };
+        record.set(Moment::Answered, at(arrived.0 + took));
+        record.set(Moment::Returned, at(arrived.0 + took + 400_000 + row.seq % 5));
+        record
+    };
+    (session, rows.iter().map(answered).collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_test_cut_anywhere_is_the_whole((n, rows) in rows(), cuts in prop::collection::vec(0usize..260, 1..4)) {
+        let session = with_id(session(n), "cut");
+        let mut places: Vec<usize> = cuts.iter().map(|c| (*c).min(rows.len())).collect();
+        places.extend([0, rows.len()]);
+        places.sort_unstable();
+        let mut parts = places.windows(2).map(|w| again(&of(&session, &rows[w[0]..w[1]])));
+        let mut merged = parts.next().unwrap();
+        for part in parts {
+            prop_assert_eq!(merged.merge(part).unwrap(), Merged::Continued);
+        }
+        prop_assert_eq!(json(again(&merged)), json(of(&session, &rows)));
+    }
+
+    #[test]
+    fn round_trips_cut_anywhere_are_the_whole((n, rows) in rows(), cut in 0usize..260) {
+        let (session, rows) = round_trips(n, &rows);
+        let session = with_id(session, "cut");
+        let (first, second) = rows.split_at(cut.min(rows.len()));
+        let mut merged = again(&of(&session, first));
+        merged.merge(again(&of(&session, second))).unwrap();
+        prop_assert_eq!(json(again(&merged)), json(of(&session, &rows)));
+    }
+
+    #[test]
+    fn a_state_that_was_read_back_goes_on((n, rows) in rows(), cut in 0usize..260) {
+        let session = with_id(session(n), "cut");
+        let (first, second) = rows.split_at(cut.min(rows.len()));
+        let mut state = again(&of(&session, first));
+        second.iter().for_each(|row| state.push(row));
+        prop_assert_eq!(json(state), json(of(&session, &rows)));
+    }
+
+    #[test]
+    fn several_tests_are_one_after_another((n, a) in rows(), (m, b) in rows()) {
+        let (first, second) = (with_id(session(n), "one"), with_id(session(m), "two"));
+        let parts = [of(&first, &a).finish(), of(&second, &b).finish()];
+        let mut united = again(&of(&first, &a));
+        prop_assert_eq!(united.merge(again(&of(&second, &b))).unwrap(), Merged::United);
+        let both = again(&united).finish();
+        let sum = |count: fn(&Summary) -> u64| count(&parts[0]) + count(&parts[1]);
+        prop_assert_eq!(both.counts.sent, sum(|s| s.counts.sent));
+        prop_assert_eq!(both.counts.unique_valid, sum(|s| s.counts.unique_valid));
+        prop_assert_eq!(both.counts.duplicate, sum(|s| s.counts.duplicate));
+        prop_assert_eq!(both.counts.invalid, sum(|s| s.counts.invalid));
+        prop_assert_eq!(both.counts.lost, sum(|s| s.counts.lost));
+        prop_assert_eq!(both.counts.out_of_sequence, sum(|s| s.counts.out_of_sequence));
+        let minima = parts.iter().filter_map(|s| s.latency.min);
+        prop_assert_eq!(both.latency.min, minima.min());
+        // The one value that neither test has is that of the seam.
+        let seam = both.ipdv.defined - sum(|s| s.ipdv.defined);
+        prop_assert!(seam <= 1);
+        prop_assert_eq!(both.session.tags["tests"].as_str(), "2");
+    }
+
+    #[test]
+    fn changed_bytes_are_an_error((n, rows) in rows(), at in any::<prop::sample::Index>(), flip in 1u8..=255) {
+        let mut bytes = of(&session(n), &rows).save().unwrap();
+        let at = at.index(bytes.len());
+        bytes[at] ^= flip;
+        prop_assert!(State::load(&bytes, &options()).is_err());
+        prop_assert!(State::load(&bytes[..at], &options()).is_err());
+    }
+
+    #[test]
+    fn bytes_made_by_an_enemy_are_an_error_or_a_state(
+        (n, rows) in rows(),
+        two_way in any::<bool>(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    ) {
+        let (session, rows) = if two_way { round_trips(n, &rows) } else { (session(n), rows) };
+        let bytes = of(&session, &rows).save().unwrap();
+        // Behind the line and the checksum, which the enemy computes anew.
+        let mut body = bytes[bytes.len() - body_length(&bytes)..].to_vec();
+        for (at, value) in changes {
+            let at = at.index(body.len());
+            body[at] = value;
+        }
+        if let Ok(state) = State::load(&state::seal(&body), &options()) {
+            let mut twice = state.clone();
+            let _ = twice.merge(state.clone());
+            let _ = twice.continue_with(state.clone());
+            let _ = twice.save();
+            let _ = serde_json::to_string(&twice.finish());
+            let _ = state.finish();
+        }
+    }
+}
+
+fn body_length(bytes: &[u8]) -> usize {
+    bytes.len() - bytes.iter().position(|b| *b == b'\n').unwrap() - 1 - 8
+}
+
+#[test]
+fn every_figure_of_a_cut_test_is_that_of_the_whole() {
+    let mut compared = 0;
+    for name in ["a_loopback_v1.log", "b_wan_lossy_v1.log", "c_unsync_v2.log", "d_edge_small_v1.log"] {
+        let (session, rows) = common::golden_log(name);
+        let whole = of(&session, &rows).finish();
+        for cut in [1, rows.len() / 3, rows.len() - 1] {
+            let mut merged = again(&of(&session, &rows[..cut]));
+            assert_eq!(merged.merge(again(&of(&session, &rows[cut..]))).unwrap(), Merged::Continued);
+            let merged = merged.finish();
+            for selector in selectors() {
+                let [a, b] = [&merged, &whole].map(|s| selector.of(s));
+                assert_eq!(a, b, "{name} cut at {cut}: {}", selector.column());
+                compared += u64::from(a.is_some());
+            }
+            assert_eq!(merged, whole, "{name} cut at {cut}");
+        }
+    }
+    assert!(compared > 500, "{compared}");
+}
+
+/// Figures of two tests put together that are not what the two tests' own packets say, because they look across the
+/// place where one ends and the next begins: the list of docs/metrics, "Merging".
+#[test]
+fn what_depends_on_the_seam_is_documented() {
+    // A test, and the same again: every figure that is a share, a mean, a percentile or an extreme stays.
+    let (session, rows) = common::golden_log("b_wan_lossy_v1.log");
+    let one = of(&session, &rows).finish();
+    let mut united = of(&with_id(session.clone(), "one"), &rows);
+    united.merge(of(&with_id(session, "two"), &rows)).unwrap();
+    let both = united.finish();
+    let docs = std::fs::read_to_string(common::testdata("../docs/metrics/README.md")).unwrap();
+    let (_, section) = docs.split_once("## Merging").expect("a section about merging");
+    let section = section.split("\n## ").next().unwrap();
+    let listed = |key: &str| section.contains(&format!("`{key}`"));
+    let number = |n: Option<Number>| n.map(Number::as_f64);
+    let mut missing = Vec::new();
+    for selector in selectors() {
+        let key = selector.column();
+        let (Some(a), Some(b)) = (number(selector.of(&one)), number(selector.of(&both))) else { continue };
+        // Counts of packets double.
+        let stays = (a - b).abs() <= 1e-9 * a.abs().max(1.0) || (2.0 * a - b).abs() <= 1e-9 * a.abs();
+        if !stays && !listed(selector.figure.key) {
+            missing.push(format!("{key}: {a} of one test, {b} of it twice"));
+        }
+    }
+    assert!(missing.is_empty(), "docs/metrics does not say so of {missing:#?}");
+}
+
+#[test]
+fn tests_follow_each_other_without_a_gap() {
+    let path = |seq: i64, from: i64| {
+        PacketRecord::one_way(
+            seq,
+            WallTime(from + seq * PERIOD),
+            WallTime(from + seq * PERIOD + 1_000_000 + seq % 5),
+        )
+    };
+    let named = |id: &str| Session { ending: Ending::Complete, ..with_id(session(100), id) };
+    let test = |id, from: i64, lost: std::ops::Range<i64>| {
+        let rows: Vec<_> = (0..100).filter(|seq| !lost.contains(seq)).map(|seq| path(seq, from)).collect();
+        of(&named(id), &rows)
+    };
+    // A day apart; the first loses its last five packets, the second its first three.
+    let mut both = test("one", 0, 95..100);
+    both.merge(test("two", 86_400_000_000_000, 0..3)).unwrap();
+    both.merge(test("three", -9_000_000_000, 50..51)).unwrap();
+    assert_eq!(both.session().tags, [("tests".to_owned(), "3".to_owned())]);
+    let s = both.finish();
+    assert_eq!((s.counts.sent, s.counts.lost, s.loss.first_runs), (300, 9, vec![[95, 8], [250, 1]]));
+    assert_eq!(s.schedule_error.unwrap().max, 0);
+    assert_eq!(s.stalls, of(&named("one"), &[]).finish().stalls);
+    assert_eq!(s.periods.tx.unwrap().period_ns, PERIOD as f64);
+}
+
+#[test]
+fn different_clocks_are_brought_together() {
+    let test = |id: &str, offset: i64| {
+        let session = Session {
+            classic_offset: Some(Span(offset)),
+            classic_rtt: Some(Span(1000)),
+            ..with_id(session(50), id)
+        };
+        let rows: Vec<_> = (0..50)
+            .map(|seq| {
+                let sent = seq * PERIOD;
+                PacketRecord::one_way(seq, WallTime(sent), WallTime(sent + offset + 2_000_000))
+            })
+            .collect();
+        of(&session, &rows)
+    };
+    let mut both = test("one", 5_000_000_000);
+    both.merge(test("two", -7_000_000_000)).unwrap();
+    let s = both.finish();
+    assert_eq!(s.pdv.max, Some(0));
+    assert_eq!(s.latency_corrected.unwrap().mean, Some(2_000_000.0));
+}
+
+#[test]
+fn tests_that_have_nothing_in_common_stay_apart() {
+    let (one_way, records) = common::golden_log("b_wan_lossy_v1.log");
+    let (two_way, answered) = round_trips(100, &records[..50]);
+    let state = of(&with_id(one_way.clone(), "one"), &records);
+    let mut changed = state.clone();
+    let error = changed.merge(of(&with_id(two_way, "two"), &answered)).unwrap_err();
+    assert!(error.to_string().contains("protocols differ"), "{error}");
+    assert_eq!(json(changed), json(state.clone()));
+    let streaming = Options { streaming: true, ..Options::default() };
+    let in_constant_memory = State::new(one_way, &streaming);
+    assert!(matches!(in_constant_memory.save(), Err(StateError::InConstantMemory)));
+    assert!(state.clone().continue_with(in_constant_memory).is_err());
+}
+
+#[test]
+fn what_is_no_state_is_said_to_be_none() {
+    let error = |bytes: &[u8]| State::load(bytes, &Options::default()).unwrap_err().to_string();
+    assert!(error(b"").contains("not a saved state"));
+    assert!(error(b"# Sun Mar 13 07:06:40 UTC 2011\n").contains("not a saved state"));
+    assert!(error(b"# jitlat state 7\nabc").contains("of version 7"));
+    assert!(error(b"# jitlat state 1\nabc").contains("damaged"));
+    assert!(error(&state::seal(b"")).contains("can be the state of no analysis"));
+    let empty = analyze(&session(5), [], &Options::default());
+    assert_eq!(
+        State::load(&of(&session(5), &[]).save().unwrap(), &Options::default()).unwrap().finish(),
+        empty
+    );
+}

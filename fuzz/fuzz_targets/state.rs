@@ -1,0 +1,16 @@
+#![no_main]
+
+use jitlat_core::Options;
+use jitlat_core::state::{State, seal};
+
+libfuzzer_sys::fuzz_target!(|body: &[u8]| {
+    // As they are, and with the right line and checksum before them.
+    let _ = State::load(body, &Options::default());
+    let Ok(state) = State::load(&seal(body), &Options::default()) else { return };
+    let again = State::load(&state.save().unwrap(), &Options::default()).expect("what was read can be written");
+    let mut twice = state.clone();
+    let _ = twice.merge(again.clone());
+    let _ = twice.continue_with(again);
+    let _ = twice.finish();
+    let _ = state.finish();
+});
