@@ -18,6 +18,10 @@ e2e:
 verdicts VARIANTS='200' FIRST='0':
     JITLAT_VARIANTS={{VARIANTS}} JITLAT_FIRST={{FIRST}} cargo test --profile fast -p jitlat-store --test verdicts -- confusion_matrix --ignored --nocapture
 
+# Adding a metric, a protocol or an output is one file: three patches, applied to a copy, compiled and tried
+patches:
+    cargo test -p jitlat --test patches -- --ignored
+
 # Server, client and an impaired path on this machine
 demo *ARGS:
     cargo run --release -p jitlat -- demo {{ARGS}}
