@@ -10,6 +10,10 @@ check:
 test *ARGS:
     cargo test --workspace {{ARGS}}
 
+# The tests twice at once, beside a server on the default ports
+parallel *ARGS:
+    .ci/parallel {{ARGS}}
+
 # The end-to-end tests in namespaces; a missing privilege is a failure
 e2e:
     JITLAT_REQUIRE_PRIVILEGED=1 cargo test -p jitlat

@@ -69,3 +69,8 @@ pub use summary::Summary;
 #[doc(hidden)]
 pub use time::Nanos;
 pub use time::{Source, Span, Stamp, SteadyTime, WallTime};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

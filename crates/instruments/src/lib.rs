@@ -64,3 +64,8 @@ pub use one_way::OneWay;
 pub use passive::{Passive, TcpCaptures};
 pub use ping::Ping;
 pub use stop::Stop;
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -22,7 +22,7 @@ pub struct DemoArgs {
 }
 
 /// The path that is shown unless another is asked for.
-const PATH: &str = include_str!("../../../testdata/scenarios/demo.txt");
+const PATH: &str = include_str!("demo.txt");
 
 /// Runs the demonstration.
 pub fn run(args: &DemoArgs) -> Result<Status> {
