@@ -4,12 +4,14 @@
 //! could not say comes below. Everything is plain ASCII in engineering units; a figure that is undefined
 //! is a `-`, never a number.
 //!
+//! * [`answers`] – what is wrong and what that means: the first lines of every report
 //! * [`report`] – the whole report of one direction; [`both`] – what only two directions together tell
 //! * [`connecting`], [`sending`], [`logged`], [`analysing`] – the lines around a run
 //! * [`comparison()`] – several runs side by side
 //! * [`passive()`], [`tcp()`], [`stream_traffic()`] – what captures say; [`link_tables`] – what a link makes of packets
 //! * [`plots`] – small plots for people without a browser
 
+mod answer;
 mod bars;
 mod classic;
 pub mod comparison;
@@ -25,6 +27,7 @@ mod windows;
 
 pub use two_way::{asking, is_one_host, two_way_remarks};
 
+pub use answer::{answers, why};
 pub use comparison::comparison;
 pub use link::tables as link_tables;
 pub use passive::{Beside, describe_band, passive};
@@ -200,6 +203,16 @@ impl Look {
     }
 }
 
+/// The word for a level, and how it is to look.
+fn mark(level: Level) -> (&'static str, Look) {
+    match level {
+        Level::Good => ("good:", Look::Good),
+        Level::Note => ("note:", Look::Note),
+        Level::Poor => ("poor:", Look::Poor),
+        Level::Bad => ("bad:", Look::Bad),
+    }
+}
+
 /// The text so far, and how it is to be set: headings, statements, findings.
 pub struct Page {
     text: String,
@@ -247,14 +260,28 @@ impl Page {
         self.marked("", None, text);
     }
 
+    /// The first sentence, wrapped between words, in the colour of how it looks.
+    pub fn lead(&mut self, level: Level, text: &str) {
+        let (_, look) = mark(level);
+        let mut line = String::new();
+        for word in text.split_ascii_whitespace() {
+            if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > self.width {
+                let painted = self.painted(look, &line);
+                self.line(&painted);
+                line.clear();
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        let painted = self.painted(look, &line);
+        self.line(&painted);
+    }
+
     /// One statement behind a word that says how it looks.
     pub fn finding(&mut self, level: Level, text: &str) {
-        let (mark, look) = match level {
-            Level::Good => ("good:", Look::Good),
-            Level::Note => ("note:", Look::Note),
-            Level::Poor => ("poor:", Look::Poor),
-            Level::Bad => ("bad:", Look::Bad),
-        };
+        let (mark, look) = mark(level);
         self.marked(mark, Some(look), text);
     }
 

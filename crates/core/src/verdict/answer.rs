@@ -43,6 +43,8 @@ pub enum Severity {
 pub struct Cause {
     /// What.
     pub id: CauseId,
+    /// Whose fault it is.
+    pub fault: Fault,
     /// Which way, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
@@ -106,6 +108,22 @@ pub enum CauseId {
     IncompleteLog,
 }
 
+/// Where a cause lies: what has to be mended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fault {
+    /// The network between the hosts.
+    Path,
+    /// The sending host: its program, its system or its interface.
+    Sender,
+    /// The receiving host.
+    Receiver,
+    /// A clock: delays look different from what they are, and nobody feels it.
+    Clock,
+    /// The record of the test.
+    Record,
+}
+
 /// What the path is worth for one use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Suitability {
@@ -125,6 +143,13 @@ pub struct Suitability {
     /// Why the test tells less of this use than it could: another packet rate or size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<String>,
+}
+
+impl Answer {
+    /// Whether `id` is among the causes.
+    pub fn names(&self, id: CauseId) -> bool {
+        self.causes.iter().any(|cause| cause.id == id)
+    }
 }
 
 impl CauseId {
@@ -171,6 +196,40 @@ impl CauseId {
     }
 }
 
+impl CauseId {
+    /// Whose fault it is.
+    pub fn fault(self) -> Fault {
+        match self {
+            CauseId::Outage
+            | CauseId::Queue
+            | CauseId::RandomLoss
+            | CauseId::BurstyLoss
+            | CauseId::Policing
+            | CauseId::Reordering
+            | CauseId::RouteChange
+            | CauseId::Duplication
+            | CauseId::SizeDependent => Fault::Path,
+            CauseId::SenderStall | CauseId::LocalQueue | CauseId::SendFailure => Fault::Sender,
+            CauseId::ReceiverStall => Fault::Receiver,
+            CauseId::ClockStep | CauseId::ClockSkew => Fault::Clock,
+            CauseId::IncompleteLog => Fault::Record,
+        }
+    }
+}
+
+impl Fault {
+    /// The name it has in every output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Path => "path",
+            Fault::Sender => "sender",
+            Fault::Receiver => "receiver",
+            Fault::Clock => "clock",
+            Fault::Record => "record",
+        }
+    }
+}
+
 impl Severity {
     /// The name it has in every output.
     pub fn name(self) -> &'static str {
@@ -192,6 +251,7 @@ mod tests {
     fn names_are_those_of_the_json() {
         for id in CauseId::ALL {
             assert_eq!(serde_json::to_value(id).unwrap(), id.name());
+            assert_eq!(serde_json::to_value(id.fault()).unwrap(), id.fault().name());
         }
         for severity in [Severity::Unknown, Severity::Good, Severity::Fair, Severity::Poor, Severity::Bad] {
             assert_eq!(serde_json::to_value(severity).unwrap(), severity.name());

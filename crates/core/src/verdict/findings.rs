@@ -1,13 +1,14 @@
 //! [`findings`]: what the figures mean for real-time traffic.
 
-use super::{Level, Verdict, time};
+use super::severity::{of_missing, of_wait};
+use super::{CauseId, Level, Verdict, time};
 use crate::distribution::Percent;
 use crate::metrics::loss::LossPattern;
 use crate::metrics::regression::TrendVerdict;
 use crate::summary::Summary;
 use crate::units::{eng4, eng4_f64};
 
-/// What it means for real-time traffic, most telling first.
+/// What it means for real-time traffic, most telling first. No finding is graver than the answer.
 pub fn findings(s: &Summary) -> Vec<Verdict> {
     let mut found = Vec::new();
     let mut say = |code, level, text| found.push(Verdict::new(code, level, text));
@@ -25,12 +26,7 @@ pub fn findings(s: &Summary) -> Vec<Verdict> {
         // Jitter across a jump of the smallest delay is the jump (metrics §16).
         let within = s.segments.iter().map(|part| part.pdv_p999).max();
         let p999 = within.unwrap_or(whole);
-        let level = match p999 / 1_000_000 {
-            0..30 => Level::Good,
-            30..50 => Level::Note,
-            50..150 => Level::Poor,
-            _ => Level::Bad,
-        };
+        let level = of_wait(p999).into();
         let p50 = s.pdv.median.map_or_else(String::new, eng4_f64);
         let text = match within {
             None => {
@@ -51,7 +47,8 @@ pub fn findings(s: &Summary) -> Vec<Verdict> {
         let level = if ratio > 0.01 { Level::Poor } else { Level::Note };
         say("reordering", level, format!("{:.2} % of packets were overtaken.", 100.0 * ratio));
     }
-    if let Some(trend) = s.trend.as_ref().filter(|t| t.verdict != TrendVerdict::None) {
+    // The answer tells queues, clocks and routes apart, which a line through all delays cannot.
+    if let Some(trend) = s.trend.as_ref().filter(|t| t.verdict != TrendVerdict::None && s.answer.is_none()) {
         let (level, what) = match trend.verdict {
             TrendVerdict::Overload => (Level::Bad, "Delay keeps rising: the path carries less than is sent"),
             TrendVerdict::Draining => (Level::Note, "Delay falls throughout: a queue was emptying"),
@@ -62,6 +59,10 @@ pub fn findings(s: &Summary) -> Vec<Verdict> {
     }
     found.extend(delay(s));
     found.extend(class(s));
+    if let Some(answer) = &s.answer {
+        let gravest = Level::from(answer.severity).max(Level::Note);
+        found.iter_mut().for_each(|f| f.level = f.level.min(gravest));
+    }
     found
 }
 
@@ -84,14 +85,14 @@ fn loss(s: &Summary) -> Option<(Level, String)> {
             format!("No loss in {n} packets (so below {bound:.2} % with 95 % confidence)."),
         ));
     }
-    let level = match percent {
-        ..=0.1 => Level::Note,
-        ..=1.0 => Level::Poor,
-        _ => Level::Bad,
-    };
+    let level = Level::from(of_missing(ratio, s.counts.lost, s.counts.sent)).max(Level::Note);
+    let outages = s.answer.iter().flat_map(|a| &a.causes).filter(|c| c.id == CauseId::Outage);
+    let outages: u64 = outages.map(|c| c.count).sum();
     let longest = s.loss.run_length_hist.last_key_value().map_or(0, |(n, _)| *n);
     let mean = s.loss.gilbert.mean_burst.unwrap_or(1.0);
     let pattern = match s.loss.pattern {
+        _ if outages == 1 => "in an outage, for the most part".to_owned(),
+        _ if outages > 1 => format!("in {outages} outages, for the most part"),
         Some(LossPattern::Bursty) => format!(
             "in bursts: {mean:.1} packets on average, {longest} at most; concealment and single-packet \
              repair will not cover that"
@@ -105,7 +106,11 @@ fn loss(s: &Summary) -> Option<(Level, String)> {
 
 fn buffer(s: &Summary) -> Option<(Level, String)> {
     let dejitter = s.dejitter.as_ref()?;
-    let needed = dejitter.buffer_for_1pct_late_ns?;
+    // One buffer is recommended: that of the answer, where there is one.
+    let buffer = match &s.answer {
+        Some(answer) => answer.buffer_ns?,
+        None => dejitter.buffer_for_1pct_late_ns?,
+    };
     let best = dejitter.best_buffer_ms?;
     let mos = dejitter.curve.iter().find(|p| p.buffer_ms == best)?.mos;
     let level = match mos {
@@ -117,9 +122,8 @@ fn buffer(s: &Summary) -> Option<(Level, String)> {
     Some((
         level,
         format!(
-            "A play-out buffer of {} has 99 % of arriving packets in time; best speech quality at {best} ms \
-             (MOS {mos:.2}, {}).",
-            eng4(needed),
+            "Set a play-out buffer of {}; speech is then rated about MOS {mos:.2} ({}).",
+            time(buffer as f64),
             dejitter.codec.split(' ').next().unwrap_or_default()
         ),
     ))

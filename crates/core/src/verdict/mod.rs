@@ -30,7 +30,7 @@ mod two_way;
 mod warnings;
 mod words;
 
-pub use answer::{Answer, Cause, CauseId, Severity, Suitability};
+pub use answer::{Answer, Cause, CauseId, Fault, Severity, Suitability};
 pub use case::{Material, RowNotes};
 pub use causes::{RULES, Rule};
 pub use findings::findings;
@@ -79,6 +79,17 @@ pub struct Warning {
     pub code: Cow<'static, str>,
     /// In plain words: what was seen, what it means, what to do.
     pub text: String,
+}
+
+impl From<Severity> for Level {
+    fn from(severity: Severity) -> Level {
+        match severity {
+            Severity::Good => Level::Good,
+            Severity::Unknown | Severity::Fair => Level::Note,
+            Severity::Poor => Level::Poor,
+            Severity::Bad => Level::Bad,
+        }
+    }
 }
 
 impl Verdict {

@@ -1,4 +1,4 @@
-//! [`Opinion`]: the answer in a sentence, the findings with the worst first, and how far to believe the figures.
+//! [`Opinion`]: the answer in a sentence, the figures it stands on, and how far to believe them.
 
 use super::{Level, Verdict, time};
 use crate::distribution::Percent;
@@ -8,9 +8,9 @@ use crate::summary::{Coverage, Summary};
 /// An opinion with its evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opinion {
-    /// The worst of the findings.
+    /// How the answer looks.
     pub level: Level,
-    /// The answer in one sentence.
+    /// The answer in one sentence; the worst of the findings where there is no answer.
     pub headline: String,
     /// What was found, the worst first, each with its evidence.
     pub findings: Vec<Verdict>,
@@ -24,35 +24,13 @@ impl Opinion {
         let mut findings = summary.verdicts.clone();
         // Stable: findings of one level keep the order of the analysis.
         findings.sort_by_key(|f| std::cmp::Reverse(f.level));
-        let level = findings.iter().map(|f| f.level).max().unwrap_or(Level::Note);
-        let worst = findings.first().map_or("", |f| &*f.code);
-        Opinion { level, headline: headline(summary, level, worst), findings, belief: belief(summary) }
+        let (level, headline) = match (&summary.answer, findings.first()) {
+            (Some(answer), _) => (answer.severity.into(), answer.headline.clone()),
+            (None, Some(worst)) => (worst.level, worst.text.clone()),
+            (None, None) => (Level::Note, "Nothing is known of this path.".to_owned()),
+        };
+        Opinion { level, headline, findings, belief: belief(summary) }
     }
-}
-
-fn headline(s: &Summary, level: Level, worst: &str) -> String {
-    if s.counts.unique_valid == 0 {
-        return "Nothing usable arrived: there is no path for this traffic, or a firewall in it.".into();
-    }
-    let buffer = s.dejitter.as_ref().and_then(|d| d.buffer_for_1pct_late_ns);
-    let buffer = buffer
-        .map_or(String::new(), |b| format!(" A buffer of {} holds 99 % of what arrives.", time(b as f64)));
-    let reason = match worst {
-        "loss" => ": too much is lost",
-        "buffer" => ": even with the best buffer, speech would be poor",
-        "jitter" => ": delay varies too much",
-        "delay" => ": packets take too long for conversation",
-        "trend" => ": it carries less than was sent",
-        "reordering" => ": packets overtake each other",
-        _ => "",
-    };
-    let start = match level {
-        Level::Good => "This path suits real-time traffic.".to_owned(),
-        Level::Note => "This path suits real-time traffic, with something to know.".to_owned(),
-        Level::Poor => format!("Real-time traffic works on this path, and its users will notice{reason}."),
-        Level::Bad => format!("Real-time traffic will suffer on this path{reason}."),
-    };
-    format!("{start}{buffer}")
 }
 
 /// How far to believe the figures.
@@ -175,7 +153,7 @@ mod tests {
     #[test]
     fn a_quiet_path_is_good() {
         let quiet = opinion(|seq| Some(5_000_000 + seq * 7919 % 1000));
-        assert!(quiet.headline.starts_with("This path suits"), "{}", quiet.headline);
+        assert!(quiet.headline.starts_with("Good: nothing is wrong"), "{}", quiet.headline);
         assert!(quiet.findings.iter().all(|f| f.level <= Level::Note), "{:?}", quiet.findings);
         assert!(quiet.belief.iter().any(|b| b.contains("nothing is known of how the two clocks")));
     }
@@ -185,7 +163,7 @@ mod tests {
         let lossy = opinion(|seq| (seq % 50 > 4).then_some(5_000_000 + seq * 7919 % 1000));
         assert_eq!(lossy.level, Level::Bad);
         assert_eq!(lossy.findings[0].code, "loss");
-        assert!(lossy.headline.contains("too much is lost"), "{}", lossy.headline);
+        assert!(lossy.headline.starts_with("Bad: 10 % of the packets are dropped"), "{}", lossy.headline);
         assert!(lossy.findings.windows(2).all(|w| w[0].level >= w[1].level));
     }
 
@@ -193,6 +171,6 @@ mod tests {
     fn nothing_received_is_no_verdict_on_quality() {
         let none = opinion(|_| None);
         assert_eq!(none.level, Level::Bad);
-        assert!(none.headline.starts_with("Nothing usable arrived"), "{}", none.headline);
+        assert!(none.headline.starts_with("Bad: nothing arrived"), "{}", none.headline);
     }
 }

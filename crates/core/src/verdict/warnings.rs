@@ -1,6 +1,6 @@
 //! [`Notes`]: reasons not to believe a figure.
 
-use super::Warning;
+use super::{CauseId, Warning};
 use crate::session::{Ending, Session};
 use crate::summary::Summary;
 use crate::time::Span;
@@ -89,7 +89,7 @@ impl Notes {
         if !s.reordering.observable {
             self.warn("tcp", "TCP repairs loss and order: neither is observable, both show as delay");
         }
-        if s.segments.len() > 1 {
+        if s.segments.len() > 1 && shows(s, &[CauseId::RouteChange, CauseId::ClockStep]) {
             self.warn(
                 "path_change",
                 format!(
@@ -147,7 +147,9 @@ impl Notes {
             );
         }
         let Some(rtt) = clock.min_rtt_ns.filter(|r| *r > 0) else { return };
-        if min > rtt {
+        // Packets that wait throughout are behind a queue, which the probes before and after do not meet.
+        let queued = s.answer.as_ref().is_some_and(|a| a.names(CauseId::Queue));
+        if min > rtt && !queued {
             self.warn(
                 "delay_exceeds_rtt",
                 format!(
@@ -158,7 +160,7 @@ impl Notes {
             );
         }
         let Some(corrected) = s.latency_corrected.and_then(|c| c.min) else { return };
-        if !(-HOST_TIME..=rtt + HOST_TIME).contains(&corrected) {
+        if corrected < -HOST_TIME || corrected > rtt + HOST_TIME && !queued {
             self.warn(
                 "corrected_out_of_range",
                 format!(
@@ -168,7 +170,7 @@ impl Notes {
                     eng4(rtt)
                 ),
             );
-        } else if corrected > 0 && !is_about_half(corrected, rtt) {
+        } else if corrected > 0 && !is_about_half(corrected, rtt) && !queued {
             self.warn(
                 "asymmetric",
                 format!(
@@ -192,6 +194,7 @@ impl Notes {
     fn hosts(&mut self, s: &Summary, session: &Session) {
         if let Some(e) = &s.schedule_error
             && e.over_half_period > 0
+            && !s.answer.as_ref().is_some_and(|a| a.names(CauseId::LocalQueue))
         {
             self.warn(
                 "sender_late",
@@ -203,7 +206,7 @@ impl Notes {
                 ),
             );
         }
-        if s.stalls.receiver_suspects > 0 {
+        if s.stalls.receiver_suspects > 0 && shows(s, &[CauseId::ReceiverStall, CauseId::Queue]) {
             self.warn(
                 "stall_suspect",
                 format!(
@@ -264,6 +267,11 @@ impl Notes {
             );
         }
     }
+}
+
+/// Whether the answer names one of `causes`; true where there is no answer to ask.
+fn shows(s: &Summary, causes: &[CauseId]) -> bool {
+    s.answer.as_ref().is_none_or(|answer| causes.iter().any(|id| answer.names(*id)))
 }
 
 /// What waking up two programs may add to a round trip of the control connection, in ns. Less than this

@@ -5,6 +5,7 @@ use crate::console;
 use crate::exit::Status;
 use jitlat_core::Direction;
 use jitlat_core::figures::Condition;
+use jitlat_core::summary::Summary;
 use jitlat_report::text;
 use tracing::error;
 
@@ -21,7 +22,8 @@ pub struct PageOptions {
 pub fn page(runs: &[Run], chosen: PageOptions) -> String {
     let options =
         text::Options { corrected: chosen.corrected, style: console::style(), ..text::Options::default() };
-    let mut page = String::new();
+    let streams: Vec<(&str, &Summary)> = runs.iter().map(|run| (&*run.label, &run.summary)).collect();
+    let mut page = text::answers(&streams, &options);
     for run in runs {
         if !page.is_empty() {
             page.push('\n');

@@ -18,6 +18,7 @@ pub use passive::{passive_section, tcp_section};
 use crate::draw;
 use crate::escape::{escape, script_safe};
 use crate::figure::{self, Figure, Run, Trace};
+use crate::text;
 use jitlat_core::session::Session;
 use jitlat_core::summary::{Level, Summary};
 use jitlat_core::time::WallTime;
@@ -215,6 +216,18 @@ fn opinion(out: &mut String, part: &Part<'_>, alone: bool) {
         heading(part, "Verdict", alone),
         escape(&micro(&opinion.headline))
     );
+    for cause in part.summary.answer.iter().flat_map(|a| &a.causes) {
+        let _ = write!(
+            out,
+            "<li class=\"{}\"><span class=\"level\">{}</span> {}</li>",
+            level_word(cause.severity.into()),
+            cause.severity.name(),
+            escape(&micro(&text::why(cause)))
+        );
+    }
+    out.push_str("</ul>");
+    uses(out, part.summary);
+    out.push_str("<h3>What the figures mean</h3><ul class=\"findings\">");
     for f in &opinion.findings {
         let level = level_word(f.level);
         let _ = write!(
@@ -236,6 +249,18 @@ fn opinion(out: &mut String, part: &Part<'_>, alone: bool) {
         out.push_str("</ul>");
     }
     out.push_str("</section>\n");
+}
+
+/// What the path is worth by use.
+fn uses(out: &mut String, summary: &Summary) {
+    let answer = summary.answer.iter();
+    let rows = answer.flat_map(|a| &a.profiles).map(|(name, s)| {
+        let mos = s.mos.map_or(String::new(), |mos| format!("MOS {mos:.2}"));
+        let limits = s.limits.clone().unwrap_or_default();
+        vec![name.clone(), s.severity.name().to_owned(), s.because.clone(), mos, limits]
+    });
+    let columns = ["for", "works", "because", "speech", "known less well, because"].map(str::to_owned);
+    table(out, &columns, &rows.collect::<Vec<_>>());
 }
 
 /// Whether somebody's traffic was watched instead of a test run.

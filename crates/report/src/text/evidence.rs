@@ -27,15 +27,13 @@ pub(super) fn write_but_figures(page: &mut Page, s: &Summary) {
     verdicts(page, s);
 }
 
-/// The answer in a sentence and what it rests on, the worst first. Last, where the eye is when a terminal has
-/// scrolled.
+/// What the figures mean, the worst first. Last, where the eye is when a terminal has scrolled.
 fn verdicts(page: &mut Page, s: &Summary) {
     let opinion = Opinion::of(s);
     if opinion.findings.is_empty() {
         return;
     }
     page.heading("What it means");
-    page.item(&ascii(&opinion.headline));
     for v in &opinion.findings {
         page.finding(v.level, &ascii(&printable(&v.text)));
     }

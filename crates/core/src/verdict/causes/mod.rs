@@ -68,6 +68,7 @@ impl Found {
     fn new(id: CauseId, severity: Severity, harm: f64, confidence: f64) -> Found {
         let cause = Cause {
             id,
+            fault: id.fault(),
             direction: None,
             from_s: 0.0,
             to_s: 0.0,

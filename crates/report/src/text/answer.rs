@@ -1,0 +1,57 @@
+//! The first lines of every report: what is wrong, since when, how much, how sure, whose fault; and what that means.
+
+use super::{Options, Page, count};
+use jitlat_core::spec::Direction;
+use jitlat_core::summary::{Level, Summary};
+use jitlat_core::verdict::{Answer, Cause, CauseId, Fault};
+
+/// More causes are counted only.
+const CAUSES: usize = 5;
+
+/// The answers of some streams, each under its label where there are several. Empty where none has one.
+pub fn answers(streams: &[(&str, &Summary)], options: &Options) -> String {
+    let mut page = Page::new(options);
+    for (label, summary) in streams {
+        let Some(answer) = &summary.answer else { continue };
+        let label = if streams.len() > 1 { label } else { "" };
+        write(&mut page, label, answer);
+    }
+    page.text
+}
+
+fn write(page: &mut Page, label: &str, answer: &Answer) {
+    let label = if label.is_empty() { String::new() } else { format!("{label}: ") };
+    page.lead(answer.severity.into(), &format!("{label}{}", answer.headline));
+    for cause in answer.causes.iter().take(CAUSES) {
+        page.finding(Level::from(cause.severity), &why(cause));
+    }
+    if answer.causes.len() > CAUSES {
+        page.item(&format!("and {} more", count((answer.causes.len() - CAUSES) as u64, "cause")));
+    }
+    if !answer.profiles.is_empty() {
+        let uses = answer.profiles.iter();
+        let uses = uses.map(|(name, s)| format!("{name} {} ({})", s.severity.name(), s.because));
+        page.item(&format!("For: {}", uses.collect::<Vec<_>>().join("; ")));
+    }
+}
+
+/// What a cause rests on, where it lies and how sure it is.
+pub fn why(cause: &Cause) -> String {
+    let way = match cause.direction {
+        Some(Direction::Up) => ", on the way there",
+        Some(Direction::Down) => ", on the way back",
+        None => "",
+    };
+    let place = match cause.fault {
+        Fault::Path => "the path's",
+        Fault::Sender => "the sending host's",
+        Fault::Receiver => "the receiving host's",
+        Fault::Clock => "a clock's, not the path's",
+        Fault::Record => "the record's, not the path's",
+    };
+    let sure = match cause.id {
+        CauseId::IncompleteLog => String::new(),
+        _ => format!("; {:.0} % sure", 100.0 * cause.confidence),
+    };
+    format!("{}{way} ({place}{sure})", cause.because)
+}
