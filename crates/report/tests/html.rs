@@ -128,7 +128,7 @@ fn no_two_selectors_of_a_group_have_the_same_name() {
 fn the_verdict_comes_first() {
     let html = report(&[("", &golden("b_wan_lossy_v1"))]);
     let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text} is missing"));
-    assert!(at("Real-time traffic will suffer") < at("The figures"));
+    assert!(at("Poor: 3.9 % of the packets are lost") < at("The figures"));
     assert!(at("The figures") < at("class=\"pane\""));
     assert!(at("class=\"pane\"") < at("To repeat and to judge it"));
 }

@@ -13,7 +13,7 @@ use crate::summary::{
     Summary, Trend, Y1541,
 };
 use crate::twoway::{FarReport, LossRun, TwoWayFigures, Way};
-use crate::verdict::{self, Answer, Notes, WayLosses, findings};
+use crate::verdict::{self, Answer, Judgement, Notes, WayLosses, findings};
 use std::collections::BTreeMap;
 
 /// What was counted while packets came.
@@ -85,7 +85,7 @@ pub(super) trait Findings {
     fn comparable(&self) -> Option<Comparable> {
         None
     }
-    fn answer(&self) -> Option<Answer> {
+    fn judgement(&self) -> Option<Judgement> {
         None
     }
 }
@@ -123,15 +123,16 @@ pub(super) fn summary(
         Kind::RoundTrips => BetweenClocks { trend: found.trend(), ..BetweenClocks::default() },
     };
     let mut summary = whole(found, latency, pdv, loss, clocks);
+    let mut judged = found.judgement();
     if let Some(BothWays { figures, answers: [up, down], losses }) = both_ways {
         if let Some(report) = figures.far_report {
             of_far_report(&mut summary, &report);
         }
         let losses = WayLosses { runs: &losses };
-        let answer = summary.answer.take();
-        summary.answer = answer.map(|a| verdict::two_way(a, [up.as_ref(), down.as_ref()], &losses));
+        judged = judged.map(|j| verdict::two_way(j, [up.as_ref(), down.as_ref()], &losses));
         summary.two_way = Some(Box::new(figures));
     }
+    summary.answer = judged.map(Judgement::tell);
     summary.warnings = notes.look_at(&summary, found.session(), kind == Kind::RoundTrips);
     summary.verdicts = findings(&summary);
     summary
@@ -248,7 +249,7 @@ fn whole(
         latency,
         pdv,
         two_way: None,
-        answer: found.answer(),
+        answer: None,
         verdicts: Vec::new(),
         warnings: Vec::new(),
     }

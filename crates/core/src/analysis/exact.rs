@@ -27,7 +27,7 @@ use crate::summary::{
     Rfc3550, ScheduleError, Segment, SkewHull, Stalls, Stamps, Trend,
 };
 use crate::time::WallTime;
-use crate::verdict::{self, Answer, Material};
+use crate::verdict::{self, Judgement, Material};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
@@ -291,7 +291,7 @@ impl Findings for Exact<'_> {
         windows::analysed(windows, self.gathered, self.session, self.options, self.kind, &self.series)
     }
 
-    fn answer(&self) -> Option<Answer> {
+    fn judgement(&self) -> Option<Judgement> {
         let Gathered { classifier, copies, tally, notes, .. } = self.gathered;
         Some(verdict::judge(&Material {
             session: self.session,

@@ -265,7 +265,7 @@ impl Ways<'_> {
                 }
                 losses_of(view, &self.facts.losses, all_lost, whole, self.session, self.period)
             });
-            (way, self.far_clock.then(|| found.answer()).flatten())
+            (way, self.far_clock.then(|| found.judgement()).flatten().map(|j| j.answer))
         });
         Some(way)
     }

@@ -333,9 +333,11 @@ impl<'a> Case<'a> {
         let half_trip = clock.min_rtt_ns.map(|rtt| rtt as f64 / 2.0);
         let was_set =
             self.steps.iter().any(|(_, r)| matches!(r, Reason::SenderClock | Reason::ReceiverClock));
+        let vague = clock.bound_ns.is_some_and(|bound| bound > VAGUE);
         let base_ns = self.material.sample.min().and_then(|min| match clock.correction_ns {
             // Half a round trip is within as much of a one-way delay.
             _ if self.material.round_trip => Some(min as f64 / 2.0),
+            _ if vague => None,
             Some(correction) if clock.direction_known && !was_set => {
                 Some(min.saturating_sub(correction) as f64)
             }
@@ -353,8 +355,11 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Clocks that may be off by more, in ns, tell no delay.
+/// Clocks that may be off by more, in ns, by what their kernels say, tell no delay.
 const SURE: i64 = 50_000_000;
+
+/// Nor do probes that leave more open, in ns: their round trips took longer than any path does.
+const VAGUE: f64 = 500e6;
 
 /// Below this there is no verdict: 3/N, the most that N packets without loss can exclude, is above the 3 % that any
 /// conversation bears.

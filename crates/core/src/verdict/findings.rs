@@ -24,7 +24,9 @@ pub fn findings(s: &Summary) -> Vec<Verdict> {
     }
     if let Some(whole) = s.pdv.percentile(Percent(99_900)) {
         // Jitter across a jump of the smallest delay is the jump (metrics §16).
-        let within = s.segments.iter().map(|part| part.pdv_p999).max();
+        let jumps =
+            s.answer.as_ref().is_none_or(|a| a.names(CauseId::RouteChange) || a.names(CauseId::ClockStep));
+        let within = s.segments.iter().map(|part| part.pdv_p999).max().filter(|_| jumps);
         let p999 = within.unwrap_or(whole);
         let level = of_wait(p999).into();
         let p50 = s.pdv.median.map_or_else(String::new, eng4_f64);
@@ -104,29 +106,34 @@ fn loss(s: &Summary) -> Option<(Level, String)> {
     Some((level, format!("{percent:.2} % of packets were lost, {pattern}.")))
 }
 
+/// Of speech, with the one buffer that is recommended: that of the answer, where there is one.
 fn buffer(s: &Summary) -> Option<(Level, String)> {
     let dejitter = s.dejitter.as_ref()?;
-    // One buffer is recommended: that of the answer, where there is one.
-    let buffer = match &s.answer {
-        Some(answer) => answer.buffer_ns?,
-        None => dejitter.buffer_for_1pct_late_ns?,
+    let codec = dejitter.codec.split(' ').next().unwrap_or_default();
+    let (level, buffer, mos) = match &s.answer {
+        Some(answer) => {
+            let voice = answer.profiles.get("voice")?;
+            (voice.severity.into(), voice.buffer_ns?, voice.mos?)
+        }
+        None => {
+            let best = dejitter.best_buffer_ms?;
+            let mos = dejitter.curve.iter().find(|p| p.buffer_ms == best)?.mos;
+            let level = match mos {
+                4.0.. => Level::Good,
+                3.6.. => Level::Note,
+                2.6.. => Level::Poor,
+                _ => Level::Bad,
+            };
+            (level, dejitter.buffer_for_1pct_late_ns?, mos)
+        }
     };
-    let best = dejitter.best_buffer_ms?;
-    let mos = dejitter.curve.iter().find(|p| p.buffer_ms == best)?.mos;
-    let level = match mos {
-        4.0.. => Level::Good,
-        3.6.. => Level::Note,
-        2.6.. => Level::Poor,
-        _ => Level::Bad,
-    };
-    Some((
-        level,
-        format!(
-            "Set a play-out buffer of {}; speech is then rated about MOS {mos:.2} ({}).",
-            time(buffer as f64),
-            dejitter.codec.split(' ').next().unwrap_or_default()
-        ),
-    ))
+    let outages = s.answer.as_ref().is_some_and(|a| a.names(CauseId::Outage));
+    let besides = if outages { ", outages left aside" } else { "" };
+    let text = format!(
+        "With a play-out buffer of {} speech is rated MOS {mos:.2} ({codec}){besides}.",
+        time(buffer as f64)
+    );
+    Some((level, text))
 }
 
 /// One-way delay, as far as the clocks let it be known.

@@ -1,18 +1,16 @@
 //! The answer in one sentence.
 
-use super::answer::{Cause, CauseId, Severity};
+use super::answer::{Answer, Cause, CauseId, Severity};
 use super::case::Known;
+use super::severity::{Experience, Played};
 use super::words::{count, moment, percent, time};
 use crate::spec::Direction;
 
-/// The headline of a test of which `known` is known, of which `received` packets were received and `lost` lost.
-pub fn headline(
-    severity: Severity,
-    causes: &[Cause],
-    known: Known,
-    buffer_ns: Option<i64>,
-    [received, lost]: [u64; 2],
-) -> String {
+/// The headline of `answer` to a test of which `known` is known, of which `received` packets were received and `lost`
+/// lost; `felt` is said where no cause accounts for its severity.
+pub fn headline(answer: &Answer, known: Known, [received, lost]: [u64; 2], felt: Option<&str>) -> String {
+    let Answer { severity, causes, buffer_ns, .. } = answer;
+    let severity = *severity;
     let incomplete = if known.complete {
         String::new()
     } else {
@@ -33,9 +31,13 @@ pub fn headline(
     } else {
         let wrong = causes.iter().find(|c| c.id != CauseId::IncompleteLog);
         let name = ["Unknown", "Good", "Fair", "Poor", "Bad"][severity as usize];
-        let what = wrong.map_or_else(|| "nothing is wrong".to_owned(), sentence);
+        let what = match wrong.filter(|c| c.severity > Severity::Good || severity == Severity::Good) {
+            Some(cause) => sentence(cause),
+            None if severity == Severity::Good => "nothing is wrong".to_owned(),
+            None => felt.map_or_else(|| "no single cause accounts for it".to_owned(), str::to_owned),
+        };
         let buffer = match buffer_ns {
-            Some(ns) if severity <= Severity::Fair => format!("; set a buffer of {}", time(ns as f64)),
+            Some(ns) if severity <= Severity::Fair => format!("; set a buffer of {}", time(*ns as f64)),
             _ => String::new(),
         };
         let others =
@@ -44,6 +46,21 @@ pub fn headline(
         format!("{name}: {what}{more}{buffer}.")
     };
     format!("{incomplete}{what}")
+}
+
+/// What is felt most with the buffer played with. None where nothing is.
+pub fn most_felt(played: &Played, lived: &Experience) -> Option<String> {
+    let missing = played.of_missing(lived.sent);
+    let (wait, worst) = (played.of_wait(), played.severity);
+    let delay = lived.base_ns.map(|base| base + played.buffer_ns as f64);
+    match delay {
+        _ if worst <= Severity::Good => None,
+        _ if missing == worst => {
+            Some(format!("{} of the packets come too late or never", percent(played.missing)))
+        }
+        Some(delay) if wait < worst => Some(format!("packets take {} one way", time(delay))),
+        _ => Some(format!("the delay varies by {}", time(played.buffer_ns as f64))),
+    }
 }
 
 fn few(sent: u64, lost: u64) -> String {

@@ -1,14 +1,35 @@
-//! [`judge`]: what the records of a test say is wrong, and how bad that is.
+//! [`judge`]: what the records of a test say is wrong, and how bad that is; [`Judgement::tell`] says it.
 
 use super::answer::{Answer, Cause, CauseId, Severity};
-use super::case::{Case, FEW, Material};
+use super::case::{Case, FEW, Known, Material};
 use super::causes::{Found, RULES};
-use super::headline::headline;
+use super::headline::{headline, most_felt};
 use super::profiles::{PROFILES, Profile, Sent};
 use super::severity::of_outage;
 
-/// The answer that `material` gives.
-pub fn judge(material: &Material<'_>) -> Answer {
+/// An answer that is not put into words yet.
+#[derive(Clone, Debug)]
+pub struct Judgement {
+    /// Everything but the headline.
+    pub answer: Answer,
+    known: Known,
+    received: u64,
+    lost: u64,
+    /// What is felt most, for where no cause accounts for it.
+    felt: Option<String>,
+}
+
+impl Judgement {
+    /// The answer with its headline.
+    pub fn tell(self) -> Answer {
+        let Judgement { mut answer, known, received, lost, felt } = self;
+        answer.headline = headline(&answer, known, [received, lost], felt.as_deref());
+        answer
+    }
+}
+
+/// What `material` says.
+pub fn judge(material: &Material<'_>) -> Judgement {
     let case = Case::new(material);
     let mut found: Vec<Found> = RULES.iter().flat_map(|rule| (rule.find)(&case)).collect();
     let enough = case.known.sent >= FEW as u64;
@@ -43,20 +64,22 @@ pub fn judge(material: &Material<'_>) -> Answer {
         Some(p) => p.severity.max(gone).max(felt_besides(&found)),
         None => Severity::Unknown,
     };
+    let felt = played.and_then(|p| most_felt(&p, &lived));
     let buffer_ns = played.map(|p| p.buffer_ns).filter(|_| enough);
     let causes: Vec<Cause> = found.into_iter().map(|f| f.cause).collect();
     let lost = case.known.sent.saturating_sub(received).saturating_sub(material.session.unsent);
-    let headline = headline(severity, &causes, case.known, buffer_ns, [received, lost]);
     let sent = Sent {
         payload: material.session.payload(),
         period_ms: material.session.period().map(|p| p.0 as f64 / 1e6),
     };
     let of_use = |p: &Profile| {
-        let suits = p.judge(&lived, gone, sent).filter(|_| severity != Severity::Unknown)?;
+        let suits = p.judge(&lived, played.as_ref(), gone, sent).filter(|_| severity != Severity::Unknown)?;
         Some((p.name.to_string(), suits))
     };
     let profiles = PROFILES.iter().filter_map(of_use).collect();
-    Answer { complete: case.known.complete, severity, headline, buffer_ns, causes, profiles }
+    let complete = case.known.complete;
+    let answer = Answer { complete, severity, headline: String::new(), buffer_ns, causes, profiles };
+    Judgement { answer, known: case.known, received, lost, felt }
 }
 
 /// What is felt and is no variation of the path's delay: programs that stood still, a queue that never empties, packets

@@ -34,7 +34,7 @@ pub use answer::{Answer, Cause, CauseId, Fault, Severity, Suitability};
 pub use case::{Material, RowNotes};
 pub use causes::{RULES, Rule};
 pub use findings::findings;
-pub use judge::judge;
+pub use judge::{Judgement, judge};
 pub use opinion::Opinion;
 pub use profiles::{PROFILES, Profile};
 pub use two_way::{Losses as WayLosses, two_way};

@@ -131,12 +131,17 @@ fn sample(s: &Summary) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::Session;
+    use crate::session::{Ending, Session};
     use crate::spec::TestSpec;
     use crate::{Analyzer, Options, PacketRecord, WallTime};
 
     fn opinion(delay: impl Fn(i64) -> Option<i64>) -> Opinion {
-        let session = Session::new(TestSpec::default());
+        let session = Session {
+            sent: Some(1000),
+            declared: Some(1000),
+            ending: Ending::Complete,
+            ..Session::new(TestSpec::default())
+        };
         let mut analyzer = Analyzer::new(&session, &Options::default());
         for seq in 0..1000 {
             if let Some(d) = delay(seq) {
@@ -160,10 +165,10 @@ mod tests {
 
     #[test]
     fn the_worst_finding_comes_first_and_names_the_reason() {
-        let lossy = opinion(|seq| (seq % 50 > 4).then_some(5_000_000 + seq * 7919 % 1000));
+        let lossy = opinion(|seq| (seq % 50 > 9).then_some(5_000_000 + seq * 7919 % 1000));
         assert_eq!(lossy.level, Level::Bad);
         assert_eq!(lossy.findings[0].code, "loss");
-        assert!(lossy.headline.starts_with("Bad: 10 % of the packets are dropped"), "{}", lossy.headline);
+        assert!(lossy.headline.starts_with("Bad: 20 % of the packets are dropped"), "{}", lossy.headline);
         assert!(lossy.findings.windows(2).all(|w| w[0].level >= w[1].level));
     }
 

@@ -1,7 +1,7 @@
 //! [`PROFILES`]: what uses ask of a path, with the sources; and what a path is worth to each.
 
 use super::answer::{Severity, Suitability};
-use super::severity::Experience;
+use super::severity::{Experience, Played};
 use super::words::{percent, time};
 use crate::metrics::emodel;
 use crate::metrics::stat::wilson95;
@@ -117,8 +117,15 @@ pub struct Sent {
 }
 
 impl Profile {
-    /// What the path is worth to this use: with the buffer that suits it best, and no better than `outages` let it be.
-    pub fn judge(&self, lived: &Experience, outages: Severity, sent: Sent) -> Option<Suitability> {
+    /// What the path is worth to this use: with the buffer that suits it best, for speech that of the answer, `played`,
+    /// where it does as well; and no better than `outages` let it be.
+    pub fn judge(
+        &self,
+        lived: &Experience,
+        played: Option<&Played>,
+        outages: Severity,
+        sent: Sent,
+    ) -> Option<Suitability> {
         let level = |value: f64, limits: [f64; 3]| {
             let worse = limits.iter().filter(|limit| value > **limit).count();
             [Severity::Good, Severity::Fair, Severity::Poor, Severity::Bad][worse]
@@ -138,15 +145,20 @@ impl Profile {
         let least = judged.iter().map(|j| j.0).min()?;
         let fewest = judged.iter().filter(|j| j.0 == least).map(|j| j.4).fold(f64::INFINITY, f64::min);
         // Of those that do, the smallest that loses hardly more than the best.
+        let mut fits = judged.iter().filter(|j| j.0 == least);
+        let recommended =
+            played.filter(|_| self.speech).and_then(|p| fits.clone().find(|j| j.3 == p.buffer_ns));
         let (severity, late, gone, buffer, missing, delay, rating) =
-            *judged.iter().find(|j| j.0 == least && j.4 <= fewest + 0.1 * self.missing[0])?;
+            *recommended.or_else(|| fits.find(|j| j.4 <= fewest + 0.1 * self.missing[0]))?;
         let known = lived.base_ns.is_some();
         let because = match severity.max(outages) {
-            Severity::Good if known => format!("{} one way, {} missing", time(delay), percent(missing)),
+            Severity::Good if known => {
+                format!("{} one way with the buffer, {} missing", time(delay), percent(missing))
+            }
             Severity::Good => format!("a buffer of {}, {} missing", time(buffer as f64), percent(missing)),
             s if s == outages && outages > severity => "the path is gone at times".to_owned(),
             _ if gone >= late => format!("{} missing", percent(missing)),
-            _ if known => format!("{} one way", time(delay)),
+            _ if known => format!("{} one way with the buffer", time(delay)),
             _ => format!("{} of waiting alone", time(buffer as f64)),
         };
         Some(Suitability {

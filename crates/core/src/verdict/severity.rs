@@ -110,6 +110,18 @@ pub struct Played {
     pub severity: Severity,
 }
 
+impl Played {
+    /// Of the packets of `sent` that are lost or late.
+    pub fn of_missing(&self, sent: u64) -> Severity {
+        of_missing(self.missing, (self.missing * sent as f64).round() as u64, sent)
+    }
+
+    /// Of what the buffer adds to the delay.
+    pub fn of_wait(&self) -> Severity {
+        of_wait(self.buffer_ns)
+    }
+}
+
 impl Experience {
     /// Every buffer worth a look.
     pub fn buffers(&self) -> impl Iterator<Item = (i64, f64)> + '_ {

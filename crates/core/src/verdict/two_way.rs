@@ -1,6 +1,7 @@
 //! The answer of a two-way test: that of its round trips, with the way on which each cause lies.
 
 use super::answer::{Answer, Cause, CauseId};
+use super::judge::Judgement;
 use crate::spec::Direction;
 use crate::twoway::{LossRun, LostOn};
 
@@ -12,7 +13,8 @@ pub struct Losses<'a> {
 
 /// The answer to `round_trip`, the answers of both ways taken by themselves being known where the far host tells its
 /// times.
-pub fn two_way(mut round_trip: Answer, ways: [Option<&Answer>; 2], losses: &Losses<'_>) -> Answer {
+pub fn two_way(mut judged: Judgement, ways: [Option<&Answer>; 2], losses: &Losses<'_>) -> Judgement {
+    let round_trip = &mut judged.answer;
     for cause in &mut round_trip.causes {
         cause.direction = match cause.id {
             CauseId::Outage
@@ -43,7 +45,7 @@ pub fn two_way(mut round_trip: Answer, ways: [Option<&Answer>; 2], losses: &Loss
         let held = matches!(c.id, CauseId::ReceiverStall | CauseId::Queue);
         !held || !set.iter().any(|(at, by)| (c.from_s - at).abs() < 1.0 && (size(c) - by).abs() < by / 5)
     });
-    round_trip
+    judged
 }
 
 fn size(cause: &Cause) -> i64 {

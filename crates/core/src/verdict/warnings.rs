@@ -206,7 +206,7 @@ impl Notes {
                 ),
             );
         }
-        if s.stalls.receiver_suspects > 0 && shows(s, &[CauseId::ReceiverStall, CauseId::Queue]) {
+        if s.stalls.receiver_suspects > 0 && shows(s, &[CauseId::ReceiverStall]) {
             self.warn(
                 "stall_suspect",
                 format!(

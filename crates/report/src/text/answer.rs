@@ -1,9 +1,9 @@
 //! The first lines of every report: what is wrong, since when, how much, how sure, whose fault; and what that means.
 
-use super::{Options, Page, count};
+use super::{Options, Page, count, mark};
 use jitlat_core::spec::Direction;
-use jitlat_core::summary::{Level, Summary};
-use jitlat_core::verdict::{Answer, Cause, CauseId, Fault};
+use jitlat_core::summary::Summary;
+use jitlat_core::verdict::{Answer, Cause, CauseId, Fault, Severity};
 
 /// More causes are counted only.
 const CAUSES: usize = 5;
@@ -23,16 +23,37 @@ fn write(page: &mut Page, label: &str, answer: &Answer) {
     let label = if label.is_empty() { String::new() } else { format!("{label}: ") };
     page.lead(answer.severity.into(), &format!("{label}{}", answer.headline));
     for cause in answer.causes.iter().take(CAUSES) {
-        page.finding(Level::from(cause.severity), &why(cause));
+        let (_, look) = mark(cause.severity.into());
+        page.marked(&format!("{}:", cause.severity.name()), Some(look), &why(cause));
     }
     if answer.causes.len() > CAUSES {
         page.item(&format!("and {} more", count((answer.causes.len() - CAUSES) as u64, "cause")));
     }
-    if !answer.profiles.is_empty() {
-        let uses = answer.profiles.iter();
-        let uses = uses.map(|(name, s)| format!("{name} {} ({})", s.severity.name(), s.because));
-        page.item(&format!("For: {}", uses.collect::<Vec<_>>().join("; ")));
+    if let Some(uses) = uses(answer) {
+        page.item(&uses);
     }
+}
+
+/// For what the path does: `good for telemetry and voice; fair for gaming (98 ms one way with the buffer)`.
+fn uses(answer: &Answer) -> Option<String> {
+    let mut groups: Vec<(Severity, &str, Vec<&str>)> = Vec::new();
+    for (name, suits) in &answer.profiles {
+        let because = if suits.severity == Severity::Good { "" } else { suits.because.as_str() };
+        match groups.iter_mut().find(|(s, b, _)| (*s, *b) == (suits.severity, because)) {
+            Some((_, _, names)) => names.push(name),
+            None => groups.push((suits.severity, because, vec![name])),
+        }
+    }
+    groups.sort_by_key(|(severity, ..)| *severity);
+    let group = |(severity, because, names): &(Severity, &str, Vec<&str>)| {
+        let names = match names.split_last() {
+            Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+            _ => names.concat(),
+        };
+        let because = if because.is_empty() { String::new() } else { format!(" ({because})") };
+        format!("{} for {names}{because}", severity.name())
+    };
+    (!groups.is_empty()).then(|| groups.iter().map(group).collect::<Vec<_>>().join("; ") + ".")
 }
 
 /// What a cause rests on, where it lies and how sure it is.

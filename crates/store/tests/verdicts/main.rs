@@ -8,6 +8,7 @@ mod hosts;
 mod matrix;
 mod paths;
 mod saved;
+mod sentences;
 mod variant;
 
 use context::Draw;

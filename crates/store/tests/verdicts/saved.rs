@@ -54,16 +54,22 @@ struct Expected {
 }
 
 /// Those of the repository, or others of the same kind.
-fn folder() -> PathBuf {
+pub fn folder() -> PathBuf {
     std::env::var_os("JITLAT_VERDICTS")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/verdicts"), PathBuf::from)
 }
 
-#[test]
-fn saved_logs_are_judged_as_an_engineer_would() {
+/// Every saved log.
+pub fn logs() -> Vec<PathBuf> {
     let mut names: Vec<PathBuf> = std::fs::read_dir(folder()).unwrap().map(|e| e.unwrap().path()).collect();
     names.retain(|p| p.extension().is_some_and(|e| e == "log"));
     names.sort();
+    names
+}
+
+#[test]
+fn saved_logs_are_judged_as_an_engineer_would() {
+    let names = logs();
     assert!(names.len() >= 20, "{}", names.len());
     let mut wrong = Vec::new();
     for log in names {

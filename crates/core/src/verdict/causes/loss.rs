@@ -57,7 +57,7 @@ fn find(case: &Case<'_>, wanted: CauseId) -> Vec<Found> {
 
 fn why(case: &Case<'_>, law: &LossLaw) -> String {
     let [low, high] = law.interval.map(percent);
-    let much = format!("{} lost ({low} to {high})", percent(law.ratio));
+    let much = format!("{} lost ({low} to {high} with 95 % confidence)", percent(law.ratio));
     let runs = case.scattered.runs.len() as u64;
     let mean = law.lost as f64 / runs.max(1) as f64;
     match law.manner {

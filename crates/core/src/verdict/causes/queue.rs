@@ -6,7 +6,7 @@ use crate::time::Source;
 use crate::verdict::answer::{CauseId, Severity};
 use crate::verdict::case::Case;
 use crate::verdict::severity::of_wait;
-use crate::verdict::words::{moment, percent, time};
+use crate::verdict::words::{moment, time};
 
 pub const RULE: Rule = Rule {
     id: CauseId::Queue,
@@ -107,10 +107,9 @@ fn standing(case: &Case<'_>) -> Option<Found> {
     let height = height.saturating_sub(rtt / 2);
     let why = format!(
         "every packet took at least {} where the clock probes before and after needed {} there and back: a queue from \
-         end to end ({} of the time)",
+         end to end",
         time(least as f64),
-        time(rtt as f64),
-        percent(1.0)
+        time(rtt as f64)
     );
     let found = Found::new(CauseId::Queue, of_wait(height), height as f64 / 100e6, 0.85);
     Some(Found { whole_test: true, ..found.whole(case).ns(height).because(why) })

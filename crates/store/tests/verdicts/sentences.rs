@@ -1,0 +1,127 @@
+//! Sentences that would mislead whoever reads them, each said once and never again.
+
+use super::saved::{folder, logs};
+use jitlat_core::summary::Summary;
+use jitlat_core::verdict::{CauseId, Level, Opinion, Severity};
+use jitlat_core::{Analyzer, Options};
+use jitlat_store::log::LogReader;
+use std::path::Path;
+
+fn summary(log: &Path) -> Summary {
+    let mut reader = LogReader::open(log).unwrap();
+    let mut analyzer = Analyzer::new(reader.session(), &Options::default());
+    reader.records(&mut None).for_each(|record| analyzer.push(&record));
+    analyzer.finish(reader.session())
+}
+
+fn saved(name: &str) -> Summary {
+    summary(&folder().join(name).with_extension("log"))
+}
+
+fn golden(name: &str) -> Summary {
+    summary(&folder().join("..").join(name).with_extension("log"))
+}
+
+/// Everything that is said of it.
+fn said(s: &Summary) -> String {
+    let Opinion { headline, findings, .. } = Opinion::of(s);
+    let causes = s.answer.iter().flat_map(|a| &a.causes).map(|c| c.because.clone());
+    let findings = findings.into_iter().map(|f| f.text);
+    let warnings = s.warnings.iter().map(|w| w.text.clone());
+    causes.chain(findings).chain(warnings).fold(headline, |all, text| all + "\n" + &text)
+}
+
+#[test]
+fn figures_and_warnings_agree_with_the_answer() {
+    for log in logs() {
+        let s = summary(&log);
+        let (answer, all) = (s.answer.as_ref().unwrap(), said(&s));
+        let name = log.display();
+        let gravest = Level::from(answer.severity).max(Level::Note);
+        assert!(s.verdicts.iter().all(|v| v.level <= gravest), "{name}: {all}");
+        if answer.severity > Severity::Good {
+            assert!(!answer.headline.contains("nothing is wrong"), "{name}: {all}");
+        }
+        if !answer.names(CauseId::RouteChange) && !answer.names(CauseId::ClockStep) {
+            assert!(!all.contains("a route or a clock"), "{name}: {all}");
+            assert!(!all.contains("jumps of the smallest delay"), "{name}: {all}");
+        }
+        if !answer.names(CauseId::ReceiverStall) {
+            assert!(s.warnings.iter().all(|w| w.code != "stall_suspect"), "{name}: {all}");
+        }
+        if let Some(voice) = answer.profiles.get("voice").filter(|_| answer.severity == Severity::Good) {
+            assert_eq!(voice.buffer_ns, answer.buffer_ns, "{name}: two buffers are recommended");
+        }
+        assert!(!all.contains("for no single reason") && !all.contains("carries less"), "{name}: {all}");
+    }
+}
+
+#[test]
+fn one_lost_packet_of_700_is_good() {
+    let s = saved("one_lost_of_700");
+    assert!(said(&s).starts_with("Good: nothing is wrong"), "{}", said(&s));
+    assert!(s.verdicts.iter().all(|v| v.level <= Level::Note), "{}", said(&s));
+}
+
+#[test]
+fn an_outage_is_no_burst() {
+    let s = saved("real_link_down");
+    assert!(said(&s).starts_with("Bad: no packet for 3.0 s from 8.5 s on."), "{}", said(&s));
+    assert!(!said(&s).contains("in bursts"), "{}", said(&s));
+}
+
+#[test]
+fn a_queue_throughout_is_no_clock() {
+    let s = saved("queued_throughout");
+    assert!(said(&s).contains("packets wait up to 97 ms in a queue"), "{}", said(&s));
+    assert!(!said(&s).contains("clocks disagree") && !said(&s).contains("clock estimate"), "{}", said(&s));
+}
+
+#[test]
+fn what_was_not_recorded_is_unknown() {
+    for name in ["real_killed_client", "real_killed_server", "real_cut_file", "real_full_disk"] {
+        let s = saved(name);
+        assert!(said(&s).starts_with("The log is incomplete"), "{name}: {}", said(&s));
+        assert_eq!(s.counts.lost, 0, "{name}");
+        assert!(s.answer.is_some_and(|a| !a.complete), "{name}");
+    }
+}
+
+#[test]
+fn a_route_of_another_length_is_no_queue() {
+    let s = saved("route_step_320us");
+    assert!(said(&s).starts_with("Good: another route from 17.0 s on, by 321 us"), "{}", said(&s));
+}
+
+#[test]
+fn a_queue_at_home_is_no_stall() {
+    let s = saved("real_local_queue");
+    assert!(said(&s).contains("in the sender's own interface"), "{}", said(&s));
+    assert!(s.warnings.iter().all(|w| w.code != "sender_late"), "{}", said(&s));
+}
+
+#[test]
+fn a_queue_on_the_way_there_is_told_with_its_way() {
+    let s = saved("real_upload_stamp");
+    assert!(said(&s).contains("in a queue on the way there"), "{}", said(&s));
+}
+
+#[test]
+fn packets_that_arrive_twice_are_mentioned() {
+    assert!(said(&saved("everything_twice_v1")).contains("100 % of the packets arrive twice"));
+}
+
+#[test]
+fn few_packets_give_no_verdict() {
+    let s = saved("sixty_packets_v1");
+    assert!(said(&s).starts_with("No verdict: 60 packets are too few"), "{}", said(&s));
+}
+
+#[test]
+fn an_offset_of_clocks_is_no_delay() {
+    // Clocks 1.5 h apart of which nothing is known; and probes that took seconds.
+    let far = saved("clean_wifi_offset_v1");
+    assert!(said(&far).starts_with("Good: nothing is wrong"), "{}", said(&far));
+    let vague = golden("c_unsync_v2");
+    assert!(said(&vague).starts_with("Good: nothing is wrong"), "{}", said(&vague));
+}
