@@ -2,7 +2,7 @@
 
 use super::causes;
 use super::delays::{Delays, Noise, bounded};
-use super::episodes::{Episodes, Hold};
+use super::episodes::{Episode, Episodes, Hold};
 use super::law::LossLaw;
 use super::levels::{self, Step};
 use super::losses::{Departures, Losses, Scattered};
@@ -213,14 +213,13 @@ impl<'a> Case<'a> {
                     delays.set_shift(step.place, step.change, 0);
                 }
             }
-            let mut places: Vec<usize> =
-                steps.iter().filter(|(_, r)| *r == Reason::Route).map(|(s, _)| s.place).collect();
-            places.push(0);
-            places.sort_unstable();
-            delays.set_levels(&places);
+            set_levels(&mut delays, &steps);
         }
-        let blocks = delays.blocks();
-        let episodes = Episodes::new(&delays, &blocks, noise);
+        let mut episodes = Episodes::new(&delays, &delays.blocks(), noise);
+        if within_queues(&mut steps, &episodes) {
+            set_levels(&mut delays, &steps);
+            episodes = Episodes::new(&delays, &delays.blocks(), noise);
+        }
         let late = Late::new(&delays, material);
         let departures = Departures::new(&delays, session);
         let mut runs: Vec<Run> = absent(accepted.runs(), known.sent).collect();
@@ -403,6 +402,29 @@ impl Known {
             Known { sent: asked, unknown: 0, complete: true }
         }
     }
+}
+
+/// The smallest delay of each route.
+fn set_levels(delays: &mut Delays<'_>, steps: &[(Step, Reason)]) {
+    let mut places: Vec<usize> =
+        steps.iter().filter(|(_, r)| *r == Reason::Route).map(|(s, _)| s.place).collect();
+    places.push(0);
+    places.sort_unstable();
+    delays.set_levels(&places);
+}
+
+/// Takes for the queue's what looked like another route in the middle of one. True if there was any.
+fn within_queues(steps: &mut [(Step, Reason)], episodes: &Episodes) -> bool {
+    let mut any = false;
+    for (step, reason) in steps.iter_mut().filter(|(_, r)| *r == Reason::Route) {
+        let of_queue =
+            |q: &Episode| (q.from + 1..q.to).contains(&step.place) && step.change.saturating_abs() < q.height;
+        if episodes.queues.iter().any(of_queue) {
+            *reason = Reason::Queue;
+            any = true;
+        }
+    }
+    any
 }
 
 /// A route that changes loses packets for less than this, in ns; a longer time is an outage of its own.

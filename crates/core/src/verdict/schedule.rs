@@ -61,6 +61,21 @@ fn off_schedule(delays: &Delays<'_>, period: i64, k: usize) -> i64 {
     bounded(delays.time(k).saturating_sub(period.saturating_mul(delays.seq(k) as i64)))
 }
 
+/// Those of `queued` that waited in a queue: another packet was handed over before this one left, or this one before
+/// another left. A program that was stopped within its call cannot hand over the next one meanwhile.
+fn behind_others(delays: &Delays<'_>, queued: &[(usize, i64)]) -> Vec<(usize, i64)> {
+    let wait = |k: usize| queued.binary_search_by_key(&k, |(at, _)| *at).map_or(0, |i| queued[i].1);
+    let handed_over = |k: usize| delays.time(k) - wait(k);
+    let overlap = |k: usize| {
+        // Packets that share one reading of the clock were handed over one after the other, nobody knows when.
+        let next = (k + 1 < delays.len()).then(|| handed_over(k + 1));
+        next.is_some_and(|next| next > handed_over(k) && next < delays.time(k))
+    };
+    // Where packets are sent less often than they wait, those on both sides wait, too.
+    let beside = |k: usize| wait(k + 1) > 0 && (k == 0 || wait(k - 1) > 0);
+    queued.iter().copied().filter(|(k, _)| overlap(*k) || *k > 0 && overlap(k - 1) || beside(*k)).collect()
+}
+
 /// What the sending host itself added: packets its program sent late, packets that waited in its interface.
 #[derive(Clone, Debug, Default)]
 pub struct Late {
@@ -90,12 +105,13 @@ impl Late {
             material.notes.sent_late.iter().map(|(seq, ns)| (delays.series().place_of((*seq).into()), *ns));
         late.queued = queued.filter(|(k, _)| *k < delays.len()).collect();
         late.queued.sort_unstable();
+        late.queued = behind_others(delays, &late.queued);
         let spec = &material.session.spec;
         let Some(period) = material
             .session
             .period()
             .map(|p| bounded(p.0))
-            .filter(|p| *p > 0 && spec.schedule() == Schedule::Periodic && delays.pace() == Pace::Even)
+            .filter(|p| *p > 0 && spec.schedule() == Schedule::Periodic)
         else {
             return late;
         };
@@ -124,9 +140,7 @@ impl Late {
         let at = |share: usize| usual[(usual.len() * share / 100).min(usual.len() - 1)];
         let anchor = at(10);
         let spread = at(70).saturating_sub(anchor);
-        if spread > period.max(1_000_000) {
-            return;
-        }
+        // Eight times what is usual: no drift from the schedule adds up to that.
         let limit = (period + period / 2).max(15_000_000).max(8 * spread);
         let mut k = 0;
         while k < n {

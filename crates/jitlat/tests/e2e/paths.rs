@@ -143,8 +143,11 @@ fn a_queue_in_the_sending_host_is_not_taken_for_the_path() {
     assert_eq!(report.count("/stamps/sent/kernel"), 300);
     assert!(report.ms("/latency/median") < 100.0);
     assert!(report.ms("/schedule_error/max") > 500.0 && report.ms("/stamps/send_lag_max_ns") > 500.0);
+    assert_eq!(report.text("/answer/causes/0/id"), "local-queue");
+    assert_eq!(report.text("/answer/causes/0/fault"), "sender");
+    // The program was in time: no stall.
     let warnings = report.at("/warnings").to_string();
-    assert!(warnings.contains("sender_late"), "{warnings}");
+    assert!(!warnings.contains("sender_late"), "{warnings}");
 }
 
 fn a_short_queue_drops_the_tail() {
