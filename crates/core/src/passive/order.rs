@@ -140,6 +140,23 @@ mod tests {
     }
 
     #[test]
+    fn the_bounds_of_order() {
+        // 50 ms are held back, a second is still disorder, and what has the same time is none.
+        let mut order = InOrder::default();
+        let at = |t: i64| Sighting { at: WallTime(t), id: 0, length: 0, way: Way::Out, flow: 0 };
+        [0, 1, HORIZON, HORIZON].into_iter().for_each(|t| order.push(at(t)));
+        assert!(order.take(Vec::new()).is_empty());
+        order.push(at(HORIZON + 1));
+        assert_eq!((order.take(Vec::new()).len(), order.held(), order.disordered()), (1, 4, 0));
+        order.push(at(HORIZON + 1 - STEP));
+        assert_eq!((order.disordered(), order.steps_back()), (1, 0));
+        order.push(at(HORIZON - STEP));
+        assert_eq!((order.disordered(), order.steps_back()), (1, 1));
+        // What was there before the step leaves as it is, whatever its time, and the rest is held back.
+        assert_eq!((order.take(Vec::new()).len(), order.held()), (5, 1));
+    }
+
+    #[test]
     fn as_they_come_means_so() {
         let mut order = InOrder::as_they_come();
         let at = |t: i64| Sighting { at: WallTime(t), id: 0, length: 0, way: Way::Out, flow: 0 };

@@ -95,6 +95,7 @@ struct Heard {
     pairs: Vec<Pair>,
     lost: Vec<(Way, u64)>,
     arrived: Vec<(Way, u64, bool)>,
+    void: Vec<(Way, u64)>,
     pairer: Pairer,
 }
 
@@ -108,6 +109,9 @@ impl MatchObserver for Heard {
     }
     fn lost(&mut self, way: Way, seq: u64, _: WallTime, _: u32) {
         self.lost.push((way, seq));
+    }
+    fn void(&mut self, way: Way, seq: u64) {
+        self.void.push((way, seq));
     }
 }
 
@@ -292,6 +296,168 @@ fn a_drifting_clock_is_followed() {
     }
     m.finish(&mut h);
     assert_eq!(m.counts(Way::Out).matched, 4000);
+    // Looked at every 1024 matches, some 50 s.
+    assert!((150_000_000..200_000_000).contains(&m.offset().0), "{:?}", m.offset());
+}
+
+#[test]
+fn an_identity_is_its_own_hash() {
+    use core::hash::BuildHasher;
+    assert_eq!(BuildHasherDefault::<IdentityHasher>::default().hash_one(7_u64), 7);
+}
+
+/// Packets by hand, OUT: name and time in µs.
+struct Hand {
+    m: Matcher,
+    h: Heard,
+}
+
+impl Hand {
+    const WINDOW: i64 = 2_000_000;
+
+    fn new(capacity: usize) -> Hand {
+        let m = Matcher::new(Span::ZERO, Span(Hand::WINDOW * 1000)).with_capacity(capacity);
+        Hand { m, h: Heard::default() }
+    }
+
+    fn see(&mut self, point: Point, seen: &[(u64, i64)]) {
+        for &(name, us) in seen {
+            let id = name.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let s = Sighting { at: WallTime(us * 1000), id, length: 1, way: Way::Out, flow: 0 };
+            self.m.push(point, s, &mut self.h);
+        }
+    }
+
+    fn reference(&mut self, seen: &[(u64, i64)]) {
+        self.see(Point::Reference, seen);
+    }
+
+    fn monitor(&mut self, seen: &[(u64, i64)]) {
+        self.see(Point::Monitor, seen);
+    }
+
+    fn counts(&self) -> MatchCounts {
+        self.m.counts(Way::Out)
+    }
+
+    fn finish(mut self) -> (MatchCounts, Heard) {
+        self.m.finish(&mut self.h);
+        (self.m.counts(Way::Out), self.h)
+    }
+}
+
+#[test]
+fn the_window_includes_its_end() {
+    for (late, matched) in [(0, 1), (1, 0)] {
+        let mut hand = Hand::new(100);
+        hand.reference(&[(1, 0)]);
+        hand.monitor(&[(1, Hand::WINDOW + late)]);
+        assert_eq!((hand.counts().matched, hand.h.records.len() as u64), (matched, matched), "{late}");
+    }
+}
+
+#[test]
+fn every_sighting_is_counted_once() {
+    let mut hand = Hand::new(100);
+    hand.reference(&[(1, 0), (1, 300), (2, 5_000)]);
+    hand.monitor(&[(1, 10_000), (1, 10_300)]);
+    hand.reference(&[(1, 900)]);
+    // A copy, and what has only one sighting.
+    hand.monitor(&[(1, 14_000), (3, 15_000)]);
+    let (c, h) = hand.finish();
+    assert_eq!((c.seen_at_reference, c.seen_at_monitor, c.captured_twice), (2, 3, 3));
+    assert_eq!((c.matched, c.duplicates, c.unseen, h.records.len()), (1, 1, 1, 1));
+    assert_eq!(h.arrived, [(Way::Out, 0, false), (Way::Out, 0, true)]);
+}
+
+#[test]
+fn eight_of_a_name_are_matched_and_nine_distrusted() {
+    let times = |n: i64, from: i64| (0..n).map(|i| (1, from + i * 2_000)).collect::<Vec<_>>();
+    let mut hand = Hand::new(100);
+    hand.reference(&times(8, 0));
+    hand.monitor(&times(8, 100_000));
+    assert_eq!((hand.counts().matched, hand.counts().ambiguous, hand.h.records.len()), (8, 0, 8));
+    let mut hand = Hand::new(100);
+    hand.reference(&times(9, 0));
+    assert_eq!((hand.counts().ambiguous, hand.h.void.len()), (9, 9));
+    hand.reference(&times(2, 50_000));
+    hand.monitor(&times(1, 100_000));
+    let c = hand.counts();
+    assert_eq!((c.seen_at_reference, c.seen_at_monitor, c.ambiguous, c.matched), (11, 1, 12, 0));
+}
+
+#[test]
+fn a_repeated_name_without_a_partner_is_lost_when_its_window_is_over() {
+    let mut hand = Hand::new(100);
+    hand.reference(&[(1, 0), (2, 3_000), (2, 5_000), (2, 5_300)]);
+    hand.monitor(&[(1, 10_000)]);
+    hand.reference(&[(3, 20_000)]);
+    hand.monitor(&[(3, 30_000)]);
+    assert_eq!((hand.counts().captured_twice, hand.h.records.len()), (1, 2));
+    let over = |us: i64| WallTime((Hand::WINDOW + us) * 1000);
+    hand.m.advance(over(5_000), &mut hand.h);
+    assert_eq!(hand.counts().lost, 0);
+    // The window is that of the last sighting.
+    hand.m.advance(over(2 * Hand::WINDOW), &mut hand.h);
+    assert_eq!((hand.counts().lost, hand.counts().ambiguous, hand.h.lost.len()), (2, 0, 2));
+}
+
+#[test]
+fn an_unequal_number_counts_for_nothing_and_holds_nothing_back() {
+    let mut hand = Hand::new(100);
+    hand.reference(&[(1, 0), (2, 3_000), (2, 5_000)]);
+    hand.monitor(&[(1, 10_000), (2, 14_000), (7, 15_000)]);
+    hand.reference(&[(3, 20_000)]);
+    hand.monitor(&[(3, 30_000)]);
+    assert_eq!(hand.h.records.len(), 1, "two sightings before it are open");
+    hand.m.advance(WallTime(3 * Hand::WINDOW * 1000), &mut hand.h);
+    assert_eq!((hand.h.records.len(), hand.counts().ambiguous, hand.counts().unseen), (2, 3, 1));
+    assert_eq!(hand.h.void, [(Way::Out, 1), (Way::Out, 2)]);
+}
+
+#[test]
+fn a_group_without_room_is_given_up() {
+    let mut hand = Hand::new(2);
+    hand.reference(&[(1, 0), (1, 2_000), (2, 3_000)]);
+    assert_eq!(hand.counts().given_up, 0);
+    hand.reference(&[(3, 4_000)]);
+    assert_eq!((hand.counts().given_up, hand.h.void.len()), (2, 2));
+}
+
+#[test]
+fn as_many_wait_as_there_is_room_for() {
+    let mut hand = Hand::new(2);
+    hand.monitor(&[(1, 10_000), (2, 11_000)]);
+    hand.reference(&[(1, 0), (2, 1_000)]);
+    let (c, h) = hand.finish();
+    assert_eq!((c.matched, c.given_up, h.records.len()), (2, 0, 2));
+}
+
+#[test]
+fn overtaking_is_counted_and_leaving_together_is_not() {
+    let mut hand = Hand::new(100);
+    hand.reference(&[(1, 0), (2, 0), (3, 5_000), (4, 6_000)]);
+    hand.monitor(&[(1, 10_000), (2, 11_000), (4, 16_000), (3, 17_000)]);
+    let (c, _) = hand.finish();
+    assert_eq!((c.matched, c.reordered), (4, 1));
+}
+
+#[test]
+fn a_loss_needs_a_capture_that_ran() {
+    let fate = |lost: i64, covered: &[i64]| {
+        let mut hand = Hand::new(100);
+        covered.iter().for_each(|us| hand.m.covers(Point::Monitor, WallTime(us * 1000)));
+        // The one sent first arrives last: 5 ms after 25 ms, 10 ms after 10 ms.
+        hand.reference(&[(1, 5_000), (2, 10_000), (3, lost)]);
+        hand.monitor(&[(2, 20_000), (1, 30_000)]);
+        let (c, h) = hand.finish();
+        assert_eq!((c.lost + c.outside, h.lost.len() as u64, h.void.len() as u64), (1, c.lost, c.outside));
+        c.lost
+    };
+    assert_eq!(fate(6_000, &[]), 1, "between two that arrived");
+    assert_eq!((fate(3_000, &[]), fate(12_000, &[])), (0, 0), "before and after them");
+    assert_eq!((fate(3_000, &[13_000]), fate(3_000, &[13_001])), (1, 0), "when the first delay is over");
+    assert_eq!((fate(12_000, &[37_000]), fate(12_000, &[36_999])), (1, 0), "when the last delay is over");
 }
 
 proptest! {

@@ -1,5 +1,6 @@
 //! Exchanges written as lists of segments.
 
+use super::delay_causes::SegmentTimes;
 use super::segment::{ACK, FIN, RST, SYN};
 use super::*;
 
@@ -21,7 +22,11 @@ fn server() -> SocketAddr {
 
 impl Talk {
     fn new() -> Talk {
-        let mut t = Talk { analyzer: TcpAnalyzer::default(), events: vec![], ident: 0 };
+        Talk::of(TcpAnalyzer::default())
+    }
+
+    fn of(analyzer: TcpAnalyzer) -> Talk {
+        let mut t = Talk { analyzer, events: vec![], ident: 0 };
         t.raw(0, true, Segment { seq: 999, flags: SYN, window: 1000, ..Segment::default() });
         t.raw(
             30,
@@ -292,6 +297,88 @@ fn a_connection_that_was_reset_is_over() {
     assert_eq!(t.up().rtt_ack_ns.map(|r| r.count), Some(2), "what the reset acknowledges is known");
     t.raw(120, true, Segment { seq: 999, flags: SYN, window: 1000, ..Segment::default() });
     assert_eq!(t.analyzer.finish().len(), 2, "even with the same first number");
+}
+
+#[test]
+fn a_connection_that_is_half_closed_goes_on() {
+    let mut t = Talk::new();
+    let server_sends = |seq, payload, ack| Segment {
+        seq,
+        payload,
+        ack: Some(ack),
+        flags: ACK,
+        window: 1000,
+        ..Segment::default()
+    };
+    t.raw(
+        100,
+        true,
+        Segment { seq: 1000, ack: Some(5000), flags: FIN | ACK, window: 1000, ..Segment::default() },
+    );
+    t.raw(110, false, server_sends(5000, 0, 1001));
+    t.raw(120, false, server_sends(5000, 100, 1001));
+    assert_eq!(t.analyzer.connections[0].remembered()[1].0, 1, "in flight");
+}
+
+#[test]
+fn what_opens_another_connection() {
+    let syn = |seq, ack: Option<u32>| {
+        let flags = if ack.is_some() { SYN | ACK } else { SYN };
+        Segment { seq, ack, flags, window: 1000, ..Segment::default() }
+    };
+    let connections = |ms, up, s: Segment| {
+        let mut t = Talk::new();
+        t.raw(ms, up, s);
+        t.analyzer.finish().len()
+    };
+    // After a second of silence, unless the number says that it is the same SYN once more.
+    assert_eq!((connections(1039, true, syn(7, None)), connections(1040, true, syn(7, None))), (1, 2));
+    assert_eq!(
+        (connections(1500, true, syn(999, None)), connections(1500, false, syn(4999, Some(1000)))),
+        (1, 1)
+    );
+    assert_eq!((connections(500, true, syn(7, None)), connections(1500, false, syn(7, Some(1000)))), (1, 2));
+    let mut t = Talk::new();
+    t.raw(110, false, Segment { seq: 5000, ack: Some(1000), flags: RST | ACK, ..Segment::default() });
+    t.raw(120, false, syn(4999, Some(1000)));
+    assert_eq!(t.analyzer.finish().len(), 1, "an answer opens nothing");
+}
+
+#[test]
+fn a_handshake_is_timed_from_both_sides() {
+    let mut t = Talk { analyzer: TcpAnalyzer::default(), events: vec![], ident: 0 };
+    let s = |seq, ack, flags| Segment { seq, ack, flags, window: 1000, ..Segment::default() };
+    t.raw(0, true, s(999, None, SYN));
+    t.raw(30, false, s(4999, Some(1000), SYN | ACK));
+    // The server sends at once: that is not the client's answer.
+    t.raw(35, false, Segment { payload: 10, ..s(5000, Some(1000), ACK) });
+    t.raw(42, true, s(1000, Some(5000), ACK));
+    t.raw(60, true, s(1000, Some(5010), ACK));
+    let c = t.analyzer.finish().remove(0);
+    assert_eq!(
+        (c.handshake_server_ns, c.handshake_client_ns),
+        (Some(Span::millis(30)), Some(Span::millis(12)))
+    );
+    assert_eq!(c.duration(), Span::millis(60));
+    assert!(c.is_between(client(), server()) && c.is_between(server(), client()));
+    assert!(!c.is_between(client(), client()));
+}
+
+#[test]
+fn what_was_delivered_is_remembered_where_it_is_wanted() {
+    let t = Talk::new();
+    let plain = t.analyzer.finish().remove(0);
+    assert_eq!(t.analyzer.delivery_history(&plain, true), None);
+    let mut t = Talk::of(TcpAnalyzer::with_history());
+    t.data(100, 0);
+    t.ack(130, 100);
+    t.data(140, 100);
+    let c = t.analyzer.finish().remove(0);
+    let [up, down] = [true, false].map(|up| t.analyzer.delivery_history(&c, up).unwrap());
+    let stretch =
+        |end, ms: i64| SegmentTimes { end, first: WallTime(ms * MS), last: WallTime(ms * MS), why: None };
+    assert_eq!((up.segments, up.held_up), (vec![stretch(100, 100), stretch(200, 140)], vec![]));
+    assert!(down.segments.is_empty() && down.held_up.is_empty());
 }
 
 #[test]
