@@ -323,6 +323,107 @@ mod tests {
         );
     }
 
+    /// The stretches of bytes that make the name, those apart that say where other bytes lie.
+    fn named_by(packet: &[u8], fields: Fields, available: usize) -> Vec<(usize, usize)> {
+        let structure: &[usize] = if packet[0] >> 4 == 4 { &[0, 2, 3, 6, 7, 9] } else { &[0, 4, 5, 6] };
+        let name = id(packet, fields, available);
+        let mut stretches: Vec<(usize, usize)> = Vec::new();
+        for at in (0..packet.len()).filter(|at| !structure.contains(at)) {
+            let mut other = packet.to_vec();
+            other[at] ^= 1;
+            match stretches.last_mut() {
+                _ if id(&other, fields, available) == name => {}
+                Some((_, end)) if *end == at => *end += 1,
+                _ => stretches.push((at, at + 1)),
+            }
+        }
+        stretches
+    }
+
+    /// An IPv4 packet of `protocol` with so many bytes behind its header.
+    fn ipv4(protocol: u8, bytes: u8) -> Vec<u8> {
+        let mut v = vec![0x45, 0, 0, 20 + bytes, 0, 7, 0, 0, 64, protocol, 1, 2, 10, 0, 0, 1, 10, 0, 0, 2];
+        v.extend(0..bytes);
+        v
+    }
+
+    /// With 12 bytes of options and 30 of payload.
+    fn tcp_segment() -> Vec<u8> {
+        let mut v = ipv4(TCP, 62);
+        v[32] = 8 << 4;
+        v
+    }
+
+    #[test]
+    fn every_field_names_by_its_bytes() {
+        const ALL: usize = usize::MAX;
+        let full = |addresses, ports, ident| Fields::Full { addresses, ports, ident };
+        let (udp, tcp, icmp) = (udp(|_| ()), tcp_segment(), ipv4(1, 60));
+        assert_eq!(named_by(&udp, Fields::ALL, ALL), [(4, 6), (12, 26), (28, 68)]);
+        assert_eq!(named_by(&tcp, Fields::ALL, ALL), [(4, 6), (12, 36), (40, 72)]);
+        assert_eq!(named_by(&icmp, Fields::ALL, ALL), [(4, 6), (12, 60)]);
+        assert_eq!(named_by(&tcp, Fields::ALL, 46), [(4, 6), (12, 36), (40, 46)]);
+        assert_eq!(named_by(&udp, Fields::ALL, 32), [(4, 6), (12, 26), (28, 32)]);
+        assert_eq!(named_by(&udp, full(false, true, true), ALL), [(4, 6), (20, 26), (28, 68)]);
+        assert_eq!(named_by(&udp, full(false, false, true), ALL), [(4, 6), (24, 26), (28, 68)]);
+        assert_eq!(named_by(&tcp, full(true, false, false), ALL), [(12, 20), (24, 36), (40, 72)]);
+        let mut fragment = udp.clone();
+        fragment[7] = 1;
+        assert_eq!(named_by(&fragment, Fields::ALL, ALL), [(4, 6), (12, 60)]);
+        let mut v6 = vec![0x60, 0, 0, 0, 0, 48, UDP, 64];
+        v6.extend((0..80).map(|i| i * 3));
+        assert_eq!(named_by(&v6, Fields::ALL, ALL), [(8, 46), (48, 88)]);
+
+        let masks = |packet: &[u8]| -> Vec<_> {
+            (0..15).map(|bit| named_by(packet, Fields::Mask(1 << bit), ALL).first().copied()).collect()
+        };
+        let head = [Some((12, 16)), Some((16, 20)), None, Some((4, 6))];
+        let ports = [Some((20, 22)), Some((22, 24))];
+        let of_tcp = [(24, 28), (28, 32), (32, 36), (36, 40)].map(Some);
+        let tcp_data = [None, None, None, Some((52, 64)), Some((40, 52))];
+        assert_eq!(masks(&tcp), [&head[..], &ports, &of_tcp, &tcp_data].concat());
+        let udp_data = [Some((24, 28)), Some((28, 40)), None, None, None];
+        assert_eq!(masks(&udp), [&head[..], &ports, &[None; 4], &udp_data].concat());
+        assert_eq!(masks(&icmp), [&head[..], &[None; 8], &[Some((20, 40)), None, None]].concat());
+    }
+
+    #[test]
+    fn protocol_length_and_fragments_make_names() {
+        let icmp = ipv4(1, 80);
+        let change = |at: usize, to: u8| {
+            let mut v = icmp.clone();
+            v[at] = to;
+            v
+        };
+        for (at, to) in [(9, 89), (3, 99), (6, 0x20), (7, 1)] {
+            let names = [&icmp, &change(at, to)].map(|v| id(v, Fields::ALL, usize::MAX));
+            assert_ne!(names[0], names[1], "byte {at}");
+        }
+        let names = |mask| [&icmp, &change(9, 89)].map(|v| id(v, Fields::Mask(mask), usize::MAX));
+        assert!(names(4)[0] != names(4)[1] && names(3)[0] == names(3)[1]);
+    }
+
+    #[test]
+    fn as_much_as_a_name_needs_must_be_captured() {
+        let mut v = ipv4(17, 0);
+        (v[2], v[3]) = (1, 44);
+        v.extend((0..280_u16).map(|i| i as u8));
+        let name = |captured: usize, available: usize| {
+            let p = decode(LinkType::RAW, &v[..captured], 300).unwrap();
+            IdentityRule { fields: Fields::ALL, available }.identify(&p, None)
+        };
+        assert_eq!(name(180, usize::MAX), name(300, usize::MAX));
+        assert!(name(180, usize::MAX).is_some() && name(179, usize::MAX).is_none());
+        assert!(name(100, 100).is_some() && name(99, 100).is_none());
+        assert_eq!(name(100, 100), name(300, 100));
+    }
+
+    #[test]
+    fn a_salt_hides_names_and_keeps_them_apart() {
+        assert_eq!(salted(1, 5), salted(1, 5));
+        assert!(salted(1, 5) != salted(2, 5) && salted(1, 5) != salted(1, 6));
+    }
+
     proptest! {
         /// Whatever a translator and the routers on the way rewrite, the name stays; whatever else differs, it does not.
         #[test]

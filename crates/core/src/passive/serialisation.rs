@@ -123,4 +123,55 @@ mod tests {
         (0..10).for_each(|i| huge.push(u32::MAX, i));
         assert_eq!(huge.serialisation(0.0), None);
     }
+
+    /// Five packets of each length, the least delay among them as given.
+    fn least(points: impl IntoIterator<Item = (u32, i64)>) -> Lengths {
+        let mut l = Lengths::default();
+        for (length, delay) in points {
+            [400, 0, 300, 200, 100].iter().for_each(|queue| l.push(length, delay + queue));
+        }
+        l
+    }
+
+    #[test]
+    fn exact_on_few_lengths() {
+        let mut l = least([(100, 2000), (150, 2500), (200, 3000)]);
+        // Four are too few.
+        (0..4).for_each(|_| l.push(400, 9000));
+        let expected = Serialisation {
+            ns_per_byte: 10.0,
+            series_rate: 8e8,
+            lengths: 3,
+            shortest: 100,
+            longest: 200,
+            residual_ns: 0.0,
+        };
+        assert_eq!(l.serialisation(0.0), Some(expected));
+        // 1000 ns from the shortest to the longest: a drift of a fifth of it may explain it.
+        assert_eq!(l.serialisation(199.0), Some(expected));
+        assert_eq!((l.serialisation(200.0), l.serialisation(-200.0)), (None, None));
+        assert_eq!(least([(100, 2000), (199, 3000)]).serialisation(0.0), None, "99 bytes apart");
+        assert!(least([(100, 2000), (200, 3000)]).serialisation(0.0).is_some());
+    }
+
+    #[test]
+    fn scatter_about_the_line() {
+        let points = [(100, 0), (200, 1000), (300, 500), (400, 2000), (500, 1500)];
+        let s = least(points).serialisation(0.0).unwrap();
+        assert_eq!((s.ns_per_byte, s.residual_ns), (5.0, 500.0));
+        assert_eq!(
+            least([(100, 0), (200, 2000), (300, -1000), (400, 2000), (500, 1000)]).serialisation(0.0),
+            None
+        );
+    }
+
+    #[test]
+    fn very_many_lengths_are_thinned() {
+        let l = least((0..600).map(|i| (100 + i, i64::from(i))));
+        assert_eq!(l.serialisation(0.0).map(|s| (s.lengths, s.shortest, s.longest)), Some((300, 100, 698)));
+        let l = least((0..300).map(|i| (100 + i, i64::from(i))));
+        assert_eq!(l.serialisation(0.0).map(|s| (s.lengths, s.longest)), Some((300, 399)));
+        let l = least([(65_000, 0), (70_000, 1000)]);
+        assert_eq!(l.serialisation(0.0).map(|s| s.longest), Some(65_535));
+    }
 }
