@@ -6,7 +6,6 @@ use super::matcher::{MatchCounts, MatchObserver};
 use super::pairing::{Pair, Pairer, Record};
 use super::serialisation::{Lengths, Serialisation};
 use super::spread::{Spread, SpreadFigures};
-use super::{Matcher, Way};
 use crate::time::{SECOND, Span, WallTime};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
@@ -137,7 +136,7 @@ impl Resampler {
     }
 }
 
-/// Takes what a [`Matcher`] reports and keeps the figures.
+/// Takes what a [`Matcher`](super::Matcher) reports and keeps the figures.
 #[derive(Debug)]
 pub struct Estimator {
     pairer: Pairer,
@@ -248,11 +247,6 @@ impl Estimator {
         self.sizes.iter().map(figures).collect()
     }
 
-    /// All figures, with the counts of `matcher`.
-    pub fn summary(&self, matcher: &Matcher) -> PassiveSummary {
-        self.summary_of(Way::BOTH.map(|w| matcher.counts(w)))
-    }
-
     fn per_time_figures(&self) -> Option<SpreadFigures> {
         let mut all = self.instants.clone();
         if let Some((_, v)) = self.per_time.last() {
@@ -261,7 +255,7 @@ impl Estimator {
         all.figures(0)
     }
 
-    /// All figures, with counts from elsewhere.
+    /// All figures, with the counts of a matcher.
     pub fn summary_of(&self, counts: [MatchCounts; 2]) -> PassiveSummary {
         let clocks = self.clocks.difference();
         let span = self.span.map_or(0.0, |(a, b)| (b - a).0 as f64);
@@ -316,6 +310,7 @@ impl MatchObserver for Estimator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::passive::Way;
 
     #[test]
     fn values_per_time_are_those_nearest_the_instants() {
@@ -328,9 +323,83 @@ mod tests {
         // A busy second with long round trips, a lone short one, an idle gap.
         let list = [(90, 9), (95, 8), (104, 7), (130, 6), (205, 1), (500, 2)];
         assert_eq!(picked(&list), [(100, 7), (200, 1), (500, 2)]);
+        // As near before as after: the first.
+        assert_eq!(picked(&[(95, 1), (105, 2)]), [(100, 1)]);
         // Back and forth over the boundary between two instants.
         let list = [140, 149, 151, 148, 152, 190].map(|at| (at, at));
         assert_eq!(picked(&list), [(100, 140), (200, 190)]);
+    }
+
+    /// A packet out and one back, `turnaround` apart at the monitor; times in ms.
+    fn exchange(e: &mut Estimator, at: i64, delay: [i64; 2], turnaround: i64, lengths: [u32; 2]) {
+        let ms = |t: i64| WallTime(t * 1_000_000);
+        let (there, leaves) = (at + delay[0], at + delay[0] + turnaround);
+        let record = |way, reference: i64, monitor: i64, length| Record {
+            way,
+            reference: ms(reference),
+            monitor: ms(monitor),
+            length,
+            flow: 0,
+        };
+        for r in
+            [record(Way::Out, at, there, lengths[0]), record(Way::In, leaves + delay[1], leaves, lengths[1])]
+        {
+            e.arrived(0, r, false);
+            e.arrived(0, r, true);
+            e.record(r);
+        }
+    }
+
+    #[test]
+    fn every_figure_of_three_pairs() {
+        let mut e = Estimator::new(Span::seconds(1), Some(Span::millis(10)));
+        exchange(&mut e, 0, [5, 5], 10, [60, 40]);
+        exchange(&mut e, 1000, [7, 5], 10, [60, 40]);
+        exchange(&mut e, 2000, [5, 5], 10, [100, 40]);
+        let rates: Vec<_> = e.pairs().iter().map(|p| p.rate).collect();
+        assert_eq!(rates, [1.0, 1.0, 2.0]);
+        let sizes = |out_length, pairs, mean_rtt_ns| SizeFigures {
+            out_length,
+            in_length: 40,
+            pairs,
+            min_rtt_ns: 10_000_000,
+            mean_rtt_ns,
+        };
+        assert_eq!(e.sizes(), [sizes(60, 2, 11e6), sizes(100, 1, 10e6)]);
+        let out = MatchCounts { matched: 3, lost: 1, ..MatchCounts::default() };
+        let s = e.summary_of([out, MatchCounts::default()]);
+        assert_eq!((s.pairs, s.pair_rate, s.per_time_interval_ns), (3, Some(1.0), Span::seconds(1)));
+        assert_eq!((s.first_pair, s.last_pair), (Some(WallTime(10_000_000)), Some(WallTime(2_010_000_000))));
+        let range = |f: Option<SpreadFigures>| f.map(|f| (f.count, f.min / 1_000_000, f.max / 1_000_000));
+        assert_eq!((range(s.rtt_ns), range(s.turnaround_ns)), (Some((3, 10, 12)), Some((3, 10, 10))));
+        assert_eq!(range(s.rtt_per_time_ns), Some((3, 10, 12)));
+        assert_eq!(
+            (range(s.out.delay_raw_ns), range(s.out.delay_variation_ns)),
+            (Some((3, 5, 7)), Some((3, 0, 2)))
+        );
+        assert_eq!((range(s.out.ipdv_ns), range(s.back.ipdv_ns)), (Some((2, 2, 2)), Some((2, 0, 0))));
+        assert_eq!((s.out.loss_ratio, s.back.loss_ratio), (Some(0.25), None));
+        assert_eq!((s.out.mean_length, s.back.mean_length), (Some(220.0 / 3.0), Some(40.0)));
+    }
+
+    #[test]
+    fn a_byte_costs_what_it_does_between_clocks_that_agree() {
+        let mut e = Estimator::new(Span::seconds(1), None);
+        // A millisecond for 100 bytes, over 190 s.
+        for i in 0..20 {
+            exchange(&mut e, i * 10_000, [5 + i % 2, 5], 10, [100 + 100 * (i % 2) as u32, 40]);
+        }
+        let s = e.summary_of([MatchCounts::default(); 2]);
+        assert_eq!(s.out.serialisation.map(|s| (s.ns_per_byte, s.lengths)), Some((10_000.0, 2)));
+    }
+
+    #[test]
+    fn sizes_kept_apart_are_bounded() {
+        let mut e = Estimator::new(Span::seconds(1), None);
+        for i in 0..SIZES as u32 + 5 {
+            exchange(&mut e, i64::from(i) * 100, [5, 5], 10, [i, 40]);
+        }
+        assert_eq!(e.sizes().len(), SIZES);
     }
 
     #[test]
