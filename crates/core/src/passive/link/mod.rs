@@ -226,6 +226,53 @@ mod tests {
     }
 
     #[test]
+    fn links_and_questions_are_read() {
+        let link = |text: &str| text.parse::<Link>().ok().map(|l| (l.up, l.down, l.tunnel));
+        assert_eq!(link("plain,up=128k,down=1.5M"), Some((128_000, 1_500_000, 0)));
+        assert_eq!(link("plain, up=10Mbit/s , tunnel=65535"), Some((10_000_000, 10_000_000, 65_535)));
+        assert_eq!(link("plain,down=2Gbit"), Some((2_000_000_000, 2_000_000_000, 0)));
+        assert_eq!(link("plain,up=3K,down=7bit/s"), Some((3000, 7, 0)));
+        for wrong in [
+            "plain",
+            "nothing,up=1k",
+            "plain,up=1k,tunnel=65536",
+            "plain,up=1k,tunnel=x",
+            "plain,up=k",
+            "plain,up=1",
+            "plain,up=1T",
+            "plain,up=0k",
+            "plain,up=2000000G",
+            "plain,up=1k,side=2k",
+            "plain,up",
+            "",
+        ] {
+            assert_eq!(wrong.parse::<Link>(), Err(NotALink(wrong.to_owned())));
+        }
+        let question = |text: &str| text.parse::<LinkQuestion>();
+        let plain = "plain,up=1k".parse().unwrap();
+        assert_eq!(question("plain,up=1k"), Ok(LinkQuestion::Compare(plain)));
+        assert_eq!(question("fit"), Ok(LinkQuestion::Fit { tunnel: 0 }));
+        assert_eq!(question("fit,tunnel=65535"), Ok(LinkQuestion::Fit { tunnel: 65_535 }));
+        for wrong in ["fit,tunnel=65536", "fit,tunnel=", "fit28"] {
+            assert_eq!(question(wrong), Err(NotALinkQuestion::Fit));
+        }
+        assert_eq!(question("up=1k"), Err(NotALink("up=1k".to_owned()).into()));
+    }
+
+    #[test]
+    fn times_of_bytes() {
+        let link: Link = "plain+10,up=3M,down=8k,tunnel=5".parse().unwrap();
+        assert_eq!((link.bytes(100), link.cells(100), link.cell()), (115, None, None));
+        // 920 bits: 306 666.7 and 115 000 000 ns.
+        assert_eq!((link.delay_up(100), link.delay_down(100)), (Span(306_667), Span(115_000_000)));
+        assert_eq!(link.rtt(100, 100), Span(115_306_667));
+        let atm: Link = "pppoa-vc,up=1M,down=2M".parse().unwrap();
+        assert_eq!((atm.cells(100), atm.cell()), (Some(3), Some((Span(424_000), Span(212_000)))));
+        let printed = [0, 4_999, 5_000, -5_001, 1_234_567_890, -20_340_000].map(|ns| milliseconds(Span(ns)));
+        assert_eq!(printed, ["0.00", "0.00", "0.01", "-0.01", "1234.57", "-20.34"]);
+    }
+
+    #[test]
     fn the_bands_of_the_seed() {
         let link: Link = "pppoe-llc,up=128k,down=512k".parse().unwrap();
         assert_eq!(
