@@ -345,7 +345,7 @@ mod tests {
             [record(Way::Out, at, there, lengths[0]), record(Way::In, leaves + delay[1], leaves, lengths[1])]
         {
             e.arrived(0, r, false);
-            e.arrived(0, r, true);
+            e.arrived(0, Record { length: 9999, ..r }, true);
             e.record(r);
         }
     }
@@ -354,6 +354,7 @@ mod tests {
     fn every_figure_of_three_pairs() {
         let mut e = Estimator::new(Span::seconds(1), Some(Span::millis(10)));
         exchange(&mut e, 0, [5, 5], 10, [60, 40]);
+        assert_eq!(e.summary_of([MatchCounts::default(); 2]).pair_rate, None, "one has no rate");
         exchange(&mut e, 1000, [7, 5], 10, [60, 40]);
         exchange(&mut e, 2000, [5, 5], 10, [100, 40]);
         let rates: Vec<_> = e.pairs().iter().map(|p| p.rate).collect();
@@ -391,6 +392,34 @@ mod tests {
         }
         let s = e.summary_of([MatchCounts::default(); 2]);
         assert_eq!(s.out.serialisation.map(|s| (s.ns_per_byte, s.lengths)), Some((10_000.0, 2)));
+        // The same with a monitor clock that is fast: by 1 ppm it gains a fifth of the millisecond, by 2 too much.
+        for (ppm, known) in [(1, true), (2, false), (100, false)] {
+            let mut e = Estimator::new(Span::seconds(1), None);
+            for i in 0..20 {
+                let at = i * 10 * SECOND;
+                let monitor = |t: i64| WallTime(t + t / 1_000_000 * ppm);
+                let (there, back) = (at + (5 + i % 2) * 1_000_000, at + 20_000_000);
+                let out = Record {
+                    way: Way::Out,
+                    reference: WallTime(at),
+                    monitor: monitor(there),
+                    length: 100 + 100 * (i % 2) as u32,
+                    flow: 0,
+                };
+                let answer = Record {
+                    way: Way::In,
+                    reference: WallTime(back + 5_000_000),
+                    monitor: monitor(back),
+                    ..out
+                };
+                for r in [out, answer] {
+                    e.arrived(0, r, false);
+                    e.record(r);
+                }
+            }
+            let s = e.summary_of([MatchCounts::default(); 2]);
+            assert_eq!(s.out.serialisation.is_some(), known, "{ppm} {:?}", s.clocks);
+        }
     }
 
     #[test]

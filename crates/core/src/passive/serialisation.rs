@@ -159,6 +159,10 @@ mod tests {
         let points = [(100, 0), (200, 1000), (300, 500), (400, 2000), (500, 1500)];
         let s = least(points).serialisation(0.0).unwrap();
         assert_eq!((s.ns_per_byte, s.residual_ns), (5.0, 500.0));
+        // As wide as half the rise, and wider.
+        let rise =
+            |longest: i64| [(100, 0), (200, 0), (300, 1000 + longest), (400, 1250 + longest), (500, 0)];
+        assert_eq!((least(rise(0)).serialisation(0.0), least(rise(250)).serialisation(0.0)), (None, None));
         assert_eq!(
             least([(100, 0), (200, 2000), (300, -1000), (400, 2000), (500, 1000)]).serialisation(0.0),
             None

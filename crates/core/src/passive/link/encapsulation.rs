@@ -195,6 +195,7 @@ impl FromStr for Encapsulation {
         }
         if let Some(rest) = s.strip_prefix("ethernet") {
             let (mut pppoe, mut vlan) = (false, false);
+            let Some("") = rest.split('-').next() else { return Err(bad()) };
             for part in rest.split('-').skip(1) {
                 match part {
                     "pppoe" => pppoe = true,
@@ -225,6 +226,16 @@ mod tests {
         {
             assert!(bad.parse::<Link>().is_err(), "{bad}");
         }
+        for bad in
+            ["plainly", "plain+65536", "plain+", "ethernets", "ethernet-", "ethernet-llc", "ethernetpppoe"]
+        {
+            assert!(bad.parse::<Encapsulation>().is_err(), "{bad}");
+        }
+        assert_eq!(Encapsulation::of_atm().count(), 12, "a check sequence is carried by Ethernet alone");
+        let pppoe: Encapsulation = "ethernet-pppoe".parse().unwrap();
+        assert_eq!((pppoe.wire(37).bytes, pppoe.wire(38).bytes, pppoe.wire(39).bytes), (84, 84, 85));
+        let full = pppoe.wire(1492);
+        assert!(full.bytes == 1538 && full.layers.iter().all(|l| l.added > 0), "{full:?}");
         assert_eq!("ethernet,up=100M".parse::<Link>().unwrap().bytes(28), 84, "a minimal frame");
         assert_eq!("ethernet,up=100M".parse::<Link>().unwrap().bytes(1500), 1538);
     }

@@ -266,6 +266,9 @@ mod tests {
         // 920 bits: 306 666.7 and 115 000 000 ns.
         assert_eq!((link.delay_up(100), link.delay_down(100)), (Span(306_667), Span(115_000_000)));
         assert_eq!(link.rtt(100, 100), Span(115_306_667));
+        assert_eq!(link.of_payload(100).layers.len(), 5);
+        let untunnelled: Link = "plain,up=3M".parse().unwrap();
+        assert_eq!(untunnelled.of_payload(100).layers.len(), 3, "data, UDP, IP");
         let atm: Link = "pppoa-vc,up=1M,down=2M".parse().unwrap();
         assert_eq!((atm.cells(100), atm.cell()), (Some(3), Some((Span(424_000), Span(212_000)))));
         let printed = [0, 4_999, 5_000, -5_001, 1_234_567_890, -20_340_000].map(|ns| milliseconds(Span(ns)));

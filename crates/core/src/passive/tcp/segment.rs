@@ -160,7 +160,7 @@ mod tests {
         }
         assert_eq!(with_options(ACK, &[3, 3, 7, 1]).window_scale, None, "of a SYN only");
         // The end of the list, and options of another length than theirs.
-        let ended = [0, 1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9];
+        let ended = [0, 2, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9];
         assert_eq!(with_options(ACK, &ended).timestamps, None);
         let odd = [8, 6, 0, 0, 0, 7, 3, 4, 7, 7, 5, 2];
         let s = with_options(SYN, &odd);
