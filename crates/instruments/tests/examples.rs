@@ -4,6 +4,9 @@
 #[path = "../examples/figures.rs"]
 mod figures;
 #[allow(dead_code)]
+#[path = "../examples/merge.rs"]
+mod merge;
+#[allow(dead_code)]
 #[path = "../examples/one_way.rs"]
 mod one_way;
 #[allow(dead_code)]
@@ -53,4 +56,19 @@ fn figures_of_a_log() {
     let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/b_wan_lossy_v1.log");
     let list = figures::list(&figures::read(&log).unwrap());
     assert!(list.len() > 100 && list.iter().any(|line| line.starts_with("loss ")), "{list:#?}");
+}
+
+#[test]
+fn two_parts_of_a_log_are_the_whole() {
+    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/b_wan_lossy_v1.log");
+    let text = std::fs::read_to_string(&log).unwrap();
+    let (head, rows): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('#'));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("merge");
+    std::fs::create_dir_all(&folder).unwrap();
+    let [a, b] = [("a.log", &rows[..500]), ("b.log", &rows[500..])].map(|(name, rows)| {
+        let part = folder.join(name);
+        std::fs::write(&part, [&head, rows].concat().join("\n") + "\n").unwrap();
+        merge::saved(&part).unwrap()
+    });
+    assert_eq!(merge::merge(&a, &b).unwrap(), figures::read(&log).unwrap());
 }
