@@ -19,7 +19,7 @@ struct Input {
 libfuzzer_sys::fuzz_target!(|input: Input| {
     let mode = if input.unidirectional { Mode::Unidirectional } else { Mode::PingLike };
     let follow_up = input.follow_up.map(FollowUp::from);
-    let options = Options { id: 7, mode, payload: input.payload.into(), timeless: input.timeless, follow_up };
+    let options = Options { id: 7, mode, payload: input.payload.into(), timeless: input.timeless, follow_up, broadcast: false };
     let mut client = Client::new(options);
     let mut server = Server::<()>::new(ServerRules { sessions: 8, ..ServerRules::default() });
     let from = "192.0.2.1:4000".parse().unwrap();

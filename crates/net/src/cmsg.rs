@@ -85,12 +85,17 @@ pub enum LocalAddress {
     V6([u8; 16], u32),
 }
 
+/// The first byte of IPv6 addresses of groups.
+const MULTICAST_V6: u8 = 0xff;
+
 /// Byte ranges of `in_pktinfo` and `in6_pktinfo`.
 mod pktinfo {
     use core::ops::Range;
     pub const V4_LENGTH: usize = 12;
     /// Of the local address; before it the interface, behind it the header's address.
     pub const V4_LOCAL: Range<usize> = 4..8;
+    /// In the packet's header: another than the local one in what is sent to all.
+    pub const V4_DESTINATION: Range<usize> = 8..12;
     pub const V6_LENGTH: usize = 20;
     pub const V6_LOCAL: Range<usize> = 0..16;
     pub const V6_INTERFACE: Range<usize> = 16..20;
@@ -138,6 +143,8 @@ pub struct ReceivedInfo {
     pub drops: Option<u32>,
     /// The address it was sent to.
     pub local: Option<LocalAddress>,
+    /// It was sent to everybody on the segment, or to a group.
+    pub broadcast: bool,
 }
 
 impl ReceivedInfo {
@@ -157,8 +164,15 @@ impl ReceivedInfo {
                     info.ttl = int_octet(message.data);
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => info.traffic_class = int_octet(message.data),
-                (libc::IPPROTO_IP, libc::IP_PKTINFO) => info.local = LocalAddress::from_v4(message.data),
-                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => info.local = LocalAddress::from_v6(message.data),
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    info.local = LocalAddress::from_v4(message.data);
+                    let to = message.data.get(pktinfo::V4_DESTINATION);
+                    info.broadcast = to.is_some_and(|to| Some(to) != message.data.get(pktinfo::V4_LOCAL));
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    info.local = LocalAddress::from_v6(message.data);
+                    info.broadcast = message.data.first() == Some(&MULTICAST_V6);
+                }
                 _ => {}
             }
         }

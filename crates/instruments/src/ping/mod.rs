@@ -168,6 +168,7 @@ impl Ping {
                 dscp: self.dscp,
                 priority: self.priority(),
                 ttl: Some(255),
+                broadcast: false,
             },
             stamps: self.stamps,
             pacing: Pacing { mode: self.pace, ..Pacing::default() },

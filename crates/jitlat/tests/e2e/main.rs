@@ -4,6 +4,7 @@
 //! What needs root says that it is skipped; with `JITLAT_REQUIRE_PRIVILEGED=1` it fails instead.
 
 mod acceptance;
+mod broadcast;
 mod clocks;
 mod closed_log;
 mod failures;

@@ -80,8 +80,14 @@ fn stamp_over_both_families() {
 fn lamp_with_follow_up_and_one_way() {
     let reflectors = start("127.0.0.1");
     let to = address(&reflectors, "LaMP");
-    let options =
-        |mode, follow_up| lamp::client::Options { id: 9, mode, payload: 8, timeless: false, follow_up };
+    let options = |mode, follow_up| lamp::client::Options {
+        id: 9,
+        mode,
+        payload: 8,
+        timeless: false,
+        follow_up,
+        broadcast: false,
+    };
     for kind in [lamp::FollowUp::Application, lamp::FollowUp::KernelReceive, lamp::FollowUp::Kernel] {
         let client = lamp::Client::new(options(lamp::Mode::PingLike, Some(kind)));
         let measured = measure(client, 32, to);
@@ -204,6 +210,7 @@ fn whoever_reads_whole_frames_gets_whole_checksums() {
         mode: lamp::Mode::PingLike,
         payload: 8,
         timeless: false,
+        broadcast: false,
         follow_up: None,
     };
     let stop = AtomicBool::new(false);
@@ -292,6 +299,7 @@ fn reports_leave_from_the_address_that_was_asked() {
         mode: lamp::Mode::Unidirectional,
         payload: 8,
         timeless: false,
+        broadcast: false,
         follow_up: None,
     };
     // Left to itself the system would send them from 127.0.0.1.

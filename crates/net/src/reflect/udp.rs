@@ -140,6 +140,10 @@ impl<K: Copy> AnsweringSocket<K> {
                 continue;
             }
             let info = ReceivedInfo::parse(datagram.control);
+            if info.broadcast {
+                self.shared.counters.silent(Silence::Broadcast);
+                continue;
+            }
             let arrival = Arrival {
                 from,
                 at: info.stamp.map_or(now.wall, |s| s.at),

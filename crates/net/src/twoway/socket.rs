@@ -23,6 +23,10 @@ pub enum Carrier {
     Raw,
 }
 
+/// Why there are no round trips to a broadcast address.
+const BROADCAST: &str = "this is a broadcast address: everybody on the segment would be asked, and nobody answers. Name one \
+                         host, or flood the segment with requests alone by --proto lamp --broadcast";
+
 /// How packets are to be marked and from where they go.
 #[derive(Clone, Debug, Default)]
 pub struct Marking {
@@ -38,6 +42,8 @@ pub struct Marking {
     pub priority: Option<u32>,
     /// Time to live or hop limit; `None` = the system's.
     pub ttl: Option<u8>,
+    /// The far host may be everybody on the local segment.
+    pub broadcast: bool,
 }
 
 /// A socket ready for a test.
@@ -89,7 +95,12 @@ pub fn open(
     let v6 = to.is_ipv6();
     observe(&socket, v6);
     enlarge(&socket);
-    socket.connect(&to.into())?;
+    socket.connect(&to.into()).map_err(|e| match e.raw_os_error() {
+        // What the kernel says to a broadcast address, and to nothing else here.
+        Some(libc::EACCES) if v6 || marking.broadcast => e,
+        Some(libc::EACCES) => io::Error::new(io::ErrorKind::Unsupported, BROADCAST),
+        _ => e,
+    })?;
     if carrier == Carrier::Udp {
         note_fragments(&socket, v6, payload, &mut notes);
     }
@@ -125,6 +136,7 @@ pub(crate) fn mark(
         socket.bind(&SocketAddr::new(marking.bind.unwrap_or(any), marking.port).into())?;
     }
     let v6 = to.is_ipv6();
+    socket.set_broadcast(marking.broadcast)?;
     notes.extend(sockets::mark(socket, marking.dscp).err());
     if let Some(priority) = marking.priority
         && let Err(e) = setsockopt(socket, sockopt::Priority, &(priority as i32))

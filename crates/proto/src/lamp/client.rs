@@ -42,6 +42,8 @@ pub struct Options {
     pub timeless: bool,
     /// Ask the server for its processing time, taken in this way.
     pub follow_up: Option<FollowUp>,
+    /// Requests to everybody on the segment: no conversation around them, and nobody is expected to answer.
+    pub broadcast: bool,
 }
 
 /// How the wish for follow-up ended.
@@ -98,7 +100,7 @@ impl Client {
         };
         Client {
             options,
-            state: SessionState::Init,
+            state: if options.broadcast { SessionState::Ready } else { SessionState::Init },
             follow_up,
             report: None,
             repeats: 0,

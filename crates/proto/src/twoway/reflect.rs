@@ -36,11 +36,13 @@ pub enum Silence {
     Limited,
     /// Not among the hosts that are answered.
     NotAllowed,
+    /// Sent to everybody on the segment, or to a group: all would answer at once, and to whoever the source names.
+    Broadcast,
 }
 
 impl Silence {
     /// All of them, in the order of their codes.
-    pub const ALL: [Silence; 8] = [
+    pub const ALL: [Silence; 9] = [
         Silence::Foreign,
         Silence::Short,
         Silence::Loop,
@@ -49,6 +51,7 @@ impl Silence {
         Silence::NoSession,
         Silence::Limited,
         Silence::NotAllowed,
+        Silence::Broadcast,
     ];
 
     /// In a word or two.
@@ -62,6 +65,7 @@ impl Silence {
             "no session",
             "rate limited",
             "not allowed",
+            "broadcast",
         ][self as usize]
     }
 }

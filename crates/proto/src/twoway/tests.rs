@@ -90,7 +90,14 @@ fn lamp_far() -> Far {
 }
 
 fn lamp_client(mode: lamp::Mode, follow_up: Option<lamp::FollowUp>) -> lamp::Client {
-    lamp::Client::new(lamp::client::Options { id: 77, mode, payload: 32, timeless: false, follow_up })
+    lamp::Client::new(lamp::client::Options {
+        id: 77,
+        mode,
+        payload: 32,
+        timeless: false,
+        follow_up,
+        broadcast: false,
+    })
 }
 
 #[test]

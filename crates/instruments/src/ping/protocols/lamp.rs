@@ -52,6 +52,11 @@ pub static PROTOCOL: Protocol = Protocol {
             "raw",
             "Whole Ethernet frames through a packet socket, past this host's own IP and UDP (IPv4)",
         ),
+        Argument::switch(
+            "broadcast",
+            "Flood the local segment: requests alone, to a broadcast address (10.0.0.255), which jitlat serve never \
+             answers and no router passes on",
+        ),
         Argument::choice(
             "ac",
             "CATEGORY",
@@ -100,6 +105,8 @@ pub struct LampClient {
     pub timeless: bool,
     /// Whole Ethernet frames through a packet socket.
     pub raw: bool,
+    /// Requests alone, to everybody on the segment.
+    pub broadcast: bool,
     /// Priority of a Wi-Fi access category.
     pub category: Option<u32>,
 }
@@ -135,6 +142,7 @@ impl Default for LampClient {
             follow_up: None,
             timeless: false,
             raw: false,
+            broadcast: false,
             category: None,
         }
     }
@@ -158,6 +166,7 @@ impl LampClient {
             }),
             timeless: arguments.has("timeless"),
             raw: arguments.has("raw"),
+            broadcast: arguments.has("broadcast"),
             category: arguments.text("ac").map(|c| match c.to_ascii_uppercase().as_str() {
                 "BK" => 1,
                 "VI" => 4,
@@ -169,6 +178,14 @@ impl LampClient {
             return Err(Error::Settings(
                 "--mode unidir needs the time in each packet, and knows no follow-up: leave out --timeless and \
                  --follow-up"
+                    .to_owned(),
+            ));
+        }
+        if client.broadcast
+            && (client.mode == Mode::Unidirectional || client.follow_up.is_some() || client.raw)
+        {
+            return Err(Error::Settings(
+                "--broadcast sends requests alone, by UDP: leave out --mode, --follow-up and --raw"
                     .to_owned(),
             ));
         }
@@ -198,10 +215,19 @@ impl Client for LampClient {
         if self.raw {
             link.carrier = Carrier::Raw;
         }
+        if self.broadcast {
+            // No router passes it on.
+            (link.marking.broadcast, link.marking.ttl) = (true, Some(1));
+        }
     }
 
     fn measure(&self, test: &Test<'_>) -> Result<Found, Error> {
         let unidirectional = self.mode == Mode::Unidirectional;
+        if self.broadcast && test.plan.wait.is_some() {
+            return Err(Error::Settings(
+                "--broadcast has no answers to wait for: leave out --wait".to_owned(),
+            ));
+        }
         if unidirectional && test.plan.wait.is_some() {
             let why = "--mode unidir has no answers to wait for: leave out --wait";
             return Err(Error::Settings(why.to_owned()));
@@ -212,9 +238,15 @@ impl Client for LampClient {
             payload: test.size - HEADER_LEN,
             timeless: self.timeless,
             follow_up: self.follow_up.map(|kind| kind.asked(test.link.stamps)),
+            broadcast: self.broadcast,
         };
         let (mut found, client) = test.datagrams(|_| lamp::Client::new(options))?;
         found.facts().remarks.extend(remarks(client.follow_up()).map(str::to_owned));
+        if self.broadcast {
+            let what = "requests to everybody on the local segment: nobody answers them by default, so that a missing \
+                        answer is no loss";
+            found.facts().remarks.push(what.to_owned());
+        }
         let unknown = found.records.iter().filter(|r| r.time(Moment::Answered).is_none()).count();
         if client.follow_up() == FollowUpState::Accepted && unknown > 0 {
             found.facts().remarks.push(format!(

@@ -46,7 +46,14 @@ fn stamp_sender() -> stamp::Sender {
 }
 
 fn lamp_client(mode: lamp::Mode, follow_up: Option<FollowUp>) -> lamp::Client {
-    lamp::Client::new(lamp::client::Options { id: 77, mode, payload: 32, timeless: false, follow_up })
+    lamp::Client::new(lamp::client::Options {
+        id: 77,
+        mode,
+        payload: 32,
+        timeless: false,
+        follow_up,
+        broadcast: false,
+    })
 }
 
 fn twamp_pair(mode: twamp::Mode) -> (twamp::Sender, Far) {
