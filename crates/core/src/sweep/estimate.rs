@@ -1,7 +1,7 @@
 //! From runs to points: means with confidence intervals over repetitions, and the laws of delay against size.
 
 use super::{Factor, Grid, Outcome};
-use crate::figures::{Selector, selectors};
+use crate::figures::{Selector, Unit, selectors};
 use crate::metrics::sizes::{SizeFit, size_fit};
 use crate::metrics::stat::t_quantile;
 use crate::passive::link;
@@ -93,6 +93,27 @@ impl Estimate {
             max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         })
     }
+
+    /// With its interval cut off where no value can be. A run beyond a limit takes the limit back: delays by clocks that
+    /// disagree may be negative.
+    fn within(self, [least, most]: [f64; 2]) -> Estimate {
+        let least = if self.min < least { f64::NEG_INFINITY } else { least };
+        let most = if self.max > most { f64::INFINITY } else { most };
+        Estimate { interval: self.interval.map(|[low, high]| [low.max(least), high.min(most)]), ..self }
+    }
+}
+
+/// What a figure can be at least and at most, of clocks that agree.
+fn possible(selector: &Selector) -> [f64; 2] {
+    let signed = |key: &str| ["ipdv", "clock", "slope"].iter().any(|name| key.starts_with(name));
+    match selector.figure.unit {
+        Unit::Share => [0.0, 1.0],
+        Unit::Time if signed(selector.figure.key) => [f64::NEG_INFINITY, f64::INFINITY],
+        Unit::Plain { .. } | Unit::Ppm => [f64::NEG_INFINITY, f64::INFINITY],
+        Unit::Time | Unit::Packets | Unit::Count | Unit::PacketRate | Unit::BitRate | Unit::Bytes => {
+            [0.0, f64::INFINITY]
+        }
+    }
 }
 
 /// One combination over its repetitions.
@@ -125,7 +146,7 @@ pub fn points(grid: &Grid, outcomes: &[Outcome], confidence: Confidence) -> Vec<
         let figure = |selector: Selector| {
             let key = selector.to_string();
             let values: Vec<f64> = runs.iter().filter_map(|o| o.figures.get(&key)).collect();
-            Some((selector, Estimate::new(&values, confidence)?))
+            Some((selector, Estimate::new(&values, confidence)?.within(possible(&selector))))
         };
         (!runs.is_empty()).then(|| Point {
             cell,
@@ -222,6 +243,12 @@ mod tests {
             let [a, b] = Estimate::new(&values, confidence).unwrap().interval.unwrap();
             assert!((a - low).abs() < 1e-6 && (b - high).abs() < 1e-6, "{a} {b}");
         }
+        // Shares have nothing below none, delays nothing below zero; unless the clocks make it so.
+        let near_zero = Estimate::new(&[0.0, 0.0, 0.01], Confidence::default()).unwrap();
+        assert!(near_zero.interval.unwrap()[0] < 0.0);
+        assert_eq!(near_zero.within([0.0, 1.0]).interval.unwrap()[0], 0.0);
+        let negative = Estimate::new(&[-2.0, 1.0], Confidence::default()).unwrap();
+        assert_eq!(negative.within([0.0, f64::INFINITY]), negative);
         let one = Estimate::new(&[5.0], Confidence::default()).unwrap();
         assert_eq!((one.n, one.mean, one.interval), (1, 5.0, None));
         assert_eq!(Estimate::new(&[], Confidence::default()), None);

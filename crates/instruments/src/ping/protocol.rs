@@ -1,7 +1,7 @@
 //! [`Protocol`]: what a file of this folder exports, one line of the list [`PROTOCOLS`](super::PROTOCOLS).
 
 use super::test::{Found, Test};
-use crate::arguments::{Argument, Arguments};
+use crate::arguments::{Argument, Arguments, Takes};
 use crate::error::Error;
 use jitlat_core::Transport;
 use jitlat_net::reflect::Reflector;
@@ -26,6 +26,13 @@ pub struct Protocol {
     pub client: fn(&Arguments) -> Result<Box<dyn Client>, Error>,
     /// How it is answered; `None` where hosts do so by themselves.
     pub server: Option<ProtocolServer>,
+}
+
+impl Protocol {
+    /// What its client is told by one word alone, and is called so: `raw`.
+    pub fn switch(&self, name: &str) -> Option<&'static Argument> {
+        self.arguments.iter().find(|a| a.name == name && matches!(a.takes, Takes::Nothing))
+    }
 }
 
 /// What answers a protocol: one, or one for each way its packets come in.

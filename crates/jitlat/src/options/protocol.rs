@@ -25,6 +25,11 @@ impl ProtocolArgs {
         Ok(self.protocol.client(&self.given.read()?.of(self.protocol.arguments))?)
     }
 
+    /// Tells the protocol `switch`, too.
+    pub fn switch_on(&mut self, switch: &'static Argument) {
+        self.given.0.push((switch.name, Given::Text(String::new())));
+    }
+
     /// Whether the protocol was told `name`.
     pub fn has(&self, name: &str) -> bool {
         self.protocol.arguments.iter().any(|a| a.name == name) && self.given.0.iter().any(|(n, _)| *n == name)

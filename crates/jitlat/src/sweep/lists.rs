@@ -51,19 +51,22 @@ pub fn dscps(text: &str) -> Result<Levels, String> {
     named(text, one)
 }
 
-/// Protocols, each with the stamps it is to be measured by: `icmp`, `lamp:user`, `lamp:krt`.
+/// Protocols, each with the stamps it is to be measured by and its own switches: `icmp`, `lamp:user`, `lamp:raw:krt`.
 pub fn protocols(text: &str) -> Result<Levels, String> {
     named(text, |t| {
         let t = t.trim();
-        let (name, stamps) = t.split_once(':').map_or((t, None), |(n, s)| (n, Some(s)));
-        let known = Protocol::named(name).is_some();
-        let stamped = stamps.is_none_or(|s| s.parse::<jitlat_net::stamp::Stamps>().is_ok());
-        if known && stamped {
+        let mut words = t.split(':');
+        let protocol = words.next().and_then(Protocol::named);
+        let known = |p: &Protocol, word: &str| {
+            word.parse::<jitlat_net::stamp::Stamps>().is_ok() || p.switch(word).is_some()
+        };
+        if protocol.is_some_and(|p| words.all(|word| known(p, word))) {
             Ok(Level { text: t.to_owned(), number: None })
         } else {
             let names: Vec<&str> = PROTOCOLS.iter().map(|p| p.name).collect();
             Err(format!(
-                "'{t}' is not a protocol: give {}, with the stamps behind a colon if not kernel (lamp:user, lamp:krt)",
+                "'{t}' is not a protocol: give {}, with the stamps behind a colon if not kernel, and switches of \
+                 its own (lamp:user, lamp:raw)",
                 names.join(", ")
             ))
         }
@@ -177,6 +180,8 @@ mod tests {
         assert_eq!(periods("20ms").unwrap().0[0].number, Some(2e7));
         assert_eq!(texts(&dscps("EF,0,34,3")), ["EF", "BE", "AF41", "3"]);
         assert_eq!(texts(&protocols("icmp,lamp:user,lamp:krt")), ["icmp", "lamp:user", "lamp:krt"]);
+        assert_eq!(texts(&protocols("lamp,lamp:raw,lamp:raw:user")), ["lamp", "lamp:raw", "lamp:raw:user"]);
+        assert!(protocols("icmp:raw").is_err(), "no switch of that protocol");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use jitlat_core::Span;
 use jitlat_core::sweep::{Factor, Level};
 use jitlat_instruments::Instrument;
 use jitlat_instruments::ping::Protocol;
+use jitlat_net::stamp::Stamps;
 
 /// The options of the test, before any condition.
 pub enum TestOptions {
@@ -71,11 +72,18 @@ impl TestOptions {
                         Factor::Dscp => args.dscp = dscp(level)?,
                         Factor::Priority => args.priority = Some(number(level)?),
                         Factor::Protocol => {
-                            let (name, stamps) =
-                                level.text.split_once(':').unwrap_or((&level.text, "kernel"));
-                            args.protocol.protocol =
+                            let mut words = level.text.split(':');
+                            let name = words.next().unwrap_or_default();
+                            let protocol =
                                 Protocol::named(name).with_context(|| format!("no protocol {name}"))?;
-                            args.stamps = stamps.parse().map_err(|e: String| anyhow!(e))?;
+                            args.protocol.protocol = protocol;
+                            args.stamps = Stamps::Kernel;
+                            for word in words {
+                                match protocol.switch(word) {
+                                    Some(switch) => args.protocol.switch_on(switch),
+                                    None => args.stamps = word.parse().map_err(|e: String| anyhow!(e))?,
+                                }
+                            }
                         }
                         Factor::Load => {}
                         Factor::Transport => bail!("{factor}: not a condition of round trips"),
