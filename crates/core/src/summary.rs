@@ -24,6 +24,7 @@ pub use crate::metrics::rfc3550::Rfc3550;
 pub use crate::metrics::schedule_error::ScheduleError;
 pub use crate::metrics::skew::SkewHull;
 pub use crate::metrics::stalls::{IntendedLatency, Stalls, WithoutStalls};
+pub use crate::metrics::within::Within;
 pub use crate::noise::{Noise, NoiseFloor};
 pub use crate::verdict::{Level, Verdict, Warning};
 
@@ -50,6 +51,9 @@ pub struct Summary {
     /// The same with lost packets counted as infinitely late, where asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_unconditional: Option<Unconditional>,
+    /// Shares of packets near the mean and the median delay, where asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within: Option<Within>,
     /// Delay above the smallest delay: the seed's jitter.
     pub pdv: Distribution,
     /// Delay corrected by the clock estimate, where there is one.

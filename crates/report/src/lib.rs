@@ -4,4 +4,5 @@ pub mod draw;
 mod escape;
 pub mod figure;
 pub mod html;
+mod mean;
 pub mod text;

@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::summary::{
     Counts, Display, Duplicates, FarEnd, Header, Inference, IntendedLatency, Interval, Ipdv, Loss, Noise,
     Periods, Regression, Reordering, Rfc3550, ScheduleError, Segment, SessionInfo, SkewHull, Stalls, Stamps,
-    Summary, Trend, Y1541,
+    Summary, Trend, Within, Y1541,
 };
 use crate::twoway::{FarReport, LossRun, TwoWayFigures, Way};
 use crate::verdict::{self, Answer, Judgement, Notes, WayLosses, findings};
@@ -62,6 +62,9 @@ pub(super) trait Findings {
         None
     }
     fn unconditional(&self) -> Option<Unconditional> {
+        None
+    }
+    fn within(&self) -> Option<Within> {
         None
     }
     fn trend(&self) -> Option<Trend> {
@@ -219,6 +222,7 @@ fn whole(
         periods: found.periods(),
         display: Display::new(&latency, &pdv),
         latency_unconditional: found.unconditional(),
+        within: found.within(),
         noise: floor.map(|floor| Noise::new(floor, &latency, &pdv)),
         latency_corrected: clocks.latency_corrected,
         ipdv: found.ipdv(),

@@ -24,7 +24,7 @@ use crate::session::Session;
 use crate::spec::{Direction, Transport};
 use crate::summary::{
     Duplicates, FarEnd, Inference, IntendedLatency, Interval, Ipdv, Loss, Periods, Regression, Reordering,
-    Rfc3550, ScheduleError, Segment, SkewHull, Stalls, Stamps, Trend,
+    Rfc3550, ScheduleError, Segment, SkewHull, Stalls, Stamps, Trend, Within,
 };
 use crate::time::WallTime;
 use crate::verdict::{self, Judgement, Material};
@@ -258,6 +258,10 @@ impl Findings for Exact<'_> {
     fn unconditional(&self) -> Option<Unconditional> {
         let lost = self.counted.sent - self.counted.accepted;
         self.options.unconditional.then(|| Unconditional::new(&self.sample, lost, &self.percents))
+    }
+
+    fn within(&self) -> Option<Within> {
+        Within::new(&self.sample, self.moments.mean(), self.options.within?)
     }
 
     fn trend(&self) -> Option<Trend> {

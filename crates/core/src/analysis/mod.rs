@@ -57,6 +57,8 @@ pub struct Options {
     pub interval: Option<Span>,
     /// Order statistics with lost packets counted as infinitely late.
     pub unconditional: bool,
+    /// How near to the mean and the median packets are to be to be counted; `None` = not counted.
+    pub within: Option<Span>,
     /// Constant memory: percentiles from log-linear histograms, no second pass.
     pub streaming: bool,
     /// Seed of the block bootstrap; `None` = not computed.
@@ -82,6 +84,7 @@ impl Default for Options {
             buffers: DEFAULT_BUFFERS_MS.map(Span::millis).to_vec(),
             interval: None,
             unconditional: false,
+            within: None,
             streaming: false,
             bootstrap: None,
             comparable: None,

@@ -3,6 +3,41 @@
 use crate::figure::{Applies, Figure, Take, Unit};
 use crate::metrics::entry::Metric;
 
+/// One end of a Student interval of the mean.
+macro_rules! student {
+    ($field:ident, $level:literal, low) => {
+        student!(
+            $field,
+            0,
+            concat!("latency-mean-", $level, "-low"),
+            concat!("mean, ", $level, "% from"),
+            $level,
+            "lower"
+        )
+    };
+    ($field:ident, $level:literal, high) => {
+        student!(
+            $field,
+            1,
+            concat!("latency-mean-", $level, "-high"),
+            concat!("mean, ", $level, "% to"),
+            $level,
+            "upper"
+        )
+    };
+    ($field:ident, $end:literal, $key:expr, $label:expr, $level:literal, $side:literal) => {
+        Figure::new($key, $label, Unit::Time, Take::Real(|s| Some(s.test()?.inference.$field?[$end])))
+            .about(concat!(
+                $side,
+                " end of Student's ",
+                $level,
+                " % interval of the mean delay: of independent packets only"
+            ))
+            .lower_is_better()
+            .only(Applies::WHOLE)
+    };
+}
+
 /// How far the sample pins its mean down.
 pub const METRIC: Metric = Metric::of_fields(&[
     Figure::new(
@@ -39,5 +74,28 @@ pub const METRIC: Metric = Metric::of_fields(&[
     )
     .about("upper end of the 95 % interval of the mean delay, by batches")
     .lower_is_better()
+    .only(Applies::WHOLE),
+    student!(mean_ci90, "90", low),
+    student!(mean_ci90, "90", high),
+    student!(mean_ci95, "95", low),
+    student!(mean_ci95, "95", high),
+    student!(mean_ci99, "99", low),
+    student!(mean_ci99, "99", high),
+]);
+
+/// Shares near the middle.
+pub const WITHIN: Metric = Metric::of_fields(&[
+    Figure::new("within-mean", "near the mean", Unit::Share, Take::Real(|s| Some(s.test()?.within?.of_mean)))
+        .about("share of packets whose delay is within `--within` of the mean")
+        .higher_is_better()
+        .only(Applies::WHOLE),
+    Figure::new(
+        "within-median",
+        "near the median",
+        Unit::Share,
+        Take::Real(|s| Some(s.test()?.within?.of_median)),
+    )
+    .about("share of packets whose delay is within `--within` of the median")
+    .higher_is_better()
     .only(Applies::WHOLE),
 ]);

@@ -41,6 +41,7 @@ pub mod skew;
 pub mod stalls;
 pub mod stat;
 pub mod trend;
+pub mod within;
 
 pub use entry::Metric;
 pub use one_pass::{Merge, OnePass};
@@ -64,6 +65,7 @@ pub const METRICS: &[Metric] = &[
     figures::trend::REGRESSION,
     figures::trend::SEGMENTS,
     figures::confidence::METRIC,
+    figures::confidence::WITHIN,
     figures::dejitter::METRIC,
     figures::objectives::METRIC,
     figures::hosts::SCHEDULE_ERROR,

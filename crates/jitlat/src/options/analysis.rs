@@ -34,6 +34,10 @@ pub struct AnalysisArgs {
     /// Also percentiles of latency with lost packets as infinitely late (RFC 7679), in the JSON
     #[arg(long)]
     pub unconditional: bool,
+    /// Count the packets whose latency lies within this of the mean, and of the median (500us); in report, tables and
+    /// --fail-if 'within-median<95%'
+    #[arg(long, value_name = "T", value_parser = quantity::duration, conflicts_with = "streaming")]
+    pub within: Option<Span>,
     /// Codec of the voice quality figures: G.711, G.711+PLC, G.729A+VAD, G.723.1-6.3+VAD, GSM-EFR, or your own as
     /// NAME:IE:BPL:DELAY (impairment, robustness to loss, packetisation and look-ahead in ms)
     #[arg(long, value_name = "CODEC", default_value = "G.711+PLC", value_parser = codec)]
@@ -94,6 +98,7 @@ impl AnalysisArgs {
             wait: self.late_after,
             trust_clocks: self.trust_clocks,
             unconditional: self.unconditional,
+            within: self.within,
             codec: self.codec.clone(),
             delay_model,
             buffers: if self.buffers.is_empty() { defaults.buffers } else { self.buffers.clone() },

@@ -3,6 +3,7 @@
 use super::{Part, heading};
 use crate::escape::escape;
 use crate::figure::{Unit, group_thousands, value_label};
+use crate::mean;
 use jitlat_core::figures::{FIGURES, Figure, Number, Unit as InUnit, selectors};
 use jitlat_core::spec::Transport;
 use jitlat_core::summary::{Distribution, Percent, Summary};
@@ -141,6 +142,9 @@ fn distributions(out: &mut String, s: &Summary) {
         row(out, "send error", &cells);
     }
     out.push_str("</tbody></table></div>");
+    for line in mean::intervals(s) {
+        let _ = write!(out, "<p class=\"what\">{}</p>", escape(&line));
+    }
 }
 
 pub(super) fn row(out: &mut String, name: &str, cells: &[String]) {

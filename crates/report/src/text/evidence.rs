@@ -1,6 +1,7 @@
 //! What the classic report could not say: what the figures mean, how far to believe them, and why.
 
 use super::{Look, Page, count, dash, printable, share, two_way};
+use crate::mean;
 use jitlat_core::clock::SyncState;
 use jitlat_core::figures::{Number, Selector, selectors};
 use jitlat_core::session::Ending;
@@ -96,6 +97,14 @@ fn variation(page: &mut Page, s: &Summary) {
         page.item(&format!("loss {:.3}%{}", ratio * 100.0, interval.unwrap_or_default()));
         loss_pattern(page, s);
     }
+    mean::intervals(s).iter().for_each(|line| page.item(line));
+    if let Some(w) = &s.within {
+        let (of_mean, of_median) = (w.of_mean * 100.0, w.of_median * 100.0);
+        page.item(&format!(
+            "within {} of the mean: {of_mean:.2}% of packets, of the median: {of_median:.2}%",
+            eng4(w.span_ns)
+        ));
+    }
     if let Some(b) = &s.inference.bootstrap {
         page.item(&format!(
             "by block bootstrap (seed {}), with 95% confidence: mean latency between {} and {}, median between {} and \
@@ -139,7 +148,7 @@ fn clocks(page: &mut Page, s: &Summary) {
     if let Some(offset) = c.offset_ns {
         let of = match (c.probes, c.offset_min_rtt_ns == Some(offset)) {
             (0, _) => String::new(),
-            (n, true) => format!(" (of the shortest round trip of {})", count(n as u64, "probe")),
+            (n, true) => format!(" (from {})", count(n as u64, "probe")),
             (n, false) => format!(" (median of {}, as classic tests have it)", count(n as u64, "probe")),
         };
         page.item(&format!("relative clock error, server less client = {}{of}", full(offset)));
