@@ -353,6 +353,7 @@ mod tests {
     #[test]
     fn every_figure_of_three_pairs() {
         let mut e = Estimator::new(Span::seconds(1), Some(Span::millis(10)));
+        assert_eq!(e.summary_of([MatchCounts::default(); 2]).out.mean_length, None);
         exchange(&mut e, 0, [5, 5], 10, [60, 40]);
         assert_eq!(e.summary_of([MatchCounts::default(); 2]).pair_rate, None, "one has no rate");
         exchange(&mut e, 1000, [7, 5], 10, [60, 40]);

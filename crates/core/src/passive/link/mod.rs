@@ -270,6 +270,7 @@ mod tests {
         let untunnelled: Link = "plain,up=3M".parse().unwrap();
         assert_eq!(untunnelled.of_payload(100).layers.len(), 3, "data, UDP, IP");
         let atm: Link = "pppoa-vc,up=1M,down=2M".parse().unwrap();
+        assert_eq!(Link { tunnel: 40, ..atm }.cells(100), Some(4));
         assert_eq!((atm.cells(100), atm.cell()), (Some(3), Some((Span(424_000), Span(212_000)))));
         let printed = [0, 4_999, 5_000, -5_001, 1_234_567_890, -20_340_000].map(|ns| milliseconds(Span(ns)));
         assert_eq!(printed, ["0.00", "0.00", "0.01", "-0.01", "1234.57", "-20.34"]);

@@ -190,6 +190,8 @@ fn second_copies_and_double_captures_are_told_apart() {
         assert_eq!(counts[way].duplicates, truth.copies[way]);
         assert_eq!((counts[way].matched, counts[way].lost, counts[way].unseen), (400, 0, 0));
     }
+    let seen = counts.map(|c| (c.seen_at_reference, c.seen_at_monitor));
+    assert_eq!(seen, [(400, 400 + truth.copies[0]), (400 + truth.copies[1], 400)]);
     assert!(counts[0].captured_twice > 10);
     let copies = heard.arrived.iter().filter(|a| a.2).count() as u64;
     assert_eq!(copies, truth.copies[0] + truth.copies[1]);
