@@ -4,6 +4,9 @@
 //! line stands for any lines, `[..]` within a line for any text. Blocks run in an empty folder in which
 //! `testdata` is the repository's. The address 127.77.0.1 stands for one that no other run of this test uses. A fence of ` ```console no-run ` is left alone.
 
+#[path = "network/mod.rs"]
+mod network;
+
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::fs;
@@ -11,26 +14,24 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// Seconds that a block may take; what it has printed by then is compared.
+const LIMIT: &str = "120";
+
 #[test]
 fn shown_sessions_are_true() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let mut pages = vec![root.join("README.md")];
     pages.extend(fs::read_dir(root.join("docs/guide")).unwrap().map(|e| e.unwrap().path()));
     pages.sort();
+    let address = network::own_address().to_string();
     let mut blocks = 0;
     for page in pages.iter().filter(|p| p.extension().is_some_and(|e| e == "md")) {
-        for block in console_blocks(&fs::read_to_string(page).unwrap().replace("127.77.0.1", &own_address()))
-        {
+        for block in console_blocks(&fs::read_to_string(page).unwrap().replace("127.77.0.1", &address)) {
             blocks += 1;
             run(page, &block, &root);
         }
     }
     assert!(blocks > 0, "no console block was found: is this test looking in the right place?");
-}
-
-fn own_address() -> String {
-    let [_, _, high, low] = std::process::id().to_be_bytes();
-    format!("127.{}.{low}.77", 64 | high & 63)
 }
 
 /// The processes of one block, a server in the background included; killed when dropped.
@@ -80,8 +81,8 @@ fn run(page: &Path, steps: &[Step], root: &Path) {
         steps.iter().map(|s| format!("{{ {}\n}} 2>&1\necho '{MARK}'\n", s.command)).collect();
     let binaries = PathBuf::from(env!("CARGO_BIN_EXE_jitlat")).parent().unwrap().to_owned();
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap_or_default());
-    let shell = Command::new("sh")
-        .args(["-c", &script])
+    let shell = Command::new("timeout")
+        .args(["-k", "5", LIMIT, "sh", "-c", &script])
         .current_dir(folder.path())
         .env("PATH", path)
         .stdin(Stdio::null())

@@ -3,6 +3,9 @@
 //!
 //! Slow: `just patches`, and `.ci/run`.
 
+#[path = "network/mod.rs"]
+mod network;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -71,9 +74,7 @@ impl Copy {
 
     /// Starts a server that answers `only` these, each at one port.
     fn serve(&self, only: &str, ports: &str) -> Server {
-        // Whatever else runs on this machine has addresses of its own.
-        let [_, _, high, low] = std::process::id().to_be_bytes();
-        let host = format!("127.{}.{low}.1", 192 | high & 31);
+        let host = network::own_address().to_string();
         let mut serve = Command::new(&self.jitlat);
         serve
             .args(["serve", "--bind", &host, "--only", only])

@@ -1,5 +1,7 @@
 //! `jitlat sweep` and `--load` over loopback, through the kernel.
 
+#[path = "network/mod.rs"]
+mod network;
 #[path = "../../store/tests/schema/mod.rs"]
 mod schema;
 
@@ -28,9 +30,8 @@ impl Drop for Server {
 
 /// Answers one-way tests at the standard port of an address nobody else uses, STAMP and LaMP at ports of the
 /// system's choice.
-fn serve(last: u8) -> Server {
-    let [_, _, high, low] = std::process::id().to_be_bytes();
-    let address = format!("127.{}.{low}.{last}", 128 | high & 63);
+fn serve() -> Server {
+    let address = network::own_address().to_string();
     let mut child = Command::new(JITLAT)
         .args([
             "serve",
@@ -78,7 +79,7 @@ impl Server {
 
 #[test]
 fn every_combination_is_repeated_and_shown_in_every_form() {
-    let (server, folder) = (serve(1), tempfile::tempdir().unwrap());
+    let (server, folder) = (serve(), tempfile::tempdir().unwrap());
     let line = "sweep HOST -l 100..500:200 --protos stamp,lamp:user,lamp:krt -p 1ms -n 20 --repetitions 2 --pause 0 \
                 --seed 5 -o s --csv s.csv --plots plots --json - -- PORTS";
     let v = server.json(folder.path(), line);
@@ -118,7 +119,7 @@ fn every_combination_is_repeated_and_shown_in_every_form() {
 
 #[test]
 fn an_interrupted_sweep_goes_on() {
-    let (server, folder) = (serve(2), tempfile::tempdir().unwrap());
+    let (server, folder) = (serve(), tempfile::tempdir().unwrap());
     let line =
         "sweep HOST --protos stamp,lamp -p 1ms -n 10 --repetitions 50 --pause 100ms -o s --json j -- PORTS";
     let mut child =
@@ -151,7 +152,7 @@ fn an_interrupted_sweep_goes_on() {
 
 #[test]
 fn one_way_sweeps_over_transports_and_loads() {
-    let (server, folder) = (serve(3), tempfile::tempdir().unwrap());
+    let (server, folder) = (serve(), tempfile::tempdir().unwrap());
     let line = "sweep HOST --one-way --transports udp,tcp --load udp:500/s --load-settle 100ms -p 2ms -n 20 \
                 --repetitions 1 --pause 0 --json -";
     let v = server.json(folder.path(), line);
@@ -164,7 +165,7 @@ fn one_way_sweeps_over_transports_and_loads() {
 
 #[test]
 fn what_cannot_be_swept_is_refused_before_anything_is_sent() {
-    let (server, folder) = (serve(4), tempfile::tempdir().unwrap());
+    let (server, folder) = (serve(), tempfile::tempdir().unwrap());
     for (line, word) in [
         ("sweep HOST -l 40..100", "lacks a step"),
         ("sweep HOST -l 10..90:20 --protos stamp", "44"),
@@ -184,7 +185,7 @@ fn what_cannot_be_swept_is_refused_before_anything_is_sent() {
 
 #[test]
 fn a_test_idle_and_under_load() {
-    let (server, folder) = (serve(5), tempfile::tempdir().unwrap());
+    let (server, folder) = (serve(), tempfile::tempdir().unwrap());
     let tests = ["ping HOST --proto stamp -n 50 -p 2ms PORTS", "HOST -n 50 -p 2ms -R"];
     for (test, quantity) in tests.into_iter().zip(["round trip", "one-way delay"]) {
         let line = format!(

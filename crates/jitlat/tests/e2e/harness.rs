@@ -7,13 +7,14 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+pub use crate::network::own_address;
 
 /// How long anything may take that takes no measuring.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -37,14 +38,6 @@ impl Place<'_> {
         command.args(arguments.split_whitespace()).current_dir(folder);
         command
     }
-}
-
-/// A loopback address that no other test of any run on this machine uses, so that every test may use
-/// the standard ports.
-pub fn own_address() -> Ipv4Addr {
-    static COUNT: AtomicU8 = AtomicU8::new(1);
-    let [_, _, high, low] = std::process::id().to_be_bytes();
-    Ipv4Addr::new(127, 64 | high & 63, low, COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// A laboratory, or `None` where there is no privilege to make one: said past the test runner's capture,

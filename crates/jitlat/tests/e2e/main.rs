@@ -3,6 +3,9 @@
 //!
 //! What needs root says that it is skipped; with `JITLAT_REQUIRE_PRIVILEGED=1` it fails instead.
 
+#[path = "../network/mod.rs"]
+mod network;
+
 mod acceptance;
 mod broadcast;
 mod clocks;

@@ -1,0 +1,29 @@
+//! A network of each test's own: a test may use the standard ports whatever else runs on this machine, a second run of
+//! the same test and `jitlat serve` on every address included.
+
+use nix::sched::{CloneFlags, unshare};
+use std::net::Ipv4Addr;
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Moves the calling thread, and what it starts from now on, into a network namespace of its own in which loopback
+/// works. Once there it stays there. Without root it stays where it is: ports that somebody else has on every
+/// address are then in use.
+fn enter() {
+    static COMMON: OnceLock<u64> = OnceLock::new();
+    let network = || std::fs::metadata("/proc/thread-self/ns/net").unwrap().ino();
+    if network() == *COMMON.get_or_init(network) && unshare(CloneFlags::CLONE_NEWNET).is_ok() {
+        assert!(Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
+    }
+}
+
+/// A loopback address that no other test of any run on this machine uses, in the test's own network where there can be
+/// one. For one thread a test: what is started before the first call stays outside.
+pub fn own_address() -> Ipv4Addr {
+    static COUNT: AtomicU8 = AtomicU8::new(1);
+    enter();
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 64 | high & 63, low, COUNT.fetch_add(1, Ordering::Relaxed))
+}
