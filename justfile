@@ -34,6 +34,10 @@ demo *ARGS:
 fuzz SECONDS='600':
     cd fuzz && for t in $(cargo +nightly fuzz list); do cargo +nightly fuzz run $t -- -max_total_time={{SECONDS}} || exit 1; done
 
+# Faults put one at a time into what .cargo/mutants.toml lists: which does no test notice? Of one FILE, or of all (days)
+mutants FILE='':
+    cargo mutants -j1 {{ if FILE == "" { "" } else { "--no-config --test-workspace=false --minimum-test-timeout 60 --file " + FILE } }}
+
 # Ratios against plain baselines measured in the same run (root for SCHED_FIFO)
 bench:
     cargo build --release -p jitlat -p jitlat-benches && for b in analysis report rate pacing passive two_way readers; do ./target/release/$b; done
