@@ -76,6 +76,7 @@ impl Slots {
     }
 
     /// Places taken.
+    #[cfg(test)]
     pub fn taken(&self) -> usize {
         lock(&self.taken).values().sum()
     }

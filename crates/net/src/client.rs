@@ -1,7 +1,7 @@
 //! The client's driver: connects, runs the client machine and the flow engine, and hands records out.
 
 use crate::clock::{StepWatch, host_facts, steady, tick};
-use crate::control::{Connection, Incoming, facts_after, wait_for_waker};
+use crate::drive::{Driver, facts_after};
 use crate::engine::rendezvous::Rendezvous;
 use crate::engine::{Engine, EngineSettings};
 use crate::pace::Pacing;
@@ -214,8 +214,7 @@ fn entropy() -> io::Result<[u8; 32]> {
 struct Test<'a> {
     request: &'a TestRequest,
     remote: SocketAddr,
-    connection: Option<Connection>,
-    machine: ClientMachine,
+    driver: Driver<ClientMachine>,
     engine: Engine,
     facts: HostFacts,
     watch: StepWatch,
@@ -245,14 +244,14 @@ impl<'a> Test<'a> {
             rendezvous: Rendezvous::new()?,
             live: true,
         };
+        let machine = match earlier {
+            None => ClientMachine::new(config, tick()),
+            Some(e) => ClientMachine::collecting(config, e.session, e.recordings, tick()),
+        };
         Ok(Test {
             request,
             remote,
-            connection: Some(Connection::new(stream)?),
-            machine: match earlier {
-                None => ClientMachine::new(config, tick()),
-                Some(e) => ClientMachine::collecting(config, e.session, e.recordings, tick()),
-            },
+            driver: Driver::new(machine, stream)?,
             engine: Engine::new(settings)?,
             facts,
             watch: StepWatch::start(),
@@ -265,24 +264,18 @@ impl<'a> Test<'a> {
         let mut shown = steady();
         loop {
             if let Some(end) = self.obey(stop, observer) {
-                self.last_words();
+                self.driver.finish(Span::ZERO);
                 return end.map_err(|failure| ClientError::Failed { address: self.remote, failure });
             }
-            self.speak();
-            match &self.connection {
-                Some(connection) => connection.wait(self.engine.waker(), self.machine.poll_timeout()),
-                None => wait_for_waker(self.engine.waker(), self.machine.poll_timeout()),
-            }
+            self.driver.speak();
+            self.driver.wait(Some(self.engine.waker()));
             if stop.swap(false, Ordering::Relaxed) {
                 self.interrupted = true;
-                self.machine.handle(tick(), ClientInput::Interrupt);
+                self.driver.handle(ClientInput::Interrupt);
             }
-            self.listen();
+            self.driver.listen();
             self.take_reports();
-            let now = tick();
-            if self.machine.poll_timeout().is_some_and(|due| now.steady >= due) {
-                self.machine.handle_timeout(now);
-            }
+            self.driver.check_timer();
             self.engine.live(|flow, arrived| {
                 let stream = flow.0.into();
                 match arrived {
@@ -290,8 +283,9 @@ impl<'a> Test<'a> {
                     Err(packets) => observer.event(&Event::Missed { stream, packets }),
                 }
             });
-            if now.steady - shown >= Span::millis(100) {
-                shown = now.steady;
+            let now = steady();
+            if now - shown >= Span::millis(100) {
+                shown = now;
                 self.watch.look();
                 let mut progress = vec![StreamProgress::default(); self.request.specs.len()];
                 for (flow, so_far) in self.engine.progress() {
@@ -304,19 +298,19 @@ impl<'a> Test<'a> {
 
     /// Does what the machine wants; its end, once it has come.
     fn obey(&mut self, stop: &AtomicBool, observer: &mut dyn Observer) -> Option<Result<Measured, Failure>> {
-        while let Some(event) = self.machine.poll_event() {
+        while let Some(event) = self.driver.machine.poll_event() {
             match event {
                 ClientEvent::Flow(command) => self.engine.command(command),
                 ClientEvent::Progress(progress) => self.tell(&progress, observer),
                 ClientEvent::Records(flow, records) => {
                     if !std::mem::replace(&mut self.concluding, true) {
-                        observer.event(&Event::Concluding(&self.machine.sessions()));
+                        observer.event(&Event::Concluding(&self.driver.machine.sessions()));
                     }
                     observer.event(&Event::Records { stream: flow.0.into(), records: &records, tcp: &[] });
                 }
                 ClientEvent::Reconnect => self.reconnect(stop),
                 ClientEvent::Done { ending, reason } => {
-                    let sessions = self.machine.sessions();
+                    let sessions = self.driver.machine.sessions();
                     observer.event(&Event::Finished(&sessions));
                     return Some(Ok(Measured { sessions, ending, reason }));
                 }
@@ -329,7 +323,7 @@ impl<'a> Test<'a> {
     fn tell(&self, progress: &Progress, observer: &mut dyn Observer) {
         match *progress {
             Progress::Probing(done, of) => observer.event(&Event::Probing { done, of }),
-            Progress::Running => observer.event(&Event::Started(&self.machine.sessions())),
+            Progress::Running => observer.event(&Event::Started(&self.driver.machine.sessions())),
             Progress::Collecting(flow, done, of) => {
                 observer.event(&Event::Collecting { stream: flow.0.into(), done, of });
             }
@@ -337,65 +331,24 @@ impl<'a> Test<'a> {
         }
     }
 
-    fn speak(&mut self) {
-        let Some(connection) = &mut self.connection else { return };
-        // One message, one clock reading: a probe carries the time at which it leaves.
-        while !connection.is_pending() && self.machine.poll_transmit(tick(), connection.out()) {
-            if let Err(e) = connection.flush() {
-                self.lose(Some(&e.to_string()));
-                return;
-            }
-        }
-        if let Err(e) = connection.flush() {
-            self.lose(Some(&e.to_string()));
-        }
-    }
-
-    /// What the machine still wants said at its end, as far as the connection takes it.
-    fn last_words(&mut self) {
-        if let Some(connection) = &mut self.connection {
-            while self.machine.poll_transmit(tick(), connection.out()) {}
-            let _ = connection.flush();
-        }
-    }
-
-    fn listen(&mut self) {
-        loop {
-            let Some(connection) = &mut self.connection else { return };
-            match connection.read() {
-                Incoming::Nothing => return,
-                Incoming::Bytes(bytes) => self.machine.handle(tick(), ClientInput::Received(bytes)),
-                Incoming::Closed(why) => return self.lose(why.as_deref()),
-            }
-        }
-    }
-
-    fn lose(&mut self, why: Option<&str>) {
-        self.connection = None;
-        self.machine.handle(tick(), ClientInput::Closed(why));
-    }
-
     fn take_reports(&mut self) {
         while let Some(report) = self.engine.report() {
             if matches!(report, FlowReport::Sent(..) | FlowReport::Received(..)) {
                 let facts = facts_after(&self.facts, &mut self.watch, self.engine.notes());
-                self.machine.handle(tick(), ClientInput::Host(facts));
+                self.driver.handle(ClientInput::Host(facts));
             }
-            self.machine.handle(tick(), ClientInput::Flow(report));
+            self.driver.handle(ClientInput::Flow(report));
         }
     }
 
     /// One attempt; the machine decides how often and how long apart.
     fn reconnect(&mut self, stop: &AtomicBool) {
         let again = connect_to(self.remote, self.request.bind, stop)
-            .and_then(Connection::new)
-            .and_then(|connection| Ok((connection, entropy()?)));
+            .and_then(|stream| self.driver.reconnect(stream))
+            .and_then(|()| entropy());
         match again {
-            Ok((connection, entropy)) => {
-                self.connection = Some(connection);
-                self.machine.handle(tick(), ClientInput::Reconnected(entropy));
-            }
-            Err(e) => self.machine.handle(tick(), ClientInput::Closed(Some(&e.to_string()))),
+            Ok(entropy) => self.driver.handle(ClientInput::Reconnected(entropy)),
+            Err(e) => self.driver.handle(ClientInput::Closed(Some(&e.to_string()))),
         }
     }
 }

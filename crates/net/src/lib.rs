@@ -1,38 +1,72 @@
 //! Clocks, pacing, sockets, kernel stamps and the drivers that run the protocol machines: the only
 //! crate that touches the kernel.
 //!
-//! * [`accept`] – connections: who has a place, and who is turned away
 //! * [`clock`] – wall and steady clock, the kernel's account of its synchronisation, steps
 //! * [`pace`] – waiting for absolute deadlines
 //! * [`privilege`] – capabilities, and how to grant them
 //! * [`stamp`] – kernel and hardware stamps
-//! * [`engine`] – one thread a flow: sends or receives a stream as a protocol machine commands
 //! * [`twoway`] – drivers of the two-way protocols; [`reflect`] – their reflectors
-//! * [`ring`] – from the packet threads to the conversing one
 //! * [`capture`] – packets seen on an interface or in a file
 //! * [`digest`] – packets seen at interfaces of other hosts
-//! * [`client`], [`server`] – the drivers of the two sides of a conversation
+//! * [`client`], [`server`] – the drivers of the two sides of a one-way test
 //! * [`doctor`] – what this host adds to every figure, and why
 //! * [`emulator`] – an impaired path
+//! * [`random`] – random bytes of the system
+//!
+//! Within the crate each of these is done in one place: `sockets` opens them, `accept` takes connections (who has a
+//! place, who is turned away), `drive` runs a machine over a connection, `engine` a thread for each test stream,
+//! `cmsg` reads and writes control messages, `departures` joins transmit stamps to packets, `ring` hands records from
+//! packet threads to whoever converses, and `sys` holds all `unsafe`.
+//!
+//! A round-trip test of a reflector on this host, with the kernel's stamps:
+//!
+//! ```
+//! use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
+//! use jitlat_net::pace::Pacing;
+//! use jitlat_net::reflect::{Reflectors, StampReflector};
+//! use jitlat_net::stamp::Stamps;
+//! use jitlat_net::twoway::{self, Link, socket::{Carrier, Marking}};
+//! use jitlat_proto::{access::Access, stamp::Sender, twoway::Plan};
+//! use std::sync::atomic::AtomicBool;
+//!
+//! let mut reflectors = Reflectors::new(Access::default());
+//! reflectors.start(&StampReflector { port: 0, ..Default::default() }, &["127.0.0.1".parse()?]);
+//! let (_, to) = reflectors.listening()[0];
+//!
+//! let period = Span::millis(2);
+//! let spec = TestSpec::new(Direction::Up, Transport::Udp, 10, 44, period, Schedule::Periodic)?;
+//! let plan = Plan { spec, wait: None, patience: Span::seconds(2) };
+//! let link = Link {
+//!     to,
+//!     carrier: Carrier::Udp,
+//!     marking: Marking::default(),
+//!     stamps: Stamps::Kernel,
+//!     pacing: Pacing::default(),
+//!     live: None,
+//! };
+//! let test = twoway::run(|_| Sender::new(Default::default()), plan, &link, &AtomicBool::new(false))?;
+//! assert_eq!(test.outcome.requests.answered(), 10);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
-pub mod accept;
+mod accept;
 pub mod capture;
 pub mod client;
 pub mod clock;
 mod cmsg;
-mod control;
 mod departures;
 pub mod digest;
 pub mod doctor;
+mod drive;
 pub mod emulator;
-pub mod engine;
+mod engine;
 mod frame;
 pub mod pace;
 pub mod path;
 pub mod privilege;
 pub mod random;
 pub mod reflect;
-pub mod ring;
+mod ring;
 pub mod server;
 mod sockets;
 pub mod stamp;

@@ -24,17 +24,22 @@ pub enum Mode {
 }
 
 impl std::str::FromStr for Mode {
-    type Err = String;
+    type Err = UnknownMode;
 
-    fn from_str(s: &str) -> Result<Mode, String> {
+    fn from_str(s: &str) -> Result<Mode, UnknownMode> {
         match s {
             "sleep" => Ok(Mode::Sleep),
             "hybrid" => Ok(Mode::Hybrid),
             "spin" => Ok(Mode::Spin),
-            _ => Err(format!("'{s}' is not a way to pace: give sleep, hybrid or spin")),
+            _ => Err(UnknownMode(s.to_owned())),
         }
     }
 }
+
+/// No way of waiting is called so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a way to pace: give sleep, hybrid or spin")]
+pub struct UnknownMode(pub String);
 
 impl std::fmt::Display for Mode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -3,12 +3,13 @@
 
 use crate::accept::{Acceptor, ConnectionService, Full, SlotLimits, Slots, TurnedAway};
 use crate::clock::{StepWatch, host_facts, steady, tick};
-use crate::control::{Connection, Incoming, facts_after};
+use crate::drive::{Driver, facts_after};
 use crate::engine::rendezvous::Rendezvous;
 use crate::engine::{Engine, EngineSettings};
 use crate::pace::Pacing;
 use crate::privilege::{Capability, needs};
 use crate::random;
+use jitlat_core::Span;
 use jitlat_core::session::HostFacts;
 use jitlat_proto::Machine;
 use jitlat_proto::jitlat::auth::Side;
@@ -157,11 +158,13 @@ impl ConnectionService for Shared {
     }
 }
 
+/// How long the last messages of a conversation may take to be written.
+const LAST_WORDS: Span = Span::seconds(5);
+
 struct Conversation<'a> {
     shared: &'a Shared,
     peer: SocketAddr,
-    connection: Option<Connection>,
-    machine: ServerMachine,
+    driver: Driver<ServerMachine>,
     engine: Engine,
     facts: HostFacts,
     watch: StepWatch,
@@ -192,8 +195,7 @@ impl<'a> Conversation<'a> {
         Ok(Conversation {
             shared,
             peer,
-            connection: Some(Connection::new(stream)?),
-            machine: ServerMachine::new(config, tick()),
+            driver: Driver::new(ServerMachine::new(config, tick()), stream)?,
             engine: Engine::new(settings)?,
             facts,
             watch: StepWatch::start(),
@@ -204,46 +206,39 @@ impl<'a> Conversation<'a> {
         let mut shutting_down = false;
         loop {
             if let Some(end) = self.obey() {
-                self.last_words();
+                self.driver.finish(LAST_WORDS);
                 return Ok(end);
             }
-            self.speak();
-            let deadline = self.machine.poll_timeout();
-            match &self.connection {
-                Some(connection) => connection.wait(self.engine.waker(), deadline),
-                None => crate::control::wait_for_waker(self.engine.waker(), deadline),
-            }
+            self.driver.speak();
+            self.driver.wait(Some(self.engine.waker()));
             if self.shared.stop.load(Ordering::Acquire) && !shutting_down {
                 shutting_down = true;
-                self.machine.handle(tick(), ServerInput::Shutdown);
+                self.driver.handle(ServerInput::Shutdown);
             }
-            self.listen();
+            self.driver.listen();
             while let Some(report) = self.engine.report() {
                 if matches!(report, FlowReport::Sent(..) | FlowReport::Received(..)) {
                     let facts = facts_after(&self.facts, &mut self.watch, self.engine.notes());
-                    self.machine.handle(tick(), ServerInput::Host(facts));
+                    self.driver.handle(ServerInput::Host(facts));
                 }
-                self.machine.handle(tick(), ServerInput::Flow(report));
+                self.driver.handle(ServerInput::Flow(report));
             }
             self.watch.look();
-            let now = tick();
-            if self.machine.poll_timeout().is_some_and(|due| now.steady >= due) {
-                self.machine.handle_timeout(now);
-            }
+            self.driver.check_timer();
         }
     }
 
     /// Does what the machine wants; its end, once it has come.
     fn obey(&mut self) -> Option<Option<String>> {
-        while let Some(event) = self.machine.poll_event() {
+        while let Some(event) = self.driver.machine.poll_event() {
             match event {
                 ServerEvent::Admit(claim) => {
                     let verdict = self.shared.sessions().admit(claim, steady());
-                    self.machine.handle(tick(), ServerInput::Admitted(verdict));
+                    self.driver.handle(ServerInput::Admitted(verdict));
                 }
                 ServerEvent::Find(id) => {
                     let found = self.shared.sessions().find(id);
-                    self.machine.handle(tick(), ServerInput::Found(found));
+                    self.driver.handle(ServerInput::Found(found));
                 }
                 ServerEvent::Keep(id, results) => self.shared.sessions().keep(id, results, steady()),
                 ServerEvent::Forget(id) => self.shared.sessions().forget(id),
@@ -257,45 +252,6 @@ impl<'a> Conversation<'a> {
             }
         }
         None
-    }
-
-    fn speak(&mut self) {
-        let Some(connection) = &mut self.connection else { return };
-        while !connection.is_pending() && self.machine.poll_transmit(tick(), connection.out()) {
-            if connection.flush().is_err() {
-                return self.lose();
-            }
-        }
-        if connection.flush().is_err() {
-            self.lose();
-        }
-    }
-
-    /// Writes what is still to be said before the connection closes, for a bounded while.
-    fn last_words(&mut self) {
-        let until = steady() + jitlat_core::Span::seconds(5);
-        let Some(connection) = &mut self.connection else { return };
-        while self.machine.poll_transmit(tick(), connection.out()) {}
-        while connection.flush().is_ok() && connection.is_pending() && steady() < until {
-            connection.wait(self.engine.waker(), Some(until));
-        }
-    }
-
-    fn listen(&mut self) {
-        // Bounded, so that a client that never stops talking does not keep reports and timers waiting.
-        for _ in 0..16 {
-            let Some(connection) = &mut self.connection else { return };
-            match connection.read() {
-                Incoming::Nothing => return,
-                Incoming::Bytes(bytes) => self.machine.handle(tick(), ServerInput::Received(bytes)),
-                Incoming::Closed(_) => return self.lose(),
-            }
-        }
-    }
-
-    fn lose(&mut self) {
-        self.connection = None;
-        self.machine.handle(tick(), ServerInput::Closed);
     }
 }
 

@@ -180,13 +180,21 @@ pub(crate) fn observe(socket: &impl AsFd, v6: bool) {
     }
 }
 
-/// Has every packet of `socket`, UDP or TCP, carry `dscp`. On failure a note says so.
-pub(crate) fn mark(socket: &impl AsFd, dscp: Dscp) -> Result<(), String> {
+/// The system does not mark packets as asked.
+#[derive(Debug, thiserror::Error)]
+#[error("DSCP {dscp} was not set: {}", .source.desc())]
+pub(crate) struct NotMarked {
+    dscp: Dscp,
+    source: nix::Error,
+}
+
+/// Has every packet of `socket`, UDP or TCP, carry `dscp`.
+pub(crate) fn mark(socket: &impl AsFd, dscp: Dscp) -> Result<(), NotMarked> {
     let octet = i32::from(dscp.octet());
     let v4 = setsockopt(socket, sockopt::Ipv4Tos, &octet);
     // An IPv6 socket has both options; an IPv4 one has but the first.
     let v6 = setsockopt(socket, sockopt::Ipv6TClass, &octet);
-    v6.or(v4).map_err(|e| format!("DSCP {dscp} was not set: {}", e.desc()))
+    v6.or(v4).map_err(|source| NotMarked { dscp, source })
 }
 
 /// A UDP socket bound to `local` (port 0: the system chooses) for a test stream. Many may share one port: each that

@@ -37,18 +37,23 @@ impl From<Source> for Stamps {
 }
 
 impl std::str::FromStr for Stamps {
-    type Err = String;
+    type Err = UnknownStamps;
 
-    fn from_str(s: &str) -> Result<Stamps, String> {
+    fn from_str(s: &str) -> Result<Stamps, UnknownStamps> {
         match s {
             "user" => Ok(Stamps::User),
             "krt" => Ok(Stamps::KernelReceive),
             "kernel" => Ok(Stamps::Kernel),
             "hardware" => Ok(Stamps::Hardware),
-            _ => Err(format!("'{s}' is not a source of stamps: give user, krt, kernel or hardware")),
+            _ => Err(UnknownStamps(s.to_owned())),
         }
     }
 }
+
+/// No source of stamps is called so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a source of stamps: give user, krt, kernel or hardware")]
+pub struct UnknownStamps(pub String);
 
 /// Which of a socket's packets are to be stamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,9 +128,26 @@ pub(crate) fn enable(
     (want, notes)
 }
 
+/// Why an adapter gives no stamps.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AdapterError {
+    /// The interfaces of this host cannot be listed.
+    #[error("{}", .0.desc())]
+    Interfaces(nix::Error),
+    /// None has the address.
+    #[error("no interface has address {0}")]
+    NoInterface(IpAddr),
+    /// The interface refuses.
+    #[error("{name}: {}", match .source.kind() {
+        io::ErrorKind::PermissionDenied => needs(Capability::NetAdmin),
+        _ => .source.to_string(),
+    })]
+    Refused { name: String, source: io::Error },
+}
+
 /// Has the adapter behind `local` stamp everything it sends and receives.
-pub(crate) fn enable_adapter(socket: BorrowedFd<'_>, local: IpAddr) -> Result<(), String> {
-    let interfaces = nix::ifaddrs::getifaddrs().map_err(|e| e.desc().to_owned())?;
+pub(crate) fn enable_adapter(socket: BorrowedFd<'_>, local: IpAddr) -> Result<(), AdapterError> {
+    let interfaces = nix::ifaddrs::getifaddrs().map_err(AdapterError::Interfaces)?;
     let ours = |a: &nix::ifaddrs::InterfaceAddress| {
         a.address.is_some_and(|s| match local {
             IpAddr::V4(ip) => s.as_sockaddr_in().is_some_and(|s| s.ip() == ip),
@@ -133,9 +155,6 @@ pub(crate) fn enable_adapter(socket: BorrowedFd<'_>, local: IpAddr) -> Result<()
         })
     };
     let name = interfaces.into_iter().find(ours).map(|a| a.interface_name);
-    let name = name.ok_or_else(|| format!("no interface has address {local}"))?;
-    sys::stamp_in_hardware(socket, &name).map_err(|e| match e.kind() {
-        io::ErrorKind::PermissionDenied => format!("{name}: {}", needs(Capability::NetAdmin)),
-        _ => format!("{name}: {e}"),
-    })
+    let name = name.ok_or(AdapterError::NoInterface(local))?;
+    sys::stamp_in_hardware(socket, &name).map_err(|source| AdapterError::Refused { name, source })
 }

@@ -1,7 +1,7 @@
 //! Servers on a host that has no descriptors left. A process of its own, since the limit is the process's.
 
-use jitlat_net::accept::SlotLimits;
 use jitlat_net::pace::Pacing;
+use jitlat_net::reflect::SlotLimits;
 use jitlat_net::reflect::{Reflectors, TcpResponder, TwampServer};
 use jitlat_net::server::{Server, Service};
 use jitlat_proto::access::Access;

@@ -3,6 +3,7 @@
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::SteadyTime;
 use jitlat_core::passive::Prefix;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Who counts as one client: an IPv4 address, or an IPv6 /64. An IPv4-mapped IPv6 address is the IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,6 +56,9 @@ pub fn answerable(source: SocketAddr) -> bool {
     host && (source.port() >= SERVICES || TEST_PORTS.contains(&source.port()))
 }
 
+/// Addresses whose rates are kept apart, by and large.
+const PLACES: u64 = 4096;
+
 /// How many packets each address may have answered: a rate with a burst of a tenth of a second. Constant
 /// memory: addresses share a place now and then, which makes them share the rate.
 #[derive(Clone, Debug)]
@@ -70,16 +74,15 @@ impl RateLimiter {
     /// nobody can aim at another's place.
     pub fn new(rate: u32, seed: u64) -> RateLimiter {
         let gap = 1_000_000_000 / i64::from(rate.max(1));
-        RateLimiter { places: vec![i64::MIN; 4096].into(), gap, seed }
+        RateLimiter { places: vec![i64::MIN; PLACES as usize].into(), gap, seed }
     }
 
     /// Whether a packet of `address` may be answered now.
     pub fn allows(&mut self, address: IpAddr, steady: SteadyTime) -> bool {
         let Client(client) = Client::of(address);
-        let key = (client >> 64) as u64 ^ client as u64;
-        let mixed = (key ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let place = &mut self.places[(mixed >> 52) as usize];
+        let mut hasher = DefaultHasher::new();
+        (self.seed, client).hash(&mut hasher);
+        let place = &mut self.places[(hasher.finish() % PLACES) as usize];
         let burst = 100_000_000.max(self.gap);
         let start = (*place).max(steady.0.saturating_sub(burst));
         if start > steady.0 {
@@ -132,5 +135,29 @@ mod tests {
         let granted = (0..10_000).filter(|k| limiter.allows(a, SteadyTime(k * 100_000))).count();
         assert!((1000..=1101).contains(&granted), "{granted} of 10 000 in a second");
         assert!(limiter.allows(b, SteadyTime(1_000_000_000)));
+    }
+
+    #[test]
+    fn a_rate_below_the_burst_grants_two_at_once_and_then_one_a_gap() {
+        let mut limiter = RateLimiter::new(10, 42);
+        let a = "192.0.2.1".parse().unwrap();
+        let mut granted = |ms: i64| (0..5).filter(|_| limiter.allows(a, SteadyTime(ms * 1_000_000))).count();
+        let at = [5000, 5099, 5100, 5199, 5200, 5250, 5400, 9000].map(&mut granted);
+        assert_eq!(at, [2, 0, 1, 0, 1, 0, 2, 2]);
+    }
+
+    #[test]
+    fn few_addresses_share_a_rate_whatever_the_seed() {
+        for seed in [0, 42, u64::MAX] {
+            let mut limiter = RateLimiter::new(1, seed);
+            let v4 = (0..200u32).map(|k| IpAddr::from((0xc000_0200 + k).to_be_bytes()));
+            let v6 = (0..200u128).map(|k| IpAddr::from(((0x2001_0db8 << 96) + (k << 64)).to_be_bytes()));
+            // Each place grants two: whoever finds both taken shares it with another.
+            let refused = v4.chain(v6).filter(|ip| {
+                let now = SteadyTime(1_000_000_000);
+                !(limiter.allows(*ip, now) && limiter.allows(*ip, now))
+            });
+            assert!(refused.count() < 60, "{seed}");
+        }
     }
 }

@@ -14,7 +14,7 @@ use jitlat_core::{Schedule, Span};
 use jitlat_instruments::{Annotations, Ping};
 use jitlat_net::pace::Mode;
 use jitlat_net::random;
-use jitlat_net::stamp::Stamps;
+use jitlat_net::stamp::{Stamps, UnknownStamps};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -152,7 +152,7 @@ impl FromStr for Law {
 }
 
 /// A source of stamps, by its name or by LaTe's letter.
-fn stamps(text: &str) -> Result<Stamps, String> {
+fn stamps(text: &str) -> Result<Stamps, UnknownStamps> {
     match text {
         "u" => Ok(Stamps::User),
         "r" => Ok(Stamps::KernelReceive),

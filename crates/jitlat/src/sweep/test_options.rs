@@ -81,7 +81,7 @@ impl TestOptions {
                             for word in words {
                                 match protocol.switch(word) {
                                     Some(switch) => args.protocol.switch_on(switch),
-                                    None => args.stamps = word.parse().map_err(|e: String| anyhow!(e))?,
+                                    None => args.stamps = word.parse()?,
                                 }
                             }
                         }

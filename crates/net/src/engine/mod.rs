@@ -2,6 +2,7 @@
 //! engine serves one control connection, one thread serves one flow; client and server use the same.
 
 mod counters;
+mod error;
 mod idle;
 mod receive;
 pub(crate) mod rendezvous;

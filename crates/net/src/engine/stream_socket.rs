@@ -23,7 +23,7 @@ pub fn prepare_udp(
 ) -> io::Result<(Stamps, Vec<String>)> {
     let local = socket.local_addr()?;
     let marked = match ways.sent {
-        true => mark(socket, dscp).err(),
+        true => mark(socket, dscp).err().map(|e| e.to_string()),
         false => {
             let _ = setsockopt(socket, sockopt::RxqOvfl, &1);
             observe(socket, local.is_ipv6());
@@ -43,7 +43,7 @@ pub fn prepare_tcp(stream: &TcpStream, dscp: Option<Dscp>) -> io::Result<Vec<Str
     stream.set_nodelay(true)?;
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(LOOK_AROUND))?;
-    Ok(dscp.and_then(|d| mark(stream, d).err()).into_iter().collect())
+    Ok(dscp.and_then(|d| mark(stream, d).err()).map(|e| e.to_string()).into_iter().collect())
 }
 
 /// Waits until `stream` takes more bytes, for at most `patience`; says whether it does.

@@ -1,11 +1,12 @@
 //! The life of a TCP flow: one connection, whoever makes it, then the stream in either direction.
 
+use super::error::FlowError;
 use super::idle::{LOOK_AROUND, Woken};
 use super::rendezvous::{Expected, Notify, Registration};
 use super::{Context, Instruction, receive, send, stream_socket};
 use crate::clock::steady;
-use crate::privilege::{Capability::NetBindService, explain};
 use crate::sockets::{self, PatientStream};
+use jitlat_core::Transport::Tcp;
 use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::jitlat::flow::{FlowReport, Meeting, Role};
 use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
@@ -18,8 +19,8 @@ use std::time::Duration;
 pub fn run(context: Context, connections: &Sender<Instruction>) {
     let id = context.opening.flow;
     let reporter = context.reporter.clone();
-    if let Err(reason) = run_to_end(context, connections) {
-        reporter.report(FlowReport::Failed(id, reason));
+    if let Err(error) = run_to_end(context, connections) {
+        reporter.report(FlowReport::Failed(id, error.to_string()));
     }
 }
 
@@ -30,7 +31,7 @@ enum Entrance {
     Socket(Socket),
 }
 
-fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result<(), String> {
+fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result<(), FlowError> {
     let (entrance, local) = open(&context, connections)?;
     let id = context.opening.flow;
     context.reporter.report(FlowReport::Opened(id, local.port()));
@@ -42,7 +43,7 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
         match context.wait(None, LOOK_AROUND) {
             Woken::Instructed(Instruction::Connected(stream, head)) => {
                 let greeted = matches!(context.opening.meeting, Meeting::Greeting(_));
-                let from = stream.peer_addr().map_err(|e| format!("a TCP connection came and went: {e}"))?;
+                let from = stream.peer_addr().map_err(FlowError::Gone)?;
                 met = Met { connection: Some(stream), head: if greeted { Vec::new() } else { head } };
                 entrance = None;
                 if greeted {
@@ -52,16 +53,16 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
             Woken::Instructed(Instruction::Connect(peer, greeting)) => {
                 met.connection = Some(match (entrance.take(), met.connection.take()) {
                     (_, Some(stream)) => {
-                        echo(&stream, context.opening.meeting)?;
+                        echo(&stream, peer, context.opening.meeting)?;
                         stream
                     }
                     (Some(Entrance::Socket(socket)), None) => match dial(&context, socket, peer, greeting) {
                         Ok(stream) => stream,
                         // Given up because it is no longer wanted: the next wait says so.
                         Err(_) if context.stop_flags.is_stopped() => continue,
-                        Err(reason) => return Err(reason),
+                        Err(error) => return Err(error),
                     },
-                    (_, None) => return Err(format!("no TCP connection from {peer} came")),
+                    (_, None) => return Err(FlowError::NoConnection(peer)),
                 });
                 context.reporter.report(FlowReport::Ready(id));
             }
@@ -83,7 +84,8 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
             drop(entrance);
             let marked = (context.opening.role == Role::Send).then_some(context.opening.spec.dscp);
             let notes = stream_socket::prepare_tcp(&connection, marked);
-            context.reporter.note(notes.map_err(|e| format!("preparing the TCP test connection: {e}"))?);
+            let refused = |source| FlowError::Prepare { transport: Tcp, local, source };
+            context.reporter.note(notes.map_err(refused)?);
             match context.opening.role {
                 Role::Send => send::tcp(&context, &connection),
                 Role::Receive => receive::tcp(&mut context, &connection, &met.head),
@@ -99,7 +101,7 @@ struct Met {
     head: Vec<u8>,
 }
 
-fn open(context: &Context, connections: &Sender<Instruction>) -> Result<(Entrance, SocketAddr), String> {
+fn open(context: &Context, connections: &Sender<Instruction>) -> Result<(Entrance, SocketAddr), FlowError> {
     let opening = &context.opening;
     let mut local = context.local();
     let expected = match opening.meeting {
@@ -130,7 +132,7 @@ fn open(context: &Context, connections: &Sender<Instruction>) -> Result<(Entranc
         }
         other => other,
     }
-    .map_err(|e| format!("binding TCP {local} for the test stream: {}", explain(&e, NetBindService)))
+    .map_err(|source| FlowError::Bind { transport: Tcp, local, source })
 }
 
 /// How long a classic peer may take to accept.
@@ -141,14 +143,15 @@ fn dial(
     socket: Socket,
     peer: SocketAddr,
     greeting: Option<(u64, Span)>,
-) -> Result<TcpStream, String> {
+) -> Result<TcpStream, FlowError> {
     let patience = greeting.map_or(PATIENCE, |(_, patience)| patience);
     let patience = Duration::from_nanos(patience.0.max(1) as u64);
-    let failed = |what: &str, e: std::io::Error| {
-        format!("{what} TCP {peer} for the test stream: {e}; is a firewall between the hosts?")
-    };
     let stopped = || context.stop_flags.is_stopped();
-    let stream = sockets::connect(socket, peer, patience, stopped).map_err(|e| failed("connecting to", e))?;
+    let stream = sockets::connect(socket, peer, patience, stopped).map_err(|source| FlowError::Connect {
+        transport: Tcp,
+        peer,
+        source,
+    })?;
     if let Some((token, _)) = greeting {
         let hello = Header::hello(token).to_bytes();
         let mut echo = [0; HEADER_LEN];
@@ -158,19 +161,19 @@ fn dial(
             peer.write_all(&hello, patience)?;
             peer.read_exact(&mut echo, patience)
         };
-        exchange().map_err(|e| failed("greeting", e))?;
+        exchange().map_err(|source| FlowError::Greeting { peer, source })?;
         if echo != hello {
-            return Err(format!("TCP {peer} answers, but not as a jitlat server does"));
+            return Err(FlowError::Foreign(peer));
         }
     }
     Ok(stream)
 }
 
-fn echo(mut stream: &TcpStream, meeting: Meeting) -> Result<(), String> {
+fn echo(mut stream: &TcpStream, peer: SocketAddr, meeting: Meeting) -> Result<(), FlowError> {
     let Meeting::Greeting(token) = meeting else { return Ok(()) };
     let answered = stream
         .set_nonblocking(false)
         .and_then(|()| stream.set_write_timeout(Some(Duration::from_secs(5))))
         .and_then(|()| stream.write_all(&Header::hello(token).to_bytes()));
-    answered.map_err(|e| format!("answering the greeting of the TCP test connection: {e}"))
+    answered.map_err(|source| FlowError::Greeting { peer, source })
 }

@@ -1,13 +1,14 @@
 //! The life of a UDP flow: bind, meet the peer, run the stream.
 
+use super::error::FlowError;
 use super::idle::{LOOK_AROUND, Woken};
 use super::rendezvous::{Expected, Notify, Registration};
 use super::{Context, Instruction, receive, send, stream_socket};
 use crate::clock::steady;
-use crate::privilege::{Capability::NetBindService, explain};
 use crate::sockets;
 use crate::stamp::{Stamps, Ways};
 use jitlat_core::Span;
+use jitlat_core::Transport::Udp;
 use jitlat_proto::jitlat::flow::{FlowReport, Meeting, Role};
 use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
 use jitlat_proto::jitlat::stream::Greeter;
@@ -19,8 +20,8 @@ use std::os::fd::{AsFd, AsRawFd};
 pub fn run(context: Context) {
     let id = context.opening.flow;
     let reporter = context.reporter.clone();
-    if let Err(reason) = run_to_end(context) {
-        reporter.report(FlowReport::Failed(id, reason));
+    if let Err(error) = run_to_end(context) {
+        reporter.report(FlowReport::Failed(id, error.to_string()));
     }
 }
 
@@ -30,13 +31,13 @@ enum Entrance {
     Socket(UdpSocket),
 }
 
-fn run_to_end(mut context: Context) -> Result<(), String> {
+fn run_to_end(mut context: Context) -> Result<(), FlowError> {
     let entrance = open(&context)?;
     let local = match &entrance {
         Entrance::Rendezvous(registration) => Ok(registration.local),
         Entrance::Socket(socket) => socket.local_addr(),
     };
-    let local = local.map_err(|e| format!("asking for the port of the test socket: {e}"))?;
+    let local = local.map_err(FlowError::Address)?;
     context.reporter.report(FlowReport::Opened(context.opening.flow, local.port()));
     let (peer, greeting) = loop {
         match context.wait(None, LOOK_AROUND) {
@@ -47,15 +48,15 @@ fn run_to_end(mut context: Context) -> Result<(), String> {
     };
     let socket = match entrance {
         Entrance::Socket(socket) => socket,
-        Entrance::Rendezvous(_) => sockets::bind_udp(local)
-            .map_err(|e| format!("binding UDP {local} for {peer}: {}", explain(&e, NetBindService)))?,
+        Entrance::Rendezvous(_) => {
+            sockets::bind_udp(local).map_err(|source| FlowError::Bind { transport: Udp, local, source })?
+        }
     };
     let ways = if context.opening.role == Role::Send { Ways::SENT } else { Ways::RECEIVED };
     let prepared = stream_socket::prepare_udp(&socket, ways, context.opening.spec.dscp, stamps(&context));
-    let (stamps, notes) = prepared.map_err(|e| format!("preparing UDP {local}: {e}"))?;
+    let (stamps, notes) = prepared.map_err(|source| FlowError::Prepare { transport: Udp, local, source })?;
     context.reporter.note(notes);
     let first = connect(&context, &socket, peer, greeting.is_some())?;
-    drop_lobby(local, &socket)?;
     match greeting {
         Some((token, patience)) => greet(&context, &socket, peer, token, patience)?,
         None => answer(&socket, context.opening.meeting),
@@ -91,7 +92,7 @@ fn stamps(context: &Context) -> Stamps {
     wanted
 }
 
-fn open(context: &Context) -> Result<Entrance, String> {
+fn open(context: &Context) -> Result<Entrance, FlowError> {
     let opening = &context.opening;
     let mut local = context.local();
     let attempt = |local: SocketAddr| match opening.meeting {
@@ -112,7 +113,7 @@ fn open(context: &Context) -> Result<Entrance, String> {
         }
         other => other,
     }
-    .map_err(|e| format!("binding UDP {local} for the test stream: {}", explain(&e, NetBindService)))
+    .map_err(|source| FlowError::Bind { transport: Udp, local, source })
 }
 
 /// Ties the socket to its peer. With an unknown port that is the first packet's source; it is left in
@@ -122,7 +123,7 @@ fn connect(
     socket: &UdpSocket,
     peer: SocketAddr,
     greets: bool,
-) -> Result<Option<SocketAddr>, String> {
+) -> Result<Option<SocketAddr>, FlowError> {
     if peer.port() == 0 {
         return Ok(Some(peer));
     }
@@ -131,13 +132,7 @@ fn connect(
         Meeting::Dial if context.opening.role == Role::Receive && !greets => Ok(()),
         _ => sockets::discard_waiting(socket),
     });
-    tied.map(|()| None).map_err(|e| format!("connecting the test socket to UDP {peer}: {e}"))
-}
-
-/// A socket bound to a shared port stays usable; nothing is left to do but to make sure it is.
-fn drop_lobby(local: SocketAddr, socket: &UdpSocket) -> Result<(), String> {
-    socket.take_error().ok();
-    socket.local_addr().map(drop).map_err(|e| format!("the test socket at UDP {local} is gone: {e}"))
+    tied.map(|()| None).map_err(|source| FlowError::Connect { transport: Udp, peer, source })
 }
 
 /// Sends greetings until one comes back.
@@ -147,19 +142,14 @@ fn greet(
     peer: SocketAddr,
     token: u64,
     patience: Span,
-) -> Result<(), String> {
+) -> Result<(), FlowError> {
     let mut greeter = Greeter::new(token, steady(), patience);
     let mut refused = false;
     let mut buffer = [0; HEADER_LEN];
     while !greeter.is_done() {
         let now = steady();
         if greeter.gave_up(now) {
-            let why =
-                if refused { "the far host says that nothing listens there" } else { "nothing came back" };
-            return Err(format!(
-                "UDP {peer} does not answer: {why} for {} s; is a firewall between the hosts, or is the port taken?",
-                patience.as_seconds()
-            ));
+            return Err(FlowError::Silent { peer, refused, patience });
         }
         if let Some(hello) = greeter.poll_send(now)
             && let Err(e) = socket.send(&hello)

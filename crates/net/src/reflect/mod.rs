@@ -19,6 +19,7 @@ mod tcp;
 mod twamp;
 mod udp;
 
+pub use crate::accept::SlotLimits;
 pub use lamp::LampReflector;
 pub use lamp_frames::LampFrameReflector;
 pub use stamp::StampReflector;

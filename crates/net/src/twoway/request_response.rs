@@ -1,4 +1,4 @@
-//! TCP request–response: the client's side and the server's.
+//! TCP request–response: the client's side.
 
 use crate::clock;
 use crate::clock::tick;
@@ -23,8 +23,11 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// How long the connection, and then the greeting, may take.
 const CONNECT: Duration = Duration::from_secs(5);
+/// The longest sleep, so that a stop is noticed soon.
 const SLICE: Span = Span::millis(100);
+
 /// Runs a test of `sizes` against the responder at `to`.
 pub fn run(
     sizes: Sizes,
@@ -39,7 +42,7 @@ pub fn run(
     };
     let stopped = || stop.load(Ordering::Acquire);
     let (mut stream, notes) = connect(link, stopped).map_err(fail)?;
-    greet(&stream, sizes, stopped).map_err(|why| PingError::Conversation { to, why })?;
+    greet(&stream, sizes, stopped).map_err(|why| PingError::Conversation { to, why: why.to_string() })?;
     let local = stream.local_addr().map_err(fail)?;
     stream.set_nonblocking(true).map_err(fail)?;
     let mut host = clock::host_facts();
@@ -147,18 +150,23 @@ fn connect(link: &Link, stopped: impl Fn() -> bool) -> io::Result<(TcpStream, Ve
     Ok((sockets::connect(socket, link.to, CONNECT, stopped)?, notes))
 }
 
-fn greet(stream: &TcpStream, sizes: Sizes, stopped: impl Fn() -> bool) -> Result<(), String> {
-    let exchange = || -> io::Result<[u8; GREETING_LEN]> {
-        stream.set_nodelay(true)?;
-        let peer = PatientStream::new(stream, stopped)?;
-        peer.write_all(&sizes.greeting(), CONNECT)?;
-        let mut echo = [0; GREETING_LEN];
-        peer.read_exact(&mut echo, CONNECT)?;
-        Ok(echo)
-    };
-    match exchange() {
-        Ok(echo) if Sizes::from_greeting(&echo) == Some(sizes) => Ok(()),
-        Ok(_) => Err("answered, but not as a jitlat responder: is that the right port?".to_owned()),
-        Err(e) => Err(format!("did not return the greeting ({e}): is a jitlat responder on that port?")),
+/// Why there is nobody to test with.
+#[derive(Debug, thiserror::Error)]
+enum GreetingError {
+    #[error("answered, but not as a jitlat responder: is that the right port?")]
+    Foreign,
+    #[error("did not return the greeting ({0}): is a jitlat responder on that port?")]
+    NotReturned(#[from] io::Error),
+}
+
+fn greet(stream: &TcpStream, sizes: Sizes, stopped: impl Fn() -> bool) -> Result<(), GreetingError> {
+    stream.set_nodelay(true)?;
+    let peer = PatientStream::new(stream, stopped)?;
+    peer.write_all(&sizes.greeting(), CONNECT)?;
+    let mut echo = [0; GREETING_LEN];
+    peer.read_exact(&mut echo, CONNECT)?;
+    match Sizes::from_greeting(&echo) {
+        Some(echoed) if echoed == sizes => Ok(()),
+        _ => Err(GreetingError::Foreign),
     }
 }

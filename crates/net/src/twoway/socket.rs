@@ -137,7 +137,7 @@ pub(crate) fn mark(
     }
     let v6 = to.is_ipv6();
     socket.set_broadcast(marking.broadcast)?;
-    notes.extend(sockets::mark(socket, marking.dscp).err());
+    notes.extend(sockets::mark(socket, marking.dscp).err().map(|e| e.to_string()));
     if let Some(priority) = marking.priority
         && let Err(e) = setsockopt(socket, sockopt::Priority, &(priority as i32))
     {

@@ -2,14 +2,15 @@
 //! on after the last: nothing of it runs while packets fly.
 
 use crate::clock::tick;
+use crate::drive::Driver;
 use crate::random;
-use crate::sockets::{self, waits};
+use crate::sockets;
 use jitlat_core::Span;
 use jitlat_proto::Machine;
 use jitlat_proto::twamp::client::{Client, Config, Event, Failure, Granted, Input};
 use jitlat_proto::twamp::{Mode, Wish};
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -58,17 +59,13 @@ pub struct SessionRequest {
 #[derive(Debug)]
 pub struct TwampControl {
     to: SocketAddr,
-    stream: TcpStream,
-    client: Client,
+    driver: Driver<Client>,
     mode: Mode,
     granted: Vec<Granted>,
     ready: bool,
     started: bool,
     over: bool,
 }
-
-/// How soon a wish to stop is noticed.
-const NOTICE: Duration = Duration::from_millis(100);
 
 impl TwampControl {
     /// Connects, agrees on a mode and has the sessions granted.
@@ -81,17 +78,13 @@ impl TwampControl {
             io::ErrorKind::Interrupted => TwampError::Interrupted(to),
             _ => connect(e),
         })?;
-        stream.set_nodelay(true).map_err(connect)?;
-        stream.set_read_timeout(Some(NOTICE)).map_err(connect)?;
-        stream.set_write_timeout(Some(patience)).map_err(connect)?;
         let mut bytes = [0; 64];
         random::fill(&mut bytes).map_err(connect)?;
         let SessionRequest { mode, user, sessions, patience, .. } = asking;
         let config = Config { mode, user, sessions, patience, random: bytes };
         let mut control = TwampControl {
             to,
-            stream,
-            client: Client::new(config, tick()),
+            driver: Driver::new(Client::new(config, tick()), stream).map_err(connect)?,
             mode: Mode::Open,
             granted: Vec::new(),
             ready: false,
@@ -114,24 +107,15 @@ impl TwampControl {
 
     /// Has packets answered from now on.
     pub fn start(&mut self, stop: &AtomicBool) -> Result<(), TwampError> {
-        self.client.handle(tick(), Input::Start);
+        self.driver.handle(Input::Start);
         self.converse(|c| c.started, Some(stop))
     }
 
     /// Ends the sessions. An error means that the server was gone before.
     pub fn stop(mut self) -> Result<(), TwampError> {
         // Whether it has closed the connection meanwhile, and why.
-        let now = tick();
-        let _ = self.stream.set_nonblocking(true);
-        let mut buffer = [0; 256];
-        match self.stream.read(&mut buffer) {
-            Ok(0) => self.client.handle(now, Input::Closed),
-            Ok(n) => self.client.handle(now, Input::Bytes(&buffer[..n])),
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => self.client.handle(now, Input::Closed),
-        }
-        let _ = self.stream.set_nonblocking(false);
-        self.client.handle(now, Input::Stop);
+        self.driver.listen();
+        self.driver.handle(Input::Stop);
         self.converse(|c| c.over, None)
     }
 
@@ -141,15 +125,9 @@ impl TwampControl {
         done: impl Fn(&TwampControl) -> bool,
         stop: Option<&AtomicBool>,
     ) -> Result<(), TwampError> {
-        let mut out = Vec::new();
-        let mut buffer = [0; 1024];
         loop {
-            let mut closed = false;
-            while self.client.poll_transmit(tick(), &mut out) {
-                closed |= self.stream.write_all(&out).is_err();
-                out.clear();
-            }
-            while let Some(event) = self.client.poll_event() {
+            self.driver.speak();
+            while let Some(event) = self.driver.machine.poll_event() {
                 match event {
                     Event::Mode(mode) => self.mode = mode,
                     Event::Granted(granted) => self.granted.push(granted),
@@ -165,17 +143,9 @@ impl TwampControl {
             if stop.is_some_and(|s| s.load(Ordering::Relaxed)) {
                 return Err(TwampError::Interrupted(self.to));
             }
-            if closed {
-                self.client.handle(tick(), Input::Closed);
-                continue;
-            }
-            match self.stream.read(&mut buffer) {
-                Ok(0) => self.client.handle(tick(), Input::Closed),
-                Ok(n) => self.client.handle(tick(), Input::Bytes(&buffer[..n])),
-                Err(e) if waits(&e) => {}
-                Err(_) => self.client.handle(tick(), Input::Closed),
-            }
-            self.client.handle_timeout(tick());
+            self.driver.wait(None);
+            self.driver.listen();
+            self.driver.check_timer();
         }
     }
 }

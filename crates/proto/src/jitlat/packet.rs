@@ -60,12 +60,6 @@ impl Header {
     }
 }
 
-/// Overwrites the transmit time alone: the last thing done to a packet before it is sent.
-#[inline]
-pub fn patch_time(packet: &mut [u8], at: WallTime) {
-    field::TIME.write(packet, at.0);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,10 +80,8 @@ mod tests {
         let mut packet = [0xaa; 16];
         Header { sent: WallTime(-1), seq: SENTINEL }.write(&mut packet);
         assert_eq!(packet[..12], [0xff; 12]);
-        patch_time(&mut packet, WallTime(1));
-        assert_eq!(packet[..8], 1i64.to_be_bytes());
-        assert_eq!(packet[8..], [0xff, 0xff, 0xff, 0xff, 0xaa, 0xaa, 0xaa, 0xaa]);
-        patch_time(&mut [0; 3], WallTime(1));
+        assert_eq!(packet[12..], [0xaa; 4]);
+        Header { sent: WallTime(-1), seq: SENTINEL }.write(&mut [0; 3]);
     }
 
     #[test]

@@ -128,11 +128,6 @@ impl<P: Protocol> Pinger<P> {
         &self.requests
     }
 
-    /// The requests, to tell it what is known of the far host beforehand.
-    pub fn requests_mut(&mut self) -> &mut RequestTable {
-        &mut self.requests
-    }
-
     /// The answers so far from number `k` on, in arrival order, with the transmit stamps known by now.
     pub fn answers_since(&self, k: usize) -> impl Iterator<Item = PacketRecord> + '_ {
         self.records.since(k).map(|record| {

@@ -40,6 +40,14 @@ pub enum Silence {
     Broadcast,
 }
 
+impl core::fmt::Display for Silence {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "not answered: {}", self.name())
+    }
+}
+
+impl core::error::Error for Silence {}
+
 impl Silence {
     /// All of them, in the order of their codes.
     pub const ALL: [Silence; 9] = [

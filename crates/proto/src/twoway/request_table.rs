@@ -85,13 +85,6 @@ impl RequestTable {
         self.unmatched
     }
 
-    /// The request sent not yet answered, if it is the only one that matters: the last.
-    pub fn last_is_answered(&self) -> bool {
-        let Some(last) = self.sent.checked_sub(1) else { return true };
-        let entry = &self.entries[last as usize & (self.entries.len() - 1)];
-        entry.answers > 0
-    }
-
     /// The request of which only the low `bits` of the number are known: the latest one sent that fits.
     pub fn unwrap_number(&self, seq: u32, bits: u8) -> Option<u32> {
         if bits >= 32 {

@@ -5,6 +5,26 @@ use crate::jitlat::message::{Chunk, ChunkData, Results};
 use crate::jitlat::recording::SentStamps;
 use jitlat_core::PacketRecord;
 
+/// Results that cannot be right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum BadResults {
+    /// Chunks come one after another.
+    #[error("chunk {index} where {due} was due")]
+    Order { index: u32, due: u32 },
+    /// No test has so many.
+    #[error("more than the {0} results that there can be")]
+    TooMany(usize),
+    /// The server tells what it sent, and nothing else.
+    #[error("records of a flow received here")]
+    NotIts,
+    /// The account names others than came.
+    #[error("{had} results in {chunks} chunks came of {of} results in {of_chunks} chunks")]
+    Incomplete { had: u64, chunks: u32, of: u64, of_chunks: u32 },
+    /// What came is not what was sent.
+    #[error("the checksum over all results is wrong")]
+    Checksum,
+}
+
 /// The results of one flow, as far as they are there.
 #[derive(Debug, Default)]
 pub(super) struct Collection {
@@ -32,9 +52,9 @@ impl Collection {
 
     /// Takes one chunk; the records in it that are ready to go out. `limit`: most records or stamps
     /// there can be.
-    pub fn chunk(&mut self, chunk: Chunk, limit: usize) -> Result<Vec<PacketRecord>, String> {
+    pub fn chunk(&mut self, chunk: Chunk, limit: usize) -> Result<Vec<PacketRecord>, BadResults> {
         if chunk.index != self.chunks {
-            return Err(format!("chunk {} where {} was due", chunk.index, self.chunks));
+            return Err(BadResults::Order { index: chunk.index, due: self.chunks });
         }
         self.crcs.update(&chunk.crc.to_be_bytes());
         self.chunks += 1;
@@ -44,10 +64,10 @@ impl Collection {
         };
         self.count += length as u64;
         if self.count > limit as u64 {
-            return Err(format!("more than the {limit} results that there can be"));
+            return Err(BadResults::TooMany(limit));
         }
         match chunk.data {
-            ChunkData::Records(_) if self.received.is_some() => Err("records of a flow received here".into()),
+            ChunkData::Records(_) if self.received.is_some() => Err(BadResults::NotIts),
             ChunkData::Records(mut records) => {
                 if let Some(stamps) = self.sent.as_ref().and_then(|s| s.stamps.as_ref()) {
                     records.iter_mut().for_each(|r| stamps.join(r));
@@ -62,16 +82,20 @@ impl Collection {
     }
 
     /// Takes the server's account, which says whether everything came.
-    pub fn close(&mut self, results: Results, checksummed: bool) -> Result<(), String> {
+    pub fn close(&mut self, results: Results, checksummed: bool) -> Result<(), BadResults> {
         let complete = results.chunks == self.chunks && results.count == self.count;
         let sound = !checksummed || results.crc == self.crcs.clone().finalize();
-        let had = self.count;
-        let account = format!("{} results in {} chunks", results.count, results.chunks);
+        let incomplete = BadResults::Incomplete {
+            had: self.count,
+            chunks: self.chunks,
+            of: results.count,
+            of_chunks: results.chunks,
+        };
         self.results = Some(results);
         match (complete, sound) {
             (true, true) => Ok(()),
-            (false, _) => Err(format!("{had} results in {} chunks came of {account}", self.chunks)),
-            (true, false) => Err("the checksum over all results is wrong".into()),
+            (false, _) => Err(incomplete),
+            (true, false) => Err(BadResults::Checksum),
         }
     }
 

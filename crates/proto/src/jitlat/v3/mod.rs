@@ -106,11 +106,6 @@ impl Codec {
         self.heard = Vec::new();
     }
 
-    /// Whether frames are sealed.
-    pub fn is_sealed(&self) -> bool {
-        self.seals.is_some()
-    }
-
     fn listen_back(&mut self) {
         self.transcript.add(&self.heard);
         self.heard.clear();

@@ -233,11 +233,6 @@ impl ClientMachine {
         &self.probes
     }
 
-    /// The session's name at the server, once it has agreed.
-    pub fn session_id(&self) -> Option<SessionId> {
-        self.session
-    }
-
     // ---- bytes in -------------------------------------------------------------------------------
 
     fn received(&mut self, now: Tick, bytes: &[u8]) {

@@ -47,7 +47,7 @@ impl ClientMachine {
                 let (id, had, expected) = flow.collection.expected(id, flow.spec.packets());
                 self.events.push_back(ClientEvent::Progress(Progress::Collecting(id, had, expected)));
             }
-            Err(why) => self.give_up_results(now, i, &why),
+            Err(why) => self.give_up_results(now, i, &why.to_string()),
         }
     }
 
@@ -67,7 +67,7 @@ impl ClientMachine {
                 self.hand_out(i);
                 self.fetch_next(now);
             }
-            Err(why) => self.give_up_results(now, i, &why),
+            Err(why) => self.give_up_results(now, i, &why.to_string()),
         }
     }
 

@@ -1,0 +1,220 @@
+//! [`Driver`]: runs a protocol machine over a TCP connection. What drivers of either side do alike.
+
+use crate::clock::{self, tick};
+use crate::engine::Waker;
+use jitlat_core::session::HostFacts;
+use jitlat_core::{Span, SteadyTime};
+use jitlat_proto::Machine;
+use jitlat_proto::jitlat::{ClientInput, ClientMachine, ServerInput, ServerMachine};
+use jitlat_proto::twamp;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+
+/// The longest a conversing thread waits without looking at flags, counters and clocks.
+const LOOK_AROUND_MS: i64 = 100;
+/// Reads in a row before reports and timers are looked at: a peer that never stops talking does not keep them waiting.
+const READS: usize = 16;
+
+/// A machine that converses over one connection: how it is told of what the connection brings.
+pub(crate) trait Conversing: Machine {
+    /// These bytes came.
+    fn received(bytes: &[u8]) -> Self::Input<'_>;
+
+    /// The connection has ended; why, if the system said.
+    fn closed(why: Option<&str>) -> Self::Input<'_>;
+}
+
+impl Conversing for ClientMachine {
+    fn received(bytes: &[u8]) -> ClientInput<'_> {
+        ClientInput::Received(bytes)
+    }
+
+    fn closed(why: Option<&str>) -> ClientInput<'_> {
+        ClientInput::Closed(why)
+    }
+}
+
+impl Conversing for ServerMachine {
+    fn received(bytes: &[u8]) -> ServerInput<'_> {
+        ServerInput::Received(bytes)
+    }
+
+    fn closed(_: Option<&str>) -> ServerInput<'_> {
+        ServerInput::Closed
+    }
+}
+
+impl Conversing for twamp::Client {
+    fn received(bytes: &[u8]) -> twamp::client::Input<'_> {
+        twamp::client::Input::Bytes(bytes)
+    }
+
+    fn closed(_: Option<&str>) -> twamp::client::Input<'_> {
+        twamp::client::Input::Closed
+    }
+}
+
+/// A machine and its connection, which may end before the machine does.
+#[derive(Debug)]
+pub(crate) struct Driver<M> {
+    pub machine: M,
+    connection: Option<Connection>,
+}
+
+impl<M: Conversing> Driver<M> {
+    /// Has `machine` converse over `stream`.
+    pub fn new(machine: M, stream: TcpStream) -> io::Result<Driver<M>> {
+        Ok(Driver { machine, connection: Some(Connection::new(stream)?) })
+    }
+
+    /// Goes on over another connection. The machine is not told.
+    pub fn reconnect(&mut self, stream: TcpStream) -> io::Result<()> {
+        self.connection = Some(Connection::new(stream)?);
+        Ok(())
+    }
+
+    /// Tells the machine that something has happened just now.
+    pub fn handle(&mut self, input: M::Input<'_>) {
+        self.machine.handle(tick(), input);
+    }
+
+    /// Writes what the machine wants said, as far as the connection takes it now.
+    pub fn speak(&mut self) {
+        let Some(connection) = &mut self.connection else { return };
+        let mut written = connection.flush();
+        // One message, one clock reading: a probe carries the time at which it leaves.
+        while written.is_ok()
+            && !connection.is_pending()
+            && self.machine.poll_transmit(tick(), &mut connection.out)
+        {
+            written = connection.flush();
+        }
+        if let Err(e) = written {
+            self.lose(Some(&e.to_string()));
+        }
+    }
+
+    /// Tells the machine what has come over the connection.
+    pub fn listen(&mut self) {
+        for _ in 0..READS {
+            let Some(connection) = &mut self.connection else { return };
+            match connection.read() {
+                Incoming::Nothing => return,
+                Incoming::Bytes(bytes) => self.machine.handle(tick(), M::received(bytes)),
+                Incoming::Closed(why) => return self.lose(why.as_deref()),
+            }
+        }
+    }
+
+    /// Waits for the connection, for `waker`, for the machine's timer, or a moment.
+    pub fn wait(&self, waker: Option<&Waker>) {
+        wait(self.connection.as_ref(), waker, self.machine.poll_timeout());
+    }
+
+    /// Tells the machine if its time has come.
+    pub fn check_timer(&mut self) {
+        let now = tick();
+        if self.machine.poll_timeout().is_some_and(|due| now.steady >= due) {
+            self.machine.handle_timeout(now);
+        }
+    }
+
+    /// Writes what the machine still wants said at its end, for at most `patience`.
+    pub fn finish(&mut self, patience: Span) {
+        let until = clock::steady() + patience;
+        let Some(connection) = &mut self.connection else { return };
+        while self.machine.poll_transmit(tick(), &mut connection.out) {}
+        while connection.flush().is_ok() && connection.is_pending() && clock::steady() < until {
+            wait(Some(connection), None, Some(until));
+        }
+    }
+
+    fn lose(&mut self, why: Option<&str>) {
+        self.connection = None;
+        self.machine.handle(tick(), M::closed(why));
+    }
+}
+
+/// A connection that is never waited for but in [`wait`].
+#[derive(Debug)]
+struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    /// Bytes to be written, and how many of them are.
+    out: Vec<u8>,
+    written: usize,
+}
+
+/// What came of reading.
+enum Incoming<'a> {
+    /// Nothing for now.
+    Nothing,
+    /// Bytes, read just now.
+    Bytes(&'a [u8]),
+    /// The peer has closed it, or it broke: why, if the system said.
+    Closed(Option<String>),
+}
+
+impl Connection {
+    /// Takes over an established connection.
+    fn new(stream: TcpStream) -> io::Result<Connection> {
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        Ok(Connection { stream, buffer: vec![0; 1 << 16], out: Vec::new(), written: 0 })
+    }
+
+    /// Whether bytes still wait to be written.
+    fn is_pending(&self) -> bool {
+        self.written < self.out.len()
+    }
+
+    /// Writes what the kernel takes now.
+    fn flush(&mut self) -> io::Result<()> {
+        while self.is_pending() {
+            match self.stream.write(&self.out[self.written..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(n) => self.written += n,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        self.out.clear();
+        self.written = 0;
+        Ok(())
+    }
+
+    /// Reads what is there.
+    fn read(&mut self) -> Incoming<'_> {
+        match self.stream.read(&mut self.buffer) {
+            Ok(0) => Incoming::Closed(None),
+            Ok(n) => Incoming::Bytes(&self.buffer[..n]),
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Incoming::Nothing,
+            Err(e) => Incoming::Closed(Some(e.to_string())),
+        }
+    }
+}
+
+/// Waits for what there is of a connection and a waker, until `deadline` on the steady clock, or a moment.
+fn wait(connection: Option<&Connection>, waker: Option<&Waker>, deadline: Option<SteadyTime>) {
+    let woken = waker.map(|w| PollFd::new(w.as_fd(), PollFlags::POLLIN));
+    let ready = connection.map(|c| {
+        let mut events = PollFlags::POLLIN;
+        events.set(PollFlags::POLLOUT, c.is_pending());
+        PollFd::new(c.stream.as_fd(), events)
+    });
+    let mut fds: Vec<PollFd<'_>> = woken.into_iter().chain(ready).collect();
+    let left =
+        deadline.map_or(i64::MAX, |d| (d - clock::steady()).0.max(0).saturating_add(999_999) / 1_000_000);
+    let _ = poll(&mut fds, PollTimeout::from(left.min(LOOK_AROUND_MS) as u16));
+    if let Some(waker) = waker {
+        waker.clear();
+    }
+}
+
+/// A host's facts after a test: what it said before, and what has shown since.
+pub(crate) fn facts_after(before: &HostFacts, watch: &mut clock::StepWatch, notes: Vec<String>) -> HostFacts {
+    HostFacts { sync_after: clock::sync_state(), clock_step: Some(watch.look()), notes, ..before.clone() }
+}

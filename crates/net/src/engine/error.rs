@@ -1,0 +1,42 @@
+//! [`FlowError`]: why a flow cannot begin.
+
+use crate::privilege::{Capability::NetBindService, explain};
+use jitlat_core::{Span, Transport};
+use std::io;
+use std::net::SocketAddr;
+
+/// Why a flow has no stream.
+#[derive(Debug, thiserror::Error)]
+pub enum FlowError {
+    /// The port cannot be had.
+    #[error("binding {transport} {local} for the test stream: {}", explain(.source, NetBindService))]
+    Bind { transport: Transport, local: SocketAddr, source: io::Error },
+    /// The socket does not tell its address.
+    #[error("asking for the address of the test socket: {0}")]
+    Address(io::Error),
+    /// An option that the stream needs is refused.
+    #[error("preparing the test socket of {transport} {local}: {source}")]
+    Prepare { transport: Transport, local: SocketAddr, source: io::Error },
+    /// There is no way to the peer.
+    #[error("connecting the test socket to {transport} {peer}: {source}; is a firewall between the hosts?")]
+    Connect { transport: Transport, peer: SocketAddr, source: io::Error },
+    /// The peer did not greet back in time.
+    #[error(
+        "UDP {peer} does not answer: {} for {} s; is a firewall between the hosts, or is the port taken?",
+        if *.refused { "the far host says that nothing listens there" } else { "nothing came back" },
+        .patience.as_seconds()
+    )]
+    Silent { peer: SocketAddr, refused: bool, patience: Span },
+    /// The greeting of a TCP connection failed.
+    #[error("greeting TCP {peer} for the test stream: {source}; is a firewall between the hosts?")]
+    Greeting { peer: SocketAddr, source: io::Error },
+    /// Another program answers.
+    #[error("TCP {0} answers, but not as a jitlat server does")]
+    Foreign(SocketAddr),
+    /// The peer was to connect.
+    #[error("no TCP connection from {0} came")]
+    NoConnection(SocketAddr),
+    /// A connection could not be used.
+    #[error("a TCP connection came and went: {0}")]
+    Gone(io::Error),
+}
