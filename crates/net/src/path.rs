@@ -222,7 +222,7 @@ impl Probes {
         let sockets = match plan.transport {
             Transport::Udp => {
                 let socket = bound(plan, Type::DGRAM, Protocol::UDP)?;
-                notes.extend(sockets::mark(&socket, plan.dscp).err());
+                notes.extend(sockets::mark(&socket, plan.dscp).err().map(|e| e.to_string()));
                 port = socket.local_addr()?.as_socket().map_or(0, |a| a.port());
                 Sockets::Udp(socket)
             }

@@ -227,6 +227,38 @@ mod tests {
         assert!(!said.seal(&key, Side::Client).check(b"b", &first), "altered");
     }
 
+    #[test]
+    fn a_secret_is_bound_to_key_label_and_conversation() {
+        let (good, other) = (key("the right key 01"), key("another key 0123"));
+        let mut said = Transcript::default();
+        let first = said.secret(Some(&good), "salt");
+        assert_eq!(first, said.secret(Some(&good), "salt"));
+        let others =
+            [said.secret(Some(&other), "salt"), said.secret(None, "salt"), said.secret(Some(&good), "x")];
+        assert!(!others.contains(&first));
+        said.add(b"hello");
+        assert_ne!(first, said.secret(Some(&good), "salt"));
+    }
+
+    #[test]
+    fn nothing_secret_is_shown() {
+        let mut said = Transcript::default();
+        said.add(b"the conversation");
+        let mut seal = said.seal(&key("the right key 01"), Side::Client);
+        seal.next(b"a");
+        assert_eq!(
+            (format!("{said:?}"), format!("{seal:?}")),
+            ("Transcript".to_owned(), "Seal(1)".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_key_as_long_as_the_block_is_not_hashed() {
+        use hmac::KeyInit;
+        let by_the_library = Hmac::<Sha256>::new_from_slice(&[7; 64]).unwrap().chain_update(b"text");
+        assert_eq!(mac(&[7; 64], &[b"text"]).finalize(), by_the_library.finalize());
+    }
+
     /// RFC 4231, test cases 2 and 6 (a key longer than a block).
     #[test]
     fn hmac_is_that_of_the_rfc() {

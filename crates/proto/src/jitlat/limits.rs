@@ -179,10 +179,44 @@ mod tests {
         assert_eq!(check(&limits, 1000, 80, 999_999), Some("max-rate"));
         assert_eq!(check(&limits, 1000, 250, 1_000_000), None);
         assert_eq!(check(&limits, 1000, 251, 1_000_000), Some("max-bandwidth"));
+        assert_eq!(check(&limits, 10, 80, 500_000_000), None, "a limit is allowed itself");
         assert_eq!(check(&limits, 1000, 80, 5_000_001), Some("max-duration"));
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 4_000, 80, Span(1_000_000), Schedule::Periodic);
         let text = limits.check(&spec.unwrap()).unwrap_err().to_string();
         assert_eq!(text, "max-packets is limited to 1000 on this server (4000 asked for)");
+    }
+    #[test]
+    fn refusals_give_the_value_and_its_unit() {
+        let limits = Limits {
+            payload: 500,
+            rate: 1000,
+            bandwidth: 2_000_000,
+            duration: Span::seconds(5),
+            ..Limits::default()
+        };
+        let text = |n, l, p| {
+            let spec =
+                TestSpec::new(Direction::Down, Transport::Udp, n, l, Span(p), Schedule::Periodic).unwrap();
+            limits.check(&spec).unwrap_err().to_string()
+        };
+        let refused = |what: &str| format!("{what} asked for)").replace('|', "on this server");
+        assert_eq!(text(10, 501, 1_000_000), refused("max-payload is limited to 500 bytes | (501 bytes"));
+        assert_eq!(text(10, 80, 250_000), refused("max-rate is limited to 1000 packets/s | (4000 packets/s"));
+        assert_eq!(
+            text(10, 500, 1_000_000),
+            refused("max-bandwidth is limited to 2000000 bit/s | (4000000 bit/s")
+        );
+        assert_eq!(text(12, 80, 500_000_000), refused("max-duration is limited to 5 s | (6 s"));
+    }
+
+    #[test]
+    fn a_host_of_four_gigabytes_is_safe_by_default() {
+        let limits = Limits::default();
+        assert_eq!((limits.memory, limits.memory_per_client), (3 << 30, 3 << 29));
+        assert_eq!((limits.memory / 1024 / 1024, limits.duration), (3072, Span::seconds(86_400)));
+        let spec =
+            TestSpec::new(Direction::Up, Transport::Udp, 1000, 80, Span(1_000), Schedule::Periodic).unwrap();
+        assert_eq!(Limits::record_limit(&spec), 3024);
     }
 }

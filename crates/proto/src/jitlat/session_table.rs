@@ -296,4 +296,17 @@ mod tests {
         l.keep(SessionId(99), results(), SteadyTime(0));
         assert!(!l.find(SessionId(99)).is_kept(), "only admitted sessions are kept");
     }
+
+    #[test]
+    fn a_name_is_sixteen_hexadecimal_digits() {
+        let id = SessionId(0x00ff_0000_0000_00a1);
+        assert_eq!(
+            (id.to_string(), format!("{id:?}")),
+            ("00ff0000000000a1".into(), "SessionId(00ff0000000000a1)".into())
+        );
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for bad in ["", "ff", "+0ff0000000000a1", "00ff0000000000a1b", "00ff0000000000g1"] {
+            assert_eq!(bad.parse::<SessionId>(), Err(NotASession), "{bad}");
+        }
+    }
 }

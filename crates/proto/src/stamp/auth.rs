@@ -86,3 +86,54 @@ impl fmt::Debug for Key {
         f.write_str("Key(…)")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_not_shown() {
+        assert_eq!(format!("{:?}", Key::new(b"secret")), "Key(…)");
+    }
+
+    #[test]
+    fn a_base_packet_is_signed_whole_or_not_at_all() {
+        let key = Key::new(b"secret");
+        let mut packet = [7; COVERED + LEN + 4];
+        key.sign_base(&mut packet);
+        assert!(key.verify_base(&packet) && key.verify_base(&packet[..COVERED + LEN]));
+        assert!(packet[COVERED..COVERED + LEN] != [7; LEN] && packet[COVERED + LEN..] == [7; 4]);
+        for at in 0..COVERED + LEN {
+            let mut altered = packet;
+            altered[at] ^= 1;
+            assert!(!key.verify_base(&altered), "{at}");
+        }
+        assert!(!key.verify_base(&packet[..COVERED + LEN - 1]) && !key.verify_base(&[]));
+        assert!(!Key::new(b"another").verify_base(&packet));
+        let mut short = [7; COVERED + LEN - 1];
+        key.sign_base(&mut short);
+        assert_eq!(short, [7; COVERED + LEN - 1]);
+    }
+
+    #[test]
+    fn extensions_are_signed_with_the_number_of_their_packet() {
+        let key = Key::new(b"secret");
+        let mut tlvs = Vec::new();
+        crate::stamp::tlv::push(&mut tlvs, kind::CLASS_OF_SERVICE, &[1, 2, 3, 4]);
+        assert!(!key.verify_tlvs(5, &tlvs), "not signed");
+        key.push_tlv(5, &mut tlvs);
+        assert!(key.verify_tlvs(5, &tlvs) && !key.verify_tlvs(6, &tlvs));
+        let mut altered = tlvs.clone();
+        altered[HEADER_LEN] ^= 1;
+        assert!(!key.verify_tlvs(5, &altered));
+        key.sign_tlvs(5, &mut altered);
+        assert!(key.verify_tlvs(5, &altered));
+        // Padding alone needs no signature; nothing needs none.
+        let mut padding = Vec::new();
+        crate::stamp::tlv::push(&mut padding, kind::PADDING, &[0; 9]);
+        assert!(key.verify_tlvs(5, &padding) && key.verify_tlvs(5, &[]));
+        // One of another length is no signature.
+        crate::stamp::tlv::push(&mut padding, kind::HMAC, &[0; LEN - 1]);
+        assert!(!key.verify_tlvs(5, &padding));
+    }
+}
