@@ -188,7 +188,8 @@ fn whoever_reads_whole_frames_gets_whole_checksums() {
     };
     let reflectors = start("127.0.0.1");
     // A raw client of LaTe, by its port: acknowledgement, answer, follow-up stamped by the kernel, report.
-    let client = UdpSocket::bind("127.46.77.2:0").unwrap();
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let client = UdpSocket::bind(([127, 64 | high & 63, low, 2], lamp::RAW_PORT)).unwrap();
     client.connect(address(&reflectors, "LaMP")).unwrap();
     client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let packet = |kind, id, word| lamp::Header::new(kind, id, 0, word).at(clock::wall()).to_bytes();
