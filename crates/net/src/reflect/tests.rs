@@ -11,7 +11,7 @@ use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::{Dscp, TestSpec, WallTime};
 use jitlat_proto::twoway::{Plan, Protocol};
 use jitlat_proto::{lamp, stamp};
-use std::net::{TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 
 /// Every reflector, on ports of the system's choice.
 fn all(ip: &str, access: Access) -> Reflectors {
@@ -189,7 +189,7 @@ fn whoever_reads_whole_frames_gets_whole_checksums() {
     let reflectors = start("127.0.0.1");
     // A raw client of LaTe, by its port: acknowledgement, answer, follow-up stamped by the kernel, report.
     let [_, _, high, low] = std::process::id().to_be_bytes();
-    let client = UdpSocket::bind(([127, 64 | high & 63, low, 2], lamp::RAW_PORT)).unwrap();
+    let client = UdpSocket::bind((Ipv4Addr::new(127, 64 | high & 63, low, 2), lamp::RAW_PORT)).unwrap();
     client.connect(address(&reflectors, "LaMP")).unwrap();
     client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let packet = |kind, id, word| lamp::Header::new(kind, id, 0, word).at(clock::wall()).to_bytes();
