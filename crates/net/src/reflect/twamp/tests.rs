@@ -3,6 +3,7 @@
 use super::*;
 use crate::pace::Pacing;
 use crate::reflect::Reflectors;
+use crate::reflect::tests::await_answers;
 use crate::stamp::Stamps;
 use crate::twoway::client::{Link, prepare, run_on};
 use crate::twoway::socket::{Carrier, Marking};
@@ -112,8 +113,7 @@ fn two_sessions_at_once_in_every_mode_over_both_families() {
             }
         });
         control.stop().unwrap();
-        // Counted after it has left: the last of each session may not be yet.
-        assert!(reflectors.counters().answered.load(Ordering::Relaxed) >= 38, "{mode}");
+        await_answers(&reflectors, 38);
     }
 }
 
