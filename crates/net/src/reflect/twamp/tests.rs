@@ -16,7 +16,7 @@ use jitlat_proto::twamp::client::{Failure, Step};
 use jitlat_proto::twamp::{Mode, Sender, Wish, sender};
 use jitlat_proto::twoway::Plan;
 use std::net::TcpListener;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 fn serve(ip: &str, change: impl FnOnce(&mut TwampServer)) -> (Reflectors, SocketAddr) {
     let mut server = TwampServer { port: 0, ..TwampServer::default() };
