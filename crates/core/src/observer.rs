@@ -6,7 +6,7 @@ use crate::passive::{Estimate, Plan, Record};
 use crate::record::PacketRecord;
 use crate::session::Session;
 use crate::twoway::TcpSample;
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 
 /// What happens in a measurement, in this order: `Connected`, `Probing`…, `Started`, then `Progress`,
 /// `Arrived` and `Missed` as often as there is something, `Collecting`…, `Concluding`, `Records`…, and `Finished`.
