@@ -8,6 +8,7 @@
 //! * [`Naming`] finds a name that is not taken. No log is ever replaced.
 
 mod date;
+mod escape;
 mod file;
 mod header;
 mod read;

@@ -1,7 +1,7 @@
 //! Everything that follows from comparing each value of one run with each of another.
 
-use super::Tests;
 use super::comparable::Weighted;
+use super::comparison::Tests;
 use crate::distribution::sample::Sample;
 
 /// Values in ascending order, each standing for one packet or more.

@@ -1,7 +1,8 @@
 //! [`Side`]: one side of a comparison, a run or several runs of the same kind.
 
+use super::comparable::Comparable;
+use super::comparison::{Basis, Precondition, Statistic, Unlike};
 use super::spread::Spread;
-use super::{Basis, Comparable, Precondition, Statistic, Unlike};
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
 use crate::metrics::series::Samples;

@@ -1,6 +1,6 @@
 //! [`Bottleneck`]: a transmitter of fixed rate behind a drop-tail queue, and the traffic that shares it.
 
-use super::unit;
+use super::chance::unit;
 use crate::time::{SECOND, Span, SteadyTime};
 use rand_chacha::ChaCha8Rng;
 

@@ -1,6 +1,6 @@
 //! [`Choice`]: which packets something happens to.
 
-use super::unit;
+use super::chance::unit;
 use core::ops::RangeInclusive;
 use rand_chacha::ChaCha8Rng;
 

@@ -1,6 +1,6 @@
 //! [`Jitter`]: laws of delay variation.
 
-use super::unit;
+use super::chance::unit;
 use crate::time::{Span, SteadyTime};
 use rand_chacha::ChaCha8Rng;
 

@@ -11,6 +11,7 @@
 //! [`Trial`] puts two imperfect [`Host`]s about such a path and gives the records of a whole test.
 
 mod bottleneck;
+mod chance;
 mod choice;
 mod host;
 mod jitter;
@@ -32,7 +33,7 @@ use bottleneck::Bottleneck;
 use choice::Chooser;
 use police::Policer;
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_chacha::rand_core::SeedableRng;
 use std::collections::BTreeMap;
 
 /// The most copies a duplicated packet may get beside itself.
@@ -400,11 +401,6 @@ impl Impairment {
             (None, None) => Span::ZERO,
         }
     }
-}
-
-/// Uniform on (0, 1] from the top 53 bits, so that its logarithm is finite.
-fn unit(rng: &mut ChaCha8Rng) -> f64 {
-    ((rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
 
 #[cfg(test)]

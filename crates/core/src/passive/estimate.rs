@@ -5,6 +5,7 @@ use super::levels::{Level, Levels};
 use super::matcher::{MatchCounts, MatchObserver};
 use super::pairing::{Pair, Pairer, Record};
 use super::serialisation::{Lengths, Serialisation};
+use super::sizes::SizeFigures;
 use super::spread::{Spread, SpreadFigures};
 use crate::time::{SECOND, Span, WallTime};
 use serde::Serialize;
@@ -68,21 +69,6 @@ pub struct PassiveSummary {
     /// And back.
     #[serde(rename = "in")]
     pub back: WayFigures,
-}
-
-/// Round trips of the pairs of one size each way.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct SizeFigures {
-    /// Length of the OUT packet, in bytes.
-    pub out_length: u32,
-    /// Length of the IN packet, in bytes.
-    pub in_length: u32,
-    /// Pairs.
-    pub pairs: u64,
-    /// The least round trip, in ns.
-    pub min_rtt_ns: i64,
-    /// The mean round trip, in ns.
-    pub mean_rtt_ns: f64,
 }
 
 /// Combinations of sizes that are kept apart.

@@ -4,8 +4,8 @@
 //! serialisation; on ATM in steps of a cell. The comb of a single queue slips whenever a sender pauses, so
 //! its pitch shows best in the differences of neighbouring values; the other levels in the values themselves.
 
-use super::SizeFigures;
 use super::link::Link;
+use super::sizes::SizeFigures;
 use crate::metrics::bands::{spacing, steps_per_step};
 use crate::time::Span;
 use core::cmp::Reverse;

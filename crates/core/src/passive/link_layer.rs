@@ -1,30 +1,20 @@
-//! [`Frame`] and [`LinkType`]: from the first captured byte to the IP packet.
+//! [`LinkType`]: from the first captured byte to the IP packet.
 
-use super::packet::{Packet, Skip, decode};
-use crate::time::WallTime;
-
-/// One captured frame.
-#[derive(Clone, Copy, Debug)]
-pub struct Frame<'a> {
-    /// When it was captured.
-    pub at: WallTime,
-    /// What its first bytes are.
-    pub link: LinkType,
-    /// Its length on the wire, in bytes.
-    pub wire_length: u32,
-    /// The captured bytes.
-    pub data: &'a [u8],
-}
-
-impl<'a> Frame<'a> {
-    /// The IP packet in it.
-    ///
-    /// # Errors
-    /// Why there is none.
-    #[inline]
-    pub fn packet(&self) -> Result<Packet<'a>, Skip> {
-        decode(self.link, self.data, self.wire_length)
-    }
+/// Why a frame is not a packet of interest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Skip {
+    /// ARP, LLDP, a PPP control protocol, …
+    #[error("not IP")]
+    NotIp,
+    /// The snap length cut it before the end of its headers.
+    #[error("cut before the end of its headers")]
+    Truncated,
+    /// Its length or version fields contradict each other.
+    #[error("malformed")]
+    Malformed,
+    /// A link type this program does not know.
+    #[error("unknown link type")]
+    UnknownLink,
 }
 
 /// The link type of a capture, as numbered by the tcpdump group.
@@ -59,7 +49,7 @@ impl LinkType {
     /// Linux cooked capture, version 2 (`tcpdump -i any`).
     pub const LINUX_SLL2: LinkType = LinkType(276);
 
-    /// Whether [`decode`] understands it.
+    /// Whether [`decode`](super::decode) understands it.
     pub fn is_supported(self) -> bool {
         !matches!(find_network_layer(self, &[]), Err(Skip::UnknownLink))
     }

@@ -29,6 +29,7 @@ pub mod pipeline;
 mod result;
 pub mod serialisation;
 mod sighting;
+mod sizes;
 pub mod spread;
 mod stream_traffic;
 pub mod streams;
@@ -36,59 +37,28 @@ pub mod survey;
 pub mod tcp;
 mod time_queue;
 pub mod verdict;
+mod way;
 
 pub use clocks::{ClockDifference, Clocks};
 pub use compat::{CaiaMatcher, CaiaPairer};
 pub use echo::Echoes;
-pub use estimate::{Estimate, Estimator, PassiveSummary, Resampler, SizeFigures, WayFigures};
+pub use estimate::{Estimate, Estimator, PassiveSummary, Resampler, WayFigures};
 pub use flows::{FlowFigures, FlowKey, FlowNumbers, FlowWay, Flows, Grouping};
 pub use identity::{Fields, Identity, IdentityRule};
 pub use levels::{Level, Levels, explain_levels};
 pub use link::{Encapsulation, Fit, Link, LinkQuestion};
-pub use link_layer::{Frame, LinkType};
+pub use link_layer::{LinkType, Skip};
 pub use matcher::{MatchCounts, MatchObserver, Matcher};
 pub use order::InOrder;
-pub use packet::{Packet, Skip, decode};
+pub use packet::{Frame, Packet, decode};
 pub use pairing::{Pair, Pairer, Record};
 pub use result::PassiveResult;
 pub use serialisation::Serialisation;
 pub use sighting::Sighting;
+pub use sizes::SizeFigures;
 pub use spread::{Spread, SpreadFigures};
 pub use stream_traffic::{StreamTraffic, WireCounts};
 pub use streams::{StreamSink, Streams};
 pub use survey::{NoPlan, PacketPreview, Plan, Prefix, Sides, survey};
 pub use time_queue::TimeQueue;
-
-use serde::Serialize;
-
-/// Which way a packet goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Way {
-    /// From the reference to the monitor point.
-    Out = 0,
-    /// From the monitor to the reference point.
-    In = 1,
-}
-
-impl Way {
-    /// Both, in the order of their codes.
-    pub const BOTH: [Way; 2] = [Way::Out, Way::In];
-}
-
-/// Where a packet was captured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Point {
-    /// Where the round trip starts (CAIA `-f`).
-    Reference = 0,
-    /// The far end (CAIA `-F`).
-    Monitor = 1,
-}
-
-impl Point {
-    /// Whether packets that go `way` pass this point first.
-    pub fn is_source(self, way: Way) -> bool {
-        self as u8 == way as u8
-    }
-}
+pub use way::{Point, Way};

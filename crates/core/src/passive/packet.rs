@@ -4,24 +4,32 @@
 //! field further than the bytes that are there, so a frame cut by the snap length is still understood as
 //! far as it goes.
 
-use super::link_layer::{LinkType, Network, find_network_layer, plain_ipv4};
+use super::link_layer::{LinkType, Network, Skip, find_network_layer, plain_ipv4};
+use crate::time::WallTime;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Why a frame is not a packet of interest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Skip {
-    /// ARP, LLDP, a PPP control protocol, …
-    #[error("not IP")]
-    NotIp,
-    /// The snap length cut it before the end of its headers.
-    #[error("cut before the end of its headers")]
-    Truncated,
-    /// Its length or version fields contradict each other.
-    #[error("malformed")]
-    Malformed,
-    /// A link type this program does not know.
-    #[error("unknown link type")]
-    UnknownLink,
+/// One captured frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// When it was captured.
+    pub at: WallTime,
+    /// What its first bytes are.
+    pub link: LinkType,
+    /// Its length on the wire, in bytes.
+    pub wire_length: u32,
+    /// The captured bytes.
+    pub data: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// The IP packet in it.
+    ///
+    /// # Errors
+    /// Why there is none.
+    #[inline]
+    pub fn packet(&self) -> Result<Packet<'a>, Skip> {
+        decode(self.link, self.data, self.wire_length)
+    }
 }
 
 /// Protocol number of ICMP.

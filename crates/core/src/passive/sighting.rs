@@ -1,7 +1,7 @@
 //! [`Sighting`]: one packet seen at one point.
 
-use super::Way;
 use super::identity::Identity;
+use super::way::Way;
 use crate::time::WallTime;
 
 /// The same name at the same point this soon, in ns, is one packet captured twice.

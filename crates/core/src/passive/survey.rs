@@ -6,10 +6,11 @@
 //! (monitor − reference) time goes OUT; half the sum of the least differences is the clock offset, wrong by
 //! at most half the round trip.
 
+use super::identity::Identity;
 use super::identity::{Fields, IdentityRule};
 use super::packet::{Packet, bits};
 use super::sighting::TWICE;
-use super::{Identity, Way};
+use super::way::Way;
 use crate::time::{Span, WallTime};
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};

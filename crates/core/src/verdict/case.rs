@@ -1,156 +1,18 @@
 //! [`Case`]: everything the rules look at, worked out once from the records of one way of one test.
 
-use super::causes;
-use super::delays::{Delays, Noise, bounded};
+use super::delays::{Delays, Noise};
 use super::episodes::{Episode, Episodes, Hold};
+use super::known::Known;
 use super::law::LossLaw;
 use super::levels::{self, Step};
 use super::losses::{Departures, Losses, Scattered};
+use super::material::Material;
 use super::schedule::{self, Late};
 use super::severity::{Experience, Waits};
 use super::steps::{self, Reason};
 use crate::distribution::sample::Sample;
-use crate::metrics::clock::ClockEstimate;
-use crate::metrics::duplicate::Copies;
-use crate::metrics::seqset::{Run, SeqSet, absent};
-use crate::metrics::series::Series;
-use crate::session::{Ending, Session};
+use crate::metrics::seqset::{Run, absent};
 use crate::spec::Transport;
-use crate::time::Source;
-use serde::{Deserialize, Serialize};
-
-/// What the analysis hands over.
-pub struct Material<'a> {
-    /// The test.
-    pub session: &'a Session,
-    /// The packets accepted, in send order.
-    pub series: &'a Series<'a>,
-    /// Their numbers.
-    pub accepted: &'a SeqSet,
-    /// Their delays in order.
-    pub sample: &'a Sample,
-    /// Further copies.
-    pub copies: &'a Copies,
-    /// What is known of the clocks.
-    pub clock: &'a ClockEstimate,
-    /// What was noted row by row.
-    pub notes: &'a RowNotes,
-    /// Where all arrived stamps were taken; None where in several places.
-    pub arrived_by: Option<Source>,
-    /// The delays are of a way there and back, by one clock.
-    pub round_trip: bool,
-}
-
-/// What stands beside single rows and is worth a look.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct RowNotes {
-    /// Packets that stayed in the sending host for a millisecond or longer before their sent stamp: number, ns.
-    pub sent_late: Vec<(u32, i64)>,
-    /// Packets that stayed in the receiving host as long after their arrived stamp: number, ns.
-    pub read_late: Vec<(u32, i64)>,
-    /// Payload of each packet received, by number, where they are not all of one size.
-    pub sizes: Vec<(u32, u16)>,
-    /// The time to live with which packets came from each number on, where it changed.
-    pub ttl: Vec<(u32, u8)>,
-    /// The size of every row so far, while it is one.
-    only_size: Option<u16>,
-    last_ttl: Option<u8>,
-}
-
-/// Changes of the time to live that are listed.
-const MOST_TTLS: usize = 64;
-/// Shorter stays in a host are of no interest.
-const NOTED: i64 = 1_000_000;
-
-impl RowNotes {
-    /// Takes note of an accepted row.
-    #[inline]
-    pub fn push(&mut self, record: &crate::PacketRecord, seq: u32) {
-        if let Some(lag) = record.send_lag().filter(|l| l.0 >= NOTED) {
-            self.sent_late.push((seq, bounded(lag.0)));
-        }
-        if let Some(lag) = record.receive_lag().filter(|l| l.0 >= NOTED) {
-            self.read_late.push((seq, bounded(lag.0)));
-        }
-        if record.ttl() != self.last_ttl
-            && let Some(ttl) = record.ttl()
-        {
-            self.last_ttl = Some(ttl);
-            if self.ttl.len() < MOST_TTLS {
-                self.ttl.push((seq, ttl));
-            }
-        }
-        if let Some(size) = record.size() {
-            self.size(seq, size);
-        }
-    }
-
-    /// The payload of every packet received, where it was one and the same.
-    pub fn only_size(&self) -> Option<u16> {
-        self.only_size.filter(|_| self.sizes.is_empty())
-    }
-
-    fn size(&mut self, seq: u32, size: u16) {
-        // All sizes are kept from the first that differs on: a test of one size keeps none.
-        if self.only_size.is_none_or(|only| only == size) && self.sizes.is_empty() {
-            self.only_size = Some(size);
-        } else {
-            self.sizes.push((seq, size));
-        }
-    }
-
-    /// Adds what was noted of the rows that follow: of the packets `seqs`, in order of arrival, those that are new.
-    pub fn append(&mut self, next: &RowNotes, seqs: &[u32], is_new: impl Fn(u32) -> bool) {
-        self.sent_late.extend(next.sent_late.iter().filter(|(seq, _)| is_new(*seq)));
-        self.read_late.extend(next.read_late.iter().filter(|(seq, _)| is_new(*seq)));
-        // The first is what those packets began with, which need not be a change.
-        let changes =
-            next.ttl.iter().enumerate().filter(|(k, (_, ttl))| *k > 0 || Some(*ttl) != self.last_ttl);
-        let room = MOST_TTLS.saturating_sub(self.ttl.len());
-        self.ttl.extend(changes.map(|(_, change)| *change).take(room));
-        self.last_ttl = next.last_ttl.or(self.last_ttl);
-        let Some(size) = next.only_size else { return };
-        // Sizes are listed from the first that differed; those before were of the one size.
-        let before = seqs.len().saturating_sub(next.sizes.len());
-        if self.sizes.is_empty() && self.only_size.is_none_or(|only| only == size) {
-            self.only_size = Some(size);
-        } else {
-            seqs[..before].iter().filter(|seq| is_new(**seq)).for_each(|seq| self.size(*seq, size));
-        }
-        next.sizes.iter().filter(|(seq, _)| is_new(*seq)).for_each(|(seq, size)| self.size(*seq, *size));
-    }
-
-    /// The same of packets with numbers `by` higher.
-    pub fn shifted(mut self, by: u32) -> RowNotes {
-        let times = self.sent_late.iter_mut().chain(&mut self.read_late).map(|(seq, _)| seq);
-        let others = self.sizes.iter_mut().map(|(seq, _)| seq).chain(self.ttl.iter_mut().map(|(seq, _)| seq));
-        times.chain(others).for_each(|seq| *seq = seq.saturating_add(by));
-        self
-    }
-
-    /// Whether these can be the notes on the packets `accepted`, as far as the rules rely on it.
-    pub fn is_possible(&self, accepted: &SeqSet) -> bool {
-        let late = |stays: &[(u32, i64)]| {
-            stays.iter().all(|(seq, ns)| accepted.contains(*seq) && *ns >= NOTED && bounded(*ns) == *ns)
-        };
-        late(&self.sent_late)
-            && late(&self.read_late)
-            && self.sizes.iter().all(|(seq, _)| accepted.contains(*seq))
-            && self.ttl.iter().all(|(seq, _)| accepted.contains(*seq))
-            && self.ttl.len() <= MOST_TTLS
-    }
-}
-
-/// How much of a test is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
-    /// Packets whose fate is known: 0 up to this number.
-    pub sent: u64,
-    /// Packets after them that may or may not have been sent and received.
-    pub unknown: u64,
-    /// Everything that was sent is accounted for.
-    pub complete: bool,
-}
 
 /// Everything the rules look at.
 pub struct Case<'a> {
@@ -246,7 +108,7 @@ impl<'a> Case<'a> {
             duration: duration as f64 / 1e9,
         };
         case.sort_losses();
-        case.law = LossLaw::of(&case);
+        case.law = LossLaw::of(material, known, &case.delays, &case.scattered);
         case
     }
 
@@ -289,16 +151,6 @@ impl<'a> Case<'a> {
             others.filtered(if elsewhere > 0.0 { 0 } else { packets.min(others.sent / 2) }, |o| !full(o));
     }
 
-    /// Whether the transport shows loss and order.
-    pub fn shows_loss(&self) -> bool {
-        self.material.session.spec.transport() == Transport::Udp
-    }
-
-    /// Nominal time between packets in ns, where departures follow it.
-    pub fn period(&self) -> Option<i64> {
-        self.material.session.period().map(|p| bounded(p.0)).filter(|p| *p > 0)
-    }
-
     /// Seconds from the first packet to where packet `seq` was sent, or would have been.
     pub fn seconds(&self, seq: u64) -> f64 {
         Departures::new(&self.delays, self.material.session).of(seq) as f64 / 1e9
@@ -309,6 +161,31 @@ impl<'a> Case<'a> {
         if k < self.delays.len() { self.delays.seconds(k) } else { self.duration }
     }
 
+    /// The holds that are the receiving program's, where nothing but its own stamps tells it from the path.
+    pub fn receiver_holds(&self) -> Vec<Hold> {
+        if self.material.is_stamped_by_kernel() { Vec::new() } else { self.long_holds() }
+    }
+
+    /// The holds that are the path's: the receiving kernel stamped the packets as they came.
+    pub fn path_holds(&self) -> Vec<Hold> {
+        if self.material.is_stamped_by_kernel() { self.long_holds() } else { Vec::new() }
+    }
+
+    /// The holds worth a word on their own; none where the transport holds packets back to deliver them in order.
+    fn long_holds(&self) -> Vec<Hold> {
+        if self.material.session.spec.transport() == Transport::Tcp {
+            return Vec::new();
+        }
+        let least = self.longest_usual_hold().max(self.episodes.tail.saturating_mul(4));
+        let is_long = |h: &&Hold| h.length >= least && h.to - h.from >= 3;
+        self.episodes.holds.iter().filter(is_long).copied().collect()
+    }
+
+    /// What a hold must reach to be worth a word, in ns: 60 ms, and three packets' worth of the schedule.
+    pub fn longest_usual_hold(&self) -> i64 {
+        LONG_HOLD.max(3 * self.material.period().unwrap_or(0))
+    }
+
     /// What an application lives through, without outages: with what its own host adds.
     pub fn experience(&self) -> Experience {
         let at_steps: u64 = self.lost_at_steps.iter().map(|r| r.len).sum();
@@ -316,7 +193,7 @@ impl<'a> Case<'a> {
         let received = self.delays.len() as u64;
         let sample;
         // What the receiving program added by standing still is not the path's.
-        let held: Vec<Hold> = causes::receiver_holds(self);
+        let held = self.receiver_holds();
         let of_path = |k: &usize| {
             let after = held.partition_point(|h| h.from <= *k);
             after.checked_sub(1).is_none_or(|i| held[i].to <= *k)
@@ -346,13 +223,16 @@ impl<'a> Case<'a> {
         });
         Experience {
             waits: Waits::exact(waits),
-            sent: received + if self.shows_loss() { lost } else { 0 },
-            lost: if self.shows_loss() { lost } else { 0 },
+            sent: received + if self.material.shows_loss() { lost } else { 0 },
+            lost: if self.material.shows_loss() { lost } else { 0 },
             burst_ratio: self.scattered.pattern().burst_ratio,
             base_ns,
         }
     }
 }
+
+/// Shorter holds are what radio links and schedulers do all day, in ns.
+const LONG_HOLD: i64 = 60_000_000;
 
 /// Clocks that may be off by more, in ns, by what their kernels say, tell no delay.
 const SURE: i64 = 50_000_000;
@@ -363,46 +243,6 @@ const VAGUE: f64 = 500e6;
 /// Below this there is no verdict: 3/N, the most that N packets without loss can exclude, is above the 3 % that any
 /// conversation bears.
 pub const FEW: usize = 100;
-
-impl Known {
-    /// What is known of the packets of `session`, of which those of `accepted` came.
-    pub fn of(session: &Session, accepted: &SeqSet) -> Known {
-        let asked = session.declared.unwrap_or(session.spec.packets().into());
-        let met = accepted.max().map_or(0, |seq| u64::from(seq) + 1);
-        let all = |sent: u64| Known { sent: sent.max(met), unknown: 0, complete: true };
-        let cut = Known { sent: met, unknown: asked.saturating_sub(met), complete: false };
-        if session.truncated || session.ending == Ending::StorageFailed {
-            return cut;
-        }
-        match (session.sent.map(u64::from), session.ending) {
-            (Some(sent), Ending::Complete | Ending::Interrupted) => all(sent.min(asked)),
-            // All that was asked for was sent: only the receiver's word is missing, or nothing reached it.
-            (Some(sent), Ending::PeerLost) if sent >= asked => all(asked),
-            (Some(sent), Ending::PeerLost) => {
-                Known { sent: sent.max(met), unknown: asked.saturating_sub(sent.max(met)), complete: false }
-            }
-            (Some(sent), Ending::Unknown) if session.version < 3 => all(sent.min(asked)),
-            (None, Ending::Complete) => all(asked),
-            (None, Ending::Unknown) if session.version < 3 => Known::classic(session, accepted, asked, met),
-            _ => cut,
-        }
-    }
-
-    /// Logs of versions 1 and 2 do not say that they are whole. Where far more is missing at their end than anywhere
-    /// else, it was not recorded.
-    fn classic(session: &Session, accepted: &SeqSet, asked: u64, met: u64) -> Known {
-        let missing = asked.saturating_sub(met);
-        let longest = absent(accepted.runs(), met).map(|run| run.len).max().unwrap_or(0);
-        let time =
-            session.period().map_or(0, |p| p.0).saturating_mul(i64::try_from(missing).unwrap_or(i64::MAX));
-        let much = time >= 500_000_000 || missing >= asked / 100;
-        if met > 0 && missing >= 10 && missing > 3 * longest && much {
-            Known { sent: met, unknown: missing, complete: false }
-        } else {
-            Known { sent: asked, unknown: 0, complete: true }
-        }
-    }
-}
 
 /// The smallest delay of each route.
 fn set_levels(delays: &mut Delays<'_>, steps: &[(Step, Reason)]) {

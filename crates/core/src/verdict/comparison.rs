@@ -1,7 +1,7 @@
 //! What a difference between runs comes to, and how it is said.
 
-use super::Level;
-use crate::compare::{Basis, Comparison, Difference, Effect, Outcome, Statistic};
+use super::conclusion::Level;
+use crate::compare::comparison::{Basis, Comparison, Difference, Effect, Outcome, Statistic};
 use crate::units::eng4_f64;
 
 /// What to believe of a difference, and why.

@@ -1,7 +1,9 @@
 //! [`findings`]: what the figures mean for real-time traffic.
 
+use super::answer::CauseId;
+use super::conclusion::{Level, Verdict};
 use super::severity::{of_missing, of_wait};
-use super::{CauseId, Level, Verdict, time};
+use super::words::precise_time as time;
 use crate::distribution::Percent;
 use crate::metrics::loss::LossPattern;
 use crate::metrics::regression::TrendVerdict;

@@ -1,7 +1,7 @@
 //! The answer in one sentence.
 
 use super::answer::{Answer, Cause, CauseId, Severity};
-use super::case::Known;
+use super::known::Known;
 use super::severity::{Experience, Played};
 use super::words::{count, moment, percent, time};
 use crate::spec::Direction;

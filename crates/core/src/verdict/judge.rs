@@ -1,9 +1,11 @@
 //! [`judge`]: what the records of a test say is wrong, and how bad that is; [`Judgement::tell`] says it.
 
 use super::answer::{Answer, Cause, CauseId, Severity};
-use super::case::{Case, FEW, Known, Material};
+use super::case::{Case, FEW};
 use super::causes::{Found, RULES};
 use super::headline::{headline, most_felt};
+use super::known::Known;
+use super::material::Material;
 use super::profiles::{PROFILES, Profile, Sent};
 use super::severity::of_outage;
 

@@ -1,8 +1,9 @@
 //! [`LossLaw`]: what lost the packets that neither an outage nor a full queue took.
 
-use super::case::Case;
-use super::delays::Pace;
+use super::delays::{Delays, Pace};
+use super::known::Known;
 use super::losses::{Departures, Pattern, Scattered};
+use super::material::Material;
 use crate::metrics::seqset::Run;
 use crate::spec::Schedule;
 
@@ -48,12 +49,16 @@ const CLEAR: f64 = 2.576;
 const BURSTY: f64 = 1.25;
 
 impl LossLaw {
-    /// Of the losses of `case`, if there are enough to speak of.
-    pub fn of(case: &Case<'_>) -> Option<LossLaw> {
-        if !case.shows_loss() {
+    /// Of the losses `all` among the packets `known`, if there are enough to speak of.
+    pub fn of(
+        material: &Material<'_>,
+        known: Known,
+        delays: &Delays<'_>,
+        all: &Scattered,
+    ) -> Option<LossLaw> {
+        if !material.shows_loss() {
             return None;
         }
-        let all = &case.scattered;
         let lost = all.lost();
         if lost < FEWEST || all.interval()[0] <= ALLOWED {
             return None;
@@ -61,11 +66,11 @@ impl LossLaw {
         let stretch = all.stretch();
         let part = stretch.map_or_else(|| all.clone(), |s| all.within(s));
         let pattern = part.pattern();
-        let (manner, confidence) = manner(case, &part, pattern);
+        let (manner, confidence) = manner(material, known, delays, &part, pattern);
         let first = part.runs.first().map_or(0, |(_, o)| o.start);
         let last = part.runs.last().map_or(0, |(_, o)| o.start + o.len - 1);
-        let end = case.known.sent.saturating_sub(1);
-        let begins_late = manner == Manner::Policed && first > case.known.sent / 100;
+        let end = known.sent.saturating_sub(1);
+        let begins_late = manner == Manner::Policed && first > known.sent / 100;
         let packets = match stretch {
             Some(_) => [first, last],
             None if begins_late => [first, end],
@@ -83,8 +88,14 @@ impl LossLaw {
     }
 }
 
-fn manner(case: &Case<'_>, part: &Scattered, pattern: Pattern) -> (Manner, f64) {
-    if let Some(size) = by_size(case, part) {
+fn manner(
+    material: &Material<'_>,
+    known: Known,
+    delays: &Delays<'_>,
+    part: &Scattered,
+    pattern: Pattern,
+) -> (Manner, f64) {
+    if let Some(size) = by_size(material, known, part) {
         return (Manner::BySize(size), 0.95);
     }
     let even = pattern.z.is_some_and(|z| z > CLEAR) && part.ratio() > 0.02;
@@ -93,7 +104,7 @@ fn manner(case: &Case<'_>, part: &Scattered, pattern: Pattern) -> (Manner, f64) 
     if even && pattern.spacing.is_none_or(|s| s < 0.7) || spaced {
         return (Manner::Policed, 0.9);
     }
-    if follows_rate(case, part) {
+    if follows_rate(material, delays, part) {
         return (Manner::Policed, 0.8);
     }
     match pattern.z {
@@ -115,12 +126,12 @@ fn run_lengths_agree(part: &Scattered) -> bool {
 }
 
 /// Whether losses come where packets were sent close together: the mark of a token bucket where departures vary.
-fn follows_rate(case: &Case<'_>, part: &Scattered) -> bool {
-    let Some(period) = case.period() else { return false };
+fn follows_rate(material: &Material<'_>, delays: &Delays<'_>, part: &Scattered) -> bool {
+    let Some(period) = material.period() else { return false };
     if part.runs.len() < 12 {
         return false;
     }
-    let bursts = match (case.material.session.spec.schedule(), case.delays.pace()) {
+    let bursts = match (material.session.spec.schedule(), delays.pace()) {
         (Schedule::Burst { size }, _) => Some(u64::from(size)),
         (_, Pace::Bursts(size)) => Some(size as u64),
         (_, Pace::Even) => return false,
@@ -140,7 +151,7 @@ fn follows_rate(case: &Case<'_>, part: &Scattered) -> bool {
             (sum / n - middle) / error > 5.0
         }
         None => {
-            let departures = Departures::new(&case.delays, case.material.session);
+            let departures = Departures::new(delays, material.session);
             [3u64, 8, 20].iter().any(|before| {
                 let gap = |run: &Run| {
                     let from = run.start.checked_sub(*before)?;
@@ -157,11 +168,11 @@ fn follows_rate(case: &Case<'_>, part: &Scattered) -> bool {
 }
 
 /// The size of which packets are lost while shorter ones are not, where sizes take turns.
-fn by_size(case: &Case<'_>, part: &Scattered) -> Option<u16> {
-    let notes = case.material.notes;
+fn by_size(material: &Material<'_>, known: Known, part: &Scattered) -> Option<u16> {
+    let notes = material.notes;
     let sizes = &notes.sizes;
     // A turn of which nothing ever came has the size the test declares.
-    let declared = case.material.session.payload()?;
+    let declared = material.session.payload()?;
     let one = notes.only_size().filter(|size| *size < declared);
     if sizes.is_empty() && one.is_none() || part.runs.len() < 8 {
         return None;
@@ -192,7 +203,7 @@ fn by_size(case: &Case<'_>, part: &Scattered) -> Option<u16> {
         (run.start..run.start + run.len.min(100_000))
             .for_each(|seq| lost[(seq % u64::from(cycle)) as usize] += 1);
     }
-    let each = (case.known.sent / u64::from(cycle)).max(1);
+    let each = (known.sent / u64::from(cycle)).max(1);
     let all: u64 = lost.iter().sum();
     let size = |k: usize| turn[k].unwrap_or(declared);
     let largest = (0..cycle as usize).filter(|k| lost[*k] * 5 > each).map(size).min()?;

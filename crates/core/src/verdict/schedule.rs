@@ -1,8 +1,8 @@
 //! The sending host: when it should have sent, when it did, and what its clock did meanwhile.
 
-use super::case::Material;
 use super::delays::{Delays, Noise, Pace, bounded};
 use super::levels::Step;
+use super::material::Material;
 use crate::session::Session;
 use crate::spec::Schedule;
 

@@ -1,8 +1,8 @@
 //! What a change of the smallest delay was: a clock, a route, or a queue after all.
 
-use super::case::Material;
 use super::delays::{Delays, Noise};
 use super::levels::Step;
+use super::material::Material;
 use crate::spec::Direction;
 
 /// What changed the smallest delay.

@@ -1,6 +1,7 @@
 //! [`Notes`]: reasons not to believe a figure.
 
-use super::{CauseId, Warning};
+use super::answer::CauseId;
+use super::conclusion::Warning;
 use crate::session::{Ending, Session};
 use crate::summary::Summary;
 use crate::time::Span;

@@ -1,5 +1,7 @@
 //! Numbers as a verdict says them: two digits, the unit that fits.
 
+use crate::units::eng4_f64;
+
 /// A time in ns: `3.0 s`, `97 ms`, `320 us`.
 pub fn time(ns: f64) -> String {
     let size = ns.abs();
@@ -12,6 +14,11 @@ pub fn time(ns: f64) -> String {
         _ => (ns / 3600e9, "h"),
     };
     if value.abs() < 9.95 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
+}
+
+/// The same with four digits: `97.21 ms`; below a microsecond whole nanoseconds.
+pub fn precise_time(ns: f64) -> String {
+    if ns.abs() < 1000.0 { format!("{ns:.0} ns") } else { eng4_f64(ns) }
 }
 
 /// A moment of a test, in seconds.

@@ -7,6 +7,7 @@
 //! * [`show`] – table, CSV, JSON, figures
 
 mod lists;
+mod plan;
 mod show;
 mod state;
 mod test_options;
@@ -20,13 +21,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use jitlat_core::Span;
 use jitlat_core::quantity;
-use jitlat_core::sweep::{Axis, Confidence, Factor, Grid, Level, Run, order};
-use jitlat_instruments::load::{Load, LoadSpec};
-use jitlat_instruments::sweep::{CellTest, SweepEvent, sweep};
+use jitlat_core::sweep::{Axis, Confidence, Factor, Grid, Level, Run};
+use jitlat_instruments::sweep::{SweepEvent, sweep};
 use jitlat_instruments::{Error, Stop};
 use jitlat_net::random;
 use lists::Levels;
-use serde::{Deserialize, Serialize};
+use plan::{FORMAT, LoadLink, Plan};
 use show::SweepReport;
 use state::{Named, State};
 use std::path::PathBuf;
@@ -105,67 +105,26 @@ pub enum Order {
     Given,
 }
 
-/// Everything that fixes a sweep: the first line of its file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
-    /// `jitlat sweep 1`.
-    pub format: String,
-    /// The far host.
-    pub host: String,
-    /// One-way tests, not round trips.
-    pub one_way: bool,
-    /// What is varied.
-    pub grid: Grid,
-    /// Packets of a run.
-    pub packets: u64,
-    /// Runs of each combination.
-    pub repetitions: u32,
-    /// Pause between runs.
-    pub pause: Span,
-    /// Of the random order; `None` = as given.
-    pub seed: Option<u64>,
-    /// Of the intervals.
-    pub confidence: Confidence,
-    /// The server that takes the load: host, port, file with its key, and how long it settles.
-    pub load: LoadLink,
-    /// Options of the test.
-    pub options: Vec<String>,
-}
-
-/// Where loads go.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LoadLink {
-    host: Option<String>,
-    port: u16,
-    key_file: Option<PathBuf>,
-    settle: Span,
-}
-
-/// The first line of a sweep's file says so.
-pub const FORMAT: &str = "jitlat sweep 2";
-/// The formats it can be resumed from: that of version 1 names ten figures in its own way.
-pub const READABLE: [&str; 2] = ["jitlat sweep 1", FORMAT];
-/// More runs than this are a slip of the pen.
-const MOST_RUNS: usize = 100_000;
 /// Payloads of a sweep that names nothing to vary.
 const SIZES: &str = "60..1460:200";
 
-impl Plan {
-    fn new(args: &SweepArgs) -> Result<Plan> {
-        let host = args.host.clone().context("name the far host")?;
+impl SweepArgs {
+    /// The sweep that is asked for.
+    fn plan(&self) -> Result<Plan> {
+        let host = self.host.clone().context("name the far host")?;
         let mut loads: Vec<Level> = Vec::new();
-        if !args.load.load.is_empty() {
+        if !self.load.load.is_empty() {
             loads.push(Level { text: "none".to_owned(), number: None });
-            loads.extend(args.load.load.iter().map(|l| Level { text: l.to_string(), number: None }));
+            loads.extend(self.load.load.iter().map(|l| Level { text: l.to_string(), number: None }));
         }
         let named = [
-            (Factor::Payload, &args.payloads),
-            (Factor::Period, &args.periods),
-            (Factor::Wait, &args.waits),
-            (Factor::Dscp, &args.dscps),
-            (Factor::Priority, &args.priorities),
-            (Factor::Protocol, &args.protos),
-            (Factor::Transport, &args.transports),
+            (Factor::Payload, &self.payloads),
+            (Factor::Period, &self.periods),
+            (Factor::Wait, &self.waits),
+            (Factor::Dscp, &self.dscps),
+            (Factor::Priority, &self.priorities),
+            (Factor::Protocol, &self.protos),
+            (Factor::Transport, &self.transports),
         ];
         let axis = |(factor, levels): (Factor, &Option<Levels>)| {
             levels.clone().map(|Levels(levels)| Axis { factor, levels })
@@ -174,11 +133,11 @@ impl Plan {
         if !loads.is_empty() {
             axes.push(Axis { factor: Factor::Load, levels: loads });
         }
-        if axes.iter().all(|a| a.levels.len() < 2) && args.payloads.is_none() {
+        if axes.iter().all(|a| a.levels.len() < 2) && self.payloads.is_none() {
             let Levels(levels) = lists::payloads(SIZES).map_err(|e| anyhow!(e))?;
             axes.insert(0, Axis { factor: Factor::Payload, levels });
         }
-        let seed = match (args.order, args.seed) {
+        let seed = match (self.order, self.seed) {
             (Order::Given, _) => None,
             (Order::Random, Some(seed)) => Some(seed),
             (Order::Random, None) => {
@@ -190,60 +149,21 @@ impl Plan {
         Ok(Plan {
             format: FORMAT.to_owned(),
             host,
-            one_way: args.one_way,
+            one_way: self.one_way,
             grid: Grid { axes },
-            packets: args.packets,
-            repetitions: args.repetitions,
-            pause: args.pause,
+            packets: self.packets,
+            repetitions: self.repetitions,
+            pause: self.pause,
             seed,
-            confidence: args.confidence,
+            confidence: self.confidence,
             load: LoadLink {
-                host: args.load.load_host.clone(),
-                port: args.load.load_port,
-                key_file: args.load.load_key_file.clone(),
-                settle: args.load.load_settle,
+                host: self.load.load_host.clone(),
+                port: self.load.load_port,
+                key_file: self.load.load_key_file.clone(),
+                settle: self.load.load_settle,
             },
-            options: args.options.clone(),
+            options: self.options.clone(),
         })
-    }
-
-    /// What is to be run, in order.
-    pub fn runs(&self) -> Result<Vec<Run>> {
-        let count = self.grid.cells().and_then(|c| c.checked_mul(self.repetitions as usize));
-        match count {
-            Some(1..=MOST_RUNS) => Ok(order(self.grid.cells().unwrap_or(0), self.repetitions, self.seed)),
-            Some(n) => bail!("{n} runs are too many: a sweep has at most {MOST_RUNS}"),
-            None => bail!("there are more combinations than can be counted"),
-        }
-    }
-
-    /// The test of one combination, as `options` of its own have it.
-    pub fn test(&self, cell: usize, options: &TestOptions) -> Result<CellTest> {
-        let conditions = self.grid.levels(cell);
-        let loads: Vec<LoadSpec> = conditions
-            .iter()
-            .filter(|(factor, level)| *factor == Factor::Load && level.text != "none")
-            .map(|(_, level)| level.text.parse::<LoadSpec>())
-            .collect::<Result<_, _>>()?;
-        let instrument = options.under(&conditions, self.packets)?;
-        let load = if loads.is_empty() { None } else { Some(Load { specs: loads, ..self.load()? }) };
-        Ok(CellTest { instrument, load })
-    }
-
-    fn load(&self) -> Result<Load> {
-        let args = LoadArgs {
-            load: Vec::new(),
-            load_settle: self.load.settle,
-            load_host: self.load.host.clone(),
-            load_port: self.load.port,
-            load_key_file: self.load.key_file.clone(),
-        };
-        args.settings(&self.host, None)
-    }
-
-    /// What the delays of this sweep are.
-    pub fn quantity(&self) -> &'static str {
-        if self.one_way { "one-way delay" } else { "round trip" }
     }
 }
 
@@ -257,13 +177,13 @@ pub fn run(args: &SweepArgs) -> Result<Status> {
             (state, options)
         }
         None => {
-            let plan = Plan::new(args)?;
+            let plan = args.plan()?;
             // Nothing is begun that cannot be ended: every combination is a test that could be run.
             plan.runs()?;
             let options = TestOptions::parse(&plan)?;
             for cell in 0..plan.grid.cells().unwrap_or(0) {
                 let name = || format!("the test of {}", plan.grid.name(cell, None));
-                let test = plan.test(cell, &options).with_context(name)?;
+                let test = options.test(&plan, cell).with_context(name)?;
                 test.instrument.duration().with_context(name)?;
             }
             let named = args.output.clone().map_or(Named::Random, Named::Given);
@@ -293,7 +213,7 @@ fn measure(state: &mut State, options: &TestOptions, stop: &Stop) -> Result<()> 
     let name = |run: Run| plan.grid.name(run.cell, None);
     let mut line = ProgressLine::new();
     let mut current = None;
-    let test = |run: Run| plan.test(run.cell, options).map_err(|e| Error::Observer(e.into()));
+    let test = |run: Run| options.test(&plan, run.cell).map_err(|e| Error::Observer(e.into()));
     let measured = sweep(&left, plan.pause, &test, stop, &mut |event| {
         match event {
             SweepEvent::Begins(run) => {

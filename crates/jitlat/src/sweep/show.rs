@@ -1,6 +1,6 @@
 //! A sweep as a table, CSV, JSON and figures.
 
-use super::Plan;
+use super::plan::{FORMAT, Plan};
 use super::state::State;
 use crate::console;
 use crate::output::{Drawings, Report, Table};
@@ -205,7 +205,7 @@ fn json(state: &State, points: &[Point], laws: &[SizeLaw]) -> Result<serde_json:
     };
     let found: Vec<serde_json::Value> = points.iter().map(point).collect::<Result<_>>()?;
     Ok(serde_json::json!({
-        "format": super::FORMAT,
+        "format": FORMAT,
         "quantity": plan.quantity(),
         "plan": plan,
         "complete": state.outcomes().len() == plan.runs()?.len(),

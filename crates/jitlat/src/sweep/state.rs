@@ -1,7 +1,7 @@
 //! The file of a sweep: its plan in the first line, then a line for each finished run, so that an interruption, even a
 //! crash, costs one run at most.
 
-use super::{Plan, READABLE};
+use super::plan::{Plan, READABLE};
 use anyhow::{Context, Result, bail};
 use jitlat_core::sweep::{Outcome, Run};
 use jitlat_net::random;
@@ -132,7 +132,7 @@ fn create_random() -> Result<(PathBuf, File)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{FORMAT, LoadLink};
+    use super::super::plan::{FORMAT, LoadLink};
     use super::*;
     use jitlat_core::sweep::{Axis, Confidence, Factor, Figures, Grid, Level};
     use jitlat_core::{Span, WallTime};

@@ -1,6 +1,6 @@
 //! [`TestOptions`]: what the test of a sweep is told behind `--`, and how a combination of conditions changes it.
 
-use super::Plan;
+use super::plan::Plan;
 use crate::options::one_way::OneWayArgs;
 use crate::options::ping::PingArgs;
 use anyhow::{Context, Result, anyhow, bail};
@@ -9,7 +9,9 @@ use clap::{ArgMatches, Args, Command};
 use jitlat_core::Span;
 use jitlat_core::sweep::{Factor, Level};
 use jitlat_instruments::Instrument;
+use jitlat_instruments::load::{Load, LoadSpec};
 use jitlat_instruments::ping::Protocol;
+use jitlat_instruments::sweep::CellTest;
 use jitlat_net::stamp::Stamps;
 
 /// The options of the test, before any condition.
@@ -39,6 +41,19 @@ impl TestOptions {
             args.protocol.check()?;
         }
         Ok(TestOptions::TwoWay(Box::new(args)))
+    }
+
+    /// The test of one combination of `plan`.
+    pub fn test(&self, plan: &Plan, cell: usize) -> Result<CellTest> {
+        let conditions = plan.grid.levels(cell);
+        let loads: Vec<LoadSpec> = conditions
+            .iter()
+            .filter(|(factor, level)| *factor == Factor::Load && level.text != "none")
+            .map(|(_, level)| level.text.parse::<LoadSpec>())
+            .collect::<Result<_, _>>()?;
+        let instrument = self.under(&conditions, plan.packets)?;
+        let load = if loads.is_empty() { None } else { Some(Load { specs: loads, ..plan.load()? }) };
+        Ok(CellTest { instrument, load })
     }
 
     /// The test under these conditions.

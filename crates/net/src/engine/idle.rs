@@ -1,6 +1,6 @@
 //! What a flow's thread waits for between commands.
 
-use super::{Context, Instruction};
+use super::context::{Context, Instruction};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, recv};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};

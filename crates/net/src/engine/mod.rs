@@ -1,6 +1,7 @@
 //! [`Engine`]: does with sockets and threads what a control machine commands, and reports back. One
 //! engine serves one control connection, one thread serves one flow; client and server use the same.
 
+mod context;
 mod counters;
 mod error;
 mod idle;
@@ -14,35 +15,20 @@ mod tcp_flow;
 mod udp_flow;
 mod waker;
 
+pub use context::EngineSettings;
 pub(crate) use waker::Waker;
 
-use crate::pace::Pacing;
 use crate::ring::{self, Outlet};
+use context::{Context, Instruction, Reporter};
 use counters::Counters;
 use jitlat_core::observer::StreamProgress;
-use jitlat_core::spec::TEST_PORT;
-use jitlat_core::{PacketRecord, Span, Transport};
+use jitlat_core::{PacketRecord, Transport};
 use jitlat_proto::jitlat::flow::{Command, FlowId, FlowReport, Opening, Role};
-use rendezvous::Rendezvous;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use stop_flags::StopFlags;
-
-/// Where an engine works.
-#[derive(Clone)]
-pub struct EngineSettings {
-    /// This end of the control connection: test sockets are bound to its address.
-    pub local: SocketAddr,
-    /// How packet threads are run.
-    pub pacing: Pacing,
-    /// Where greetings and classic TCP senders are awaited.
-    pub rendezvous: Arc<Rendezvous>,
-    /// Whether records are also handed out while they arrive ([`Engine::live`]).
-    pub live: bool,
-}
 
 /// All flows of one control connection.
 pub struct Engine {
@@ -61,65 +47,6 @@ struct Flow {
     counters: Arc<Counters>,
     live: Option<Outlet<PacketRecord>>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// What the conversing thread tells a flow's thread, beside the [`StopFlags`].
-enum Instruction {
-    /// See [`Command::Connect`].
-    Connect(SocketAddr, Option<(u64, Span)>),
-    /// A TCP connection came for the flow, and the bytes already read from it.
-    Connected(TcpStream, Vec<u8>),
-    /// See [`Command::Start`].
-    Start,
-}
-
-/// Where a flow's thread puts its reports.
-#[derive(Clone)]
-struct Reporter {
-    reports: Sender<FlowReport>,
-    waker: Waker,
-    notes: Arc<Mutex<Vec<String>>>,
-}
-
-impl Reporter {
-    fn report(&self, report: FlowReport) {
-        // Without a reader the conversation is over, and nobody wants to know.
-        let _ = self.reports.send(report);
-        self.waker.wake();
-    }
-
-    /// Notes what had to be reduced, once.
-    fn note(&self, notes: impl IntoIterator<Item = String>) {
-        let mut all = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-        for note in notes {
-            if !all.contains(&note) {
-                all.push(note);
-            }
-        }
-    }
-}
-
-/// Everything a flow's thread works with.
-struct Context {
-    opening: Opening,
-    settings: EngineSettings,
-    mailbox: Receiver<Instruction>,
-    stop_flags: Arc<StopFlags>,
-    counters: Arc<Counters>,
-    live: Option<ring::Intake<PacketRecord>>,
-    reporter: Reporter,
-}
-
-impl Context {
-    /// The address to bind the flow's socket to. Between two programs of one host a client that receives keeps
-    /// off the usual port: the server's sender has it, and each would talk to itself.
-    fn local(&self) -> SocketAddr {
-        let (opening, mut local) = (&self.opening, self.settings.local);
-        let same_host = opening.peer.to_canonical() == local.ip().to_canonical();
-        let avoided = same_host && opening.any_port_will_do && opening.bind_port == TEST_PORT;
-        local.set_port(if avoided { 0 } else { opening.bind_port });
-        local
-    }
 }
 
 impl Engine {

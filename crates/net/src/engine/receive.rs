@@ -1,6 +1,6 @@
 //! The receiving thread: takes packets in batches and stores a record of each in memory made ready before.
 
-use super::Context;
+use super::context::Context;
 use crate::clock::{steady, wall};
 use crate::cmsg::ReceivedInfo;
 use crate::sys::{BATCH, Inbox};

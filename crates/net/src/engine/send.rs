@@ -1,7 +1,8 @@
 //! The sending thread: waits for a deadline, writes the time into a prepared packet, sends it.
 
+use super::context::Context;
 use super::sent_times::SentTimes;
-use super::{Context, stream_socket};
+use super::stream_socket;
 use crate::clock::{steady, wall};
 use crate::pace::Pacer;
 use crate::random::{self, Padding};

@@ -1,9 +1,10 @@
 //! The life of a TCP flow: one connection, whoever makes it, then the stream in either direction.
 
+use super::context::{Context, Instruction};
 use super::error::FlowError;
 use super::idle::{LOOK_AROUND, Woken};
 use super::rendezvous::{Expected, Notify, Registration};
-use super::{Context, Instruction, receive, send, stream_socket};
+use super::{receive, send, stream_socket};
 use crate::clock::steady;
 use crate::sockets::{self, PatientStream};
 use jitlat_core::Transport::Tcp;

@@ -1,8 +1,10 @@
 //! Flows as a control machine commands them, against plain sockets.
 
+use super::rendezvous::Rendezvous;
 use super::*;
+use crate::pace::Pacing;
 use crate::sockets::bind_tcp;
-use jitlat_core::{Direction, Schedule, Source, TestSpec};
+use jitlat_core::{Direction, Schedule, Source, Span, TestSpec};
 use jitlat_proto::jitlat::flow::Meeting;
 use jitlat_proto::jitlat::packet::Header;
 use jitlat_proto::jitlat::stream::Patience;

@@ -1,9 +1,10 @@
 //! The life of a UDP flow: bind, meet the peer, run the stream.
 
+use super::context::{Context, Instruction};
 use super::error::FlowError;
 use super::idle::{LOOK_AROUND, Woken};
 use super::rendezvous::{Expected, Notify, Registration};
-use super::{Context, Instruction, receive, send, stream_socket};
+use super::{receive, send, stream_socket};
 use crate::clock::steady;
 use crate::sockets;
 use crate::stamp::{Stamps, Ways};

@@ -1,7 +1,7 @@
 //! Which of the two languages a control connection speaks.
 
 use super::message::DecodeError;
-use super::v3::PREFACE;
+use super::v3::frame::PREFACE;
 use core::fmt;
 
 /// The language of a control connection.

@@ -321,7 +321,7 @@ pub enum DecodeError {
     #[error("the peer speaks only classic workorders")]
     ClassicPeer,
     /// A frame longer than the protocol allows, or without a type.
-    #[error("a frame of {0} bytes (1 to {max} are allowed)", max = super::v3::MAX_FRAME)]
+    #[error("a frame of {0} bytes (1 to {max} are allowed)", max = super::v3::frame::MAX_FRAME)]
     FrameLength(u32),
     /// A field is missing or has the wrong length or value.
     #[error("{0} message: bad or missing {1}")]

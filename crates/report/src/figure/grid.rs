@@ -5,7 +5,7 @@
 //! of that axis are merged in pairs until it fits; so the finished grid covers what was met at between
 //! a quarter and the whole of its resolution, and two grids of the same stream can be added.
 
-use super::Density;
+use super::density::Density;
 
 /// Counts of (x, y) points, both in ns.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 //! Fed with accepted packets in arrival order, in the same pass as the analysis or afterwards; about
 //! 10 MB, whatever the number of packets.
 
-use super::Grid;
+use super::grid::Grid;
 use jitlat_core::analysis::Samples;
 use jitlat_core::session::Session;
 use jitlat_core::spec::Schedule;

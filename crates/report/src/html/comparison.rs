@@ -1,7 +1,8 @@
 //! The page of a comparison: the verdicts first, then the table, then the figures, then what was compared.
 
+use super::parts::{data, micro, plots};
+use super::shell;
 use super::tables::shown;
-use super::{data, plots, shell};
 use crate::escape::escape;
 use crate::figure::{self, Beside, Unit, value_label};
 use jitlat_core::compare::{Basis, Cell, Comparison, Difference, Grid, Outcome, Row};
@@ -85,7 +86,7 @@ fn verdict(out: &mut String, row: &str, c: &Comparison) {
         out,
         "<section class=\"verdict {level}\"><h2>{}</h2><p class=\"headline\">{}</p>",
         escape(&format!("{of}{} against {}", c.b, c.a)),
-        escape(&super::micro(&sentence(c)))
+        escape(&micro(&sentence(c)))
     );
     let flags: Vec<_> = c.unlike.iter().filter(|u| !u.what.is_vital()).collect();
     if !flags.is_empty() {

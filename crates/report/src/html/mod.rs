@@ -6,6 +6,7 @@
 
 mod comparison;
 mod evidence;
+mod parts;
 mod passive;
 mod shell;
 mod tables;
@@ -13,30 +14,17 @@ mod two_way;
 mod windows;
 
 pub use comparison::{comparison, figures_of};
+pub use parts::Part;
 pub use passive::{passive_section, tcp_section};
 
-use crate::draw;
-use crate::escape::{escape, script_safe};
-use crate::figure::{self, Figure, Run, Trace};
+use crate::escape::escape;
+use crate::figure::{self, Figure, Run};
 use crate::text;
-use jitlat_core::session::Session;
 use jitlat_core::summary::{Level, Summary};
 use jitlat_core::time::WallTime;
 use jitlat_core::verdict::Opinion;
+use parts::{data, heading, is_passive, micro, plots, sentence, table};
 use std::fmt::Write;
-
-/// One direction of one test, or one of several runs to set side by side.
-#[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
-    /// Its name among the others; ignored where it is alone.
-    pub label: &'a str,
-    /// What was tested; `None` where only a summary is at hand.
-    pub session: Option<&'a Session>,
-    /// Its figures.
-    pub summary: &'a Summary,
-    /// Its packets, where they are at hand.
-    pub trace: Option<&'a Trace>,
-}
 
 /// What an instrument adds to the one-way figures: a table and figures of its own, shown first.
 #[derive(Clone, Debug, Default)]
@@ -144,30 +132,6 @@ fn write_section(out: &mut String, s: &Section) {
     out.push_str("</section>\n");
 }
 
-/// The first cell of a row names it. Nothing where there is no row.
-fn table(out: &mut String, columns: &[String], rows: &[Vec<String>]) {
-    if rows.is_empty() {
-        return;
-    }
-    out.push_str("<div class=\"wide\"><table><thead><tr>");
-    for c in columns {
-        let _ = write!(out, "<th scope=\"col\">{}</th>", escape(c));
-    }
-    out.push_str("</tr></thead><tbody>");
-    for row in rows {
-        out.push_str("<tr>");
-        for (k, cell) in row.iter().enumerate() {
-            let cell = escape(&micro(cell));
-            let _ = match k {
-                0 => write!(out, "<th scope=\"row\">{cell}</th>"),
-                _ => write!(out, "<td>{cell}</td>"),
-            };
-        }
-        out.push_str("</tr>");
-    }
-    out.push_str("</tbody></table></div>");
-}
-
 fn title(report: &Report<'_>) -> String {
     if let Some(section) = report.section {
         return section.title.clone();
@@ -192,10 +156,6 @@ fn title(report: &Report<'_>) -> String {
         (None, Some(ends)) => format!("What the path does: {ends}"),
         (None, None) => "What the path does".into(),
     }
-}
-
-fn heading(part: &Part<'_>, text: &str, alone: bool) -> String {
-    if alone { escape(text) } else { escape(&format!("{text} – {}", part.label)) }
 }
 
 fn level_word(level: Level) -> &'static str {
@@ -261,84 +221,4 @@ fn uses(out: &mut String, summary: &Summary) {
     });
     let columns = ["for", "works", "because", "speech", "known less well, because"].map(str::to_owned);
     table(out, &columns, &rows.collect::<Vec<_>>());
-}
-
-/// Whether somebody's traffic was watched instead of a test run.
-fn is_passive(s: &Summary) -> bool {
-    s.session.tags.get("instrument").is_some_and(|i| i == jitlat_core::passive::streams::PASSIVE)
-}
-
-/// Texts are ASCII for the console's sake; a page has true signs.
-fn micro(text: &str) -> String {
-    let word = |w: &str| match w {
-        "-" => "−".to_owned(),
-        _ if w.starts_with("us") && w[2..].chars().all(|c| c.is_ascii_punctuation()) => {
-            format!("µs{}", &w[2..])
-        }
-        _ if w.starts_with('-') && w[1..].starts_with(|c: char| c.is_ascii_digit()) => {
-            format!("−{}", &w[1..])
-        }
-        _ => w.to_owned(),
-    };
-    text.replace("+/- ", "±").split(' ').map(word).collect::<Vec<_>>().join(" ")
-}
-
-/// A warning as a sentence: with a capital and the true µ.
-fn sentence(text: &str) -> String {
-    let text = micro(text.trim_end_matches('.'));
-    let mut chars = text.chars();
-    chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
-}
-
-/// The interactive pane, filled by the script, and every figure as a static drawing for print and for
-/// readers without scripts.
-fn plots(out: &mut String, figures: &[(String, Vec<Figure>)]) {
-    if figures.is_empty() {
-        out.push_str("<section class=\"plots\"><h2>Figures</h2><p>No packet arrived: there is nothing to draw.</p></section>\n");
-        return;
-    }
-    out.push_str("<section class=\"plots\"><h2>Figures</h2>\n<div class=\"pane\" hidden>\n");
-    for (group, list) in figures {
-        let _ = write!(
-            out,
-            "<div class=\"choose\" role=\"group\" aria-label=\"{}\">",
-            escape(if group.is_empty() { "Choose a figure" } else { group })
-        );
-        if !group.is_empty() {
-            let _ = write!(out, "<span class=\"group\">{}</span>", escape(group));
-        }
-        for f in list {
-            let short = f.title.split([':', '–', '(']).next().unwrap_or(&f.title).trim();
-            let _ = write!(
-                out,
-                "<button type=\"button\" data-figure=\"{}\" aria-pressed=\"false\">{}</button>",
-                escape(&f.id),
-                escape(short)
-            );
-        }
-        out.push_str("</div>\n");
-    }
-    out.push_str(
-        "<div class=\"plot\" tabindex=\"0\" role=\"group\" aria-label=\"Interactive figure; plus and minus zoom, \
-         arrows move, zero resets\"></div>\n<p class=\"readout\" aria-live=\"polite\"></p>\n\
-         <p class=\"about\"></p>\n<p class=\"help\">Drag across the plot to zoom, turn the wheel to zoom at the \
-         pointer, double-click to see all. Click a name in the legend to hide it.</p>\n</div>\n\
-         <div class=\"static\">\n",
-    );
-    for f in figures.iter().flat_map(|(_, list)| list) {
-        let _ = writeln!(
-            out,
-            "<figure>{}<figcaption>{}</figcaption></figure>",
-            draw::inline_svg(f),
-            escape(&f.about)
-        );
-    }
-    out.push_str("</div></section>\n");
-}
-
-fn data(out: &mut String, figures: &[(String, Vec<Figure>)]) {
-    let list: Vec<&Figure> = figures.iter().flat_map(|(_, list)| list).collect();
-    // Figures hold finite numbers and strings only; those always serialise.
-    let json = serde_json::to_string(&list).unwrap_or_else(|_| "[]".into());
-    let _ = writeln!(out, "<script type=\"application/json\" id=\"figures\">{}</script>", script_safe(&json));
 }

@@ -5,6 +5,7 @@
 //! and nothing already written needs to be touched.
 
 use super::date::parse_date;
+use super::escape::{escape, unescape};
 use super::{Layout, Version, two_way};
 use core::str::FromStr;
 use jitlat_core::clock::SyncState;
@@ -434,32 +435,6 @@ fn quantity(text: &str) -> Option<Span> {
     let kept = fraction.get(..exponent).unwrap_or(fraction);
     let scaled: i64 = format!("{whole}{kept:0<exponent$}").parse().ok()?;
     Some(Span(if negative { -scaled } else { scaled }))
-}
-
-/// Keeps a free text on its line, and apart from the lone `-` and a tag's `=`.
-pub(super) fn escape(text: &str) -> String {
-    if text == "-" {
-        return "\\-".to_owned();
-    }
-    text.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r")
-}
-
-pub(super) fn unescape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => match chars.next() {
-                Some('n') => out.push('\n'),
-                Some('r') => out.push('\r'),
-                Some('e') => out.push('='),
-                Some(other) => out.push(other),
-                None => out.push('\\'),
-            },
-            other => out.push(other),
-        }
-    }
-    out
 }
 
 /// One key with all its values: none, one, or many where the key is that of a list.

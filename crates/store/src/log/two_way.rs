@@ -1,6 +1,6 @@
 //! The lines that only a two-way test has: [`TwoWay`] ⇄ text.
 
-use super::header::{escape, unescape};
+use super::escape::{escape, unescape};
 use core::fmt::Display;
 use core::str::FromStr;
 use jitlat_core::Span;

@@ -1,10 +1,12 @@
 //! [`Encapsulation`]: what is put around an IP packet on a link, layer by layer.
 
-use super::{MAX_OVERHEAD, NotALink};
+use super::error::NotALink;
 use core::fmt;
 use core::str::FromStr;
 use serde::Serialize;
 
+/// Bytes that a tunnel or a link may add to each packet.
+pub(super) const MAX_OVERHEAD: u64 = 65_535;
 /// Bytes an ATM cell carries, and bytes it is.
 pub(super) const CELL: (u64, u64) = (48, 53);
 

@@ -1,7 +1,7 @@
 //! [`Fit`]: which link a sweep over packet sizes looks like.
 
 use super::encapsulation::{CELL, Encapsulation};
-use crate::passive::SizeFigures;
+use crate::passive::sizes::SizeFigures;
 use serde::Serialize;
 
 /// What a sweep over packet sizes says about the link.

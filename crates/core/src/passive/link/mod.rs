@@ -4,20 +4,20 @@
 //! between depend on how the modem was set up, and a payload sweep shows which way that was.
 
 mod encapsulation;
+mod error;
 mod fit;
 
 pub use encapsulation::{AtmPayload, Encapsulation, Layer, Wire};
+pub use error::{NotALink, NotALinkQuestion};
 pub use fit::{Fit, fit, fit_sizes};
 
 use crate::time::{SECOND, Span};
 use core::str::FromStr;
-use encapsulation::CELL;
+use encapsulation::{CELL, MAX_OVERHEAD};
 use serde::Serialize;
 
 /// UDP and IPv4 headers, in bytes.
 const UDP_IP: u64 = 28;
-/// Bytes that a tunnel or a link may add to each packet.
-const MAX_OVERHEAD: u64 = 65_535;
 
 /// An access link with both its rates. Up is from the reference to the monitor point.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -44,17 +44,6 @@ pub enum LinkQuestion {
     },
 }
 
-/// Why a text asks nothing about a link.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotALinkQuestion {
-    /// It begins with `fit`.
-    #[error("give fit, or fit,tunnel=BYTES")]
-    Fit,
-    /// It does not.
-    #[error(transparent)]
-    Link(#[from] NotALink),
-}
-
 impl FromStr for LinkQuestion {
     type Err = NotALinkQuestion;
 
@@ -68,15 +57,6 @@ impl FromStr for LinkQuestion {
         Ok(LinkQuestion::Fit { tunnel })
     }
 }
-
-/// Why a link description is not one.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "'{0}' is no link: give an encapsulation (pppoe-llc, pppoa-vc, bridged-llc, ipoa-llc, … with -fcs if carried; \
-     ethernet, ethernet-pppoe, ethernet-vlan; plain or plain+BYTES), then up=RATE, down=RATE, and tunnel=BYTES if \
-     there is one: pppoe-llc,up=128k,down=512k,tunnel=28"
-)]
-pub struct NotALink(String);
 
 impl FromStr for Link {
     type Err = NotALink;

@@ -1,9 +1,10 @@
 //! [`Connection`]: both directions of a connection and its handshake.
 
+use super::delay_causes::DeliveryHistory;
 use super::direction::DirectionState;
+use super::event::Event;
 use super::figures::{DirectionFigures, DirectionStatus};
 use super::segment::{ACK, RST, SYN, Segment};
-use super::{DeliveryHistory, Event};
 use crate::time::{Span, WallTime};
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use serde::Serialize;

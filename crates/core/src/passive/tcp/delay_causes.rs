@@ -4,7 +4,7 @@
 //! they, or bytes before them, had been sent for the last time, the time until the program read them, and what
 //! remains, which is the path's. At the sending end the first of these is seen, at the receiving end the third.
 
-use super::EventKind;
+use super::event::EventKind;
 use crate::time::{Span, WallTime};
 use serde::Serialize;
 

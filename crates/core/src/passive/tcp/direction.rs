@@ -1,6 +1,7 @@
 //! [`DirectionState`]: one direction of a connection, as the capture point sees it.
 
 use super::delay_causes::DeliveryHistory;
+use super::event::{Event, EventKind};
 use super::figures::{DirectionFigures, DirectionStatus};
 use super::flight::{Flight, InFlight};
 use super::gaps::{Gap, Gaps};
@@ -8,7 +9,6 @@ use super::history::History;
 use super::round_trips::{MIN_TIMEOUT, RoundTrips};
 use super::segment::{FIN, RST, SYN, Segment};
 use super::window::{Change, Window, lasted};
-use super::{Event, EventKind};
 use crate::time::{Span, WallTime};
 
 /// What fills a gap this soon was overtaken, where no round trip is known.

@@ -1,6 +1,6 @@
 //! [`DirectionFigures`]: what is said of one direction's data in the end; [`DirectionStatus`]: how it stands now.
 
-use super::EventKind;
+use super::event::EventKind;
 use crate::passive::SpreadFigures;
 use crate::time::Span;
 use serde::Serialize;

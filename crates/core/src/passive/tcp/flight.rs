@@ -1,6 +1,6 @@
 //! [`Flight`]: the segments of one direction that were sent and not acknowledged yet.
 
-use super::EventKind;
+use super::event::EventKind;
 use super::segment::Segment;
 use crate::time::{Span, WallTime};
 use std::collections::VecDeque;

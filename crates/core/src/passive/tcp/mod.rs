@@ -5,6 +5,7 @@ mod between;
 mod connection;
 mod delay_causes;
 mod direction;
+mod event;
 mod figures;
 mod flight;
 mod gaps;
@@ -20,57 +21,21 @@ pub use connection::Connection;
 pub use delay_causes::{
     CaptureSide, CauseShare, DelayCause, DelayCauses, DeliveryHistory, Framing, ObservedRecord, SegmentTimes,
 };
+pub use event::{DirectedEvent, Event, EventKind};
 pub use figures::{DirectionFigures, DirectionStatus};
 pub use result::{TcpPoint, TcpResult};
 pub use segment::Segment;
 pub use verdict::explain_delays;
 
 use super::packet::{Packet, bits};
-use crate::time::{Span, WallTime};
+use crate::time::WallTime;
 use connection::{ConnectionState, End, socket};
 use core::net::SocketAddr;
 use foldhash::fast::RandomState;
-use serde::Serialize;
 use std::collections::HashMap;
 
 /// Connections followed; further ones are counted and left alone.
 const CONNECTIONS: usize = 1 << 17;
-/// What a segment shows beyond its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EventKind {
-    /// Sent again after duplicate acknowledgements or SACK.
-    Fast,
-    /// Sent again after a retransmission timeout.
-    Timeout,
-    /// Sent again early without a signal: a tail-loss probe.
-    Probe,
-    /// Sent again although it had been acknowledged.
-    Spurious,
-    /// Overtaken by a later segment.
-    OutOfOrder,
-    /// The same packet once more.
-    Duplicate,
-    /// The receiver's window closed.
-    ZeroWindow,
-    /// And opened again.
-    WindowOpens,
-    /// The sender filled the window and has to wait.
-    WindowFull,
-}
-
-/// Something that delayed, or was said to delay, the data of one direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Event {
-    /// When it was seen.
-    pub at: WallTime,
-    /// What.
-    pub kind: EventKind,
-    /// Payload bytes concerned.
-    pub bytes: u32,
-    /// How long the data, or the window, had been waiting.
-    pub waited: Option<Span>,
-}
 
 /// Follows one connection segment by segment, for figures.
 pub trait ConnectionObserver {
@@ -92,18 +57,6 @@ pub struct TcpAnalyzer {
     not_followed: u64,
     events: Vec<Event>,
     keeps_history: bool,
-}
-
-/// An event of a connection's direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct DirectedEvent {
-    /// Who sent the segment.
-    pub from: SocketAddr,
-    /// To whom.
-    pub to: SocketAddr,
-    /// What happened.
-    #[serde(flatten)]
-    pub event: Event,
 }
 
 impl TcpAnalyzer {

@@ -3,6 +3,7 @@
 use super::delay_causes::SegmentTimes;
 use super::segment::{ACK, FIN, RST, SYN};
 use super::*;
+use crate::Span;
 
 const MS: i64 = 1_000_000;
 

@@ -1,6 +1,6 @@
 //! The clocks run at different rates.
 
-use super::{Found, Rule};
+use super::rule::{Found, Rule};
 use crate::verdict::answer::{CauseId, Severity};
 use crate::verdict::case::Case;
 use crate::verdict::words::time;

@@ -1,6 +1,6 @@
 //! A clock was set.
 
-use super::{Found, Rule, told_as_one};
+use super::rule::{Found, Rule, told_as_one};
 use crate::verdict::answer::{CauseId, Severity};
 use crate::verdict::case::Case;
 use crate::verdict::steps::Reason;

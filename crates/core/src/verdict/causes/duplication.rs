@@ -1,6 +1,6 @@
 //! Packets arrive more than once.
 
-use super::{Found, Rule};
+use super::rule::{Found, Rule};
 use crate::metrics::stat::wilson95;
 use crate::verdict::answer::{CauseId, Severity};
 use crate::verdict::case::Case;

@@ -1,6 +1,6 @@
 //! A part of the test was not recorded: it is unknown, not lost.
 
-use super::{Found, Rule};
+use super::rule::{Found, Rule};
 use crate::session::Ending;
 use crate::verdict::answer::{CauseId, Severity};
 use crate::verdict::case::Case;
@@ -40,7 +40,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
             .because(why);
     found.cause.packets = [known.sent, (known.sent + known.unknown).saturating_sub(1)];
     found.cause.from_s = case.duration;
-    let period = case.period().unwrap_or(0) as f64 / 1e9;
+    let period = case.material.period().unwrap_or(0) as f64 / 1e9;
     found.cause.to_s = case.duration + period * known.unknown as f64;
     vec![found]
 }

@@ -1,6 +1,6 @@
 //! Packets waited in the sending host's own interface.
 
-use super::{Found, Rule};
+use super::rule::{Found, Rule};
 use crate::verdict::answer::{CauseId, Severity};
 use crate::verdict::case::Case;
 use crate::verdict::schedule::WORTH;

@@ -1,6 +1,6 @@
 //! Packets lost one by one, in bursts, above a rate, or by their size.
 
-use super::{Found, Rule};
+use super::rule::{Found, Rule};
 use crate::verdict::answer::CauseId;
 use crate::verdict::case::Case;
 use crate::verdict::law::{LossLaw, Manner};

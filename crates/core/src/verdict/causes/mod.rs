@@ -11,35 +11,11 @@ mod queue;
 mod receiver_stall;
 mod reordering;
 mod route_change;
+mod rule;
 mod send_failure;
 mod sender_stall;
 
-use super::answer::{Cause, CauseId, Severity};
-use super::case::Case;
-
-pub use receiver_stall::receiver_holds;
-
-/// How one kind of cause is found.
-pub struct Rule {
-    /// What.
-    pub id: CauseId,
-    /// When it is named, in words with numbers.
-    pub threshold: &'static str,
-    /// Where the numbers come from.
-    pub source: &'static str,
-    /// Every one there is in a case.
-    pub find: fn(&Case<'_>) -> Vec<Found>,
-}
-
-/// A cause, and how much it harms: what decides which comes first.
-pub struct Found {
-    /// The cause.
-    pub cause: Cause,
-    /// Share of packets harmed, more or less: among causes of one severity the larger comes first.
-    pub harm: f64,
-    /// It never ceases, so that no variation shows it.
-    pub whole_test: bool,
-}
+pub use rule::{Found, Rule};
 
 /// All rules.
 pub const RULES: [Rule; 16] = [
@@ -61,89 +37,10 @@ pub const RULES: [Rule; 16] = [
     send_failure::RULE,
 ];
 
-/// More of one kind are told as one.
-const SEVERAL: usize = 6;
-
-impl Found {
-    fn new(id: CauseId, severity: Severity, harm: f64, confidence: f64) -> Found {
-        let cause = Cause {
-            id,
-            fault: id.fault(),
-            direction: None,
-            from_s: 0.0,
-            to_s: 0.0,
-            magnitude_ns: None,
-            magnitude: None,
-            confidence,
-            severity,
-            count: 1,
-            packets: [0, 0],
-            because: String::new(),
-        };
-        Found { cause, harm, whole_test: false }
-    }
-
-    fn packets(mut self, case: &Case<'_>, first: u64, last: u64) -> Found {
-        self.cause.packets = [first, last];
-        self.cause.from_s = case.seconds(first).max(0.0);
-        self.cause.to_s = if last + 1 >= case.known.sent { case.duration } else { case.seconds(last) };
-        self
-    }
-
-    /// From the packet at one place in send order to the one before another.
-    fn places(mut self, case: &Case<'_>, from: usize, to: usize) -> Found {
-        let last = to.saturating_sub(1).max(from).min(case.delays.len() - 1);
-        self.cause.packets = [case.delays.seq(from), case.delays.seq(last)];
-        (self.cause.from_s, self.cause.to_s) = (case.place_seconds(from).max(0.0), case.place_seconds(to));
-        self
-    }
-
-    fn whole(self, case: &Case<'_>) -> Found {
-        self.packets(case, 0, case.known.sent.saturating_sub(1))
-    }
-
-    fn ns(mut self, magnitude: i64) -> Found {
-        self.cause.magnitude_ns = Some(magnitude);
-        self
-    }
-
-    fn share(mut self, magnitude: f64) -> Found {
-        self.cause.magnitude = Some(magnitude);
-        self
-    }
-
-    fn because(mut self, why: String) -> Found {
-        self.cause.because = why;
-        self
-    }
-}
-
-/// One for all of `found`, in order of time, where they are too many to be told one by one.
-fn told_as_one(mut found: Vec<Found>) -> Vec<Found> {
-    if found.len() < SEVERAL {
-        return found;
-    }
-    let count = found.iter().map(|f| f.cause.count).sum();
-    let harm = found.iter().map(|f| f.harm).sum();
-    let from = found.iter().map(|f| f.cause.from_s).fold(f64::INFINITY, f64::min);
-    let to = found.iter().map(|f| f.cause.to_s).fold(0.0, f64::max);
-    let first = found.iter().map(|f| f.cause.packets[0]).min().unwrap_or(0);
-    let last = found.iter().map(|f| f.cause.packets[1]).max().unwrap_or(0);
-    found.sort_by_key(|f| std::cmp::Reverse(f.cause.magnitude_ns.map(i64::saturating_abs)));
-    let severity = found.iter().map(|f| f.cause.severity).max().unwrap_or(Severity::Good);
-    found.truncate(1);
-    for f in &mut found {
-        f.harm = harm;
-        let c = &mut f.cause;
-        (c.count, c.from_s, c.to_s, c.packets, c.severity) = (count, from, to, [first, last], severity);
-        c.because = format!("{count} times; the largest: {}", c.because);
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verdict::answer::CauseId;
 
     #[test]
     fn the_page_lists_the_rules() {

@@ -1,6 +1,6 @@
 //! Nothing got through for a while.
 
-use super::{Found, Rule, told_as_one};
+use super::rule::{Found, Rule, told_as_one};
 use crate::spec::Transport;
 use crate::verdict::answer::CauseId;
 use crate::verdict::case::Case;

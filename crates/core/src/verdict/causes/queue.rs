@@ -1,8 +1,6 @@
 //! Packets waited behind others.
 
-use super::{Found, Rule, told_as_one};
-use crate::spec::Transport;
-use crate::time::Source;
+use super::rule::{Found, Rule, told_as_one};
 use crate::verdict::answer::{CauseId, Severity};
 use crate::verdict::case::Case;
 use crate::verdict::severity::of_wait;
@@ -52,11 +50,8 @@ fn find(case: &Case<'_>) -> Vec<Found> {
 /// Packets that the path itself held: the receiving kernel stamped them as they came.
 fn pauses(case: &Case<'_>) -> Vec<Found> {
     let n = case.delays.len().max(1) as f64;
-    if !stamped_by_kernel(case) || case.material.session.spec.transport() == Transport::Tcp {
-        return Vec::new();
-    }
-    let worth = super::receiver_stall::worth_a_word(case);
-    let pauses = case.episodes.holds.iter().filter(|h| worth(h)).map(|h| {
+    let holds = case.path_holds();
+    let pauses = holds.iter().map(|h| {
         let share = (h.to - h.from) as f64 / n;
         let severity = if share < RARE { of_wait(h.length).min(Severity::Fair) } else { of_wait(h.length) };
         let why = format!(
@@ -71,11 +66,6 @@ fn pauses(case: &Case<'_>) -> Vec<Found> {
             .because(why)
     });
     pauses.collect()
-}
-
-/// Whether arrivals were stamped before any program could be late for them.
-pub fn stamped_by_kernel(case: &Case<'_>) -> bool {
-    case.material.arrived_by.is_some_and(|source| source != Source::User)
 }
 
 /// A queue that never emptied: the smallest delay of the stream is larger than an idle path's can be.

@@ -1,11 +1,9 @@
 //! The receiving program stood still.
 
-use super::queue::stamped_by_kernel;
-use super::{Found, Rule, told_as_one};
+use super::rule::{Found, Rule, told_as_one};
 use crate::spec::Transport;
 use crate::verdict::answer::CauseId;
 use crate::verdict::case::Case;
-use crate::verdict::episodes::Hold;
 use crate::verdict::severity::{of_host, of_missing};
 use crate::verdict::words::{count, moment, time};
 
@@ -18,27 +16,8 @@ pub const RULE: Rule = Rule {
     find,
 };
 
-/// Shorter holds are what radio links and schedulers do all day.
-const WORTH: i64 = 60_000_000;
-
 /// What a program's own reading varies by, in ns.
 const NOISE: i64 = 2_000_000;
-
-/// Which holds are worth a word on their own.
-pub fn worth_a_word<'a>(case: &'a Case<'_>) -> impl Fn(&Hold) -> bool + 'a {
-    let least = WORTH.max(case.episodes.tail.saturating_mul(4));
-    let period = case.period().unwrap_or(0);
-    move |h| h.length >= least.max(3 * period) && h.to - h.from >= 3
-}
-
-/// The holds that are the receiving program's.
-pub fn receiver_holds(case: &Case<'_>) -> Vec<Hold> {
-    if stamped_by_kernel(case) || case.material.session.spec.transport() == Transport::Tcp {
-        return Vec::new();
-    }
-    let worth = worth_a_word(case);
-    case.episodes.holds.iter().filter(|h| worth(h)).copied().collect()
-}
 
 fn find(case: &Case<'_>) -> Vec<Found> {
     if case.material.session.spec.transport() == Transport::Tcp {
@@ -63,13 +42,8 @@ fn find(case: &Case<'_>) -> Vec<Found> {
             (found.cause.from_s + length as f64 / 1e9).min(case.duration.max(found.cause.from_s));
         found
     };
-    let mut found = Vec::new();
-    if !stamped_by_kernel(case) {
-        let worth = worth_a_word(case);
-        found.extend(
-            case.episodes.holds.iter().filter(|h| worth(h)).map(|h| tell(h.from, h.to, h.length, 0.7)),
-        );
-    }
+    let mut found: Vec<Found> =
+        case.receiver_holds().iter().map(|h| tell(h.from, h.to, h.length, 0.7)).collect();
     // What the program's own reading shows, it shows for sure.
     let series = case.delays.series();
     let mut waits: Vec<(usize, i64)> = case
@@ -81,7 +55,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         .filter(|(k, _)| *k < series.len())
         .collect();
     waits.sort_unstable();
-    let period = case.period().unwrap_or(0);
+    let period = case.material.period().unwrap_or(0);
     let mut k = 0;
     while k < waits.len() {
         let from = k;
@@ -94,7 +68,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
             longest = longest.max(waits[k].1);
         }
         k += 1;
-        if longest >= WORTH.max(3 * period) && k - from >= 3 {
+        if longest >= case.longest_usual_hold() && k - from >= 3 {
             found.push(tell(waits[from].0, waits[k - 1].0 + 1, longest, 0.95));
         }
     }

@@ -1,6 +1,6 @@
 //! Packets overtake each other.
 
-use super::{Found, Rule};
+use super::rule::{Found, Rule};
 use crate::metrics::stat::wilson95;
 use crate::verdict::answer::{CauseId, Severity};
 use crate::verdict::case::Case;
@@ -19,7 +19,7 @@ const FEWEST: u64 = 5;
 
 fn find(case: &Case<'_>) -> Vec<Found> {
     let n = case.delays.len() as u64;
-    if !case.shows_loss() || n == 0 {
+    if !case.material.shows_loss() || n == 0 {
         return Vec::new();
     }
     // Where: packets that arrived after a later one. A changed route or clock overtakes once.

@@ -1,6 +1,6 @@
 //! The sending host's system refused packets.
 
-use super::{Found, Rule};
+use super::rule::{Found, Rule};
 use crate::verdict::answer::CauseId;
 use crate::verdict::case::Case;
 use crate::verdict::severity::of_missing;

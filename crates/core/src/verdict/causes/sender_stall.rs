@@ -1,6 +1,6 @@
 //! The sending program stood still.
 
-use super::{Found, Rule, told_as_one};
+use super::rule::{Found, Rule, told_as_one};
 use crate::verdict::answer::CauseId;
 use crate::verdict::case::Case;
 use crate::verdict::severity::{of_host, of_missing};

@@ -2,19 +2,16 @@
 //! `length u32 · type u8 · fields · [seal]`.
 
 mod fields;
+pub(crate) mod frame;
 mod messages;
 mod rows;
 mod schedule;
 
+pub use frame::{MAX_FRAME, PREFACE};
 pub use rows::{ROW_LEN, checksum};
 
 use super::auth::{Key, SEAL_LEN, Seal, Side, Transcript};
 use super::message::{DecodeError, Message};
-
-/// What either side says first.
-pub const PREFACE: [u8; 4] = *b"JLT3";
-/// Longest frame, not counting the four bytes of its length.
-pub const MAX_FRAME: u32 = 65_536;
 
 /// Encodes and decodes one side of a version-3 connection. Decoding holds at most one frame beside what
 /// it is fed at once.

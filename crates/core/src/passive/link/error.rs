@@ -1,0 +1,21 @@
+//! Why a text describes no link.
+
+/// Why a link description is not one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{0}' is no link: give an encapsulation (pppoe-llc, pppoa-vc, bridged-llc, ipoa-llc, … with -fcs if carried; \
+     ethernet, ethernet-pppoe, ethernet-vlan; plain or plain+BYTES), then up=RATE, down=RATE, and tunnel=BYTES if \
+     there is one: pppoe-llc,up=128k,down=512k,tunnel=28"
+)]
+pub struct NotALink(pub(super) String);
+
+/// Why a text asks nothing about a link.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotALinkQuestion {
+    /// It begins with `fit`.
+    #[error("give fit, or fit,tunnel=BYTES")]
+    Fit,
+    /// It does not.
+    #[error(transparent)]
+    Link(#[from] NotALink),
+}

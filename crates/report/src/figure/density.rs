@@ -1,0 +1,32 @@
+//! [`Density`]: how many packets fell into each cell of a grid.
+
+use serde::{Serialize, Serializer};
+
+/// Counts of points in equal cells.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Density {
+    /// Left edge.
+    pub x0: f64,
+    /// Width of a cell.
+    pub dx: f64,
+    /// Cells across.
+    pub columns: usize,
+    /// Lower edge.
+    pub y0: f64,
+    /// Height of a cell.
+    pub dy: f64,
+    /// Cells upwards.
+    pub rows: usize,
+    /// The non-empty cells: index `column × rows + row` and count, ascending. Serialised flat, as the
+    /// distance to the cell before and the count.
+    #[serde(serialize_with = "compact_cells")]
+    pub cells: Vec<(u32, u64)>,
+}
+
+pub(super) fn compact_cells<S: Serializer>(cells: &[(u32, u64)], s: S) -> Result<S::Ok, S::Error> {
+    let mut before = 0;
+    s.collect_seq(cells.iter().flat_map(|(index, count)| {
+        let gap = u64::from(index - std::mem::replace(&mut before, *index));
+        [gap, *count]
+    }))
+}

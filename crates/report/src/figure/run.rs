@@ -1,0 +1,64 @@
+//! [`Run`]: what figures are made from.
+
+use super::axis::{Unit, value_label};
+use super::trace::Trace;
+use jitlat_core::summary::Summary;
+
+/// One run, as the builders need it.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// Told apart from other runs by this, in titles; empty for a single run.
+    pub label: &'a str,
+    /// Its figures.
+    pub summary: &'a Summary,
+    /// Its packets, where they are at hand.
+    pub trace: Option<&'a Trace>,
+    /// Whether latency is shown corrected by the clock estimate, where there is one (`-L`).
+    pub corrected: bool,
+}
+
+impl Run<'_> {
+    /// What is subtracted from each delay that is shown, in ns. None where that is nothing.
+    pub(super) fn correction(&self) -> Option<i64> {
+        self.summary.clock.correction_ns.filter(|_| self.corrected && !self.is_round_trip())
+    }
+
+    pub(super) fn is_round_trip(&self) -> bool {
+        self.summary.two_way.is_some()
+    }
+
+    /// What its delays are, and whether the difference of the clocks is in them.
+    pub(super) fn delay(&self) -> &'static str {
+        match (self.is_round_trip(), self.correction()) {
+            (true, _) => "round trip",
+            (false, Some(_)) => "one-way latency, corrected",
+            (false, None) => "one-way latency, not corrected",
+        }
+    }
+
+    /// How far the position of one-way delays can be trusted; None of round trips.
+    pub(super) fn position(&self) -> Option<String> {
+        let clock = &self.summary.clock;
+        if self.is_round_trip() {
+            return None;
+        }
+        let Some(correction) = self.correction() else {
+            return Some(match clock.correction_ns {
+                Some(_) => "Latency is not corrected for the difference of the two clocks; -L corrects it.".into(),
+                None => "Latency compares two clocks and nothing is known here of their difference: not corrected, \
+                         the shape is sure, the position is not."
+                    .into(),
+            });
+        };
+        let known = clock.bound_ns.map(|b| format!(", which is known to ±{}", value_label(Unit::Time, b)));
+        Some(format!(
+            "Corrected by the estimated difference of the clocks: {} less than measured{}.",
+            value_label(Unit::Time, correction as f64),
+            known.unwrap_or_default()
+        ))
+    }
+
+    pub(super) fn titled(&self, title: &str) -> String {
+        if self.label.is_empty() { title.to_owned() } else { format!("{title} – {}", self.label) }
+    }
+}

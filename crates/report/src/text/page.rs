@@ -1,0 +1,182 @@
+//! [`Page`]: a text report as it is written, line by line.
+
+use jitlat_core::summary::Level;
+use std::fmt::Write;
+
+/// Whether the text may carry colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Style {
+    /// For pipes and files.
+    #[default]
+    Plain,
+    /// ANSI colours, for a terminal.
+    Colour,
+}
+
+/// What to print, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Print the latency corrected by the clock estimate too (`-C`). The raw values stay first.
+    pub corrected: bool,
+    /// Colours or not.
+    pub style: Style,
+    /// Columns that sentences are wrapped to.
+    pub width: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { corrected: false, style: Style::Plain, width: 80 }
+    }
+}
+
+/// Free text from a log or a peer, without what could steer a terminal.
+pub(super) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+pub(super) fn dash(value: Option<String>) -> String {
+    value.unwrap_or_else(|| "-".to_owned())
+}
+
+/// A share of a whole in percent with two decimals; `-` of nothing.
+pub(super) fn share(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".to_owned() } else { format!("{:.2}%", part as f64 * 100.0 / whole as f64) }
+}
+
+/// `1 packet`, `2 packets`.
+pub(super) fn count(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// How a word is to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    Heading,
+    Good,
+    Note,
+    Poor,
+    Bad,
+}
+
+impl Look {
+    pub(super) fn ansi(self) -> &'static str {
+        match self {
+            Look::Heading => "1",
+            Look::Good => "32",
+            Look::Note => "36",
+            Look::Poor => "33",
+            Look::Bad => "1;31",
+        }
+    }
+}
+
+/// The word for a level, and how it is to look.
+pub(super) fn mark(level: Level) -> (&'static str, Look) {
+    match level {
+        Level::Good => ("good:", Look::Good),
+        Level::Note => ("note:", Look::Note),
+        Level::Poor => ("poor:", Look::Poor),
+        Level::Bad => ("bad:", Look::Bad),
+    }
+}
+
+/// The text so far, and how it is to be set: headings, statements, findings.
+pub struct Page {
+    pub(super) text: String,
+    style: Style,
+    pub(super) width: usize,
+}
+
+impl Page {
+    pub(super) const INDENT: &str = "    ";
+
+    /// An empty page.
+    pub fn new(options: &Options) -> Page {
+        Page { text: String::new(), style: options.style, width: options.width.max(40) }
+    }
+
+    /// A line as it is.
+    pub fn line(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    /// An empty line.
+    pub fn blank(&mut self) {
+        self.text.push('\n');
+    }
+
+    pub(super) fn painted(&self, look: Look, text: &str) -> String {
+        match self.style {
+            Style::Plain => text.to_owned(),
+            Style::Colour => format!("\x1b[{}m{text}\x1b[0m", look.ansi()),
+        }
+    }
+
+    /// A section's title, with the blank line above it.
+    pub fn heading(&mut self, title: &str) {
+        if !self.text.is_empty() {
+            self.blank();
+        }
+        let title = self.painted(Look::Heading, title);
+        self.line(&title);
+    }
+
+    /// One statement, indented, wrapped between words.
+    pub fn item(&mut self, text: &str) {
+        self.marked("", None, text);
+    }
+
+    /// The first sentence, wrapped between words, in the colour of how it looks.
+    pub fn lead(&mut self, level: Level, text: &str) {
+        let (_, look) = mark(level);
+        let mut line = String::new();
+        for word in text.split_ascii_whitespace() {
+            if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > self.width {
+                let painted = self.painted(look, &line);
+                self.line(&painted);
+                line.clear();
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        let painted = self.painted(look, &line);
+        self.line(&painted);
+    }
+
+    /// One statement behind a word that says how it looks.
+    pub fn finding(&mut self, level: Level, text: &str) {
+        let (mark, look) = mark(level);
+        self.marked(mark, Some(look), text);
+    }
+
+    /// The text.
+    pub fn finish(self) -> String {
+        self.text
+    }
+
+    /// One statement behind a word that says how bad it is.
+    pub(super) fn marked(&mut self, mark: &str, look: Option<Look>, text: &str) {
+        let mut column = Page::INDENT.len() + mark.chars().count();
+        let shown = look.map_or_else(|| mark.to_owned(), |look| self.painted(look, mark));
+        let _ = write!(self.text, "{}{shown}", Page::INDENT);
+        let mut first = mark.is_empty();
+        for word in text.split_ascii_whitespace() {
+            let width = word.chars().count();
+            if !first && column + 1 + width > self.width {
+                let _ = write!(self.text, "\n{}  ", Page::INDENT);
+                column = Page::INDENT.len() + 2;
+            } else if !first {
+                self.text.push(' ');
+                column += 1;
+            }
+            self.text.push_str(word);
+            column += width;
+            first = false;
+        }
+        self.blank();
+    }
+}

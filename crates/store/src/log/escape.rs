@@ -1,0 +1,27 @@
+//! Free text within one line.
+
+/// Keeps a free text on its line, and apart from the lone `-` and a tag's `=`.
+pub(super) fn escape(text: &str) -> String {
+    if text == "-" {
+        return "\\-".to_owned();
+    }
+    text.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r")
+}
+
+pub(super) fn unescape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some('n') => out.push('\n'),
+                Some('r') => out.push('\r'),
+                Some('e') => out.push('='),
+                Some(other) => out.push(other),
+                None => out.push('\\'),
+            },
+            other => out.push(other),
+        }
+    }
+    out
+}
