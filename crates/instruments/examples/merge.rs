@@ -22,7 +22,7 @@ pub fn saved(log: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
     failure.map_or(Ok(state.save()?), |e| Err(e.into()))
 }
 
-/// What both come to.
+/// The summary of both parts together.
 pub fn merge(a: &[u8], b: &[u8]) -> Result<Summary, Box<dyn Error>> {
     let mut whole = State::load(a, &Options::default())?;
     whole.merge(State::load(b, &Options::default())?)?;

@@ -6,7 +6,7 @@ use jitlat_instruments::passive::{CaptureSource, Passive, PassiveError};
 use jitlat_instruments::{Stop, Unobserved};
 use std::path::PathBuf;
 
-/// What two captures say, the one at the near end first.
+/// The summary of two captures; the capture nearer to the reference end comes first.
 pub fn summarise(reference: PathBuf, monitor: PathBuf) -> Result<PassiveSummary, PassiveError> {
     let points = [reference, monitor].map(|path| CaptureSource::Files(vec![path]));
     let outcome = Passive::default().follow_captures(points, &Stop::new(), &mut Unobserved)?;

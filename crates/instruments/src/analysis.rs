@@ -6,14 +6,14 @@ use jitlat_core::summary::Summary;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{PacketRecord, Session};
 
-/// A stream, and what its packets come to.
+/// A stream and its analysis.
 #[derive(Clone, Debug)]
 pub struct Analysed {
-    /// The context.
+    /// What is known of the stream: specification, hosts, times, ending.
     pub session: Session,
     /// Every figure.
     pub summary: Summary,
-    /// The accepted packets behind them; empty of an analysis in constant memory.
+    /// The accepted packets behind the figures; empty after an analysis in constant memory.
     pub samples: Samples,
 }
 
@@ -30,12 +30,12 @@ impl Analyses {
         Analyses { options, streams: Vec::new() }
     }
 
-    /// The sessions as they are known, to be completed with what only the caller knows.
+    /// The sessions of all streams, so that a caller can add what only it knows.
     pub fn sessions_mut(&mut self) -> impl Iterator<Item = &mut Session> {
         self.streams.iter_mut().map(|(session, _)| session)
     }
 
-    /// The figures of each stream; empty of a test that never began.
+    /// The analysis of each stream; empty if the test never began.
     pub fn finish(self) -> Vec<Analysed> {
         let analysed = |(session, analyzer): (Session, Option<Analyzer>)| {
             let analyzer = analyzer.unwrap_or_else(|| Analyzer::new(&session, &self.options));
@@ -68,9 +68,9 @@ impl Observer for Analyses {
 /// An observer that keeps the final records of every stream.
 #[derive(Clone, Debug, Default)]
 pub struct RecordCollector {
-    /// By stream, in arrival order.
+    /// Records by stream, in arrival order.
     pub records: Vec<Vec<PacketRecord>>,
-    /// By stream, the kernel's account of a TCP connection beside each record; empty where there is none.
+    /// By stream: the kernel's TCP_INFO sampled with each record; empty unless the stream ran over TCP.
     pub tcp: Vec<Vec<TcpSample>>,
 }
 

@@ -1,7 +1,7 @@
-//! What a protocol can be told: [`Argument`]s describe it, [`Arguments`] carry it.
+//! The arguments of a protocol: [`Argument`] describes one, [`Arguments`] holds the values given.
 //!
-//! A protocol lists its arguments once. A command line makes options of the list, a script keyword arguments, and both
-//! hand the given values over as text, which the protocol reads.
+//! A protocol lists its arguments once. A command line makes options of the list, a script makes keyword arguments;
+//! both pass the values as text, which the protocol parses.
 
 use crate::error::Error;
 use std::collections::BTreeMap;
@@ -13,126 +13,128 @@ use std::str::FromStr;
 pub struct Argument {
     /// Its name, in small letters with hyphens: `stamp-key-file`.
     pub name: &'static str,
-    /// What it takes.
-    pub takes: Takes,
-    /// What it is, in a sentence without a full stop, for people.
+    /// The kind of value.
+    pub kind: ArgumentKind,
+    /// Help: one sentence without a full stop.
     pub help: &'static str,
-    /// Its value where none is given.
+    /// Its value if the argument is not given; `None`: it then has none.
     pub default: Option<fn() -> String>,
-    /// Its value where only its name is given.
+    /// Its value if only the name is given; `None`: a value is required.
     pub bare: Option<&'static str>,
-    /// Another argument that it needs.
+    /// Another argument that must be given as well.
     pub requires: Option<&'static str>,
-    /// Arguments, also those of every protocol, that it cannot stand beside.
+    /// Arguments (also those common to all protocols) that cannot be given together with this one.
     pub conflicts: &'static [&'static str],
 }
 
-/// What an argument takes.
+/// The kind of value an argument has.
 #[derive(Clone, Copy, Debug)]
-pub enum Takes {
-    /// Nothing: it is there or not.
+pub enum ArgumentKind {
+    /// No value: a switch that is given or not.
     Nothing,
-    /// A text.
+    /// A text that `check` accepts.
     Value {
-        /// What people call the value: `PORT`.
+        /// Placeholder of the value in help: `PORT`.
         name: &'static str,
-        /// Says what is wrong with a text.
+        /// Returns what is wrong with a text.
         check: fn(&str) -> Result<(), String>,
     },
-    /// One of some words.
+    /// One of several keywords.
     Choice {
-        /// What people call the choice: `MODE`.
+        /// Placeholder of the choice in help: `MODE`.
         name: &'static str,
-        /// The words, and what each means where that needs saying.
+        /// Each keyword with its meaning; the meaning is empty where the keyword explains itself.
         of: &'static [(&'static str, &'static str)],
     },
-    /// The contents of a file, which whoever hands the arguments over has read.
+    /// The contents of a file, which the caller has read.
     File,
 }
 
 impl Argument {
-    const fn new(name: &'static str, takes: Takes, help: &'static str) -> Argument {
-        Argument { name, takes, help, default: None, bare: None, requires: None, conflicts: &[] }
+    const fn new(name: &'static str, kind: ArgumentKind, help: &'static str) -> Argument {
+        Argument { name, kind, help, default: None, bare: None, requires: None, conflicts: &[] }
     }
 
-    /// An argument that is there or not.
+    /// A switch.
     pub const fn switch(name: &'static str, help: &'static str) -> Argument {
-        Argument::new(name, Takes::Nothing, help)
+        Argument::new(name, ArgumentKind::Nothing, help)
     }
 
-    /// An argument with a value that `check` (see [`is`]) finds nothing wrong with.
+    /// An argument with a value; `check` (see [`parses_as`]) returns what is wrong with a text.
     pub const fn value(
         name: &'static str,
         value: &'static str,
         help: &'static str,
         check: fn(&str) -> Result<(), String>,
     ) -> Argument {
-        Argument::new(name, Takes::Value { name: value, check }, help)
+        Argument::new(name, ArgumentKind::Value { name: value, check }, help)
     }
 
-    /// An argument whose value is one of some words, each with its meaning.
+    /// An argument whose value is one of several keywords, each with its meaning.
     pub const fn choice(
         name: &'static str,
         value: &'static str,
         help: &'static str,
         of: &'static [(&'static str, &'static str)],
     ) -> Argument {
-        Argument::new(name, Takes::Choice { name: value, of }, help)
+        Argument::new(name, ArgumentKind::Choice { name: value, of }, help)
     }
 
     /// An argument whose value is a file's contents.
     pub const fn file(name: &'static str, help: &'static str) -> Argument {
-        Argument::new(name, Takes::File, help)
+        Argument::new(name, ArgumentKind::File, help)
     }
 
-    /// The port of a protocol's server, `default` unless given.
+    /// The port of a protocol's server; `default` if not given.
     pub const fn port(name: &'static str, help: &'static str, default: fn() -> String) -> Argument {
-        Argument::value(name, "PORT", help, is::<u16>).or(default)
+        Argument::value(name, "PORT", help, parses_as::<u16>).or(default)
     }
 
-    /// With a value where none is given.
+    /// Sets the value that applies if the argument is not given.
     pub const fn or(self, default: fn() -> String) -> Argument {
         Argument { default: Some(default), ..self }
     }
 
-    /// With a value where only the name is given.
+    /// Sets the value that applies if only the name is given.
     pub const fn bare(self, bare: &'static str) -> Argument {
         Argument { bare: Some(bare), ..self }
     }
 
-    /// Only beside `other`.
+    /// Requires that `other` is given as well.
     pub const fn requires(self, other: &'static str) -> Argument {
         Argument { requires: Some(other), ..self }
     }
 
-    /// Not beside any of `others`.
+    /// Forbids that any of `others` is given as well.
     pub const fn conflicts(self, others: &'static [&'static str]) -> Argument {
         Argument { conflicts: others, ..self }
     }
 
-    /// What is wrong with `text` as its value.
+    /// Checks `text` as its value; the error says what is wrong.
     fn check(&self, text: &str) -> Result<(), String> {
-        match self.takes {
-            Takes::Nothing | Takes::File => Ok(()),
-            Takes::Value { check, .. } => check(text),
-            Takes::Choice { of, .. } if of.iter().any(|(word, _)| word.eq_ignore_ascii_case(text)) => Ok(()),
-            Takes::Choice { of, .. } => {
-                let words: Vec<&str> = of.iter().map(|(word, _)| *word).collect();
-                Err(format!("choose of {}", words.join(", ")))
+        match self.kind {
+            ArgumentKind::Nothing | ArgumentKind::File => Ok(()),
+            ArgumentKind::Value { check, .. } => check(text),
+            ArgumentKind::Choice { of, .. } if of.iter().any(|(word, _)| word.eq_ignore_ascii_case(text)) => {
+                Ok(())
+            }
+            ArgumentKind::Choice { of, .. } => {
+                let keywords: Vec<&str> = of.iter().map(|(word, _)| *word).collect();
+                Err(format!("choose one of {}", keywords.join(", ")))
             }
         }
     }
 }
 
-/// Checks that a text reads as a `T`.
-pub fn is<T: FromStr<Err: fmt::Display>>(text: &str) -> Result<(), String> {
+/// Checks that a text parses as a `T`; the error says what is wrong.
+pub fn parses_as<T: FromStr<Err: fmt::Display>>(text: &str) -> Result<(), String> {
     text.trim().parse::<T>().map(drop).map_err(|e| e.to_string())
 }
 
-/// A file that an argument names.
+/// A file given as an argument.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NamedFile {
-    /// Its name, for messages.
+    /// Its name, for messages only.
     pub name: String,
     /// What is in it.
     pub contents: Vec<u8>,
@@ -145,7 +147,7 @@ impl fmt::Debug for NamedFile {
     }
 }
 
-/// Given arguments.
+/// The values given for a protocol's arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
     values: BTreeMap<String, Given>,
@@ -158,41 +160,41 @@ enum Given {
 }
 
 impl Arguments {
-    /// None.
+    /// No arguments.
     pub fn new() -> Arguments {
         Arguments::default()
     }
 
-    /// With `name` given as `value`; a switch takes any value.
+    /// Adds `name` with `value`; the value of a switch is ignored.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<String>) -> Arguments {
         self.values.insert(name.to_owned(), Given::Text(value.into()));
         self
     }
 
-    /// With the contents of a file.
+    /// Adds `name` with the contents of a file.
     #[must_use]
     pub fn with_file(mut self, name: &str, file: NamedFile) -> Arguments {
         self.values.insert(name.to_owned(), Given::File(file));
         self
     }
 
-    /// The names given.
+    /// The names of all arguments given.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.values.keys().map(String::as_str)
     }
 
-    /// Those that `list` knows.
+    /// The arguments given that are in `list`.
     #[must_use]
     pub fn of(&self, list: &[Argument]) -> Arguments {
         let known = |(name, _): &(&String, &Given)| list.iter().any(|a| a.name == *name);
         Arguments { values: self.values.iter().filter(known).map(|(n, v)| (n.clone(), v.clone())).collect() }
     }
 
-    /// All values of the arguments of `list`, defaults included.
+    /// The values of all arguments in `list`, defaults included.
     ///
     /// # Errors
-    /// [`Error::Settings`] with the first that is not of the list, or has a value it cannot have.
+    /// [`Error::Settings`] for the first argument that is not in the list or whose value is not valid.
     pub fn complete(&self, list: &[Argument]) -> Result<Arguments, Error> {
         let mut all = self.clone();
         for (name, given) in &self.values {
@@ -210,12 +212,12 @@ impl Arguments {
         Ok(all)
     }
 
-    /// Whether `name` is given.
+    /// Whether `name` was given.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
 
-    /// The text of `name`.
+    /// The value of `name` as text; `None` if it was not given.
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.values.get(name)? {
             Given::Text(text) => Some(text.trim()),
@@ -223,24 +225,24 @@ impl Arguments {
         }
     }
 
-    /// The value of `name`, if it is given.
+    /// The value of `name`; `None` if it was not given.
     ///
     /// # Errors
-    /// [`Error::Settings`] where its text is not a `T`.
+    /// [`Error::Settings`] if its text does not parse as a `T`.
     pub fn get<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<Option<T>, Error> {
         let read = |text: &str| text.parse().map_err(|e| Error::Settings(format!("{name} {text}: {e}")));
         self.text(name).map(read).transpose()
     }
 
-    /// The value of `name`, which has a default.
+    /// The value of `name`, which has a default or must be given.
     ///
     /// # Errors
-    /// [`Error::Settings`] where its text is not a `T`, or it has none.
+    /// [`Error::Settings`] if its text does not parse as a `T`, or if there is none.
     pub fn value<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<T, Error> {
         self.get(name)?.ok_or_else(|| Error::Settings(format!("{name} is missing")))
     }
 
-    /// The file of `name`.
+    /// The file given as `name`; `None` if it was not given.
     pub fn file(&self, name: &str) -> Option<&NamedFile> {
         match self.values.get(name)? {
             Given::File(file) => Some(file),

@@ -1,7 +1,7 @@
-//! [`Bed`]: a server and an impaired path on this machine, without any privilege.
+//! [`TestBed`]: a server and an impaired path on this machine; needs no privilege.
 //!
-//! The server listens on 127.0.0.2; a relay on 127.0.0.1 at the same ports carries everything between it and a client
-//! through the impairment model.
+//! The server listens on 127.0.0.2. A relay on 127.0.0.1 forwards everything on the same ports between the server and a
+//! client, through the impairment model.
 
 use crate::error::Error;
 use crate::one_way::OneWay;
@@ -20,20 +20,20 @@ const CLIENT_SIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
 const SERVER_SIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// A server behind an impaired path; both end when it is dropped.
-pub struct Bed {
+pub struct TestBed {
     server: Option<JoinHandle<()>>,
     relay: Option<Relay>,
     stop: Stop,
-    /// Of control connections, of streams up and down, and where a client receives.
+    /// Ports of control connections, of streams up and down, and where a client receives.
     ports: [u16; 4],
 }
 
-impl Bed {
-    /// Starts both; `scenario` is the path.
+impl TestBed {
+    /// Starts the server and the relay; `scenario` describes the path.
     ///
     /// # Errors
-    /// [`Error`] where this host has no free ports.
-    pub fn start(scenario: Scenario) -> Result<Bed, Error> {
+    /// [`Error`] if this host has no free ports.
+    pub fn start(scenario: Scenario) -> Result<TestBed, Error> {
         let ports = free_ports()?;
         let [control, up, down, _] = ports;
         let service = Service {
@@ -56,16 +56,16 @@ impl Bed {
         let stop = Stop::new();
         let stopped = stop.clone();
         let server = std::thread::spawn(move || server.run(stopped.flag()));
-        Ok(Bed { server: Some(server), relay: Some(relay), stop, ports })
+        Ok(TestBed { server: Some(server), relay: Some(relay), stop, ports })
     }
 
-    /// Directs `test` at the server, through the path.
+    /// Changes `test` so that it runs against the server through the path.
     pub fn direct(&self, test: &mut OneWay) {
         let [control, up, down, here] = self.ports;
         test.host = CLIENT_SIDE.to_string();
         test.control_port = control;
         for spec in &mut test.streams {
-            // What is relayed must have fixed ports on the server's side.
+            // The relay needs to know the server's ports in advance.
             (spec.src_port, spec.dst_port) = match spec.direction() {
                 Direction::Up => (0, up),
                 Direction::Down => (down, here),
@@ -74,7 +74,7 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for TestBed {
     fn drop(&mut self) {
         self.stop.request();
         if self.server.take().is_some_and(|server| server.join().is_err()) {
@@ -86,7 +86,7 @@ impl Drop for Bed {
     }
 }
 
-/// Ports that nobody uses on either side, for TCP and UDP.
+/// Ports that are free on both addresses, for TCP and UDP.
 fn free_ports<const N: usize>() -> Result<[u16; N], Error> {
     let mut held = Vec::new();
     let mut ports = [0; N];

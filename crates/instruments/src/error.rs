@@ -9,38 +9,38 @@ use jitlat_net::server::ServerError;
 use jitlat_net::twoway;
 use std::io;
 
-/// Why nothing could be measured. A test that was cut short is no error: its [`Outcome`](crate::Outcome) says
-/// how it ended.
+/// Why nothing could be measured. A test that was cut short is not an error: [`Outcome`](crate::Outcome) says how it
+/// ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The settings contradict each other, or ask for what cannot be done.
     #[error("{0}")]
     Settings(String),
-    /// No such stream.
+    /// A stream cannot have this specification.
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// The far host's name could not be looked up.
     #[error("looking up {host}: {source}")]
     Lookup {
-        /// The name.
+        /// The name of the host.
         host: String,
         /// The reason.
         source: io::Error,
     },
-    /// The far host has no address of the family wanted.
+    /// The far host has no address of the requested family.
     #[error("{host} has no {}address", match .family {
         Some(Family::V4) => "IPv4 ",
         Some(Family::V6) => "IPv6 ",
         None => "",
     })]
     Address {
-        /// The name.
+        /// The name of the host.
         host: String,
-        /// The family, where one was wanted.
+        /// The requested family; `None`: either.
         family: Option<Family>,
     },
-    /// This host refuses something.
+    /// The operating system refused an operation.
     #[error("{doing}: {source}")]
     System {
         /// What was being done.
@@ -48,19 +48,19 @@ pub enum Error {
         /// The reason.
         source: io::Error,
     },
-    /// A one-way test.
+    /// A one-way test failed.
     #[error(transparent)]
     OneWay(#[from] ClientError),
-    /// Captured traffic.
+    /// Captured traffic could not be analysed.
     #[error(transparent)]
     Passive(#[from] PassiveError),
-    /// A round-trip test.
+    /// A two-way test failed.
     #[error(transparent)]
     Ping(#[from] twoway::PingError),
-    /// The conversation before a TWAMP test.
+    /// The control conversation of a TWAMP test failed.
     #[error(transparent)]
     TwampControl(#[from] twoway::twamp::TwampError),
-    /// A look at the path.
+    /// The routers on the path could not be examined.
     #[error(transparent)]
     Path(#[from] jitlat_net::path::PathError),
     /// One-way tests cannot be answered.
@@ -69,19 +69,19 @@ pub enum Error {
     /// Packet digests cannot be served.
     #[error(transparent)]
     Digests(#[from] ExporterError),
-    /// An impaired path cannot be made.
+    /// An impaired path cannot be set up.
     #[error(transparent)]
     Relay(RelayError),
-    /// The traffic beside a test.
+    /// The background load of a test failed.
     #[error("{0}")]
     Load(String),
-    /// Whoever followed the measurement ended it.
+    /// An observer ended the measurement with an error.
     #[error(transparent)]
     Observer(Box<dyn std::error::Error + Send + Sync>),
     /// A measuring thread failed.
     #[error("the measuring thread panicked: a fault of this program")]
     Panicked,
-    /// Another error, and what was being done.
+    /// Another error, with what was being done.
     #[error("{what}: {source}")]
     While {
         /// What was being done.
@@ -92,7 +92,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The same, with what was being done.
+    /// Adds what was being done.
     #[must_use]
     pub fn while_doing(self, what: String) -> Error {
         Error::While { what, source: Box::new(self) }

@@ -8,27 +8,27 @@ use jitlat_core::session::Ending;
 use jitlat_core::summary::Summary;
 use jitlat_core::{NoiseFloor, Options, Session, Span};
 
-/// A test that sends packets and can be run, any number of times.
+/// A test that sends packets. It can be run any number of times.
 pub trait Instrument {
-    /// Runs to the end, or until `stop`; `observer` sees all records.
+    /// Runs to the end, or until `stop`; `observer` receives all events, records included.
     ///
     /// # Errors
     /// [`Error`] if nothing was measured.
     fn run(&self, stop: &Stop, observer: &mut dyn Observer) -> Result<Outcome, Error>;
 
-    /// How long it should take.
+    /// How long the test should take, in ns.
     ///
     /// # Errors
-    /// [`Error::Settings`] of what could not be run.
+    /// [`Error::Settings`] if the settings cannot be run.
     fn duration(&self) -> Result<Span, Error>;
 
     /// What its delays are: "one-way delay" or "round trip".
     fn quantity(&self) -> &'static str;
 
-    /// Length of its packets as IP packets, in bytes; `None` where TCP cuts as it likes.
+    /// Length of its packets as IP packets, in bytes; `None` over TCP, which forms segments itself.
     fn ip_length(&self, summary: &Summary) -> Option<u64>;
 
-    /// Runs, and analyses every stream.
+    /// Runs the test and analyses every stream.
     ///
     /// # Errors
     /// [`Error`] if nothing was measured.
@@ -44,7 +44,7 @@ pub trait Instrument {
     }
 }
 
-/// Bytes of the IP header of a test's packets.
+/// Length of the IP header of a test's packets, in bytes.
 pub(crate) fn ip_header(summary: &Summary) -> u64 {
     let v6 = summary.header.dst_ip.as_ref().is_some_and(|ip| ip.contains(':'));
     if v6 { 40 } else { 20 }
@@ -57,23 +57,23 @@ pub struct Outcome {
     pub sessions: Vec<Session>,
     /// How it ended.
     pub ending: Ending,
-    /// Why, when not complete.
+    /// Why it did not end normally; `None` after a complete test.
     pub reason: Option<String>,
 }
 
-/// What is kept with a test besides what it finds.
+/// What the caller wants to keep with a test.
 #[derive(Clone, Debug, Default)]
 pub struct Annotations {
-    /// A name.
+    /// A name for the test.
     pub name: Option<String>,
-    /// Keys and values.
+    /// Keys and values to find it by.
     pub tags: Vec<(String, String)>,
-    /// What this host adds to every figure, if that was measured before.
+    /// What this host adds to every figure, if that was measured before the test.
     pub noise: Option<NoiseFloor>,
 }
 
 impl Annotations {
-    /// Adds them to `session`.
+    /// Adds the annotations to `session`.
     pub fn add_to(&self, session: &mut Session) {
         session.name = self.name.clone().or_else(|| session.name.take());
         session

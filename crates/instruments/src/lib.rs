@@ -6,19 +6,19 @@
 //! * [`one_way`] – a stream against `jitlat serve`, in either direction or both
 //! * [`ping`] – round trips by any of several protocols
 //! * [`path`] – the routers on the way, and what each does to packets
-//! * [`load`] – any of these beside traffic of our own making
+//! * [`load`] – any of these during background traffic sent by jitlat itself
 //! * [`doctor`] – what this host adds to every figure
 //! * [`sweep`] – a test under every combination of some conditions
 //! * [`serve`] – the other side: answers tests from other hosts
-//! * [`demo`] – a server behind an impaired path on this machine, to try things on
+//! * [`demo`] – a server behind an impaired path on this machine, to try things with
 //! * [`passive`] – captured traffic: round trips between two points, and what TCP hides
 //! * [`instrument`] – [`Instrument`]: what every test that sends packets has in common
-//! * [`analysis`] – [`Analyses`]: from the events of a test to its [`Summary`](jitlat_core::Summary)
+//! * [`analysis`] – [`Analyses`]: turns the events of a test into its [`Summary`](jitlat_core::Summary)
 //! * [`stop`] – [`Stop`]: ends a test early
 //! * [`error`] – [`Error`]: why nothing could be measured
 //!
-//! Everything that happens in a test is an [`Event`], and whoever wants to follow it an [`Observer`]: logs, progress
-//! lines, live views and archives are observers of the same stream.
+//! Everything that happens in a test is an [`Event`]; an [`Observer`] receives them. Logs, progress lines, live views
+//! and archives are observers of the same stream of events.
 //!
 //! ```no_run
 //! use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};

@@ -25,17 +25,17 @@ pub struct OneWay {
     pub family: Option<Family>,
     /// Local address of the control connection and the test sockets.
     pub bind: Option<IpAddr>,
-    /// One stream, or one each way.
+    /// One stream, or one in each direction.
     pub streams: Vec<TestSpec>,
-    /// Version 3 or classic.
+    /// Version 3 of the control protocol, or the classic one.
     pub dialect: Dialect,
     /// The key shared with the server.
     pub key: Option<Key>,
-    /// How packet threads are run.
+    /// How the packet threads are scheduled and wait.
     pub pacing: Pacing,
-    /// The best stamps to use.
+    /// The best kind of time stamps to use.
     pub stamps: Source,
-    /// Kept with the test.
+    /// What is kept with the test.
     pub annotations: Annotations,
 }
 
@@ -56,7 +56,7 @@ impl OneWay {
         }
     }
 
-    /// What the driver is asked for.
+    /// The request to the driver that these settings stand for.
     pub fn request(&self) -> TestRequest {
         TestRequest {
             host: self.host.clone(),
@@ -72,20 +72,20 @@ impl OneWay {
     }
 }
 
-/// What a test left at this host whose program ended before the server had handed its results over.
+/// What was left at this host by a test whose program ended before the server delivered its results.
 #[derive(Clone, Debug)]
 pub struct Interrupted {
-    /// As it was known.
+    /// The session as far as it was known.
     pub session: Session,
-    /// The packets of a stream that this host received; none of one that it sent.
+    /// The packets that this host received; empty for a stream that it sent.
     pub records: Vec<PacketRecord>,
 }
 
 impl OneWay {
-    /// Collects what the server keeps of an earlier test with the same streams.
+    /// Fetches what the server still has of an earlier test with the same streams.
     ///
     /// # Errors
-    /// [`Error`], among others if the server keeps nothing of that test, or no longer.
+    /// [`Error`], for example if the server no longer has the results of that test.
     pub fn collect(
         &self,
         left: Vec<Interrupted>,
@@ -123,7 +123,7 @@ impl OneWay {
     }
 }
 
-/// Hands events on with more known of the sessions in them.
+/// An observer that completes the sessions in events before it forwards them.
 fn complete<'a>(
     known: &'a dyn Fn(&[Session]) -> Vec<Session>,
     observer: &'a mut dyn Observer,
@@ -145,7 +145,7 @@ fn recording(left: &Interrupted) -> Option<Recording> {
     })
 }
 
-/// What was known before, and what the server has added.
+/// Combines what was known before with what the server has added.
 fn merge(before: &Session, now: &Session) -> Session {
     let cut_short = before.spec.direction() == Direction::Down && before.ending != Ending::Complete;
     let (ending, reason) = match cut_short {

@@ -9,38 +9,38 @@ use jitlat_net::path;
 use jitlat_proto::path::{Plan, SLOTS};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
-/// Destination port of probes by UDP: where by custom nobody listens.
+/// Destination port of UDP probes: by convention nothing listens there.
 pub const UDP_PORT: u16 = 33_434;
-/// Of probes by TCP: what firewalls let through.
+/// Destination port of TCP probes: firewalls usually allow it.
 pub const TCP_PORT: u16 = 80;
 
-/// Settings of a look at the path.
+/// Settings of a path examination.
 #[derive(Clone, Debug)]
 pub struct PathTest {
     /// The far host: a name or an address.
     pub host: String,
     /// Only addresses of this family.
     pub family: Option<Family>,
-    /// Local address.
+    /// Local address; `None`: the system chooses.
     pub bind: Option<IpAddr>,
-    /// What the probes are.
+    /// Protocol of the probes.
     pub transport: Transport,
-    /// Their destination port; `None`: the usual one of the transport.
+    /// Their destination port; `None`: the usual one of the protocol.
     pub port: Option<u16>,
-    /// Code point of the probes.
+    /// DSCP of the probes.
     pub dscp: Dscp,
     /// Probes to each hop.
     pub probes: u32,
-    /// Between two probes to the same hop.
+    /// Time between two probes to the same hop.
     pub period: Span,
-    /// The largest time to live to try.
+    /// The largest TTL to try.
     pub hops: u8,
-    /// How long an answer may take.
+    /// How long to wait for an answer.
     pub patience: Span,
 }
 
 impl PathTest {
-    /// The usual look at the path to `host`: ten probes by UDP to each of at most thirty hops, one a second.
+    /// Ten UDP probes to each of at most thirty hops, one a second.
     pub fn new(host: impl Into<String>) -> PathTest {
         PathTest {
             host: host.into(),
@@ -56,10 +56,10 @@ impl PathTest {
         }
     }
 
-    /// Measures; `progress` is told each round that has ended.
+    /// Sends the probes; `progress` is called with the number of each completed round.
     ///
     /// # Errors
-    /// [`Error`]: no such host, no way there, no right to open raw sockets.
+    /// [`Error`] if the host is unknown or unreachable, or if raw sockets are not permitted.
     pub fn run(&self, stop: &Stop, progress: &mut dyn FnMut(u32)) -> Result<Path, Error> {
         let to = self.resolve()?;
         let source = path::source_address(to, self.bind)?;
@@ -71,7 +71,7 @@ impl PathTest {
             period: self.period,
             hops: self.hops,
             patience: self.patience,
-            // A probe is told apart from those of as many before it: their answers must have come, or be given up.
+            // Probe identifiers are reused: the probes that had them before must be answered or given up by then.
             spacing: Span::millis(20).max(Span(self.patience.0 / i64::from(SLOTS) + 1)),
             ..Plan::new(source, to.ip().to_canonical())
         };

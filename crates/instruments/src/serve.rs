@@ -13,32 +13,32 @@ use std::time::Duration;
 pub use jitlat_net::reflect::{Reflector, ReflectorError};
 pub use jitlat_proto::access::Access;
 
-/// What a host answers.
+/// The services of a host.
 pub struct Serve {
-    /// Its addresses.
+    /// The addresses to listen on.
     pub ips: Vec<IpAddr>,
-    /// One-way tests.
+    /// The service for one-way tests; `None`: not offered.
     pub one_way: Option<OneWayService>,
-    /// Two-way tests, by protocol: see [`Protocol::reflectors`](crate::ping::Protocol::reflectors).
+    /// Reflectors of two-way tests, by protocol: see [`Protocol::reflectors`](crate::ping::Protocol::reflectors).
     pub reflectors: Vec<Box<dyn Reflector>>,
-    /// Whose two-way tests are answered, and how many packets.
+    /// Who may use two-way tests, and how many packets each.
     pub access: Access,
-    /// Digests of the packets at this host's interfaces, for passive measurements elsewhere.
+    /// The service for packet digests, for passive measurements elsewhere; `None`: not offered.
     pub digests: Option<DigestService>,
 }
 
-/// How one-way tests are answered.
+/// Settings of the service for one-way tests.
 #[derive(Clone, Debug)]
 pub struct OneWayService {
-    /// Port of control connections.
+    /// TCP port of control connections.
     pub control_port: u16,
-    /// Port where test streams are awaited unless a client asks for another.
+    /// Port of test streams unless a client requests another.
     pub test_port: u16,
-    /// What a client is granted.
+    /// The limits of each client.
     pub limits: Limits,
-    /// The key that clients must prove to know.
+    /// The key that clients must have; `None`: no key needed.
     pub key: Option<Key>,
-    /// How packet threads are run.
+    /// How the packet threads are scheduled and wait.
     pub pacing: Pacing,
 }
 
@@ -54,23 +54,23 @@ impl Default for OneWayService {
     }
 }
 
-/// How packet digests are served.
+/// Settings of the service for packet digests.
 #[derive(Clone, Debug)]
 pub struct DigestService {
     /// TCP port.
     pub port: u16,
-    /// What is captured, for whom.
+    /// What is captured, and who may receive it.
     pub service: digest::DigestExporter,
 }
 
-/// A host that answers, from when [`Serve::start`] returns; one-way tests once it [runs](Serving::run).
+/// A host whose services have started; one-way tests are answered while [`Serving::run`] runs.
 pub struct Serving {
     server: Option<Server>,
     reflectors: reflect::Reflectors,
     digests: Option<digest::RunningExporter>,
 }
 
-/// Every address of this host.
+/// The wildcard addresses of IPv4 and IPv6.
 pub fn every_address() -> Vec<IpAddr> {
     let has_ipv6 = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok();
     let v6 = has_ipv6.then_some(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
@@ -78,11 +78,11 @@ pub fn every_address() -> Vec<IpAddr> {
 }
 
 impl Serve {
-    /// Listens. What clients do goes to the log ([`tracing`]). A reflector that cannot be started is among the
-    /// [failures](Serving::failures).
+    /// Starts listening. What clients do is logged ([`tracing`]). A reflector that cannot start is listed in
+    /// [`Serving::failures`].
     ///
     /// # Errors
-    /// [`Error`] if one-way tests or digests cannot be served, or nothing is.
+    /// [`Error`] if one-way tests or digests cannot be served, or if no service is selected.
     pub fn start(&self) -> Result<Serving, Error> {
         let at =
             |port: u16| -> Vec<SocketAddr> { self.ips.iter().map(|ip| SocketAddr::new(*ip, port)).collect() };
@@ -116,27 +116,27 @@ impl Serve {
 }
 
 impl Serving {
-    /// Where one-way tests are answered.
+    /// The addresses that answer one-way tests.
     pub fn one_way(&self) -> Vec<SocketAddr> {
         self.server.as_ref().map(Server::addresses).unwrap_or_default()
     }
 
-    /// What two-way tests are answered, and where.
+    /// The two-way protocols that are answered, with their addresses.
     pub fn two_way(&self) -> &[(&'static str, SocketAddr)] {
         self.reflectors.listening()
     }
 
-    /// Where packet digests are served.
+    /// The addresses that serve packet digests.
     pub fn digests(&self) -> &[SocketAddr] {
         self.digests.as_ref().map_or(&[], digest::RunningExporter::addresses)
     }
 
-    /// Reflectors that could not be started; the others run.
+    /// Reflectors that could not start; the others run.
     pub fn failures(&self) -> &[ReflectorError] {
         self.reflectors.failures()
     }
 
-    /// Answers until `stop` is requested; then tells every client, and waits for its threads.
+    /// Answers until `stop` is requested, then ends all sessions and waits for its threads.
     pub fn run(self, stop: &Stop) {
         match self.server {
             Some(server) => server.run(stop.flag()),

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A request to end early, made from any thread or by a signal handler. Clones share it.
+/// A request to end early, from any thread or a signal handler. Clones share it.
 ///
-/// A test that is asked to stop keeps all it has received and still fetches what the far host has; asked once
-/// more while it does, it leaves that, too.
+/// A test that is asked to stop keeps everything it has received, and still fetches the far host's results. A second
+/// request while it does so ends that, too.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Nothing is requested yet.
+    /// Without a request.
     pub fn new() -> Stop {
         Stop::default()
     }
@@ -21,8 +21,8 @@ impl Stop {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    /// Whether an early end is requested. A running test takes the request back while it ends, to notice the
-    /// next, and makes it again when it returns.
+    /// Whether an early end is requested. A test resets the request while it ends, to notice the next one, and restores
+    /// it when it returns.
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! A test under every combination of some conditions, repeated: [`sweep`] runs, and hands each outcome on as it comes.
+//! [`sweep`]: runs a test under every combination of some conditions, repeatedly, and reports each outcome as it comes.
 
 use crate::error::Error;
 use crate::instrument::Instrument;
@@ -13,30 +13,30 @@ use std::time::Duration;
 
 /// The test of one combination of conditions.
 pub struct CellTest {
-    /// What is measured.
+    /// The test to run.
     pub instrument: Box<dyn Instrument>,
-    /// The traffic beside it.
+    /// The background traffic; `None`: no load.
     pub load: Option<Load>,
 }
 
-/// What happens in a sweep.
+/// An event of a sweep.
 #[derive(Debug)]
 pub enum SweepEvent<'a> {
     /// A run begins.
     Begins(Run),
-    /// A run failed, and is tried once more.
+    /// A run failed, and will be tried once more.
     Failed(Run, &'a Error),
     /// A run is finished.
     Finished(Outcome),
 }
 
-/// Before a run that failed is tried once more.
-const AFTER_A_FAILURE: Span = Span::seconds(2);
+/// Pause before a failed run is tried once more.
+const RETRY_PAUSE: Span = Span::seconds(2);
 
-/// Measures `runs` in their order, each followed by a `pause`. `test` is what a run measures; `on_event` may end the
-/// sweep with an error of its own ([`Error::Observer`]).
+/// Measures `runs` in order, with a `pause` after each. `test` makes the test of a run; `on_event` may end the sweep
+/// with an error of its own ([`Error::Observer`]).
 ///
-/// Returns early, without an error, where `stop` is requested; the run under way is then not one of the sweep's.
+/// Returns early, without an error, if `stop` is requested; the run in progress is then not part of the sweep.
 ///
 /// # Errors
 /// [`Error`] of the first run that failed twice.
@@ -50,10 +50,10 @@ pub fn sweep(
     for run in runs {
         on_event(SweepEvent::Begins(*run))?;
         let measured = match test(*run)?.measure(*run, stop) {
-            // What fails in passing must not end a sweep of hours.
+            // A transient failure must not end a sweep that takes hours.
             Err(e) if !stop.is_requested() => {
                 on_event(SweepEvent::Failed(*run, &e))?;
-                rest(AFTER_A_FAILURE, stop);
+                wait(RETRY_PAUSE, stop);
                 if stop.is_requested() {
                     return Err(e);
                 }
@@ -65,7 +65,7 @@ pub fn sweep(
             return measured.map(drop);
         }
         on_event(SweepEvent::Finished(measured?))?;
-        rest(pause, stop);
+        wait(pause, stop);
         if stop.is_requested() {
             return Ok(());
         }
@@ -94,8 +94,8 @@ impl CellTest {
     }
 }
 
-/// Waits in pieces, so that a stop is noticed.
-fn rest(pause: Span, stop: &Stop) {
+/// Waits in short steps, so that a stop is noticed.
+fn wait(pause: Span, stop: &Stop) {
     let until = clock::steady() + pause;
     while clock::steady() < until && !stop.is_requested() {
         let left = (until - clock::steady()).0.clamp(0, 50_000_000);

@@ -20,7 +20,7 @@ use jitlat_instruments::serve::{Access, OneWayService, Serve};
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-/// An address that nobody else on this machine uses: one-way tests have a port of their own there.
+/// A loopback address that nothing else on this machine uses: one-way tests have a fixed port.
 fn own_address() -> Ipv4Addr {
     let [_, _, high, low] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, 224 | high & 15, low, 1)

@@ -6,7 +6,7 @@ use crate::{console, interrupt, test};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use jitlat_core::impair::Scenario;
-use jitlat_instruments::demo::Bed;
+use jitlat_instruments::demo::TestBed;
 use jitlat_proto::jitlat::Dialect;
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ pub fn run(args: &DemoArgs) -> Result<Status> {
     if !args.one_way.report.outputs.is_silent() {
         console::print(&format!("A server, a client, and between them: {}.\n\n", scenario.name))?;
     }
-    let bed = Bed::start(scenario)?;
+    let bed = TestBed::start(scenario)?;
     bed.direct(&mut test);
     test::measure(test, &args.one_way, &stop)
 }

@@ -1,4 +1,4 @@
-//! [`Checkup`]: everything measured and asked, before anything is made of it.
+//! [`Checkup`]: measures and reads everything that [`judge`](super::judge) needs to know about this host.
 
 use crate::stop::Stop;
 use jitlat_core::analysis::{self, Analyzer};
@@ -20,92 +20,92 @@ use jitlat_proto::twoway::Plan;
 use serde::Serialize;
 use std::sync::atomic::AtomicBool;
 
-/// What the host is to be trusted with.
+/// The traffic that the host is to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Question {
     /// Time between packets, in ns.
     pub period: Span,
     /// Bytes of a packet.
     pub payload: u16,
-    /// For the whole examination, in ns.
+    /// How long the whole examination may take, in ns.
     pub duration: Span,
 }
 
-/// A stream over the loopback interface. Times in ns.
+/// A stream over the loopback interface; times in ns. Figures are absent if no packet came back.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Baseline {
     /// Packets sent.
     pub sent: u64,
     /// Packets that came through.
     pub received: u64,
-    /// The period it was sent at.
+    /// The period of the stream.
     pub period: Span,
-    /// Smallest delay: of a round trip, without the far side's own time.
+    /// Smallest delay; for a round trip without the time that the far side needed.
     pub min: Option<i64>,
-    /// Delay above that: 50th percentile.
+    /// 50th percentile of the delay above the smallest.
     pub pdv_p50: Option<i64>,
-    /// 90th.
+    /// 90th percentile of the same.
     pub pdv_p90: Option<i64>,
-    /// 99th.
+    /// 99th percentile.
     pub pdv_p99: Option<i64>,
-    /// 99.9th.
+    /// 99.9th percentile.
     pub pdv_p999: Option<i64>,
-    /// Largest.
+    /// Largest delay above the smallest.
     pub pdv_max: Option<i64>,
-    /// Standard deviation.
+    /// Standard deviation of the delay.
     pub stddev: Option<f64>,
-    /// Stamps on sending and on arrival all came from the kernel.
+    /// Whether all send and receive stamps came from the kernel.
     pub kernel_stamps: bool,
 }
 
-/// A capability, and whether this program has it.
+/// A capability of the process, and whether it is held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Grant {
-    /// `cap_net_raw`.
+    /// Its name: `cap_net_raw`.
     pub name: &'static str,
-    /// What it is good for.
+    /// What jitlat needs it for.
     pub purpose: &'static str,
     /// Whether it is held.
     pub held: bool,
 }
 
-/// Everything learnt of this host.
+/// Everything measured and read on this host.
 #[derive(Clone, Debug, Serialize)]
 pub struct Checkup {
-    /// When, ns since 1970.
+    /// When, in ns since 1970.
     pub at: WallTime,
-    /// What it was to be trusted with.
+    /// The traffic that the host is to measure.
     pub question: Question,
-    /// Name, system, clock source, the kernel's account of its clock.
+    /// Host name, system, clock source, and the state of the kernel's clock.
     pub host: HostFacts,
-    /// Reading the wall clock.
+    /// Cost of reading the wall clock.
     pub wall_clock: Reading,
-    /// Reading the steady clock.
+    /// Cost of reading the steady clock.
     pub steady_clock: Reading,
-    /// Waking up: by each way to wait, and under SCHED_FIFO where permitted.
+    /// Wake-up errors: for each way to wait, and under SCHED_FIFO where permitted.
     pub wake: Vec<Lateness>,
-    /// One way over loopback, or why not.
+    /// A one-way stream over loopback, or why there is none.
     pub one_way: Result<Baseline, String>,
-    /// Both ways over loopback, or why not.
+    /// Round trips over loopback, or why there are none.
     pub two_way: Result<Baseline, String>,
     /// Processors, power saving, load.
     pub machine: Machine,
-    /// Room for packets.
+    /// Sizes of the socket buffers.
     pub sockets: Sockets,
-    /// Adapters.
+    /// Network interfaces.
     pub interfaces: Vec<Interface>,
-    /// Capabilities.
+    /// Capabilities that jitlat can use.
     pub capabilities: Vec<Grant>,
-    /// The command that grants all that are missing.
+    /// The command that grants all missing capabilities; `None` if none is missing.
     pub grant: Option<String>,
 }
 
 impl Checkup {
-    /// Examines this host. Takes as long as asked for, and what setting up a few tests takes.
+    /// Examines this host. Takes as long as `question` allows, plus the time to set up a few tests.
     pub fn make(question: &Question, stop: &Stop) -> Checkup {
         let stop = stop.flag();
         let part = |percent: i64| Span(question.duration.0.saturating_mul(percent) / 100);
-        // The kernel's account first: what follows is load of our own making.
+        // The clock state comes first: the measurements that follow load the host.
         let machine = Machine::look();
         let plain = |mode| Pacing { mode, ..Pacing::default() };
         let mut ways: Vec<Pacing> = [Mode::Sleep, Mode::Hybrid, Mode::Spin].map(plain).into();
@@ -136,19 +136,19 @@ impl Checkup {
         }
     }
 
-    /// Waking up in one way, without SCHED_FIFO.
+    /// The wake-up errors of one way to wait, without SCHED_FIFO; `None` if it was not measured.
     pub fn woken(&self, mode: Mode) -> Option<&Lateness> {
         self.wake.iter().find(|w| w.mode == mode.to_string() && !w.realtime)
     }
 
-    /// What a report of a test would be marked by.
+    /// The noise floor that reports of tests state; `None` if no stream over loopback was measured.
     pub fn floor(&self) -> Option<NoiseFloor> {
         noise(&self.wall_clock, self.woken(Mode::Sleep)?, self.one_way.as_ref().ok()?)
     }
 }
 
-/// A stream of this kind that fits `budget`, of 20 to 1000 packets; where even 20 take longer, they are sent
-/// faster, and the baseline says at which period.
+/// A stream like the one asked for that takes at most `budget` and has 20 to 1000 packets. If even 20 packets take
+/// longer, they are sent faster; [`Baseline::period`] is the period used.
 fn stream(transport: Transport, period: Span, payload: u64, budget: Span) -> TestSpec {
     let period = Span(period.0.clamp(1, (budget.0 / 20).max(1)));
     let packets = (budget.0 / period.0).clamp(20, 1000) as u64;
@@ -156,7 +156,7 @@ fn stream(transport: Transport, period: Span, payload: u64, budget: Span) -> Tes
     TestSpec::new(Direction::Up, transport, packets, payload, period, Schedule::Periodic).unwrap_or_default()
 }
 
-/// The noise floor under a stream like `asked`.
+/// Measures the noise floor with a stream like `asked`.
 pub fn floor(
     asked: &TestSpec,
     pacing: &Pacing,
@@ -187,7 +187,7 @@ fn noise(clock: &Reading, wake: &Lateness, baseline: &Baseline) -> Option<NoiseF
     })
 }
 
-/// The stream `spec` one way over loopback.
+/// Measures the stream `spec` over loopback, one way.
 pub fn one_way(
     spec: &TestSpec,
     pacing: &Pacing,
@@ -199,7 +199,7 @@ pub fn one_way(
     Ok(Baseline::new(&session, records.iter().copied()))
 }
 
-/// The test `plan` both ways over loopback.
+/// Measures round trips over loopback as `plan` says.
 pub fn two_way(plan: Plan, pacing: &Pacing, stamps: Stamps, stop: &AtomicBool) -> Result<Baseline, String> {
     let session = Session::new(plan.spec.clone());
     let records = loopback::two_way(plan, pacing, stamps, stop).map_err(|e| e.to_string())?;

@@ -1,5 +1,5 @@
-//! What follows from a [`Checkup`]: findings with what to change, the worst first. Pure, so that hosts nobody has
-//! can be judged in tests.
+//! [`judge`]: what follows from a [`Checkup`], as findings with what to change, the worst first. Pure, so that tests
+//! can judge hosts that do not exist.
 
 use super::checkup::Checkup;
 use jitlat_core::Span;
@@ -11,20 +11,20 @@ use jitlat_net::privilege::Capability;
 use serde::Serialize;
 use std::net::IpAddr;
 
-/// One thing found, and what to do about it.
+/// A finding, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Stable name.
+    /// Stable identifier.
     pub code: &'static str,
-    /// How it looks for measuring.
+    /// How much it disturbs measurements.
     pub level: Level,
     /// What was found, with its evidence.
     pub text: String,
-    /// What to change, where there is something.
+    /// What to change; `None` if nothing needs to.
     pub change: Option<String>,
 }
 
-/// The findings, the worst first; the first of a good host is that it is one.
+/// All findings, the worst first. If nothing is wrong, the first finding says so.
 pub fn judge(c: &Checkup) -> Vec<Finding> {
     let mut found = Findings(Vec::new());
     found.clock(c);
@@ -42,13 +42,13 @@ pub fn judge(c: &Checkup) -> Vec<Finding> {
 
 struct Findings(Vec<Finding>);
 
-/// A clock that costs more than this to read is not read in user space.
+/// A clock that costs more than this to read is not read in user space (vDSO).
 const SLOW_CLOCK: Span = Span(200);
-/// A stall that a jitter figure would show.
+/// A stall longer than this is visible in jitter figures.
 const LONG_STALL: Span = Span::millis(1);
-/// An idle state that takes longer to wake up from shows in one-way jitter, in µs.
+/// An idle state with a longer wake-up latency than this, in µs, is visible in one-way jitter.
 const DEEP_SLEEP: u64 = 50;
-/// Room for a tenth of a second of small packets at 10 000 a second.
+/// Bytes that hold a tenth of a second of small packets at 10 000 a second.
 const ROOM: u64 = 1 << 20;
 
 impl Findings {
@@ -350,7 +350,7 @@ mod tests {
         }
     }
 
-    /// A host with nothing to complain of.
+    /// A host with nothing to change.
     fn good() -> Checkup {
         let sync = SyncState {
             synchronised: true,

@@ -1,6 +1,6 @@
-//! Can this host be trusted? What it adds to every figure, why, and what to change.
+//! Can this host be trusted to measure? What it adds to every figure, why, and what to change.
 //!
-//! * [`checkup`] – [`Checkup`]: measures, and asks the kernel
+//! * [`checkup`] – [`Checkup`]: measures this host, and reads the kernel's settings
 //! * [`findings`] – [`judge`]: what follows from it
 
 pub mod checkup;
@@ -19,10 +19,10 @@ use jitlat_proto::twoway::Plan;
 /// How long the noise floor is measured.
 const FLOOR: Span = Span::seconds(3);
 
-/// What this host adds to the figures of `test`, measured over its own loopback interface in three seconds.
+/// Measures what this host adds to the figures of `test`, over its own loopback interface, in three seconds.
 ///
 /// # Errors
-/// Why there is none, in words.
+/// Why it could not be measured.
 pub fn noise_floor(test: &OneWay, stop: &Stop) -> Result<NoiseFloor, String> {
     let spec = test.streams.first().ok_or("the test has no stream")?;
     checkup::floor(spec, &test.pacing, FLOOR, stop.flag(), |spec| {
@@ -30,14 +30,14 @@ pub fn noise_floor(test: &OneWay, stop: &Stop) -> Result<NoiseFloor, String> {
     })
 }
 
-/// The same for a two-way test.
+/// Measures what this host adds to the figures of a two-way test.
 ///
 /// # Errors
-/// Why there is none, in words.
+/// Why it could not be measured.
 pub fn noise_floor_two_way(test: &Ping, stop: &Stop) -> Result<NoiseFloor, String> {
     let plan = test.plan().map_err(|e| e.to_string())?;
     let pacing = Pacing { mode: test.pace, ..Pacing::default() };
-    // Stop and wait has a period only in the baseline's planning.
+    // A test that stops and waits has no period of its own; the baseline needs one.
     let period = plan.wait.map_or(plan.spec.period(), |w| w.max(Span::millis(1)));
     let (packets, payload) = (plan.spec.packets().into(), plan.spec.payload().into());
     let spec = TestSpec::new(Direction::Up, Transport::Udp, packets, payload, period, Schedule::Periodic);

@@ -1,11 +1,11 @@
-//! Latency under load: the same test idle, then beside traffic of our own making, and the two compared.
+//! Latency under load: the same test without and with background traffic, and a comparison of both.
 //!
-//! * [`spec`] – [`LoadSpec`]: what traffic
-//! * [`phases`] – [`Phases`]: idle, then loaded, side by side
+//! * [`spec`] – [`LoadSpec`]: which traffic
+//! * [`phases`] – [`Phases`]: the idle and the loaded phase, compared
 //!
-//! The load is jitlat's own test streams at a given rate, against `jitlat serve`: the server grants and limits it as it
-//! does any test, it ends with the test or, if this program dies, with its own count of packets, and what became of it
-//! is measured like everything else. TCP streams send as fast as the path lets them up to that rate.
+//! The load consists of jitlat's own test streams at a given rate, against `jitlat serve`. The server grants and limits
+//! it like any test, it ends with the test (or, if this program dies, after its own number of packets), and it is
+//! measured like any other stream. TCP streams send as fast as the path allows, up to that rate.
 
 pub mod phases;
 pub mod spec;
@@ -28,18 +28,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-/// Traffic beside a test.
+/// Background traffic during a test.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// What traffic; none is none.
+    /// The streams to send; empty: no load.
     pub specs: Vec<LoadSpec>,
-    /// The server that takes it.
+    /// The server that receives it.
     pub server: LoadServer,
-    /// How long it runs before the test begins.
+    /// How long the load runs before the test begins.
     pub settle: Span,
 }
 
-/// A `jitlat serve` that takes the load.
+/// A `jitlat serve` that receives the load.
 #[derive(Clone, Debug)]
 pub struct LoadServer {
     /// Its name or address.
@@ -50,30 +50,30 @@ pub struct LoadServer {
     pub key: Option<Key>,
 }
 
-/// What became of one stream of load.
+/// The result of one stream of load.
 #[derive(Clone, Debug, Serialize)]
 pub struct LoadStream {
-    /// The load it belongs to.
+    /// The load it belongs to, as written by the user.
     pub load: String,
-    /// Payload bits a second that were to be sent.
+    /// Payload rate that was to be sent, bit/s.
     pub offered_bps: f64,
-    /// Payload bits a second that arrived.
+    /// Payload rate that arrived, bit/s; `None` if unknown.
     pub received_bps: Option<f64>,
     /// Packets sent.
     pub sent: u64,
-    /// Share of them lost.
+    /// Share of the packets lost, 0…1; `None` if unknown.
     pub loss: Option<f64>,
-    /// Why it ended before the test did, if so.
+    /// Why it ended before the test did; `None` if it did not.
     pub failure: Option<String>,
 }
 
-/// How long streams may take to begin.
+/// How long a stream may take to begin.
 const BEGIN: Span = Span::seconds(20);
-/// Beyond the test's own duration, for its conversation and for what is late.
+/// Time beyond the test's duration for the conversation with the server and for late packets.
 const MARGIN: Span = Span::seconds(30);
 
 impl Load {
-    /// Runs `test`, which should take `duration`, beside the load; what became of both.
+    /// Runs `test`, which should take `duration`, during the load. Returns the results of both.
     ///
     /// # Errors
     /// That of the test, or of the first stream of load that failed.
@@ -84,7 +84,7 @@ impl Load {
         test: impl FnOnce() -> Result<T, Error>,
     ) -> Result<(T, Vec<LoadStream>), Error> {
         let streams = self.streams(duration)?;
-        // One each: a test takes back the request that it follows.
+        // Each stream has its own stop flag, because a test resets the flag that it follows.
         let ends: Vec<Stop> = streams.iter().map(|_| Stop::new()).collect();
         let end_all = || ends.iter().for_each(Stop::request);
         let flowing = AtomicUsize::new(0);
@@ -103,7 +103,7 @@ impl Load {
             }
             let settled = settle(&flowing, &running, self.settle, stop);
             let result = settled.then(test);
-            // Those that ended by themselves know why; the others are only told to stop.
+            // Streams that ended by themselves have recorded why; the others only need the request to stop.
             let (gone, left): (Vec<_>, Vec<_>) = running.into_iter().partition(ScopedJoinHandle::is_finished);
             let early = !gone.is_empty();
             end_all();
@@ -126,14 +126,14 @@ impl Load {
         })
     }
 
-    /// Each stream of the load as a test, long enough for a test of `duration`.
+    /// Each stream of the load as a one-way test that lasts longer than a test of `duration`.
     fn streams(&self, duration: Span) -> Result<Vec<(&LoadSpec, OneWay)>, Error> {
         let whole = Span(duration.0.saturating_add(self.settle.0).saturating_add(MARGIN.0));
         let mut streams = Vec::new();
         for load in &self.specs {
             for mut spec in load.streams(whole)? {
                 if spec.direction() == Direction::Down {
-                    // Where the server sends to: each stream, and the test, need a port of their own.
+                    // Each stream needs its own receive port, different from the test's.
                     spec.dst_port = free_port()?;
                 }
                 streams.push((load, self.server.test(spec)));
@@ -148,21 +148,21 @@ impl LoadServer {
         OneWay {
             control_port: self.port,
             key: self.key.clone(),
-            // Stamps of the load interest nobody, and cost.
+            // Kernel stamps would cost time, and nothing uses those of the load.
             stamps: Source::User,
             ..OneWay::new(&self.host, vec![spec])
         }
     }
 }
 
-/// A port that nobody here uses.
+/// A free UDP port of this host.
 fn free_port() -> Result<u16, Error> {
     let port = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| socket.local_addr());
     let port = port.map(|address| address.port());
     port.map_err(|source| Error::System { doing: "finding a free port for the load", source })
 }
 
-/// Waits until every stream flows and has done so for a while; false if one never begins.
+/// Waits until every stream has run for `settle`. False if one never begins.
 fn settle<T>(flowing: &AtomicUsize, running: &[ScopedJoinHandle<'_, T>], settle: Span, stop: &Stop) -> bool {
     let asked = steady();
     let mut since: Option<SteadyTime> = None;

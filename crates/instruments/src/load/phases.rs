@@ -1,4 +1,4 @@
-//! [`Phases`]: the same test idle, then loaded, and what their difference is worth.
+//! [`Phases`]: the same test idle and loaded, and whether the difference is significant.
 
 use super::{Load, LoadStream};
 use crate::analysis::{Analysed, Analyses, RecordCollector};
@@ -10,16 +10,16 @@ use jitlat_core::analysis::Options;
 use jitlat_core::compare::{Basis, Comparison, Question, Side, Statistic, compare};
 use jitlat_core::observer::Observer;
 
-/// Both phases.
+/// The idle and the loaded phase of a test.
 #[derive(Clone, Debug)]
 pub struct Phases {
     /// Without the load.
     pub idle: Phase,
-    /// Beside it.
+    /// During the load.
     pub loaded: Phase,
-    /// What became of the load.
+    /// The results of the load's streams.
     pub streams: Vec<LoadStream>,
-    /// The loaded phase against the idle one.
+    /// The loaded phase compared with the idle one.
     pub comparison: Comparison,
 }
 
@@ -33,8 +33,8 @@ pub struct Phase {
 }
 
 impl Phases {
-    /// Runs `instrument` twice, idle and beside `load`. `basis` is what is compared: of one-way delays their variation,
-    /// as delays hang on how well two clocks keep together from one phase to the other.
+    /// Runs `instrument` twice, idle and during `load`. `basis` is what is compared: for one-way delays it should be
+    /// their variation, because the offset of the two clocks may change between the phases.
     ///
     /// # Errors
     /// [`Error`] if either phase could not be measured.

@@ -19,18 +19,18 @@ pub struct LoadSpec {
     direction: Direction,
 }
 
-/// A datagram that fits any path's packets; several segments for TCP, which cuts them itself.
+/// Payload bytes: a datagram that fits the MTU of nearly any path; for TCP several segments.
 const PAYLOAD: [u64; 2] = [1400, 14_480];
-/// More sessions than this a server does not grant one client, and one is the test's.
+/// A server grants one client eight sessions, and the test needs one of them.
 const MOST_STREAMS: usize = 7;
-/// The most packets of one stream: half a gigabyte of records here and there.
+/// The most packets of one stream: half a gigabyte of records at each end.
 const MOST_PACKETS: u64 = 8_000_000;
 
 impl LoadSpec {
-    /// One specification for each stream, for `duration`.
+    /// The specification of each stream, for `duration`.
     ///
     /// # Errors
-    /// [`Error::Spec`] where such a stream cannot be.
+    /// [`Error::Spec`] if such a stream is impossible.
     pub fn streams(&self, duration: Span) -> Result<Vec<TestSpec>, Error> {
         let packets = (duration.0 as u64).div_ceil(self.period.0.max(1) as u64).clamp(1, MOST_PACKETS);
         let spec = TestSpec::new(
@@ -66,12 +66,12 @@ impl FromStr for LoadSpec {
             "tcp" => Transport::Tcp,
             _ => return Err(bad("it is neither udp nor tcp")),
         };
-        let mut words = rest.split(',');
-        let rate = quantity::rate(words.next().unwrap_or_default()).map_err(|e| bad(&e.to_string()))?;
+        let mut parts = rest.split(',');
+        let rate = quantity::rate(parts.next().unwrap_or_default()).map_err(|e| bad(&e.to_string()))?;
         let mut payload = PAYLOAD[usize::from(transport == Transport::Tcp)];
         let (mut streams, mut dscp, mut direction) = (1, Dscp::default(), Direction::Up);
-        for word in words {
-            match word.split_once('=') {
+        for part in parts {
+            match part.split_once('=') {
                 Some(("streams", n)) => {
                     let n = n.parse().ok().filter(|n| (1..=MOST_STREAMS).contains(n));
                     streams = n.ok_or_else(|| bad(&format!("streams are 1 to {MOST_STREAMS}")))?;
@@ -81,9 +81,9 @@ impl FromStr for LoadSpec {
                     let n = n.parse().ok().filter(|n| (12..=u64::from(MAX_PAYLOAD)).contains(n));
                     payload = n.ok_or_else(|| bad(&format!("payloads are 12 to {MAX_PAYLOAD} bytes")))?;
                 }
-                None if word == "up" => direction = Direction::Up,
-                None if word == "down" => direction = Direction::Down,
-                _ => return Err(bad(&format!("'{word}' is not known"))),
+                None if part == "up" => direction = Direction::Up,
+                None if part == "down" => direction = Direction::Down,
+                _ => return Err(bad(&format!("'{part}' is not known"))),
             }
         }
         // The rate is of all streams together.

@@ -1,4 +1,4 @@
-//! [`PassiveError`]: why captured traffic could not be followed.
+//! [`PassiveError`]: why captured traffic could not be analysed.
 
 use super::points::LivePoint;
 use jitlat_core::passive::NoPlan;
@@ -6,63 +6,61 @@ use jitlat_net::capture::CaptureError;
 use jitlat_net::capture::interface::InterfaceError;
 use jitlat_net::digest::CollectorError;
 
-/// Why captured traffic could not be followed, or not to its end.
+/// Why captured traffic could not be analysed, or not to its end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PassiveError {
     /// A capture cannot be read.
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// An interface cannot be captured at.
+    /// Packets cannot be captured at an interface.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
-    /// Another host reports nothing.
+    /// Another host does not send digests.
     #[error(transparent)]
     Collector(#[from] CollectorError),
-    /// Two captures have nothing in common.
+    /// Two captures have no packets in common.
     #[error("{why}{}", lines(.notes))]
     NothingCommon {
-        /// What is missing.
+        /// What is missing to match them.
         why: NoPlan,
-        /// What may be the reason, in words.
+        /// Possible reasons.
         notes: Vec<String>,
     },
-    /// Live points had too little in common when their time was over.
+    /// Live points had too few packets in common when the time was over.
     #[error("{}{}", no_traffic(.why), lines(.notes))]
     NotLearnt {
-        /// What is missing.
+        /// What is missing to match them.
         why: NoPlan,
-        /// What each point saw, and what may be the reason, in words.
+        /// What each point captured, and possible reasons.
         notes: Vec<String>,
     },
     /// Both live points are the same.
     #[error("both points are {0}: name two interfaces that the traffic passes one after the other")]
     SamePoint(LivePoint),
-    /// Digests carry no flows.
-    #[error(
-        "flows and prefixes need one of the points here: digests do not tell flows, only which packets are the same"
-    )]
+    /// Digests do not say which flow a packet belongs to.
+    #[error("flows and prefixes need one of the points here: digests identify packets but not their flows")]
     NoFlows,
-    /// Matching like the CAIA tool takes whole captures.
+    /// Matching as the CAIA tool does needs whole captures.
     #[error("matching like the CAIA tool is for files: it needs the whole of both captures")]
     CaiaLive,
-    /// The thread that reads a capture has died: what it had not handed over is missing.
+    /// The thread that reads a capture died; what it had not delivered is missing.
     #[error("the thread that reads {0} failed: what was read of it is not the whole capture")]
     ReaderFailed(String),
-    /// The thread of a live point has died.
+    /// The thread that captures at a live point died.
     #[error("the thread that captures at {0} failed: what it saw last is missing")]
     PointFailed(LivePoint),
     /// There is no TCP in a capture.
     #[error("no TCP segment in {name}: {packets} IP packets, {skipped} frames that are not IP or not understood{}",
         if *.filtered { "; only some hosts and ports were looked at" } else { "" })]
     NoTcp {
-        /// Which captures.
+        /// The captures.
         name: String,
-        /// IP packets read.
+        /// IP packets found.
         packets: u64,
-        /// Other frames.
+        /// Frames that hold no IP packet.
         skipped: u64,
-        /// Whether only some packets were looked at.
+        /// Whether a filter excluded some packets.
         filtered: bool,
     },
 }

@@ -1,7 +1,7 @@
-//! Captures in files, both from their beginning.
+//! Two captures in files, each read from its beginning.
 
 use super::error::PassiveError;
-use super::outcome::{Followed, PassiveOutcome, hand_on};
+use super::outcome::{Followed, PassiveOutcome, forward};
 use super::reader::{CaptureReader, NamedCapture};
 use super::settings::{Matching, Passive};
 use crate::stop::Stop;
@@ -19,16 +19,16 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-/// Longest time a packet may be under way.
+/// Longest time between the passages of a packet at both points.
 const WINDOW: Span = Span::seconds(10);
-/// The same of the CAIA tool.
+/// The same, when matching as the CAIA tool does.
 const CAIA_WINDOW: Span = Span::seconds(60);
 
-/// Where the packets of a point come from: pcap or pcapng, plain or compressed.
+/// Where the packets of a point are read from: pcap or pcapng, plain or compressed.
 pub enum CaptureSource {
     /// Files that are read one after the other, as from a rotating capture; `-` is standard input.
     Files(Vec<PathBuf>),
-    /// Anything that can be read, under the name that messages call it.
+    /// Any reader, with its name in messages.
     Reader(String, Box<dyn Read + Send>),
 }
 
@@ -39,7 +39,7 @@ impl fmt::Debug for CaptureSource {
 }
 
 impl CaptureSource {
-    /// What messages call it.
+    /// Its name in messages.
     pub fn name(&self) -> String {
         match self {
             CaptureSource::Files(paths) => {
@@ -49,7 +49,7 @@ impl CaptureSource {
         }
     }
 
-    /// The files, if they can be read once more.
+    /// The files, if they can be read a second time; `None` for standard input and readers.
     pub(super) fn again(&self) -> Option<Vec<PathBuf>> {
         match self {
             CaptureSource::Files(paths) if paths.iter().all(|p| p.as_os_str() != STDIN) => {
@@ -59,7 +59,7 @@ impl CaptureSource {
         }
     }
 
-    /// Opens it.
+    /// Opens the source.
     pub(super) fn open(self) -> Result<Capture, PassiveError> {
         Ok(match self {
             CaptureSource::Files(paths) => Capture::open(&paths)?,
@@ -69,11 +69,11 @@ impl CaptureSource {
 }
 
 impl Passive {
-    /// Follows the traffic of two captures, the reference point's first, to their ends or until `stop`. `observer`
-    /// learns of pairs, packets and records as they are known.
+    /// Analyses the traffic in two captures, the reference point's first, to their ends or until `stop`. `observer`
+    /// receives pairs, packets and records as soon as they are known.
     ///
     /// # Errors
-    /// [`PassiveError`] if a capture cannot be read, or both have nothing in common.
+    /// [`PassiveError`] if a capture cannot be read, or if both have no packets in common.
     pub fn follow_captures(
         &self,
         points: [CaptureSource; 2],
@@ -86,7 +86,7 @@ impl Passive {
         }
     }
 
-    /// The same; captures that have nothing in common are no failure.
+    /// The same, except that captures without common packets are not an error.
     pub(super) fn try_captures(
         &self,
         points: [CaptureSource; 2],
@@ -123,7 +123,7 @@ impl Passive {
         let window = self.window.unwrap_or(if is_caia { CAIA_WINDOW } else { WINDOW });
         let mut observers = self.observers(&plan);
         let mut after_round = |observers: &mut _| {
-            hand_on(observers, observer);
+            forward(observers, observer);
             if stop.is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         let counts = match self.matching {
@@ -143,7 +143,8 @@ impl Passive {
         Ok(Ok(self.conclude(followed, observers, observer)))
     }
 
-    /// The plan; in the inner error what is missing, and what the captures have in common elsewhere.
+    /// The plan for matching; the inner error says what is missing, and what the captures have in common between other
+    /// addresses.
     fn survey(
         &self,
         [reference, monitor]: &[Vec<PacketPreview>; 2],
@@ -153,16 +154,16 @@ impl Passive {
         let asked = self.sides.as_ref();
         let mut plan = survey(reference, monitor, asked);
         if let (Err(NoPlan::NothingCommon | NoPlan::OtherAddresses(_)), [Some(r), Some(m)]) = (&plan, again) {
-            // The captures may begin at different times: look at a sample of all of both.
+            // The captures may begin at different times: use a sample of all of both.
             plan = survey(&sample(&r, available)?, &sample(&m, available)?, asked);
         }
         let why = match plan {
             Ok(plan) => return Ok(Ok(plan)),
             Err(why) => why,
         };
-        // Without a survey the user's own word has to do.
-        let told_apart = self.mask.is_some() || matches!(self.matching, Matching::Caia { .. });
-        if let (Some(sides), true) = (asked, told_apart) {
+        // Without a survey, what the user has specified must be enough.
+        let identified = self.mask.is_some() || matches!(self.matching, Matching::Caia { .. });
+        if let (Some(sides), true) = (asked, identified) {
             return Ok(Ok(Plan {
                 sides: [sides.clone(), sides.clone()],
                 fields: Fields::ALL,
@@ -183,7 +184,7 @@ fn start_reader(source: CaptureSource) -> Result<CaptureReader, PassiveError> {
     Ok(CaptureReader::start(source.name(), source.open()?))
 }
 
-/// A sample of all of the files.
+/// A sample of the packets in all of the files.
 fn sample(paths: &[PathBuf], available: usize) -> Result<Vec<PacketPreview>, PassiveError> {
     let mut capture = Capture::open(paths)?;
     let mut sample = PreviewSample::new(available);
@@ -193,7 +194,7 @@ fn sample(paths: &[PathBuf], available: usize) -> Result<Vec<PacketPreview>, Pas
     Ok(sample.into_previews())
 }
 
-/// What the capture was like, as far as it could be read.
+/// The facts about the capture, as far as it could be read.
 fn finish(capture: NamedCapture, failures: &mut Vec<PassiveError>) -> CaptureFacts {
     capture.finish().unwrap_or_else(|failure| {
         failures.push(failure);
@@ -201,16 +202,16 @@ fn finish(capture: NamedCapture, failures: &mut Vec<PassiveError>) -> CaptureFac
     })
 }
 
-/// Two captures that have nothing in common.
+/// Two captures without common packets.
 pub(super) struct Unmatched {
     why: NoPlan,
-    /// What they have in common between other addresses.
+    /// The traffic they have in common between other addresses, if there is any.
     elsewhere: Option<Plan>,
     readers: [CaptureReader; 2],
 }
 
 impl Unmatched {
-    /// The error, with what all of the captures say about it.
+    /// The error, with notes about both captures.
     fn explain(self) -> PassiveError {
         let rule = NamingRule {
             sides: Sides::any(),

@@ -1,8 +1,8 @@
-//! Two live points: a sighting is joined once both points have come past its time, so whatever one of them is late
-//! with is waited for, up to a bounded number of sightings.
+//! Two live points. A sighting is matched once both points have delivered everything up to its time, so late deliveries
+//! are waited for, up to a bounded number of sightings.
 
 use super::error::PassiveError;
-use super::outcome::{Followed, PassiveOutcome, hand_on};
+use super::outcome::{Followed, PassiveOutcome, forward};
 use super::points::{LivePoint, LivePoints, PointEnd};
 use super::settings::{Matching, Passive};
 use crate::stop::Stop;
@@ -17,34 +17,33 @@ use jitlat_net::clock;
 use jitlat_proto::digest::Rule;
 use jitlat_proto::jitlat::Key;
 
-/// Longest time a packet may be under way unless the settings say otherwise. Shorter than for files: what was lost
-/// towards the reference point holds the pairs back for so long.
+/// Longest time between the passages of a packet at both points, unless the settings say otherwise. Shorter than for
+/// files, because a packet lost towards the reference point delays the pairs by this much.
 const WINDOW: Span = Span::seconds(5);
-/// How long the end waits for what is still on its way here.
+/// How long the end waits for packets that the points have not delivered yet.
 const ENDING: Span = Span::seconds(3);
-/// Bytes of every IP packet that both points are sure to hold: the snap length less the longest header that
-/// comes before it.
+/// Bytes of every IP packet that both points are sure to have: the snap length less the longest link-layer header.
 const AVAILABLE: u16 = 200;
 
-/// How live points are captured at, and for how long.
+/// How to capture at live points, and for how long.
 #[derive(Clone, Debug, Default)]
 pub struct LiveSettings {
-    /// How interfaces of this host are captured at.
+    /// How to capture at interfaces of this host.
     pub interface: InterfaceSettings,
     /// The key shared with other hosts.
     pub key: Option<Key>,
-    /// End after this long.
+    /// End after this time; `None`: no limit.
     pub duration: Option<Span>,
-    /// End after so many pairs.
+    /// End after this many pairs; `None`: no limit.
     pub pairs: Option<u64>,
 }
 
 impl Passive {
-    /// Follows the traffic between two live points, the reference point first, until `stop` or the end that
-    /// `settings` ask for. `observer` learns of pairs, packets and records as they are known.
+    /// Analyses the traffic between two live points, the reference point first, until `stop` or the end that `settings`
+    /// ask for. `observer` receives pairs, packets and records as soon as they are known.
     ///
     /// # Errors
-    /// [`PassiveError`] if a point cannot be captured at, or if both have nothing in common by the end.
+    /// [`PassiveError`] if capturing at a point fails, or if both have no packets in common by the end.
     pub fn follow_live(
         &self,
         points: [LivePoint; 2],
@@ -115,7 +114,7 @@ impl Passive {
             }
             following.merger.release(&mut observers);
             pairs += observers.estimator.pairs().len() as u64;
-            hand_on(&mut observers, observer);
+            forward(&mut observers, observer);
         }
         // Another signal ends the process at once.
         points.stop();
@@ -126,14 +125,14 @@ impl Passive {
             }
         }
         let (ends, failures) = points.close();
-        let counts = following.merger.finish(&mut observers, |observers| hand_on(observers, observer));
+        let counts = following.merger.finish(&mut observers, |observers| forward(observers, observer));
         let mut captures = following.namers.map(|n| n.finish().1);
         captures.iter_mut().zip(ends).for_each(|(facts, end)| end.add_to(facts));
         let followed = Followed { plan, identity, window, captures, counts, numbers, failures };
         Ok(self.conclude(followed, observers, observer))
     }
 
-    /// Which packets another host is to report, without their sides.
+    /// The packets that another host should report; the sides are filled in for each point.
     fn rule(&self, identity: IdentityRule, without_echoes: bool) -> Rule {
         let protocols = self.only.and_then(|o| o.protocols).unwrap_or_default().to_vec();
         let port = self.only.and_then(|o| o.port);
@@ -141,7 +140,7 @@ impl Passive {
     }
 }
 
-/// Names what points deliver and queues it.
+/// Names the packets that the points deliver, and queues them for matching.
 struct Following {
     salt: Option<u64>,
     namers: [PacketNamer; 2],
@@ -166,7 +165,7 @@ impl Following {
                     self.merger.push(point, s);
                 }
             }
-            // Of a time before there was a plan; what it covered counts for nothing.
+            // Captured before there was a plan: the time it covers does not count.
             Delivered::Previews(_) => return,
             _ => {}
         }
@@ -177,7 +176,7 @@ impl Following {
     }
 }
 
-/// Why there is no plan, with what the points say about it.
+/// The error if there is no plan, with notes about what each point captured.
 fn not_learnt(learnt: NotLearnt, names: &[String; 2], ends: &[PointEnd; 2]) -> PassiveError {
     let NotLearnt { why, seen } = learnt;
     let mut notes = Vec::new();

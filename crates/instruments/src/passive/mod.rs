@@ -1,9 +1,9 @@
-//! [`Passive`]: round trips, losses and delays of traffic that others send, from two capture points; and what one or
-//! two points say of its TCP connections, [`TcpCaptures`].
+//! [`Passive`]: round trips, losses and delays of other programs' traffic, from two capture points; and
+//! [`TcpCaptures`]: an analysis of TCP connections from one point or two.
 //!
-//! A point is a capture in files, or an interface that is captured at now, of this host or of another one where
-//! `jitlat serve --capture` runs. Nothing but the two points has to be known: addresses, direction, translation and
-//! clock offset are found from the traffic.
+//! A point is a capture in files, or a live interface of this host or of another one that runs `jitlat serve
+//! --capture`. Only the two points have to be given: addresses, direction, translation and clock offset are found from
+//! the traffic.
 //!
 //! ```no_run
 //! use jitlat_instruments::passive::{CaptureSource, Passive};

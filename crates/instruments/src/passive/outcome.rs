@@ -1,4 +1,4 @@
-//! [`PassiveOutcome`]: from what the matcher found to what was asked for.
+//! [`PassiveOutcome`]: the result of a passive measurement.
 
 use super::error::PassiveError;
 use super::records::WayRecords;
@@ -7,18 +7,18 @@ use jitlat_core::passive::pipeline::{CaptureFacts, MatchObservers, SharedFlowNum
 use jitlat_core::passive::{Estimator, Flows, IdentityRule, MatchCounts, PassiveResult, Plan, Streams, Way};
 use jitlat_core::{Event, Observer, Session, Span};
 
-/// What was found.
+/// The result of a passive measurement.
 #[derive(Debug)]
 pub struct PassiveOutcome {
-    /// The figures and how they came about.
+    /// The figures, and how they were obtained.
     pub result: PassiveResult,
-    /// Both ways, OUT first, if [`Passive::records`] were wanted.
+    /// The sessions of both ways, OUT first; empty unless [`Passive::records`] is set.
     pub sessions: Vec<Session>,
-    /// What is missing from the result: points that failed before their end.
+    /// Why parts of the result are missing: points that failed before their end.
     pub failures: Vec<PassiveError>,
 }
 
-/// What is known when all packets have been matched.
+/// What is known once all packets are matched.
 pub(super) struct Followed {
     pub(super) plan: Plan,
     pub(super) identity: IdentityRule,
@@ -29,8 +29,8 @@ pub(super) struct Followed {
     pub(super) failures: Vec<PassiveError>,
 }
 
-/// Hands what was observed since the last time to `observer`.
-pub(super) fn hand_on(observers: &mut MatchObservers<WayRecords>, observer: &mut dyn Observer) {
+/// Sends what was found since the last call to `observer`.
+pub(super) fn forward(observers: &mut MatchObservers<WayRecords>, observer: &mut dyn Observer) {
     if !observers.estimator.pairs().is_empty() {
         observer.event(&Event::Pairs(observers.estimator.pairs()));
         observers.estimator.take_pairs();
@@ -42,12 +42,12 @@ pub(super) fn hand_on(observers: &mut MatchObservers<WayRecords>, observer: &mut
         matched.clear();
     }
     if let Some(streams) = &mut observers.streams {
-        streams.sink_mut().hand_on(observer);
+        streams.sink_mut().forward(observer);
     }
 }
 
 impl Passive {
-    /// Whatever follows the matcher, as far as it is wanted.
+    /// The observers of the matcher that the settings need.
     pub(super) fn observers(&self, plan: &Plan) -> MatchObservers<WayRecords> {
         let is_caia = matches!(self.matching, Matching::Caia { .. });
         let streams = self.records && !is_caia;
@@ -59,14 +59,14 @@ impl Passive {
         }
     }
 
-    /// The outcome of everything observed.
+    /// The outcome, from everything observed.
     pub(super) fn conclude(
         &self,
         followed: Followed,
         mut observers: MatchObservers<WayRecords>,
         observer: &mut dyn Observer,
     ) -> PassiveOutcome {
-        hand_on(&mut observers, observer);
+        forward(&mut observers, observer);
         let Followed { plan, identity, window, captures, counts, numbers, failures } = followed;
         let summary = observers.estimator.summary_of(counts);
         let sessions = observers.streams.take().map_or_else(Vec::new, |streams| {

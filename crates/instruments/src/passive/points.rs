@@ -1,5 +1,4 @@
-//! [`LivePoints`]: two points that are captured at now, a thread each, which delivers what passes and never waits for
-//! anything else for long.
+//! [`LivePoints`]: two live capture points. Each has a thread that delivers captured packets and never blocks for long.
 
 use super::error::PassiveError;
 use jitlat_core::passive::flows::UNKNOWN_FLOW;
@@ -19,18 +18,19 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a point waits for a packet before it says that there was none.
+/// How long a point waits for a packet before it reports that there was none.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Batches taken from the kernel before they are handed on.
+/// Batches taken from the kernel before they are delivered.
 const ROUNDS: usize = 64;
-/// Deliveries that may wait; a point that finds no room waits itself, and the kernel counts what it drops.
+/// Deliveries that can be queued. A point that finds the queue full waits, and the kernel counts what it drops
+/// meanwhile.
 const WAITING: usize = 64;
-/// A packet is in the socket's queue so soon after it was stamped.
+/// A packet is in the socket's queue at most this long after its time stamp.
 const SLACK: Span = Span::millis(2);
-/// How long to wait for a delivery before looking up.
+/// How long to wait for a delivery before checking for a stop.
 const LOOK_UP: Duration = Duration::from_millis(50);
 
-/// Where a live point is.
+/// Where a live point captures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LivePoint {
     /// An interface of this host.
@@ -39,15 +39,15 @@ pub enum LivePoint {
     Remote {
         /// Its name or address.
         host: String,
-        /// The TCP port where digests are asked for.
+        /// The TCP port of its digest service.
         port: u16,
-        /// Its interface; `None`: the first it offers.
+        /// Its interface; `None`: the first that it offers.
         interface: Option<String>,
     },
 }
 
 impl LivePoint {
-    /// Whether its times are of this host's clock.
+    /// Whether its time stamps come from this host's clock.
     pub fn is_here(&self) -> bool {
         matches!(self, LivePoint::Interface(_))
     }
@@ -70,19 +70,19 @@ impl fmt::Display for LivePoint {
     }
 }
 
-/// How capturing at a point went, in the end.
+/// The final state of a capture point.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PointEnd {
-    /// Frames dropped for want of room.
+    /// Frames dropped because a buffer was full.
     pub(super) drops: u64,
-    /// Digests given up before they were sent here.
+    /// Digests discarded before they were sent to this host.
     missing: u64,
-    /// What went wrong, in words.
+    /// Messages about what went wrong.
     pub(super) notes: Vec<String>,
 }
 
 impl PointEnd {
-    /// Adds it to what is known of a point.
+    /// Adds it to the facts of a point.
     pub(super) fn add_to(self, facts: &mut CaptureFacts) {
         facts.drops += self.drops + self.missing;
         if self.missing > 0 {
@@ -95,7 +95,7 @@ impl PointEnd {
     }
 }
 
-/// Both points. They end when this is dropped.
+/// Both points. Dropping this ends them.
 pub(super) struct LivePoints {
     names: [LivePoint; 2],
     deliveries: Receiver<Delivery>,
@@ -107,8 +107,8 @@ pub(super) struct LivePoints {
 }
 
 impl LivePoints {
-    /// Opens both; from now on everything is delivered that passes between `hosts` (anything, if there are
-    /// none), of which `available` bytes may take part in names.
+    /// Opens both. From now on they deliver every packet between `hosts` (every packet, if that is empty); at most
+    /// `available` bytes of each are used to name it.
     pub(super) fn open(
         names: [LivePoint; 2],
         settings: InterfaceSettings,
@@ -150,12 +150,12 @@ impl LivePoints {
         Ok(points)
     }
 
-    /// The salt of all names, if another host makes some of them.
+    /// The salt of all packet names, if another host computes some of them.
     pub(super) fn salt(&self) -> Option<u64> {
         self.salt
     }
 
-    /// Sends the points whose packets are looked for; `rule` as of both, each with its own sides.
+    /// Sends both points the rule by which packets are selected; each gets its own sides.
     pub(super) fn follow(&self, plan: &Plan, rule: &Rule) {
         for (to, sides) in self.plans.iter().zip(&plan.sides) {
             // A point that has ended needs no plan.
@@ -163,7 +163,7 @@ impl LivePoints {
         }
     }
 
-    /// The next delivery, if there is one soon.
+    /// The next delivery; `None` if there is none within a short time.
     pub(super) fn next(&mut self) -> Option<Delivery> {
         match self.deliveries.recv_timeout(LOOK_UP) {
             Ok(delivery) => Some(delivery),
@@ -175,21 +175,21 @@ impl LivePoints {
         }
     }
 
-    /// Whether a point has come to its end, so that there is nothing more to learn.
+    /// Whether a point has ended, so that nothing more can be matched.
     pub(super) fn ended(&self) -> bool {
         let stopping = self.stop.load(Ordering::Relaxed);
         self.gone || self.threads.iter().flatten().any(JoinHandle::is_finished) && !stopping
     }
 
-    /// Asks both to come to an end. What they have is still delivered.
+    /// Requests both to end. What they have captured is still delivered.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Ends both; how they went, and those that failed.
+    /// Ends both. Returns their final states and the errors of those that failed.
     pub(super) fn close(mut self) -> ([PointEnd; 2], Vec<PassiveError>) {
         self.stop();
-        // A point that waits for room goes on.
+        // Unblocks a point that waits for room in the queue.
         drop(self.deliveries);
         let mut failures = Vec::new();
         let mut names = self.names.into_iter();
@@ -206,7 +206,7 @@ impl LivePoints {
     }
 }
 
-/// What a point's thread has to do with the others.
+/// What a point's thread shares with the others.
 struct PointLink {
     point: Point,
     plans: Receiver<Rule>,
@@ -215,7 +215,7 @@ struct PointLink {
 }
 
 impl PointLink {
-    /// Whether anybody still takes deliveries.
+    /// Sends a delivery; false if the receiver no longer exists.
     fn deliver(&self, what: Delivered, covered: Option<(WallTime, WallTime)>) -> bool {
         self.to.send(Delivery { point: self.point, what, covered }).is_ok()
     }
@@ -232,11 +232,11 @@ fn capture_here(link: &PointLink, own: u16, mut capture: InterfaceCapture) -> Po
         let last = link.is_stopping();
         if let Ok(Rule { sides, .. }) = link.plans.try_recv() {
             let hosts: Vec<Prefix> = sides.reference.iter().chain(&sides.monitor).copied().collect();
-            // Where the kernel will not choose, the namer does.
+            // Where the kernel cannot filter, the namer does.
             let _ = capture.limit_to(&hosts);
         }
         let (frames, covered, trouble) = take_batches(&mut capture, own, last);
-        // A queue that never empties is a busy one, and nearly in order.
+        // A queue that is never empty is that of a busy interface, nearly in order.
         let covered = covered.or_else(|| Some(frames.latest()? - SLACK)).map(|to| (began, to));
         let what = if frames.is_empty() { Delivered::Nothing } else { Delivered::Frames(frames) };
         let delivered = link.deliver(what, covered);
@@ -257,7 +257,7 @@ fn capture_here(link: &PointLink, own: u16, mut capture: InterfaceCapture) -> Po
     end
 }
 
-/// What has arrived at an interface, up to which time that is everything, and what went wrong.
+/// The frames that have arrived at an interface, the time up to which they are complete, and errors.
 fn take_batches(
     capture: &mut InterfaceCapture,
     own: u16,
@@ -273,7 +273,7 @@ fn take_batches(
             }
         });
         match taken {
-            // The queue was empty at `now` or later.
+            // The queue was empty at `now` or later, so everything before is delivered.
             Ok(0) => return (frames, Some(now - SLACK), None),
             Ok(_) => {}
             Err(e) => return (frames, None, Some(e)),
@@ -323,7 +323,7 @@ fn collect(link: &PointLink, mut collector: DigestCollector) -> PointEnd {
     }
 }
 
-/// The sighting of a digest, which carries no flow.
+/// The sighting of a digest; it has no flow.
 fn sighting(d: &Digest) -> Sighting {
     Sighting { at: d.at, id: d.id, length: d.length, way: d.way, flow: UNKNOWN_FLOW }
 }

@@ -1,4 +1,4 @@
-//! [`CaptureReader`]: a thread that reads a capture, names and sorts its packets, and hands them over in batches.
+//! [`CaptureReader`]: a thread that reads a capture, names and sorts its packets, and delivers them in batches.
 
 use super::error::PassiveError;
 use jitlat_core::WallTime;
@@ -10,18 +10,18 @@ use std::thread::JoinHandle;
 
 /// Sightings in a batch.
 const BATCH: usize = 1024;
-/// Batches that may wait: few, so that they are still in the cache when their turn comes.
+/// Batches that can be queued: few, so that they are still in the CPU's cache when they are used.
 const WAITING: usize = 8;
 
-/// Sightings, and the time the capture covers so far.
+/// Sightings, and the time that the capture covers so far.
 struct Batch {
     /// Named packets in time order.
     sightings: Vec<Sighting>,
-    /// First and last time stamp of any frame.
+    /// Time stamps of the first and the last frame.
     span: Option<(WallTime, WallTime)>,
 }
 
-/// A running reader of which only the beginning is known.
+/// A running reader that has delivered only the beginning of the capture.
 pub(super) struct CaptureReader {
     name: String,
     head: Receiver<CaptureHead>,
@@ -32,7 +32,7 @@ pub(super) struct CaptureReader {
 }
 
 impl CaptureReader {
-    /// Starts to read the beginning of `capture`, which messages call `name`.
+    /// Starts to read the beginning of `capture`; `name` is for messages.
     pub(super) fn start(name: String, capture: Capture) -> CaptureReader {
         let (head_to, head) = sync_channel(1);
         let (naming, naming_from) = sync_channel(1);
@@ -49,9 +49,9 @@ impl CaptureReader {
         self.head.recv().unwrap_or_default()
     }
 
-    /// Has packets named by `rule` from here on.
+    /// Names the packets by `rule` from here on.
     pub(super) fn name_packets(self, rule: NamingRule) -> NamedCapture {
-        // A reader that has gone away is noticed as an end of batches.
+        // If the reader has ended, the batches end, too.
         let _ = self.naming.send(rule);
         NamedCapture {
             name: self.name,
@@ -65,26 +65,26 @@ impl CaptureReader {
     }
 }
 
-/// The sightings of a capture, one by one.
+/// The sightings of a capture, in order.
 pub(super) struct NamedCapture {
     name: String,
     batches: Receiver<Batch>,
     empty: SyncSender<Vec<Sighting>>,
     thread: JoinHandle<CaptureFacts>,
     batch: Vec<Sighting>,
-    /// Of the batch, how many are taken.
+    /// How many sightings of the batch are consumed.
     at: usize,
     span: Option<(WallTime, WallTime)>,
 }
 
 impl NamedCapture {
-    /// What the capture was like, once everything is read.
+    /// The facts about the capture, once everything is read.
     pub(super) fn finish(self) -> Result<CaptureFacts, PassiveError> {
         drop(self.batches);
         self.thread.join().map_err(|_| PassiveError::ReaderFailed(self.name))
     }
 
-    /// Reads on to the end without looking at anything.
+    /// Reads to the end and discards the packets.
     pub(super) fn read_on(&mut self) {
         while self.peek().is_some() {
             self.at = self.batch.len();
@@ -97,7 +97,7 @@ impl NamedCapture {
             let next = self.batches.recv().ok()?;
             let mut done = std::mem::replace(&mut self.batch, next.sightings);
             done.clear();
-            // Where there is no room for it, or the reader has ended, it is freed.
+            // If there is no room for it, or the reader has ended, it is freed.
             let _ = self.empty.try_send(done);
             self.span = next.span.or(self.span);
             self.at = 0;
@@ -125,22 +125,22 @@ impl SightingSource for NamedCapture {
     }
 }
 
-/// Where batches go, and where they come back from to be filled again.
+/// Sends batches, and receives the emptied ones back for reuse.
 struct Batches {
     to: SyncSender<Batch>,
     empty: Receiver<Vec<Sighting>>,
 }
 
-/// The other side has gone away.
-struct Gone;
+/// The receiver no longer exists.
+struct ReceiverGone;
 
 impl Batches {
-    /// Hands over what is ready; returns how many sightings may gather until the next time, so that those that
-    /// are held back are not moved more often than they are handed over.
-    fn send(&self, namer: &mut PacketNamer) -> Result<usize, Gone> {
+    /// Sends what is ready. Returns how many sightings should gather before the next call, so that those held back are
+    /// not moved more often than they are sent.
+    fn send(&self, namer: &mut PacketNamer) -> Result<usize, ReceiverGone> {
         let room = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(2 * BATCH));
         let sightings = namer.take(room);
-        self.to.send(Batch { sightings, span: namer.facts().span }).map_err(|_| Gone)?;
+        self.to.send(Batch { sightings, span: namer.facts().span }).map_err(|_| ReceiverGone)?;
         Ok(2 * namer.held().max(BATCH))
     }
 }
@@ -157,7 +157,7 @@ fn read(
     {
         head.push(&f);
     }
-    // The beginning is named, too; its frames are few and small.
+    // The beginning is named as well; its frames are few and small.
     if head_to.send(head.clone()).is_err() {
         return CaptureFacts::default();
     }
@@ -180,7 +180,7 @@ fn read(
         }
     }
     let (sightings, mut facts) = namer.finish();
-    // This fails only if the receiver has gone away.
+    // This fails only if the receiver no longer exists.
     let _ = batches.to.send(Batch { sightings, span: facts.span });
     facts.drops = capture.drops();
     facts.notes = capture.notes().to_vec();
@@ -193,7 +193,7 @@ mod tests {
     use jitlat_core::passive::{IdentityRule, Sides};
     use std::io::{self, Cursor, Read};
 
-    /// A reader in which the program dies.
+    /// A reader that panics.
     struct Broken;
 
     impl Read for Broken {

@@ -1,27 +1,27 @@
-//! [`WayRecords`]: the records of both ways on their way to the observer, in bounded memory.
+//! [`WayRecords`]: collects the records of both ways for the observer, in bounded memory.
 
 use jitlat_core::passive::streams::session;
 use jitlat_core::passive::{Sides, StreamSink, Way};
 use jitlat_core::spec::MAX_PACKETS;
 use jitlat_core::{Event, Observer, PacketRecord, Session, Span};
 
-/// Records of a way that are held until everything is known of it; of longer ones records are handed on before.
+/// Records of a way that are held until its session is complete; beyond this number they are sent earlier.
 const HELD: usize = 1 << 20;
-/// Records in an event at most.
+/// Most records in one event.
 const CHUNK: usize = 1 << 14;
 
-/// Holds the records of either way until all is known of both sessions, or until they are too many.
+/// Holds the records of both ways until the sessions are complete, or until there are too many.
 pub(super) struct WayRecords {
-    /// What is known before the packets: all but how many there are, and when.
+    /// The sessions, without the number of packets and the times.
     sessions: [Session; 2],
     held: [Vec<PacketRecord>; 2],
-    /// Of which ways records are handed on as they come.
+    /// The ways whose records are sent as they come.
     open: [bool; 2],
     started: bool,
 }
 
 impl WayRecords {
-    /// Holds nothing; `sides` as either point sees them.
+    /// Without records; `sides` as each point sees them.
     pub(super) fn new(sides: &[Sides; 2]) -> WayRecords {
         let unknown = |way| {
             let mut session = session(way, sides, MAX_PACKETS.into(), 0, Span(0));
@@ -36,8 +36,8 @@ impl WayRecords {
         }
     }
 
-    /// Hands what cannot be held any longer to `observer`.
-    pub(super) fn hand_on(&mut self, observer: &mut dyn Observer) {
+    /// Sends the records that cannot be held any longer to `observer`.
+    pub(super) fn forward(&mut self, observer: &mut dyn Observer) {
         for way in Way::BOTH.map(|w| w as usize) {
             if self.held[way].len() >= HELD {
                 self.open[way] = true;
@@ -51,7 +51,7 @@ impl WayRecords {
         }
     }
 
-    /// Hands everything that is left to `observer`.
+    /// Sends all remaining records to `observer`.
     pub(super) fn finish(mut self, sessions: &[Session; 2], observer: &mut dyn Observer) {
         if !self.started {
             observer.event(&Event::Started(sessions));
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use jitlat_core::WallTime;
 
-    /// What an observer learns, in order: S, C, F, and stream and length of records.
+    /// The events that an observer receives, in order: S, C, F, and stream and number of records.
     fn events(records: [usize; 2]) -> Vec<String> {
         let mut seen: Vec<String> = Vec::new();
         let mut known = Vec::new();
@@ -110,10 +110,10 @@ mod tests {
                 }
             }
             if i % 100_000 == 0 {
-                held.hand_on(&mut observer);
+                held.forward(&mut observer);
             }
         }
-        held.hand_on(&mut observer);
+        held.forward(&mut observer);
         let sessions = Way::BOTH.map(|w| session(w, &Default::default(), 7, 100, Span(1)));
         held.finish(&sessions, &mut observer);
         assert_eq!(known, [most < HELD], "how many there are is known from the beginning of few only");

@@ -1,4 +1,4 @@
-//! [`Passive`]: what is asked of captured traffic.
+//! [`Passive`]: the settings of passive measurements.
 
 use jitlat_core::Span;
 use jitlat_core::passive::flows::Grouping;
@@ -7,37 +7,39 @@ use jitlat_core::passive::{Fields, Plan, Sides};
 
 /// The fields of the CAIA tool's default mask.
 const CAIA_MASK: u32 = 63;
-/// The bits of a mask that stand for the addresses.
+/// The bits of the mask that select the addresses.
 const MASK_ADDRESSES: u32 = 3;
 
-/// Settings of passive round trips. The default is right for any traffic between two points.
+/// Settings of passive round trips. The defaults suit any traffic between two points.
 #[derive(Clone, Debug)]
 pub struct Passive {
     /// The addresses at either side, translated ones among them; `None`: found from the traffic.
     pub sides: Option<Sides>,
-    /// Whether some of the addresses given are translated ones.
+    /// Whether some of the addresses in `sides` are translated ones.
     pub translated: bool,
     /// What a translator on the path rewrites; `None`: found from the traffic.
     pub translation: Option<Translation>,
-    /// Only these packets.
+    /// Use only packets that match; `None`: all.
     pub only: Option<PacketFilter>,
-    /// How packets are put together into flows, if they are to be kept apart.
+    /// How packets are grouped into flows; `None`: no flows.
     pub grouping: Option<Grouping>,
     /// Monitor clock minus reference clock; `None`: found from the traffic.
     pub offset: Option<Span>,
-    /// Longest time a packet may be under way; `None`: 10 s of files, 5 s of live points, 60 s like the CAIA tool.
+    /// Longest time between the passages of a packet at both points; `None`: 10 s for files, 5 s for live points, 60 s
+    /// when matching as the CAIA tool does.
     pub window: Option<Span>,
-    /// The fields that name a packet, as a mask of the CAIA tool; `None`: everything that survives the path.
+    /// The fields that identify a packet, as a mask of the CAIA tool; `None`: everything that the path does not change.
     pub mask: Option<u32>,
-    /// Leave out pairs whose packets are further apart at the monitor point.
+    /// Omit pairs whose packets are further apart than this at the monitor point; `None`: no limit.
     pub max_turnaround: Option<Span>,
-    /// Distance of the instants of the round trips per unit of time, and span of the moving average of the pair rate.
+    /// Spacing of the instants at which round trips are counted per unit of time, and span of the moving average of the
+    /// pair rate.
     pub interval: Span,
     /// How packets are matched.
     pub matching: Matching,
-    /// Whether the records of both ways are wanted: the events `Started`, `Concluding`, `Records` and `Finished`.
+    /// Whether to send the records of both ways: the events `Started`, `Concluding`, `Records` and `Finished`.
     pub records: bool,
-    /// Whether single matched packets are wanted: the event `Matched`.
+    /// Whether to send each matched packet: the event `Matched`.
     pub matched: bool,
 }
 
@@ -64,7 +66,7 @@ impl Default for Passive {
 /// What a network address translator rewrites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Translation {
-    /// Nothing: there is none.
+    /// Nothing: there is no translator.
     Nothing,
     /// Addresses.
     Addresses,
@@ -75,24 +77,24 @@ pub enum Translation {
 /// How packets are matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Matching {
-    /// Everything within a window, never by guess.
+    /// Every packet within a time window; ambiguous matches are discarded.
     #[default]
     Windowed,
-    /// Like the CAIA tool: for those who compare with it. Makes pairs, and neither records nor flows.
+    /// As the CAIA tool does, to compare with it. Yields pairs, but neither records nor flows.
     Caia {
-        /// Packets searched for a match.
+        /// How many packets are searched for a match.
         search: usize,
-        /// Whether the window narrows to the times seen.
+        /// Whether the window narrows to the delays seen so far.
         narrowing: bool,
     },
 }
 
 impl Passive {
-    /// The fields that name packets: the user's word, else what was found.
+    /// The fields that identify packets: those the user has chosen, otherwise those found.
     pub(super) fn fields(&self, plan: &Plan) -> Fields {
         let is_caia = matches!(self.matching, Matching::Caia { .. });
         match (self.mask.or(is_caia.then_some(CAIA_MASK)), plan.fields) {
-            // Translated addresses are left out, ports are not: as in the CAIA tool.
+            // As in the CAIA tool, translated addresses are excluded but ports are not.
             (Some(mask), _) => Fields::Mask(if self.translated { mask & !MASK_ADDRESSES } else { mask }),
             (None, Fields::Full { addresses, ports, ident }) => {
                 let (addresses, ports) = match self.translation {

@@ -1,5 +1,5 @@
-//! [`StreamCapture`]: a test's own stream, captured where it leaves and reaches this host, so that a test over TCP
-//! explains its own latency.
+//! [`StreamCapture`]: captures a test's own stream where it leaves and reaches this host, so that a test over TCP can
+//! explain its latency.
 
 use super::error::PassiveError;
 use jitlat_core::analysis::Samples;
@@ -23,46 +23,47 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The kernel keeps packets for so long, so that no thread wakes with each of them.
+/// How long the kernel collects packets before it wakes the capturing thread, so that it does not wake for each of
+/// them.
 const NAP: Duration = Duration::from_millis(20);
-/// IP packets longer than this were never on a wire: the adapter cuts them.
+/// IP packets longer than this were not sent in this form: the adapter segments them (TSO).
 const LONGEST_FRAME: u32 = 9000;
 
 /// Why a stream cannot be captured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamCaptureError {
-    /// The interface cannot be captured at.
+    /// Packets cannot be captured at the interface.
     #[error(transparent)]
     Passive(#[from] PassiveError),
-    /// The server's name cannot be looked up, or there is no way to it.
+    /// The server's name cannot be looked up, or there is no route to it.
     #[error("{doing} {host}: {source}")]
     Route {
         /// What was being done.
         doing: &'static str,
-        /// The server.
+        /// The name of the server.
         host: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The server has no address of the family asked for.
     #[error("{0} has no address of that family")]
     Family(String),
-    /// No interface has the address that the test is to leave from.
+    /// No interface has the address that the test is bound to.
     #[error("no interface of this host has the address {0}")]
     NoInterface(IpAddr),
     /// The test has no stream.
     #[error("a test has a stream")]
     NoStream,
-    /// What is captured cannot be saved.
+    /// The captured packets cannot be saved.
     #[error("saving the capture: {0}")]
     Save(io::Error),
-    /// The thread that captures has died.
+    /// The capturing thread died.
     #[error("the capture failed")]
     Failed,
 }
 
-/// The stream of a test, as it is on the wire of this host.
+/// The stream of a test as it appears at this host's interface.
 #[derive(Clone, Debug)]
 pub struct CapturedStream {
     interface: String,
@@ -74,10 +75,10 @@ pub struct CapturedStream {
 }
 
 impl CapturedStream {
-    /// Where the stream that `request` asks for will leave and reach this host.
+    /// Where the stream that `request` describes will leave and reach this host.
     ///
     /// # Errors
-    /// [`StreamCaptureError`] if there is no way to the server.
+    /// [`StreamCaptureError`] if there is no route to the server.
     pub fn find(request: &TestRequest) -> Result<CapturedStream, StreamCaptureError> {
         let (here, there) = ends(request)?;
         let interface = match here.ip() {
@@ -99,7 +100,7 @@ impl CapturedStream {
         p.protocol == self.protocol && (p.src() == self.peer || p.dst() == self.peer) && port()
     }
 
-    /// Whether a packet of the stream goes to this host.
+    /// Whether a packet of the stream was received by this host (not sent).
     fn is_received(&self, p: &CapturedPacket<'_>) -> bool {
         match p.src() == p.dst() {
             true => p.ports().is_some_and(|(from, _)| from == self.port),
@@ -111,7 +112,7 @@ impl CapturedStream {
 /// Where captured frames are saved.
 pub type SaveTo = Box<dyn Write + Send>;
 
-/// A capture that goes on.
+/// A running capture.
 pub struct StreamCapture {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Seen>,
@@ -127,17 +128,17 @@ pub struct EndedCapture {
 #[derive(Default)]
 struct Seen {
     tcp: TcpAnalyzer,
-    /// From this host, and to it.
+    /// Counts of packets sent and received by this host.
     counts: [WireCounts; 2],
     drops: u64,
     notes: Vec<String>,
 }
 
 impl StreamCapture {
-    /// Begins to capture `stream`; what is captured also goes to `save`, as pcap.
+    /// Starts to capture `stream`; captured frames are also written to `save`, as pcap.
     ///
     /// # Errors
-    /// What is missing to capture, before anything is sent.
+    /// [`StreamCaptureError`] if packets cannot be captured; nothing has been sent then.
     pub fn start(stream: CapturedStream, save: Option<SaveTo>) -> Result<StreamCapture, StreamCaptureError> {
         let capture = InterfaceCapture::open(&stream.interface, InterfaceSettings::default())
             .and_then(|capture| capture.limit_to(&[Prefix::from(stream.peer)]).map(|()| capture))
@@ -151,10 +152,10 @@ impl StreamCapture {
         Ok(StreamCapture { stop, thread, stream })
     }
 
-    /// Ends it.
+    /// Ends the capture.
     ///
     /// # Errors
-    /// The capture has failed.
+    /// [`StreamCaptureError`] if the capture failed.
     pub fn finish(self) -> Result<EndedCapture, StreamCaptureError> {
         self.stop.store(true, Ordering::Relaxed);
         let seen = self.thread.join().map_err(|_| StreamCaptureError::Failed)?;
@@ -163,7 +164,7 @@ impl StreamCapture {
 }
 
 impl EndedCapture {
-    /// What was captured, and what it explains of the test whose analysed streams these are.
+    /// The captured traffic, and what it explains of the analysed streams `runs`.
     pub fn explain<'a>(self, runs: impl IntoIterator<Item = (&'a Session, &'a Samples)>) -> StreamTraffic {
         let EndedCapture { seen, stream } = self;
         let mut connections = seen.tcp.finish();
@@ -205,7 +206,7 @@ impl EndedCapture {
     }
 }
 
-/// What delayed the packets of a stream, as far as they went over one of `connections`, the largest first.
+/// What delayed the packets of a stream that were sent over one of `connections`, the largest delay first.
 fn explain(
     tcp: &TcpAnalyzer,
     connections: &[Connection],
@@ -223,11 +224,11 @@ fn explain(
     let framing = Framing { lead, length: spec.payload().into() };
     let observed = |p: Packet| ObservedRecord { seq: p.seq, sent: WallTime(p.sent), delay: Span(p.delay) };
     let records: Vec<_> = samples.iter().map(observed).collect();
-    // Captured where it leaves, or where it comes in: here either way.
+    // Packets are captured as they leave or as they arrive; this host is one end either way.
     history.explain(if up { CaptureSide::Sender } else { CaptureSide::Receiver }, framing, &records)
 }
 
-/// This host's address and the server's, as the route between them has it.
+/// The addresses of this host and of the server on the route between them.
 fn ends(request: &TestRequest) -> Result<(SocketAddr, SocketAddr), StreamCaptureError> {
     let host = &request.host;
     let failed = |doing| move |source| StreamCaptureError::Route { doing, host: host.clone(), source };
@@ -242,7 +243,7 @@ fn ends(request: &TestRequest) -> Result<(SocketAddr, SocketAddr), StreamCapture
     let any: IpAddr = if there.is_ipv4() { [0; 4].into() } else { [0u16; 8].into() };
     let route = || -> io::Result<SocketAddr> {
         let probe = UdpSocket::bind((request.bind.unwrap_or(any), 0))?;
-        // Nothing is sent: the kernel only chooses the route.
+        // Connecting a UDP socket sends nothing: the kernel only selects the route.
         probe.connect(there)?;
         probe.local_addr()
     };
@@ -285,7 +286,7 @@ fn run(
 }
 
 impl Seen {
-    /// Takes a frame; whether it is one of the stream's.
+    /// Takes a frame; returns whether it belongs to the stream.
     fn take(&mut self, f: &Frame<'_>, stream: &CapturedStream) -> bool {
         let Ok(p) = f.packet() else { return false };
         if !stream.owns(&p) {

@@ -1,4 +1,4 @@
-//! [`TcpCaptures`]: what TCP hides, from the captures of one point or two.
+//! [`TcpCaptures`]: analyses TCP connections from the captures of one point or two.
 
 use super::error::PassiveError;
 use super::files::CaptureSource;
@@ -20,22 +20,22 @@ use std::path::{Path, PathBuf};
 /// Settings of an analysis of TCP connections.
 #[derive(Clone, Debug, Default)]
 pub struct TcpCaptures {
-    /// Only connections of this address or prefix.
+    /// Only connections of this address or prefix; `None`: all.
     pub host: Option<Prefix>,
-    /// Only connections of this port.
+    /// Only connections of this port; `None`: all.
     pub port: Option<u16>,
-    /// Read two captures one after the other, as one point's, even if they hold the same traffic.
+    /// Treat two captures as consecutive ones of one point, even if they contain the same traffic.
     pub one_point: bool,
-    /// Whether pairs and single packets matched between two points are wanted: [`Event::Pairs`], [`Event::Matched`].
+    /// Whether to send pairs and single packets matched between two points: [`Event::Pairs`], [`Event::Matched`].
     pub matched: bool,
 }
 
 impl TcpCaptures {
-    /// Analyses captures. Two that hold the same traffic are two points, the nearer to the client first; any others
-    /// are read one after the other as one point's. `observer` learns of the (first) point's [`Event::Tcp`].
+    /// Analyses captures. Two that contain the same traffic are two points, the nearer to the client first; all others
+    /// are read one after the other as one point's. `observer` receives the [`Event::Tcp`] of the (first) point.
     ///
     /// # Errors
-    /// [`PassiveError`] if a capture cannot be read, or there is no TCP in it.
+    /// [`PassiveError`] if a capture cannot be read, or contains no TCP.
     pub fn analyse(
         &self,
         captures: &[PathBuf],
@@ -100,7 +100,7 @@ impl TcpCaptures {
         Ok(())
     }
 
-    /// What became of each flow between two captures; `None` if they have nothing in common.
+    /// The packets of each flow matched between two captures; `None` if they have none in common.
     fn join(
         &self,
         captures: [&PathBuf; 2],
@@ -131,7 +131,7 @@ impl TcpCaptures {
             && self.port.is_none_or(|port| p.ports().is_some_and(|(a, b)| a == port || b == port))
     }
 
-    /// What one point saw.
+    /// Reads the captures of one point.
     fn read(
         &self,
         captures: &[PathBuf],
@@ -173,7 +173,7 @@ impl TcpCaptures {
     }
 }
 
-/// What should be known of a point.
+/// Notes about a point.
 fn describe_point(p: &TcpPoint) -> Vec<String> {
     let mut notes = p.notes.clone();
     if p.not_followed > 0 {
@@ -185,7 +185,7 @@ fn describe_point(p: &TcpPoint) -> Vec<String> {
     notes
 }
 
-/// What should be known of two points.
+/// Notes about two points.
 fn describe_points([first, second]: [&Path; 2], joined: &PassiveResult) -> Vec<String> {
     let sides = &joined.plan.sides;
     let mut notes = vec![format!(
@@ -196,7 +196,7 @@ fn describe_points([first, second]: [&Path; 2], joined: &PassiveResult) -> Vec<S
         list_prefixes(&sides[1].monitor)
     )];
     if joined.plan.direction_assumed {
-        notes.push("which point is nearer to whom could not be told: the clocks were believed".to_owned());
+        notes.push("which point is nearer to the client is uncertain: it was derived from the clocks of the captures alone".to_owned());
     }
     if sides[0] != sides[1] {
         notes.push(

@@ -1,8 +1,8 @@
-//! [`Ping`]: two-way tests against whatever answers.
+//! [`Ping`]: two-way tests, with any of the protocols in [`PROTOCOLS`].
 //!
-//! * [`protocols`] – [`PROTOCOLS`], a file for each
-//! * [`protocol`] – [`Protocol`], what an entry says, and [`Client`]
-//! * [`test`] – what a protocol's client is given, and what it finds
+//! * [`protocols`] – [`PROTOCOLS`], one file for each
+//! * [`protocol`] – [`Protocol`], what an entry contains, and [`Client`]
+//! * [`test`] – [`Test`] and [`PingResult`]: what a protocol's client receives and returns
 
 pub mod protocol;
 pub mod protocols;
@@ -10,7 +10,7 @@ pub mod test;
 
 pub use protocol::{Client, Protocol, Sizes};
 pub use protocols::PROTOCOLS;
-pub use test::{Found, Test};
+pub use test::{PingResult, Test};
 
 use crate::error::Error;
 use crate::instrument::{Annotations, Instrument, Outcome, ip_header};
@@ -37,45 +37,45 @@ use std::time::Duration;
 pub struct Ping {
     /// The far host: a name or an address.
     pub host: String,
-    /// How it is asked.
+    /// The client of the protocol to use.
     pub client: Arc<dyn Client>,
     /// Requests to send.
     pub packets: u64,
-    /// Payload bytes; `None`: the protocol's usual ones.
+    /// Payload bytes; `None`: the protocol's default.
     pub payload: Option<u64>,
     /// Time between requests.
     pub period: Span,
     /// When requests are sent.
     pub schedule: Schedule,
-    /// Stop and wait: send the next request this long after the answer to the one before.
+    /// Stop and wait: send the next request this long after the answer to the previous one; `None`: send by `schedule`.
     pub wait: Option<Span>,
     /// How long an answer may take before it counts as lost.
     pub timeout: Span,
-    /// Code point.
+    /// DSCP of the requests.
     pub dscp: Dscp,
-    /// Priority within this host (`SO_PRIORITY`).
+    /// Priority of the packets within this host (`SO_PRIORITY`); `None`: the client's default.
     pub priority: Option<u32>,
     /// Source port of UDP requests; 0 = the system chooses.
     pub src_port: u16,
     /// Only addresses of this family.
     pub family: Option<Family>,
-    /// Local address.
+    /// Local address; `None`: the system chooses.
     pub bind: Option<IpAddr>,
-    /// Interface to send through, by name.
+    /// Name of the interface to send through; `None`: by route.
     pub interface: Option<String>,
-    /// How the sender waits.
+    /// How the sender waits for its deadlines.
     pub pace: Mode,
-    /// The best stamps to use.
+    /// The best kind of time stamps to use.
     pub stamps: Stamps,
-    /// Kept with the test.
+    /// What is kept with the test.
     pub annotations: Annotations,
 }
 
-/// PingEvent on its way from the measuring thread.
-const NEWS: usize = 1 << 16;
-/// Between two looks at the news: an observer that waited would have to be woken by the thread that sends.
-const LOOK: Duration = Duration::from_millis(20);
-/// An answer within so long is supposed where the time that a test takes hangs on it.
+/// Capacity of the queue of events from the measuring thread.
+const EVENT_QUEUE: usize = 1 << 16;
+/// Time between two checks for events: waking a waiting observer would cost the sending thread time.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Assumed time to an answer, for the estimated duration of a test that stops and waits.
 const USUAL_ANSWER: Span = Span::millis(200);
 
 impl Ping {
@@ -84,7 +84,7 @@ impl Ping {
         Ping::boxed(host, Box::new(client))
     }
 
-    /// The same for a client whose type is not known: of a [`Protocol`] chosen by name.
+    /// The same for a client whose type is not known, such as that of a [`Protocol`] chosen by name.
     pub fn boxed(host: impl Into<String>, client: Box<dyn Client>) -> Ping {
         Ping {
             host: host.into(),
@@ -107,10 +107,10 @@ impl Ping {
         }
     }
 
-    /// Bytes of a request as the system counts them: of the UDP payload, of the ICMP message, of the TCP record.
+    /// Bytes of a request as the system counts them: of the UDP payload, the ICMP message or the TCP record.
     ///
     /// # Errors
-    /// [`Error::Settings`] where the protocol has no room for the payload.
+    /// [`Error::Settings`] if the protocol does not allow this payload size.
     pub fn size(&self) -> Result<u64, Error> {
         let Sizes { usual, header, range: (low, high), .. } = self.client.sizes();
         let size = self.payload.unwrap_or(usual) + header;
@@ -122,10 +122,10 @@ impl Ping {
         Err(Error::Settings(format!("-l {payload}: {name} takes {low} to {high} bytes")))
     }
 
-    /// What is sent, when.
+    /// What is sent, and when.
     ///
     /// # Errors
-    /// [`Error::Settings`] where that is impossible.
+    /// [`Error::Settings`] if that is impossible.
     pub fn plan(&self) -> Result<Plan, Error> {
         let size = self.size()?.max(HEADER_LEN.into()).min(MAX_PAYLOAD.into());
         // Stop and wait has none.
@@ -139,7 +139,7 @@ impl Ping {
     /// The far host's address and port.
     ///
     /// # Errors
-    /// [`Error::Address`] if it has none of the family wanted.
+    /// [`Error::Address`] if it has no address of the requested family.
     pub fn resolve(&self) -> Result<SocketAddr, Error> {
         let host = self.host.trim_start_matches('[').trim_end_matches(']');
         let found = (host, self.client.port()).to_socket_addrs();
@@ -152,7 +152,7 @@ impl Ping {
         found.find(wanted).ok_or_else(|| Error::Address { host: host.to_owned(), family: self.family })
     }
 
-    /// Priority within this host of what is sent.
+    /// The `SO_PRIORITY` of what is sent; `None`: the system's default.
     pub fn priority(&self) -> Option<u32> {
         self.priority.or(self.client.priority())
     }
@@ -191,11 +191,11 @@ impl Instrument for Ping {
         let [m @ .., i0, i1] = random_bytes;
         let mut session = self.session(&plan, to);
         self.annotations.add_to(&mut session);
-        let (news, from) = sync_channel(NEWS);
+        let (events, from) = sync_channel(EVENT_QUEUE);
         let test = Test {
             settings: self,
             size: self.size()? as usize,
-            link: Link { live: Some(news), ..self.link(to) },
+            link: Link { live: Some(events), ..self.link(to) },
             plan,
             id: u16::from_be_bytes([i0, i1]),
             mark: u64::from_be_bytes(m),
@@ -206,7 +206,7 @@ impl Instrument for Ping {
         let found = thread::scope(|scope| {
             let measuring = thread::Builder::new().name("ping".to_owned());
             let measuring = measuring.spawn_scoped(scope, || {
-                // The news end with the test.
+                // The events end with the test.
                 let test = test;
                 self.client.measure(&test)
             });
@@ -215,7 +215,7 @@ impl Instrument for Ping {
             follow(&from, session.spec.packets(), observer);
             measuring.join().map_err(|_| Error::Panicked)?
         })?;
-        let Found { records, mut session, tcp, .. } = found;
+        let PingResult { records, mut session, tcp, .. } = found;
         self.annotations.add_to(&mut session);
         let sessions = vec![session];
         observer.event(&Event::Concluding(&sessions));
@@ -242,7 +242,7 @@ impl Instrument for Ping {
     }
 }
 
-/// Hands the news to `observer` until the measuring thread has no more.
+/// Forwards events to `observer` until the measuring thread ends.
 fn follow(from: &Receiver<PingEvent>, packets: u32, observer: &mut dyn Observer) {
     let mut answers = Vec::new();
     loop {
@@ -266,6 +266,6 @@ fn follow(from: &Receiver<PingEvent>, packets: u32, observer: &mut dyn Observer)
         if end == TryRecvError::Disconnected {
             return;
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }

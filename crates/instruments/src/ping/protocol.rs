@@ -1,64 +1,64 @@
-//! [`Protocol`]: what a file of this folder exports, one line of the list [`PROTOCOLS`](super::PROTOCOLS).
+//! [`Protocol`]: an entry of [`PROTOCOLS`](super::PROTOCOLS). Each file of the folder `protocols` exports one.
 
-use super::test::{Found, Test};
-use crate::arguments::{Argument, Arguments, Takes};
+use super::test::{PingResult, Test};
+use crate::arguments::{Argument, ArgumentKind, Arguments};
 use crate::error::Error;
 use jitlat_core::Transport;
 use jitlat_net::reflect::Reflector;
 use jitlat_net::twoway::Link;
 use std::fmt;
 
-/// A two-way protocol: everything the rest of the program knows of it.
+/// A two-way protocol: everything the rest of the program needs to know about it.
 pub struct Protocol {
     /// Its name in small letters: `stamp`.
     pub name: &'static str,
     /// As people write it: `STAMP`.
     pub title: &'static str,
-    /// Who answers it.
+    /// What answers it: for help.
     pub answered_by: &'static str,
-    /// What carries it.
+    /// The transport below it.
     pub transport: Transport,
-    /// What the payload is, and of how many bytes unless chosen: `of the UDP datagram (44)`.
+    /// What the payload is, and its default size: `of the UDP datagram (44)`.
     pub payload: &'static str,
-    /// What its client can be told.
+    /// Arguments of its client.
     pub arguments: &'static [Argument],
-    /// The client of given arguments, which are [complete](Arguments::complete).
+    /// Makes a client from [complete](Arguments::complete) arguments.
     pub client: fn(&Arguments) -> Result<Box<dyn Client>, Error>,
-    /// How it is answered; `None` where hosts do so by themselves.
+    /// The server; `None` if every host's kernel answers this protocol.
     pub server: Option<ProtocolServer>,
 }
 
 impl Protocol {
-    /// What its client is told by one word alone, and is called so: `raw`.
+    /// The switch `name` among its client's arguments: `raw`.
     pub fn switch(&self, name: &str) -> Option<&'static Argument> {
-        self.arguments.iter().find(|a| a.name == name && matches!(a.takes, Takes::Nothing))
+        self.arguments.iter().find(|a| a.name == name && matches!(a.kind, ArgumentKind::Nothing))
     }
 }
 
-/// What answers a protocol: one, or one for each way its packets come in.
+/// The reflectors of a protocol: one, or one for each way its packets come in.
 pub type ReflectorList = Vec<Box<dyn Reflector>>;
 
 /// The server of a two-way protocol.
 pub struct ProtocolServer {
-    /// What it can be told.
+    /// Arguments of the server.
     pub arguments: &'static [Argument],
-    /// What answers, told arguments that are [complete](Arguments::complete).
+    /// Makes the reflectors from [complete](Arguments::complete) arguments.
     pub reflectors: fn(&Arguments) -> Result<ReflectorList, Error>,
 }
 
 impl Protocol {
-    /// Its client, told `arguments`.
+    /// Makes its client from `arguments`.
     ///
     /// # Errors
-    /// [`Error::Settings`] of an argument that it does not know, or that has an impossible value.
+    /// [`Error::Settings`] if an argument is unknown or has an invalid value.
     pub fn client(&self, arguments: &Arguments) -> Result<Box<dyn Client>, Error> {
         (self.client)(&arguments.complete(self.arguments)?)
     }
 
-    /// What answers it on a host that is told `arguments`; nothing where hosts do so by themselves.
+    /// Makes its reflectors from `arguments`; empty if every host's kernel answers this protocol.
     ///
     /// # Errors
-    /// [`Error::Settings`] of an argument that it does not know, or that has an impossible value.
+    /// [`Error::Settings`] if an argument is unknown or has an invalid value.
     pub fn reflectors(&self, arguments: &Arguments) -> Result<ReflectorList, Error> {
         let Some(server) = &self.server else { return Ok(Vec::new()) };
         (server.reflectors)(&arguments.complete(server.arguments)?)
@@ -71,41 +71,41 @@ impl fmt::Debug for Protocol {
     }
 }
 
-/// The client of a two-way protocol: what it was told, and how it measures.
+/// The client of a two-way protocol, with its arguments.
 pub trait Client: fmt::Debug + Send + Sync {
-    /// Its protocol.
+    /// The protocol's entry.
     fn protocol(&self) -> &'static Protocol;
 
     /// The far host's port; 0 where the protocol has none.
     fn port(&self) -> u16;
 
-    /// How long requests can be.
+    /// The sizes that requests can have.
     fn sizes(&self) -> Sizes;
 
-    /// Priority within this host, unless the test has one.
+    /// `SO_PRIORITY` of requests, unless the settings of the test have one.
     fn priority(&self) -> Option<u32> {
         None
     }
 
-    /// Changes to how packets are carried and marked.
+    /// Changes how packets are sent and marked.
     fn adapt(&self, _link: &mut Link) {}
 
-    /// Measures.
+    /// Runs a test.
     ///
     /// # Errors
     /// [`Error`] if nothing was measured.
-    fn measure(&self, test: &Test<'_>) -> Result<Found, Error>;
+    fn measure(&self, test: &Test<'_>) -> Result<PingResult, Error>;
 }
 
-/// Bytes of requests.
+/// Sizes of requests, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Payload unless chosen.
+    /// Default payload.
     pub usual: u64,
-    /// Bytes before the payload that count towards the request.
+    /// Header before the payload that counts towards the request.
     pub header: u64,
     /// Shortest and longest request, header included.
     pub range: (u64, u64),
-    /// Bytes of the headers between the IP packet's and the request; `None` where TCP cuts as it likes.
+    /// Headers between the IP header and the request; `None` over TCP, which forms segments itself.
     pub beneath: Option<u64>,
 }

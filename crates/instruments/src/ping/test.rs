@@ -1,4 +1,4 @@
-//! [`Test`]: one two-way test as a protocol's client runs it, and [`Found`], what it comes to.
+//! [`Test`]: one two-way test as a protocol's client runs it, and [`PingResult`], its result.
 
 use super::Ping;
 use crate::error::Error;
@@ -10,14 +10,14 @@ use jitlat_net::twoway::{self, Link, Measured};
 use jitlat_proto::twoway::{Plan, Protocol};
 use std::net::SocketAddr;
 
-/// What a protocol's client is given.
+/// What a protocol's client receives.
 #[derive(Clone)]
 pub struct Test<'a> {
     /// The settings of the test.
     pub settings: &'a Ping,
-    /// What is sent, when.
+    /// What is sent, and when.
     pub plan: Plan,
-    /// How the far host is reached.
+    /// How to reach the far host.
     pub link: Link,
     /// Bytes of a request.
     pub size: usize,
@@ -25,26 +25,26 @@ pub struct Test<'a> {
     pub id: u16,
     /// Eight random bytes.
     pub mark: u64,
-    /// Asks for an early end.
+    /// Requests an early end.
     pub stop: &'a Stop,
     /// When the test began.
     pub created: WallTime,
 }
 
-/// What one test found.
-pub struct Found {
+/// The result of a two-way test.
+pub struct PingResult {
     /// Answers, in the order they came.
     pub records: Vec<PacketRecord>,
-    /// Everything else.
+    /// What is known of the test.
     pub session: Session,
     /// Requests sent.
     pub requests: u64,
-    /// The kernel's account of a TCP connection beside each record; empty where there is none.
+    /// The kernel's TCP_INFO sampled with each record; empty unless the test ran over TCP.
     pub tcp: Vec<TcpSample>,
 }
 
-impl Found {
-    /// What only a two-way test has.
+impl PingResult {
+    /// The part of the session that only two-way tests have.
     pub fn facts(&mut self) -> &mut TwoWay {
         self.session.two_way.get_or_insert_default()
     }
@@ -59,18 +59,18 @@ impl<'a> Test<'a> {
         test
     }
 
-    /// Runs a protocol that sends datagrams; `make` is given whether the kernel chooses the ICMP identifier. Also the
-    /// protocol's state in the end.
+    /// Runs a protocol that sends datagrams; the argument of `make` is whether the kernel chooses the ICMP identifier.
+    /// Returns the final state of the protocol as well.
     ///
     /// # Errors
     /// [`Error::Ping`] if nothing was measured.
-    pub fn datagrams<P: Protocol>(&self, make: impl FnOnce(bool) -> P) -> Result<(Found, P), Error> {
+    pub fn datagrams<P: Protocol>(&self, make: impl FnOnce(bool) -> P) -> Result<(PingResult, P), Error> {
         let measured = twoway::run(make, self.plan.clone(), &self.link, self.stop.flag())?;
         Ok(self.gather(measured))
     }
 
-    /// What a finished test comes to.
-    pub fn gather<P: Protocol>(&self, measured: Measured<P>) -> (Found, P) {
+    /// Turns a finished measurement into a result.
+    pub fn gather<P: Protocol>(&self, measured: Measured<P>) -> (PingResult, P) {
         let Measured { mut outcome, local, host, ending, unsent, .. } = measured;
         let mut records = Vec::with_capacity(outcome.records.len());
         while let Some(mut block) = outcome.records.take_block() {
@@ -92,11 +92,11 @@ impl<'a> Test<'a> {
         facts.losses = losses;
         facts.not_answers = outcome.not_answers;
         if outcome.requests.far_count_broken() {
-            let broken = "the far host began to count its answers anew during the test: losses are not told by \
+            let broken = "the far host restarted its answer counter during the test: losses are not counted by \
                           direction";
             facts.remarks.push(broken.to_owned());
         }
-        let found = Found { requests: outcome.requests.sent(), records, session, tcp: Vec::new() };
+        let found = PingResult { requests: outcome.requests.sent(), records, session, tcp: Vec::new() };
         (found, outcome.protocol)
     }
 }

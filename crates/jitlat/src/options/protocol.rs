@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
-use jitlat_instruments::arguments::{Argument, Arguments, NamedFile, Takes};
+use jitlat_instruments::arguments::{Argument, ArgumentKind, Arguments, NamedFile};
 use jitlat_instruments::ping::{Client, PROTOCOLS, Protocol};
 use std::path::{Path, PathBuf};
 
@@ -77,10 +77,10 @@ impl GivenArgs {
             if !explicit || given.iter().any(|(n, _)| *n == name) {
                 continue;
             }
-            let value = match argument.takes {
-                Takes::Nothing => Some(Given::Text(String::new())),
-                Takes::File => matches.get_one::<PathBuf>(name).cloned().map(Given::File),
-                Takes::Value { .. } | Takes::Choice { .. } => {
+            let value = match argument.kind {
+                ArgumentKind::Nothing => Some(Given::Text(String::new())),
+                ArgumentKind::File => matches.get_one::<PathBuf>(name).cloned().map(Given::File),
+                ArgumentKind::Value { .. } | ArgumentKind::Choice { .. } => {
                     matches.get_one::<String>(name).cloned().map(Given::Text)
                 }
             };
@@ -115,13 +115,13 @@ pub fn option(argument: &'static Argument) -> Arg {
         Some(default) => option.help(format!("{} [default: {}]", argument.help, default())),
         None => option.help(argument.help),
     };
-    option = match argument.takes {
-        Takes::Nothing => option.action(ArgAction::SetTrue),
-        Takes::File => option.value_name("FILE").value_parser(value_parser!(PathBuf)),
-        Takes::Value { name, check } => {
+    option = match argument.kind {
+        ArgumentKind::Nothing => option.action(ArgAction::SetTrue),
+        ArgumentKind::File => option.value_name("FILE").value_parser(value_parser!(PathBuf)),
+        ArgumentKind::Value { name, check } => {
             option.value_name(name).value_parser(move |text: &str| check(text).map(|()| text.to_owned()))
         }
-        Takes::Choice { name, of } => {
+        ArgumentKind::Choice { name, of } => {
             let word = |(word, meaning): &(&'static str, &'static str)| {
                 let value = PossibleValue::new(*word);
                 if meaning.is_empty() { value } else { value.help(*meaning) }

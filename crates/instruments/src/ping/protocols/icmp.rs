@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::ping::protocol::{Client, Protocol, Sizes};
-use crate::ping::test::{Found, Test};
+use crate::ping::test::{PingResult, Test};
 use jitlat_core::Transport;
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_net::twoway::Link;
@@ -18,11 +18,11 @@ pub static PROTOCOL: Protocol = Protocol {
     payload: "after the ICMP header (56)",
     arguments: &[],
     client: |_| Ok(Box::new(IcmpClient)),
-    // Their kernels do.
+    // Every host's kernel answers.
     server: None,
 };
 
-/// Asks by echo requests.
+/// Sends ICMP echo requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IcmpClient;
 
@@ -43,11 +43,11 @@ impl Client for IcmpClient {
     fn adapt(&self, link: &mut Link) {
         link.carrier = Carrier::Icmp;
         link.marking.port = 0;
-        // Hosts answer with the system's; a request looks like any other ping's.
+        // Echo replies have the answering system's TTL; requests look like those of any ping.
         link.marking.ttl = None;
     }
 
-    fn measure(&self, test: &Test<'_>) -> Result<Found, Error> {
+    fn measure(&self, test: &Test<'_>) -> Result<PingResult, Error> {
         let family = if test.link.to.is_ipv4() { Family::V4 } else { Family::V6 };
         let echo =
             |kernel: bool| Echo::new(family, (!kernel).then_some(test.id), test.mark, test.size - HEADER_LEN);

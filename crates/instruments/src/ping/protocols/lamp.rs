@@ -1,9 +1,9 @@
-//! LaMP, as LaTe speaks it.
+//! LaMP, compatible with LaTe.
 
 use crate::arguments::{Argument, Arguments};
 use crate::error::Error;
 use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
-use crate::ping::test::{Found, Test};
+use crate::ping::test::{PingResult, Test};
 use jitlat_core::Transport;
 use jitlat_core::record::Moment;
 use jitlat_core::spec::MAX_PAYLOAD;
@@ -72,8 +72,8 @@ pub static PROTOCOL: Protocol = Protocol {
             Argument::value(
                 "lamp-raw",
                 "IFACE",
-                "Answer LaMP over IPv4 in whole Ethernet frames at this interface, past this host's own IP and UDP, and \
-                 nowhere else (needs CAP_NET_RAW)",
+                "Answer LaMP over IPv4 in whole Ethernet frames at this interface only, bypassing this \
+                 host's own IP and UDP (needs CAP_NET_RAW)",
                 |_| Ok(()),
             ),
         ],
@@ -92,31 +92,31 @@ pub static PROTOCOL: Protocol = Protocol {
 
 const PORT: Argument = Argument::port("lamp-port", "UDP port of the LaMP server", || lamp::PORT.to_string());
 
-/// Asks a LaMP server.
+/// Sends requests to a LaMP server.
 #[derive(Clone, Copy, Debug)]
 pub struct LampClient {
     /// The server's UDP port.
     pub port: u16,
-    /// Round trips, or one-way with the server's report.
+    /// Round trips, or one-way delays that the server reports.
     pub mode: Mode,
-    /// Have the server report its own processing time.
+    /// Ask the server to report its processing time; `None`: do not.
     pub follow_up: Option<FollowUpKind>,
-    /// Requests carry no time.
+    /// Send requests without time stamps.
     pub timeless: bool,
-    /// Whole Ethernet frames through a packet socket.
+    /// Send whole Ethernet frames through a packet socket.
     pub raw: bool,
-    /// Requests alone, to everybody on the segment.
+    /// Send to the broadcast address of the local segment; no answers are expected.
     pub broadcast: bool,
-    /// Priority of a Wi-Fi access category.
+    /// Priority of a Wi-Fi access category; `None`: the default one.
     pub category: Option<u32>,
 }
 
-/// Where a server takes the times it reports.
+/// Which time stamps the server uses for its processing time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FollowUpKind {
-    /// As this host does.
+    /// The same kind as this host.
     Same,
-    /// As said.
+    /// This kind.
     Given(FollowUp),
 }
 
@@ -216,12 +216,12 @@ impl Client for LampClient {
             link.carrier = Carrier::Raw;
         }
         if self.broadcast {
-            // No router passes it on.
+            // Routers do not forward broadcasts.
             (link.marking.broadcast, link.marking.ttl) = (true, Some(1));
         }
     }
 
-    fn measure(&self, test: &Test<'_>) -> Result<Found, Error> {
+    fn measure(&self, test: &Test<'_>) -> Result<PingResult, Error> {
         let unidirectional = self.mode == Mode::Unidirectional;
         if self.broadcast && test.plan.wait.is_some() {
             return Err(Error::Settings(
@@ -243,8 +243,8 @@ impl Client for LampClient {
         let (mut found, client) = test.datagrams(|_| lamp::Client::new(options))?;
         found.facts().remarks.extend(remarks(client.follow_up()).map(str::to_owned));
         if self.broadcast {
-            let what = "requests to everybody on the local segment: nobody answers them by default, so that a missing \
-                        answer is no loss";
+            let what = "requests to the broadcast address of the local segment: by default no host answers them, so a missing \
+                        answer is not a loss";
             found.facts().remarks.push(what.to_owned());
         }
         let unknown = found.records.iter().filter(|r| r.time(Moment::Answered).is_none()).count();

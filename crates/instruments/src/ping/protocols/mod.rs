@@ -1,5 +1,5 @@
-//! [`PROTOCOLS`]: every two-way protocol, one file each. A new one is a file beside these that exports its entry, its
-//! `mod`, and its line in the list.
+//! [`PROTOCOLS`]: every two-way protocol, one file each. To add one: a file here that exports its entry, its `mod`, and
+//! its line in the list.
 
 pub mod icmp;
 pub mod lamp;
@@ -19,7 +19,7 @@ pub const PROTOCOLS: &[&Protocol] = &[
 ];
 
 impl Protocol {
-    /// The protocol called `name`.
+    /// The protocol called `name`; `None` if there is none.
     pub fn named(name: &str) -> Option<&'static Protocol> {
         PROTOCOLS.iter().copied().find(|p| p.name == name)
     }

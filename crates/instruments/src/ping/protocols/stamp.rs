@@ -1,9 +1,9 @@
-//! STAMP, and TWAMP Light, which is asked the same way.
+//! STAMP and TWAMP Light, whose requests are alike.
 
-use crate::arguments::{Argument, Arguments, NamedFile, is};
+use crate::arguments::{Argument, Arguments, NamedFile, parses_as};
 use crate::error::Error;
 use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
-use crate::ping::test::{Found, Test};
+use crate::ping::test::{PingResult, Test};
 use jitlat_core::ntp::{ErrorEstimate, Format};
 use jitlat_core::spec::{Dscp, MAX_PAYLOAD};
 use jitlat_core::{TestSpec, Transport, units};
@@ -23,13 +23,13 @@ pub static PROTOCOL: Protocol = Protocol {
         PORT,
         PTP,
         KEY_FILE,
-        Argument::value("ssid", "N", "Session identifier", is::<u16>).or(|| "0".to_owned()),
+        Argument::value("ssid", "N", "Session identifier", parses_as::<u16>).or(|| "0".to_owned()),
         Argument::value(
             "cos",
             "DSCP",
             "Ask with which code point requests arrive, and for this one on answers: 0 to 63 or a name. With -D that is \
              asked anyway, and answers are to have the same",
-            is::<Dscp>,
+            parses_as::<Dscp>,
         ),
         Argument::switch("direct-measurement", "Ask how many packets the far host counted in and out"),
         Argument::switch(
@@ -49,7 +49,7 @@ pub static PROTOCOL: Protocol = Protocol {
                 "stamp-sessions",
                 "N",
                 "STAMP sessions whose answers are counted, so that loss is known by direction; 0 = stateless",
-                is::<usize>,
+                parses_as::<usize>,
             )
             .or(|| StampReflector::default().sessions.to_string()),
         ],
@@ -74,24 +74,25 @@ pub(super) const PTP: Argument = Argument::switch(
 pub(super) const KEY_FILE: Argument =
     Argument::file("stamp-key-file", "File with the key of STAMP's authenticated mode, in hexadecimal");
 
-/// Asks a STAMP or TWAMP Light reflector.
+/// Sends requests to a STAMP or TWAMP Light reflector.
 #[derive(Clone, Debug)]
 pub struct StampClient {
     /// The reflector's UDP port.
     pub port: u16,
-    /// Ask as TWAMP Light does, without STAMP's extensions.
+    /// Send TWAMP Light requests, without STAMP's extensions.
     pub light: bool,
-    /// Sign requests, and take only signed answers.
+    /// Key to sign requests with; only signed answers are then accepted. `None`: unauthenticated mode.
     pub key: Option<Key>,
     /// Session identifier.
     pub ssid: u16,
-    /// Ask with which code point requests arrive, and for this one on answers; `None`: the test's own, if it has one.
+    /// DSCP that answers should have; the reflector also reports the DSCP of the requests it received. `None`: the
+    /// test's own, if it has one.
     pub class_of_service: Option<Dscp>,
-    /// Ask how many packets the far host counted in and out.
+    /// Ask the far host for its packet counters.
     pub direct_measurement: bool,
-    /// Ask when answers really left, and where the far host's stamps come from.
+    /// Ask for the time when answers were really sent, and for the source of the far host's stamps.
     pub telemetry: bool,
-    /// The format of times.
+    /// Format of time stamps.
     pub format: Format,
 }
 
@@ -133,7 +134,7 @@ impl StampClient {
     }
 
     fn options(&self, test: &Test<'_>) -> Options {
-        // Extensions are STAMP's: TWAMP Light has no place for them.
+        // Only STAMP has extensions.
         let extended = !self.light;
         let own = Some(test.link.marking.dscp).filter(|d| d.value() != 0);
         Options {
@@ -168,7 +169,7 @@ impl Client for StampClient {
         Sizes { usual, header: 0, range: (usual, MAX_PAYLOAD.into()), beneath: Some(8) }
     }
 
-    fn measure(&self, test: &Test<'_>) -> Result<Found, Error> {
+    fn measure(&self, test: &Test<'_>) -> Result<PingResult, Error> {
         let sender = Sender::new(self.options(test));
         let mut test = test.clone();
         if sender.size() != test.size {
@@ -185,7 +186,7 @@ impl Client for StampClient {
     }
 }
 
-/// What the far host says in extensions.
+/// What the far host reports in extensions.
 fn remarks(sender: &Sender, dscp: Dscp) -> Vec<String> {
     let mut remarks = Vec::new();
     match sender.far_dscp().and_then(|d| Dscp::new(d.into())) {
@@ -221,19 +222,19 @@ fn remarks(sender: &Sender, dscp: Dscp) -> Vec<String> {
     remarks
 }
 
-/// Who keeps a clock, by the codes of RFC 8972 §4.3.
+/// What synchronises a clock, by the codes of RFC 8972 §4.3.
 fn sync_source(code: u8) -> &'static str {
     match code {
         1 => "NTP",
         2 => "PTP",
         3 => "SSU/BITS",
         4 => "satellite",
-        5 => "nobody",
+        5 => "nothing",
         _ => "an unknown source",
     }
 }
 
-/// How a stamp is taken, by the codes of RFC 8972 §4.3.
+/// How a stamp was taken, by the codes of RFC 8972 §4.3.
 fn method(code: u8) -> &'static str {
     match code {
         1 => "in hardware",
@@ -243,7 +244,7 @@ fn method(code: u8) -> &'static str {
     }
 }
 
-/// The key of STAMP's authenticated mode, from its file.
+/// Reads the key of STAMP's authenticated mode from its file.
 ///
 /// # Errors
 /// [`Error::Settings`] if the file is not hexadecimal.

@@ -1,9 +1,9 @@
 //! TCP request-response.
 
-use crate::arguments::{Argument, Arguments, is};
+use crate::arguments::{Argument, Arguments, parses_as};
 use crate::error::Error;
 use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
-use crate::ping::test::{Found, Test};
+use crate::ping::test::{PingResult, Test};
 use jitlat_core::Transport;
 use jitlat_core::twoway::TcpCourse;
 use jitlat_net::reflect::TcpResponder;
@@ -19,7 +19,8 @@ pub static PROTOCOL: Protocol = Protocol {
     payload: "of a request (1460)",
     arguments: &[
         PORT,
-        Argument::value("response", "BYTES", "Bytes of a response", is::<usize>).or(|| "1000".to_owned()),
+        Argument::value("response", "BYTES", "Bytes of a response", parses_as::<usize>)
+            .or(|| "1000".to_owned()),
     ],
     client: |arguments| Ok(Box::new(TcpClient::new(arguments)?)),
     server: Some(ProtocolServer {
@@ -34,7 +35,7 @@ pub static PROTOCOL: Protocol = Protocol {
 const PORT: Argument =
     Argument::port("tcp-port", "TCP port of the request-response server", || reqresp::PORT.to_string());
 
-/// Sends requests over one connection.
+/// Sends requests over one TCP connection.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpClient {
     /// The server's TCP port.
@@ -69,7 +70,7 @@ impl Client for TcpClient {
         Sizes { usual: 1460, header: 0, range, beneath: None }
     }
 
-    fn measure(&self, test: &Test<'_>) -> Result<Found, Error> {
+    fn measure(&self, test: &Test<'_>) -> Result<PingResult, Error> {
         let response = self.response;
         let sizes = reqresp::Sizes::new(test.size, response)
             .ok_or_else(|| Error::Settings(format!("--response {response}: give 20 to 65535 bytes")))?;
@@ -77,7 +78,7 @@ impl Client for TcpClient {
             request_response::run(sizes, test.plan.clone(), &test.link, test.stop.flag())?;
         let (mut found, _) = test.gather(measured);
         found.facts().tcp = TcpCourse::of(&samples);
-        // One response, one record, in order; a peer that makes responses up has spoilt that.
+        // Each response makes one record, in order, unless the peer invented responses.
         if samples.len() == found.records.len() {
             found.tcp = samples;
         }

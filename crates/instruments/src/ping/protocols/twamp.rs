@@ -1,10 +1,10 @@
-//! TWAMP: sessions agreed on with a control server, or TWAMP Light without one.
+//! TWAMP: sessions negotiated with a control server, or TWAMP Light without one.
 
 use super::stamp::{self, StampClient};
 use crate::arguments::{Argument, Arguments, NamedFile};
 use crate::error::Error;
 use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
-use crate::ping::test::{Found, Test};
+use crate::ping::test::{PingResult, Test};
 use jitlat_core::ntp::{ErrorEstimate, Format};
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::{Span, Transport};
@@ -96,23 +96,23 @@ pub static PROTOCOL: Protocol = Protocol {
 const PORT: Argument =
     Argument::port("twamp-port", "TCP port of the TWAMP control server", || twamp::PORT.to_string());
 
-/// How long a server may take for each step of the conversation.
+/// How long a server may take for each step of the control conversation.
 const CONVERSATION: Span = Span::seconds(5);
 
-/// Asks a TWAMP server.
+/// Runs tests with a TWAMP server.
 #[derive(Clone)]
 pub struct TwampClient {
     /// The control server's TCP port.
     pub port: u16,
-    /// The mode to use; `None` = the strongest possible.
+    /// The mode to use; `None`: the strongest that both sides support.
     pub mode: Option<Mode>,
-    /// Name and passphrase for the keyed modes.
+    /// Name and passphrase for the keyed modes; `None`: unauthenticated.
     pub user: Option<(String, Vec<u8>)>,
-    /// Let the server take the addresses of the control connection.
+    /// Let the server use the addresses of the control connection, because a translator changes them.
     pub nat: bool,
-    /// TWAMP Light where there is no control server…
+    /// The TWAMP Light client to use if there is no control server.
     pub light: StampClient,
-    /// … or without looking for one.
+    /// Use TWAMP Light without trying a control server.
     pub only_light: bool,
 }
 
@@ -177,7 +177,7 @@ impl TwampClient {
         };
         Wish {
             sender_port: port,
-            // As twping does: what lets one direction through a filter often lets both.
+            // As twping does: a filter that allows one direction of a flow often allows the other.
             receiver_port: port,
             addresses: if self.nat { (any, any) } else { (local, far) },
             size: test.size,
@@ -186,7 +186,7 @@ impl TwampClient {
         }
     }
 
-    fn measure_light(&self, test: &Test<'_>) -> Result<Found, Error> {
+    fn measure_light(&self, test: &Test<'_>) -> Result<PingResult, Error> {
         self.light.measure(&test.at_port(self.light.port))
     }
 }
@@ -206,12 +206,12 @@ impl Client for TwampClient {
             (None, Some(_)) => Mode::Encrypted,
             (None, None) => Mode::Open,
         };
-        // The least whose answer is as long.
+        // The shortest request whose answer has the same length.
         let usual = sender::least_size(mode) as u64;
         Sizes { usual, header: 0, range: (usual, MAX_PAYLOAD.into()), beneath: Some(8) }
     }
 
-    fn measure(&self, test: &Test<'_>) -> Result<Found, Error> {
+    fn measure(&self, test: &Test<'_>) -> Result<PingResult, Error> {
         if self.only_light {
             return self.measure_light(test);
         }
@@ -265,7 +265,7 @@ impl Client for TwampClient {
         let error = ErrorEstimate::of_clock(clock::sync_state(), Format::Ntp);
         let sender = Sender::new(mode, granted.keys, test.size, error);
         let measured = run_on(prepared, |_| sender, test.plan.clone(), &test.link, test.stop.flag());
-        // The session is to end whatever became of the test.
+        // The session must be stopped whatever the result of the test.
         let stopped = control.stop();
         let (mut found, _) = test.gather(measured?);
         let remarks = &mut found.facts().remarks;
@@ -277,10 +277,10 @@ impl Client for TwampClient {
     }
 }
 
-/// The users and passphrases of a key file.
+/// Reads the users and passphrases in a key file.
 ///
 /// # Errors
-/// [`Error::Settings`] where a line is not one of each, or there is none.
+/// [`Error::Settings`] if a line is not a user and a passphrase, or if there is no line.
 pub fn users(file: &NamedFile) -> Result<Users, Error> {
     let unreadable =
         |why: &dyn fmt::Display| Error::Settings(format!("reading the key file {}: {why}", file.name));
