@@ -5,7 +5,7 @@ use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
 use jitlat_core::{PacketRecord, Source, Span};
 use jitlat_net::client::{self, TestRequest};
 use jitlat_net::pace::Pacing;
-use jitlat_net::server::{Server, Service};
+use jitlat_net::server::{Server, ServerSettings};
 use jitlat_proto::jitlat::{Dialect, Limits};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -52,7 +52,7 @@ impl Observer for Watch {
 /// Runs a test of `packets` packets of 80 bytes towards a server on loopback.
 pub fn run(packets: u64, period: Span, pacing: Pacing, stamps: Source) -> Result<Outcome, String> {
     let spec = TestSpec::new(Direction::Up, Transport::Udp, packets, 80, period, Schedule::Periodic);
-    let service = Service {
+    let service = ServerSettings {
         bind: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
         test_port: jitlat_core::spec::TEST_PORT,
         limits: Limits::default(),

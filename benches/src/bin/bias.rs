@@ -11,7 +11,7 @@ use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
 use jitlat_core::{PacketRecord, Source, Span};
 use jitlat_net::client::{self, TestRequest};
 use jitlat_net::pace::Pacing;
-use jitlat_net::server::{Server, Service};
+use jitlat_net::server::{Server, ServerSettings};
 use jitlat_net::stamp::Stamps;
 use jitlat_net::twoway;
 use jitlat_net::twoway::client::Link;
@@ -253,7 +253,7 @@ fn run(direction: Direction) -> Result<Run> {
         let (serving, flag) = (up.clone(), &stop);
         let server = scope.spawn(move || -> Result<()> {
             enter(1)?;
-            let service = Service {
+            let service = ServerSettings {
                 bind: vec![(HOSTS[1].1, jitlat_core::spec::CONTROL_PORT).into()],
                 test_port: jitlat_core::spec::TEST_PORT,
                 limits: Limits::default(),

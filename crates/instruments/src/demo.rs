@@ -10,7 +10,7 @@ use jitlat_core::Direction;
 use jitlat_core::impair::Scenario;
 use jitlat_net::emulator::{Forward, Numbering, Relay, RelayConfig};
 use jitlat_net::pace::Pacing;
-use jitlat_net::server::{Server, Service};
+use jitlat_net::server::{Server, ServerSettings};
 use jitlat_proto::jitlat::Limits;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -36,7 +36,7 @@ impl TestBed {
     pub fn start(scenario: Scenario) -> Result<TestBed, Error> {
         let ports = free_ports()?;
         let [control, up, down, _] = ports;
-        let service = Service {
+        let service = ServerSettings {
             bind: vec![SocketAddr::from((SERVER_SIDE, control))],
             test_port: up,
             limits: Limits::default(),

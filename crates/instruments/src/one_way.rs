@@ -8,7 +8,7 @@ use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::spec::CONTROL_PORT;
 use jitlat_core::summary::Summary;
 use jitlat_core::{Direction, PacketRecord, Session, Source, Span, TestSpec, Transport};
-use jitlat_net::client::{self, Earlier, Family, TestRequest};
+use jitlat_net::client::{self, EarlierTest, Family, TestRequest};
 use jitlat_net::clock;
 use jitlat_net::pace::Pacing;
 use jitlat_proto::jitlat::{Dialect, Key, Limits, Recording, SessionId};
@@ -114,7 +114,7 @@ impl OneWay {
         let request = TestRequest { dialect: Dialect::V3, ..self.request() };
         let measured = client::collect(
             &request,
-            Earlier { session, recordings },
+            EarlierTest { session, recordings },
             stop.flag(),
             &mut complete(&known, observer),
         )?;

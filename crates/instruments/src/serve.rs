@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::stop::Stop;
 use jitlat_core::spec::{CONTROL_PORT, TEST_PORT};
 use jitlat_net::pace::Pacing;
-use jitlat_net::server::{Server, Service};
+use jitlat_net::server::{Server, ServerSettings};
 use jitlat_net::{digest, reflect};
 use jitlat_proto::jitlat::{Key, Limits};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -96,7 +96,7 @@ impl Serve {
         }
         let server = match &self.one_way {
             Some(one_way) => {
-                let service = Service {
+                let service = ServerSettings {
                     bind: at(one_way.control_port),
                     test_port: one_way.test_port,
                     limits: one_way.limits.clone(),

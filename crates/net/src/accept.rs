@@ -1,7 +1,8 @@
-//! Accepting TCP connections: one loop, one way to count who holds how many, one way to turn away.
+//! Accepting TCP connections: one accept loop, one way to limit connections per client, one way to turn clients away.
 //!
-//! [`Slots`] count connections, of all clients and of each, as guards. A [`Listener`] accepts, and backs off where
-//! the system has no descriptors left. An [`Acceptor`] runs a [`ConnectionService`] on both: a thread a connection.
+//! [`Slots`] count connections, in total and per client, as guards. A [`Listener`] accepts, and backs off while the
+//! system has no descriptors left. An [`Acceptor`] runs a [`ConnectionService`] on both, with a thread for each
+//! connection.
 
 use crate::sockets;
 use jitlat_proto::access::{Access, Client};
@@ -18,20 +19,20 @@ use std::time::{Duration, Instant};
 /// How many connections may be held at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotLimits {
-    /// Of all clients.
+    /// In total.
     pub total: usize,
-    /// Of one [`Client`].
+    /// Of each [`Client`].
     pub per_client: usize,
 }
 
-/// Places for connections. Clones count together.
+/// Slots for connections. Clones share the same count.
 #[derive(Clone, Debug)]
 pub struct Slots {
     limits: SlotLimits,
     taken: Arc<Mutex<HashMap<Client, usize>>>,
 }
 
-/// A place taken; dropping it gives it back.
+/// A slot in use; dropping it frees it.
 #[derive(Debug)]
 #[must_use = "the place is free again when this is dropped"]
 pub struct Slot {
@@ -39,13 +40,13 @@ pub struct Slot {
     taken: Arc<Mutex<HashMap<Client, usize>>>,
 }
 
-/// No place is free: which limit is reached, and its value.
+/// No slot is free: the limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Full {
-    /// Of all clients together.
+    /// The total limit.
     #[error("{0} connections are served already")]
     Total(usize),
-    /// Of this client.
+    /// The limit of each client.
     #[error("{0} connections of this address are served already")]
     PerClient(usize),
 }
@@ -55,12 +56,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Slots {
-    /// So many places, all free.
+    /// As many slots as `limits` allow, all free.
     pub fn new(limits: SlotLimits) -> Slots {
         Slots { limits, taken: Arc::default() }
     }
 
-    /// A place for one more connection of `peer`.
+    /// Takes a slot for one more connection of `peer`.
     pub fn take(&self, peer: IpAddr) -> Result<Slot, Full> {
         let client = Client::of(peer);
         let mut taken = lock(&self.taken);
@@ -75,7 +76,7 @@ impl Slots {
         Ok(Slot { client, taken: Arc::clone(&self.taken) })
     }
 
-    /// Places taken.
+    /// Slots in use.
     #[cfg(test)]
     pub fn taken(&self) -> usize {
         lock(&self.taken).values().sum()
@@ -94,7 +95,7 @@ impl Drop for Slot {
     }
 }
 
-/// Pauses after failures to accept: doubled with each, short again after a success.
+/// Pauses after failures to accept: each failure doubles the pause, a success resets it.
 #[derive(Debug, Default)]
 struct BackOff {
     until: Option<Instant>,
@@ -110,14 +111,14 @@ impl BackOff {
         self.until = Some(now + self.pause);
     }
 
-    /// What is left of the pause; `None` when it is over.
+    /// The rest of the pause; `None` when it is over.
     fn left(&self, now: Instant) -> Option<Duration> {
         self.until.map(|until| until.saturating_duration_since(now)).filter(|left| !left.is_zero())
     }
 }
 
-/// A listening socket. Where accepting fails for want of descriptors or memory it pauses, since the connection that
-/// could not be accepted goes on waiting, and would wake whoever polls for it at once.
+/// A listening socket. If accepting fails for lack of descriptors or memory it pauses: the connection stays in the
+/// queue and would wake a polling thread again at once.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: TcpListener,
@@ -134,17 +135,17 @@ impl Listener {
         self.socket.local_addr()
     }
 
-    /// What to poll for connections; `None` during a pause.
+    /// The descriptor to poll for connections; `None` during a pause.
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.pause().is_none().then(|| self.socket.as_fd())
     }
 
-    /// How long not to accept anything.
+    /// How long to wait before the next attempt to accept; `None`: no pause.
     pub fn pause(&self) -> Option<Duration> {
         lock(&self.back_off).left(Instant::now())
     }
 
-    /// The next connection that waits. `None`: there is none, or accepting has to pause.
+    /// The next connection in the queue; `None` if there is none, or during a pause.
     pub fn accept(&self) -> Option<(TcpStream, SocketAddr)> {
         if self.pause().is_some() {
             return None;
@@ -156,7 +157,7 @@ impl Listener {
                     return Some(accepted);
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return None,
-                // These are of one connection, which is gone; the next may be well.
+                // These errors concern one connection that is already gone; the next one may be fine.
                 Err(e)
                     if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
                 Err(e) => {
@@ -178,38 +179,37 @@ pub enum TurnedAway {
     /// Its address is not among those served.
     #[error("this address is not served here")]
     NotAllowed,
-    /// No place is free.
+    /// No slot is free.
     #[error(transparent)]
     Full(#[from] Full),
 }
 
-/// What is done with the connections of one service.
+/// What a service does with its connections.
 pub trait ConnectionService: Send + Sync + 'static {
-    /// What its threads are called, and messages about it.
+    /// The name of its threads, also used in messages.
     fn name(&self) -> &'static str;
 
-    /// Serves `peer` to the end of its connection, on a thread of its own. The stream waits for reads and
-    /// writes.
+    /// Serves `peer` to the end of its connection, on a thread of its own. Reads and writes on the stream block.
     fn serve(&self, stream: TcpStream, peer: SocketAddr);
 
-    /// Tells `peer` why it is turned away, where the protocol has words for it: in a few bytes, which the socket's
-    /// buffer surely takes. The stream does not wait.
+    /// Sends `peer` the reason why it is turned away, if the protocol has a message for it. The message must be a few
+    /// bytes, so that it fits into the socket's buffer. The stream does not block.
     fn turn_away(&self, _stream: &TcpStream, _peer: SocketAddr, _why: TurnedAway) {}
 
     /// Called ten times a second, between connections.
     fn look_around(&self) {}
 
-    /// No more connections are accepted: those being served are to end soon.
+    /// No more connections are accepted; those in progress should end soon.
     fn stop(&self);
 }
 
-/// Connections turned away that are still open, and for how long: closed with the client's first bytes unread, they
-/// would take the reason down with them.
+/// Connections that were turned away but are still open, and for how long: closing with unread bytes of the client
+/// would reset the connection and discard the reason.
 const LEAVING: usize = 32;
 const LEAVE: Duration = Duration::from_secs(2);
 /// How soon a stop is noticed.
 const LOOK_AROUND: Duration = Duration::from_millis(100);
-/// Connections accepted from one listener before the others have their turn.
+/// Connections accepted from one listener before the others are checked.
 const ROUND: usize = 64;
 
 /// Accepts the connections of one service.
@@ -220,15 +220,15 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// Accepts at `listeners` whom `access` admits and `slots` have room for.
+    /// Accepts clients at `listeners` that `access` allows, as long as `slots` are free.
     pub(crate) fn new(listeners: Vec<Listener>, slots: Slots, access: Arc<Access>) -> Acceptor {
         Acceptor { listeners, slots, access }
     }
 
-    /// Listens on every one of `addresses`.
+    /// Listens on all `addresses`.
     ///
     /// # Errors
-    /// The first address that cannot be listened on, and why.
+    /// The first address that cannot be listened on, with the reason.
     pub fn bind(
         addresses: &[SocketAddr],
         slots: Slots,
@@ -239,12 +239,12 @@ impl Acceptor {
         Ok(Acceptor::new(listeners, slots, access))
     }
 
-    /// The addresses listened on.
+    /// The addresses it listens on.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(|l| l.local_addr().ok()).collect()
     }
 
-    /// Serves until `stop` is raised, then waits for the threads of the service.
+    /// Serves until `stop` is set, then waits for the threads of the service.
     pub fn run<S: ConnectionService>(mut self, service: &Arc<S>, stop: &AtomicBool) {
         let mut threads = Vec::new();
         let mut leaving: VecDeque<(Instant, TcpStream)> = VecDeque::new();
@@ -262,7 +262,7 @@ impl Acceptor {
                     }
                 }
                 if listener.pause().is_some() {
-                    // Their descriptors are needed more.
+                    // The remaining descriptors are needed for clients that are served.
                     leaving.clear();
                 }
             }
@@ -276,24 +276,24 @@ impl Acceptor {
                 threads.extract_if(.., |t| t.is_finished()).for_each(|t| join(service.name(), t));
             }
         }
-        // Nobody is to wait for an answer that will not come.
+        // Close them at once, so that no client waits for an answer.
         self.listeners.clear();
         service.stop();
         threads.into_iter().for_each(|t| join(service.name(), t));
     }
 
-    /// Waits for a connection, or a moment.
+    /// Waits for a connection, or for a short time.
     fn wait(&self) {
         let pause = self.listeners.iter().filter_map(Listener::pause).min();
         let ready = self.listeners.iter().filter_map(Listener::poll_fd);
         let mut ready: Vec<_> = ready.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         let patience = pause.unwrap_or(LOOK_AROUND).min(LOOK_AROUND).as_millis() as u16;
-        // Whatever it returns, every listener is asked.
+        // Whatever it returns, every listener is tried.
         let _ = poll(&mut ready, PollTimeout::from(patience.max(1)));
     }
 }
 
-/// What became of a connection.
+/// What was done with a connection.
 enum Admitted {
     Served(JoinHandle<()>),
     TurnedAway(TcpStream),
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(back_off.left(now + BackOff::LONGEST), None);
     }
 
-    /// Echoes, until the client closes or the server stops.
+    /// Echoes until the client closes or the server stops.
     struct Echo {
         stop: AtomicBool,
     }
@@ -464,13 +464,13 @@ mod tests {
     }
 
     fn reason(mut stream: TcpStream) -> String {
-        let mut words = String::new();
-        stream.read_to_string(&mut words).unwrap();
-        words
+        let mut reason = String::new();
+        stream.read_to_string(&mut reason).unwrap();
+        reason
     }
 
     #[test]
-    fn who_finds_no_slot_is_told_and_who_leaves_makes_room() {
+    fn a_client_without_a_slot_gets_the_reason_and_a_closed_connection_frees_its_slot() {
         let slots = slots(8, 1);
         let server = run(slots.clone(), Access::default());
         let first = server.connect();
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_allowed_is_told() {
+    fn a_client_that_is_not_allowed_gets_the_reason() {
         let access = Access { allow: vec!["192.0.2.0/24".parse().unwrap()], ..Access::default() };
         let server = run(slots(8, 8), access);
         assert_eq!(reason(server.connect()), "this address is not served here");

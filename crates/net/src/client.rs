@@ -1,6 +1,6 @@
-//! The client's driver: connects, runs the client machine and the flow engine, and hands records out.
+//! The client's driver: connects, runs the client machine and the flow engine, and delivers records to an observer.
 
-use crate::clock::{StepWatch, host_facts, steady, tick};
+use crate::clock::{ClockSteps, host_facts, steady, tick};
 use crate::drive::{Driver, facts_after};
 use crate::engine::rendezvous::Rendezvous;
 use crate::engine::{Engine, EngineSettings};
@@ -20,7 +20,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What is to be measured, and how.
+/// A test to run.
 #[derive(Clone, Debug)]
 pub struct TestRequest {
     /// The server: a name or an address.
@@ -31,19 +31,19 @@ pub struct TestRequest {
     pub family: Option<Family>,
     /// Local address of the control connection and the test sockets.
     pub bind: Option<IpAddr>,
-    /// One flow, or one each way.
+    /// One flow, or one in each direction.
     pub specs: Vec<TestSpec>,
-    /// Version 3 or classic.
+    /// Version 3 of the control protocol, or the classic one.
     pub dialect: Dialect,
     /// The key shared with the server.
     pub key: Option<Key>,
-    /// How packet threads are run.
+    /// How the packet threads are scheduled and wait.
     pub pacing: Pacing,
-    /// The best stamps to use.
+    /// The best kind of time stamps to use.
     pub stamps: Source,
 }
 
-/// A family of addresses.
+/// An address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// IPv4.
@@ -58,14 +58,14 @@ impl Family {
     }
 }
 
-/// What a test came to, beside its records.
+/// The result of a test, apart from its records.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// By flow.
+    /// Sessions by flow.
     pub sessions: Vec<Session>,
     /// How it ended.
     pub ending: Ending,
-    /// Why, when not complete.
+    /// Why it did not end normally; `None` after a complete test.
     pub reason: Option<String>,
 }
 
@@ -75,46 +75,46 @@ pub enum ClientError {
     /// The name could not be looked up.
     #[error("cannot find an address of {host}: {source}; is the name right?")]
     Resolve {
-        /// The name.
+        /// The host name.
         host: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// The name has no address of the family asked for.
+    /// The name has no address of the requested family.
     #[error("{host} has no {} address", match .family { Family::V4 => "IPv4", Family::V6 => "IPv6" })]
     NoAddress {
-        /// The name.
+        /// The host name.
         host: String,
-        /// The family.
+        /// The requested family.
         family: Family,
     },
-    /// No connection.
+    /// The connection failed.
     #[error("cannot connect to {host} ({address}): {source}; {}", advice(.source))]
     Connect {
-        /// The name.
+        /// The host name.
         host: String,
         /// The last address tried.
         address: SocketAddr,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// Stopped by the user before there was a connection.
+    /// The user stopped the test before there was a connection.
     #[error("interrupted while connecting to {host} ({address})")]
     Interrupted {
-        /// The name.
+        /// The host name.
         host: String,
         /// The address being tried.
         address: SocketAddr,
     },
-    /// This host lacks something.
+    /// This host has no threads or descriptors left.
     #[error("cannot start the test: {0}")]
     Start(#[from] io::Error),
-    /// The conversation failed.
+    /// The control conversation failed.
     #[error("testing against {address}: {failure}")]
     Failed {
         /// The server.
         address: SocketAddr,
-        /// Why.
+        /// The reason.
         failure: Failure,
     },
 }
@@ -129,16 +129,14 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// How long one address may take to accept the control connection: several round trips over two
-/// satellites.
+/// How long to wait for one address to accept the control connection: several round trips over two satellite links.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(12);
 
-/// Runs a test to its end. `stop` ends it early: everything received by then is kept, and results still to be had
-/// are waited for; raised once more, it ends that too. It is raised on return if it ever was.
+/// Runs a test to its end. Setting `stop` ends it early: everything received by then is kept, and the results still
+/// available are fetched; setting it again ends that, too. On return it is set if it ever was.
 ///
 /// # Errors
-/// [`ClientError`] if nothing was measured. A test cut short by whatever reason is not an error:
-/// [`Measured::ending`] tells.
+/// [`ClientError`] if nothing was measured. A test cut short for any reason is not an error: see [`Measured::ending`].
 pub fn run(
     request: &TestRequest,
     stop: &AtomicBool,
@@ -152,23 +150,23 @@ pub fn run(
     outcome
 }
 
-/// An earlier test of which the server keeps results.
+/// An earlier test whose results the server may still have.
 #[derive(Clone, Debug)]
-pub struct Earlier {
-    /// Its name at the server.
+pub struct EarlierTest {
+    /// Its identifier at the server.
     pub session: SessionId,
-    /// By flow of the request: what was received here, `None` of a flow that was sent.
+    /// By flow of the request: what was received here; `None` for a flow that was sent.
     pub recordings: Vec<Option<Recording>>,
 }
 
-/// Collects what the server of `request` keeps of an earlier test with the same flows: that of a program that
-/// did not live, or could not reach the server any more, to do so itself.
+/// Fetches the results that the server of `request` keeps of an earlier test with the same flows, for a program that
+/// ended or lost its connection before it could do so.
 ///
 /// # Errors
-/// [`ClientError`], among others if the server keeps nothing under that name, or no longer.
+/// [`ClientError`], for example if the server no longer has results under that identifier.
 pub fn collect(
     request: &TestRequest,
-    earlier: Earlier,
+    earlier: EarlierTest,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<Measured, ClientError> {
@@ -217,9 +215,9 @@ struct Test<'a> {
     driver: Driver<ClientMachine>,
     engine: Engine,
     facts: HostFacts,
-    watch: StepWatch,
+    clock_steps: ClockSteps,
     interrupted: bool,
-    /// Final records have begun to be handed out.
+    /// Whether final records have begun to be delivered.
     concluding: bool,
 }
 
@@ -228,7 +226,7 @@ impl<'a> Test<'a> {
         request: &'a TestRequest,
         stream: TcpStream,
         remote: SocketAddr,
-        earlier: Option<Earlier>,
+        earlier: Option<EarlierTest>,
     ) -> Result<Test<'a>, ClientError> {
         let local = stream.local_addr()?;
         let facts = host_facts();
@@ -254,7 +252,7 @@ impl<'a> Test<'a> {
             driver: Driver::new(machine, stream)?,
             engine: Engine::new(settings)?,
             facts,
-            watch: StepWatch::start(),
+            clock_steps: ClockSteps::start(),
             interrupted: false,
             concluding: false,
         })
@@ -263,17 +261,17 @@ impl<'a> Test<'a> {
     fn run(&mut self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Measured, ClientError> {
         let mut shown = steady();
         loop {
-            if let Some(end) = self.obey(stop, observer) {
+            if let Some(end) = self.execute(stop, observer) {
                 self.driver.finish(Span::ZERO);
                 return end.map_err(|failure| ClientError::Failed { address: self.remote, failure });
             }
-            self.driver.speak();
+            self.driver.write_output();
             self.driver.wait(Some(self.engine.waker()));
             if stop.swap(false, Ordering::Relaxed) {
                 self.interrupted = true;
                 self.driver.handle(ClientInput::Interrupt);
             }
-            self.driver.listen();
+            self.driver.read_input();
             self.take_reports();
             self.driver.check_timer();
             self.engine.live(|flow, arrived| {
@@ -286,7 +284,7 @@ impl<'a> Test<'a> {
             let now = steady();
             if now - shown >= Span::millis(100) {
                 shown = now;
-                self.watch.look();
+                self.clock_steps.check();
                 let mut progress = vec![StreamProgress::default(); self.request.specs.len()];
                 for (flow, so_far) in self.engine.progress() {
                     progress[usize::from(flow.0)] = so_far;
@@ -296,12 +294,16 @@ impl<'a> Test<'a> {
         }
     }
 
-    /// Does what the machine wants; its end, once it has come.
-    fn obey(&mut self, stop: &AtomicBool, observer: &mut dyn Observer) -> Option<Result<Measured, Failure>> {
+    /// Executes the machine's requests. Returns the result of the test once it has ended.
+    fn execute(
+        &mut self,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Option<Result<Measured, Failure>> {
         while let Some(event) = self.driver.machine.poll_event() {
             match event {
                 ClientEvent::Flow(command) => self.engine.command(command),
-                ClientEvent::Progress(progress) => self.tell(&progress, observer),
+                ClientEvent::Progress(progress) => self.report_progress(&progress, observer),
                 ClientEvent::Records(flow, records) => {
                     if !std::mem::replace(&mut self.concluding, true) {
                         observer.event(&Event::Concluding(&self.driver.machine.sessions()));
@@ -320,7 +322,7 @@ impl<'a> Test<'a> {
         None
     }
 
-    fn tell(&self, progress: &Progress, observer: &mut dyn Observer) {
+    fn report_progress(&self, progress: &Progress, observer: &mut dyn Observer) {
         match *progress {
             Progress::Probing(done, of) => observer.event(&Event::Probing { done, of }),
             Progress::Running => observer.event(&Event::Started(&self.driver.machine.sessions())),
@@ -334,14 +336,14 @@ impl<'a> Test<'a> {
     fn take_reports(&mut self) {
         while let Some(report) = self.engine.report() {
             if matches!(report, FlowReport::Sent(..) | FlowReport::Received(..)) {
-                let facts = facts_after(&self.facts, &mut self.watch, self.engine.notes());
+                let facts = facts_after(&self.facts, &mut self.clock_steps, self.engine.notes());
                 self.driver.handle(ClientInput::Host(facts));
             }
             self.driver.handle(ClientInput::Flow(report));
         }
     }
 
-    /// One attempt; the machine decides how often and how long apart.
+    /// Makes one attempt; the machine decides how often and at which intervals.
     fn reconnect(&mut self, stop: &AtomicBool) {
         let again = connect_to(self.remote, self.request.bind, stop)
             .and_then(|stream| self.driver.reconnect(stream))

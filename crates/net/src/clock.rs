@@ -1,5 +1,4 @@
-//! The two clocks of a host, how well the kernel believes the wall clock to be kept, and whether it
-//! stepped during a run.
+//! The two clocks of a host, how accurate the kernel considers the wall clock, and whether it stepped during a run.
 //!
 //! Stamps are on the **wall** clock (`CLOCK_REALTIME`, nanoseconds since 1970, comparable between
 //! hosts), waiting is on the **steady** clock (`CLOCK_MONOTONIC`, which never jumps).
@@ -25,17 +24,17 @@ pub fn steady() -> SteadyTime {
 
 #[inline]
 fn read(clock: ClockId) -> i64 {
-    // Neither clock can fail on Linux; 1970 would stand out at once.
+    // Neither clock can fail on Linux; a time of 1970 would be noticed at once.
     clock_gettime(clock).map_or(0, |t| t.tv_sec() * 1_000_000_000 + t.tv_nsec())
 }
 
-/// Both clocks, read one after the other: what a protocol machine is given for "now".
+/// Reads both clocks, one after the other: the "now" of protocol machines.
 pub fn tick() -> Tick {
     Tick { wall: wall(), steady: steady() }
 }
 
-/// Wall − steady, from the tightest of a few bracketed readings: the error is half the cost of a
-/// reading, some tens of nanoseconds.
+/// Wall clock − steady clock, from the tightest of several bracketed readings. The error is half the cost of a reading,
+/// some tens of nanoseconds.
 pub fn wall_minus_steady() -> Span {
     let bracket = |_| {
         let before = steady();
@@ -47,23 +46,23 @@ pub fn wall_minus_steady() -> Span {
     (0..5).map(bracket).min_by_key(|(width, _)| *width).map_or(Span::ZERO, |(_, offset)| offset)
 }
 
-/// Watches the wall clock for steps: anything that moves it against the steady clock. Both run at the
-/// same, NTP-disciplined rate, so that what is seen here is a jump, not slewing.
+/// Detects steps of the wall clock relative to the steady clock. Both run at the same, NTP-disciplined rate, so the
+/// deviation is a step, not slewing.
 #[derive(Clone, Copy, Debug)]
-pub struct StepWatch {
+pub struct ClockSteps {
     start: Span,
     worst: Span,
 }
 
-impl StepWatch {
-    /// Starts watching.
-    pub fn start() -> StepWatch {
-        StepWatch { start: wall_minus_steady(), worst: Span::ZERO }
+impl ClockSteps {
+    /// Starts to watch for steps.
+    pub fn start() -> ClockSteps {
+        ClockSteps { start: wall_minus_steady(), worst: Span::ZERO }
     }
 
-    /// Looks at the clocks and returns the largest deviation from the start seen so far, signed: how
-    /// far the wall clock was set forward. A clock that steps away and back is seen if a look falls between.
-    pub fn look(&mut self) -> Span {
+    /// Reads the clocks and returns the largest deviation from the start so far, in ns, with its sign: how far the wall
+    /// clock was set forward. A step forward and back is detected if there is a check in between.
+    pub fn check(&mut self) -> Span {
         let now = wall_minus_steady() - self.start;
         if now.0.unsigned_abs() > self.worst.0.unsigned_abs() {
             self.worst = now;
@@ -72,13 +71,13 @@ impl StepWatch {
     }
 }
 
-/// The kernel's own account of the wall clock, or `None` where it gives none.
+/// The kernel's state of the wall clock; `None` if it provides none.
 pub fn sync_state() -> Option<SyncState> {
     let (state, clock) = sys::kernel_clock().ok()?;
     Some(account_of(state, &clock))
 }
 
-/// What a state and the variables of `adjtimex` say.
+/// The state that `adjtimex` reports, in our terms.
 fn account_of(state: libc::c_int, clock: &libc::timex) -> SyncState {
     let unit = if clock.status & libc::STA_NANO != 0 { 1 } else { 1000 };
     SyncState {
@@ -91,14 +90,13 @@ fn account_of(state: libc::c_int, clock: &libc::timex) -> SyncState {
     }
 }
 
-/// The clock source in use, e.g. `tsc`.
+/// The name of the clock source in use, for example `tsc`; `None` if unknown.
 pub fn source() -> Option<String> {
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     std::fs::read_to_string(path).ok().map(|s| s.trim().to_owned())
 }
 
-/// What this host says of itself at the start of a test. `sync_after`, `clock_step` and `notes` are
-/// filled in by whoever ends it.
+/// Facts about this host at the start of a test. `sync_after`, `clock_step` and `notes` are filled in at its end.
 pub fn host_facts() -> HostFacts {
     let text = |s: &std::ffi::OsStr| s.to_string_lossy().into_owned();
     let system = nix::sys::utsname::uname().ok();
@@ -117,15 +115,15 @@ mod tests {
 
     #[test]
     fn the_clocks_agree_about_the_passing_of_time() {
-        let mut watch = StepWatch::start();
+        let mut steps = ClockSteps::start();
         let (first, second) = (tick(), tick());
         assert!(second.steady >= first.steady);
         assert!(((second.wall - first.wall) - (second.steady - first.steady)).0.abs() < 50_000_000);
-        assert!(watch.look().0.abs() < 50_000_000);
+        assert!(steps.check().0.abs() < 50_000_000);
     }
 
-    /// The kernel's discipline, simulated: RFC 5905's clock after `seconds` without an update, 500 ppm of error added
-    /// each second; beyond 16 s the kernel gives it up.
+    /// A simulated kernel clock (RFC 5905) after `seconds` without an update: the error grows by 500 ppm; above 16 s
+    /// the kernel reports the clock as unsynchronised.
     fn disciplined(seconds: i64, nanoseconds: bool) -> (libc::c_int, libc::timex) {
         let (_, mut clock) = sys::kernel_clock().unwrap();
         (clock.offset, clock.freq) = (if nanoseconds { -3500 } else { -3 }, -(12 << 16) - (1 << 15));
@@ -141,8 +139,8 @@ mod tests {
 
     #[test]
     fn the_kernels_discipline_is_read_as_it_is() {
-        let told = |(state, clock): (libc::c_int, libc::timex)| account_of(state, &clock);
-        let good = told(disciplined(0, true));
+        let state_of = |(state, clock): (libc::c_int, libc::timex)| account_of(state, &clock);
+        let good = state_of(disciplined(0, true));
         assert_eq!(
             good,
             SyncState {
@@ -153,11 +151,11 @@ mod tests {
                 frequency_ppb: -12_500,
             }
         );
-        assert_eq!(told(disciplined(0, false)).offset, Span::micros(-3), "microseconds without STA_NANO");
-        assert_eq!(told(disciplined(60, true)).maximum_error, Span::micros(30_900));
-        let lost = told(disciplined(40_000, true));
+        assert_eq!(state_of(disciplined(0, false)).offset, Span::micros(-3), "microseconds without STA_NANO");
+        assert_eq!(state_of(disciplined(60, true)).maximum_error, Span::micros(30_900));
+        let lost = state_of(disciplined(40_000, true));
         assert_eq!((lost.synchronised, lost.maximum_error), (false, Span::seconds(16)));
-        // A leap second pending is a synchronised clock; an error state without the flag is none.
+        // A pending leap second means a synchronised clock; an error state without the flag does not.
         let (_, clock) = disciplined(0, true);
         assert!(account_of(libc::TIME_INS, &clock).synchronised);
         assert!(!account_of(libc::TIME_ERROR, &clock).synchronised);

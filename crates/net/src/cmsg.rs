@@ -1,4 +1,4 @@
-//! Control messages: what the kernel tells of each packet beside its bytes, and what it is told of each to send. One
+//! Control messages: what the kernel reports about each received packet, and options for each packet to send. One
 //! iterator reads them, one buffer writes them.
 
 use jitlat_core::time::{SECOND, Source, Span, Stamp, WallTime};
@@ -11,8 +11,8 @@ pub(crate) struct ControlMessage<'a> {
     pub data: &'a [u8],
 }
 
-/// Walks received control messages: a header of length, level and kind, then data, aligned to a word. Ends at
-/// anything that is cut short.
+/// Iterates over received control messages: a header of length, level and kind, then data, word-aligned. Stops at a
+/// truncated message.
 pub(crate) struct ControlMessages<'a>(pub &'a [u8]);
 
 const HEADER: usize = size_of::<libc::cmsghdr>();
@@ -35,7 +35,7 @@ impl<'a> Iterator for ControlMessages<'a> {
     }
 }
 
-/// Room for control messages, aligned as the kernel's headers are.
+/// A buffer for control messages, aligned like the kernel's headers.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub(crate) struct ControlBuffer<const N: usize> {
@@ -44,10 +44,10 @@ pub(crate) struct ControlBuffer<const N: usize> {
 }
 
 impl<const N: usize> ControlBuffer<N> {
-    /// Without messages.
+    /// A buffer without messages.
     pub const EMPTY: ControlBuffer<N> = ControlBuffer { bytes: [0; N], length: 0 };
 
-    /// Appends a message. One that has no room would be a mistake of the caller, and is left out.
+    /// Appends a message. A message that does not fit is a programming error, and is left out.
     pub fn push(&mut self, level: c_int, kind: c_int, data: &[u8]) {
         let size = HEADER + data.len();
         let Some(room) = self.bytes.get_mut(self.length..self.length + size) else { return };
@@ -60,23 +60,23 @@ impl<const N: usize> ControlBuffer<N> {
         self.length = (self.length + size).next_multiple_of(WORD).min(N);
     }
 
-    /// The messages.
+    /// The messages as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 
-    /// All of its room, for the kernel to write to; then [`Self::set_length`] says how much it wrote.
+    /// The whole buffer, for the kernel to write to; [`Self::set_length`] then sets how much it wrote.
     pub fn room(&mut self) -> &mut [u8; N] {
         &mut self.bytes
     }
 
-    /// How many bytes the kernel wrote.
+    /// Sets how many bytes the kernel wrote.
     pub fn set_length(&mut self, length: usize) {
         self.length = length.min(N);
     }
 }
 
-/// A local address as the kernel tells and takes it: the one a packet was sent to, from which its answer leaves.
+/// A local address as in control messages: the one a packet was sent to, from which its answer is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalAddress {
     /// IPv4 address, in network order.
@@ -85,16 +85,16 @@ pub enum LocalAddress {
     V6([u8; 16], u32),
 }
 
-/// The first byte of IPv6 addresses of groups.
+/// The first byte of IPv6 multicast addresses.
 const MULTICAST_V6: u8 = 0xff;
 
 /// Byte ranges of `in_pktinfo` and `in6_pktinfo`.
 mod pktinfo {
     use core::ops::Range;
     pub const V4_LENGTH: usize = 12;
-    /// Of the local address; before it the interface, behind it the header's address.
+    /// The local address; the interface precedes it, the header's destination follows.
     pub const V4_LOCAL: Range<usize> = 4..8;
-    /// In the packet's header: another than the local one in what is sent to all.
+    /// The destination in the packet's header, which differs from the local address in broadcasts.
     pub const V4_DESTINATION: Range<usize> = 8..12;
     pub const V6_LENGTH: usize = 20;
     pub const V6_LOCAL: Range<usize> = 0..16;
@@ -112,7 +112,7 @@ impl LocalAddress {
         Some(LocalAddress::V6(*address, u32::from_ne_bytes(*interface)))
     }
 
-    /// Has the packet that `control` belongs to leave from this address.
+    /// Makes the packet that `control` belongs to leave from this address.
     pub fn write<const N: usize>(self, control: &mut ControlBuffer<N>) {
         match self {
             LocalAddress::V4(address) => {
@@ -130,25 +130,25 @@ impl LocalAddress {
     }
 }
 
-/// What the control messages of a received datagram say of it. What the kernel did not say is `None`.
+/// What the control messages of a received datagram contain. What the kernel did not report is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceivedInfo {
     /// When the network stack, or the adapter, received it.
     pub stamp: Option<Stamp>,
-    /// Time to live or hop limit.
+    /// TTL or hop limit.
     pub ttl: Option<u8>,
     /// The TOS / traffic-class octet.
     pub traffic_class: Option<u8>,
-    /// Datagrams dropped at this socket so far for want of room (32-bit, wraps).
+    /// Datagrams dropped at this socket so far because its buffer was full (32-bit, wraps).
     pub drops: Option<u32>,
     /// The address it was sent to.
     pub local: Option<LocalAddress>,
-    /// It was sent to everybody on the segment, or to a group.
+    /// Whether it was sent to a broadcast or multicast address.
     pub broadcast: bool,
 }
 
 impl ReceivedInfo {
-    /// Reads control messages in the kernel's layout. Anything unknown or cut short is skipped.
+    /// Parses control messages in the kernel's layout. Anything unknown or truncated is skipped.
     #[inline]
     pub fn parse(control: &[u8]) -> ReceivedInfo {
         let mut info = ReceivedInfo::default();
@@ -184,8 +184,8 @@ fn int_octet(data: &[u8]) -> Option<u8> {
     data.first_chunk().and_then(|b| u8::try_from(c_int::from_ne_bytes(*b)).ok())
 }
 
-/// The three instants of an `SCM_TIMESTAMPING` message: software, (unused), raw hardware. The first is the only
-/// one of an `SCM_TIMESTAMPNS` message.
+/// The three times of an `SCM_TIMESTAMPING` message: software, (unused), raw hardware. An `SCM_TIMESTAMPNS` message has
+/// only the first.
 pub(crate) fn instants(data: &[u8]) -> [Option<WallTime>; 3] {
     const LONG: usize = size_of::<c_long>();
     let long = |i: usize| -> Option<i64> {
@@ -206,7 +206,7 @@ fn received_stamp(data: &[u8]) -> Option<Stamp> {
             None => Some(Stamp { at: system, source: Source::Kernel }),
         },
         (Some(at), None) => Some(Stamp { at, source: Source::Kernel }),
-        // With nothing to compare it with, an adapter's clock cannot be trusted to be the system's.
+        // Without another reading to compare with, it is unknown whether the adapter's clock follows the system's.
         (None, _) => None,
     }
 }
@@ -214,16 +214,16 @@ fn received_stamp(data: &[u8]) -> Option<Stamp> {
 /// TAI − UTC since 2017. Adapters disciplined by PTP usually show TAI.
 const TAI_OFFSET: Span = Span::seconds(37);
 
-/// An adapter's reading as an instant of the system's clock, if it is kept to UTC or TAI: within half a
-/// second of `system`, the kernel's own stamp or a reading nearby.
+/// An adapter's time on the system's clock, if the adapter keeps UTC or TAI: within half a second of `system`, the
+/// kernel's own stamp or a reading nearby. `None` otherwise.
 pub(crate) fn on_system_clock(adapter: WallTime, system: WallTime) -> Option<WallTime> {
     [adapter, adapter - TAI_OFFSET].into_iter().find(|a| (*a - system).0.abs() < SECOND / 2)
 }
 
-/// Of a packet socket: what the IP levels call `…_RECVERR`.
+/// For packet sockets: the equivalent of `…_RECVERR` of the IP levels.
 const PACKET_TX_TIMESTAMP: c_int = 16;
 
-/// The packet number and stamp of an error queue's entry that reports a transmission.
+/// The packet number and stamp in an error-queue entry that reports a transmission; `None` for other entries.
 pub(crate) fn departure(control: &[u8]) -> Option<(u32, Stamp)> {
     let mut stamp = None;
     let mut number = None;
@@ -245,7 +245,7 @@ pub(crate) fn departure(control: &[u8]) -> Option<(u32, Stamp)> {
     number.zip(stamp)
 }
 
-/// `ee_data` of a `sock_extended_err` whose origin is stamping and whose kind is "left the stack".
+/// `ee_data` of a `sock_extended_err` whose origin is time stamping and whose kind is "left the stack".
 fn departure_number(extended_error: &[u8]) -> Option<u32> {
     const SENT: u32 = 0;
     let [_, _, _, _, origin, _, _, _, info @ .., d0, d1, d2, d3] = extended_error.first_chunk::<16>()?;

@@ -1,8 +1,8 @@
-//! [`Departures`]: when sent packets left this host, joined to the packets they are of.
+//! [`Departures`]: matches transmit stamps to the packets they belong to.
 //!
-//! A transmit stamp comes back through the socket's error queue and names its packet by a number: the kernel counts
-//! the packets it was to stamp (`OPT_ID`). It counts what it accepted, and after a failure nobody knows whether it
-//! had counted that packet: the numbering is then started afresh ([`Departures::restart`]).
+//! A transmit stamp arrives in the socket's error queue with a packet number: the kernel counts the packets that it is
+//! to stamp (`OPT_ID`). After a failed send it is unknown whether the kernel counted that packet, so the numbering is
+//! restarted ([`Departures::restart`]).
 
 use crate::cmsg::{departure, on_system_clock};
 use crate::sys::{BATCH, Inbox};
@@ -10,30 +10,30 @@ use jitlat_core::time::{Source, Stamp, WallTime};
 use nix::sys::socket::{TimestampingFlag, setsockopt, sockopt};
 use std::os::fd::AsFd;
 
-/// Packets that may be remembered while their stamps are under way: far more than a device queue holds.
+/// Most packets that wait for their stamps: far more than a device queue holds.
 pub(crate) const UNDER_WAY: usize = 1 << 13;
-/// Stamps in a row that cannot be of the packets they name before the numbering is suspect.
+/// So many consecutive impossible stamps mean that the numbering is wrong.
 const DISBELIEF: u32 = 8;
 
-/// Joins transmit stamps to packets, of which `P` says what each was. Used by the thread that sends.
+/// Matches transmit stamps to packets; `P` identifies a packet. Used by the sending thread.
 pub struct Departures<P> {
     inbox: Inbox,
     /// The last packets, by the kernel's number.
     packets: Box<[Option<Packet<P>>]>,
     last: Source,
-    /// The number the kernel gives the next packet.
+    /// The number that the kernel gives the next packet.
     next: u32,
-    /// Packets among [`Self::packets`] without a stamp, and a number below which there are none.
+    /// How many of [`Self::packets`] have no stamp, and a number below which all have.
     awaited: u32,
     oldest: u32,
-    /// Stamps in a row that were not believed.
+    /// Consecutive stamps that were rejected.
     disbelieved: u32,
 }
 
 #[derive(Clone, Copy)]
 struct Packet<P> {
     what: P,
-    /// The program's reading of the clock before it handed the packet over.
+    /// The program's clock reading before it sent the packet.
     reading: WallTime,
     state: StampState,
 }
@@ -46,9 +46,9 @@ enum StampState {
 }
 
 impl<P: Copy> Departures<P> {
-    /// For a socket that has been asked for stamps and has not sent anything since. The last `capacity` packets are
-    /// remembered, rounded up to a power of two; each is awaited until its stamp of `last` has come (an adapter's
-    /// comes after the kernel's).
+    /// For a socket with transmit stamps enabled that has not sent anything since. The last `capacity` packets (rounded
+    /// up to a power of two) are remembered; each is awaited until its stamp of source `last` has come (an adapter's
+    /// stamp comes after the kernel's).
     pub fn new(capacity: usize, last: Source) -> Departures<P> {
         Departures {
             inbox: Inbox::new(BATCH, 1),
@@ -61,12 +61,12 @@ impl<P: Copy> Departures<P> {
         }
     }
 
-    /// Has the kernel count the next packet as its first. `each` is called with the stamps that have come back by now
-    /// and with the packets whose stamps have not: those are given up, since their numbers would mean other packets.
-    /// `flags` are what the socket's stamping is to be.
+    /// Makes the kernel number the next packet as its first. `each` is called with the stamps that have arrived so far,
+    /// and with the packets without one: these are given up, because their numbers will be reused. `flags` are the
+    /// stamping options of the socket.
     ///
     /// # Errors
-    /// Where the system refuses `flags`: no stamps will come.
+    /// If the system rejects `flags`: no stamps will come.
     pub fn restart(
         &mut self,
         socket: impl AsFd,
@@ -77,19 +77,19 @@ impl<P: Copy> Departures<P> {
         while self.collect(socket, |what, stamp| each(what, Some(stamp))) > 0 {}
         self.give_up_before(WallTime(i64::MAX), |what| each(what, None));
         (self.next, self.awaited, self.oldest, self.disbelieved) = (0, 0, 0, 0);
-        // The count begins anew whenever it is switched on.
+        // The kernel's count restarts whenever the option is switched on.
         setsockopt(&socket, sockopt::Timestamping, &(flags - TimestampingFlag::SOF_TIMESTAMPING_OPT_ID))?;
         setsockopt(&socket, sockopt::Timestamping, &flags)
     }
 
-    /// A packet to be stamped was accepted by the kernel; `reading` is from before.
+    /// Records that the kernel accepted a packet to be stamped; `reading` was taken before.
     #[inline]
     pub fn sent(&mut self, what: P, reading: WallTime) {
         let capacity = self.packets.len();
         let place = &mut self.packets[self.next as usize & (capacity - 1)];
         let forgotten = place.replace(Packet { what, reading, state: StampState::Awaited });
-        // One that makes room for another without a stamp is no longer awaited. What was there before the last
-        // restart never was.
+        // A packet that is overwritten without a stamp is no longer awaited. Those from before the last restart never
+        // were.
         let awaited = |p: Packet<P>| p.state == StampState::Awaited && self.next as usize >= capacity;
         if !forgotten.is_some_and(awaited) {
             self.awaited += 1;
@@ -97,14 +97,14 @@ impl<P: Copy> Departures<P> {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Packets whose stamps have not come back.
+    /// Packets whose stamps have not arrived.
     #[inline]
     pub fn awaited(&self) -> u32 {
         self.awaited
     }
 
-    /// Gives up the stamps of packets handed over before `reading`, and calls `each` with these packets in the order
-    /// they were sent.
+    /// Gives up the stamps of packets sent before `reading`, and calls `each` with these packets in the order they were
+    /// sent.
     pub fn give_up_before(&mut self, reading: WallTime, mut each: impl FnMut(P)) {
         let capacity = self.packets.len();
         if self.next.wrapping_sub(self.oldest) as usize > capacity {
@@ -124,13 +124,13 @@ impl<P: Copy> Departures<P> {
         }
     }
 
-    /// Whether stamps come back that cannot be of the packets they name: the numbering has shifted.
+    /// Whether impossible stamps have arrived, so that the numbering must be wrong.
     #[inline]
     pub fn is_suspect(&self) -> bool {
         self.disbelieved >= DISBELIEF
     }
 
-    /// Takes one batch of stamps from the error queue, without waiting, and returns how many entries it held.
+    /// Reads one batch of stamps from the error queue, without blocking; returns the number of entries it had.
     pub fn collect(&mut self, socket: impl AsFd, mut each: impl FnMut(P, Stamp)) -> usize {
         let Ok(count) = self.inbox.receive(socket.as_fd(), libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) else {
             return 0;
@@ -142,10 +142,10 @@ impl<P: Copy> Departures<P> {
             }
             let Some(packet) = &mut self.packets[number as usize & (capacity - 1)] else { continue };
             let at = match stamp.source {
-                // An adapter with a clock of its own tells nothing.
+                // An adapter's clock that is not the system's is of no use.
                 Source::Hardware => on_system_clock(stamp.at, packet.reading),
-                // A packet cannot leave before it was handed over: such a stamp is another's, or the clock was set
-                // back in between.
+                // A packet cannot leave before it was sent: such a stamp belongs to another packet, or the clock was
+                // set back meanwhile.
                 _ if stamp.at < packet.reading => {
                     self.disbelieved += 1;
                     None
@@ -216,7 +216,7 @@ mod tests {
                 readings.push(wall());
                 from.send(b"x").unwrap();
                 departures.sent(readings.len() - 1, readings[readings.len() - 1]);
-                // The oldest would be forgotten otherwise: there is room for sixteen.
+                // Without this the oldest would be overwritten: the capacity is sixteen.
                 if departures.awaited() >= 8 {
                     collect_all(&mut departures, &from, |i, stamp| stamped.push((i, stamp.at)));
                 }

@@ -1,4 +1,4 @@
-//! [`Driver`]: runs a protocol machine over a TCP connection. What drivers of either side do alike.
+//! [`Driver`]: runs a protocol machine over a TCP connection; used on both sides.
 
 use crate::clock::{self, tick};
 use crate::engine::Waker;
@@ -12,17 +12,18 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 
-/// The longest a conversing thread waits without looking at flags, counters and clocks.
+/// Longest wait before flags, counters and clocks are checked.
 const LOOK_AROUND_MS: i64 = 100;
-/// Reads in a row before reports and timers are looked at: a peer that never stops talking does not keep them waiting.
+/// Consecutive reads before reports and timers are checked, so that a peer that never stops sending does not delay
+/// them.
 const READS: usize = 16;
 
-/// A machine that converses over one connection: how it is told of what the connection brings.
+/// A machine that converses over one connection: its inputs for what the connection brings.
 pub(crate) trait Conversing: Machine {
-    /// These bytes came.
+    /// Input: bytes were received.
     fn received(bytes: &[u8]) -> Self::Input<'_>;
 
-    /// The connection has ended; why, if the system said.
+    /// Input: the connection has ended, with the system's error, if any.
     fn closed(why: Option<&str>) -> Self::Input<'_>;
 }
 
@@ -56,7 +57,7 @@ impl Conversing for twamp::Client {
     }
 }
 
-/// A machine and its connection, which may end before the machine does.
+/// A machine and its connection; the connection may end before the machine does.
 #[derive(Debug)]
 pub(crate) struct Driver<M> {
     pub machine: M,
@@ -64,27 +65,27 @@ pub(crate) struct Driver<M> {
 }
 
 impl<M: Conversing> Driver<M> {
-    /// Has `machine` converse over `stream`.
+    /// Runs `machine` over `stream`.
     pub fn new(machine: M, stream: TcpStream) -> io::Result<Driver<M>> {
         Ok(Driver { machine, connection: Some(Connection::new(stream)?) })
     }
 
-    /// Goes on over another connection. The machine is not told.
+    /// Continues over another connection. The machine gets no input about it.
     pub fn reconnect(&mut self, stream: TcpStream) -> io::Result<()> {
         self.connection = Some(Connection::new(stream)?);
         Ok(())
     }
 
-    /// Tells the machine that something has happened just now.
+    /// Gives the machine an input that happened just now.
     pub fn handle(&mut self, input: M::Input<'_>) {
         self.machine.handle(tick(), input);
     }
 
-    /// Writes what the machine wants said, as far as the connection takes it now.
-    pub fn speak(&mut self) {
+    /// Writes the machine's output as far as the connection accepts it.
+    pub fn write_output(&mut self) {
         let Some(connection) = &mut self.connection else { return };
         let mut written = connection.flush();
-        // One message, one clock reading: a probe carries the time at which it leaves.
+        // One clock reading for each message: a probe contains the time at which it is sent.
         while written.is_ok()
             && !connection.is_pending()
             && self.machine.poll_transmit(tick(), &mut connection.out)
@@ -96,8 +97,8 @@ impl<M: Conversing> Driver<M> {
         }
     }
 
-    /// Tells the machine what has come over the connection.
-    pub fn listen(&mut self) {
+    /// Gives the machine what the connection has received.
+    pub fn read_input(&mut self) {
         for _ in 0..READS {
             let Some(connection) = &mut self.connection else { return };
             match connection.read() {
@@ -108,12 +109,12 @@ impl<M: Conversing> Driver<M> {
         }
     }
 
-    /// Waits for the connection, for `waker`, for the machine's timer, or a moment.
+    /// Waits for the connection, for `waker` or for the machine's timer, but not for long.
     pub fn wait(&self, waker: Option<&Waker>) {
         wait(self.connection.as_ref(), waker, self.machine.poll_timeout());
     }
 
-    /// Tells the machine if its time has come.
+    /// Gives the machine its timer input if it is due.
     pub fn check_timer(&mut self) {
         let now = tick();
         if self.machine.poll_timeout().is_some_and(|due| now.steady >= due) {
@@ -121,7 +122,7 @@ impl<M: Conversing> Driver<M> {
         }
     }
 
-    /// Writes what the machine still wants said at its end, for at most `patience`.
+    /// Writes the machine's remaining output, for at most `patience`.
     pub fn finish(&mut self, patience: Span) {
         let until = clock::steady() + patience;
         let Some(connection) = &mut self.connection else { return };
@@ -137,40 +138,40 @@ impl<M: Conversing> Driver<M> {
     }
 }
 
-/// A connection that is never waited for but in [`wait`].
+/// A connection whose reads and writes never block; [`wait`] waits for it.
 #[derive(Debug)]
 struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
-    /// Bytes to be written, and how many of them are.
+    /// Bytes to be written, and how many of them have been.
     out: Vec<u8>,
     written: usize,
 }
 
-/// What came of reading.
+/// The result of reading.
 enum Incoming<'a> {
-    /// Nothing for now.
+    /// No data at present.
     Nothing,
-    /// Bytes, read just now.
+    /// Bytes that were read just now.
     Bytes(&'a [u8]),
-    /// The peer has closed it, or it broke: why, if the system said.
+    /// The peer has closed the connection, or it broke, with the system's error, if any.
     Closed(Option<String>),
 }
 
 impl Connection {
-    /// Takes over an established connection.
+    /// From an established connection.
     fn new(stream: TcpStream) -> io::Result<Connection> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         Ok(Connection { stream, buffer: vec![0; 1 << 16], out: Vec::new(), written: 0 })
     }
 
-    /// Whether bytes still wait to be written.
+    /// Whether bytes remain to be written.
     fn is_pending(&self) -> bool {
         self.written < self.out.len()
     }
 
-    /// Writes what the kernel takes now.
+    /// Writes as much as the kernel accepts without blocking.
     fn flush(&mut self) -> io::Result<()> {
         while self.is_pending() {
             match self.stream.write(&self.out[self.written..]) {
@@ -186,7 +187,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads what is there.
+    /// Reads what is available without blocking.
     fn read(&mut self) -> Incoming<'_> {
         match self.stream.read(&mut self.buffer) {
             Ok(0) => Incoming::Closed(None),
@@ -197,7 +198,7 @@ impl Connection {
     }
 }
 
-/// Waits for what there is of a connection and a waker, until `deadline` on the steady clock, or a moment.
+/// Waits for a connection and a waker, if given, until `deadline` on the steady clock, but not for long.
 fn wait(connection: Option<&Connection>, waker: Option<&Waker>, deadline: Option<SteadyTime>) {
     let woken = waker.map(|w| PollFd::new(w.as_fd(), PollFlags::POLLIN));
     let ready = connection.map(|c| {
@@ -214,7 +215,16 @@ fn wait(connection: Option<&Connection>, waker: Option<&Waker>, deadline: Option
     }
 }
 
-/// A host's facts after a test: what it said before, and what has shown since.
-pub(crate) fn facts_after(before: &HostFacts, watch: &mut clock::StepWatch, notes: Vec<String>) -> HostFacts {
-    HostFacts { sync_after: clock::sync_state(), clock_step: Some(watch.look()), notes, ..before.clone() }
+/// A host's facts after a test: those from before, completed with the clock's state and notes.
+pub(crate) fn facts_after(
+    before: &HostFacts,
+    clock_steps: &mut clock::ClockSteps,
+    notes: Vec<String>,
+) -> HostFacts {
+    HostFacts {
+        sync_after: clock::sync_state(),
+        clock_step: Some(clock_steps.check()),
+        notes,
+        ..before.clone()
+    }
 }

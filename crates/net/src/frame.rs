@@ -1,4 +1,4 @@
-//! Whole Ethernet frames with UDP over IPv4: made and read here, and the kernel's filters for them.
+//! Ethernet frames with UDP over IPv4: built and parsed here, and BPF filters for them.
 
 use jitlat_proto::wire::Field;
 use socket2::SockFilter;
@@ -15,10 +15,10 @@ mod ethernet {
     pub const LENGTH: usize = ETHERTYPE.end();
 }
 
-/// In the IP packet.
+/// Fields of the IP header.
 pub(crate) mod ipv4 {
     use super::Field;
-    /// Version in the high half, length of the header in words in the low one.
+    /// Version in the high half, header length in 32-bit words in the low half.
     pub const VERSION_LENGTH: Field<u8> = Field::at(0);
     pub const TOS: Field<u8> = VERSION_LENGTH.then();
     pub const TOTAL_LENGTH: Field<u16> = TOS.then();
@@ -36,7 +36,7 @@ pub(crate) mod ipv4 {
     pub const DONT_FRAGMENT: u16 = 0x4000;
 }
 
-/// In the UDP datagram.
+/// Fields of the UDP header.
 pub(crate) mod udp {
     use super::Field;
     pub const SOURCE: Field<u16> = Field::at(0);
@@ -44,18 +44,18 @@ pub(crate) mod udp {
     pub const TOTAL_LENGTH: Field<u16> = DESTINATION.then();
     pub const CHECKSUM: Field<u16> = TOTAL_LENGTH.then();
     pub const LENGTH: usize = CHECKSUM.end();
-    /// The number of the protocol in an IP header.
+    /// The protocol number in an IP header.
     pub const PROTOCOL: u8 = 17;
 }
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
-/// Bytes before the payload.
+/// Bytes of all headers before the payload.
 pub(crate) const HEADERS: usize = ethernet::LENGTH + ipv4::LENGTH + udp::LENGTH;
 
-/// What one frame carried.
+/// The datagram in a frame.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Carried<'a> {
-    /// The Ethernet address it came from.
+pub(crate) struct UdpFrame<'a> {
+    /// The source Ethernet address.
     pub source: Mac,
     pub from: SocketAddrV4,
     pub to: SocketAddrV4,
@@ -67,9 +67,9 @@ pub(crate) struct Carried<'a> {
     pub traffic_class: u8,
 }
 
-/// What `frame` carries, if it is a whole datagram of UDP over IPv4. Its checksum is not looked at: between virtual
-/// interfaces it is often left to an adapter that is not there.
-pub(crate) fn parse(frame: &[u8]) -> Option<Carried<'_>> {
+/// The datagram in `frame`, if it is a whole one of UDP over IPv4. Its checksum is not verified: between virtual
+/// interfaces it is often left for an adapter to compute, and there is none.
+pub(crate) fn parse(frame: &[u8]) -> Option<UdpFrame<'_>> {
     let packet = frame.get(ethernet::LENGTH..)?;
     let version_length = ipv4::VERSION_LENGTH.read(packet)?;
     let (version, header) = (version_length >> 4, usize::from(version_length & 0x0f) * 4);
@@ -82,7 +82,7 @@ pub(crate) fn parse(frame: &[u8]) -> Option<Carried<'_>> {
     let end = |address: Field<[u8; 4]>, port: Field<u16>| {
         Some(SocketAddrV4::new(Ipv4Addr::from(address.read(packet)?), port.read(datagram)?))
     };
-    Some(Carried {
+    Some(UdpFrame {
         source: ethernet::SOURCE.read(frame)?,
         from: end(ipv4::SOURCE, udp::SOURCE)?,
         to: end(ipv4::DESTINATION, udp::DESTINATION)?,
@@ -102,7 +102,7 @@ pub(crate) struct Ends {
     pub to: SocketAddrV4,
 }
 
-/// The headers of frames between these ends; lengths and sums are left open.
+/// The headers of frames between these ends; lengths and checksums are not filled in.
 pub(crate) fn headers(ends: &Ends, traffic_class: u8, ttl: u8) -> [u8; HEADERS] {
     let mut headers = [0; HEADERS];
     ethernet::DESTINATION.write(&mut headers, ends.to_mac);
@@ -122,7 +122,7 @@ pub(crate) fn headers(ends: &Ends, traffic_class: u8, ttl: u8) -> [u8; HEADERS] 
     headers
 }
 
-/// Makes `frame` of headers and payload, and fills in lengths and sums.
+/// Builds `frame` from headers and payload, and fills in lengths and checksums.
 pub(crate) fn fill(frame: &mut Vec<u8>, headers: &[u8; HEADERS], payload: &[u8]) {
     frame.clear();
     frame.extend_from_slice(headers);
@@ -135,7 +135,7 @@ pub(crate) fn fill(frame: &mut Vec<u8>, headers: &[u8; HEADERS], payload: &[u8])
     let (header, datagram) = packet.split_at_mut(ipv4::LENGTH);
     let length = datagram.len() as u16;
     udp::TOTAL_LENGTH.write(datagram, length);
-    // Zero would mean that there is none.
+    // Zero would mean "no checksum".
     let sum = match checksum(pseudo_header(header, length) + sum_of(datagram)) {
         0 => 0xffff,
         sum => sum,
@@ -143,7 +143,7 @@ pub(crate) fn fill(frame: &mut Vec<u8>, headers: &[u8; HEADERS], payload: &[u8])
     udp::CHECKSUM.write(datagram, sum);
 }
 
-/// What UDP's checksum covers beside the datagram of `length` bytes: addresses, protocol, length.
+/// The sum of the UDP pseudo header for a datagram of `length` bytes: addresses, protocol, length.
 pub(crate) fn pseudo_header(packet: &[u8], length: u16) -> u64 {
     let addresses = packet.get(ipv4::SOURCE.start()..ipv4::DESTINATION.end()).unwrap_or_default();
     sum_of(addresses) + u64::from(udp::PROTOCOL) + u64::from(length)
@@ -165,9 +165,9 @@ pub(crate) fn checksum(mut sum: u64) -> u16 {
     !(sum as u16)
 }
 
-/// Instructions of the kernel's packet filter: what they load, or compare what was loaded with.
+/// Instructions of classic BPF: what they load, or compare what was loaded with.
 mod bpf {
-    /// Operation, where to go on success and failure, operand.
+    /// Operation, jumps on success and failure, operand.
     pub type Instruction = (u16, u8, u8, u32);
 
     const LOAD_WORD: u16 = 0x20;
@@ -179,7 +179,7 @@ mod bpf {
     const HAS_BITS: u16 = 0x45;
     const RETURN: u16 = 0x06;
 
-    /// A test: the number of instructions to pass over where it fails is filled in by [`all_of`].
+    /// A test; [`all_of`] fills in how many instructions to skip if it fails.
     pub struct Test {
         load: Load,
         expected: Expected,
@@ -189,7 +189,7 @@ mod bpf {
         Byte(usize),
         Half(usize),
         Word(usize),
-        /// So far behind the start of the frame's second layer plus its length.
+        /// At this offset behind the IP header.
         HalfBehindIp(usize),
     }
 
@@ -202,7 +202,7 @@ mod bpf {
         Test { load, expected }
     }
 
-    /// A filter that passes what meets all of `tests`; `ip` is where the IP header begins.
+    /// A filter that passes frames which meet all of `tests`; `ip` is the offset of the IP header.
     pub fn all_of(tests: &[Test], ip: usize) -> Vec<Instruction> {
         let with_length = tests.iter().any(|t| matches!(t.load, Load::HalfBehindIp(_)));
         let mut program = Vec::new();
@@ -234,17 +234,17 @@ mod bpf {
     pub const NOTHING: Instruction = (RETURN, 0, 0, 0);
 }
 
-/// A filter for the kernel: nothing passes.
+/// A BPF filter: nothing passes.
 pub(crate) fn nothing() -> Vec<SockFilter> {
     assemble(&[bpf::NOTHING])
 }
 
-/// A filter for the kernel: UDP over IPv4 to `port`, unfragmented.
+/// A BPF filter: UDP over IPv4 to `port`, unfragmented.
 pub(crate) fn only_to(port: u16) -> Vec<SockFilter> {
     assemble(&filter(None, &[(udp::DESTINATION, port)]))
 }
 
-/// A filter for the kernel: UDP over IPv4 from `from` to `port`, unfragmented.
+/// A BPF filter: UDP over IPv4 from `from` to `port`, unfragmented.
 pub(crate) fn only_between(from: SocketAddrV4, port: u16) -> Vec<SockFilter> {
     assemble(&filter(Some(*from.ip()), &[(udp::SOURCE, from.port()), (udp::DESTINATION, port)]))
 }
@@ -294,11 +294,14 @@ mod tests {
             assert_eq!(checksum(pseudo + sum_of(datagram)), 0, "UDP");
             // Short frames are padded.
             frame.extend([0; 20]);
-            let carried = parse(&frame).unwrap();
-            assert_eq!((carried.source, carried.traffic_class, carried.ttl), ([2, 0, 0, 0, 0, 1], 184, 64));
-            assert_eq!(carried.from, "10.9.0.1:4000".parse().unwrap());
-            assert_eq!(carried.to, "10.9.0.2:46000".parse().unwrap());
-            assert_eq!(carried.payload, payload);
+            let datagram = parse(&frame).unwrap();
+            assert_eq!(
+                (datagram.source, datagram.traffic_class, datagram.ttl),
+                ([2, 0, 0, 0, 0, 1], 184, 64)
+            );
+            assert_eq!(datagram.from, "10.9.0.1:4000".parse().unwrap());
+            assert_eq!(datagram.to, "10.9.0.2:46000".parse().unwrap());
+            assert_eq!(datagram.payload, payload);
             for cut in 0..HEADERS + payload.len() {
                 assert!(parse(&frame[..cut]).is_none());
             }
@@ -370,7 +373,7 @@ mod tests {
             passes(&to, &other)
         };
         assert!(!change(12, 0x86) && !change(23, 6) && !change(21, 1), "IPv6, TCP, a later fragment");
-        // With options the ports lie further behind.
+        // With options the ports are further back.
         let mut longer = ours.clone();
         longer[14] = 0x46;
         longer.splice(34..34, [1, 1, 1, 0]);

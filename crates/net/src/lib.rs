@@ -1,22 +1,22 @@
 //! Clocks, pacing, sockets, kernel stamps and the drivers that run the protocol machines: the only
 //! crate that touches the kernel.
 //!
-//! * [`clock`] – wall and steady clock, the kernel's account of its synchronisation, steps
+//! * [`clock`] – wall and steady clock, the kernel's synchronisation state, clock steps
 //! * [`pace`] – waiting for absolute deadlines
 //! * [`privilege`] – capabilities, and how to grant them
-//! * [`stamp`] – kernel and hardware stamps
+//! * [`stamp`] – time stamps of the kernel and of the hardware
 //! * [`twoway`] – drivers of the two-way protocols; [`reflect`] – their reflectors
-//! * [`capture`] – packets seen on an interface or in a file
-//! * [`digest`] – packets seen at interfaces of other hosts
+//! * [`capture`] – packets captured at an interface or read from a file
+//! * [`digest`] – digests of packets captured on other hosts
 //! * [`client`], [`server`] – the drivers of the two sides of a one-way test
 //! * [`doctor`] – what this host adds to every figure, and why
 //! * [`emulator`] – an impaired path
 //! * [`random`] – random bytes of the system
 //!
-//! Within the crate each of these is done in one place: `sockets` opens them, `accept` takes connections (who has a
-//! place, who is turned away), `drive` runs a machine over a connection, `engine` a thread for each test stream,
-//! `cmsg` reads and writes control messages, `departures` joins transmit stamps to packets, `ring` hands records from
-//! packet threads to whoever converses, and `sys` holds all `unsafe`.
+//! Within the crate each of these is done in one place: `sockets` opens sockets, `accept` accepts connections and
+//! limits them per client, `drive` runs a machine over a connection, `engine` runs a thread for each test stream,
+//! `cmsg` reads and writes control messages, `departures` matches transmit stamps to packets, `ring` passes records
+//! from packet threads to the conversing thread, and `sys` holds all `unsafe`.
 //!
 //! A round-trip test of a reflector on this host, with the kernel's stamps:
 //!

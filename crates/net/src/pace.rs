@@ -1,7 +1,7 @@
 //! Waiting for absolute deadlines.
 //!
-//! A deadline is an instant on the steady clock, never "a period from now": a late packet does not
-//! move those after it, and the mean rate has no error but the clock's own.
+//! A deadline is a time on the steady clock, never "a period from now": a late packet does not delay the following
+//! ones, and the mean rate has no error but the clock's own.
 
 use crate::clock::steady;
 use crate::privilege::{Capability, how_to_grant};
@@ -17,9 +17,9 @@ pub enum Mode {
     /// Sleep until the deadline. The processor is free; lateness is the kernel's wake-up latency.
     #[default]
     Sleep,
-    /// Sleep until shortly before the deadline and spin through the rest.
+    /// Sleep until shortly before the deadline, then spin.
     Hybrid,
-    /// Spin all the way. One processor is busy throughout; best left to machines with some to spare.
+    /// Spin all the time. One processor is busy throughout, so this is for machines with processors to spare.
     Spin,
 }
 
@@ -36,7 +36,7 @@ impl std::str::FromStr for Mode {
     }
 }
 
-/// No way of waiting is called so.
+/// No way of waiting has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a way to pace: give sleep, hybrid or spin")]
 pub struct UnknownMode(pub String);
@@ -51,23 +51,24 @@ impl std::fmt::Display for Mode {
     }
 }
 
-/// How a packet thread is to be run. What is not permitted is reduced, with a note.
+/// How a packet thread runs. What is not permitted is left out, with a note.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pacing {
     /// How to wait.
     pub mode: Mode,
-    /// `SCHED_FIFO` at this priority (1…99) for the sending thread. Needs `CAP_SYS_NICE`.
+    /// Run the sending thread under `SCHED_FIFO` at this priority (1…99); `None`: normal scheduling. Needs
+    /// `CAP_SYS_NICE`.
     pub realtime: Option<u8>,
     /// Keep the whole program in memory, so that no page fault delays a packet. Needs `CAP_IPC_LOCK`
     /// or a generous `RLIMIT_MEMLOCK`.
     pub lock_memory: bool,
-    /// Keep the sending thread on this processor.
+    /// Pin the sending thread to this processor; `None`: any.
     pub cpu: Option<usize>,
 }
 
 impl Pacing {
-    /// Applies everything but the mode to the calling thread (memory is locked for the whole process)
-    /// and returns what had to be reduced, in plain words. Timer slack is always set to 1 ns.
+    /// Applies everything but the mode to the calling thread (memory is locked for the whole process) and returns notes
+    /// about what was not permitted. Timer slack is always set to 1 ns.
     pub fn apply(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if let Err(e) = nix::sys::prctl::set_timerslack(1) {
@@ -92,7 +93,7 @@ impl Pacing {
             lacking.push(Capability::SysNice);
         }
         lacking.retain(|c| !c.is_held());
-        // One command for all: setcap replaces what was granted before.
+        // One command for all: setcap replaces earlier grants.
         if !lacking.is_empty() {
             let names: Vec<String> = lacking.iter().map(ToString::to_string).collect();
             notes.push(format!("{} missing: {}", names.join(" and "), how_to_grant(&lacking)));
@@ -107,26 +108,26 @@ fn pin(cpu: usize) -> nix::Result<()> {
     nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set)
 }
 
-/// How long before the deadline [`Mode::Hybrid`] begins to spin: longer than almost every wake-up on a
-/// quiet machine, short enough to cost 6 % of a processor at 1000 packets a second.
+/// How long before the deadline [`Mode::Hybrid`] begins to spin: longer than almost every wake-up latency of an idle
+/// machine, short enough to cost 6 % of a processor at 1000 packets a second.
 const SPIN: Span = Span::micros(60);
 /// The longest uninterrupted sleep, so that a stop is noticed soon.
 const SLICE: Span = Span::millis(100);
 
-/// Waits for deadlines in one way.
+/// Waits for deadlines in one mode.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacer {
     mode: Mode,
 }
 
 impl Pacer {
-    /// A pacer that waits this way.
+    /// A pacer that waits in this mode.
     pub fn new(mode: Mode) -> Pacer {
         Pacer { mode }
     }
 
-    /// Waits until the steady clock reaches `due` and returns what it then shows, at once if that is
-    /// past; `None`, within a tenth of a second, once `interrupted` says so.
+    /// Waits until the steady clock reaches `due` and returns its reading then; returns at once if `due` is past.
+    /// `None`, within a tenth of a second, once `interrupted` returns true.
     #[inline]
     pub fn wait_until(&self, due: SteadyTime, interrupted: impl Fn() -> bool) -> Option<SteadyTime> {
         let wake = match self.mode {
@@ -153,7 +154,7 @@ impl Pacer {
 /// Sleeps until the steady clock reaches `until`, or a signal arrives.
 fn sleep_until(until: SteadyTime) {
     let at = TimeSpec::new(until.0.div_euclid(SECOND), until.0.rem_euclid(SECOND));
-    // The only failures are a signal and a nonsensical time; callers look at the clock again.
+    // It fails only on a signal or an invalid time; callers check the clock again.
     let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &at);
 }
 

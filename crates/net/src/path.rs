@@ -1,7 +1,7 @@
-//! Asks the routers of a path who they are: probes with short times to live, and the ICMP errors that come back.
+//! Finds the routers of a path: probes with small TTLs, and the ICMP errors in return.
 //!
-//! Errors are read from a raw socket, because only there the kernel hands over what they quote. That socket sees every
-//! error that comes to this host; those that are not about one of our probes are passed over.
+//! Errors are read from a raw socket, because only there the kernel provides the packet they quote. That socket
+//! receives every ICMP error sent to this host; those that are not about our probes are ignored.
 
 use crate::clock;
 use crate::cmsg::ReceivedInfo;
@@ -22,27 +22,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of an ICMP error that are read; no router quotes more.
 const LARGEST: usize = 2048;
-/// Longest wait without a look at the stop flag.
+/// Longest wait before the stop flag is checked.
 const LOOK: Span = Span::millis(50);
-/// Errors read without a look at what is due: a flood cannot keep probes from being sent.
+/// Errors read before deadlines are checked: a flood cannot stop probes from being sent.
 const ROUNDS: usize = 8;
 
-/// Why a path cannot be traced.
+/// Why a path cannot be examined.
 #[derive(Debug, thiserror::Error)]
 #[error("tracing the path to {to}: {doing}: {source}")]
 pub struct PathError {
-    /// Whereto.
+    /// The destination.
     pub to: IpAddr,
     /// What was being done.
     pub doing: &'static str,
-    /// Why it failed.
+    /// The system's error.
     pub source: io::Error,
 }
 
-/// This host's address on the way to `to`.
+/// The address of this host from which packets to `to` leave.
 ///
 /// # Errors
-/// [`PathError`], where there is no way.
+/// [`PathError`] if there is no route.
 pub fn source_address(to: SocketAddr, bind: Option<IpAddr>) -> Result<IpAddr, PathError> {
     if let Some(ip) = bind {
         return Ok(ip);
@@ -51,15 +51,15 @@ pub fn source_address(to: SocketAddr, bind: Option<IpAddr>) -> Result<IpAddr, Pa
         let socket = Socket::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP))?;
         socket.connect(&to.into())?;
         let local = socket.local_addr()?.as_socket();
-        local.map(|a| a.ip()).ok_or_else(|| io::Error::other("the kernel tells no address"))
+        local.map(|a| a.ip()).ok_or_else(|| io::Error::other("the kernel reports no address"))
     };
     look().map_err(|source| PathError { to: to.ip(), doing: "looking for the way there", source })
 }
 
-/// Carries `plan` out, telling `progress` of every round that has ended.
+/// Runs `plan`; calls `progress` with the number of each completed round.
 ///
 /// # Errors
-/// [`PathError`], above all without the right to open raw sockets.
+/// [`PathError`], most often because raw sockets are not permitted.
 pub fn trace(plan: Plan, stop: &AtomicBool, progress: &mut dyn FnMut(u32)) -> Result<Path, PathError> {
     let to = plan.destination;
     let failed = |doing| move |source| PathError { to, doing, source };
@@ -79,7 +79,7 @@ pub fn trace(plan: Plan, stop: &AtomicBool, progress: &mut dyn FnMut(u32)) -> Re
             round = run.tracer.round();
             progress(round);
         }
-        // By the second round whoever answers the first has done so.
+        // By the second round, routers that answer have answered the first.
         if round >= 2 {
             run.tracer.forget_silence();
         }
@@ -99,7 +99,7 @@ impl Run {
     fn send(&mut self, due: Due) -> io::Result<()> {
         let plan = self.tracer.plan().clone();
         let at = clock::wall();
-        // A probe that this host cannot send is not the path's fault, and not counted as sent.
+        // A probe that this host cannot send is not the path's fault, and is not counted as sent.
         match self.probes.send(&plan, due) {
             Ok(()) => self.tracer.sent(due, at, clock::steady()),
             Err(e) if is_passing(&e) => tracing::debug!("probe with time to live {}: {e}", due.ttl),
@@ -146,7 +146,7 @@ impl Run {
         Ok(())
     }
 
-    /// Looks for tries to connect that the destination has answered, one way or the other.
+    /// Checks for connection attempts that the destination has accepted or refused.
     fn connections(&mut self) {
         let (destination, now) = (self.tracer.plan().destination, clock::steady());
         for (slot, at) in self.probes.answered(now) {
@@ -157,7 +157,7 @@ impl Run {
     }
 }
 
-/// Whether a probe could not be sent for a reason that says nothing about the next.
+/// Whether a failure to send a probe is transient.
 fn is_passing(e: &io::Error) -> bool {
     let passing = [libc::ENOBUFS, libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ENETUNREACH, libc::EAGAIN];
     e.raw_os_error().is_some_and(|code| passing.contains(&code))
@@ -168,7 +168,7 @@ fn without_ip_header(packet: &[u8]) -> &[u8] {
     packet.get(length..).unwrap_or_default()
 }
 
-/// Where ICMP errors are read.
+/// The socket that receives ICMP errors.
 struct Errors {
     family: Family,
     socket: Socket,
@@ -192,11 +192,11 @@ impl Errors {
     }
 }
 
-/// Where probes are sent from.
+/// The sockets that send probes.
 enum Sockets {
-    /// One socket for all.
+    /// One socket for all probes.
     Udp(Socket),
-    /// A try to connect each, until it is answered or given up.
+    /// A connection attempt for each probe, until it is answered or given up.
     Tcp(Vec<Option<Attempt>>),
 }
 
@@ -204,13 +204,13 @@ struct Attempt {
     socket: Socket,
     port: u16,
     until: SteadyTime,
-    /// The kernel has given it up; the ICMP error that it had comes to the raw socket, too.
+    /// The kernel has given it up; its ICMP error also arrives at the raw socket.
     over: bool,
 }
 
 struct Probes {
     sockets: Sockets,
-    /// Where probes by UDP come from.
+    /// Source port of UDP probes.
     port: u16,
     /// Payload of the longest probe.
     padding: Vec<u8>,
@@ -240,7 +240,7 @@ impl Probes {
             }
             Sockets::Tcp(attempts) => {
                 let socket = bound(plan, Type::STREAM, Protocol::TCP)?;
-                // What could not be marked was told for the first.
+                // What could not be marked is already reported for the first probe.
                 let _ = sockets::mark(&socket, plan.dscp);
                 set_ttl(&socket, plan, due.ttl)?;
                 socket.set_nonblocking(true)?;
@@ -276,7 +276,7 @@ impl Probes {
             .map(|(slot, _)| slot)
     }
 
-    /// The probe of `slot` is answered.
+    /// Marks the probe of `slot` as answered.
     fn done(&mut self, slot: u16) {
         if let Sockets::Tcp(attempts) = &mut self.sockets
             && let Some(place) = attempts.get_mut(usize::from(slot))
@@ -285,7 +285,7 @@ impl Probes {
         }
     }
 
-    /// Tries to connect that the destination has accepted or refused by now. What is over its time is closed.
+    /// Connection attempts that the destination has accepted or refused by now. Expired ones are closed.
     fn answered(&mut self, now: SteadyTime) -> Vec<(u16, WallTime)> {
         let Sockets::Tcp(attempts) = &mut self.sockets else { return Vec::new() };
         let mut answered = Vec::new();

@@ -1,17 +1,17 @@
-//! Capabilities: which of them this program has, what each is needed for, and how to grant what is missing.
+//! Capabilities: which of them this program has, what each is needed for, and how to grant missing ones.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// A capability of Linux that jitlat can use.
+/// A Linux capability that jitlat can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
     /// Ports below 1024.
     NetBindService,
-    /// Hardware stamps, priorities above 6, buffers beyond the system's limit.
+    /// Hardware stamps, `SO_PRIORITY` above 6, buffers beyond the system's limit.
     NetAdmin,
-    /// Raw sockets: ICMP where ping sockets are closed, capture from interfaces.
+    /// Raw sockets: ICMP where ping sockets are not permitted, capture at interfaces.
     NetRaw,
     /// Locked memory.
     IpcLock,
@@ -40,7 +40,7 @@ impl Capability {
         }
     }
 
-    /// As `setcap` writes it: `cap_net_raw`.
+    /// Its name for `setcap`: `cap_net_raw`.
     pub fn name(self) -> &'static str {
         match self {
             Capability::NetBindService => "cap_net_bind_service",
@@ -51,7 +51,7 @@ impl Capability {
         }
     }
 
-    /// What jitlat does with it, in words.
+    /// What jitlat uses it for.
     pub fn purpose(self) -> &'static str {
         match self {
             Capability::NetBindService => "ports below 1024 (STAMP and TWAMP's 862)",
@@ -71,13 +71,13 @@ impl Capability {
 }
 
 impl fmt::Display for Capability {
-    /// As the manual pages write it: `CAP_NET_RAW`.
+    /// Its name in the manual pages: `CAP_NET_RAW`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name().to_ascii_uppercase())
     }
 }
 
-/// The effective set of this thread.
+/// The effective capabilities of this thread.
 fn effective() -> Option<u64> {
     parse_effective(&std::fs::read_to_string("/proc/thread-self/status").ok()?)
 }
@@ -87,15 +87,15 @@ fn parse_effective(status: &str) -> Option<u64> {
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-/// The command that grants `wanted` to this program, and what to know about it.
+/// The command that grants `wanted` to this program, with notes.
 pub fn how_to_grant(wanted: &[Capability]) -> String {
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("jitlat"));
     let names: Vec<&str> = wanted.iter().map(|c| c.name()).collect();
     format!("sudo setcap {}=ep {}", names.join(","), program.display())
 }
 
-/// What is missing and how to grant it: `needs CAP_NET_RAW: sudo setcap cap_net_raw=ep /usr/bin/jitlat`. Where
-/// the capability is there, whatever was refused had another reason (a container's filter, a security module).
+/// The missing capability and how to grant it: `needs CAP_NET_RAW: sudo setcap cap_net_raw=ep /usr/bin/jitlat`. If the
+/// program has the capability, says that the refusal has another reason (a container's filter, a security module).
 pub fn needs(capability: Capability) -> String {
     if capability.is_held() {
         return format!(
@@ -105,7 +105,7 @@ pub fn needs(capability: Capability) -> String {
     format!("needs {capability}: {}", how_to_grant(&[capability]))
 }
 
-/// A failure in words, with what is missing where the system did not permit it.
+/// The message of an error, with the missing capability if the system did not permit the operation.
 pub fn explain(error: &io::Error, capability: Capability) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => format!("{error}: {}", needs(capability)),

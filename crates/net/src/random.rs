@@ -1,18 +1,18 @@
-//! Random bytes from the kernel, and the padding of test packets.
+//! Random bytes of the kernel, and the padding of test packets.
 
 use std::io;
 use std::sync::OnceLock;
 
-/// Fills `bytes` from the kernel's generator: a system call, so that it needs no descriptor and no `/dev`.
+/// Fills `bytes` with random bytes by a system call, which needs no descriptor and no `/dev`.
 pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
     getrandom::fill(bytes).map_err(io::Error::from)
 }
 
-/// Distinct beginnings of padding; a power of two.
+/// Distinct start positions of padding; a power of two.
 const OFFSETS: usize = 1 << 16;
 
-/// Padding for test packets: random, so that nothing on the path can compress it, and different from
-/// packet to packet, yet made once for the whole program. No bytes are copied.
+/// Padding for test packets: random, so that nothing on the path can compress it, and different from packet to packet,
+/// but generated only once for the whole program. No bytes are copied.
 #[derive(Clone, Copy)]
 pub struct Padding {
     pool: &'static [u8],
@@ -34,7 +34,7 @@ impl Padding {
         Ok(Padding { pool, length: length.min(u16::MAX.into()) })
     }
 
-    /// The padding of packet `seq`: a window whose place takes all [`OFFSETS`] values before any returns.
+    /// The padding of packet `seq`: a window whose position takes all [`OFFSETS`] values before one repeats.
     #[inline]
     pub fn of(&self, seq: i32) -> &'static [u8] {
         let at = (seq as usize).wrapping_mul(0x9e3b) % OFFSETS;

@@ -1,26 +1,25 @@
-//! From the packet threads to the thread that converses: a ring that is filled without allocating, locking or
-//! waiting.
+//! From the packet threads to the conversing thread: a ring that is filled without allocating, locking or blocking.
 
 use jitlat_core::spec::TestSpec;
 use jitlat_core::time::SECOND;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Records that a test of `spec` may bring: every packet, and generous room for duplicates.
+/// Most records that a test of `spec` may produce: every packet, and generous room for duplicates.
 fn most_records(spec: &TestSpec) -> usize {
     let packets = spec.packets() as usize;
     packets.saturating_add(packets / 4).saturating_add(4096)
 }
 
-/// Slots of the ring between a packet thread and its reader: two seconds of the stream, but not more
-/// than a sixteenth of it unless that is little.
+/// Slots of the ring between a packet thread and its reader: two seconds of the stream, but at most a sixteenth of it,
+/// unless that is little.
 fn slots(spec: &TestSpec) -> usize {
     let two_seconds = (2 * SECOND / spec.period().0.max(1)) as usize;
     let share = most_records(spec) / 16;
     two_seconds.min(share).clamp(1 << 13, 1 << 19).min(most_records(spec))
 }
 
-/// A ring for the items of one stream of `spec`: the packet thread's end and the reader's.
+/// A ring for one stream of `spec`: the packet thread's end and the reader's.
 pub fn ring<T>(spec: &TestSpec) -> (Intake<T>, Outlet<T>) {
     let (producer, consumer) = rtrb::RingBuffer::new(slots(spec));
     let overflow = Arc::new(AtomicU64::new(0));
@@ -34,7 +33,7 @@ pub struct Intake<T> {
 }
 
 impl<T> Intake<T> {
-    /// Puts one in. Where the reader has fallen behind by the whole ring it is lost, and counted.
+    /// Adds an item. If the ring is full it is lost, and counted.
     #[inline]
     pub fn push(&mut self, item: T) {
         if self.ring.push(item).is_err() {
@@ -50,7 +49,7 @@ pub struct Outlet<T> {
 }
 
 impl<T> Outlet<T> {
-    /// Hands over what is in the ring, in order, in at most two slices, and makes room.
+    /// Passes the items in the ring to `each`, in order, in at most two slices, and removes them.
     pub fn drain(&mut self, mut each: impl FnMut(&[T])) {
         let waiting = self.ring.slots();
         if let Ok(chunk) = self.ring.read_chunk(waiting) {

@@ -1,8 +1,8 @@
-//! The server's driver: accepts control connections, runs a server machine and a flow engine for each, and
-//! keeps the sessions of sessions over all of them.
+//! The server's driver: accepts control connections, runs a server machine and a flow engine for each, and keeps the
+//! sessions of all of them.
 
 use crate::accept::{Acceptor, ConnectionService, Full, SlotLimits, Slots, TurnedAway};
-use crate::clock::{StepWatch, host_facts, steady, tick};
+use crate::clock::{ClockSteps, host_facts, steady, tick};
 use crate::drive::{Driver, facts_after};
 use crate::engine::rendezvous::Rendezvous;
 use crate::engine::{Engine, EngineSettings};
@@ -25,22 +25,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::{info, warn};
 
-/// Where and how to serve.
+/// Settings of a server.
 #[derive(Clone, Debug)]
-pub struct Service {
+pub struct ServerSettings {
     /// Addresses for control connections; port 0: the system chooses.
     pub bind: Vec<SocketAddr>,
-    /// Port where test streams are awaited unless a client names another.
+    /// Port of test streams unless a client requests another.
     pub test_port: u16,
-    /// What is granted.
+    /// The limits of each client.
     pub limits: Limits,
-    /// The key clients must prove to know.
+    /// The key that clients must have; `None`: no key needed.
     pub key: Option<Key>,
-    /// How packet threads are run.
+    /// How the packet threads are scheduled and wait.
     pub pacing: Pacing,
 }
 
-/// Why a server cannot begin.
+/// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// An address cannot be listened on.
@@ -48,10 +48,10 @@ pub enum ServerError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// This host lacks something.
+    /// This host has no threads or descriptors left.
     #[error("cannot start the server: {0}")]
     Start(#[from] io::Error),
 }
@@ -72,9 +72,9 @@ pub struct Server {
     shared: Arc<Shared>,
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct Shared {
-    service: Service,
+    service: ServerSettings,
     sessions: Mutex<SessionTable>,
     rendezvous: Arc<Rendezvous>,
     stop: AtomicBool,
@@ -90,8 +90,8 @@ impl Server {
     /// Listens on every address of `service`.
     ///
     /// # Errors
-    /// [`ServerError`] if any address cannot be had.
-    pub fn bind(service: Service) -> Result<Server, ServerError> {
+    /// [`ServerError`] if any address is not available.
+    pub fn bind(service: ServerSettings) -> Result<Server, ServerError> {
         let limits = &service.limits;
         let limits = SlotLimits { total: limits.connections, per_client: limits.connections_per_client };
         let acceptor = Acceptor::bind(&service.bind, Slots::new(limits), Arc::default())
@@ -105,12 +105,12 @@ impl Server {
         Ok(Server { acceptor, shared: Arc::new(shared) })
     }
 
-    /// The addresses listened on.
+    /// The addresses it listens on.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.acceptor.addresses()
     }
 
-    /// Serves until `stop` is raised; then tells every client and waits for its threads.
+    /// Serves until `stop` is set, then ends all sessions and waits for its threads.
     pub fn run(self, stop: &AtomicBool) {
         self.acceptor.run(&self.shared, stop);
     }
@@ -129,7 +129,7 @@ impl ConnectionService for Shared {
         }
     }
 
-    /// In the one dialect that has words for it.
+    /// In version 3, the only dialect with a message for it.
     fn turn_away(&self, mut stream: &TcpStream, peer: SocketAddr, why: TurnedAway) {
         let why = match why {
             TurnedAway::Full(Full::Total(allowed)) => {
@@ -142,11 +142,11 @@ impl ConnectionService for Shared {
         };
         info!(%peer, "connection refused: {why}");
         let Ok(local) = stream.local_addr() else { return };
-        let mut words = Vec::new();
+        let mut message = Vec::new();
         let nak = Nak::new(NakCode::Busy, why);
-        Codec::new(Dialect::V3, Side::Server, local, peer).encode(&Message::Nak(nak), &mut words);
-        // One that does not take it is told nothing.
-        let _ = stream.write(&words);
+        Codec::new(Dialect::V3, Side::Server, local, peer).encode(&Message::Nak(nak), &mut message);
+        // A client that does not read it does not get the reason.
+        let _ = stream.write(&message);
     }
 
     fn look_around(&self) {
@@ -159,7 +159,7 @@ impl ConnectionService for Shared {
 }
 
 /// How long the last messages of a conversation may take to be written.
-const LAST_WORDS: Span = Span::seconds(5);
+const FINAL_WRITE: Span = Span::seconds(5);
 
 struct Conversation<'a> {
     shared: &'a Shared,
@@ -167,7 +167,7 @@ struct Conversation<'a> {
     driver: Driver<ServerMachine>,
     engine: Engine,
     facts: HostFacts,
-    watch: StepWatch,
+    clock_steps: ClockSteps,
 }
 
 impl<'a> Conversation<'a> {
@@ -198,38 +198,38 @@ impl<'a> Conversation<'a> {
             driver: Driver::new(ServerMachine::new(config, tick()), stream)?,
             engine: Engine::new(settings)?,
             facts,
-            watch: StepWatch::start(),
+            clock_steps: ClockSteps::start(),
         })
     }
 
     fn run(mut self) -> io::Result<Option<String>> {
         let mut shutting_down = false;
         loop {
-            if let Some(end) = self.obey() {
-                self.driver.finish(LAST_WORDS);
+            if let Some(end) = self.execute() {
+                self.driver.finish(FINAL_WRITE);
                 return Ok(end);
             }
-            self.driver.speak();
+            self.driver.write_output();
             self.driver.wait(Some(self.engine.waker()));
             if self.shared.stop.load(Ordering::Acquire) && !shutting_down {
                 shutting_down = true;
                 self.driver.handle(ServerInput::Shutdown);
             }
-            self.driver.listen();
+            self.driver.read_input();
             while let Some(report) = self.engine.report() {
                 if matches!(report, FlowReport::Sent(..) | FlowReport::Received(..)) {
-                    let facts = facts_after(&self.facts, &mut self.watch, self.engine.notes());
+                    let facts = facts_after(&self.facts, &mut self.clock_steps, self.engine.notes());
                     self.driver.handle(ServerInput::Host(facts));
                 }
                 self.driver.handle(ServerInput::Flow(report));
             }
-            self.watch.look();
+            self.clock_steps.check();
             self.driver.check_timer();
         }
     }
 
-    /// Does what the machine wants; its end, once it has come.
-    fn obey(&mut self) -> Option<Option<String>> {
+    /// Executes the machine's requests. Returns its end, with the reason, once it has come.
+    fn execute(&mut self) -> Option<Option<String>> {
         while let Some(event) = self.driver.machine.poll_event() {
             match event {
                 ServerEvent::Admit(claim) => {

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
-/// How soon a connection under construction notices that it is no longer wanted.
+/// How soon a connection attempt notices that it is no longer wanted.
 const LOOK_AROUND: Duration = Duration::from_millis(50);
 
-/// A TCP socket bound to `local` (port 0: the system chooses). One of IPv6 is of IPv6 alone, so that no address is
-/// ever a mapped one; a port whose last connection lingers in `TIME_WAIT` can be had again.
+/// A TCP socket bound to `local` (port 0: the system chooses). An IPv6 socket accepts IPv6 only, so that no address is
+/// a mapped one; a port in `TIME_WAIT` can be reused.
 pub(crate) fn bind_tcp(local: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(local), Type::STREAM, Some(Protocol::TCP))?;
     if local.is_ipv6() {
@@ -26,7 +26,7 @@ pub(crate) fn bind_tcp(local: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A listening TCP socket on `local` whose accepting never waits.
+/// A non-blocking TCP listener on `local`.
 pub(crate) fn listen_tcp(local: SocketAddr) -> io::Result<TcpListener> {
     let socket = bind_tcp(local)?;
     socket.listen(BACKLOG)?;
@@ -34,7 +34,7 @@ pub(crate) fn listen_tcp(local: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Connects to `peer` from `local`, if given, within `patience`.
+/// Connects to `peer`, from `local` if given, within `patience`.
 ///
 /// # Errors
 /// As [`connect`].
@@ -51,10 +51,10 @@ pub(crate) fn connect_tcp(
     connect(socket, peer, patience, stopped)
 }
 
-/// Connects `socket` to `peer` within `patience`, and gives up soon after `stopped` says so.
+/// Connects `socket` to `peer` within `patience`; gives up soon after `stopped` returns true.
 ///
 /// # Errors
-/// Those of the system; `TimedOut` after `patience`, `Interrupted` where stopped.
+/// Those of the system; `TimedOut` after `patience`, `Interrupted` if stopped.
 pub(crate) fn connect(
     socket: Socket,
     peer: SocketAddr,
@@ -91,14 +91,14 @@ fn wait_connected(socket: &Socket, patience: Duration, stopped: impl Fn() -> boo
     }
 }
 
-/// A stream whose reads and writes take no longer than they are given, and are given up soon after `stopped` says so.
+/// A stream whose reads and writes have a time limit, and are given up soon after `stopped` returns true.
 pub(crate) struct PatientStream<'a, F> {
     stream: &'a TcpStream,
     stopped: F,
 }
 
 impl<'a, F: Fn() -> bool> PatientStream<'a, F> {
-    /// Leaves `stream` with short limits on single reads and writes.
+    /// Sets short timeouts of single reads and writes on `stream`, and leaves them.
     pub fn new(stream: &'a TcpStream, stopped: F) -> io::Result<PatientStream<'a, F>> {
         stream.set_read_timeout(Some(LOOK_AROUND))?;
         stream.set_write_timeout(Some(LOOK_AROUND))?;
@@ -108,8 +108,8 @@ impl<'a, F: Fn() -> bool> PatientStream<'a, F> {
     /// Reads until `buffer` is full, for at most `patience`.
     ///
     /// # Errors
-    /// Those of the system; `UnexpectedEof` at the end of the stream, `TimedOut` after `patience`, `Interrupted`
-    /// where stopped.
+    /// Those of the system; `UnexpectedEof` at the end of the stream, `TimedOut` after `patience`, `Interrupted` if
+    /// stopped.
     pub fn read_exact(&self, buffer: &mut [u8], patience: Duration) -> io::Result<()> {
         let mut stream = self.stream;
         self.all(buffer.len(), patience, |done| stream.read(&mut buffer[done..]), ErrorKind::UnexpectedEof)
@@ -118,7 +118,7 @@ impl<'a, F: Fn() -> bool> PatientStream<'a, F> {
     /// Writes all of `bytes`, for at most `patience`.
     ///
     /// # Errors
-    /// Those of the system; `TimedOut` after `patience`, `Interrupted` where stopped.
+    /// Those of the system; `TimedOut` after `patience`, `Interrupted` if stopped.
     pub fn write_all(&self, bytes: &[u8], patience: Duration) -> io::Result<()> {
         let mut stream = self.stream;
         self.all(bytes.len(), patience, |done| stream.write(&bytes[done..]), ErrorKind::WriteZero)
@@ -151,15 +151,15 @@ impl<'a, F: Fn() -> bool> PatientStream<'a, F> {
     }
 }
 
-/// Whether a read or write that failed may succeed later: nothing came, or no room, within its limit of time.
+/// Whether a failed read or write may succeed later: it timed out or would block.
 pub(crate) fn waits(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// Room asked for in the kernel, each way: tens of thousands of small packets.
+/// Buffer size to request in each direction, in bytes: tens of thousands of small packets.
 const BUFFER: usize = 8 << 20;
 
-/// Makes the socket's buffers large: past the system's limit where permitted, up to it otherwise.
+/// Enlarges the socket's buffers: beyond the system's limit if permitted, otherwise up to it.
 pub(crate) fn enlarge(socket: &impl AsFd) {
     if setsockopt(socket, sockopt::RcvBufForce, &BUFFER).is_err() {
         let _ = setsockopt(socket, sockopt::RcvBuf, &BUFFER);
@@ -169,7 +169,7 @@ pub(crate) fn enlarge(socket: &impl AsFd) {
     }
 }
 
-/// Asks for what can be seen of each packet received. What a kernel does not offer stays missing.
+/// Enables control messages about each received packet. What a kernel does not offer stays absent.
 pub(crate) fn observe(socket: &impl AsFd, v6: bool) {
     if v6 {
         let _ = setsockopt(socket, sockopt::Ipv6RecvTClass, &true);
@@ -180,7 +180,7 @@ pub(crate) fn observe(socket: &impl AsFd, v6: bool) {
     }
 }
 
-/// The system does not mark packets as asked.
+/// The system did not set the requested DSCP.
 #[derive(Debug, thiserror::Error)]
 #[error("DSCP {dscp} was not set: {}", .source.desc())]
 pub(crate) struct NotMarked {
@@ -188,17 +188,17 @@ pub(crate) struct NotMarked {
     source: nix::Error,
 }
 
-/// Has every packet of `socket`, UDP or TCP, carry `dscp`.
+/// Sets the DSCP of every packet of `socket`, UDP or TCP.
 pub(crate) fn mark(socket: &impl AsFd, dscp: Dscp) -> Result<(), NotMarked> {
     let octet = i32::from(dscp.octet());
     let v4 = setsockopt(socket, sockopt::Ipv4Tos, &octet);
-    // An IPv6 socket has both options; an IPv4 one has but the first.
+    // An IPv6 socket has both options, an IPv4 socket only the first.
     let v6 = setsockopt(socket, sockopt::Ipv6TClass, &octet);
     v6.or(v4).map_err(|source| NotMarked { dscp, source })
 }
 
-/// A UDP socket bound to `local` (port 0: the system chooses) for a test stream. Many may share one port: each that
-/// is connected gets its peer's packets, the others what is left.
+/// A UDP socket bound to `local` (port 0: the system chooses) for a test stream. Many may share one port: a connected
+/// socket gets its peer's packets, the others get the rest.
 pub(crate) fn bind_udp(local: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
     if local.is_ipv6() {
@@ -214,7 +214,7 @@ pub(crate) fn bind_udp(local: SocketAddr) -> io::Result<UdpSocket> {
 /// Discards what arrived at a socket before it was connected: another session's packets.
 pub(crate) fn discard_waiting(socket: &UdpSocket) -> io::Result<()> {
     socket.set_nonblocking(true)?;
-    // Bounded: a flood cannot keep us here.
+    // Limited, so that a flood cannot keep us here.
     let mut byte = [0];
     for _ in 0..100_000 {
         match socket.recv(&mut byte) {
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
-    /// A listener whose queue is full: connections to it stay under construction.
+    /// A listener whose queue is full: connections to it are never completed.
     fn unresponsive() -> (Socket, Vec<TcpStream>, SocketAddr) {
         let socket = bind_tcp((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         socket.listen(0).unwrap();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn connected_sockets_wait_and_refusals_are_told() {
+    fn connected_sockets_wait_and_refusals_are_reported() {
         let listener = listen_tcp((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let address = listener.local_addr().unwrap();
         let stream = connect_tcp(None, address, Duration::from_secs(5), || false).unwrap();
@@ -271,7 +271,7 @@ mod tests {
         let server = listener.accept().unwrap().0;
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // Ends when the server has gone.
+                // Ends when the server is gone.
                 while (&client).write_all(b"x").is_ok() {
                     std::thread::sleep(Duration::from_millis(20));
                 }

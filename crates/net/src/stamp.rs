@@ -1,8 +1,8 @@
-//! Asking for kernel and hardware stamps (`SO_TIMESTAMPING`). Those of received packets come as control messages
-//! ([`crate::cmsg`]), those of sent ones later through the socket's error queue ([`crate::departures`]).
+//! Enabling time stamps of the kernel and the hardware (`SO_TIMESTAMPING`). Those of received packets come as control
+//! messages ([`crate::cmsg`]), those of sent packets later through the socket's error queue ([`crate::departures`]).
 //!
-//! The kernel switches receive stamping on from a work queue, so the first packets after set-up may lack a stamp:
-//! sockets are prepared well before their stream, and every record says where its stamps came from.
+//! The kernel enables receive stamping asynchronously, so the first packets after set-up may lack a stamp: sockets are
+//! prepared well before their stream, and every record has the source of its stamps.
 
 use crate::privilege::{Capability, needs};
 use crate::sys;
@@ -12,12 +12,12 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
-/// Which stamps a user wants at most. What a path cannot give falls back to the one before.
+/// The best kind of stamps to use. What a path cannot provide is replaced by the kind before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stamps {
     /// The program's own readings only.
     User,
-    /// The program's for what is sent, the kernel's for what is received: LaMP's KRT.
+    /// The program's for sent packets, the kernel's for received ones: LaMP's KRT.
     KernelReceive,
     /// The kernel's, in software.
     #[default]
@@ -50,30 +50,30 @@ impl std::str::FromStr for Stamps {
     }
 }
 
-/// No source of stamps is called so.
+/// No kind of stamps has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a source of stamps: give user, krt, kernel or hardware")]
 pub struct UnknownStamps(pub String);
 
-/// Which of a socket's packets are to be stamped.
+/// Which of a socket's packets to stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ways {
-    /// Those it sends: all of them, each with a number.
+    /// Those it sends, each with a number.
     pub sent: bool,
     /// Those it receives.
     pub received: bool,
 }
 
 impl Ways {
-    /// A socket that sends a stream.
+    /// For a socket that sends a stream.
     pub const SENT: Ways = Ways { sent: true, received: false };
-    /// A socket that receives a stream.
+    /// For a socket that receives a stream.
     pub const RECEIVED: Ways = Ways { sent: false, received: true };
-    /// A socket that asks and is answered.
+    /// For a socket that sends requests and receives answers.
     pub const BOTH: Ways = Ways { sent: true, received: true };
 }
 
-/// The socket option that asks for `want`.
+/// The option value that requests `want`.
 pub(crate) fn flags(want: Stamps, ways: Ways) -> TimestampingFlag {
     use TimestampingFlag as F;
     let mut all = F::empty();
@@ -92,7 +92,7 @@ pub(crate) fn flags(want: Stamps, ways: Ways) -> TimestampingFlag {
         all |= F::SOF_TIMESTAMPING_RAW_HARDWARE;
         all.set(F::SOF_TIMESTAMPING_RX_HARDWARE, ways.received);
         if sent {
-            // Both stamps of one packet, so that software can stand in where the hardware gives none.
+            // Both stamps of each packet, so that the software stamp can replace a missing hardware stamp.
             all |= F::SOF_TIMESTAMPING_TX_HARDWARE;
             all |= TimestampingFlag::from_bits_retain(libc::SOF_TIMESTAMPING_OPT_TX_SWHW);
         }
@@ -100,8 +100,8 @@ pub(crate) fn flags(want: Stamps, ways: Ways) -> TimestampingFlag {
     all
 }
 
-/// Has the kernel stamp what `socket`, bound to `local`, sends or receives, and returns which stamps
-/// can be expected and what had to be reduced.
+/// Makes the kernel stamp what `socket`, bound to `local`, sends or receives. Returns which stamps can be expected, and
+/// notes about what could not be done.
 pub(crate) fn enable(
     socket: BorrowedFd<'_>,
     local: IpAddr,
@@ -128,13 +128,13 @@ pub(crate) fn enable(
     (want, notes)
 }
 
-/// Why an adapter gives no stamps.
+/// Why an adapter provides no stamps.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdapterError {
     /// The interfaces of this host cannot be listed.
     #[error("{}", .0.desc())]
     Interfaces(nix::Error),
-    /// None has the address.
+    /// No interface has the address.
     #[error("no interface has address {0}")]
     NoInterface(IpAddr),
     /// The interface refuses.
@@ -145,7 +145,7 @@ pub(crate) enum AdapterError {
     Refused { name: String, source: io::Error },
 }
 
-/// Has the adapter behind `local` stamp everything it sends and receives.
+/// Makes the adapter of the interface with address `local` stamp everything it sends and receives.
 pub(crate) fn enable_adapter(socket: BorrowedFd<'_>, local: IpAddr) -> Result<(), AdapterError> {
     let interfaces = nix::ifaddrs::getifaddrs().map_err(AdapterError::Interfaces)?;
     let ours = |a: &nix::ifaddrs::InterfaceAddress| {

@@ -1,5 +1,5 @@
-//! The only `unsafe` of the project: system calls and structures that nix does not wrap, or wraps at a
-//! cost the packet path cannot pay. Everything exported from here is safe to call.
+//! All `unsafe` of the project: system calls and structures that nix does not wrap, or wraps at a cost too high for the
+//! packet path. Everything exported from here is safe to call.
 #![allow(unsafe_code)]
 
 use crate::cmsg::{ControlBuffer, LocalAddress};
@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// Most packets handed to or taken from the kernel in one call.
+/// Most packets passed to or taken from the kernel in one call.
 pub const BATCH: usize = 32;
 
 /// Room for the control messages of one packet: stamps (64 bytes), extended error with its address
@@ -41,8 +41,8 @@ pub fn kernel_clock() -> io::Result<(libc::c_int, libc::timex)> {
     Ok((state, clock))
 }
 
-/// Asks the driver of `interface` to stamp every packet it sends and receives. The setting is the
-/// adapter's, shared by everyone who uses it. Needs `CAP_NET_ADMIN`.
+/// Makes the driver of `interface` stamp every packet it sends and receives. The setting is the adapter's, shared by
+/// all programs. Needs `CAP_NET_ADMIN`.
 pub fn stamp_in_hardware(socket: BorrowedFd<'_>, interface: &str) -> io::Result<()> {
     const TX_ON: libc::c_int = 1;
     const FILTER_ALL: libc::c_int = 1;
@@ -62,16 +62,15 @@ pub fn stamp_in_hardware(socket: BorrowedFd<'_>, interface: &str) -> io::Result<
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSHWTSTAMP as _, &raw mut request) }).map(drop)
 }
 
-/// Asks the driver of `interface` about itself: `words` begins with the command (`ETHTOOL_GET_TS_INFO`, …) and is
-/// filled with what the driver says. Changes nothing, whatever the command: only those whose answer is known to
-/// fit are passed on.
-pub fn ask_adapter<const N: usize>(
+/// Queries the driver of `interface`: the request begins with the command (`ETHTOOL_GET_TS_INFO`, …) and is filled with
+/// the driver's answer. Changes nothing: only commands whose answer has the right size are passed on.
+pub fn query_adapter<const N: usize>(
     socket: BorrowedFd<'_>,
     interface: &str,
     command: u32,
 ) -> io::Result<[u32; N]> {
     const SIOCETHTOOL: libc::c_ulong = 0x8946;
-    // Words in the kernel's structure for each command: ethtool_coalesce, ethtool_ts_info.
+    // Size in 32-bit words of the kernel's structure for each command: ethtool_coalesce, ethtool_ts_info.
     let fits = matches!((command, N), (0x0e, 23) | (0x41, 11));
     // SAFETY: ifreq is plain data for which all zeros is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -81,13 +80,13 @@ pub fn ask_adapter<const N: usize>(
     for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
         *to = from as libc::c_char;
     }
-    let mut words = [0u32; N];
-    words[0] = command;
-    request.ifr_ifru.ifru_data = (&raw mut words).cast();
+    let mut fields = [0u32; N];
+    fields[0] = command;
+    request.ifr_ifru.ifru_data = (&raw mut fields).cast();
     // SAFETY: SIOCETHTOOL takes an ifreq whose data points to the command's structure, which has exactly as many
-    // words as `words`; both outlive the call.
+    // 32-bit words as `fields`; both outlive the call.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) })?;
-    Ok(words)
+    Ok(fields)
 }
 
 /// Turns an open `/dev/net/tun` into the TUN device `name` (bare IP packets) of the namespace it was
@@ -137,13 +136,13 @@ fn packet_option<T>(socket: BorrowedFd<'_>, option: libc::c_int, value: &T) -> i
     .map(drop)
 }
 
-/// Has a packet socket tell each packet's whole length and VLAN tag in a control message.
-pub fn tell_packet_details(socket: BorrowedFd<'_>) -> io::Result<()> {
+/// Makes a packet socket report each packet's whole length and VLAN tag in a control message.
+pub fn enable_packet_details(socket: BorrowedFd<'_>) -> io::Result<()> {
     const ON: libc::c_int = 1;
     packet_option(socket, libc::PACKET_AUXDATA, &ON)
 }
 
-/// Has the interface of this index receive what is meant for others too, as long as the socket is open.
+/// Puts the interface of this index into promiscuous mode as long as the socket is open.
 pub fn receive_everything(socket: BorrowedFd<'_>, index: libc::c_int) -> io::Result<()> {
     let request = libc::packet_mreq {
         mr_ifindex: index,
@@ -154,7 +153,7 @@ pub fn receive_everything(socket: BorrowedFd<'_>, index: libc::c_int) -> io::Res
     packet_option(socket, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
-/// Packets a packet socket dropped since the last call, for want of room.
+/// Packets that a packet socket dropped since the last call because its buffer was full.
 pub fn packet_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
@@ -171,8 +170,8 @@ pub fn packet_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(statistics.tp_drops)
 }
 
-/// Sends each element of `packets` (at most [`BATCH`] are taken) as one datagram on a connected socket
-/// and returns how many went. An error is returned only if the first could not be sent.
+/// Sends each element of `packets` (at most [`BATCH`]) as one datagram on a connected socket and returns how many were
+/// sent. An error is returned only if the first could not be sent.
 pub fn send_batch(socket: BorrowedFd<'_>, packets: &[[IoSlice<'_>; 2]]) -> io::Result<usize> {
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
     let count = packets.len().min(BATCH);
@@ -197,15 +196,15 @@ pub fn send_batch(socket: BorrowedFd<'_>, packets: &[[IoSlice<'_>; 2]]) -> io::R
     .map(|n| n as usize)
 }
 
-/// Sends `datagram` on a connected socket with its checksum computed here: of one sent in pieces the kernel leaves
-/// nothing to the adapter. A virtual adapter never computes what it is left, and whoever reads whole frames at its
-/// other end sees a checksum that is wrong.
+/// Sends `datagram` on a connected socket with its checksum computed by the kernel: one that is sent in pieces is not
+/// left to the adapter. A virtual adapter never computes it, and a program that reads whole frames at the other end
+/// would see a wrong checksum.
 pub fn send_summed(socket: &Socket, datagram: &[u8]) -> io::Result<()> {
     socket.send_with_flags(datagram, libc::MSG_MORE | libc::MSG_DONTWAIT)?;
     uncork(socket.as_fd())
 }
 
-/// Lets go of a datagram that was sent as if more were to come.
+/// Ends a datagram that was sent with "more to come".
 fn uncork(socket: BorrowedFd<'_>) -> io::Result<()> {
     let off: libc::c_int = 0;
     // SAFETY: the kernel reads one int, which outlives the call.
@@ -221,21 +220,21 @@ fn uncork(socket: BorrowedFd<'_>) -> io::Result<()> {
     .map(drop)
 }
 
-/// Room for the control messages of one answer: address (40 bytes), traffic class (24), stamping (24).
+/// Bytes for the control messages of one answer: address (40 bytes), traffic class (24), stamping (24).
 const ANSWER_CONTROL: usize = 96;
 
-/// How an answer is to leave.
+/// How to send an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendOptions {
     /// Traffic class.
     pub class: u8,
-    /// The kernel is to say when.
+    /// Whether the kernel should report when it left.
     pub stamped: bool,
-    /// The checksum is computed before the adapter gets the packet, see [`send_summed`].
+    /// Whether the checksum is computed before the adapter gets the packet, see [`send_summed`].
     pub summed: bool,
 }
 
-/// Where one answer goes, and how.
+/// The destination of one answer, and its options.
 struct Envelope {
     data: Range<usize>,
     summed: bool,
@@ -244,21 +243,21 @@ struct Envelope {
     control: ControlBuffer<ANSWER_CONTROL>,
 }
 
-/// Answers gathered to be handed to the kernel in one call. Memory is taken once.
+/// Answers gathered to be sent in one call. Memory is allocated once.
 pub struct Outbox {
     data: Vec<u8>,
     envelopes: Vec<Envelope>,
-    /// The first that has not been handed to the kernel.
+    /// The first that has not been passed to the kernel.
     next: usize,
 }
 
 impl Outbox {
-    /// Room for [`BATCH`] answers; `bytes` of them in all before memory grows.
+    /// Room for [`BATCH`] answers, of together `bytes` bytes before memory grows.
     pub fn new(bytes: usize) -> Outbox {
         Outbox { data: Vec::with_capacity(bytes), envelopes: Vec::with_capacity(BATCH), next: 0 }
     }
 
-    /// Whether it is to be sent before the next answer is added.
+    /// Whether it must be sent before the next answer is added.
     pub fn is_full(&self) -> bool {
         self.envelopes.len() >= BATCH
     }
@@ -291,13 +290,13 @@ impl Outbox {
         self.envelopes.push(envelope);
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it holds no answers.
     pub fn is_empty(&self) -> bool {
         self.envelopes.is_empty()
     }
 
-    /// Hands the next answers to the kernel, until all have been handed over (`None`): which it took, or the one it
-    /// refused.
+    /// Sends the next answers: returns which of them the kernel accepted, or the one it rejected; `None` once all have
+    /// been sent.
     pub fn send_next(&mut self, socket: BorrowedFd<'_>) -> Option<Result<Range<usize>, usize>> {
         let first = self.next;
         if first >= self.envelopes.len() {
@@ -308,7 +307,7 @@ impl Outbox {
         Some(sent.map(|_| first..self.next).map_err(|_| first))
     }
 
-    /// Empties it.
+    /// Removes all answers.
     pub fn clear(&mut self) {
         self.envelopes.clear();
         self.data.clear();
@@ -355,7 +354,7 @@ impl Outbox {
     }
 }
 
-/// An address as the kernel takes it.
+/// An address in the kernel's format.
 fn name_of(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     // SAFETY: sockaddr_storage is plain data for which all zeros is a value.
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
@@ -382,46 +381,45 @@ fn name_of(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     (storage, length as libc::socklen_t)
 }
 
-/// One option of a socket as words of 32 bits.
+/// One socket option as 32-bit words.
 fn option<const N: usize>(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
     name: libc::c_int,
 ) -> io::Result<[u32; N]> {
-    let mut words = [0u32; N];
-    let mut length = size_of_val(&words) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes to `words`, of which every bit pattern is valid; both
+    let mut fields = [0u32; N];
+    let mut length = size_of_val(&fields) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `fields`, of which every bit pattern is valid; both
     // pointers are to live variables.
     check(unsafe {
-        libc::getsockopt(socket.as_raw_fd(), level, name, words.as_mut_ptr().cast(), &raw mut length)
+        libc::getsockopt(socket.as_raw_fd(), level, name, fields.as_mut_ptr().cast(), &raw mut length)
     })?;
-    Ok(words)
+    Ok(fields)
 }
 
-/// The largest IP packet that the way to the peer of a connected socket is known to carry, in bytes.
+/// The path MTU to the peer of a connected socket, in bytes, as far as it is known.
 pub fn path_mtu(socket: BorrowedFd<'_>, v6: bool) -> io::Result<u32> {
     let (level, name) =
         if v6 { (libc::IPPROTO_IPV6, libc::IPV6_MTU) } else { (libc::IPPROTO_IP, libc::IP_MTU) };
     option::<1>(socket, level, name).map(|[mtu]| mtu)
 }
 
-/// Asks the kernel about a TCP connection.
+/// Reads the kernel's TCP_INFO of a connection.
 pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpSample> {
-    // The first 104 bytes of `tcp_info`, whose beginning never changes: eight bytes of flags, then words.
-    let words = option::<26>(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
-    Ok(TcpSample { mss: words[4], srtt_us: words[17], cwnd: words[20], retransmissions: words[25] })
+    // The first 104 bytes of `tcp_info`, whose beginning never changes: eight bytes of flags, then 32-bit fields.
+    let fields = option::<26>(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    Ok(TcpSample { mss: fields[4], srtt_us: fields[17], cwnd: fields[20], retransmissions: fields[25] })
 }
 
-/// What one slot of an [`Inbox`] holds.
+/// The contents of one slot of an [`Inbox`].
 #[derive(Clone, Copy, Default)]
 struct Arrival {
-    /// Whole length of the datagram, even where the slot kept only its beginning.
+    /// Length of the whole datagram, even if the slot kept only its beginning.
     length: usize,
     named: bool,
 }
 
-/// Preallocated room for a batch of received datagrams: the beginning of each, its control messages
-/// and its sender.
+/// Preallocated memory for a batch of received datagrams: the beginning of each, its control messages and its sender.
 pub struct Inbox {
     slot: usize,
     data: Box<[u8]>,
@@ -444,7 +442,7 @@ pub struct Datagram<'a> {
 }
 
 impl Inbox {
-    /// Room for `slots` (at most [`BATCH`]) datagrams, of which the first `slot` bytes are kept.
+    /// `slots` slots (at most [`BATCH`]), each for the first `slot` bytes of a datagram.
     pub fn new(slots: usize, slot: usize) -> Inbox {
         let slots = slots.clamp(1, BATCH);
         // SAFETY: sockaddr_storage is plain data for which all zeros is a value.
@@ -459,8 +457,8 @@ impl Inbox {
         }
     }
 
-    /// Receives what has arrived, up to the number of slots, and returns how many. `flags` as of
-    /// `recvmmsg`; `MSG_TRUNC` is implied, so that [`Datagram::length`] is true.
+    /// Receives what has arrived, up to the number of slots, and returns how many. `flags` are those of `recvmmsg`;
+    /// `MSG_TRUNC` is always added, so that [`Datagram::length`] is correct.
     pub fn receive(&mut self, socket: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<usize> {
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
         let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
@@ -501,7 +499,7 @@ impl Inbox {
         Ok(got)
     }
 
-    /// What the last [`Self::receive`] brought.
+    /// The datagrams of the last [`Self::receive`].
     pub fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
         let slots = self.data.chunks_exact(self.slot).zip(&self.control).zip(&self.names);
         slots.zip(&self.arrivals).take(self.received).map(|(((data, control), name), arrival)| Datagram {
@@ -514,7 +512,7 @@ impl Inbox {
 }
 
 impl Datagram<'_> {
-    /// Who sent it.
+    /// Its sender.
     pub fn sender(&self) -> Option<SocketAddr> {
         let name = self.name?;
         match name.ss_family.into() {
@@ -536,7 +534,7 @@ impl Datagram<'_> {
         }
     }
 
-    /// Of a packet socket's packet: its network protocol (an EtherType) and where it goes (`PACKET_…`).
+    /// For a packet socket: the network protocol (an EtherType) and the packet type (`PACKET_…`).
     pub fn link(&self) -> Option<(u16, u8)> {
         let name = self.name.filter(|n| libc::c_int::from(n.ss_family) == libc::AF_PACKET)?;
         // SAFETY: the family says that the kernel wrote a sockaddr_ll, and storage is large and aligned

@@ -1,8 +1,8 @@
-//! What goes wrong: it ends in bounded time, with a reason, and what was received is kept.
+//! Failures: each ends in bounded time, with a reason, and what was received is kept.
 
 mod common;
 
-use common::{Keeper, LOCAL, all, free_port, key_of, measure, run, seqs, serve, serve_with};
+use common::{LOCAL, RecordCollector, all, free_port, key_of, measure, run, seqs, serve, serve_with};
 use jitlat_core::session::Ending;
 use jitlat_core::{Direction, Span, Transport};
 use jitlat_proto::jitlat::{Dialect, Limits};
@@ -19,12 +19,12 @@ fn a_stop_ends_the_test_and_keeps_what_came() {
     let server = serve();
     for direction in BOTH {
         let spec = server.spec(direction, Transport::Udp, 1_000_000, Span::millis(1));
-        let mut keeper = Keeper { stop_after: Some(100), ..Keeper::default() };
-        let measured = run(&server.request(vec![spec]), &mut keeper).unwrap();
+        let mut collector = RecordCollector { stop_after: Some(100), ..RecordCollector::default() };
+        let measured = run(&server.request(vec![spec]), &mut collector).unwrap();
         assert_eq!(measured.ending, Ending::Interrupted, "{measured:?}");
         let sent = measured.sessions[0].sent.unwrap();
         assert!((100..1_000_000).contains(&sent), "{sent}");
-        assert_eq!(seqs(&keeper.records[0]), all(sent.into()), "{direction:?}");
+        assert_eq!(seqs(&collector.records[0]), all(sent.into()), "{direction:?}");
     }
 }
 
@@ -36,23 +36,23 @@ fn a_server_that_shuts_down_leaves_the_client_with_what_it_has() {
         server.request(vec![server.spec(Direction::Down, Transport::Udp, 1_000_000, Span::millis(1))])
     };
     let shut = Arc::clone(&server);
-    let mut keeper = Keeper {
+    let mut collector = RecordCollector {
         stop_after: Some(100),
         at_stop: Some(Box::new(move || {
             std::thread::spawn(move || shut.lock().unwrap().shut_down());
         })),
-        ..Keeper::default()
+        ..RecordCollector::default()
     };
-    let measured = run(&request, &mut keeper).unwrap();
+    let measured = run(&request, &mut collector).unwrap();
     assert_eq!(measured.ending, Ending::PeerLost, "{measured:?}");
     assert!(measured.reason.is_some());
-    assert!(keeper.records[0].len() >= 100, "{} records", keeper.records[0].len());
+    assert!(collector.records[0].len() >= 100, "{} records", collector.records[0].len());
 }
 
-/// Carries control connections, and cuts them on command.
+/// Forwards control connections, and cuts them on command.
 struct Cord {
     address: SocketAddr,
-    carried: Arc<Mutex<Vec<TcpStream>>>,
+    connections: Arc<Mutex<Vec<TcpStream>>>,
     open: Arc<AtomicBool>,
 }
 
@@ -60,9 +60,9 @@ impl Cord {
     fn to(server: SocketAddr) -> Cord {
         let listener = TcpListener::bind((LOCAL, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let carried = Arc::new(Mutex::new(Vec::new()));
+        let connections = Arc::new(Mutex::new(Vec::new()));
         let open = Arc::new(AtomicBool::new(true));
-        let (list, is_open) = (Arc::clone(&carried), Arc::clone(&open));
+        let (list, is_open) = (Arc::clone(&connections), Arc::clone(&open));
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 if !is_open.load(Ordering::Relaxed) {
@@ -79,15 +79,15 @@ impl Cord {
                 list.lock().unwrap().extend([client, far]);
             }
         });
-        Cord { address, carried, open }
+        Cord { address, connections, open }
     }
 
-    /// Cuts what is carried now; `for_good`: and carries nothing more.
+    /// Cuts the current connections; `for_good`: and refuses new ones.
     fn cutter(&self, for_good: bool) -> Box<dyn FnOnce()> {
-        let (carried, open) = (Arc::clone(&self.carried), Arc::clone(&self.open));
+        let (connections, open) = (Arc::clone(&self.connections), Arc::clone(&self.open));
         Box::new(move || {
             open.store(!for_good, Ordering::Relaxed);
-            for stream in carried.lock().unwrap().drain(..) {
+            for stream in connections.lock().unwrap().drain(..) {
                 let _ = stream.shutdown(Shutdown::Both);
             }
         })
@@ -102,12 +102,15 @@ fn a_broken_control_connection_loses_nothing() {
         let spec = server.spec(direction, Transport::Udp, 400, Span::millis(2));
         let mut request = server.request(vec![spec]);
         request.control_port = cord.address.port();
-        let mut keeper =
-            Keeper { stop_after: Some(100), at_stop: Some(cord.cutter(false)), ..Keeper::default() };
-        let measured = run(&request, &mut keeper).unwrap();
+        let mut collector = RecordCollector {
+            stop_after: Some(100),
+            at_stop: Some(cord.cutter(false)),
+            ..RecordCollector::default()
+        };
+        let measured = run(&request, &mut collector).unwrap();
         assert_eq!(measured.ending, Ending::PeerLost, "{direction:?}: {measured:?}");
-        // The streams end early on both sides, and every packet sent until then has been collected.
-        let records = &keeper.records[0];
+        // The streams end early on both sides, and every packet sent until then is collected.
+        let records = &collector.records[0];
         assert!(records.len() >= 100, "{direction:?}: {} records, {measured:?}", records.len());
         assert_eq!(seqs(records), all(records.len() as i64), "{direction:?}");
     }
@@ -119,7 +122,7 @@ fn wrong_and_missing_keys_are_refused_on_both_sides() {
     let locked = serve_with(LOCAL, Limits::default(), Some(key));
     let spec = locked.spec(Direction::Up, Transport::Udp, 20, Span::millis(1));
     let mut request = locked.request(vec![spec]);
-    let refused = |request: &_| run(request, &mut Keeper::default()).unwrap_err().to_string();
+    let refused = |request: &_| run(request, &mut RecordCollector::default()).unwrap_err().to_string();
     assert!(refused(&request).contains("key"), "{}", refused(&request));
     request.key = Some(key_of("another key of quite enough bytes, not shared"));
     assert!(refused(&request).contains("key"), "{}", refused(&request));
@@ -129,7 +132,7 @@ fn wrong_and_missing_keys_are_refused_on_both_sides() {
 
     let mut classic = locked.request(request.specs.clone());
     classic.dialect = Dialect::Classic;
-    assert!(run(&classic, &mut Keeper::default()).is_err(), "workorders cannot prove a key");
+    assert!(run(&classic, &mut RecordCollector::default()).is_err(), "workorders cannot prove a key");
 
     let open = serve();
     let mut suspicious = open.request(vec![open.spec(Direction::Up, Transport::Udp, 20, Span::millis(1))]);
@@ -142,18 +145,18 @@ fn a_refusal_names_the_limit() {
     let limits = Limits { packets: 1000, ..Limits::default() };
     let server = serve_with(LOCAL, limits, None);
     let spec = server.spec(Direction::Down, Transport::Udp, 1001, Span::millis(1));
-    let error = run(&server.request(vec![spec]), &mut Keeper::default()).unwrap_err().to_string();
+    let error = run(&server.request(vec![spec]), &mut RecordCollector::default()).unwrap_err().to_string();
     assert!(error.contains("max-packets") && error.contains("1000"), "{error}");
 }
 
 #[test]
-fn a_client_too_many_is_told_so() {
+fn one_client_too_many_gets_the_reason() {
     let limits = Limits { connections_per_client: 1, ..Limits::default() };
     let server = serve_with(LOCAL, limits, None);
     let first = TcpStream::connect(server.address).unwrap();
     // Connections are accepted in order: a second one is refused from now on.
     let spec = server.spec(Direction::Up, Transport::Udp, 20, Span::millis(1));
-    let error = run(&server.request(vec![spec]), &mut Keeper::default()).unwrap_err().to_string();
+    let error = run(&server.request(vec![spec]), &mut RecordCollector::default()).unwrap_err().to_string();
     assert!(error.contains("max-connections-per-client"), "{error}");
     drop(first);
 }
@@ -164,10 +167,10 @@ fn errors_say_what_to_try() {
     let spec = server.spec(Direction::Up, Transport::Udp, 20, Span::millis(1));
     let mut request = server.request(vec![spec]);
     request.control_port = free_port(LOCAL);
-    let error = run(&request, &mut Keeper::default()).unwrap_err().to_string();
+    let error = run(&request, &mut RecordCollector::default()).unwrap_err().to_string();
     assert!(error.contains("jitlat serve"), "{error}");
     request.host = "no-such-host.invalid".into();
-    let error = run(&request, &mut Keeper::default()).unwrap_err().to_string();
+    let error = run(&request, &mut RecordCollector::default()).unwrap_err().to_string();
     assert!(error.contains("no-such-host.invalid"), "{error}");
 }
 
@@ -188,7 +191,7 @@ fn garbage_on_every_port_changes_nothing() {
             }
             let length = (state >> 8) as usize % noise.len();
             let _ = socket.send_to(&noise[..length], (LOCAL, port));
-            // Greetings with a token that nobody has.
+            // Greetings with an unknown token.
             let _ =
                 socket.send_to(&[noise[..8].to_vec(), vec![0xff, 0xff, 0xff, 0xfe]].concat(), (LOCAL, port));
             if connections.len() < 12
@@ -224,7 +227,7 @@ fn a_server_answers_garbage_with_an_end() {
     let mut stream = TcpStream::connect(server.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-    // Closed or reset, at once; not kept waiting.
+    // Closed or reset at once, not kept waiting.
     let mut answer = [0; 64];
     let end = stream.read(&mut answer);
     assert!(

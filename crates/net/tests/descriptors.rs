@@ -1,9 +1,9 @@
-//! Servers on a host that has no descriptors left. A process of its own, since the limit is the process's.
+//! Servers on a host that has no descriptors left. A process of its own, because the limit is the process's.
 
 use jitlat_net::pace::Pacing;
 use jitlat_net::reflect::SlotLimits;
 use jitlat_net::reflect::{Reflectors, TcpResponder, TwampServer};
-use jitlat_net::server::{Server, Service};
+use jitlat_net::server::{Server, ServerSettings};
 use jitlat_proto::access::Access;
 use jitlat_proto::jitlat::Limits;
 use jitlat_proto::reqresp::Sizes;
@@ -32,7 +32,7 @@ fn without_descriptors_servers_wait_and_serve_again() {
     reflectors.start(&TwampServer { port: 0, ..TwampServer::default() }, &[ip]);
     let connections = SlotLimits { total: 64, per_client: 64 };
     reflectors.start(&TcpResponder { port: 0, connections, ..TcpResponder::default() }, &[ip]);
-    let service = Service {
+    let service = ServerSettings {
         bind: vec![SocketAddr::new(ip, 0)],
         test_port: 0,
         limits: Limits::default(),
@@ -54,7 +54,7 @@ fn without_descriptors_servers_wait_and_serve_again() {
     for (client, at) in &clients {
         client.connect(&(*at).into()).unwrap();
     }
-    // All connections wait to be accepted, and cannot be: a loop that tries again at once takes a processor each.
+    // All connections wait to be accepted, and cannot be: a loop that tries again at once would use a processor each.
     std::thread::sleep(Duration::from_millis(200));
     let before = cpu();
     std::thread::sleep(Duration::from_secs(1));
@@ -62,7 +62,7 @@ fn without_descriptors_servers_wait_and_serve_again() {
     setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
     assert!(spent < 300, "{spent} ms of processor time in a second of waiting");
 
-    // With descriptors again, who has waited is served: the responder returns the greeting.
+    // With descriptors again, the waiting client is served: the responder returns the greeting.
     let (client, _) = clients.into_iter().last().unwrap();
     let mut client: TcpStream = client.into();
     client.set_read_timeout(Some(LIMIT)).unwrap();

@@ -32,7 +32,7 @@ fn udp_each_way_is_whole_and_stamped_by_the_kernel() {
         for r in &records {
             assert!(r.flags.is_clean(), "{r:?}");
             assert_eq!((r.size(), r.ttl(), r.dscp()), (Some(80), Some(64), Some(46)), "{direction:?}");
-            // One clock: a packet cannot arrive before it left.
+            // One clock: a packet cannot arrive before it was sent.
             assert!(r.delay().unwrap() >= Span::ZERO, "{r:?}");
         }
     }
@@ -144,15 +144,15 @@ fn bursts_and_poisson_streams_are_whole() {
 }
 
 #[test]
-fn rows_heard_while_they_arrive_are_those_of_the_end() {
+fn rows_delivered_while_they_arrive_equal_those_at_the_end() {
     let server = serve();
     let spec = server.spec(Direction::Down, Transport::Udp, 400, Span::millis(1));
-    let mut keeper = common::Keeper::default();
-    common::run(&server.request(vec![spec]), &mut keeper).unwrap();
-    assert_eq!(seqs(&keeper.records[0]), all(400));
+    let mut collector = common::RecordCollector::default();
+    common::run(&server.request(vec![spec]), &mut collector).unwrap();
+    assert_eq!(seqs(&collector.records[0]), all(400));
     assert_eq!(
-        keeper.live[0].iter().map(|r| r.seq).collect::<Vec<_>>(),
-        keeper.records[0].iter().map(|r| r.seq).collect::<Vec<_>>()
+        collector.live[0].iter().map(|r| r.seq).collect::<Vec<_>>(),
+        collector.records[0].iter().map(|r| r.seq).collect::<Vec<_>>()
     );
 }
 
@@ -161,11 +161,11 @@ fn rows_that_an_observer_is_too_slow_for_are_counted() {
     let server = serve();
     let spec = server.spec(Direction::Down, Transport::Udp, 20_000, Span::micros(50));
     let slow = std::time::Duration::from_secs(2);
-    let mut keeper = common::Keeper { slow, ..common::Keeper::default() };
-    common::run(&server.request(vec![spec]), &mut keeper).unwrap();
-    let (live, all) = (keeper.live[0].len() as u64, keeper.records[0].len() as u64);
-    assert!(keeper.missed > 0, "{live} of {all}");
-    assert_eq!(live + keeper.missed, all);
+    let mut collector = common::RecordCollector { slow, ..common::RecordCollector::default() };
+    common::run(&server.request(vec![spec]), &mut collector).unwrap();
+    let (live, all) = (collector.live[0].len() as u64, collector.records[0].len() as u64);
+    assert!(collector.missed > 0, "{live} of {all}");
+    assert_eq!(live + collector.missed, all);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn many_clients_at_once_do_not_mix() {
     let server = serve_with(LOCAL, limits, None);
     let clients: Vec<_> = (0..20_u64)
         .map(|i| {
-            // Each has a length of its own, so that a stranger's packet would show.
+            // Each has its own length, so that a foreign packet would be noticed.
             let direction = BOTH[i as usize % 2];
             let mut spec = TestSpec::new(
                 direction,

@@ -106,7 +106,7 @@ impl Checkup {
         let stop = stop.flag();
         let part = |percent: i64| Span(question.duration.0.saturating_mul(percent) / 100);
         // The clock state comes first: the measurements that follow load the host.
-        let machine = Machine::look();
+        let machine = Machine::read();
         let plain = |mode| Pacing { mode, ..Pacing::default() };
         let mut ways: Vec<Pacing> = [Mode::Sleep, Mode::Hybrid, Mode::Spin].map(plain).into();
         if machine.realtime_permitted {
@@ -127,7 +127,7 @@ impl Checkup {
             one_way: one_way(&spec(part(19)), &pacing, Source::Kernel, stop),
             two_way: two_way(plan(spec(part(19))), &pacing, Stamps::Kernel, stop),
             machine,
-            sockets: Sockets::look(),
+            sockets: Sockets::read(),
             interfaces: interfaces::all(),
             capabilities: Capability::ALL
                 .map(|c| Grant { name: c.name(), purpose: c.purpose(), held: c.is_held() })

@@ -1,8 +1,8 @@
-//! A read buffer that hands out contiguous bytes and grows only as bytes really come.
+//! A read buffer that provides contiguous bytes and grows only as data arrives.
 
 use std::io::{self, ErrorKind, Read};
 
-/// Small enough to be walked while it is in the cache.
+/// Small enough to stay in the cache while it is parsed.
 const CHUNK: usize = 1 << 18;
 
 pub(super) struct Buffer {
@@ -24,7 +24,7 @@ impl Buffer {
         self.consumed + self.from as u64
     }
 
-    /// Bytes at hand.
+    /// Bytes in the buffer.
     pub(super) fn available(&self) -> usize {
         self.to - self.from
     }
@@ -38,7 +38,7 @@ impl Buffer {
         Ok(Some(&self.data[self.from..self.from + n]))
     }
 
-    /// Consumes `n` bytes that were peeked at; returns where they are, until the next peek.
+    /// Consumes `n` bytes that were peeked at; returns their position, valid until the next peek.
     #[inline]
     pub(super) fn take(&mut self, n: usize) -> usize {
         let at = self.from;
@@ -51,7 +51,7 @@ impl Buffer {
         self.data.get(from..from + length).unwrap_or_default()
     }
 
-    /// Passes over `n` bytes without keeping them; `false` if the file ends first.
+    /// Skips `n` bytes; `false` if the file ends first.
     pub(super) fn skip(&mut self, mut n: u64) -> io::Result<bool> {
         loop {
             let here = (self.available() as u64).min(n);

@@ -1,4 +1,4 @@
-//! Opening a capture: a file or standard input, unpacked by what its first bytes say.
+//! Opening a capture: a file or standard input, decompressed according to its first bytes.
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
@@ -7,7 +7,7 @@ use std::path::Path;
 /// The name that stands for standard input.
 pub const STDIN: &str = "-";
 
-/// Window and dictionary memory a compressed file may ask for.
+/// Most memory, in bytes, that a compressed file may request for window and dictionary.
 const UNPACK_MEMORY: u64 = 128 << 20;
 
 pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
@@ -16,7 +16,7 @@ pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     unpack(raw)
 }
 
-/// Recognises gzip, zstd and xz; anything else is passed on as it is.
+/// Recognises gzip, zstd and xz; anything else is returned unchanged.
 pub(super) fn unpack(mut raw: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
     let mut head = [0; 6];
     let mut got = 0;

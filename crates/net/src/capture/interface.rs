@@ -1,8 +1,9 @@
-//! [`InterfaceCapture`]: packets as they pass an interface of this host, both ways, through a packet socket.
+//! [`InterfaceCapture`]: captures the packets at an interface of this host, in both directions, through a packet
+//! socket.
 //!
-//! The kernel stamps them to the nanosecond, cuts them to the snap length, and drops what does not fit the
-//! socket's buffer: the drops are counted. Batches are taken from it with one system call for up to 32
-//! packets; a memory-mapped ring would spare a copy of the first bytes, and cost `unsafe` throughout.
+//! The kernel stamps them with nanoseconds, cuts them to the snap length, and counts those it drops because the
+//! socket's buffer is full. One system call takes up to 32 packets; a memory-mapped ring would save copying the first
+//! bytes, but would need `unsafe` throughout.
 
 mod filter;
 
@@ -19,15 +20,15 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Why an interface cannot be listened to.
+/// Why packets cannot be captured at an interface.
 #[derive(Debug, thiserror::Error)]
 pub enum InterfaceError {
     /// There is no such interface.
     #[error("there is no interface '{name}' here; there are {known}")]
     NoInterface {
-        /// What was asked for.
+        /// The name that was given.
         name: String,
-        /// Those that exist.
+        /// The names of the existing interfaces.
         known: String,
     },
     /// The process may not capture.
@@ -36,32 +37,32 @@ pub enum InterfaceError {
          `sudo setcap cap_net_raw+ep $(command -v jitlat)`"
     )]
     NotPermitted(String),
-    /// The interface was removed while it was listened to.
+    /// The interface was removed during the capture.
     #[error("the interface {0} is gone")]
     Gone(String),
-    /// Something else.
+    /// Another error of the system.
     #[error("cannot capture on {interface}: {source}")]
     Io {
-        /// Where.
+        /// The interface.
         interface: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// How an interface is listened to.
+/// How to capture at an interface.
 #[derive(Clone, Copy, Debug)]
 pub struct InterfaceSettings {
     /// Bytes kept of each packet.
     pub snap: u32,
-    /// Bytes of packets that may wait in the kernel.
+    /// Size of the kernel's buffer for captured packets, in bytes.
     pub buffer: usize,
-    /// Whether packets that are not meant for this host are of interest: at a mirror port, on a bridge.
+    /// Whether to capture packets that are not addressed to this host: at a mirror port, on a bridge.
     pub promiscuous: bool,
 }
 
 impl Default for InterfaceSettings {
-    /// As much as identities need: 256 bytes a packet, 16 MiB waiting.
+    /// Enough to identify packets: 256 bytes of each, a buffer of 16 MiB.
     fn default() -> InterfaceSettings {
         InterfaceSettings { snap: 256, buffer: 16 << 20, promiscuous: false }
     }
@@ -72,7 +73,7 @@ const MAX_SNAP: u32 = 1 << 17;
 const ARPHRD_ETHER: u16 = libc::ARPHRD_ETHER;
 const ARPHRD_LOOPBACK: u16 = libc::ARPHRD_LOOPBACK;
 
-/// An interface that is listened to.
+/// A running capture at an interface.
 pub struct InterfaceCapture {
     socket: Socket,
     interface: String,
@@ -88,7 +89,7 @@ pub struct InterfaceCapture {
 }
 
 impl InterfaceCapture {
-    /// Listens to `interface`. Nothing is delivered that passed before this returned.
+    /// Starts to capture at `interface`. Packets from before the return are not delivered.
     pub fn open(interface: &str, settings: InterfaceSettings) -> Result<InterfaceCapture, InterfaceError> {
         let failed = |source: io::Error| match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => InterfaceError::NotPermitted(interface.to_owned()),
@@ -109,12 +110,12 @@ impl InterfaceCapture {
             socket = open(kind)?;
         }
         let snap = settings.snap.clamp(64, MAX_SNAP);
-        // Room beyond the user's limit takes privilege; whatever there is will do.
+        // More than the system's limit needs a privilege; a smaller buffer works, too.
         if setsockopt(&socket, sockopt::RcvBufForce, &settings.buffer).is_err() {
             let _ = socket.set_recv_buffer_size(settings.buffer);
         }
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true).map_err(|e| failed(e.into()))?;
-        sys::tell_packet_details(socket.as_fd()).map_err(failed)?;
+        sys::enable_packet_details(socket.as_fd()).map_err(failed)?;
         socket.attach_filter(&filter::everything(snap)).map_err(failed)?;
         if settings.promiscuous {
             sys::receive_everything(socket.as_fd(), index).map_err(failed)?;
@@ -134,16 +135,16 @@ impl InterfaceCapture {
         })
     }
 
-    /// From now on, only IP packets from or to these (all, if there are none): chosen by the kernel.
+    /// From now on, captures only IP packets from or to these prefixes (all packets, if there are none); the kernel
+    /// filters.
     pub fn limit_to(&self, hosts: &[Prefix]) -> Result<(), InterfaceError> {
         self.socket
             .attach_filter(&filter::hosts(hosts, self.snap))
             .map_err(|source| InterfaceError::Io { interface: self.interface.clone(), source })
     }
 
-    /// Hands what has arrived to `each`, after waiting up to `patience` for something to arrive: at most a batch,
-    /// so that the caller can look up from its work. Returns how many packets were taken from the kernel's queue,
-    /// those included that were passed over; 0 means that the queue was empty.
+    /// Passes a batch of captured packets to `each`, after waiting up to `patience` for the first. Returns how many
+    /// packets were taken from the kernel's queue, including those filtered out; 0 means that the queue was empty.
     pub fn poll(
         &mut self,
         patience: Duration,
@@ -198,8 +199,8 @@ impl InterfaceCapture {
         Ok(taken)
     }
 
-    /// Counts what is no end of capturing: the interface went down. Such an error is reported once, before what is
-    /// still in the queue.
+    /// Counts errors that do not end the capture: the interface went down. Such an error is reported once, before the
+    /// packets still in the queue.
     fn pass_over(&mut self, e: io::Error) -> Result<(), InterfaceError> {
         match e.raw_os_error() {
             Some(libc::ENETDOWN) if index(&self.interface).is_ok() => {
@@ -215,7 +216,7 @@ impl InterfaceCapture {
 
     /// Packets dropped so far because they were not read in time.
     pub fn drops(&mut self) -> u64 {
-        // The kernel starts to count anew with every reading; one that fails leaves what was known.
+        // The kernel resets its counter with every reading; a failed reading changes nothing.
         self.drops += sys::packet_drops(self.socket.as_fd()).map_or(0, u64::from);
         self.drops
     }
@@ -225,17 +226,17 @@ impl InterfaceCapture {
         self.frames
     }
 
-    /// How often the interface went down while it was listened to.
+    /// How often the interface went down during the capture.
     pub fn downs(&self) -> u64 {
         self.downs
     }
 
-    /// What the first bytes of its frames are.
+    /// The link type of its frames.
     pub fn link(&self) -> LinkType {
         self.link
     }
 
-    /// Bytes kept of each packet.
+    /// Bytes kept of each packet at most.
     pub fn snap(&self) -> u32 {
         self.snap
     }
@@ -253,13 +254,13 @@ fn index(interface: &str) -> Result<libc::c_int, InterfaceError> {
     })
 }
 
-/// The interfaces of this host.
+/// The names of this host's interfaces.
 pub fn interfaces() -> Vec<String> {
     let Ok(list) = nix::net::if_::if_nameindex() else { return Vec::new() };
     list.iter().map(|i| i.name().to_string_lossy().into_owned()).collect()
 }
 
-/// The interface that has this address.
+/// The interface that has this address; `None` if there is none.
 pub fn find_interface(address: std::net::IpAddr) -> Option<String> {
     let ours = |a: &nix::ifaddrs::InterfaceAddress| {
         a.address.is_some_and(|s| match address {
@@ -270,12 +271,12 @@ pub fn find_interface(address: std::net::IpAddr) -> Option<String> {
     nix::ifaddrs::getifaddrs().ok()?.find(ours).map(|a| a.interface_name)
 }
 
-/// What the control messages say of a packet.
+/// What the control messages say about a packet.
 #[derive(Default)]
 struct Details {
     at: Option<WallTime>,
     length: Option<u32>,
-    /// The VLAN tag that the kernel or the adapter took out, as it was.
+    /// The VLAN tag that the kernel or the adapter removed, in wire format.
     tag: Option<[u8; 4]>,
 }
 

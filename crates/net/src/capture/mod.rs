@@ -1,10 +1,10 @@
 //! Captured packets: [`Capture`] reads pcap and pcapng files, plain or compressed, or standard input;
-//! [`interface`] captures at an interface.
+//! [`interface`] captures live.
 //!
-//! The readers are our own because every length field of a capture may be a lie, because a capture cut by
-//! its snap length is the normal case here, and because nanoseconds, interface time resolutions and drop
-//! counters matter. No length is believed before the bytes are there; a damaged file gives all the packets
-//! before the damage and says where it is.
+//! The readers are our own because any length field of a capture may be wrong, because captures cut by a snap length
+//! are the normal case here, and because nanoseconds, the time resolution of interfaces and drop counters matter. No
+//! length is trusted before the bytes are there; a damaged file yields all packets before the damage, with its
+//! position.
 
 mod buffer;
 mod input;
@@ -24,7 +24,7 @@ pub use input::STDIN;
 pub use jitlat_core::passive::Frame;
 pub use write::PcapWriter;
 
-/// The longest captured frame that is believed to be one; libpcap's own limit is 256 KiB.
+/// The longest frame accepted as valid, in bytes; libpcap's own limit is 256 KiB.
 const MAX_FRAME: usize = 1 << 20;
 
 /// Why a capture could not be opened.
@@ -33,25 +33,25 @@ pub enum CaptureError {
     /// The file cannot be opened or read.
     #[error("cannot read the capture {path}: {source}")]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The first bytes are those of no known format.
+    /// The first bytes match no known format.
     #[error(
         "{path} is not a capture: it begins with neither a pcap nor a pcapng header (gzip, zstd and xz are unpacked)"
     )]
     Format {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
-    /// No file at all.
+    /// No file was given.
     #[error("no capture file was given")]
     Nothing,
 }
 
-/// What a format reader found next.
+/// The next item in a file.
 enum Step {
     Frame { at: WallTime, link: LinkType, wire_length: u32, from: usize, length: usize },
     End(Option<String>),
@@ -68,7 +68,7 @@ struct Open {
     format: Format,
 }
 
-/// One capture point's packets: several files are read one after the other, as from a rotating capture.
+/// The packets of one capture point; several files are read one after the other, as from a rotating capture.
 pub struct Capture {
     current: Option<Open>,
     waiting: VecDeque<PathBuf>,
@@ -78,8 +78,8 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Opens the first of `paths` (`-` is standard input). The others are opened when their turn comes, but
-    /// must be readable files already.
+    /// Opens the first of `paths` (`-` is standard input). The others are opened when they are reached, but must
+    /// already be readable.
     pub fn open(paths: &[PathBuf]) -> Result<Capture, CaptureError> {
         let (first, rest) = paths.split_first().ok_or(CaptureError::Nothing)?;
         for path in rest {
@@ -97,7 +97,7 @@ impl Capture {
         })
     }
 
-    /// A capture that comes from anywhere; `name` stands in for the path in messages.
+    /// A capture from any reader; `name` is used in messages.
     pub fn from_reader(name: &str, reader: impl io::Read + Send + 'static) -> Result<Capture, CaptureError> {
         let path = PathBuf::from(name);
         let unpacked = input::unpack(Box::new(reader))
@@ -111,8 +111,8 @@ impl Capture {
         })
     }
 
-    /// The next frame of any of the files, or `None` after the last. What goes wrong on the way ends the
-    /// file it happens in and is kept in [`Self::notes`].
+    /// The next frame of any of the files, or `None` after the last. An error ends the file it occurs in and is added
+    /// to [`Self::notes`].
     pub fn next_frame(&mut self) -> Option<Frame<'_>> {
         loop {
             let open = self.current.as_mut()?;
@@ -149,12 +149,12 @@ impl Capture {
         }
     }
 
-    /// What was wrong with the files read so far, in plain words.
+    /// Messages about errors in the files read so far.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Packets the capturing system says it dropped (pcapng interface statistics).
+    /// Packets that the capturing system reports as dropped (pcapng interface statistics).
     pub fn drops(&self) -> u64 {
         self.drops
     }

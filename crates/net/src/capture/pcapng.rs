@@ -1,5 +1,5 @@
-//! The pcapng format (draft-ietf-opsawg-pcapng): sections of blocks, each interface with a link type and a
-//! time resolution of its own.
+//! The pcapng format (draft-ietf-opsawg-pcapng): sections of blocks; each interface has its own link type and time
+//! resolution.
 
 use super::buffer::Buffer;
 use super::pcap::cut;
@@ -14,9 +14,9 @@ const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
-/// Interfaces a section may describe.
+/// Most interfaces that a section may describe.
 const MAX_INTERFACES: usize = 65_536;
-/// The longest block of those that are looked into.
+/// The longest block that is parsed, in bytes.
 const MAX_BLOCK: u32 = 2 << 20;
 
 #[derive(Default)]

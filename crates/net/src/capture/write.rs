@@ -1,4 +1,4 @@
-//! Saving frames: the pcap format with nanoseconds, in this host's byte order.
+//! Writing frames in the pcap format with nanoseconds, in this host's byte order.
 
 use super::Frame;
 use jitlat_core::passive::LinkType;
@@ -11,7 +11,7 @@ pub struct PcapWriter<W> {
 }
 
 impl<W: Write> PcapWriter<W> {
-    /// Begins a file of frames that keep at most `snap` bytes.
+    /// Starts a file whose frames keep at most `snap` bytes.
     pub fn new(mut out: W, link: LinkType, snap: u32) -> io::Result<PcapWriter<W>> {
         out.write_all(&0xa1b2_3c4du32.to_ne_bytes())?;
         out.write_all(&[2u16.to_ne_bytes(), 4u16.to_ne_bytes()].concat())?;
@@ -21,7 +21,7 @@ impl<W: Write> PcapWriter<W> {
         Ok(PcapWriter { out })
     }
 
-    /// Adds a frame. Times before 1970 or after 2106 do not fit the format and are written as its limits.
+    /// Adds a frame. Times before 1970 or after 2106 do not fit the format and are clamped.
     pub fn write(&mut self, frame: &Frame<'_>) -> io::Result<()> {
         let seconds = frame.at.0.div_euclid(SECOND).clamp(0, u32::MAX.into()) as u32;
         let nanos = frame.at.0.rem_euclid(SECOND) as u32;
@@ -31,7 +31,7 @@ impl<W: Write> PcapWriter<W> {
         self.out.write_all(frame.data)
     }
 
-    /// Hands everything on.
+    /// Flushes the writer.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }

@@ -9,41 +9,41 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// How long each address of a host is tried.
+/// How long to try each address of a host.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Longest wait for room to write a message, which is short.
+/// Longest wait until a (short) message can be written.
 const WRITE: Duration = Duration::from_secs(5);
 const BUFFER: usize = 1 << 16;
 
-/// Why nothing can be collected from a far point.
+/// Why digests cannot be collected from another host.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectorError {
-    /// No connection.
+    /// The connection failed.
     #[error(
         "cannot connect to {host}, TCP port {port}: {source}; is `jitlat serve --capture IFACE` running there?"
     )]
     Connect {
-        /// Which host.
+        /// The host.
         host: String,
-        /// Which port.
+        /// Its TCP port.
         port: u16,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The conversation failed.
     #[error("packet digests from {host}: {source}{}", advice(source))]
     Conversation {
-        /// Which host.
+        /// The host.
         host: String,
-        /// Why.
+        /// The reason.
         source: DigestError,
     },
     /// The connection broke.
     #[error("packet digests from {host}: the connection broke: {source}")]
     Broken {
-        /// Which host.
+        /// The host.
         host: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -57,7 +57,7 @@ fn advice(why: &DigestError) -> &'static str {
     }
 }
 
-/// A far capture point.
+/// A connection to a capture point on another host.
 pub struct DigestCollector {
     host: String,
     stream: TcpStream,
@@ -68,7 +68,7 @@ pub struct DigestCollector {
 }
 
 impl DigestCollector {
-    /// Connects and has the far host capture; waits for its answer.
+    /// Connects, requests a capture, and waits for the answer.
     pub fn connect(
         host: &str,
         port: u16,
@@ -88,7 +88,7 @@ impl DigestCollector {
             salt: 0,
         };
         loop {
-            // The machine gives up a host that is silent.
+            // The machine gives up on a silent host.
             if let Some(CollectorEvent::Listening { interface, salt }) =
                 collector.poll(Duration::from_millis(100))?
             {
@@ -98,27 +98,27 @@ impl DigestCollector {
         }
     }
 
-    /// The far interface.
+    /// The interface that is captured at.
     pub fn interface(&self) -> &str {
         &self.interface
     }
 
-    /// The salt of the names it reports.
+    /// The salt of the packet names in its digests.
     pub fn salt(&self) -> u64 {
         self.salt
     }
 
-    /// Has it report digests by this rule from now on.
+    /// Makes it report digests by this rule from now on.
     pub fn rule(&mut self, rule: Rule) {
         self.machine.handle(tick(), CollectorInput::Rule(rule));
     }
 
-    /// Has it come to an end, which it confirms by [`CollectorEvent::End`].
+    /// Requests the end of the capture; [`CollectorEvent::End`] confirms it.
     pub fn stop(&mut self) {
         self.machine.handle(tick(), CollectorInput::Stop);
     }
 
-    /// What it reports next, after waiting up to `patience` for something to come.
+    /// The next event, after waiting up to `patience`; `None` if there is none.
     pub fn poll(&mut self, patience: Duration) -> Result<Option<CollectorEvent>, CollectorError> {
         if let Some(event) = self.next_event()? {
             return Ok(Some(event));

@@ -1,4 +1,4 @@
-//! [`DigestExporter`]: captures for collectors on other hosts; a thread each, few of them.
+//! [`DigestExporter`]: captures packets for collectors on other hosts, with a thread for each of a few collectors.
 
 use super::{is_own, nonce};
 use crate::accept::{Acceptor, ConnectionService, Slot, SlotLimits, Slots, TurnedAway};
@@ -23,47 +23,47 @@ use tracing::info;
 
 /// Connections at a time, with or without a capture.
 const CONNECTIONS: SlotLimits = SlotLimits { total: 16, per_client: 4 };
-/// Collectors served at a time: taken once one has proved the key and asked for an interface.
+/// Collectors served at a time: counted once a collector has proved the key and requested an interface.
 const COLLECTORS: SlotLimits = SlotLimits { total: 4, per_client: 2 };
-/// How long a connection may take to ask.
+/// How long a connection may take until its request.
 const INTRODUCTION: Duration = Duration::from_secs(20);
-/// How often a quiet thread looks up.
+/// How often an idle thread checks its connection.
 const LOOK_UP: Duration = Duration::from_millis(10);
-/// Batches taken from the kernel between two looks at the connection.
+/// Batches taken from the kernel between two checks of the connection.
 const ROUNDS: usize = 32;
-/// A packet is in the socket's queue so soon after it was stamped.
+/// A packet is in the socket's queue at most this long after its time stamp.
 const SLACK: Span = Span::millis(2);
-/// Bytes that wait for the connection before more are made.
+/// Bytes that wait to be sent before no more digests are made.
 const OUTGOING: usize = 1 << 17;
 
-/// What is offered to collectors.
+/// A digest service to offer.
 #[derive(Clone, Debug)]
 pub struct DigestExporter {
     /// Interfaces that may be captured at.
     pub interfaces: Vec<String>,
-    /// What a collector has to prove; without it anybody may collect.
+    /// The key that a collector must prove; `None`: no key needed.
     pub key: Option<Key>,
-    /// Digests a second sent to one collector at most.
+    /// Most digests a second sent to one collector.
     pub rate: u32,
-    /// How is captured at them.
+    /// How to capture at the interfaces.
     pub settings: InterfaceSettings,
 }
 
-/// Why nothing can be offered.
+/// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ExporterError {
     /// An interface cannot be captured at.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
-    /// A port cannot be listened at.
+    /// A port cannot be listened on.
     #[error("cannot await collectors at {address}: {source}")]
     Bind {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// This host lacks something.
+    /// This host has no threads or descriptors left.
     #[error("cannot start to serve digests: {0}")]
     Start(#[from] io::Error),
 }
@@ -76,7 +76,7 @@ pub struct RunningExporter {
 }
 
 impl RunningExporter {
-    /// Where collectors are awaited.
+    /// The addresses it listens on.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -92,10 +92,10 @@ impl Drop for RunningExporter {
 }
 
 impl DigestExporter {
-    /// Awaits collectors at `addresses`.
+    /// Listens for collectors at `addresses`.
     pub fn serve(self, addresses: &[SocketAddr]) -> Result<RunningExporter, ExporterError> {
         for interface in &self.interfaces {
-            // That it can be captured at is better known now.
+            // Check now that capturing works, not when a collector asks.
             drop(InterfaceCapture::open(interface, self.settings)?);
         }
         let bind = |(address, source)| ExporterError::Bind { address, source };
@@ -114,7 +114,7 @@ impl DigestExporter {
     }
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct Connections {
     service: DigestExporter,
     stop: Arc<AtomicBool>,
@@ -134,11 +134,11 @@ impl ConnectionService for Connections {
 
     fn turn_away(&self, mut stream: &TcpStream, peer: SocketAddr, why: TurnedAway) {
         info!(%peer, "refused digests: {why}");
-        // A collector that does not read it learns nothing.
+        // If the collector does not read it, it does not get the reason.
         let _ = stream.write(&Exporter::turn_away(Refusal::Busy, &why.to_string()));
     }
 
-    // Conversations look at the flag that stops the acceptor.
+    // Conversations check the flag that stops the acceptor.
     fn stop(&self) {}
 }
 
@@ -208,9 +208,9 @@ impl Conversation<'_> {
                             info!(%peer, "collects digests at {interface}");
                             self.exporter.handle(tick(), ExporterInput::Listening(interface));
                         }
-                        Err((why, words)) => {
-                            info!(%peer, "refused digests: {words}");
-                            self.exporter.handle(tick(), ExporterInput::Refuse(why, words));
+                        Err((why, message)) => {
+                            info!(%peer, "refused digests: {message}");
+                            self.exporter.handle(tick(), ExporterInput::Refuse(why, message));
                         }
                     },
                     ExporterEvent::Rule(rule) => self.follow(rule),
@@ -219,7 +219,7 @@ impl Conversation<'_> {
                         self.exporter.handle(tick(), ExporterInput::End(self.notes()));
                     }
                     ExporterEvent::Over(why) => {
-                        // The last words are under way.
+                        // The last messages are sent.
                         return why.map_or(Ok(()), |why| Err(io::Error::other(why)));
                     }
                 }
@@ -255,7 +255,7 @@ impl Conversation<'_> {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(n) => self.written += n,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                // No room: what is captured meanwhile waits, up to a number.
+                // No room to send: captured packets wait, up to a limit.
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(e) => return Err(e),
             }
@@ -285,7 +285,7 @@ impl Conversation<'_> {
     fn follow(&mut self, rule: Rule) {
         let Some(c) = &mut self.capture else { return };
         let hosts: Vec<Prefix> = rule.sides.reference.iter().chain(&rule.sides.monitor).copied().collect();
-        // Where the kernel will not choose, this thread does.
+        // Where the kernel cannot filter, this thread does.
         let _ = c.live.limit_to(&hosts);
         c.began = clock::wall();
         c.rule = Some(rule);
@@ -298,7 +298,7 @@ impl Conversation<'_> {
         down.into_iter().collect()
     }
 
-    /// Hands over what has been captured; waits a little where nothing has. What goes wrong ends the capture.
+    /// Processes captured packets; waits briefly if there are none. Returns the error that ends the capture, if any.
     fn capture(&mut self) -> Option<String> {
         let Some(c) = &mut self.capture else {
             std::thread::sleep(LOOK_UP);
@@ -336,9 +336,9 @@ impl Conversation<'_> {
                 }
                 Ok(_) => {}
                 Err(e) => {
-                    let words = e.to_string();
+                    let message = e.to_string();
                     self.capture = None;
-                    return Some(words);
+                    return Some(message);
                 }
             }
         }

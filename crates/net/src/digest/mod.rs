@@ -1,4 +1,4 @@
-//! Packet digests between hosts: [`DigestCollector`] collects those of a capture point far away, a
+//! Packet digests between hosts: a [`DigestCollector`] receives those of a capture point on another host, a
 //! [`DigestExporter`] captures for others.
 
 mod collector;
@@ -12,8 +12,8 @@ use jitlat_core::passive::packet::TCP;
 use jitlat_core::spec::CONTROL_PORT;
 use std::io;
 
-/// Whether a packet belongs to measuring itself: a control conversation, or digests sent to `port`. Such are
-/// left out where they are captured, at both points, or every digest sent would make another.
+/// Whether a packet belongs to jitlat itself: a control conversation, or digests sent to `port`. Such packets are
+/// excluded at both points; otherwise every digest sent would produce another.
 #[inline]
 pub fn is_own(p: &Packet<'_>, port: u16) -> bool {
     let own = |x: u16| x == port || x == CONTROL_PORT;

@@ -6,43 +6,43 @@ use core::ops::Sub;
 use jitlat_core::time::Span;
 use serde::Serialize;
 
-/// Differences of neighbouring readings of one clock, in ns.
+/// Differences between consecutive readings of one clock, in ns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reading {
-    /// Readings made.
+    /// Number of readings.
     pub reads: u64,
-    /// The smallest difference that is not zero: the clock's resolution, or the cost of a reading if that is more.
+    /// The smallest difference above zero: the clock's resolution, or the cost of a reading if that is larger.
     pub resolution: Option<Span>,
-    /// The middle: what a reading costs.
+    /// Median: the cost of a reading.
     pub p50: Span,
     /// 99.9th percentile.
     pub p999: Span,
-    /// The longest.
+    /// Largest difference.
     pub max: Span,
-    /// Differences above [`STALL`]: the program, or the whole machine, stood still.
+    /// Differences above [`STALL`]: the program or the whole machine was stopped.
     pub stalls: u64,
-    /// Time lost in them.
+    /// Total length of the stalls.
     pub stalled: Span,
     /// Differences below zero: the clock went back.
     pub backwards: u64,
-    /// How long was looked.
+    /// How long the clock was read.
     pub watched: Span,
 }
 
 /// A longer difference is a stall.
 pub const STALL: Span = Span::micros(100);
 
-/// Differences counted singly, in ns; longer ones are rare enough to be kept.
+/// Differences up to this many ns are counted one by one; longer ones are rare and kept as values.
 const COUNTED: usize = 4096;
-/// The most kept: no machine stalls more often in a few seconds.
+/// Most values kept: no machine stalls more often in a few seconds.
 const KEPT: usize = 1 << 16;
 
-/// Reads the wall clock without pause for `budget`, at least 100 000 times.
+/// Reads the wall clock continuously for `budget`, at least 100 000 times.
 pub fn read_wall(budget: Span) -> Reading {
     observe(wall, budget)
 }
 
-/// The same of the steady clock.
+/// Reads the steady clock in the same way.
 pub fn read_steady(budget: Span) -> Reading {
     observe(steady, budget)
 }
@@ -53,7 +53,7 @@ fn observe<T: Copy + Sub<Output = Span>>(clock: impl Fn() -> T, budget: Span) ->
     let begin = steady();
     let mut before = clock();
     loop {
-        // The end is looked for only now and then, so that it is not measured.
+        // The end is checked only now and then, so that the check is not measured.
         for _ in 0..10_000 {
             let now = clock();
             tally.add(now - before);
@@ -94,7 +94,7 @@ impl Tally {
         self.long.sort_unstable();
         let short: u64 = self.counts.iter().sum();
         let all = short + self.long.len() as u64;
-        // The 0-based rank of a share of all, in thousandths.
+        // The 0-based rank of a quantile, in thousandths.
         let at = |thousandths: u64| {
             let rank = (all * thousandths).div_ceil(1000).saturating_sub(1);
             if rank >= short {
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stalls_and_steps_back_are_told_from_the_cost_of_a_reading() {
+    fn stalls_and_steps_back_are_distinguished_from_the_cost_of_a_reading() {
         let mut tally = Tally::new();
         for d in (0..998).map(|i| 20 + i % 10).chain([20_000_000, -5]) {
             tally.add(Span(d));

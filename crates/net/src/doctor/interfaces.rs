@@ -1,4 +1,5 @@
-//! Adapters: which stamps they can take (`ETHTOOL_GET_TS_INFO`), and for how long they hold packets back.
+//! Network interfaces: which time stamps they support (`ETHTOOL_GET_TS_INFO`), and how long they delay received
+//! packets.
 
 use super::{line, number};
 use crate::sys;
@@ -14,30 +15,30 @@ pub struct Interface {
     pub name: String,
     /// Its driver.
     pub driver: Option<String>,
-    /// Speed in Mbit/s.
+    /// Link speed, Mbit/s.
     pub speed: Option<u64>,
-    /// Largest packet, in bytes.
+    /// MTU, in bytes.
     pub mtu: Option<u64>,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
-    /// Stamps it can take; `None` where the driver does not say.
+    /// The time stamps it supports; `None` if the driver does not report it.
     pub stamps: Option<Abilities>,
-    /// How long it may hold received packets back to interrupt less often, in µs.
+    /// Longest delay of a received packet by interrupt coalescing, in µs.
     pub coalesce_us: Option<u32>,
-    /// Packets dropped on reception since it came up.
+    /// Packets dropped on reception since the interface came up.
     pub dropped: Option<u64>,
 }
 
-/// What an adapter, with its driver, can stamp.
+/// The time stamps that an adapter and its driver support.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Abilities {
-    /// The kernel stamps what is sent.
+    /// Software stamps of sent packets.
     pub software_send: bool,
-    /// The kernel stamps what is received.
+    /// Software stamps of received packets.
     pub software_receive: bool,
-    /// The adapter stamps what is sent.
+    /// Hardware stamps of sent packets.
     pub hardware_send: bool,
-    /// The adapter stamps every packet received, not only those of PTP.
+    /// Hardware stamps of every received packet, not only of PTP packets.
     pub hardware_receive: bool,
     /// Number of the adapter's clock, `/dev/ptpN`.
     pub clock: Option<u32>,
@@ -45,14 +46,14 @@ pub struct Abilities {
 
 const ETHTOOL_GCOALESCE: u32 = 0x0e;
 const ETHTOOL_GET_TS_INFO: u32 = 0x41;
-/// Of the bits `HWTSTAMP_FILTER_…` and `HWTSTAMP_TX_…`.
+/// Bits of `HWTSTAMP_FILTER_…` and `HWTSTAMP_TX_…`.
 const FILTER_ALL: u32 = 1 << 1;
 const SEND_ON: u32 = 1 << 1;
 
 impl Abilities {
-    /// `struct ethtool_ts_info`: command, abilities, clock, kinds of sending, 3 reserved, filters, 3 reserved.
-    fn parse(words: [u32; 11]) -> Abilities {
-        let [_, able, clock, sending, _, _, _, filters, ..] = words;
+    /// `struct ethtool_ts_info`: command, capabilities, clock, transmit types, 3 reserved, filters, 3 reserved.
+    fn parse(fields: [u32; 11]) -> Abilities {
+        let [_, able, clock, sending, _, _, _, filters, ..] = fields;
         let can = |bit: u32| able & bit != 0;
         let raw = can(libc::SOF_TIMESTAMPING_RAW_HARDWARE);
         Abilities {
@@ -65,7 +66,7 @@ impl Abilities {
     }
 }
 
-/// Every interface that is up, by name.
+/// Every interface that is up, sorted by name.
 pub fn all() -> Vec<Interface> {
     use nix::net::if_::InterfaceFlags as Flags;
     let mut found: BTreeMap<String, Interface> = BTreeMap::new();
@@ -86,9 +87,9 @@ pub fn all() -> Vec<Interface> {
 fn describe(name: &str, asking: Option<&UdpSocket>) -> Interface {
     let of = |file: &str| format!("/sys/class/net/{name}/{file}");
     let driver = std::fs::read_link(of("device/driver")).ok();
-    let stamps = asking.and_then(|s| sys::ask_adapter(s.as_fd(), name, ETHTOOL_GET_TS_INFO).ok());
+    let stamps = asking.and_then(|s| sys::query_adapter(s.as_fd(), name, ETHTOOL_GET_TS_INFO).ok());
     // Offset of rx_coalesce_usecs in struct ethtool_coalesce: the word after the command.
-    let coalesce = asking.and_then(|s| sys::ask_adapter::<23>(s.as_fd(), name, ETHTOOL_GCOALESCE).ok());
+    let coalesce = asking.and_then(|s| sys::query_adapter::<23>(s.as_fd(), name, ETHTOOL_GCOALESCE).ok());
     Interface {
         name: name.to_owned(),
         driver: driver.and_then(|d| Some(d.file_name()?.to_string_lossy().into_owned())),
@@ -117,7 +118,7 @@ mod tests {
             clock: Some(0),
         };
         assert_eq!(i210, all);
-        // Hardware that stamps PTP packets only is of no use to us.
+        // Hardware that stamps only PTP packets cannot stamp ours.
         let ptp_only = Abilities::parse([0x41, 0x5f, 1, 0b11, 0, 0, 0, 1 << 3, 0, 0, 0]);
         assert_eq!(ptp_only, Abilities { hardware_receive: false, clock: Some(1), ..all });
         let software = Abilities::parse([0x41, 0x1a, u32::MAX, 0, 0, 0, 0, 0, 0, 0, 0]);

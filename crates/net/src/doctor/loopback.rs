@@ -1,10 +1,10 @@
-//! The loopback baseline (metrics §22.3): what a stream of the test's size and period suffers on its way through
-//! nothing but this host, measured by the very code that runs the test.
+//! The loopback baseline (metrics §22.3): the delay of a stream of the test's size and period through this host alone,
+//! measured by the code that runs the test.
 
 use crate::client::{self, ClientError, TestRequest};
 use crate::pace::Pacing;
 use crate::reflect::{Reflectors, StampReflector};
-use crate::server::{Server, ServerError, Service};
+use crate::server::{Server, ServerError, ServerSettings};
 use crate::stamp::Stamps;
 use crate::twoway;
 use crate::twoway::client::{Link, Measured, PingError};
@@ -21,28 +21,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
-/// Why there is no baseline.
+/// Why the baseline could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum LoopbackError {
-    /// The server's side.
+    /// The server failed.
     #[error("serving on the loopback interface: {0}")]
     Server(#[from] ServerError),
-    /// The client's side.
+    /// The client failed.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The two-way test.
+    /// The two-way test failed.
     #[error(transparent)]
     Ping(#[from] PingError),
-    /// The reflector.
+    /// The reflector failed.
     #[error("{0}")]
     Reflector(String),
-    /// No port.
+    /// No free port.
     #[error("no free port on the loopback interface (is it up?): {0}")]
     Port(#[from] io::Error),
 }
 
-/// Runs the stream `spec` describes from a client to a server of this program over the loopback interface, and
-/// returns its context and records.
+/// Runs the stream `spec` from a client to a server of this program over the loopback interface; returns its session
+/// and records.
 ///
 /// # Errors
 /// [`LoopbackError`] if the interface is down or the test fails.
@@ -53,7 +53,7 @@ pub fn one_way(
     stop: &AtomicBool,
 ) -> Result<(Vec<Session>, Vec<PacketRecord>), LoopbackError> {
     let test_port = UdpSocket::bind((HERE, 0))?.local_addr()?.port();
-    let service = Service {
+    let service = ServerSettings {
         bind: vec![SocketAddr::from((HERE, 0))],
         test_port,
         limits: Limits::default(),
@@ -61,7 +61,7 @@ pub fn one_way(
         pacing: Pacing { lock_memory: false, ..pacing.clone() },
     };
     let server = Server::bind(service)?;
-    // Which way makes no difference: both ends are here.
+    // Either direction will do: both ends are this host.
     let mut spec = if spec.direction() == Direction::Up { spec.clone() } else { spec.reversed() };
     (spec.src_port, spec.dst_port) = (0, test_port);
     let request = TestRequest {
@@ -91,7 +91,7 @@ pub fn one_way(
     Ok((measured.sessions, collected))
 }
 
-/// The same both ways: STAMP from this host to itself. The records have all four times.
+/// Runs STAMP round trips from this host to itself. The records have all four times.
 ///
 /// # Errors
 /// [`LoopbackError`] if the interface is down or the test fails.

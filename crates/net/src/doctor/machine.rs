@@ -1,4 +1,4 @@
-//! Processors, power saving, load and scheduling, as the kernel tells of them.
+//! Processors, power saving, load and scheduling, as the kernel reports them.
 
 use super::{line, number};
 use nix::sched::sched_getaffinity;
@@ -11,50 +11,50 @@ use std::path::Path;
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// What bears on how soon a program of this host runs when it should.
+/// What influences how soon a program wakes up on this host. What the kernel does not report is `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Machine {
-    /// The processor's own name.
+    /// Model name of the processor.
     pub model: Option<String>,
     /// Processors this program may use.
     pub cpus: usize,
-    /// Processors online, as the kernel writes it: `0-7`.
+    /// Processors online, in the kernel's notation: `0-7`.
     pub online: Option<String>,
-    /// Processors kept free of other programs: `2-3`.
+    /// Processors isolated from the scheduler: `2-3`.
     pub isolated: Option<String>,
     /// Processors without a timer tick.
     pub nohz_full: Option<String>,
-    /// Two threads share a core.
+    /// Whether two threads share a core.
     pub smt: Option<bool>,
-    /// Frequency governors in force, with the number of processors under each.
+    /// Active frequency governors, with the number of processors under each.
     pub governors: BTreeMap<String, usize>,
-    /// What puts idle processors to sleep.
+    /// The driver that selects idle states.
     pub idle_driver: Option<String>,
-    /// Idle states that may be entered, the deepest last.
+    /// Enabled idle states, the deepest last.
     pub idle_states: Vec<IdleState>,
-    /// Running programs on average over the last minute.
+    /// Load average of the last minute.
     pub load: Option<f64>,
-    /// Share of the last ten seconds in which some program waited for a processor, in percent.
+    /// Share of the last ten seconds in which some task waited for a processor, in percent.
     pub cpu_pressure: Option<f64>,
-    /// Share of processor time that the hypervisor gave to others since boot, in percent.
+    /// Share of processor time that the hypervisor gave to other guests since boot, in percent.
     pub stolen: Option<f64>,
-    /// Processor time a control group allows, in processors; `None` = no limit.
+    /// Processor time that the control group allows, in processors; `None` = no limit.
     pub quota: Option<f64>,
-    /// What kind of virtual machine this is, if any.
+    /// Type of the virtual machine; `None` on bare metal.
     pub virtual_machine: Option<String>,
-    /// What kind of container, if any.
+    /// Type of the container; `None` outside of one.
     pub container: Option<String>,
-    /// A PREEMPT_RT kernel.
+    /// Whether the kernel is PREEMPT_RT.
     pub realtime_kernel: bool,
     /// Highest SCHED_FIFO priority a program without CAP_SYS_NICE may take; 0 = none.
     pub rtprio_limit: Option<u64>,
-    /// Whether this program may run under SCHED_FIFO: tried, on a thread of its own.
+    /// Whether this program may use SCHED_FIFO; tried on a thread of its own.
     pub realtime_permitted: bool,
-    /// How much later than asked a timer may fire by default, in ns.
+    /// Timer slack: how much later than requested a timer may fire, in ns.
     pub timer_slack: Option<u64>,
     /// The clock source in use.
     pub clock_source: Option<String>,
-    /// Those it could use.
+    /// The clock sources available.
     pub clock_sources: Vec<String>,
 }
 
@@ -63,13 +63,13 @@ pub struct Machine {
 pub struct IdleState {
     /// Its name, e.g. `C6`.
     pub name: String,
-    /// How long it takes to wake up from it, in µs.
+    /// Wake-up latency, in µs.
     pub exit_us: u64,
 }
 
 impl Machine {
-    /// This machine.
-    pub fn look() -> Machine {
+    /// Reads the facts about this machine.
+    pub fn read() -> Machine {
         let clock = Path::new("/sys/devices/system/clocksource/clocksource0");
         let sources = line(clock.join("available_clocksource")).unwrap_or_default();
         Machine {
@@ -122,7 +122,7 @@ fn governors() -> BTreeMap<String, usize> {
     found
 }
 
-/// Those of the first processor; they rarely differ.
+/// The idle states of the first processor; they rarely differ between processors.
 fn idle_states() -> Vec<IdleState> {
     let mut states: Vec<IdleState> = fs::read_dir(format!("{CPUS}/cpu0/cpuidle"))
         .into_iter()
@@ -149,12 +149,12 @@ fn stolen(line: &str) -> Option<f64> {
     (all > 0).then(|| *ticks.get(7).unwrap_or(&0) as f64 * 100.0 / all as f64)
 }
 
-/// `max 100000` or `150000 100000`: of the second version's group, in its own file or the mounted root.
+/// `max 100000` or `150000 100000`: control groups v2, in the group's own file or the mounted root.
 fn quota() -> Option<f64> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = own.lines().find_map(|l| l.strip_prefix("0::"))?.trim_start_matches('/').to_owned();
     let root = Path::new("/sys/fs/cgroup");
-    // The tightest of the group and those around it.
+    // The smallest quota of the group and its ancestors.
     let limits = Path::new(&path).ancestors().filter_map(|a| limit(&line(root.join(a).join("cpu.max"))?));
     limits.reduce(f64::min)
 }
@@ -183,7 +183,7 @@ fn container() -> Option<String> {
         .map(|(_, kind)| kind.to_owned())
 }
 
-/// Tried on a thread that ends at once, so that nothing stays changed.
+/// Tries it on a thread that ends at once, so that nothing stays changed.
 fn realtime_permitted() -> bool {
     std::thread::spawn(|| crate::sys::schedule_fifo(1).is_ok()).join().unwrap_or(false)
 }
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_a_processor() {
-        let m = Machine::look();
+        let m = Machine::read();
         assert!(m.cpus >= 1 && m.load.is_none_or(|l| l >= 0.0), "{m:?}");
         assert!(m.idle_states.is_sorted_by_key(|s| s.exit_us));
     }

@@ -1,4 +1,4 @@
-//! Room for packets: the system's limits, and what a socket of this program really gets.
+//! Socket buffers: the system's limits, and what a socket of this program gets.
 
 use super::number;
 use crate::sockets::enlarge;
@@ -7,29 +7,29 @@ use serde::Serialize;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::{Ipv4Addr, UdpSocket};
 
-/// Sizes in bytes.
+/// Sizes in bytes; `None` if unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sockets {
-    /// Largest receive buffer a program may ask for.
+    /// Largest receive buffer that a program may request.
     pub rmem_max: Option<u64>,
     /// Largest send buffer.
     pub wmem_max: Option<u64>,
-    /// Receive buffer of a socket whose program asks for nothing.
+    /// Receive buffer of a socket by default.
     pub rmem_default: Option<u64>,
-    /// Packets that may wait for a processor.
+    /// Packets that may wait for a processor (`net.core.netdev_max_backlog`).
     pub backlog: Option<u64>,
-    /// Receive buffer that a test's socket gets. The kernel counts each packet with its overhead, so that small
-    /// packets fill several times their own size.
+    /// Receive buffer of a test's socket. The kernel counts each packet with its overhead, so small packets use several
+    /// times their own size.
     pub receive: Option<u64>,
     /// Send buffer.
     pub send: Option<u64>,
-    /// Whether this program may open ping sockets, which need no privilege where the group is allowed them.
+    /// Whether this program may open ping sockets, which need no privilege if its group is allowed to use them.
     pub ping: bool,
 }
 
 impl Sockets {
-    /// This host's.
-    pub fn look() -> Sockets {
+    /// Reads the sizes on this host.
+    pub fn read() -> Sockets {
         let core = |name: &str| number(format!("/proc/sys/net/core/{name}"));
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok();
         let of = |s: &UdpSocket| {
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_socket_gets_some_room() {
-        let s = Sockets::look();
+        let s = Sockets::read();
         assert!(s.receive.is_some_and(|n| n > 2000), "{s:?}");
     }
 }

@@ -8,24 +8,24 @@ use jitlat_core::time::Span;
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Lateness at deadlines of one period, in ns.
+/// Wake-up errors at deadlines of one period, in ns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Lateness {
     /// `sleep`, `hybrid` or `spin`.
     pub mode: String,
-    /// Under `SCHED_FIFO`.
+    /// Whether under `SCHED_FIFO`.
     pub realtime: bool,
-    /// The period it was tried at.
+    /// The period of the deadlines.
     pub period: Span,
-    /// Deadlines.
+    /// Number of deadlines.
     pub deadlines: u64,
-    /// The middle.
+    /// Median.
     pub p50: Span,
-    /// 99th percentile; the largest, of fewer than a hundred.
+    /// 99th percentile; with fewer than a hundred deadlines the largest.
     pub p99: Span,
     /// Largest.
     pub max: Span,
-    /// What had to be reduced, in words.
+    /// What was requested but not permitted.
     pub notes: Vec<String>,
 }
 
@@ -33,8 +33,8 @@ pub struct Lateness {
 const MOST: i64 = 1000;
 const FEWEST: i64 = 10;
 
-/// Meets deadlines a `period` apart for about `budget`, on a thread of its own run as `pacing` says. A period too
-/// long for ten of them is tried as one of a tenth of the budget; the result says at which.
+/// Waits for deadlines a `period` apart for about `budget`, on a thread that runs as `pacing` says. A period too long
+/// for ten deadlines is replaced by a tenth of the budget; the result has the period used. `None` if stopped.
 pub fn lateness(pacing: &Pacing, period: Span, budget: Span, stop: &AtomicBool) -> Option<Lateness> {
     let period = Span(period.0.clamp(1, (budget.0 / FEWEST).max(1)));
     let deadlines = (budget.0 / period.0).clamp(FEWEST, MOST);

@@ -1,4 +1,4 @@
-//! What the TUN emulator needs to know of IP packets.
+//! The parts of IP packets that the TUN emulator reads and changes.
 
 use crate::frame::{checksum, ipv4, udp};
 use jitlat_proto::wire::Field;
@@ -16,8 +16,8 @@ fn version(packet: &[u8]) -> Option<u8> {
     packet.first().map(|b| b >> 4)
 }
 
-/// The UDP payload of a packet and its two ports, source first; `None` for anything else, later
-/// fragments included.
+/// The UDP payload of a packet and its two ports, source first; `None` for anything else, including fragments after the
+/// first.
 pub(super) fn parse_udp(packet: &[u8]) -> Option<(u16, u16, &[u8])> {
     let header = match version(packet)? {
         4 => {
@@ -27,7 +27,7 @@ pub(super) fn parse_udp(packet: &[u8]) -> Option<(u16, u16, &[u8])> {
             }
             usize::from(ipv4::VERSION_LENGTH.read(packet)? & 0x0f) * 4
         }
-        // A fragment or an extension header is no UDP header.
+        // Fragments and packets with extension headers have no UDP header here.
         6 if ipv6::NEXT_HEADER.read(packet)? == udp::PROTOCOL => ipv6::LENGTH,
         _ => return None,
     };
@@ -44,10 +44,9 @@ pub(super) fn traffic_class(packet: &[u8]) -> Option<u8> {
     }
 }
 
-/// Writes the TOS or traffic-class octet of a packet and keeps an IPv4 header's checksum right
-/// (RFC 1624, equation 3).
+/// Writes the TOS or traffic-class octet of a packet and updates an IPv4 header's checksum (RFC 1624, equation 3).
 pub(super) fn set_traffic_class(packet: &mut [u8], octet: u8) {
-    /// The word of the header that the octet is in.
+    /// The 16-bit word of the header that contains the octet.
     const WORD: Field<u16> = Field::at(0);
     match version(packet) {
         Some(4) if packet.len() >= ipv4::LENGTH => {

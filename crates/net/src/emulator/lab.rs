@@ -1,7 +1,7 @@
-//! [`Lab`]: two network namespaces with a path between them, a whole small internet on one machine.
+//! [`Lab`]: two network namespaces with a path between them.
 //!
-//! The path is a pair of TUN devices driven by the impairment model ([`Lab::tun`]) a virtual
-//! cable ([`Lab::cable`]) or a switch ([`Lab::switch`]) on which `tc` may be let loose. Needs root and the program `ip`.
+//! The path is a pair of TUN devices driven by the impairment model ([`Lab::tun`]), a virtual cable ([`Lab::cable`]) or
+//! a switch ([`Lab::switch`]) to which `tc` can be applied. Needs root and the program `ip`.
 
 use super::Numbering;
 use super::tun::{self, Tun, TunConfig, TunEnd, TunError};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The name of the path's device in both namespaces.
 pub const DEVICE: &str = "path";
 
-/// Why a laboratory could not be set up.
+/// Why a lab could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// A command could not be run or failed.
@@ -23,7 +23,7 @@ pub enum LabError {
     Command {
         /// The whole command.
         command: String,
-        /// What it said, or why it could not be run.
+        /// Its output, or why it could not be run.
         said: String,
     },
     /// The TUN devices could not be made.
@@ -51,24 +51,24 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Its name, as `ip netns` lists it.
+    /// Its name in `ip netns`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A command that will run here. Its process is the program's own: a signal reaches it directly.
+    /// A command that will run in it. The process is the program itself, so a signal reaches it directly.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name]).arg(program);
         command
     }
 
-    /// Runs a command here to its end. Words are what spaces part; there is no shell.
+    /// Runs a command to its end. Arguments are separated by spaces; there is no shell.
     pub fn run(&self, command: &str) -> Result<(), LabError> {
         run(&format!("ip netns exec {} {command}", self.name))
     }
 
-    /// Does `work` here, in a thread that ends with it. Sockets opened here stay here.
+    /// Runs `work` in it, on a thread that ends with `work`. Sockets opened there stay in the namespace.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         std::thread::scope(|s| {
             let thread = s.spawn(|| tun::enter(&self.name).map(|()| work()));
@@ -90,7 +90,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Two namespaces, not connected yet.
+/// Two namespaces, not yet connected.
 #[derive(Debug)]
 pub struct Lab {
     /// Where the client runs: 10.9.0.1, fd09::1.
@@ -100,7 +100,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Makes the namespaces, under names that no other laboratory on this machine has.
+    /// Creates the namespaces, under unique names.
     pub fn new() -> Result<Lab, LabError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl Lab {
         Ok(Lab { client: Namespace::new(name("client"), 1)?, server: Namespace::new(name("server"), 2)? })
     }
 
-    /// Connects them by a path that does what `scenario` says.
+    /// Connects them by a path with the impairments of `scenario`.
     pub fn tun(&self, scenario: Scenario, numbering: Numbering) -> Result<Tun, LabError> {
         let end = |n: &Namespace| TunEnd { namespace: Some(n.name.clone()), device: DEVICE.to_owned() };
         let (client, server) = (end(&self.client), end(&self.server));
@@ -118,9 +118,8 @@ impl Lab {
         Ok(tun)
     }
 
-    /// Connects them by way of a switch in a namespace of its own, whose ports are called `client` and
-    /// `server`: what `tc` does to its port `server` happens to packets that travel up. The path lasts as
-    /// long as the switch.
+    /// Connects them through a switch in a namespace of its own, whose ports are called `client` and `server`: `tc` on
+    /// its port `server` affects packets that travel up. The path exists as long as the switch.
     pub fn switch(&self) -> Result<Namespace, LabError> {
         let switch = Namespace::new(format!("{}-switch", self.client.name), 254)?;
         switch.run("ip link add bridge up type bridge")?;
@@ -133,7 +132,7 @@ impl Lab {
         Ok(switch)
     }
 
-    /// Connects them by a virtual cable that does nothing by itself.
+    /// Connects them by a virtual cable without impairments.
     pub fn cable(&self) -> Result<(), LabError> {
         let far = &self.server.name;
         self.client.run(&format!("ip link add {DEVICE} type veth peer name {DEVICE} netns {far}"))?;
@@ -144,8 +143,8 @@ impl Lab {
 
 fn run(command: &str) -> Result<(), LabError> {
     let failed = |said: &str| LabError::Command { command: command.to_owned(), said: said.trim().to_owned() };
-    let mut words = command.split_whitespace();
-    let program = words.next().unwrap_or_default();
-    let output = Command::new(program).args(words).output().map_err(|e| failed(&e.to_string()))?;
+    let mut parts = command.split_whitespace();
+    let program = parts.next().unwrap_or_default();
+    let output = Command::new(program).args(parts).output().map_err(|e| failed(&e.to_string()))?;
     if output.status.success() { Ok(()) } else { Err(failed(&String::from_utf8_lossy(&output.stderr))) }
 }

@@ -1,4 +1,4 @@
-//! [`Line`]: packets under way, and the waiting for their deadlines.
+//! [`DelayLine`]: a queue of packets with their delivery times.
 
 use core::cmp::Ordering;
 use jitlat_core::time::{SECOND, Span, SteadyTime};
@@ -7,14 +7,14 @@ use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use std::collections::BinaryHeap;
 
-/// What an emulator may hold, in bytes of packets; what exceeds it is dropped and counted.
+/// Most bytes of packets that an emulator holds; packets beyond that are dropped and counted.
 const MOST_HELD: usize = 64 << 20;
-/// What holding a packet costs beside its bytes.
+/// Bytes of memory for a packet in addition to its own.
 const OVERHEAD: usize = 64;
 
 /// The monotonic clock.
 pub(super) fn now() -> SteadyTime {
-    // The call cannot fail for this clock on Linux; the epoch would merely make everything due.
+    // The call cannot fail for this clock on Linux; a time of 0 would only make everything due.
     let t = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap_or(TimeSpec::new(0, 0));
     SteadyTime(t.tv_sec().saturating_mul(SECOND).saturating_add(t.tv_nsec()))
 }
@@ -31,22 +31,22 @@ pub(super) fn wait(fds: &mut [PollFd<'_>], deadline: Option<SteadyTime>) -> nix:
 
 /// How late packets were delivered, compared with the model's times.
 #[derive(Clone, Debug)]
-pub struct Lateness {
+pub struct DeliveryLateness {
     /// Packets delivered.
     pub deliveries: u64,
-    /// The worst.
+    /// Largest lateness.
     pub max: Span,
     /// Deliveries whose lateness in ns has this many significant bits.
     bits: [u64; 64],
 }
 
-impl Default for Lateness {
-    fn default() -> Lateness {
-        Lateness { deliveries: 0, max: Span::ZERO, bits: [0; 64] }
+impl Default for DeliveryLateness {
+    fn default() -> DeliveryLateness {
+        DeliveryLateness { deliveries: 0, max: Span::ZERO, bits: [0; 64] }
     }
 }
 
-impl Lateness {
+impl DeliveryLateness {
     fn note(&mut self, late: Span) {
         let ns = late.0.max(0) as u64;
         self.deliveries += 1;
@@ -54,7 +54,7 @@ impl Lateness {
         self.bits[(64 - ns.leading_zeros()).min(63) as usize] += 1;
     }
 
-    /// No more than this share of deliveries (0…1) were later than the result; exact to a factor of two.
+    /// DeliveryLateness that at most this share of deliveries (0…1) exceeded; exact to a factor of two.
     pub fn quantile(&self, share: f64) -> Span {
         let wanted = (share.clamp(0.0, 1.0) * self.deliveries as f64).ceil() as u64;
         let mut seen = 0;
@@ -87,27 +87,33 @@ impl<T> PartialOrd for Held<T> {
     }
 }
 impl<T> Ord for Held<T> {
-    /// The one due first is the greatest; of those due together, the one that came first.
+    /// The packet due first is the greatest; of those due at the same time, the one that came first.
     fn cmp(&self, o: &Held<T>) -> Ordering {
         (o.due, o.order).cmp(&(self.due, self.order))
     }
 }
 
-/// Packets under way, handed out in the order they are due.
-pub(super) struct Line<T> {
+/// Packets in transit, delivered in the order they are due.
+pub(super) struct DelayLine<T> {
     heap: BinaryHeap<Held<T>>,
     came: u64,
     held: usize,
-    pub lateness: Lateness,
+    pub lateness: DeliveryLateness,
     pub overflow: u64,
 }
 
-impl<T> Line<T> {
-    pub fn new() -> Line<T> {
-        Line { heap: BinaryHeap::new(), came: 0, held: 0, lateness: Lateness::default(), overflow: 0 }
+impl<T> DelayLine<T> {
+    pub fn new() -> DelayLine<T> {
+        DelayLine {
+            heap: BinaryHeap::new(),
+            came: 0,
+            held: 0,
+            lateness: DeliveryLateness::default(),
+            overflow: 0,
+        }
     }
 
-    /// Holds `what`, a packet of so many `bytes`, until `due`; drops it if too much is held already.
+    /// Holds `what`, a packet of `bytes` bytes, until `due`; drops it if too much is held already.
     pub fn push(&mut self, due: SteadyTime, bytes: usize, what: T) {
         let bytes = bytes + OVERHEAD;
         if self.held + bytes > MOST_HELD {
@@ -142,7 +148,7 @@ mod tests {
 
     #[test]
     fn packets_leave_when_due_and_in_the_order_they_came() {
-        let mut line = Line::new();
+        let mut line = DelayLine::new();
         for (due, what) in [(30, 'c'), (10, 'a'), (30, 'd'), (20, 'b')] {
             line.push(SteadyTime(due), 100, what);
         }
@@ -159,7 +165,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded() {
-        let mut line = Line::new();
+        let mut line = DelayLine::new();
         for i in 0..3 {
             line.push(SteadyTime(i), MOST_HELD / 2 - OVERHEAD, i);
         }

@@ -2,10 +2,10 @@
 //!
 //! * [`relay`] – a user-space relay between loopback sockets: needs no privilege, serves `jitlat demo`
 //! * [`tun`] – a TUN device in each of two network namespaces: whole IP packets, needs root
-//! * [`lab`] – the two namespaces, made and cleared away
+//! * [`lab`] – the two namespaces, created and removed
 //!
-//! In both one thread sleeps to absolute deadlines and hands every packet on at the time the model
-//! says, some tens of microseconds late on an idle machine. How late is measured and told ([`Lateness`]).
+//! In both, one thread sleeps to absolute deadlines and delivers every packet at the time the model gives, some tens of
+//! microseconds late on an idle machine. The lateness is measured and reported ([`DeliveryLateness`]).
 
 mod ip;
 pub mod lab;
@@ -14,7 +14,7 @@ pub mod relay;
 pub mod tun;
 
 pub use lab::{Lab, LabError};
-pub use line::Lateness;
+pub use line::DeliveryLateness;
 pub use relay::{Forward, Relay, RelayConfig, RelayError};
 pub use tun::{Tun, TunConfig, TunEnd, TunError};
 
@@ -24,16 +24,16 @@ use jitlat_core::time::SteadyTime;
 /// How test packets get the numbers that patterns of loss, duplication and reordering refer to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbering {
-    /// By the sequence number of a one-way test packet. Everything else, sentinels included, is only
-    /// delayed, queued and stopped by outages.
+    /// By the sequence number of a one-way test packet. All other packets, sentinels included, are only delayed, queued
+    /// and stopped by outages.
     #[default]
     Sequence,
-    /// In the order they come; `min_bytes` of the model sorts out what is too small.
+    /// In the order of arrival; `min_bytes` of the model excludes small packets.
     Arrival,
 }
 
 impl Numbering {
-    /// What becomes of a datagram with this payload, `bytes` long as an IP packet.
+    /// The deliveries of a datagram with this payload, which is `bytes` long as an IP packet.
     fn pass(self, path: &mut Impairment, now: SteadyTime, bytes: usize, payload: &[u8]) -> Deliveries {
         match (self, sequence(payload)) {
             (Numbering::Arrival, _) => path.pass(now, bytes),
@@ -49,15 +49,15 @@ fn sequence(payload: &[u8]) -> Option<u64> {
     u64::try_from(i32::from_be_bytes(field)).ok()
 }
 
-/// What an emulator did, told when it stops: the truth that a measurement across it should find.
+/// What an emulator did, known when it stops: the truth that a measurement across it should find.
 #[derive(Clone, Debug, Default)]
 pub struct EmulatorReport {
     /// Client to server.
     pub up: Tally,
     /// Server to client.
     pub down: Tally,
-    /// How late deliveries were.
-    pub lateness: Lateness,
+    /// DeliveryLateness of deliveries.
+    pub lateness: DeliveryLateness,
     /// Packets dropped because the emulator itself could not hold or send them.
     pub overflow: u64,
 }

@@ -1,11 +1,10 @@
 //! [`Tun`]: an impaired path between two network namespaces, for whole IP packets.
 //!
-//! Each namespace gets a TUN device; what one sends, the other receives at the time the model says. Every
-//! protocol crosses it, so that TCP meets real loss, reordering and queues. A datagram in fragments is
-//! numbered by its first; the others are only delayed. Needs root (`CAP_NET_ADMIN` in both namespaces,
-//! `CAP_SYS_ADMIN` to enter them).
+//! Each namespace gets a TUN device; what one sends, the other receives at the time the model gives. Every protocol can
+//! cross it, so TCP meets real loss, reordering and queues. A fragmented datagram is numbered by its first fragment;
+//! the others are only delayed. Needs root (`CAP_NET_ADMIN` in both namespaces, `CAP_SYS_ADMIN` to enter them).
 
-use super::line::{self, Line};
+use super::line::{self, DelayLine};
 use super::{EmulatorReport, Numbering, ip};
 use crate::sys;
 use jitlat_core::impair::{Deliveries, Impairment, Scenario};
@@ -22,35 +21,35 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Packets read from one device before deadlines are looked at again.
+/// Packets read from one device before deadlines are checked again.
 const BATCH: usize = 64;
 
 /// One end of the path.
 #[derive(Clone, Debug)]
 pub struct TunEnd {
-    /// The network namespace, as `ip netns` names it; `None` = that of this process.
+    /// The name of the network namespace in `ip netns`; `None`: that of this process.
     pub namespace: Option<String>,
-    /// The name its device gets there, at most 15 bytes.
+    /// The name of its device there, at most 15 bytes.
     pub device: String,
 }
 
-/// Where a path runs and what it does.
+/// The ends of a path, and its impairments.
 #[derive(Clone, Debug)]
 pub struct TunConfig {
     /// The end from which packets travel up.
     pub client: TunEnd,
     /// The end from which they travel down.
     pub server: TunEnd,
-    /// The path.
+    /// The impairments of the path.
     pub scenario: Scenario,
     /// How test packets are numbered.
     pub numbering: Numbering,
-    /// UDP ports of test packets, at either end. None = every UDP packet may be one, and with
-    /// [`Numbering::Arrival`] every packet whatsoever.
+    /// UDP ports of test packets, at either end. Empty: every UDP packet may be one, and with [`Numbering::Arrival`]
+    /// every packet of any protocol.
     pub ports: Vec<u16>,
 }
 
-/// Why a path could not be laid.
+/// Why a path could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum TunError {
     /// The namespace could not be entered.
@@ -60,7 +59,7 @@ pub enum TunError {
     Namespace {
         /// Its name.
         name: String,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
     /// The device could not be made.
@@ -68,23 +67,23 @@ pub enum TunError {
     Device {
         /// Its name.
         device: String,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
-    /// No thread or no descriptors.
+    /// This host has no threads or descriptors left.
     #[error("cannot start the emulator: {0}")]
     Start(#[from] io::Error),
 }
 
-/// A path at work. Its devices have no address yet and are down; they vanish when it stops. Dropping it
-/// stops it.
+/// A running path. Its devices have no address at first and are down; they are removed when it stops. Dropping it stops
+/// it.
 pub struct Tun {
     stop: Option<UnixStream>,
     thread: Option<JoinHandle<EmulatorReport>>,
 }
 
 impl Tun {
-    /// Makes both devices and starts carrying packets between them.
+    /// Creates both devices and starts to forward packets between them.
     pub fn start(config: TunConfig) -> Result<Tun, TunError> {
         let ends = [open(&config.client)?, open(&config.server)?];
         let (stop, stopped) = UnixStream::pair()?;
@@ -94,12 +93,12 @@ impl Tun {
             Impairment::new(scenario.down, scenario.seed.wrapping_add(1)),
         ];
         let (numbering, ports) = (config.numbering, config.ports);
-        let worker = Worker { stopped, ends, paths, numbering, ports, line: Line::new() };
+        let worker = Worker { stopped, ends, paths, numbering, ports, line: DelayLine::new() };
         let thread = std::thread::Builder::new().name("tun".to_owned()).spawn(|| worker.run())?;
         Ok(Tun { stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Stops, abandons what is still under way and tells what was done.
+    /// Stops, discards packets in transit and returns what was done.
     pub fn stop(mut self) -> EmulatorReport {
         self.end()
     }
@@ -116,12 +115,11 @@ impl Drop for Tun {
     }
 }
 
-/// How long a device of the same name may take to vanish: a child process of another thread has it open until it runs
-/// a program of its own.
+/// How long to wait until a device of the same name is gone: a child process that another thread is starting keeps it
+/// open until its exec.
 const GOING: Duration = Duration::from_secs(5);
 
-/// Opens a device in its namespace. The namespace is entered by a thread that ends here, so that no
-/// other is moved.
+/// Opens a device in its namespace, which is entered by a temporary thread, so that no other thread is moved.
 fn open(end: &TunEnd) -> Result<File, TunError> {
     let device = |source| TunError::Device { device: end.device.clone(), source };
     let open = || -> Result<File, TunError> {
@@ -161,13 +159,13 @@ struct Worker {
     paths: [Impairment; 2],
     numbering: Numbering,
     ports: Vec<u16>,
-    /// Packets under way, with the end they go to.
-    line: Line<(usize, Vec<u8>)>,
+    /// Packets in transit, with the end they go to.
+    line: DelayLine<(usize, Vec<u8>)>,
 }
 
 impl Worker {
     fn run(mut self) -> EmulatorReport {
-        // The default slack lets the kernel wake this thread 50 µs late.
+        // The default timer slack lets the kernel wake this thread 50 µs late.
         let _ = nix::sys::prctl::set_timerslack(1);
         let mut buffer = vec![0; 65_536];
         while let Ok([stop, up, down]) = self.wait() {
@@ -182,7 +180,7 @@ impl Worker {
             let now = line::now();
             while let Some((to, packet)) = self.line.pop(now) {
                 let sent = (&self.ends[to]).write(&packet);
-                // While the far device is down there is no host to deliver to.
+                // The far device is down: the packet is lost.
                 let down = |e: &io::Error| e.raw_os_error() == Some(Errno::EIO as i32);
                 self.line.overflow += u64::from(sent.is_err_and(|e| !down(&e)));
             }
@@ -191,7 +189,7 @@ impl Worker {
         EmulatorReport { up, down, lateness: self.line.lateness, overflow: self.line.overflow }
     }
 
-    /// Waits for something to do, and says whether to stop and which ends have packets.
+    /// Waits until there is something to do; returns whether to stop, and which ends have packets.
     fn wait(&self) -> nix::Result<[bool; 3]> {
         let fds = [self.stopped.as_fd(), self.ends[0].as_fd(), self.ends[1].as_fd()];
         let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
@@ -199,7 +197,7 @@ impl Worker {
         Ok(fds.map(|fd| fd.any().unwrap_or(true)))
     }
 
-    /// Takes what one end has sent; `false` if its device is gone.
+    /// Reads what one end has sent; `false` if its device is gone.
     fn read(&mut self, from: usize, buffer: &mut [u8]) -> bool {
         for _ in 0..BATCH {
             let packet = match (&self.ends[from]).read(buffer) {

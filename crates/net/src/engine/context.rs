@@ -13,30 +13,30 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where an engine works.
+/// The settings of an engine.
 #[derive(Clone)]
 pub struct EngineSettings {
     /// This end of the control connection: test sockets are bound to its address.
     pub local: SocketAddr,
-    /// How packet threads are run.
+    /// How the packet threads are scheduled and wait.
     pub pacing: Pacing,
-    /// Where greetings and classic TCP senders are awaited.
+    /// Where to wait for greetings and classic TCP senders.
     pub rendezvous: Arc<Rendezvous>,
-    /// Whether records are also handed out while they arrive ([`Engine::live`]).
+    /// Whether records are also delivered as they arrive ([`Engine::live`]).
     pub live: bool,
 }
 
-/// What the conversing thread tells a flow's thread, beside the [`StopFlags`].
+/// What the conversing thread instructs a flow's thread to do, in addition to the [`StopFlags`].
 pub(super) enum Instruction {
     /// See [`Command::Connect`].
     Connect(SocketAddr, Option<(u64, Span)>),
-    /// A TCP connection came for the flow, and the bytes already read from it.
+    /// A TCP connection for the flow has arrived, with the bytes already read from it.
     Connected(TcpStream, Vec<u8>),
     /// See [`Command::Start`].
     Start,
 }
 
-/// Where a flow's thread puts its reports.
+/// Sends the reports of a flow's thread.
 #[derive(Clone)]
 pub(super) struct Reporter {
     pub(super) reports: Sender<FlowReport>,
@@ -46,12 +46,12 @@ pub(super) struct Reporter {
 
 impl Reporter {
     pub(super) fn report(&self, report: FlowReport) {
-        // Without a reader the conversation is over, and nobody wants to know.
+        // Without a receiver the conversation has ended, and reports are not needed.
         let _ = self.reports.send(report);
         self.waker.wake();
     }
 
-    /// Notes what had to be reduced, once.
+    /// Adds notes about what could not be done as requested, each once.
     pub(super) fn note(&self, notes: impl IntoIterator<Item = String>) {
         let mut all = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         for note in notes {
@@ -62,7 +62,7 @@ impl Reporter {
     }
 }
 
-/// Everything a flow's thread works with.
+/// Everything that a flow's thread works with.
 pub(super) struct Context {
     pub(super) opening: Opening,
     pub(super) settings: EngineSettings,
@@ -74,8 +74,8 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// The address to bind the flow's socket to. Between two programs of one host a client that receives keeps
-    /// off the usual port: the server's sender has it, and each would talk to itself.
+    /// The address to bind the flow's socket to. If both programs run on one host, a receiving client avoids the usual
+    /// port: the server's sender uses it, and each would send to itself.
     pub(super) fn local(&self) -> SocketAddr {
         let (opening, mut local) = (&self.opening, self.settings.local);
         let same_host = opening.peer.to_canonical() == local.ip().to_canonical();

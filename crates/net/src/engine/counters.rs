@@ -1,34 +1,34 @@
-//! [`Counters`]: how far a stream is, for whoever displays it.
+//! [`Counters`]: the progress of a stream, for displays.
 
 use jitlat_core::observer::StreamProgress;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The counters of one stream at one host. Written by its packet thread alone, read by anyone.
+/// The counters of one stream at one host. Written only by its packet thread, read by any thread.
 #[derive(Debug, Default)]
 pub struct Counters {
     sent: AtomicU32,
     received: AtomicU32,
     highest: AtomicU32,
-    /// Waits of the flow's thread.
+    /// Number of waits of the flow's thread.
     #[cfg(test)]
     pub waits: AtomicU32,
 }
 
 impl Counters {
-    /// Data packets attempted so far.
+    /// Sets the number of data packets sent (or tried) so far.
     #[inline]
     pub fn set_sent(&self, sent: u32) {
         self.sent.store(sent, Ordering::Relaxed);
     }
 
-    /// Data packets received so far, and one more than the highest sequence number among them.
+    /// Sets the number of data packets received so far, and the highest sequence number among them plus one.
     #[inline]
     pub fn set_received(&self, received: u32, highest: u32) {
         self.received.store(received, Ordering::Relaxed);
         self.highest.store(highest, Ordering::Relaxed);
     }
 
-    /// What a display wants to know of a stream of so many `packets`.
+    /// The progress of a stream of `packets` packets.
     pub fn progress(&self, packets: u32) -> StreamProgress {
         let received = self.received.load(Ordering::Relaxed);
         StreamProgress {

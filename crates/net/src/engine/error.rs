@@ -8,19 +8,19 @@ use std::net::SocketAddr;
 /// Why a flow has no stream.
 #[derive(Debug, thiserror::Error)]
 pub enum FlowError {
-    /// The port cannot be had.
+    /// The port is not available.
     #[error("binding {transport} {local} for the test stream: {}", explain(.source, NetBindService))]
     Bind { transport: Transport, local: SocketAddr, source: io::Error },
-    /// The socket does not tell its address.
+    /// The socket's address cannot be read.
     #[error("asking for the address of the test socket: {0}")]
     Address(io::Error),
-    /// An option that the stream needs is refused.
+    /// The system rejects an option that the stream needs.
     #[error("preparing the test socket of {transport} {local}: {source}")]
     Prepare { transport: Transport, local: SocketAddr, source: io::Error },
-    /// There is no way to the peer.
+    /// There is no route to the peer.
     #[error("connecting the test socket to {transport} {peer}: {source}; is a firewall between the hosts?")]
     Connect { transport: Transport, peer: SocketAddr, source: io::Error },
-    /// The peer did not greet back in time.
+    /// The peer did not answer greetings in time.
     #[error(
         "UDP {peer} does not answer: {} for {} s; is a firewall between the hosts, or is the port taken?",
         if *.refused { "the far host says that nothing listens there" } else { "nothing came back" },
@@ -33,10 +33,10 @@ pub enum FlowError {
     /// Another program answers.
     #[error("TCP {0} answers, but not as a jitlat server does")]
     Foreign(SocketAddr),
-    /// The peer was to connect.
+    /// The peer should have connected.
     #[error("no TCP connection from {0} came")]
     NoConnection(SocketAddr),
-    /// A connection could not be used.
+    /// A connection broke before it could be used.
     #[error("a TCP connection came and went: {0}")]
     Gone(io::Error),
 }

@@ -1,4 +1,4 @@
-//! What a flow's thread waits for between commands.
+//! What a flow's thread waits for between instructions.
 
 use super::context::{Context, Instruction};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -6,16 +6,16 @@ use nix::sys::socket::{MsgFlags, recv};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::mpsc::TryRecvError;
 
-/// The longest a thread waits without looking around, in milliseconds.
+/// Longest wait before the thread checks its state, in milliseconds.
 pub const LOOK_AROUND: u16 = 50;
 
 /// What ended a wait.
 pub enum Woken {
     /// An instruction of the conversing thread.
     Instructed(Instruction),
-    /// The descriptor is ready, or nothing has happened for a while: look at it.
+    /// The descriptor is ready, or the wait timed out: check it.
     Look,
-    /// The flow is closed, or stopped before it began.
+    /// The flow is closed, or was stopped before it began.
     Over,
 }
 
@@ -51,7 +51,7 @@ impl Context {
     }
 }
 
-/// Discards transmit stamps of greetings: as long as one lies there, no wait for the socket lasts.
+/// Discards transmit stamps of greetings: as long as one is in the error queue, poll returns at once.
 fn discard_error_queue(socket: BorrowedFd<'_>) {
     let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
     while recv(socket.as_raw_fd(), &mut [], flags).is_ok() {}

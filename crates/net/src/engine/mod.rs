@@ -1,5 +1,5 @@
-//! [`Engine`]: does with sockets and threads what a control machine commands, and reports back. One
-//! engine serves one control connection, one thread serves one flow; client and server use the same.
+//! [`Engine`]: executes a control machine's commands with sockets and threads, and reports back. One engine serves one
+//! control connection, one thread serves one flow; client and server use the same code.
 
 mod context;
 mod counters;
@@ -38,7 +38,7 @@ pub struct Engine {
     reports: Receiver<FlowReport>,
 }
 
-/// The conversing thread's handle on a flow.
+/// The conversing thread's handle of a flow.
 struct Flow {
     id: FlowId,
     packets: u32,
@@ -57,12 +57,12 @@ impl Engine {
         Ok(Engine { settings, flows: Vec::new(), reporter, reports })
     }
 
-    /// Wakes when a report waits.
+    /// Wakes when a report is available.
     pub fn waker(&self) -> &Waker {
         &self.reporter.waker
     }
 
-    /// Obeys.
+    /// Executes a command.
     pub fn command(&mut self, command: Command) {
         match command {
             Command::Open(opening) => self.open(*opening),
@@ -76,12 +76,12 @@ impl Engine {
         }
     }
 
-    /// The next report, if one waits.
+    /// The next report; `None` if there is none.
     pub fn report(&self) -> Option<FlowReport> {
         self.reports.try_recv().ok()
     }
 
-    /// What had to be reduced so far, in plain words.
+    /// Notes about what could not be done as requested.
     pub fn notes(&self) -> Vec<String> {
         self.reporter.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -91,8 +91,8 @@ impl Engine {
         self.flows.iter().map(|f| (f.id, f.counters.progress(f.packets)))
     }
 
-    /// Hands over what arrived since the last call, where [`EngineSettings::live`]: records, or the number of those
-    /// there was no room for.
+    /// Passes what arrived since the last call to `each`, if [`EngineSettings::live`] is set: records, or how many were
+    /// lost because the ring was full.
     pub fn live(&mut self, mut each: impl FnMut(FlowId, Result<&[PacketRecord], u64>)) {
         for flow in &mut self.flows {
             if let Some(outlet) = &mut flow.live {

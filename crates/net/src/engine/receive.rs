@@ -1,4 +1,4 @@
-//! The receiving thread: takes packets in batches and stores a record of each in memory made ready before.
+//! The receiving thread: takes packets in batches and stores a record of each in memory allocated before.
 
 use super::context::Context;
 use crate::clock::{steady, wall};
@@ -14,7 +14,7 @@ use std::io::{ErrorKind, Read};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 
-/// Memory taken before the stream: records of at most this many packets. More is taken as they come.
+/// Records for which memory is allocated before the stream. A longer stream allocates more.
 const RESERVED: usize = 1 << 20;
 
 struct Stream<'a> {
@@ -24,7 +24,7 @@ struct Stream<'a> {
     received: u32,
     highest: u32,
     drops: Option<u32>,
-    /// Requests to end that were followed.
+    /// Requests to end that were handled.
     requests: u32,
 }
 
@@ -52,7 +52,7 @@ impl<'a> Stream<'a> {
         self.recording.push(record);
     }
 
-    /// Follows requests to end, shows the counters, and says why the stream is over once it is.
+    /// Handles requests to end, updates the counters, and returns how the stream ended once it has.
     fn over(&mut self) -> Option<Finish> {
         self.context.counters.set_received(self.received, self.highest);
         let stop_flags = &self.context.stop_flags;
@@ -80,13 +80,13 @@ impl<'a> Stream<'a> {
 /// Receives a UDP stream to its end.
 pub fn udp(context: &mut Context, socket: &UdpSocket) {
     let mut stream = Stream::start(context);
-    // One byte more than agreed shows a packet that is longer.
+    // One byte more than agreed reveals a longer packet.
     let mut inbox = Inbox::new(BATCH, usize::from(stream.context.opening.spec.payload()) + 1);
     let finish = loop {
         if let Some(finish) = stream.over() {
             break finish;
         }
-        // The socket's time limit bounds the wait; errors are of earlier sends (an answered greeting).
+        // The socket's timeout limits the wait; errors are about earlier sends (an answered greeting).
         if inbox.receive(socket.as_fd(), libc::MSG_WAITFORONE).is_err() {
             continue;
         }
@@ -157,8 +157,8 @@ pub fn nothing(context: &Context) {
     }
 }
 
-/// Reports a reception that no sender came to.
-pub fn nobody_came(context: &Context) {
+/// Reports that no sender arrived.
+pub fn no_sender(context: &Context) {
     empty(context, Finish::NeverStarted);
 }
 

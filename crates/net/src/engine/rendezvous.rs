@@ -1,9 +1,9 @@
-//! [`Rendezvous`]: where flows wait for peers whose ports they cannot know beforehand. Version-3 clients greet with
-//! a token, on a shared UDP port or as the first twelve bytes of a TCP connection; classic TCP senders simply
-//! connect. The rendezvous finds out which flow a greeting or connection is for and hands it over; what belongs to
-//! none is dropped.
+//! [`Rendezvous`]: where flows wait for peers whose ports are not known beforehand. Version-3 clients send a greeting
+//! with a token, on a shared UDP port or as the first twelve bytes of a TCP connection; classic TCP senders simply
+//! connect. The rendezvous finds the flow that a greeting or connection belongs to and passes it on; anything else is
+//! dropped.
 //!
-//! One thread serves all ports. A port is open while a flow waits at it.
+//! One thread serves all ports. A port is open as long as a flow waits at it.
 
 use super::waker::Waker;
 use crate::accept::{Listener, Slot, SlotLimits, Slots};
@@ -16,30 +16,30 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// How long a TCP connection may take to say which flow it is for.
+/// How long a TCP connection may take to identify its flow.
 const INTRODUCTION: Duration = Duration::from_secs(10);
-/// Most connections that may be unidentified at once.
+/// Most connections that may be unidentified at a time.
 const UNIDENTIFIED: SlotLimits = SlotLimits { total: 256, per_client: 32 };
-/// Greetings or connections taken from one port before the others have their turn.
+/// Greetings or connections taken from one port before the others are checked.
 const ROUND: usize = 256;
-/// The longest wait without looking around.
+/// Longest wait before the thread checks its state.
 const LOOK_AROUND: Duration = Duration::from_millis(500);
 
-/// Whom a waiting flow expects.
+/// The peer that a waiting flow expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// A peer that greets with this token.
+    /// A peer whose greeting has this token.
     Token(u64),
     /// Any TCP connection that does not begin with a greeting.
     AnyConnection,
 }
 
-/// Called with the address a UDP greeting came from.
+/// Called with the source address of a UDP greeting.
 pub type OnGreeting = Box<dyn Fn(SocketAddr) + Send>;
 /// Called with a TCP connection and the bytes already read from it.
 pub type OnConnection = Box<dyn Fn(TcpStream, Vec<u8>) + Send>;
 
-/// What a flow waits for, and how it is told.
+/// What a flow waits for, and how it is notified.
 pub enum Notify {
     /// A UDP greeting.
     Greeting(OnGreeting),
@@ -47,11 +47,11 @@ pub enum Notify {
     Connection(OnConnection),
 }
 
-/// See the module's documentation.
+/// Shared ports at which flows wait for their peers; see the module's documentation.
 pub struct Rendezvous {
     state: Mutex<Registrations>,
     waker: Waker,
-    /// For the thread, which ends with the rendezvous.
+    /// For the thread, which ends when the rendezvous is dropped.
     me: Weak<Rendezvous>,
 }
 
@@ -84,7 +84,7 @@ struct Waiting {
     notify: Notify,
 }
 
-/// A flow's registration; dropping it withdraws it.
+/// The registration of a waiting flow; dropping it withdraws it.
 pub struct Registration {
     rendezvous: Arc<Rendezvous>,
     number: u64,
@@ -103,8 +103,8 @@ impl Rendezvous {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits at `local` (port 0: the system chooses) for `expected` from `peer`. Whether UDP or TCP follows from
-    /// `notify`.
+    /// Waits at `local` (port 0: the system chooses) for `expected` from `peer`. `notify` determines whether UDP or
+    /// TCP.
     pub fn wait(
         self: &Arc<Rendezvous>,
         local: SocketAddr,
@@ -143,7 +143,7 @@ impl Registrations {
         self.ports.iter().find(|p| p.local == local && p.is_udp() == udp)
     }
 
-    /// Tells who waits for a greeting with `token` at `local`.
+    /// Notifies the flow that waits for a greeting with `token` at `local`.
     fn hand_over_greeting(&self, local: SocketAddr, from: SocketAddr, token: u64) {
         let waiting = self.waiting.iter().find(|w| {
             w.udp
@@ -156,7 +156,7 @@ impl Registrations {
         }
     }
 
-    /// Hands a TCP connection that began with `head` to who waits for it, and withdraws the registration.
+    /// Passes a TCP connection that began with `head` to the flow that waits for it, and withdraws its registration.
     fn hand_over_connection(&mut self, local: SocketAddr, stream: TcpStream, head: Vec<u8>) {
         let Ok(from) = stream.peer_addr() else { return };
         let token = Header::parse(&head).and_then(|h| h.hello_token());
@@ -174,7 +174,7 @@ impl Port {
     fn open(local: SocketAddr, udp: bool) -> io::Result<Port> {
         if udp {
             let socket = sockets::bind_udp(local)?;
-            // Set after binding, so that a port the system chooses is nobody else's.
+            // Set after binding, so that a port chosen by the system is not shared.
             socket2::SockRef::from(&socket).set_reuse_address(true)?;
             socket.set_nonblocking(true)?;
             Ok(Port { local: socket.local_addr()?, socket: PortSocket::Udp(socket) })
@@ -200,7 +200,7 @@ impl Drop for Registration {
     }
 }
 
-/// A TCP connection that has not yet said which flow it is for.
+/// A TCP connection that has not yet identified its flow.
 struct Unidentified {
     stream: TcpStream,
     local: SocketAddr,
@@ -231,7 +231,7 @@ fn attend(rendezvous: &Weak<Rendezvous>, waker: &Waker) {
     }
 }
 
-/// Waits for anything to read, for the waker, or a moment.
+/// Waits for something to read or for the waker, but not for long.
 fn wait(waker: &Waker, ports: &[Arc<Port>], unidentified: &[Unidentified]) {
     let mut patience = LOOK_AROUND;
     let mut fds = vec![PollFd::new(waker.as_fd(), PollFlags::POLLIN)];
@@ -251,7 +251,7 @@ fn wait(waker: &Waker, ports: &[Arc<Port>], unidentified: &[Unidentified]) {
 
 fn receive_greetings(rendezvous: &Rendezvous, local: SocketAddr, socket: &UdpSocket) {
     let mut packet = [0; HEADER_LEN];
-    // Bounded, so that a flood at one port does not close the others.
+    // Limited, so that a flood at one port does not block the others.
     for _ in 0..ROUND {
         match socket.recv_from(&mut packet) {
             Ok((HEADER_LEN, from)) => {
@@ -269,7 +269,7 @@ fn receive_greetings(rendezvous: &Rendezvous, local: SocketAddr, socket: &UdpSoc
 fn accept(listener: &Listener, local: SocketAddr, slots: &Slots, unidentified: &mut Vec<Unidentified>) {
     for _ in 0..ROUND {
         let Some((stream, peer)) = listener.accept() else { return };
-        // Without a place, or an error of its own, it is closed.
+        // Without a free slot, or after an error, it is closed.
         let Ok(slot) = slots.take(peer.ip()) else { continue };
         if stream.set_nonblocking(true).is_ok() {
             let until = Instant::now() + INTRODUCTION;
@@ -278,7 +278,7 @@ fn accept(listener: &Listener, local: SocketAddr, slots: &Slots, unidentified: &
     }
 }
 
-/// Reads first bytes, and hands over those connections that have sent them all.
+/// Reads first bytes, and passes on connections that have sent all of them.
 fn identify(rendezvous: &Rendezvous, unidentified: &mut Vec<Unidentified>) {
     let now = Instant::now();
     for mut peer in std::mem::take(unidentified) {

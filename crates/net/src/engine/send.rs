@@ -1,4 +1,4 @@
-//! The sending thread: waits for a deadline, writes the time into a prepared packet, sends it.
+//! The sending thread: waits for a deadline, writes the time into a prepared packet, and sends it.
 
 use super::context::Context;
 use super::sent_times::SentTimes;
@@ -17,32 +17,32 @@ use std::io::{self, IoSlice};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 
-/// From the order to start until the first packet is due: the thread is awake and ready by then.
+/// Time from the start command to the first packet: the thread is awake and ready by then.
 const LEAD: Span = Span::millis(2);
-/// Longest random start phase.
+/// Longest random start offset.
 const LONGEST_PHASE: Span = Span::millis(100);
 
-/// A random part of a period, so that tests do not fall into step with anything periodic on the path (RFC 3432
-/// §4). None where the system has no random numbers: they are wanted for nothing secret here.
+/// A random part of a period, so that tests do not synchronise with anything periodic on the path (RFC 3432 §4). Zero
+/// if the system has no random numbers, which is harmless here.
 fn phase(spec: &TestSpec) -> Span {
     let mut bytes = [0; 8];
     let range = spec.period().0.clamp(1, LONGEST_PHASE.0);
     random::fill(&mut bytes).map_or(Span::ZERO, |()| Span((u64::from_be_bytes(bytes) % range as u64) as i64))
 }
 
-/// Transmit stamps are fetched when this many are under way, or when there is this much time.
+/// Transmit stamps are fetched when this many are outstanding, or when there is this much time.
 const STAMPS_UNDER_WAY: u32 = 16;
 const IDLE_ENOUGH: Span = Span::micros(30);
-/// How long the last stamps are waited for.
+/// How long to wait for the last stamps.
 const STAMPS_PATIENCE: Span = Span::millis(200);
 
-/// What the thread carries through a stream.
+/// The state of the thread during a stream.
 struct Stream<'a> {
     context: &'a Context,
     sender: StreamSender,
     failed: u32,
     ended: bool,
-    /// Requests to end that were followed.
+    /// Requests to end that were handled.
     requests: u32,
 }
 
@@ -53,12 +53,12 @@ impl<'a> Stream<'a> {
         Stream { context, sender, failed: 0, ended: false, requests: 0 }
     }
 
-    /// Whether there are requests to end that have not been followed.
+    /// Whether there are unhandled requests to end.
     fn is_asked(&self) -> bool {
         self.context.stop_flags.requests() != self.requests
     }
 
-    /// Follows them.
+    /// Handles them.
     fn follow_requests(&mut self) {
         let stop_flags = &self.context.stop_flags;
         self.requests = stop_flags.requests();
@@ -69,8 +69,8 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Says, once, that the last data packet has gone.
-    fn tell_end(&mut self) {
+    /// Reports, once, that the last data packet was sent.
+    fn report_end(&mut self) {
         if !self.ended && !self.sender.is_streaming() {
             self.ended = true;
             self.context
@@ -91,7 +91,7 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// What follows the headers; where the system has no random bytes the flow has failed.
+/// What follows the headers; if the system has no random bytes the flow fails.
 fn padding(context: &Context) -> Option<Padding> {
     let length = usize::from(context.opening.spec.payload());
     Padding::new(length - HEADER_LEN)
@@ -111,14 +111,14 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps) {
     let pacer = Pacer::new(context.settings.pacing.mode);
     let mut dues = [Due { at: SteadyTime(0), seq: 0 }; BATCH];
     while let Some(due) = stream.sender.due() {
-        stream.tell_end();
+        stream.report_end();
         let Some(now) = pacer.wait_until(due.at, || stream.is_asked()) else {
             stream.follow_requests();
             continue;
         };
-        // Read before anything is looked up or put together: what the packets carry is when the sender awoke.
+        // Read before any other work: packets carry the time at which the sender woke up.
         let reading = wall();
-        // Whatever else is due by now goes in the same call; a sentinel goes alone.
+        // Everything else that is due by now goes in the same call; a sentinel goes alone.
         let mut count = 0;
         while let Some(due) = stream.sender.due().filter(|d| d.at <= now && count < BATCH) {
             if due.is_sentinel() && count > 0 {
@@ -138,7 +138,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps) {
             times.collect(socket);
         }
     }
-    stream.tell_end();
+    stream.report_end();
     let until = steady() + STAMPS_PATIENCE;
     while times.awaited() > 0 && steady() < until {
         if times.collect(socket) == 0 {
@@ -150,8 +150,8 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps) {
     stream.report(known);
 }
 
-/// Sends the packets of `dues`, the first call's with the given clock reading and those that had to wait
-/// with one of their own for each call. Returns how many the system refused.
+/// Sends the packets of `dues`: those of the first call with the given clock reading, later ones with a new reading for
+/// each call. Returns how many the system rejected.
 fn send_all(
     context: &Context,
     socket: &UdpSocket,
@@ -184,11 +184,11 @@ fn send_all(
                 if context.stop_flags.is_stopped() {
                     return failed + rest.iter().filter(|due| !due.is_sentinel()).count() as u32;
                 }
-                // The host's own queue is full: the wait shows as schedule error.
+                // The host's own queue is full: the delay counts as schedule error.
                 let _ =
                     poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)], PollTimeout::from(50u16));
             }
-            // An answer to an earlier packet, not to this one.
+            // An error about an earlier packet.
             Err(e)
                 if e.kind() == io::ErrorKind::ConnectionRefused || e.kind() == io::ErrorKind::Interrupted => {
             }
@@ -205,15 +205,15 @@ fn send_all(
     failed
 }
 
-/// Sends a TCP stream to its end. A packet is stamped when the connection takes it: a sender that TCP holds
-/// up is late, which is schedule error and not delay.
+/// Sends a TCP stream to its end. A packet is stamped when the connection accepts it: if TCP delays the sender, that is
+/// schedule error and not delay.
 pub fn tcp(context: &Context, connection: &TcpStream) {
     let Some(padding) = padding(context) else { return };
     let mut stream = Stream::start(context);
     let pacer = Pacer::new(context.settings.pacing.mode);
     let _ = connection.set_nonblocking(true);
     while let Some(due) = stream.sender.due() {
-        stream.tell_end();
+        stream.report_end();
         if pacer.wait_until(due.at, || stream.is_asked()).is_none() {
             stream.follow_requests();
             continue;
@@ -226,7 +226,7 @@ pub fn tcp(context: &Context, connection: &TcpStream) {
         }
         let header = Header { sent: wall(), seq: due.seq }.to_bytes();
         if write_record(context, connection, [&header, padding.of(due.seq)]).is_err() {
-            // The connection is gone; so is everything that would follow.
+            // The connection is gone, and so are all later packets.
             stream.sender.failed(steady());
             stream.sender.cut(steady());
             stream.sender.stop();
@@ -235,11 +235,11 @@ pub fn tcp(context: &Context, connection: &TcpStream) {
         stream.sender.sent(steady());
         context.counters.set_sent(stream.sender.attempted());
     }
-    stream.tell_end();
+    stream.report_end();
     stream.report(None);
 }
 
-/// Writes a whole record, so that framing survives; gives up only with the connection or when stopped.
+/// Writes a whole record, so that the framing stays intact; gives up only if the connection breaks or on a stop.
 fn write_record(context: &Context, connection: &TcpStream, parts: [&[u8]; 2]) -> io::Result<()> {
     let length = parts[0].len() + parts[1].len();
     let mut done = 0;

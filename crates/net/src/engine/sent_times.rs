@@ -1,4 +1,4 @@
-//! [`SentTimes`]: when the packets of one stream left this host, by the best stamps there are.
+//! [`SentTimes`]: the send times of a stream's packets, from the best stamps available.
 
 use crate::departures::{Departures, UNDER_WAY};
 use crate::stamp::{Stamps, Ways, flags};
@@ -6,10 +6,10 @@ use jitlat_core::{Source, Stamp, WallTime};
 use jitlat_proto::jitlat::SentStamps;
 use std::os::fd::AsFd;
 
-/// Memory for so many stamps is taken before the stream; a longer stream grows it now and then.
+/// Stamps for which memory is allocated before the stream; a longer stream allocates more.
 const RESERVED: u32 = 1 << 20;
 
-/// Collects the transmit stamps of one stream. Used by the thread that sends, between packets.
+/// Collects the transmit stamps of one stream. Used by the sending thread, between packets.
 pub struct SentTimes {
     want: Stamps,
     departures: Departures<u32>,
@@ -48,7 +48,7 @@ impl SentTimes {
         SentTimes { want, departures: Departures::new(UNDER_WAY, last), working: false, times }
     }
 
-    /// Has the kernel number packets from 0 again: before the stream, and after a failed send.
+    /// Makes the kernel number packets from 0 again: before the stream, and after a failed send.
     pub fn restart(&mut self, socket: impl AsFd) {
         if self.want != Stamps::User {
             let flags = flags(self.want, Ways::SENT);
@@ -61,7 +61,7 @@ impl SentTimes {
         }
     }
 
-    /// Packet `seq` was handed over, and the program had read the clock before.
+    /// Records that packet `seq` was sent; the program read the clock before.
     #[inline]
     pub fn sent(&mut self, seq: u32, reading: WallTime) {
         if self.working {
@@ -69,13 +69,13 @@ impl SentTimes {
         }
     }
 
-    /// Packets whose stamps have not come back.
+    /// Packets whose stamps have not arrived.
     #[inline]
     pub fn awaited(&self) -> u32 {
         self.departures.awaited()
     }
 
-    /// Takes one batch of stamps, without waiting, and returns how many entries the queue held.
+    /// Reads one batch of stamps, without blocking; returns the number of entries in the queue.
     pub fn collect(&mut self, socket: impl AsFd) -> usize {
         let count = self.departures.collect(&socket, |seq, stamp| self.times.set(seq, stamp));
         if self.departures.is_suspect() {
@@ -84,8 +84,8 @@ impl SentTimes {
         count
     }
 
-    /// The stamps that came back, of one source: the adapter's where they cover the stream as the kernel's do. The
-    /// note says what had to be reduced.
+    /// The stamps of one source: the adapter's if they cover the stream as well as the kernel's. The note says what
+    /// could not be done as requested.
     pub fn finish(self) -> (Option<SentStamps>, Option<String>) {
         let Times { kernel, hardware } = self.times;
         let (by_kernel, by_hardware) = (kernel.known(), hardware.known());

@@ -4,22 +4,22 @@ use super::waker::Waker;
 use jitlat_core::time::Span;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
-/// Requests to a running packet thread, made once and never taken back. A thread that follows them remembers how
-/// many there were when it looked last, so that none can be missed between two looks.
+/// Requests to a running packet thread, made once and never withdrawn. The thread remembers how many there were at its
+/// last check, so that it cannot miss one.
 #[derive(Debug)]
 pub struct StopFlags {
-    /// Raised with every request, after the flag: who reads this number sees what it counts.
+    /// Incremented after the flag of each request: a thread that reads this number sees the flags it counts.
     requests: AtomicU32,
-    /// How long a receiver is to linger, in ns; negative while no cut is requested.
+    /// How long a receiver continues after a cut, in ns; negative while no cut is requested.
     cut: AtomicI64,
     stop: AtomicBool,
     close: AtomicBool,
-    /// Used with every request.
+    /// Woken with every request.
     pub waker: Waker,
 }
 
 impl StopFlags {
-    /// Nothing is requested yet.
+    /// Without requests.
     pub fn new() -> nix::Result<StopFlags> {
         Ok(StopFlags {
             requests: AtomicU32::new(0),
@@ -30,19 +30,19 @@ impl StopFlags {
         })
     }
 
-    /// End the stream early; a receiver lingers.
+    /// Requests an early end of the stream; a receiver continues for `linger`.
     pub fn cut(&self, linger: Span) {
         self.cut.store(linger.0.max(0), Ordering::Release);
         self.requested();
     }
 
-    /// Be done at once.
+    /// Requests an immediate end.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.requested();
     }
 
-    /// Release everything and report nothing more.
+    /// Requests to release everything and to report nothing more.
     pub fn close(&self) {
         self.close.store(true, Ordering::Release);
         self.stop();
@@ -53,23 +53,23 @@ impl StopFlags {
         self.waker.wake();
     }
 
-    /// Requests so far. Whoever reads the flags after it sees all that it counts.
+    /// Number of requests so far. A thread that reads the flags afterwards sees all of them.
     #[inline]
     pub fn requests(&self) -> u32 {
         self.requests.load(Ordering::Acquire)
     }
 
-    /// Whether closed.
+    /// Whether the flow is closed.
     pub fn is_closed(&self) -> bool {
         self.close.load(Ordering::Acquire)
     }
 
-    /// Whether stopped.
+    /// Whether an immediate end is requested.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// How long to linger, if cut.
+    /// How long to continue after a cut; `None` if none is requested.
     pub fn is_cut(&self) -> Option<Span> {
         let linger = self.cut.load(Ordering::Acquire);
         (linger >= 0).then_some(Span(linger))
@@ -80,7 +80,8 @@ impl StopFlags {
 mod tests {
     use super::*;
 
-    /// Run under Miri (`cargo +nightly miri test stop_flags`), whose memory is as weak as the language allows.
+    /// Can be run under Miri (`cargo +nightly miri test stop_flags`), which models the weakest memory ordering that the
+    /// language allows.
     #[test]
     fn a_stop_just_after_a_cut_is_not_missed() {
         for _ in 0..if cfg!(miri) { 50 } else { 2000 } {

@@ -1,4 +1,4 @@
-//! Sockets of test streams: what each needs set before its stream, and writing without waiting.
+//! Sockets of test streams: their options, and non-blocking writes.
 
 use crate::sockets::{enlarge, mark, observe};
 use crate::stamp::{self, Stamps, Ways};
@@ -10,11 +10,11 @@ use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Bounds every wait of a packet thread, so that it notices when it is to stop.
+/// Limits every wait of a packet thread, so that it notices a stop.
 const LOOK_AROUND: Duration = Duration::from_millis(50);
 
-/// Sets everything a stream needs but the peer. Returns which stamps can be expected and what had to be
-/// reduced. Do it well before the stream: receive stamps begin a while after they are asked for.
+/// Sets every option that a stream needs, except the peer. Returns which stamps can be expected, and notes about what
+/// could not be done. Call it well before the stream: receive stamps start some time after they are enabled.
 pub fn prepare_udp(
     socket: &UdpSocket,
     ways: Ways,
@@ -37,8 +37,8 @@ pub fn prepare_udp(
     Ok((stamps, notes))
 }
 
-/// Sets everything a stream needs, and returns what had to be reduced. Nagle's algorithm is off: a
-/// record leaves when it is written.
+/// Sets every option that a stream needs; returns notes about what could not be done. Nagle's algorithm is off: a
+/// record is sent when it is written.
 pub fn prepare_tcp(stream: &TcpStream, dscp: Option<Dscp>) -> io::Result<Vec<String>> {
     stream.set_nodelay(true)?;
     stream.set_nonblocking(false)?;
@@ -46,13 +46,13 @@ pub fn prepare_tcp(stream: &TcpStream, dscp: Option<Dscp>) -> io::Result<Vec<Str
     Ok(dscp.and_then(|d| mark(stream, d).err()).map(|e| e.to_string()).into_iter().collect())
 }
 
-/// Waits until `stream` takes more bytes, for at most `patience`; says whether it does.
+/// Waits until `stream` accepts more bytes, for at most `patience`; returns whether it does.
 pub fn writable(stream: &TcpStream, patience: PollTimeout) -> bool {
     let mut queue = [PollFd::new(stream.as_fd(), PollFlags::POLLOUT)];
     poll(&mut queue, patience).is_ok_and(|n| n > 0)
 }
 
-/// Writes as much of `parts`, taken as one, from byte `done` on as the kernel takes without waiting.
+/// Writes as much of the concatenated `parts`, from byte `done` on, as the kernel accepts without blocking.
 pub fn write_some(mut stream: &TcpStream, parts: [&[u8]; 2], done: usize) -> io::Result<usize> {
     let [head, tail] = parts;
     let rest = [&head[done.min(head.len())..], &tail[done.saturating_sub(head.len()).min(tail.len())..]];

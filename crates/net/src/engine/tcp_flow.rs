@@ -1,4 +1,4 @@
-//! The life of a TCP flow: one connection, whoever makes it, then the stream in either direction.
+//! The life of a TCP flow: one connection, made by either side, then the stream in either direction.
 
 use super::context::{Context, Instruction};
 use super::error::FlowError;
@@ -25,9 +25,9 @@ pub fn run(context: Context, connections: &Sender<Instruction>) {
     }
 }
 
-/// How the connection will come about.
+/// How the connection will be made.
 enum Entrance {
-    /// Held until a connection has come.
+    /// Held until a connection has arrived.
     Rendezvous(#[expect(dead_code, reason = "dropping it withdraws it")] Registration),
     Socket(Socket),
 }
@@ -38,7 +38,7 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
     context.reporter.report(FlowReport::Opened(id, local.port()));
     let mut met = Met { connection: None, head: Vec::new() };
     let mut entrance = Some(entrance);
-    // Connect (not for a classic listener), then Start; a connection may come at any time.
+    // Connect (not for a classic listener), then Start; a connection may arrive at any time.
     let mut started: Option<SteadyTime> = None;
     loop {
         match context.wait(None, LOOK_AROUND) {
@@ -59,7 +59,7 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
                     }
                     (Some(Entrance::Socket(socket)), None) => match dial(&context, socket, peer, greeting) {
                         Ok(stream) => stream,
-                        // Given up because it is no longer wanted: the next wait says so.
+                        // Given up because it is no longer wanted: the next wait returns why.
                         Err(_) if context.stop_flags.is_stopped() => continue,
                         Err(error) => return Err(error),
                     },
@@ -78,7 +78,7 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
         }
         let Some(since) = started else { continue };
         if met.connection.is_none() && steady() - since > context.opening.patience.silence {
-            receive::nobody_came(&context);
+            receive::no_sender(&context);
             return Ok(());
         }
         if let Some(connection) = met.connection.take() {
@@ -96,7 +96,7 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
     }
 }
 
-/// The connection, and what was read from it before it was known whose it is.
+/// The connection, and what was read from it before its flow was known.
 struct Met {
     connection: Option<TcpStream>,
     head: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Flows as a control machine commands them, against plain sockets.
+//! Flows under the commands of a control machine, against plain sockets.
 
 use super::rendezvous::Rendezvous;
 use super::*;
@@ -23,7 +23,7 @@ fn engine() -> Engine {
     Engine::new(EngineSettings { local, pacing: Pacing::default(), rendezvous, live: false }).unwrap()
 }
 
-/// Has a sender's flow dial.
+/// Makes a sender's flow connect.
 fn open(engine: &mut Engine, transport: Transport) {
     let spec = TestSpec::new(Direction::Up, transport, 10, 80, Span::millis(20), Schedule::Periodic).unwrap();
     let opening = Opening {
@@ -61,7 +61,7 @@ fn a_dial_that_nobody_answers_ends_with_its_engine() {
     let listener = bind_tcp((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     listener.listen(0).unwrap();
     let peer = listener.local_addr().unwrap().as_socket().unwrap();
-    // The queue is full: further connections stay under construction.
+    // The queue is full: further connections are not completed.
     let filling =
         [(); 2].map(|()| crate::sockets::connect_tcp(None, peer, Duration::from_millis(200), || false));
     for close in [true, false] {

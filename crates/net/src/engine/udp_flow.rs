@@ -1,4 +1,4 @@
-//! The life of a UDP flow: bind, meet the peer, run the stream.
+//! The life of a UDP flow: bind, find the peer, run the stream.
 
 use super::context::{Context, Instruction};
 use super::error::FlowError;
@@ -73,7 +73,7 @@ fn run_to_end(mut context: Context) -> Result<(), FlowError> {
     Ok(())
 }
 
-/// Transmit stamps cost a system call or so a packet. Below this period they would cost rate.
+/// Transmit stamps cost about a system call per packet. Below this period they would limit the rate.
 const STAMPED_PERIOD: Span = Span::micros(20);
 
 fn stamps(context: &Context) -> Stamps {
@@ -117,8 +117,8 @@ fn open(context: &Context) -> Result<Entrance, FlowError> {
     .map_err(|source| FlowError::Bind { transport: Udp, local, source })
 }
 
-/// Ties the socket to its peer. With an unknown port that is the first packet's source; it is left in
-/// the socket for the stream.
+/// Connects the socket to its peer. If the port is unknown, it is that of the first packet, which stays in the socket
+/// for the stream.
 fn connect(
     context: &Context,
     socket: &UdpSocket,
@@ -129,14 +129,14 @@ fn connect(
         return Ok(Some(peer));
     }
     let tied = socket.connect(peer).and_then(|()| match context.opening.meeting {
-        // A classic receiver's socket may hold the stream's first packets already.
+        // A classic receiver's socket may already contain the stream's first packets.
         Meeting::Dial if context.opening.role == Role::Receive && !greets => Ok(()),
         _ => sockets::discard_waiting(socket),
     });
     tied.map(|()| None).map_err(|source| FlowError::Connect { transport: Udp, peer, source })
 }
 
-/// Sends greetings until one comes back.
+/// Sends greetings until one is answered.
 fn greet(
     context: &Context,
     socket: &UdpSocket,
@@ -175,8 +175,8 @@ fn greet(
     Ok(())
 }
 
-/// Receives without waiting; `None` where nothing waits. An error is of an earlier send, and gone once it is returned:
-/// the datagram behind it is still there.
+/// Receives without blocking; `None` if nothing is queued. An error is about an earlier send and is cleared by this
+/// call: the next datagram is still queued.
 fn receive(socket: &UdpSocket, buffer: &mut [u8], flags: MsgFlags) -> Option<io::Result<usize>> {
     match recv(socket.as_raw_fd(), buffer, flags | MsgFlags::MSG_DONTWAIT) {
         Ok(length) => Some(Ok(length)),
@@ -185,9 +185,9 @@ fn receive(socket: &UdpSocket, buffer: &mut [u8], flags: MsgFlags) -> Option<io:
     }
 }
 
-/// The length of the datagram that waits, which is left there.
+/// The length of the next datagram, which stays queued.
 fn peek(socket: &UdpSocket, buffer: &mut [u8]) -> Option<usize> {
-    // Errors are few: each is of a packet that this socket sent.
+    // Errors are few: each is about a packet that this socket sent.
     std::iter::from_fn(|| receive(socket, buffer, MsgFlags::MSG_PEEK)).find_map(Result::ok)
 }
 
@@ -196,15 +196,15 @@ fn discard(socket: &UdpSocket) {
     let _ = receive(socket, &mut [], MsgFlags::empty());
 }
 
-/// The first answer to a greeting that the rendezvous saw.
+/// Sends the first answer to a greeting that the rendezvous received.
 fn answer(socket: &UdpSocket, meeting: Meeting) {
     if let Meeting::Greeting(token) = meeting {
         let _ = socket.send(&Header::hello(token).to_bytes());
     }
 }
 
-/// Answers greetings until the stream begins. A packet that is not a greeting is left in the socket: it is
-/// the stream's. Says whether the stream is to begin.
+/// Answers greetings until the stream begins. A packet that is not a greeting stays queued for the stream. Returns
+/// whether the stream is to begin.
 fn wait_for_start(context: &Context, socket: &UdpSocket, unknown_peer: Option<SocketAddr>) -> bool {
     let mut buffer = [0; HEADER_LEN];
     let mut stream_waits = false;
@@ -226,7 +226,7 @@ fn wait_for_start(context: &Context, socket: &UdpSocket, unknown_peer: Option<So
     }
 }
 
-/// Echoes every greeting that waits; false when something else waits.
+/// Answers every queued greeting; false if something else is queued.
 fn answer_greetings(context: &Context, socket: &UdpSocket, buffer: &mut [u8; HEADER_LEN]) -> bool {
     while let Some(length) = peek(socket, buffer) {
         let token = Header::parse(&buffer[..length]).and_then(|h| h.hello_token());
@@ -238,14 +238,15 @@ fn answer_greetings(context: &Context, socket: &UdpSocket, buffer: &mut [u8; HEA
                 }
             }
             _ if context.opening.role == Role::Receive => return false,
-            // A sender has no use for it.
+            // A sender does not need it.
             _ => discard(socket),
         }
     }
     true
 }
 
-/// Classic peers that named no port: ties the socket to the first packet's source, if it is the peer's.
+/// For classic peers that named no port: connects the socket to the source of the first packet, if it is the peer's
+/// address.
 fn meet_first(context: &Context, socket: &UdpSocket, peer: SocketAddr) -> bool {
     let until = steady() + context.opening.patience.silence;
     let mut buffer = [0; HEADER_LEN];
@@ -266,7 +267,7 @@ fn meet_first(context: &Context, socket: &UdpSocket, peer: SocketAddr) -> bool {
     false
 }
 
-/// What a flow that was stopped before its stream says.
+/// Reports the end of a flow that was stopped before its stream.
 fn finish_unstarted(context: &Context) {
     if !context.stop_flags.is_closed() && context.stop_flags.is_stopped() {
         receive::nothing(context);
@@ -285,7 +286,7 @@ mod tests {
         let at = theirs.local_addr().unwrap();
         ours.connect(at).unwrap();
         drop(theirs);
-        // Refused, which waits at the socket as an error; then somebody is there, and sends.
+        // The refusal is queued as an error at the socket; then a peer appears and sends.
         ours.send(b"hello").unwrap();
         let theirs = UdpSocket::bind(at).unwrap();
         theirs.send_to(b"the first packet", ours.local_addr().unwrap()).unwrap();

@@ -14,7 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 pub struct LampReflector {
     /// Its UDP port.
     pub port: u16,
-    /// Only over IPv6: whole frames are answered over IPv4 ([`super::LampFrameReflector`]).
+    /// Answer only over IPv6, because IPv4 is answered in whole frames ([`super::LampFrameReflector`]).
     pub only_ipv6: bool,
 }
 
@@ -42,7 +42,7 @@ impl Reflector for LampReflector {
     }
 }
 
-/// An answer whose follow-up waits for the kernel to say when it left.
+/// An answer whose follow-up waits for the kernel's transmit stamp.
 #[derive(Clone, Copy)]
 struct Answered {
     to: SocketAddr,
@@ -50,7 +50,7 @@ struct Answered {
     dscp: u8,
     id: u16,
     seq: u16,
-    /// When its request arrived, and when it was handed over: the time told where no stamp comes.
+    /// When its request arrived, and when the answer was sent: the time reported if no stamp comes.
     arrived: WallTime,
     answered: WallTime,
 }

@@ -1,10 +1,10 @@
-//! LaMP in whole Ethernet frames, beside this host's own IP and UDP, as `LaTe -s -r` answers.
+//! LaMP in whole Ethernet frames, bypassing this host's own IP and UDP, as `LaTe -s -r` answers.
 
 use super::udp::LARGEST;
 use super::{LOOK_AROUND, Opened, Reflector, Shared};
 use crate::clock;
 use crate::cmsg::ReceivedInfo;
-use crate::frame::{self, Carried, Ends, Mac};
+use crate::frame::{self, Ends, Mac, UdpFrame};
 use crate::random;
 use crate::sockets::enlarge;
 use crate::stamp::Stamps;
@@ -34,7 +34,7 @@ impl Reflector for LampFrameReflector {
         "LaMP (raw frames)"
     }
 
-    /// One, whatever the host's addresses are.
+    /// One address, whatever the host's addresses are.
     fn addresses(&self, _ips: &[IpAddr]) -> Vec<SocketAddr> {
         vec![(Ipv4Addr::UNSPECIFIED, self.port).into()]
     }
@@ -45,7 +45,7 @@ impl Reflector for LampFrameReflector {
     }
 }
 
-/// The way to one client, which no table of the kernel needs to know.
+/// The route to one client; the kernel's tables are not needed.
 #[derive(Clone, Copy)]
 struct Way {
     mac: Mac,
@@ -62,12 +62,12 @@ struct Frames {
     frame: Vec<u8>,
     shared: Shared,
     limiter: RateLimiter,
-    /// Owns the port, so that the host calls it reachable; what arrives there is dropped by its filter.
+    /// Reserves the port, so that the host reports it as reachable; its filter drops everything that arrives.
     owner: UdpSocket,
 }
 
 impl Frames {
-    /// Listens at `interface` to what goes to `port`.
+    /// Receives packets to `port` at `interface`.
     fn open(interface: &str, port: u16, shared: &Shared) -> io::Result<Frames> {
         let (mac, addresses) = raw::addresses(interface)?;
         let Some(first) = addresses.first() else {
@@ -135,7 +135,7 @@ impl Frames {
     fn answer(
         &mut self,
         server: &mut lamp::Server<Way>,
-        request: &Carried<'_>,
+        request: &UdpFrame<'_>,
         info: ReceivedInfo,
         out: &mut Vec<u8>,
     ) {
@@ -167,7 +167,7 @@ impl Frames {
             Ok(Reaction::Answer) => self.send(&way, out),
             Ok(Reaction::AnswerAndFollow(kind)) => {
                 let began = if kind == FollowUp::Application { now.wall } else { at };
-                // Before it is sent: the sending of a frame may take it all the way to the client.
+                // Before it is sent: sending a frame may deliver it to the client at once.
                 let took = clock::wall() - began;
                 self.send(&way, out);
                 let Some(h) = Header::parse(out) else { return };
@@ -179,7 +179,7 @@ impl Frames {
         }
     }
 
-    /// What cannot be sent is lost, as on any path.
+    /// A frame that cannot be sent is lost, as on any path.
     fn send(&mut self, way: &Way, payload: &[u8]) {
         let ends = Ends { from_mac: self.mac, to_mac: way.mac, from: way.from, to: way.to };
         let headers = frame::headers(&ends, way.dscp.octet(), raw::DEFAULT_TTL);

@@ -1,4 +1,4 @@
-//! Answering other hosts' two-way tests: one file a protocol, each of which is a [`Reflector`].
+//! Answers two-way tests of other hosts. Each protocol is a file with a [`Reflector`].
 //!
 //! ```no_run
 //! use jitlat_net::reflect::{Reflectors, StampReflector};
@@ -41,14 +41,14 @@ use std::time::Duration;
 
 /// Answers the tests of one protocol at one port. New protocols implement this.
 pub trait Reflector {
-    /// What it answers, as people call it: `STAMP`.
+    /// The name of the protocol: `STAMP`.
     fn name(&self) -> &'static str;
 
-    /// Where it answers, on a host that answers at `ips`.
+    /// The addresses to answer at, on a host that answers at `ips`.
     fn addresses(&self, ips: &[IpAddr]) -> Vec<SocketAddr>;
 
-    /// Opens its socket at `at`, one of [`addresses`](Self::addresses). Nothing is answered before the returned body
-    /// runs, which is to end within a moment once [`Shared::is_stopping`] says so.
+    /// Opens its socket at `at`, one of [`addresses`](Self::addresses). Nothing is answered before [`Opened::run`]
+    /// runs, which must end soon after [`Shared::is_stopping`] returns true.
     fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened>;
 }
 
@@ -56,11 +56,11 @@ pub trait Reflector {
 pub struct Opened {
     /// Its address, with its port.
     pub address: SocketAddr,
-    /// What answers, to be run on a thread of its own.
+    /// Answers; to be run on a thread of its own.
     pub run: Box<dyn FnOnce() + Send>,
 }
 
-/// What all reflectors of a server have in common. Clones are of the same.
+/// What all reflectors of a server share. Clones share the same state.
 #[derive(Clone)]
 pub struct Shared {
     pub(crate) access: Arc<Access>,
@@ -69,23 +69,23 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Whether reflectors are to end.
+    /// Whether reflectors must end.
     pub fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Whom they may answer, and how much.
+    /// Who may be answered, and how much.
     pub fn access(&self) -> &Access {
         &self.access
     }
 }
 
-/// Packets answered, and those met with silence by reason.
+/// Packets answered, and packets not answered by reason.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Answered.
+    /// Packets answered.
     pub answered: AtomicU64,
-    /// By [`Silence`].
+    /// Packets not answered, by [`Silence`].
     pub silent: [AtomicU64; Silence::ALL.len()],
 }
 
@@ -99,15 +99,15 @@ impl Counters {
     }
 }
 
-/// A reflector that could not be started; the others run.
+/// A reflector that could not start; the others run.
 #[derive(Debug, thiserror::Error)]
 #[error("no {name} reflector on {address}: {source}{}", hint(.address, .source))]
 pub struct ReflectorError {
-    /// What it would answer.
+    /// The name of the protocol.
     pub name: &'static str,
-    /// Where.
+    /// The address.
     pub address: SocketAddr,
-    /// What the system said.
+    /// The system's error.
     pub source: io::Error,
 }
 
@@ -121,7 +121,7 @@ fn hint(address: &SocketAddr, error: &io::Error) -> String {
     }
 }
 
-/// How soon a reflector's thread notices that it is to stop.
+/// How soon a reflector's thread notices a stop.
 const LOOK_AROUND: Duration = Duration::from_millis(100);
 
 /// Running reflectors; dropping them stops them.
@@ -133,14 +133,14 @@ pub struct Reflectors {
 }
 
 impl Reflectors {
-    /// None yet; those started will answer whom `access` admits.
+    /// Without reflectors; those started later will answer the clients that `access` allows.
     pub fn new(access: Access) -> Reflectors {
         let shared = Shared { access: Arc::new(access), counters: Arc::default(), stop: Arc::default() };
         Reflectors { shared, threads: Vec::new(), listening: Vec::new(), failures: Vec::new() }
     }
 
-    /// Starts `reflector` on a host that answers at `ips`. An address that cannot be had (its port in use, or below
-    /// 1024 without the privilege) is among the [failures](Reflectors::failures).
+    /// Starts `reflector` on a host that answers at `ips`. An address that is not available (port in use, or below 1024
+    /// without the privilege) is added to the [failures](Reflectors::failures).
     pub fn start(&mut self, reflector: &dyn Reflector, ips: &[IpAddr]) {
         let name = reflector.name();
         for address in reflector.addresses(ips) {
@@ -158,17 +158,17 @@ impl Reflectors {
         }
     }
 
-    /// What is answered, and where.
+    /// The protocols that are answered, with their addresses.
     pub fn listening(&self) -> &[(&'static str, SocketAddr)] {
         &self.listening
     }
 
-    /// What could not be started.
+    /// Reflectors that could not start.
     pub fn failures(&self) -> &[ReflectorError] {
         &self.failures
     }
 
-    /// Packets answered and not.
+    /// Packets answered and not answered.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }
@@ -190,7 +190,7 @@ fn at_port(ips: &[IpAddr], port: u16) -> Vec<SocketAddr> {
     ips.iter().map(|ip| SocketAddr::new(*ip, port)).collect()
 }
 
-/// What STAMP and TWAMP answers say of this host's clock: looked up every few seconds.
+/// This host's clock error in STAMP and TWAMP answers, updated every few seconds.
 struct ClockError {
     estimate: ErrorEstimate,
     looked: SteadyTime,
@@ -199,15 +199,15 @@ struct ClockError {
 impl ClockError {
     const LIFETIME: Span = Span::seconds(5);
 
-    fn look() -> ClockError {
+    fn read() -> ClockError {
         let estimate = ErrorEstimate::of_clock(clock::sync_state(), Format::Ntp);
         ClockError { estimate, looked: clock::steady() }
     }
 
-    /// The state at `now`, five seconds old at most.
+    /// The error at `now`, from a reading at most five seconds old.
     fn at(&mut self, now: SteadyTime) -> ErrorEstimate {
         if now - self.looked >= ClockError::LIFETIME {
-            *self = ClockError::look();
+            *self = ClockError::read();
         }
         self.estimate
     }

@@ -13,9 +13,9 @@ use std::net::{IpAddr, SocketAddr};
 pub struct StampReflector {
     /// Its UDP port.
     pub port: u16,
-    /// The key of the authenticated mode; with one, unsigned requests are not answered.
+    /// The key of the authenticated mode; with a key, unsigned requests are not answered.
     pub key: Option<stamp::auth::Key>,
-    /// Sessions whose answers are counted; 0 = stateless.
+    /// Number of sessions whose answers are counted; 0 = stateless.
     pub sessions: usize,
 }
 
@@ -25,7 +25,7 @@ impl Default for StampReflector {
     }
 }
 
-/// One answer.
+/// An answer that was sent.
 #[derive(Clone, Copy)]
 struct Answered {
     to: SocketAddr,
@@ -58,7 +58,7 @@ impl Reflector for StampReflector {
 fn reflect(mut socket: AnsweringSocket<Answered>, rules: Rules, shared: &Shared) {
     let mut reflector = stamp::Reflector::new(rules);
     let mut answer = vec![0; LARGEST];
-    let mut error = ClockError::look();
+    let mut error = ClockError::read();
     while !shared.is_stopping() {
         let stamps = socket.stamps_answers();
         let error = error.at(clock::steady());
@@ -66,7 +66,7 @@ fn reflect(mut socket: AnsweringSocket<Answered>, rules: Rules, shared: &Shared)
             match reflector.reflect(request, arrival, clock::tick(), error, &mut answer) {
                 Ok(r) => {
                     let which = Answered { to: arrival.from, ssid: r.ssid, seq: r.seq };
-                    // Only sessions that ask when answers left have them stamped.
+                    // Only sessions that ask when answers left get stamped answers.
                     let stamped = r.follow_up && stamps;
                     out.push_tracked(&answer[..r.len], arrival.from, local, r.dscp, which, stamped);
                 }

@@ -16,10 +16,10 @@ use std::time::Duration;
 pub struct TcpResponder {
     /// Its TCP port.
     pub port: u16,
-    /// Connections at a time.
+    /// Limits of simultaneous connections.
     pub connections: SlotLimits,
-    /// How long a whole request may be awaited, and how long its response may take to be written: a client that
-    /// sends or takes a byte now and then does not keep a connection. A greeting has 5 s at most.
+    /// How long a client may take to send a whole request, and to read the whole response: a client that transfers a
+    /// byte now and then cannot keep a connection. The limit for the greeting is 5 s.
     pub patience: Duration,
 }
 
@@ -66,7 +66,7 @@ impl ConnectionService for Responding {
     }
 
     fn serve(&self, stream: TcpStream, _peer: SocketAddr) {
-        // However it ends: the client has closed, or sees it closed.
+        // However it ends, the connection is closed.
         let _ = self.respond(&stream);
     }
 
@@ -77,12 +77,12 @@ impl ConnectionService for Responding {
         });
     }
 
-    // Its connections look at the server's own flag.
+    // Its connections check the server's own flag.
     fn stop(&self) {}
 }
 
 impl Responding {
-    /// Answers one connection until it ends, falls silent, or the server stops.
+    /// Answers one connection until it ends or falls silent, or the server stops.
     fn respond(&self, stream: &TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let peer = PatientStream::new(stream, || self.shared.is_stopping())?;

@@ -13,7 +13,7 @@ use jitlat_proto::twoway::{Plan, Protocol};
 use jitlat_proto::{lamp, stamp};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 
-/// Every reflector, on ports of the system's choice.
+/// Every reflector, on ports chosen by the system.
 fn all(ip: &str, access: Access) -> Reflectors {
     let reflectors: [&dyn Reflector; 4] = [
         &StampReflector { port: 0, ..StampReflector::default() },
@@ -50,8 +50,8 @@ fn address(r: &Reflectors, name: &str) -> SocketAddr {
     r.listening().iter().find(|(n, _)| *n == name).unwrap().1
 }
 
-/// Waits until so many answers are counted. That happens after they have left: a client may have them before, and the last
-/// of a session may not be counted until the next.
+/// Waits until this many answers are counted. They are counted after they were sent: a client may receive them before,
+/// and the last of a session may be counted only with the next.
 pub(super) fn await_answers(reflectors: &Reflectors, answers: u64) {
     let limit = std::time::Instant::now() + Duration::from_secs(10);
     while reflectors.counters().answered.load(Ordering::Relaxed) < answers {
@@ -119,9 +119,9 @@ fn request_response_over_tcp() {
     let to = address(&reflectors, "TCP request-response");
     let sizes = jitlat_proto::reqresp::Sizes::new(1460, 1000).unwrap();
     let stop = AtomicBool::new(false);
-    let (measured, course) = request_response::run(sizes, plan(20, 1460), &link(to), &stop).unwrap();
-    assert_eq!(course.len(), 20);
-    assert!(course.iter().all(|i| i.mss > 0 && i.cwnd > 0 && i.srtt_us > 0), "{course:?}");
+    let (measured, samples) = request_response::run(sizes, plan(20, 1460), &link(to), &stop).unwrap();
+    assert_eq!(samples.len(), 20);
+    assert!(samples.iter().all(|i| i.mss > 0 && i.cwnd > 0 && i.srtt_us > 0), "{samples:?}");
     assert_eq!((measured.outcome.requests.answered(), measured.outcome.records.len()), (20, 20));
 }
 
@@ -168,7 +168,7 @@ fn icmp_echo_to_this_host() {
     }
 }
 
-/// Whether the UDP checksum of each frame to `port` is that of its bytes, until `wanted` have come or for two seconds.
+/// Whether the UDP checksum of each frame to `port` is correct, until `wanted` have arrived or two seconds have passed.
 fn sums(live: &mut crate::capture::interface::InterfaceCapture, port: u16, wanted: usize) -> Vec<bool> {
     use crate::frame::{checksum, pseudo_header, sum_of};
     let mut seen = Vec::new();
@@ -197,7 +197,7 @@ fn whoever_reads_whole_frames_gets_whole_checksums() {
         return eprintln!("skipped: whoever_reads_whole_frames_gets_whole_checksums: no CAP_NET_RAW");
     };
     let reflectors = start("127.0.0.1");
-    // A raw client of LaTe, by its port: acknowledgement, answer, follow-up stamped by the kernel, report.
+    // A raw client of LaTe, recognised by its port: acknowledgement, answer, follow-up stamped by the kernel, report.
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let client = UdpSocket::bind((Ipv4Addr::new(127, 64 | high & 63, low, 2), lamp::RAW_PORT)).unwrap();
     client.connect(address(&reflectors, "LaMP")).unwrap();
@@ -214,7 +214,7 @@ fn whoever_reads_whole_frames_gets_whole_checksums() {
     ask(lamp::Kind::Stop, 2, 0, 1);
     assert_eq!(sums(&mut live, lamp::RAW_PORT, 6)[..6], [true; 6]);
 
-    // A far host whose kernel refuses, while something there may read frames: from then on they are whole.
+    // A far host whose kernel refuses, while a program there may read frames: from then on checksums are complete.
     let port = UdpSocket::bind("127.46.77.3:0").unwrap().local_addr().unwrap();
     let options = lamp::client::Options {
         id: 9,
@@ -237,7 +237,7 @@ fn a_responder_that_stops_at_any_step_is_given_up() {
     use std::io::{Read, Write};
     use std::net::TcpStream;
     let sizes = jitlat_proto::reqresp::Sizes::new(100, 50).unwrap();
-    // What it sends of the conversation (a greeting of 16 bytes, responses of 50) before it falls silent or leaves.
+    // What it sends of the conversation (a greeting of 16 bytes, responses of 50) before it falls silent or closes.
     let steps = [0, 7, 16, 16 + 20, 16 + 50, 16 + 3 * 50 + 49];
     std::thread::scope(|scope| {
         for (step, leaves) in steps.into_iter().flat_map(|s| [(s, false), (s, true)]) {
@@ -246,25 +246,25 @@ fn a_responder_that_stops_at_any_step_is_given_up() {
                 let to = listener.local_addr().unwrap();
                 let responder = move || {
                     let mut stream: TcpStream = listener.accept().unwrap().0;
-                    // What waits to be sent would be lost with a connection that is closed before all is read.
+                    // Unsent data would be lost if the connection were closed before everything is read.
                     stream.set_nodelay(true).unwrap();
-                    let mut heard = [0; 100];
-                    stream.read_exact(&mut heard[..16]).unwrap();
+                    let mut received = [0; 100];
+                    stream.read_exact(&mut received[..16]).unwrap();
                     let mut left = step;
                     let mut say = |stream: &mut TcpStream, bytes: &[u8]| {
                         let part = left.min(bytes.len());
                         left -= part;
                         stream.write_all(&bytes[..part]).is_ok() && left > 0
                     };
-                    let mut on = say(&mut stream, &heard[..16]);
-                    while on && stream.read_exact(&mut heard).is_ok() {
+                    let mut on = say(&mut stream, &received[..16]);
+                    while on && stream.read_exact(&mut received).is_ok() {
                         let mut response = [0; 50];
-                        jitlat_proto::reqresp::respond(&heard, WallTime(1), WallTime(2), &mut response);
+                        jitlat_proto::reqresp::respond(&received, WallTime(1), WallTime(2), &mut response);
                         on = say(&mut stream, &response);
                     }
                     if !leaves {
                         // Until the client has given up.
-                        while stream.read(&mut heard).is_ok_and(|n| n > 0) {}
+                        while stream.read(&mut received).is_ok_and(|n| n > 0) {}
                     }
                 };
                 let responder = std::thread::spawn(responder);
@@ -275,9 +275,9 @@ fn a_responder_that_stops_at_any_step_is_given_up() {
                 match result {
                     Err(PingError::Conversation { .. }) => assert!(step < 16, "{step}"),
                     Err(e) => panic!("{step}: {e}"),
-                    Ok((measured, course)) => {
+                    Ok((measured, samples)) => {
                         let ending = if leaves { Ending::PeerLost } else { Ending::Complete };
-                        assert_eq!((measured.ending, course.len()), (ending, whole), "{step} {leaves}");
+                        assert_eq!((measured.ending, samples.len()), (ending, whole), "{step} {leaves}");
                         assert_eq!(measured.outcome.requests.answered(), whole as u64, "{step}");
                     }
                 }
@@ -313,19 +313,19 @@ fn reports_leave_from_the_address_that_was_asked() {
         broadcast: false,
         follow_up: None,
     };
-    // Left to itself the system would send them from 127.0.0.1.
+    // Otherwise the system would send them from 127.0.0.1.
     let measured = measure(lamp::Client::new(options), 32, SocketAddr::from(([127, 0, 0, 9], port)));
     assert_eq!(measured.outcome.protocol.report().map(|r| r.received), Some(20));
 }
 
-/// The extension of the n-th answer that tells when the one before left: the number told, if any was.
-fn told(answer: &[u8]) -> Option<u32> {
+/// The extension of the n-th answer that reports when the previous one left: its number, if any is reported.
+fn reported_departure(answer: &[u8]) -> Option<u32> {
     let tlv = stamp::tlv::Tlvs::new(&answer[44..]).find_map(|step| match step {
         stamp::tlv::Step::Whole(_, t) if t.kind == stamp::tlv::kind::FOLLOW_UP => Some(t.value.to_vec()),
         _ => None,
     });
-    let told = stamp::tlv::FollowUp::parse(&tlv.unwrap()).unwrap();
-    (told.method != 0).then_some(told.seq)
+    let follow_up = stamp::tlv::FollowUp::parse(&tlv.unwrap()).unwrap();
+    (follow_up.method != 0).then_some(follow_up.seq)
 }
 
 fn stamped_request(seq: u32) -> Vec<u8> {
@@ -345,7 +345,7 @@ fn stamp_answers_tell_when_the_one_before_left() {
     for seq in 0..20 {
         client.send(&stamped_request(seq)).unwrap();
         let length = client.recv(&mut answer).unwrap();
-        assert_eq!(told(&answer[..length]), seq.checked_sub(1), "answer {seq}");
+        assert_eq!(reported_departure(&answer[..length]), seq.checked_sub(1), "answer {seq}");
     }
 }
 
@@ -385,27 +385,27 @@ fn a_byte_now_and_then_does_not_keep_a_connection_of_the_responder() {
     reflectors.start(&responder, &["127.0.0.1".parse().unwrap()]);
     let to = address(&reflectors, "TCP request-response");
     let greeting = jitlat_proto::reqresp::Sizes::new(1460, 20).unwrap().greeting();
-    // Before the greeting is whole, and in a request.
+    // Before the greeting is complete, and in a request.
     for said in [0, 16] {
         let mut stream = TcpStream::connect(to).unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
         stream.write_all(&greeting[..said]).unwrap();
-        let (mut heard, mut answer) = (0, [0; 16]);
+        let (mut received, mut answer) = (0, [0; 16]);
         let until = std::time::Instant::now() + Duration::from_secs(20);
         loop {
             assert!(std::time::Instant::now() < until, "the connection lasts");
             match stream.read(&mut answer) {
                 Ok(0) => break,
-                Ok(n) => heard += n,
+                Ok(n) => received += n,
                 Err(e) if crate::sockets::waits(&e) => {}
                 Err(_) => break,
             }
-            // Ten bytes in its whole time, at most.
+            // At most ten bytes in the time for a whole request.
             std::thread::sleep(Duration::from_millis(20));
             if stream.write_all(&[0]).is_err() {
                 break;
             }
         }
-        assert_eq!(heard, said, "the greeting comes back, and no response");
+        assert_eq!(received, said, "the greeting comes back, and no response");
     }
 }

@@ -27,13 +27,13 @@ use std::time::Duration;
 pub struct TwampServer {
     /// TCP port of the control server.
     pub port: u16,
-    /// Users of the keyed modes; where there are any, the open mode is not offered.
+    /// Users of the keyed modes; if there are any, the unauthenticated mode is not offered.
     pub users: Users,
-    /// UDP ports that sessions may have; `None` = any above 1023.
+    /// UDP ports allowed for sessions; `None` = any above 1023.
     pub test_ports: Option<RangeInclusive<u16>>,
-    /// Control connections at a time.
+    /// Limits of simultaneous control connections.
     pub connections: SlotLimits,
-    /// Sessions at a time.
+    /// Limits of simultaneous sessions.
     pub sessions: SlotLimits,
 }
 
@@ -63,7 +63,7 @@ impl Reflector for TwampServer {
         let address = listener.local_addr()?;
         let acceptor =
             Acceptor::new(vec![listener], Slots::new(self.connections), Arc::clone(&shared.access));
-        let service = Arc::new(Service {
+        let service = Arc::new(TwampService {
             rules: Rules { users: self.users.clone(), ..Rules::default() },
             test_ports: self.test_ports.clone(),
             sessions: Slots::new(self.sessions),
@@ -74,8 +74,8 @@ impl Reflector for TwampServer {
     }
 }
 
-/// What all connections share.
-struct Service {
+/// State shared by all connections.
+struct TwampService {
     rules: Rules,
     test_ports: Option<RangeInclusive<u16>>,
     sessions: Slots,
@@ -83,22 +83,22 @@ struct Service {
     started: WallTime,
 }
 
-/// How long one write on a control connection may take: its messages fit into any socket's buffer.
+/// How long a write on a control connection may take: its messages fit into any socket's buffer.
 const WRITE: Duration = Duration::from_secs(5);
 
-impl ConnectionService for Service {
+impl ConnectionService for TwampService {
     fn name(&self) -> &'static str {
         "twamp-control"
     }
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr) {
-        // A connection that breaks ends its sessions; there is nobody to tell.
+        // A broken connection ends its sessions; there is no client left to inform.
         if let Err(error) = Connection::new(self, stream, peer).and_then(|mut c| c.run()) {
             tracing::debug!(%peer, %error, "a TWAMP control connection broke");
         }
     }
 
-    /// As the protocol turns a client away.
+    /// Turns a client away as the protocol defines it.
     fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: TurnedAway) {
         self.shared.counters.silent(match why {
             TurnedAway::NotAllowed => Silence::NotAllowed,
@@ -107,24 +107,24 @@ impl ConnectionService for Service {
         let _ = stream.write_all(&Greeting::go_away());
     }
 
-    // Its connections look at the server's own flag.
+    // Its connections check the server's own flag.
     fn stop(&self) {}
 }
 
-/// Where a session stands.
+/// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SessionState {
-    /// Granted. What arrives waits in the socket, with the kernel's stamp.
+    /// Granted. Packets that arrive wait in the socket, with the kernel's stamp.
     Waiting,
     Running,
-    /// Stopped; late packets are answered until then.
+    /// Stopped; late packets are answered until this time.
     Ending(SteadyTime),
 }
 
 struct Session {
-    /// Tells it from others in what the kernel reports as ready.
+    /// Its identifier in the kernel's list of ready descriptors.
     id: u64,
-    /// Its answers are known by their numbers.
+    /// Answers are identified by their numbers.
     socket: AnsweringSocket<u32>,
     reflector: SessionReflector,
     state: SessionState,
@@ -133,21 +133,21 @@ struct Session {
     _slot: Slot,
 }
 
-/// Room in the kernel for the packets of one session.
+/// Bytes of the kernel's buffer for the packets of one session.
 const BUFFER: usize = 1 << 20;
-/// What the kernel calls the control connection; sessions are counted from 1.
+/// The control connection's identifier in the kernel's list; sessions are counted from 1.
 const CONTROL: u64 = 0;
-/// Sockets told of at a time.
+/// Ready descriptors reported at a time.
 const READY: usize = 32;
 
 struct Connection<'a> {
-    service: &'a Service,
+    service: &'a TwampService,
     stream: TcpStream,
     peer: IpAddr,
-    /// With the scope of a link-local address.
+    /// Includes the scope of a link-local address.
     local: SocketAddr,
     server: Server,
-    /// Granted, running and lingering.
+    /// Granted, running and lingering sessions.
     sessions: Vec<Session>,
     opened: u64,
     epoll: Epoll,
@@ -157,7 +157,7 @@ struct Connection<'a> {
 }
 
 impl Connection<'_> {
-    fn new(service: &Service, stream: TcpStream, peer: SocketAddr) -> io::Result<Connection<'_>> {
+    fn new(service: &TwampService, stream: TcpStream, peer: SocketAddr) -> io::Result<Connection<'_>> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(false)?;
         let local = stream.local_addr()?;
@@ -179,7 +179,7 @@ impl Connection<'_> {
             epoll,
             over: false,
             answer: Vec::new(),
-            error: ClockError::look(),
+            error: ClockError::read(),
         })
     }
 
@@ -187,14 +187,14 @@ impl Connection<'_> {
         let mut out = Vec::new();
         let mut hung_up = false;
         while !self.service.shared.is_stopping() {
-            self.obey();
+            self.execute();
             while self.server.poll_transmit(tick(), &mut out) {
                 let peer = PatientStream::new(&self.stream, || self.service.shared.is_stopping());
                 let written = peer.and_then(|peer| peer.write_all(&out, WRITE));
                 out.clear();
                 if written.is_err() {
                     self.server.handle(tick(), Input::Closed);
-                    self.obey();
+                    self.execute();
                 }
             }
             if self.over && !hung_up {
@@ -214,8 +214,8 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Does what the machine asks for.
-    fn obey(&mut self) {
+    /// Executes the machine's requests.
+    fn execute(&mut self) {
         while let Some(event) = self.server.poll_event() {
             match event {
                 Event::Open(asked) => {
@@ -225,7 +225,7 @@ impl Connection<'_> {
                 Event::Start => {
                     for session in self.sessions.iter_mut().filter(|s| s.state == SessionState::Waiting) {
                         session.state = SessionState::Running;
-                        // Nobody can do without this one; a session that is not watched is not answered.
+                        // Sessions depend on it: a session whose socket is not polled is not answered.
                         let event = EpollEvent::new(EpollFlags::EPOLLIN, session.id);
                         let _ = self.epoll.add(session.socket.socket(), event);
                     }
@@ -240,9 +240,9 @@ impl Connection<'_> {
         }
     }
 
-    /// Opens the socket of a session: on the port wished for if it is free and allowed, or another.
+    /// Opens the socket of a session: on the requested port if it is free and allowed, otherwise on another.
     fn open(&mut self, asked: &Asked) -> Result<u16, Accept> {
-        // Lingering ones of earlier tests on this connection among them.
+        // Including lingering sessions of earlier tests on this connection.
         if self.sessions.len() >= 2 * self.service.rules.sessions {
             return Err(Accept::Temporary);
         }
@@ -282,14 +282,14 @@ impl Connection<'_> {
         Ok(port)
     }
 
-    /// Waits for something to happen, at most a tenth of a second, and takes it.
+    /// Waits for an event, at most a tenth of a second, and handles it.
     fn wait(&mut self, now: SteadyTime) -> io::Result<()> {
         let until = self.sessions.iter().filter_map(|s| match s.state {
             SessionState::Ending(at) => Some(at),
             _ => None,
         });
         let until = until.chain(self.server.poll_timeout()).min().map_or(i64::MAX, |t| (t - now).0);
-        // Up to the next millisecond: the last late packet is not awaited in a busy loop.
+        // Rounded up to a millisecond, so that the wait for the last late packet is not a busy loop.
         let ms = until.clamp(0, LOOK_AROUND.as_nanos() as i64).unsigned_abs().div_ceil(1_000_000) as u16;
         let mut ready = [EpollEvent::empty(); READY];
         let count = match self.epoll.wait(&mut ready, EpollTimeout::from(ms)) {
@@ -321,7 +321,7 @@ impl Connection<'_> {
 }
 
 impl Session {
-    /// Answers a batch; false if none of it was of this session.
+    /// Answers a batch; false if no packet in it belongs to this session.
     fn answer(&mut self, error: ErrorEstimate, answer: &mut [u8]) -> bool {
         let (reflector, dscp) = (&mut self.reflector, self.dscp);
         let mut any = false;

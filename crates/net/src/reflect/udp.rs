@@ -1,4 +1,4 @@
-//! A UDP socket that answers: [`AnsweringSocket`] receives requests in batches, [`Answers`] sends what is answered.
+//! A UDP socket that answers: [`AnsweringSocket`] receives requests in batches, [`Answers`] sends the answers.
 
 use super::{Counters, LOOK_AROUND, Shared};
 use crate::clock;
@@ -23,14 +23,15 @@ use std::sync::Arc;
 
 /// The largest datagram.
 pub const LARGEST: usize = 65_507;
-/// A driver stamps a packet on handing it to the adapter, nearly always before the call returns; then it is given up.
+/// How long to wait for a stamp: a driver stamps a packet when it passes it to the adapter, nearly always before the
+/// call returns.
 const STAMP_PATIENCE: Span = Span::millis(5);
-/// Answers whose stamps may be under way at a time.
+/// Most answers that wait for their stamps.
 const STAMPS_UNDER_WAY: usize = 1024;
-/// Room for received datagrams, unless one alone needs more.
+/// Bytes for received datagrams, unless one alone needs more.
 const INBOX_BYTES: usize = 4 << 20;
 
-/// A UDP socket that answers. What becomes of some answers is to be known: `K` says which answer it is about.
+/// A UDP socket that answers. The fate of some answers is reported: `K` identifies an answer.
 pub struct AnsweringSocket<K> {
     socket: UdpSocket,
     inbox: Inbox,
@@ -39,10 +40,10 @@ pub struct AnsweringSocket<K> {
     answers: Answers<K>,
 }
 
-/// What became of an answer.
+/// The fate of an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Departed<K> {
-    /// Which answer.
+    /// The answer.
     pub which: K,
     /// How it left.
     pub departure: Departure,
@@ -53,14 +54,14 @@ pub struct Departed<K> {
 pub enum Departure {
     /// At this time, by the kernel's stamp.
     Stamped(WallTime),
-    /// It was sent, and was to be stamped, but no stamp came.
+    /// It was sent and should have been stamped, but no stamp came.
     Unstamped,
     /// It could not be sent.
     NotSent,
 }
 
 impl<K: Copy> AnsweringSocket<K> {
-    /// Binds to `at`; of each datagram the first `slot` bytes are kept.
+    /// Binds to `at`; the first `slot` bytes of each datagram are kept.
     pub fn bind(at: SocketAddr, shared: &Shared, slot: usize) -> io::Result<AnsweringSocket<K>> {
         let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
         let v6 = at.is_ipv6();
@@ -71,7 +72,7 @@ impl<K: Copy> AnsweringSocket<K> {
         socket.set_read_timeout(Some(LOOK_AROUND))?;
         observe(&socket, v6);
         enlarge(&socket);
-        // Answers leave from the address that was asked; hop limits tell the asker the distance.
+        // Answers are sent from the address that was asked; the hop limit shows the client the distance.
         if v6 {
             setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
             socket.set_unicast_hops_v6(255)?;
@@ -109,17 +110,17 @@ impl<K: Copy> AnsweringSocket<K> {
         self.socket.local_addr()
     }
 
-    /// Whether the kernel can say when answers leave.
+    /// Whether the kernel can report when answers leave.
     pub fn stamps_answers(&self) -> bool {
         self.answers.stamps
     }
 
-    /// Waits for a batch, or a tenth of a second, and hands each datagram over with how it came in, to the address
-    /// it was sent to; then everything answered is sent.
+    /// Waits for a batch, at most a tenth of a second, and passes each datagram to `each` with its arrival and the
+    /// address it was sent to; then sends all answers.
     pub fn receive(&mut self, mut each: impl FnMut(&mut Answers<K>, &[u8], &Arrival, Option<LocalAddress>)) {
         let flags = match self.answers.departures.awaited() {
             0 => libc::MSG_WAITFORONE,
-            // A stamp does not end a wait for packets: wait for both.
+            // A transmit stamp does not end a wait for packets: wait for both.
             _ => {
                 self.wait_for_stamps();
                 libc::MSG_DONTWAIT
@@ -158,14 +159,13 @@ impl<K: Copy> AnsweringSocket<K> {
         self.answers.flush(&self.socket);
     }
 
-    /// Sends what is not an answer to what was just received.
+    /// Sends a packet that is not the answer to one just received.
     pub fn send(&mut self, packet: &[u8], to: SocketAddr, from: Option<LocalAddress>) {
         self.answers.push(packet, to, from, 0);
         self.answers.flush(&self.socket);
     }
 
-    /// Hands over what has become of tracked answers, the last one first. Where something is answered to that, `each`
-    /// does it.
+    /// Reports the fate of tracked answers, the last one first. `each` can send further packets.
     pub fn take_departed(&mut self, mut each: impl FnMut(&mut Answers<K>, Departed<K>)) {
         let answers = &mut self.answers;
         if answers.departures.awaited() > 0 {
@@ -192,7 +192,7 @@ impl<K: Copy> AnsweringSocket<K> {
     }
 }
 
-/// All that arrives is stamped; of what leaves, only answers that ask for it.
+/// Stamps everything that arrives; of what leaves, only answers that need it.
 fn stamping() -> F {
     F::SOF_TIMESTAMPING_SOFTWARE
         | F::SOF_TIMESTAMPING_RX_SOFTWARE
@@ -200,21 +200,21 @@ fn stamping() -> F {
         | F::SOF_TIMESTAMPING_OPT_TSONLY
 }
 
-/// The sending half of an [`AnsweringSocket`]. Answers to one batch of requests leave together.
+/// The sending half of an [`AnsweringSocket`]. Answers to one batch of requests are sent together.
 pub struct Answers<K> {
     outbox: Outbox,
-    /// By place in the outbox.
+    /// By position in the outbox.
     tracked: Vec<Option<Tracked<K>>>,
     departures: Departures<K>,
     counters: Arc<Counters>,
-    /// Answers need not be told where they leave from: the socket has one address.
+    /// Answers need no source address, because the socket is bound to one.
     bound: bool,
     stamps: bool,
-    /// What is known of tracked answers, until [`AnsweringSocket::take_departed`] hands it over.
+    /// The fates of tracked answers, until [`AnsweringSocket::take_departed`] reports them.
     departed: Vec<Departed<K>>,
 }
 
-/// An answer in the outbox of which is to be known what becomes.
+/// An answer in the outbox whose fate is to be reported.
 #[derive(Clone, Copy)]
 struct Tracked<K> {
     which: K,
@@ -222,12 +222,12 @@ struct Tracked<K> {
 }
 
 impl<K: Copy> Answers<K> {
-    /// Has `answer` sent with the rest of the batch, which has room for one answer and what follows it.
+    /// Queues `answer` to be sent with the rest of the batch, which has room for one answer and what follows it.
     pub fn push(&mut self, answer: &[u8], to: SocketAddr, from: Option<LocalAddress>, dscp: u8) {
         self.add(answer, to, from, dscp, None);
     }
 
-    /// The same; [`AnsweringSocket::take_departed`] will tell if it could not be sent and, of one to be `stamped`, when
+    /// The same; [`AnsweringSocket::take_departed`] will report if it could not be sent and, if it is `stamped`, when
     /// it left.
     pub fn push_tracked(
         &mut self,
@@ -252,15 +252,15 @@ impl<K: Copy> Answers<K> {
         let leave = SendOptions {
             class: dscp << 2,
             stamped: self.stamps && tracked.is_some_and(|t| t.stamped),
-            // LaTe's raw clients, known by their port, read whole frames and drop those whose checksum was left to
-            // an adapter that is not there.
+            // LaTe's raw clients, recognised by their port, read whole frames and drop those whose checksum is left for
+            // an adapter to compute.
             summed: to.port() == lamp::RAW_PORT,
         };
         self.outbox.push(answer, to, from.filter(|_| !self.bound), leave);
         self.tracked.push(tracked);
     }
 
-    /// Notes that a request is not answered.
+    /// Counts a request that is not answered.
     pub fn silent(&self, why: Silence) {
         self.counters.silent(why);
     }
@@ -323,7 +323,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(10);
 
-    /// A socket that answers, a client of it, and what it counts.
+    /// A socket that answers, a client of it, and its counters.
     fn pair() -> (AnsweringSocket<u32>, UdpSocket, Arc<Counters>) {
         let shared = Reflectors::new(Access::default()).shared.clone();
         let at = "127.0.0.1:0".parse().unwrap();
@@ -337,17 +337,17 @@ mod tests {
     #[test]
     fn one_answer_that_cannot_be_sent_takes_nobody_elses_stamps() {
         let (mut socket, client, counters) = pair();
-        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        // Answers to the client are numbered; some requests are "from" a place where nothing can be sent.
+        let unreachable = SocketAddr::from(([127, 0, 0, 1], 0));
+        // Answers to the client are numbered; some requests are "from" an address to which nothing can be sent.
         let mut known = Vec::new();
         for n in 0..40 {
             client.send(b"?").unwrap();
             socket.receive(|out, _, arrival, local| {
-                let to = if n % 4 == 1 { nowhere } else { arrival.from };
+                let to = if n % 4 == 1 { unreachable } else { arrival.from };
                 out.push_tracked(b"!", to, local, 0, n, n % 8 < 4);
             });
             let until = Instant::now() + LIMIT;
-            // Those that are not stamped are told of only where they could not be sent.
+            // Answers that are not stamped are reported only if they could not be sent.
             while n % 8 < 4 && known.iter().all(|(known, _)| *known != n) {
                 assert!(Instant::now() < until, "{n} is neither stamped nor given up");
                 socket.take_departed(|_, d| known.push((d.which, d.departure)));
@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn stamps_that_never_come_hold_up_no_answer() {
         let (mut socket, client, _) = pair();
-        // As an adapter without transmit stamps has it: each answer is awaited, and nothing comes back.
+        // Like an adapter without transmit stamps: each answer is awaited, and no stamp comes.
         let mut given_up = 0;
         let (requests, mut turns) = (200, 0);
         for n in 0..requests {
@@ -382,7 +382,7 @@ mod tests {
             socket.answers.departures.sent(n, clock::wall());
             assert_eq!(client.recv(&mut [0; 8]).unwrap(), 1);
         }
-        // A turn is a receiving call and what it answers; a request is never passed by while a stamp is awaited.
+        // A turn is a receiving call and its answers; requests are not delayed while a stamp is awaited.
         assert!(turns <= requests + requests / 10, "{turns} turns for {requests} requests");
         let until = Instant::now() + LIMIT;
         while given_up < requests {

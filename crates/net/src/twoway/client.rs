@@ -23,34 +23,34 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 
-/// How the far host is reached and this host is run.
+/// How to reach the far host, and how this host runs the test.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// The far host; the port means nothing to ICMP.
+    /// The far host; ICMP ignores the port.
     pub to: SocketAddr,
-    /// What carries the test.
+    /// The kind of packets.
     pub carrier: Carrier,
     /// Addresses and marks.
     pub marking: Marking,
-    /// Stamps wanted.
+    /// The best kind of stamps to use.
     pub stamps: Stamps,
-    /// How the thread waits.
+    /// How the thread is scheduled and waits.
     pub pacing: Pacing,
-    /// Where the course of the test is handed to, if anyone listens. What the listener has no room for it finds in
-    /// the result; one that looks now and then costs less than one that waits and has to be woken.
+    /// Receives the events of the test; `None`: not needed. Events for which the queue has no room can still be found
+    /// in the result. A receiver that polls costs less than one that blocks and has to be woken.
     pub live: Option<SyncSender<PingEvent>>,
 }
 
-/// What a listener is handed while a test runs.
+/// An event of a running test.
 #[derive(Clone, Copy, Debug)]
 pub enum PingEvent {
-    /// An answer, with what is known of it by now.
+    /// An answer, with what is known of it so far.
     Answer(PacketRecord),
-    /// How far the test is, a few times a second.
+    /// The progress of the test, a few times a second.
     Progress(Progress),
 }
 
-/// Hands the course of a test to a listener, each piece once.
+/// Sends the events of a test, each once.
 pub(crate) struct ProgressFeed<'a> {
     to: Option<&'a SyncSender<PingEvent>>,
     answers: usize,
@@ -62,8 +62,8 @@ impl<'a> ProgressFeed<'a> {
         ProgressFeed { to: link.live.as_ref(), answers: 0, progress: SteadyTime(i64::MIN) }
     }
 
-    /// Hands over what is new. Never waits: a listener that is behind hears the rest later.
-    pub(crate) fn send_news<P: Protocol>(&mut self, pinger: &Pinger<P>, now: SteadyTime) {
+    /// Sends what is new, without blocking: if the queue is full, later.
+    pub(crate) fn send_events<P: Protocol>(&mut self, pinger: &Pinger<P>, now: SteadyTime) {
         let Some(to) = self.to else { return };
         let answers = pinger.answers_since(self.answers).take(RUN);
         self.answers += answers.take_while(|r| to.try_send(PingEvent::Answer(*r)).is_ok()).count();
@@ -71,7 +71,7 @@ impl<'a> ProgressFeed<'a> {
             self.progress = now;
             let requests = pinger.requests();
             let progress = Progress { sent: requests.sent(), answered: requests.answered() };
-            // A listener without room hears of the next.
+            // If the queue is full, the next progress is sent instead.
             let _ = to.try_send(PingEvent::Progress(progress));
         }
     }
@@ -80,7 +80,7 @@ impl<'a> ProgressFeed<'a> {
 /// Why a test could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum PingError {
-    /// The socket.
+    /// The socket could not be set up.
     #[error("opening a socket to {to}: {hint}")]
     Socket {
         /// The far host.
@@ -88,12 +88,12 @@ pub enum PingError {
         /// The reason, and what to try.
         hint: String,
     },
-    /// Sending never worked.
+    /// No request could be sent.
     #[error("sending to {to}: {source}")]
     Send {
         /// The far host.
         to: SocketAddr,
-        /// The reason.
+        /// The system's error.
         source: io::Error,
     },
     /// The conversation failed.
@@ -104,32 +104,32 @@ pub enum PingError {
         /// The reason, and what to try.
         why: String,
     },
-    /// Nobody listens there.
+    /// The far host refuses: nothing listens on the port.
     #[error(
         "{0} refuses: nothing listens on that port there; is the reflector running, and is the port right?"
     )]
     Refused(SocketAddr),
 }
 
-/// What a test found.
+/// The result of a test.
 pub struct Measured<P> {
-    /// Records, requests, oddities.
+    /// Records and counts.
     pub outcome: Outcome<P>,
     /// This host's address and port.
     pub local: SocketAddr,
-    /// Stamps that were expected.
+    /// The kind of stamps that was used.
     pub stamps: Stamps,
-    /// This host.
+    /// Facts about this host.
     pub host: HostFacts,
     /// How it ended.
     pub ending: Ending,
     /// Requests that could not be sent.
     pub unsent: u64,
-    /// "Nothing listens there" messages received.
+    /// "Port unreachable" messages received.
     pub refused: u64,
 }
 
-/// How far a test is.
+/// The progress of a test.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Requests sent.
@@ -140,21 +140,21 @@ pub struct Progress {
 
 /// The longest sleep, so that a stop is noticed soon.
 const SLICE: Span = Span::millis(100);
-/// How long before the due time [`Mode::Hybrid`] stops sleeping.
+/// How long before the deadline [`Mode::Hybrid`] stops sleeping.
 const SPIN: Span = Span::micros(60);
-/// By how much the kernel may overrun a socket's timeout: it counts them in ticks, a hundred a second at least.
+/// How late a socket's timeout may fire: the kernel counts it in ticks, at least a hundred a second.
 const COARSE: Span = Span::millis(12);
-/// Requests sent in a row before answers are looked at again.
+/// Requests sent in a row before answers are read again.
 const RUN: usize = 32;
-/// Between two tellings of the progress.
+/// Time between two progress events.
 const PROGRESS: Span = Span::millis(250);
-/// For the last transmit stamps.
+/// How long to wait for the last transmit stamps.
 const LAST_STAMPS: Span = Span::millis(20);
-/// Extra room for answers that are longer than the requests.
+/// Extra bytes for answers that are longer than the requests.
 const SLACK: usize = 2048;
 
-/// Runs `protocol` against `link` as `plan` says, until it is over or `stop` is set; then answers on
-/// their way are still waited for. `make` is given whether the kernel chooses the ICMP identifier.
+/// Runs `protocol` against `link` as `plan` says, until it is over or `stop` is set; answers in transit are still
+/// waited for then. The argument of `make` is whether the kernel chooses the ICMP identifier.
 pub fn run<P: Protocol>(
     make: impl FnOnce(bool) -> P,
     plan: Plan,
@@ -164,8 +164,8 @@ pub fn run<P: Protocol>(
     run_on(prepare(link, plan.spec.payload().into())?, make, plan, link, stop)
 }
 
-/// Opens the socket of a test of requests with `payload` bytes. What the far host has to be told of it beforehand (its port) can be
-/// found out before [`run_on`].
+/// Opens the socket of a test of requests with `payload` bytes. Its port can thus be sent to the far host before
+/// [`run_on`].
 pub fn prepare(link: &Link, payload: usize) -> Result<Prepared, PingError> {
     socket::open(link.carrier, link.to, &link.marking, link.stamps, payload)
         .map_err(|e| PingError::Socket { to: link.to, hint: hint(link.carrier, &e) })
@@ -183,7 +183,7 @@ pub fn run_on<P: Protocol>(
     let mut host = clock::host_facts();
     host.notes = link.pacing.apply();
     host.notes.extend(notes);
-    let mut steps = clock::StepWatch::start();
+    let mut steps = clock::ClockSteps::start();
 
     let source = match stamps {
         Stamps::User | Stamps::KernelReceive => Source::User,
@@ -193,7 +193,7 @@ pub fn run_on<P: Protocol>(
     let slot = usize::from(plan.spec.payload()) + SLACK;
     let mut inbox = Inbox::new(BATCH, slot.min(1 << 16));
     let mut departures = Departures::new(UNDER_WAY, source);
-    // An adapter's stamps come beside the kernel's; records have one source.
+    // An adapter's stamps come in addition to the kernel's; a record has only one source.
     let stamped = |pinger: &mut Pinger<P>, request: Option<u32>, stamp: Stamp| {
         if let Some(seq) = request.filter(|_| stamp.source == source) {
             pinger.stamped(seq, stamp.at);
@@ -205,14 +205,14 @@ pub fn run_on<P: Protocol>(
     let mut first_failure = None;
     let mut feed = ProgressFeed::new(link);
     let mut waiting = libc::MSG_DONTWAIT;
-    // Whether the error queue holds something.
+    // Whether the error queue has entries.
     let mut queued = false;
-    // After a failed send nobody knows whether the kernel had numbered the packet.
+    // After a failed send it is unknown whether the kernel had numbered the packet.
     let restart = |departures: &mut Departures<Option<u32>>, pinger: &mut Pinger<P>| {
         if source == Source::User {
             return;
         }
-        // Where it fails no stamps come, and none are awaited for long.
+        // If it fails no stamps come, and the wait for them is short.
         let _ = departures.restart(&socket, flags(stamps, Ways::BOTH), |request, stamp| {
             if let Some(stamp) = stamp {
                 stamped(pinger, request, stamp);
@@ -221,7 +221,7 @@ pub fn run_on<P: Protocol>(
     };
 
     loop {
-        // Also where none is awaited: what lies in the queue would end every wait at once.
+        // Also if none is awaited: entries in the queue would end every wait at once.
         if departures.awaited() > 0 || std::mem::take(&mut queued) {
             while departures.collect(&socket, |request, stamp| stamped(&mut pinger, request, stamp)) == BATCH
             {
@@ -238,10 +238,10 @@ pub fn run_on<P: Protocol>(
                         let mut info = ReceivedInfo::parse(datagram.control);
                         let body = match &framing {
                             Some(framing) => {
-                                let Some(carried) = framing.unwrap(datagram.data) else { continue };
-                                info.ttl = Some(carried.ttl);
-                                info.traffic_class = Some(carried.traffic_class);
-                                carried.payload
+                                let Some(datagram) = framing.unwrap(datagram.data) else { continue };
+                                info.ttl = Some(datagram.ttl);
+                                info.traffic_class = Some(datagram.traffic_class);
+                                datagram.payload
                             }
                             None if ip_header => without_ip_header(datagram.data),
                             None => datagram.data,
@@ -277,7 +277,7 @@ pub fn run_on<P: Protocol>(
                 Transmit::Request(seq) => Some(seq),
                 Transmit::Conversation => None,
             };
-            // A pending "refused" is told by the next send, which then sends nothing: once more.
+            // A pending "refused" is reported by the next send, which then sends nothing: try again.
             let bytes = framing.as_mut().map_or(&out[..], |framing| framing.wrap(&out));
             let mut sent = send(&socket, bytes, link.carrier == Carrier::Udp && refused > 0);
             if matches!(&sent, Err(e) if e.kind() == io::ErrorKind::ConnectionRefused) {
@@ -298,7 +298,7 @@ pub fn run_on<P: Protocol>(
         }
         let Some(due) = pinger.poll_timeout() else { break };
         let now = clock::steady();
-        feed.send_news(&pinger, now);
+        feed.send_events(&pinger, now);
         let span = pause(due, now, link.pacing.mode);
         if source == Source::User && span > COARSE && receive_within(&socket, span - COARSE) {
             waiting = libc::MSG_WAITFORONE;
@@ -327,18 +327,18 @@ pub fn run_on<P: Protocol>(
         return Err(PingError::Send { to: link.to, source });
     }
     host.sync_after = clock::sync_state();
-    host.clock_step = Some(steps.look());
+    host.clock_step = Some(steps.check());
     let ending = if interrupted { Ending::Interrupted } else { Ending::Complete };
     Ok(Measured { outcome: pinger.finish_up(), local, stamps, host, ending, unsent, refused })
 }
 
-/// Sends `bytes`. A host that `refused` may yet have a listener, which reads whole frames beside its kernel (LaTe's
-/// raw sockets) and takes none with a checksum left to an adapter.
+/// Sends `bytes`. A host that `refused` may still have a program that reads whole frames (LaTe's raw sockets) and
+/// rejects those whose checksum is left to an adapter.
 fn send(socket: &Socket, bytes: &[u8], refused: bool) -> io::Result<()> {
     if refused { sys::send_summed(socket, bytes) } else { socket.send(bytes).map(drop) }
 }
 
-/// How long may be slept where `due` is next, a tenth of a second at most.
+/// How long to sleep if `due` is next, at most a tenth of a second.
 fn pause(due: SteadyTime, now: SteadyTime, mode: Mode) -> Span {
     let wake = match mode {
         Mode::Sleep => due,
@@ -348,19 +348,19 @@ fn pause(due: SteadyTime, now: SteadyTime, mode: Mode) -> Span {
     (wake - now).max(Span(0)).min(SLICE)
 }
 
-/// Sleeps for `span`, or until something arrives or a stamp comes back; says whether the error queue holds something.
+/// Sleeps for `span`, or until a packet or a stamp arrives; returns whether the error queue has entries.
 fn wait(socket: &impl AsFd, span: Span) -> bool {
     if span.0 == 0 {
         return false;
     }
     let mut ready = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
-    // A signal or nothing ready: the caller looks at everything again anyway.
+    // A signal, or nothing is ready: the caller checks everything again anyway.
     let _ = ppoll(&mut ready, Some(TimeSpec::new(span.0 / SECOND, span.0 % SECOND)), None);
     ready[0].revents().is_some_and(|r| r.contains(PollFlags::POLLERR))
 }
 
-/// Lets the next receiving call itself wait for `span`: a step less between an answer and its stamp than [`wait`],
-/// by a coarser clock. False if it will not.
+/// Makes the next receiving call itself wait for `span`: one step less between an answer and its stamp than with
+/// [`wait`], but with a coarser clock. False if that fails.
 fn receive_within(socket: &impl AsFd, span: Span) -> bool {
     let limit = TimeVal::new(span.0 / SECOND, (span.0 % SECOND) / 1000);
     (limit.tv_sec() > 0 || limit.tv_usec() > 0) && setsockopt(socket, sockopt::ReceiveTimeout, &limit).is_ok()

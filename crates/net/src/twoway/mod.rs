@@ -1,12 +1,12 @@
 //! Drivers of the two-way protocols.
 //!
 //! * [`client`] – runs one test: sends requests on time, reads answers and stamps
-//! * [`socket`] – the sockets they go through; [`raw`] – packet sockets instead
-//! * [`request_response`] – the same over one TCP connection
-//! * [`twamp`] – agrees on a TWAMP session before a test
+//! * [`socket`] – their sockets; [`raw`] – packet sockets instead
+//! * [`request_response`] – requests over one TCP connection
+//! * [`twamp`] – negotiates a TWAMP session before a test
 //!
-//! Their reflectors are in [`crate::reflect`]. One thread a test: it sleeps until the next request is due or something arrives. With kernel stamps
-//! nothing depends on how soon it wakes up.
+//! Their reflectors are in [`crate::reflect`]. Each test has one thread, which sleeps until the next request is due or
+//! something arrives. With kernel stamps it does not matter how soon it wakes up.
 
 pub mod client;
 pub mod raw;

@@ -1,10 +1,10 @@
-//! UDP over IPv4 through a packet socket: whole Ethernet frames, made and read here, past the host's own IP and
+//! UDP over IPv4 through a packet socket: whole Ethernet frames, built and parsed here, bypassing the host's own IP and
 //! UDP.
 //!
-//! The kernel still does what is its own: it chooses the way and the source address, resolves the next
-//! hop's address, and owns the port, so that it does not answer for a port that nobody has.
+//! The kernel still chooses the route and the source address, resolves the next hop's address, and reserves the port,
+//! so that it does not report the port as unreachable.
 
-use crate::frame::{self, Carried, Ends, HEADERS, Mac, ipv4, udp};
+use crate::frame::{self, Ends, HEADERS, Mac, UdpFrame, ipv4, udp};
 use crate::privilege::{Capability, needs};
 use crate::sockets;
 use crate::stamp::Stamps;
@@ -18,39 +18,39 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// How long the next hop may take to answer for its address.
+/// How long to wait for the next hop's address.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Between two looks at the kernel's neighbours.
+/// Time between two readings of the kernel's neighbour table.
 const LOOK: Duration = Duration::from_millis(20);
 /// `ARPHRD_ETHER`: interfaces whose frames begin with an Ethernet header.
 const WITH_ETHERNET: u16 = 1;
 
-/// The time to live where none is asked for.
+/// The default TTL.
 pub(crate) const DEFAULT_TTL: u8 = 64;
 
 /// Why there are no raw frames from a host to itself.
 pub(crate) const LOOPBACK: &str =
     "the kernel takes no whole frames from its own loopback interface: raw sockets reach other hosts only";
 
-/// Puts datagrams into frames and takes them out.
+/// Puts datagrams into frames, and extracts them.
 pub struct Framing {
     headers: [u8; HEADERS],
     from: SocketAddrV4,
     to: SocketAddrV4,
     frame: Vec<u8>,
-    /// Owns the port; what arrives there is dropped by its filter.
+    /// Reserves the port; its filter drops everything that arrives.
     _owner: UdpSocket,
 }
 
 impl Framing {
-    /// The frame that carries `payload`.
+    /// The frame that contains `payload`.
     pub fn wrap(&mut self, payload: &[u8]) -> &[u8] {
         frame::fill(&mut self.frame, &self.headers, payload);
         &self.frame
     }
 
-    /// What `frame` carried, if it is a whole datagram from the far host to this test.
-    pub(crate) fn unwrap<'a>(&self, frame: &'a [u8]) -> Option<Carried<'a>> {
+    /// The datagram in `frame`, if it is a whole one from the far host to this test.
+    pub(crate) fn unwrap<'a>(&self, frame: &'a [u8]) -> Option<UdpFrame<'a>> {
         frame::parse(frame).filter(|c| c.from == self.to && c.to == self.from)
     }
 }
@@ -58,7 +58,7 @@ impl Framing {
 /// Opens a packet socket for a test with `to`.
 ///
 /// # Errors
-/// In words: no IPv4, no Ethernet, a next hop that does not answer, requests too large for one frame.
+/// A message: no IPv4, no Ethernet, a next hop that does not answer, or requests too large for one frame.
 pub fn open(to: SocketAddr, marking: &Marking, stamps: Stamps, payload: usize) -> io::Result<Prepared> {
     let unsupported = |why: String| io::Error::new(io::ErrorKind::Unsupported, why);
     let (SocketAddr::V4(to), IpAddr::V4(host)) = (to, to.ip()) else {
@@ -114,7 +114,7 @@ pub fn open(to: SocketAddr, marking: &Marking, stamps: Stamps, payload: usize) -
     })
 }
 
-/// A packet socket of `interface` that takes what `filter` passes.
+/// A packet socket of `interface` that receives what `filter` passes.
 pub(crate) fn packet_socket(interface: &str, filter: &[SockFilter]) -> io::Result<Socket> {
     let index = if_nametoindex(interface).map_err(io::Error::from)? as libc::c_int;
     let packets = Socket::new(Domain::PACKET, Type::RAW, None).map_err(|e| match e.kind() {
@@ -123,7 +123,7 @@ pub(crate) fn packet_socket(interface: &str, filter: &[SockFilter]) -> io::Resul
     })?;
     packets.attach_filter(filter)?;
     if sys::bind_packet(packets.as_fd(), index)? != WITH_ETHERNET {
-        let why = format!("{interface} carries no Ethernet frames: raw sockets are of no use there");
+        let why = format!("{interface} is not an Ethernet interface, so raw frames cannot be used there");
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }
     Ok(packets)
@@ -138,7 +138,7 @@ pub(crate) fn addresses(interface: &str) -> io::Result<(Mac, Vec<Ipv4Addr>)> {
     Ok((mac, ips))
 }
 
-/// The interface that has `local`, or the one asked for, and its Ethernet address.
+/// The interface that has `local`, or the requested one, and its Ethernet address.
 fn interface(local: Ipv4Addr, marking: &Marking) -> io::Result<(String, Mac)> {
     let all: Vec<_> = nix::ifaddrs::getifaddrs().map_err(io::Error::from)?.collect();
     let has = |a: &&nix::ifaddrs::InterfaceAddress| {
@@ -162,8 +162,8 @@ fn interface(local: Ipv4Addr, marking: &Marking) -> io::Result<(String, Mac)> {
     Ok((name, mac.unwrap_or_default()))
 }
 
-/// The Ethernet address of the next hop on the way to `to`, from the kernel's neighbours; it is made to ask by a
-/// datagram of its own.
+/// The Ethernet address of the next hop on the route to `to`, from the kernel's neighbour table; a datagram makes the
+/// kernel resolve it.
 fn next_hop(owner: &UdpSocket, to: SocketAddrV4, interface: &str) -> io::Result<Mac> {
     let routes = read("route")?;
     let hop = gateway(&routes, *to.ip(), interface).unwrap_or(*to.ip());
@@ -175,7 +175,8 @@ fn next_hop(owner: &UdpSocket, to: SocketAddrV4, interface: &str) -> io::Result<
         }
         if asked.is_none_or(|a| a.elapsed() > Duration::from_millis(500)) {
             asked = Some(Instant::now());
-            // Empty: no protocol takes it for anything. That it cannot be sent yet is what it is for.
+            // Empty, so that no protocol accepts it. It only has to make the kernel resolve the address; that it cannot
+            // be sent yet is expected.
             let _ = owner.send(&[]);
         }
         std::thread::sleep(LOOK);
@@ -191,13 +192,13 @@ fn read(table: &str) -> io::Result<String> {
     std::fs::read_to_string(format!("/proc/thread-self/net/{table}"))
 }
 
-/// The gateway on the way to `to` through `interface`, by the most specific route; `None` where it is a neighbour.
+/// The gateway on the most specific route to `to` through `interface`; `None` if it is a neighbour.
 fn gateway(routes: &str, to: Ipv4Addr, interface: &str) -> Option<Ipv4Addr> {
     let of_hex = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::to_ne_bytes);
     let best = routes.lines().skip(1).filter_map(|line| {
-        let mut words = line.split_ascii_whitespace();
-        let (name, net, gate) = (words.next()?, of_hex(words.next()?)?, of_hex(words.next()?)?);
-        let mask = of_hex(words.nth(4)?)?;
+        let mut fields = line.split_ascii_whitespace();
+        let (name, net, gate) = (fields.next()?, of_hex(fields.next()?)?, of_hex(fields.next()?)?);
+        let mask = of_hex(fields.nth(4)?)?;
         let [net, mask] = [net, mask].map(u32::from_be_bytes);
         (name == interface && u32::from(to) & mask == net).then_some((mask, Ipv4Addr::from(gate)))
     });
@@ -207,8 +208,8 @@ fn gateway(routes: &str, to: Ipv4Addr, interface: &str) -> Option<Ipv4Addr> {
 /// The complete entry of `hop` in the kernel's table.
 fn neighbour(table: &str, hop: Ipv4Addr, interface: &str) -> Option<Mac> {
     table.lines().skip(1).find_map(|line| {
-        let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        let &[ip, _, flags, mac, _, name] = words.first_chunk()?;
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let &[ip, _, flags, mac, _, name] = fields.first_chunk()?;
         let flags = u32::from_str_radix(flags.trim_start_matches("0x"), 16).ok()?;
         if ip.parse() != Ok(hop) || name != interface || flags & 2 == 0 {
             return None;

@@ -23,7 +23,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long the connection, and then the greeting, may take.
+/// How long the connection may take, and the greeting after it.
 const CONNECT: Duration = Duration::from_secs(5);
 /// The longest sleep, so that a stop is noticed soon.
 const SLICE: Span = Span::millis(100);
@@ -48,13 +48,13 @@ pub fn run(
     let mut host = clock::host_facts();
     host.notes = link.pacing.apply();
     host.notes.extend(notes);
-    let mut steps = clock::StepWatch::start();
+    let mut steps = clock::ClockSteps::start();
 
     let packets = plan.spec.packets();
     let mut pinger = Pinger::new(Requester::new(sizes), plan, Source::User);
-    // The kernel's account at each answer: responses come in order, one record each.
-    let mut course = Vec::with_capacity(packets.min(1 << 20) as usize);
-    // Requests that the connection has not taken yet wait here, whole ones and the rest of one.
+    // The kernel's TCP_INFO at each answer: responses come in order, one record each.
+    let mut samples = Vec::with_capacity(packets.min(1 << 20) as usize);
+    // Requests that the connection has not accepted yet: whole ones, and the rest of one.
     let mut waiting: Vec<u8> = Vec::with_capacity(4 * sizes.request());
     let mut response = vec![0; sizes.response()];
     let mut filled = 0;
@@ -80,7 +80,7 @@ pub fn run(
                             traffic_class: None,
                         };
                         pinger.handle(&response, &meta, now);
-                        course.extend(tcp_info(stream.as_fd()));
+                        samples.extend(tcp_info(stream.as_fd()));
                         filled = 0;
                     }
                 }
@@ -111,7 +111,7 @@ pub fn run(
         push(&mut stream, &mut waiting, &mut lost);
         let Some(due) = pinger.poll_timeout() else { break };
         let now = clock::steady();
-        feed.send_news(&pinger, now);
+        feed.send_events(&pinger, now);
         let span = (due - now).0.clamp(0, SLICE.0);
         if span > 0 {
             let writable = if waiting.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };
@@ -120,7 +120,7 @@ pub fn run(
         }
     }
     host.sync_after = clock::sync_state();
-    host.clock_step = Some(steps.look());
+    host.clock_step = Some(steps.check());
     let ending = match (lost, interrupted) {
         (true, _) => Ending::PeerLost,
         (_, true) => Ending::Interrupted,
@@ -128,7 +128,7 @@ pub fn run(
     };
     let outcome = pinger.finish_up();
     let measured = Measured { outcome, local, stamps: Stamps::User, host, ending, unsent: 0, refused: 0 };
-    Ok((measured, course))
+    Ok((measured, samples))
 }
 
 fn push(stream: &mut TcpStream, waiting: &mut Vec<u8>, lost: &mut bool) {
@@ -142,7 +142,7 @@ fn push(stream: &mut TcpStream, waiting: &mut Vec<u8>, lost: &mut bool) {
     }
 }
 
-/// Connects, marked from the first packet on; also what had to be left out.
+/// Connects, with marks from the first packet on; also returns notes about what could not be set.
 fn connect(link: &Link, stopped: impl Fn() -> bool) -> io::Result<(TcpStream, Vec<String>)> {
     let socket = Socket::new(Domain::for_address(link.to), Type::STREAM, Some(Protocol::TCP))?;
     let mut notes = Vec::new();
@@ -150,7 +150,7 @@ fn connect(link: &Link, stopped: impl Fn() -> bool) -> io::Result<(TcpStream, Ve
     Ok((sockets::connect(socket, link.to, CONNECT, stopped)?, notes))
 }
 
-/// Why there is nobody to test with.
+/// Why the greeting failed.
 #[derive(Debug, thiserror::Error)]
 enum GreetingError {
     #[error("answered, but not as a jitlat responder: is that the right port?")]

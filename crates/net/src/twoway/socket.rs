@@ -12,14 +12,14 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 
-/// What carries a test.
+/// The kind of packets of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// Datagrams.
+    /// UDP datagrams.
     Udp,
     /// ICMP or ICMPv6 echo.
     Icmp,
-    /// Datagrams in frames made here, through a packet socket.
+    /// UDP datagrams in Ethernet frames built here, through a packet socket.
     Raw,
 }
 
@@ -27,22 +27,22 @@ pub enum Carrier {
 const BROADCAST: &str = "this is a broadcast address: everybody on the segment would be asked, and nobody answers. Name one \
                          host, or flood the segment with requests alone by --proto lamp --broadcast";
 
-/// How packets are to be marked and from where they go.
+/// Addresses and marks of packets.
 #[derive(Clone, Debug, Default)]
 pub struct Marking {
-    /// Local address, where not the system's choice.
+    /// Local address; `None`: the system chooses.
     pub bind: Option<IpAddr>,
     /// Local port; 0 = the system chooses.
     pub port: u16,
-    /// Interface, by name.
+    /// Name of the interface to send through; `None`: by route.
     pub interface: Option<String>,
-    /// Code point.
+    /// DSCP.
     pub dscp: Dscp,
-    /// Priority within this host (`SO_PRIORITY`: queueing discipline, Wi-Fi access category).
+    /// Priority within this host (`SO_PRIORITY`: queueing discipline, Wi-Fi access category); `None`: the default.
     pub priority: Option<u32>,
     /// Time to live or hop limit; `None` = the system's.
     pub ttl: Option<u8>,
-    /// The far host may be everybody on the local segment.
+    /// Whether the far host may be the broadcast address of the local segment.
     pub broadcast: bool,
 }
 
@@ -50,24 +50,24 @@ pub struct Marking {
 pub struct Prepared {
     /// Connected to the far host.
     pub socket: Socket,
-    /// Stamps that can be expected.
+    /// The kind of stamps that can be expected.
     pub stamps: Stamps,
-    /// What had to be reduced.
+    /// Notes about what could not be done as requested.
     pub notes: Vec<String>,
     /// Whether the kernel chooses the identifier of echo requests.
     pub kernel_id: bool,
     /// Whether what is received begins with an IPv4 header.
     pub ip_header: bool,
-    /// Of a packet socket: puts datagrams into frames and takes them out.
+    /// For a packet socket: puts datagrams into frames, and extracts them.
     pub framing: Option<Box<Framing>>,
     /// This host's address and port.
     pub local: SocketAddr,
 }
 
-/// Opens, marks, stamps and connects a socket to `to`, for requests of `payload` bytes.
+/// Opens, marks and connects a socket to `to`, with stamps enabled, for requests of `payload` bytes.
 ///
 /// # Errors
-/// Those of the system; `Unsupported` where hardware stamps are wanted and the adapter takes none.
+/// Those of the system; `Unsupported` if hardware stamps are requested and the adapter has none.
 pub fn open(
     carrier: Carrier,
     to: SocketAddr,
@@ -86,7 +86,7 @@ pub fn open(
             let protocol = if to.is_ipv4() { Protocol::ICMPV4 } else { Protocol::ICMPV6 };
             match Socket::new(domain, Type::DGRAM, Some(protocol)) {
                 Ok(socket) => (socket, false),
-                // The group may not use ping sockets: a raw one, where permitted.
+                // The group may not use ping sockets: use a raw one, if permitted.
                 Err(denied) => (Socket::new(domain, Type::RAW, Some(protocol)).map_err(|_| denied)?, true),
             }
         }
@@ -96,7 +96,7 @@ pub fn open(
     observe(&socket, v6);
     enlarge(&socket);
     socket.connect(&to.into()).map_err(|e| match e.raw_os_error() {
-        // What the kernel says to a broadcast address, and to nothing else here.
+        // The kernel's error for a broadcast address, and for nothing else here.
         Some(libc::EACCES) if v6 || marking.broadcast => e,
         Some(libc::EACCES) => io::Error::new(io::ErrorKind::Unsupported, BROADCAST),
         _ => e,
@@ -118,7 +118,7 @@ pub fn open(
     })
 }
 
-/// Binds and marks a socket that is to be connected to `to`. What could not be set is among the notes.
+/// Binds and marks a socket that is to be connected to `to`. Adds a note for what could not be set.
 pub(crate) fn mark(
     socket: &Socket,
     to: SocketAddr,
@@ -150,7 +150,7 @@ pub(crate) fn mark(
     Ok(())
 }
 
-/// Says so where requests are larger than the way there carries in one piece.
+/// Adds a note if requests are larger than the path MTU.
 fn note_fragments(socket: &Socket, v6: bool, payload: usize, notes: &mut Vec<String>) {
     let packet = payload + if v6 { 40 } else { 20 } + 8;
     if let Ok(mtu) = sys::path_mtu(socket.as_fd(), v6)
@@ -163,7 +163,7 @@ fn note_fragments(socket: &Socket, v6: bool, payload: usize, notes: &mut Vec<Str
     }
 }
 
-/// Has the kernel stamp both ways.
+/// Makes the kernel stamp sent and received packets.
 pub(crate) fn stamp(
     socket: &Socket,
     local: IpAddr,

@@ -1,5 +1,5 @@
-//! The client's side of a TWAMP control conversation. It is over before the first test packet and goes
-//! on after the last: nothing of it runs while packets fly.
+//! The client's side of a TWAMP control conversation. It pauses before the first test packet and continues after the
+//! last: it never runs while packets fly.
 
 use crate::clock::tick;
 use crate::drive::Driver;
@@ -14,18 +14,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Why no session came about.
+/// Why there is no session.
 #[derive(Debug, thiserror::Error)]
 pub enum TwampError {
-    /// No connection.
+    /// The connection failed.
     #[error("connecting to the TWAMP server at {to}: {source}")]
     Connect {
         /// The server.
         to: SocketAddr,
-        /// The reason.
+        /// The system's error.
         source: io::Error,
     },
-    /// No conversation.
+    /// The conversation failed.
     #[error("TWAMP server {to}: {failure}")]
     Failed {
         /// The server.
@@ -33,23 +33,23 @@ pub enum TwampError {
         /// The reason, and what to try.
         failure: Failure,
     },
-    /// Stopped by the user.
+    /// The user stopped it.
     #[error("interrupted while agreeing on a session with the TWAMP server at {0}")]
     Interrupted(SocketAddr),
 }
 
-/// What to ask a server for.
+/// What to request from a server.
 #[derive(Clone, Debug)]
 pub struct SessionRequest {
     /// The server.
     pub to: SocketAddr,
-    /// Local address, where not the system's choice.
+    /// Local address; `None`: the system chooses.
     pub bind: Option<IpAddr>,
-    /// The mode to use; `None` = the strongest possible.
+    /// The mode to use; `None`: the strongest that both sides support.
     pub mode: Option<Mode>,
-    /// Name and passphrase for the keyed modes.
+    /// Name and passphrase for the keyed modes; `None`: unauthenticated.
     pub user: Option<(String, Vec<u8>)>,
-    /// The sessions.
+    /// The sessions to request.
     pub sessions: Vec<Wish>,
     /// How long each step may take.
     pub patience: Span,
@@ -68,7 +68,7 @@ pub struct TwampControl {
 }
 
 impl TwampControl {
-    /// Connects, agrees on a mode and has the sessions granted.
+    /// Connects, negotiates a mode and requests the sessions.
     pub fn open(asking: SessionRequest, stop: &AtomicBool) -> Result<TwampControl, TwampError> {
         let to = asking.to;
         let patience = Duration::from_nanos(asking.patience.0.max(1) as u64);
@@ -95,38 +95,38 @@ impl TwampControl {
         Ok(control)
     }
 
-    /// The mode agreed on.
+    /// The mode in use.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// The sessions, in the order they were asked for.
+    /// The sessions, in the order they were requested.
     pub fn granted(&self) -> &[Granted] {
         &self.granted
     }
 
-    /// Has packets answered from now on.
+    /// Starts the sessions: packets are answered from now on.
     pub fn start(&mut self, stop: &AtomicBool) -> Result<(), TwampError> {
         self.driver.handle(Input::Start);
         self.converse(|c| c.started, Some(stop))
     }
 
-    /// Ends the sessions. An error means that the server was gone before.
+    /// Ends the sessions. An error means that the server was already gone.
     pub fn stop(mut self) -> Result<(), TwampError> {
         // Whether it has closed the connection meanwhile, and why.
-        self.driver.listen();
+        self.driver.read_input();
         self.driver.handle(Input::Stop);
         self.converse(|c| c.over, None)
     }
 
-    /// Carries bytes until `done` is, or the conversation has failed.
+    /// Exchanges messages until `done`, or until the conversation has failed.
     fn converse(
         &mut self,
         done: impl Fn(&TwampControl) -> bool,
         stop: Option<&AtomicBool>,
     ) -> Result<(), TwampError> {
         loop {
-            self.driver.speak();
+            self.driver.write_output();
             while let Some(event) = self.driver.machine.poll_event() {
                 match event {
                     Event::Mode(mode) => self.mode = mode,
@@ -144,7 +144,7 @@ impl TwampControl {
                 return Err(TwampError::Interrupted(self.to));
             }
             self.driver.wait(None);
-            self.driver.listen();
+            self.driver.read_input();
             self.driver.check_timer();
         }
     }

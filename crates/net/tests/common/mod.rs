@@ -5,7 +5,7 @@ use jitlat_core::observer::{Event, Observer, StreamProgress};
 use jitlat_core::{Direction, PacketRecord, Schedule, Session, Source, Span, TestSpec, Transport};
 use jitlat_net::client::{self, ClientError, Measured, TestRequest};
 use jitlat_net::pace::Pacing;
-use jitlat_net::server::{Server, Service};
+use jitlat_net::server::{Server, ServerSettings};
 use jitlat_proto::jitlat::{Dialect, Key, Limits};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub fn serve() -> Serving {
 
 pub fn serve_with(ip: IpAddr, limits: Limits, key: Option<&str>) -> Serving {
     let test_port = free_port(ip);
-    let service = Service {
+    let service = ServerSettings {
         bind: vec![SocketAddr::new(ip, 0)],
         test_port,
         limits,
@@ -97,13 +97,13 @@ impl Drop for Serving {
     }
 }
 
-/// Keeps what a test hands out, and stops it once so many packets have been sent or received.
+/// Collects a test's records, and stops it once so many packets have been sent or received.
 #[derive(Default)]
-pub struct Keeper {
+pub struct RecordCollector {
     pub records: [Vec<PacketRecord>; 2],
     pub live: [Vec<PacketRecord>; 2],
     pub missed: u64,
-    /// How long the first rows that arrive keep it busy.
+    /// How long the first rows that arrive block the observer.
     pub slow: std::time::Duration,
     pub stop_after: Option<u32>,
     pub stop: AtomicBool,
@@ -111,9 +111,9 @@ pub struct Keeper {
     pub at_stop: Option<Box<dyn FnOnce()>>,
 }
 
-struct Watching<'a>(&'a mut Keeper, Arc<AtomicBool>);
+struct Observing<'a>(&'a mut RecordCollector, Arc<AtomicBool>);
 
-impl Observer for Watching<'_> {
+impl Observer for Observing<'_> {
     fn event(&mut self, event: &Event<'_>) {
         match *event {
             Event::Progress(streams) => self.progress(streams),
@@ -128,11 +128,11 @@ impl Observer for Watching<'_> {
     }
 }
 
-impl Watching<'_> {
+impl Observing<'_> {
     fn progress(&mut self, streams: &[StreamProgress]) {
         let Some(after) = self.0.stop_after else { return };
         if streams.iter().any(|p| p.sent.max(p.received) >= after) {
-            // Once: a second wish to stop is one to hurry.
+            // Once: a second stop would mean to end at once.
             self.0.stop_after = None;
             match self.0.at_stop.take() {
                 Some(act) => act(),
@@ -142,21 +142,21 @@ impl Watching<'_> {
     }
 }
 
-pub fn run(request: &TestRequest, keeper: &mut Keeper) -> Result<Measured, ClientError> {
+pub fn run(request: &TestRequest, collector: &mut RecordCollector) -> Result<Measured, ClientError> {
     let stop = Arc::new(AtomicBool::new(false));
-    client::run(request, &stop, &mut Watching(keeper, Arc::clone(&stop)))
+    client::run(request, &stop, &mut Observing(collector, Arc::clone(&stop)))
 }
 
-/// Runs a test that must succeed: its sessions and the records of each flow.
+/// Runs a test that must succeed; returns its sessions and the records of each flow.
 pub fn measure(request: &TestRequest) -> (Vec<Session>, [Vec<PacketRecord>; 2]) {
-    let mut keeper = Keeper::default();
-    let measured = run(request, &mut keeper).unwrap_or_else(|e| panic!("{e}"));
+    let mut collector = RecordCollector::default();
+    let measured = run(request, &mut collector).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(
         (measured.ending, &measured.reason),
         (jitlat_core::session::Ending::Complete, &None),
         "{measured:?}"
     );
-    (measured.sessions, keeper.records)
+    (measured.sessions, collector.records)
 }
 
 /// Sequence numbers, sorted: loopback does not reorder, but nothing here depends on it.

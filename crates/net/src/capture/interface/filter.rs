@@ -1,20 +1,20 @@
-//! The kernel's part of choosing packets: a classic BPF program that passes what may be of interest.
+//! The kernel's packet filter: a classic BPF program that passes packets which may be relevant.
 //!
-//! Whatever is under a tag or tunnel that the kernel left in place passes too; the reader of the packets looks closer.
+//! Packets inside a tag or tunnel that the kernel left in place pass as well; the reader filters them later.
 
 use jitlat_core::passive::Prefix;
 use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_JA, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W};
 use socket2::SockFilter;
 use std::net::IpAddr;
 
-/// More prefixes than this are left to the reader: a program has a limited length, and costs time.
+/// With more prefixes than this the reader filters: the length of a BPF program is limited, and it costs time.
 const MAX_PREFIXES: usize = 32;
 
-/// EtherTypes under which IP may hide.
+/// EtherTypes that may encapsulate IP.
 const TUNNELS: [u32; 6] = [0x8100, 0x88a8, 0x9100, 0x8864, 0x8847, 0x8848];
 
 fn load(at: i32) -> SockFilter {
-    // A negative offset asks for a part of the packet by name.
+    // A negative offset selects ancillary data by number.
     SockFilter::new((BPF_LD | BPF_W | BPF_ABS) as u16, 0, 0, at as u32)
 }
 
@@ -26,7 +26,7 @@ fn and(mask: u32) -> SockFilter {
     SockFilter::new((BPF_ALU | BPF_AND | BPF_K) as u16, 0, 0, mask)
 }
 
-/// Goes on if equal, else passes over `skip` instructions.
+/// Continues if equal, otherwise skips `skip` instructions.
 fn unless_equal(value: u32, skip: usize) -> SockFilter {
     SockFilter::new((BPF_JMP | BPF_JEQ | BPF_K) as u16, 0, skip as u8, value)
 }
@@ -49,8 +49,8 @@ pub(super) fn nothing() -> Vec<SockFilter> {
     vec![pass(0)]
 }
 
-/// Passes the first `snap` bytes of IP packets from or to any of `prefixes`; of every packet if there are
-/// none, or too many.
+/// Passes the first `snap` bytes of IP packets from or to any of `prefixes`; of every packet if there are none or too
+/// many.
 pub(super) fn hosts(prefixes: &[Prefix], snap: u32) -> Vec<SockFilter> {
     if prefixes.is_empty() || prefixes.len() > MAX_PREFIXES {
         return everything(snap);
@@ -70,7 +70,7 @@ pub(super) fn hosts(prefixes: &[Prefix], snap: u32) -> Vec<SockFilter> {
                     v6.extend(long_address(at, a.to_bits(), mask));
                     v6.push(pass(snap));
                 }
-                // A prefix as short as this holds every IPv4 address, seen as IPv6.
+                // A prefix this short contains every IPv4-mapped address.
                 if length < 96 && prefix.contains(IpAddr::from([127, 0, 0, 1])) {
                     v4.push(pass(snap));
                 }
@@ -92,14 +92,14 @@ pub(super) fn hosts(prefixes: &[Prefix], snap: u32) -> Vec<SockFilter> {
     program
 }
 
-/// Compares the 16 bytes at `at` of the network header; the instruction after is reached if they agree, the
-/// one after that if not.
+/// Compares the 16 bytes at `at` of the network header. Continues at the next instruction if they match, at the one
+/// after it if not.
 fn long_address(at: i32, address: u128, mask: u128) -> Vec<SockFilter> {
     let word = |bits: u128, i: i32| (bits >> (96 - 32 * i)) as u32;
-    let words: Vec<i32> = (0..4).filter(|i| word(mask, *i) != 0).collect();
+    let chunks: Vec<i32> = (0..4).filter(|i| word(mask, *i) != 0).collect();
     let mut code = Vec::new();
-    for (n, i) in words.iter().enumerate() {
-        let behind = 3 * (words.len() - n - 1);
+    for (n, i) in chunks.iter().enumerate() {
+        let behind = 3 * (chunks.len() - n - 1);
         let mask = word(mask, *i);
         code.extend([network(at + 4 * i), and(mask), unless_equal(word(address, *i) & mask, behind + 1)]);
     }

@@ -4,7 +4,7 @@ use jitlat_core::passive::packet::decode;
 use std::io::Write as _;
 use std::net::{IpAddr, UdpSocket};
 
-/// Listens to the loopback device, or says why not.
+/// Captures at the loopback device, or prints why that is not possible.
 fn loopback(test: &str) -> Option<InterfaceCapture> {
     match InterfaceCapture::open("lo", InterfaceSettings::default()) {
         Ok(live) => Some(live),
@@ -16,7 +16,7 @@ fn loopback(test: &str) -> Option<InterfaceCapture> {
     }
 }
 
-/// Lengths of the UDP packets to `port` seen until `wanted` have come, or for two seconds.
+/// Lengths of the UDP packets to `port`, until `wanted` packets have arrived or two seconds have passed.
 fn lengths(live: &mut InterfaceCapture, port: u16, wanted: usize) -> Vec<(WallTime, u32)> {
     let mut seen = Vec::new();
     for _ in 0..100 {
@@ -56,7 +56,7 @@ fn each_packet_is_seen_once_stamped_and_with_its_whole_length() {
 fn what_is_passed_over_still_came_out_of_the_queue() {
     let test = "what_is_passed_over_still_came_out_of_the_queue";
     let Some(mut live) = loopback(test) else { return };
-    // An address of its own: other tests use the device, too.
+    // A separate address, because other tests use the device as well.
     live.limit_to(&["127.81.7.3".parse().unwrap()]).unwrap();
     let to = UdpSocket::bind("127.81.7.3:0").unwrap();
     to.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -67,7 +67,7 @@ fn what_is_passed_over_still_came_out_of_the_queue() {
         to.send_to(&[0; 9], ("127.81.7.3", port)).unwrap();
         to.recv(&mut [0; 16]).unwrap();
     }
-    // Each passes the device twice, and is handed on once.
+    // Each passes the device twice, and is delivered once.
     let mut taken = 0;
     while taken < 6 {
         let now = live.poll(Duration::from_secs(10), |_| ()).unwrap();
@@ -97,8 +97,8 @@ fn the_kernel_passes_only_the_hosts_asked_for() {
         to.send_to(&[0; 1], ("127.77.0.1", port)).unwrap();
         to.send_to(&[0; 2], ("127.78.0.1", port)).unwrap();
         to.send_to(&[0; 3], ("127.79.0.1", port)).unwrap();
-        // Taps see a packet before its socket does: once all have arrived the filter may change, and a mark
-        // that every filter passes gives the waiting an end.
+        // A capture sees a packet before its socket does: once all have arrived the filter may change. A marker packet
+        // that every filter passes ends the wait.
         for _ in 0..3 {
             to.recv(&mut [0; 8]).unwrap();
         }
@@ -133,7 +133,7 @@ fn what_cannot_be_listened_to_is_said() {
 #[test]
 fn a_tag_the_kernel_took_out_is_known() {
     let mut details = Details::default();
-    let words = |status: u32| {
+    let fields = |status: u32| {
         let mut d = Vec::new();
         for w in [status, 1518, 256] {
             d.extend_from_slice(&w.to_ne_bytes());
@@ -143,10 +143,10 @@ fn a_tag_the_kernel_took_out_is_known() {
         }
         d
     };
-    details.auxiliary(&words(0));
+    details.auxiliary(&fields(0));
     assert_eq!((details.length, details.tag), (Some(1518), None));
-    details.auxiliary(&words(libc::TP_STATUS_VLAN_VALID));
+    details.auxiliary(&fields(libc::TP_STATUS_VLAN_VALID));
     assert_eq!(details.tag, Some([0x81, 0, 0x20, 5]));
-    details.auxiliary(&words(libc::TP_STATUS_VLAN_VALID | libc::TP_STATUS_VLAN_TPID_VALID));
+    details.auxiliary(&fields(libc::TP_STATUS_VLAN_VALID | libc::TP_STATUS_VLAN_TPID_VALID));
     assert_eq!(details.tag, Some([0x88, 0xa8, 0x20, 5]));
 }

@@ -1,15 +1,14 @@
-//! [`Relay`]: an impaired path between loopback sockets, without any privilege.
+//! [`Relay`]: an impaired path between loopback sockets; needs no privilege.
 //!
-//! UDP datagrams pass through an [`Impairment`] in each direction, in the manner of a network address
-//! translator: each client address gets a socket of its own towards the server. TCP connections are
-//! carried with the fixed delay of each direction and nothing else; they show what their own end points
-//! do with a long path, not what TCP does with a lossy one. DSCP and
-//! ECN bits are passed on.
+//! UDP datagrams pass through an [`Impairment`] in each direction. As in a network address translator, each client
+//! address gets its own socket towards the server. TCP connections are forwarded with the fixed delay of each direction
+//! only: they show how their end points handle a long path, not how TCP handles a lossy one. DSCP and ECN bits are
+//! forwarded.
 
 mod tcp;
 mod udp;
 
-use super::line::{self, Line};
+use super::line::{self, DelayLine};
 use super::{EmulatorReport, Numbering};
 use jitlat_core::impair::{Impairment, Scenario};
 use nix::poll::{PollFd, PollFlags};
@@ -19,7 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
 
-/// One address to listen on and the one to pass everything on to.
+/// An address to listen on, and the address to forward to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forward {
     /// Where clients send to; port 0 = the system chooses.
@@ -28,14 +27,14 @@ pub struct Forward {
     pub to: SocketAddr,
 }
 
-/// What a relay carries and what it does to it.
+/// What a relay forwards, and with which impairments.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
     /// TCP ports: control connections and TCP tests.
     pub tcp: Vec<Forward>,
     /// UDP ports: test streams.
     pub udp: Vec<Forward>,
-    /// The path.
+    /// The impairments of the path.
     pub scenario: Scenario,
     /// How test packets are numbered.
     pub numbering: Numbering,
@@ -51,15 +50,15 @@ pub enum RelayError {
         protocol: &'static str,
         /// The address.
         address: SocketAddr,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
-    /// No thread or no descriptors.
+    /// This host has no threads or descriptors left.
     #[error("cannot start the relay: {0}")]
     Start(#[from] io::Error),
 }
 
-/// A relay at work. Dropping it stops it.
+/// A running relay. Dropping it stops it.
 pub struct Relay {
     tcp: Vec<SocketAddr>,
     udp: Vec<SocketAddr>,
@@ -89,23 +88,23 @@ impl Relay {
             stopped,
             tcp: tcp::Connections::new(tcp, delays),
             udp: udp::Flows::new(udp, [up, down], config.numbering),
-            line: Line::new(),
+            line: DelayLine::new(),
         };
         let thread = std::thread::Builder::new().name("relay".to_owned()).spawn(|| worker.run())?;
         Ok(Relay { tcp: tcp_addresses, udp: udp_addresses, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The TCP addresses listened on, in the order of the configuration.
+    /// The TCP addresses it listens on, in the order of the configuration.
     pub fn tcp_addresses(&self) -> &[SocketAddr] {
         &self.tcp
     }
 
-    /// The UDP addresses listened on, in the order of the configuration.
+    /// The UDP addresses it listens on, in the order of the configuration.
     pub fn udp_addresses(&self) -> &[SocketAddr] {
         &self.udp
     }
 
-    /// Stops relaying, abandons what is still under way and tells what was done.
+    /// Stops relaying, discards packets in transit and returns what was done.
     pub fn stop(mut self) -> EmulatorReport {
         self.end()
     }
@@ -126,7 +125,7 @@ fn listen_error(protocol: &'static str, forward: Forward, source: io::Error) -> 
     RelayError::Listen { protocol, address: forward.listen, source }
 }
 
-/// Which of the relay's descriptors something happened on.
+/// Identifies the descriptor that became ready.
 #[derive(Clone, Copy)]
 enum Token {
     Stop,
@@ -136,7 +135,7 @@ enum Token {
     Flow(u64),
 }
 
-/// Descriptors to wait for. The list is made anew for each wait: there are a handful of them.
+/// Descriptors to wait for. The list is built for each wait; there are few of them.
 #[derive(Default)]
 struct Interest<'a>(Vec<(Token, PollFd<'a>)>);
 
@@ -150,12 +149,12 @@ struct Worker {
     stopped: UnixStream,
     tcp: tcp::Connections,
     udp: udp::Flows,
-    line: Line<udp::Datagram>,
+    line: DelayLine<udp::Datagram>,
 }
 
 impl Worker {
     fn run(mut self) -> EmulatorReport {
-        // The default slack lets the kernel wake this thread 50 µs late.
+        // The default timer slack lets the kernel wake this thread 50 µs late.
         let _ = nix::sys::prctl::set_timerslack(1);
         while let Ok(ready) = self.wait() {
             for token in ready {
@@ -179,7 +178,7 @@ impl Worker {
         self.report()
     }
 
-    /// Waits for something to do and says on which descriptors there is something to read.
+    /// Waits until a descriptor can be read or something is due; returns the readable descriptors.
     fn wait(&self) -> nix::Result<Vec<Token>> {
         let mut interest = Interest::default();
         interest.add(Token::Stop, self.stopped.as_fd(), PollFlags::POLLIN);

@@ -1,4 +1,4 @@
-//! TCP: connections carried with a fixed delay in each direction, as two bounded delay lines.
+//! TCP: connections forwarded with a fixed delay in each direction, through two bounded delay lines.
 
 use super::{Forward, Interest, Token};
 use crate::accept::Listener;
@@ -10,13 +10,13 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 
-/// Connections carried at a time; further ones wait to be accepted.
+/// Most connections at a time; further ones wait to be accepted.
 const MOST_CONNECTIONS: usize = 64;
-/// Bytes under way in one direction of a connection before its sender is made to wait.
+/// Bytes in transit in one direction of a connection before its sender has to wait.
 const MOST_UNDER_WAY: usize = 1 << 20;
 const CHUNK: usize = 16 << 10;
 
-/// An address that clients connect to, and the server behind it.
+/// An address that clients connect to, and the server to forward to.
 pub struct Entrance {
     listener: Listener,
     to: SocketAddr,
@@ -48,16 +48,16 @@ impl Side {
     }
 }
 
-/// One direction: what was read and when it is to be written.
+/// One direction: the data read, and when to write it.
 #[derive(Default)]
 struct Pipe {
     under_way: VecDeque<(SteadyTime, Vec<u8>)>,
     bytes: usize,
-    /// Of the first chunk, how much the receiver has taken.
+    /// How much of the first chunk has been written.
     written: usize,
-    /// The receiver would not take more.
+    /// Whether the receiver's socket is full.
     blocked: bool,
-    /// When the end of the stream is to be passed on.
+    /// When to forward the end of the stream.
     end: Option<SteadyTime>,
     ended: bool,
 }
@@ -93,7 +93,7 @@ impl Pipe {
         }
         if !self.ended && self.end.is_some_and(|due| due <= now) {
             self.ended = true;
-            // The other end may have gone already; then there is nobody to tell.
+            // The other end may already be closed.
             let _ = to.shutdown(Shutdown::Write);
         }
         Ok(())
@@ -102,9 +102,9 @@ impl Pipe {
 
 struct Connection {
     id: u64,
-    /// By [`Side`].
+    /// Indexed by [`Side`].
     ends: [TcpStream; 2],
-    /// By the side that is read from.
+    /// Indexed by the side that is read from.
     pipes: [Pipe; 2],
     broken: bool,
 }
@@ -148,8 +148,7 @@ impl Connections {
         self.list.iter().flat_map(|c| &c.pipes).filter_map(Pipe::next_due).min()
     }
 
-    /// Takes one client in. Whatever is wrong with it concerns that client alone: it sees its connection
-    /// closed.
+    /// Accepts a client. An error concerns only that client: its connection is closed.
     pub fn accept(&mut self, entrance: usize) {
         let Entrance { listener, to } = &self.entrances[entrance];
         let Some((client, _)) = listener.accept() else { return };
@@ -162,7 +161,7 @@ impl Connections {
         self.list.push(Connection { id: self.next_id, ends: [client, server], pipes, broken: false });
     }
 
-    /// Reads what one end sent and puts it under way.
+    /// Reads from one end and queues the data.
     pub fn read(&mut self, id: u64, side: Side, now: SteadyTime) {
         let Some(c) = self.list.iter_mut().find(|c| c.id == id) else { return };
         let pipe = &mut c.pipes[side as usize];
@@ -181,7 +180,7 @@ impl Connections {
         }
     }
 
-    /// Writes everything that is due, and lets go of connections that are over.
+    /// Writes everything that is due, and removes connections that have ended.
     pub fn deliver(&mut self, now: SteadyTime) {
         for c in &mut self.list {
             for side in [Side::Client, Side::Server] {
@@ -193,7 +192,7 @@ impl Connections {
     }
 }
 
-/// A connection under construction: it takes bytes when it is complete, and fails reads when it fails.
+/// A connection that is being established: it accepts bytes once it is complete; if it fails, reads fail.
 fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;

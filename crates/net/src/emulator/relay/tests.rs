@@ -136,13 +136,13 @@ fn connect(relay: &Relay) -> TcpStream {
 }
 
 #[test]
-fn a_connection_is_carried_whole_and_late() {
+fn a_connection_is_forwarded_completely_and_late() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let relay = tcp_relay(listener.local_addr().unwrap());
     let sent: Vec<u8> = (0..3_000_000u32).map(|i| (i * 7 / 3) as u8).collect();
     let started = Instant::now();
     std::thread::scope(|s| {
-        // The server echoes until its client has said all, then says goodbye.
+        // The server echoes until its client has closed, then closes.
         s.spawn(|| {
             let (mut stream, peer) = listener.accept().unwrap();
             assert_eq!(peer.ip(), Ipv4Addr::LOCALHOST);

@@ -2,7 +2,7 @@
 
 use super::{Forward, Interest, Token};
 use crate::emulator::Numbering;
-use crate::emulator::line::{self, Line};
+use crate::emulator::line::{self, DelayLine};
 use jitlat_core::impair::{Impairment, Tally};
 use jitlat_core::time::SteadyTime;
 use nix::poll::PollFlags;
@@ -12,11 +12,11 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Client addresses remembered at a time; the one silent for longest makes room.
+/// Most client addresses at a time; the one that was silent longest is replaced.
 const MOST_FLOWS: usize = 256;
-/// Datagrams read from one socket before deadlines are looked at again.
+/// Datagrams read from one socket before deadlines are checked again.
 const BATCH: usize = 32;
-/// Room asked for in each socket, so that a burst waits rather than drops.
+/// Buffer size requested for each socket, so that a burst is queued rather than dropped.
 const SOCKET_BUFFER: usize = 4 << 20;
 
 /// A port that clients send to.
@@ -44,7 +44,7 @@ struct Flow {
     last_used: SteadyTime,
 }
 
-/// A datagram under way.
+/// A datagram in transit.
 pub struct Datagram {
     flow: u64,
     towards: Towards,
@@ -82,11 +82,11 @@ impl Flows {
     }
 
     /// Reads what clients sent to a port and puts it on the path up.
-    pub fn read_client(&mut self, port: usize, line: &mut Line<Datagram>) {
+    pub fn read_client(&mut self, port: usize, line: &mut DelayLine<Datagram>) {
         for _ in 0..BATCH {
             let Ok(Some(got)) = receive(&self.ports[port].socket, &mut self.buffer) else { return };
             let Some(client) = got.from else { continue };
-            // Without a socket for this client there is no path for it: the datagram is lost.
+            // Without a socket for this client the datagram is lost.
             let Ok(flow) = self.flow_of(port, client) else {
                 line.overflow += 1;
                 continue;
@@ -96,7 +96,7 @@ impl Flows {
     }
 
     /// Reads what the server answered one client and puts it on the path down.
-    pub fn read_server(&mut self, id: u64, line: &mut Line<Datagram>) {
+    pub fn read_server(&mut self, id: u64, line: &mut DelayLine<Datagram>) {
         for _ in 0..BATCH {
             let Some(i) = self.index(id) else { return };
             match receive(&self.flows[i].upstream, &mut self.buffer) {
@@ -105,13 +105,13 @@ impl Flows {
                     self.carry(id, Towards::Client, &got, line);
                 }
                 Ok(None) => return,
-                // The server's port is closed: the error is reported once and then gone.
+                // The server's port is closed: the error is reported once.
                 Err(_) => {}
             }
         }
     }
 
-    fn carry(&mut self, flow: u64, towards: Towards, got: &Received, line: &mut Line<Datagram>) {
+    fn carry(&mut self, flow: u64, towards: Towards, got: &Received, line: &mut DelayLine<Datagram>) {
         let payload = &self.buffer[..got.length];
         let headers = if got.ipv6 { 48 } else { 28 };
         let path = &mut self.paths[towards as usize];
@@ -123,7 +123,7 @@ impl Flows {
         }
     }
 
-    /// Sends a datagram that is due; `false` if the system would not take it.
+    /// Sends a datagram that is due; `false` if the system did not accept it.
     pub fn deliver(&mut self, d: &Datagram) -> bool {
         let Some(i) = self.index(d.flow) else { return false };
         let flow = &self.flows[i];
@@ -134,7 +134,7 @@ impl Flows {
                 send(socket, Some(flow.client), flow.client.is_ipv6(), d)
             }
         };
-        // A refusal is the news of an earlier datagram to a closed port, not of this one.
+        // The error "refused" is about an earlier datagram to a closed port, not this one.
         matches!(sent, Ok(_) | Err(nix::errno::Errno::ECONNREFUSED))
     }
 
@@ -179,7 +179,7 @@ fn open(address: SocketAddr) -> io::Result<UdpSocket> {
     } else {
         socket.set_recv_tos_v4(true)?;
     }
-    // The system may grant less; a relay of test streams can do with that.
+    // The system may grant less; that is enough for test streams.
     let _ = SockRef::from(&socket).set_recv_buffer_size(SOCKET_BUFFER);
     let _ = SockRef::from(&socket).set_send_buffer_size(SOCKET_BUFFER);
     socket.bind(&address.into())?;

@@ -7,8 +7,8 @@ use std::io::stderr;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// A laboratory, or the reason why there is none: said past the test runner's capture, and a failure
-/// where privilege is required.
+/// A lab, or the reason why there is none: printed past the test runner's capture, and a failure if privileges are
+/// required.
 fn lab(test: &str) -> Option<Lab> {
     let tun = File::open("/dev/net/tun").map_err(|e| format!("/dev/net/tun: {e}"));
     match tun.and_then(|_| Lab::new().map_err(|e| e.to_string())) {
@@ -103,7 +103,7 @@ fn tcp_survives_a_path_that_loses_its_packets() {
 #[test]
 fn a_missing_namespace_is_said_with_its_remedy() {
     let end =
-        |device: &str| TunEnd { namespace: Some("jitlat-nowhere".to_owned()), device: device.to_owned() };
+        |device: &str| TunEnd { namespace: Some("jitlat-missing".to_owned()), device: device.to_owned() };
     let config = TunConfig {
         client: end("a"),
         server: end("b"),
@@ -112,5 +112,5 @@ fn a_missing_namespace_is_said_with_its_remedy() {
         ports: Vec::new(),
     };
     let said = Tun::start(config).err().unwrap().to_string();
-    assert!(said.contains("jitlat-nowhere") && said.contains("ip netns add"), "{said}");
+    assert!(said.contains("jitlat-missing") && said.contains("ip netns add"), "{said}");
 }

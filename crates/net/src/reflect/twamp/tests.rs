@@ -53,7 +53,7 @@ fn users(settings: &mut TwampServer) {
     settings.users = Users::one("tester", b"secret");
 }
 
-/// Nobody stops these tests.
+/// A stop flag that is never set.
 static GO: AtomicBool = AtomicBool::new(false);
 
 #[test]
@@ -148,7 +148,7 @@ fn connections_and_sessions_are_bounded() {
     let first = TwampControl::open(asking(to, Mode::Open, wishes(2)), &GO).unwrap();
     assert_eq!(refusal(to, Mode::Open, |_| ()), Failure::Unwelcome);
     drop(first);
-    // The place is given back as soon as the server has seen the end.
+    // The slot is free as soon as the server has noticed the end.
     let full = Failure::Refused { step: Step::Request, accept: Accept::Temporary };
     let last = (0..500).map(|_| {
         std::thread::sleep(Duration::from_millis(10));
@@ -176,7 +176,7 @@ fn nobody_there_is_said() {
     assert!(
         matches!(&result, Err(TwampError::Connect { source, .. }) if source.kind() == io::ErrorKind::ConnectionRefused)
     );
-    // Somebody who says nothing.
+    // A client that sends nothing.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut silent = asking(listener.local_addr().unwrap(), Mode::Open, vec![]);
     silent.patience = Span::millis(200);
