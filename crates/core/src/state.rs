@@ -25,7 +25,7 @@ use crate::analysis::{Analyzer, NotMergeable, Options, Samples, Saved};
 use crate::record::PacketRecord;
 use crate::session::{Ending, Session};
 use crate::summary::Summary;
-use crate::twoway::{Directions, FarReport, LossRun, NotAnswers, TcpCourse, TwoWay};
+use crate::twoway::{Directions, FarReport, LossRun, NotAnswers, TcpStats, TwoWay};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -294,7 +294,7 @@ fn add_facts(here: &mut TwoWay, next: TwoWay, sent: u32) {
     };
     here.timeout = here.timeout.max(next.timeout);
     here.far_report = here.far_report.zip(next.far_report).map(|(a, b)| of_both(&a, &b));
-    here.tcp = here.tcp.zip(next.tcp).map(|(a, b)| TcpCourse {
+    here.tcp = here.tcp.zip(next.tcp).map(|(a, b)| TcpStats {
         retransmissions: a.retransmissions.saturating_add(b.retransmissions),
         srtt_min_us: a.srtt_min_us.min(b.srtt_min_us),
         srtt_max_us: a.srtt_max_us.max(b.srtt_max_us),

@@ -268,7 +268,7 @@ mod tests {
         assert_eq!((given.text("kind"), given.has("quick")), (Some("two"), false));
         for (name, value, why) in [
             ("a-port", "70000", "a-port 70000: "),
-            ("kind", "three", "kind three: choose of one, two"),
+            ("kind", "three", "kind three: choose one of one, two"),
             ("kid", "one", "kid: not known"),
         ] {
             let e = Arguments::new().with(name, value).complete(&LIST).unwrap_err().to_string();

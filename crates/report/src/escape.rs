@@ -1,4 +1,4 @@
-//! Text made safe for the formats it is put into. Names, tags and host facts come from strangers.
+//! Escapes text for the formats it is written to. Names, tags and host facts may come from untrusted peers.
 
 /// `text` as the content or an attribute value of HTML, XML or SVG. Control characters, which XML
 /// forbids even as entities, become U+FFFD.
@@ -19,7 +19,7 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// A JSON text that can stand inside a `<script>` element: no character that could end it.
+/// Makes a JSON text safe inside a `<script>` element: without characters that could end it.
 pub fn script_safe(json: &str) -> String {
     json.replace('<', "\\u003c")
         .replace('>', "\\u003e")

@@ -1,9 +1,9 @@
-//! Where the mean lies, in words: Student's intervals, and what they are worth.
+//! The mean with its Student's intervals as text, and whether they are valid.
 
 use jitlat_core::summary::Summary;
 use jitlat_core::units::full_f64;
 
-/// Student's intervals of the mean delay, and the caution that belongs to them; empty below two packets.
+/// Student's intervals of the mean delay, with a caution; empty below two packets.
 pub fn intervals(s: &Summary) -> Vec<String> {
     let i = &s.inference;
     let levels = [(90, i.mean_ci90), (95, i.mean_ci95), (99, i.mean_ci99)];

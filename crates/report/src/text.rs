@@ -1,15 +1,15 @@
-//! The console: a summary as people read it in a terminal, a pipe or a mail.
+//! The console report: a summary as plain text for a terminal, a pipe or a mail.
 //!
-//! The classic report comes first, line by line as its users know it (seed document, figure 16); what it
-//! could not say comes below. Everything is plain ASCII in engineering units; a figure that is undefined
-//! is a `-`, never a number.
+//! The classic report comes first, line by line as its users know it (seed document, figure 16); what it did not
+//! contain comes below. Everything is plain ASCII in engineering units; an undefined figure is a `-`, never a number.
 //!
-//! * [`answers`] – what is wrong and what that means: the first lines of every report
-//! * [`report`] – the whole report of one direction; [`both`] – what only two directions together tell
-//! * [`connecting`], [`sending`], [`logged`], [`analysing`] – the lines around a run
-//! * [`comparison()`] – several runs side by side
-//! * [`passive()`], [`tcp()`], [`stream_traffic()`] – what captures say; [`link_tables`] – what a link makes of packets
-//! * [`plots`] – small plots for people without a browser
+//! * [`answers`] – the verdict: the first lines of every report
+//! * [`report`] – the whole report of one direction; [`both`] – figures that need both directions
+//! * [`connecting`], [`sending`], [`logged`], [`analysing`] – messages before and after a run
+//! * [`comparison()`] – several runs in one table
+//! * [`passive()`], [`tcp()`], [`stream_traffic()`] – captured traffic; [`link_tables`] – sizes and delays of packets
+//!   on a link
+//! * [`plots`] – plots in characters
 
 mod answer;
 mod bars;
@@ -32,7 +32,7 @@ pub use answer::{answers, why};
 pub use comparison::comparison;
 pub use link::tables as link_tables;
 pub use page::{Options, Page, Style};
-pub use passive::{Beside, describe_band, passive};
+pub use passive::{PassiveExtras, describe_band, passive};
 pub use path::path;
 pub use stream_traffic::stream_traffic;
 pub use tcp::tcp;
@@ -60,15 +60,15 @@ pub fn report(summary: &Summary, options: &Options) -> String {
     page.text
 }
 
-/// The windows of `--interval` alone, with nothing around them; empty without any.
+/// The windows of `--interval` alone; empty if there are none.
 pub fn windows(summary: &Summary, options: &Options) -> String {
     let mut page = Page::new(options);
     windows::alone(&mut page, summary);
     page.text
 }
 
-/// What the two directions of one test together tell: the sum of their smallest latencies is a round
-/// trip, in which the clock error cancels. Empty where either direction received nothing.
+/// The sum of the smallest latencies of both directions, which is a round trip without the clock error. Empty if either
+/// direction received nothing.
 pub fn both(up: &Summary, down: &Summary, options: &Options) -> String {
     let mut page = Page::new(options);
     if let (Some(there), Some(back)) = (up.latency.min, down.latency.min) {
@@ -80,7 +80,7 @@ pub fn both(up: &Summary, down: &Summary, options: &Options) -> String {
     page.text
 }
 
-/// The heading of one direction where there are two.
+/// The heading of one direction if there are two.
 pub fn direction(direction: Direction) -> &'static str {
     match direction {
         Direction::Up => "Client to server",
@@ -113,7 +113,7 @@ pub fn logged(log: &Path) -> String {
     format!("Data logged to {}", log.display())
 }
 
-/// The two lines above the report of a saved log: what is analysed, and the log's date.
+/// The two lines above the report of a saved log: its name and its date.
 pub fn analysing(session: &Session) -> String {
     let spec = &session.spec;
     let date = session.date.clone().or_else(|| session.created.map(units::utc_date));

@@ -1,4 +1,4 @@
-//! The console report of a version 3 session in which everything is known.
+//! The console report of a version 3 session in which every fact is known.
 
 use jitlat_core::analysis::{Options, analyze};
 use jitlat_core::clock::SyncState;
@@ -120,7 +120,7 @@ fn colours_only_where_asked_for() {
 #[test]
 fn a_change_of_path_and_windows_are_listed() {
     let session = Session::new(TestSpec::default());
-    // Half way the path gets 8 ms longer.
+    // Half way through, the path becomes 8 ms longer.
     let records = (0..1000).map(|i| {
         let delay = 5_000_000 + i * 7919 % 40_000 + if i >= 500 { 8_000_000 } else { 0 };
         PacketRecord::one_way(i, WallTime(START + i * 20_000_000), WallTime(START + i * 20_000_000 + delay))
@@ -128,13 +128,13 @@ fn a_change_of_path_and_windows_are_listed() {
     let options = Options { interval: Some(Span::millis(100)), ..Options::default() };
     let report = text::report(&analyze(&session, records, &options), &text::Options::default());
     // Sentences are wrapped.
-    let words = report.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = report.split_whitespace().collect::<Vec<_>>().join(" ");
     for said in [
         "Between changes of the path or of a clock packets 0 to 499: smallest latency 5.000 ms;",
         "packets 500 to 999: smallest latency 13.00 ms, +8.000 ms from the stretch before;",
         "Windows of 100.0 ms the 40 of 200 with the most loss",
     ] {
-        assert!(words.contains(said), "{said}: {report}");
+        assert!(text.contains(said), "{said}: {report}");
     }
     let table = report.split("Windows of").nth(1).unwrap().split("\n\n").next().unwrap();
     assert!(table.lines().all(|l| l.chars().count() <= 80), "{table}");

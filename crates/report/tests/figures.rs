@@ -1,12 +1,12 @@
-//! Figures: what they hold, that they are laid out without collisions, and that they stay as they were.
+//! Figures: their contents, a layout without collisions, and unchanged snapshots.
 
 mod common;
 
 use common::{GOLDEN, Measured, everything, figures, golden, made_up, run};
 use jitlat_report::draw::{self, Drawing, Shape, layout};
-use jitlat_report::figure::{self, Beside, Figure, Mark, Run};
+use jitlat_report::figure::{self, ComparedRun, Figure, Mark, Run};
 
-/// What is printed must not be clipped by the sheet nor overlap other words.
+/// Text must not be clipped, nor overlap other text.
 fn assert_readable(name: &str, drawing: &Drawing) {
     let boxes: Vec<_> = drawing
         .labels
@@ -36,14 +36,17 @@ fn no_words_are_clipped_or_overlap() {
 #[test]
 fn words_of_any_length_are_wrapped_or_cut() {
     let long =
-        "a name as long as somebody who names every run after its whole command line may give it ".repeat(3);
+        "a name as long as that of a user who names every run after its whole command line may give it "
+            .repeat(3);
     let m = golden("b_wan_lossy_v1");
     let other = golden("d_edge_small_v1");
     for mut figure in figure::of_run(&Run { label: &long, ..run(&m) }) {
         figure.notes.push(long.replace(' ', "_"));
         assert_readable(&figure.id, &layout(&figure));
     }
-    for figure in figure::of_runs(&[Beside::new(&long, &m.summary), Beside::new("b", &other.summary)]) {
+    for figure in
+        figure::of_runs(&[ComparedRun::new(&long, &m.summary), ComparedRun::new("b", &other.summary)])
+    {
         assert_readable(&figure.id, &layout(&figure));
     }
 }
@@ -78,8 +81,8 @@ fn late_loss_on_the_buffer_curve_is_exact() {
     let m = golden("b_wan_lossy_v1");
     let figure = figures(&m).into_iter().find(|f| f.id == "dejitter").unwrap();
     let Mark::Step { points } = &figure.series[0].mark else { panic!() };
-    // The analysis' own curve: at each of its buffer sizes the staircase must hold the same loss, to
-    // the resolution of its steps.
+    // At each buffer size of the analysis' own curve the step line must have the same loss, in the resolution of its
+    // steps.
     for p in m.summary.dejitter.as_ref().unwrap().curve.iter().filter(|p| p.buffer_ms <= 200.0) {
         let at = p.buffer_ms * 1e6;
         let value = points.iter().take_while(|q| q.0 <= at).last().unwrap().1;
@@ -138,7 +141,7 @@ fn every_figure_has_two_files_of_its_own() {
 fn golden_figures_are_unchanged() {
     for name in GOLDEN {
         for figure in figures(&golden(name)) {
-            // Line by line, so that a difference can be read.
+            // Line by line, so that a difference is readable.
             let svg = draw::svg(&figure).replace("><", ">\n<");
             insta::assert_snapshot!(format!("{name}-{}", figure.id), svg);
         }
@@ -207,7 +210,7 @@ mod any_log {
     }
 }
 
-/// The latency that a figure shows: where its axis begins.
+/// The latency at which the axis of a figure begins.
 fn position(figure: &Figure) -> f64 {
     match &figure.series[0].mark {
         Mark::Bars { start, .. } => *start,
@@ -240,14 +243,15 @@ fn every_figure_of_latency_is_corrected_or_says_that_it_is_not() {
 
     let other = golden("b_wan_lossy_v1");
     let beside = |wanted| {
-        let one = |name, m: &'static Measured| Beside::new(name, &m.summary).corrected(wanted, &m.summary);
+        let one =
+            |name, m: &'static Measured| ComparedRun::new(name, &m.summary).corrected(wanted, &m.summary);
         let (a, b) = (Box::leak(Box::new(golden("c_unsync_v2"))), Box::leak(Box::new(golden("c_unsync_v2"))));
         figure::of_runs(&[one("a", a), one("b", b)])
     };
     for (raw, corrected) in beside(false).iter().zip(&beside(true)) {
         assert_eq!(raw.x == corrected.x, raw.id.contains("jitter"), "{}", raw.id);
     }
-    // Where nothing is known of the clocks nothing can be corrected, and the figure says that.
+    // Without knowledge about the clocks nothing can be corrected, and the figure says so.
     let unknown = figure::of_run(&Run { corrected: true, ..run(&other) });
     let latency = unknown.iter().find(|f| f.id == "latency").unwrap();
     assert!(latency.notes.iter().any(|n| n.contains("not corrected")));

@@ -1,4 +1,4 @@
-//! The HTML report: self-contained, safe, and alive in a browser.
+//! The HTML report: self-contained, safe, and working in a browser.
 
 mod common;
 
@@ -43,7 +43,7 @@ fn a_report_is_one_small_file_that_fetches_nothing() {
     assert!(html.len() < 600_000, "{} bytes", html.len());
 }
 
-/// No attribute or rule that makes a browser fetch something.
+/// No attribute or rule makes a browser fetch something.
 fn assert_self_contained(html: &str) {
     for fetches in ["src=", "url(http", "@import", "href=\"http", "href=\"/", "<link", "<iframe"] {
         assert!(!html.contains(fetches), "{fetches}");
@@ -57,7 +57,7 @@ fn round_trips_are_called_so() {
     (session.sent, session.two_way) = (Some(200), Some(Box::new(two_way)));
     session.dst = Some("192.0.2.2".parse().unwrap());
     let rows = (0..200).map(|i| {
-        // The far host keeps every tenth request longer than its answer takes to come back.
+        // The far host holds every tenth request longer than its answer takes to come back.
         let (start, kept) = (i * 1_000_000, if i % 10 == 0 { 1_200_000 } else { 50_000 });
         let times =
             [start, start + 9_000_000, start + 9_000_000 + kept, start + 3_000_000 + kept.min(90_000)];
@@ -79,7 +79,7 @@ fn round_trips_are_called_so() {
     ] {
         assert!(html.contains(part), "{part}");
     }
-    // Neither a one-way test's command, nor what the far host's own time does to the arrivals.
+    // Neither a one-way test's command, nor what the far host's processing time does to the arrivals.
     for wrong in
         ["The same test again", "latency, as measured", "receive_time_went_back", "client to server</dd>"]
     {
@@ -133,7 +133,7 @@ fn the_verdict_comes_first() {
     assert!(at("class=\"pane\"") < at("To repeat and to judge it"));
 }
 
-/// The page without its style, programs, data and drawings, which have tests of their own.
+/// The page without its style, scripts, data and drawings, which have tests of their own.
 fn skeleton(html: &str) -> String {
     let mut text = html.to_owned();
     for (open, close) in [("<style>", "</style>"), ("<script", "</script>"), ("<svg", "</svg>")] {
@@ -155,8 +155,8 @@ fn golden_reports_say_what_they_said() {
     }
 }
 
-/// A driver added to the page by the test: clicks every selector, zooms, hovers, hides, and writes what
-/// went wrong, or `ok` and the number of figures, where `--dump-dom` shows it.
+/// A script added to the page by the test: clicks every selector, zooms, hovers, hides, and writes errors, or `ok` and
+/// the number of figures, where `--dump-dom` shows it.
 const DRIVER: &str = r#"<script>
 (() => {
   const root = document.documentElement, wrong = window.__wrong;
@@ -192,8 +192,8 @@ const DRIVER: &str = r#"<script>
 })();
 </script></body>"#;
 
-/// Gathers errors from the first script on.
-const WATCH: &str = r#"<script>window.__wrong = []; addEventListener("error", (e) => __wrong.push(e.message)); addEventListener("securitypolicyviolation", (e) => __wrong.push("fetches " + e.blockedURI)); for (const k of ["error", "warn"]) { const old = console[k]; console[k] = (...a) => { __wrong.push(a.join(" ")); old(...a); }; }</script><title>"#;
+/// Collects errors from the first script on.
+const COLLECT_ERRORS: &str = r#"<script>window.__wrong = []; addEventListener("error", (e) => __wrong.push(e.message)); addEventListener("securitypolicyviolation", (e) => __wrong.push("fetches " + e.blockedURI)); for (const k of ["error", "warn"]) { const old = console[k]; console[k] = (...a) => { __wrong.push(a.join(" ")); old(...a); }; }</script><title>"#;
 
 fn browser() -> Option<&'static str> {
     let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
@@ -247,13 +247,13 @@ fn driven(name: &str, html: &str) {
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&dir).expect("a directory under target");
     let file = dir.join("report.html");
-    let watched = html.replacen("<title>", WATCH, 1).replacen("</body>", DRIVER, 1);
+    let watched = html.replacen("<title>", COLLECT_ERRORS, 1).replacen("</body>", DRIVER, 1);
     std::fs::write(&file, watched).expect("a file under target");
     let dom = browse(program, &dir, &["--dump-dom", "--window-size=1200,1600"], &file);
-    let told =
-        dom.split_once("data-driven=\"").and_then(|(_, rest)| rest.split_once('"')).map(|(told, _)| told);
+    let result =
+        dom.split_once("data-driven=\"").and_then(|(_, rest)| rest.split_once('"')).map(|(result, _)| result);
     let buttons = html.matches("data-figure=\"").count();
-    assert_eq!(told, Some(format!("ok {buttons}").as_str()));
+    assert_eq!(result, Some(format!("ok {buttons}").as_str()));
 }
 
 #[test]

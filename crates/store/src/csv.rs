@@ -8,17 +8,17 @@ use jitlat_core::twoway::{TcpSample, View, processing, project, round_trip};
 use jitlat_core::{PacketRecord, Session};
 use std::io::{self, Write};
 
-/// The columns of [`Packets`].
+/// The columns of [`Packets`] for a one-way test.
 pub const PACKET_COLUMNS: &str = "rx_index,seq,class,tx_ns,rx_ns,latency_ns,latency_corrected_ns,pdv_ns,flags,\
                                   tx_stamp,rx_stamp,send_lag_ns,receive_lag_ns,ttl,dscp,ecn,bytes";
 
-/// The columns of [`Packets`] of a two-way test.
+/// The columns of [`Packets`] for a two-way test.
 pub const TWO_WAY_COLUMNS: &str = "rx_index,seq,class,sent_ns,arrived_ns,answered_ns,returned_ns,round_trip_ns,\
                                    processing_ns,there_ns,back_ns,pdv_ns,flags,stamps,send_lag_ns,\
                                    receive_lag_ns,ttl,dscp,ecn,bytes";
 
-/// Writes one line for each datagram received, in order of arrival. What is not known is empty; a lost
-/// packet has no line.
+/// Writes one line for each datagram received, in order of arrival. An unknown value is empty; a lost packet has no
+/// line.
 pub struct Packets<W: Write> {
     out: W,
     line: Vec<u8>,
@@ -26,15 +26,15 @@ pub struct Packets<W: Write> {
     correction: Option<i64>,
     fastest: Option<i64>,
     rows: u64,
-    /// Of a two-way test: whether the far host's times are readings of a clock.
+    /// For a two-way test: whether the far host's times are clock readings; `None` for a one-way test.
     far_clock: Option<bool>,
-    /// Whether lines end with the kernel's account of a TCP connection.
+    /// Whether lines end with the kernel's TCP_INFO.
     tcp: bool,
 }
 
 impl<W: Write> Packets<W> {
-    /// Begins with the line of column names. The smallest latency and the clock correction come from the
-    /// summary of the same records.
+    /// Writes the line of column names. The smallest latency and the clock correction are those of `summary`, which
+    /// must be of the same records.
     ///
     /// # Errors
     /// Those of `out`.
@@ -56,7 +56,7 @@ impl<W: Write> Packets<W> {
         }
     }
 
-    /// The same with the columns `retransmissions,srtt_us,cwnd` at the end: for [`Packets::write_tcp`].
+    /// With the additional columns `retransmissions,srtt_us,cwnd`, for [`Packets::write_tcp`].
     ///
     /// # Errors
     /// Those of `out`.
@@ -66,7 +66,7 @@ impl<W: Write> Packets<W> {
         Ok(Packets { tcp: true, ..packets })
     }
 
-    /// The next record of a TCP test, with the kernel's account of the connection beside it.
+    /// Writes the next record of a TCP test, with the kernel's TCP_INFO sampled with it.
     ///
     /// # Errors
     /// Those of the output.
@@ -74,7 +74,7 @@ impl<W: Write> Packets<W> {
         self.write_two_way(record, self.far_clock.unwrap_or(false), sample)
     }
 
-    /// The next record, in order of arrival.
+    /// Writes the next record, in order of arrival.
     ///
     /// # Errors
     /// Those of the output.
@@ -166,7 +166,7 @@ fn name(class: Class) -> &'static [u8] {
     }
 }
 
-/// Lags, and what the receiver saw of the header.
+/// Lags, and the header fields that the receiver saw.
 fn header_fields(line: &mut Vec<u8>, record: &PacketRecord) {
     field(line, record.send_lag().map(|l| l.0));
     field(line, record.receive_lag().map(|l| l.0));
@@ -187,7 +187,7 @@ fn number(line: &mut Vec<u8>, value: Option<i64>) {
     }
 }
 
-/// Writes one line for each summary, under a line of column names.
+/// Writes a line of column names, and one line for each summary.
 ///
 /// # Errors
 /// Those of `out`.
@@ -198,7 +198,7 @@ pub fn write_summaries<'a>(
     write_table(out, summaries.into_iter().map(summary_row))
 }
 
-/// Writes lines of named values, all with the same names, under a line of these.
+/// Writes a line of column names, and lines of named values, which all have the same names.
 ///
 /// # Errors
 /// Those of `out`.

@@ -1,5 +1,5 @@
-//! HDR histograms in the interval log format (`.hlog`) that HdrHistogram's own tools read: compressed
-//! histograms in base64, one line each, tagged `latency` and `pdv`, values in nanoseconds.
+//! HDR histograms in the interval log format (`.hlog`) of HdrHistogram's own tools: compressed histograms in base64,
+//! one line each, tagged `latency` and `pdv`, values in nanoseconds.
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
@@ -9,13 +9,13 @@ use jitlat_core::{Span, WallTime};
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
-/// Significant decimal digits kept: values are within 0.1 % of the truth.
+/// Significant decimal digits kept: values are exact to 0.1 %.
 const DIGITS: u8 = 3;
 /// The `max` column is in milliseconds, as the format's tools expect.
 const MAX_DIVISOR: f64 = 1e6;
 
-/// Writes the accepted packets' delay variation and, unless some of it is negative, their latency: one
-/// histogram of each for every `interval` of arrival time, or for the whole run.
+/// Writes the delay variation of the accepted packets and, unless some of it is negative, their latency: one histogram
+/// of each for every `interval` of arrival time, or for the whole run.
 ///
 /// # Errors
 /// Those of `out`.
@@ -58,7 +58,7 @@ pub fn write(out: &mut dyn Write, samples: &Samples, interval: Option<Span>) -> 
 fn histogram(values: impl Iterator<Item = u64>) -> io::Result<Histogram<u64>> {
     let mut histogram = Histogram::new(DIGITS).map_err(other)?;
     for v in values {
-        // It grows to hold any value; a latency of centuries is not worth more memory than that.
+        // It grows to hold any value; clamp absurd latencies to bound the memory.
         histogram.record(v).map_err(other)?;
     }
     Ok(histogram)

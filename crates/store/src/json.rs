@@ -4,8 +4,8 @@ use jitlat_core::summary::Summary;
 use serde_json::{Value, json, to_value};
 use std::io::{self, Write};
 
-/// Writes `--json`: the one summary as an object, the two directions of a test as
-/// `{"directions": [up, down]}`, several tests as `{"runs": [...]}`.
+/// Writes `--json`: one summary as an object, the two directions of a test as `{"directions": [up, down]}`, several
+/// tests as `{"runs": [...]}`.
 ///
 /// # Errors
 /// Those of `out`.

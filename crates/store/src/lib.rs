@@ -1,13 +1,13 @@
-//! Files: a measurement written down and read back.
+//! Files: logs, tables and documents of measurements, written and read.
 //!
 //! * [`log`] – the text logs of versions 1, 2 and 3: streaming reader, crash-safe writer
-//! * [`csv`] – one line a packet, or one line a test
+//! * [`csv`] – one line per packet, or one line per test
 //! * [`hdr`] – histograms for HdrHistogram's tools
-//! * [`late`] – the outputs of the LaTe program, for those who have tools that read them
+//! * [`late`] – outputs in the formats of the LaTe program
 //! * [`json`] – the summary as one object, its intervals as JSON Lines
 //! * [`openmetrics`] – the summary for Prometheus
-//! * [`passive`] – what captures say, as JSON and as lines
-//! * [`output`] – files that are written whole or not at all
+//! * [`passive`] – analyses of captures, as JSON and as lines
+//! * [`output`] – files that are replaced completely or not at all
 #![forbid(unsafe_code)]
 
 pub mod csv;

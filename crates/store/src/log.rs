@@ -1,11 +1,11 @@
-//! Text logs: one header, one row for each packet received, in arrival order.
+//! Text logs: a header and a row for each packet received, in arrival order.
 //!
 //! Versions 1 and 2 are those of the seed document (§4.5, A.3); version 3 keeps their first eleven lines
 //! and first five columns and adds the rest. The formats are specified in `docs/formats/`.
 //!
-//! * [`LogReader`] reads all three, tolerantly, at tens of nanoseconds a row and in bounded memory.
+//! * [`LogReader`] reads all three, tolerantly, in tens of nanoseconds per row and in bounded memory.
 //! * [`LogWriter`] writes them row by row, so that a log is readable after a crash at any byte.
-//! * [`Naming`] finds a name that is not taken. No log is ever replaced.
+//! * [`Naming`] selects a name that is not in use. No log is ever overwritten.
 
 mod date;
 mod escape;
@@ -21,20 +21,20 @@ pub use file::{CreateError, LogFile, Naming};
 pub use read::{LogReader, ReadError, Reading};
 pub use write::{LogOutput, LogWriter, WriteError, Written};
 
-/// Which of the three forms to write.
+/// The version of the format to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// Eleven header lines, five columns.
     V1,
-    /// Version 1 and two lines on the clocks.
+    /// Version 1 with two more lines about the clocks.
     V2,
-    /// Everything that is known.
+    /// All known facts.
     #[default]
     V3,
 }
 
 impl Version {
-    /// 1, 2 or 3.
+    /// The number: 1, 2 or 3.
     pub fn number(self) -> u8 {
         match self {
             Version::V1 => 1,
@@ -58,7 +58,7 @@ enum Layout {
 }
 
 impl Layout {
-    /// The column names, as the header of a version 3 log lists them.
+    /// The column names in the header of a version 3 log.
     fn columns(self) -> &'static str {
         match self {
             Layout::Classic => "rx_index tx_ns seq rx_ns flags",
@@ -73,12 +73,12 @@ impl Layout {
         }
     }
 
-    /// How many instants of a packet a row holds.
+    /// Number of times in a row.
     fn moments(self) -> usize {
         if matches!(self, Layout::TwoWay | Layout::TwoWayTcp) { 4 } else { 2 }
     }
 
-    /// The layout a `columns` line names; later columns that this program has no name for are skipped.
+    /// The layout of a `columns` line; unknown columns at its end are ignored.
     fn of_columns(columns: &str) -> Option<Layout> {
         let starts = |l: Layout| {
             let mut theirs = columns.split_ascii_whitespace();

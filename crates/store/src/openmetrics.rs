@@ -1,5 +1,5 @@
-//! OpenMetrics text of a summary, for Prometheus' text-file collector and the like: every figure of the list that
-//! is defined, in base units (seconds, ratios).
+//! OpenMetrics text of a summary, for Prometheus' text-file collector and similar: every defined figure, in base units
+//! (seconds, ratios).
 
 use jitlat_core::figures::{FIGURES, Figure, FigureSource, Quantile};
 use jitlat_core::summary::Summary;
@@ -7,11 +7,11 @@ use jitlat_core::{Direction, Transport};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// What samples come from: whole tests and, of round-trip tests, either way, each with its labels.
+/// Where samples come from: whole tests and, for round-trip tests, each way, with their labels.
 type Sources<'a> = Vec<(FigureSource<'a>, String)>;
 
-/// Writes the summaries as one exposition, a family after the other, labelled with name, tags, direction,
-/// addresses, transport and DSCP; the ways of a round-trip test with `way` too.
+/// Writes the summaries as one exposition, one family after the other, labelled with name, tags, direction, addresses,
+/// transport and DSCP; the ways of a round-trip test also with `way`.
 ///
 /// # Errors
 /// Those of `out`.
@@ -54,8 +54,8 @@ fn gauge(out: &mut dyn Write, figure: &Figure, sources: &Sources<'_>) -> io::Res
     Ok(())
 }
 
-/// All percentiles of one distribution. A summary's sum must not fall, which that of negative delays would: there is
-/// none.
+/// All percentiles of one distribution. It has no sum: an OpenMetrics sum must not decrease, and that of negative
+/// delays would.
 fn distribution(out: &mut dyn Write, of: &Quantile, sources: &Sources<'_>) -> io::Result<()> {
     let name = format!("jitlat_{}_seconds", of.family);
     head(out, &name, "summary", of.about)?;
@@ -99,7 +99,7 @@ fn labels(s: &Summary) -> String {
     let mut taken = Vec::new();
     for (key, value) in &s.session.tags {
         let key: String = key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        // Different tags may become one label.
+        // Different tags may result in the same label.
         if !taken.contains(&key) {
             add(&format!("tag_{key}"), value);
             taken.push(key);

@@ -1,24 +1,24 @@
-//! Results the user asked for by name: written whole or not at all.
+//! Result files: replaced completely or not at all.
 
 use crate::platform;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Why a result is not where it was asked for.
+/// Why a result file could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}: {source}", .path.display())]
 pub struct OutputError {
     /// The file.
     pub path: PathBuf,
-    /// Why.
+    /// The system's error.
     pub source: io::Error,
 }
 
 /// Calls `fill` to write the file at `path`, or standard output for `-`.
 ///
-/// A file gets its name only when it is complete: whatever had the name before stays until then, and a
-/// failure or a crash leaves it as it was. Devices and pipes are written to directly.
+/// The file is renamed to `path` when it is complete: an existing file stays until then, and after a failure or a crash
+/// it is unchanged. Devices and pipes are written to directly.
 ///
 /// # Errors
 /// [`OutputError`] with the first failure of `fill` or of the system.
@@ -33,21 +33,21 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
     result.map_err(|source| OutputError { path: path.to_owned(), source })
 }
 
-/// Whether [`write`] could write the file at `path`, as far as can be said without writing it.
+/// Checks whether [`write`] can write the file at `path`, without writing it.
 ///
 /// # Errors
 /// [`OutputError`] with the reason.
 pub fn check(path: &Path) -> Result<(), OutputError> {
     let result = match fs::metadata(path) {
         Ok(m) if m.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
-        // A pipe would have to be opened, and waits for its reader.
+        // A pipe would have to be opened, which waits for its reader.
         Ok(m) if !m.is_file() => Ok(()),
         _ => tempfile::Builder::new().prefix(".jitlat-").tempfile_in(folder_of(path)).map(drop),
     };
     result.map_err(|source| OutputError { path: path.to_owned(), source })
 }
 
-/// Whether files can be written into the folder at `path`, which is made where it is missing.
+/// Checks whether files can be written to the folder at `path`; creates it if it is missing.
 ///
 /// # Errors
 /// [`OutputError`] with the reason.
@@ -75,7 +75,7 @@ fn to_writer<W: Write>(out: W, fill: impl FnOnce(&mut dyn Write) -> io::Result<(
 }
 
 fn replace(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    // What a link points to is replaced, not the link.
+    // A link's target is replaced, not the link.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if path.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());

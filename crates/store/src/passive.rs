@@ -1,9 +1,10 @@
-//! What captures say, as JSON (`docs/formats/passive-json.md`) and as lines.
+//! Analyses of captures, as JSON (`docs/formats/passive-json.md`) and as lines.
 //!
-//! * [`spp_document`], [`tcp_document`] – everything as one object; [`stream_traffic`] – a part of a test's
-//! * [`PairLines`] – a line for each pair, in the form of the CAIA tool
-//! * [`write_tcp_event`] – a line for each event of a TCP connection
-//! * [`read_pings`] – round trips of ping to compare with
+//! * [`spp_document`], [`tcp_document`] – the whole analysis as one object; [`stream_traffic`] – the part about a
+//!   test's own stream
+//! * [`PairLines`] – one line per pair, in the format of the CAIA tool
+//! * [`write_tcp_event`] – one line per event of a TCP connection
+//! * [`read_pings`] – round trips of ping, to compare with
 
 mod lines;
 mod pings;
@@ -20,8 +21,8 @@ use jitlat_core::summary::Summary;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Passive round trips. `ping` is what ping measured beside them, `link` what is asked about the link, `ways` both
-/// ways in the common analysis, `notes` those beside the result's own.
+/// Passive round trips. `ping` has the round trips of ping in the same time, `link` the question about the link, `ways`
+/// the figures of both ways, `notes` further notes.
 ///
 /// # Errors
 /// A value that JSON cannot hold.
@@ -62,7 +63,7 @@ pub fn spp_document(
     }))
 }
 
-/// TCP connections of captures.
+/// The TCP connections in captures.
 ///
 /// # Errors
 /// A value that JSON cannot hold.
@@ -77,8 +78,7 @@ pub fn tcp_document(r: &TcpResult) -> serde_json::Result<Value> {
     }))
 }
 
-/// A test's own stream, as it was captured at this host: beside the summary of the test. `saved` is where the packets
-/// are.
+/// A test's own stream as captured at this host, for the summary of the test. `saved` is the file with the packets.
 ///
 /// # Errors
 /// A value that JSON cannot hold.
@@ -99,7 +99,7 @@ pub fn stream_traffic(s: &StreamTraffic, saved: Option<&Path>) -> serde_json::Re
     }))
 }
 
-/// The connections alone, each with what two points say of it and what delayed its data, in words.
+/// The connections alone, each with the result from two points and with what delayed its data, as text.
 ///
 /// # Errors
 /// A value that JSON cannot hold.

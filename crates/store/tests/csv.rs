@@ -1,4 +1,4 @@
-//! CSV as documented: the columns of a packet and of a test.
+//! CSV as documented: the columns of packets and of tests.
 
 use jitlat_core::analysis::{Options, analyze};
 use jitlat_core::summary::Summary;
@@ -76,7 +76,7 @@ fn a_line_for_each_test() {
 
     let page = include_str!("../../../docs/formats/csv.md");
     let documented = |name: &str| page.contains(&format!("`{name}`"));
-    // Figures are in the list of scalars, by their key: a column is that with underscores and its unit.
+    // Column names are the keys of the figures, with underscores and the unit.
     let metrics = include_str!("../../../docs/metrics/README.md");
     let (_, scalars) = metrics.split_once("## Every scalar").unwrap();
     let keys: Vec<String> = scalars

@@ -4,7 +4,7 @@ mod schema;
 
 use jitlat_core::analysis::{Options, analyze};
 use jitlat_core::record::Moment;
-use jitlat_core::twoway::{Directions, FarReport, TcpCourse, TwoWay};
+use jitlat_core::twoway::{Directions, FarReport, TcpStats, TwoWay};
 use jitlat_core::{NoiseFloor, PacketRecord, Session, Source, Span, Stamp, TestSpec, WallTime};
 use jitlat_store::json;
 use jitlat_store::log::LogReader;
@@ -18,7 +18,7 @@ fn in_repository(path: &str) -> PathBuf {
 fn golden(name: &str) -> jitlat_core::summary::Summary {
     let mut log = LogReader::open(&in_repository("testdata").join(name)).unwrap();
     let session = log.session().clone();
-    // What is only computed when asked for, where it does not take long.
+    // Include what is only computed on request, if it is fast.
     let bootstrap = (session.packets() < 100).then_some(1);
     let options =
         Options { interval: Some(Span::millis(5000)), bootstrap, comparable: Some(1), ..Options::default() };
@@ -86,7 +86,7 @@ fn two_way_figures_are_described() {
         protocol: "stamp".into(),
         far_clock: true,
         directions: Some(directions),
-        tcp: Some(TcpCourse::default()),
+        tcp: Some(TcpStats::default()),
         ..TwoWay::default()
     });
     schema::assert_valid("summary", &document);

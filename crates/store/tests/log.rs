@@ -1,4 +1,4 @@
-//! Logs as files: what is written is read back, what is broken is told, nothing panics.
+//! Logs as files: what is written can be read back, errors are reported, nothing panics.
 
 use jitlat_core::clock::SyncState;
 use jitlat_core::noise::NoiseFloor;
@@ -17,7 +17,7 @@ fn golden(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
 }
 
-/// A log read to its end: session, records, and what was met.
+/// A log read to its end: session, records, and what was found.
 fn read_all(mut log: LogReader) -> Result<(Session, Vec<PacketRecord>, Reading), ReadError> {
     let records = log.by_ref().collect::<Result<Vec<_>, _>>()?;
     Ok((log.session().clone(), records, log.reading().clone()))
@@ -103,7 +103,7 @@ fn other_files_are_named_as_such() {
 }
 
 #[test]
-fn absurd_headers_are_told_and_rows_still_read() {
+fn absurd_headers_are_reported_and_rows_still_read() {
     let plain = std::fs::read_to_string(golden("d_edge_small_v1.log")).unwrap();
     let with = |from: &str, to: &str| read_bytes(plain.replace(from, to).as_bytes()).unwrap();
 
@@ -156,7 +156,7 @@ fn missing_rows_show_in_their_numbers() {
     assert!(reading.warnings[0].contains("line 17: row 6 where 5 was due"), "{:?}", reading.warnings);
 }
 
-/// A version 3 session with everything in it, as known before and after the stream.
+/// A version 3 session with every fact, as known before and after the stream.
 fn full_session() -> (Session, Session) {
     let schedule = Schedule::Poisson { seed: 77 };
     let spec = TestSpec::new(Direction::Down, Transport::Udp, 1000, 80, Span::millis(20), schedule).unwrap();
@@ -240,7 +240,7 @@ fn version_3_keeps_everything() {
     assert_eq!(read, records);
     assert_eq!(reading, Reading { rows: 50, ..Reading::default() });
 
-    // From a file, what is said at the end is known at the beginning.
+    // From a file, the closing lines are known at the beginning.
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     std::fs::write(&path, &bytes).unwrap();
@@ -308,14 +308,14 @@ fn two_way_records_keep_all_four_times() {
     assert_eq!(read, [record]);
 }
 
-/// Whole rows before byte `at`.
+/// Complete rows before byte `at`.
 fn rows_before(bytes: &[u8], at: usize) -> usize {
     let lines = bytes[..at].split_inclusive(|b| *b == b'\n');
     lines.filter(|l| l[0].is_ascii_digit() && l.ends_with(b"\n")).count()
 }
 
 #[test]
-fn cut_at_any_byte_no_whole_row_is_lost_and_the_loss_is_told() {
+fn cut_at_any_byte_no_complete_row_is_lost_and_the_cut_is_reported() {
     let (before, after) = full_session();
     let v3 = write(&before, &after, &some_records(20), Version::V3);
     let v1 = std::fs::read(golden("d_edge_small_v1.log")).unwrap();
@@ -329,7 +329,7 @@ fn cut_at_any_byte_no_whole_row_is_lost_and_the_loss_is_told() {
             let whole = rows_before(&bytes, at);
             assert!(read.len() == whole || (read.len() == whole + 1 && reading.warnings.is_empty()), "{at}");
             for (a, b) in read.iter().zip(&all) {
-                // A cut flag column is still zero or not.
+                // A truncated flag column is still zero or not.
                 assert_eq!((a.seq, a.delay(), a.flags.is_clean()), (b.seq, b.delay(), b.flags.is_clean()));
             }
             let at_line_end = bytes[..at].ends_with(b"\n") || bytes[at..].starts_with(b"\n");
@@ -341,7 +341,7 @@ fn cut_at_any_byte_no_whole_row_is_lost_and_the_loss_is_told() {
     }
 }
 
-/// Takes so many bytes and then is full.
+/// Accepts so many bytes and is full then.
 struct SmallDisk {
     bytes: Vec<u8>,
     size: usize,

@@ -101,7 +101,7 @@ impl Key {
 /// Not the name of a [`Key`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is nothing to group by: choose of name, tag:KEY, dscp, path, direction, transport, payload, period"
+    "'{0}' is nothing to group by: choose one of name, tag:KEY, dscp, path, direction, transport, payload, period"
 )]
 pub struct NoKey(String);
 

@@ -24,7 +24,7 @@ pub struct TwoWay {
     /// What the far host found of a test that goes one way only.
     pub far_report: Option<FarReport>,
     /// The kernel's account of the connection, where there is one.
-    pub tcp: Option<TcpCourse>,
+    pub tcp: Option<TcpStats>,
     /// What the protocol alone tells, in sentences.
     pub remarks: Vec<String>,
 }
@@ -119,7 +119,7 @@ pub struct FarReport {
 
 /// How the kernel saw a TCP connection over a test, sample by sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TcpCourse {
+pub struct TcpStats {
     /// Segments sent again during the test.
     pub retransmissions: u64,
     /// Smallest smoothed round-trip time, in us.
@@ -149,16 +149,16 @@ pub struct TcpSample {
     pub retransmissions: u32,
 }
 
-impl TcpCourse {
+impl TcpStats {
     /// What `samples`, in order, come to; `None` of none.
-    pub fn of(samples: &[TcpSample]) -> Option<TcpCourse> {
+    pub fn of(samples: &[TcpSample]) -> Option<TcpStats> {
         let last = samples.last()?;
         let range = |f: fn(&TcpSample) -> u32| {
             let least = samples.iter().map(f).min().unwrap_or(0);
             (least, samples.iter().map(f).max().unwrap_or(0))
         };
         let ((srtt_min_us, srtt_max_us), (cwnd_min, cwnd_max)) = (range(|s| s.srtt_us), range(|s| s.cwnd));
-        Some(TcpCourse {
+        Some(TcpStats {
             retransmissions: last.retransmissions.into(),
             srtt_min_us,
             srtt_max_us,

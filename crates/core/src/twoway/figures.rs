@@ -1,6 +1,6 @@
 //! [`TwoWayFigures`]: what is computed from a two-way test beside its round trips.
 
-use super::{Directions, FarReport, NotAnswers, TcpCourse};
+use super::{Directions, FarReport, NotAnswers, TcpStats};
 use crate::summary::{
     ClockEstimate, Corrected, Dejitter, Distribution, Ipdv, Loss, Rfc3550, SkewHull, Stamps, Trend, Y1541,
 };
@@ -39,7 +39,7 @@ pub struct TwoWayFigures {
     /// What the far host found, of a test that goes one way only.
     pub far_report: Option<FarReport>,
     /// The kernel's account of the TCP connection.
-    pub tcp: Option<TcpCourse>,
+    pub tcp: Option<TcpStats>,
     /// What the protocol alone tells, in sentences.
     pub remarks: Vec<String>,
 }

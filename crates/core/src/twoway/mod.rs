@@ -6,6 +6,6 @@ pub mod far_clock;
 mod figures;
 mod view;
 
-pub use facts::{Directions, FarReport, LossRun, LostOn, NotAnswers, TcpCourse, TcpSample, TwoWay};
+pub use facts::{Directions, FarReport, LossRun, LostOn, NotAnswers, TcpSample, TcpStats, TwoWay};
 pub use figures::{Processing, Sending, TwoWayFigures, Way};
 pub use view::{View, processing, project, round_trip};

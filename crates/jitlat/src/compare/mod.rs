@@ -86,7 +86,7 @@ pub fn run(args: &CompareArgs) -> Result<Status> {
     if let Some(baseline) = args.baseline.as_ref().filter(|b| !runs.iter().any(|r| columns.of(r) == **b)) {
         let mut names: Vec<String> = runs.iter().map(|r| columns.of(r)).collect();
         names.dedup();
-        bail!("there is no column {baseline}: choose of {}", names.join(", "));
+        bail!("there is no column {baseline}: choose one of {}", names.join(", "));
     }
     let grid = Grid::new(&runs, &columns, rows.as_ref(), args.baseline.as_deref(), &question);
     if grid.comparisons().next().is_none() {

@@ -125,7 +125,7 @@ fn codec(text: &str) -> Result<Codec, String> {
     }
     let known = || {
         let names: Vec<&str> = Codec::names().collect();
-        format!("choose of {}, or write NAME:IE:BPL:DELAY", names.join(", "))
+        format!("choose one of {}, or write NAME:IE:BPL:DELAY", names.join(", "))
     };
     let parts: Vec<&str> = text.split(':').collect();
     let [name, figures @ ..] = &parts[..] else { return Err(known()) };

@@ -6,7 +6,7 @@ use jitlat_core::distribution::sample::Sample;
 use jitlat_core::summary::Summary;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Direction, PacketRecord, Session, Span};
-use jitlat_report::figure::{self, Beside, Figure, Trace};
+use jitlat_report::figure::{self, ComparedRun, Figure, Trace};
 use jitlat_report::html::{self, Part, Section};
 use jitlat_store::json;
 use serde_json::Value;
@@ -178,12 +178,12 @@ fn draw_side_by_side(runs: &[Run], each: &mut Drawings<'_>) -> Result<()> {
             (Sample::new(delays()), Sample::new(delays().map(|d| d.saturating_sub(fastest))))
         })
         .collect();
-    let beside: Vec<Beside<'_>> = runs
+    let beside: Vec<ComparedRun<'_>> = runs
         .iter()
         .zip(&samples)
-        .map(|(run, (latency, pdv))| Beside {
+        .map(|(run, (latency, pdv))| ComparedRun {
             samples: (!latency.is_empty()).then_some((latency, pdv)),
-            ..Beside::new(&run.label, &run.summary).corrected(run.corrected, &run.summary)
+            ..ComparedRun::new(&run.label, &run.summary).corrected(run.corrected, &run.summary)
         })
         .collect();
     each("", &figure::of_runs(&beside))

@@ -11,7 +11,7 @@ use jitlat_instruments::{Event, Observer, Ping};
 use jitlat_net::clock;
 use jitlat_net::stamp::Stamps;
 use jitlat_store::late::summary::{HEADER, LatencyType, Random, Setting};
-use jitlat_store::late::{Course, Extra, graphite, packets, stream, summary};
+use jitlat_store::late::{Extra, SampleHistory, graphite, packets, stream, summary};
 use jitlat_store::output;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -41,7 +41,7 @@ impl Late {
         let listener = listener.transpose()?;
         let carbon = late.graphite.as_deref().map(|to| Carbon::connect(to, late)).transpose()?;
         let streams = (listener.is_some() || carbon.is_some()).then(|| SampleStreams {
-            course: Course::default(),
+            history: SampleHistory::default(),
             sent: 0,
             listener,
             carbon,
@@ -77,8 +77,8 @@ impl Late {
         if let Some(path) = &self.packets {
             let written = output::write(path, |out| {
                 writeln!(out, "{}", packets::header(self.setting.follow_up, self.extra))?;
-                let mut course = Course::default();
-                run.records.iter().filter_map(|r| course.sample(r)).try_for_each(|sample| {
+                let mut history = SampleHistory::default();
+                run.records.iter().filter_map(|r| history.sample(r)).try_for_each(|sample| {
                     writeln!(out, "{}", packets::row(&sample, self.setting.follow_up, self.extra))
                 })
             });
@@ -223,7 +223,7 @@ impl Carbon {
 
 /// Sends samples as they come.
 pub struct SampleStreams {
-    course: Course,
+    history: SampleHistory,
     /// Samples sent so far.
     sent: usize,
     listener: Option<Listener>,
@@ -244,7 +244,7 @@ impl SampleStreams {
     /// Sends one sample.
     fn send(&mut self, record: &PacketRecord) {
         self.sent += 1;
-        let Some(sample) = self.course.sample(record) else { return };
+        let Some(sample) = self.history.sample(record) else { return };
         if let Some(carbon) = &mut self.carbon {
             // The first interval ends with a whole second.
             carbon.due.get_or_insert_with(|| WallTime(clock::wall().0.div_euclid(SECOND) * SECOND + SECOND));

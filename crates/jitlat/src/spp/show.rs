@@ -10,7 +10,7 @@ use jitlat_core::passive::{LinkQuestion, PassiveResult, Spread, SpreadFigures, e
 use jitlat_core::{Span, Summary, WallTime};
 use jitlat_report::figure::PassiveTrace;
 use jitlat_report::html::Section;
-use jitlat_report::text::Beside;
+use jitlat_report::text::PassiveExtras;
 use jitlat_report::{html, text};
 use jitlat_store::passive::{read_pings, spp_document};
 use serde_json::Value;
@@ -57,7 +57,8 @@ pub fn show(
         section: trace.as_ref().map(|trace| html::passive_section(&result, ping, &notes, trace)),
     }));
     let ways: Vec<_> = runs.iter().map(|r| (r.heading.as_str(), &r.summary)).collect();
-    let page = text::passive(&result, &Beside { ping, link, ways: &ways, top: args.top, notes: &notes });
+    let page =
+        text::passive(&result, &PassiveExtras { ping, link, ways: &ways, top: args.top, notes: &notes });
     if args.summary && !report.outputs.is_silent() {
         failures.extend(console::print(&page).err());
     } else if !args.quiet {

@@ -3,16 +3,16 @@
 use std::sync::LazyLock;
 use ttf_parser::{Face, OutlineBuilder};
 
-/// A subset of DejaVu Sans: Latin, Greek, digits, punctuation (licence beside the file).
+/// A subset of DejaVu Sans: Latin, Greek, digits, punctuation (the licence is in the same folder).
 const DEJAVU: &[u8] = include_bytes!("../../assets/DejaVuSans-subset.ttf");
 
-/// The families an SVG viewer should look for: the same design, then one of the same widths.
+/// Font families for SVG viewers: the same font, then one with the same widths.
 pub const FAMILY: &str = "DejaVu Sans,Verdana,sans-serif";
 
-// The file is part of the program and its parsing is tested; without it text has width but no outline.
+// The file is part of the program and its parsing is tested; without it text would have a width but no outline.
 static FACE: LazyLock<Option<Face<'static>>> = LazyLock::new(|| Face::parse(DEJAVU, 0).ok());
 
-/// The width of `text` set at `size`.
+/// The width of `text` in font size `size`.
 pub fn width(text: &str, size: f32) -> f32 {
     let Some(face) = FACE.as_ref() else { return text.chars().count() as f32 * size * 0.6 };
     let units: u32 = text.chars().map(|c| u32::from(advance(face, c))).sum();

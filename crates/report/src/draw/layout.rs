@@ -1,7 +1,7 @@
-//! Where everything goes: a [`Figure`] to a list of shapes.
+//! Layout: turns a [`Figure`] into a list of shapes.
 //!
-//! Margins follow from the measured width of the labels, so nothing is clipped; ticks are thinned
-//! until their labels stand apart.
+//! Margins follow from the measured width of the labels, so nothing is clipped; ticks are thinned until their labels do
+//! not overlap.
 
 use super::font;
 use super::palette::{AXIS, GRID, Ink, MUTED, Paint, TEXT, dashes, ink, paint};
@@ -16,11 +16,11 @@ const TITLE: f32 = 17.0;
 const BODY: f32 = 12.0;
 const LABEL: f32 = 11.5;
 const LINE: f32 = 16.0;
-/// Width of the bar for what lies beyond the axis, with its surroundings.
+/// Width of the bar for values beyond the axis, with its margins.
 const OVERFLOW: f32 = 54.0;
 /// Height of the strip in which losses are marked.
 const RUG: f32 = 22.0;
-/// Half the width of an error bar's end.
+/// Half the width of an error bar's cap.
 const CAP: f32 = 3.5;
 
 /// An axis-parallel rectangle; `y` points down.
@@ -36,7 +36,7 @@ pub struct Rect {
     pub h: f32,
 }
 
-/// Which point of a text stands at its position.
+/// Which point of a text is at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// Its beginning.
@@ -50,7 +50,7 @@ pub enum Anchor {
 /// One line of text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextBox {
-    /// The words.
+    /// The characters.
     pub text: String,
     /// Position of the anchor.
     pub x: f32,
@@ -58,16 +58,16 @@ pub struct TextBox {
     pub y: f32,
     /// Font size.
     pub size: f32,
-    /// Which point of it.
+    /// Which point of the text is at (x, y).
     pub anchor: Anchor,
-    /// Turned to be read from below.
+    /// Rotated by 90°, to be read from below.
     pub upright: bool,
     /// Its colour.
     pub fill: Paint,
 }
 
 impl TextBox {
-    /// Its length.
+    /// Its width in drawing units.
     pub fn width(&self) -> f32 {
         font::width(&self.text, self.size)
     }
@@ -87,25 +87,25 @@ impl TextBox {
     }
 }
 
-/// What a renderer has to be able to draw.
+/// The shapes that a renderer has to draw.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
     /// Filled rectangles.
     Rects {
-        /// Which.
+        /// The rectangles.
         rects: Vec<Rect>,
         /// Their colour.
         fill: Paint,
     },
     /// A line through points.
     Path {
-        /// Which.
+        /// The points.
         points: Vec<(f32, f32)>,
         /// Its colour.
         stroke: Paint,
         /// Its width.
         width: f32,
-        /// Lengths of dashes and gaps; empty for solid.
+        /// Lengths of dashes and gaps; empty: solid.
         dashes: &'static [f32],
     },
     /// Round dots.
@@ -130,18 +130,18 @@ pub enum Shape {
         /// The colour.
         ink: Ink,
     },
-    /// Words.
+    /// Text.
     Text(TextBox),
 }
 
-/// A figure laid out: 760 units wide, as high as it needs.
+/// A figure with its layout: 760 units wide, as high as needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drawing {
     /// The figure's name, safe as an identifier.
     pub id: String,
     /// Its title.
     pub title: String,
-    /// In words, for those who cannot see it.
+    /// Description of the figure in text, for readers who cannot see it.
     pub description: String,
     /// Overall width.
     pub width: f32,
@@ -149,15 +149,15 @@ pub struct Drawing {
     pub height: f32,
     /// The area of the data, to which they are clipped.
     pub plot: Rect,
-    /// What lies behind the data: grid, axes.
+    /// Shapes behind the data: grid, axes.
     pub frame: Vec<Shape>,
     /// The data, clipped to the plot.
     pub data: Vec<Shape>,
-    /// What lies above: ticks' labels, titles, legend, notes.
+    /// Shapes in front of the data: tick labels, titles, legend, notes.
     pub labels: Vec<Shape>,
 }
 
-/// Lays `figure` out.
+/// Computes the layout of `figure`.
 pub fn layout(figure: &Figure) -> Drawing {
     let mut sheet = Sheet { frame: Vec::new(), data: Vec::new(), labels: Vec::new() };
     let mut top = sheet.heading(figure);
@@ -190,14 +190,14 @@ pub fn layout(figure: &Figure) -> Drawing {
     }
 }
 
-/// The part of the plot in which the horizontal axis runs; the rest holds the overflow bar.
+/// The part of the plot with the horizontal axis; the rest holds the overflow bar.
 fn data_area(figure: &Figure, plot: Rect) -> Rect {
     let side = if figure.overflow.is_some() { OVERFLOW } else { 0.0 };
     let rug = figure.series.iter().any(|s| matches!(s.mark, Mark::Rug { .. }));
     Rect { w: plot.w - side, h: plot.h - if rug { RUG } else { 0.0 }, ..plot }
 }
 
-/// The shapes gathered so far.
+/// The shapes collected so far.
 struct Sheet {
     frame: Vec<Shape>,
     data: Vec<Shape>,
@@ -224,7 +224,7 @@ impl Sheet {
         y - LINE + 8.0
     }
 
-    /// Keys in rows that wrap, left to right. One unnamed or single series needs none.
+    /// The legend in rows that wrap, left to right. A single or unnamed series needs none.
     fn legend(&mut self, figure: &Figure, top: f32) -> f32 {
         const KEY: f32 = 22.0;
         let named: Vec<&Series> = figure.legend().collect();
@@ -258,7 +258,7 @@ impl Sheet {
         let widest = |ticks: &[Tick]| ticks.iter().map(|t| font::width(&t.label, LABEL)).fold(0.0, f32::max);
         let title = LINE + 4.0;
         let y_title = if rows.is_some() { 0.0 } else { title };
-        // A label may stand under either end of the horizontal axis.
+        // A label may extend beyond either end of the horizontal axis.
         let half = EDGE + widest(&figure.x.ticks(9)) / 2.0;
         let left = (EDGE + y_title + widest(&left_ticks) + 9.0).max(half);
         let right = match figure.right {
@@ -309,14 +309,14 @@ impl Sheet {
         plot
     }
 
-    /// The words of a rule, above the plot and within its width.
+    /// The label of a rule, above the plot and within its width.
     fn rule(&mut self, label: &str, x: f32, plot: Rect) {
         let half = font::width(label, LABEL) / 2.0;
         let x = x.max(plot.x + half).min(plot.x + plot.w - half);
         self.text(label, x, plot.y - 5.0, LABEL, Anchor::Middle, TEXT);
     }
 
-    /// The bar for packets beyond the axis, apart from the others, with its count above it.
+    /// The bar for packets beyond the axis, separate from the others, with its count above it.
     fn overflow(&mut self, overflow: &Overflow, panel: &Panel<'_>, plot: Rect) {
         let area = panel.plot;
         let x = area.x + area.w;
@@ -435,8 +435,8 @@ impl Panel<'_> {
         self.plot.x + self.figure.x.position(at).clamp(0.0, 1.0) as f32 * self.plot.w
     }
 
-    /// A bar from the foot of the axis to `height`, at least two units wide and one high, so that a
-    /// single packet is seen.
+    /// A bar from the bottom of the axis to `height`, at least two units wide and one high, so that a single packet is
+    /// visible.
     fn bar(&self, series: &Series, from: f64, to: f64, height: f64, gap: f32) -> Rect {
         let foot = self.plot.y + self.plot.h;
         let ((left, top), (right, _)) =
@@ -476,7 +476,7 @@ impl Panel<'_> {
         Shape::Rects { rects: rects.collect(), fill: paint(ink, 0.9) }
     }
 
-    /// A dot, and a capped line along its interval.
+    /// A dot, and a line with caps along its interval.
     fn mean(&self, i: usize, row: &MeanRow, out: &mut Vec<Shape>) {
         let stroke = paint(ink(Tone::Run(i as u8)), 1.0);
         let y = self.plot.y + row_middle(i);
@@ -511,19 +511,19 @@ fn row_middle(i: usize) -> f32 {
     30.0 + 44.0 * i as f32
 }
 
-/// The rows' names; positions are in drawing units from the top.
+/// The names of the rows; positions are in drawing units from the top.
 fn row_ticks<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Tick> {
     let label = |name: &str| shortened(name, LABEL, 220.0);
     names.enumerate().map(|(i, name)| Tick { at: row_middle(i).into(), label: label(name) }).collect()
 }
 
-/// Opacity of a cell: logarithmic, so that a single packet and the thickest cell are both seen.
+/// Opacity of a cell: logarithmic, so that both a single packet and the densest cell are visible.
 fn level(count: f32, most: f32) -> u8 {
     let share = if most > 1.0 { count.ln_1p() / most.ln_1p() } else { 1.0 };
     (70.0 + 185.0 * share) as u8
 }
 
-/// Horizontal ticks that stand apart.
+/// Horizontal ticks whose labels do not overlap.
 fn fitting(axis: &Axis, width: f32) -> Vec<Tick> {
     for most in (2..=9).rev() {
         let ticks = axis.ticks(most);
@@ -539,13 +539,13 @@ fn fitting(axis: &Axis, width: f32) -> Vec<Tick> {
     axis.ticks(2).into_iter().take(1).collect()
 }
 
-/// The corners of a staircase through `points`.
+/// The corners of a step line through `points`.
 fn staircase(points: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)> {
     let corners = points.windows(2).flat_map(|w| [(w[1].0, w[0].1), w[1]]);
     points.first().copied().into_iter().chain(corners)
 }
 
-/// The legend's sign for a series.
+/// The legend symbol of a series.
 fn key(series: &Series, x: f32, y: f32, w: f32) -> Vec<Shape> {
     let color = ink(series.tone);
     match &series.mark {
@@ -600,7 +600,7 @@ fn short_count(n: u64) -> String {
     }
 }
 
-/// `text` in lines no wider than `width`, broken at spaces; a longer word is cut short.
+/// `text` in lines no wider than `width`, broken at spaces; a longer word is shortened.
 fn wrapped(text: &str, size: f32, width: f32) -> Vec<String> {
     let mut lines = Vec::new();
     let mut current = String::new();

@@ -1,8 +1,8 @@
-//! Figures to SVG and PNG.
+//! Draws figures as SVG and PNG.
 //!
-//! [`layout`] turns a [`Figure`] into a list of shapes once; SVG and PNG are two ways of writing that
-//! list, so they cannot differ. Text is measured, and in PNG drawn, with an embedded subset of DejaVu
-//! Sans: nothing depends on the fonts of the machine.
+//! [`layout`] turns a [`Figure`] into a list of shapes once; SVG and PNG are two ways to write that list, so they
+//! cannot differ. Text is measured, and in PNG drawn, with an embedded subset of DejaVu Sans: nothing depends on the
+//! fonts of the machine.
 
 mod font;
 mod layout;
@@ -15,34 +15,34 @@ pub use palette::{Ink, Paint};
 
 use crate::figure::Figure;
 
-/// The colours around the data.
+/// The colours of everything but the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Theme {
-    /// Dark on white: a file of its own, print.
+    /// Dark on white: for a file and for print.
     Paper,
-    /// In the colour of the text around it, on no background: part of a page.
+    /// In the colour of the surrounding text, without background: for a page.
     Inline,
 }
 
-/// A figure as a standalone SVG document.
+/// Draws a figure as a standalone SVG document.
 pub fn svg(figure: &Figure) -> String {
     svg::write(&layout(figure), Theme::Paper)
 }
 
-/// A figure as an SVG element for a page that sets the text colour.
+/// Draws a figure as an SVG element for a page that sets the text colour.
 pub fn inline_svg(figure: &Figure) -> String {
     svg::write(&layout(figure), Theme::Inline)
 }
 
-/// A figure as a PNG file, `scale` pixels to a unit of the SVG (2 for screens and print).
+/// Draws a figure as a PNG file with `scale` pixels per unit of the SVG (2 for screens and print).
 ///
 /// # Errors
-/// If `scale` is not within 0.1…16 or the image cannot be encoded.
+/// If `scale` is not within 0.1…16, or if the image cannot be encoded.
 pub fn png(figure: &Figure, scale: f32) -> Result<Vec<u8>, DrawError> {
     png::write(&layout(figure), scale)
 }
 
-/// The files `--plots DIR` writes: name and content, an SVG and a PNG of each figure, one at a time.
+/// The files that `--plots DIR` writes: name and content, an SVG and a PNG of each figure, one at a time.
 pub fn files(figures: &[Figure]) -> impl Iterator<Item = Result<(String, Vec<u8>), DrawError>> + '_ {
     figures.iter().flat_map(|figure| {
         let stem = layout(figure).id;
@@ -55,7 +55,7 @@ pub fn files(figures: &[Figure]) -> impl Iterator<Item = Result<(String, Vec<u8>
 /// Why a figure could not be drawn.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DrawError {
-    /// Out of the range that gives a sensible image.
+    /// The scale is outside of the range that gives a sensible image.
     #[error("drawing a figure: a scale of {0} gives no usable image; give 0.1 to 16")]
     Scale(String),
     /// The PNG encoder failed.

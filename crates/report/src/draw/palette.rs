@@ -2,7 +2,7 @@
 
 use crate::figure::Tone;
 
-/// Where a colour comes from.
+/// A colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
     /// The colour of the text.
@@ -11,12 +11,12 @@ pub enum Ink {
     Fixed(u32),
 }
 
-/// A colour and how much of it covers what lies beneath.
+/// A colour with its opacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Paint {
     /// The colour.
     pub ink: Ink,
-    /// 0 transparent … 1 covering.
+    /// 0 transparent … 1 opaque.
     pub opacity: f32,
 }
 
@@ -59,7 +59,7 @@ pub fn ink(tone: Tone) -> Ink {
     }
 }
 
-/// Dash lengths of the k-th run, so that runs stay apart without colour; none is solid.
+/// Dash lengths of the k-th run, so that runs can be distinguished without colour; empty: solid.
 pub fn dashes(tone: Tone) -> &'static [f32] {
     const PATTERNS: [&[f32]; 5] = [&[], &[7.0, 3.0], &[2.0, 2.5], &[9.0, 3.0, 2.0, 3.0], &[14.0, 4.0]];
     match tone {
@@ -68,7 +68,7 @@ pub fn dashes(tone: Tone) -> &'static [f32] {
     }
 }
 
-/// `ink` covering by `opacity`.
+/// `ink` with an opacity.
 pub fn paint(ink: Ink, opacity: f32) -> Paint {
     Paint { ink, opacity }
 }

@@ -1,4 +1,4 @@
-//! A drawing as PNG.
+//! Writes a drawing as PNG.
 
 use super::DrawError;
 use super::font;
@@ -10,7 +10,7 @@ use tiny_skia::{
 };
 use ttf_parser::OutlineBuilder;
 
-/// Writes `drawing` with `scale` pixels to a unit, dark on white.
+/// Writes `drawing` with `scale` pixels per unit, dark on white.
 pub fn write(drawing: &Drawing, scale: f32) -> Result<Vec<u8>, DrawError> {
     let bad = || DrawError::Scale(scale.to_string());
     if !(0.1..=16.0).contains(&scale) {
@@ -31,7 +31,7 @@ pub fn write(drawing: &Drawing, scale: f32) -> Result<Vec<u8>, DrawError> {
     canvas.pixels.encode_png().map_err(|e| DrawError::Encode(e.to_string()))
 }
 
-/// A PNG of one colour whose opacity is `levels`, rows from the top.
+/// A PNG of one colour; `levels` are the opacities of its pixels, in rows from the top.
 pub fn cells(columns: usize, rows: usize, levels: &[u8], rgb: u32) -> Option<Vec<u8>> {
     cells_pixmap(columns, rows, levels, rgb)?.encode_png().ok()
 }
@@ -89,7 +89,7 @@ impl Canvas {
                 }
             }
             Shape::Dots { points, radius, fill } => {
-                // One by one, so that dots that overlap add up as they do in SVG on paper.
+                // One by one, so that overlapping dots add up as they do in SVG.
                 let mut path = PathBuilder::new();
                 for (x, y) in points {
                     path.push_circle(*x, *y, *radius);
@@ -114,7 +114,7 @@ impl Canvas {
                 let place = place.post_concat(self.to_pixels);
                 self.pixels.draw_pixmap(0, 0, image.as_ref(), &paint, place, self.clip.as_ref());
             }
-            Shape::Text(text) => self.words(text),
+            Shape::Text(text) => self.text(text),
         }
     }
 
@@ -125,7 +125,7 @@ impl Canvas {
         }
     }
 
-    fn words(&mut self, t: &TextBox) {
+    fn text(&mut self, t: &TextBox) {
         let shift = match t.anchor {
             Anchor::Start => 0.0,
             Anchor::Middle => -t.width() / 2.0,

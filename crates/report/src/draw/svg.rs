@@ -1,4 +1,4 @@
-//! A drawing as SVG.
+//! Writes a drawing as SVG.
 
 use super::layout::{Anchor, Drawing, Shape, TextBox};
 use super::palette::{Ink, PAPER_TEXT, Paint};
@@ -6,7 +6,7 @@ use super::{Theme, font};
 use crate::escape::escape;
 use std::fmt::Write;
 
-/// Writes `drawing`. Infallible: the target is a string.
+/// Writes `drawing`.
 pub fn write(drawing: &Drawing, theme: Theme) -> String {
     let (w, h) = (drawing.width, drawing.height);
     let mut out = Out { text: String::new(), theme };
@@ -127,11 +127,11 @@ impl Out {
                     base64(&png)
                 ));
             }
-            Shape::Text(text) => self.words(text),
+            Shape::Text(text) => self.text(text),
         }
     }
 
-    fn words(&mut self, t: &TextBox) {
+    fn text(&mut self, t: &TextBox) {
         let anchor = match t.anchor {
             Anchor::Start => "",
             Anchor::Middle => r#" text-anchor="middle""#,
@@ -150,7 +150,7 @@ impl Out {
     }
 }
 
-/// A length with two decimals: many of them add up.
+/// A length with two decimals, because rounding errors of many lengths add up.
 fn n2(v: f32) -> String {
     let text = format!("{v:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,8 +1,8 @@
-//! Axes: quantities, engineering units chosen by range, and where the ticks go.
+//! Axes: quantities, units chosen by range, and positions of ticks.
 
 use serde::Serialize;
 
-/// What an axis measures; fixes how its numbers are written.
+/// What an axis measures; determines how its numbers are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
@@ -10,15 +10,15 @@ pub enum Unit {
     Time,
     /// Nanoseconds since the start, written in ms, s, min or h.
     Elapsed,
-    /// Whole things.
+    /// A count.
     Count,
-    /// A share of one, written in percent.
+    /// A ratio, written in percent.
     Share,
-    /// A bare number.
+    /// A plain number.
     Plain,
 }
 
-/// How positions follow values.
+/// How positions depend on values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
@@ -33,23 +33,23 @@ pub enum Scale {
 pub struct Axis {
     /// What is measured, e.g. `latency`.
     pub quantity: String,
-    /// In what.
+    /// Its unit.
     pub unit: Unit,
-    /// How.
+    /// Its scale.
     pub scale: Scale,
     /// The lower end, in base units.
     pub lo: f64,
     /// The upper end, greater than `lo`.
     pub hi: f64,
-    /// Labels count from here: keeps the digits that matter when a small spread sits on a large
-    /// value, as 200 µs of jitter on 1.6 s of delay. Zero otherwise.
+    /// Labels count from here: keeps the significant digits if a small spread is at a large value, such as 200 µs of
+    /// jitter at 1.6 s of delay. Zero otherwise.
     pub origin: f64,
 }
 
 /// A labelled position on an axis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tick {
-    /// Where, in base units.
+    /// Its position, in base units.
     pub at: f64,
     /// The label.
     pub label: String,
@@ -65,7 +65,7 @@ impl Axis {
     /// A linear axis over `lo…hi`. An empty or inverted range is widened so that it can be drawn.
     pub fn linear(quantity: impl Into<String>, unit: Unit, lo: f64, hi: f64) -> Axis {
         let (lo, hi) = if lo.is_finite() && hi.is_finite() { (lo, hi) } else { (0.0, 1.0) };
-        // A range that drowns in the digits of its ends cannot be drawn either.
+        // A range that vanishes in the rounding of its ends cannot be drawn either.
         let drowned = (hi - lo).is_nan() || hi - lo <= lo.abs().max(hi.abs()) * 1e-12;
         let (lo, hi) = if drowned { widened(lo, unit) } else { (lo, hi) };
         let origin = if unit == Unit::Time { origin(lo, hi) } else { 0.0 };
@@ -79,8 +79,8 @@ impl Axis {
         Axis { quantity: quantity.into(), unit, scale: Scale::Log, lo, hi, origin: 0.0 }
     }
 
-    /// A count axis from zero to a little above `max`; logarithmic from one half when the counts span
-    /// so much that single packets would vanish beside the largest.
+    /// A count axis from zero to a little above `max`; logarithmic from one half if the counts differ so much that
+    /// single packets would be invisible.
     pub fn counts(quantity: &str, min_nonzero: f64, max: f64) -> Axis {
         if max > 100.0 * min_nonzero.max(1.0) {
             return Axis::log(format!("{quantity}, log scale"), Unit::Count, 0.5, max * 1.6);
@@ -88,7 +88,7 @@ impl Axis {
         Axis::linear(quantity, Unit::Count, 0.0, (max * 1.06).max(1.0))
     }
 
-    /// Position of `v` between the ends: 0 at `lo`, 1 at `hi`; outside for values beyond them.
+    /// Position of `v` between the ends: 0 at `lo`, 1 at `hi`; outside of 0…1 for values beyond them.
     pub fn position(&self, v: f64) -> f64 {
         match self.scale {
             Scale::Linear => (v - self.lo) / (self.hi - self.lo),
@@ -96,7 +96,7 @@ impl Axis {
         }
     }
 
-    /// The name of the unit in which labels are written; none when each label names its own.
+    /// The name of the unit of its labels; `None` if each label has its own.
     pub fn unit_name(&self) -> Option<&'static str> {
         match (self.unit, self.scale) {
             (Unit::Time | Unit::Elapsed, Scale::Log) | (Unit::Count | Unit::Plain, _) => None,
@@ -182,7 +182,7 @@ impl Axis {
     }
 }
 
-/// A value with its unit for reading off: four significant digits, as the console writes them.
+/// A value with its unit: four significant digits, as on the console.
 pub fn value_label(unit: Unit, v: f64) -> String {
     let significant = |x: f64| {
         let whole = if x == 0.0 { 1 } else { x.abs().log10().floor() as i32 + 1 };
@@ -205,7 +205,7 @@ fn percent(share: f64) -> String {
     short_to(v, decimals as usize)
 }
 
-/// `12345.5` as `12 345.5`: groups of three, apart by a narrow space, from five digits on.
+/// `12345.5` as `12 345.5`: groups of three digits, separated by a narrow space, from five digits on.
 pub fn group_thousands(number: &str) -> String {
     let (sign, digits) = number.strip_prefix('-').map_or(("", number), |d| ("-", d));
     let (whole, fraction) = digits.split_once('.').map_or((digits, None), |(w, f)| (w, Some(f)));
@@ -223,12 +223,12 @@ pub fn group_thousands(number: &str) -> String {
     out
 }
 
-/// A true minus sign in place of a hyphen.
+/// Replaces a hyphen by a minus sign.
 fn minus(text: &str) -> String {
     text.replace('-', "−")
 }
 
-/// A number without superfluous zeros.
+/// A number without trailing zeros.
 fn short(v: f64) -> String {
     short_to(v, 6)
 }
@@ -241,7 +241,7 @@ fn short_to(v: f64, decimals: usize) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// An origin in the largest unit, with all its digits.
+/// An origin in the largest possible unit, with all its digits.
 pub(super) fn exact(ns: f64) -> String {
     let (name, factor) = TIME.iter().rev().find(|(_, u)| ns.abs() >= *u).unwrap_or(&TIME[0]);
     let digits = format!("{:.9}", ns / factor);
@@ -258,7 +258,7 @@ fn widened(v: f64, unit: Unit) -> (f64, f64) {
     }
 }
 
-/// A round value at or below `lo` to count from, when the range is a small part of its position.
+/// A round value at or below `lo` as origin, if the range is small compared with its position.
 fn origin(lo: f64, hi: f64) -> f64 {
     let span = hi - lo;
     if lo.abs().max(hi.abs()) < 400.0 * span {
@@ -268,7 +268,7 @@ fn origin(lo: f64, hi: f64) -> f64 {
     (lo / grain).floor() * grain
 }
 
-/// The smallest of 1, 2, 5 × 10ᵏ at or above `least`; whole if asked.
+/// The smallest of 1, 2, 5 × 10ᵏ at or above `least`; an integer if `whole`.
 fn round_step(least: f64, whole: bool) -> f64 {
     let least = if whole { least.max(1.0) } else { least };
     let power = 10f64.powf(least.log10().floor());

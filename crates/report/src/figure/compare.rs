@@ -1,43 +1,44 @@
-//! Several runs in one figure: distributions laid over each other and side by side. Needs summaries only.
+//! Several runs in one figure: their distributions in one plot, and side by side. Needs summaries only.
 
 use super::{Axis, Figure, Mark, Series, SpreadRow, Tone, Unit, group_thousands, value_label};
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::summary::{Distribution, Percent, Summary};
 use std::borrow::Cow;
 
-/// More curves than this cannot be told apart.
+/// Most curves in a figure; more cannot be distinguished.
 const CURVES: usize = 7;
 
-/// Which distribution to compare.
+/// The distribution to compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// Round trips, or raw one-way latency: that is comparable only if the same clocks measured all runs.
+    /// Round trips, or raw one-way latency: comparable only if the same clocks measured all runs.
     Latency,
     /// Delay above each run's own minimum.
     Jitter,
 }
 
-/// One of the runs set side by side.
+/// One of several compared runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Beside<'a> {
-    /// What it is called.
+pub struct ComparedRun<'a> {
+    /// Its name.
     pub name: &'a str,
     /// Its latency.
     pub latency: &'a Distribution,
     /// Its delay above the minimum.
     pub pdv: &'a Distribution,
-    /// The packets behind the two, in order, where they are at hand: their distribution is drawn exactly.
+    /// The packets behind the two, in order; `None`: only the summary is known, otherwise the exact distribution is
+    /// drawn.
     pub samples: Option<(&'a Sample, &'a Sample)>,
-    /// What is subtracted from each latency, in ns; None where nothing is.
+    /// What is subtracted from each latency, in ns; `None` if nothing is.
     pub correction: Option<i64>,
-    /// Whether the difference of two clocks is in its latency unless that is corrected.
+    /// Whether its latency contains the offset of two clocks, unless it is corrected.
     pub raw_clocks: bool,
 }
 
-impl<'a> Beside<'a> {
-    /// A run of which the summary is at hand.
-    pub fn new(name: &'a str, summary: &'a Summary) -> Beside<'a> {
-        Beside {
+impl<'a> ComparedRun<'a> {
+    /// A run of which only the summary is known.
+    pub fn new(name: &'a str, summary: &'a Summary) -> ComparedRun<'a> {
+        ComparedRun {
             name,
             latency: &summary.latency,
             pdv: &summary.pdv,
@@ -47,15 +48,15 @@ impl<'a> Beside<'a> {
         }
     }
 
-    /// The same with latency corrected by the clock estimate of `summary`, if that is `wanted` and there is one.
-    pub fn corrected(self, wanted: bool, summary: &Summary) -> Beside<'a> {
+    /// Corrects its latency by the clock estimate of `summary`, if that is `wanted` and there is an estimate.
+    pub fn corrected(self, wanted: bool, summary: &Summary) -> ComparedRun<'a> {
         let correction = summary.clock.correction_ns.filter(|_| wanted && self.raw_clocks);
-        Beside { correction, raw_clocks: self.raw_clocks && correction.is_none(), ..self }
+        ComparedRun { correction, raw_clocks: self.raw_clocks && correction.is_none(), ..self }
     }
 }
 
 impl Subject {
-    fn of<'a>(self, run: &Beside<'a>) -> Cow<'a, Distribution> {
+    fn of<'a>(self, run: &ComparedRun<'a>) -> Cow<'a, Distribution> {
         match (self, run.correction) {
             (Subject::Latency, Some(correction)) => Cow::Owned(run.latency.less(correction)),
             (Subject::Latency, None) => Cow::Borrowed(run.latency),
@@ -63,13 +64,13 @@ impl Subject {
         }
     }
 
-    /// What is subtracted from the values of its sample.
-    fn correction(self, run: &Beside<'_>) -> i64 {
+    /// What is subtracted from the values of its sample, in ns.
+    fn correction(self, run: &ComparedRun<'_>) -> i64 {
         if self == Subject::Latency { run.correction.unwrap_or(0) } else { 0 }
     }
 
-    /// What a reader must know of the position of `runs`.
-    fn position(self, runs: &[Beside<'_>]) -> Option<String> {
+    /// A note about the position of the delays of `runs`; `None` if it is reliable.
+    fn position(self, runs: &[ComparedRun<'_>]) -> Option<String> {
         if self == Subject::Jitter {
             return None;
         }
@@ -87,7 +88,7 @@ impl Subject {
         (corrected > 0).then(|| "Each run is corrected by its own clock estimate.".into())
     }
 
-    fn sample<'a>(self, run: &Beside<'a>) -> Option<&'a Sample> {
+    fn sample<'a>(self, run: &ComparedRun<'a>) -> Option<&'a Sample> {
         run.samples.map(|(latency, pdv)| match self {
             Subject::Latency => latency,
             Subject::Jitter => pdv,
@@ -116,9 +117,9 @@ impl Subject {
     }
 }
 
-/// Cumulative distributions laid over each other; `None` if fewer than two runs have one.
-pub fn cdfs(subject: Subject, runs: &[Beside<'_>]) -> Option<Figure> {
-    let curve = |run: &Beside<'_>| {
+/// Cumulative distributions in one plot; `None` if fewer than two runs have one.
+pub fn cdfs(subject: Subject, runs: &[ComparedRun<'_>]) -> Option<Figure> {
+    let curve = |run: &ComparedRun<'_>| {
         let points = match subject.sample(run) {
             Some(sample) => exact(sample, subject.correction(run)),
             None => cumulative(&subject.of(run)),
@@ -137,7 +138,7 @@ pub fn cdfs(subject: Subject, runs: &[Beside<'_>]) -> Option<Figure> {
     if subject == Subject::Latency && !comparable(&curves.iter().map(|c| &c.1).collect::<Vec<_>>()) {
         return None;
     }
-    // Runs so different that the quieter would be a vertical line need ratios instead of differences.
+    // If runs differ so much that the smaller would be a vertical line, the axis is logarithmic.
     let by_ratio = subject == Subject::Jitter && least > 0.0 && high / least > 25.0;
     let x = match by_ratio {
         true => Axis::log(format!("{}, log scale", subject.quantity()), Unit::Time, least / 30.0, high * 1.2),
@@ -154,7 +155,7 @@ pub fn cdfs(subject: Subject, runs: &[Beside<'_>]) -> Option<Figure> {
     }
     let series = curves.into_iter().take(CURVES).zip(0u8..).map(|((name, d, points), k)| {
         let name = format!("{name} (n = {})", group_thousands(&d.n.to_string()));
-        // A straight line over a wide bin would bend on an axis of ratios and pretend to knowledge.
+        // A straight line over a wide bin would be a curve on a logarithmic axis and suggest too much precision.
         let mark = if by_ratio { Mark::Step { points } } else { Mark::Line { points, dashed: false } };
         Series::new(name, Tone::Run(k), mark)
     });
@@ -174,8 +175,8 @@ pub fn cdfs(subject: Subject, runs: &[Beside<'_>]) -> Option<Figure> {
     })
 }
 
-/// Whether latencies lie near enough to each other to share an axis: those of unsynchronised clocks do
-/// not, and nothing could be read off.
+/// Whether latencies are near enough to each other for one axis: those of unsynchronised clocks are not, and the figure
+/// would be unreadable.
 fn comparable(all: &[&Distribution]) -> bool {
     let low = all.iter().filter_map(|d| d.min).min().unwrap_or(0);
     let high = all.iter().filter_map(|d| d.percentiles.at(Percent(99_000))).max().unwrap_or(0);
@@ -184,9 +185,8 @@ fn comparable(all: &[&Distribution]) -> bool {
     (high as f64 - low as f64) <= 50.0 * widest.max(1.0)
 }
 
-/// The empirical distribution itself, at places close enough together that no eye sees the gaps: every
-/// packet of a short run, and of a long one the same share of packets from step to step, finer towards the
-/// end.
+/// The empirical distribution at points so close that the steps are invisible: every packet of a short run; for a long
+/// one the same share of packets per step, finer towards the end.
 fn exact(sample: &Sample, correction: i64) -> Option<Vec<(f64, f64)>> {
     const PLACES: usize = 400;
     const TAIL: usize = 100;
@@ -196,7 +196,7 @@ fn exact(sample: &Sample, correction: i64) -> Option<Vec<(f64, f64)>> {
         (0..n).collect()
     } else {
         let body = (0..PLACES).map(|i| (i as u128 * n as u128 / PLACES as u128) as usize);
-        // The last fiftieth, once more as finely.
+        // The last fiftieth, with finer steps.
         let tail = (0..TAIL).map(|i| n - 1 - i * (n / 50).div_ceil(TAIL));
         body.chain(tail).collect()
     };
@@ -206,7 +206,7 @@ fn exact(sample: &Sample, correction: i64) -> Option<Vec<(f64, f64)>> {
     Some(std::iter::once((first, 0.0)).chain(places.into_iter().filter_map(at)).collect())
 }
 
-/// The cumulative distribution of a summary: its histogram's edges, then its highest percentiles.
+/// The cumulative distribution of a summary: the edges of its histogram, then its highest percentiles.
 fn cumulative(d: &Distribution) -> Option<Vec<(f64, f64)>> {
     let h = d.histogram.as_ref()?;
     let mut sum = 0;
@@ -215,7 +215,7 @@ fn cumulative(d: &Distribution) -> Option<Vec<(f64, f64)>> {
         sum = u64::saturating_add(sum, *count);
         points.push((h.lo as f64 + h.binsize as f64 * (k + 1) as f64, sum as f64 / d.n as f64));
     }
-    // A last bin only partly below the limit holds the limit's share at the limit.
+    // A last bin that is only partly below the limit has the limit's share at the limit.
     if let Some(last) = points.last_mut() {
         last.0 = last.0.min((h.hi as f64).max(h.lo as f64 + 1.0));
     }
@@ -226,8 +226,8 @@ fn cumulative(d: &Distribution) -> Option<Vec<(f64, f64)>> {
     Some(points)
 }
 
-/// Minimum, median, 90th, 99th percentile and maximum of each run, one above the other.
-pub fn spreads(subject: Subject, runs: &[Beside<'_>]) -> Option<Figure> {
+/// Minimum, median, 90th and 99th percentile and maximum of each run, in rows.
+pub fn spreads(subject: Subject, runs: &[ComparedRun<'_>]) -> Option<Figure> {
     let row = |name: &str, d: &Distribution| {
         let p = |milli: u32| d.percentiles.at(Percent(milli)).map(|v| v as f64);
         let at = [d.min? as f64, d.median?, p(90_000)?, p(99_000)?, d.max? as f64];

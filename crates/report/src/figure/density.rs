@@ -17,8 +17,8 @@ pub struct Density {
     pub dy: f64,
     /// Cells upwards.
     pub rows: usize,
-    /// The non-empty cells: index `column × rows + row` and count, ascending. Serialised flat, as the
-    /// distance to the cell before and the count.
+    /// The non-empty cells: index `column × rows + row` and count, ascending. Serialised as a flat list of the distance
+    /// to the previous cell and the count.
     #[serde(serialize_with = "compact_cells")]
     pub cells: Vec<(u32, u64)>,
 }

@@ -1,9 +1,8 @@
-//! [`Grid`]: points counted in cells, in one pass, in constant memory, without knowing the ranges
-//! beforehand.
+//! [`Grid`]: points counted in cells, in one pass and constant memory, without knowing the ranges beforehand.
 //!
-//! Cells are aligned to multiples of a power of two nanoseconds. When a point falls outside, the cells
-//! of that axis are merged in pairs until it fits; so the finished grid covers what was met at between
-//! a quarter and the whole of its resolution, and two grids of the same stream can be added.
+//! Cells are aligned to multiples of a power of two nanoseconds. If a point is outside, cells of that axis are merged
+//! in pairs until it fits; so the points cover between a quarter and all of the finished grid's resolution, and two
+//! grids of the same stream can be added.
 
 use super::density::Density;
 
@@ -43,8 +42,8 @@ impl Scale {
 }
 
 impl Grid {
-    /// An empty grid of at most `columns × rows` cells, for points of which x is expected to stay
-    /// below `x_range`; a wrong expectation costs a little time or resolution, nothing else.
+    /// An empty grid of at most `columns × rows` cells. x is expected to stay below `x_range`; a wrong expectation only
+    /// costs some time or resolution.
     pub fn new(columns: usize, rows: usize, x_range: i64) -> Grid {
         let (columns, rows) = (columns.max(2), rows.max(2));
         let width = (x_range / columns as i64).max(1) as u64;
@@ -88,7 +87,7 @@ impl Grid {
         self.n += 1;
     }
 
-    /// Slides or coarsens the columns so that `x` may fit.
+    /// Moves or merges the columns so that `x` may fit.
     fn make_room_across(&mut self, x: i64) {
         let (by, rows) = (room_below(&self.x, x), self.rows());
         if by > 0 {
@@ -112,7 +111,7 @@ impl Grid {
         halve(&mut self.x, odd);
     }
 
-    /// Slides or coarsens the rows so that `y` may fit.
+    /// Moves or merges the rows so that `y` may fit.
     fn make_room_upwards(&mut self, y: i64) {
         let (by, rows) = (room_below(&self.y, y), self.rows());
         let odd = (self.y.first & 1) as usize;
@@ -142,7 +141,7 @@ impl Grid {
         if self.n == 0 {
             return None;
         }
-        // Empty cells before the first point come from sliding; they are no data.
+        // Empty cells before the first point result from moving; they are no data.
         let column = |c: usize| &self.cells[c * self.y.cells..][..self.y.used];
         let left = (0..self.x.used).find(|c| column(*c).iter().any(|n| *n > 0))?;
         let low = (left..self.x.used).filter_map(|c| column(c).iter().position(|n| *n > 0)).min()?;
@@ -179,8 +178,8 @@ impl Grid {
     }
 }
 
-/// How many cells to slide the used ones up so that `v`, below the first, fits; 0 if they cannot. Half
-/// of the free cells at least, so that a falling sequence slides a few times only.
+/// By how many cells to move those in use up so that `v`, below the first, fits; 0 if it cannot. At least half of the
+/// free cells, so that a falling sequence needs few moves.
 fn room_below(scale: &Scale, v: i64) -> usize {
     let free = scale.cells - scale.used;
     let missing = scale.first.saturating_sub(v >> scale.shift);
@@ -190,7 +189,7 @@ fn room_below(scale: &Scale, v: i64) -> usize {
     }
 }
 
-/// The scale after its cells were merged in pairs.
+/// The scale after its cells are merged in pairs.
 fn halve(scale: &mut Scale, odd: usize) {
     scale.used = (scale.used + odd).div_ceil(2);
     scale.shift += 1;

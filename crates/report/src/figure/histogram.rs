@@ -4,10 +4,10 @@ use super::axis::exact;
 use super::{Axis, Figure, Grid, Mark, Overflow, Run, Series, Tone, Unit, group_thousands, value_label};
 use jitlat_core::summary::Distribution;
 
-/// Bars of a histogram that is not the summary's own.
+/// Bars of a histogram that is not part of the summary.
 const BARS: usize = 90;
 
-/// What a distribution is called and what it is for.
+/// Title and text of a figure of a distribution.
 struct Subject {
     id: &'static str,
     title: String,
@@ -15,7 +15,7 @@ struct Subject {
     about: &'static str,
 }
 
-/// The seed's latency histogram with its cumulative distribution.
+/// The histogram of latency with its cumulative distribution (seed document).
 pub fn latency(run: &Run<'_>) -> Option<Figure> {
     let subject = Subject {
         id: "latency",
@@ -29,7 +29,7 @@ pub fn latency(run: &Run<'_>) -> Option<Figure> {
     Some(figure)
 }
 
-/// The histogram of jitter in the seed's sense: delay above the smallest delay.
+/// The histogram of jitter in the sense of the seed document: delay above the smallest delay.
 pub fn jitter(run: &Run<'_>) -> Option<Figure> {
     let subject = Subject {
         id: "jitter",
@@ -45,7 +45,7 @@ fn distribution(subject: &Subject, d: &Distribution, shift: i64) -> Option<Figur
     let h = d.histogram.as_ref()?;
     let (start, width) = (h.lo.checked_sub(shift)? as f64, h.binsize as f64);
     let heights: Vec<f64> = h.counts.iter().map(|c| *c as f64).collect();
-    // The last bins may lie wholly beyond p99; the axis ends where the counted range does.
+    // The last bins may be completely above p99; the axis ends where the counted range does.
     let end = (start + width * heights.len() as f64).min((h.hi.checked_sub(shift)? as f64) + width);
     let mut sum = 0;
     let cumulative = h.counts.iter().enumerate().map(|(k, c)| {
@@ -150,7 +150,7 @@ pub fn ipdv(run: &Run<'_>) -> Option<Figure> {
     Some(figure)
 }
 
-/// The sender's own lateness, from the trace.
+/// The sender's schedule error, from the trace.
 pub fn send_error(run: &Run<'_>) -> Option<Figure> {
     let (trace, error) = (run.trace?, run.summary.schedule_error.as_ref()?);
     let offset = error.anchor_ns.checked_sub(trace.schedule_base()?)? as f64;
@@ -161,7 +161,7 @@ pub fn send_error(run: &Run<'_>) -> Option<Figure> {
         about: "How late the sender itself was. If this is as wide as the jitter, the jitter is the sending \
                 host's, not the path's.",
     };
-    // The anchor is the first percentile: what is earlier than the schedule is rare by construction.
+    // The reference is the first percentile: earlier packets are rare by construction.
     let (p99, min) = (error.p99.max(1) as f64, error.min as f64);
     let (low, high) = (min.max(-p99 / 4.0) + offset, p99 + offset);
     let bars = rebinned(&trace.lateness, low, high, BARS);
@@ -181,7 +181,7 @@ pub fn send_error(run: &Run<'_>) -> Option<Figure> {
     Some(figure)
 }
 
-/// A histogram without cumulative line.
+/// A histogram without a cumulative line.
 fn frame(subject: &Subject, start: f64, end: f64, n: u64, width: f64, heights: Vec<f64>) -> Figure {
     let most = heights.iter().copied().fold(0.0, f64::max);
     Figure {
@@ -202,7 +202,7 @@ fn frame(subject: &Subject, start: f64, end: f64, n: u64, width: f64, heights: V
     }
 }
 
-/// Equal bars over part of a distribution.
+/// Bars of equal width over part of a distribution.
 pub(super) struct Bars {
     pub(super) start: f64,
     pub(super) width: f64,
@@ -215,8 +215,8 @@ impl Bars {
     }
 }
 
-/// The counts of `grid` along its vertical axis between `low` and `high`, merged to at most `most`.
-/// Bars begin and end at cells, so no count is split.
+/// The counts of `grid` along its vertical axis between `low` and `high`, merged to at most `most` bars. Bars begin and
+/// end at cells, so no count is split.
 pub(super) fn rebinned(grid: &Grid, low: f64, high: f64, most: usize) -> Bars {
     let (origin, cell, counts) = grid.marginal();
     let index =

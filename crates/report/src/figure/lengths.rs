@@ -1,12 +1,12 @@
-//! Histograms of whole numbers: how long runs of loss and duplication are, how far packets are displaced.
+//! Histograms of integers: lengths of runs of loss and duplication, distances of reordered packets.
 
 use super::{Axis, Figure, Mark, Run, Series, Tone, Unit, group_thousands, value_label};
 use std::collections::BTreeMap;
 
-/// Beyond this, lengths are laid out by ratio rather than by difference.
+/// Above this length the axis is logarithmic.
 const LINEAR_TO: f64 = 64.0;
 
-/// The seed's loss-length histogram; none without loss.
+/// The loss-length histogram of the seed document; `None` without loss.
 pub fn losses(run: &Run<'_>) -> Option<Figure> {
     let (loss, counts) = (&run.summary.loss, &run.summary.counts);
     let bars = points(&loss.run_length_hist)?;
@@ -26,7 +26,7 @@ pub fn losses(run: &Run<'_>) -> Option<Figure> {
         group_thousands(&loss.periods.to_string()),
     );
     figure.about = "How losses cluster. Single losses can be concealed or repaired by sending a little \
-                    redundancy; runs longer than a codec or a code bridges are heard and seen."
+                    redundancy; runs longer than a codec or a code bridges are audible and visible."
         .into();
     figure.series[0].name = "runs observed".into();
     let independent = if_independent(counts.sent, counts.lost, &bars);
@@ -43,7 +43,7 @@ pub fn losses(run: &Run<'_>) -> Option<Figure> {
     Some(figure)
 }
 
-/// Expected runs of each length were every packet lost with the same probability on its own.
+/// Expected number of runs of each length if every packet were lost independently with the same probability.
 fn if_independent(sent: u64, lost: u64, bars: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let longest = bars.last().map_or(0.0, |b| b.0);
     let p = lost as f64 / sent.max(1) as f64;
@@ -68,7 +68,7 @@ fn longest_outage(run: &Run<'_>) -> Option<String> {
     ))
 }
 
-/// The seed's duplication-length histogram; none without duplicates.
+/// The duplication-length histogram of the seed document; `None` without duplicates.
 pub fn duplicates(run: &Run<'_>) -> Option<Figure> {
     let bars = points(&run.summary.duplicates.run_length_hist)?;
     let mut figure = stems(
@@ -90,7 +90,7 @@ pub fn duplicates(run: &Run<'_>) -> Option<Figure> {
     Some(figure)
 }
 
-/// The seed's out-of-sequence plot: reorder density of RFC 5236; none without reordering.
+/// The out-of-sequence plot of the seed document: reorder density of RFC 5236; `None` without reordering.
 pub fn reordering(run: &Run<'_>) -> Option<Figure> {
     let r = &run.summary.reordering;
     if !r.observable || r.reordered == 0 {

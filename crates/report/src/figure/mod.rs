@@ -1,9 +1,9 @@
-//! [`Figure`]: one description of a figure, whatever draws it.
+//! [`Figure`]: the description of a figure, independent of how it is drawn.
 //!
-//! A figure is data and meaning – quantities with units, marks, the number of packets behind it, what
-//! lies outside it – and no pixels. [`crate::draw`] turns it into SVG and PNG, [`crate::html`] into an
-//! interactive plot. The builders are pure functions of a [`Summary`](jitlat_core::summary::Summary)
-//! and, for figures that show single packets, of a [`Trace`]: a sink of constant size.
+//! A figure consists of data and meaning – quantities with units, marks, the number of packets, what is outside of the
+//! plot – without pixels. [`crate::draw`] turns it into SVG and PNG, [`crate::html`] into an interactive plot. The
+//! builders are pure functions of a [`Summary`](jitlat_core::summary::Summary) and, for figures of single packets, of a
+//! [`Trace`] of constant size.
 
 mod axis;
 mod compare;
@@ -21,7 +21,7 @@ mod tcp;
 mod trace;
 
 pub use axis::{Axis, Scale, Tick, Unit, group_thousands, value_label};
-pub use compare::{Beside, Subject, cdfs, spreads};
+pub use compare::{ComparedRun, Subject, cdfs, spreads};
 pub use density::Density;
 pub use grid::Grid;
 pub use parts::{Bound, Figure, Mark, MeanRow, Overflow, Series, SpreadRow, Tone};
@@ -31,8 +31,8 @@ pub use sweep::{Sweep, of_sweep};
 pub use tcp::{ConnectionTrace, TcpTrace, of_tcp};
 pub use trace::Trace;
 
-/// Every figure that says something about `run`, the most asked-for first. A run without loss has no
-/// loss figure, one without a trace none that shows single packets.
+/// Every figure that applies to `run`, the most requested first. A run without loss has no loss figure; one without a
+/// trace has no figures of single packets.
 pub fn of_run(run: &Run<'_>) -> Vec<Figure> {
     let figures = [
         histogram::jitter(run),
@@ -50,8 +50,8 @@ pub fn of_run(run: &Run<'_>) -> Vec<Figure> {
     figures.into_iter().flatten().collect()
 }
 
-/// Every figure that sets `runs`, by name, side by side.
-pub fn of_runs(runs: &[Beside<'_>]) -> Vec<Figure> {
+/// Every figure that compares `runs`.
+pub fn of_runs(runs: &[ComparedRun<'_>]) -> Vec<Figure> {
     let both = |subject| [cdfs(subject, runs), spreads(subject, runs)];
     [Subject::Jitter, Subject::Latency].into_iter().flat_map(both).flatten().collect()
 }

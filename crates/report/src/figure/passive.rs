@@ -1,5 +1,5 @@
-//! Passive round trips: against time with their bands, as histogram and cumulative distributions (per pair,
-//! per unit of time, beside ping), the rate of pairs, the delay variation of both ways.
+//! Passive round trips: over time with their bands, as histogram and cumulative distributions (per pair, per unit of
+//! time, compared with ping), the rate of pairs, and the delay variation of both ways.
 
 use super::histogram::rebinned;
 use super::series::{drawn, extent};
@@ -12,16 +12,16 @@ use jitlat_core::time::Span;
 
 /// Cells of a distribution.
 const TALLY: usize = 1 << 16;
-/// Bars of the histogram: narrow, so that bands show.
+/// Bars of the histogram: narrow, so that bands are visible.
 const BARS: usize = 240;
-/// Stretches of the moving average of the pair rate.
+/// Stretches in the moving average of the pair rate.
 const AVERAGED: usize = 10;
 /// Bands drawn as lines.
 const LINES: usize = 40;
-/// What time range to expect, in ns.
+/// Expected length of the capture, in ns.
 const EXPECTED: i64 = 600_000_000_000;
 
-/// What the figures need of the pairs, of ping and of the single packets, in constant size.
+/// What the figures need of the pairs, of ping and of single packets, in constant size.
 #[derive(Clone, Debug)]
 pub struct PassiveTrace {
     origin: Option<i64>,
@@ -37,7 +37,7 @@ pub struct PassiveTrace {
 }
 
 impl PassiveTrace {
-    /// A trace of which round trips are also looked at `every` so often.
+    /// A trace that also samples round trips every `every`.
     pub fn new(every: Span) -> PassiveTrace {
         let tally = || Grid::new(2, TALLY, 1);
         PassiveTrace {
@@ -58,7 +58,7 @@ impl PassiveTrace {
         at.saturating_sub(*self.origin.get_or_insert(at))
     }
 
-    /// A pair: its time on the reference clock and its round trip, in ns.
+    /// Adds a pair: its time on the reference clock and its round trip, in ns.
     pub fn pair(&mut self, at: i64, rtt: i64) {
         let x = self.x(at);
         self.rtt.add(x, rtt);
@@ -69,14 +69,14 @@ impl PassiveTrace {
         self.rate.add(x, 1);
     }
 
-    /// What ping measured: when, and how long it took.
+    /// Adds a round trip of ping: its time and its value, in ns.
     pub fn ping(&mut self, at: i64, rtt: i64) {
         let x = self.x(at);
         self.pings.add(x, rtt);
         self.ping.add(0, rtt);
     }
 
-    /// A packet that arrived: its time at the reference point and its raw delay.
+    /// Adds a packet that arrived: its time at the reference point and its raw delay, in ns.
     #[inline]
     pub fn packet(&mut self, way: Way, at: i64, delay: i64) {
         let x = self.x(at);
@@ -86,7 +86,7 @@ impl PassiveTrace {
     }
 }
 
-/// Follows pairs and matched packets.
+/// Receives pairs and matched packets.
 impl Observer for PassiveTrace {
     fn event(&mut self, event: &Event<'_>) {
         match event {
@@ -107,7 +107,7 @@ fn time(ns: f64) -> String {
     value_label(Unit::Time, ns)
 }
 
-/// The percentile of a distribution's cells, between their lower edges.
+/// A quantile of a distribution in cells, interpolated between their lower edges.
 fn quantile(grid: &Grid, share: f64) -> f64 {
     let (start, width, counts) = grid.marginal();
     let rank = share * grid.n() as f64;
@@ -130,10 +130,17 @@ pub fn of_passive(trace: &PassiveTrace, levels: &[Level]) -> Vec<Figure> {
     if trace.pairs.n() == 0 {
         return variation(trace).into_iter().collect();
     }
-    [course(trace, levels), pings(trace), histogram(trace, levels), cdf(trace), rate(trace), variation(trace)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        round_trips(trace, levels),
+        pings(trace),
+        histogram(trace, levels),
+        cdf(trace),
+        rate(trace),
+        variation(trace),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn blank(id: &str, title: &str, x: Axis, y: Axis) -> Figure {
@@ -156,13 +163,13 @@ fn margins(low: f64, high: f64) -> (f64, f64) {
     (low - m, high + m)
 }
 
-/// The range of both clouds' times.
+/// The range of times of both clouds.
 fn times(trace: &PassiveTrace) -> Option<(f64, f64)> {
     let (a, b) = extent(&trace.rtt)?;
     Some(extent(&trace.pings).map_or((a, b), |(c, d)| (a.min(c), b.max(d))))
 }
 
-fn course(trace: &PassiveTrace, levels: &[Level]) -> Option<Figure> {
+fn round_trips(trace: &PassiveTrace, levels: &[Level]) -> Option<Figure> {
     let (mark, how) = drawn(&trace.rtt, 0.0)?;
     let (from, to) = times(trace)?;
     let (low, high) = (least(&trace.pairs), quantile(&trace.pairs, 1.0));
@@ -208,7 +215,7 @@ fn band_note(l: &Level) -> String {
     format!("{what} {}{fine}{why}.", time(l.spacing_ns))
 }
 
-/// The lowest band at or above `low`: the phase on which most values agree.
+/// The lowest band at or above `low`: the phase that most values have.
 fn band_phase(trace: &PassiveTrace, q: f64, low: f64) -> f64 {
     let (start, width, counts) = trace.pairs.marginal();
     let (mut c, mut s) = (0.0, 0.0);
@@ -341,7 +348,7 @@ fn rate(trace: &PassiveTrace) -> Option<Figure> {
     if points.len() < 3 {
         return None;
     }
-    // The last stretch is not over; it would look like a fall.
+    // The last stretch is incomplete, and would look like a drop.
     points.pop();
     let end = points.last()?.0 + width;
     let mut sum = 0.0;
@@ -367,7 +374,7 @@ fn rate(trace: &PassiveTrace) -> Option<Figure> {
     f.subtitle =
         format!("counted every {}; moving average of {}", time(width), time(width * AVERAGED as f64));
     f.about = "How often the two ways alternate: a proxy for the rate of the application's packets. High round trips at a \
-               high rate are the application's own queue; at a low rate, somebody else's."
+               high rate are the application's own queue; at a low rate, that of other traffic."
         .into();
     f.series.push(Series::new("pairs a second", Tone::Data, Mark::Step { points }));
     f.series.push(Series::new("moving average", Tone::Fit, Mark::Line { points: average, dashed: true }));

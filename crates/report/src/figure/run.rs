@@ -4,21 +4,21 @@ use super::axis::{Unit, value_label};
 use super::trace::Trace;
 use jitlat_core::summary::Summary;
 
-/// One run, as the builders need it.
+/// A run, as the builders need it.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// Told apart from other runs by this, in titles; empty for a single run.
+    /// Its name in titles, if there are several; empty for a single run.
     pub label: &'a str,
-    /// Its figures.
+    /// Its summary.
     pub summary: &'a Summary,
-    /// Its packets, where they are at hand.
+    /// Its packets; `None` if only the summary is known.
     pub trace: Option<&'a Trace>,
-    /// Whether latency is shown corrected by the clock estimate, where there is one (`-L`).
+    /// Whether latency is shown corrected by the clock estimate, if there is one (`-L`).
     pub corrected: bool,
 }
 
 impl Run<'_> {
-    /// What is subtracted from each delay that is shown, in ns. None where that is nothing.
+    /// What is subtracted from each delay shown, in ns; `None` if nothing is.
     pub(super) fn correction(&self) -> Option<i64> {
         self.summary.clock.correction_ns.filter(|_| self.corrected && !self.is_round_trip())
     }
@@ -27,7 +27,7 @@ impl Run<'_> {
         self.summary.two_way.is_some()
     }
 
-    /// What its delays are, and whether the difference of the clocks is in them.
+    /// What its delays are, and whether they contain the offset of the clocks.
     pub(super) fn delay(&self) -> &'static str {
         match (self.is_round_trip(), self.correction()) {
             (true, _) => "round trip",
@@ -36,7 +36,7 @@ impl Run<'_> {
         }
     }
 
-    /// How far the position of one-way delays can be trusted; None of round trips.
+    /// How reliable the position of one-way delays is; `None` for round trips.
     pub(super) fn position(&self) -> Option<String> {
         let clock = &self.summary.clock;
         if self.is_round_trip() {

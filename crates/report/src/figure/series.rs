@@ -1,15 +1,15 @@
-//! Courses: latency and send error over time, loss and quality over buffer size.
+//! Figures over time: latency and send error; and loss and quality over buffer size.
 
 use super::trace::Cloud;
 use super::{Axis, Figure, Mark, Run, Series, Tone, Unit, group_thousands, value_label};
 use jitlat_core::summary::{Dejitter, TrendVerdict};
 
-/// Cells a density is drawn in: finer than a figure shows, coarse enough for a small file.
+/// Columns of cells in a drawn density: finer than visible, coarse enough for a small file.
 const COLUMNS: usize = 256;
 const ROWS: usize = 150;
 
-/// The seed's burstiness plot: latency against arrival time, with the fitted line, the hull below, and
-/// losses where they happened.
+/// Delay over time (the burstiness plot of the seed document): latency against arrival time, with the fitted line, the
+/// lower convex hull, and losses at their times.
 pub fn burstiness(run: &Run<'_>) -> Option<Figure> {
     let (trace, summary) = (run.trace?, run.summary);
     let n = trace.n();
@@ -75,7 +75,7 @@ fn verdict_words(verdict: TrendVerdict) -> &'static str {
     }
 }
 
-/// The sender's lateness over time.
+/// The sender's schedule error over time.
 pub fn schedule(run: &Run<'_>) -> Option<Figure> {
     let (trace, error) = (run.trace?, run.summary.schedule_error.as_ref()?);
     let offset = error.anchor_ns.checked_sub(trace.schedule_base()?)? as f64;
@@ -112,7 +112,7 @@ pub fn schedule(run: &Run<'_>) -> Option<Figure> {
     })
 }
 
-/// Loss and voice quality against the size of a fixed play-out buffer: how large should mine be?
+/// Loss and voice quality against the size of a fixed play-out buffer.
 pub fn dejitter(run: &Run<'_>) -> Option<Figure> {
     let summary = run.summary;
     let curve = summary.dejitter.as_ref()?;
@@ -130,18 +130,18 @@ pub fn dejitter(run: &Run<'_>) -> Option<Figure> {
     let worst = losses.iter().map(|l| l.1).fold(floor, f64::max);
     let shown = curve.curve.iter().filter(|p| x(p.buffer_ms) <= reach * 1.000_1);
     let quality: Vec<_> = shown.map(|p| (x(p.buffer_ms), p.mos)).collect();
-    // On its way to the next size the line leaves the figure.
-    let mut course = quality.clone();
+    // The line to the next size leaves the figure.
+    let mut clipped = quality.clone();
     let beyond = curve.curve.iter().find(|p| x(p.buffer_ms) > reach * 1.000_1);
     if let Some((&(from, mos), next)) = quality.last().zip(beyond).filter(|((from, _), _)| *from < reach) {
-        course.push((reach, mos + (next.mos - mos) * (reach - from) / (x(next.buffer_ms) - from)));
+        clipped.push((reach, mos + (next.mos - mos) * (reach - from) / (x(next.buffer_ms) - from)));
     }
     let mut series = vec![Series::new("lost or too late (left)", Tone::Harm, Mark::Step { points: losses })];
     series.push(
         Series::new(
             format!("estimated voice quality, {} (right)", curve.codec.split(' ').next().unwrap_or_default()),
             Tone::Data,
-            Mark::Line { points: course, dashed: true },
+            Mark::Line { points: clipped, dashed: true },
         )
         .on_right(),
     );
@@ -189,19 +189,19 @@ pub fn dejitter(run: &Run<'_>) -> Option<Figure> {
     })
 }
 
-/// Buffers worth drawing: to a little beyond the last decision.
+/// Range of buffers to draw: to a little beyond the last decision.
 fn reach(run: &Run<'_>, curve: &Dejitter) -> Option<f64> {
     let best = curve.best_buffer_ms.unwrap_or(0.0) * 1e6;
     let late = curve.buffer_for_1pct_late_ns.unwrap_or(0) as f64;
     let tail = run.summary.pdv.max.unwrap_or(0) as f64;
     let wanted = (best * 1.6).max(late * 2.0).max(tail * 1.1);
-    // The first point of the curve at or beyond what is wanted, so that the quality is drawn up to it.
+    // The first point of the curve at or beyond the wanted buffer, so that the quality is drawn up to it.
     let mut points = curve.curve.iter().map(|p| p.buffer_ms * 1e6);
     let until = points.clone().find(|b| *b >= wanted).or_else(|| points.next_back())?;
     (until > 0.0).then_some(until.min(wanted * 1.5))
 }
 
-/// The share lost or late at each buffer size, at the trace's resolution.
+/// The share lost or late at each buffer size, in the trace's resolution.
 fn fine_losses(run: &Run<'_>, reach: f64, floor: f64) -> Option<Vec<(f64, f64)>> {
     const STEPS: f64 = 400.0;
     let (sent, lost) = (run.summary.counts.sent.max(1) as f64, run.summary.counts.lost);
@@ -212,7 +212,7 @@ fn fine_losses(run: &Run<'_>, reach: f64, floor: f64) -> Option<Vec<(f64, f64)>>
     let mut points: Vec<(f64, f64)> = Vec::new();
     for (k, count) in counts.iter().enumerate() {
         late -= count;
-        // Delays up to here are counted; a buffer one nanosecond short of the next cell holds them.
+        // Delays up to here are counted; a buffer one nanosecond shorter than the next cell holds them.
         let buffer = origin + cell * (k + 1) as f64 - 1.0 - min;
         let far = points.last().is_none_or(|p| buffer - p.0 >= reach / STEPS);
         if *count > 0 && buffer >= 0.0 && far {
@@ -233,7 +233,7 @@ fn fine_losses(run: &Run<'_>, reach: f64, floor: f64) -> Option<Vec<(f64, f64)>>
     Some(points)
 }
 
-/// A cloud as single points while they are few, else as density; and how it is drawn, in words.
+/// A cloud as single points if they are few, otherwise as density; and a text that says which.
 pub(super) fn drawn(cloud: &Cloud, minus: f64) -> Option<(Mark, String)> {
     if let Some(points) = &cloud.points {
         let points = points.iter().map(|(x, y)| (*x as f64, *y as f64 - minus)).collect();
@@ -261,7 +261,7 @@ pub(super) fn extent(cloud: &Cloud) -> Option<(f64, f64)> {
     Some((d.x0, d.x0 + d.dx * d.columns as f64))
 }
 
-/// A slope of seconds a second, as people compare it: in ppm while small.
+/// A slope in seconds per second, in ppm if it is small.
 fn slope(m: f64) -> String {
     if m.abs() < 1e-3 { ppm(m) } else { format!("{m:.4}").replace('-', "−") }
 }

@@ -1,23 +1,23 @@
-//! [`Stretches`]: a value a stretch of time, in constant size: the stretches double when time runs on.
+//! [`Stretches`]: a value for each stretch of time, in constant size: the stretches double as time goes on.
 
 use std::marker::PhantomData;
 
-/// Stretches at most.
+/// Most stretches.
 const MOST: usize = 512;
 
-/// How values of one stretch are put together.
+/// How the values in a stretch are combined.
 pub trait Join {
-    /// Of two values.
+    /// Combines two values.
     fn join(a: i64, b: i64) -> i64;
 }
 
-/// Their sum.
+/// The sum.
 #[derive(Clone, Copy, Debug)]
 pub struct Sum;
 /// The largest.
 #[derive(Clone, Copy, Debug)]
 pub struct Most;
-/// The least.
+/// The smallest.
 #[derive(Clone, Copy, Debug)]
 pub struct Least;
 
@@ -39,7 +39,7 @@ impl Join for Least {
     }
 }
 
-/// See the module's text.
+/// A value for each stretch of time; see the module's documentation.
 #[derive(Clone, Debug)]
 pub struct Stretches<J> {
     width: i64,
@@ -48,12 +48,12 @@ pub struct Stretches<J> {
 }
 
 impl<J: Join> Stretches<J> {
-    /// Stretches of `width` ns to begin with.
+    /// Initially with stretches of `width` ns.
     pub fn new(width: i64) -> Stretches<J> {
         Stretches { width: width.max(1), values: Vec::new(), how: PhantomData }
     }
 
-    /// Adds a value at `x` ns; times before 0 are left out.
+    /// Adds a value at `x` ns; times before 0 are ignored.
     #[inline]
     pub fn add(&mut self, x: i64, value: i64) {
         if x < 0 {
@@ -77,7 +77,7 @@ impl<J: Join> Stretches<J> {
         self.width
     }
 
-    /// The beginning of every stretch, and its value if it has one.
+    /// The start of every stretch, and its value; `None` if it has none.
     pub fn all(&self) -> impl Iterator<Item = (f64, Option<i64>)> + '_ {
         self.values.iter().enumerate().map(|(i, v)| (i as f64 * self.width as f64, *v))
     }

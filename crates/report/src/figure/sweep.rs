@@ -1,28 +1,28 @@
-//! Figures of a sweep: a figure of the runs against what was varied, with the confidence interval over
-//! repetitions as error bars.
+//! Figures of a sweep: a figure of the runs against a varied condition, with the confidence interval over repetitions
+//! as error bars.
 
 use super::{Axis, Bound, Figure, Mark, MeanRow, Series, Tone, Unit, group_thousands, value_label};
 use jitlat_core::sweep::{Axis as Condition, Confidence, Estimate, Factor, Grid, Point};
 
-/// More curves than this cannot be told apart.
+/// Most curves in a figure; more cannot be distinguished.
 const CURVES: usize = 7;
 
-/// A finished sweep, as far as it goes.
+/// A sweep, finished or not.
 #[derive(Clone, Copy, Debug)]
 pub struct Sweep<'a> {
-    /// What was varied.
+    /// The varied conditions.
     pub grid: &'a Grid,
-    /// What came of it.
+    /// The results.
     pub points: &'a [Point],
-    /// Of the intervals.
+    /// Confidence level of the intervals.
     pub confidence: Confidence,
     /// `round trip` or `one-way delay`.
     pub quantity: &'a str,
-    /// What a reader should know.
+    /// Notes for the reader.
     pub notes: &'a [String],
 }
 
-/// Every figure of `sweep` that says something.
+/// Every figure that applies to `sweep`.
 pub fn of_sweep(sweep: &Sweep<'_>) -> Vec<Figure> {
     let lossy = sweep.points.iter().any(|p| p.received < p.sent);
     ["latency-mean", "latency-p99", "latency-stddev", "loss"]
@@ -52,7 +52,7 @@ fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
     };
     let (low, high) = (reach(f64::min, 0, f64::INFINITY), reach(f64::max, 1, f64::NEG_INFINITY));
     let room = (high - low).max(high.abs() * 0.02) * 0.06;
-    // From zero unless that would flatten what differs.
+    // From zero, unless that would hide the differences.
     let from = if low > 0.0 && low < (high - low) * 3.0 { 0.0 } else { low - room };
     let value = Axis::linear(name.clone(), unit, from, high + room);
     let blank = Axis::linear("", Unit::Plain, 0.0, 1.0);
@@ -95,7 +95,7 @@ fn capitalised(text: &str) -> String {
     chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
 }
 
-/// The horizontal axis of a quantity that was varied.
+/// The horizontal axis of a varied condition.
 fn condition(main: &Condition) -> Axis {
     let numbers = || main.levels.iter().filter_map(|l| l.number);
     let (low, high) = (numbers().fold(f64::INFINITY, f64::min), numbers().fold(f64::NEG_INFINITY, f64::max));

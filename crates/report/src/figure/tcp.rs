@@ -1,4 +1,4 @@
-//! What TCP hides, over time: round trips with the waits of retransmissions, bytes in flight below the window.
+//! TCP connections over time: round trips with the delays of retransmissions; bytes in flight and the window.
 
 use super::series::{drawn, extent};
 use super::stretches::{Least, Most, Stretches};
@@ -7,7 +7,7 @@ use super::{Axis, Figure, Mark, Series, Tone, Unit, group_thousands, value_label
 use jitlat_core::WallTime;
 use jitlat_core::passive::tcp::{ConnectionObserver, DirectionStatus, Event, EventKind};
 
-/// What time range to expect, in ns.
+/// Expected length of the capture, in ns.
 const EXPECTED: i64 = 600_000_000_000;
 
 /// One direction of one connection over time, in constant size.
@@ -18,7 +18,7 @@ pub struct TcpTrace {
     by_timestamp: Cloud,
     flight: Stretches<Most>,
     window: Stretches<Least>,
-    /// When, and how long its data had waited.
+    /// Time of each retransmission, and how long its data was delayed, in ns.
     again: Vec<(i64, i64)>,
     more: u64,
 }
@@ -42,19 +42,19 @@ impl TcpTrace {
         at.saturating_sub(*self.origin.get_or_insert(at))
     }
 
-    /// A round trip told by an acknowledgement.
+    /// Adds a round trip measured by an acknowledgement.
     pub fn by_ack(&mut self, at: i64, rtt: i64) {
         let x = self.x(at);
         self.by_ack.add(x, rtt);
     }
 
-    /// A round trip told by a timestamp.
+    /// Adds a round trip measured by a timestamp.
     pub fn by_timestamp(&mut self, at: i64, rtt: i64) {
         let x = self.x(at);
         self.by_timestamp.add(x, rtt);
     }
 
-    /// Bytes in flight, and the window they may fill.
+    /// Adds the bytes in flight, and the window, if known.
     pub fn flight(&mut self, at: i64, bytes: u64, window: Option<u64>) {
         let x = self.x(at);
         self.flight.add(x, bytes.min(i64::MAX as u64) as i64);
@@ -63,7 +63,7 @@ impl TcpTrace {
         }
     }
 
-    /// Data sent again after `waited`.
+    /// Adds a retransmission; the data was delayed by `waited`.
     pub fn again(&mut self, at: i64, waited: i64) {
         let x = self.x(at);
         if self.again.len() < SINGLE_POINTS {
@@ -112,12 +112,12 @@ impl ConnectionObserver for ConnectionTrace {
     }
 }
 
-/// The figures of one direction, told apart by `id` in file names and `name` in titles.
+/// The figures of one direction; `id` is used in file names and `name` in titles.
 pub fn of_tcp(trace: &TcpTrace, id: &str, name: &str) -> Vec<Figure> {
-    [course(trace, id, name), flight(trace, id, name)].into_iter().flatten().collect()
+    [round_trips(trace, id, name), flight(trace, id, name)].into_iter().flatten().collect()
 }
 
-fn course(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
+fn round_trips(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
     let clouds =
         [(&t.by_ack, "by acknowledgement", Tone::Data), (&t.by_timestamp, "by timestamp", Tone::Run(2))];
     let shown: Vec<_> = clouds.into_iter().filter(|(c, ..)| c.grid.n() > 0).collect();
@@ -180,7 +180,7 @@ fn flight(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
     let mut series =
         vec![Series::new("in flight, most", Tone::Data, Mark::Line { points: flight, dashed: false })];
     let mut notes = Vec::new();
-    // A window far above would flatten the line that matters.
+    // A window that is much larger would flatten the relevant line.
     let least = window.iter().map(|p| p.1).fold(f64::INFINITY, f64::min);
     let reach = if least < most * 4.0 {
         series.push(Series::new(

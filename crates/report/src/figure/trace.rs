@@ -1,7 +1,7 @@
-//! [`Trace`]: what the figures need of the single packets, in constant size.
+//! [`Trace`]: what the figures need of single packets, in constant size.
 //!
-//! Fed with accepted packets in arrival order, in the same pass as the analysis or afterwards; about
-//! 10 MB, whatever the number of packets.
+//! It receives accepted packets in arrival order, during the analysis or afterwards; about 10 MB for any number of
+//! packets.
 
 use super::grid::Grid;
 use jitlat_core::analysis::Samples;
@@ -10,22 +10,22 @@ use jitlat_core::spec::Schedule;
 
 /// Runs of up to this many packets are drawn point by point.
 pub const SINGLE_POINTS: usize = 4000;
-/// Cells of the grids that are drawn.
+/// Columns of cells in the grids.
 const COLUMNS: usize = 512;
 const ROWS: usize = 2048;
 /// Cells of a distribution.
 const TALLY: usize = 1 << 16;
-/// How far apart, in sequence numbers, neighbours may arrive and still be compared.
+/// Largest distance, in sequence numbers, between arrivals whose neighbours are compared.
 const WINDOW: usize = 4096;
-/// Stretches of sequence numbers in which losses are told apart.
+/// Stretches of sequence numbers for which losses are shown.
 const STRETCHES: usize = 2048;
 
-/// Points kept singly while they are few, and counted in cells in any case.
+/// Points, kept one by one as long as they are few, and counted in cells in any case.
 #[derive(Clone, Debug)]
 pub struct Cloud {
-    /// The counts.
+    /// The counts in cells.
     pub grid: Grid,
-    /// The points themselves, until there are too many.
+    /// The points themselves; `None` if there are too many.
     pub points: Option<Vec<(i64, i64)>>,
 }
 
@@ -46,7 +46,7 @@ impl Cloud {
     }
 }
 
-/// The course and the distributions of one stream.
+/// The delays of one stream over time, and their distributions.
 #[derive(Clone, Debug)]
 pub struct Trace {
     period: i64,
@@ -76,7 +76,7 @@ struct Start {
 }
 
 impl Trace {
-    /// A trace of the stream `session` describes.
+    /// For the stream of `session`.
     pub fn new(session: &Session) -> Trace {
         let period = session.period().unwrap_or_default();
         let expected = period.times(session.packets().try_into().unwrap_or(i64::MAX)).0;
@@ -96,7 +96,7 @@ impl Trace {
         }
     }
 
-    /// A trace of packets already at hand.
+    /// Of packets that are already analysed.
     pub fn of(session: &Session, samples: &Samples) -> Trace {
         let mut trace = Trace::new(session);
         for ((seq, sent), delay) in samples.seq.iter().zip(&samples.sent).zip(&samples.delay) {
@@ -105,7 +105,7 @@ impl Trace {
         trace
     }
 
-    /// The next accepted packet, in arrival order: its number, send time and raw delay in ns.
+    /// Adds the next accepted packet, in arrival order: its number, send time and raw delay in ns.
     pub fn accept(&mut self, seq: u32, sent: i64, delay: i64) {
         let arrived = sent.saturating_add(delay);
         let due = i64::from(seq).saturating_mul(self.period);
@@ -138,37 +138,36 @@ impl Trace {
         self.recent[at(seq)] = Some((seq, delay));
     }
 
-    /// Packets seen.
+    /// Number of packets.
     pub fn n(&self) -> u64 {
         self.n
     }
 
-    /// Whether the stream was to be periodic, so that a schedule error exists.
+    /// Whether the stream is periodic, so that there is a schedule error.
     pub fn periodic(&self) -> bool {
         self.periodic
     }
 
-    /// The zero of the schedule's vertical axis, ns since 1970: subtract it from the analysis' anchor.
+    /// The zero of the schedule's vertical axis, ns since 1970: subtract it from the analysis' anchor. `None` without
+    /// packets.
     pub fn schedule_base(&self) -> Option<i64> {
         self.start.map(|s| s.schedule)
     }
 
-    /// Arrival time, on the axis of [`Trace::delay`], of a packet sent `since` ns after the earliest one
-    /// with `delay`.
+    /// Arrival time, on the axis of [`Trace::delay`], of a packet sent `since` ns after the earliest one, with `delay`.
     pub fn arrival_of(&self, since: f64, delay: f64) -> Option<f64> {
         let start = self.start?;
         Some(since + delay + self.earliest_sent.saturating_sub(start.arrived) as f64)
     }
 
-    /// Where packets are missing of the first `sent`: from, to on the axis of [`Trace::delay`], and the
-    /// share lost in between. A lost packet is placed where it would have arrived, judging by the
-    /// packets around it.
+    /// Where packets are missing among the first `sent`: from and to on the axis of [`Trace::delay`], and the share
+    /// lost in between. A lost packet is placed where it would have arrived, estimated from the packets around it.
     pub fn losses(&self, sent: u64) -> Vec<(f64, f64, f64)> {
         self.arrivals.losses(sent, self.period as f64)
     }
 }
 
-/// Accepted packets counted in equal stretches of sequence numbers, with their mean arrival.
+/// Accepted packets counted in equal stretches of sequence numbers, with their mean arrival time.
 #[derive(Clone, Debug, Default)]
 struct Arrivals {
     shift: u32,
@@ -235,8 +234,8 @@ impl std::iter::Sum for Stretch {
     }
 }
 
-/// When packet `seq` would have arrived, between its neighbours in `known`, or a period apart beyond
-/// the ends.
+/// When packet `seq` would have arrived, interpolated between its neighbours in `known`, or a period apart beyond the
+/// ends.
 fn expected(known: &[(f64, f64)], seq: f64, period: f64) -> f64 {
     let after = known.partition_point(|(s, _)| *s < seq);
     match (after.checked_sub(1).map(|i| known[i]), known.get(after)) {

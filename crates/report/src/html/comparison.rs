@@ -1,10 +1,10 @@
-//! The page of a comparison: the verdicts first, then the table, then the figures, then what was compared.
+//! The page of a comparison: first the verdicts, then the table, the figures, and what was compared.
 
 use super::parts::{data, micro, plots};
 use super::shell;
 use super::tables::shown;
 use crate::escape::escape;
-use crate::figure::{self, Beside, Unit, value_label};
+use crate::figure::{self, ComparedRun, Unit, value_label};
 use jitlat_core::compare::{Basis, Cell, Comparison, Difference, Grid, Outcome, Row};
 use jitlat_core::figures::{FIGURES, Figure, selectors};
 use jitlat_core::time::WallTime;
@@ -54,7 +54,7 @@ pub fn comparison(grid: &Grid, program: &str, written: Option<WallTime>) -> Stri
 
 /// The figures of one row, its columns side by side.
 pub fn figures_of(row: &Row) -> Vec<figure::Figure> {
-    let runs: Vec<Beside<'_>> = row.cells.iter().flatten().filter_map(beside).collect();
+    let runs: Vec<ComparedRun<'_>> = row.cells.iter().flatten().filter_map(beside).collect();
     let mut drawn = figure::of_runs(&runs);
     if !row.name.is_empty() {
         drawn.iter_mut().for_each(|f| f.title = format!("{} – {}", f.title, row.name));
@@ -62,13 +62,13 @@ pub fn figures_of(row: &Row) -> Vec<figure::Figure> {
     drawn
 }
 
-fn beside(cell: &Cell) -> Option<Beside<'_>> {
-    Some(Beside {
+fn beside(cell: &Cell) -> Option<ComparedRun<'_>> {
+    Some(ComparedRun {
         name: &cell.column,
         latency: cell.latency.as_ref()?,
         pdv: cell.pdv.as_ref()?,
         samples: cell.latency_sample.as_ref().zip(cell.pdv_sample.as_ref()),
-        // Corrected already, where the clocks allow.
+        // Already corrected, if the clocks allow it.
         correction: None,
         raw_clocks: false,
     })
@@ -175,14 +175,14 @@ fn table(out: &mut String, grid: &Grid) {
     out.push_str("</section>\n");
 }
 
-/// A figure of a cell; nothing of latencies between clocks about whose relation nothing is known.
+/// A figure of a cell; empty for latencies between clocks whose offset is unknown.
 fn value(figure: &Figure, cell: &Cell) -> String {
     let known = cell.latency_trusted || !figure.key.starts_with("latency");
     let value = cell.figure(figure.key).filter(|_| known);
     value.map_or_else(|| "–".to_owned(), |value| shown(figure, value))
 }
 
-/// Every figure that any column has, a line each.
+/// Every figure that a column has, one per line.
 fn all_figures(out: &mut String, grid: &Grid) {
     let cells: Vec<&Cell> = grid.rows.iter().flat_map(|row| row.cells.iter().flatten()).collect();
     out.push_str("<details><summary>All figures</summary><div class=\"wide dense\"><table><thead><tr><th scope=\"col\">figure</th>");

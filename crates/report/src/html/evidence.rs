@@ -1,4 +1,4 @@
-//! What is needed to repeat the test and to judge it: parameters, hosts, clocks.
+//! What is needed to repeat a test and to judge it: parameters, hosts, clocks.
 
 use super::{Part, heading};
 use crate::escape::escape;
@@ -18,12 +18,12 @@ fn time(ns: i64) -> String {
     value_label(Unit::Time, ns as f64)
 }
 
-/// A time in full, as evidence should be.
+/// A time with all its digits.
 fn exact(ns: i64) -> String {
     full(ns).replace("us", "µs").replace('-', "−")
 }
 
-/// Writes the evidence of one part.
+/// Writes the parameters, hosts and clocks of one part.
 pub fn write(out: &mut String, part: &Part<'_>, alone: bool) {
     let _ = write!(
         out,
@@ -56,14 +56,14 @@ fn facts(out: &mut String, title: &str, facts: &Facts) {
     out.push_str("</dl>");
 }
 
-/// A period as it is typed, exact: `20ms`, `1250us`.
+/// A period as on the command line, exact: `20ms`, `1250us`.
 fn as_written(ns: i64) -> String {
     let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1000)];
     let fits = units.into_iter().find(|(_, size)| ns % size == 0);
     fits.map_or_else(|| format!("{ns}ns"), |(name, size)| format!("{}{name}", ns / size))
 }
 
-/// The command that runs `session`'s test again.
+/// The command that repeats the test of `session`.
 fn repeat(session: &Session) -> String {
     let spec = &session.spec;
     let far = match spec.direction() {
@@ -77,7 +77,7 @@ fn repeat(session: &Session) -> String {
         Schedule::Periodic => {}
         Schedule::Poisson { .. } => command.push_str(" --schedule poisson"),
         Schedule::Burst { .. } => command.push_str(" --schedule burst"),
-        // Of `jitlat ping` only, whose command is not made up here.
+        // For `jitlat ping` the command is not reconstructed.
         Schedule::Random { .. } => {}
     }
     if spec.transport() == Transport::Tcp {
@@ -116,7 +116,7 @@ fn parameters(s: &Summary) -> Facts {
     );
     if super::is_passive(s) {
         add("packets that passed the source point", group_thousands(&h.npkts.to_string()));
-        add("tells packets' fates by", "two captures of the same traffic".into());
+        add("losses determined from", "two captures of the same traffic".into());
         return list;
     }
     add("packets asked for", group_thousands(&h.npkts.to_string()));
@@ -196,7 +196,7 @@ fn clocks(s: &Summary) -> Facts {
     list
 }
 
-/// The kernel's account of its clock.
+/// The kernel's state of its clock.
 fn sync(state: &SyncState) -> String {
     let word = if state.synchronised { "synchronised" } else { "not synchronised" };
     format!(
@@ -250,7 +250,7 @@ fn far_end(s: &Summary) -> Facts {
     list
 }
 
-/// Random gaps in words.
+/// Describes random gaps.
 fn random(gaps: Gaps, batch: u32, seed: u64) -> String {
     let law = match gaps {
         Gaps::Uniform { least, most } => format!("uniform from {} to {}", exact(least.0), exact(most.0)),

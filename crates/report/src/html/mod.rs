@@ -1,8 +1,7 @@
-//! The HTML report: one file that opens without a network.
+//! The HTML report: one file that needs no network.
 //!
-//! First the verdict in plain words, then the table of figures, then the plots – interactive where
-//! scripts run, the same drawn statically where they do not and in print – and at the end everything
-//! needed to repeat the test and to judge it: parameters, hosts, clocks, warnings.
+//! First the verdict, then the table of figures, then the plots (interactive with scripts, static without them and in
+//! print), and at the end everything needed to repeat the test and to judge it: parameters, hosts, clocks, warnings.
 
 mod comparison;
 mod evidence;
@@ -26,41 +25,41 @@ use jitlat_core::verdict::Opinion;
 use parts::{data, heading, is_passive, micro, plots, sentence, table};
 use std::fmt::Write;
 
-/// What an instrument adds to the one-way figures: a table and figures of its own, shown first.
+/// What an instrument adds to the figures of the parts: a table and figures of its own, shown first.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
     /// Its title, and that of the whole report.
     pub title: String,
     /// What was measured, in one line.
     pub what: String,
-    /// What should be known of it, a paragraph each.
+    /// Remarks, one paragraph each.
     pub remarks: Vec<String>,
     /// Names of the columns; the first column names the rows.
     pub columns: Vec<String>,
     /// The rows.
     pub rows: Vec<Vec<String>>,
-    /// Its figures.
+    /// Its summary.
     pub figures: Vec<Figure>,
 }
 
-/// Everything a report shows.
+/// The contents of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
-    /// What comes before the parts, for instruments that know more than single directions.
+    /// What precedes the parts, for instruments that measure more than single directions.
     pub section: Option<&'a Section>,
-    /// One part a direction or run, at least one.
+    /// One part per direction or run, at least one.
     pub parts: &'a [Part<'a>],
     /// Whether figures show latency corrected by the clock estimate (`-L`).
     pub corrected: bool,
-    /// The command line that made it, if it is worth repeating.
+    /// The command line that created it; `None`: not shown.
     pub command: Option<&'a str>,
     /// The program and its version.
     pub program: &'a str,
-    /// When it was written.
+    /// When it was written; `None`: not shown.
     pub written: Option<WallTime>,
 }
 
-/// The report as one self-contained HTML document.
+/// Writes the report as one self-contained HTML document.
 pub fn page(report: &Report<'_>) -> String {
     let alone = report.parts.len() == 1;
     let mut figures: Vec<(String, Vec<Figure>)> = Vec::new();
@@ -69,7 +68,7 @@ pub fn page(report: &Report<'_>) -> String {
         let runs: Vec<_> = report
             .parts
             .iter()
-            .map(|p| figure::Beside::new(p.label, p.summary).corrected(report.corrected, p.summary))
+            .map(|p| figure::ComparedRun::new(p.label, p.summary).corrected(report.corrected, p.summary))
             .collect();
         figures.push(("Side by side".into(), figure::of_runs(&runs)));
     }
@@ -140,7 +139,7 @@ fn title(report: &Report<'_>) -> String {
     let info = &first.summary.session;
     let header = &first.summary.header;
     let [_, others @ ..] = report.parts else { return "jitlat report".into() };
-    // The two directions of one test share the server's name for it.
+    // The two directions of a test have the same session name.
     let one_test = others.iter().all(|p| p.summary.session.id.is_some() && p.summary.session.id == info.id);
     if !one_test {
         return format!("{} runs side by side", report.parts.len());
@@ -211,7 +210,7 @@ fn opinion(out: &mut String, part: &Part<'_>, alone: bool) {
     out.push_str("</section>\n");
 }
 
-/// What the path is worth by use.
+/// How suitable the path is for each use.
 fn uses(out: &mut String, summary: &Summary) {
     let answer = summary.answer.iter();
     let rows = answer.flat_map(|a| &a.profiles).map(|(name, s)| {

@@ -7,20 +7,20 @@ use jitlat_core::session::Session;
 use jitlat_core::summary::Summary;
 use std::fmt::Write;
 
-/// One direction of one test, or one of several runs to set side by side.
+/// One direction of a test, or one of several runs to compare.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
-    /// Its name among the others; ignored where it is alone.
+    /// Its name; ignored if there is only one part.
     pub label: &'a str,
-    /// What was tested; `None` where only a summary is at hand.
+    /// What was tested; `None` if only the summary is known.
     pub session: Option<&'a Session>,
-    /// Its figures.
+    /// Its summary.
     pub summary: &'a Summary,
-    /// Its packets, where they are at hand.
+    /// Its packets; `None` if only the summary is known.
     pub trace: Option<&'a Trace>,
 }
 
-/// The first cell of a row names it. Nothing where there is no row.
+/// A table whose first column names the rows; nothing if there are no rows.
 pub(super) fn table(out: &mut String, columns: &[String], rows: &[Vec<String>]) {
     if rows.is_empty() {
         return;
@@ -48,12 +48,12 @@ pub(super) fn heading(part: &Part<'_>, text: &str, alone: bool) -> String {
     if alone { escape(text) } else { escape(&format!("{text} – {}", part.label)) }
 }
 
-/// Whether somebody's traffic was watched instead of a test run.
+/// Whether the figures come from captured traffic instead of a test.
 pub(super) fn is_passive(s: &Summary) -> bool {
     s.session.tags.get("instrument").is_some_and(|i| i == jitlat_core::passive::streams::PASSIVE)
 }
 
-/// Texts are ASCII for the console's sake; a page has true signs.
+/// Texts are ASCII for the console; pages use proper symbols.
 pub(super) fn micro(text: &str) -> String {
     let word = |w: &str| match w {
         "-" => "−".to_owned(),
@@ -68,15 +68,15 @@ pub(super) fn micro(text: &str) -> String {
     text.replace("+/- ", "±").split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// A warning as a sentence: with a capital and the true µ.
+/// A warning as a sentence: with a capital letter and a proper µ.
 pub(super) fn sentence(text: &str) -> String {
     let text = micro(text.trim_end_matches('.'));
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
 }
 
-/// The interactive pane, filled by the script, and every figure as a static drawing for print and for
-/// readers without scripts.
+/// The interactive pane, filled by the script, and every figure as a static drawing, for print and for readers without
+/// scripts.
 pub(super) fn plots(out: &mut String, figures: &[(String, Vec<Figure>)]) {
     if figures.is_empty() {
         out.push_str("<section class=\"plots\"><h2>Figures</h2><p>No packet arrived: there is nothing to draw.</p></section>\n");
@@ -123,7 +123,7 @@ pub(super) fn plots(out: &mut String, figures: &[(String, Vec<Figure>)]) {
 
 pub(super) fn data(out: &mut String, figures: &[(String, Vec<Figure>)]) {
     let list: Vec<&Figure> = figures.iter().flat_map(|(_, list)| list).collect();
-    // Figures hold finite numbers and strings only; those always serialise.
+    // Figures contain only finite numbers and strings, which can always be serialised.
     let json = serde_json::to_string(&list).unwrap_or_else(|_| "[]".into());
     let _ = writeln!(out, "<script type=\"application/json\" id=\"figures\">{}</script>", script_safe(&json));
 }

@@ -8,7 +8,7 @@ use jitlat_core::passive::verdict::list_prefixes;
 use jitlat_core::passive::{PassiveResult, SpreadFigures, WayFigures};
 use jitlat_core::units;
 
-/// Round trips of captured traffic, before the two directions. `notes` are those beside the result's own.
+/// Round trips of captured traffic, shown before the two directions. `notes` are added to the result's own.
 pub fn passive_section(
     r: &PassiveResult,
     ping: Option<SpreadFigures>,
@@ -71,7 +71,8 @@ fn remarks(r: &PassiveResult, notes: &[String]) -> Vec<String> {
     list
 }
 
-/// The connection with most bytes; `None` if there is none. `trace` is its course over time, `drawn` what two points say of the path between them.
+/// The connection with most bytes; `None` if there is none. `trace` is the connection over time, `drawn` the path
+/// between two points.
 pub fn tcp_section(r: &TcpResult, trace: &ConnectionTrace, drawn: Option<&PassiveTrace>) -> Option<Section> {
     let (c, between) = r.connections().next()?;
     let mut figures = of_tcp(&trace.up, "up", "data from the client");

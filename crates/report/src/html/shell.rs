@@ -1,4 +1,4 @@
-//! What every page begins and ends with.
+//! The beginning and the end of every page.
 
 use crate::escape::escape;
 use jitlat_core::time::WallTime;
@@ -8,7 +8,7 @@ use std::fmt::Write;
 const STYLE: &str = include_str!("report.css");
 const SCRIPT: &str = include_str!("report.js");
 
-/// Up to and including the page's title; the header is left open.
+/// The beginning, up to the page's title; the header element is left open.
 pub fn open(out: &mut String, title: &str, program: &str) {
     let _ = write!(
         out,
@@ -25,7 +25,7 @@ pub fn open(out: &mut String, title: &str, program: &str) {
     );
 }
 
-/// Who made the page, how and when.
+/// The program that made the page, its command and time.
 pub fn footer(out: &mut String, command: Option<&str>, program: &str, written: Option<WallTime>) {
     out.push_str("<footer>");
     if let Some(command) = command {
@@ -35,7 +35,7 @@ pub fn footer(out: &mut String, command: Option<&str>, program: &str, written: O
     let _ = writeln!(out, "<p>{}</p></footer>", escape(&format!("{program}{when}")));
 }
 
-/// The program that brings the figures to life, and the end.
+/// The script of the figures, and the end of the page.
 pub fn close(out: &mut String) {
     let _ = writeln!(out, "<script>\n{SCRIPT}</script>\n</body>\n</html>");
 }

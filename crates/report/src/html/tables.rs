@@ -21,7 +21,7 @@ pub fn what(s: &Summary) -> String {
         Transport::Tcp => "TCP records",
     });
     let date = s.header.date.as_ref().map_or(String::new(), |d| format!(" · {d}"));
-    // Zero stands for what an impossible header leaves unknown.
+    // Zero stands for a value that an invalid header leaves unknown.
     let size = if s.header.pktlen > 0 { format!(" of {} bytes", s.header.pktlen) } else { String::new() };
     let every = match s.periods.target {
         Some(target) => format!(", one every {}", time(target.period_ns)),
@@ -38,7 +38,7 @@ fn count(n: u64) -> String {
     group_thousands(&n.to_string())
 }
 
-/// A value or the sign for "undefined".
+/// A value, or the sign for "undefined".
 fn cell(value: Option<impl Into<f64>>) -> String {
     value.map_or_else(|| "–".into(), |v| time(v.into()))
 }
@@ -47,7 +47,7 @@ fn integer(value: Option<i64>) -> String {
     cell(value.map(|v| v as f64))
 }
 
-/// Writes counts and the table of distributions.
+/// Writes the counts and the table of distributions.
 pub fn write(out: &mut String, part: &Part<'_>, alone: bool) {
     let s = part.summary;
     let _ = write!(out, "<section class=\"tables\"><h2>{}</h2>", heading(part, "The figures", alone));
@@ -93,7 +93,7 @@ pub(super) fn head(out: &mut String) {
     );
 }
 
-/// The cells of a distribution, of times less `by`.
+/// The cells of a distribution, of times minus `by`.
 pub(super) fn whole(d: &Distribution, by: i64) -> [String; 8] {
     let less = |v: Option<i64>| integer(v.map(|v| v.saturating_sub(by)));
     let less_f64 = |v: Option<f64>| cell(v.map(|v| v - by as f64));
@@ -179,7 +179,7 @@ fn rates(out: &mut String, s: &Summary) {
     all_figures(out, s);
 }
 
-/// Headlines that no table above shows, and what metrics without a place of their own found.
+/// Headline figures that no table above contains, and results of metrics without a table of their own.
 fn more(out: &mut String, s: &Summary) {
     let above = |f: &Figure| {
         f.quantile.is_some() || ["sent", "loss", "latency", "ipdv"].iter().any(|t| f.key.starts_with(t))
@@ -194,7 +194,7 @@ fn more(out: &mut String, s: &Summary) {
     out.push_str("</dl>");
 }
 
-/// Every figure of the list that is defined, with what it means.
+/// Every defined figure of the list, with its meaning.
 fn all_figures(out: &mut String, s: &Summary) {
     out.push_str(
         "<details><summary>All figures</summary><div class=\"wide\"><table><thead><tr><th scope=\"col\">figure</th>\

@@ -1,11 +1,11 @@
-//! What a two-way test tells beside its round trips: either way by itself, and how it was asked.
+//! What a two-way test has in addition to its round trips: each way on its own, and how requests were sent.
 
 use super::{Part, heading, tables};
 use crate::escape::escape;
 use crate::text;
 use std::fmt::Write;
 
-/// Writes the ways and the remarks; nothing of a one-way test.
+/// Writes the ways and the remarks; nothing for a one-way test.
 pub fn write(out: &mut String, part: &Part<'_>, alone: bool) {
     let s = part.summary;
     let Some(t) = s.two_way.as_deref() else { return };

@@ -1,11 +1,11 @@
-//! Parts of a test: the windows of `--interval`, and the stretches between changes of the path.
+//! Parts of a test: the windows of `--interval`, and the segments between changes of the path.
 
 use super::{Part, heading, table};
 use jitlat_core::summary::{Interval, Summary};
 use jitlat_core::units::{eng4, eng4_f64};
 use std::fmt::Write;
 
-/// A page holds no more rows of either; the JSON has all.
+/// Most rows of either on a page; the JSON has all of them.
 const ROWS: usize = 1000;
 
 pub fn write(out: &mut String, part: &Part<'_>, alone: bool) {
@@ -29,7 +29,7 @@ fn or_dash(number: Option<String>) -> String {
     number.unwrap_or_else(|| "–".to_owned())
 }
 
-/// Each stretch counts jitter from its own smallest latency.
+/// Each segment measures jitter from its own smallest latency.
 fn stretches(out: &mut String, s: &Summary) {
     if s.segments.len() < 2 {
         return;

@@ -1,14 +1,14 @@
-//! The first lines of every report: what is wrong, since when, how much, how sure, whose fault; and what that means.
+//! The verdict, the first lines of every report: what is wrong, since when, how much, how certain, and what it means.
 
 use super::{Options, Page, count, mark};
 use jitlat_core::spec::Direction;
 use jitlat_core::summary::Summary;
 use jitlat_core::verdict::{Answer, Cause, CauseId, Fault, Severity};
 
-/// More causes are counted only.
+/// Most causes listed; more are only counted.
 const CAUSES: usize = 5;
 
-/// The answers of some streams, each under its label where there are several. Empty where none has one.
+/// The verdicts of some streams, with their labels if there are several. Empty if none has one.
 pub fn answers(streams: &[(&str, &Summary)], options: &Options) -> String {
     let mut page = Page::new(options);
     for (label, summary) in streams {
@@ -34,7 +34,8 @@ fn write(page: &mut Page, label: &str, answer: &Answer) {
     }
 }
 
-/// For what the path does: `good for telemetry and voice; fair for gaming (98 ms one way with the buffer)`.
+/// What the path is suitable for: `good for telemetry and voice; fair for gaming (98 ms one way with the buffer)`.
+/// `None` if unknown.
 fn uses(answer: &Answer) -> Option<String> {
     let mut groups: Vec<(Severity, &str, Vec<&str>)> = Vec::new();
     for (name, suits) in &answer.profiles {
@@ -56,7 +57,7 @@ fn uses(answer: &Answer) -> Option<String> {
     (!groups.is_empty()).then(|| groups.iter().map(group).collect::<Vec<_>>().join("; ") + ".")
 }
 
-/// What a cause rests on, where it lies and how sure it is.
+/// The evidence of a cause, its location and how certain it is.
 pub fn why(cause: &Cause) -> String {
     let way = match cause.direction {
         Some(Direction::Up) => ", on the way there",

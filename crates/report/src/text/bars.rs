@@ -1,13 +1,13 @@
-//! Text histograms of whatever was lost, duplicated or reordered, and only of that.
+//! Text histograms of losses, duplicates and reordering, each only if there are any.
 
 use super::{Page, count, share};
 use jitlat_core::spec::Transport;
 use jitlat_core::summary::Summary;
 use std::collections::BTreeMap;
 
-/// Columns of the longest bar.
+/// Characters of the longest bar.
 const BAR: u64 = 40;
-/// Values shown one by one; longer ones share a line with their neighbours, up to the next doubling.
+/// Values shown one by one; larger ones are grouped, up to the next power of two.
 const SINGLE: i64 = 12;
 
 pub(super) fn write(page: &mut Page, s: &Summary) {
@@ -43,7 +43,7 @@ pub(super) fn write(page: &mut Page, s: &Summary) {
             count(c.out_of_sequence, "packet"),
             count(extent, "other")
         ));
-        // The packets in place would dwarf all others.
+        // Packets in order would dwarf all others.
         bars(page, ["moved by", "packets"], &s.reordering.rd_fd, |moved| moved != 0);
         let in_place = s.reordering.rd_fd.get(&0).copied().unwrap_or(0);
         page.item(&format!("in place: {}", share(in_place, c.unique_valid)));
@@ -54,7 +54,7 @@ fn signed(histogram: &BTreeMap<u64, u64>) -> BTreeMap<i64, u64> {
     histogram.iter().map(|(k, v)| (i64::try_from(*k).unwrap_or(i64::MAX), *v)).collect()
 }
 
-/// One line for each value, or each range of large values, that occurs.
+/// One line for each value, or for each range of large values, that occurs.
 fn bars(page: &mut Page, titles: [&str; 2], histogram: &BTreeMap<i64, u64>, shown: impl Fn(i64) -> bool) {
     let mut lines: Vec<(i64, i64, u64)> = Vec::new();
     for (value, n) in histogram.iter().filter(|(value, _)| shown(**value)) {
@@ -68,13 +68,13 @@ fn bars(page: &mut Page, titles: [&str; 2], histogram: &BTreeMap<i64, u64>, show
     page.line(&format!("{}{:>11}  {:>9}", Page::INDENT, titles[0], titles[1]));
     for (first, last, n) in lines {
         let label = if first == last { first.to_string() } else { format!("{first} to {last}") };
-        // Every value that occurs is seen.
+        // Every value that occurs is visible.
         let length = (n * BAR).div_ceil(most) as usize;
         page.line(&format!("{}{label:>11}  {n:>9}  {}", Page::INDENT, "#".repeat(length)));
     }
 }
 
-/// Values of one line have the same range.
+/// Values of one line have the same result.
 fn range_of(value: i64) -> i64 {
     let magnitude = value.saturating_abs();
     if magnitude <= SINGLE { value } else { value.signum() * (SINGLE + i64::from(magnitude.ilog2())) }

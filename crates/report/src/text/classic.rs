@@ -1,5 +1,4 @@
-//! The report that users of the first tool know: its lines, their order, wording and number format
-//! (seed document, figure 16).
+//! The classic report: lines, order, wording and number format of the first tool (seed document, figure 16).
 
 use super::{Page, dash};
 use jitlat_core::noise::Noise;
@@ -89,7 +88,7 @@ fn latency(page: &mut Page, s: &Summary) {
     spread(page, d);
 }
 
-/// Deviation, median and mode.
+/// Standard deviation, median and mode.
 fn spread(page: &mut Page, d: &Distribution) {
     page.line(&format!("std dev = {}", dash(d.stddev.map(eng4_f64))));
     page.line(&format!("median = {}", dash(d.median.map(eng4_f64))));

@@ -1,4 +1,4 @@
-//! Several runs on the console: a table, then what to believe of the differences.
+//! Several runs on the console: a table, then whether the differences are significant.
 
 use super::{Look, Options, Page, dash, printable};
 use jitlat_core::compare::{Basis, Cell, Comparison, Grid, Outcome};
@@ -6,7 +6,7 @@ use jitlat_core::figures::{FIGURES, Figure};
 use jitlat_core::units::eng4_f64;
 use jitlat_core::verdict::comparison::{change, effect, outcome, p_value, points, sentence, signed};
 
-/// Characters of the row's name, of the figure's, of a column.
+/// Characters of the row's name, of the figure's name, of a column.
 const ROW: usize = 16;
 const FIGURE: usize = 16;
 const COLUMN: usize = 12;
@@ -24,10 +24,10 @@ pub fn comparison(grid: &Grid, options: &Options) -> String {
     page.text
 }
 
-/// What stands in a line of the table: its name, and a cell of it.
+/// A line of the table: its name, and the text of a cell.
 type Line<'a> = (&'a str, Box<dyn Fn(&Cell) -> Option<String>>);
 
-/// The number of runs where there are several, then the headlines of the list.
+/// The number of runs, if there are several, then the headline figures.
 fn lines_of_table() -> Vec<Line<'static>> {
     let runs: Line<'_> = ("runs", Box::new(|c| (c.sources.len() > 1).then(|| c.sources.len().to_string())));
     let headlines = FIGURES.iter().filter(|f| f.headline);
@@ -45,7 +45,7 @@ fn table(page: &mut Page, grid: &Grid) {
         grid.columns.iter().map(|c| c.chars().count().clamp(COLUMN - 2, 24) + 2).collect();
     let mut from = 0;
     while from < grid.columns.len() {
-        // As many columns as the page is wide; the others in further tables below.
+        // As many columns as fit on the page; the others in further tables below.
         let mut to = from;
         let mut width = lead;
         while to < widths.len() && (to == from || width + widths[to] <= page.width) {
@@ -69,7 +69,7 @@ fn table(page: &mut Page, grid: &Grid) {
         for row in &grid.rows {
             let mut name = printable(&row.name);
             for (figure, of) in &lines {
-                // A line is there for all columns of a row or for none.
+                // A line is present for all columns of a row or for none.
                 if row.cells.iter().flatten().all(|c| of(c).is_none()) {
                     continue;
                 }
@@ -90,7 +90,7 @@ fn clip(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(2)).chain("..".chars()).collect()
 }
 
-/// What must be known to read the table.
+/// Notes that are needed to read the table.
 fn notes(page: &mut Page, grid: &Grid) {
     let cells = || grid.rows.iter().flat_map(|r| r.cells.iter().flatten());
     let mut notes = Vec::new();

@@ -1,4 +1,4 @@
-//! What the classic report could not say: what the figures mean, how far to believe them, and why.
+//! What the classic report did not contain: what the figures mean, how reliable they are, and why.
 
 use super::{Look, Page, count, dash, printable, share, two_way};
 use crate::mean;
@@ -17,7 +17,7 @@ pub(super) fn write(page: &mut Page, s: &Summary) {
     write_but_figures(page, s);
 }
 
-/// The same of a test whose packets are not known one by one.
+/// The same for a test whose packets are not known one by one.
 pub(super) fn write_but_figures(page: &mut Page, s: &Summary) {
     two_way::write(page, s);
     clocks(page, s);
@@ -28,7 +28,7 @@ pub(super) fn write_but_figures(page: &mut Page, s: &Summary) {
     verdicts(page, s);
 }
 
-/// What the figures mean, the worst first. Last, where the eye is when a terminal has scrolled.
+/// What the figures mean, the worst first; at the end, where a scrolled terminal shows it.
 fn verdicts(page: &mut Page, s: &Summary) {
     let opinion = Opinion::of(s);
     if opinion.findings.is_empty() {
@@ -40,12 +40,12 @@ fn verdicts(page: &mut Page, s: &Summary) {
     }
 }
 
-/// The signs a page may use, as a terminal of any age shows them.
+/// Symbols replaced by ASCII, which every terminal shows.
 fn ascii(text: &str) -> String {
     text.replace('µ', "u").replace('−', "-").replace('±', "+/- ").replace('–', "-").replace('\u{a0}', " ")
 }
 
-/// What metrics without a place of their own found.
+/// Results of metrics without a section of their own.
 fn further(page: &mut Page, s: &Summary) {
     let found = |selector: Selector| {
         let computed = selector.figure.is_computed();
@@ -66,7 +66,7 @@ fn further(page: &mut Page, s: &Summary) {
     }
 }
 
-/// Jitter by other definitions, and how losses cluster.
+/// Jitter by other definitions, and the clustering of losses.
 fn variation(page: &mut Page, s: &Summary) {
     if s.counts.unique_valid == 0 {
         return;
@@ -140,8 +140,8 @@ fn loss_pattern(page: &mut Page, s: &Summary) {
 
 fn clocks(page: &mut Page, s: &Summary) {
     let c = &s.clock;
-    let told = c.offset_ns.is_some() || [&c.client, &c.server].into_iter().any(|h| account(h).is_some());
-    if !told && s.skew_hull.is_none() {
+    let known = c.offset_ns.is_some() || [&c.client, &c.server].into_iter().any(|h| account(h).is_some());
+    if !known && s.skew_hull.is_none() {
         return;
     }
     page.heading("Clocks");
@@ -190,7 +190,7 @@ fn clocks(page: &mut Page, s: &Summary) {
     }
 }
 
-/// A host's own account of its clock.
+/// A host's own report about its clock; `None` if it has none.
 fn account(host: &HostClock) -> Option<String> {
     let state = |s: &SyncState| {
         if s.synchronised {
@@ -220,7 +220,7 @@ fn account(host: &HostClock) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// The tool's own noise.
+/// What the measuring hosts themselves add to the figures.
 fn hosts(page: &mut Page, s: &Summary) {
     if s.counts.unique_valid == 0 {
         return;
@@ -307,7 +307,7 @@ fn coverage(c: &Coverage) -> String {
     if parts.is_empty() { "-".to_owned() } else { parts.join(", ") }
 }
 
-/// What the receiver saw in the IP header.
+/// The header fields that the receiver saw.
 fn far_end(page: &mut Page, s: &Summary) {
     let f = &s.far_end;
     if f.dscp.is_empty() && f.ttl.is_empty() && f.odd_sizes == 0 {
@@ -338,7 +338,7 @@ fn far_end(page: &mut Page, s: &Summary) {
     }
 }
 
-/// `EF` where all agree, otherwise each value with its share, the most frequent first.
+/// `EF` if all are equal, otherwise each value with its share, the most frequent first.
 fn mixture<K>(counts: &BTreeMap<K, u64>, name: impl Fn(&K) -> String) -> String {
     const SHOWN: usize = 6;
     let total = counts.values().sum();
@@ -365,7 +365,7 @@ fn warnings(page: &mut Page, s: &Summary) {
     }
 }
 
-/// How far the test came, where it did not come to its end. Why is among the warnings.
+/// How far the test came if it did not end normally. The reason is among the warnings.
 fn ending(page: &mut Page, s: &Summary) {
     let how = match s.session.ending {
         Ending::Complete | Ending::Unknown => return,

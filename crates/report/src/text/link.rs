@@ -1,4 +1,4 @@
-//! What an access link explains of the round trips, and which link a sweep looks like.
+//! What an access link explains of the round trips, and which link the results of a sweep suggest.
 
 use jitlat_core::passive::link::{Fit, Layer, fit_sizes, milliseconds};
 use jitlat_core::passive::{Link, LinkQuestion, SizeFigures};
@@ -6,7 +6,7 @@ use jitlat_core::time::Span;
 use jitlat_core::units;
 use std::fmt::Write as _;
 
-/// Sizes shown of those that occur.
+/// Most sizes shown.
 const SHOWN: usize = 12;
 
 fn heading(link: &Link) -> String {
@@ -15,7 +15,7 @@ fn heading(link: &Link) -> String {
     format!("Link {}{tunnel}: {up} from the reference, {down} to it\n", link.encapsulation)
 }
 
-/// The model beside the round trips that were measured, or the link that they look like.
+/// The model compared with the measured round trips, or the link that they suggest.
 pub fn answer(question: &LinkQuestion, sizes: &[SizeFigures]) -> String {
     let mut t = String::from("\n");
     match question {
@@ -97,7 +97,7 @@ fn describe(t: &mut String, fit: Option<&Fit>) {
     }
 }
 
-/// The link's tables for some UDP payloads: sizes layer by layer, and delays.
+/// Tables of the link for some UDP payloads: sizes layer by layer, and delays.
 pub fn tables(link: &Link, payloads: &[u64]) -> String {
     let mut t = heading(link);
     let wires: Vec<_> = payloads.iter().map(|p| link.of_payload(*p)).collect();
@@ -107,7 +107,7 @@ pub fn tables(link: &Link, payloads: &[u64]) -> String {
             names.push(l.name);
         }
     }
-    // A layer that only some sizes need (padding) goes before the one it precedes where it occurs.
+    // A layer that only some sizes need (padding) is inserted before the one it precedes.
     let longest = wires.iter().max_by_key(|w| w.layers.len());
     let names: Vec<&str> = longest.map_or(names, |w| w.layers.iter().map(|l| l.name).collect());
     let mut row = |name: &str, cell: &dyn Fn(usize) -> String| {

@@ -3,7 +3,7 @@
 use jitlat_core::summary::Level;
 use std::fmt::Write;
 
-/// Whether the text may carry colours.
+/// Whether the text may contain colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
     /// For pipes and files.
@@ -13,14 +13,14 @@ pub enum Style {
     Colour,
 }
 
-/// What to print, and how.
+/// Options of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Print the latency corrected by the clock estimate too (`-C`). The raw values stay first.
+    /// Also print the latency corrected by the clock estimate (`-C`), after the raw values.
     pub corrected: bool,
-    /// Colours or not.
+    /// Whether to use colours.
     pub style: Style,
-    /// Columns that sentences are wrapped to.
+    /// Columns at which sentences are wrapped.
     pub width: usize,
 }
 
@@ -30,7 +30,7 @@ impl Default for Options {
     }
 }
 
-/// Free text from a log or a peer, without what could steer a terminal.
+/// Text from a log or a peer, without terminal control characters.
 pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -39,7 +39,7 @@ pub(super) fn dash(value: Option<String>) -> String {
     value.unwrap_or_else(|| "-".to_owned())
 }
 
-/// A share of a whole in percent with two decimals; `-` of nothing.
+/// A ratio in percent with two decimals; `-` if `whole` is 0.
 pub(super) fn share(part: u64, whole: u64) -> String {
     if whole == 0 { "-".to_owned() } else { format!("{:.2}%", part as f64 * 100.0 / whole as f64) }
 }
@@ -49,7 +49,7 @@ pub(super) fn count(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
-/// How a word is to look.
+/// The style of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     Heading,
@@ -71,7 +71,7 @@ impl Look {
     }
 }
 
-/// The word for a level, and how it is to look.
+/// The word for a level, and its style.
 pub(super) fn mark(level: Level) -> (&'static str, Look) {
     match level {
         Level::Good => ("good:", Look::Good),
@@ -81,7 +81,7 @@ pub(super) fn mark(level: Level) -> (&'static str, Look) {
     }
 }
 
-/// The text so far, and how it is to be set: headings, statements, findings.
+/// The text so far, with methods for headings, statements, findings.
 pub struct Page {
     pub(super) text: String,
     style: Style,
@@ -96,13 +96,13 @@ impl Page {
         Page { text: String::new(), style: options.style, width: options.width.max(40) }
     }
 
-    /// A line as it is.
+    /// Adds a line unchanged.
     pub fn line(&mut self, line: &str) {
         self.text.push_str(line);
         self.text.push('\n');
     }
 
-    /// An empty line.
+    /// Adds an empty line.
     pub fn blank(&mut self) {
         self.text.push('\n');
     }
@@ -114,7 +114,7 @@ impl Page {
         }
     }
 
-    /// A section's title, with the blank line above it.
+    /// Adds a section's title, with a blank line before it.
     pub fn heading(&mut self, title: &str) {
         if !self.text.is_empty() {
             self.blank();
@@ -123,12 +123,12 @@ impl Page {
         self.line(&title);
     }
 
-    /// One statement, indented, wrapped between words.
+    /// Adds a statement, indented and wrapped.
     pub fn item(&mut self, text: &str) {
         self.marked("", None, text);
     }
 
-    /// The first sentence, wrapped between words, in the colour of how it looks.
+    /// Adds the first sentence, wrapped, in the colour of `level`.
     pub fn lead(&mut self, level: Level, text: &str) {
         let (_, look) = mark(level);
         let mut line = String::new();
@@ -147,7 +147,7 @@ impl Page {
         self.line(&painted);
     }
 
-    /// One statement behind a word that says how it looks.
+    /// Adds a statement after the word for `level`.
     pub fn finding(&mut self, level: Level, text: &str) {
         let (mark, look) = mark(level);
         self.marked(mark, Some(look), text);
@@ -158,7 +158,7 @@ impl Page {
         self.text
     }
 
-    /// One statement behind a word that says how bad it is.
+    /// Adds a statement after a mark.
     pub(super) fn marked(&mut self, mark: &str, look: Option<Look>, text: &str) {
         let mut column = Page::INDENT.len() + mark.chars().count();
         let shown = look.map_or_else(|| mark.to_owned(), |look| self.painted(look, mark));

@@ -1,4 +1,4 @@
-//! Passive round trips: what two captures say beyond the pairs.
+//! Passive round trips: figures of two captures.
 
 use crate::text;
 use jitlat_core::passive::flows::{FlowRtt, MAX_FLOWS, OTHER_FLOWS_NAME};
@@ -10,23 +10,23 @@ use jitlat_core::summary::Summary;
 use jitlat_core::units;
 use std::fmt::Write as _;
 
-/// What is shown beside the result itself.
+/// What is printed in addition to the result itself.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Beside<'a> {
-    /// What ping measured at the same time.
+pub struct PassiveExtras<'a> {
+    /// The round trips of ping in the same time; `None`: unknown.
     pub ping: Option<SpreadFigures>,
-    /// What is asked about the link.
+    /// The question about the link; `None`: not asked.
     pub link: Option<&'a LinkQuestion>,
-    /// The ways in the common analysis, each with its heading: for their windows.
+    /// The figures of both ways, each with its heading, for their windows.
     pub ways: &'a [(&'a str, &'a Summary)],
-    /// Flows shown, those with most bytes.
+    /// Number of flows printed, those with most bytes first.
     pub top: usize,
-    /// Notes beside those of the result.
+    /// Notes to add to those of the result.
     pub notes: &'a [String],
 }
 
-/// The summary as people read it.
-pub fn passive(r: &PassiveResult, beside: &Beside<'_>) -> String {
+/// The result as text.
+pub fn passive(r: &PassiveResult, beside: &PassiveExtras<'_>) -> String {
     let mut t = String::new();
     let (s, plan) = (&r.summary, &r.plan);
     // Writing to a string cannot fail.
@@ -45,9 +45,11 @@ pub fn passive(r: &PassiveResult, beside: &Beside<'_>) -> String {
         );
     }
     if plan.direction_assumed {
-        t.push_str("  which side is which could not be told for some packets: the clocks were believed; give -a and -A\n");
+        t.push_str(
+            "  the direction of some packets is uncertain and was derived from the clocks; give -a and -A\n",
+        );
     }
-    let _ = writeln!(t, "  packets are told apart by {}", describe_identity(&r.identity));
+    let _ = writeln!(t, "  packets are identified by {}", describe_identity(&r.identity));
     let _ = writeln!(t);
     let _ = writeln!(t, "{:<22}{:>14} {:>14}", "", "OUT (to MON)", "IN (to REF)");
     let mut row = |name: &str, f: &dyn Fn(&WayFigures) -> String| {
@@ -109,7 +111,7 @@ pub fn passive(r: &PassiveResult, beside: &Beside<'_>) -> String {
     t
 }
 
-/// A band in words.
+/// Describes a band.
 pub fn describe_band(l: &Level) -> String {
     let apart = units::eng4_f64(l.spacing_ns);
     let mut text = match l.of_differences {

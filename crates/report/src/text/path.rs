@@ -6,7 +6,7 @@ use jitlat_core::spec::Dscp;
 use jitlat_core::summary::Percent;
 use jitlat_core::units::{eng4, eng4_f64};
 
-/// A table of the hops of `path`, and what was noticed on it.
+/// A table of the hops of `path`, with remarks.
 pub fn path(path: &Path, options: &Options) -> String {
     let mut page = Page::new(options);
     let transport = if path.proto == 6 { "TCP" } else { "UDP" };
@@ -70,7 +70,7 @@ pub fn path(path: &Path, options: &Options) -> String {
         ));
     }
     if path.rewrites.is_empty() && path.hops.iter().any(|h| !h.dscp.is_empty()) {
-        page.item(&format!("DSCP {} arrives as it was sent, as far as hops tell", dscp(path.dscp)));
+        page.item(&format!("DSCP {} arrives as it was sent, as far as hops report it", dscp(path.dscp)));
     }
     let silent = path.hops.iter().filter(|h| h.answered == 0).count() as u64;
     if silent > 0 {

@@ -1,4 +1,4 @@
-//! Small plots in characters: latency by how often, and by when.
+//! Plots in characters: a histogram of latency, and latency over time.
 
 use super::count;
 use jitlat_core::analysis::Samples;
@@ -9,13 +9,13 @@ use jitlat_core::units::eng4;
 const LINES: usize = 14;
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The distribution's histogram as bars of `width` columns at most, with what lies beyond its limit in
-/// sight. Empty where there is no histogram.
+/// The distribution's histogram as bars of at most `width` columns, with the number of values beyond its limit. Empty
+/// if there is no histogram.
 pub fn histogram(title: &str, distribution: &Distribution, width: usize) -> String {
     shifted_histogram(title, distribution, 0, width)
 }
 
-/// The same with every value moved by `shift` ns: latency corrected by the clock estimate.
+/// The same with every value shifted by `shift` ns: latency corrected by the clock estimate.
 pub fn shifted_histogram(title: &str, distribution: &Distribution, shift: i64, width: usize) -> String {
     let Some(h) = &distribution.histogram else { return String::new() };
     let merged = h.counts.len().div_ceil(LINES).max(1);
@@ -28,7 +28,7 @@ pub fn shifted_histogram(title: &str, distribution: &Distribution, shift: i64, w
             (eng4(from.saturating_add(shift)), counts.iter().sum())
         })
         .collect();
-    // Bins behind the largest value hold nothing.
+    // Bins above the largest value are empty.
     while lines.len() > 1 && lines.last().is_some_and(|(_, n)| *n == 0) {
         lines.pop();
     }
@@ -48,9 +48,9 @@ pub fn shifted_histogram(title: &str, distribution: &Distribution, shift: i64, w
     text
 }
 
-/// Latency against arrival time, one column for each slice of the run: the largest and the median value,
-/// and where packets are missing. `name` says what the values are, `shift` is added to each, in ns. Empty where nothing
-/// arrived.
+/// Delay over time: latency against arrival time, one column for each slice of the run, with the largest and the median
+/// value, and where packets are missing. `name` says what the values are; `shift` is added to each, in ns. Empty if
+/// nothing arrived.
 pub fn burstiness(name: &str, samples: &Samples, shift: i64, packets: u64, width: usize) -> String {
     let arrivals = || (0..samples.len()).map(|k| samples.arrived(k));
     let (Some(first), Some(last)) = (arrivals().min(), arrivals().max()) else { return String::new() };
@@ -67,7 +67,7 @@ pub fn burstiness(name: &str, samples: &Samples, shift: i64, packets: u64, width
     order.sort_unstable_by_key(|k| samples.seq[*k as usize]);
     let mut due = 0;
     for k in order {
-        // What is missing would have come about when the next one did.
+        // A missing packet would have arrived at about the time of the next one.
         let seq = u64::from(samples.seq[k as usize]);
         lost[column(samples.arrived(k as usize))] += seq.saturating_sub(due);
         due = seq + 1;

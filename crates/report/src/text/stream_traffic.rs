@@ -1,4 +1,4 @@
-//! A test's own stream, as it was captured at this host.
+//! A test's own stream as captured at this host.
 
 use jitlat_core::passive::StreamTraffic;
 use jitlat_core::passive::tcp::{DelayCause, DelayCauses};
@@ -7,7 +7,7 @@ use jitlat_core::units::eng4;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// What was captured, and what it explains. `saved` is where the packets are.
+/// What was captured, and what it explains. `saved` is the file with the packets.
 pub fn stream_traffic(s: &StreamTraffic, saved: Option<&Path>) -> String {
     let mut text = format!("\nThe stream at {} of this host\n", s.interface);
     // Writing to a string cannot fail.

@@ -1,4 +1,4 @@
-//! TCP connections of captures.
+//! TCP connections in captures.
 
 use jitlat_core::passive::SpreadFigures;
 use jitlat_core::passive::tcp::{
@@ -7,7 +7,7 @@ use jitlat_core::passive::tcp::{
 use jitlat_core::units;
 use std::fmt::Write as _;
 
-/// All that is said of the connections, of the `top` with most bytes; 0 shows all.
+/// The analysis of the `top` connections with most bytes; 0: all.
 pub fn tcp(r: &TcpResult, top: usize) -> String {
     let all = r.first.connections.len();
     let shown = if top == 0 { all } else { all.min(top) };

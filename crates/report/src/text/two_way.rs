@@ -1,11 +1,11 @@
-//! What a two-way test tells beside its round trips: how it was made, either way by itself, and what was
-//! received that is no measurement.
+//! What a two-way test has in addition to its round trips: how requests were sent, each way on its own, and datagrams
+//! that were no measurement.
 
 use super::{Options, Page, count, dash, printable};
 use jitlat_core::Schedule;
 use jitlat_core::session::Session;
 use jitlat_core::summary::{Percent, Summary};
-use jitlat_core::twoway::{Directions, FarReport, NotAnswers, Sending, TcpCourse, TwoWayFigures, Way};
+use jitlat_core::twoway::{Directions, FarReport, NotAnswers, Sending, TcpStats, TwoWayFigures, Way};
 use jitlat_core::units::{eng4, eng4_f64, full_f64};
 
 /// `ICMP to 192.0.2.2: 20 requests of 64 bytes, one every 20.00 ms (open loop)`.
@@ -49,12 +49,12 @@ pub(super) fn write(page: &mut Page, s: &Summary) {
     beside(page, s, t);
 }
 
-/// Whether both ends are one host, and so on one clock.
+/// Whether both ends are one host, with one clock.
 pub fn is_one_host(s: &Summary) -> bool {
     s.header.src_ip.is_some() && s.header.src_ip == s.header.dst_ip
 }
 
-/// The statements of the section without its tables, a sentence each, for a page that has tables of its own.
+/// The statements of the section without its tables, a sentence each, for a page with its own tables.
 pub fn two_way_remarks(s: &Summary) -> Vec<String> {
     let Some(t) = s.two_way.as_deref() else { return Vec::new() };
     let mut page = Page::new(&Options { width: usize::MAX, ..Options::default() });
@@ -134,7 +134,7 @@ fn processing(page: &mut Page, t: &TwoWayFigures) {
             eng4(p.max)
         )),
         None if t.far_report.is_none() => {
-            page.item("the far host's own time is not told: the round trips contain it");
+            page.item("the far host does not report its own processing time: the round trips contain it");
         }
         None => {}
     }
@@ -153,7 +153,7 @@ fn directions(page: &mut Page, t: &TwoWayFigures) {
 fn undetermined(page: &mut Page, d: &Directions) {
     if d.unknown_lost > 0 {
         page.item(&format!(
-            "{} without an answer, lost there or back: the far host's count does not tell",
+            "{} without an answer, lost there or back: the far host's count does not show in which direction",
             count(d.unknown_lost, "request")
         ));
     }
@@ -175,7 +175,7 @@ fn delay(page: &mut Page, name: &str, way: &Way, clocks: &str) {
     ));
 }
 
-/// Both ways with the clocks' difference taken out, as far as round trips can tell it.
+/// Both ways without the offset of the clocks, as far as round trips can determine it.
 fn corrected(page: &mut Page, t: &TwoWayFigures) {
     let both = t.up.as_ref().zip(t.down.as_ref());
     let Some((up, down)) = both.and_then(|(u, d)| u.latency_corrected.zip(d.latency_corrected)) else {
@@ -191,7 +191,7 @@ fn corrected(page: &mut Page, t: &TwoWayFigures) {
     ));
 }
 
-fn connection(page: &mut Page, tcp: &TcpCourse) {
+fn connection(page: &mut Page, tcp: &TcpStats) {
     page.item(&format!(
         "the kernel's TCP: {}, smoothed round trip {} to {}, congestion window {} to {} segments of {} bytes",
         count(tcp.retransmissions, "retransmission"),

@@ -1,10 +1,10 @@
-//! Parts of a test: the windows of `--interval`, and the stretches between changes of the path.
+//! Parts of a test: the windows of `--interval`, and the segments between changes of the path.
 
 use super::{Look, Page, dash};
 use jitlat_core::summary::{Interval, Summary};
 use jitlat_core::units::{eng4, eng4_f64};
 
-/// More lines than this are not read.
+/// Most lines.
 const LINES: usize = 40;
 
 pub(super) fn write(page: &mut Page, s: &Summary) {
@@ -12,7 +12,7 @@ pub(super) fn write(page: &mut Page, s: &Summary) {
     stretches(page, s);
 }
 
-/// Each stretch counts jitter from its own smallest latency.
+/// Each segment measures jitter from its own smallest latency.
 fn stretches(page: &mut Page, s: &Summary) {
     if s.segments.len() < 2 {
         return;
@@ -38,7 +38,7 @@ fn stretches(page: &mut Page, s: &Summary) {
     }
 }
 
-/// The windows without the stretches.
+/// The windows without the segments.
 pub(super) fn alone(page: &mut Page, s: &Summary) {
     let Some(first) = s.intervals.first() else { return };
     page.heading(&format!("Windows of {}", eng4(first.length_ns)));

@@ -1,5 +1,5 @@
 #![allow(dead_code, reason = "each test uses a part")]
-//! Runs for tests and pictures: the golden logs, and made-up streams of any size.
+//! Runs for tests and pictures: the golden logs, and simulated streams of any size.
 
 use jitlat_core::analysis::{Analyzer, Options, Samples};
 use jitlat_core::record::{Flags, PacketRecord};
@@ -7,9 +7,9 @@ use jitlat_core::session::{Ending, Session};
 use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
 use jitlat_core::summary::Summary;
 use jitlat_core::time::{Span, WallTime};
-use jitlat_report::figure::{self, Beside, Figure, Run, Trace};
+use jitlat_report::figure::{self, ComparedRun, Figure, Run, Trace};
 
-/// A run with everything a report shows.
+/// A run with everything that a report can show.
 pub struct Measured {
     pub session: Session,
     pub summary: Summary,
@@ -29,7 +29,7 @@ impl Measured {
     }
 }
 
-/// A log of `testdata/`, read by position: these are known to be well formed.
+/// Reads a log of `testdata/`.
 pub fn golden(name: &str) -> Measured {
     let path = format!("{}/../../testdata/{name}.log", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
@@ -68,9 +68,9 @@ pub fn golden(name: &str) -> Measured {
 }
 
 fn span(text: &str) -> Span {
-    let mut words = text.trim().trim_start_matches('=').split_whitespace();
-    let value: f64 = words.next().unwrap().parse().unwrap();
-    let unit = match words.next() {
+    let mut fields = text.trim().trim_start_matches('=').split_whitespace();
+    let value: f64 = fields.next().unwrap().parse().unwrap();
+    let unit = match fields.next() {
         Some("s") => 1e9,
         Some("ms") => 1e6,
         _ => 1e3,
@@ -132,7 +132,7 @@ pub fn everything() -> Vec<(String, Figure)> {
     for (name, m) in &runs {
         all.extend(figures(m).into_iter().map(|f| (format!("{name}: {}", f.id), f)));
     }
-    let named: Vec<_> = runs.iter().map(|(n, m)| Beside::new(n, &m.summary)).collect();
+    let named: Vec<_> = runs.iter().map(|(n, m)| ComparedRun::new(n, &m.summary)).collect();
     all.extend(figure::of_runs(&named).into_iter().map(|f| (f.id.clone(), f)));
     all
 }
@@ -160,7 +160,7 @@ pub fn pictures() -> Vec<(String, Figure)> {
     let corrected = corrected.into_iter().find(|f| f.id == "latency");
     all.extend(corrected.map(|f| Figure { id: "latency-corrected".into(), ..f }));
     let runs = [("before", &long.summary), ("after", &loopback.summary), ("other path", &wan.summary)]
-        .map(|(name, summary)| Beside::new(name, summary));
+        .map(|(name, summary)| ComparedRun::new(name, summary));
     all.extend(figure::of_runs(&runs).into_iter().filter(|f| f.id.starts_with("compare-jitter")));
     let density = from(&long, &["burstiness"]).into_iter().map(|f| ("burstiness-density".to_owned(), f));
     all.into_iter().map(|f| (f.id.clone(), f)).chain(density).collect()

@@ -1,9 +1,9 @@
-//! Lines for Carbon, as LaTe's `-g`: the figures of one interval.
+//! Lines for Carbon, as LaTe's option `-g`: the figures of one interval.
 
 use super::Sample;
 use std::collections::BTreeSet;
 
-/// What one interval has seen so far.
+/// The statistics of one interval.
 #[derive(Clone, Debug, Default)]
 pub struct Interval {
     count: u64,
@@ -15,7 +15,7 @@ pub struct Interval {
     squares: f64,
     min: i64,
     max: i64,
-    /// Numbers passed over in this interval and not come yet.
+    /// Sequence numbers skipped in this interval that have not arrived yet.
     open: BTreeSet<u64>,
     /// Late arrivals that belong to earlier intervals.
     of_before: u64,
@@ -23,11 +23,11 @@ pub struct Interval {
     highest: Option<u64>,
 }
 
-/// Gaps remembered in an interval; beyond this the path is down, not reordering.
+/// Most gaps remembered in an interval; with more the path is down rather than reordering.
 const OPEN: u64 = 100_000;
 
 impl Interval {
-    /// Takes in a sample.
+    /// Adds a sample.
     pub fn add(&mut self, s: &Sample) {
         if s.duplicate {
             self.duplicates += 1;
@@ -57,8 +57,8 @@ impl Interval {
         self.squares += delta * (latency as f64 - self.mean);
     }
 
-    /// The lines of this interval, stamped `at` (seconds since 1970), and a fresh one. Nothing of an interval
-    /// in which nothing came.
+    /// The lines of this interval, with time stamp `at` (seconds since 1970), and starts a new one. `None` if no sample
+    /// arrived.
     pub fn flush(&mut self, path: &str, at: i64) -> Option<String> {
         let done = std::mem::take(self);
         self.highest = done.highest;
@@ -78,7 +78,7 @@ impl Interval {
         say("outoforder", done.late.to_string());
         let local = done.open.len() as i64;
         say("packetloss.local", local.to_string());
-        // Late arrivals of earlier intervals are given back here: the sum over all intervals is the loss.
+        // Late arrivals of earlier intervals are subtracted here: the sum over all intervals is the loss.
         say("packetloss.net", (local - done.of_before as i64).to_string());
         say("dupcount", done.duplicates.to_string());
         Some(lines)

@@ -1,13 +1,12 @@
-//! The outputs of LaTe, byte for byte in its forms, for those who have tools that read them.
+//! Outputs in LaTe's own formats, byte for byte, for existing tools that read them.
 //!
-//! * [`Course`] – what LaTe knows of each sample when it has come
+//! * [`SampleHistory`] – turns records into samples
 //! * [`summary`] – one line a test: 34 columns
 //! * [`packets`] – one line a packet
-//! * [`stream`] – messages to a listener, one a sample
+//! * [`stream`] – messages to a listening program, one per sample
 //! * [`graphite`] – lines for Carbon
 //!
-//! Where LaTe's figures are wrong, ours are not: errors do not enter the mean, and times stamps are those of
-//! the record.
+//! Where LaTe's figures are wrong, ours are not: errors do not enter the mean, and time stamps are those of the record.
 
 pub mod graphite;
 pub mod packets;
@@ -18,54 +17,54 @@ use jitlat_core::record::Moment;
 use jitlat_core::twoway::{processing, round_trip};
 use jitlat_core::{PacketRecord, WallTime};
 
-/// One sample as LaTe's outputs show it.
+/// A sample as shown by LaTe's outputs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     /// Sequence number, reconstructed past its wraps.
     pub seq: u64,
-    /// Latency in ns; zero or below, or missing, is an error.
+    /// Latency in ns; missing, zero or negative values are errors.
     pub latency: Option<i64>,
-    /// The server's own time, in ns, where it tells.
+    /// The server's processing time, in ns; `None` unless it reports one.
     pub processing: Option<i64>,
     /// When the request was sent.
     pub sent: WallTime,
-    /// Came before.
+    /// Whether it arrived before.
     pub duplicate: bool,
-    /// Came after a later one.
+    /// Whether a later one arrived first.
     pub late: bool,
-    /// Lost over due, up to the highest sequence number so far.
+    /// Share of packets lost, up to the highest sequence number so far, 0…1.
     pub lost_so_far: f64,
     /// Smallest latency so far, in ns.
     pub min: i64,
-    /// Largest.
+    /// Largest latency so far, in ns.
     pub max: i64,
 }
 
 impl Sample {
-    /// Whether it is no measurement.
+    /// Whether its latency is not a valid measurement.
     pub fn is_error(&self) -> bool {
         self.latency.is_none_or(|l| l <= 0)
     }
 
-    /// The number on the wire, which wraps.
+    /// The sequence number on the wire, which wraps.
     pub fn wire_seq(&self) -> u16 {
         self.seq as u16
     }
 }
 
-/// Turns records, in order of arrival, into samples.
+/// Converts records, in order of arrival, to samples.
 #[derive(Clone, Debug, Default)]
-pub struct Course {
+pub struct SampleHistory {
     highest: Option<u64>,
     missing: u64,
     min: Option<i64>,
     max: Option<i64>,
-    /// A bit for each number seen.
+    /// A bit for each sequence number that has arrived.
     seen: Vec<u64>,
 }
 
-impl Course {
-    /// The sample that `record` is; `None` of a record without a time of sending or a possible number.
+impl SampleHistory {
+    /// The sample of `record`; `None` if the record has no send time or an impossible number.
     pub fn sample(&mut self, record: &PacketRecord) -> Option<Sample> {
         let (seq, sent) = (u64::from(u32::try_from(record.seq).ok()?), record.time(Moment::Sent)?);
         let latency = round_trip(record).map(|s| s.0).filter(|_| record.flags.is_clean());
@@ -98,8 +97,8 @@ impl Course {
         })
     }
 
-    /// Whether `seq` was there before. Memory follows the highest number met, a bit each: those are bounded by
-    /// what was sent.
+    /// Marks `seq` as arrived; returns whether it already was. Uses one bit up to the highest number, which is limited
+    /// by the number of packets sent.
     fn note(&mut self, seq: u64) -> bool {
         let (word, bit) = ((seq / 64) as usize, 1u64 << (seq % 64));
         if word >= self.seen.len() {
@@ -111,28 +110,28 @@ impl Course {
     }
 }
 
-/// What `-X` adds behind each sample.
+/// The values that `-X` adds to each sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extra {
     /// `p`: loss so far.
     pub lost_so_far: bool,
     /// `r`: reconstructed sequence number.
     pub seq: bool,
-    /// `m`: smallest so far.
+    /// `m`: smallest latency so far.
     pub min: bool,
-    /// `n`: largest so far.
+    /// `n`: largest latency so far.
     pub max: bool,
 }
 
 impl Extra {
-    /// Everything.
+    /// All of them.
     pub const ALL: Extra = Extra { lost_so_far: true, seq: true, min: true, max: true };
 }
 
 impl core::str::FromStr for Extra {
     type Err = String;
 
-    /// Letters of `p`, `r`, `m`, `n`, or `a` for all, as LaTe's `-X`.
+    /// Parses the letters `p`, `r`, `m`, `n`, or `a` for all, as LaTe's `-X`.
     fn from_str(letters: &str) -> Result<Extra, String> {
         let mut extra = Extra::default();
         for letter in letters.chars().filter(|c| *c != ',') {
@@ -149,19 +148,19 @@ impl core::str::FromStr for Extra {
     }
 }
 
-/// Milliseconds with three decimals, of ns; LaTe's clocks know microseconds.
+/// Nanoseconds as milliseconds with three decimals; LaTe's clocks have microseconds.
 fn ms(ns: i64) -> String {
     let us = ns / 1000;
     format!("{}{}.{:03}", if us < 0 { "-" } else { "" }, us.abs() / 1000, us.abs() % 1000)
 }
 
-/// Seconds and microseconds.
+/// As seconds with six decimals.
 fn seconds(at: WallTime) -> String {
     let us = at.0.div_euclid(1000);
     format!("{}.{:06}", us.div_euclid(1_000_000), us.rem_euclid(1_000_000))
 }
 
-/// The values of one sample in LaTe's order, those of `extra` included.
+/// The values of one sample in LaTe's order, including those of `extra`.
 fn values(s: &Sample, follow_up: bool, extra: Extra) -> Vec<String> {
     let mut all = vec![s.wire_seq().to_string(), ms(s.latency.unwrap_or(0).max(0))];
     if follow_up {

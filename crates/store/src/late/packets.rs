@@ -1,8 +1,8 @@
-//! One line a packet, as LaTe's `-W` with `-X`.
+//! One line per packet, as LaTe's `-W` with `-X`.
 
 use super::{Extra, Sample, values};
 
-/// The line of column names, without its end.
+/// The line of column names, without line feed.
 pub fn header(follow_up: bool, extra: Extra) -> String {
     let mut names = vec!["Sequence Number", "RTT/Latency"];
     names.extend(follow_up.then_some("Est server processing time"));
@@ -14,7 +14,7 @@ pub fn header(follow_up: bool, extra: Extra) -> String {
     names.join(",")
 }
 
-/// The line of one sample, without its end.
+/// The line of one sample, without line feed.
 pub fn row(sample: &Sample, follow_up: bool, extra: Extra) -> String {
     values(sample, follow_up, extra).join(",")
 }

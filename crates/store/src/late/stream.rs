@@ -1,4 +1,4 @@
-//! Messages to a listener, as LaTe's `-w`: one over TCP at the start and one at the end, one over UDP for each
+//! Messages to a listening program, as LaTe's `-w`: one over TCP at the start and one at the end, one over UDP for each
 //! sample.
 
 use super::summary::{Figures, Setting, intervals};
@@ -7,7 +7,7 @@ use jitlat_core::WallTime;
 use jitlat_core::summary::Summary;
 use jitlat_core::time::SECOND;
 
-/// UDP and TCP port of a listener.
+/// UDP and TCP port of the listening program.
 pub const PORT: u16 = 46_001;
 
 /// The first message over TCP: which fields follow.

@@ -1,4 +1,4 @@
-//! One line a test, as LaTe's `-f`: 34 columns.
+//! One line per test, as LaTe's `-f`: 34 columns.
 
 use jitlat_core::WallTime;
 use jitlat_core::gaps::Gaps;
@@ -7,14 +7,14 @@ use jitlat_core::time::SECOND;
 use jitlat_core::units::civil;
 use jitlat_core::{Schedule, Span};
 
-/// The line of column names, without its end.
+/// The line of column names, without line feed.
 pub const HEADER: &str = "Date,Time,ClientMode,SocketType,Protocol,UP,PayloadLen-B,TotReqPackets,TestDuration-s,Interval-ms,\
      Interval-type,Interval-Distrib-Param,Interval-Distrib-Batch-Size,LatencyType,FollowUp,MinLatency-ms,\
      MaxLatency-ms,AvgLatency-ms,LostPackets-Perc,ErrorsCount,OutOfOrderCountDecr,StDev-ms,SeqNumberResets,\
      TimeoutOccurred,HighestSeqNumber,HighestSeqNumber-reconstructed-noncyclical,LostPacketHighestSeq-Perc,\
      reportingSuccessful,ConfInt90l,ConfInt90u,ConfInt95l,ConfInt95u,ConfInt99l,ConfInt99u";
 
-/// How LaTe names the ways of taking times.
+/// LaTe's names for the sources of time stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatencyType {
     /// Both by the program.
@@ -28,7 +28,7 @@ pub enum LatencyType {
 }
 
 impl LatencyType {
-    /// As in LaTe's outputs.
+    /// The name in LaTe's outputs.
     pub fn name(self) -> &'static str {
         match self {
             LatencyType::User => "User-to-user",
@@ -39,48 +39,48 @@ impl LatencyType {
     }
 }
 
-/// What of a test the line tells beside its figures.
+/// What the line contains of a test in addition to its figures.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// One way, client to server.
+    /// Whether one way, client to server.
     pub unidirectional: bool,
-    /// Over `AF_PACKET` sockets.
+    /// Whether over `AF_PACKET` sockets.
     pub raw: bool,
-    /// What carried it: `UDP`; other protocols of jitlat by their names.
+    /// The protocol: `UDP`, or the name of another of jitlat's protocols.
     pub protocol: String,
     /// Priority; 0 when unset.
     pub priority: u32,
-    /// Payload behind the LaMP header.
+    /// Bytes of payload behind the LaMP header.
     pub payload: u64,
-    /// Requests asked for, of a test by number.
+    /// Requests to send, if the test was limited by number.
     pub packets: Option<u64>,
-    /// Seconds asked for, of a test by duration.
+    /// Seconds to run, if the test was limited by duration.
     pub duration: Option<u64>,
-    /// Time between requests, in ns; of random gaps what LaTe's `-t` means there.
+    /// Time between requests, in ns; for random gaps the value of LaTe's `-t`.
     pub interval: i64,
-    /// The law of random gaps.
+    /// The distribution of random gaps; `None` for a fixed interval.
     pub random: Option<Random>,
-    /// How times were taken.
+    /// Source of time stamps.
     pub latency: LatencyType,
-    /// The server's own time was told.
+    /// Whether the server reported its processing time.
     pub follow_up: bool,
     /// When the test began.
     pub began: WallTime,
 }
 
-/// Random gaps in LaTe's words.
+/// Random gaps as LaTe describes them.
 #[derive(Clone, Copy, Debug)]
 pub struct Random {
-    /// Its name of the law.
+    /// LaTe's name of the distribution.
     pub name: &'static str,
-    /// The law's parameter, in ns.
+    /// The parameter of the distribution, in ns.
     pub parameter: i64,
     /// Packets in a row with the same gap.
     pub batch: u32,
 }
 
 impl Random {
-    /// What `schedule` of mean `period` is to LaTe, and what its `-t` is then, in ns; `None` if it is not random.
+    /// What `schedule` with the mean `period` is in LaTe, with its `-t` in ns; `None` if it is not random.
     pub fn of(schedule: Schedule, period: Span) -> Option<(Random, i64)> {
         let (name, interval, parameter, batch) = match schedule {
             Schedule::Poisson { .. } => ("RAND_EXPONENTIAL", period, period, 1),
@@ -100,7 +100,7 @@ impl Setting {
         self.random.map_or("fixed periodic", |r| r.name)
     }
 
-    /// Of the distribution, in ms; −1 of none.
+    /// The parameter in ms; −1 if the distribution has none.
     pub(super) fn parameter(&self) -> f64 {
         self.random.map_or(-1.0, |r| r.parameter as f64 / 1e6)
     }
@@ -110,7 +110,7 @@ impl Setting {
     }
 }
 
-/// The figures in LaTe's words.
+/// The figures as LaTe defines them.
 pub(super) struct Figures {
     pub min: f64,
     pub max: f64,
@@ -137,7 +137,7 @@ impl Figures {
         let short = due.saturating_sub(s.counts.unique_valid);
         let timed_out = match report {
             Some(r) => r.timed_out,
-            // The end of the test did not come back.
+            // The last packets of the test did not come back.
             None => highest.is_none_or(|h| h + 1 < s.counts.sent),
         };
         Figures {
@@ -156,14 +156,14 @@ impl Figures {
     }
 }
 
-/// The 90, 95 and 99 % Student-t intervals of the mean in ms, cut at zero; `None` below two samples.
-/// They hold for independent samples only: `summary.inference.t_valid` says whether these are.
+/// The 90, 95 and 99 % Student-t intervals of the mean in ms, at least zero; `None` below two samples. They are valid
+/// for independent samples only: see `summary.inference.t_valid`.
 pub fn intervals(s: &Summary) -> [Option<[f64; 2]>; 3] {
     let i = &s.inference;
     [i.mean_ci90, i.mean_ci95, i.mean_ci99].map(|ci| ci.map(|[lo, hi]| [(lo / 1e6).max(0.0), hi / 1e6]))
 }
 
-/// The line of one test, without its end. `highest` is the highest number answered.
+/// The line of one test, without line feed. `highest` is the highest number answered.
 pub fn row(s: &Summary, setting: &Setting, highest: Option<u64>) -> String {
     let f = Figures::of(s, highest);
     let (days, second) = {

@@ -1,4 +1,4 @@
-//! Against what LaTe itself wrote (reference captures 01 and 31, 40, 44).
+//! Comparison with LaTe's own output (reference captures 01 and 31, 40, 44).
 
 use super::summary::{HEADER, LatencyType, Setting, row};
 use super::*;
@@ -15,8 +15,8 @@ fn record(seq: i64, sent_us: i64, latency_us: i64) -> PacketRecord {
 }
 
 fn rows(records: &[PacketRecord]) -> Vec<String> {
-    let mut course = Course::default();
-    records.iter().filter_map(|r| course.sample(r)).map(|s| packets::row(&s, false, Extra::ALL)).collect()
+    let mut history = SampleHistory::default();
+    records.iter().filter_map(|r| history.sample(r)).map(|s| packets::row(&s, false, Extra::ALL)).collect()
 }
 
 #[test]
@@ -107,8 +107,8 @@ fn the_line_of_a_test_as_in_a_capture() {
 
 #[test]
 fn a_listener_hears_what_late_would_say() {
-    let mut course = Course::default();
-    let s = course.sample(&record(0, 1_795_177_344_793_220, 223)).unwrap();
+    let mut history = SampleHistory::default();
+    let s = history.sample(&record(0, 1_795_177_344_793_220, 223)).unwrap();
     assert_eq!(
         stream::sample(15_713, &s, false, Extra::ALL),
         "LaTe,15713,0,0.223,1795177344.793220,0,0.00,0,0.223,0.223"
@@ -123,10 +123,10 @@ fn a_listener_hears_what_late_would_say() {
 
 #[test]
 fn carbon_hears_each_interval_and_the_sum_of_its_losses_is_the_loss() {
-    let mut course = Course::default();
+    let mut history = SampleHistory::default();
     let mut interval = graphite::Interval::default();
     let mut add = |interval: &mut graphite::Interval, seq: i64, us: i64| {
-        interval.add(&course.sample(&record(seq, 1_000_000 + seq, us)).unwrap());
+        interval.add(&history.sample(&record(seq, 1_000_000 + seq, us)).unwrap());
     };
     for (seq, us) in [(0, 100), (1, 300), (4, 200), (4, 250)] {
         add(&mut interval, seq, us);

@@ -1,4 +1,4 @@
-//! The first line of a log: when it was created, in words. [`units::utc_date`] writes it.
+//! The first line of a log: its date of creation as text. [`units::utc_date`] writes it.
 //!
 //! [`units::utc_date`]: jitlat_core::units::utc_date
 
@@ -6,15 +6,15 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jitlat_core::WallTime;
 
-/// Reads a date such as `Fri Jul 3 19:46:11 UTC 2009`: in UTC or GMT, with any spacing, with or without
-/// the day of the week.
+/// Parses a date such as `Fri Jul 3 19:46:11 UTC 2009`: in UTC or GMT, with any spacing, with or without the day of the
+/// week. `None` if it is not one.
 pub fn parse_date(text: &str) -> Option<WallTime> {
-    let words: Vec<&str> = text.split_ascii_whitespace().collect();
-    let words = match words.as_slice() {
+    let fields: Vec<&str> = text.split_ascii_whitespace().collect();
+    let fields = match fields.as_slice() {
         [_, rest @ ..] if rest.len() == 5 => rest,
         rest => rest,
     };
-    let [month, day, time, "UTC" | "GMT" | "Z", year] = words else { return None };
+    let [month, day, time, "UTC" | "GMT" | "Z", year] = fields else { return None };
     let moment = DateTime::strptime("%b %d %H:%M:%S %Y", format!("{month} {day} {time} {year}")).ok()?;
     let nanos = moment.to_zoned(TimeZone::UTC).ok()?.timestamp().as_nanosecond();
     i64::try_from(nanos).ok().map(WallTime)

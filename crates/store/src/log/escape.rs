@@ -1,6 +1,6 @@
 //! Free text within one line.
 
-/// Keeps a free text on its line, and apart from the lone `-` and a tag's `=`.
+/// Escapes a text so that it stays on its line, and differs from a single `-` and from a tag's `=`.
 pub(super) fn escape(text: &str) -> String {
     if text == "-" {
         return "\\-".to_owned();

@@ -1,4 +1,4 @@
-//! Names for logs, and the files behind them. A name that is taken is never used.
+//! Log files and their names. A name that is in use is never overwritten.
 
 use super::Version;
 use super::write::{LogOutput, LogWriter, WriteError, Written};
@@ -9,12 +9,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// How a log gets its name.
+/// How the name of a log is chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Naming {
     /// `jitlat.` and six random characters in this directory, as mkstemp makes them.
     Random(PathBuf),
-    /// This name (`-o`), refused if a file has it already. A device or a named pipe is written to.
+    /// This name (`-o`), an error if such a file exists. Devices and named pipes are written to.
     Given(PathBuf),
 }
 
@@ -27,34 +27,34 @@ impl Naming {
     }
 }
 
-/// Why no log could be created. Nothing has been measured or written then.
+/// Why a log could not be created. Nothing has been measured or written then.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// `-o` names something that is there.
+    /// The file named by `-o` exists.
     #[error("will not write over {}: choose another name with -o or remove it first", .0.display())]
     Exists(PathBuf),
-    /// The file cannot be made.
+    /// The file cannot be created.
     #[error("cannot create the log {}: {source}", .path.display())]
     Create {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// A log on its way into a file. Create it before the measurement, so that a name that is taken is
-/// refused before anything is sent; dropped before [`LogFile::begin`], it removes the file again.
+/// A log being written to a file. Create it before the measurement, so that a name in use is an error before anything
+/// is sent. If it is dropped before [`LogFile::begin`], the file is removed.
 #[derive(Debug)]
 pub struct LogFile {
     path: PathBuf,
     writer: LogWriter<Output>,
 }
 
-/// What is added to a log's name for its final form until that takes the name itself.
+/// Suffix of the file that holds a log's final form until it replaces the log.
 const FINAL: &str = ".final";
 
-/// A file that vanishes with its last owner while nothing was written to it.
+/// A file that is removed when its last owner is dropped and nothing was written to it.
 #[derive(Debug)]
 struct Output {
     file: File,
@@ -65,7 +65,7 @@ impl LogFile {
     /// Creates the file.
     ///
     /// # Errors
-    /// [`CreateError`], the name taken above all.
+    /// [`CreateError`], most often because the name is in use.
     pub fn create(naming: &Naming, version: Version) -> Result<LogFile, CreateError> {
         let (path, output) = naming.file()?;
         Ok(LogFile { path, writer: LogWriter::new(output, version) })
@@ -80,7 +80,7 @@ impl LogFile {
         Ok(LogFile { path, writer: LogWriter::two_way(output) })
     }
 
-    /// The same with room in each row for the kernel's account of a TCP connection.
+    /// The same, with columns for the kernel's TCP_INFO.
     ///
     /// # Errors
     /// As [`LogFile::create`].
@@ -89,10 +89,10 @@ impl LogFile {
         Ok(LogFile { path, writer: LogWriter::two_way_tcp(output) })
     }
 
-    /// Creates the two files of a test in both directions: one name, with `.up` and `.down` behind it.
+    /// Creates the two files of a test in both directions: the same name with `.up` and `.down` appended.
     ///
     /// # Errors
-    /// [`CreateError`]; then neither file is there.
+    /// [`CreateError`]; then neither file exists.
     pub fn create_pair(naming: &Naming, version: Version) -> Result<[LogFile; 2], CreateError> {
         const ATTEMPTS: usize = 16;
         let mut attempt = 0;
@@ -120,12 +120,12 @@ impl LogFile {
         &self.path
     }
 
-    /// Whether this is a file of its own, which another may replace, and not a device or a pipe.
+    /// Whether this is a regular file, which can be replaced, and not a device or a pipe.
     pub fn is_own(&self) -> bool {
         fs::symlink_metadata(&self.path).is_ok_and(|m| m.is_file())
     }
 
-    /// A log beside this one and in the same form, to take its place by [`LogFile::replace`].
+    /// A log in the same folder and format, which can replace this one by [`LogFile::replace`].
     ///
     /// # Errors
     /// As [`LogFile::create`].
@@ -136,10 +136,10 @@ impl LogFile {
         Ok(LogFile { path, writer: self.writer.another(output) })
     }
 
-    /// Closes this log and gives it the name `path`, in place of what has it. Where that cannot be, this log is removed.
+    /// Closes this log and renames it to `path`, replacing that file. If this fails, this log is removed.
     ///
     /// # Errors
-    /// [`WriteError`], the log not whole or the name not given.
+    /// [`WriteError`] if the log is not complete or cannot be renamed.
     pub fn replace(self, path: &Path) -> Result<Written, WriteError> {
         let own = self.path.clone();
         let closed = self.close().and_then(|(_, written)| match fs::rename(&own, path) {
@@ -175,10 +175,10 @@ impl LogFile {
         self.writer.finish(session);
     }
 
-    /// The file's name and what is in it.
+    /// Closes the log; returns the file's name and what it contains.
     ///
     /// # Errors
-    /// [`WriteError`] with the first failure; what could be written is kept.
+    /// [`WriteError`] with the first failure; what could be written stays.
     pub fn close(mut self) -> Result<(PathBuf, Written), WriteError> {
         let better = self.writer.better_header().filter(|_| self.is_own());
         let path = self.path;
@@ -217,14 +217,14 @@ impl LogOutput for Output {
 impl Drop for Output {
     fn drop(&mut self) {
         if let Some(path) = &self.unused {
-            // Ours, made with O_EXCL and empty; if it cannot be removed, an empty file stays.
+            // Our own empty file, created with O_EXCL; if it cannot be removed, it stays.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// Puts `text` in the place of the first `old` bytes of the log at `path`: in a file that then takes its name, so that
-/// the log is whole at every moment.
+/// Replaces the first `old` bytes of the log at `path` by `text`, through a new file that is renamed, so that the log
+/// is complete at every moment.
 fn change_header(path: &Path, old: u64, text: &str) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(FINAL);
@@ -275,7 +275,7 @@ fn random(dir: &Path, suffix: &str) -> Result<(PathBuf, Output), CreateError> {
         builder.permissions(permissions);
     }
     let (file, path) = builder.tempfile_in(dir).map_err(fail)?.keep().map_err(|e| fail(e.error))?;
-    // The working directory goes without saying.
+    // A file in the working directory needs no folder.
     let path = if dir == Path::new(".") {
         path.file_name().map_or_else(|| path.clone(), PathBuf::from)
     } else {
@@ -297,7 +297,7 @@ mod tests {
         let error = LogFile::create(&Naming::Given(path.clone()), Version::V3).unwrap_err();
         assert!(matches!(error, CreateError::Exists(_)));
         let dangling = dir.path().join("link");
-        std::os::unix::fs::symlink(dir.path().join("nowhere"), &dangling).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("missing"), &dangling).unwrap();
         assert!(LogFile::create(&Naming::Given(dangling), Version::V3).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told() {
+    fn a_full_disk_is_reported() {
         let mut log = LogFile::create(&Naming::Given("/dev/full".into()), Version::V3).unwrap();
         let session = Session::new(TestSpec::default());
         log.begin(&session);

@@ -1,8 +1,8 @@
 //! The `# key value` lines of a log, before and after its rows: [`Session`] ⇄ text.
 //!
-//! A line says one fact. A later line of the same key replaces the fact, or adds to it where the key is
-//! one of a list; the value `-` forgets it. So what is known only at the end is said after the rows,
-//! and nothing already written needs to be touched.
+//! A line holds one fact. A later line with the same key replaces it, or adds to it if the key is that of a list; the
+//! value `-` removes it. Facts known only at the end are therefore written after the rows, and nothing already written
+//! has to change.
 
 use super::date::parse_date;
 use super::escape::{escape, unescape};
@@ -18,16 +18,16 @@ use jitlat_core::{
     ClockProbe, Direction, Dscp, Schedule, Session, Span, TestSpec, Transport, WallTime, units,
 };
 
-/// The keys of lines 2 to 11, in their order.
+/// The keys of lines 2 to 11, in order.
 const CLASSIC: [&str; 10] =
     ["command", "npkts", "pktlen", "proto", "period", "src_ip", "dst_ip", "src_port", "dst_port", "dscp"];
-/// Stands for the date where nobody knew it.
+/// Stands for an unknown date.
 const NO_DATE: &str = "date unknown";
 
-/// What the line `dialect` says of a test by classic workorders; of others there is no such line.
+/// The value of `dialect` for a test by classic workorders; other tests have no such line.
 const CLASSIC_DIALECT: &str = "classic";
 
-/// What the lines read so far have said.
+/// The facts in the lines read so far.
 #[derive(Debug)]
 pub(super) struct Header {
     packets: Option<u64>,
@@ -40,14 +40,14 @@ pub(super) struct Header {
     ports: [u16; 2],
     format: Option<u8>,
     seen: [bool; CLASSIC.len()],
-    /// Everything that needs no checking against anything else.
+    /// Facts that need not be checked against others.
     facts: Session,
     pub layout: Layout,
-    /// Rows the log itself says it has, said after the last.
+    /// The number of rows according to the log itself, written after the last row.
     pub rows: Option<u64>,
-    /// The ending was told before the rows were.
+    /// Whether the ending was stated before the rows.
     ended_early: bool,
-    /// What could not be understood, with its line.
+    /// Lines that could not be parsed, with their number and the reason.
     pub problems: Vec<(u64, String)>,
 }
 
@@ -72,12 +72,12 @@ impl Header {
         }
     }
 
-    /// Whether this `#` line could only be the beginning of another log.
+    /// Whether this `#` line can only be the first of another log.
     pub fn begins_a_log(line: &str) -> bool {
         split(line).is_some_and(|(key, _)| key == "command" || key == "npkts")
     }
 
-    /// Takes in line `number`, which begins with `#`.
+    /// Parses line `number`, which begins with `#`.
     pub fn line(&mut self, number: u64, line: &str) {
         let Some((key, value)) = split(line) else { return };
         let result = if number == 1 && !CLASSIC.contains(&key) {
@@ -156,7 +156,7 @@ impl Header {
         Ok(())
     }
 
-    /// The two lines of version 2, whose labels are sentences: `… clock error … = -80.000 us`.
+    /// The two lines of version 2, whose keys are sentences: `… clock error … = -80.000 us`.
     fn clock_label(&mut self, key: &str, value: &str) -> Result<(), String> {
         let Some((label, amount)) = value.rsplit_once('=') else { return Ok(()) };
         let label = format!("{key} {label}").to_ascii_lowercase();
@@ -202,10 +202,10 @@ impl Header {
         Ok(())
     }
 
-    /// The session that the lines so far describe, and what in them cannot be believed.
+    /// The session described by the lines so far, and warnings about implausible facts.
     ///
     /// # Errors
-    /// In words, if the one indispensable fact is missing: how many packets there should be.
+    /// A message, if the number of packets, which is required, is missing.
     pub fn session(&self) -> Result<(Session, Vec<String>), String> {
         let Some(declared) = self.packets else {
             let because = self.problems.iter().find(|(_, p)| p.contains("number of packets"));
@@ -267,15 +267,15 @@ impl Header {
 }
 
 impl Header {
-    /// Whether the ending is more than what was expected when the log was begun. Logs that tell it before their rows
-    /// are believed where the closing lines tell what only a finished test knows.
+    /// Whether the ending is more than the expectation when the log was started. Logs that state it before their rows
+    /// are trusted only if the closing lines contain facts that only a finished test knows.
     fn is_ended(&self) -> bool {
         !self.ended_early
             || self.rows.is_some() && (self.facts.two_way.is_some() || self.facts.sent.is_some())
     }
 }
 
-/// Key and value of a `#` line; the value is everything after the one space behind the key.
+/// Key and value of a `#` line; the value is everything after the space behind the key.
 fn split(line: &str) -> Option<(&str, &str)> {
     let line = line.strip_prefix('#')?.trim_start().trim_end_matches(['\r', '\n']);
     Some(line.split_once([' ', '\t']).unwrap_or((line, "")))
@@ -321,11 +321,11 @@ fn schedule(value: &str) -> Result<Schedule, String> {
     let unknown = || {
         format!("'{}' is not a schedule: periodic, poisson SEED, burst SIZE, or a law of gaps", value.trim())
     };
-    let mut words = value.split_ascii_whitespace();
+    let mut fields = value.split_ascii_whitespace();
     if let Some(random) = random(value) {
         return Ok(random);
     }
-    match (words.next(), words.next()) {
+    match (fields.next(), fields.next()) {
         (Some("periodic"), None) => Ok(Schedule::Periodic),
         (Some("poisson"), Some(seed)) => {
             seed.parse().map(|seed| Schedule::Poisson { seed }).map_err(|_| unknown())
@@ -338,10 +338,10 @@ fn schedule(value: &str) -> Result<Schedule, String> {
     }
 }
 
-/// `uniform LEAST MOST BATCH SEED`, `exponential LEAST MEAN BATCH SEED` or `normal MEAN DEVIATION BATCH SEED`.
+/// Parses `uniform LEAST MOST BATCH SEED`, `exponential LEAST MEAN BATCH SEED` or `normal MEAN DEVIATION BATCH SEED`.
 fn random(value: &str) -> Option<Schedule> {
-    let words: Vec<&str> = value.split_ascii_whitespace().collect();
-    let &[law, first, second, batch, seed] = words.as_slice() else { return None };
+    let fields: Vec<&str> = value.split_ascii_whitespace().collect();
+    let &[law, first, second, batch, seed] = fields.as_slice() else { return None };
     let [first, second] = [Span(first.parse().ok()?), Span(second.parse().ok()?)];
     let gaps = match law {
         "uniform" => Gaps::Uniform { least: first, most: second },
@@ -409,7 +409,7 @@ const ENDINGS: [(Ending, &str); 5] = [
     (Ending::Unknown, "unknown"),
 ];
 
-/// A time in engineering units, exact to the nanosecond: `31.340420000 s`, `-80.000 us`, `0.000 s`.
+/// Parses a time with its unit, exact to the nanosecond: `31.340420000 s`, `-80.000 us`, `0.000 s`.
 fn quantity(text: &str) -> Option<Span> {
     let text = text.trim();
     let at = text.find(|c: char| !(c.is_ascii_digit() || "+-.".contains(c)))?;
@@ -431,20 +431,20 @@ fn quantity(text: &str) -> Option<Span> {
     {
         return None;
     }
-    // Beyond the nanosecond there is nothing to keep.
+    // Digits below a nanosecond are ignored.
     let kept = fraction.get(..exponent).unwrap_or(fraction);
     let scaled: i64 = format!("{whole}{kept:0<exponent$}").parse().ok()?;
     Some(Span(if negative { -scaled } else { scaled }))
 }
 
-/// One key with all its values: none, one, or many where the key is that of a list.
+/// A key with its values: none, one, or several if the key is that of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fact {
     key: String,
     values: Vec<String>,
 }
 
-/// Everything a version 3 log says of `session`, the eleven classic lines but the date included.
+/// All facts of `session` in a version 3 log, including the eleven classic lines but not the date.
 pub(super) fn facts(session: &Session, layout: Layout) -> Vec<Fact> {
     let spec = &session.spec;
     let ip = |ip: Option<core::net::IpAddr>| vec![ip.map_or_else(|| "-".to_owned(), |ip| ip.to_string())];
@@ -503,7 +503,7 @@ pub(super) fn facts(session: &Session, layout: Layout) -> Vec<Fact> {
         all.extend(facts.map(|(key, values)| (format!("{name}.{key}"), values)));
     }
     all.extend(session.two_way.iter().flat_map(|t| two_way::facts(t)));
-    // What the probes come to, for people and scripts; reading a log, we work it out again.
+    // The result of the probes, for people and scripts; a reader computes it again.
     let clock = match session.probes.as_slice() {
         [] => ClockEstimate::default(),
         _ => ClockEstimate::new(session, None),
@@ -536,7 +536,7 @@ fn sync_text(s: &SyncState) -> String {
 }
 
 /// The lines before the first row, with what is known so far. `stream` is the first and last time of the stream on the
-/// client's clock, if there are rows: a version 2 log says what probes and stream together come to.
+/// client's clock, if there are rows: a version 2 log contains the clock estimates of probes and stream together.
 pub(super) fn header_text(
     session: &Session,
     version: Version,
@@ -547,7 +547,7 @@ pub(super) fn header_text(
     let mut out = format!("# {}\n", date.as_deref().unwrap_or(NO_DATE));
     let all = facts(session, layout);
     let shown = if version == Version::V3 { all.len() } else { CLASSIC.len() };
-    // The correction that the two lines of version 2 serve has a sign.
+    // The correction in the two lines of version 2 has a sign.
     let reverse = session.direction_known && session.spec.direction() == Direction::Down;
     for Fact { key, values } in &all[..shown] {
         for value in values {
@@ -561,7 +561,7 @@ pub(super) fn header_text(
             out += &format!("# Estimated relative clock error = {}\n", units::full(offset));
         }
         if let Some(rtt) = clock.min_rtt_ns {
-            // The seed's four digits where they say it all.
+            // Four digits, as in the seed document, if they are exact.
             let short = units::eng4(rtt);
             let text = if quantity(&short) == Some(Span(rtt)) { short } else { units::full(rtt) };
             out += &format!("# Estimated control channel minimum RTT = {text}\n");
@@ -570,14 +570,14 @@ pub(super) fn header_text(
     out
 }
 
-/// The lines after the last row: their number, and every fact of `now` that `before` did not say.
+/// The lines after the last row: the number of rows, and every fact of `now` that differs from `before`.
 pub(super) fn trailer_text(rows: u64, before: &[Fact], now: &[Fact]) -> String {
     let mut out = format!("# rows {rows}\n");
     for Fact { key, values } in now {
         let said: &[String] = before.iter().find(|f| f.key == *key).map_or(&[], |f| &f.values);
         let news = match values.strip_prefix(said) {
             Some(added) => added,
-            // Readers of every version let a later classic line take the place of an earlier one.
+            // Readers of every version let a later classic line replace an earlier one.
             None if CLASSIC.contains(&key.as_str()) => values,
             None => {
                 out += &format!("# {key} -\n");

@@ -1,4 +1,4 @@
-//! [`LogReader`]: a log of any version as a [`Session`] and a stream of records.
+//! [`LogReader`]: reads a log of any version as a [`Session`] and a stream of records.
 
 use super::Layout;
 use super::header::Header;
@@ -10,13 +10,13 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::path::Path;
 
-/// Bytes read at a time, and the longest line that is taken for one.
+/// Bytes read at a time, and the longest valid line.
 const BLOCK: usize = 256 * 1024;
-/// The longest header, in lines.
+/// Most lines of a header.
 const MAX_HEADER: u64 = 10_000;
-/// How far from the end of a file the lines after its rows are looked for.
+/// How many bytes at the end of a file are searched for the lines after its rows.
 const TAIL: u64 = 64 * 1024;
-/// Warnings of one kind that are spelt out.
+/// Warnings of one kind that are given one by one.
 const SPELT_OUT: usize = 5;
 
 /// Why a log cannot be read.
@@ -27,32 +27,32 @@ pub enum ReadError {
     Open {
         /// The file.
         name: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// The input failed while it was being read.
+    /// Reading failed.
     #[error("reading the log {name} after line {line}: {source}")]
     Read {
         /// The file.
         name: String,
-        /// Lines read by then.
+        /// Lines read before.
         line: u64,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// Some other kind of file, or none of its rows can be read.
+    /// Another kind of file, or a log of which no row can be read.
     #[error("{name} is not a jitlat log: line {line} is {found}; expected {expected}")]
     NotALog {
         /// The file.
         name: String,
-        /// The first offending line, from 1.
+        /// The first invalid line, counted from 1.
         line: u64,
-        /// What is there, quoted and shortened.
+        /// Its beginning, quoted.
         found: String,
-        /// What should be.
+        /// What was expected.
         expected: &'static str,
     },
-    /// A log without what its rows would be understood by.
+    /// The header lacks a fact without which the rows have no meaning.
     #[error("cannot analyse {name}: {problem}")]
     Header {
         /// The file.
@@ -62,36 +62,36 @@ pub enum ReadError {
     },
 }
 
-/// What was met on the way through a log, complete after the last row.
+/// What was found while reading a log; complete after the last row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Rows that became records.
+    /// Rows that were read.
     pub rows: u64,
-    /// Rows that could not be read.
+    /// Rows that could not be parsed.
     pub unreadable: u64,
     /// Whether the log ends in the middle of a line, or (version 3) before its own closing lines.
     pub truncated: bool,
-    /// Everything a user should know about the log as a file, in plain words.
+    /// What a user should know about the log file.
     pub warnings: Vec<String>,
 }
 
 impl Reading {
-    /// Adds the warnings to those of the summary made from this log, so that every report shows them.
+    /// Adds the warnings to those of the summary made from this log, so that every report contains them.
     pub fn add_to(&self, summary: &mut Summary) {
         summary.warnings.extend(self.warnings.iter().map(|text| Warning::new("log", text.clone())));
     }
 }
 
-/// Reads a log row by row, in bounded memory whatever its size.
+/// Reads a log row by row, in bounded memory.
 ///
-/// As an iterator it gives the records in arrival order. Rows that cannot be read are skipped and
-/// counted; the only errors are a failing input and a log of which no row at all can be read, and after
-/// an error there is nothing more. What a version 3 log says after its rows is already part of
-/// [`LogReader::session`] where the input is a file; from a pipe it is there once the rows are read.
+/// The iterator yields the records in arrival order. Rows that cannot be parsed are skipped and counted; the only
+/// errors are a failing input and a log of which no row can be read, and an error is the last item. The lines after the
+/// rows of a version 3 log are part of [`LogReader::session`] from the beginning if the input is a file; from a pipe,
+/// once the rows are read.
 pub struct LogReader {
     name: String,
     input: Box<dyn Read + Send>,
-    /// A block of input, then [`PADDING`] zeros.
+    /// A block of input, followed by [`PADDING`] zeros.
     buf: Vec<u8>,
     /// Bytes of input before `buf`.
     base: u64,
@@ -99,12 +99,12 @@ pub struct LogReader {
     start: usize,
     end: usize,
     input_ended: bool,
-    /// Lines taken so far.
+    /// Lines read so far.
     line: u64,
     header: Header,
     scanner: Scanner,
     session: Session,
-    /// Whether the lines after the rows are known already.
+    /// Whether the lines after the rows are already parsed.
     tail_known: bool,
     first_unreadable: Option<(u64, String)>,
     next_index: u64,
@@ -120,7 +120,7 @@ enum State {
     Done,
 }
 
-/// A line within the buffer: its bytes without the line feed, and whether it had one.
+/// A line in the buffer: its bytes without the line feed, and whether it had one.
 struct Line {
     start: usize,
     end: usize,
@@ -128,7 +128,7 @@ struct Line {
 }
 
 impl LogReader {
-    /// Opens the log at `path`, `-` being standard input, and reads its header.
+    /// Opens the log at `path` (`-` is standard input) and reads its header.
     ///
     /// # Errors
     /// [`ReadError`]; the message names the file, the line and what was expected there.
@@ -151,7 +151,7 @@ impl LogReader {
         Ok(log)
     }
 
-    /// Reads a log from any input; `name` is what errors call it.
+    /// Reads a log from any input; `name` is used in errors.
     ///
     /// # Errors
     /// [`ReadError`], see [`LogReader::open`].
@@ -180,28 +180,28 @@ impl LogReader {
         Ok(log)
     }
 
-    /// The context of the records.
+    /// The session of the records.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// What was met so far. Its warnings are complete once the iterator has ended.
+    /// What was found so far. Its warnings are complete once the iterator has ended.
     pub fn reading(&self) -> &Reading {
         &self.reading
     }
 
-    /// Whether rows hold the kernel's account of a TCP connection.
+    /// Whether the rows contain the kernel's TCP_INFO.
     pub fn has_tcp(&self) -> bool {
         self.header.layout == Layout::TwoWayTcp
     }
 
-    /// The kernel's account beside the record last taken, where its row tells it: the segment size is not among it.
+    /// The TCP_INFO of the record last read, without the segment size; `None` if its row has none.
     pub fn tcp(&self) -> Option<TcpSample> {
         self.scanner.beside
     }
 
-    /// The remaining records, of which an error ends the stream and is kept in `failure`: for consumers
-    /// that take records only.
+    /// The remaining records. An error ends the iterator and is stored in `failure`: for consumers that take records
+    /// only.
     pub fn records<'a>(
         &'a mut self,
         failure: &'a mut Option<ReadError>,
@@ -243,7 +243,7 @@ impl LogReader {
                 if number == 0 {
                     return Err(self.not_a_log(&line, DATE));
                 }
-                // The first row: give it back.
+                // This is the first row: unread it.
                 self.start = line.start;
                 self.line -= 1;
                 break;
@@ -257,13 +257,13 @@ impl LogReader {
                 return Err(self.not_a_log(&line, "rows: no log has so long a header"));
             }
             let text = String::from_utf8_lossy(bytes).into_owned();
-            // The date is the first line, whatever blank ones come before it.
+            // The date is the first line that is not blank.
             self.header.line(if number == 1 { 1 } else { self.line.max(2) }, &text);
         }
         self.rebuild()
     }
 
-    /// Derives the session from everything said so far.
+    /// Computes the session from all facts so far.
     fn rebuild(&mut self) -> Result<(), ReadError> {
         let (session, warnings) = self
             .header
@@ -274,7 +274,7 @@ impl LogReader {
         Ok(())
     }
 
-    /// Takes in what a file says after its rows before they are read.
+    /// Parses the lines after the rows before the rows are read.
     fn look_at_the_end(&mut self, file: &File, size: u64) {
         let header = self.base + self.start as u64;
         let from = size.saturating_sub(TAIL).max(header.min(size));
@@ -283,7 +283,7 @@ impl LogReader {
             return;
         }
         let Ok(text) = core::str::from_utf8(&tail) else { return };
-        // Only whole lines count, and only those after the last row.
+        // Only complete lines after the last row count.
         let Some(text) = text.rfind('\n').map(|end| &text[..end]) else { return };
         let lines: Vec<&str> =
             text.rsplit('\n').take_while(|l| l.starts_with('#') || l.trim().is_empty()).collect();
@@ -296,8 +296,8 @@ impl LogReader {
         self.tail_known = self.rebuild().is_ok();
     }
 
-    /// Makes the next line available in the buffer; `None` at the end of the input. A line longer than a
-    /// block comes in pieces.
+    /// Makes the next line available in the buffer; `None` at the end of the input. A line longer than a block is
+    /// returned in pieces.
     fn next_line(&mut self) -> Result<Option<Line>, ReadError> {
         let mut searched = self.start;
         loop {
@@ -325,7 +325,7 @@ impl LogReader {
         }
     }
 
-    /// Reads until the block is full or the input has nothing more at hand.
+    /// Reads until the block is full or no more input is available.
     fn fill(&mut self) -> Result<(), ReadError> {
         loop {
             match self.input.read(&mut self.buf[self.end..BLOCK]) {
@@ -351,8 +351,8 @@ impl LogReader {
         self.reading.rows += 1;
     }
 
-    /// The next record where it is not a plain row wholly in the buffer: at the end of a block or of the
-    /// log, or in some other hand.
+    /// The next record if it is not a plain row completely in the buffer: at the end of a block or of the log, or in
+    /// another notation.
     #[cold]
     fn next_slowly(&mut self) -> Result<Option<PacketRecord>, ReadError> {
         while self.state == State::Rows {
@@ -360,7 +360,7 @@ impl LogReader {
                 self.conclude()?;
                 break;
             };
-            // A cut row cannot be told from a whole one, save in the classic layout: there the last
+            // A truncated row cannot be distinguished from a complete one, except in the classic layout: its last
             // column is only ever zero or not.
             let readable = line.whole || (self.input_ended && self.header.layout == Layout::Classic);
             let bytes = &self.buf[line.start..line.end];
@@ -377,7 +377,7 @@ impl LogReader {
         Ok(None)
     }
 
-    /// Anything but a row. Returns whether reading goes on.
+    /// Handles a line that is not a row. Returns whether reading continues.
     fn other_line(&mut self, line: &Line) -> Result<bool, ReadError> {
         let bytes = self.buf[line.start..line.end].trim_ascii();
         if bytes.is_empty() {
@@ -411,7 +411,7 @@ impl LogReader {
         Ok(true)
     }
 
-    /// Passes over the rest of a line longer than a block.
+    /// Skips the rest of a line longer than a block.
     fn skip_to_line_feed(&mut self) -> Result<(), ReadError> {
         while let Some(piece) = self.next_line()? {
             self.line -= 1;
@@ -431,7 +431,7 @@ impl LogReader {
         self.next_index = index;
     }
 
-    /// At the end of the rows: the session as it is now known, and the warnings.
+    /// At the end of the rows: completes the session and the warnings.
     fn conclude(&mut self) -> Result<(), ReadError> {
         self.state = State::Done;
         if !self.tail_known {
@@ -500,7 +500,7 @@ impl Iterator for LogReader {
         if self.state == State::Rows
             && let Some((index, record, end)) = self.scanner.row(&self.buf, self.start, self.header.layout)
         {
-            // A line feed is never among the padding, so this row lies within the block.
+            // The padding contains no line feed, so this row lies within the block.
             self.start = end + 1;
             self.line += 1;
             self.count_row(index);
@@ -510,7 +510,7 @@ impl Iterator for LogReader {
     }
 }
 
-/// Fills `buffer` with what begins `from` bytes into the file, which stays where it is being read.
+/// Fills `buffer` with the bytes from offset `from`, without changing the position in the file.
 fn read_exact_at(mut file: &File, buffer: &mut [u8], from: u64) -> io::Result<()> {
     let place = file.stream_position()?;
     file.seek(io::SeekFrom::Start(from))?;
@@ -523,7 +523,7 @@ fn count(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
-/// The beginning of a line, printable.
+/// The beginning of a line, without unprintable characters.
 fn quote(bytes: &[u8]) -> String {
     const SHOWN: usize = 60;
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * SHOWN)]);

@@ -1,26 +1,26 @@
 //! One row of a log: [`PacketRecord`] ⇄ text.
 //!
-//! Reading has two paths. The fast one, [`Scanner`], takes the form this program writes, eight digits at a
-//! time; it gives up at the first surprise, and the tolerant one looks again.
+//! Rows are read in two ways. The fast one, [`Scanner`], accepts only the form that this program writes, eight digits
+//! at a time; if a row differs, the tolerant parser reads it again.
 
 use super::Layout;
 use jitlat_core::record::Moment;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Flags, PacketRecord, Source, Span, Stamp, WallTime};
 
-/// Bytes that must be readable beyond the end of the input for [`Scanner`].
+/// Bytes beyond the end of the input that [`Scanner`] may read.
 pub(super) const PADDING: usize = 8;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const POWERS: [u64; 8] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
-/// Columns of numbers in the widest layout.
+/// Number columns in the widest layout.
 const COLUMNS: usize = 15;
 
-/// How many of eight bytes, the first being the lowest, are digits before the first that is not.
+/// How many of eight bytes (the first is the lowest) are digits before the first that is not.
 #[inline]
 fn leading_digits(chunk: u64) -> usize {
     let t = chunk ^ (0x30 * ONES);
-    // The high bit of a byte is set if it is no digit. A carry can only spoil bytes beyond the first such.
+    // The high bit of a byte is set if it is no digit. A carry can only corrupt bytes after the first such byte.
     let other = (t.wrapping_add(0x76 * ONES) | t) & (0x80 * ONES);
     (other.trailing_zeros() / 8) as usize
 }
@@ -34,31 +34,31 @@ fn eight_digits(chunk: u64) -> u64 {
     (fours & 0x0000_ffff_0000_ffff).wrapping_mul(42_949_672_960_001) >> 32
 }
 
-/// Reads rows one after the other.
+/// Reads rows, one after the other.
 ///
-/// A column is nearly always as wide as in the row before, and often begins with the same digits. Taking that
-/// as given and checking it lets the processor work on all columns at once, where finding the end of each
-/// before beginning the next would make it wait.
+/// A column is nearly always as wide as in the row before, and often begins with the same digits. Assuming that and
+/// checking it lets the processor work on all columns in parallel, instead of searching the end of each before the
+/// next.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
     columns: [Column; COLUMNS],
-    /// What the last row told beside the packet.
+    /// The TCP_INFO in the last row, if it has one.
     pub beside: Option<TcpSample>,
 }
 
-/// What a column looked like in the row before.
+/// The form of a column in the row before.
 #[derive(Clone, Copy, Debug, Default)]
 struct Column {
-    /// Digits; 0 = nothing known.
+    /// Digits; 0 = unknown.
     width: usize,
-    /// Its first eight bytes, and which of them matter: the digits among them and what ends a shorter number.
+    /// Its first eight bytes, and a mask of those that matter: the digits among them and the end of a shorter number.
     head: u64,
     mask: u64,
-    /// What those digits come to.
+    /// The value of those digits.
     value: u64,
 }
 
-/// A place in a row that moves on as columns are taken.
+/// A position in a row, advanced by each column that is read.
 struct Cursor<'a> {
     buf: &'a [u8],
     at: usize,
@@ -71,8 +71,8 @@ impl Cursor<'_> {
         Some(u64::from_le_bytes(*self.buf.get(at..)?.first_chunk()?))
     }
 
-    /// A run of 1 to 19 digits that fits 63 bits, in column `C`. A call for each column would cost more than
-    /// what it does.
+    /// A run of 1 to 19 digits that fits 63 bits, in column `C`. Inlined, because a call would cost more than the
+    /// function.
     #[inline(always)]
     fn digits<const C: usize>(&mut self) -> Option<i64> {
         let chunk = self.chunk(self.at)?;
@@ -121,7 +121,7 @@ impl Cursor<'_> {
         let digits = self.buf.get(self.at..)?;
         let width = digits.iter().take_while(|b| b.is_ascii_digit()).count();
         let text = core::str::from_utf8(&digits[..width]).ok()?;
-        // At most 19 digits, so that no sum above can wrap.
+        // At most 19 digits, so that no sum above can overflow.
         let value = text.parse().ok().filter(|_| width <= 19)?;
         let head = self.chunk(self.at)?;
         let (mask, known) = match width {
@@ -147,7 +147,7 @@ impl Cursor<'_> {
         self.digits::<C>()
     }
 
-    /// A signed number, or `Some(None)` for a lone `-`.
+    /// A signed number, or `Some(None)` for a single `-`.
     #[inline]
     fn optional<const C: usize>(&mut self) -> Option<Option<i64>> {
         if self.peek() == b'-' {
@@ -175,7 +175,7 @@ impl Cursor<'_> {
         self.optional::<C>()
     }
 
-    /// The space, then a number or `-` that must fit.
+    /// The space, then a number that fits the type, or `-`.
     #[inline]
     fn next_narrow<const C: usize, T: TryFrom<i64>>(&mut self) -> Option<Option<T>> {
         narrow(self.next_optional::<C>()?)
@@ -183,8 +183,8 @@ impl Cursor<'_> {
 }
 
 impl Scanner {
-    /// Reads the row at `buf[start..]` up to its line feed, if it is exactly as this program writes it.
-    /// Returns the row's own index, the packet, and where its line feed is.
+    /// Reads the row at `buf[start..]` up to its line feed, if it is exactly as this program writes it. Returns the
+    /// row's index, the record, and the position of the line feed.
     #[inline]
     pub fn row(&mut self, buf: &[u8], start: usize, layout: Layout) -> Option<(u64, PacketRecord, usize)> {
         let mut c = Cursor { buf, at: start, columns: &mut self.columns };
@@ -198,7 +198,7 @@ impl Scanner {
         record.flags = flags(c.signed::<4>()?);
         let mut letters = [b'u'; 4];
         if layout == Layout::Classic {
-            // Both times are always there.
+            // Both times are always present.
             if times[0].is_none() || times[1].is_none() {
                 return None;
             }
@@ -217,8 +217,9 @@ impl Scanner {
                 times[3] = c.next_optional::<11>()?;
             }
             if layout == Layout::TwoWayTcp {
-                let told = [c.next_narrow::<12, _>()?, c.next_narrow::<13, _>()?, c.next_narrow::<14, _>()?];
-                self.beside = sample(told);
+                let values =
+                    [c.next_narrow::<12, _>()?, c.next_narrow::<13, _>()?, c.next_narrow::<14, _>()?];
+                self.beside = sample(values);
             }
         }
         set_times(&mut record, times, letters)?;
@@ -226,14 +227,14 @@ impl Scanner {
     }
 }
 
-/// The kernel's account of a connection, if all of what rows hold of it is there.
+/// The TCP_INFO, if all its columns are present.
 #[inline]
 fn sample([retransmissions, srtt_us, cwnd]: [Option<u32>; 3]) -> Option<TcpSample> {
     let (retransmissions, srtt_us, cwnd) = (retransmissions?, srtt_us?, cwnd?);
     Some(TcpSample { retransmissions, srtt_us, cwnd, ..TcpSample::default() })
 }
 
-/// Fills in the times that are known and where they were taken.
+/// Sets the times that are known, and their sources.
 #[inline]
 fn set_times(record: &mut PacketRecord, times: [Option<i64>; 4], letters: [u8; 4]) -> Option<()> {
     const MOMENTS: [Moment; 4] = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
@@ -245,8 +246,8 @@ fn set_times(record: &mut PacketRecord, times: [Option<i64>; 4], letters: [u8; 4
     Some(())
 }
 
-/// Reads any row a person could have made of one: any white space, a carriage return at the end, further
-/// columns. Without its line feed. Also what it tells beside the packet.
+/// Reads a row in any notation that is unambiguous: any white space, a carriage return at the end, further columns. The
+/// row is without line feed. Also returns its TCP_INFO.
 #[cold]
 pub(super) fn parse_tolerant(row: &[u8], layout: Layout) -> Option<(u64, PacketRecord, Option<TcpSample>)> {
     let row = core::str::from_utf8(row).ok()?;
@@ -279,17 +280,17 @@ pub(super) fn parse_tolerant(row: &[u8], layout: Layout) -> Option<(u64, PacketR
     }
     let mut beside = None;
     if layout == Layout::TwoWayTcp {
-        let mut told = [None; 3];
-        for value in &mut told {
+        let mut values = [None; 3];
+        for value in &mut values {
             *value = narrow(optional(columns.next()?)?)?;
         }
-        beside = sample(told);
+        beside = sample(values);
     }
     set_times(&mut record, times, letters)?;
     Some((index, record, beside))
 }
 
-/// A value that its field cannot hold makes the row unreadable, as any other bad field does.
+/// A value that does not fit its field makes the row invalid, like any other bad field.
 #[inline]
 fn narrow<T: TryFrom<i64>>(value: Option<i64>) -> Option<Option<T>> {
     match value {
@@ -317,8 +318,8 @@ fn source(letter: u8) -> Option<Source> {
     })
 }
 
-/// Appends `record` as row `index`, with its line feed. In the classic layout a record without both
-/// times cannot be written: then nothing is appended and the answer is `false`.
+/// Appends `record` as row `index`, with its line feed. In the classic layout a record without both times cannot be
+/// written: then nothing is appended and the result is `false`.
 #[inline]
 pub(super) fn push(
     out: &mut Vec<u8>,
@@ -374,8 +375,8 @@ pub(super) fn push(
         }
     }
     if layout == Layout::TwoWayTcp {
-        let told = |f: fn(&TcpSample) -> u32| beside.map(|s| f(s).into());
-        for value in [told(|s| s.retransmissions), told(|s| s.srtt_us), told(|s| s.cwnd)] {
+        let column = |f: fn(&TcpSample) -> u32| beside.map(|s| f(s).into());
+        for value in [column(|s| s.retransmissions), column(|s| s.srtt_us), column(|s| s.cwnd)] {
             out.push(b' ');
             optional(out, value);
         }
@@ -388,7 +389,7 @@ pub(super) fn push(
 mod tests {
     use super::*;
 
-    /// Both paths, the fast one twice: with nothing known of the widths, and with everything.
+    /// Both parsers, the fast one twice: without and with known widths.
     fn parse_text(text: &str, layout: Layout) -> Option<(u64, PacketRecord)> {
         let buf = [text.as_bytes(), b"\n", &[0; PADDING]].concat();
         let mut scanner = Scanner::default();
@@ -519,8 +520,8 @@ mod tests {
     #[test]
     fn the_kernels_account_comes_back() {
         let r = PacketRecord::one_way(5, WallTime(3), WallTime(4));
-        let told = TcpSample { retransmissions: 2, srtt_us: 25, cwnd: 10, ..TcpSample::default() };
-        for beside in [Some(told), None] {
+        let sample = TcpSample { retransmissions: 2, srtt_us: 25, cwnd: 10, ..TcpSample::default() };
+        for beside in [Some(sample), None] {
             let mut out = Vec::new();
             assert!(push(&mut out, 9, &r, beside.as_ref(), Layout::TwoWayTcp));
             let text = core::str::from_utf8(&out[..out.len() - 1]).unwrap();

@@ -5,7 +5,7 @@ use core::fmt::Display;
 use core::str::FromStr;
 use jitlat_core::Span;
 use jitlat_core::time::Source;
-use jitlat_core::twoway::{Directions, FarReport, LossRun, LostOn, NotAnswers, TcpCourse, TwoWay};
+use jitlat_core::twoway::{Directions, FarReport, LossRun, LostOn, NotAnswers, TcpStats, TwoWay};
 
 /// Keys and values of all lines about `facts`, in order.
 pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
@@ -27,13 +27,13 @@ pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
     .into()
 }
 
-/// Takes in one line. `None` if the key is not one of these.
+/// Parses one line. `None` if the key is not one of these.
 pub(super) fn line(to: &mut Option<Box<TwoWay>>, key: &str, value: &str) -> Option<Result<(), String>> {
     if key == "two_way" {
         to.get_or_insert_default().protocol = unescape(value);
         return Some(Ok(()));
     }
-    // Only behind the line that says that it is such a test do the others mean anything.
+    // The others have a meaning only after the line that says that this is a two-way test.
     let facts = to.as_deref_mut()?;
     Some(match key {
         "wait" => number(value).map(|v| facts.wait = v.map(Span)),
@@ -74,30 +74,30 @@ fn optional<T>(value: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Res
     if value.trim() == "-" { Ok(None) } else { read(value).map(Some) }
 }
 
-/// `key=value` words.
-fn words(pairs: &[(&str, Option<String>)]) -> String {
-    let words: Vec<String> =
+/// Pairs as `key=value`, separated by spaces.
+fn join_pairs(pairs: &[(&str, Option<String>)]) -> String {
+    let pairs: Vec<String> =
         pairs.iter().filter_map(|(k, v)| v.as_ref().map(|v| format!("{k}={v}"))).collect();
-    words.join(" ")
+    pairs.join(" ")
 }
 
 fn some(value: impl Display) -> Option<String> {
     Some(value.to_string())
 }
 
-/// The value of a word, if it is there.
+/// The value of a key; `None` if it is absent.
 fn word<T: FromStr>(text: &str, name: &str) -> Result<Option<T>, String> {
     let found = text.split_ascii_whitespace().find_map(|w| w.strip_prefix(name)?.strip_prefix('='));
     found.map(|v| v.parse().map_err(|_| format!("{name}='{v}' is not a number"))).transpose()
 }
 
-/// The value of a word; 0 if it is not there.
+/// The value of a key; 0 if it is absent.
 fn count<T: FromStr + Default>(text: &str, name: &str) -> Result<T, String> {
     word(text, name).map(Option::unwrap_or_default)
 }
 
 fn directions_text(d: &Directions) -> String {
-    words(&[
+    join_pairs(&[
         ("up_lost", some(d.up_lost)),
         ("down_lost", some(d.down_lost)),
         ("unknown_lost", some(d.unknown_lost)),
@@ -124,16 +124,16 @@ fn directions(text: &str) -> Result<Directions, String> {
 /// Runs of loss on one line.
 const LOSSES_A_LINE: usize = 16;
 
-/// `up:20+3 down:60`: where, the first, and how many if not one.
+/// `up:20+3 down:60`: direction, first number, and count if not one.
 fn losses_text(runs: &[LossRun]) -> String {
-    let words: Vec<String> = runs
+    let runs: Vec<String> = runs
         .iter()
         .map(|run| {
             let more = if run.length == 1 { String::new() } else { format!("+{}", run.length) };
             format!("{}:{}{more}", way_name(run.way), run.first)
         })
         .collect();
-    words.join(" ")
+    runs.join(" ")
 }
 
 fn way_name(way: LostOn) -> &'static str {
@@ -152,13 +152,13 @@ fn losses(text: &str) -> Result<Vec<LossRun>, String> {
         let run = LossRun { first: first.parse().ok()?, length: length.parse().ok()?, way };
         (run.length > 0).then_some(run)
     };
-    let words = text.split_ascii_whitespace();
-    words.map(|w| run(w).ok_or_else(|| format!("'{w}' is not a run of losses"))).collect()
+    let runs = text.split_ascii_whitespace();
+    runs.map(|w| run(w).ok_or_else(|| format!("'{w}' is not a run of losses"))).collect()
 }
 
 fn not_answers_text(n: &NotAnswers) -> Option<String> {
     (*n != NotAnswers::default()).then(|| {
-        words(&[
+        join_pairs(&[
             ("foreign", some(n.foreign)),
             ("malformed", some(n.malformed)),
             ("forged", some(n.forged)),
@@ -178,7 +178,7 @@ fn not_answers(text: &str) -> Result<NotAnswers, String> {
 
 fn far_report_text(r: &FarReport) -> String {
     let span = |s: Option<Span>| s.map(|s| s.0.to_string());
-    words(&[
+    join_pairs(&[
         ("received", some(r.received)),
         ("min", span(r.min)),
         ("mean", span(r.mean)),
@@ -213,8 +213,8 @@ fn far_report(text: &str) -> Result<FarReport, String> {
     })
 }
 
-fn tcp_text(t: &TcpCourse) -> String {
-    words(&[
+fn tcp_text(t: &TcpStats) -> String {
+    join_pairs(&[
         ("retransmissions", some(t.retransmissions)),
         ("srtt_min_us", some(t.srtt_min_us)),
         ("srtt_max_us", some(t.srtt_max_us)),
@@ -225,8 +225,8 @@ fn tcp_text(t: &TcpCourse) -> String {
     ])
 }
 
-fn tcp(text: &str) -> Result<TcpCourse, String> {
-    Ok(TcpCourse {
+fn tcp(text: &str) -> Result<TcpStats, String> {
+    Ok(TcpStats {
         retransmissions: count(text, "retransmissions")?,
         srtt_min_us: count(text, "srtt_min_us")?,
         srtt_max_us: count(text, "srtt_max_us")?,
@@ -271,7 +271,7 @@ mod tests {
                 timed_out: true,
                 ..FarReport::default()
             }),
-            tcp: Some(TcpCourse { retransmissions: 8, mss: 1448, ..TcpCourse::default() }),
+            tcp: Some(TcpStats { retransmissions: 8, mss: 1448, ..TcpStats::default() }),
             remarks: vec!["a\nb".into(), "c".into()],
         };
         let mut after = None;

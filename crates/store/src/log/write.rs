@@ -1,7 +1,7 @@
 //! [`LogWriter`]: a log written row by row.
 //!
-//! Nothing that was written is ever touched again: what is known only at the end follows the rows. So the
-//! log can be read after a crash at any byte, and a full disk costs what does not fit and no more.
+//! What has been written is never changed: facts known only at the end follow the rows. So the log can be read after a
+//! crash at any byte, and a full disk costs only what does not fit.
 
 use super::header::{self, Fact};
 use super::row;
@@ -15,18 +15,18 @@ use std::io::{self, Write};
 /// Bytes gathered before they are written.
 const BUFFER: usize = 128 * 1024;
 
-/// Where a log goes: something that appends, and can be shortened after a failed write.
+/// The destination of a log: can append, and can be shortened after a failed write.
 pub trait LogOutput: Write {
     /// Shortens the output to its first `len` bytes.
     ///
     /// # Errors
-    /// If it cannot; the log then ends in a broken row, which readers pass over.
+    /// If it cannot; the log then ends with a broken row, which readers skip.
     fn cut(&mut self, len: u64) -> io::Result<()>;
 
-    /// Returns when everything written is on stable storage, as far as there is such a thing.
+    /// Waits until everything written is on stable storage, if there is such a thing.
     ///
     /// # Errors
-    /// If the storage says that it is not.
+    /// If the storage reports an error.
     fn sync(&mut self) -> io::Result<()>;
 }
 
@@ -38,7 +38,7 @@ impl LogOutput for File {
 
     fn sync(&mut self) -> io::Result<()> {
         match self.sync_data() {
-            // Pipes and devices have nothing to synchronise.
+            // Pipes and devices cannot be synchronised.
             Err(e) if e.kind() == io::ErrorKind::InvalidInput => Ok(()),
             other => other,
         }
@@ -56,15 +56,15 @@ impl LogOutput for Vec<u8> {
     }
 }
 
-/// Why a log is not whole.
+/// Why a log is not complete.
 #[derive(Debug, thiserror::Error)]
 #[error("writing the log{}: {source}; its first {rows} rows are kept", name(.path))]
 pub struct WriteError {
-    /// The file, if it is one.
+    /// The file; `None` if it is not one.
     pub path: Option<std::path::PathBuf>,
-    /// Rows that were written whole.
+    /// Rows that were completely written.
     pub rows: u64,
-    /// Why.
+    /// The system's error.
     pub source: io::Error,
 }
 
@@ -72,44 +72,44 @@ fn name(path: &Option<std::path::PathBuf>) -> String {
     path.as_ref().map(|p| format!(" {}", p.display())).unwrap_or_default()
 }
 
-/// What a finished log holds.
+/// The contents of a finished log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Rows.
     pub rows: u64,
-    /// Records that the format has no row for: without both times in versions 1 and 2.
+    /// Records that cannot be a row: without both times in versions 1 and 2.
     pub left_out: u64,
 }
 
-/// Writes one session's log: [`LogWriter::begin`], any number of [`LogWriter::record`]s,
-/// [`LogWriter::finish`]. A failure is kept until [`LogWriter::close`].
+/// Writes one session's log: [`LogWriter::begin`], any number of [`LogWriter::record`]s, [`LogWriter::finish`]. A
+/// failure is kept until [`LogWriter::close`].
 ///
-/// Dropped unfinished, it leaves what a crash would leave: a log without closing lines.
+/// If it is dropped before it is finished, the log looks as after a crash: without closing lines.
 #[derive(Debug)]
 pub struct LogWriter<W: LogOutput> {
     out: W,
     version: Version,
     layout: Layout,
     buf: Vec<u8>,
-    /// Bytes that are in `out` for good.
+    /// Bytes that `out` has accepted.
     written: u64,
     rows: u64,
     left_out: u64,
     said: Vec<Fact>,
     /// The header as written.
     header: String,
-    /// What the header should have said, known in the end: of a version 2 log, the clock estimates.
+    /// What the header should have contained, known at the end: for a version 2 log, the clock estimates.
     better_header: Option<String>,
-    /// Times of the first and the last row on the client's clock.
+    /// Times of the first and the last row, on the client's clock.
     stream: Option<(WallTime, WallTime)>,
-    /// Which time of a row the client's clock told.
+    /// Determines which time of a row is the client's.
     direction: Direction,
     finished: bool,
     failure: Option<io::Error>,
 }
 
 impl<W: LogOutput> LogWriter<W> {
-    /// A writer of one-way records in the form of `version`.
+    /// A writer of one-way records in the given version.
     pub fn new(out: W, version: Version) -> LogWriter<W> {
         let layout = if version == Version::V3 { Layout::OneWay } else { Layout::Classic };
         LogWriter {
@@ -137,20 +137,20 @@ impl<W: LogOutput> LogWriter<W> {
         writer
     }
 
-    /// The same with the kernel's account of a TCP connection in each row.
+    /// The same with the kernel's TCP_INFO in each row.
     pub fn two_way_tcp(out: W) -> LogWriter<W> {
         let mut writer = LogWriter::new(out, Version::V3);
         writer.layout = Layout::TwoWayTcp;
         writer
     }
 
-    /// A writer to `out` in the same form.
+    /// A writer to `out` in the same format.
     pub fn another<V: LogOutput>(&self, out: V) -> LogWriter<V> {
         LogWriter { layout: self.layout, ..LogWriter::new(out, self.version) }
     }
 
-    /// Writes the header at once, with what is known of the session by now. How the test ended is told after the rows
-    /// only: a log without its closing lines must not say that it is complete.
+    /// Writes the header at once, with what is known of the session so far. The ending is written only after the rows:
+    /// a log without its closing lines must not claim to be complete.
     pub fn begin(&mut self, session: &Session) {
         let session = &Session { ending: Ending::Unknown, reason: None, ..session.clone() };
         self.said = header::facts(session, self.layout);
@@ -160,13 +160,13 @@ impl<W: LogOutput> LogWriter<W> {
         self.flush();
     }
 
-    /// Adds one row. After a failed write it does nothing.
+    /// Adds a row. After a failed write it does nothing.
     #[inline]
     pub fn record(&mut self, record: &PacketRecord) {
         self.row(record, None);
     }
 
-    /// Adds one row with the kernel's account of the connection beside it.
+    /// Adds a row with the kernel's TCP_INFO sampled with the record.
     pub fn record_tcp(&mut self, record: &PacketRecord, sample: Option<&TcpSample>) {
         self.row(record, sample);
     }
@@ -199,7 +199,7 @@ impl<W: LogOutput> LogWriter<W> {
         }
     }
 
-    /// Hands everything gathered so far to the operating system.
+    /// Writes everything buffered so far.
     pub fn flush(&mut self) {
         if self.failure.is_some() {
             return;
@@ -217,7 +217,7 @@ impl<W: LogOutput> LogWriter<W> {
         self.buf.clear();
     }
 
-    /// Ends the log after its last whole row.
+    /// Truncates the log after its last complete row.
     fn fail(&mut self, done: usize, error: io::Error) {
         self.failure = Some(error);
         let whole = memchr::memrchr(b'\n', &self.buf[..done]).map_or(0, |at| at + 1);
@@ -226,12 +226,12 @@ impl<W: LogOutput> LogWriter<W> {
         self.rows -= lost as u64;
         self.buf.clear();
         if done > whole {
-            // What this cannot mend, readers pass over.
+            // If this fails, readers skip the broken row.
             let _ = self.out.cut(self.written);
         }
     }
 
-    /// Writes what has become known since [`LogWriter::begin`] and waits until all is on stable storage.
+    /// Writes what has become known since [`LogWriter::begin`] and waits until everything is on stable storage.
     pub fn finish(&mut self, session: &Session) {
         self.finished = true;
         if self.version == Version::V3 {
@@ -253,7 +253,7 @@ impl<W: LogOutput> LogWriter<W> {
         match self.failure.take() {
             None => self.flush(),
             Some(first) => {
-                // There may be room for a few lines where there was none for a block.
+                // There may be room for a few lines even if there was none for a block.
                 self.flush();
                 self.failure = Some(first);
             }
@@ -263,15 +263,15 @@ impl<W: LogOutput> LogWriter<W> {
         }
     }
 
-    /// Of a version 2 log that is finished: the bytes of its header, and what should stand in their place.
+    /// For a finished version 2 log: the length of its header in bytes, and the text that should replace it.
     pub fn better_header(&mut self) -> Option<(u64, String)> {
         Some((self.header.len() as u64, self.better_header.take()?))
     }
 
-    /// The output, and whether everything is in it.
+    /// The output, and whether it is complete.
     ///
     /// # Errors
-    /// [`WriteError`] with the first failure; what could be written is kept.
+    /// [`WriteError`] with the first failure; what could be written stays.
     pub fn close(mut self) -> (W, Result<Written, WriteError>) {
         if !self.finished {
             self.flush();

@@ -1,4 +1,4 @@
-//! Lines of captured traffic: a pair each, or an event each.
+//! Lines about captured traffic: one per pair, or one per event.
 
 use jitlat_core::passive::tcp::{DirectedEvent, EventKind};
 use jitlat_core::passive::{Estimate, Pair};
@@ -10,7 +10,7 @@ use std::io::{self, Write};
 pub struct PairColumns {
     /// The number of the pair, from 1.
     pub count: bool,
-    /// Time between its packets at the monitor point.
+    /// Time between the packets of the pair at the monitor point.
     pub turnaround: bool,
     /// The raw one-way delays.
     pub one_way: bool,
@@ -18,11 +18,11 @@ pub struct PairColumns {
     pub sizes: bool,
     /// Moving average of the pair rate, in pairs a second.
     pub rate: bool,
-    /// Time stamps of the monitor's clock.
+    /// Print times of the monitor's clock.
     pub monitor_clock: bool,
-    /// Time stamps of the pair's first packet instead of its middle.
+    /// Print the time of the pair's first packet instead of its middle.
     pub begin: bool,
-    /// A round trip below 0 is printed as 0, as the CAIA tool does.
+    /// Print a negative round trip as 0, as the CAIA tool does.
     pub no_negative: bool,
 }
 
@@ -35,7 +35,7 @@ pub struct PairLines {
 }
 
 impl PairLines {
-    /// Lines of these columns.
+    /// A formatter of these columns.
     pub fn new(columns: PairColumns) -> PairLines {
         PairLines { columns, line: Vec::with_capacity(128), number: 0 }
     }
@@ -43,7 +43,7 @@ impl PairLines {
     /// Writes the line of the next pair.
     ///
     /// # Errors
-    /// What `out` says.
+    /// Those of `out`.
     pub fn write(&mut self, out: &mut impl Write, e: &Estimate) -> io::Result<()> {
         self.number += 1;
         self.line.clear();
@@ -111,11 +111,11 @@ fn seconds(line: &mut Vec<u8>, ns: i64) {
     line.extend_from_slice(&digits[14..]);
 }
 
-/// Writes an event of a TCP connection as a line: time in seconds, sender, receiver, what, bytes, and for how long
-/// data or window had waited.
+/// Writes an event of a TCP connection as a line: time in seconds, sender, receiver, kind, bytes, and how long the data
+/// or the window was delayed.
 ///
 /// # Errors
-/// What `out` says.
+/// Those of `out`.
 pub fn write_tcp_event(out: &mut impl Write, s: &DirectedEvent) -> io::Result<()> {
     let what = match s.event.kind {
         EventKind::Fast => "fast-retransmission",

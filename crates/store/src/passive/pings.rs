@@ -1,25 +1,25 @@
-//! [`read_pings`]: what ping measured, of its own output or of the log of `jitlat ping`.
+//! [`read_pings`]: round trips measured by ping, from its output or from a log of `jitlat ping`.
 
 use crate::log::LogReader;
 use jitlat_core::time::{SECOND, Span, WallTime};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Bytes of ping's output that are read.
+/// Most bytes read of ping's output.
 const LONGEST: u64 = 256 << 20;
 
-/// Why a file gives no round trips.
+/// Why a file has no round trips.
 #[derive(Debug, thiserror::Error)]
 pub enum PingsError {
     /// It cannot be read.
     #[error("reading ping's round trips from {}: {source}", .path.display())]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It is something else.
+    /// It has another format.
     #[error(
         "reading ping's round trips from {}: it is neither the output of ping (best with -D) nor a log of jitlat ping",
         .0.display()
@@ -27,8 +27,8 @@ pub enum PingsError {
     Other(PathBuf),
 }
 
-/// Round trips from `path`, each with when its request left: `ping -D` output (its time stamps place the values), or a
-/// log of `jitlat ping`. Values of a ping without time stamps are one second apart from `start`.
+/// Round trips in `path`, each with the time its request was sent: from the output of `ping -D`, or from a log of
+/// `jitlat ping`. Without time stamps in ping's output, values are assumed one second apart from `start`.
 ///
 /// # Errors
 /// [`PingsError`] if there are none.
@@ -53,9 +53,9 @@ pub fn read_pings(path: &Path, start: WallTime) -> Result<Vec<(WallTime, Span)>,
 /// `[1700000000.123456] 64 bytes from 192.0.2.1: icmp_seq=7 ttl=64 time=12.3 ms`
 fn line(text: &str, start: WallTime) -> Option<(WallTime, Span)> {
     let (_, after) = text.split_once("time=").or_else(|| text.split_once("time<"))?;
-    let mut words = after.split_whitespace();
-    let number: f64 = words.next()?.trim_end_matches("ms").parse().ok()?;
-    let unit = match words.next() {
+    let mut fields = after.split_whitespace();
+    let number: f64 = fields.next()?.trim_end_matches("ms").parse().ok()?;
+    let unit = match fields.next() {
         Some("us") => 1e3,
         Some("s") => 1e9,
         _ => 1e6,
@@ -66,7 +66,7 @@ fn line(text: &str, start: WallTime) -> Option<(WallTime, Span)> {
     }
     let stamp = text.trim_start().strip_prefix('[').and_then(|t| t.split_once(']'));
     let at = match stamp.and_then(|(t, _)| t.parse::<f64>().ok()) {
-        // ping stamps the arrival of the reply.
+        // ping prints the arrival time of the reply.
         Some(seconds) if seconds.abs() < 9e9 => WallTime((seconds * 1e9) as i64 - rtt as i64),
         _ => {
             let seq = text.split_once("seq=")?.1.split_whitespace().next()?.parse::<i64>().ok()?;

@@ -1,5 +1,5 @@
-//! JSON against its published schema: as much of JSON Schema as ours use. Beyond the schema, a key it does not
-//! describe is an error too: so whoever adds a figure describes it.
+//! Checks JSON against its published schema, with the parts of JSON Schema that ours use. A key that the schema does
+//! not describe is an error as well, so that every new figure has to be described.
 
 use serde_json::Value;
 use std::path::Path;
@@ -11,7 +11,7 @@ fn published(name: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// What in `document` is not as `docs/formats/NAME.schema.json` says.
+/// The errors of `document` against `docs/formats/NAME.schema.json`.
 pub fn errors(name: &str, document: &Value) -> Vec<String> {
     let root = published(&format!("{name}.schema.json"));
     let mut validator = Validator { root: root.clone(), errors: Vec::new() };

@@ -1,4 +1,4 @@
-//! [`Context`]: who measures what, on which kind of path: everything about a test that is no fault.
+//! [`Context`]: the normal conditions of a test: specification, hosts and path.
 
 use jitlat_core::impair::{Answering, Clock, Config, Host, Jitter, Trial};
 use jitlat_core::time::Source;
@@ -9,7 +9,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 pub const MS: f64 = 1e6;
 
-/// Seeded choices.
+/// A seeded random generator.
 pub struct Draw(ChaCha8Rng);
 
 impl Draw {
@@ -62,7 +62,7 @@ pub enum Kind {
     Mobile,
     Geo,
     Leo,
-    /// Independent normal jitter, as a formula has it.
+    /// Independent normal jitter, as in a formula.
     Formula,
     /// Independent exponential jitter that may overtake.
     Loose,
@@ -85,7 +85,7 @@ const KINDS: [Kind; 12] = [
     Kind::Heavy,
 ];
 
-/// What is drawn for a test before anything goes wrong.
+/// What is drawn for a test before a fault is added.
 pub struct Context {
     pub kind: Kind,
     pub trial: Trial,
@@ -137,7 +137,7 @@ impl Context {
     }
 }
 
-/// What a kind of test asks of its context.
+/// Requirements of a kind of test.
 #[derive(Clone, Copy)]
 pub struct Wish {
     /// Seconds the test has to last at least.
@@ -158,7 +158,7 @@ impl Default for Wish {
     }
 }
 
-/// Draws a context that grants `wish`.
+/// Draws a context that meets `wish`.
 pub fn context(draw: &mut Draw, wish: Wish) -> Context {
     let kind = draw.pick(wish.kinds);
     let periods = [0.001, 0.002, 0.005, 0.01, 0.01, 0.02, 0.02, 0.02, 0.03, 0.05, 0.1, 0.2, 1.0];
@@ -168,7 +168,7 @@ pub fn context(draw: &mut Draw, wish: Wish) -> Context {
     let least = (wish.duration / period).ceil().max(wish.packets.0 as f64);
     let packets = draw.scale(least, (wish.packets.1 as f64).max(least + 1.0)) as u64;
     let (delay, jitter, in_order, spread) = path(draw, kind);
-    // What is no fault does not overtake all the time.
+    // A fault-free path does not reorder all the time.
     let direction = if draw.chance(0.3) { Direction::Down } else { Direction::Up };
     let schedule = match draw.whole(0, 9) {
         0 if !wish.periodic => Schedule::Poisson { seed: draw.whole(0, 99) },

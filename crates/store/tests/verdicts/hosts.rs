@@ -1,4 +1,4 @@
-//! Faults of hosts, clocks and logs, drawn at random.
+//! Random faults of hosts, clocks and logs.
 
 use super::context::{Context, Draw, Kind, MS, Wish, context, span, two_way};
 use super::paths::{by_delay, tolerance, variant};
@@ -12,7 +12,7 @@ fn seconds(s: f64) -> Span {
     span(s * 1e9)
 }
 
-/// A test of which nothing is wrong.
+/// A test without faults.
 pub fn clean_context(draw: &mut Draw) -> Context {
     let long = draw.chance(0.03);
     let packets = if long { (20_000, 100_000) } else { (150, 8000) };
@@ -22,7 +22,7 @@ pub fn clean_context(draw: &mut Draw) -> Context {
 const STEADY: [Kind; 7] =
     [Kind::Lan, Kind::Metro, Kind::Wan, Kind::Adsl, Kind::Formula, Kind::Geo, Kind::Wifi];
 
-/// The program that sends stands still, and catches up.
+/// The sending program stalls, and catches up.
 pub fn sender_stall(draw: &mut Draw) -> Variant {
     let mut c = context(
         draw,
@@ -47,7 +47,7 @@ pub fn sender_stall(draw: &mut Draw) -> Variant {
     variant(c, truth)
 }
 
-/// The program that receives stands still, and reads all at once.
+/// The receiving program stalls, and reads everything at once.
 pub fn receiver_stall(draw: &mut Draw) -> Variant {
     let mut c = context(
         draw,
@@ -67,14 +67,14 @@ pub fn receiver_stall(draw: &mut Draw) -> Variant {
     let total: f64 = stalls.iter().map(|s| s.1).sum();
     let severity: &[&str] = if total < 0.008 * c.duration() { &["good"] } else { &["good", "fair"] };
     let mut truth = Truth::of("receiver-stall", severity).magnitude(longest.1 * 1e9, 1.4);
-    // What is held was sent as much earlier as it was under way.
+    // Packets delayed by the stall were sent earlier by their delay.
     let off = tolerance(&c, 0.0) + c.delay / 1e9;
     let as_long = stalls.iter().filter(|s| s.1 > 0.85 * longest.1 - c.period);
     truth.times = as_long.map(|s| (s.0, s.0 + s.1, off)).collect();
     variant(c, truth)
 }
 
-/// A clock is set during the test: in one of the ways a log can prove.
+/// A clock is set during the test, in one of the ways that a log can prove.
 pub fn clock_step(draw: &mut Draw) -> Variant {
     let mut c = context(
         draw,
@@ -166,7 +166,7 @@ pub fn local_queue(draw: &mut Draw) -> Variant {
     variant(c, truth)
 }
 
-/// A kernel that refuses packets: told by two-way tests.
+/// A kernel that refuses packets, as reported by two-way tests.
 pub fn send_failure(draw: &mut Draw) -> Variant {
     let mut c = context(draw, Wish { packets: (600, 6000), ..Wish::default() });
     two_way(draw, &mut c);
@@ -177,7 +177,7 @@ pub fn send_failure(draw: &mut Draw) -> Variant {
         let from = draw.whole(10, c.packets / 2);
         Choice::Within(from..=from + (p * c.packets as f64) as u64, Box::new(Choice::Bernoulli(1.0)))
     };
-    // Round trips that were never asked for are not lost, nor do they make the path worse.
+    // Round trips that were never requested are not lost, and do not make the path worse.
     variant(c, Truth::of("send-failure", &["good", "fair", "poor", "bad"]))
 }
 

@@ -1,5 +1,5 @@
-//! The confusion matrix of the verdict: tests in which something known goes wrong are simulated, saved as logs, read
-//! back and judged; what was named is held against what was wrong.
+//! The confusion matrix of the verdict: tests with known faults are simulated, saved as logs, read back and judged; the
+//! causes named are compared with the true ones.
 //!
 //! `just verdicts` runs all of it and prints the tables of `docs/metrics/verdict.md`; `cargo test` a sample.
 
@@ -103,7 +103,7 @@ fn run(all: Range<u64>) -> Matrix {
     matrix
 }
 
-/// A sample of every family: enough to see that nothing has broken.
+/// A sample of every family: enough to notice a regression.
 #[test]
 fn causes_are_named_right() {
     let matrix = run(0..5);

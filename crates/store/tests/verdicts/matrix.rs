@@ -1,25 +1,25 @@
-//! [`Matrix`]: how often which cause was named for what was wrong.
+//! [`Matrix`]: how often each cause was named for each fault.
 
 use super::variant::Variant;
 use jitlat_core::verdict::{Answer, CauseId};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How one answer compares with the truth.
+/// The comparison of one answer with the truth.
 #[derive(Clone, Debug)]
 pub struct Score {
     seed: u64,
     /// The cause named first.
     named: Option<CauseId>,
     main: bool,
-    /// Causes named that are not there.
+    /// Causes named that are not present.
     false_causes: Vec<CauseId>,
     severity: bool,
     complete: bool,
-    /// None where the truth has no times.
+    /// `None` if the truth has no times.
     times: Option<bool>,
     magnitude: Option<bool>,
-    told: String,
+    description: String,
 }
 
 impl Score {
@@ -44,8 +44,9 @@ impl Score {
             })
         });
         let magnitude = truth.magnitude.map(|(value, factor)| {
-            let told = right.and_then(|c| c.magnitude_ns.map(|m| m.unsigned_abs() as f64).or(c.magnitude));
-            told.is_some_and(|m| m <= value * factor && m >= value / factor)
+            let magnitude =
+                right.and_then(|c| c.magnitude_ns.map(|m| m.unsigned_abs() as f64).or(c.magnitude));
+            magnitude.is_some_and(|m| m <= value * factor && m >= value / factor)
         });
         Score {
             seed,
@@ -56,7 +57,7 @@ impl Score {
             complete: answer.complete == truth.complete,
             times,
             magnitude,
-            told: describe(variant, &answer),
+            description: describe(variant, &answer),
         }
     }
 
@@ -73,7 +74,7 @@ impl Score {
 fn describe(variant: &Variant, answer: &Answer) -> String {
     let spec = &variant.trial.spec;
     let mut text = format!(
-        "{:?} n {} P {} {:?} {:?} probes {} two-way {:?}\n    true {:?}\n    told {} {} buffer {:?} {:?}\n",
+        "{:?} n {} P {} {:?} {:?} probes {} two-way {:?}\n    true {:?}\n    answer {} {} buffer {:?} {:?}\n",
         variant.version,
         spec.packets(),
         spec.period().0 as f64 / 1e9,
@@ -105,7 +106,7 @@ fn describe(variant: &Variant, answer: &Answer) -> String {
     text
 }
 
-/// The scores by what was wrong.
+/// The scores by fault.
 #[derive(Default)]
 pub struct Matrix {
     rows: Vec<(&'static str, Vec<Score>)>,
@@ -116,10 +117,11 @@ impl Matrix {
         self.rows.push((family, scores));
     }
 
-    /// What has to hold of all families together, and of clean paths.
+    /// Requirements on all families together, and on clean paths.
     pub fn check(&self) {
         let clean = |name: &str| name.contains("clean");
-        let alarms = self.share(|n| clean(n), |s| Some(s.named.is_some() || s.told.contains("told bad")));
+        let alarms =
+            self.share(|n| clean(n), |s| Some(s.named.is_some() || s.description.contains("answer bad")));
         assert!(alarms <= 0.01, "false alarms on clean paths: {:.2} %", 100.0 * alarms);
         let of_faults = |right: fn(&Score) -> Option<bool>| self.share(|n| !clean(n), right);
         let main = of_faults(|s| Some(s.main));
@@ -190,7 +192,7 @@ impl fmt::Display for Matrix {
                         (s.magnitude == Some(false), "magnitude"),
                     ];
                     faults.extend(wrong.iter().filter(|w| w.0).map(|w| w.1));
-                    writeln!(f, "\n{name} {}: {} · {}", s.seed, faults.join(" "), s.told)?;
+                    writeln!(f, "\n{name} {}: {} · {}", s.seed, faults.join(" "), s.description)?;
                 }
             }
         }

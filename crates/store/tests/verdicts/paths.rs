@@ -1,4 +1,4 @@
-//! Faults of a path, drawn at random.
+//! Random faults of a path.
 
 use super::context::{Context, Draw, Kind, MS, Wish, context, span, two_way};
 use super::hosts::clean_context;
@@ -12,7 +12,7 @@ use std::f64::consts::TAU;
 
 pub fn variant(c: Context, truth: Truth) -> Variant {
     let mut truth = truth;
-    // Half a second from mouth to ear is felt, where it is known.
+    // Half a second from mouth to ear is noticed, if it is known.
     if c.kind == Kind::Geo && c.delay_known() {
         let worse = [("good", "fair"), ("fair", "poor"), ("poor", "bad")];
         let more: Vec<_> =
@@ -26,7 +26,7 @@ fn seconds(s: f64) -> Span {
     span(s * 1e9)
 }
 
-/// By how much times may be off, in seconds, of something that lasts `length`.
+/// Tolerance of times, in seconds, of a fault that lasts `length`.
 pub fn tolerance(c: &Context, length: f64) -> f64 {
     // Poisson departures end when they end.
     let share = if matches!(c.trial.spec.schedule(), Schedule::Poisson { .. }) { 0.06 } else { 0.02 };
@@ -154,7 +154,7 @@ pub fn upload(draw: &mut Draw) -> Variant {
         .magnitude(peak * MS, 1.5)
         .also(&["random-loss", "bursty-loss"]);
     let mut truth = truth;
-    // A saw between half the queue and all of it.
+    // A sawtooth between half the queue and all of it.
     truth.severity.extend(by_delay(0.6 * peak));
     variant(c, truth)
 }
@@ -226,7 +226,7 @@ pub fn sawtooth(draw: &mut Draw) -> Variant {
     variant(c, truth)
 }
 
-/// A slow tide of queueing over the whole test.
+/// Queueing that rises and falls slowly over the whole test.
 pub fn tide(draw: &mut Draw) -> Variant {
     let mut c = context(
         draw,
@@ -252,7 +252,7 @@ pub fn tide(draw: &mut Draw) -> Variant {
     variant(c, truth)
 }
 
-/// The test sends more than the path carries.
+/// The test sends more than the path can transport.
 pub fn overload(draw: &mut Draw) -> Variant {
     let mut c = context(
         draw,
@@ -309,7 +309,7 @@ pub fn random_loss_for_a_while(draw: &mut Draw) -> Variant {
 pub fn bursty_loss(draw: &mut Draw) -> Variant {
     let mut c = context(draw, Wish { packets: (1000, 10_000), ..Wish::default() });
     let burst = draw.between(2.2, 7.0);
-    // Some ten bursts at least, or nobody can tell.
+    // At least some ten bursts; fewer cannot be distinguished from random loss.
     let p = draw.scale(0.01, 0.12).max(12.0 * burst / c.packets as f64);
     let r = 1.0 / burst;
     let mut chain = Gilbert::simple(p * r / (1.0 - p), r);
@@ -410,7 +410,7 @@ pub fn route_change(draw: &mut Draw) -> Variant {
         return route_change(draw);
     }
     if draw.chance(0.4) {
-        // What a reconvergence loses.
+        // Packets lost during the reconvergence.
         c.path().outages.push(Outage { from: seconds(from), length: seconds(draw.scale(0.02, 0.2)) });
     }
     let severity = by_delay(step / MS);
@@ -422,7 +422,7 @@ pub fn route_change(draw: &mut Draw) -> Variant {
     variant(c, truth)
 }
 
-/// Paths whose delay stands still but for a little jitter.
+/// Paths with constant delay and little jitter.
 const STEADY: [Kind; 6] = [Kind::Lan, Kind::Metro, Kind::Wan, Kind::Adsl, Kind::Formula, Kind::Geo];
 
 pub fn size_dependent(draw: &mut Draw) -> Variant {
@@ -481,7 +481,7 @@ pub fn tcp(draw: &mut Draw) -> Variant {
     }
 }
 
-/// Two faults, of which one hurts more.
+/// Two faults, one of which is worse.
 pub fn mixture(draw: &mut Draw) -> Variant {
     match draw.whole(0, 5) {
         0 => {
@@ -533,7 +533,7 @@ pub fn mixture(draw: &mut Draw) -> Variant {
     }
 }
 
-/// The way of `v` that something is wrong with.
+/// The way of `v` that has a fault.
 fn way(v: &mut Variant) -> &mut jitlat_core::impair::Config {
     let down = &v.trial.down;
     let wrong = !down.outages.is_empty() || !down.competition.is_empty() || down.loss != Choice::Never;
@@ -541,7 +541,7 @@ fn way(v: &mut Variant) -> &mut jitlat_core::impair::Config {
     if wrong || downwards { &mut v.trial.down } else { &mut v.trial.up }
 }
 
-/// Nothing is wrong.
+/// No fault.
 pub fn clean(draw: &mut Draw) -> Variant {
     let mut c = clean_context(draw);
     if draw.chance(0.2) {
@@ -550,7 +550,7 @@ pub fn clean(draw: &mut Draw) -> Variant {
     variant(c, Truth::clean())
 }
 
-/// Nothing worth a word: a packet or two lost, a copy, one late packet, a far outlier.
+/// Nothing worth mentioning: a packet or two lost, a copy, one late packet, a far outlier.
 pub fn nearly_clean(draw: &mut Draw) -> Variant {
     let mut c = clean_context(draw);
     let some = |draw: &mut Draw, n: u64, most: u64| {

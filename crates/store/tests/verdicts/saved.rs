@@ -1,5 +1,5 @@
-//! Saved logs, each with the verdict a network engineer gives on it, written down before there was a program to give
-//! one. `testdata/verdicts/README.md` says where each comes from.
+//! Saved logs, each with the verdict of a network engineer, written before there was a program to give one.
+//! `testdata/verdicts/README.md` says where each comes from.
 
 use super::context::MS;
 use jitlat_core::impair::{
@@ -13,21 +13,21 @@ use jitlat_store::log::{LogWriter, Version};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// What an engineer says of a log.
+/// An engineer's verdict on a log.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Opinion {
-    /// In words, for people.
+    /// As text, for people.
     #[allow(dead_code)]
     says: String,
     complete: bool,
     /// Any of these.
     severity: Vec<String>,
-    /// In this order; none is missing, none is more.
+    /// In this order, exactly these.
     causes: Vec<Expected>,
-    /// Words the headline has, in any case.
+    /// Phrases that the headline contains, in any case.
     headline: Vec<String>,
-    /// The buffer to set lies between these, in ms.
+    /// Range of the recommended buffer, in ms.
     #[serde(default)]
     buffer_ms: Option<[f64; 2]>,
 }
@@ -41,19 +41,19 @@ struct Expected {
     from_s: Option<[f64; 2]>,
     #[serde(default)]
     to_s: Option<[f64; 2]>,
-    /// How much, [least, most]: of the magnitude in ms, or of the share.
+    /// Magnitude in ms, or share: [least, most].
     #[serde(default)]
     magnitude_ms: Option<[f64; 2]>,
     #[serde(default)]
     magnitude: Option<[f64; 2]>,
     #[serde(default)]
     direction: Option<String>,
-    /// It may be named or not.
+    /// May be named or not.
     #[serde(default)]
     optional: bool,
 }
 
-/// Those of the repository, or others of the same kind.
+/// The logs of the repository, or others of the same kind.
 pub fn folder() -> PathBuf {
     std::env::var_os("JITLAT_VERDICTS")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/verdicts"), PathBuf::from)
@@ -88,7 +88,7 @@ fn saved_logs_are_judged_as_an_engineer_would() {
 
 fn differences(opinion: &Opinion, answer: &Answer) -> Vec<String> {
     let mut found = Vec::new();
-    let mut differs = |what: &str, told: String| found.push(format!("{what}: {told}"));
+    let mut differs = |what: &str, found_value: String| found.push(format!("{what}: {found_value}"));
     if answer.complete != opinion.complete {
         differs("complete", answer.complete.to_string());
     }
@@ -104,9 +104,9 @@ fn differences(opinion: &Opinion, answer: &Answer) -> Vec<String> {
     {
         differs("buffer", format!("{:?} ns", answer.buffer_ns));
     }
-    let mut told = answer.causes.iter().peekable();
+    let mut causes = answer.causes.iter().peekable();
     for expected in &opinion.causes {
-        let Some(cause) = told.next_if(|c| c.id.name() == expected.id) else {
+        let Some(cause) = causes.next_if(|c| c.id.name() == expected.id) else {
             if !expected.optional {
                 differs("missing or out of turn", expected.id.clone());
             }
@@ -129,7 +129,7 @@ fn differences(opinion: &Opinion, answer: &Answer) -> Vec<String> {
             differs(&expected.id, format!("direction {direction:?}"));
         }
     }
-    for more in told {
+    for more in causes {
         differs("not there", more.id.name().to_owned());
     }
     found
@@ -264,7 +264,7 @@ fn simulated() -> Vec<(&'static str, Version, Trial)> {
     all
 }
 
-/// Writes the simulated logs anew; the opinions stay what they are.
+/// Writes the simulated logs again; the engineers' verdicts stay unchanged.
 #[test]
 #[ignore = "writes into the repository"]
 fn write_simulated_logs() {

@@ -1,4 +1,4 @@
-//! Sentences that would mislead whoever reads them, each said once and never again.
+//! Sentences that would mislead a reader, each of which appeared once and must not again.
 
 use super::saved::{folder, logs};
 use jitlat_core::summary::Summary;
@@ -22,7 +22,7 @@ fn golden(name: &str) -> Summary {
     summary(&folder().join("..").join(name).with_extension("log"))
 }
 
-/// Everything that is said of it.
+/// The whole text about it.
 fn said(s: &Summary) -> String {
     let Opinion { headline, findings, .. } = Opinion::of(s);
     let causes = s.answer.iter().flat_map(|a| &a.causes).map(|c| c.because.clone());
@@ -101,7 +101,7 @@ fn a_queue_at_home_is_no_stall() {
 }
 
 #[test]
-fn a_queue_on_the_way_there_is_told_with_its_way() {
+fn a_queue_in_one_direction_is_reported_with_that_direction() {
     let s = saved("real_upload_stamp");
     assert!(said(&s).contains("in a queue on the way there"), "{}", said(&s));
 }
@@ -119,7 +119,7 @@ fn few_packets_give_no_verdict() {
 
 #[test]
 fn an_offset_of_clocks_is_no_delay() {
-    // Clocks 1.5 h apart of which nothing is known; and probes that took seconds.
+    // Clocks 1.5 h apart about which nothing is known; and probes that took seconds.
     let far = saved("clean_wifi_offset_v1");
     assert!(said(&far).starts_with("Good: nothing is wrong"), "{}", said(&far));
     let vague = golden("c_unsync_v2");

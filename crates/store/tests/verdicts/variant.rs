@@ -1,55 +1,55 @@
-//! [`Variant`]: one simulated test, and the verdict a network engineer would give on it.
+//! [`Variant`]: a simulated test, and the verdict that a network engineer would give.
 
 use jitlat_core::Span;
 use jitlat_core::impair::{Outcome, Trial};
 use jitlat_core::summary::ClockEstimate;
 use jitlat_store::log::{LogWriter, Version};
 
-/// A test to be simulated and saved, with its truth.
+/// A test to be simulated and saved, with its true faults.
 pub struct Variant {
     pub trial: Trial,
-    /// Form of the log.
+    /// Version of the log.
     pub version: Version,
-    /// What becomes of the log after it was written.
+    /// What happens to the log after it is written.
     pub damage: Damage,
     pub truth: Truth,
 }
 
-/// What becomes of a log.
+/// What happens to a log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Damage {
     /// Nothing.
     None,
-    /// Cut after this share of its rows, at the end of a line (`true`) or within one.
+    /// Truncated after this share of its rows, at the end of a line (`true`) or within one.
     Cut(f64, bool),
-    /// These lines stand in place of its own closing lines, after this share of its rows.
+    /// These lines replace its own closing lines, after this share of its rows.
     Ends(f64, &'static str),
 }
 
-/// What the verdict should be.
+/// The correct verdict.
 #[derive(Clone, Debug, Default)]
 pub struct Truth {
-    /// Names, any of which is right as the first cause; empty = nothing is wrong.
+    /// Names, any of which is right as the first cause; empty = no fault.
     pub main: Vec<&'static str>,
-    /// Other causes that are really there, or may well be read out of the records. Any other cause is a false one.
+    /// Other causes that are present, or that the records may suggest. Any other cause is a false one.
     pub also: Vec<&'static str>,
     /// Severities, any of which is right.
     pub severity: Vec<&'static str>,
-    /// When the main cause acts, in seconds since the first packet, and by how much each may be off: any of these.
+    /// When the main cause acts, in seconds since the first packet, with the tolerance: any of these.
     pub times: Vec<(f64, f64, f64)>,
-    /// Its magnitude (ns or a ratio), and by which factor it may be off.
+    /// Its magnitude (ns or a ratio), with the factor of tolerance.
     pub magnitude: Option<(f64, f64)>,
-    /// False for logs that are not whole.
+    /// False for logs that are not complete.
     pub complete: bool,
 }
 
 impl Truth {
-    /// Nothing is wrong.
+    /// No fault.
     pub fn clean() -> Truth {
         Truth { severity: vec!["good"], complete: true, ..Truth::default() }
     }
 
-    /// This is wrong.
+    /// This fault.
     pub fn of(main: &'static str, severity: &[&'static str]) -> Truth {
         Truth { main: vec![main], severity: severity.to_vec(), complete: true, ..Truth::default() }
     }
@@ -71,7 +71,7 @@ impl Truth {
 }
 
 impl Variant {
-    /// The log of the test, as a file would hold it.
+    /// The log of the test, as in a file.
     pub fn log(&self) -> Vec<u8> {
         let Outcome { mut session, records, .. } = self.trial.run();
         if self.version == Version::V2 {
@@ -84,7 +84,7 @@ impl Variant {
         let mut writer =
             if two_way { LogWriter::two_way(Vec::new()) } else { LogWriter::new(Vec::new(), self.version) };
         let mut early = session.clone();
-        // What is known only when the test is over stands behind the rows.
+        // What is known only after the test follows the rows.
         if self.version == Version::V3 {
             early.sent = None;
             early.ending = Default::default();

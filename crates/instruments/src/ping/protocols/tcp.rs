@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
 use crate::ping::test::{PingResult, Test};
 use jitlat_core::Transport;
-use jitlat_core::twoway::TcpCourse;
+use jitlat_core::twoway::TcpStats;
 use jitlat_net::reflect::TcpResponder;
 use jitlat_net::twoway::request_response;
 use jitlat_proto::reqresp::{self, LARGEST, SHORTEST_REQUEST};
@@ -77,7 +77,7 @@ impl Client for TcpClient {
         let (measured, samples) =
             request_response::run(sizes, test.plan.clone(), &test.link, test.stop.flag())?;
         let (mut found, _) = test.gather(measured);
-        found.facts().tcp = TcpCourse::of(&samples);
+        found.facts().tcp = TcpStats::of(&samples);
         // Each response makes one record, in order, unless the peer invented responses.
         if samples.len() == found.records.len() {
             found.tcp = samples;
