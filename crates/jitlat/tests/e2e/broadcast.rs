@@ -26,7 +26,7 @@ fn a_segment_is_flooded_only_on_request_and_nobody_answers() {
     let flood = ping("--proto lamp --broadcast").report();
     let after = Interface::of(&lab.server);
     assert_eq!((flood.count("/counts/sent"), flood.count("/counts/received")), (20, 0));
-    assert!(flood.text("/two_way/remarks/0").contains("everybody on the local segment"));
+    assert!(flood.text("/two_way/remarks/0").contains("broadcast address of the local segment"));
     assert!(after.received >= before.received + 20, "{before:?} {after:?}: they have arrived");
     // Neighbour discovery and the like may answer something; twenty answers would be seen.
     assert!(after.sent < before.sent + 20, "{before:?} {after:?}: nothing was answered");
