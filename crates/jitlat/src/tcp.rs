@@ -12,7 +12,7 @@ use jitlat_core::passive::tcp::TcpResult;
 use jitlat_core::time::Span;
 use jitlat_instruments::{Stop, TcpCaptures};
 use jitlat_net::capture::STDIN;
-use jitlat_report::figure::{ConnectionTrace, PassiveTrace};
+use jitlat_report::figure::{ConnectionTrace, FigureRange, PassiveTrace};
 use jitlat_report::html::Section;
 use jitlat_report::{html, text};
 use jitlat_store::passive::{tcp_document, write_tcp_event};
@@ -72,7 +72,7 @@ pub fn run(args: &TcpArgs) -> Result<Status> {
         one_point: args.one_point || args.events,
         matched: draws,
     };
-    let mut trace = draws.then(|| PassiveTrace::new(Span::seconds(1)));
+    let mut trace = draws.then(|| PassiveTrace::new(Span::seconds(1), FigureRange::default()));
     let mut lines = args.events.then(|| EventLines::new(stop.clone()));
     let observer: &mut [&mut dyn Observer; 2] = &mut [&mut trace, &mut lines];
     let result = captures.analyse(&args.captures, &stop, observer)?;

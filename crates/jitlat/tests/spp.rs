@@ -34,9 +34,10 @@ fn expected(name: &str) -> Vec<Vec<String>> {
     text.lines().skip(1).map(|l| l.split(',').map(str::to_owned).collect()).collect()
 }
 
-const ALL: [&str; 10] = [
+const ALL: [&str; 11] = [
     "atm_udp40",
     "atm_udp340",
+    "atm_udp640",
     "atm_udp1240",
     "htb_udp340",
     "atm_tcp_up",
@@ -229,7 +230,7 @@ fn figures_stand_in_one_report() {
     let o =
         pair("atm_udp340", &["--html", &paths[0], "--plots", &paths[1], "--ping", &paths[2], "--summary"]);
     let text = String::from_utf8_lossy(&o.stdout);
-    assert!(text.contains("ping                         29   41.50 ms"), "{text}");
+    assert!(text.contains("ping in the file             29   41.50 ms"), "{text}");
     for id in
         ["rtt", "rtt-ping", "rtt-histogram", "rtt-cdf", "pair-rate", "variation", "out-jitter", "in-jitter"]
     {
@@ -243,6 +244,138 @@ fn figures_stand_in_one_report() {
     {
         assert!(html.contains(part), "{part}");
     }
+}
+
+/// An ICMP echo in a record of a capture, Ethernet: a request, or a reply from the far host.
+fn echo(at_us: u64, number: u8, reply: bool) -> Vec<u8> {
+    let (a, b) = ([10, 77, 1, 2], [10, 77, 2, 2]);
+    let (from, to) = if reply { (b, a) } else { (a, b) };
+    let mut frame = vec![2u8; 12];
+    frame.extend([8, 0, 0x45, 0, 0, 28, 0, number, 0x40, 0, 64, 1, 0, 0]);
+    frame.extend([from, to].concat());
+    frame.extend([if reply { 0 } else { 8 }, 0, 0, 0, 0, 9, 0, number]);
+    let header =
+        [(at_us / 1_000_000) as u32, (at_us % 1_000_000) as u32, frame.len() as u32, frame.len() as u32];
+    [header.map(u32::to_le_bytes).concat(), frame].concat()
+}
+
+#[test]
+fn echoes_of_the_capture_and_of_the_file_are_two_sets() {
+    let dir = tempfile::tempdir().unwrap();
+    let (capture, output) = (dir.path().join("ref.pcap"), dir.path().join("ping.txt"));
+    // 30 echoes after the traffic: in the capture 40 ms long, in ping's own output half a millisecond longer.
+    let mut packets = std::fs::read(data("atm_udp340.ref.pcap")).unwrap();
+    let mut lines = Vec::new();
+    for k in 0..30u8 {
+        let at = 1_795_178_800_000_000 + u64::from(k) * 1_000_000;
+        packets.extend([echo(at, k, false), echo(at + 40_000, k, true)].concat());
+        lines.push(format!(
+            "[{}.040500] 64 bytes from 10.77.2.2: icmp_seq={k} ttl=64 time=40.5 ms",
+            at / 1_000_000
+        ));
+    }
+    std::fs::write(&capture, packets).unwrap();
+    std::fs::write(&output, lines.join("\n")).unwrap();
+    let ping = ["--ping", output.to_str().unwrap()];
+    let monitor = data("atm_udp340.mon.pcap");
+    let document = json(&spp(&capture, &monitor, &[&ping[..], &["--json", "-"]].concat()));
+    let of = |key: &str| (document[key]["count"].as_u64(), document[key]["mean"].as_f64());
+    assert_eq!(of("ping_rtt_ns"), (Some(30), Some(40e6)));
+    assert_eq!(of("ping_file_rtt_ns"), (Some(30), Some(40.5e6)));
+    let text = spp(&capture, &monitor, &[&ping[..], &["--summary"]].concat()).stdout;
+    let text = String::from_utf8(text).unwrap();
+    for row in ["ping in the capture          30   40.00 ms", "ping in the file             30   40.50 ms"] {
+        assert!(text.contains(row), "{row}\n{text}");
+    }
+}
+
+/// One of the two points' captures of the payload sweep, one after the other.
+fn sweep(point: &str) -> Vec<PathBuf> {
+    [40, 340, 640, 1240].map(|payload| data(&format!("atm_udp{payload}.{point}.pcap"))).to_vec()
+}
+
+/// `jitlat spp` over the payload sweep.
+fn spp_sweep(more: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_jitlat"))
+        .args(["spp", "-f"])
+        .args(sweep("ref"))
+        .arg("-F")
+        .args(sweep("mon"))
+        .args(more)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+const ADSL: &str = "pppoe-llc,up=128k,down=512k,tunnel=28";
+
+#[test]
+fn table_two_is_whole_in_every_form() {
+    let o = spp_sweep(&["--summary", "--link", ADSL]);
+    let text = String::from_utf8_lossy(&o.stdout).into_owned();
+    let row = |start: &str| {
+        let line =
+            text.lines().find(|l| l.trim_start().starts_with(start)).unwrap_or_else(|| panic!("{text}"));
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(row("368 "), "368 368 437 10 8.28 33.13 41.41 46.80 48.94 48.98 5.39 7.54 7.57");
+    assert_eq!(row("668 "), "668 668 422 16 13.25 53.00 66.25 71.70 73.61 73.68 5.45 7.36 7.43");
+    let o = spp_sweep(&["--json", "-", "--link", ADSL]);
+    let document = json(&o);
+    let size = &document["sizes"][1];
+    let ms = |v: &serde_json::Value| (v.as_f64().unwrap() / 1e4).round() / 100.0;
+    assert_eq!(
+        [&size["min_rtt_ns"], &size["median_rtt_ns"], &size["mean_rtt_ns"]].map(ms),
+        [46.8, 48.94, 48.98]
+    );
+    let model = &size["model"];
+    assert_eq!(
+        (&model["out_cells"], ms(&model["rtt_ns"]), ms(&model["median_above_ns"])),
+        (&10.into(), 41.41, 7.54)
+    );
+    let o = spp_sweep(&["-q", "--sizes-csv", "-", "--link", ADSL]);
+    let rows = String::from_utf8(o.stdout).unwrap();
+    let lines: Vec<Vec<&str>> = rows.lines().map(|l| l.split(',').collect()).collect();
+    assert_eq!((lines.len(), lines[0].len(), lines[2][0]), (5, 14, "368"), "{rows}");
+    let column = |name: &str| lines[0].iter().position(|c| *c == name).unwrap();
+    assert_eq!(lines[2][column("median_rtt_ns")], size["median_rtt_ns"].to_string());
+    assert_eq!(lines[2][column("model_rtt_ns")], "41406250");
+    let without = spp_sweep(&["-q", "--sizes-csv", "-"]);
+    assert!(String::from_utf8(without.stdout).unwrap().contains(",,,"));
+}
+
+#[test]
+fn four_sizes_tell_the_rate_of_the_link() {
+    let fit = json(&spp_sweep(&["--json", "-", "--link", "fit,tunnel=28"]))["link"].clone();
+    let rate = fit["series_rate"].as_f64().unwrap();
+    assert!((rate - 102_400.0).abs() < 150.0 && fit["cells_assumed"] == true, "{fit}");
+    let o = spp_sweep(&["--summary", "--link", "fit,tunnel=28"]);
+    let text = String::from_utf8_lossy(&o.stdout);
+    for words in ["steps of 48 bytes (ATM cells)", "cells are assumed", "102.39 kbps", "pppoe-llc"] {
+        assert!(text.contains(words), "{words}\n{text}");
+    }
+    let one = pair("atm_udp340", &["--summary", "--link", "fit"]);
+    assert!(String::from_utf8_lossy(&one.stdout).contains("here are 1"));
+}
+
+#[test]
+fn figures_by_size_within_a_range_and_with_periods() {
+    let dir = tempfile::tempdir().unwrap();
+    let plots = dir.path().to_str().unwrap();
+    let o = spp_sweep(&["-q", "--plots", plots, "--link", ADSL, "--mark", "1s-8s=first", "--to", "60s"]);
+    assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+    let figure = |id: &str| std::fs::read_to_string(dir.path().join(format!("{id}.svg"))).unwrap();
+    let by_size = figure("rtt-by-size");
+    for words in ["model: the link", "means", "Only to 60.00 s"] {
+        assert!(by_size.contains(words), "{words}");
+    }
+    assert!(figure("rtt-cdf-by-size").contains("1268 bytes"));
+    assert!(figure("packet-sizes").contains("at the monitor"));
+    assert!(figure("pair-rate").contains("pair rate over packet rate"));
+    for id in ["rtt", "pair-rate", "variation"] {
+        assert!(figure(id).contains(">first<"), "{id}");
+    }
+    assert!(!figure("rtt-cdf").contains(">first<"));
 }
 
 #[test]

@@ -2,21 +2,24 @@
 //!
 //! * [`spp_document`], [`tcp_document`] – the whole analysis as one object; [`stream_traffic`] – the part about a
 //!   test's own stream
+//! * [`write_sizes`] – round trips by packet size, one line each
 //! * [`PairLines`] – one line per pair, in the format of the CAIA tool
 //! * [`write_tcp_event`] – one line per event of a TCP connection
 //! * [`read_pings`] – round trips of ping, to compare with
 
 mod lines;
 mod pings;
+mod sizes;
 
 pub use lines::{PairColumns, PairLines, write_tcp_event};
 pub use pings::{PingsError, read_pings};
+pub use sizes::write_sizes;
 
 use jitlat_core::passive::link::fit_sizes;
 use jitlat_core::passive::pipeline::CaptureFacts;
 use jitlat_core::passive::tcp::{BetweenPoints, Connection, TcpResult, explain_delays};
 use jitlat_core::passive::verdict::describe_identity;
-use jitlat_core::passive::{LinkQuestion, PassiveResult, Prefix, SpreadFigures, StreamTraffic};
+use jitlat_core::passive::{LinkQuestion, PassiveResult, PingFigures, PingSource, Prefix, StreamTraffic};
 use jitlat_core::summary::Summary;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -28,7 +31,7 @@ use std::path::Path;
 /// A value that JSON cannot hold.
 pub fn spp_document(
     r: &PassiveResult,
-    ping: Option<SpreadFigures>,
+    ping: PingFigures,
     link: Option<&LinkQuestion>,
     ways: &[&Summary],
     notes: &[String],
@@ -50,13 +53,14 @@ pub fn spp_document(
         "identity": describe_identity(&r.identity),
         "captures": { "reference": capture(&r.captures[0]), "monitor": capture(&r.captures[1]) },
         "summary": r.summary,
-        "sizes": r.sizes,
+        "sizes": sizes::values(&r.sizes, link)?,
         "link": match link {
             Some(LinkQuestion::Compare(link)) => serde_json::to_value(link)?,
             Some(LinkQuestion::Fit { tunnel }) => serde_json::to_value(fit_sizes(&r.sizes, *tunnel))?,
             None => Value::Null,
         },
-        "ping_rtt_ns": ping,
+        "ping_rtt_ns": ping[PingSource::Capture as usize],
+        "ping_file_rtt_ns": ping[PingSource::File as usize],
         "flows": r.flows,
         "directions": ways,
         "notes": r.notes().iter().chain(notes).collect::<Vec<_>>(),

@@ -1,9 +1,36 @@
 //! [`Echoes`]: what ping measured while the capture ran: ICMP echo requests and their replies at one point.
+//! [`PingSource`]: where round trips of ping come from.
 
 use super::packet::{ICMP, ICMPV6, Packet};
+use super::spread::SpreadFigures;
 use crate::time::{Span, WallTime};
 use core::net::IpAddr;
 use std::collections::{HashMap, VecDeque};
+
+/// Where round trips of ping come from. Each source is a set of its own: the same echoes may be in both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PingSource {
+    /// ICMP echoes in the capture of the reference point.
+    Capture = 0,
+    /// A file that ping or `jitlat ping` wrote.
+    File = 1,
+}
+
+impl PingSource {
+    /// Both, in the order of their codes.
+    pub const BOTH: [PingSource; 2] = [PingSource::Capture, PingSource::File];
+
+    /// What tables and legends call its round trips.
+    pub fn label(self) -> &'static str {
+        match self {
+            PingSource::Capture => "ping in the capture",
+            PingSource::File => "ping in the file",
+        }
+    }
+}
+
+/// Round trips of ping by [`PingSource`], in ns; None of a source without any.
+pub type PingFigures = [Option<SpreadFigures>; 2];
 
 /// Requests that wait for their reply.
 const WAITING: usize = 1 << 12;

@@ -51,6 +51,9 @@ pub struct PassiveSummary {
     pub last_pair: Option<WallTime>,
     /// Pairs a second, from the first to the last.
     pub pair_rate: Option<f64>,
+    /// Pairs by matched packets of both ways: pair rate over packet rate. One half where the ways alternate strictly, less
+    /// where one sends several in a row. None without packets.
+    pub pairs_per_packet: Option<f64>,
     /// Round-trip time of every pair: as the application's packets had it.
     pub rtt_ns: Option<SpreadFigures>,
     /// Round-trip time at regular instants: comparable with ping. Idle times have no value.
@@ -139,8 +142,8 @@ pub struct Estimator {
     ways: [WayState; 2],
     pairs: u64,
     span: Option<(WallTime, WallTime)>,
-    /// Pairs, least and summed round trip by the two lengths.
-    sizes: BTreeMap<(u32, u32), (u64, i64, i128)>,
+    /// Round trips by the two lengths.
+    sizes: BTreeMap<(u32, u32), Spread>,
 }
 
 impl Estimator {
@@ -185,11 +188,8 @@ impl Estimator {
         self.span = Some(self.span.map_or((at, at), |(a, _)| (a, at)));
         self.rtt.push(pair.rtt().0);
         let size = (pair.out.length, pair.back.length);
-        let rtt = pair.rtt().0;
-        if let Some(s) = self.sizes.get_mut(&size) {
-            *s = (s.0 + 1, s.1.min(rtt), s.2 + i128::from(rtt));
-        } else if self.sizes.len() < SIZES {
-            self.sizes.insert(size, (1, rtt, rtt.into()));
+        if self.sizes.len() < SIZES || self.sizes.contains_key(&size) {
+            self.sizes.entry(size).or_insert_with(Spread::of_size).push(pair.rtt().0);
         }
         self.turnaround.push(pair.turnaround().0);
         if let Some((_, v)) = self.per_time.push(at.0, pair.rtt().0) {
@@ -220,17 +220,7 @@ impl Estimator {
 
     /// Round trips by the sizes of the pair, the first 4096 combinations.
     pub fn sizes(&self) -> Vec<SizeFigures> {
-        let figures =
-            |(&(out_length, in_length), &(pairs, min_rtt_ns, sum)): (&(u32, u32), &(u64, i64, i128))| {
-                SizeFigures {
-                    out_length,
-                    in_length,
-                    pairs,
-                    min_rtt_ns,
-                    mean_rtt_ns: sum as f64 / pairs as f64,
-                }
-            };
-        self.sizes.iter().map(figures).collect()
+        self.sizes.iter().filter_map(|(size, rtt)| SizeFigures::of(*size, rtt)).collect()
     }
 
     fn per_time_figures(&self) -> Option<SpreadFigures> {
@@ -261,12 +251,14 @@ impl Estimator {
                 serialisation: state.lengths.serialisation(drift),
             }
         });
+        let packets: u64 = self.ways.iter().map(|w| w.delay.count()).sum();
         let seconds = self.span.map_or(0.0, |(a, b)| (b - a).as_seconds());
         PassiveSummary {
             pairs: self.pairs,
             first_pair: self.span.map(|s| s.0),
             last_pair: self.span.map(|s| s.1),
             pair_rate: (seconds > 0.0).then(|| (self.pairs - 1) as f64 / seconds),
+            pairs_per_packet: (packets > 0).then(|| self.pairs as f64 / packets as f64),
             rtt_ns: self.rtt.figures(0),
             rtt_per_time_ns: self.per_time_figures(),
             per_time_interval_ns: Span(self.per_time.interval),
@@ -346,17 +338,21 @@ mod tests {
         exchange(&mut e, 2000, [5, 5], 10, [100, 40]);
         let rates: Vec<_> = e.pairs().iter().map(|p| p.rate).collect();
         assert_eq!(rates, [1.0, 1.0, 2.0]);
-        let sizes = |out_length, pairs, mean_rtt_ns| SizeFigures {
-            out_length,
-            in_length: 40,
-            pairs,
-            min_rtt_ns: 10_000_000,
-            mean_rtt_ns,
-        };
-        assert_eq!(e.sizes(), [sizes(60, 2, 11e6), sizes(100, 1, 10e6)]);
+        let sizes: Vec<_> = e
+            .sizes()
+            .into_iter()
+            .map(|s| (s.out_length, s.in_length, s.pairs, s.min_rtt_ns, s.median_rtt_ns, s.mean_rtt_ns))
+            .collect();
+        assert_eq!(
+            sizes,
+            [(60, 40, 2, 10_000_000, 10_000_000, 11e6), (100, 40, 1, 10_000_000, 10_000_000, 10e6)]
+        );
+        let percentiles = &e.sizes()[0].percentiles;
+        assert_eq!((percentiles.len(), percentiles[100], percentiles[101]), (201, 10_000_000, 12_000_000));
         let out = MatchCounts { matched: 3, lost: 1, ..MatchCounts::default() };
         let s = e.summary_of([out, MatchCounts::default()]);
         assert_eq!((s.pairs, s.pair_rate, s.per_time_interval_ns), (3, Some(1.0), Span::seconds(1)));
+        assert_eq!(s.pairs_per_packet, Some(0.5));
         assert_eq!((s.first_pair, s.last_pair), (Some(WallTime(10_000_000)), Some(WallTime(2_010_000_000))));
         let range = |f: Option<SpreadFigures>| f.map(|f| (f.count, f.min / 1_000_000, f.max / 1_000_000));
         assert_eq!((range(s.rtt_ns), range(s.turnaround_ns)), (Some((3, 10, 12)), Some((3, 10, 10))));

@@ -41,12 +41,12 @@ mod way;
 
 pub use clocks::{ClockDifference, Clocks};
 pub use compat::{CaiaMatcher, CaiaPairer};
-pub use echo::Echoes;
+pub use echo::{Echoes, PingFigures, PingSource};
 pub use estimate::{Estimate, Estimator, PassiveSummary, Resampler, WayFigures};
 pub use flows::{FlowFigures, FlowKey, FlowNumbers, FlowWay, Flows, Grouping};
 pub use identity::{Fields, Identity, IdentityRule};
 pub use levels::{Level, Levels, explain_levels};
-pub use link::{Encapsulation, Fit, Link, LinkQuestion};
+pub use link::{Encapsulation, Fit, Link, LinkQuestion, ModelFigures};
 pub use link_layer::{LinkType, Skip};
 pub use matcher::{MatchCounts, MatchObserver, Matcher};
 pub use order::InOrder;

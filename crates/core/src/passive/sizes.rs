@@ -1,9 +1,10 @@
 //! [`SizeFigures`]: round trips by the sizes of their packets.
 
+use super::spread::Spread;
 use serde::Serialize;
 
 /// Round trips of the pairs of one size each way.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SizeFigures {
     /// Length of the OUT packet, in bytes.
     pub out_length: u32,
@@ -13,6 +14,27 @@ pub struct SizeFigures {
     pub pairs: u64,
     /// The least round trip, in ns.
     pub min_rtt_ns: i64,
+    /// The median round trip, in ns.
+    pub median_rtt_ns: i64,
     /// The mean round trip, in ns.
     pub mean_rtt_ns: f64,
+    /// Round trips at every half percent from 0 to 100 %, in ns.
+    #[serde(skip)]
+    pub percentiles: Vec<i64>,
+}
+
+impl SizeFigures {
+    /// Those of pairs of these lengths, OUT first; None without any.
+    pub(super) fn of((out_length, in_length): (u32, u32), rtt: &Spread) -> Option<SizeFigures> {
+        let figures = rtt.figures(0)?;
+        Some(SizeFigures {
+            out_length,
+            in_length,
+            pairs: figures.count,
+            min_rtt_ns: figures.min,
+            median_rtt_ns: figures.median,
+            mean_rtt_ns: figures.mean,
+            percentiles: rtt.percentiles(200),
+        })
+    }
 }

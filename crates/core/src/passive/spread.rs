@@ -53,6 +53,11 @@ impl Spread {
         Spread::new(Precision::FLOW)
     }
 
+    /// One of many packet sizes: exact up to 1024 values, then at most 1/1024 too high.
+    pub(super) fn of_size() -> Spread {
+        Spread::new(Precision::STREAM)
+    }
+
     /// Takes one value.
     #[inline]
     pub fn push(&mut self, v: i64) {
@@ -63,6 +68,17 @@ impl Spread {
     /// How many there were.
     pub fn count(&self) -> u64 {
         self.histogram.len()
+    }
+
+    /// The values at 0, 1/n, 2/n … 1 of the distribution; empty of no values.
+    pub fn percentiles(&self, n: u32) -> Vec<i64> {
+        let (Some(min), Some(max)) = (self.histogram.min(), self.histogram.max()) else { return Vec::new() };
+        let quantiles = self.histogram.quantiles();
+        let at = |k: u32| match k {
+            0 => min,
+            _ => quantiles.edf(Percent(k * 100_000 / n)).unwrap_or(max),
+        };
+        (0..=n).map(at).collect()
     }
 
     /// The figures, or `None` of no values. `from` is subtracted of every value: a least delay, or 0.

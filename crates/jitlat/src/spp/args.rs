@@ -1,5 +1,6 @@
 //! The options of `jitlat spp`, and the settings they stand for.
 
+use super::drawing::FigureArgs;
 use super::live::LiveArgs;
 use crate::options::report::ReportArgs;
 use crate::output::Part;
@@ -100,10 +101,17 @@ pub struct SppArgs {
     #[command(flatten)]
     pub report: ReportArgs,
 
+    #[command(flatten)]
+    pub figures: FigureArgs,
+
     /// Compare with an access link: pppoe-llc,up=128k,down=512k,tunnel=28 (also pppoa-vc, bridged-llc, ipoa-vc, ethernet,
     /// plain+BYTES, …; up is from the reference side), or find it: fit, or fit,tunnel=BYTES
     #[arg(long, value_name = "LINK", help_heading = "Link")]
     pub link: Option<LinkQuestion>,
+    /// Write round trips by packet size to FILE, a line each: least, median, mean; with --link what the link takes, and
+    /// what is above that
+    #[arg(long, value_name = "FILE", help_heading = "Link", conflicts_with = "payloads")]
+    pub sizes_csv: Option<PathBuf>,
     /// Only print what --link makes of these UDP payloads (40,340,640): bytes layer by layer, cells, delays
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "link", help_heading = "Link",
           value_parser = clap::value_parser!(u64).range(..=65_507), conflicts_with_all = ["reference", "monitor"])]
@@ -242,6 +250,16 @@ impl SppArgs {
         !self.compat && (shown || self.log.is_some())
     }
 
+    /// Whether a file asked for goes to standard output, where then nothing else goes.
+    pub fn writes_to_output(&self) -> bool {
+        self.report.outputs.is_silent() || self.sizes_csv.as_deref() == Some(Path::new("-"))
+    }
+
+    /// Whether no line of a pair is printed.
+    pub fn is_silent(&self) -> bool {
+        self.summary || self.writes_to_output()
+    }
+
     /// The columns of the lines.
     pub fn columns(&self) -> PairColumns {
         PairColumns {
@@ -273,7 +291,7 @@ impl SppArgs {
         if let (true, Some((output, _))) = (self.compat, of_ways) {
             bail!("--compat makes pairs and nothing else: leave it out for --{}", output.name);
         }
-        let others: Vec<&Path> = self.log.iter().map(PathBuf::as_path).collect();
+        let others: Vec<&Path> = self.log.iter().chain(&self.sizes_csv).map(PathBuf::as_path).collect();
         outputs.check(2, &others)
     }
 }

@@ -1,6 +1,7 @@
 //! `jitlat spp`: passive round-trip times from two captures of the same traffic.
 
 mod args;
+mod drawing;
 mod lines;
 mod live;
 mod show;
@@ -34,7 +35,7 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
     args.check()?;
     let passive = args.settings()?;
     let live = args.live.is_asked_for();
-    let silent = args.summary || args.report.outputs.is_silent();
+    let silent = args.is_silent();
     let mut lines = Lines::new(args.columns(), !silent, live);
     let mut ways = match passive.records {
         true => {
@@ -43,7 +44,7 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
         }
         false => None,
     };
-    let mut trace = args.report.outputs.draws().then(|| PassiveTrace::new(args.every));
+    let mut trace = args.report.outputs.draws().then(|| PassiveTrace::new(args.every, args.figures.range()));
     let mut progress = Progress { quiet: args.quiet || !live };
     let observer: &mut [&mut dyn Observer; 4] = &mut [&mut lines, &mut ways, &mut trace, &mut progress];
     let stop = interrupt::stop()?;

@@ -6,13 +6,13 @@ use crate::console;
 use crate::exit::Status;
 use crate::output::{self, Report, Run, log_failures};
 use anyhow::Result;
-use jitlat_core::passive::{LinkQuestion, PassiveResult, Spread, SpreadFigures, explain_levels};
+use jitlat_core::passive::{LinkQuestion, PassiveResult, PingFigures, PingSource, Spread, explain_levels};
 use jitlat_core::{Span, Summary, WallTime};
-use jitlat_report::figure::PassiveTrace;
+use jitlat_report::figure::{PassiveRun, PassiveTrace};
 use jitlat_report::html::Section;
 use jitlat_report::text::PassiveExtras;
 use jitlat_report::{html, text};
-use jitlat_store::passive::{read_pings, spp_document};
+use jitlat_store::passive::{read_pings, spp_document, write_sizes};
 use serde_json::Value;
 
 /// Shows it. What cannot be written keeps nothing else from being written or shown; `failures` are those so far.
@@ -27,12 +27,15 @@ pub fn show(
     if let Some(LinkQuestion::Compare(link)) = &args.link {
         explain_levels(&mut result.summary.levels, link, &result.sizes);
     }
-    let mut ping = Spread::default();
-    for (at, rtt) in pings(args, &result, &mut failures) {
-        ping.push(rtt.0);
-        trace.iter_mut().for_each(|t| t.ping(at.0, rtt.0));
+    let mut ping = PingFigures::default();
+    for (source, round_trips) in pings(args, &result, &mut failures) {
+        let mut spread = Spread::default();
+        for (at, rtt) in round_trips {
+            spread.push(rtt.0);
+            trace.iter_mut().for_each(|t| t.ping(source, at.0, rtt.0));
+        }
+        ping[source as usize] = spread.figures(0);
     }
-    let ping = ping.figures(0);
     let Recorded { mut runs, failures: unsaved, scratch: _scratch } = recorded;
     runs.iter_mut().for_each(|run| run.corrected = report.plot_corrected);
     failures.extend(unsaved);
@@ -54,12 +57,18 @@ pub fn show(
         notes: &notes,
         runs: &runs,
         interval: report.analysis.interval,
-        section: trace.as_ref().map(|trace| html::passive_section(&result, ping, &notes, trace)),
+        section: trace.as_ref().map(|trace| {
+            let run = PassiveRun { periods: &args.figures.marks, ..PassiveRun::of(trace, &result, link) };
+            html::passive_section(&result, ping, &notes, &run)
+        }),
     }));
+    if let Some(path) = &args.sizes_csv {
+        failures.extend(output::write_file(path, |out| write_sizes(out, &result.sizes, link)).err());
+    }
     let ways: Vec<_> = runs.iter().map(|r| (r.heading.as_str(), &r.summary)).collect();
     let page =
         text::passive(&result, &PassiveExtras { ping, link, ways: &ways, top: args.top, notes: &notes });
-    if args.summary && !report.outputs.is_silent() {
+    if args.summary && !args.writes_to_output() {
         failures.extend(console::print(&page).err());
     } else if !args.quiet {
         // Standard error may be closed: the lines are the result.
@@ -74,7 +83,7 @@ pub fn show(
 /// What was found, as formats read it.
 struct PassiveReport<'a> {
     result: &'a PassiveResult,
-    ping: Option<SpreadFigures>,
+    ping: PingFigures,
     link: Option<&'a LinkQuestion>,
     notes: &'a [String],
     runs: &'a [Run],
@@ -101,15 +110,18 @@ impl Report for PassiveReport<'_> {
     }
 }
 
-/// What ping measured: in the reference capture, and in the file given.
-fn pings(args: &SppArgs, result: &PassiveResult, failures: &mut Vec<anyhow::Error>) -> Vec<(WallTime, Span)> {
+/// What ping measured, by where that was read.
+fn pings(
+    args: &SppArgs,
+    result: &PassiveResult,
+    failures: &mut Vec<anyhow::Error>,
+) -> [(PingSource, Vec<(WallTime, Span)>); 2] {
     let reference = &result.captures[0];
-    let mut all = reference.pings.clone();
-    if let Some(path) = &args.ping {
-        match read_pings(path, reference.span.map_or(WallTime(0), |s| s.0)) {
-            Ok(pings) => all.extend(pings),
-            Err(e) => failures.push(e.into()),
-        }
-    }
-    all
+    let start = reference.span.map_or(WallTime(0), |s| s.0);
+    let file = args.ping.as_ref().map(|path| read_pings(path, start));
+    let file = file.transpose().unwrap_or_else(|e| {
+        failures.push(e.into());
+        None
+    });
+    [(PingSource::Capture, reference.pings.clone()), (PingSource::File, file.unwrap_or_default())]
 }

@@ -25,7 +25,7 @@ pub use compare::{ComparedRun, Subject, cdfs, spreads};
 pub use density::Density;
 pub use grid::Grid;
 pub use parts::{Bound, Figure, Mark, MeanRow, Overflow, Series, SpreadRow, Tone};
-pub use passive::{PassiveTrace, of_passive};
+pub use passive::{FigureRange, PassiveRun, PassiveTrace, Period, PeriodError, of_captures, of_passive};
 pub use run::Run;
 pub use sweep::{Sweep, of_sweep};
 pub use tcp::{ConnectionTrace, TcpTrace, of_tcp};

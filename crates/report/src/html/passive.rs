@@ -1,19 +1,19 @@
 //! Captured traffic in the report: round trips between two points, and TCP connections.
 
 use super::Section;
-use crate::figure::{ConnectionTrace, PassiveTrace, of_passive, of_tcp};
+use crate::figure::{ConnectionTrace, PassiveRun, PassiveTrace, of_passive, of_tcp};
 use crate::text::describe_band;
 use jitlat_core::passive::tcp::{DirectionFigures, TcpResult, explain_delays};
 use jitlat_core::passive::verdict::list_prefixes;
-use jitlat_core::passive::{PassiveResult, SpreadFigures, WayFigures};
+use jitlat_core::passive::{PassiveResult, PingFigures, PingSource, SpreadFigures, WayFigures};
 use jitlat_core::units;
 
 /// Round trips of captured traffic, shown before the two directions. `notes` are added to the result's own.
 pub fn passive_section(
     r: &PassiveResult,
-    ping: Option<SpreadFigures>,
+    ping: PingFigures,
     notes: &[String],
-    trace: &PassiveTrace,
+    run: &PassiveRun<'_>,
 ) -> Section {
     let s = &r.summary;
     let columns = ["", "values", "min", "p50", "mean", "p95", "p99", "max"];
@@ -26,7 +26,7 @@ pub fn passive_section(
     };
     row("RTT per pair".into(), s.rtt_ns);
     row(format!("RTT every {}", units::eng4(s.per_time_interval_ns.0)), s.rtt_per_time_ns);
-    row("ping".into(), ping);
+    PingSource::BOTH.iter().for_each(|source| row(source.label().into(), ping[*source as usize]));
     row("time at the monitor".into(), s.turnaround_ns);
     row("OUT, delay above the least".into(), s.out.delay_variation_ns);
     row("IN, delay above the least".into(), s.back.delay_variation_ns);
@@ -40,7 +40,7 @@ pub fn passive_section(
         remarks: remarks(r, notes),
         columns: columns.map(String::from).to_vec(),
         rows,
-        figures: of_passive(trace, &s.levels),
+        figures: of_passive(run),
     }
 }
 
@@ -78,7 +78,7 @@ pub fn tcp_section(r: &TcpResult, trace: &ConnectionTrace, drawn: Option<&Passiv
     let mut figures = of_tcp(&trace.up, "up", "data from the client");
     figures.extend(of_tcp(&trace.down, "down", "data from the server"));
     if let Some(t) = drawn {
-        figures.extend(of_passive(t, &[]));
+        figures.extend(of_passive(&PassiveRun::new(t)));
     }
     let row = |name: &str, f: &dyn Fn(&DirectionFigures) -> u64| {
         vec![name.to_owned(), f(&c.up).to_string(), f(&c.down).to_string()]

@@ -1,7 +1,7 @@
 //! What an access link explains of the round trips, and which link the results of a sweep suggest.
 
 use jitlat_core::passive::link::{Fit, Layer, fit_sizes, milliseconds};
-use jitlat_core::passive::{Link, LinkQuestion, SizeFigures};
+use jitlat_core::passive::{Link, LinkQuestion, ModelFigures, SizeFigures};
 use jitlat_core::time::Span;
 use jitlat_core::units;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ pub fn answer(question: &LinkQuestion, sizes: &[SizeFigures]) -> String {
     let mut t = String::from("\n");
     match question {
         LinkQuestion::Compare(link) => compare(&mut t, link, sizes),
-        LinkQuestion::Fit { tunnel } => describe(&mut t, fit_sizes(sizes, *tunnel).as_ref()),
+        LinkQuestion::Fit { tunnel } => describe(&mut t, fit_sizes(sizes, *tunnel).as_ref(), sizes),
     }
     t
 }
@@ -32,25 +32,39 @@ fn compare(t: &mut String, link: &Link, sizes: &[SizeFigures]) {
     common.truncate(SHOWN);
     common.sort_by_key(|s| (s.out_length, s.in_length));
     // Writing to a string cannot fail.
+    let _ = writeln!(t, "{:32}{:^27} {:^26} {:^26}", "", "model, ms", "measured, ms", "measured - model, ms");
     let _ = writeln!(
         t,
-        "{:>7} {:>7} {:>8} {:>10} {:>10} {:>10} {:>11}",
-        "OUT B", "IN B", "pairs", "model ms", "min ms", "mean ms", "min - model"
+        "{:>6} {:>6} {:>7} {:>8}  {:>8} {:>8} {:>8}  {:>8} {:>8} {:>8}  {:>8} {:>8} {:>8}",
+        "OUT B",
+        "IN B",
+        "pairs",
+        "cells",
+        "down",
+        "up",
+        "RTT",
+        "min",
+        "median",
+        "mean",
+        "min",
+        "median",
+        "mean"
     );
     for s in common {
-        let model = link.rtt(s.out_length.into(), s.in_length.into());
-        let (min, mean) = (Span(s.min_rtt_ns), Span(s.mean_rtt_ns as i64));
-        let _ = writeln!(
-            t,
-            "{:>7} {:>7} {:>8} {:>10} {:>10} {:>10} {:>11}",
-            s.out_length,
-            s.in_length,
-            s.pairs,
-            milliseconds(model),
-            milliseconds(min),
-            milliseconds(mean),
-            milliseconds(min - model)
-        );
+        let m = ModelFigures::of(link, s);
+        let cells = match (m.out_cells, m.in_cells) {
+            (Some(out), Some(back)) if out == back => out.to_string(),
+            (Some(out), Some(back)) => format!("{out}/{back}"),
+            _ => "-".to_owned(),
+        };
+        let _ = write!(t, "{:>6} {:>6} {:>7} {cells:>8}", s.out_length, s.in_length, s.pairs);
+        let measured = [Span(s.min_rtt_ns), Span(s.median_rtt_ns), Span(s.mean_rtt_ns as i64)];
+        let above = [m.min_above, m.median_above, Span(m.mean_above_ns as i64)];
+        for group in [[m.down, m.up, m.rtt], measured, above] {
+            let [a, b, c] = group.map(milliseconds);
+            let _ = write!(t, "  {a:>8} {b:>8} {c:>8}");
+        }
+        t.push('\n');
     }
     if let Some((up, down)) = link.cell() {
         let _ = writeln!(t, "one cell: {} up, {} down", units::full(up.0), units::full(down.0));
@@ -66,10 +80,13 @@ fn compare(t: &mut String, link: &Link, sizes: &[SizeFigures]) {
     }
 }
 
-fn describe(t: &mut String, fit: Option<&Fit>) {
+fn describe(t: &mut String, fit: Option<&Fit>, sizes: &[SizeFigures]) {
     let Some(f) = fit else {
-        t.push_str(
-            "Link: not found; it takes pairs of four or more sizes, the same both ways (a payload sweep)\n",
+        let same = sizes.iter().filter(|s| s.out_length == s.in_length).count();
+        let _ = writeln!(
+            t,
+            "Link: not found; it takes pairs of four or more sizes, the same both ways (a payload sweep), and here are \
+             {same}"
         );
         return;
     };
@@ -82,6 +99,15 @@ fn describe(t: &mut String, fit: Option<&Fit>) {
             writeln!(t, "Link: steps of {step} bytes{atm}, overhead {h} modulo {step}; {slope} a step")
         }
     };
+    if f.cells_assumed {
+        t.push_str(
+            "  too few sizes to find steps by: ATM cells are assumed, as they leave far less unexplained than a line\n",
+        );
+    } else if f.coarse && f.steps.is_none() {
+        t.push_str(
+            "  sizes so few or so far apart cannot show steps, if there are any: sweep 200 bytes, 8 or fewer apart\n",
+        );
+    }
     let _ = writeln!(
         t,
         "  both rates in series, 1/(1/up + 1/down): {rate}; unexplained {} rms",

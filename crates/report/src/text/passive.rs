@@ -4,7 +4,8 @@ use crate::text;
 use jitlat_core::passive::flows::{FlowRtt, MAX_FLOWS, OTHER_FLOWS_NAME};
 use jitlat_core::passive::verdict::{describe_identity, list_prefixes};
 use jitlat_core::passive::{
-    FlowFigures, Level, LinkQuestion, PassiveResult, PassiveSummary, SpreadFigures, WayFigures,
+    FlowFigures, Level, LinkQuestion, PassiveResult, PassiveSummary, PingFigures, PingSource, SpreadFigures,
+    WayFigures,
 };
 use jitlat_core::summary::Summary;
 use jitlat_core::units;
@@ -13,8 +14,8 @@ use std::fmt::Write as _;
 /// What is printed in addition to the result itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PassiveExtras<'a> {
-    /// The round trips of ping in the same time; `None`: unknown.
-    pub ping: Option<SpreadFigures>,
+    /// The round trips of ping in the same time.
+    pub ping: PingFigures,
     /// The question about the link; `None`: not asked.
     pub link: Option<&'a LinkQuestion>,
     /// The figures of both ways, each with its heading, for their windows.
@@ -160,7 +161,7 @@ fn flow_table(t: &mut String, flows: &[FlowFigures], top: usize) {
     }
 }
 
-fn spreads(t: &mut String, s: &PassiveSummary, ping: Option<SpreadFigures>) {
+fn spreads(t: &mut String, s: &PassiveSummary, ping: PingFigures) {
     let _ = writeln!(
         t,
         "{:<22}{:>9} {:>10} {:>10} {:>10} {:>10} {:>10}",
@@ -177,12 +178,21 @@ fn spreads(t: &mut String, s: &PassiveSummary, ping: Option<SpreadFigures>) {
     };
     row("RTT per pair", s.rtt_ns);
     row(&format!("RTT every {}", units::eng4(s.per_time_interval_ns.0)), s.rtt_per_time_ns);
-    if ping.is_some() {
-        row("ping", ping);
+    for source in PingSource::BOTH {
+        if let Some(f) = ping[source as usize] {
+            row(source.label(), Some(f));
+        }
     }
     row("time at the monitor", s.turnaround_ns);
     if let Some(rate) = s.pair_rate {
         let _ = writeln!(t, "{:<22}{rate:.2}/s", "pair rate");
+    }
+    if let Some(ratio) = s.pairs_per_packet {
+        let _ = writeln!(
+            t,
+            "{:<22}{ratio:.3} (pair rate over packet rate; 0.5 where the ways alternate strictly)",
+            "pairs a packet"
+        );
     }
 }
 

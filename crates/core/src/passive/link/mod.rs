@@ -11,6 +11,7 @@ pub use encapsulation::{AtmPayload, Encapsulation, Layer, Wire};
 pub use error::{NotALink, NotALinkQuestion};
 pub use fit::{Fit, fit, fit_sizes};
 
+use super::sizes::SizeFigures;
 use crate::time::{SECOND, Span};
 use core::str::FromStr;
 use encapsulation::{CELL, MAX_OVERHEAD};
@@ -42,6 +43,16 @@ pub enum LinkQuestion {
         /// Bytes that a tunnel adds below.
         tunnel: u64,
     },
+}
+
+impl LinkQuestion {
+    /// The link to compare with; None where it is to be found.
+    pub fn link(&self) -> Option<&Link> {
+        match self {
+            LinkQuestion::Compare(link) => Some(link),
+            LinkQuestion::Fit { .. } => None,
+        }
+    }
 }
 
 impl FromStr for LinkQuestion {
@@ -146,6 +157,51 @@ impl Link {
     pub fn cell(&self) -> Option<(Span, Span)> {
         matches!(self.encapsulation, Encapsulation::Atm { .. })
             .then(|| (serialisation(CELL.1, self.up), serialisation(CELL.1, self.down)))
+    }
+}
+
+/// What a link alone takes for a pair of packets, and what the round trips of such pairs have beyond it: a column of the
+/// seed's Table II.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ModelFigures {
+    /// ATM cells of the OUT packet; None on other links.
+    pub out_cells: Option<u64>,
+    /// ATM cells of the IN packet; None on other links.
+    pub in_cells: Option<u64>,
+    /// Serialisation of the OUT packet.
+    #[serde(rename = "up_ns")]
+    pub up: Span,
+    /// Serialisation of the IN packet.
+    #[serde(rename = "down_ns")]
+    pub down: Span,
+    /// Serialisation of both.
+    #[serde(rename = "rtt_ns")]
+    pub rtt: Span,
+    /// The least round trip above [`Self::rtt`].
+    #[serde(rename = "min_above_ns")]
+    pub min_above: Span,
+    /// The median round trip above [`Self::rtt`].
+    #[serde(rename = "median_above_ns")]
+    pub median_above: Span,
+    /// The mean round trip above [`Self::rtt`], in ns.
+    pub mean_above_ns: f64,
+}
+
+impl ModelFigures {
+    /// What `link` takes for pairs of these sizes.
+    pub fn of(link: &Link, size: &SizeFigures) -> ModelFigures {
+        let (out, back) = (u64::from(size.out_length), u64::from(size.in_length));
+        let rtt = link.rtt(out, back);
+        ModelFigures {
+            out_cells: link.cells(out),
+            in_cells: link.cells(back),
+            up: link.delay_up(out),
+            down: link.delay_down(back),
+            rtt,
+            min_above: Span(size.min_rtt_ns) - rtt,
+            median_above: Span(size.median_rtt_ns) - rtt,
+            mean_above_ns: size.mean_rtt_ns - rtt.0 as f64,
+        }
     }
 }
 

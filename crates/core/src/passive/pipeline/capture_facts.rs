@@ -3,6 +3,48 @@
 use crate::passive::LinkType;
 use crate::time::{Span, WallTime};
 
+/// How many packets have each IP length.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LengthCounts {
+    /// By length in bytes.
+    counts: Vec<u64>,
+    total: u64,
+}
+
+impl LengthCounts {
+    /// Longer packets are counted with this length.
+    const LONGEST: usize = (1 << 16) - 1;
+
+    #[inline]
+    fn count(&mut self, length: u32) {
+        let i = (length as usize).min(Self::LONGEST);
+        if i >= self.counts.len() {
+            self.counts.resize((i + 1).next_power_of_two(), 0);
+        }
+        if let Some(n) = self.counts.get_mut(i) {
+            *n += 1;
+        }
+        self.total += 1;
+    }
+
+    /// All packets.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The lengths that occur, in bytes, each with the share of packets that are no longer.
+    pub fn cumulative(&self) -> Vec<(u32, f64)> {
+        let mut sum = 0;
+        let occurring = self.counts.iter().zip(0u32..).filter(|(n, _)| **n > 0);
+        occurring
+            .map(|(n, length)| {
+                sum += n;
+                (length, sum as f64 / self.total as f64)
+            })
+            .collect()
+    }
+}
+
 /// Counts of one capture point.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -19,6 +61,8 @@ pub struct CaptureFacts {
     pub too_short: u64,
     /// Of ours, those longer than 1500 bytes.
     pub long: u64,
+    /// Of ours, how many have each length.
+    pub lengths: LengthCounts,
     /// Length of the longest of ours, in bytes.
     pub longest: u32,
     /// Of ours, IPv4 packets without identification.
@@ -47,6 +91,7 @@ impl CaptureFacts {
     /// Counts a packet between the two sides.
     pub fn count_ours(&mut self, length: u32) {
         self.ours += 1;
+        self.lengths.count(length);
         self.longest = self.longest.max(length);
         self.long += u64::from(length > 1500);
     }
@@ -54,5 +99,19 @@ impl CaptureFacts {
     /// The capture covers this time, too.
     pub fn extend_span(&mut self, from: WallTime, to: WallTime) {
         self.span = Some(self.span.map_or((from, to), |(a, b)| (a.min(from), b.max(to))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_counted() {
+        let mut f = CaptureFacts::default();
+        [52, 1450, 1450, 70_000].iter().for_each(|length| f.count_ours(*length));
+        assert_eq!((f.lengths.total(), f.long, f.longest), (4, 1, 70_000));
+        assert_eq!(f.lengths.cumulative(), [(52, 0.25), (1450, 0.75), (65_535, 1.0)]);
+        assert_eq!(LengthCounts::default().cumulative(), []);
     }
 }

@@ -19,7 +19,7 @@ mod naming;
 mod observers;
 mod previews;
 
-pub use capture_facts::CaptureFacts;
+pub use capture_facts::{CaptureFacts, LengthCounts};
 pub use delivery::{Delivered, Delivery, FrameBatch};
 pub use filter::{NotAFilter, PacketFilter};
 pub use joining::{SightingSource, join, join_like_caia};

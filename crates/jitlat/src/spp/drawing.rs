@@ -1,0 +1,34 @@
+//! [`FigureArgs`]: what the figures of `jitlat spp` show and mark.
+
+use clap::Args;
+use jitlat_core::Span;
+use jitlat_core::quantity;
+use jitlat_report::figure::{FigureRange, Period};
+
+/// What of a measurement is drawn. Figures in numbers are always those of all of it.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Figures")]
+pub struct FigureArgs {
+    /// Draw only what comes this long after the first pair
+    #[arg(long, value_name = "T", value_parser = quantity::duration)]
+    from: Option<Span>,
+    /// Draw only what comes before this, from the first pair
+    #[arg(long, value_name = "T", value_parser = quantity::duration)]
+    to: Option<Span>,
+    /// Draw only round trips that take at least this long
+    #[arg(long, value_name = "T", value_parser = quantity::duration)]
+    rtt_min: Option<Span>,
+    /// Draw only round trips that take this long at most
+    #[arg(long, value_name = "T", value_parser = quantity::duration)]
+    rtt_max: Option<Span>,
+    /// Mark a period in figures against time: 80s-120s=idle; may be repeated, periods of one name share a colour
+    #[arg(long = "mark", value_name = "A-B=NAME")]
+    pub marks: Vec<Period>,
+}
+
+impl FigureArgs {
+    /// What is drawn.
+    pub fn range(&self) -> FigureRange {
+        FigureRange { from: self.from, to: self.to, rtt_min: self.rtt_min, rtt_max: self.rtt_max }
+    }
+}

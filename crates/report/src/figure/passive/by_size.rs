@@ -1,0 +1,76 @@
+//! Round trips against packet size, with the means and what a link takes for each size.
+
+use super::parts::{blank, least, margins, n, quantile};
+use super::run::PassiveRun;
+use crate::figure::axis::{Axis, Unit};
+use crate::figure::parts::{Figure, Mark, Series, Tone};
+use crate::figure::series::{drawn, extent};
+use jitlat_core::passive::SizeFigures;
+
+/// Sizes whose means are joined by a line.
+const JOINED: usize = 64;
+
+/// The round trips against packet size; None where all packets are of one size.
+pub(super) fn by_size(run: &PassiveRun<'_>) -> Option<Figure> {
+    let trace = run.trace;
+    // A sweep has the same size both ways; other traffic has data one way and little back.
+    let equal = trace.equal_sizes.grid.n() * 2 > trace.pairs.n();
+    let (cloud, quantity) = match equal {
+        true => (&trace.equal_sizes, "IP packet (bytes), the same both ways"),
+        false => (&trace.both_sizes, "both IP packets of a pair together (bytes)"),
+    };
+    let (shortest, longest) = extent(cloud)?;
+    if longest - shortest < 1.0 {
+        return None;
+    }
+    let (mark, how) = drawn(cloud, 0.0)?;
+    let place = |s: &SizeFigures| f64::from(if equal { s.out_length } else { s.out_length + s.in_length });
+    let mut means: Vec<(f64, f64)> = run
+        .sizes
+        .iter()
+        .filter(|s| !equal || s.out_length == s.in_length)
+        .map(|s| (place(s), s.mean_rtt_ns))
+        .filter(|p| (shortest..=longest).contains(&p.0))
+        .collect();
+    means.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (mut low, high) = (least(&trace.pairs), quantile(&trace.pairs, 1.0));
+    let mut model = Vec::new();
+    if let (Some(link), true) = (run.link, equal) {
+        let rtt = |l: u64| (l as f64, link.rtt(l, l).0 as f64);
+        model = (shortest as u64..=longest as u64).map(rtt).collect();
+        low = model.iter().map(|p| p.1).fold(low, f64::min);
+    } else if let Some(link) = run.link {
+        let rtt = |s: &SizeFigures| link.rtt(s.out_length.into(), s.in_length.into()).0 as f64;
+        model = run.sizes.iter().map(|s| (place(s), rtt(s))).collect();
+        low = model.iter().map(|p| p.1).fold(low, f64::min);
+    }
+    let (from, to) = margins(shortest, longest);
+    let (lo, hi) = margins(low, high);
+    let mut f = blank(
+        "rtt-by-size",
+        "Round trip against packet size",
+        Axis::linear(quantity, Unit::Plain, from, to),
+        Axis::linear("round-trip time", Unit::Time, lo, hi),
+    );
+    f.subtitle =
+        format!("n = {} pairs{}, {} sizes", n(cloud.grid.n()), how.replace("packets", "pairs"), means.len());
+    f.about = "What a byte costs is the slope; steps of 48 bytes are ATM cells. Where the round trips stand above the \
+               model by the same at every size, the link explains all that depends on size."
+        .into();
+    f.notes.extend(trace.left_out_note());
+    f.series.push(Series::new("pairs", Tone::Data, mark));
+    if !model.is_empty() {
+        let name = "model: the link's serialisation alone";
+        f.series.push(match equal {
+            true => Series::new(name, Tone::Bound, Mark::Step { points: model }),
+            false => Series::new(name, Tone::Bound, Mark::Points { points: model }),
+        });
+    }
+    if (2..=JOINED).contains(&means.len()) && equal {
+        f.series.push(Series::new("means", Tone::Fit, Mark::Line { points: means.clone(), dashed: true }));
+        f.series.push(Series::new("", Tone::Fit, Mark::Points { points: means }));
+    } else if !means.is_empty() {
+        f.series.push(Series::new("means", Tone::Fit, Mark::Points { points: means }));
+    }
+    Some(f)
+}

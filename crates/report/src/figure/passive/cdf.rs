@@ -1,0 +1,59 @@
+//! Cumulative distributions of the round trips.
+
+use super::parts::{blank, least, n, quantile, steps};
+use super::run::PassiveRun;
+use crate::figure::axis::{Axis, Unit};
+use crate::figure::grid::Grid;
+use crate::figure::parts::{Figure, Mark, Series, Tone};
+
+/// The shares of round trips that are no slower: per pair, per unit of time, and of ping.
+pub(super) fn cdf(run: &PassiveRun<'_>) -> Option<Figure> {
+    let trace = run.trace;
+    if trace.pairs.n() == 0 {
+        return None;
+    }
+    let mut instants = trace.instants.clone();
+    if let Some((_, v)) = trace.resampler.last() {
+        instants.add(0, v);
+    }
+    let pings = trace.pings().map(|(source, _, tally)| ((source.label(), tally), 2 + source as u8));
+    let shown: Vec<_> = [(("per pair", &trace.pairs), 0), (("per unit of time", &instants), 1)]
+        .into_iter()
+        .chain(pings)
+        .collect();
+    let low = shown.iter().map(|((_, g), _)| least(g)).fold(f64::INFINITY, f64::min);
+    let p99 = |g: &Grid| quantile(g, 0.99);
+    let high = shown.iter().map(|((_, g), _)| p99(g)).fold(f64::NEG_INFINITY, f64::max);
+    let nearest = shown.iter().map(|((_, g), _)| p99(g)).fold(f64::INFINITY, f64::min);
+    // Ping in another class of service may take a hundred times as long.
+    let ratio = low > 0.0 && high / nearest > 25.0;
+    let x = match ratio {
+        true => Axis::log("round-trip time, log scale", Unit::Time, low * 0.9, high * 1.1),
+        false => Axis::linear("round-trip time", Unit::Time, low, high + (high - low) * 0.02),
+    };
+    let mut f = blank(
+        "rtt-cdf",
+        "Round trips, cumulative distributions",
+        x,
+        Axis::linear("no slower", Unit::Share, 0.0, 1.0),
+    );
+    f.subtitle = shown
+        .iter()
+        .map(|((name, g), _)| format!("{name}: n = {}", n(g.n())))
+        .collect::<Vec<_>>()
+        .join(" · ");
+    f.about = "Per pair is what the application's packets had, so busy times count more; per unit of time is what a \
+               regular probe would have met, and the one to compare with ping."
+        .into();
+    f.notes.push("The axis ends at the largest 99th percentile.".into());
+    f.notes.extend(trace.left_out_note());
+    f.series = shown
+        .into_iter()
+        .map(|((name, g), k)| {
+            let mut points = vec![(least(g), 0.0)];
+            points.extend(steps(g));
+            Series::new(name, Tone::Run(k), Mark::Step { points })
+        })
+        .collect();
+    Some(f)
+}

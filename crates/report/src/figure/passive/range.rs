@@ -1,0 +1,143 @@
+//! [`FigureRange`]: the times and round trips that figures show. [`Period`]: a time that they mark.
+
+use crate::figure::axis::{Axis, Unit, value_label};
+use crate::figure::parts::{Figure, Mark, Series, Tone};
+use jitlat_core::quantity;
+use jitlat_core::time::Span;
+use std::fmt;
+use std::str::FromStr;
+
+/// Which pairs figures show. The default is all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FigureRange {
+    /// Not before this time, from the first packet or pair.
+    pub from: Option<Span>,
+    /// Not after this time.
+    pub to: Option<Span>,
+    /// No shorter round trips.
+    pub rtt_min: Option<Span>,
+    /// No longer round trips.
+    pub rtt_max: Option<Span>,
+}
+
+impl FigureRange {
+    /// Whether it has a pair `x` ns after the first, with this round trip in ns.
+    pub(super) fn has(&self, x: i64, rtt: i64) -> bool {
+        self.has_time(x)
+            && self.rtt_min.is_none_or(|least| rtt >= least.0)
+            && self.rtt_max.is_none_or(|most| rtt <= most.0)
+    }
+
+    /// Whether it has this time, in ns from the first pair.
+    pub(super) fn has_time(&self, x: i64) -> bool {
+        self.from.is_none_or(|from| x >= from.0) && self.to.is_none_or(|to| x <= to.0)
+    }
+}
+
+impl fmt::Display for FigureRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut said = "";
+        for (what, limit, unit) in [
+            ("from", self.from, Unit::Elapsed),
+            ("to", self.to, Unit::Elapsed),
+            ("round trips from", self.rtt_min, Unit::Time),
+            ("round trips up to", self.rtt_max, Unit::Time),
+        ] {
+            if let Some(limit) = limit {
+                write!(f, "{said}{what} {}", value_label(unit, limit.0 as f64))?;
+                said = ", ";
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A period that figures against time mark: `80s-120s=idle`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Period {
+    /// Its beginning, from the first pair.
+    pub from: Span,
+    /// Its end.
+    pub to: Span,
+    /// What legends call it.
+    pub name: String,
+}
+
+/// Why a text is no period.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("give two times, the earlier first, and a name: 80s-120s=idle")]
+pub struct PeriodError;
+
+impl FromStr for Period {
+    type Err = PeriodError;
+
+    fn from_str(s: &str) -> Result<Period, PeriodError> {
+        let (times, name) = s.split_once('=').ok_or(PeriodError)?;
+        let (from, to) = times.split_once('-').ok_or(PeriodError)?;
+        let time = |t: &str| quantity::duration(t.trim()).map_err(|_| PeriodError);
+        let (from, to) = (time(from)?, time(to)?);
+        if from >= to || name.trim().is_empty() {
+            return Err(PeriodError);
+        }
+        Ok(Period { from, to, name: name.trim().to_owned() })
+    }
+}
+
+/// Marks the periods along the upper edge of a figure against time; other figures stay as they are.
+pub(super) fn mark(figure: &mut Figure, periods: &[Period]) {
+    if figure.x.unit != Unit::Elapsed || figure.x.hi <= figure.x.lo {
+        return;
+    }
+    let mut names: Vec<&str> = Vec::new();
+    let step = (figure.y.hi - figure.y.lo) * 0.03;
+    let top = figure.y.hi;
+    for period in periods {
+        let known = names.iter().position(|n| *n == period.name);
+        let k = known.unwrap_or(names.len());
+        if known.is_none() {
+            names.push(&period.name);
+        }
+        let (from, to) = (period.from.0 as f64, period.to.0 as f64);
+        if to < figure.x.lo || from > figure.x.hi {
+            continue;
+        }
+        let y = top + step * (k as f64 + 0.5);
+        let name = if known.is_none() { period.name.as_str() } else { "" };
+        let points = vec![(from.max(figure.x.lo), y), (to.min(figure.x.hi), y)];
+        // The first tones are those of the data.
+        let tone = Tone::Run((3 + k) as u8);
+        figure.series.push(Series::new(name, tone, Mark::Line { points, dashed: false }));
+    }
+    if !names.is_empty() {
+        let y = &figure.y;
+        figure.y = Axis { hi: top + step * (names.len() as f64 + 0.5), ..y.clone() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn periods_are_read() {
+        let period = "80s-2min=idle, no traffic".parse::<Period>();
+        let name = "idle, no traffic".to_owned();
+        assert_eq!(period, Ok(Period { from: Span::seconds(80), to: Span::seconds(120), name }));
+        for wrong in ["80s-120s", "120s-80s=x", "80s=x", "a-b=x", "1s-2s= ", ""] {
+            assert_eq!(wrong.parse::<Period>(), Err(PeriodError), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_range_is_told_in_words() {
+        let range = FigureRange {
+            from: Some(Span::seconds(80)),
+            rtt_max: Some(Span::millis(132)),
+            ..FigureRange::default()
+        };
+        assert_eq!(range.to_string(), "from 80.00 s, round trips up to 132.0 ms");
+        assert!(range.has(80_000_000_000, 132_000_000));
+        assert!(!range.has(79_999_999_999, 0) && !range.has(90_000_000_000, 132_000_001));
+        assert!(FigureRange::default().has(i64::MIN, i64::MAX));
+    }
+}

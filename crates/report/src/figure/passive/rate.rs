@@ -1,0 +1,78 @@
+//! How often pairs are made.
+
+use super::parts::{blank, time};
+use super::run::PassiveRun;
+use super::trace::PassiveTrace;
+use crate::figure::axis::{Axis, Unit};
+use crate::figure::parts::{Figure, Mark, Series, Tone};
+
+/// Stretches in the moving average of the pair rate.
+const AVERAGED: usize = 10;
+
+/// Pairs a second.
+pub(super) fn rate(run: &PassiveRun<'_>) -> Option<Figure> {
+    let trace = run.trace;
+    let width = trace.rate.width() as f64;
+    let per_second = 1e9 / width;
+    let mut points: Vec<_> = trace.rate.all().map(|(x, c)| (x, c.unwrap_or(0) as f64 * per_second)).collect();
+    if points.len() < 3 {
+        return None;
+    }
+    // The last stretch is incomplete, and would look like a drop.
+    points.pop();
+    let end = points.last()?.0 + width;
+    let mut sum = 0.0;
+    let average: Vec<_> = points
+        .iter()
+        .enumerate()
+        .map(|(i, (x, r))| {
+            sum += r;
+            if i >= AVERAGED {
+                sum -= points[i - AVERAGED].1;
+            }
+            (x + width, sum / (i + 1).min(AVERAGED) as f64)
+        })
+        .collect();
+    points.push((end, points.last()?.1));
+    let most = points.iter().map(|p| p.1).fold(0.0, f64::max);
+    let mut f = blank(
+        "pair-rate",
+        "Pair rate",
+        Axis::linear("time since the first pair", Unit::Elapsed, 0.0, end),
+        Axis::linear("pairs a second", Unit::Plain, 0.0, (most * 1.06).max(1.0)),
+    );
+    f.subtitle =
+        format!("counted every {}; moving average of {}", time(width), time(width * AVERAGED as f64));
+    f.about = "How often the two ways alternate: a proxy for the rate of the application's packets. High round trips at a \
+               high rate are the application's own queue; at a low rate, that of other traffic. Where pair rate over packet rate is \
+               steady (one half if the ways alternate strictly), the one stands for the other."
+        .into();
+    f.series.push(Series::new("pairs a second", Tone::Data, Mark::Step { points }));
+    let ratios = ratios(trace);
+    if !ratios.is_empty() {
+        let most = ratios.iter().map(|p| p.1).fold(0.5, f64::max);
+        f.right = Some(Axis::linear("pairs a packet", Unit::Plain, 0.0, most * 1.06));
+        let name = "pair rate over packet rate (right)";
+        f.series
+            .push(Series::new(name, Tone::Bound, Mark::Line { points: ratios, dashed: false }).on_right());
+    }
+    f.series.push(Series::new("moving average", Tone::Fit, Mark::Line { points: average, dashed: true }));
+    Some(f)
+}
+
+/// Pairs by matched packets of both ways, in the middle of every stretch that has packets; none where the two are counted
+/// in stretches of different length.
+fn ratios(trace: &PassiveTrace) -> Vec<(f64, f64)> {
+    if trace.rate.width() != trace.packets.width() {
+        return Vec::new();
+    }
+    let middle = trace.rate.width() as f64 / 2.0;
+    // The last stretch is incomplete.
+    let whole = trace.rate.all().count().saturating_sub(1);
+    let both = trace.packets.all().take(whole).zip(trace.rate.all().map(|(_, pairs)| pairs));
+    both.filter_map(|((x, packets), pairs)| {
+        let packets = packets.filter(|n| *n > 0)?;
+        Some((x + middle, pairs.unwrap_or(0) as f64 / packets as f64))
+    })
+    .collect()
+}

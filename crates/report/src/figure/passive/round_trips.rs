@@ -1,0 +1,74 @@
+//! Round trips against time, with the bands found in them.
+
+use super::parts::{blank, least, margins, n, quantile, time};
+use super::run::PassiveRun;
+use super::trace::PassiveTrace;
+use crate::figure::axis::{Axis, Unit};
+use crate::figure::parts::{Figure, Mark, Series, Tone};
+use crate::figure::series::drawn;
+use jitlat_core::passive::Level;
+
+/// Bands drawn as lines.
+const LINES: usize = 40;
+
+/// The round trips against time, with their bands.
+pub(super) fn round_trips(run: &PassiveRun<'_>) -> Option<Figure> {
+    let (trace, levels) = (run.trace, run.levels);
+    let (mark, how) = drawn(&trace.rtt, 0.0)?;
+    let (from, to) = trace.times()?;
+    let (low, high) = (least(&trace.pairs), quantile(&trace.pairs, 1.0));
+    let (lo, hi) = margins(low, high);
+    let mut f = blank(
+        "rtt",
+        "Round trip against time",
+        Axis::linear("time since the first pair", Unit::Elapsed, from, to),
+        Axis::linear("round-trip time", Unit::Time, lo, hi),
+    );
+    f.subtitle = format!("n = {} synthetic pairs{}", n(trace.pairs.n()), how.replace("packets", "pairs"));
+    f.about = "The round trip the application's own packets had. Horizontal bands are packets queued before a slow \
+               link, one packet apart; a sawtooth is TCP filling that queue; gaps are times when the application was \
+               silent."
+        .into();
+    if let Some(level) = levels.iter().find(|l| !l.of_differences) {
+        let q = level.spacing_ns;
+        let first = band_phase(trace, q, low);
+        let lines = ((high - first) / q + 0.25).floor().max(0.0) as usize + 1;
+        if lines <= LINES {
+            for k in 0..lines {
+                let y = first + q * k as f64;
+                let name = if k == 0 { format!("bands, {} apart", time(q)) } else { String::new() };
+                f.series.push(Series::new(
+                    name,
+                    Tone::Bound,
+                    Mark::Line { points: vec![(from, y), (to, y)], dashed: true },
+                ));
+            }
+        }
+    }
+    f.notes.extend(levels.iter().map(band_note));
+    f.notes.extend(trace.left_out_note());
+    f.series.push(Series::new("pairs", Tone::Data, mark));
+    Some(f)
+}
+
+pub(super) fn band_note(l: &Level) -> String {
+    let what =
+        if l.of_differences { "Neighbouring round trips mostly differ by" } else { "The bands are apart by" };
+    let fine =
+        l.steps_per_coarser.map_or(String::new(), |k| format!(", {k} of which make one of the coarser"));
+    let why = if l.explained.is_empty() { String::new() } else { format!(": {}", l.explained.join("; ")) };
+    format!("{what} {}{fine}{why}.", time(l.spacing_ns))
+}
+
+/// The lowest band at or above `low`: the phase that most values have.
+fn band_phase(trace: &PassiveTrace, q: f64, low: f64) -> f64 {
+    let (start, width, counts) = trace.pairs.marginal();
+    let (mut c, mut s) = (0.0, 0.0);
+    for (k, n) in counts.iter().enumerate().filter(|(_, n)| **n > 0) {
+        let (sin, cos) = (std::f64::consts::TAU * (start + width * (k as f64 + 0.5)) / q).sin_cos();
+        c += *n as f64 * cos;
+        s += *n as f64 * sin;
+    }
+    let phase = s.atan2(c) / std::f64::consts::TAU * q;
+    phase + ((low - 0.25 * q - phase) / q).ceil() * q
+}

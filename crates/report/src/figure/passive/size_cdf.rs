@@ -1,0 +1,54 @@
+//! Cumulative distributions of the round trips, one for each packet size.
+
+use super::parts::{blank, n};
+use super::run::PassiveRun;
+use crate::figure::axis::{Axis, Unit};
+use crate::figure::parts::{Figure, Mark, Series, Tone};
+use jitlat_core::passive::SizeFigures;
+
+/// Curves at most: those of the sizes with most pairs.
+const CURVES: usize = 8;
+/// Pairs of a size before it has a curve.
+const ENOUGH: u64 = 10;
+
+/// The shares of round trips that are no slower, by packet size; None where all packets are of one size.
+pub(super) fn size_cdf(run: &PassiveRun<'_>) -> Option<Figure> {
+    let mut sizes: Vec<&SizeFigures> = run.sizes.iter().filter(|s| s.pairs >= ENOUGH).collect();
+    sizes.sort_by_key(|s| std::cmp::Reverse(s.pairs));
+    let others = sizes.split_off(sizes.len().min(CURVES)).len();
+    sizes.sort_by_key(|s| (s.out_length, s.in_length));
+    if sizes.len() < 2 {
+        return None;
+    }
+    let at = |s: &SizeFigures, percent: usize| s.percentiles.get(2 * percent).copied().unwrap_or(0) as f64;
+    let low = sizes.iter().map(|s| at(s, 0)).fold(f64::INFINITY, f64::min);
+    let high = sizes.iter().map(|s| at(s, 99)).fold(f64::NEG_INFINITY, f64::max);
+    let mut f = blank(
+        "rtt-cdf-by-size",
+        "Round trips by packet size, cumulative distributions",
+        Axis::linear("round-trip time", Unit::Time, low, high + (high - low) * 0.02),
+        Axis::linear("no slower", Unit::Share, 0.0, 1.0),
+    );
+    let pairs: u64 = sizes.iter().map(|s| s.pairs).sum();
+    f.subtitle = format!("n = {} pairs of {} sizes", n(pairs), sizes.len());
+    f.about = "Each size of packet has its own serialisation delay: the curves stand apart by it, and have the same shape \
+               where nothing else depends on size."
+        .into();
+    f.notes.push("The axis ends at the largest 99th percentile.".into());
+    if run.trace.left_out > 0 {
+        f.notes.push("All pairs, also those outside what other figures show.".into());
+    }
+    if others > 0 {
+        f.notes.push(format!("{others} further sizes, of fewer pairs, are not drawn."));
+    }
+    for (s, k) in sizes.into_iter().zip(0u8..) {
+        let name = match s.out_length == s.in_length {
+            true => format!("{} bytes", s.out_length),
+            false => format!("{} out, {} in", s.out_length, s.in_length),
+        };
+        let last = s.percentiles.len().saturating_sub(1).max(1) as f64;
+        let points = s.percentiles.iter().enumerate().map(|(i, v)| (*v as f64, i as f64 / last)).collect();
+        f.series.push(Series::new(name, Tone::Run(k), Mark::Line { points, dashed: false }));
+    }
+    Some(f)
+}

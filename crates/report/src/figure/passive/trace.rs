@@ -1,0 +1,147 @@
+//! [`PassiveTrace`]: what the figures need of the pairs, of ping and of single packets, in constant size.
+
+use super::parts::n;
+use super::range::FigureRange;
+use crate::figure::grid::Grid;
+use crate::figure::series::extent;
+use crate::figure::stretches::{Most, Stretches, Sum};
+use crate::figure::trace::Cloud;
+use jitlat_core::observer::{Event, Observer};
+use jitlat_core::passive::{Pair, PingSource, Resampler, Way};
+use jitlat_core::time::Span;
+
+/// Cells of a distribution.
+const TALLY: usize = 1 << 16;
+/// Expected length of the capture, in ns.
+const EXPECTED: i64 = 600_000_000_000;
+/// Expected packet sizes, in bytes.
+const EXPECTED_SIZE: i64 = 2048;
+
+/// What the figures need of the pairs, of ping and of single packets, in constant size.
+#[derive(Clone, Debug)]
+pub struct PassiveTrace {
+    range: FigureRange,
+    origin: Option<i64>,
+    pub(super) rtt: Cloud,
+    pub(super) pairs: Grid,
+    pub(super) resampler: Resampler,
+    pub(super) instants: Grid,
+    /// Round trips of pairs of two packets of one IP length, against that length in bytes.
+    pub(super) equal_sizes: Cloud,
+    /// Round trips of all pairs against the two IP lengths together.
+    pub(super) both_sizes: Cloud,
+    /// Pairs outside the range.
+    pub(super) left_out: u64,
+    /// By [`PingSource`].
+    pings: [(Cloud, Grid); 2],
+    pub(super) rate: Stretches<Sum>,
+    /// Matched packets of both ways.
+    pub(super) packets: Stretches<Sum>,
+    pub(super) variation: [Stretches<Most>; 2],
+    pub(super) least: [Option<i64>; 2],
+}
+
+impl PassiveTrace {
+    /// A trace of the pairs within `range` that also samples round trips every `every`.
+    pub fn new(every: Span, range: FigureRange) -> PassiveTrace {
+        let tally = || Grid::new(2, TALLY, 1);
+        let width = every.0.max(1_000_000);
+        PassiveTrace {
+            range,
+            equal_sizes: Cloud::new(EXPECTED_SIZE),
+            both_sizes: Cloud::new(EXPECTED_SIZE),
+            left_out: 0,
+            packets: Stretches::new(width),
+            origin: None,
+            rtt: Cloud::new(EXPECTED),
+            pairs: tally(),
+            resampler: Resampler::new(every),
+            instants: tally(),
+            pings: [(); 2].map(|()| (Cloud::new(EXPECTED), tally())),
+            rate: Stretches::new(width),
+            variation: [(); 2].map(|()| Stretches::new(10_000_000)),
+            least: [None; 2],
+        }
+    }
+
+    fn x(&mut self, at: i64) -> i64 {
+        at.saturating_sub(*self.origin.get_or_insert(at))
+    }
+
+    /// Adds a pair.
+    pub fn pair(&mut self, pair: &Pair) {
+        let (at, rtt) = (pair.middle().0, pair.rtt().0);
+        let x = self.x(at);
+        if !self.range.has(x, rtt) {
+            self.left_out += 1;
+            return;
+        }
+        self.rtt.add(x, rtt);
+        self.pairs.add(0, rtt);
+        let [out, back] = [pair.out.length, pair.back.length].map(i64::from);
+        if out == back {
+            self.equal_sizes.add(out, rtt);
+        }
+        self.both_sizes.add(out + back, rtt);
+        if let Some((_, v)) = self.resampler.push(at, rtt) {
+            self.instants.add(0, v);
+        }
+        self.rate.add(x, 1);
+    }
+
+    /// Adds a round trip of ping: its source, its time and its value, in ns.
+    pub fn ping(&mut self, source: PingSource, at: i64, rtt: i64) {
+        let x = self.x(at);
+        if !self.range.has(x, rtt) {
+            return;
+        }
+        let (cloud, tally) = &mut self.pings[source as usize];
+        cloud.add(x, rtt);
+        tally.add(0, rtt);
+    }
+
+    /// The round trips of ping over time, and its distribution by source.
+    pub(super) fn pings(&self) -> impl Iterator<Item = (PingSource, &Cloud, &Grid)> {
+        PingSource::BOTH
+            .into_iter()
+            .zip(&self.pings)
+            .filter_map(|(source, (cloud, tally))| (tally.n() > 0).then_some((source, cloud, tally)))
+    }
+
+    /// Adds a packet that arrived: its time at the reference point and its raw delay, in ns.
+    #[inline]
+    pub fn packet(&mut self, way: Way, at: i64, delay: i64) {
+        let x = self.x(at);
+        if !self.range.has_time(x) {
+            return;
+        }
+        self.packets.add(x, 1);
+        let least = self.least[way as usize].get_or_insert(delay);
+        *least = (*least).min(delay);
+        self.variation[way as usize].add(x, delay);
+    }
+
+    /// Says which pairs are not shown; None where all are.
+    pub(super) fn left_out_note(&self) -> Option<String> {
+        (self.left_out > 0).then(|| format!("Only {}; {} pairs are outside.", self.range, n(self.left_out)))
+    }
+
+    /// The range of times of all clouds; None without pairs.
+    pub(super) fn times(&self) -> Option<(f64, f64)> {
+        let all = self.pings().filter_map(|(_, cloud, _)| extent(cloud));
+        Some(all.fold(extent(&self.rtt)?, |(a, b), (c, d)| (a.min(c), b.max(d))))
+    }
+}
+
+/// Receives pairs and matched packets.
+impl Observer for PassiveTrace {
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Pairs(pairs) => pairs.iter().for_each(|e| self.pair(&e.pair)),
+            Event::Matched(list) => {
+                list.iter().for_each(|r| self.packet(r.way, r.reference.0, r.delay().0));
+            }
+            _ => {}
+        }
+    }
+}
