@@ -1,4 +1,4 @@
-//! `jitlat analyze LOG…` and `jitlat -f LOG`: saved logs and states through the same analysis as live tests.
+//! `jitlat analyze LOG…` and `jitlat -f LOG`: analyses saved logs and states like live tests.
 
 use crate::exit::Status;
 use crate::label;
@@ -16,26 +16,26 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use tracing::{info, warn};
 
-/// What is done with all that was read beside showing it.
+/// What to do with several logs.
 #[derive(Clone, Debug, Default)]
 pub struct Together {
-    /// Taken as one.
+    /// Whether to merge them into one.
     pub merge: bool,
-    /// Where its state is saved.
+    /// File to save the state to; `None`: not saved.
     pub state: Option<PathBuf>,
 }
 
-/// What was read, before its figures are computed.
+/// A log that was read, before its figures are computed.
 struct Taken {
     state: State,
-    /// What the logs were like as files.
+    /// What was found while reading the log files.
     readings: Vec<Reading>,
-    /// The log its rows can be read from again.
+    /// The log that its rows can be read from again; `None` for standard input and states.
     log: Option<PathBuf>,
     label: String,
 }
 
-/// Analyses `logs` and shows the result.
+/// Analyses `logs` and prints the result.
 pub fn run(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<Status> {
     let mut others: Vec<&Path> = logs.iter().map(PathBuf::as_path).collect();
     others.extend(together.state.as_deref());
@@ -73,7 +73,7 @@ pub fn run(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<S
             (run.session.name.as_deref(), run.label.as_str(), direction)
         })
         .collect();
-    let labels = label::tell_apart(&known);
+    let labels = label::unique_labels(&known);
     runs.iter_mut().zip(labels).for_each(|(run, label)| run.label = label);
     let saved = state.map_or(Ok(()), |(path, bytes)| file::write(path, |out| out.write_all(&bytes)));
     let report = Streams { runs: &runs, extra: None, interval: args.analysis.interval };
@@ -85,7 +85,7 @@ pub fn run(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<S
     Ok(text::status(&runs, &args.fail_if))
 }
 
-/// One pass over one log, or a state as it was saved.
+/// Reads one log, or a saved state, in one pass.
 fn take(path: &Path, args: &ReportArgs) -> Result<Taken> {
     let label = path.display().to_string();
     if is_state(path) {
@@ -107,7 +107,7 @@ fn take(path: &Path, args: &ReportArgs) -> Result<Taken> {
     Ok(Taken { state, readings: vec![reader.reading().clone()], log: Some(path.to_owned()), label })
 }
 
-/// Whether a file is a saved state; what cannot be read is left to the reader of logs to complain about.
+/// Whether a file is a saved state; a file that cannot be read is treated as a log, whose reader reports the error.
 fn is_state(path: &Path) -> bool {
     let begin = || {
         let mut begin = Vec::new();
@@ -117,7 +117,7 @@ fn is_state(path: &Path) -> bool {
     path.is_file() && begin().is_ok_and(|bytes| State::begins(&bytes))
 }
 
-/// All of `taken` as one, each behind the one before.
+/// Merges all of `taken`, each after the one before.
 fn merged(taken: Vec<Taken>) -> Result<Taken> {
     let mut all = taken.into_iter();
     let mut whole = all.next().context("nothing to merge")?;

@@ -1,4 +1,4 @@
-//! `jitlat HOST --capture`: the test's own stream, captured where it leaves and reaches this host.
+//! `jitlat HOST --capture`: captures the test's own stream where it leaves and reaches this host.
 
 use crate::options::one_way::{NO_FILE, OneWayArgs};
 use crate::output::Run;
@@ -12,23 +12,23 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
-/// A capture that goes on beside a test.
+/// A running capture of a test's stream.
 pub struct TestCapture {
     capture: StreamCapture,
     file: Option<PathBuf>,
 }
 
-/// One that has ended.
+/// A capture that has ended.
 pub struct EndedTestCapture {
     capture: EndedCapture,
     file: Option<PathBuf>,
 }
 
 impl TestCapture {
-    /// Begins to capture, if `args` ask for it.
+    /// Starts the capture, if `args` request one.
     ///
     /// # Errors
-    /// What is missing to capture, in words, before anything is sent.
+    /// Why capturing is not possible, before anything is sent.
     pub fn start(request: &TestRequest, args: &OneWayArgs) -> Result<Option<TestCapture>> {
         let Some(file) = &args.capture else { return Ok(None) };
         let file = Some(file).filter(|f| f.as_os_str() != NO_FILE).cloned();
@@ -38,14 +38,14 @@ impl TestCapture {
         Ok(Some(TestCapture { capture, file }))
     }
 
-    /// Ends it.
+    /// Ends the capture.
     pub fn finish(self) -> Result<EndedTestCapture> {
         Ok(EndedTestCapture { capture: self.capture.finish().context("--capture")?, file: self.file })
     }
 }
 
 impl EndedTestCapture {
-    /// What it adds to the report of the test that gave `runs`.
+    /// What it adds to the report of the test with the results `runs`.
     pub fn describe(self, runs: &[Run]) -> Result<Extra> {
         let traffic = self.capture.explain(runs.iter().map(|run| (&run.session, &run.samples)));
         let text = text::stream_traffic(&traffic, self.file.as_deref());

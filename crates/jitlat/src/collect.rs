@@ -1,4 +1,4 @@
-//! `jitlat HOST --collect LOG`: what a server keeps of a test whose client did not live to fetch it.
+//! `jitlat HOST --collect LOG`: fetches a server's results of a test whose client ended before it could.
 
 use crate::exit::Status;
 use crate::options::one_way::OneWayArgs;
@@ -10,7 +10,7 @@ use jitlat_instruments::{OneWay, Stop};
 use jitlat_store::log::LogReader;
 use std::path::{Path, PathBuf};
 
-/// Collects, saves under a new name, reports.
+/// Fetches the results, saves them under a new name, and reports.
 pub fn run(mut one_way: OneWay, logs: &[PathBuf], args: &OneWayArgs, stop: &Stop) -> Result<Status> {
     test::check(args, logs.len())?;
     let mut left = logs.iter().map(|log| read(log)).collect::<Result<Vec<Interrupted>>>()?;
@@ -29,7 +29,7 @@ fn read(log: &Path) -> Result<Interrupted> {
     }
     let mut records = Vec::new();
     if session.spec.direction() == Direction::Down {
-        // A last line cut in two, as such a log may end with, is no failure: the reader passes over it.
+        // A truncated last line, with which such a log may end, is not an error: the reader skips it.
         let mut failure = None;
         records.extend(reader.records(&mut failure));
         if let Some(failure) = failure {

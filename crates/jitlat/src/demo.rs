@@ -1,4 +1,4 @@
-//! `jitlat demo`: server, client and an impaired path on this machine, without any privilege.
+//! `jitlat demo`: server, client and an impaired path on this machine; needs no privilege.
 
 use crate::exit::Status;
 use crate::options::one_way::OneWayArgs;
@@ -21,7 +21,7 @@ pub struct DemoArgs {
     pub one_way: OneWayArgs,
 }
 
-/// The path that is shown unless another is asked for.
+/// The default path.
 const PATH: &str = include_str!("demo.txt");
 
 /// Runs the demonstration.

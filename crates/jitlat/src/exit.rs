@@ -5,11 +5,11 @@ use std::process::ExitCode;
 /// How a command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// What was asked for is done.
+    /// The command did what was requested.
     Measured,
     /// Something was measured, and a threshold of `--fail-if` is violated.
     ThresholdViolated,
-    /// There is no measurement to report, or a file that was asked for could not be written whole.
+    /// There is no measurement to report, or a requested file could not be written completely.
     NotMeasured,
 }
 
@@ -23,7 +23,7 @@ impl From<Status> for ExitCode {
     }
 }
 
-/// The error and its causes in one line, leaving out causes that the text before them already contains.
+/// The error and its causes in one line, without causes that the text already contains.
 pub fn explain(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |text, cause| {
         if text.contains(&cause) {

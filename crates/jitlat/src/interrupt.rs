@@ -1,13 +1,13 @@
-//! Ctrl-C: the first asks for an early end that keeps everything; one that finds the wish of the one before it
-//! not yet taken up ends the process.
+//! Ctrl-C: the first ends the test early and keeps everything; one that comes before the previous request was noticed
+//! ends the process.
 
 use anyhow::{Context, Result};
 use jitlat_instruments::Stop;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// A request to stop that SIGINT, SIGTERM and SIGHUP make; where the one before is not taken up yet, they end the
-/// process with status 2.
+/// A stop that SIGINT, SIGTERM and SIGHUP request; if the previous request was not yet noticed, they end the process
+/// with status 2.
 pub fn stop() -> Result<Stop> {
     let stop = Stop::new();
     for signal in [SIGINT, SIGTERM, SIGHUP] {

@@ -1,5 +1,5 @@
-//! [`Journals`]: the logs of a test. Where packets come to this host a log grows with them, so that a crash loses
-//! nothing; what is known of them only in the end (the sender's stamps) then comes in a log that takes its place.
+//! [`Journals`]: the logs of a test. If packets arrive at this host a log grows with them, so that a crash loses
+//! nothing; if more is known of them at the end (the sender's stamps), a final log replaces it.
 
 use jitlat_core::observer::{Event, Observer};
 use jitlat_core::twoway::TcpSample;
@@ -8,20 +8,20 @@ use jitlat_store::log::LogFile;
 use std::path::PathBuf;
 use tracing::warn;
 
-/// The logs of a test, one a stream: an observer.
+/// The logs of a test, one per stream: an observer.
 pub struct Journals {
     journals: Vec<Journal>,
-    /// What is known of each stream.
+    /// The sessions of the streams.
     sessions: Vec<Session>,
 }
 
 impl Journals {
-    /// Logs that nothing is in yet; one that stays unused vanishes.
+    /// From log files that are still empty; one that stays unused is removed.
     pub fn new(logs: impl IntoIterator<Item = LogFile>) -> Journals {
         Journals { journals: logs.into_iter().map(Journal::new).collect(), sessions: Vec::new() }
     }
 
-    /// Completes them with what is known in the end.
+    /// Completes and closes the logs.
     pub fn close(self) -> Vec<Closed> {
         self.journals
             .into_iter()
@@ -30,7 +30,7 @@ impl Journals {
             .collect()
     }
 
-    /// The log of a stream, begun.
+    /// The log of a stream, with its header written.
     fn begun(&mut self, stream: usize) -> Option<&mut Journal> {
         let journal = self.journals.get_mut(stream)?;
         journal.begin(self.sessions.get(stream)?);
@@ -43,8 +43,8 @@ impl Observer for Journals {
         match *event {
             Event::Started(sessions) | Event::Concluding(sessions) | Event::Finished(sessions) => {
                 self.sessions = sessions.to_vec();
-                // A one-way test is known at its server from now on, and can be collected by what the log says. A
-                // round trip to nobody leaves none.
+                // From now on the server knows a one-way test, and its results can be fetched with the log. A two-way
+                // test without answers leaves no log.
                 for stream in (0..sessions.len()).filter(|k| sessions[*k].two_way.is_none()) {
                     self.begun(stream);
                 }
@@ -69,28 +69,28 @@ impl Observer for Journals {
     }
 }
 
-/// A log, and what is to take its place.
+/// A log, and the one that will replace it.
 struct Journal {
     log: LogFile,
-    /// As shown to people.
+    /// Its path, for messages.
     path: PathBuf,
-    /// What the header says of the test, once there is one.
+    /// The session in the header; `None` before it is written.
     begun: Option<Session>,
-    /// Rows were written before all was known of them.
+    /// Whether rows were written before they were complete.
     grew: bool,
-    /// Packets that had no row in time.
+    /// Packets without a row, because writing was too slow.
     missed: u64,
     successor: Option<LogFile>,
     troubles: Vec<String>,
 }
 
-/// A journal after its end.
+/// A log after its end.
 pub struct Closed {
-    /// The log, if there is one.
+    /// The log; `None` if there is none.
     pub log: Option<PathBuf>,
-    /// Why the log is not whole.
+    /// Why the log is not complete; `None` if it is.
     pub broken: Option<String>,
-    /// What the user should hear, that reason included.
+    /// Messages for the user, including that reason.
     pub troubles: Vec<String>,
 }
 
@@ -100,15 +100,15 @@ impl Journal {
         Journal { log, path, begun: None, grew: false, missed: 0, successor: None, troubles: Vec::new() }
     }
 
-    /// Writes the header. Called again, with what has become known, it changes the header of a successor.
+    /// Writes the header. If called again, changes the header of a successor.
     fn begin(&mut self, session: &Session) {
         if self.begun.replace(session.clone()).is_none() {
             self.log.begin(session);
         }
     }
 
-    /// Writes records as they come, of which more may become known later. What cannot be replaced later (a pipe, a
-    /// device) waits for the end.
+    /// Writes records as they arrive, even if more will be known of them later. A log that cannot be replaced (a pipe,
+    /// a device) waits for the end.
     fn early(&mut self, records: &[PacketRecord]) {
         if !self.log.is_own() {
             return;
@@ -118,8 +118,8 @@ impl Journal {
         self.log.flush();
     }
 
-    /// So many packets came faster than they could be written. The log is whole again once its successor takes its
-    /// place; one that is left behind by a crash must not be taken for a path that lost them.
+    /// Counts packets that arrived faster than they could be written. The log is complete again once its successor
+    /// replaces it; in a log left by a crash, these packets must not count as lost on the path.
     fn miss(&mut self, packets: u64) {
         if !self.log.is_own() {
             return;
@@ -132,8 +132,7 @@ impl Journal {
         self.missed += packets;
     }
 
-    /// Writes records of which all is known, with the kernel's account of a TCP connection beside each, as far as there
-    /// is one.
+    /// Writes complete records, each with the kernel's TCP_INFO, if there is one.
     fn records(&mut self, records: &[PacketRecord], tcp: &[TcpSample]) {
         let log = self.last_log();
         for (k, record) in records.iter().enumerate() {
@@ -166,12 +165,12 @@ impl Journal {
         self.successor.as_mut().unwrap_or(&mut self.log)
     }
 
-    /// Writes what has become known since the beginning, and ends.
+    /// Writes what has become known since the beginning, and closes the log.
     fn close(mut self, session: &Session) -> Closed {
         self.begin(session);
         self.log.finish(session);
         let path = self.path;
-        // First of all: once replaced, its name is another's.
+        // First of all, because once replaced its name belongs to another file.
         let closed = self.log.close();
         let replaced = self.successor.map(|mut log| {
             log.finish(session);

@@ -1,10 +1,10 @@
-//! What several runs are called when they are shown together.
+//! Labels of several runs that are shown together.
 
 use jitlat_core::Direction;
 
-/// A run's name where it has one, otherwise its file's; where two would be called the same, the direction
-/// added, and where that is not enough, the whole path, and a number at last.
-pub fn tell_apart(runs: &[(Option<&str>, &str, Option<Direction>)]) -> Vec<String> {
+/// Unique labels: a run's name if it has one, otherwise its file name; if two are equal, with the direction; if that is
+/// not enough, the whole path, and finally a number.
+pub fn unique_labels(runs: &[(Option<&str>, &str, Option<Direction>)]) -> Vec<String> {
     let mut labels: Vec<String> =
         runs.iter().map(|(name, source, _)| name.map_or_else(|| stem(source), str::to_owned)).collect();
     let with_direction = |k: usize, label: &str| match runs[k].2 {
@@ -18,7 +18,7 @@ pub fn tell_apart(runs: &[(Option<&str>, &str, Option<Direction>)]) -> Vec<Strin
     labels
 }
 
-/// Gives every label that occurs more than once another.
+/// Replaces every label that occurs more than once.
 pub fn rename(labels: &mut [String], other: impl Fn(usize, &str) -> String) {
     let before = labels.to_vec();
     for (k, label) in labels.iter_mut().enumerate() {
@@ -28,7 +28,7 @@ pub fn rename(labels: &mut [String], other: impl Fn(usize, &str) -> String) {
     }
 }
 
-/// The file's name, without the folder and the endings that say nothing.
+/// The file's name, without its folder and the usual extensions.
 pub fn stem(path: &str) -> String {
     let name = path.rsplit('/').next().filter(|n| !n.is_empty()).unwrap_or(path);
     match name.strip_suffix(".log").or_else(|| name.strip_suffix(".json")) {
@@ -55,7 +55,7 @@ mod tests {
             (Some("lab"), "z.json", up),
         ];
         assert_eq!(
-            tell_apart(&runs),
+            unique_labels(&runs),
             ["x/a.log", "y/a.log", "call up", "call down", "c (5)", "c (6)", "lab"]
         );
     }

@@ -1,4 +1,4 @@
-//! `--load`: the same test idle, then loaded, side by side.
+//! `--load`: the same test idle and loaded, compared.
 
 use crate::exit::Status;
 use crate::options::one_way::OneWayArgs;
@@ -33,7 +33,7 @@ pub fn two_way(args: &PingArgs) -> Result<Status> {
         bail!("{TWO_PHASES}: leave out -o and --doctor");
     }
     args.protocol.check()?;
-    // Round trips are of one clock and compare as they are.
+    // Round trips are measured by one clock and can be compared directly.
     run(&args.settings()?, Basis::Delay, &args.load.settings(&args.host, None)?, &args.report)
 }
 
@@ -56,7 +56,7 @@ fn run(instrument: &dyn Instrument, basis: Basis, load: &Load, args: &ReportArgs
     Ok(if violations.is_empty() { Status::Measured } else { Status::ThresholdViolated })
 }
 
-/// Both phases as formats read them: two streams, and what their difference is worth.
+/// Both phases as an output [`Report`]: two streams and their comparison.
 struct PhasesReport {
     phases: Phases,
     runs: [Run; 2],
@@ -142,7 +142,7 @@ fn page(phases: &Phases, runs: &[Run; 2], quantity: &str, options: &Options) -> 
     page.finish()
 }
 
-/// What became of the load, in lines.
+/// The results of the load, one line per stream.
 fn describe(streams: &[LoadStream]) -> Vec<String> {
     let mut names: Vec<&str> = Vec::new();
     for s in streams {

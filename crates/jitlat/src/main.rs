@@ -1,11 +1,12 @@
-//! jitlat: what a network path does to real-time traffic. This crate is the command line over the library
+//! jitlat: measures what a network path does to real-time traffic. This crate is the command line of the library
 //! `jitlat-instruments`; ARCHITECTURE.md says where everything else is.
 //!
-//! * [`root`] – the commands there are; [`options`] – groups of options that commands share, and the settings they make
-//! * [`test`], [`collect`], [`capture`], [`ping`], [`load`], [`sweep`], [`doctor`], [`demo`], [`serve`] – a command or a mode each
+//! * [`root`] – the commands; [`options`] – groups of options that commands share, and the settings they make
+//! * [`test`], [`collect`], [`capture`], [`ping`], [`load`], [`sweep`], [`doctor`], [`demo`], [`serve`] – one command
+//!   or mode each
 //! * [`analyze`], [`compare`] – saved tests; [`spp`], [`tcp`] – captured traffic
-//! * [`output`] – every format that is written, in one list
-//! * [`journal`] – logs that grow while a test runs; [`console`] – what people read meanwhile
+//! * [`output`] – all output formats, in one list
+//! * [`journal`] – logs that grow while a test runs; [`console`] – text for people
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -1,4 +1,4 @@
-//! `jitlat completions` and `jitlat man`: what shells and manual readers know of the command, made from its definitions.
+//! `jitlat completions` and `jitlat man`: shell completions and manual pages, generated from the command's definitions.
 
 use crate::console;
 use crate::exit::Status;
@@ -10,7 +10,7 @@ use clap_mangen::roff::{Roff, bold, roman};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The completions of which shell.
+/// Arguments of `jitlat completions`.
 #[derive(Clone, Debug, Args)]
 pub struct CompletionsArgs {
     /// The shell that is to complete
@@ -18,7 +18,7 @@ pub struct CompletionsArgs {
     pub shell: Shell,
 }
 
-/// Where the manual pages go.
+/// Arguments of `jitlat man`.
 #[derive(Clone, Debug, Args)]
 pub struct ManArgs {
     /// The folder, which is made where it is missing: one page for each command
@@ -65,13 +65,13 @@ fn page(command: &Command, root: &Command) -> Result<Vec<u8>> {
     let usage = usage.trim_start_matches("Usage: ").to_owned();
     let man = Man::new(command.clone().override_usage(usage).after_help("").disable_version_flag(true))
         .title(page_name(command).to_uppercase())
-        // An empty string would be left out, and what follows be read as the date.
+        // An empty string would be omitted, and the next argument read as the date.
         .date("\"\"")
         .source(format!("jitlat {}", env!("CARGO_PKG_VERSION")))
         .manual("User Commands");
     let mut page = Vec::new();
     man.render_title(&mut page)?;
-    // Words are neither hyphenated (`jit-lat` cannot be searched for) nor spaced out.
+    // No hyphenation (`jit-lat` could not be found by a search), no justification.
     Roff::new().control("nh", []).control("ad", ["l"]).to_writer(&mut page)?;
     man.render_name_section(&mut page)?;
     man.render_synopsis_section(&mut page)?;
@@ -84,7 +84,7 @@ fn page(command: &Command, root: &Command) -> Result<Vec<u8>> {
     Ok(page)
 }
 
-/// The sections that follow the options. What the exit status means is among the notes of the command without a name.
+/// The sections after the options. The exit status is explained in the notes of the main command.
 fn closing(command: &Command, root: &Command) -> Roff {
     let mut roff = Roff::new();
     if let Some(notes) = command.get_after_long_help().or_else(|| command.get_after_help()) {

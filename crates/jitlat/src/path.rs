@@ -57,7 +57,7 @@ pub struct PathArgs {
     pub outputs: Outputs<{ Part::NOTHING.0 }>,
 }
 
-/// Looks at the path and shows it.
+/// Examines the path and prints it.
 pub fn run(args: &PathArgs) -> Result<Status> {
     args.outputs.check(0, &[])?;
     let stop = interrupt::stop()?;

@@ -1,4 +1,4 @@
-//! The root of the command line: the commands there are. Nothing imports it but `main`.
+//! The root of the command line: all commands. Only `main` imports it.
 
 use crate::console::log::Level;
 use crate::options::ping::PingArgs;

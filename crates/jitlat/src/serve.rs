@@ -46,7 +46,7 @@ pub struct ServeArgs {
     pub limits: LimitArgs,
 }
 
-/// Packet digests, which `jitlat spp -R HOST` asks for.
+/// Packet digests for `jitlat spp -R HOST`.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Packet digests")]
 pub struct DigestArgs {
@@ -84,7 +84,7 @@ impl DigestArgs {
     }
 }
 
-/// Two-way tests, which `jitlat ping` and other programs make.
+/// Two-way tests of `jitlat ping` and other programs.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Two-way tests")]
 pub struct ReflectArgs {
@@ -98,14 +98,14 @@ pub struct ReflectArgs {
     pub max_reflect_rate: u32,
 }
 
-/// `--only`, and the options of every protocol that is answered, made from [`PROTOCOLS`].
+/// `--only`, and the options of every protocol that can be answered, made from [`PROTOCOLS`].
 #[derive(Clone, Debug)]
 pub struct AnsweredArgs {
     only: Vec<String>,
     given: GivenArgs,
 }
 
-/// One-way tests among what is answered.
+/// The name of one-way tests in `--only`.
 const ONE_WAY: &str = "jitlat";
 
 fn answered() -> impl Iterator<Item = &'static Protocol> {
@@ -117,7 +117,7 @@ impl AnsweredArgs {
         self.only.is_empty() || self.only.iter().any(|o| o == name)
     }
 
-    /// What answers the protocols wanted.
+    /// The reflectors of the selected protocols.
     fn reflectors(&self) -> Result<Vec<Box<dyn Reflector>>> {
         let given = self.given.read()?;
         let mut reflectors = Vec::new();
@@ -170,7 +170,7 @@ fn network(text: &str) -> Result<Prefix, String> {
         .map_err(|()| "write an address or a network: 192.0.2.7, 192.0.2.0/24, 2001:db8::/32".to_owned())
 }
 
-/// What a client is granted; a refusal names the limit.
+/// The limits of clients; a refusal names the limit.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitArgs {

@@ -1,4 +1,4 @@
-//! `jitlat tcp`: what TCP hides, from one capture point or two.
+//! `jitlat tcp`: analyses TCP connections, from one capture point or two.
 
 use crate::exit::Status;
 use crate::output::report::page;
@@ -82,11 +82,11 @@ pub fn run(args: &TcpArgs) -> Result<Status> {
     if let Some(lines) = lines {
         return lines.finish().map(|()| Status::Measured);
     }
-    // What cannot be written keeps nothing else from being written or shown.
+    // A failure does not affect the other outputs.
     let mut failures: Vec<anyhow::Error> = Vec::new();
     let mut section = None;
     if draws {
-        // Of two points that are joined, the first is drawn.
+        // If two points are joined, the first is drawn.
         let joined = !result.between.is_empty();
         let drawn = if joined { trace } else { None };
         let own = if joined { &args.captures[..1] } else { &args.captures[..] };
@@ -101,7 +101,7 @@ pub fn run(args: &TcpArgs) -> Result<Status> {
     Ok(if whole && drawn { Status::Measured } else { Status::NotMeasured })
 }
 
-/// The figures of the connection with most bytes, if there is one.
+/// The figures of the connection with most bytes; none if there is no connection.
 fn draw(
     captures: &TcpCaptures,
     own: &[PathBuf],
@@ -116,7 +116,7 @@ fn draw(
     Ok(html::tcp_section(result, &trace, drawn))
 }
 
-/// What was found, as formats read it.
+/// The result as an output [`Report`].
 struct ConnectionsReport<'a> {
     result: &'a TcpResult,
     section: Option<Section>,
@@ -145,7 +145,7 @@ impl Report for ConnectionsReport<'_> {
 struct EventLines {
     out: BufWriter<Stdout>,
     failure: Option<io::Error>,
-    /// Requested when standard output is closed.
+    /// Requested if standard output is closed.
     stop: Stop,
 }
 
@@ -154,7 +154,7 @@ impl EventLines {
         EventLines { out: BufWriter::with_capacity(1 << 16, io::stdout()), failure: None, stop }
     }
 
-    /// A reader that goes away (`| head`) is no failure.
+    /// A closed pipe (`| head`) is not an error.
     fn finish(mut self) -> Result<()> {
         match self.failure.map_or_else(|| self.out.flush(), Err) {
             Err(e) if e.kind() != ErrorKind::BrokenPipe => {

@@ -35,7 +35,7 @@ pub struct TestArgs {
     pub one_way: OneWayArgs,
 }
 
-/// Measures, saves, reports.
+/// Measures, saves and reports.
 pub fn run(args: &TestArgs) -> Result<Status> {
     if let Some(log) = &args.file {
         return analyze::run(std::slice::from_ref(log), &Together::default(), &args.one_way.report);
@@ -52,7 +52,7 @@ pub fn run(args: &TestArgs) -> Result<Status> {
     measure(test, &args.one_way, &stop)
 }
 
-/// Runs `test` and shows its result.
+/// Runs `test` and prints its result.
 pub fn measure(mut test: OneWay, args: &OneWayArgs, stop: &Stop) -> Result<Status> {
     check(args, test.streams.len())?;
     let mut followed = Followed::new(&test, args)?;
@@ -65,13 +65,13 @@ pub fn measure(mut test: OneWay, args: &OneWayArgs, stop: &Stop) -> Result<Statu
     followed.conclude(&outcome, captured, args)
 }
 
-/// Refuses, before anything is measured, outputs that could not be written.
+/// Rejects, before the measurement, outputs that could not be written.
 pub fn check(args: &OneWayArgs, streams: usize) -> Result<()> {
     let others: Vec<&Path> = args.log.output.iter().map(PathBuf::as_path).collect();
     args.report.outputs.check(streams, &others)
 }
 
-/// Whoever follows a test.
+/// The observers of a test.
 pub struct Followed {
     logs: Journals,
     analyses: Analyses,
@@ -79,7 +79,7 @@ pub struct Followed {
 }
 
 impl Followed {
-    /// Creates the logs, so that a name that is taken is refused before anything is sent.
+    /// Creates the logs, so that a name in use is an error before anything is sent.
     pub fn new(test: &OneWay, args: &OneWayArgs) -> Result<Followed> {
         let silent = args.report.outputs.is_silent();
         Ok(Followed {
@@ -89,7 +89,7 @@ impl Followed {
         })
     }
 
-    /// Has `test` followed.
+    /// Runs `test` with the observers.
     pub fn by<T>(&mut self, test: impl FnOnce(&mut dyn Observer) -> Result<T, Error>) -> Result<T, Error> {
         let mut observers: [&mut dyn Observer; 3] = [&mut self.logs, &mut self.analyses, &mut self.progress];
         let outcome = test(&mut observers);
@@ -97,7 +97,7 @@ impl Followed {
         outcome
     }
 
-    /// Completes the logs and shows what was measured.
+    /// Completes the logs and prints the result.
     pub fn conclude(
         mut self,
         outcome: &Outcome,
@@ -154,7 +154,7 @@ impl Followed {
     }
 }
 
-/// A stream that was sent and wholly lost is a measurement too.
+/// A stream that was sent and completely lost is a measurement, too.
 fn sent_something(run: &Run) -> bool {
     run.summary.counts.sent > 0 && run.summary.session.ending == Ending::Interrupted
 }

@@ -1,4 +1,4 @@
-//! `jitlat compare` as a user runs it: on logs, on JSON summaries, in groups, as a test in CI.
+//! `jitlat compare` as users run it: on logs, on JSON summaries, in groups, as a test in CI.
 
 #[path = "../../store/tests/schema/mod.rs"]
 mod schema;
@@ -49,9 +49,9 @@ fn summary(dir: &Path, logs: &[&str]) -> PathBuf {
 #[test]
 fn before_and_after_a_proxy() {
     let [without, with] = proxy();
-    let told = jitlat(&["compare", &without, &with]);
-    assert_eq!(told.status.code(), Some(0), "{}", stderr(&told));
-    insta::assert_snapshot!(stdout(&told));
+    let output = jitlat(&["compare", &without, &with]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    insta::assert_snapshot!(stdout(&output));
 }
 
 #[test]
@@ -59,9 +59,9 @@ fn classes_by_load() {
     let files = classes();
     let mut args = vec!["compare", "--group-by", "tag:class", "--rows", "tag:load"];
     args.extend(files.iter().map(String::as_str));
-    let told = jitlat(&args);
-    assert_eq!(told.status.code(), Some(0), "{}", stderr(&told));
-    insta::assert_snapshot!(stdout(&told));
+    let output = jitlat(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    insta::assert_snapshot!(stdout(&output));
 }
 
 #[test]
@@ -70,10 +70,10 @@ fn summaries_compare() {
     let logs = [data("compare/without_proxy.log"), data("compare/with_proxy.log")];
     // Both in one file, as `analyze` writes several logs.
     let both = summary(dir.path(), &[&logs[0], &logs[1]]);
-    let told = jitlat(&["compare", both.to_str().unwrap()]);
-    assert_eq!(told.status.code(), Some(0), "{}", stderr(&told));
-    insta::assert_snapshot!(stdout(&told));
-    // Without what `comparable` holds, as older versions write, and in constant memory, changes are shown only.
+    let output = jitlat(&["compare", both.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    insta::assert_snapshot!(stdout(&output));
+    // Without `comparable`, as older versions write it, and in constant memory, changes are only shown.
     let mut older: Value = serde_json::from_str(&std::fs::read_to_string(&both).unwrap()).unwrap();
     for run in older["runs"].as_array_mut().unwrap() {
         run.as_object_mut().unwrap().remove("comparable").unwrap();
@@ -89,9 +89,9 @@ fn summaries_compare() {
 fn compared(files: &[String]) -> Vec<Value> {
     let mut args = vec!["compare", "--json", "-"];
     args.extend(files.iter().map(String::as_str));
-    let told = jitlat(&args);
-    assert!(told.status.code().is_some_and(|c| c != 101), "{}", stderr(&told));
-    let json: Value = serde_json::from_slice(&told.stdout).unwrap();
+    let output = jitlat(&args);
+    assert!(output.status.code().is_some_and(|c| c != 101), "{}", stderr(&output));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     schema::assert_valid("compare", &json);
     json["rows"]
         .as_array()
@@ -125,8 +125,8 @@ fn summaries_give_the_verdicts_of_their_logs() {
             files.rotate_left(first);
             files
         };
-        let (told, again) = (compared(&from(&logs)), compared(&from(&summaries)));
-        for (log, json) in told.iter().zip(&again) {
+        let (of_logs, of_summaries) = (compared(&from(&logs)), compared(&from(&summaries)));
+        for (log, json) in of_logs.iter().zip(&of_summaries) {
             for key in ["outcome", "effect", "median", "p99", "loss", "n"] {
                 close(&log[key], &json[key], key);
             }
@@ -140,13 +140,13 @@ fn summaries_give_the_verdicts_of_their_logs() {
     assert!(verdicts.len() >= 3, "{verdicts:?}");
     // A log and a summary.
     let of = |a: &str, b: &str| compared(&[format!("a={a}"), format!("b={b}")]).remove(0);
-    let (told, mixed) = (of(&logs[6], &logs[7]), of(&summaries[6], &logs[7]));
+    let (expected, mixed) = (of(&logs[6], &logs[7]), of(&summaries[6], &logs[7]));
     for key in ["outcome", "median", "p99", "n"] {
-        close(&told[key], &mixed[key], key);
+        close(&expected[key], &mixed[key], key);
     }
 }
 
-/// Equal, but for the last digits that decimal text costs.
+/// Equal, except for the last digits of the decimal representation.
 fn close(a: &Value, b: &Value, key: &str) {
     match (a, b) {
         (Value::Number(x), Value::Number(y)) => {
@@ -164,7 +164,7 @@ fn all_formats_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let [without, with] = proxy();
-    let told = jitlat(&[
+    let output = jitlat(&[
         "compare",
         &without,
         &with,
@@ -177,8 +177,8 @@ fn all_formats_at_once() {
         "--json",
         "-",
     ]);
-    assert_eq!(told.status.code(), Some(0), "{}", stderr(&told));
-    let json: Value = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     let c = &json["rows"][0]["comparisons"][0];
     assert_eq!((&c["outcome"], &c["effect"]), (&Value::from("different"), &Value::from("large")));
     assert_eq!(json["rows"][0]["cells"][0]["column"], "without");
@@ -212,8 +212,8 @@ fn all_formats_at_once() {
 fn thresholds_make_it_a_test() {
     let [without, with] = proxy();
     let status = |a: &str, b: &str, condition: &str| {
-        let told = jitlat(&["compare", a, b, "--fail-if", condition]);
-        (told.status.code().unwrap(), stderr(&told))
+        let output = jitlat(&["compare", a, b, "--fail-if", condition]);
+        (output.status.code().unwrap(), stderr(&output))
     };
     for (condition, expected) in [
         ("worse", 0),
@@ -223,12 +223,12 @@ fn thresholds_make_it_a_test() {
         ("jitter-max>1s", 1),
         ("jitter-max>1h", 0),
     ] {
-        let (code, told) = status(&without, &with, condition);
-        assert_eq!(code, expected, "{condition}: {told}");
-        assert_eq!(told.is_empty(), expected == 0, "{condition}: {told}");
+        let (code, output) = status(&without, &with, condition);
+        assert_eq!(code, expected, "{condition}: {output}");
+        assert_eq!(output.is_empty(), expected == 0, "{condition}: {output}");
     }
-    let (code, told) = status(&with, &without, "worse");
-    assert_eq!((code, told.as_str()), (1, "jitlat: failed: without is worse than with\n"));
+    let (code, output) = status(&with, &without, "worse");
+    assert_eq!((code, output.as_str()), (1, "jitlat: failed: without is worse than with\n"));
     assert_eq!(status(&with, &without, "jitter-p99>+20%").0, 1);
 }
 
@@ -238,10 +238,10 @@ fn what_cannot_be_compared_is_said() {
     let refused = |args: &[&str], code: i32, why: &str| {
         let mut line = vec!["compare"];
         line.extend(args);
-        let told = jitlat(&line);
+        let output = jitlat(&line);
         // Sentences are wrapped.
-        let all = (stdout(&told) + &stderr(&told)).split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(told.status.code(), Some(code), "{args:?}: {all}");
+        let all = (stdout(&output) + &stderr(&output)).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {all}");
         assert!(all.contains(why), "{args:?}: {all}");
     };
     refused(&[&log], 2, "one run only");
@@ -272,7 +272,7 @@ fn what_cannot_be_compared_is_said() {
     assert!(!std::fs::read_to_string(html).unwrap().contains("NaN"));
     refused(&[&log, &data("b_wan_lossy_v1.log"), "--baseline", "x"], 2, "there is no column x");
     refused(&[&log, &data("b_wan_lossy_v1.log"), "--group-by", "colour"], 2, "nothing to group by");
-    // Flagged, and compared.
+    // Flagged, and still compared.
     refused(&[&log, &data("d_edge_small_v1.log")], 0, "different payloads: 80 and 12 bytes");
 }
 
@@ -285,7 +285,7 @@ fn directions_are_compared_each_with_its_own() {
     for (test, text) in [("monday", &log), ("tuesday", &other)] {
         for direction in ["up", "down"] {
             let path = dir.path().join(format!("{test}.{direction}"));
-            // One test has a name, the other's logs are called as -b calls them.
+            // One test has a name, the other's logs have the names that -b gives them.
             let name = if test == "monday" { "\n# name monday" } else { "" };
             let text = text.replace("# direction up", &format!("# direction {direction}{name}"));
             std::fs::write(&path, text).unwrap();
@@ -294,13 +294,13 @@ fn directions_are_compared_each_with_its_own() {
     }
     let mut args = vec!["compare", "--json", "-"];
     args.extend(files.iter().map(String::as_str));
-    let told = jitlat(&args);
-    assert_eq!(told.status.code(), Some(0), "{}", stderr(&told));
-    let json: Value = serde_json::from_slice(&told.stdout).unwrap();
+    let output = jitlat(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["columns"], serde_json::json!(["monday", "tuesday"]));
     assert_eq!((&json["rows"][0]["name"], &json["rows"][1]["name"]), (&"up".into(), &"down".into()));
-    // One way against the other is refused.
-    let told = jitlat(&["compare", &format!("a={}", files[0]), &format!("b={}", files[3])]);
-    assert_eq!(told.status.code(), Some(2));
-    assert!(stdout(&told).contains("refused: Not compared: different directions"), "{}", stdout(&told));
+    // Comparing one direction with the other is refused.
+    let output = jitlat(&["compare", &format!("a={}", files[0]), &format!("b={}", files[3])]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stdout(&output).contains("refused: Not compared: different directions"), "{}", stdout(&output));
 }

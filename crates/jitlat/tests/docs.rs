@@ -1,8 +1,9 @@
-//! Every `console` block of README and docs/guide is run, so that what they show stays true.
+//! Runs every `console` block of README and docs/guide, so that their contents stay true.
 //!
-//! In a block, lines that begin with `$ ` are commands for one shell, the others what they print; `...` alone on a
-//! line stands for any lines, `[..]` within a line for any text. Blocks run in an empty folder in which
-//! `testdata` is the repository's. The address 127.77.0.1 stands for one that no other run of this test uses. A fence of ` ```console no-run ` is left alone.
+//! In a block, lines that begin with `$ ` are commands for one shell, the others are their output; `...` alone on a
+//! line stands for any lines, `[..]` within a line for any text. Blocks run in an empty folder in which `testdata` is
+//! the repository's. The address 127.77.0.1 is replaced by one that no other run of this test uses. A fence of `
+//! ```console no-run ` is not run.
 
 #[path = "network/mod.rs"]
 mod network;
@@ -14,7 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Seconds that a block may take; what it has printed by then is compared.
+/// Seconds that a block may take; then its output so far is compared.
 const LIMIT: &str = "120";
 
 #[test]
@@ -34,17 +35,17 @@ fn shown_sessions_are_true() {
     assert!(blocks > 0, "no console block was found: is this test looking in the right place?");
 }
 
-/// The processes of one block, a server in the background included; killed when dropped.
+/// The processes of one block, including a server in the background; killed when dropped.
 struct Group(Pid);
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // None is left of a block that started nothing.
+        // None is left if the block started nothing.
         let _ = killpg(self.0, Signal::SIGKILL);
     }
 }
 
-/// A command and the lines it is shown to print.
+/// A command with its expected output.
 struct Step {
     line: usize,
     command: String,

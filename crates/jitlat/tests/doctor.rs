@@ -1,4 +1,4 @@
-//! `jitlat doctor` on the machine at hand, with and without privileges.
+//! `jitlat doctor` on this machine, with and without privileges.
 
 #[path = "../../store/tests/schema/mod.rs"]
 mod schema;
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 const JITLAT: &str = env!("CARGO_BIN_EXE_jitlat");
-/// Nobody.
+/// The user `nobody`.
 const UNPRIVILEGED: u32 = 65_534;
 
 fn json(output: &Output) -> serde_json::Value {

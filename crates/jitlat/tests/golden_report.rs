@@ -1,4 +1,4 @@
-//! The console report of the golden logs, as a user of `jitlat -f LOG -C` sees it.
+//! The console report of the golden logs, as printed by `jitlat -f LOG -C`.
 
 use jitlat_core::analysis::{Analyzer, Options};
 use jitlat_report::text;

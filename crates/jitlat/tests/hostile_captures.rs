@@ -1,4 +1,4 @@
-//! Captures nobody should have made: what is said of them, and that nothing breaks or grows without bound.
+//! Hostile captures: what is reported about them, and that nothing breaks or grows without bound.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -60,7 +60,7 @@ fn udp6(src: u8, dst: u8, number: u32) -> Vec<u8> {
     v
 }
 
-/// A packet as either point sees it: the first at the reference, the second at the monitor.
+/// A packet at both points: first at the reference, then at the monitor.
 type Both = [Vec<u8>; 2];
 
 /// `n` exchanges, 10 ms apart: OUT takes 12 ms, IN 8 ms; the monitor's clock is ahead by `offset`.
@@ -114,16 +114,16 @@ fn addresses_are_found_also_of_ipv6_and_behind_nat() {
     assert_eq!(said(&o).lines().count(), 200);
 
     // The reference side's address, then its port too, is translated on the way.
-    for (ports, words) in
+    for (ports, phrase) in
         [([1, 2], "addresses are translated"), ([40_001, 2], "addresses and ports are translated")]
     {
         let far = [ports[1], ports[0]];
         let out = |i| [udp4(A, B, [1, 2], i), udp4(NAT, B, ports, i)];
-        // Nothing but addresses would tell an answer that repeats its question from it.
+        // Only the addresses distinguish an answer that repeats its question.
         let back = |i| [udp4(B, A, [2, 1], i + 100_000), udp4(B, NAT, far, i + 100_000)];
         write(dir.path(), 200, SECOND, out, back);
         let text = said(&spp(dir.path(), &["--summary"]));
-        assert!(text.contains(words) && text.contains("192.0.2.9 seen at the monitor"), "{text}");
+        assert!(text.contains(phrase) && text.contains("192.0.2.9 seen at the monitor"), "{text}");
         let j = json(&spp(dir.path(), &["--json", "-"]));
         assert_eq!(
             (&j["summary"]["pairs"], &j["summary"]["rtt_ns"]["median"]),
@@ -135,7 +135,7 @@ fn addresses_are_found_also_of_ipv6_and_behind_nat() {
 }
 
 #[test]
-fn more_flows_than_can_be_told_apart_are_counted_together() {
+fn more_flows_than_the_limit_are_counted_together() {
     let dir = tempfile::tempdir().unwrap();
     const FLOWS: u32 = 70_000;
     let host = |i: u32| [10, (i >> 14) as u8, (i >> 7 & 127) as u8, (i & 127) as u8];
@@ -168,7 +168,7 @@ fn captures_of_different_times_and_of_one_point_twice_are_called_so() {
     assert!(o.status.code() == Some(2) && said(&o).contains("holds no IP packet"), "{}", said(&o));
 }
 
-/// Every byte of headers and lengths, one at a time, set to what hurts most.
+/// Every byte of headers and lengths, one at a time, set to the worst values.
 #[test]
 fn no_lie_about_a_length_breaks_anything() {
     let dir = tempfile::tempdir().unwrap();

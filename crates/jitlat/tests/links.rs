@@ -1,11 +1,11 @@
-//! Links between the pages of the repository hold: the file is there, and so is the heading. Nothing is asked of the network.
+//! Links between the pages of the repository are valid: the file exists, and so does the heading. No network is used.
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// Links of a page as they are written, and the anchors of its headings.
+/// The links of a page, and the anchors of its headings.
 #[derive(Default)]
 struct Page {
     links: Vec<String>,
@@ -54,7 +54,7 @@ fn pages() -> BTreeMap<PathBuf, Page> {
             let path = folder.join(entry.file_name());
             let hidden = entry.file_name().to_string_lossy().starts_with('.');
             if entry.file_type().unwrap().is_dir() {
-                // Where programs write, nothing is ours.
+                // Folders that programs write to.
                 if !hidden
                     && !["target", "corpus", "artifacts", "node_modules"].iter().any(|f| path.ends_with(f))
                 {
@@ -73,7 +73,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The path that `link` means on a page in `folder`; none where it leaves the repository.
+/// The path that `link` refers to on a page in `folder`; `None` if it leaves the repository.
 fn resolve(folder: &Path, link: &str) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     for part in folder.join(link).components() {
@@ -87,7 +87,7 @@ fn resolve(folder: &Path, link: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// What is wrong with a link of the page at `path`.
+/// The error in a link of the page at `path`; `None` if it is valid.
 fn fault(path: &Path, link: &str, pages: &BTreeMap<PathBuf, Page>) -> Option<&'static str> {
     if link.contains("://") || link.starts_with("mailto:") {
         return None;

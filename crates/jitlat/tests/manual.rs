@@ -1,4 +1,4 @@
-//! The manual pages and the shells' completions know every command and option that `--help` knows.
+//! The manual pages and the shells' completions contain every command and option in `--help`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ fn jitlat(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The commands in the help of the command without a name.
+/// The commands in the help of the main command.
 fn commands() -> Vec<String> {
     let help = jitlat(&["--help"]);
     let list = help.split_once("\nCommands:\n").expect("a list of commands").1;
@@ -21,11 +21,11 @@ fn commands() -> Vec<String> {
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
-/// The options that `text` shows with a text of their own, in the layout of a help.
+/// The options with a description in a help text.
 fn options(help: &str) -> BTreeSet<String> {
     let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
-    let words = lines.flat_map(|line| line.split(&[' ', ',', '[', '=', '\u{a0}']).take(3).map(str::to_owned));
-    words.filter(|word| word.starts_with("--") && word.len() > 2).collect()
+    let parts = lines.flat_map(|line| line.split(&[' ', ',', '[', '=', '\u{a0}']).take(3).map(str::to_owned));
+    parts.filter(|word| word.starts_with("--") && word.len() > 2).collect()
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn each_command_has_a_page_with_each_option() {
         for option in options {
             assert!(
                 page.contains(&format!(r"\fB{option}\fR")),
-                "jitlat-{command}.1 does not tell of {option}"
+                "jitlat-{command}.1 does not contain {option}"
             );
         }
         assert!(page.contains(&format!("\n.SH SYNOPSIS\n\\fBjitlat {command}\\fR")), "{page}");
@@ -52,7 +52,7 @@ fn each_command_has_a_page_with_each_option() {
     }
     let root = fs::read_to_string(pages.join("jitlat.1")).unwrap().replace(r"\-", "-");
     for option in options(&jitlat(&["--help"])) {
-        assert!(root.contains(&format!(r"\fB{option}\fR")), "jitlat.1 does not tell of {option}");
+        assert!(root.contains(&format!(r"\fB{option}\fR")), "jitlat.1 does not contain {option}");
     }
     assert!(root.contains("jitlat-serve(1)") && root.contains("Exit status"), "{root}");
     assert_eq!(fs::read_dir(&pages).unwrap().count(), commands.len() + 1, "a page of no command");

@@ -15,7 +15,7 @@ fn jitlat(dir: &Path, line: &str) -> Output {
     command.expect("the binary runs")
 }
 
-/// The JSON object that `line` prints, without warnings about the files: a part of a log has gaps of its own.
+/// The JSON object that `line` prints, without warnings about the files: a part of a log has its own gaps.
 fn json(dir: &Path, line: &str) -> Value {
     let output = jitlat(dir, &format!("{line} --json -"));
     assert_eq!(output.status.code(), Some(0), "{line}: {}", String::from_utf8_lossy(&output.stderr));
@@ -32,7 +32,7 @@ fn assert_same(a: &Value, b: &Value) {
     assert!(different.is_empty(), "{different:?} differ");
 }
 
-/// A folder with a golden log whole, and its rows in three parts.
+/// A folder with a whole golden log, and its rows in three parts.
 fn parts() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let text = fs::read_to_string(data("b_wan_lossy_v1.log")).unwrap();
@@ -53,13 +53,13 @@ fn parts_of_a_test_are_the_whole_from_logs_and_from_states() {
     let dir = dir.path();
     let whole = json(dir, "analyze whole.log");
     assert_same(&json(dir, "analyze 1.log 2.log 3.log --merge"), &whole);
-    // A roll-up that is carried on in its own file.
+    // A roll-up that is continued in its own file.
     jitlat(dir, "analyze 1.log --state day.state");
     assert!(dir.join("day.state").exists());
     json(dir, "analyze day.state 2.log --merge --state day.state");
     assert_same(&json(dir, "analyze day.state 3.log --merge --state day.state"), &whole);
     assert_same(&json(dir, "analyze day.state"), &whole);
-    // What is computed of a state is asked for when it is read.
+    // The options of the analysis are given when a state is read.
     let windows = json(dir, "analyze day.state --interval 5s");
     assert_eq!(windows["intervals"], json(dir, "analyze whole.log --interval 5s")["intervals"]);
 }
@@ -94,7 +94,7 @@ fn what_cannot_be_merged_or_read_is_said_so() {
     bytes[at] ^= 1;
     fs::write(dir.join("changed.state"), &bytes).unwrap();
     fs::write(dir.join("new.state"), "# jitlat state 9\nwhatever").unwrap();
-    for (line, words) in [
+    for (line, phrase) in [
         ("analyze whole.log other.log --merge", "not tests of the same traffic"),
         ("analyze short.state", "damaged"),
         ("analyze changed.state", "damaged"),
@@ -106,6 +106,6 @@ fn what_cannot_be_merged_or_read_is_said_so() {
         let output = jitlat(dir, line);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{line}: {said}");
-        assert!(said.contains(words), "{line}: {said}");
+        assert!(said.contains(phrase), "{line}: {said}");
     }
 }

@@ -1,4 +1,4 @@
-//! Every choice of the analysis, and every export, reached from the command line.
+//! Every option of the analysis, and every output, from the command line.
 
 use serde_json::Value;
 use std::path::Path;
@@ -10,9 +10,9 @@ fn analyze(log: &str, options: &[&str]) -> Output {
 }
 
 fn json(log: &str, options: &[&str]) -> Value {
-    let told = analyze(log, &[options, &["--json", "-"]].concat());
-    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
-    serde_json::from_slice(&told.stdout).unwrap()
+    let output = analyze(log, &[options, &["--json", "-"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 #[test]
@@ -50,8 +50,8 @@ fn each_choice_of_the_analysis_shows_in_the_summary() {
 
 #[test]
 fn the_bootstrap_is_in_the_report_too() {
-    let told = analyze("b_wan_lossy_v1.log", &["--bootstrap"]);
-    let text = String::from_utf8(told.stdout).unwrap();
+    let output = analyze("b_wan_lossy_v1.log", &["--bootstrap"]);
+    let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("by block bootstrap (seed 1), with 95% confidence: mean"), "{text}");
 }
 
@@ -59,21 +59,21 @@ fn the_bootstrap_is_in_the_report_too() {
 fn histograms_for_other_tools() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("wan.hlog");
-    let told = analyze("b_wan_lossy_v1.log", &["--hdr", file.to_str().unwrap(), "--interval", "10s"]);
-    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let output = analyze("b_wan_lossy_v1.log", &["--hdr", file.to_str().unwrap(), "--interval", "10s"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = std::fs::read_to_string(file).unwrap();
     let histograms = |tag: &str| text.lines().filter(|l| l.starts_with(&format!("Tag={tag},"))).count();
     assert_eq!((histograms("pdv"), histograms("latency")), (3, 3), "{text}");
     assert_eq!(text.lines().filter(|l| l.contains(",HISTFA")).count(), 6);
-    let told = analyze("b_wan_lossy_v1.log", &["--hdr", "-", "--json", "-"]);
-    assert_eq!(told.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&told.stderr).contains("one format only"));
+    let output = analyze("b_wan_lossy_v1.log", &["--hdr", "-", "--json", "-"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("one format only"));
 }
 
 #[test]
 fn intervals_are_json_lines() {
-    let told = analyze("b_wan_lossy_v1.log", &["--interval", "5s", "--intervals", "-"]);
-    let text = String::from_utf8(told.stdout).unwrap();
+    let output = analyze("b_wan_lossy_v1.log", &["--interval", "5s", "--intervals", "-"]);
+    let text = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     let report = String::from_utf8(analyze("b_wan_lossy_v1.log", &["--interval", "5s"]).stdout).unwrap();
     let table = report.split("Windows of 5.000 s\n").nth(1).unwrap().split("\n\n").next().unwrap();

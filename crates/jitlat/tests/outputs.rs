@@ -1,4 +1,4 @@
-//! Files of results: refused before anything is measured, or written as far as they can be.
+//! Result files: refused before the measurement, or written as far as possible.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -70,7 +70,7 @@ fn what_could_not_be_written_is_refused_before_anything_is_measured() {
     let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/b_wan_lossy_v1.log");
     symlink(testdata, dir.path().join("log")).unwrap();
     let streams = ["json", "csv", "summary-csv", "openmetrics", "hdr", "html", "plots"];
-    // 192.0.2.0/24 is of documents: a test would end with an error of its own, after seconds.
+    // 192.0.2.0/24 is reserved for documentation: a test would end with another error, after seconds.
     for (command, formats) in [
         ("192.0.2.1", &streams[..]),
         ("192.0.2.1 --load udp:1Mbit", &streams),

@@ -1,5 +1,5 @@
-//! What is added once is found everywhere: three patches, each one new file, its two lines in a list and a row of the
-//! documentation, applied to a copy of the sources, compiled and tried.
+//! An addition appears everywhere: three patches, each with one new file, its two lines in a list and a row of the
+//! documentation, are applied to a copy of the sources, compiled and tried.
 //!
 //! Slow: `just patches`, and `.ci/run`.
 
@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-/// A copy of the sources, and what is compiled of it.
+/// A copy of the sources, and its build folder.
 struct Copy {
     sources: PathBuf,
     jitlat: PathBuf,
@@ -29,8 +29,8 @@ fn run(command: &mut Command) -> Output {
 }
 
 impl Copy {
-    /// The sources as they are, committed or not. Files that have not changed since the last time stay untouched, so
-    /// that they are not compiled again.
+    /// The current sources, committed or not. Files that have not changed since the last time stay untouched, so that
+    /// they are not compiled again.
     fn make() -> Copy {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("patches");
         let sources = target.join("sources");
@@ -52,12 +52,12 @@ impl Copy {
 
     fn apply(&self, patch: &str, options: &[&str]) {
         let mut apply = Command::new("git");
-        // The copy lies in a repository, and is none.
+        // The copy lies inside a repository, but is not one.
         apply.env("GIT_CEILING_DIRECTORIES", self.sources.parent().unwrap()).current_dir(&self.sources);
         run(apply.arg("apply").args(options).arg(patches().join(patch)));
     }
 
-    /// Compiles the command, in a folder of its own: to cargo the copy is the same program as the original.
+    /// Compiles the command, in its own folder, because cargo takes the copy for the original.
     fn build(&self) {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--locked", "--offline", "-p", "jitlat"]).current_dir(&self.sources);
@@ -87,7 +87,7 @@ impl Copy {
     }
 }
 
-/// A server that ends with the test, and what it said of where it listens.
+/// A server that ends with the test, and the addresses it printed.
 struct Server {
     child: Child,
     host: String,
@@ -124,7 +124,7 @@ fn patches() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/patches")
 }
 
-/// One new file; in one list the module and its entry; one row of one page; nothing else.
+/// One new file; the module and its entry in one list; one row of one page; nothing else.
 fn assert_small(patch: &str) {
     let text = fs::read_to_string(patches().join(patch)).unwrap();
     let mut lists = 0;
@@ -217,10 +217,10 @@ fn an_output_is_everywhere(copy: &Copy) {
     ] {
         let file = format!("{kept}/line");
         let (options, of_the_test) = instrument.split_at(instrument.find(" -- ").unwrap_or(instrument.len()));
-        let told = copy.run(&format!("{options} --json-line {file}{of_the_test}"));
+        let output = copy.run(&format!("{options} --json-line {file}{of_the_test}"));
         let line = fs::read_to_string(&file).unwrap();
         let whole = line.lines().count() == 1 && line.starts_with('{') && line.ends_with("}\n");
-        assert!(whole, "{instrument}: {told}: {line}");
+        assert!(whole, "{instrument}: {output}: {line}");
         fs::remove_file(file).unwrap();
     }
 }

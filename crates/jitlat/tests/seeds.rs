@@ -1,4 +1,4 @@
-//! docs/seeds.md: every row's command is run, and its output must have the words that the row promises.
+//! docs/seeds.md: runs every row's command; its output must contain the phrases of the row.
 
 #[path = "network/mod.rs"]
 mod network;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
-/// Commands under way at a time.
+/// Commands that run at a time.
 const AT_A_TIME: usize = 3;
 
 struct Row {
@@ -19,7 +19,7 @@ struct Row {
     says: Vec<String>,
 }
 
-/// The rows of every table: place, item, command, words.
+/// The rows of every table: place, item, command, phrases.
 fn rows(page: &str) -> Vec<Row> {
     let mut rows = Vec::new();
     for (number, line) in page.lines().enumerate() {
@@ -34,7 +34,7 @@ fn rows(page: &str) -> Vec<Row> {
     rows
 }
 
-/// `jitlat serve` on an address of its own; killed when dropped.
+/// `jitlat serve` on its own address; killed when dropped.
 struct Server(Child);
 
 impl Server {
@@ -48,7 +48,7 @@ impl Server {
         let mut output = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let server = Server(child);
         assert!(output.any(|l| l.contains("listening")), "the server does not listen");
-        // Whatever else it says has a reader.
+        // Reads the rest of its output, so that it never blocks.
         std::thread::spawn(move || output.for_each(drop));
         server
     }
@@ -76,7 +76,7 @@ fn run(row: &Row, host: Ipv4Addr, root: &Path) -> Result<(), String> {
         .unwrap();
     let printed = [done.stdout, done.stderr].concat();
     let said = String::from_utf8_lossy(&printed).split_whitespace().collect::<Vec<_>>().join(" ");
-    let missing: Vec<&String> = row.says.iter().filter(|words| !said.contains(words.as_str())).collect();
+    let missing: Vec<&String> = row.says.iter().filter(|phrase| !said.contains(phrase.as_str())).collect();
     match (missing.is_empty(), done.status.success()) {
         (true, true) => Ok(()),
         _ => Err(format!("line {}: {command}\n{}, without {missing:?}:\n{said}\n", row.line, done.status)),

@@ -24,7 +24,7 @@ fn pair(name: &str, more: &[&str]) -> Output {
     spp(&data(&format!("{name}.ref.pcap")), &data(&format!("{name}.mon.pcap")), more)
 }
 
-fn words(o: &Output) -> Vec<Vec<String>> {
+fn fields(o: &Output) -> Vec<Vec<String>> {
     let text = String::from_utf8(o.stdout.clone()).unwrap();
     text.lines().map(|l| l.split_whitespace().map(str::to_owned).collect()).collect()
 }
@@ -58,7 +58,7 @@ fn every_pair_of_every_capture_to_the_microsecond() {
                 "{name}: {}",
                 String::from_utf8_lossy(&o.stderr)
             );
-            assert_eq!(words(&o), expected(name), "{name} {addresses:?}");
+            assert_eq!(fields(&o), expected(name), "{name} {addresses:?}");
         }
     }
 }
@@ -67,7 +67,7 @@ fn every_pair_of_every_capture_to_the_microsecond() {
 fn the_manner_of_the_caia_tool_has_all_but_the_last_pair() {
     for name in ["atm_udp40", "atm_udp340", "atm_loss_udp340", "htb_tcp_up", "var_skew_udp340"] {
         let o = pair(name, &["-c", "-p", "-O", "-q", "--compat", "-a", "10.77.1.2", "-A", "10.77.2.2"]);
-        let (got, all) = (words(&o), expected(name));
+        let (got, all) = (fields(&o), expected(name));
         assert!(
             got.len() >= all.len() - 1 && got[..] == all[..got.len()],
             "{name}: {} of {}",
@@ -75,12 +75,12 @@ fn the_manner_of_the_caia_tool_has_all_but_the_last_pair() {
             all.len()
         );
     }
-    // Its default fields cannot tell packets without identification apart; another mask can.
+    // Its default fields cannot distinguish packets without identification; another mask can.
     let masked = pair(
         "var_noid_loss_udp340",
         &["-c", "-p", "-O", "-q", "-#", "3135", "-a", "10.77.1.2", "-A", "10.77.2.2"],
     );
-    assert_eq!(words(&masked), expected("var_noid_loss_udp340"));
+    assert_eq!(fields(&masked), expected("var_noid_loss_udp340"));
     let slipped =
         pair("var_noid_loss_udp340", &["--compat", "--summary", "-a", "10.77.1.2", "-A", "10.77.2.2"]);
     assert!(String::from_utf8_lossy(&slipped.stdout).contains("have no IP identification"));
@@ -88,7 +88,7 @@ fn the_manner_of_the_caia_tool_has_all_but_the_last_pair() {
 
 #[test]
 fn columns_are_those_asked_for() {
-    let first = |more: &[&str]| words(&pair("atm_udp340", &[&["-q"], more].concat())).remove(0).join(" ");
+    let first = |more: &[&str]| fields(&pair("atm_udp340", &[&["-q"], more].concat())).remove(0).join(" ");
     assert_eq!(first(&[]), "1795178768.454145 0.048927");
     assert_eq!(first(&["-c", "--sizes", "--rate"]), "1 1795178768.454145 0.048927 368 368 1.0");
     assert_eq!(first(&["-b", "-p"]).split(' ').nth(2), Some("0.007818"));
@@ -110,7 +110,7 @@ fn losses_are_counted_each_way() {
 fn several_files_and_standard_input_are_read_like_one() {
     let dir = tempfile::tempdir().unwrap();
     let whole = std::fs::read(data("atm_udp340.ref.pcap")).unwrap();
-    // The first 24 + 400 records of 16 + 96 bytes, and the rest under a header of its own.
+    // The first 24 + 400 records of 16 + 96 bytes, and the rest after its own header.
     let cut = 24 + 400 * 112;
     let (a, b) = (dir.path().join("a.pcap"), dir.path().join("b.pcap"));
     std::fs::write(&a, &whole[..cut]).unwrap();
@@ -122,7 +122,7 @@ fn several_files_and_standard_input_are_read_like_one() {
         .stdin(std::fs::File::open(data("atm_udp340.mon.pcap")).unwrap())
         .output()
         .unwrap();
-    assert_eq!(words(&o), expected("atm_udp340"));
+    assert_eq!(fields(&o), expected("atm_udp340"));
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn both_ways_go_through_the_common_analysis_and_their_logs_say_the_same() {
         (&ways[0]["header"]["src_ip"], &ways[1]["header"]["src_ip"]),
         (&"10.77.1.2".into(), &"10.77.2.2".into())
     );
-    // One clock at both points: the estimate is off by at most half the least round trip.
+    // Both points use one clock: the estimate is off by at most half the smallest round trip.
     let clock = &ways[0]["clock"];
     let (offset, bound) = (clock["offset_ns"].as_f64().unwrap(), clock["bound_ns"].as_f64().unwrap());
     assert!(offset.abs() <= bound && bound < 25e6, "{clock}");
@@ -202,7 +202,7 @@ fn flows_prefixes_and_protocols_apart() {
     let j = json(&pair("atm_tcp_up", &["--json", "-", "--per-prefix", "16"]));
     assert_eq!(j["flows"][0]["flow"], "10.77.0.0/16 - 10.77.0.0/16");
     assert_eq!(pair("atm_tcp_up", &["--only", "udp"]).status.code(), Some(2));
-    assert_eq!(words(&pair("atm_tcp_up", &["-q", "--only", "tcp:5022"])).len(), 751);
+    assert_eq!(fields(&pair("atm_tcp_up", &["-q", "--only", "tcp:5022"])).len(), 751);
 }
 
 #[test]
@@ -406,7 +406,7 @@ fn every_file_can_be_had_alone() {
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let o = pair("atm_loss_udp340", &["-q", "--csv", &path("a.csv")]);
     assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
-    assert_eq!(words(&o).len(), 420, "the lines all the same");
+    assert_eq!(fields(&o).len(), 420, "the lines are complete");
     let rows = |name: &str| std::fs::read_to_string(path(name)).unwrap().lines().count();
     assert_eq!((rows("a.csv.up"), rows("a.csv.down")), (1 + 446, 1 + 435));
     let logged = pair("atm_loss_udp340", &["-q", "--csv", &path("b.csv"), "--log", &path("b")]);
@@ -426,7 +426,7 @@ fn every_file_can_be_had_alone() {
         let file = path("x");
         let options: Vec<&str> = ["-q"].into_iter().chain(option.split(' ')).chain([&file[..]]).collect();
         let o = pair("atm_loss_udp340", &options);
-        assert!(o.status.success() && words(&o).len() == 420, "{option}: {o:?}");
+        assert!(o.status.success() && fields(&o).len() == 420, "{option}: {o:?}");
         for name in files {
             let length = std::fs::metadata(path(name)).unwrap().len();
             assert!(length > 0, "{option}");
@@ -443,14 +443,14 @@ fn what_cannot_be_written_costs_nothing_else() {
     spp.args([Path::new("spp"), Path::new("-f"), &data("atm_loss_udp340.ref.pcap")]);
     spp.args([Path::new("-F"), &data("atm_loss_udp340.mon.pcap"), Path::new("--json"), &json]);
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    // The lines find no room: the summary and the file are whole.
+    // Standard output is full: the summary and the file are complete.
     let o = spp.stdout(full()).stderr(Stdio::piped()).output().unwrap();
     let said = String::from_utf8_lossy(&o.stderr);
     assert_eq!(o.status.code(), Some(2), "{said}");
     assert!(said.contains("RTT per pair") && said.contains("standard output"), "{said}");
     let whole: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     assert_eq!(whole["summary"]["pairs"], 420);
-    // And every other output without the one that fails.
+    // And every other output, whichever fails.
     let no_room = dir.path().join("full");
     for name in ["full", "full.up", "full.down"] {
         std::os::unix::fs::symlink("/dev/full", dir.path().join(name)).unwrap();
@@ -462,7 +462,7 @@ fn what_cannot_be_written_costs_nothing_else() {
         let said = String::from_utf8_lossy(&o.stderr);
         assert_eq!(o.status.code(), Some(2), "{option}: {said}");
         assert!(said.contains("RTT per pair") && said.contains(path), "{option}: {said}");
-        assert!(json.exists() && words(&o).len() == 420, "{option}");
+        assert!(json.exists() && fields(&o).len() == 420, "{option}");
     }
 }
 
@@ -473,6 +473,6 @@ fn what_could_not_be_written_is_refused_before_anything_is_read() {
         let said = String::from_utf8_lossy(&o.stderr);
         assert_eq!(o.status.code(), Some(2), "{option}: {said}");
         assert!(said.contains(option) && said.contains("/dev/null/x"), "{option}: {said}");
-        assert!(words(&o).is_empty() && !said.contains("RTT per pair"), "{option}: {said}");
+        assert!(fields(&o).is_empty() && !said.contains("RTT per pair"), "{option}: {said}");
     }
 }

@@ -26,7 +26,7 @@ fn losses_lie_on_the_right_side_of_the_point() {
     assert_eq!(&far["lost_after"], &serde_json::json!(0));
     assert!(far["lost_before"].as_u64().unwrap() >= 32, "{far}");
     assert_eq!(near["unique_bytes"], far["unique_bytes"]);
-    // The queue before the slow link: seconds, and the path without it: 20 ms.
+    // The queue before the slow link takes seconds, the path without it 20 ms.
     let rtt = &near["rtt_timestamp_ns"];
     assert!(
         rtt["median"].as_i64().unwrap() > 2_000_000_000 && rtt["min"].as_i64().unwrap() < 25_000_000,
@@ -69,13 +69,13 @@ fn two_points_tell_where_segments_were_lost_and_where_they_waited() {
         (&up["lost_after"], &down["lost_between"], &down["at_both"]),
         (&0.into(), &0.into(), &751.into())
     );
-    // All of the queue is between the points.
+    // The whole queue is between the points.
     assert!(up["delay_variation_median_ns"].as_f64().unwrap() > 2e9, "{up}");
     assert!(down["delay_variation_p95_ns"].as_f64().unwrap() < 2e6, "{down}");
-    let words = c["explained"].to_string();
+    let explanation = c["explained"].to_string();
     assert!(
-        words.contains("the path is most of it") && words.contains("33 packets vanished between"),
-        "{words}"
+        explanation.contains("the path is most of it") && explanation.contains("33 packets vanished between"),
+        "{explanation}"
     );
     let text = String::from_utf8(two(&[]).stdout).unwrap();
     assert!(text.contains("lost between them                     33"), "{text}");
@@ -85,7 +85,7 @@ fn two_points_tell_where_segments_were_lost_and_where_they_waited() {
     for name in ["tcp-up-rtt.svg", "tcp-up-flight.png", "variation.svg"] {
         assert!(plots.path().join(name).exists(), "{name}");
     }
-    // What holds nothing in common is one point's captures in sequence.
+    // Captures without common packets are read as one point's, in sequence.
     let o = Command::new(env!("CARGO_BIN_EXE_jitlat"))
         .arg("tcp")
         .args([dir.join("atm_tcp_up.ref.pcap"), dir.join("htb_tcp_up.ref.pcap")])

@@ -1,19 +1,19 @@
-//! `--fail-if` of a comparison: a verdict, a figure of any run, or its change from the first column.
+//! `--fail-if` of a comparison: a verdict, a figure of a run, or its change from the first column.
 
 use jitlat_core::compare::{Cell, Grid, Outcome, Run};
 use jitlat_core::figures::{Condition as Absolute, ConditionError, Number, Selector, Unit, UnknownFigure};
 use std::str::FromStr;
 
-/// What turns a comparison into a test.
+/// A condition under which a comparison fails.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
-    /// A column is worse than the first beyond doubt.
+    /// A column is significantly worse than the first.
     Worse,
-    /// A column differs from the first beyond doubt.
+    /// A column differs significantly from the first.
     Different,
     /// A figure of any run crosses a threshold.
     Figure(Absolute),
-    /// A figure has changed from the first column by more than this.
+    /// A figure differs from that of the first column by more than this.
     Change(Change),
 }
 
@@ -76,7 +76,7 @@ impl FromStr for Condition {
 }
 
 impl Condition {
-    /// Where it holds, in words.
+    /// Descriptions of where the condition is met.
     pub fn violations(&self, grid: &Grid, runs: &[Run]) -> Vec<String> {
         match self {
             Condition::Worse | Condition::Different => grid
@@ -131,7 +131,7 @@ impl Change {
         })
     }
 
-    /// The figure's mean over the runs of `cell`.
+    /// The figure's mean over the runs of `cell`; `None` if it is undefined.
     fn mean(&self, cell: &Cell, runs: &[Run]) -> Option<f64> {
         let values: Vec<f64> = cell
             .members

@@ -1,4 +1,4 @@
-//! From files to runs: logs of any version, and JSON summaries in any of the forms `--json` writes.
+//! Reads runs from files: logs of any version, and JSON summaries in any form that `--json` writes.
 
 use crate::label::{self, stem};
 use anyhow::{Context, Result, anyhow, bail};
@@ -12,10 +12,10 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use tracing::warn;
 
-/// A JSON summary is some hundred kilobytes; many runs with intervals are some megabytes.
+/// Largest JSON file, in bytes: a summary has some hundred kilobytes, many runs with intervals some megabytes.
 const LARGEST_JSON: u64 = 1 << 30;
 
-/// The runs in `files`, each with a label of its own.
+/// The runs in `files`, each with a unique label.
 pub fn read(files: &[String]) -> Result<Vec<Run>> {
     if files.iter().filter(|f| f.rsplit('=').next() == Some("-")).count() > 1 {
         bail!("standard input can be read once only");
@@ -34,11 +34,11 @@ pub fn read(files: &[String]) -> Result<Vec<Run>> {
         }
         runs.append(&mut found);
     }
-    tell_apart(&mut runs);
+    make_labels_unique(&mut runs);
     Ok(runs)
 }
 
-/// `LABEL=FILE`, unless there is a file of that whole name.
+/// Splits `LABEL=FILE`, unless there is a file with that whole name.
 fn split(text: &str) -> (Option<&str>, &str) {
     match text.split_once('=') {
         Some((label, path)) if !label.is_empty() && !Path::new(text).exists() => (Some(label), path),
@@ -46,7 +46,7 @@ fn split(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// What both logs of a test with `-b` are called: `NAME.up` and `NAME.down` without the direction.
+/// The common name of both logs of a test with `-b`: `NAME.up` and `NAME.down` without the direction.
 fn of_test(source: &str, direction: Option<Direction>) -> &str {
     let suffix = match direction {
         Some(Direction::Up) => ".up",
@@ -56,9 +56,9 @@ fn of_test(source: &str, direction: Option<Direction>) -> &str {
     source.strip_suffix(suffix).filter(|rest| !rest.is_empty()).unwrap_or(source)
 }
 
-/// Gives runs of one label and direction their sources for labels, and numbers where that is not enough.
-fn tell_apart(runs: &mut [Run]) {
-    // Up and down of one test share a column, each in a row of its own.
+/// Makes the labels of runs with the same direction unique: by their sources, and by numbers if that is not enough.
+fn make_labels_unique(runs: &mut [Run]) {
+    // Up and down of one test share a column, in two rows.
     for direction in [None, Some(Direction::Up), Some(Direction::Down)] {
         let mut these: Vec<&mut Run> =
             runs.iter_mut().filter(|r| r.summary.direction() == direction).collect();
@@ -69,7 +69,7 @@ fn tell_apart(runs: &mut [Run]) {
     }
 }
 
-/// The rows that suggest themselves: one a direction, where a column holds both.
+/// The default rows: one per direction, if a column has both.
 pub fn rows_of_themselves(runs: &[Run], columns: &Key) -> Option<Key> {
     let both = |run: &Run| {
         let mine = run.summary.direction();
@@ -162,7 +162,7 @@ mod tests {
             run("c", "c", None),
             run("c", "c", None),
         ];
-        tell_apart(&mut runs);
+        make_labels_unique(&mut runs);
         let labels: Vec<&str> = runs.iter().map(|r| r.label.as_str()).collect();
         assert_eq!(labels, ["x/a.log", "y/a.log", "b", "b", "c (3)", "c (4)"]);
         assert_eq!(rows_of_themselves(&runs, &Key::Label), Some(Key::Direction));

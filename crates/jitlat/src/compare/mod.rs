@@ -1,4 +1,4 @@
-//! `jitlat compare A B…`: saved tests side by side, with a verdict that does not lean on p-values.
+//! `jitlat compare A B…`: saved tests side by side, with a verdict that is not based on p-values.
 
 mod condition;
 mod input;
@@ -65,7 +65,7 @@ pub enum At {
     P99,
 }
 
-/// Reads, compares, shows.
+/// Reads the runs, compares them and prints the result.
 pub fn run(args: &CompareArgs) -> Result<Status> {
     args.outputs.check(0, &[])?;
     let runs = input::read(&args.files)?;
@@ -98,7 +98,7 @@ pub fn run(args: &CompareArgs) -> Result<Status> {
     Ok(if whole { status } else { Status::NotMeasured })
 }
 
-/// Says why no two columns share a row.
+/// Reports why no two columns can be compared.
 fn nothing_to_compare(runs: &[Run], columns: &Key, rows: Option<&Key>) -> Result<()> {
     if let [only] = runs {
         bail!("there is one run only ({}): give at least two to compare", only.source);

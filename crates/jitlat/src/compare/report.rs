@@ -1,4 +1,4 @@
-//! A grid as formats read it.
+//! A comparison as an output [`Report`].
 
 use crate::output::report::PROGRAM;
 use crate::output::{Drawings, Report, Table};
@@ -37,7 +37,7 @@ impl Report for GridReport<'_> {
 
 type Line = Vec<(String, String)>;
 
-/// One line a cell, with its comparison with the first of its row.
+/// One line per cell, with its comparison with the first of its row.
 fn lines(grid: &Grid) -> Vec<Line> {
     let of_row = |row: &jitlat_core::compare::Row| {
         let against = |cell: &Cell| row.comparisons.iter().find(|c| c.b == cell.column);

@@ -1,10 +1,10 @@
-//! The log on standard error: one line an event, by level.
+//! The log on standard error: one line per event, filtered by level.
 //!
-//! What runs for long (`jitlat serve`, live capture) has each line dated, and repetitions of one kind of line limited
-//! in rate; so has every command with `--log-level`. Others print a message after the program's name.
+//! In commands that run for long (`jitlat serve`, live capture) and with `--log-level`, each line has a date, and the
+//! rate of repeated lines is limited. Other commands print the message after the program's name.
 //!
-//! Nothing here fails or waits: a line that standard error does not take (closed, full, its reader stuck) is dropped,
-//! and the next that it takes is preceded by how many were.
+//! Nothing here fails or blocks: a line that standard error does not accept (closed, full, its reader stuck) is
+//! dropped, and the next line is preceded by the number of dropped ones.
 
 use clap::ValueEnum;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -47,13 +47,13 @@ impl From<Level> for LevelFilter {
     }
 }
 
-/// Begins to log, at `level` or else at info; `runs_long` has lines dated.
+/// Starts logging at `level`, by default at info; with `runs_long` lines have dates.
 pub fn start(level: Option<Level>, runs_long: bool) {
     let lines = if runs_long || level.is_some() { Lines::Dated(Mutex::default()) } else { Lines::Plain };
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level.unwrap_or(Level::Info))
         .with_writer(StandardError)
-        // It would tell failures with eprintln!, which panics where standard error is closed.
+        // It would report failures with eprintln!, which panics if standard error is closed.
         .log_internal_errors(false)
         .event_format(lines)
         .finish();
@@ -61,12 +61,12 @@ pub fn start(level: Option<Level>, runs_long: bool) {
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
-/// Whether the command itself says so, and not a library.
+/// Whether the event comes from this program, and not from a library.
 fn is_own(event: &Event<'_>) -> bool {
     event.metadata().target().split("::").next() == Some("jitlat")
 }
 
-/// How a line looks.
+/// The format of lines.
 enum Lines {
     /// `jitlat: message`.
     Plain,
@@ -86,14 +86,14 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         match self {
-            // The doings of a server that the command runs for itself.
+            // Events of a server that this command runs itself.
             Lines::Plain if event.metadata().target().starts_with("jitlat_net") => {
                 if *event.metadata().level() > tracing::Level::WARN {
                     return Ok(());
                 }
                 line.write_str("jitlat: ")?;
             }
-            // A server that a command runs for itself (the demonstration, the loopback of `doctor`) has no log.
+            // A server that a command runs itself (the demonstration, the loopback of `doctor`) has no log.
             Lines::Plain if !is_own(event) && *event.metadata().level() > tracing::Level::WARN => {
                 return Ok(());
             }
@@ -117,7 +117,7 @@ where
     }
 }
 
-/// Lines of one kind (from one place in the program) in a [`WINDOW`]; more are counted.
+/// Lines of one kind (from one place in the program) in a [`WINDOW`]; further ones are counted.
 const IN_A_WINDOW: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(10);
 
@@ -134,7 +134,7 @@ struct Kind {
 }
 
 impl Repetitions {
-    /// Whether a line of this kind may be written now, and how many were left out in windows that have ended.
+    /// Whether a line of this kind may be written now, and how many were dropped in earlier windows.
     fn admit(&mut self, kind: Identifier, now: Instant) -> (bool, u64) {
         let mut left_out = 0;
         self.kinds.retain(|_, kind| {
@@ -153,13 +153,13 @@ impl Repetitions {
     }
 }
 
-/// Standard error; a write that would fail or wait drops the line and counts it.
+/// Standard error; a write that would fail or block drops the line and counts it.
 struct StandardError;
 
-/// Lines that standard error did not take since it last took one.
+/// Lines dropped since the last one that was written.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// A pipe that is ready takes so much without waiting (`PIPE_BUF`).
+/// Bytes that a pipe which is ready accepts without blocking (`PIPE_BUF`).
 const LONGEST: usize = 4096;
 
 impl MakeWriter<'_> for StandardError {
@@ -193,7 +193,7 @@ impl Write for StandardError {
     }
 }
 
-/// Whether standard error can take a line at once.
+/// Whether standard error accepts a line without blocking.
 fn is_ready() -> bool {
     let error = io::stderr();
     let mut ready = [PollFd::new(error.as_fd(), PollFlags::POLLOUT)];

@@ -1,5 +1,5 @@
-//! The terminal: standard output, the log on standard error, the line that shows progress. The only module that
-//! writes to either.
+//! The terminal: standard output, the log on standard error, and the progress line. The only module that writes to
+//! either.
 
 pub mod log;
 pub mod progress;
@@ -9,12 +9,12 @@ use anyhow::{Context, Result};
 use jitlat_report::text::Style;
 use std::io::{self, IsTerminal, Write};
 
-/// Prints to standard output; a reader that has gone away (`| head`) is a normal end.
+/// Prints to standard output; a closed pipe (`| head`) is not an error.
 pub fn print(text: &str) -> Result<()> {
     print_to(io::stdout().lock(), text).context("writing the report to standard output")
 }
 
-/// Prints to standard error, what is a report and not a log, where standard output carries rows.
+/// Prints a report to standard error, because standard output has rows.
 pub fn print_beside(text: &str) -> Result<()> {
     print_to(io::stderr().lock(), text).context("writing the report to standard error")
 }
@@ -26,7 +26,7 @@ fn print_to(mut out: impl Write, text: &str) -> io::Result<()> {
     }
 }
 
-/// Colours on a terminal, unless its owner does not want them.
+/// Colours on a terminal, unless disabled by NO_COLOR.
 pub fn style() -> Style {
     let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     if colour { Style::Colour } else { Style::Plain }

@@ -1,4 +1,4 @@
-//! One line on the terminal while a test runs; silence in a pipe.
+//! One line on the terminal while a test runs; nothing in a pipe.
 
 use super::so_far::SoFar;
 use jitlat_core::Session;
@@ -7,19 +7,19 @@ use jitlat_instruments::{Event, Observer, StreamProgress};
 use jitlat_report::text;
 use std::io::{self, IsTerminal, Write};
 
-/// A line that is written over again and again.
+/// A line that is overwritten repeatedly.
 pub struct ProgressLine {
     on: bool,
     shown: bool,
 }
 
 impl ProgressLine {
-    /// On a terminal, and only there.
+    /// Active only on a terminal.
     pub fn new() -> ProgressLine {
         ProgressLine { on: io::stderr().is_terminal(), shown: false }
     }
 
-    /// Shows `text` in place of what was there, cut off at the edge of the terminal.
+    /// Shows `text` in place of the previous one, truncated to the width of the terminal.
     pub fn show(&mut self, text: &str) {
         if self.on {
             self.shown = true;
@@ -28,7 +28,7 @@ impl ProgressLine {
         }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
             let _ = write!(io::stderr(), "\r\x1b[K").and_then(|()| io::stderr().flush());
@@ -36,34 +36,34 @@ impl ProgressLine {
     }
 }
 
-/// An observer that shows how far a test is.
+/// An observer that shows the progress of a test.
 pub struct Progress {
     line: ProgressLine,
     streams: Vec<Stream>,
-    /// The server to speak of on standard output.
+    /// The server to name on standard output; `None`: nothing is printed there.
     server: Option<String>,
 }
 
-/// What is shown of one stream.
+/// The state shown of one stream.
 struct Stream {
     so_far: SoFar,
-    /// Seconds between packets, where that is known.
+    /// Seconds between packets; `None` if unknown.
     period: Option<f64>,
     two_way: bool,
 }
 
 impl Progress {
-    /// On a terminal, and only there.
+    /// Active only on a terminal.
     pub fn new() -> Progress {
         Progress { line: ProgressLine::new(), streams: Vec::new(), server: None }
     }
 
-    /// The same with the classic lines on standard output: connecting to `server`, and what is sent.
+    /// Also prints the classic lines to standard output: connecting to `server`, and what is sent.
     pub fn with_server(server: &str) -> Progress {
         Progress { server: Some(server.to_owned()), ..Progress::new() }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn clear(&mut self) {
         self.line.clear();
     }
@@ -83,7 +83,7 @@ impl Progress {
     }
 }
 
-/// A reader that has gone away will be noticed when the report is printed.
+/// Prints a line; a closed pipe is noticed later, when the report is printed.
 fn print(line: &str) {
     let _ = super::print(line);
 }
@@ -120,7 +120,7 @@ impl Stream {
     /// Packets, losses and jitter so far, time left.
     fn describe(&self, p: &StreamProgress) -> String {
         let left = f64::from(p.packets.saturating_sub(p.sent.max(p.received)));
-        // How long stop-and-wait takes is up to the path.
+        // The duration of a stop-and-wait test depends on the path.
         let left = self.period.map_or_else(String::new, |period| format!(", {:.0} s left", left * period));
         let quality = self.so_far.describe();
         if self.two_way {

@@ -1,5 +1,5 @@
-//! [`SoFar`]: what can be said of a stream while it still runs, from the records this host has received. Fed by
-//! the thread that writes the log; the packet threads do nothing for it.
+//! [`SoFar`]: statistics of a running stream, from the records that this host has received. Updated by the thread that
+//! writes the log; it costs the packet threads nothing.
 
 use jitlat_core::distribution::{LogHistogram, Precision};
 use jitlat_core::summary::Percent;
@@ -13,12 +13,12 @@ pub struct SoFar {
     delays: LogHistogram,
     fastest: i64,
     next: i64,
-    /// Runs of numbers that have not arrived, the latest: a late packet may still end or part them.
+    /// The latest gaps in the sequence numbers: a late packet may still shorten or split them.
     open: VecDeque<Range<i64>>,
     settled: Losses,
 }
 
-/// Runs of loss that nothing will change any more.
+/// Runs of loss that can no longer change.
 #[derive(Clone, Copy, Default)]
 struct Losses {
     packets: i64,
@@ -33,11 +33,11 @@ impl Losses {
     }
 }
 
-/// A packet later than so many runs of loss stays counted as lost until the end.
+/// Gaps kept open; a packet that is later than this counts as lost until the end of the test.
 const OPEN: usize = 64;
 
 impl SoFar {
-    /// No packet yet.
+    /// Without packets.
     pub fn new() -> SoFar {
         SoFar {
             delays: LogHistogram::new(Precision::STREAM),
@@ -48,7 +48,7 @@ impl SoFar {
         }
     }
 
-    /// Takes the next packet that arrived, and its delay one way or there and back.
+    /// Adds the next packet that arrived, with its one-way or round-trip delay.
     pub fn push(&mut self, record: &PacketRecord, delay: Option<Span>) {
         let Some(delay) = delay.filter(|_| record.seq >= 0 && record.flags.is_clean()) else { return };
         self.delays.add(delay.0);

@@ -33,7 +33,7 @@ pub struct DoctorArgs {
     pub outputs: Outputs<{ Part::NOTHING.0 }>,
 }
 
-/// Examines this host and says what to make of it.
+/// Examines this host and prints the findings.
 pub fn run(args: &DoctorArgs) -> Result<Status> {
     args.outputs.check(0, &[])?;
     let stop = interrupt::stop()?;
@@ -57,7 +57,7 @@ impl Report for CheckupReport<'_> {
     }
 }
 
-/// The noise floor of a test; without one it goes on, with a warning.
+/// The noise floor of a test; without it the test goes on, with a warning.
 pub fn floor_or_warning(floor: Result<NoiseFloor, String>) -> Option<NoiseFloor> {
     floor.inspect_err(|why| warn!("this host's noise floor could not be measured: {why}")).ok()
 }

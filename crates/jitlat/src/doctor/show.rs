@@ -1,4 +1,4 @@
-//! A [`Checkup`] as people read it.
+//! A [`Checkup`] as text and JSON.
 
 use anyhow::Result;
 use jitlat_core::summary::Level;
@@ -6,7 +6,7 @@ use jitlat_core::units::{eng4, eng4_f64};
 use jitlat_instruments::doctor::{Baseline, Checkup, Finding};
 use jitlat_report::text::{Options, Page};
 
-/// The whole examination; the verdict is last, where the eye is when a terminal has scrolled.
+/// The whole examination; the verdict comes last, where a scrolled terminal shows it.
 pub fn page(c: &Checkup, findings: &[Finding], options: &Options) -> String {
     let mut page = Page::new(options);
     let text = |t: &Option<String>| t.clone().unwrap_or_else(|| "-".to_owned());
@@ -181,7 +181,7 @@ fn privileges(page: &mut Page, c: &Checkup) {
     }
 }
 
-/// The result as a program reads it: `docs/formats/doctor.md`.
+/// The result as JSON: `docs/formats/doctor.md`.
 pub fn json(c: &Checkup, findings: &[Finding]) -> Result<serde_json::Value> {
     let mut value = serde_json::to_value(c)?;
     let of = |b: &Result<Baseline, String>| match b {

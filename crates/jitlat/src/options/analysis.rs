@@ -1,4 +1,4 @@
-//! What of the analysis can be chosen.
+//! Options of the analysis.
 
 use clap::{Args, ValueEnum};
 use jitlat_core::analysis::Options;
@@ -77,7 +77,7 @@ pub enum DelayModel {
 }
 
 impl AnalysisArgs {
-    /// What to compute.
+    /// The options of the analysis.
     pub fn options(&self) -> Options {
         let method = match self.percentiles {
             Percentiles::Edf => Method::Edf,

@@ -1,4 +1,4 @@
-//! Outputs for tools made for LaTe.
+//! Outputs in LaTe's formats.
 
 use clap::Args;
 use jitlat_core::Span;
@@ -6,7 +6,7 @@ use jitlat_core::quantity;
 use jitlat_store::late::Extra;
 use std::path::PathBuf;
 
-/// For tools made for LaTe.
+/// Outputs in LaTe's formats.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "LaTe's outputs")]
 pub struct LateArgs {
@@ -37,14 +37,14 @@ pub struct LateArgs {
     pub graphite_udp: bool,
 }
 
-/// A duration of at least a second: Carbon keeps one value for each.
+/// Parses a duration of at least a second: Carbon keeps one value per second.
 fn seconds(text: &str) -> Result<Span, String> {
     let span = quantity::duration(text)?;
     if span < Span::seconds(1) { Err("Carbon keeps one value a second: 1s or more".into()) } else { Ok(span) }
 }
 
 impl LateArgs {
-    /// Files that they name.
+    /// The files to be written.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         self.late_csv.iter().chain(&self.late_packets)
     }

@@ -1,4 +1,4 @@
-//! Traffic beside a test.
+//! Background traffic during a test.
 
 use anyhow::Result;
 use clap::Args;
@@ -8,7 +8,7 @@ use jitlat_core::spec::CONTROL_PORT;
 use jitlat_instruments::load::{Load, LoadServer, LoadSpec};
 use std::path::PathBuf;
 
-/// Traffic beside the test.
+/// Background traffic during a test.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Latency under load")]
 pub struct LoadArgs {
@@ -19,7 +19,7 @@ pub struct LoadArgs {
     /// How long the load runs before the test begins
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "1s")]
     pub load_settle: Span,
-    /// The `jitlat serve` that takes the load (default: the test's host)
+    /// The `jitlat serve` that receives the load (default: the test's host)
     #[arg(long, value_name = "HOST")]
     pub load_host: Option<String>,
     /// Its control port
@@ -31,7 +31,7 @@ pub struct LoadArgs {
 }
 
 impl LoadArgs {
-    /// The load, for a test against `host` with its own control port and key, if it has any.
+    /// The load of a test against `host`. `own` has the test's control port and key file, if it has any.
     pub fn settings(&self, host: &str, own: Option<(u16, Option<&PathBuf>)>) -> Result<Load> {
         let (port, key) = own.unwrap_or((self.load_port, None));
         let elsewhere = self.load_host.is_some() || self.load_port != CONTROL_PORT;

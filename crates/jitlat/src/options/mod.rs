@@ -1,5 +1,5 @@
-//! The options of the command line, in groups that commands share, and the settings they make. Nothing here knows a
-//! command.
+//! The options of the command line, in groups that commands share, and the settings they make. Nothing here depends on
+//! a command.
 
 pub mod analysis;
 pub mod late;
@@ -14,13 +14,13 @@ use jitlat_net::client::Family;
 use jitlat_proto::jitlat::Key;
 use std::path::Path;
 
-/// The key in a key file.
+/// Reads the key in a key file.
 pub fn key(path: &Path) -> Result<Key> {
     let bytes = std::fs::read(path).with_context(|| format!("reading the key file {}", path.display()))?;
     Key::from_file_contents(&bytes).with_context(|| format!("the key file {}", path.display()))
 }
 
-/// What `-4` and `-6` mean.
+/// The address family requested by `-4` and `-6`; `None`: either.
 pub fn family(ipv4: bool, ipv6: bool) -> Option<Family> {
     match (ipv4, ipv6) {
         (true, _) => Some(Family::V4),

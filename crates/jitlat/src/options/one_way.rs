@@ -1,4 +1,4 @@
-//! A one-way test: its stream, its hosts, its log.
+//! Options of a one-way test: stream, hosts, log.
 
 use super::load::LoadArgs;
 use super::report::ReportArgs;
@@ -16,14 +16,14 @@ use jitlat_proto::jitlat::Dialect;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// Stands for no file behind `--capture`.
+/// The value of `--capture` without a file.
 pub const NO_FILE: &str = "-";
 
-/// A one-way test against whichever host.
+/// Options of a one-way test.
 #[derive(Clone, Debug, Args)]
 pub struct OneWayArgs {
-    /// Watch the stream at this host's interface, and let TCP explain its own delays: retransmissions, closed and full
-    /// windows, round trips; keep the packets in FILE (pcap), if given. Needs CAP_NET_RAW
+    /// Capture the stream at this host's interface and explain TCP's delays: retransmissions, closed and full windows,
+    /// round trips; keep the packets in FILE (pcap), if given. Needs CAP_NET_RAW
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = NO_FILE)]
     pub capture: Option<PathBuf>,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub struct OneWayArgs {
 }
 
 impl OneWayArgs {
-    /// The test of `host` that they ask for.
+    /// The settings of a test of `host`.
     pub fn settings(&self, host: &str) -> Result<OneWay> {
         let mut seed = [0; 8];
         random::fill(&mut seed).context("drawing a seed from the system's random numbers")?;
@@ -68,7 +68,7 @@ impl OneWayArgs {
 }
 
 impl HostArgs {
-    /// How packet threads are to be run.
+    /// How the packet threads are scheduled and wait.
     fn pacing(&self) -> Pacing {
         Pacing {
             mode: match self.pace {
@@ -139,7 +139,7 @@ pub enum ScheduleLaw {
 }
 
 impl StreamArgs {
-    /// The streams asked for: one, or with `-b` up and down. `fresh_seed` serves a Poisson schedule without `--seed`.
+    /// The streams: one, or with `-b` up and down. `fresh_seed` is the seed of a Poisson schedule without `--seed`.
     pub fn specs(&self, fresh_seed: u64) -> Result<Vec<TestSpec>, String> {
         let period = match self.rate {
             Some(rate) => rate.period(self.payload.max(HEADER_LEN.into()))?,
@@ -165,7 +165,7 @@ impl StreamArgs {
     }
 }
 
-/// This host and the way to the other.
+/// This host, the server and the path between them.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Hosts and stamps")]
 pub struct HostArgs {
@@ -219,7 +219,7 @@ pub enum Stamps {
     Hardware,
 }
 
-/// The log that every test leaves.
+/// The log of a test.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Log")]
 pub struct LogArgs {

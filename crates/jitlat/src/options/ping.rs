@@ -1,4 +1,4 @@
-//! A two-way test.
+//! Options of a two-way test.
 
 use super::family;
 use super::late::LateArgs;
@@ -102,12 +102,12 @@ pub struct PingArgs {
 pub enum Law {
     Periodic,
     Poisson,
-    /// Gaps, and how many packets keep each.
+    /// Random gaps, and the number of packets that keep each.
     Random(Gaps, u32),
 }
 
 impl Law {
-    /// The schedule, drawn from `seed` if it is random.
+    /// The schedule; `seed` is used if it is random.
     pub fn with_seed(self, seed: u64) -> Schedule {
         match self {
             Law::Periodic => Schedule::Periodic,
@@ -151,7 +151,7 @@ impl FromStr for Law {
     }
 }
 
-/// A source of stamps, by its name or by LaTe's letter.
+/// A source of stamps, by its name or LaTe's letter.
 fn stamps(text: &str) -> Result<Stamps, UnknownStamps> {
     match text {
         "u" => Ok(Stamps::User),
@@ -163,7 +163,7 @@ fn stamps(text: &str) -> Result<Stamps, UnknownStamps> {
 }
 
 impl PingArgs {
-    /// The test they ask for.
+    /// The settings of the test.
     pub fn settings(&self) -> Result<Ping> {
         let mut ping = Ping {
             packets: self.packets,

@@ -8,34 +8,34 @@ use jitlat_instruments::arguments::{Argument, ArgumentKind, Arguments, NamedFile
 use jitlat_instruments::ping::{Client, PROTOCOLS, Protocol};
 use std::path::{Path, PathBuf};
 
-/// A two-way protocol, and what its client is told.
+/// A two-way protocol with its client's arguments.
 #[derive(Clone, Debug)]
 pub struct ProtocolArgs {
     /// The protocol.
     pub protocol: &'static Protocol,
     /// Payload bytes.
     pub payload: Option<u64>,
-    /// What was given on the command line, for whichever protocol.
+    /// The arguments given on the command line.
     pub given: GivenArgs,
 }
 
 impl ProtocolArgs {
-    /// The client as it was asked for.
+    /// Makes the client.
     pub fn client(&self) -> Result<Box<dyn Client>> {
         Ok(self.protocol.client(&self.given.read()?.of(self.protocol.arguments))?)
     }
 
-    /// Tells the protocol `switch`, too.
+    /// Turns the protocol's `switch` on.
     pub fn switch_on(&mut self, switch: &'static Argument) {
         self.given.0.push((switch.name, Given::Text(String::new())));
     }
 
-    /// Whether the protocol was told `name`.
+    /// Whether the argument `name` was given.
     pub fn has(&self, name: &str) -> bool {
         self.protocol.arguments.iter().any(|a| a.name == name) && self.given.0.iter().any(|(n, _)| *n == name)
     }
 
-    /// What the protocol was told for `name`.
+    /// The value of the argument `name`; `None` if it was not given.
     pub fn text(&self, name: &str) -> Option<&str> {
         let found = self.given.0.iter().find(|(n, _)| *n == name && self.has(name))?;
         match &found.1 {
@@ -44,7 +44,7 @@ impl ProtocolArgs {
         }
     }
 
-    /// Refuses options that only other protocols have. A port is the far host's, whatever it is asked.
+    /// Rejects options that only other protocols have. A port option is accepted for every protocol.
     pub fn check(&self) -> Result<()> {
         for (name, _) in &self.given.0 {
             let knows = |p: &&&Protocol| p.arguments.iter().any(|a| a.name == *name);
@@ -57,7 +57,7 @@ impl ProtocolArgs {
     }
 }
 
-/// Arguments of an entry of a list as they were given on the command line.
+/// Arguments in a list, as given on the command line.
 #[derive(Clone, Debug, Default)]
 pub struct GivenArgs(Vec<(&'static str, Given)>);
 
@@ -68,7 +68,7 @@ enum Given {
 }
 
 impl GivenArgs {
-    /// Those of `list` that were given explicitly.
+    /// The arguments in `list` that were explicitly given.
     pub fn new<'a>(list: impl Iterator<Item = &'a Argument>, matches: &ArgMatches) -> GivenArgs {
         let mut given: Vec<(&'static str, Given)> = Vec::new();
         for argument in list {
@@ -108,7 +108,7 @@ fn read(path: &Path) -> Result<NamedFile> {
     Ok(NamedFile { name, contents })
 }
 
-/// An option for `argument`.
+/// The command line option for `argument`.
 pub fn option(argument: &'static Argument) -> Arg {
     let mut option = Arg::new(argument.name).long(argument.name);
     option = match argument.default {
@@ -126,8 +126,8 @@ pub fn option(argument: &'static Argument) -> Arg {
                 let value = PossibleValue::new(*word);
                 if meaning.is_empty() { value } else { value.help(*meaning) }
             };
-            let words = PossibleValuesParser::new(of.iter().map(word).collect::<Vec<_>>());
-            option.value_name(name).value_parser(words).ignore_case(true)
+            let values = PossibleValuesParser::new(of.iter().map(word).collect::<Vec<_>>());
+            option.value_name(name).value_parser(values).ignore_case(true)
         }
     };
     if let Some(bare) = argument.bare {
@@ -139,7 +139,7 @@ pub fn option(argument: &'static Argument) -> Arg {
     option.conflicts_with_all(argument.conflicts)
 }
 
-/// Adds the options for arguments of several entries, each under its title; those that several have, once.
+/// Adds the options for the arguments of several entries, each under its title; common arguments only once.
 pub fn add_options(
     mut command: Command,
     entries: impl Iterator<Item = (&'static str, &'static [Argument])>,

@@ -1,4 +1,4 @@
-//! How a test or a saved log is reported.
+//! Options of reports.
 
 use super::analysis::AnalysisArgs;
 use crate::output::text::PageOptions;
@@ -7,7 +7,7 @@ use clap::Args;
 use jitlat_core::analysis::Options;
 use jitlat_core::figures::{self, Condition};
 
-/// How figures are computed and shown: for a live test and for a saved log alike.
+/// How figures are computed and shown, for live tests and saved logs.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Report")]
 pub struct ReportArgs {
@@ -30,25 +30,25 @@ pub struct ReportArgs {
 }
 
 impl ReportArgs {
-    /// What to compute.
+    /// The options of the analysis.
     pub fn options(&self) -> Options {
         let mut options = self.analysis.options();
         self.outputs.ask(&mut options);
         options
     }
 
-    /// What of it goes to the console.
+    /// The options of the console report.
     pub fn page(&self) -> PageOptions {
         PageOptions { corrected: self.corrected, plots: self.text_plots }
     }
 
-    /// Whether something is to be made of the single packets once they are analysed.
+    /// Whether an output needs the single packets after the analysis.
     pub fn keeps_packets(&self) -> bool {
         self.outputs.keeps_packets() || self.text_plots
     }
 }
 
-/// What `--help` says of `--fail-if`: every figure there is.
+/// The help of `--fail-if`, with all figures.
 fn figures_help() -> String {
     format!(
         "Fail with status 1 where a figure crosses a threshold; may be repeated. A threshold is written in the figure's \

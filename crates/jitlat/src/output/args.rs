@@ -1,4 +1,4 @@
-//! The options of [`OUTPUTS`].
+//! The options for [`OUTPUTS`].
 
 use super::OUTPUTS;
 use super::format::{Part, Place};
@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use std::ops::Deref;
 use std::path::PathBuf;
 
-/// Formats that a command offers whose reports have these [parts](Part).
+/// The formats that a command offers, given the [parts](Part) of its reports.
 #[derive(Clone, Debug, Default)]
 pub struct Outputs<const PARTS: u8>(Wanted);
 

@@ -1,4 +1,4 @@
-//! `--csv`: rows. Of streams their packets, a file a stream; of other reports the lines of their table.
+//! `--csv`: rows. For streams their packets, one file per stream; for other reports the lines of their table.
 
 use super::format::{Output, Part, Place, write_each, write_file};
 use super::report::Run;

@@ -1,4 +1,4 @@
-//! [`Output`]: what a file of this folder exports, one line of the list [`OUTPUTS`](super::OUTPUTS).
+//! [`Output`]: an entry of [`OUTPUTS`](super::OUTPUTS). Each file of this folder exports one.
 
 use super::report::{Report, Run};
 use anyhow::{Result, bail};
@@ -8,30 +8,30 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// A format: everything the rest of the command knows of it.
+/// A format: everything that the rest of the command needs to know about it.
 pub struct Output {
     /// Its option: `summary-csv`.
     pub name: &'static str,
-    /// What it is, in a sentence without a full stop.
+    /// Help: one sentence without a full stop.
     pub help: &'static str,
-    /// Where it goes.
+    /// What it is written to.
     pub place: Place,
-    /// What a report must have for it.
+    /// What a report must have for this format.
     pub needs: Part,
-    /// An option that it needs, or none.
+    /// An option that must be given as well, or none.
     pub requires: Option<&'static str>,
-    /// An option that it cannot stand beside, or none.
+    /// An option that cannot be given together with it, or none.
     pub conflicts: Option<&'static str>,
-    /// Whether it shows single packets.
+    /// Whether it needs the single packets.
     pub keeps_packets: bool,
-    /// What it asks of the analysis.
+    /// Sets the options of the analysis that it needs.
     pub asks: fn(&mut Options),
-    /// Writes it to a path that was given.
+    /// Writes the report to a path.
     pub write: fn(&dyn Report, &Path) -> Result<()>,
 }
 
 impl Output {
-    /// A format that needs nothing of a report.
+    /// A format with the given properties and no requirements.
     pub const fn new(
         name: &'static str,
         help: &'static str,
@@ -52,18 +52,18 @@ impl Output {
     }
 }
 
-/// Where a format goes.
+/// What a format is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A file, or standard output.
     File,
-    /// A file a stream, named after it where there are two; or standard output of one stream.
+    /// One file per stream, with the stream's name if there are two; or standard output for one stream.
     FileEach,
     /// A folder.
     Folder,
 }
 
-/// Parts that a report may have: a set.
+/// A set of parts that a report may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part(pub u8);
 
@@ -81,12 +81,12 @@ impl Part {
     /// All.
     pub const ALL: Part = Part(15);
 
-    /// Both.
+    /// The union of both.
     pub const fn and(self, other: Part) -> Part {
         Part(self.0 | other.0)
     }
 
-    /// Whether all of `needed` are among them.
+    /// Whether it contains all of `needed`.
     pub const fn has(self, needed: Part) -> bool {
         self.0 & needed.0 == needed.0
     }
@@ -103,7 +103,7 @@ pub fn write_file(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<(
     Ok(file::write(path, fill)?)
 }
 
-/// Writes a file for each of two streams (`path` with the stream's name behind it), or the one stream's.
+/// Writes one file for each of two streams (`path` with the stream's name appended), or one file for a single stream.
 pub fn write_each<'a>(
     streams: &'a [Run],
     path: &Path,

@@ -1,4 +1,4 @@
-//! `--intervals`: one JSON line a window.
+//! `--intervals`: one JSON line per window.
 
 use super::format::{Output, Part, Place, write_file};
 use jitlat_store::json;

@@ -3,7 +3,7 @@
 use super::format::{Output, Place, write_file};
 
 pub static OUTPUT: Output = Output {
-    // What comparisons of saved summaries need.
+    // Comparisons of saved summaries need it.
     asks: |options| options.comparable = Some(options.bootstrap.unwrap_or(1)),
     ..Output::new("json", "Write one JSON object to FILE", Place::File, |report, path| {
         let document = report.json()?;

@@ -1,13 +1,13 @@
-//! Everything that is written beside the terminal: [`OUTPUTS`], one file a format.
+//! Everything that is written besides the terminal: [`OUTPUTS`], one file per format.
 //!
-//! * [`format`] – [`Output`], what an entry says
-//! * [`report`] – [`Report`], what a command found, as formats read it
+//! * [`format`] – [`Output`], an entry of the list
+//! * [`report`] – [`Report`], the result of a command, as formats read it
 //! * [`args`] – the options made from the list
-//! * [`wanted`] – [`Wanted`], what was asked for: checked before anything is measured, written afterwards
-//! * [`text`] – what goes to the console
+//! * [`wanted`] – [`Wanted`], the requested formats: checked before the measurement, written afterwards
+//! * [`text`] – the console report
 //!
-//! A format is a file beside this one that exports its entry, and a line in the list. Every command offers the formats
-//! whose [needs](Output::needs) its report can meet.
+//! A format is a file in this folder that exports its entry, and a line in the list. Every command offers the formats
+//! whose [needs](Output::needs) its report meets.
 
 pub mod args;
 mod csv;

@@ -1,4 +1,4 @@
-//! [`Report`]: what a command found, as formats read it; and the reports of streams.
+//! [`Report`]: the result of a command, as formats read it; and the reports of streams.
 
 use anyhow::Result;
 use jitlat_core::analysis::Samples;
@@ -12,12 +12,12 @@ use jitlat_store::json;
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// What a command found. A command's report has what its outputs need; the rest stays empty.
+/// The result of a command. It has what the command's outputs need; everything else is empty.
 pub trait Report {
     /// Its JSON object.
     fn json(&self) -> Result<Value>;
 
-    /// The streams that were analysed.
+    /// The analysed streams.
     fn streams(&self) -> &[Run] {
         &[]
     }
@@ -27,59 +27,59 @@ pub trait Report {
         self.streams().iter().map(|run| run.summary.clone()).collect()
     }
 
-    /// The length of the windows that were analysed by themselves.
+    /// The length of the windows that were analysed separately; `None`: there are none.
     fn interval(&self) -> Option<Span> {
         None
     }
 
-    /// The lines of its table, where its rows are not packets.
+    /// The lines of its table; `None` if its rows are packets.
     fn table(&self) -> Option<Table> {
         None
     }
 
-    /// What it adds to the page and the figures of its streams.
+    /// What it adds to the page and the figures of its streams; `None`: nothing.
     fn section(&self) -> Option<&Section> {
         None
     }
 
-    /// Its page.
+    /// Writes its page.
     fn page(&self) -> Result<String> {
         Ok(page(self.streams(), self.section()))
     }
 
-    /// Hands its figures over in groups, each with what their files' names begin with.
+    /// Passes its figures to `each` in groups, with the prefix of their file names.
     fn draw(&self, each: &mut Drawings<'_>) -> Result<()> {
         draw(self.streams(), self.section(), each)
     }
 }
 
-/// Takes a group of figures, and what the names of their files begin with.
+/// Receives a group of figures and the prefix of their file names.
 pub type Drawings<'a> = dyn FnMut(&str, &[Figure]) -> Result<()> + 'a;
 
 /// Lines of named values.
 pub type Table = Vec<Vec<(String, String)>>;
 
-/// One stream, analysed.
+/// An analysed stream.
 pub struct Run {
     /// Every figure.
     pub summary: Summary,
-    /// Its context.
+    /// What is known of the stream: specification, hosts, times, ending.
     pub session: Session,
-    /// The accepted packets, kept only where an output needs them.
+    /// The accepted packets; empty unless an output needs them.
     pub samples: Samples,
-    /// The log its rows can be read from again.
+    /// The log that its rows can be read from again; `None` if there is none.
     pub log: Option<PathBuf>,
-    /// The rows themselves, where they may not be in a log.
+    /// The records; empty if they can be read from a log.
     pub records: Vec<PacketRecord>,
-    /// The kernel's account of a TCP connection beside each of them, where there is one.
+    /// The kernel's TCP_INFO sampled with each of them; empty unless the test ran over TCP.
     pub tcp: Vec<TcpSample>,
-    /// The lines above its report.
+    /// The lines before its report.
     pub heading: String,
-    /// What names it among others shown beside it.
+    /// Its name if several runs are shown.
     pub label: String,
     /// Whether plots show its latency corrected by the clock estimate (`-L`).
     pub corrected: bool,
-    /// What the name of a file of it alone ends with, where there are two: `up`.
+    /// The suffix of its own files if there are two runs: `up`.
     pub file_ending: String,
 }
 
@@ -87,19 +87,19 @@ pub struct Run {
 pub struct Extra {
     /// Its name in the JSON object.
     pub key: &'static str,
-    /// Below the report.
+    /// Text after the report.
     pub text: String,
-    /// In the JSON object.
+    /// Value in the JSON object.
     pub json: Value,
 }
 
-/// The streams of a test, or of logs.
+/// The streams of a test or of logs.
 pub struct Streams<'a> {
     /// The streams.
     pub runs: &'a [Run],
     /// What an instrument adds to them.
     pub extra: Option<&'a Extra>,
-    /// The length of the windows that were analysed by themselves.
+    /// The length of the windows that were analysed separately; `None`: there are none.
     pub interval: Option<Span>,
 }
 
@@ -121,12 +121,12 @@ impl Report for Streams<'_> {
     }
 }
 
-/// The name of a direction in a file's name.
+/// The direction in a file's name.
 pub fn file_ending(direction: Direction) -> String {
     if direction == Direction::Up { "up" } else { "down" }.to_owned()
 }
 
-/// A page of streams, after what an instrument adds.
+/// A page of streams; what an instrument adds comes first.
 pub fn page(runs: &[Run], section: Option<&Section>) -> String {
     let traces: Vec<Trace> = runs.iter().map(|r| Trace::of(&r.session, &r.samples)).collect();
     html::page(&html::Report {
@@ -152,7 +152,8 @@ fn parts<'a>(runs: &'a [Run], traces: &'a [Trace]) -> Vec<Part<'a>> {
     runs.iter().zip(traces).map(part).collect()
 }
 
-/// Figures of streams, after those that an instrument adds: of several laid over each other, then of each.
+/// The figures of streams; those of an instrument come first, then those of several runs in one plot, then those of
+/// each.
 fn draw(runs: &[Run], section: Option<&Section>, each: &mut Drawings<'_>) -> Result<()> {
     each("", section.map_or(&[], |s| &s.figures))?;
     if runs.len() > 1 {
@@ -168,7 +169,7 @@ fn draw(runs: &[Run], section: Option<&Section>, each: &mut Drawings<'_>) -> Res
     Ok(())
 }
 
-/// The runs' distributions laid over each other, from the packets themselves.
+/// The distributions of several runs in one plot, computed from the packets.
 fn draw_side_by_side(runs: &[Run], each: &mut Drawings<'_>) -> Result<()> {
     let samples: Vec<(Sample, Sample)> = runs
         .iter()
@@ -189,13 +190,13 @@ fn draw_side_by_side(runs: &[Run], each: &mut Drawings<'_>) -> Result<()> {
     each("", &figure::of_runs(&beside))
 }
 
-/// A label as part of a file name.
+/// A label, changed so that it can be part of a file name.
 fn slug(label: &str) -> String {
     let keep = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     label.chars().map(keep).collect()
 }
 
-/// The command as a shell would take it again.
+/// The command line, quoted for a shell.
 fn command_line(arguments: impl Iterator<Item = String>) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:=,@%+".contains(c);
     let quoted = arguments.enumerate().map(|(k, argument)| match k {

@@ -1,4 +1,4 @@
-//! `--summary-csv`: one line a stream, with every figure.
+//! `--summary-csv`: one line per stream, with every figure.
 
 use super::format::{Output, Part, Place, write_file};
 use jitlat_store::csv;

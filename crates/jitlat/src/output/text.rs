@@ -1,4 +1,4 @@
-//! The console's page of streams, and what thresholds make of them.
+//! The console report of streams, and the check of thresholds.
 
 use super::report::Run;
 use crate::console;
@@ -9,16 +9,16 @@ use jitlat_core::summary::Summary;
 use jitlat_report::text;
 use tracing::error;
 
-/// What of a report can be chosen for the console.
+/// Options of the console report.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PageOptions {
-    /// Latency corrected by the clock estimate.
+    /// Whether to print latency corrected by the clock estimate, too.
     pub corrected: bool,
-    /// Small plots in characters below each report.
+    /// Whether to draw plots in characters after each report.
     pub plots: bool,
 }
 
-/// The reports of `runs`, one below the other.
+/// The reports of `runs`, one after the other.
 pub fn page(runs: &[Run], chosen: PageOptions) -> String {
     let options =
         text::Options { corrected: chosen.corrected, style: console::style(), ..text::Options::default() };
@@ -43,7 +43,7 @@ pub fn page(runs: &[Run], chosen: PageOptions) -> String {
     page
 }
 
-/// Whether these are the two directions of one test, and not two logs that happen to be read together.
+/// Whether these are the two directions of one test, and not two logs that were read together.
 fn are_one_test(up: &Run, down: &Run) -> bool {
     let directions = [up, down].map(|run| run.session.spec.direction());
     directions == [Direction::Up, Direction::Down]
@@ -71,7 +71,7 @@ fn plots(run: &Run, width: usize) -> String {
     .collect()
 }
 
-/// Logs the thresholds of `--fail-if` that `runs` violate; the exit status that follows.
+/// Logs which thresholds of `--fail-if` are violated by `runs`; returns the exit status.
 pub fn status(runs: &[Run], thresholds: &[Condition]) -> Status {
     let mut status = Status::Measured;
     for violation in runs.iter().flat_map(|run| thresholds.iter().filter_map(|c| c.violated(&run.summary))) {

@@ -1,4 +1,4 @@
-//! [`Wanted`]: the formats that were asked for: checked before anything is measured, written afterwards.
+//! [`Wanted`]: the requested formats: checked before the measurement, written afterwards.
 
 use super::format::{Output, Part, Place, with_ending};
 use super::report::Report;
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tracing::error;
 
-/// Formats that were asked for, each with its path.
+/// Requested formats, each with its path.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted(pub Vec<(&'static Output, PathBuf)>);
 
@@ -21,17 +21,17 @@ impl Wanted {
         self.0.is_empty()
     }
 
-    /// Whether standard output is taken by a program's format, so that nothing else may go there.
+    /// Whether standard output is used by a format, so that nothing else may be printed there.
     pub fn is_silent(&self) -> bool {
         self.0.iter().any(|(_, path)| is_stdout(path))
     }
 
-    /// Whether any shows single packets.
+    /// Whether a format needs the single packets.
     pub fn keeps_packets(&self) -> bool {
         self.0.iter().any(|(output, _)| output.keeps_packets)
     }
 
-    /// The first that needs this part of a report, and its path.
+    /// The first format that needs this part of a report, with its path; `None` if there is none.
     pub fn needing(&self, part: Part) -> Option<(&'static Output, &Path)> {
         self.0
             .iter()
@@ -39,18 +39,18 @@ impl Wanted {
             .map(|(output, path)| (*output, path.as_path()))
     }
 
-    /// Whether any draws.
+    /// Whether a format draws figures.
     pub fn draws(&self) -> bool {
         self.needing(Part::FIGURES).is_some() || self.needing(Part::PAGE).is_some()
     }
 
-    /// What they ask of the analysis.
+    /// Sets the options of the analysis that the formats need.
     pub fn ask(&self, options: &mut Options) {
         self.0.iter().for_each(|(output, _)| (output.asks)(options));
     }
 
-    /// Refuses, before anything is measured, what could not be written: to a path that cannot be had, or in each
-    /// other's way. `streams` is how many the report will have, `others` the files that are written besides.
+    /// Rejects, before the measurement, files that could not be written: because of their path, or because two have the
+    /// same path. `streams` is the number of streams in the report, `others` are files that are written as well.
     pub fn check(&self, streams: usize, others: &[&Path]) -> Result<()> {
         if self.0.iter().filter(|(_, path)| is_stdout(path)).count() > 1 {
             bail!("standard output can take one format only: give all others a file");
@@ -72,7 +72,7 @@ impl Wanted {
             taken.push(path);
             let checked = match output.place {
                 Place::Folder => file::check_folder(path),
-                // Of two, names that begin with it.
+                // With two streams, names that begin with the path.
                 Place::FileEach if streams == 2 => file::check(&with_ending(path, "jitlat")),
                 Place::File | Place::FileEach => file::check(path),
             };
@@ -81,8 +81,8 @@ impl Wanted {
         Ok(())
     }
 
-    /// Prints `text`, unless standard output is taken, and writes every format. What fails costs no other: it is
-    /// logged, and the result is false.
+    /// Prints `text`, unless standard output is used by a format, and writes every format. A failure does not affect
+    /// the others: it is logged, and the result is false.
     pub fn write(&self, report: &dyn Report, text: impl FnOnce() -> String) -> bool {
         let printed = if self.is_silent() { Ok(()) } else { console::print(&text()) };
         let mut failures: Vec<anyhow::Error> = printed.err().into_iter().collect();
@@ -90,7 +90,7 @@ impl Wanted {
         log_failures(&failures)
     }
 
-    /// Writes every format, and returns what failed: it costs no other.
+    /// Writes every format and returns the failures; a failure does not affect the others.
     pub fn write_files(&self, report: &dyn Report) -> Vec<anyhow::Error> {
         let write = |(output, path): &(&Output, PathBuf)| {
             (output.write)(report, path).err().map(|e| e.context(format!("--{}", output.name)))
@@ -99,7 +99,7 @@ impl Wanted {
     }
 }
 
-/// Logs `failures`; whether there are none.
+/// Logs `failures`; returns whether there are none.
 pub fn log_failures(failures: &[anyhow::Error]) -> bool {
     failures.iter().for_each(|e| error!("{}", explain(e)));
     failures.is_empty()

@@ -1,4 +1,4 @@
-//! LaTe's outputs: files for tools that read them, and streams to a listener or to Carbon while a test runs.
+//! LaTe's outputs: files for tools that read them, and streams to a listening program or to Carbon while a test runs.
 
 use crate::options::late::LateArgs;
 use crate::options::ping::PingArgs;
@@ -19,7 +19,7 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Port of Carbon's plain-text listener.
+/// Carbon's port for the plain-text protocol.
 const CARBON: u16 = 2003;
 const CONNECT: Duration = Duration::from_secs(5);
 
@@ -32,7 +32,7 @@ pub struct Late {
 }
 
 impl Late {
-    /// Also what is to hear of the test while it runs, connected: a listener that is not there is an error before
+    /// Also connects to the programs that receive samples while the test runs: one that is not there is an error before
     /// anything is sent.
     pub fn new(args: &PingArgs, ping: &Ping) -> Result<(Late, Option<SampleStreams>)> {
         let late = &args.late;
@@ -56,12 +56,12 @@ impl Late {
         Ok((late, streams))
     }
 
-    /// Refuses, before anything is measured, files that could not be written.
+    /// Rejects, before the measurement, files that could not be written.
     pub fn check(args: &LateArgs) -> Result<()> {
         Ok(args.files().try_for_each(|path| output::check(path))?)
     }
 
-    /// Writes the files and ends the streams, as far as possible; what failed.
+    /// Writes the files and ends the streams, as far as possible; returns the failures.
     pub fn finish(mut self, run: &Run, streams: Option<SampleStreams>) -> Vec<anyhow::Error> {
         let s = &run.summary;
         let highest = run.records.iter().filter_map(|r| u64::try_from(r.seq).ok()).max();
@@ -99,7 +99,7 @@ fn setting(args: &PingArgs, ping: &Ping) -> Result<Setting> {
     Ok(Setting {
         unidirectional: protocol.text("mode") == Some("unidir"),
         raw: protocol.has("raw"),
-        // LaTe names what carries LaMP.
+        // LaTe names the protocol below LaMP.
         protocol: if name == "lamp" { "UDP".to_owned() } else { name.to_uppercase() },
         priority: ping.priority().unwrap_or(0),
         payload: ping.size()? - ping.client.sizes().header,
@@ -118,17 +118,17 @@ fn setting(args: &PingArgs, ping: &Ping) -> Result<Setting> {
     })
 }
 
-/// Adds `line`; a file that is new or empty gets the column names first.
+/// Appends `line`; a new or empty file gets the column names first.
 fn append(path: &Path, line: &str) -> Result<()> {
     let mut file = OpenOptions::new().append(true).create(true).open(path)?;
     let mut text = if file.metadata()?.len() == 0 { format!("{HEADER}\n") } else { String::new() };
     text += line;
     text.push('\n');
-    // One write, so that lines of tests that end together do not mix.
+    // One write, so that lines of tests that end at the same time do not mix.
     Ok(file.write_all(text.as_bytes())?)
 }
 
-/// An address with its port, or with `port`.
+/// An address with its port, by default `port`.
 fn address(text: &str, port: u16) -> Result<SocketAddr> {
     let found = match text.to_socket_addrs() {
         Ok(mut found) => found.next(),
@@ -154,7 +154,7 @@ fn udp(to: SocketAddr) -> Result<UdpSocket> {
     Ok(socket)
 }
 
-/// A program that hears every sample.
+/// A program that receives every sample.
 struct Listener {
     id: u16,
     follow_up: bool,
@@ -167,7 +167,7 @@ struct Listener {
 impl Listener {
     fn connect(to: &str, setting: &Setting, extra: Extra) -> Result<Listener> {
         let to = address(to, stream::PORT)?;
-        // Any number: it distinguishes this test from others at the same listener.
+        // Any number: it distinguishes this test from others at the same program.
         let id = (clock::wall().0 / 1000) as u16;
         Ok(Listener { id, follow_up: setting.follow_up, extra, tcp: tcp(to)?, udp: udp(to)?, started: false })
     }
@@ -180,7 +180,7 @@ impl Listener {
     }
 }
 
-/// Where Carbon listens.
+/// A Carbon server.
 struct Carbon {
     path: String,
     every: Span,
@@ -188,7 +188,7 @@ struct Carbon {
     udp: Option<UdpSocket>,
     interval: graphite::Interval,
     due: Option<WallTime>,
-    /// The second of the last figures sent.
+    /// Time of the last figures sent, in seconds since 1970.
     last_second: i64,
 }
 
@@ -206,7 +206,7 @@ impl Carbon {
         })
     }
 
-    /// Carbon keeps the last it hears of a second: the figures left at the end get one of their own, as LaTe's do.
+    /// Carbon keeps the last value of a second: the remaining figures get a second of their own, as LaTe's do.
     fn flush(&mut self, at: WallTime) -> std::io::Result<()> {
         let second = at.0.div_euclid(SECOND).max(self.last_second.saturating_add(1));
         let Some(lines) = self.interval.flush(&self.path, second) else { return Ok(()) };
@@ -221,10 +221,10 @@ impl Carbon {
     }
 }
 
-/// Sends samples as they come.
+/// Sends samples as they arrive.
 pub struct SampleStreams {
     history: SampleHistory,
-    /// Samples sent so far.
+    /// Number of samples sent.
     sent: usize,
     listener: Option<Listener>,
     carbon: Option<Carbon>,
@@ -255,11 +255,11 @@ impl SampleStreams {
             self.trouble.get_or_insert(e);
         }
         let text = stream::sample(listener.id, &sample, listener.follow_up, listener.extra);
-        // A datagram lost on its way to the listener is lost; a connection that broke is reported at the end.
+        // A datagram lost on the way is not resent; a broken connection is reported at the end.
         let _ = listener.udp.send(text.as_bytes());
     }
 
-    /// Sends Carbon the interval that has ended, or is the last.
+    /// Sends Carbon the interval, if it has ended or is the last.
     fn flush(&mut self, now: WallTime, last: bool) {
         let Some(carbon) = &mut self.carbon else { return };
         if !last && carbon.due.is_none_or(|due| now < due) {

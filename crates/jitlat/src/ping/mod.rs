@@ -1,6 +1,6 @@
-//! `jitlat ping`: two-way tests against whatever answers.
+//! `jitlat ping`: two-way tests.
 //!
-//! * [`late`] – results in LaTe's forms
+//! * [`late`] – results in LaTe's formats
 
 mod late;
 
@@ -22,7 +22,7 @@ use late::Late;
 use std::path::{Path, PathBuf};
 use tracing::error;
 
-/// Measures, saves, reports.
+/// Measures, saves and reports.
 pub fn run(args: &PingArgs) -> Result<Status> {
     if !args.load.load.is_empty() {
         return load::two_way(args);

@@ -1,4 +1,4 @@
-//! The options of `jitlat spp`, and the settings they stand for.
+//! The options of `jitlat spp`, and the settings made from them.
 
 use super::drawing::FigureArgs;
 use super::live::LiveArgs;
@@ -216,7 +216,7 @@ impl SppArgs {
         })
     }
 
-    /// The sides the user gave, if any.
+    /// The sides given by the user; `None`: found from the traffic.
     fn sides(&self) -> anyhow::Result<Option<Sides>> {
         if self.reference_address.is_empty() {
             return Ok(None);
@@ -242,7 +242,7 @@ impl SppArgs {
         }))
     }
 
-    /// Whether anything shows the common analysis of both ways.
+    /// Whether an output needs the figures of both ways.
     fn analyses_ways(&self) -> bool {
         let report = &self.report;
         let shown =
@@ -274,7 +274,7 @@ impl SppArgs {
         }
     }
 
-    /// Refuses what cannot be had together, before anything is read.
+    /// Rejects contradictory options before anything is read.
     pub fn check(&self) -> anyhow::Result<()> {
         let stdin = self.reference.iter().chain(&self.monitor);
         if stdin.filter(|p| p.as_os_str() == jitlat_net::capture::STDIN).count() > 1 {

@@ -1,4 +1,4 @@
-//! [`Lines`]: prints a line for each pair while pairs are made.
+//! [`Lines`]: prints a line for each pair as soon as it is known.
 
 use jitlat_core::observer::{Event, Observer};
 use jitlat_store::passive::{PairColumns, PairLines};
@@ -6,17 +6,17 @@ use std::io::{self, BufWriter, ErrorKind, Stdout, Write};
 
 /// Prints pairs to standard output.
 pub struct Lines {
-    /// `None` when they are not wanted, or standard output is closed.
+    /// `None` if lines are not requested, or if standard output is closed.
     out: Option<BufWriter<Stdout>>,
     lines: PairLines,
-    /// Whether each is to be seen at once.
+    /// Whether to flush each line.
     live: bool,
-    /// Why lines are missing at the end.
+    /// Why lines are missing at the end; `None`: none are.
     failure: Option<io::Error>,
 }
 
 impl Lines {
-    /// Prints lines of these columns, if they are `wanted`; of live points each at once.
+    /// Prints lines with these columns, if they are `wanted`; with `live`, each at once.
     pub fn new(columns: PairColumns, wanted: bool, live: bool) -> Lines {
         Lines {
             out: wanted.then(|| BufWriter::with_capacity(1 << 16, io::stdout())),
@@ -26,7 +26,7 @@ impl Lines {
         }
     }
 
-    /// A reader that goes away (`| head`) is no failure.
+    /// A closed pipe (`| head`) is not an error.
     fn end_if_failed(&mut self, result: io::Result<()>) {
         if let Err(e) = result {
             self.out = None;
@@ -39,7 +39,7 @@ impl Lines {
         self.end_if_failed(flushed);
     }
 
-    /// Ends the lines; why some of them are missing.
+    /// Ends the lines; returns why some are missing.
     pub fn finish(mut self) -> Option<anyhow::Error> {
         self.flush();
         self.failure.map(|e| anyhow::Error::new(e).context("cannot write to standard output"))

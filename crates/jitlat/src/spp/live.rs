@@ -1,4 +1,4 @@
-//! The options of live points.
+//! The options for live points.
 
 use crate::options::key;
 use anyhow::{Context, Result};
@@ -9,10 +9,10 @@ use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_proto::digest;
 use std::path::PathBuf;
 
-/// Memory for waiting packets that may be asked for, in bytes.
+/// Most memory for waiting packets that can be requested, in bytes.
 const MAX_BUFFER: u64 = 1 << 30;
 
-/// Points to listen to.
+/// Live capture points.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Live")]
 pub struct LiveArgs {
@@ -49,7 +49,7 @@ pub struct LiveArgs {
 }
 
 impl LiveArgs {
-    /// Whether anything is to be listened to.
+    /// Whether a live point is given.
     pub fn is_asked_for(&self) -> bool {
         [&self.reference_interface, &self.monitor_interface, &self.reference_remote, &self.monitor_remote]
             .into_iter()
@@ -84,7 +84,7 @@ impl LiveArgs {
         Ok(LivePoint::Remote { host, port, interface: self.remote_interface.clone() })
     }
 
-    /// How they are captured at.
+    /// How to capture at them.
     pub fn settings(&self) -> Result<LiveSettings> {
         Ok(LiveSettings {
             interface: InterfaceSettings {
@@ -99,7 +99,7 @@ impl LiveArgs {
     }
 }
 
-/// `host`, `host:port`, `v6`, `[v6]:port`.
+/// Parses `host`, `host:port`, `v6`, `[v6]:port`.
 fn host_and_port(text: &str) -> Result<(String, u16)> {
     let port = |text: &str| text.parse().with_context(|| format!("'{text}' is no port"));
     if let Some((host, p)) = text.strip_prefix('[').and_then(|t| t.split_once("]:")) {

@@ -62,7 +62,7 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
     show::show(args, outcome.result, recorded, trace, failures)
 }
 
-/// Says what live points do, on standard error.
+/// Prints the state of live points to standard error.
 struct Progress {
     quiet: bool,
 }

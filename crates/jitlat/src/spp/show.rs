@@ -1,4 +1,4 @@
-//! What was found, in every form asked for.
+//! The output of `jitlat spp`, in all requested formats.
 
 use super::args::SppArgs;
 use super::ways::Recorded;
@@ -15,7 +15,7 @@ use jitlat_report::{html, text};
 use jitlat_store::passive::{read_pings, spp_document, write_sizes};
 use serde_json::Value;
 
-/// Shows it. What cannot be written keeps nothing else from being written or shown; `failures` are those so far.
+/// Prints and writes the results. A failure does not affect the other outputs; `failures` are those so far.
 pub fn show(
     args: &SppArgs,
     mut result: PassiveResult,
@@ -80,7 +80,7 @@ pub fn show(
     Ok(output::text::status(&runs, &report.fail_if))
 }
 
-/// What was found, as formats read it.
+/// The result as an output [`Report`].
 struct PassiveReport<'a> {
     result: &'a PassiveResult,
     ping: PingFigures,
@@ -110,7 +110,7 @@ impl Report for PassiveReport<'_> {
     }
 }
 
-/// What ping measured, by where that was read.
+/// Round trips of ping, by their source.
 fn pings(
     args: &SppArgs,
     result: &PassiveResult,

@@ -1,4 +1,4 @@
-//! [`WayRecorder`]: the records of both ways into logs and into the common analysis, in bounded memory.
+//! [`WayRecorder`]: writes the records of both ways to logs and analyses them, in bounded memory.
 
 use crate::output::Run;
 use crate::output::report::file_ending;
@@ -17,10 +17,10 @@ const LABELS: [&str; 2] = ["OUT", "IN"];
 pub struct WayRecorder {
     options: Options,
     ways: [Way; 2],
-    /// The file that wants every packet in the end.
+    /// The file that needs every packet at the end; `None`: there is none.
     rows: Option<PathBuf>,
     failures: Vec<anyhow::Error>,
-    /// Directories of logs that were not asked for, removed with it.
+    /// Folders of temporary logs, removed with it.
     scratch: Vec<TempDir>,
 }
 
@@ -29,22 +29,22 @@ struct Way {
     session: Option<Session>,
     analyzer: Option<Analyzer>,
     log: Option<LogFile>,
-    /// Kept for the file that wants every packet, where there is no log.
+    /// Records for the file that needs every packet, if there is no log.
     records: Vec<PacketRecord>,
 }
 
-/// Both ways analysed, OUT first, and what could not be saved of them.
+/// The analysis of both ways, OUT first, with errors.
 #[derive(Default)]
 pub struct Recorded {
     pub runs: Vec<Run>,
     pub failures: Vec<anyhow::Error>,
-    /// Directories of logs that were not asked for, removed with it.
+    /// Folders of temporary logs, removed with it.
     pub scratch: Vec<TempDir>,
 }
 
 impl WayRecorder {
-    /// Records nothing so far. With `log`, the logs are `log.up` (OUT) and `log.down` (IN). `rows` is a file that
-    /// wants every packet in the end.
+    /// Without records. With `log`, the logs are `log.up` (OUT) and `log.down` (IN). `rows` is a file that needs every
+    /// packet at the end.
     pub fn new(options: Options, log: Option<&Path>, rows: Option<&Path>) -> Result<WayRecorder> {
         let mut ways: [Way; 2] = Default::default();
         if let Some(path) = log {
@@ -59,7 +59,7 @@ impl WayRecorder {
         let Some(way) = self.ways.get_mut(k) else { return };
         let Some(session) = &way.session else { return };
         if way.analyzer.is_none() {
-            // How many there are is known beforehand of few only.
+            // The number of packets is known beforehand only for short captures.
             let streaming = self.options.streaming || session.sent.is_none();
             way.analyzer = Some(Analyzer::new(session, &Options { streaming, ..self.options.clone() }));
             if let (None, Some(path), None) = (&way.log, &self.rows, session.sent) {
@@ -82,7 +82,7 @@ impl WayRecorder {
         }
     }
 
-    /// Both ways, analysed; nothing of a measurement that never began.
+    /// The analysis of both ways; empty if the measurement never began.
     pub fn finish(self) -> Recorded {
         let mut recorded = Recorded { failures: self.failures, scratch: self.scratch, ..Recorded::default() };
         for (way, label) in self.ways.into_iter().zip(LABELS) {
@@ -128,7 +128,7 @@ impl Observer for WayRecorder {
     }
 }
 
-/// A log that was not asked for, beside `path` or, if that is no file, where temporary files are.
+/// A temporary log, in the folder of `path` or, if that is not a file, in the folder for temporary files.
 fn scratch_log(path: &Path) -> Result<(TempDir, LogFile)> {
     let beside = path.parent().filter(|p| !p.as_os_str().is_empty() && path.as_os_str() != "-");
     let mut builder = tempfile::Builder::new();

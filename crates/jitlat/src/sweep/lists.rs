@@ -6,14 +6,14 @@ use jitlat_core::sweep::Level;
 use jitlat_core::time::SECOND;
 use jitlat_instruments::ping::{PROTOCOLS, Protocol};
 
-/// The values of one condition, as the command line gives them.
+/// The values of one condition on the command line.
 #[derive(Clone, Debug)]
 pub struct Levels(pub Vec<Level>);
 
-/// More levels than this are a slip of the pen.
+/// Most values; more are certainly a mistake.
 const MOST: usize = 10_000;
 
-/// Numbers of bytes.
+/// Parses payload sizes.
 pub fn payloads(text: &str) -> Result<Levels, String> {
     let one = |t: &str| match t.trim().parse::<i64>() {
         Ok(n) if (0..=i64::from(MAX_PAYLOAD)).contains(&n) => Ok(n),
@@ -22,7 +22,7 @@ pub fn payloads(text: &str) -> Result<Levels, String> {
     numbers(text, one, |n| n.to_string())
 }
 
-/// Priorities within this host.
+/// Parses priorities within this host.
 pub fn priorities(text: &str) -> Result<Levels, String> {
     let one = |t: &str| {
         t.trim().parse::<u32>().map(i64::from).map_err(|_| format!("'{t}' is not a priority: give 0 to 15"))
@@ -30,17 +30,17 @@ pub fn priorities(text: &str) -> Result<Levels, String> {
     numbers(text, one, |n| n.to_string())
 }
 
-/// Times between packets.
+/// Parses periods.
 pub fn periods(text: &str) -> Result<Levels, String> {
     numbers(text, |t| Ok(quantity::period(t)?.0), time)
 }
 
-/// Times between an answer and the next request; may be nothing.
+/// Parses times between an answer and the next request; 0 is allowed.
 pub fn waits(text: &str) -> Result<Levels, String> {
     numbers(text, |t| Ok(quantity::pause(t)?.0), time)
 }
 
-/// Code points, by number or name.
+/// Parses DSCPs, by number or name.
 pub fn dscps(text: &str) -> Result<Levels, String> {
     let one = |t: &str| {
         let dscp: Dscp = t.trim().parse().map_err(|e| format!("{e}"))?;
@@ -51,16 +51,16 @@ pub fn dscps(text: &str) -> Result<Levels, String> {
     named(text, one)
 }
 
-/// Protocols, each with the stamps it is to be measured by and its own switches: `icmp`, `lamp:user`, `lamp:raw:krt`.
+/// Parses protocols, each with the kind of stamps and its own switches: `icmp`, `lamp:user`, `lamp:raw:krt`.
 pub fn protocols(text: &str) -> Result<Levels, String> {
     named(text, |t| {
         let t = t.trim();
-        let mut words = t.split(':');
-        let protocol = words.next().and_then(Protocol::named);
+        let mut parts = t.split(':');
+        let protocol = parts.next().and_then(Protocol::named);
         let known = |p: &Protocol, word: &str| {
             word.parse::<jitlat_net::stamp::Stamps>().is_ok() || p.switch(word).is_some()
         };
-        if protocol.is_some_and(|p| words.all(|word| known(p, word))) {
+        if protocol.is_some_and(|p| parts.all(|word| known(p, word))) {
             Ok(Level { text: t.to_owned(), number: None })
         } else {
             let names: Vec<&str> = PROTOCOLS.iter().map(|p| p.name).collect();
@@ -73,7 +73,7 @@ pub fn protocols(text: &str) -> Result<Levels, String> {
     })
 }
 
-/// `udp`, `tcp`.
+/// Parses `udp`, `tcp`.
 pub fn transports(text: &str) -> Result<Levels, String> {
     named(text, |t| match t.trim() {
         t @ ("udp" | "tcp") => Ok(Level { text: t.to_owned(), number: None }),
@@ -143,7 +143,7 @@ fn range(
         None => {
             let step = one(step)?.max(0);
             if step == 0 {
-                return Err(format!("'{part}': a step of nothing leads nowhere"));
+                return Err(format!("'{part}': the step must not be zero"));
             }
             while at <= high && all.len() <= MOST {
                 all.push(at);

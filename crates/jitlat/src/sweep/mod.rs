@@ -1,9 +1,9 @@
 //! `jitlat sweep`: a test under every combination of some conditions, repeated, in random order, with confidence
-//! intervals and what delay against size says of the path.
+//! intervals, and an analysis of delay against packet size.
 //!
-//! * [`lists`] – how conditions are written
-//! * [`test_options`] – what a test is told behind `--`, and how conditions change it
-//! * [`state`] – the file that a sweep goes on from after an interruption
+//! * [`lists`] – parsing conditions
+//! * [`test_options`] – the test's options after `--`, and how conditions change them
+//! * [`state`] – the file from which an interrupted sweep continues
 //! * [`show`] – table, CSV, JSON, figures
 
 mod lists;
@@ -105,7 +105,7 @@ pub enum Order {
     Given,
 }
 
-/// Payloads of a sweep that names nothing to vary.
+/// Default payloads.
 const SIZES: &str = "60..1460:200";
 
 impl SweepArgs {
@@ -167,7 +167,7 @@ impl SweepArgs {
     }
 }
 
-/// Sweeps, or goes on with a sweep, and shows it.
+/// Starts or resumes a sweep, and prints the result.
 pub fn run(args: &SweepArgs) -> Result<Status> {
     args.outputs.check(0, &[])?;
     let (mut state, options) = match &args.resume {
@@ -178,7 +178,7 @@ pub fn run(args: &SweepArgs) -> Result<Status> {
         }
         None => {
             let plan = args.plan()?;
-            // Nothing is begun that cannot be ended: every combination is a test that could be run.
+            // Checks every combination before the first run.
             plan.runs()?;
             let options = TestOptions::parse(&plan)?;
             for cell in 0..plan.grid.cells().unwrap_or(0) {

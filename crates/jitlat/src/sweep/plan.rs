@@ -8,34 +8,34 @@ use jitlat_instruments::load::Load;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Everything that fixes a sweep: the first line of its file.
+/// The parameters of a sweep: the first line of its file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// `jitlat sweep 1`.
     pub format: String,
     /// The far host.
     pub host: String,
-    /// One-way tests, not round trips.
+    /// Whether one-way tests instead of round trips.
     pub one_way: bool,
-    /// What is varied.
+    /// The varied conditions.
     pub grid: Grid,
-    /// Packets of a run.
+    /// Packets per run.
     pub packets: u64,
     /// Runs of each combination.
     pub repetitions: u32,
     /// Pause between runs.
     pub pause: Span,
-    /// Of the random order; `None` = as given.
+    /// Seed of the random order; `None` = in the given order.
     pub seed: Option<u64>,
-    /// Of the intervals.
+    /// Confidence level of the intervals.
     pub confidence: Confidence,
-    /// The server that takes the load: host, port, file with its key, and how long it settles.
+    /// The server that receives the load: host, port, key file, and how long the load settles.
     pub load: LoadLink,
     /// Options of the test.
     pub options: Vec<String>,
 }
 
-/// Where loads go.
+/// Where the load is sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadLink {
     pub(super) host: Option<String>,
@@ -44,17 +44,17 @@ pub struct LoadLink {
     pub(super) settle: Span,
 }
 
-/// The first line of a sweep's file says so.
+/// The format in the first line of a sweep's file.
 pub const FORMAT: &str = "jitlat sweep 2";
 
-/// The formats it can be resumed from: that of version 1 names ten figures in its own way.
+/// The formats that can be resumed: version 1 has other names for ten figures.
 pub const READABLE: [&str; 2] = ["jitlat sweep 1", FORMAT];
 
-/// More runs than this are a slip of the pen.
+/// Most runs; more are certainly a mistake.
 const MOST_RUNS: usize = 100_000;
 
 impl Plan {
-    /// What is to be run, in order.
+    /// The runs, in order.
     pub fn runs(&self) -> Result<Vec<Run>> {
         let count = self.grid.cells().and_then(|c| c.checked_mul(self.repetitions as usize));
         match count {

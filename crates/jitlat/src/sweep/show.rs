@@ -1,4 +1,4 @@
-//! A sweep as a table, CSV, JSON and figures.
+//! The results of a sweep as a table, CSV, JSON and figures.
 
 use super::plan::{FORMAT, Plan};
 use super::state::State;
@@ -12,7 +12,7 @@ use jitlat_report::figure::{Sweep, of_sweep};
 use jitlat_report::text::{Options, Page};
 use serde_json::Value;
 
-/// What is about to happen.
+/// A description of the sweep, printed before it starts.
 pub fn begin(state: &State) -> Result<String> {
     let plan = state.plan();
     let runs = plan.runs()?.len();
@@ -29,7 +29,7 @@ pub fn begin(state: &State) -> Result<String> {
     ))
 }
 
-/// A sweep's report, as far as it has come.
+/// The report of a sweep, finished or not.
 pub struct SweepReport<'a> {
     state: &'a State,
     points: Vec<Point>,
@@ -37,7 +37,7 @@ pub struct SweepReport<'a> {
 }
 
 impl<'a> SweepReport<'a> {
-    /// What the runs of `state` come to.
+    /// The report of the runs in `state`.
     pub fn new(state: &'a State) -> SweepReport<'a> {
         let plan = state.plan();
         SweepReport {
@@ -125,7 +125,7 @@ fn table(plan: &Plan, points: &[Point], laws: &[SizeLaw], options: &Options) -> 
     page.finish()
 }
 
-/// A law in words.
+/// Describes a law.
 fn law(l: &SizeLaw) -> String {
     let name = if l.name.is_empty() { String::new() } else { format!("{}: ", l.name) };
     if let Some(fit) = &l.link
@@ -156,9 +156,9 @@ fn law(l: &SizeLaw) -> String {
     }
 }
 
-/// One line a combination.
+/// One line per combination.
 fn lines(plan: &Plan, points: &[Point]) -> Table {
-    // Of the tests as wholes, and without the counts that stand there as sums; the JSON has all.
+    // Figures of whole tests, without counts that are already there as sums; the JSON has all.
     let beside = |s: &Selector| s.way.is_none() && !["sent", "received"].contains(&s.figure.key);
     let known = |s: &Selector| beside(s) && points.iter().any(|p| p.get(&s.to_string()).is_some());
     let figures: Vec<Selector> = selectors().filter(known).collect();

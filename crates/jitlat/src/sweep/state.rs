@@ -1,5 +1,5 @@
-//! The file of a sweep: its plan in the first line, then a line for each finished run, so that an interruption, even a
-//! crash, costs one run at most.
+//! The file of a sweep: its parameters in the first line, then a line for each finished run, so that an interruption or
+//! a crash costs at most one run.
 
 use super::plan::{Plan, READABLE};
 use anyhow::{Context, Result, bail};
@@ -9,14 +9,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// How a new file gets its name.
+/// How the name of a new file is chosen.
 pub enum Named {
     Given(PathBuf),
     /// `sweep.XXXXXX` in this folder.
     Random,
 }
 
-/// A sweep as far as it has come.
+/// The finished runs of a sweep.
 pub struct State {
     path: PathBuf,
     file: File,
@@ -24,11 +24,11 @@ pub struct State {
     outcomes: Vec<Outcome>,
 }
 
-/// A file longer than this is no sweep's.
+/// Largest file, in bytes.
 const LONGEST: u64 = 1 << 30;
 
 impl State {
-    /// Begins a file. One that exists is never replaced.
+    /// Creates a file. An existing one is never overwritten.
     pub fn create(named: &Named, plan: Plan) -> Result<State> {
         let (path, file) = match named {
             Named::Given(path) => {
@@ -42,7 +42,7 @@ impl State {
         Ok(state)
     }
 
-    /// Reads what is there. A last line that was cut short is dropped and written over.
+    /// Reads an existing file. A truncated last line is overwritten.
     pub fn resume(path: &Path) -> Result<State> {
         let name = path.display();
         let mut file = OpenOptions::new()
@@ -79,7 +79,7 @@ impl State {
         Ok(State { path: path.to_owned(), file, plan, outcomes })
     }
 
-    /// Keeps a finished run.
+    /// Appends a finished run.
     pub fn add(&mut self, outcome: Outcome) -> Result<()> {
         let line = serde_json::to_string(&outcome)?;
         self.write(&line)?;
@@ -92,7 +92,7 @@ impl State {
         self.file.write_all(whole.as_bytes()).with_context(|| format!("writing {}", self.path.display()))
     }
 
-    /// Whether this run is done.
+    /// Whether this run is finished.
     pub fn has(&self, run: Run) -> bool {
         self.outcomes.iter().any(|o| o.run == run)
     }

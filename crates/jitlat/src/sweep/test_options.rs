@@ -1,4 +1,4 @@
-//! [`TestOptions`]: what the test of a sweep is told behind `--`, and how a combination of conditions changes it.
+//! [`TestOptions`]: the test's options after `--`, and how a combination of conditions changes them.
 
 use super::plan::Plan;
 use crate::options::one_way::OneWayArgs;
@@ -14,16 +14,16 @@ use jitlat_instruments::ping::Protocol;
 use jitlat_instruments::sweep::CellTest;
 use jitlat_net::stamp::Stamps;
 
-/// The options of the test, before any condition.
+/// The options of the test, without conditions.
 pub enum TestOptions {
     /// Against `jitlat serve` at this host.
     OneWay(String, Box<OneWayArgs>),
-    /// Against whatever answers.
+    /// A two-way test.
     TwoWay(Box<PingArgs>),
 }
 
 impl TestOptions {
-    /// Those of `plan`.
+    /// The options in `plan`.
     pub fn parse(plan: &Plan) -> Result<TestOptions> {
         let factors: Vec<Factor> = plan.grid.axes.iter().map(|a| a.factor).collect();
         if plan.one_way {
@@ -34,8 +34,8 @@ impl TestOptions {
             }
             return Ok(TestOptions::OneWay(plan.host.clone(), Box::new(args)));
         }
-        let words = std::iter::once(&plan.host).chain(&plan.options);
-        let (args, given) = parse::<PingArgs>(words)?;
+        let arguments = std::iter::once(&plan.host).chain(&plan.options);
+        let (args, given) = parse::<PingArgs>(arguments)?;
         refuse(&given, &factors)?;
         if !factors.contains(&Factor::Protocol) {
             args.protocol.check()?;
@@ -87,13 +87,13 @@ impl TestOptions {
                         Factor::Dscp => args.dscp = dscp(level)?,
                         Factor::Priority => args.priority = Some(number(level)?),
                         Factor::Protocol => {
-                            let mut words = level.text.split(':');
-                            let name = words.next().unwrap_or_default();
+                            let mut parts = level.text.split(':');
+                            let name = parts.next().unwrap_or_default();
                             let protocol =
                                 Protocol::named(name).with_context(|| format!("no protocol {name}"))?;
                             args.protocol.protocol = protocol;
                             args.stamps = Stamps::Kernel;
-                            for word in words {
+                            for word in parts {
                                 match protocol.switch(word) {
                                     Some(switch) => args.protocol.switch_on(switch),
                                     None => args.stamps = word.parse()?,
@@ -110,19 +110,19 @@ impl TestOptions {
     }
 }
 
-/// Reads options as a command with those of `A` would, and what of them was given.
-fn parse<'a, A: Args>(words: impl Iterator<Item = &'a String>) -> Result<(A, ArgMatches)> {
+/// Parses options like a command with the options of `A`; also returns which of them were given.
+fn parse<'a, A: Args>(arguments: impl Iterator<Item = &'a String>) -> Result<(A, ArgMatches)> {
     let command = A::augment_args(Command::new("test").no_binary_name(true));
-    // clap's first line says what is wrong; the rest is about this program's usage, not the caller's.
+    // clap's first line describes the error; the rest is about this parser's usage, which is not the user's.
     let wrong = |e: clap::Error| {
         let text = e.to_string();
         anyhow!("{}", text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned())
     };
-    let matches = command.try_get_matches_from(words).map_err(wrong)?;
+    let matches = command.try_get_matches_from(arguments).map_err(wrong)?;
     Ok((A::from_arg_matches(&matches).map_err(wrong)?, matches))
 }
 
-/// Refuses options that the sweep itself decides.
+/// Rejects options that the sweep itself sets.
 fn refuse(given: &ArgMatches, factors: &[Factor]) -> Result<()> {
     let ids = |factor: &Factor| -> &[&str] {
         match factor {

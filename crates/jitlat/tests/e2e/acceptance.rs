@@ -12,11 +12,10 @@ const STREAM: &str = "-n 1000 -l 80 -p 20ms --json -";
 fn measure(lab: &Lab, arguments: &str) -> Report {
     let folder = tempfile::tempdir().unwrap();
     let _tun = lab.tun(scenario("figure_16"), BY_SEQUENCE).unwrap();
-    // The TCP of the hosts of 2009, not the one this machine happens to prefer: Reno, with the initial window
-    // of RFC 3390 instead of ten segments. That is what makes TCP pause at first and gain on the delay later;
-    // BBR, pacing by a bandwidth it cannot see in an idle stream, may as well fall behind. And a
-    // retransmission timer that a stall of this machine does not fire: a spurious timeout would start TCP's
-    // pauses over, late in the stream.
+    // Use the TCP of the hosts of 2009, not this machine's default: Reno, with the initial window of RFC 3390 instead
+    // of ten segments. That makes TCP pause at first and reduce the delay later; BBR, which cannot measure the
+    // bandwidth in an idle stream, may as well fall behind. Also use a retransmission timeout that a stall of this
+    // machine does not trigger: a spurious timeout would restart TCP's pauses late in the stream.
     for (near, address) in [(&lab.client, lab.client.v4), (&lab.server, lab.server.v4)] {
         near.run(&format!(
             "ip route change 10.9.0.0/24 dev path src {address} initcwnd 3 rto_min 3s congctl reno"
@@ -28,7 +27,7 @@ fn measure(lab: &Lab, arguments: &str) -> Report {
     Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report()
 }
 
-/// Both instruments see one clock, so that the clock error is that of the method.
+/// Both instruments use one clock, so the clock error is that of the method.
 fn check_clock(report: &Report) {
     let rtt = report.ms("/clock/min_rtt_ns");
     assert!((3226.0..3240.0).contains(&rtt), "RTT {rtt} ms");
@@ -36,8 +35,7 @@ fn check_clock(report: &Report) {
     assert!(offset.abs() < 1.0, "clock error {offset} ms");
 }
 
-/// The three instruments side by side, each on a link of its own: one after the other they would take
-/// four minutes.
+/// The three instruments in parallel, each on its own link: one after the other they would take four minutes.
 #[test]
 fn the_figures_of_the_serial_link() {
     let Some(first) = lab("the_figures_of_the_serial_link") else { return };

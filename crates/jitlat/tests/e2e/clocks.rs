@@ -1,5 +1,5 @@
-//! What is known of the clocks, from one end of the program to the other: on the console, in logs of version 2, in
-//! figures; and how a stream ends when its end is lost.
+//! What is known of the clocks: on the console, in logs of version 2, in figures; and how a stream ends when its end is
+//! lost.
 
 use crate::harness::*;
 use std::net::Ipv4Addr;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The lines of a report that speak of the clocks, by what they begin with.
+/// The beginnings of the lines of a report about the clocks.
 const LINES: [&str; 4] = [
     "Estimated control channel minimum RTT",
     "Estimated relative clock error",
@@ -21,7 +21,7 @@ fn clock_lines(report: &str) -> Vec<String> {
     report.lines().filter(begins).map(str::to_owned).collect()
 }
 
-/// A test of its own server, and its console.
+/// A test against its own server; returns its console output.
 fn measured(folder: &Path, arguments: &str) -> String {
     let (host, client) = (own_address(), own_address());
     let _server = Server::start(Place::Here, folder, host, "");
@@ -82,9 +82,9 @@ fn classic_tests_have_the_median_and_name_the_other_estimate() {
     let (best, bound) = (report.number("/clock/offset_min_rtt_ns"), report.number("/clock/bound_min_rtt_ns"));
     assert!(bound > 0.0 && (best - offset).abs() < 1e9, "{best} {bound}");
     let said_on_one_line = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    for words in ["Estimated relative clock error = ", "median of 5 probes, as classic tests have it"] {
-        // One host: the median may happen to be the estimate of the shortest round trip.
-        assert!(said_on_one_line.contains(words) || best == offset, "{words} is not in {said}");
+    for phrase in ["Estimated relative clock error = ", "median of 5 probes, as classic tests have it"] {
+        // On one host the median may happen to be the estimate of the shortest round trip.
+        assert!(said_on_one_line.contains(phrase) || best == offset, "{phrase} is not in {said}");
     }
     assert_eq!(
         clock_lines(&analysed(folder.path(), "-C -f log")),
@@ -141,8 +141,8 @@ fn the_system_chooses_where_a_reverse_stream_comes_from() {
     assert_eq!(port("-s 2667"), 2667);
 }
 
-/// Drops the sentinels that reach a host until 300 bytes of them have, and its first answers on the control
-/// connection, by as much.
+/// Drops the first 300 bytes of sentinels that reach a host, and as many of its first answers on the control
+/// connection.
 fn lose_ends(server: Ipv4Addr, answers: bool) -> String {
     let (sentinel, both) = ("udp length 88 @th,128,32 0xffffffff", "quota until 300 bytes drop");
     let lost = match answers {

@@ -1,5 +1,4 @@
-//! Standard error that nobody reads any more, or that is full: the exit status is what it would be, and servers
-//! serve on.
+//! Standard error that is closed or full: the exit status does not change, and servers go on.
 
 use crate::harness::*;
 use nix::sys::signal::Signal;
@@ -74,7 +73,7 @@ fn a_server_serves_on() {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
         let mut child = command.spawn().unwrap();
         wait_for_line(&mut child, "listening");
-        // The second connection is refused, which the server's log is told.
+        // The second connection is refused, and the server logs that.
         let held = TcpStream::connect((host, 2666)).unwrap();
         for _ in 0..20 {
             refused(host);

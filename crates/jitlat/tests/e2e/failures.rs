@@ -1,4 +1,4 @@
-//! What goes wrong: a clear error within bounded time, nothing lost, the server still serving.
+//! Failures: a clear error within bounded time, nothing lost, the server still running.
 
 use crate::harness::*;
 use nix::sys::signal::Signal;
@@ -19,7 +19,7 @@ fn start(arguments: &str) -> (TempDir, Ipv4Addr, Server) {
     (folder, host, server)
 }
 
-/// Time for a stream to get under way. Nothing is asserted on how far it got.
+/// Time for a stream to start. Nothing is asserted on how far it got.
 fn a_while() {
     std::thread::sleep(Duration::from_millis(1500));
 }
@@ -58,7 +58,7 @@ fn something_else_listens() {
     client(folder.path(), &format!("{host} -n 10")).finish(PATIENCE).refused(&[&host.to_string()]);
 }
 
-/// What takes its time, side by side.
+/// Slow cases, in parallel.
 #[test]
 fn waiting_is_bounded() {
     std::thread::scope(|s| {
@@ -92,9 +92,9 @@ fn keys() {
     with(&format!("--key-file {wrong}")).refused(&["key"]);
     with("").refused(&["key"]);
     with("--classic").refused(&[]);
-    with("--key-file /nowhere/at/all").refused(&["/nowhere/at/all"]);
+    with("--key-file /missing/at/all").refused(&["/missing/at/all"]);
     still_serves(folder.path(), host, &format!("--key-file {right}"));
-    // A client with a key does not talk to a server that cannot prove to have it.
+    // A client with a key does not talk to a server that cannot prove that it has it.
     let (folder, host, _open) = start("");
     let line = format!("{host} -n 10 -p 1ms --key-file {right}");
     client(folder.path(), &line).finish(PATIENCE).refused(&["key"]);
@@ -136,7 +136,7 @@ fn interrupt(options: &str) {
     let from = own_address();
     let line = format!("{host} --bind {from} -n 6000 -p 5ms -o cut.log --json - {options}");
     let running = client(folder.path(), &line);
-    // The classic dialect has its five probes to make first, a second apart.
+    // The classic dialect first makes its five probes, a second apart.
     std::thread::sleep(Duration::from_millis(if options == "--classic" { 7000 } else { 2000 }));
     running.signal(Signal::SIGINT);
     let report = running.finish(2 * PATIENCE).report();
@@ -154,7 +154,7 @@ fn interrupt(options: &str) {
     still_serves(folder.path(), host, "");
 }
 
-/// The first Ctrl-C waits for a server that has gone silent; the second does not.
+/// The first Ctrl-C waits for a silent server; the second does not.
 #[test]
 fn a_second_interrupt_ends_the_wait_and_keeps_what_came() {
     let (folder, host, server) = start("");
@@ -165,7 +165,7 @@ fn a_second_interrupt_ends_the_wait_and_keeps_what_came() {
     running.signal(Signal::SIGINT);
     std::thread::sleep(Duration::from_secs(1));
     running.signal(Signal::SIGINT);
-    // Well before the 15 s that any answer of a server may take.
+    // Well before the 15 s that an answer of a server may take.
     let report = running.finish(Duration::from_secs(12)).any_report();
     let received = report.count("/counts/unique_valid");
     assert!((10..6000).contains(&received), "{received} received");
@@ -176,7 +176,7 @@ fn a_second_interrupt_ends_the_wait_and_keeps_what_came() {
 #[test]
 fn what_a_killed_client_left_behind_is_collected() {
     std::thread::scope(|s| {
-        // A UDP stream towards the server would do as well, but for half a minute of silence first.
+        // A UDP stream towards the server would do as well, but needs half a minute of silence first.
         for options in ["-t", "-R"] {
             s.spawn(move || collect_after_death(options));
         }
@@ -191,7 +191,7 @@ fn collect_after_death(options: &str) {
     running.signal(Signal::SIGKILL);
     drop(running);
     if options == "-R" {
-        // What cannot be read must not be collected as if it had not come.
+        // Results that cannot be read must not be fetched as if they had not arrived.
         let log = std::fs::read_to_string(folder.path().join("dead.log")).unwrap();
         let header = log.lines().take_while(|l| l.starts_with('#') || l.is_empty());
         let garbled = header.map(|l| format!("{l}\n")).collect::<String>() + &"no row\n".repeat(100);
@@ -207,14 +207,14 @@ fn collect_after_death(options: &str) {
     assert_eq!(report.text("/session/tags/k"), "v", "{options}");
     let again = client(folder.path(), "-f whole.log --json -").finish(PATIENCE).report();
     assert_eq!(again.at("/counts"), report.at("/counts"), "{options}");
-    // Collected once, it is gone; and what never was is not found.
+    // Once fetched it is gone; and a test that never existed is not found.
     client(folder.path(), &format!("{host} --collect dead.log -o twice.log"))
         .finish(PATIENCE)
         .refused(&["kept"]);
 }
 
 #[test]
-fn what_a_killed_two_way_client_had_heard_is_in_its_log() {
+fn answers_that_a_killed_two_way_client_received_are_in_its_log() {
     let (folder, host, _server) = start("");
     for proto in ["stamp", "tcp"] {
         let line = format!("ping {host} --proto {proto} -n 6000 -p 5ms -o {proto}.log");
@@ -321,7 +321,7 @@ fn garbage_on_every_port_harms_nobody() {
         }
         let _ = udp.send_to(&bytes, (host, 2667));
     }
-    // One that connects and says nothing at all.
+    // A client that connects and sends nothing.
     let _silent = TcpStream::connect(control).unwrap();
     let report = running.finish(PATIENCE).report();
     assert_eq!((report.count("/counts/unique_valid"), report.count("/counts/lost")), (800, 0));
@@ -334,7 +334,7 @@ fn garbage_on_every_port_harms_nobody() {
 fn damaged_logs_are_refused_or_read_as_far_as_they_go() {
     let folder = tempfile::tempdir().unwrap();
     let analyse = |line: &str| client(folder.path(), line).finish(PATIENCE);
-    analyse("-f nowhere.log").refused(&["nowhere.log"]);
+    analyse("-f missing.log").refused(&["missing.log"]);
     std::fs::write(folder.path().join("noise"), [0xff, 0, 13, 200, 10, 10, 7]).unwrap();
     analyse("-f noise").refused(&["noise"]);
     std::fs::write(folder.path().join("empty"), "").unwrap();

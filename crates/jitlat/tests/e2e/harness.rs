@@ -1,5 +1,5 @@
-//! Running the real binary: a server that is gone with its test, a client that is never waited for
-//! without bound, and the JSON report read back.
+//! Runs the real binary: a server that ends with its test, a client that is waited for with a limit, and the JSON
+//! report.
 
 use jitlat_core::impair::Scenario;
 use jitlat_net::emulator::{Lab, Numbering, lab::Namespace};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 pub use crate::network::own_address;
 
-/// How long anything may take that takes no measuring.
+/// Time limit for anything that does not measure.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 const BINARY: &str = env!("CARGO_BIN_EXE_jitlat");
@@ -29,7 +29,7 @@ pub enum Place<'a> {
 }
 
 impl Place<'_> {
-    /// The binary with these arguments, parted by spaces, to run in `folder`.
+    /// The binary with these arguments, separated by spaces, to run in `folder`.
     pub fn jitlat(self, folder: &Path, arguments: &str) -> Command {
         let mut command = match self {
             Place::Here => Command::new(BINARY),
@@ -40,8 +40,8 @@ impl Place<'_> {
     }
 }
 
-/// A laboratory, or `None` where there is no privilege to make one: said past the test runner's capture,
-/// and a failure where the environment asks for it.
+/// A lab, or `None` without the privilege to make one: printed past the test runner's capture, and a failure if the
+/// environment requires it.
 pub fn lab(test: &str) -> Option<Lab> {
     let tun = std::fs::File::open("/dev/net/tun").map_err(|e| format!("/dev/net/tun: {e}"));
     match tun.and_then(|_| Lab::new().map_err(|e| e.to_string())) {
@@ -54,7 +54,7 @@ pub fn lab(test: &str) -> Option<Lab> {
     }
 }
 
-/// A scenario of the repository.
+/// A scenario in the repository.
 pub fn scenario(name: &str) -> Scenario {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../testdata/scenarios")
@@ -63,10 +63,10 @@ pub fn scenario(name: &str) -> Scenario {
     std::fs::read_to_string(&path).unwrap().parse().unwrap()
 }
 
-/// Patterns count by sequence number.
+/// Patterns refer to sequence numbers.
 pub const BY_SEQUENCE: Numbering = Numbering::Sequence;
 
-/// A program under way; killed, if need be, when dropped.
+/// A running program; killed when dropped.
 pub struct Running {
     child: Child,
     stdout: Option<JoinHandle<String>>,
@@ -75,7 +75,7 @@ pub struct Running {
     started: Instant,
 }
 
-/// A program at its end.
+/// A program that has ended.
 #[derive(Debug)]
 pub struct Finished {
     pub status: ExitStatus,
@@ -97,7 +97,7 @@ impl Running {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 
-    /// Waits for its end, and fails the test if that does not come within `limit`.
+    /// Waits for its end; fails the test if it takes longer than `limit`.
     pub fn finish(mut self, limit: Duration) -> Finished {
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -142,7 +142,7 @@ pub fn wait(child: &mut Child, limit: Duration) -> i32 {
     }
 }
 
-/// Waits until `child` has written a line with `text` to its standard output, and reads on for ever.
+/// Waits until `child` has written a line with `text` to its standard output; keeps reading after that.
 pub fn wait_for_line(child: &mut Child, text: &'static str) {
     let (say, said) = mpsc::channel();
     let output = child.stdout.take().unwrap();
@@ -206,18 +206,18 @@ impl Server {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 
-    /// As `kill -9`: no goodbye to anyone.
+    /// Like `kill -9`.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Whether it is still at work.
+    /// Whether it is still running.
     pub fn is_alive(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Ends it and gives what it wrote to standard error.
+    /// Ends it and returns what it wrote to standard error.
     pub fn stop(mut self) -> String {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -232,7 +232,7 @@ impl Drop for Server {
     }
 }
 
-/// Collects all lines and says when the first that tells of listening has come.
+/// Collects all lines, and signals when the first line about listening has come.
 fn listen(from: impl Read + Send + 'static, ready: mpsc::Sender<()>) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut all = String::new();
@@ -253,7 +253,7 @@ impl Finished {
         self.status.code().unwrap_or(-1)
     }
 
-    /// The JSON report of a measurement that went well.
+    /// The JSON report of a successful measurement.
     pub fn report(&self) -> Report {
         assert_eq!(self.code(), 0, "{}", self.stderr);
         self.any_report()
@@ -267,17 +267,17 @@ impl Finished {
         }
     }
 
-    /// Checks that it could not measure, and said why in these words.
-    pub fn refused(&self, words: &[&str]) {
+    /// Checks that it could not measure, and that its message contains these phrases.
+    pub fn refused(&self, phrases: &[&str]) {
         assert_eq!(self.code(), 2, "{}\n{}", self.stdout, self.stderr);
-        for word in words {
+        for word in phrases {
             assert!(self.stderr.contains(word), "'{word}' is not in: {}", self.stderr);
         }
         assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
     }
 }
 
-/// A summary as the binary wrote it.
+/// A summary in JSON.
 #[derive(Clone, Debug)]
 pub struct Report(pub Value);
 
@@ -287,7 +287,7 @@ impl Report {
         [0, 1].map(|i| Report(self.at(&format!("/directions/{i}")).clone()))
     }
 
-    /// What stands at a JSON pointer such as `/counts/lost`.
+    /// The value at a JSON pointer such as `/counts/lost`.
     pub fn at(&self, pointer: &str) -> &Value {
         self.0.pointer(pointer).unwrap_or_else(|| panic!("no {pointer} in {:#}", self.0))
     }

@@ -1,4 +1,4 @@
-//! Live passive measurement: interfaces of this host, digests of another, and a test that watches itself.
+//! Live passive measurement: interfaces of this host, digests of another, and a test that captures itself.
 
 use crate::harness::*;
 use jitlat_core::impair::Scenario;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Waits until so many programs in `place` capture packets: the kernel lists their sockets, below a heading.
+/// Waits until this many programs in `place` capture packets: the kernel lists their sockets, after a heading.
 fn wait_for_captures(place: &Namespace, count: usize) {
     let started = Instant::now();
     let listed = || {
@@ -18,7 +18,7 @@ fn wait_for_captures(place: &Namespace, count: usize) {
         String::from_utf8_lossy(&output.stdout).lines().count().saturating_sub(1)
     };
     while listed() < count {
-        assert!(started.elapsed() < PATIENCE, "nobody captures within {PATIENCE:?}");
+        assert!(started.elapsed() < PATIENCE, "no program captures within {PATIENCE:?}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -79,33 +79,33 @@ fn digests_of_another_host_tell_the_delay_and_every_loss() {
     wait_for_captures(&lab.server, 1);
     test("-b -n 450 -p 8ms").finish(LIMIT);
     listener.signal(Signal::SIGINT);
-    let heard = listener.finish(LIMIT);
-    assert_eq!(heard.code(), 0, "{}", heard.stderr);
+    let finished = listener.finish(LIMIT);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
     let report = Report(serde_json::from_slice(&fs::read(folder.path().join("spp.json")).unwrap()).unwrap());
-    assert_eq!(report.count("/summary/out/lost"), 4, "{}", heard.stderr);
+    assert_eq!(report.count("/summary/out/lost"), 4, "{}", finished.stderr);
     assert_eq!(report.count("/summary/in/lost"), 0);
     assert!(report.count("/summary/out/matched") > 100 && report.count("/summary/in/matched") > 100);
-    assert!(report.ms("/summary/rtt_ns/min") >= 39.9, "{}", heard.stderr);
-    // Whose packets they are is known of the point here.
+    assert!(report.ms("/summary/rtt_ns/min") >= 39.9, "{}", finished.stderr);
+    // The point at this host knows which flow the packets belong to.
     let flows = report.at("/flows").as_array().unwrap();
     let sum = |way: &str, key: &str| flows.iter().filter_map(|f| f[way][key].as_u64()).sum::<u64>();
     assert!(flows.iter().all(|f| f["flow"].as_str().unwrap().starts_with("udp 10.9.0.1:")), "{flows:#?}");
     assert_eq!((sum("out", "lost"), sum("in", "lost")), (4, 0), "{flows:#?}");
     assert_eq!(sum("in", "matched"), report.count("/summary/in/matched"));
-    assert!(report.ms("/summary/rtt_ns/median") < 150.0, "{}", heard.stderr);
+    assert!(report.ms("/summary/rtt_ns/median") < 150.0, "{}", finished.stderr);
 
-    // A far host that dies ends the listening, with what there is.
+    // If the far host dies, the measurement ends with the results so far.
     let listener = spp("--key-file key");
     wait_for_captures(&lab.client, 1);
     wait_for_captures(&lab.server, 1);
     let stream = test("-b -n 3000 -p 10ms");
     std::thread::sleep(Duration::from_secs(6));
     server.kill();
-    let heard = listener.finish(LIMIT);
+    let finished = listener.finish(LIMIT);
     drop(stream);
-    assert_eq!(heard.code(), 0, "{}", heard.stderr);
-    assert!(heard.stderr.contains("connection"), "{}", heard.stderr);
-    assert!(heard.stdout.lines().count() > 20);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    assert!(finished.stderr.contains("connection"), "{}", finished.stderr);
+    assert!(finished.stdout.lines().count() > 20);
 }
 
 #[test]
@@ -131,12 +131,13 @@ fn a_test_over_tcp_tells_its_retransmissions() {
     let again = report.count("/capture/connections/0/up/retransmissions");
     assert!(truth.up.lost > 2, "{truth:?}");
     assert!(again > 0, "{:#}", report.at("/capture"));
-    // Some of what was lost belongs to the control connection.
+    // Some of the lost packets belong to the control connection.
     let lost = report.count("/capture/connections/0/up/lost_after");
     assert!((1..=truth.up.lost).contains(&lost), "{lost} of {}", truth.up.lost);
     assert_eq!(report.count("/capture/capture_drops"), 0);
     assert_eq!(report.text("/capture/interface"), "path");
-    // What was lost was sent again and delayed its own packet and those behind it, the 10 ms of the path nothing.
+    // Lost packets were retransmitted and delayed themselves and those after them; the 10 ms of the path delay no
+    // packet.
     let explained = "/capture/delays/0/explained";
     assert_eq!(report.count(&format!("{explained}/packets")), 500);
     let causes = report.at(&format!("{explained}/causes")).as_array().unwrap();
@@ -148,7 +149,7 @@ fn a_test_over_tcp_tells_its_retransmissions() {
     assert!((whole - 1.0).abs() < 1e-9, "{causes:?}");
     let (own, behind) = (of("fast", "share") + of("timeout", "share"), of("behind", "share"));
     assert!(own > 0.0 && behind > 0.0, "{causes:#?}");
-    // A loss is known a round trip later at the earliest; of a packet that was not lost the path held none as long.
+    // A loss is known a round trip later at the earliest; the path delayed no packet that was not lost for as long.
     assert!(of("fast", "longest_ns").max(of("timeout", "longest_ns")) > 20e6, "{causes:#?}");
     let saved =
         Running::start(Place::Here.jitlat(folder.path(), "tcp own.pcap --json -")).finish(PATIENCE).report();

@@ -1,4 +1,4 @@
-//! Measurements on loopback: no privilege needed.
+//! Measurements over loopback; no privilege needed.
 
 use crate::harness::*;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// A server and the address a client is to come from, both this test's own.
+/// A server's address and a client's, both used only by this test.
 struct Pair {
     folder: TempDir,
     host: Ipv4Addr,
@@ -94,7 +94,7 @@ fn schedules_and_extreme_payloads() {
 
 #[test]
 fn ipv6_by_address_and_by_family() {
-    // There is one IPv6 loopback address only: its ports are this test's own.
+    // There is only one IPv6 loopback address: use ports of this test's own.
     let free = |_| TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
     let [control, data] = [(); 2].map(free);
     let folder = tempfile::tempdir().unwrap();
@@ -124,7 +124,7 @@ fn the_log_gives_the_same_report_again() {
         }
         assert_eq!(report.text("/session/name"), "test");
     }
-    // A log is never replaced.
+    // A log is never overwritten.
     let refused = pair.run("-n 10 -p 1ms -o here.log");
     refused.refused(&["here.log", "write over"]);
     assert_eq!(std::fs::read_to_string(&log).unwrap().lines().filter(|l| !l.starts_with('#')).count(), 300);
@@ -199,7 +199,7 @@ fn one_row_a_packet_as_csv() {
     assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["counts"]["received"], 40);
 }
 
-/// The logs that tests without `-o` left in a folder.
+/// The logs with generated names in a folder.
 fn logs(folder: &Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path());
     entries.filter(|p| p.file_name().unwrap().to_str().unwrap().starts_with("jitlat.")).collect()
@@ -233,7 +233,7 @@ fn a_test_records_what_its_host_adds() {
     check_clean(&report, 100);
     let floor = report.count("/noise/floor/pdv_p99");
     assert!(report.count("/noise/floor/packets") >= 20 && report.count("/noise/floor/clock_read") > 0);
-    // The log keeps it, and an analysis marks by it.
+    // It is kept in the log, and an analysis marks figures by it.
     let log = std::fs::read_to_string(pair.folder.path().join("d.log")).unwrap();
     assert!(log.lines().any(|l| l.starts_with("# client.noise clock_read=")), "{log}");
     let again =

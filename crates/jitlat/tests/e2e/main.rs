@@ -1,7 +1,7 @@
-//! End to end: the real binary against itself, over loopback and over emulated paths between network
-//! namespaces, asserting on the JSON report. One binary, so that tests run beside each other.
+//! End to end: the real binary against itself, over loopback and over emulated paths between network namespaces, with
+//! assertions on the JSON report. One binary, so that tests run in parallel.
 //!
-//! What needs root says that it is skipped; with `JITLAT_REQUIRE_PRIVILEGED=1` it fails instead.
+//! Tests that need root print that they are skipped; with `JITLAT_REQUIRE_PRIVILEGED=1` they fail instead.
 
 #[path = "../network/mod.rs"]
 mod network;

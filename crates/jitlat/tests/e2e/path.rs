@@ -1,5 +1,5 @@
-//! `jitlat path` through three routers in namespaces of their own: the second rewrites code points, the third tells
-//! nobody where packets end.
+//! `jitlat path` through three routers in their own namespaces: the second rewrites DSCPs, the third does not report
+//! expired packets.
 
 #[path = "../../../store/tests/schema/mod.rs"]
 mod schema;
@@ -34,7 +34,7 @@ impl Chain {
             }
         }
         for (k, name) in chain.0.iter().enumerate() {
-            // Routers say where packets end as often as they are asked.
+            // Routers send ICMP errors without a rate limit.
             for setting in [
                 "net.ipv4.ip_forward=1",
                 "net.ipv6.conf.all.forwarding=1",
@@ -91,14 +91,14 @@ impl Drop for Chain {
 }
 
 fn run(command: &str) {
-    let mut words = command.split_whitespace();
-    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
+    let mut parts = command.split_whitespace();
+    let output = Command::new(parts.next().unwrap()).args(parts).output().unwrap();
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
-fn three_routers_are_told_with_what_they_do() {
-    let Some(chain) = Chain::new("three_routers_are_told_with_what_they_do") else { return };
+fn three_routers_are_reported_with_what_they_do() {
+    let Some(chain) = Chain::new("three_routers_are_reported_with_what_they_do") else { return };
     for (host, router) in [("10.77.3.2", "10.77.N.2"), ("fd77:3::2", "fd77:N::2")] {
         for transport in ["", "-t"] {
             let done = chain.path(&format!("{host} {transport} -D EF -n 5 -p 100ms --timeout 1s --json -"));
@@ -116,8 +116,9 @@ fn three_routers_are_told_with_what_they_do() {
                     continue;
                 }
                 assert_eq!(hop.count("/answered"), 5, "{name} hop {k}\n{:#}", path.0);
-                let [told, there] = [hop.text("/responders/0/address"), &router.replace('N', &k.to_string())];
-                assert_eq!(told.parse::<IpAddr>(), there.parse::<IpAddr>(), "{name}");
+                let [reported, there] =
+                    [hop.text("/responders/0/address"), &router.replace('N', &k.to_string())];
+                assert_eq!(reported.parse::<IpAddr>(), there.parse::<IpAddr>(), "{name}");
                 let [min, max] = ["/rtt/min", "/rtt/max"].map(|p| hop.ms(p));
                 assert!(
                     min > 0.0 && max < 1000.0 && hop.count("/rtt/n") == 5,
@@ -126,7 +127,7 @@ fn three_routers_are_told_with_what_they_do() {
                 let dscp = hop.histogram("/dscp");
                 match (k, transport) {
                     (0 | 1, _) => assert_eq!(dscp, [(46, 5)], "{name} hop {k}"),
-                    // Who accepts or refuses a connection quotes nothing.
+                    // A host that accepts or refuses a connection quotes nothing.
                     (_, "-t") => assert_eq!(dscp, [], "{name} hop {k}"),
                     _ => assert_eq!(dscp, [(8, 5)], "{name} hop {k}"),
                 }
@@ -142,15 +143,15 @@ fn three_routers_are_told_with_what_they_do() {
         }
     }
     let text = chain.path("10.77.3.2 -D EF -n 3 -p 100ms --timeout 1s").stdout;
-    for words in
+    for phrase in
         ["Path from 10.77.0.1 to 10.77.3.2", "46 (EF) leaves hop 2 and reaches hop 4 as 8", "1 hop without"]
     {
-        assert!(text.contains(words), "{words} is not in\n{text}");
+        assert!(text.contains(phrase), "{phrase} is not in\n{text}");
     }
 }
 
 #[test]
-fn a_path_to_nowhere_is_told_as_such() {
+fn a_path_that_ends_is_reported_as_such() {
     let done = Running::start(Place::Here.jitlat(std::path::Path::new("/"), "path no.such.host.invalid"))
         .finish(LIMIT);
     done.refused(&["no.such.host.invalid"]);

@@ -1,4 +1,4 @@
-//! Emulated paths between two network namespaces: what is done to the packets is what is reported.
+//! Emulated paths between two network namespaces: the report states what was done to the packets.
 
 use crate::harness::*;
 use jitlat_core::impair::Scenario;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Lays the path of `scenario`, measures over it and gives the report with the emulator's own account.
+/// Creates a path with `scenario`, measures over it, and returns the report and the emulator's own report.
 fn measure(lab: &Lab, path: Scenario, arguments: &str) -> (Report, emulator::EmulatorReport) {
     let folder = tempfile::tempdir().unwrap();
     let tun = lab.tun(path, BY_SEQUENCE).unwrap();
@@ -104,7 +104,7 @@ fn an_outage_is_one_long_run() {
     assert_eq!(report.histogram("/loss/run_length_hist"), [(lost as i64, 1)]);
 }
 
-/// Queues take their time to fill: side by side.
+/// Queues take time to fill: run in parallel.
 #[test]
 fn queues() {
     std::thread::scope(|s| {
@@ -114,7 +114,7 @@ fn queues() {
     });
 }
 
-/// 122 bytes every 10 ms on Ethernet are 97.6 kbit/s; the kernel's own token bucket lets 64 through.
+/// 122 bytes every 10 ms on Ethernet are 97.6 kbit/s; the kernel's token bucket allows 64.
 const BUCKET: &str = "root tbf rate 64kbit burst 1600 limit 100000";
 
 fn a_path_narrower_than_the_stream_is_called_overload() {
@@ -126,7 +126,7 @@ fn a_path_narrower_than_the_stream_is_called_overload() {
     let report = run_client(&lab, folder.path(), &lab.server.v4.to_string(), "-n 500 -p 10ms");
     assert_eq!(report.count("/counts/lost"), 0);
     assert_eq!(report.text("/trend/verdict"), "overload");
-    // In 5 s the stream gains 5 s · (97.6/64 − 1) ≈ 2.6 s on the link, less the bucket's first fill.
+    // In 5 s the stream gets 5 s · (97.6/64 − 1) ≈ 2.6 s ahead of the link, less the bucket's first fill.
     let max = report.ms("/latency/max");
     assert!((1500.0..3500.0).contains(&max), "{max} ms");
     assert!(report.number("/regression_send/m") > 0.3);

@@ -1,5 +1,5 @@
-//! Every two-way protocol over a path with known delay, loss, duplication and reordering by direction: the
-//! report finds them, and tells the directions apart where the protocol can.
+//! Every two-way protocol over a path with known delay, loss, duplication and reordering by direction: the report
+//! contains them, by direction if the protocol can distinguish them.
 
 use crate::harness::*;
 use jitlat_core::impair::Scenario;
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// 15 ms there, 5 ms back. Packets are numbered as they come at either end, small ones (conversations,
-/// neighbour discovery) left out: so the down direction counts answers.
+/// 15 ms there, 5 ms back. Packets are numbered at each end as they arrive, without small ones (conversations,
+/// neighbour discovery): so the down direction counts answers.
 const PATH: &str = "seed = 1
 [both]
 min-bytes = 300
@@ -47,7 +47,7 @@ fn round_trips(test: &str, report: &Report) {
     assert_eq!(report.count("/counts/lost"), 6, "{test}");
     assert_eq!(report.histogram("/loss/run_length_hist").iter().map(|(l, n)| *l as u64 * n).sum::<u64>(), 6);
     assert_eq!(report.count("/counts/invalid"), 0, "{test}");
-    // One copy of a request and one of an answer, unless its twin was lost.
+    // One copy of a request and one of an answer, unless the other copy was lost.
     assert_eq!(report.count("/counts/duplicate"), 2, "{test}");
     assert_eq!(report.count("/counts/out_of_sequence"), 1, "{test}");
     let min = report.ms("/latency/min");
@@ -73,7 +73,7 @@ fn a_counting_reflector_tells_loss_duplication_and_order_by_direction() {
             assert_eq!((d("up_lost"), d("down_lost"), d("unknown_lost")), (4, 2, 0), "{test}");
             assert_eq!((d("up_duplicates"), d("down_duplicates")), (1, 1), "{test}");
             assert_eq!((d("up_reordered"), d("down_reordered")), (1, 0), "{test}");
-            // Both namespaces read one clock.
+            // Both namespaces use one clock.
             let (up, down) = (report.ms("/two_way/up/latency/min"), report.ms("/two_way/down/latency/min"));
             assert!(
                 (15.0..20.0).contains(&up) && (5.0..10.0).contains(&down),
@@ -100,7 +100,7 @@ fn echoes_tell_round_trips_only() {
         ["--proto icmp", "--proto lamp", "--proto lamp --timeless --stamps krt", "--proto lamp --follow-up"];
     both_families("echoes_tell_round_trips_only", &tests, |test, report| {
         if test.contains("follow-up") {
-            // A processing time that overtakes nothing and gets lost with nothing: small packets pass.
+            // A processing time without reordering and loss: small packets pass.
             assert!(report.count("/two_way/processing/n") >= REQUESTS - 6, "{test}");
         }
         round_trips(test, report);
@@ -184,8 +184,12 @@ fn a_server_of_raw_frames_answers_datagrams_and_frames() {
         let report =
             Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report();
         assert_eq!((report.count("/counts/lost"), report.count("/counts/received")), (0, 50), "{arguments}");
-        let told = report.at("/two_way/processing").is_object();
-        assert_eq!(told, arguments.contains("krt"), "{arguments}: stamps of frames that leave are not taken");
+        let reported = report.at("/two_way/processing").is_object();
+        assert_eq!(
+            reported,
+            arguments.contains("krt"),
+            "{arguments}: stamps of frames that leave are not taken"
+        );
     }
     for arguments in ["", "--raw"] {
         let line = format!("ping {host} --proto lamp --mode unidir --json - -n 50 -p 5ms {arguments}");
