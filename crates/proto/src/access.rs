@@ -1,11 +1,11 @@
-//! Who is served, and how much: the rules every listener asks before it does anything for an address.
+//! Who is served, and how much: the rules that every listener applies before it does anything for an address.
 
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::SteadyTime;
 use jitlat_core::passive::Prefix;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Who counts as one client: an IPv4 address, or an IPv6 /64. An IPv4-mapped IPv6 address is the IPv4 address.
+/// What counts as one client: an IPv4 address, or an IPv6 /64. An IPv4-mapped IPv6 address counts as IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Client(u128);
 
@@ -22,7 +22,7 @@ impl Client {
 /// Which addresses are served, and how many packets of each are answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// The only networks served; empty = all.
+    /// The only networks served; empty: all.
     pub allow: Vec<Prefix>,
     /// Packets a second answered of one [`Client`].
     pub packets_per_second: u32,
@@ -42,8 +42,8 @@ impl Access {
     }
 }
 
-/// Ports below this belong to services, of which several answer whatever they are sent (echo, chargen,
-/// DNS, NTP, …); a measurement's own are above, but for the test ports of RFC 8545.
+/// Ports below this belong to services, some of which answer anything they receive (echo, chargen, DNS, NTP, …).
+/// Measurements use ports above, except for the test ports of RFC 8545.
 const SERVICES: u16 = 1024;
 const TEST_PORTS: [u16; 2] = [861, 862];
 
@@ -56,22 +56,22 @@ pub fn answerable(source: SocketAddr) -> bool {
     host && (source.port() >= SERVICES || TEST_PORTS.contains(&source.port()))
 }
 
-/// Addresses whose rates are kept apart, by and large.
+/// Number of rate counters.
 const PLACES: u64 = 4096;
 
-/// How many packets each address may have answered: a rate with a burst of a tenth of a second. Constant
-/// memory: addresses share a place now and then, which makes them share the rate.
+/// Limits the packets answered per address: a rate with a burst of a tenth of a second. Constant memory: addresses may
+/// share a counter, and then share its rate.
 #[derive(Clone, Debug)]
 pub struct RateLimiter {
-    /// When each place's allowance is whole again, on the steady clock.
+    /// For each counter, when its allowance is complete again, on the steady clock.
     places: Box<[i64]>,
     gap: i64,
     seed: u64,
 }
 
 impl RateLimiter {
-    /// At most `rate` packets a second of one address (IPv6: of one /64). `seed` is random, so that
-    /// nobody can aim at another's place.
+    /// At most `rate` packets a second of one address (IPv6: of one /64). `seed` is random, so that the counter of
+    /// another address cannot be predicted.
     pub fn new(rate: u32, seed: u64) -> RateLimiter {
         let gap = 1_000_000_000 / i64::from(rate.max(1));
         RateLimiter { places: vec![i64::MIN; PLACES as usize].into(), gap, seed }
@@ -152,7 +152,7 @@ mod tests {
             let mut limiter = RateLimiter::new(1, seed);
             let v4 = (0..200u32).map(|k| IpAddr::from((0xc000_0200 + k).to_be_bytes()));
             let v6 = (0..200u128).map(|k| IpAddr::from(((0x2001_0db8 << 96) + (k << 64)).to_be_bytes()));
-            // Each place grants two: whoever finds both taken shares it with another.
+            // Each counter allows two: an address that finds both used shares it with another.
             let refused = v4.chain(v6).filter(|ip| {
                 let now = SteadyTime(1_000_000_000);
                 !(limiter.allows(*ip, now) && limiter.allows(*ip, now))

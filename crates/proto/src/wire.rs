@@ -1,7 +1,7 @@
 //! Reading and writing the fields of packets, big-endian unless they say otherwise, without a panic on anything that is too short.
 //!
-//! A packet with fields at fixed places names them once, as [`Field`]s; a message whose parts follow each other is read
-//! with a [`Reader`].
+//! A packet with fields at fixed positions names them once, as [`Field`]s; a message of consecutive parts is read with
+//! a [`Reader`].
 //!
 //! ```
 //! use jitlat_proto::wire::Field;
@@ -27,7 +27,7 @@ pub trait FieldType: Sized {
     fn to_wire(self, bytes: &mut [u8]);
 }
 
-/// An integer the other way round: the least significant byte first.
+/// An integer in little-endian byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LittleEndian<T>(pub T);
 
@@ -72,7 +72,7 @@ impl<const N: usize> FieldType for [u8; N] {
     }
 }
 
-/// Where a field of a packet lies, and of which type it is.
+/// The position and the type of a packet's field.
 #[derive(Debug)]
 pub struct Field<T> {
     offset: usize,
@@ -93,7 +93,7 @@ impl<T: FieldType> Field<T> {
         Field { offset, kind: PhantomData }
     }
 
-    /// The field behind this one.
+    /// The field after this one.
     pub const fn then<U: FieldType>(self) -> Field<U> {
         Field::at(self.end())
     }
@@ -103,7 +103,7 @@ impl<T: FieldType> Field<T> {
         self.offset
     }
 
-    /// Where what follows it begins.
+    /// The offset after it.
     pub const fn end(self) -> usize {
         self.offset + T::LENGTH
     }
@@ -113,13 +113,13 @@ impl<T: FieldType> Field<T> {
         self.offset..self.end()
     }
 
-    /// Its value; `None` where `packet` ends before it does.
+    /// Its value; `None` if `packet` ends before it.
     #[inline]
     pub fn read(self, packet: &[u8]) -> Option<T> {
         packet.get(self.range()).and_then(T::from_wire)
     }
 
-    /// Sets it; a packet that ends before it does is left as it is.
+    /// Sets it; a packet that ends before it is not changed.
     #[inline]
     pub fn write(self, packet: &mut [u8], value: T) {
         if let Some(place) = packet.get_mut(self.range()) {
@@ -128,7 +128,7 @@ impl<T: FieldType> Field<T> {
     }
 }
 
-/// A field lies beyond the end of the bytes at hand.
+/// A field lies beyond the end of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("truncated")]
 pub struct Truncated;

@@ -1,4 +1,4 @@
-//! Both machines against peers written from docs/protocols alone: bytes by hand, no codec of ours.
+//! Both machines against peers written from docs/protocols alone: raw bytes, without our codec.
 
 use hmac::{Hmac, KeyInit, Mac};
 use jitlat_core::session::Ending;
@@ -37,7 +37,7 @@ fn server(key: Option<&[u8]>) -> ServerMachine {
     ServerMachine::new(config, tick(0))
 }
 
-/// Everything the server has to say and wants.
+/// Everything that the server sends and requests.
 fn take(server: &mut ServerMachine, now: Tick) -> (Vec<u8>, Vec<ServerEvent>) {
     let mut out = Vec::new();
     while server.poll_transmit(now, &mut out) {}
@@ -121,7 +121,7 @@ fn a_raw_classic_client_sends() {
         .concat();
     assert_eq!(samples[44 + 24..], row);
     assert!(matches!(events.last(), Some(ServerEvent::Done(None))), "{events:?}");
-    // An acknowledgement after the fact disturbs nobody.
+    // A late acknowledgement is ignored.
     s.handle(now, ServerInput::Received(&workorder(5, 2, 33101, 2667)));
     assert_eq!(take(&mut s, now).0, []);
 }
@@ -195,7 +195,7 @@ fn a_raw_classic_server_receives() {
     let mut stamps = SentStamps::new(Source::Kernel);
     stamps.set(0, WallTime(1005));
     c.handle(tick(43), ClientInput::Flow(FlowReport::Ended(FlowId(0), 3)));
-    // SAMPLES, an extra ACK nobody asked for, and then the singletons would be wrong; before it is not.
+    // SAMPLES, an ACK that was not requested, and then the singletons would be wrong; before it is not.
     c.handle(tick(250), ClientInput::Received(&workorder(5, 3, 33101, 2667)));
     let mut samples = workorder(4, 2, 33101, 2667);
     for i in 0..2i64 {
@@ -209,8 +209,8 @@ fn a_raw_classic_server_receives() {
     c.handle(tick(251), ClientInput::Received(first));
     let (_, events) = take(&mut c, tick(251));
     assert!(events.iter().any(|e| matches!(e, ClientEvent::Flow(Command::Stop(_)))), "{events:?}");
-    // The singletons come, and the connection closes, while the sender is still stopping. Nobody asks for
-    // more to be said on a closed connection.
+    // The singletons arrive, and the connection closes, while the sender is still stopping. Nothing more is to be sent
+    // on a closed connection.
     c.handle(tick(252), ClientInput::Received(rest));
     c.handle(tick(252), ClientInput::Closed(None));
     let report = SendReport { sent: 3, failed: 0, stamps: Some(stamps) };
@@ -303,7 +303,7 @@ fn a_proof_sent_back_proves_nothing() {
     let now = tick(0);
     s.handle(now, ServerInput::Received(&hello(9)));
     take(&mut s, now);
-    // Whoever has no key can only repeat what it has heard, here the server's proof of another conversation.
+    // A peer without the key can only repeat what it has received, here the server's proof of another conversation.
     let digest = Sha256::digest(hello(9));
     let stolen = mac(KEY, &[b"jitlat 3 server proof", &digest]);
     s.handle(now, ServerInput::Received(&frame(3, &[(1, &stolen)])));
@@ -315,7 +315,7 @@ fn a_proof_sent_back_proves_nothing() {
 fn without_a_proof_nothing_is_granted() {
     let mut s = server(Some(KEY));
     let now = tick(0);
-    // Everything at once, in the hope that the server looks at the request before the proof.
+    // Everything at once, in case the server looks at the request before the proof.
     let request = frame(12, &[(1, &[0; 8]), (2, &[0])]);
     s.handle(now, ServerInput::Received(&[hello(9), request].concat()));
     let (said, events) = take(&mut s, now);
@@ -334,7 +334,7 @@ fn garbage_is_answered_with_silence_and_an_end() {
         assert!(matches!(events[..], [ServerEvent::Done(Some(_))]), "{events:?}");
         assert_eq!(s.poll_timeout(), None);
     }
-    // A connection that says nothing at all is closed in time.
+    // A connection that sends nothing is closed in time.
     let mut s = server(None);
     let at = s.poll_timeout().unwrap();
     assert_eq!(at, tick(30_000).steady);

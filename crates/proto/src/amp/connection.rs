@@ -6,15 +6,15 @@ use crate::amp::{Accept, Mode, Modes, Sid, TestKeys, Users, users};
 use core::fmt;
 use jitlat_core::ntp::NtpTime;
 
-/// One end of a control connection: the mode agreed on, its keys, and what either side says.
+/// One end of a control connection: its mode, its keys, and the bytes in both directions.
 #[derive(Debug)]
 pub struct Connection {
     mode: Mode,
     keys: Option<SessionKeys>,
     user: Option<String>,
-    /// What the other side says.
+    /// Bytes from the other side.
     pub incoming: Incoming,
-    /// What this side says.
+    /// Bytes to the other side.
     pub outgoing: Outgoing,
 }
 
@@ -31,29 +31,29 @@ impl Default for Connection {
 }
 
 impl Connection {
-    /// The mode agreed on; open before that.
+    /// The mode in use; open before it is negotiated.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// At a server: the user that was let in; `None` in the open mode.
+    /// At a server: the authenticated user; `None` in the open mode.
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// The keys of the test session `sid`; `None` where the mode leaves test packets open.
+    /// The keys of the test session `sid`; `None` if the mode does not protect test packets.
     pub fn test_keys(&self, sid: &Sid) -> Option<TestKeys> {
         self.keys.as_ref().and_then(|keys| TestKeys::new(self.mode, keys, sid))
     }
 }
 
-/// How a client wants to be connected.
+/// How a client wants to connect.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// The mode to use; `None` = with a user the first of [`keyed`](Self::keyed) that the server offers, without
-    /// one the open mode.
+    /// The mode to use; `None`: with a user the first of [`keyed`](Self::keyed) that the server offers, otherwise the
+    /// open mode.
     pub mode: Option<Mode>,
-    /// The protocol's keyed modes, the best first.
+    /// The protocol's keyed modes in order of preference.
     pub keyed: &'static [Mode],
     /// Name and passphrase for the keyed modes.
     pub user: Option<&'a (String, Vec<u8>)>,
@@ -61,7 +61,7 @@ pub struct Wanted<'a> {
     pub random: &'a [u8; 64],
 }
 
-/// What was under way when a client's conversation failed.
+/// The step during which a client's conversation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// Waiting for Server-Greeting.
@@ -78,7 +78,7 @@ pub enum Step {
     Running,
     /// OWAMP: waiting for Stop-Sessions.
     Stop,
-    /// OWAMP: waiting for what the server recorded.
+    /// OWAMP: waiting for the server's records.
     Fetch,
 }
 
@@ -105,25 +105,25 @@ pub enum Failure {
         "the server turns every client away (its greeting offers no mode): is this address allowed there?"
     )]
     Unwelcome,
-    /// The modes do not meet.
+    /// Client and server have no mode in common.
     #[error("the server offers the modes {offered}; {}{hint}", not_possible(*.wanted))]
     NoCommonMode {
-        /// What the greeting says.
+        /// The modes in the greeting.
         offered: Modes,
-        /// What was asked for.
+        /// The mode requested by the user; `None`: any.
         wanted: Option<Mode>,
         /// What to try.
         hint: &'static str,
     },
-    /// Another protocol, or a server that wants too much work.
+    /// Another protocol, or a server that requests too many rounds.
     #[error("the server asks for {0} rounds of key derivation; between 1024 and 32768 are done")]
     Rounds(u32),
-    /// The server says no.
+    /// The server refuses a step.
     #[error("refused while {step}: {accept}{}", hint(*.step, *.accept))]
     Refused {
-        /// To what.
+        /// The step.
         step: Step,
-        /// How.
+        /// Its answer.
         accept: Accept,
     },
     /// A granted session without a port to send to.
@@ -132,13 +132,13 @@ pub enum Failure {
     /// The HMAC of a message is wrong.
     #[error("a message of the server is not signed with the keys of this connection (while {0})")]
     Forged(Step),
-    /// More than was asked for.
+    /// A message that was not requested.
     #[error("the server sends what nobody asked for (while {0}): is it a server of this protocol?")]
     Unasked(Step),
-    /// No word in time.
+    /// No answer in time.
     #[error("no answer in time (while {0}): does a server of this protocol listen there?")]
     Silent(Step),
-    /// The server hung up.
+    /// The server closed the connection.
     #[error("the server closed the connection (while {0}){hint}", hint = closed_hint(*.0))]
     Closed(Step),
 }
@@ -167,8 +167,8 @@ fn closed_hint(step: Step) -> &'static str {
 
 /// The client's side of the set-up.
 impl Connection {
-    /// Reads the greeting, if it is all there, and chooses the mode. What is returned is to be said next, in the
-    /// clear; what follows it is protected.
+    /// Reads the greeting, if it is complete, and selects the mode. The result is to be sent next, unprotected; what
+    /// follows it is protected.
     pub fn read_greeting(&mut self, wanted: &Wanted<'_>) -> Result<Option<SetUp>, Failure> {
         let Some(bytes) = self.incoming.take(Greeting::LEN) else { return Ok(None) };
         let greeting = Greeting::parse(&bytes).map_err(|_| Failure::Unasked(Step::Greeting))?;
@@ -194,7 +194,7 @@ impl Connection {
         Ok(Some(SetUp { mode: self.mode as u32, user: users::field(name), token, client_iv }))
     }
 
-    /// Reads Server-Start; true once it is all there.
+    /// Reads Server-Start; true once it is complete.
     pub fn read_server_start(&mut self) -> Result<bool, Failure> {
         let step = Step::SetUp;
         if self.incoming.len() < ServerStart::LEN + ServerStart::TIME_LEN {
@@ -208,7 +208,7 @@ impl Connection {
         if let Some(keys) = &self.keys {
             self.incoming.protect(keys, &start.server_iv);
         }
-        // When the server was started: the first block that its HMAC covers.
+        // The server's start time: the first block covered by its HMAC.
         self.incoming.take(ServerStart::TIME_LEN);
         Ok(true)
     }
@@ -232,16 +232,16 @@ fn choose(offered: Modes, wanted: &Wanted<'_>) -> Result<Mode, Failure> {
     })
 }
 
-/// Random bytes of one connection of a server.
+/// Random bytes for one connection of a server.
 #[derive(Clone, Copy)]
 pub struct Random {
-    /// Comes back in the client's token.
+    /// The challenge, which the client returns in its token.
     pub challenge: [u8; 16],
-    /// Of the key derivation.
+    /// Salt of the key derivation.
     pub salt: [u8; 16],
     /// Initialisation vector of the server's stream.
     pub iv: [u8; 16],
-    /// Makes session names unlike those of other connections.
+    /// Makes session identifiers differ from those of other connections.
     pub sid: [u8; 4],
 }
 
@@ -277,7 +277,7 @@ pub enum Reason {
     Mode,
     /// A message was not signed with the keys of the connection.
     Forged,
-    /// What it says is not a command, or has no place there.
+    /// An unknown command, or one that is not allowed in this state.
     Confused,
 }
 
@@ -294,16 +294,16 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Who is let in by a server, and how.
+/// Which clients a server accepts, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    /// The modes offered; none turns every client away.
+    /// The modes offered; none refuses every client.
     pub modes: Modes,
     /// Users of the keyed modes.
     pub users: &'a Users,
     /// Rounds of key derivation: a power of two, 1024 at least.
     pub rounds: u32,
-    /// Of this connection.
+    /// Random bytes of this connection.
     pub random: &'a Random,
     /// When this server was started.
     pub started: NtpTime,
@@ -311,7 +311,7 @@ pub struct Entry<'a> {
 
 /// The server's side of the set-up.
 impl Connection {
-    /// The greeting, which the server says first.
+    /// The greeting, which the server sends first.
     pub fn greeting(entry: &Entry<'_>) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Greeting::LEN);
         let Random { challenge, salt, .. } = *entry.random;
@@ -319,8 +319,8 @@ impl Connection {
         bytes
     }
 
-    /// Reads the client's choice, if it is all there, and appends Server-Start to `answer`, also where the client is
-    /// not let in. True once it is.
+    /// Reads the client's choice, if it is complete, and appends Server-Start to `answer`, even if the client is
+    /// refused. True once it is complete.
     pub fn read_set_up(&mut self, entry: &Entry<'_>, answer: &mut Vec<u8>) -> Result<bool, Reason> {
         let Some(bytes) = self.incoming.take(SetUp::LEN) else { return Ok(false) };
         let asked = SetUp::parse(&bytes).map_err(|_| Reason::Confused)?;
@@ -331,7 +331,7 @@ impl Connection {
         self.mode = mode;
         let mut server_iv = [0; 16];
         if mode.is_keyed() {
-            // The same work for users that do not exist: time does not tell which do.
+            // The same work for unknown users, so that the time does not reveal which users exist.
             let passphrase = entry.users.of_field(&asked.user);
             let key = derive(passphrase.unwrap_or_default(), &entry.random.salt, entry.rounds);
             let keys = SessionKeys::from_token(&asked.token, &key, &entry.random.challenge);
@@ -351,7 +351,7 @@ impl Connection {
     }
 }
 
-/// Server-Start that refuses: clear, and all zeros but for the code.
+/// A refusing Server-Start: unprotected, all zeros except for the code.
 fn refuse(accept: Accept, answer: &mut Vec<u8>) {
     ServerStart { accept, server_iv: [0; 16] }.write(answer);
     answer.extend(ServerStart::time(NtpTime(0)));

@@ -15,8 +15,8 @@ type Block = aes::Block;
 
 /// Fewest rounds of the key derivation that a server may ask for.
 pub const FEWEST_ROUNDS: u32 = 1024;
-/// Most rounds a client computes: the default of RFC 4656 §6.1. A server could keep it busy for minutes
-/// otherwise.
+/// Most rounds that a client computes: the default of RFC 4656 §6.1. With more, a server could keep it busy for
+/// minutes.
 pub const MOST_ROUNDS: u32 = 32_768;
 
 fn encryptor(key: &[u8; 16], iv: &[u8; 16]) -> cbc::Encryptor<Aes128> {
@@ -41,7 +41,7 @@ pub(crate) fn decrypt(key: &[u8; 16], bytes: &mut [u8]) {
     cbc.decrypt_blocks(blocks);
 }
 
-/// One that is used again for the next message.
+/// A HMAC that is reset for the next message.
 fn running_mac(key: &[u8; 32]) -> HmacReset<Sha1> {
     <HmacReset<Sha1> as KeyInit>::new_from_slice(key)
         .unwrap_or_else(|_| unreachable!("any key length is legal"))
@@ -52,7 +52,7 @@ pub(crate) fn mac(key: &[u8; 32]) -> Hmac<Sha1> {
     <Hmac<Sha1> as KeyInit>::new_from_slice(key).unwrap_or_else(|_| unreachable!("any key length is legal"))
 }
 
-/// The key of a passphrase: PBKDF2 with HMAC-SHA1. Takes time in proportion to `rounds`, on purpose.
+/// The key of a passphrase: PBKDF2 with HMAC-SHA1. The time is proportional to `rounds`, on purpose.
 pub fn derive(passphrase: &[u8], salt: &[u8; 16], rounds: u32) -> [u8; 16] {
     pbkdf2::pbkdf2_hmac_array::<Sha1, 16>(passphrase, salt, rounds)
 }
@@ -77,11 +77,11 @@ impl SessionKeys {
         token
     }
 
-    /// The keys in `token`, if whoever made it knew the passphrase's key.
+    /// The keys in `token`, if it was made with the passphrase's key.
     pub fn from_token(token: &[u8; 64], key: &[u8; 16], challenge: &[u8; 16]) -> Option<SessionKeys> {
         let mut plain = *token;
         decrypt(key, &mut plain);
-        // Both sides know the challenge; only the comparison must not tell how far it got.
+        // Both sides know the challenge; only the comparison has to take constant time.
         let differs = plain[..16].iter().zip(challenge).fold(0, |d, (a, b)| d | (a ^ b));
         let (aes, hmac) = (plain[16..32].try_into().ok()?, plain[32..].try_into().ok()?);
         (core::hint::black_box(differs) == 0).then_some(SessionKeys { aes, hmac })
@@ -104,11 +104,11 @@ impl fmt::Debug for SessionKeys {
     }
 }
 
-/// A message's HMAC is not the one its bytes have.
+/// The HMAC of a message is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forged;
 
-/// What this side says: in the clear until [`protect`](Outgoing::protect) is called.
+/// Bytes to be sent: unprotected until [`protect`](Outgoing::protect) is called.
 #[derive(Default)]
 pub struct Outgoing(Option<(cbc::Encryptor<Aes128>, HmacReset<Sha1>)>);
 
@@ -140,18 +140,18 @@ impl Outgoing {
     }
 }
 
-/// What the other side says: in the clear until [`protect`](Incoming::protect) is called.
+/// Received bytes: unprotected until [`protect`](Incoming::protect) is called.
 #[derive(Default)]
 pub struct Incoming {
     cipher: Option<(cbc::Decryptor<Aes128>, HmacReset<Sha1>)>,
-    /// Received and not yet decrypted: less than a block.
+    /// Received and not decrypted yet: less than a block.
     raw: Vec<u8>,
-    /// Readable and not yet taken.
+    /// Decrypted and not consumed yet.
     plain: Vec<u8>,
 }
 
 impl Incoming {
-    /// These bytes were received.
+    /// Adds received bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         let Some((cbc, _)) = &mut self.cipher else { return self.plain.extend(bytes) };
         self.raw.extend(bytes);
@@ -161,7 +161,7 @@ impl Incoming {
         cbc.decrypt_blocks(Block::slice_as_chunks_mut(&mut self.plain[start..]).0);
     }
 
-    /// From here on, decrypt with `keys`, beginning with `iv`: what was not taken yet, and what follows.
+    /// From here on, decrypts with `keys`, beginning with `iv`: what is not consumed yet, and what follows.
     pub fn protect(&mut self, keys: &SessionKeys, iv: &[u8; 16]) {
         self.cipher = Some((decryptor(&keys.aes, iv), running_mac(&keys.hmac)));
         let waiting = core::mem::take(&mut self.plain);
@@ -178,7 +178,7 @@ impl Incoming {
         self.len() == 0
     }
 
-    /// What is readable and was not taken.
+    /// Decrypted bytes that are not consumed yet.
     pub fn readable(&self) -> &[u8] {
         &self.plain
     }
@@ -188,7 +188,7 @@ impl Incoming {
         self.plain.first().copied()
     }
 
-    /// Takes `len` bytes that have no HMAC of their own, once they are all there.
+    /// Consumes `len` bytes that have no HMAC of their own, once all are available.
     pub fn take(&mut self, len: usize) -> Option<Vec<u8>> {
         if self.plain.len() < len {
             return None;
@@ -200,8 +200,8 @@ impl Incoming {
         Some(message)
     }
 
-    /// Takes a message of `len` bytes with its HMAC, once it is all there; gives it without the HMAC. In
-    /// the open mode that is not looked at.
+    /// Consumes a message of `len` bytes with its HMAC, once it is complete; returns it without the HMAC, which is not
+    /// checked in the open mode.
     pub fn take_signed(&mut self, len: usize) -> Option<Result<Vec<u8>, Forged>> {
         if self.plain.len() < len {
             return None;

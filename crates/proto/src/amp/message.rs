@@ -1,8 +1,8 @@
 //! The messages after the set-up that both protocols share (RFC 4656 §3.5–3.8, RFC 5357 §3.5–3.8), in plain text.
-//! Those that end with an HMAC are given without it: [`crypto`](crate::amp::crypto) appends and checks it, or
+//! Messages that end with an HMAC are represented without it: [`crypto`](crate::amp::crypto) appends and checks it, or
 //! sixteen zeros in the open mode.
 //!
-//! What must be zero is written as zero and not looked at.
+//! Fields that must be zero are written as zero and ignored when read.
 
 use crate::wire::{Reader, Truncated};
 use core::fmt;
@@ -12,7 +12,7 @@ use jitlat_core::ntp::NtpTime;
 /// Bytes of the block at the end of most messages.
 pub const HMAC_LEN: usize = 16;
 
-/// A server's answer (RFC 4656 §3.3). Codes nobody defined mean failure.
+/// A server's answer (RFC 4656 §3.3). Undefined codes mean failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Accept {
@@ -45,7 +45,7 @@ impl From<u8> for Accept {
 
 impl fmt::Display for Accept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = match self {
+        let description = match self {
             Accept::Ok => "accepted",
             Accept::Failure => "refused without a reason",
             Accept::Internal => "an internal error there",
@@ -53,19 +53,19 @@ impl fmt::Display for Accept {
             Accept::Permanent => "more than its limits allow",
             Accept::Temporary => "it has no room at the moment; try later",
         };
-        write!(f, "{words} (code {})", *self as u8)
+        write!(f, "{description} (code {})", *self as u8)
     }
 }
 
-/// Name of a session: made by the receiving or reflecting side from its address, the time and chance.
+/// Identifier of a session: made by the receiving or reflecting side from its address, the time and random bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sid(pub [u8; 16]);
 
 impl Sid {
-    /// No name.
+    /// No identifier.
     pub const NONE: Sid = Sid([0; 16]);
 
-    /// A name for a session on `address`, made at `now`.
+    /// An identifier for a session on `address`, made at `now`.
     pub fn new(address: IpAddr, now: NtpTime, random: [u8; 4]) -> Sid {
         let tail = match address {
             IpAddr::V4(a) => a.octets(),
@@ -217,7 +217,7 @@ impl Request {
 pub struct AcceptSession {
     /// Whether the session is granted.
     pub accept: Accept,
-    /// Where the test packets are to go, which may not be where the client wished.
+    /// Port that the test packets should be sent to; it may differ from the requested one.
     pub port: u16,
     /// Name of the session.
     pub sid: Sid,
@@ -267,7 +267,7 @@ pub fn write_stop(accept: Accept, sessions: u32, out: &mut Vec<u8>) {
     out.extend([0; 8]);
 }
 
-/// How many sessions a Stop-Sessions message ends.
+/// The number of sessions that a Stop-Sessions message ends.
 pub fn parse_stop(bytes: &[u8]) -> Result<u32, Truncated> {
     let mut r = Reader::new(bytes);
     r.take(4)?;

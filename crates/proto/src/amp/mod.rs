@@ -1,15 +1,15 @@
-//! What the two active measurement protocols OWAMP (RFC 4656) and TWAMP (RFC 5357) share: the set-up of the
-//! control connection, its protection, and the messages that ask for, start and stop sessions.
+//! What the two active measurement protocols OWAMP (RFC 4656) and TWAMP (RFC 5357) share: the set-up of the control
+//! connection, its protection, and the messages that request, start and stop sessions.
 //!
 //! * [`modes`] – open, authenticated, encrypted, mixed
 //! * [`setup`], [`message`] – the messages in plain text
 //! * [`crypto`] – keys, and the control connection as a pair of encrypted streams
-//! * [`connection`] – one side's end of it, from the greeting on
+//! * [`connection`] – one end of the control connection, from the greeting on
 //! * [`test_keys`] – what the keyed modes do to test packets
 //! * [`users`] – who may use the keyed modes
 //!
-//! The cryptography is of 2006 (SHA-1, no protection against replay, passphrases that can be guessed from
-//! one recorded set-up): it is here for those who have to use it, not to be recommended.
+//! The cryptography is from 2006 (SHA-1, no protection against replay, passphrases that can be guessed from one
+//! recorded set-up): it is for compatibility, and not recommended.
 
 pub mod connection;
 pub mod crypto;

@@ -6,13 +6,13 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Mode {
-    /// Nothing is.
+    /// Unprotected.
     Open = 1,
-    /// Control encrypted; of test packets, the sequence number.
+    /// Control encrypted; of test packets only the sequence number.
     Authenticated = 2,
-    /// Control encrypted; test packets too, padding excepted.
+    /// Control and test packets encrypted, except padding.
     Encrypted = 4,
-    /// Control encrypted, test packets in the clear (RFC 5618).
+    /// Control encrypted, test packets unprotected (RFC 5618).
     Mixed = 8,
 }
 

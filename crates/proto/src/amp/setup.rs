@@ -5,10 +5,10 @@ use super::modes::{Mode, Modes};
 use crate::wire::{Reader, Truncated};
 use jitlat_core::ntp::NtpTime;
 
-/// Server-Greeting: the server speaks first.
+/// Server-Greeting: the server sends first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Greeting {
-    /// What it offers; none means "go away".
+    /// The modes offered; none refuses the client.
     pub modes: Modes,
     /// Random; comes back inside the token.
     pub challenge: [u8; 16],
@@ -22,7 +22,7 @@ impl Greeting {
     /// Bytes on the wire.
     pub const LEN: usize = 64;
 
-    /// The whole message that turns a client away, for one too many: it offers no mode.
+    /// The message that refuses a client: a greeting that offers no mode.
     pub fn go_away() -> [u8; Greeting::LEN] {
         [0; Greeting::LEN]
     }
@@ -48,9 +48,9 @@ impl Greeting {
 /// Set-Up-Response: what the client chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetUp {
-    /// One mode, if the client keeps to the rules.
+    /// The selected mode; a single bit if the client follows the protocol.
     pub mode: u32,
-    /// Name of the user, in UTF-8, filled up with zeros.
+    /// Name of the user in UTF-8, padded with zeros.
     pub user: [u8; 80],
     /// The challenge and the session keys, encrypted with the key of the passphrase.
     pub token: [u8; 64],
@@ -62,7 +62,7 @@ impl SetUp {
     /// Bytes on the wire.
     pub const LEN: usize = 164;
 
-    /// The open mode, which leaves all else empty.
+    /// The open mode; all other fields are zero.
     pub fn open() -> SetUp {
         SetUp { mode: Mode::Open as u32, user: [0; 80], token: [0; 64], client_iv: [0; 16] }
     }

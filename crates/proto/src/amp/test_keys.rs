@@ -1,4 +1,4 @@
-//! What the keyed modes do to test packets (RFC 5357 §4.1.2, §4.2.1).
+//! The protection of test packets by the keyed modes (RFC 5357 §4.1.2, §4.2.1).
 //!
 //! * authenticated: the first block, with the sequence number, is encrypted, and the HMAC covers it alone
 //! * encrypted: every block before the HMAC is, with a fresh zero vector for each packet; the HMAC covers

@@ -1,4 +1,4 @@
-//! Who may use the keyed modes, and with which passphrase.
+//! The users of the keyed modes with their passphrases.
 
 use core::fmt;
 
@@ -20,8 +20,8 @@ pub struct Unreadable {
 }
 
 impl Users {
-    /// Reads a file in the format of perfSONAR (`.pfs`): a name and a passphrase in hexadecimal a line.
-    /// Empty lines and what follows a `#` at the start of a line are left out.
+    /// Parses a file in the format of perfSONAR (`.pfs`): a name and a passphrase in hexadecimal per line. Empty lines
+    /// and lines that begin with `#` are ignored.
     pub fn parse(text: &str) -> Result<Users, Unreadable> {
         let mut users = Vec::new();
         for (i, line) in text.lines().enumerate() {
@@ -30,8 +30,8 @@ impl Users {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let mut words = line.split_whitespace();
-            let (Some(name), Some(digits), None) = (words.next(), words.next(), words.next()) else {
+            let mut fields = line.split_whitespace();
+            let (Some(name), Some(digits), None) = (fields.next(), fields.next(), fields.next()) else {
                 return Err(line_fault("write a name and a passphrase in hexadecimal"));
             };
             if name.len() > NAME_LEN {
@@ -63,19 +63,19 @@ impl Users {
         self.0.iter().find(|(n, _)| n == name).map(|(_, p)| p.as_slice())
     }
 
-    /// The passphrase of the user in this field of a message, which zeros fill up.
+    /// The passphrase of the user in a message's field, which is padded with zeros.
     pub fn of_field(&self, field: &[u8; NAME_LEN]) -> Option<&[u8]> {
         self.passphrase(name_in(field)?)
     }
 }
 
-/// The name in this field of a message, which zeros fill up; `None` if it is not text.
+/// The name in a message's field, which is padded with zeros; `None` if it is not UTF-8.
 pub fn name_in(field: &[u8; NAME_LEN]) -> Option<&str> {
     let end = field.iter().position(|b| *b == 0).unwrap_or(NAME_LEN);
     core::str::from_utf8(&field[..end]).ok()
 }
 
-/// The field of a message for `name`, cut to its length.
+/// The field of a message for `name`, truncated if it is too long.
 pub fn field(name: &str) -> [u8; NAME_LEN] {
     let mut field = [0; NAME_LEN];
     let bytes = &name.as_bytes()[..name.len().min(NAME_LEN)];

@@ -7,28 +7,28 @@ use crate::jitlat::auth::{Key, SEAL_LEN, Seal, Side, Transcript};
 /// Why a conversation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DigestError {
-    /// What came is no message.
+    /// The received bytes are not a message.
     #[error("the other side does not speak the protocol of packet digests: {0}")]
     Wire(#[from] WireError),
-    /// A frame is longer than any may be.
+    /// A frame is longer than allowed.
     #[error("the other side does not speak the protocol of packet digests: a frame of {0} bytes")]
     Length(u32),
     /// The seal of a frame is wrong.
     #[error("a message was altered on the way")]
     Seal,
-    /// A message that has no place here.
+    /// A message that is not allowed in this state.
     #[error("the other side sent message {0} out of turn")]
     OutOfTurn(u8),
     /// The other side could not prove that it has the key.
     #[error("the other side does not have the key")]
     Proof,
-    /// The other side asks for no key, and this one has one.
+    /// The other side has no key, and this one has one.
     #[error("the other side asks for no key: it must be started with the same key file")]
     NotAuthenticated,
-    /// The other side does not serve.
+    /// The other side refuses.
     #[error("the other side refuses: {0}{dash}{1}", dash = if .1.is_empty() { "" } else { ": " })]
     Refused(Refusal, String),
-    /// Silence.
+    /// The other side is silent.
     #[error("the other side has been silent for ten seconds")]
     Silent,
     /// The connection ended.
@@ -77,12 +77,12 @@ impl Channel {
         }
     }
 
-    /// Takes bytes that came.
+    /// Adds received bytes.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole message.
+    /// The next complete message; `None` if there is none.
     pub fn read(&mut self) -> Result<Option<Message>, DigestError> {
         let Some(head) = self.bytes.first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_be_bytes(*head);
@@ -114,22 +114,22 @@ impl Channel {
         Message::Hello { version: VERSION, keyed: self.keyed(), nonce }
     }
 
-    /// This side's proof, over everything said so far.
+    /// This side's proof, over everything sent and received so far.
     pub fn proof(&self) -> Option<Message> {
         self.key.as_ref().map(|k| Message::Proof(self.transcript.prove(k, self.side)))
     }
 
-    /// What a proof of the other side has to verify against: to be taken before the proof is read.
+    /// The transcript that a proof of the other side is verified against: take it before the proof is read.
     pub fn said(&self) -> Transcript {
         self.transcript.clone()
     }
 
-    /// Whether `proof` is the other side's over what was `said`.
+    /// Whether `proof` is the other side's over the transcript `said`.
     pub fn proves(&self, said: &Transcript, proof: &[u8; 32]) -> bool {
         self.key.as_ref().is_some_and(|k| said.verify(k, self.side.other(), proof))
     }
 
-    /// Seals everything from here on, if there is a key; the salt of names that both sides now share.
+    /// Seals everything from here on, if there is a key; returns the salt of packet names, which both sides now share.
     pub fn seal(&mut self) -> u64 {
         if let Some(key) = &self.key {
             self.outgoing = Some(self.transcript.seal(key, self.side));

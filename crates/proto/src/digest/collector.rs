@@ -1,4 +1,4 @@
-//! [`Collector`]: the side that asks for digests.
+//! [`Collector`]: the side that requests digests.
 
 use super::channel::{Channel, DigestError};
 use super::wire::{Entries, Listen, Message, Rule, Totals};
@@ -9,47 +9,47 @@ use jitlat_core::SteadyTime;
 use jitlat_core::time::WallTime;
 use std::collections::VecDeque;
 
-/// What happens to a collector, as its driver sees it.
+/// An input of a collector.
 #[derive(Clone, Debug)]
 pub enum CollectorInput<'a> {
-    /// Bytes that came.
+    /// Bytes were received.
     Bytes(&'a [u8]),
     /// The connection ended.
     Closed,
-    /// There is a plan: from now on digests by this rule.
+    /// From now on, request digests by this rule.
     Rule(Rule),
-    /// Enough has been collected.
+    /// Request the end.
     Stop,
 }
 
-/// What a collector has learnt.
+/// An event of a collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CollectorEvent {
-    /// The exporter captures at this interface; names are under this salt.
+    /// The exporter captures at this interface; packet names use this salt.
     Listening {
         /// The interface.
         interface: String,
         /// See [`jitlat_core::passive::identity::salted`].
         salt: u64,
     },
-    /// Packets, or that there were none.
+    /// Packets, or the information that there were none.
     Report {
-        /// Entries given up before these, for want of room.
+        /// Entries dropped before these because a queue was full.
         missing: u64,
-        /// From and up to which time everything has been reported.
+        /// The time range that is completely reported.
         covered: Option<(WallTime, WallTime)>,
-        /// The capture so far.
+        /// Counts of the capture so far.
         totals: Totals,
         /// The packets.
         entries: Entries,
     },
-    /// The exporter is at its end.
+    /// The exporter has ended.
     End {
-        /// Entries given up since the last report.
+        /// Entries dropped since the last report.
         missing: u64,
-        /// The capture as a whole.
+        /// Counts of the whole capture.
         totals: Totals,
-        /// What went wrong, in words.
+        /// Messages about what went wrong.
         notes: Vec<String>,
     },
     /// The conversation failed.
@@ -80,7 +80,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Begins a conversation; `nonce` is fresh randomness.
+    /// Starts a conversation; `nonce` must be fresh random bytes.
     pub fn new(ask: Listen, key: Option<Key>, nonce: [u8; 16], now: Tick) -> Collector {
         let channel = Channel::new(Side::Client, key);
         let outbox = VecDeque::from([channel.hello(nonce)]);
@@ -107,7 +107,7 @@ impl Collector {
 
     fn read(&mut self, now: Tick) -> Result<(), DigestError> {
         while !matches!(self.state, Phase::Over) {
-            // A proof is over everything before it.
+            // A proof covers everything before it.
             let said = matches!(self.state, Phase::Proving(_)).then(|| self.channel.said());
             let Some(message) = self.channel.read()? else { break };
             self.received_at = now.steady;
@@ -121,7 +121,7 @@ impl Collector {
 
     fn take(&mut self, message: Message) -> Result<(), DigestError> {
         match (&self.state, message) {
-            (_, Message::Refused(why, words)) => return Err(DigestError::Refused(why, words)),
+            (_, Message::Refused(why, text)) => return Err(DigestError::Refused(why, text)),
             (Phase::Greeting, Message::Hello { version, keyed, .. }) => {
                 if version != VERSION {
                     return Err(DigestError::Refused(super::Refusal::Version, String::new()));

@@ -10,40 +10,40 @@ use jitlat_core::passive::PacketPreview;
 use jitlat_core::time::{SECOND, Span, WallTime};
 use std::collections::VecDeque;
 
-/// Digests that may wait for the connection; more are given up, by number.
+/// Most digests that wait to be sent; further ones are dropped, and counted.
 const WAITING: usize = 1 << 16;
-/// Previews likewise: only a plan is made of them.
+/// Most previews that wait to be sent; they are only needed to make a plan.
 const PREVIEWS: usize = 1 << 12;
-/// Entries that make a message worth sending before its time.
+/// Number of entries for which a message is sent at once.
 const WORTH: usize = 512;
-/// Otherwise they wait so long for company.
+/// Otherwise, how long entries wait for more.
 const COMPANY: Span = Span::millis(40);
 
-/// What happens to an exporter, as its driver sees it.
+/// An input of an exporter.
 #[derive(Clone, Debug)]
 pub enum ExporterInput<'a> {
-    /// Bytes that came.
+    /// Bytes were received.
     Bytes(&'a [u8]),
     /// The connection ended.
     Closed,
-    /// The interface is captured at.
+    /// The capture at this interface has started.
     Listening(String),
-    /// It cannot be.
+    /// The request is refused.
     Refuse(Refusal, String),
-    /// The capture is at its end, with what went wrong.
+    /// The capture has ended, with messages about what went wrong.
     End(Vec<String>),
 }
 
-/// What a exporter asks of its driver.
+/// A request of an exporter to its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExporterEvent {
-    /// Listen; names are under this salt. Answered by `Listening` or `Refuse`.
+    /// Start the capture; packet names use this salt. Answer with `Listening` or `Refuse`.
     Listen(Listen, u64),
-    /// From now on digests by this rule.
+    /// From now on, report digests by this rule.
     Rule(Rule),
-    /// Enough: answered by `End`.
+    /// End the capture; answer with `End`.
     Stop,
-    /// The conversation is over; the cause, if it failed.
+    /// The conversation is over; with the error if it failed.
     Over(Option<DigestError>),
 }
 
@@ -51,13 +51,13 @@ pub enum ExporterEvent {
 enum Phase {
     Greeting,
     Proving,
-    /// The last message without a seal is in the outbox; nothing is read before it is gone.
+    /// The last message without a seal is in the outbox; nothing is read before it is sent.
     Sealing,
     Sealed,
     Asked,
     Previews,
     Digests,
-    /// The last message is in the outbox, and why.
+    /// The last message is in the outbox, with the reason.
     Ending(Option<DigestError>),
     Over,
 }
@@ -73,9 +73,9 @@ pub struct Exporter {
     salt: u64,
     previews: VecDeque<(u64, PacketPreview)>,
     digests: VecDeque<(u64, Digest)>,
-    /// Entries made, reported or not.
+    /// Entries made, whether reported or dropped.
     made: u64,
-    /// Most digests a second, the second, and how many it has had.
+    /// Most digests a second, the current second, and its number of digests so far.
     rate: u32,
     second: i64,
     spent: u32,
@@ -86,7 +86,8 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Awaits a collector that has `key`; reports at most `rate` digests a second. `nonce` is fresh randomness.
+    /// Waits for a collector that has `key`; reports at most `rate` digests a second. `nonce` must be fresh random
+    /// bytes.
     pub fn new(key: Option<Key>, rate: u32, nonce: [u8; 16], now: Tick) -> Exporter {
         Exporter {
             channel: Channel::new(Side::Server, key),
@@ -108,14 +109,14 @@ impl Exporter {
         }
     }
 
-    /// The bytes for a collector that is turned away before a conversation begins.
-    pub fn turn_away(why: Refusal, words: &str) -> Vec<u8> {
+    /// The bytes for a collector that is refused before a conversation begins.
+    pub fn turn_away(why: Refusal, text: &str) -> Vec<u8> {
         let mut out = Vec::new();
-        Channel::new(Side::Server, None).write(&Message::Refused(why, words.to_owned()), &mut out);
+        Channel::new(Side::Server, None).write(&Message::Refused(why, text.to_owned()), &mut out);
         out
     }
 
-    /// A packet, as long as there is no rule.
+    /// Adds a packet before there is a rule.
     pub fn preview(&mut self, g: PacketPreview) {
         if matches!(self.state, Phase::Previews) {
             if self.previews.len() < PREVIEWS {
@@ -125,7 +126,7 @@ impl Exporter {
         }
     }
 
-    /// A packet under the rule. What exceeds the rate or the room is given up, and counted by number.
+    /// Adds a packet under the rule. Packets beyond the rate or the queue's size are dropped, and counted.
     pub fn digest(&mut self, d: Digest) {
         if !matches!(self.state, Phase::Digests) {
             return;
@@ -141,7 +142,7 @@ impl Exporter {
         self.made += 1;
     }
 
-    /// Everything between these times has been handed over.
+    /// Everything between these times has been added.
     pub fn covers(&mut self, from: WallTime, to: WallTime, totals: Totals) {
         self.covered = Some((from, to));
         self.totals = totals;
@@ -160,8 +161,8 @@ impl Exporter {
         }
     }
 
-    fn refuse(&mut self, why: Refusal, words: &str, cause: Option<DigestError>) {
-        self.outbox.push_back(Message::Refused(why, words.to_owned()));
+    fn refuse(&mut self, why: Refusal, text: &str, cause: Option<DigestError>) {
+        self.outbox.push_back(Message::Refused(why, text.to_owned()));
         self.state = Phase::Ending(cause);
     }
 
@@ -203,7 +204,7 @@ impl Exporter {
                 self.events.push_back(ExporterEvent::Listen(ask, self.salt));
             }
             (Phase::Previews, Message::Rule(rule)) => {
-                // Previews not reported yet are of no use any more; as entries they are accounted for.
+                // Unsent previews are of no use any more; as entries they are counted.
                 self.previews.clear();
                 self.state = Phase::Digests;
                 self.covered = None;
@@ -212,7 +213,7 @@ impl Exporter {
             (Phase::Previews | Phase::Digests, Message::Stop) => {
                 self.events.push_back(ExporterEvent::Stop);
             }
-            // Before there is anything to report, a sign of life is no progress.
+            // Before there is anything to report, keep-alives do not extend the deadline.
             (Phase::Asked | Phase::Previews | Phase::Digests, Message::Alive) => {}
             (_, other) => return Err(DigestError::OutOfTurn(other.kind())),
         }
@@ -238,18 +239,18 @@ impl Exporter {
                 (first, Entries::Previews(list))
             }
         };
-        // While entries wait, the times they are of have not been reported.
+        // While entries wait, their times are not reported.
         let covered = self.covered.filter(|_| self.waiting() == 0);
         let first = first.unwrap_or(self.made);
         Message::Report { first, covered, totals: self.totals, entries }
     }
 }
 
-/// Entries with consecutive numbers from the front, as many as one message holds, and the first number.
+/// As many entries with consecutive numbers from the front as fit in one message, and the first number.
 fn run<T: Copy>(queue: &mut VecDeque<(u64, T)>, at: impl Fn(&T) -> WallTime) -> (Option<u64>, Vec<T>) {
     let Some(&(first, head)) = queue.front() else { return (None, Vec::new()) };
     let base = at(&head);
-    // On the wire an entry is no longer than in memory.
+    // On the wire an entry is not longer than in memory.
     let most = MAX_ENTRIES.min(super::MAX_FRAME / (size_of::<(u64, T)>()));
     let fitting = queue.iter().zip(first..).take(most);
     let count = fitting.take_while(|((n, e), k)| n == k && fits(base, at(e))).count();
@@ -275,7 +276,7 @@ impl Machine for Exporter {
                     self.outbox.push_back(Message::Listening(interface));
                 }
             }
-            ExporterInput::Refuse(why, words) => self.refuse(why, &words, None),
+            ExporterInput::Refuse(why, text) => self.refuse(why, &text, None),
             ExporterInput::End(notes) => {
                 if matches!(self.state, Phase::Previews | Phase::Digests) {
                     loop {

@@ -32,16 +32,16 @@ fn rule() -> Rule {
     }
 }
 
-/// Both machines with a wire between them.
+/// Both machines, connected.
 struct Pair {
     collector: Collector,
     exporter: Exporter,
     now: i64,
     received: Vec<CollectorEvent>,
     asked: Vec<ExporterEvent>,
-    /// Every byte to the collector is altered from this one on.
+    /// Every byte to the collector is changed from this one on.
     tamper: Option<usize>,
-    carried: usize,
+    transferred: usize,
 }
 
 impl Pair {
@@ -54,7 +54,7 @@ impl Pair {
             received: Vec::new(),
             asked: Vec::new(),
             tamper: None,
-            carried: 0,
+            transferred: 0,
         }
     }
 
@@ -66,8 +66,8 @@ impl Pair {
             while self.collector.poll_transmit(now, &mut up) {}
             while self.exporter.poll_transmit(now, &mut down) {}
             for b in &mut down {
-                self.carried += 1;
-                *b ^= u8::from(self.tamper.is_some_and(|t| self.carried > t));
+                self.transferred += 1;
+                *b ^= u8::from(self.tamper.is_some_and(|t| self.transferred > t));
             }
             up.chunks(cut).for_each(|c| self.exporter.handle(now, ExporterInput::Bytes(c)));
             down.chunks(cut).for_each(|c| self.collector.handle(now, CollectorInput::Bytes(c)));
@@ -185,7 +185,7 @@ fn what_there_is_no_room_or_no_leave_for_is_missed_by_number() {
     p.step(1, 100);
     p.collector.handle(tick(p.now), CollectorInput::Rule(rule()));
     p.step(1, 100);
-    // A thousand a second are allowed; and a time too far from the others begins a message of its own.
+    // A thousand a second are allowed; and a time too far from the others starts a new message.
     for second in 0..3 {
         (0..1500).for_each(|i| p.exporter.digest(digest(second * 10 * SECOND + i, i as u64)));
     }
@@ -204,7 +204,7 @@ fn a_sign_of_life_is_no_request() {
     exporter.handle(tick(9000), ExporterInput::Bytes(&out));
     exporter.handle_timeout(tick(11_000));
     assert!(matches!(exporter.poll_event(), Some(ExporterEvent::Over(Some(_)))));
-    // Nor are bytes that make no message: one a second keeps no connection.
+    // Bytes that make no message are not enough: one a second does not keep a connection.
     let mut exporter = Exporter::new(None, 1000, [2; 16], tick(0));
     exporter.handle(tick(0), ExporterInput::Bytes(&1000u32.to_be_bytes()));
     for second in 1..=10 {
@@ -222,7 +222,7 @@ fn silence_ends_both_sides() {
     p.exporter.handle_timeout(tick(11_000));
     assert_eq!(p.collector.poll_event(), Some(CollectorEvent::Failed(DigestError::Silent)));
     assert_eq!(p.exporter.poll_event(), Some(ExporterEvent::Over(Some(DigestError::Silent))));
-    // An hour of nothing but life signs is fine.
+    // An hour with only keep-alives is fine.
     let mut p = Pair::new(None, None);
     (0..3600).for_each(|_| p.step(1000, 1000));
     assert!(!p.received.iter().any(|h| matches!(h, CollectorEvent::Failed(_))));
@@ -270,7 +270,7 @@ fn any_message() -> impl Strategy<Value = Message> {
             totals: Totals::default(),
             notes: vec![note]
         }),
-        "[a-z ]{0,50}".prop_map(|words| Message::Refused(Refusal::Busy, words)),
+        "[a-z ]{0,50}".prop_map(|text| Message::Refused(Refusal::Busy, text)),
     ]
 }
 

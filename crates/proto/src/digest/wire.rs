@@ -1,4 +1,4 @@
-//! The messages and their bytes. Every length is checked before anything is taken or allocated for it.
+//! The messages and their encoding. Every length is checked before anything is read or allocated.
 
 use super::{MAX_ENTRIES, MAX_PREFIXES};
 use crate::wire::{Reader, Truncated};
@@ -8,17 +8,17 @@ use jitlat_core::time::WallTime;
 
 /// What a conversation begins with.
 pub const MAGIC: [u8; 4] = *b"JLTD";
-/// Bytes of a text at most.
+/// Most bytes of a text.
 const MAX_TEXT: usize = 200;
-/// Notes at the end at most.
+/// Most notes at the end.
 const MAX_NOTES: usize = 16;
-/// "Not known yet" in the place of a time.
+/// The value for an unknown time.
 const UNKNOWN: i64 = i64::MIN;
 
-/// One packet, as far as it is reported.
+/// The digest of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
-    /// When it passed, on the exporter's clock.
+    /// When it was captured, on the exporter's clock.
     pub at: WallTime,
     /// Its salted name.
     pub id: Identity,
@@ -28,52 +28,52 @@ pub struct Digest {
     pub way: Way,
 }
 
-/// What is to be captured.
+/// What to capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listen {
-    /// The interface; empty for the first that is allowed.
+    /// The interface; empty: the first that is allowed.
     pub interface: String,
-    /// Whose packets; empty for anybody's.
+    /// Capture only packets of these hosts; empty: all.
     pub hosts: Vec<Prefix>,
-    /// Bytes of the IP packet that may take part in a name.
+    /// Bytes of the IP packet that may be used for its name.
     pub available: u16,
 }
 
-/// Which packets are reported, and under which names.
+/// Which packets to report, and under which names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Between whom, as the exporter sees them.
+    /// The addresses of both sides, as the exporter sees them.
     pub sides: Sides,
-    /// The name of a packet.
+    /// How packets are named.
     pub identity: IdentityRule,
-    /// Only these protocols; empty for any.
+    /// Only these protocols; empty: all.
     pub protocols: Vec<u8>,
     /// Only this port.
     pub port: Option<u16>,
-    /// Not ICMP echoes.
+    /// Exclude ICMP echoes.
     pub without_echoes: bool,
 }
 
-/// Counts since the capture began.
+/// Counts since the capture started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Frames that were captured.
     pub frames: u64,
-    /// Frames dropped at capture for want of room.
+    /// Frames dropped because a buffer was full.
     pub drops: u64,
 }
 
 /// The packets of one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entries {
-    /// Before there is a rule: what a plan is made of.
+    /// Before there is a rule: the packets from which a plan is made.
     Previews(Vec<PacketPreview>),
-    /// Under the rule.
+    /// Packets that match the rule.
     Digests(Vec<Digest>),
 }
 
 impl Entries {
-    /// How many.
+    /// Their number.
     pub fn len(&self) -> usize {
         match self {
             Entries::Previews(g) => g.len(),
@@ -87,13 +87,13 @@ impl Entries {
     }
 }
 
-/// Why a exporter does not serve.
+/// Why an exporter refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// It speaks another version.
     #[error("it speaks another version of the protocol")]
     Version,
-    /// A key is needed, or another.
+    /// The key is missing or wrong.
     #[error("the key is missing or not the same")]
     Key,
     /// The interface does not exist or is not allowed.
@@ -115,7 +115,7 @@ impl Refusal {
 /// A message. Numbers as in `docs/protocols/digests.md`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// 1, both ways: version, whether a key is to be proved, nonce.
+    /// 1, both ways: version, whether this side has a key, nonce.
     Hello {
         /// The version spoken.
         version: u16,
@@ -134,42 +134,42 @@ pub enum Message {
     Rule(Rule),
     /// 6, from the exporter.
     Report {
-        /// Number of the first entry; numbers missing between messages were given up for want of room.
+        /// Number of the first entry; numbers missing between messages were dropped because a queue was full.
         first: u64,
-        /// From and up to which time everything has been reported, but what is missing by number.
+        /// The time range that is completely reported, apart from dropped entries.
         covered: Option<(WallTime, WallTime)>,
         /// The capture so far.
         totals: Totals,
         /// The packets.
         entries: Entries,
     },
-    /// 7, to the exporter: nothing new.
+    /// 7, to the exporter: keep-alive.
     Alive,
-    /// 8, to the exporter: enough.
+    /// 8, to the exporter: end the capture.
     Stop,
     /// 9, from the exporter: the last message.
     End {
-        /// Number of entries made, reported or given up.
+        /// Number of entries made, whether reported or dropped.
         made: u64,
-        /// The capture as a whole.
+        /// Counts of the whole capture.
         totals: Totals,
-        /// What went wrong, in words.
+        /// Messages about what went wrong.
         notes: Vec<String>,
     },
-    /// 10, from the exporter: no service.
+    /// 10, from the exporter: refusal.
     Refused(Refusal, String),
 }
 
-/// A message that cannot be read.
+/// A message that cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// It ends too early.
     #[error("a message is cut short")]
     Truncated,
-    /// A field has a value that it must not have.
+    /// A field has an invalid value.
     #[error("a message has an impossible {0}")]
     Value(&'static str),
-    /// A number of no message.
+    /// An unknown message number.
     #[error("there is no message {0}")]
     Unknown(u8),
 }
@@ -196,7 +196,7 @@ fn text(r: &mut Reader<'_>) -> Result<String, WireError> {
     }
     let bytes = r.take(length)?;
     let text = str::from_utf8(bytes).map_err(|_| WireError::Value("text"))?;
-    // Shown to people: no control of their terminals.
+    // Printed for people: remove terminal control characters.
     Ok(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
 }
 
@@ -300,14 +300,14 @@ impl Message {
                 out.push(notes.len() as u8);
                 notes.iter().for_each(|n| put_text(out, n));
             }
-            Message::Refused(why, words) => {
+            Message::Refused(why, text) => {
                 out.push(Refusal::ALL.iter().position(|r| r == why).unwrap_or(0) as u8);
-                put_text(out, words);
+                put_text(out, text);
             }
         }
     }
 
-    /// Reads the body of message `kind`. What follows the known fields is of a later version, and ignored.
+    /// Parses the body of message `kind`. Bytes after the known fields belong to a later version, and are ignored.
     pub fn decode(kind: u8, body: &[u8]) -> Result<Message, WireError> {
         let r = &mut Reader::new(body);
         Ok(match kind {
@@ -385,7 +385,7 @@ impl Rule {
     }
 }
 
-/// Whether an entry at `at` can stand in a message whose times count from `base`.
+/// Whether an entry at `at` fits in a message whose times are relative to `base`.
 pub(super) fn fits(base: WallTime, at: WallTime) -> bool {
     at.0.checked_sub(base.0).is_some_and(|d| i32::try_from(d).is_ok())
 }

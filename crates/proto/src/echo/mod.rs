@@ -5,7 +5,7 @@ use jitlat_core::WallTime;
 
 /// Bytes of the ICMP header of an echo.
 pub const HEADER_LEN: usize = 8;
-/// Bytes of payload in which a test's own mark fits; shorter payloads carry none.
+/// Bytes of payload that hold a test's own mark; shorter payloads have none.
 const MARK_LEN: usize = 8;
 
 mod field {
@@ -39,11 +39,11 @@ impl Family {
 /// The Internet checksum (RFC 1071) of `bytes`.
 pub fn checksum(bytes: &[u8]) -> u16 {
     let mut sum = 0u64;
-    let mut words = bytes.chunks_exact(2);
-    for word in &mut words {
-        sum += u64::from(u16::from_be_bytes([word[0], word[1]]));
+    let mut pairs = bytes.chunks_exact(2);
+    for pair in &mut pairs {
+        sum += u64::from(u16::from_be_bytes([pair[0], pair[1]]));
     }
-    if let [odd] = words.remainder() {
+    if let [odd] = pairs.remainder() {
         sum += u64::from(*odd) << 8;
     }
     while sum >> 16 != 0 {
@@ -52,22 +52,22 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// Makes echo requests and reads replies. The kernel of a ping socket fills in the identifier (and of an
-/// ICMPv6 socket the checksum) and hands over only replies to it.
+/// Makes echo requests and parses replies. The kernel of a ping socket fills in the identifier (and for ICMPv6 the
+/// checksum) and delivers only replies to it.
 #[derive(Clone, Debug)]
 pub struct Echo {
     family: Family,
     id: u16,
-    /// Repeated at the start of every payload, so that replies to others are told apart.
+    /// Repeated at the start of every payload, to recognise replies to other programs.
     mark: u64,
     payload: usize,
-    /// Whether replies carry our identifier (not known to the sender on a ping socket).
+    /// Whether replies have our identifier (unknown to the sender on a ping socket).
     check_id: bool,
 }
 
 impl Echo {
-    /// An echo client with `payload` bytes after the ICMP header; `mark` random. `id` is `None` on
-    /// sockets whose kernel chooses the identifier.
+    /// An echo client with `payload` bytes after the ICMP header; `mark` is random. `id` is `None` on sockets whose
+    /// kernel chooses the identifier.
     pub fn new(family: Family, id: Option<u16>, mark: u64, payload: usize) -> Echo {
         Echo { family, id: id.unwrap_or(0), mark, payload, check_id: id.is_some() }
     }
@@ -80,7 +80,7 @@ impl Protocol for Echo {
         field::TYPE.write(&mut out[start..], self.family.request());
         field::ID.write(&mut out[start..], self.id);
         field::SEQ.write(&mut out[start..], seq as u16);
-        // The whole number, mixed into the mark, tells replies of another turn of 65 536 apart.
+        // The whole number is mixed into the mark, to distinguish replies 65 536 requests apart.
         let mark = (self.mark ^ u64::from(seq)).to_be_bytes();
         out.extend(mark.iter().copied().chain((0u8..=255).cycle()).take(self.payload));
         if self.family == Family::V4 {

@@ -7,28 +7,28 @@ use crate::machine::Tick;
 use crate::twoway::{ConversationState, Protocol, Received, Reply};
 use jitlat_core::{Span, SteadyTime, WallTime};
 
-/// How long the answer to each open request is waited for, as irtt does.
+/// How long to wait for the answer to each open request, as irtt does.
 pub const OPEN_TIMEOUTS: [Span; 4] = [Span::seconds(1), Span::seconds(2), Span::seconds(4), Span::seconds(8)];
 
-/// What a client is asked for.
+/// Options of a client.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Sign packets with this key, and take only those that are.
+    /// Sign packets with this key, and accept only signed ones.
     pub key: Option<Key>,
-    /// What is wanted of the server.
+    /// The parameters to request.
     pub params: Params,
-    /// Measure with what the server grants, whatever it is.
+    /// Accept whatever the server grants.
     pub loose: bool,
-    /// What requests are filled up with.
+    /// What requests are padded with.
     pub fill: Fill,
-    /// For random fills.
+    /// Seed of random padding.
     pub seed: u64,
     /// How long the answer to each open request is waited for.
     pub open_timeouts: Vec<Span>,
 }
 
 impl Options {
-    /// A test of this length and interval with all that a server can tell, as irtt's default.
+    /// A test of this length and interval with all statistics of the server, as irtt's default.
     pub fn new(duration: Span, interval: Span) -> Options {
         Options {
             key: None,
@@ -49,7 +49,7 @@ impl Options {
     }
 }
 
-/// Why a test cannot be made.
+/// Why a test cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// No open request was answered.
@@ -58,22 +58,22 @@ pub enum Failure {
          does it want a key (or another), and does the firewall let UDP through?"
     )]
     Silent(usize),
-    /// The server grants something else.
+    /// The server grants other parameters.
     #[error("the server restricts the test: {}; ask for that, or take what it grants (--loose)", .0.join(", "))]
     Restricted(Vec<String>),
     /// It speaks another version.
     #[error("the server speaks version {0} of the protocol, not 1")]
     Version(i64),
-    /// It would open no session.
+    /// The server would not open a session.
     #[error("the server opens no session for this test")]
     Closed,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// This many open requests were said; the next one, or the end of waiting, is due.
+    /// This many open requests have been sent; the next one, or the end of waiting, is due.
     Opening {
-        said: usize,
+        sent: usize,
         due: Option<SteadyTime>,
     },
     Open,
@@ -88,20 +88,20 @@ pub struct Client {
     token: u64,
     granted: Params,
     layout: EchoLayout,
-    /// Of servers that write both clocks of a midpoint although one was agreed on.
+    /// For servers that write both clocks of a midpoint although one was negotiated.
     odd_layout: Option<EchoLayout>,
     filler: Filler,
-    /// Of the answer read last.
+    /// The window in the last answer.
     window: Option<u64>,
     /// The server has ended the session.
     ended: bool,
 }
 
 impl Client {
-    /// A client that asks for its session as soon as it is polled.
+    /// A client that requests its session as soon as it is polled.
     pub fn new(options: Options) -> Client {
         Client {
-            state: State::Opening { said: 0, due: None },
+            state: State::Opening { sent: 0, due: None },
             token: 0,
             granted: Params::default(),
             layout: EchoLayout::new(&options.params),
@@ -113,7 +113,7 @@ impl Client {
         }
     }
 
-    /// What the server granted; all zero before it has.
+    /// The granted parameters; all zero before.
     pub fn granted(&self) -> &Params {
         &self.granted
     }
@@ -124,12 +124,12 @@ impl Client {
         self.layout.packet_len(self.options.key.as_ref()).max(length)
     }
 
-    /// Whether the server has ended the session before the test was over: its limit of duration.
+    /// Whether the server ended the session before the test was over, because of its limit of duration.
     pub fn was_ended(&self) -> bool {
         self.ended
     }
 
-    /// Why the test could not be made, if so.
+    /// Why the test could not be run; `None` if it could.
     pub fn failure(&self) -> Option<&Failure> {
         match &self.state {
             State::Failed(failure) => Some(failure),
@@ -140,8 +140,8 @@ impl Client {
     /// The answer to an open request.
     fn opened(&mut self, packet: &Packet<'_>) -> Received {
         let Some((token, rest)) = packet.token() else { return Received::Malformed };
-        let State::Opening { said: 1.., .. } = self.state else {
-            // To an open request said again, when the first was only slow: another session, of no use.
+        let State::Opening { sent: 1.., .. } = self.state else {
+            // The answer to a repeated open request, when the first was only slow: another session, which is not used.
             return Received::Conversation;
         };
         let Ok(granted) = Params::parse(rest) else { return Received::Malformed };
@@ -168,11 +168,11 @@ impl Client {
         if token != self.token || self.state != State::Open {
             return Received::Foreign;
         }
-        // A length of a midpoint's second clock more than agreed on, with nothing else to account for it.
+        // The length is that of a midpoint with the second clock, and nothing else explains it.
         let odd = self.odd_layout.as_ref().filter(|odd| len == self.size() + odd.len() - self.layout.len());
         let Some(mut echo) = odd.unwrap_or(&self.layout).read(body) else { return Received::Malformed };
         if odd.is_none() {
-            tell_wall_from_monotonic(&mut echo, near);
+            detect_wall_time(&mut echo, near);
         }
         if packet.flags & flag::CLOSE != 0 {
             self.ended = true;
@@ -188,15 +188,15 @@ impl Client {
             seq_bits: 32,
             arrived,
             answered,
-            // Each answer has its own: the first one is 1.
+            // Each answer has its own number: the first one is 1.
             far_seq: self.granted.stats.has_count().then(|| echo.count.wrapping_sub(1)),
             damaged: len < self.size(),
         })
     }
 }
 
-/// The wall times of an answer. Where only the other clock was read, two instants as far apart: they give the server's
-/// own time, and no one-way delays.
+/// The wall times of an answer. If only the monotonic clock was read, two times with the same difference: they give the
+/// server's processing time, and no one-way delays.
 fn times(arrived: Instant, answered: Instant, near: WallTime) -> (Option<WallTime>, Option<WallTime>) {
     match (arrived.wall, answered.wall, arrived.monotonic, answered.monotonic) {
         (None, None, Some(arrived), Some(answered)) => {
@@ -208,7 +208,7 @@ fn times(arrived: Instant, answered: Instant, near: WallTime) -> (Option<WallTim
 
 /// irtt's server writes both clocks of a midpoint where one was agreed on. Where a length hides that, what is in the
 /// place of the monotonic clock is the wall clock, more than fifty years after any start of a server.
-fn tell_wall_from_monotonic(echo: &mut Echo, near: WallTime) {
+fn detect_wall_time(echo: &mut Echo, near: WallTime) {
     let midpoint = &mut echo.midpoint;
     if let (None, Some(time)) = (midpoint.wall, midpoint.monotonic)
         && (WallTime(time) - near).0.unsigned_abs() < 1 << 60
@@ -249,9 +249,9 @@ impl Protocol for Client {
         let key = self.options.key.as_ref();
         let start = out.len();
         match &mut self.state {
-            State::Opening { said, due } if due.is_none_or(|due| now.steady >= due) => {
-                let Some(wait) = self.options.open_timeouts.get(*said) else { return false };
-                *said += 1;
+            State::Opening { sent, due } if due.is_none_or(|due| now.steady >= due) => {
+                let Some(wait) = self.options.open_timeouts.get(*sent) else { return false };
+                *sent += 1;
                 *due = Some(now.steady + *wait);
                 packet::begin(flag::OPEN, key, out);
                 self.options.params.write(out);
@@ -283,8 +283,8 @@ impl Protocol for Client {
 
     fn conversation_state(&mut self, now: SteadyTime) -> ConversationState {
         let waits = self.options.open_timeouts.len();
-        if let State::Opening { said, due } = self.state
-            && said >= waits
+        if let State::Opening { sent, due } = self.state
+            && sent >= waits
             && due.is_none_or(|due| now >= due)
         {
             self.state = State::Failed(Failure::Silent(waits));

@@ -1,4 +1,4 @@
-//! [`Fill`]: what packets are filled up with to their length.
+//! [`Fill`]: what packets are padded with.
 
 use core::fmt;
 use core::str::FromStr;
@@ -6,25 +6,25 @@ use core::str::FromStr;
 /// The fill of irtt's servers.
 const DEFAULT_PATTERN: &[u8] = b"irtt";
 
-/// What packets are filled up with.
+/// What packets are padded with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fill {
-    /// Zeros; of a server, what the request had there.
+    /// Zeros; for a server, the bytes of the request.
     None,
     /// Random bytes.
     Random,
-    /// These bytes, over and over, on from packet to packet.
+    /// These bytes, repeated, continued from packet to packet.
     Pattern(Vec<u8>),
 }
 
 impl Default for Fill {
-    /// What servers use where nobody asks for anything.
+    /// The default of servers.
     fn default() -> Fill {
         Fill::Pattern(DEFAULT_PATTERN.to_vec())
     }
 }
 
-/// A name that no fill has.
+/// Not the name of a fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write none, rand or pattern:HEX")]
 pub struct NoFill;
@@ -63,11 +63,11 @@ impl fmt::Display for Fill {
     }
 }
 
-/// A fill at work: where the pattern stands, or the next random bytes.
+/// Pads packets: keeps the position in the pattern, or the state of the random numbers.
 #[derive(Clone, Debug)]
 pub struct Filler {
     fill: Fill,
-    /// Place in the pattern, or state of the random numbers: nothing about them is secret.
+    /// Position in the pattern, or state of the random numbers, which need not be secret.
     state: u64,
 }
 

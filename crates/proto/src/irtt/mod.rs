@@ -1,12 +1,12 @@
-//! IRTT, version 1 of its protocol: round trips over one UDP port, and what the server tells of either direction. There is
-//! no specification beside the reference program.
+//! IRTT, version 1 of its protocol: round trips over one UDP port, and the server's statistics of each direction. Its
+//! only specification is the reference program.
 //!
-//! * [`params`] – what client and server agree on
+//! * [`params`] – the negotiated parameters
 //! * [`packet`] – the packets, and their HMAC
-//! * [`fill`] – what they are filled up with
-//! * [`client`] – opens a session, makes its requests, reads the answers
+//! * [`fill`] – padding
+//! * [`client`] – opens a session, makes requests, parses answers
 //! * [`server`] – answers any number of sessions within its rules
-//! * [`received`] – what it tells of the requests that came
+//! * [`received`] – the server's statistics of received requests
 
 pub mod client;
 pub mod fill;

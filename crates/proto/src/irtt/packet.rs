@@ -1,5 +1,5 @@
-//! Packets: a fixed order of fields, all little-endian, of which the optional ones are simply absent. Which of them an
-//! echo has follows only from the parameters of its session.
+//! Packets: a fixed order of little-endian fields, of which the optional ones may be absent. Which fields an echo has
+//! follows only from the parameters of its session.
 
 use super::params::{Clocks, Params, StampAt};
 use crate::wire::{Field, FieldType, LittleEndian};
@@ -14,7 +14,7 @@ pub const HMAC_LEN: usize = 16;
 /// Bytes of a session's token.
 pub const TOKEN_LEN: usize = 8;
 
-/// The bits of the octet behind the magic ones.
+/// The bits of the octet after the magic bytes.
 pub mod flag {
     /// Opens a session.
     pub const OPEN: u8 = 1;
@@ -24,11 +24,11 @@ pub mod flag {
     pub const CLOSE: u8 = 4;
     /// An HMAC follows.
     pub const HMAC: u8 = 8;
-    /// All of them; a packet with any other is none.
+    /// All of them; a packet with any other bit is invalid.
     pub const ALL: u8 = OPEN | REPLY | CLOSE | HMAC;
 }
 
-/// Where the fields before the token lie.
+/// The fields before the token.
 mod field {
     use super::HMAC_LEN;
     use crate::wire::Field;
@@ -92,16 +92,16 @@ pub fn sign(key: Option<&Key>, packet: &mut [u8]) {
     }
 }
 
-/// Why a datagram is no packet.
+/// Why a datagram is not a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// Of another protocol, or cut off.
+    /// Another protocol, or truncated.
     Foreign,
-    /// It has the wrong HMAC, or none, or one where there is no key.
+    /// It has a wrong HMAC, or none, or one although there is no key.
     Forged,
 }
 
-/// A packet that was taken for one: its flags but for that of the HMAC, and what follows the HMAC.
+/// A packet: its flags except that of the HMAC, and what follows the HMAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// Bits of [`flag`].
@@ -136,7 +136,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Where the fields of an echo lie, from behind the token on.
+/// The layout of an echo's fields after the token.
 #[derive(Clone, Debug, Default)]
 pub struct EchoLayout {
     count: Option<Field<LittleEndian<u32>>>,
@@ -181,7 +181,7 @@ pub struct Instant {
     pub monotonic: Option<i64>,
 }
 
-/// What an echo says, beside its token.
+/// The fields of an echo, except its token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Echo {
     /// The request's number.

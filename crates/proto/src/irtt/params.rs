@@ -1,5 +1,5 @@
-//! What client and server agree on when a session is opened: a list of numbered parameters, those that are zero left
-//! out. Numbers are varints, signed values zigzag.
+//! The parameters that client and server negotiate when a session is opened: a list of numbered parameters without
+//! those that are zero. Numbers are varints, signed values zigzag.
 
 use jitlat_core::Span;
 
@@ -8,7 +8,7 @@ pub const VERSION: i64 = 1;
 /// Longest name of a fill, in bytes.
 pub const FILL_LEN: usize = 32;
 
-/// What a server tells of the requests it received.
+/// The server's statistics of received requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Stats {
@@ -51,7 +51,7 @@ pub enum StampAt {
     Receive = 2,
     /// Both.
     Both = 3,
-    /// Both, and it tells the middle.
+    /// Both, as one time in the middle.
     Midpoint = 4,
 }
 
@@ -102,15 +102,15 @@ pub struct Params {
     pub interval: Span,
     /// Bytes of a packet; shorter than its fields = just these.
     pub length: i64,
-    /// What the server tells of received requests.
+    /// The server's statistics.
     pub stats: Stats,
-    /// When the server stamps.
+    /// When the server reads its clocks.
     pub stamp_at: StampAt,
-    /// By which clocks.
+    /// Which clocks it reads.
     pub clocks: Clocks,
-    /// The whole former TOS octet of packets, not the code point alone.
+    /// The whole TOS octet of packets, not only the DSCP.
     pub tos: i64,
-    /// What the server fills its packets up with; empty = as it likes.
+    /// The name of the server's fill; empty = its default.
     pub fill: String,
 }
 
@@ -232,7 +232,7 @@ impl Params {
         }
     }
 
-    /// In words, what of `asked` was not granted; empty if all of it was.
+    /// Descriptions of what was not granted of `asked`; empty if everything was.
     pub fn restrictions(&self, asked: &Params) -> Vec<String> {
         let changed: [(&str, String, String); 9] = [
             ("protocol version", asked.version.to_string(), self.version.to_string()),
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn restrictions_are_told() {
+    fn restrictions_are_described() {
         let asked = Params { interval: Span::millis(5), tos: 184, ..Params::default() };
         let granted = Params { interval: Span::millis(10), tos: 0, ..asked.clone() };
         assert_eq!(

@@ -1,5 +1,5 @@
-//! Recorded sessions of irtt 0.9.2 (`testdata/irtt`): our client in the place of its client, byte for byte, and our
-//! server in the place of its server.
+//! Recorded sessions of irtt 0.9.2 (`testdata/irtt`): our client in place of its client, byte for byte, and our server
+//! in place of its server.
 
 use super::client::Failure;
 use super::packet::{self, EchoLayout, Packet, flag};
@@ -40,8 +40,8 @@ fn capture(name: &str) -> Vec<Datagram> {
     rows
 }
 
-/// Captures of the program on both sides, and what was lost: numbers of requests and replies, of which a repeated one
-/// means its second copy was not.
+/// Captures on both sides, and what was lost: numbers of requests and replies; a repeated number means that its second
+/// copy was not lost.
 struct Case {
     name: &'static str,
     key: Option<&'static str>,
@@ -108,7 +108,7 @@ impl Case {
         self.key.and_then(Key::new)
     }
 
-    /// What crossed the wire, without what was lost behind the place of recording.
+    /// The datagrams on the wire, without those lost after the capture point.
     fn arrived(&self) -> Vec<Datagram> {
         let mut lost = [self.requests_lost.to_vec(), self.replies_lost.to_vec()];
         let key = self.key();
@@ -174,7 +174,7 @@ impl Case {
     }
 }
 
-/// What a client that hears what the recorded one heard has said and found.
+/// The requests and results of a client that receives what the recorded one received.
 struct Replayed {
     client: Client,
     requests: RequestTable,
@@ -194,15 +194,15 @@ fn replay_client(case: &Case) -> Replayed {
     let mut arrived = case.arrived();
     arrived.retain(|d| !d.to_server);
     let mut arrived = arrived.into_iter().peekable();
-    // Requests that were sent by hand once more are no part of what the client says.
+    // Requests that were sent again by hand are not part of the client's own.
     let mut said = Vec::new();
     for datagram in recorded.iter().filter(|d| d.to_server) {
         if said.contains(&datagram.bytes) {
             continue;
         }
         said.push(datagram.bytes.clone());
-        while let Some(heard) = arrived.next_if(|d| d.at <= datagram.at) {
-            hear(&mut client, &mut requests, &mut replies, &heard);
+        while let Some(received) = arrived.next_if(|d| d.at <= datagram.at) {
+            receive(&mut client, &mut requests, &mut replies, &received);
         }
         let now = Tick { wall: datagram.at, steady: SteadyTime(datagram.at.0 - recorded[0].at.0) };
         let mut out = Vec::new();
@@ -221,7 +221,7 @@ fn replay_client(case: &Case) -> Replayed {
             }
         }
         if client.options_fill() == &Fill::Random {
-            // All but the payload, of which the HMAC depends.
+            // All but the payload, on which the HMAC depends.
             let fields = client.layout().packet_len(None).min(out.len());
             let hmac = if case.key.is_some() { 20..20 + fields - 4 } else { 0..fields };
             let hmac = if flags == 0 { hmac } else { 0..out.len() };
@@ -232,12 +232,12 @@ fn replay_client(case: &Case) -> Replayed {
             assert_eq!(out, datagram.bytes, "{name}");
         }
     }
-    arrived.for_each(|heard| hear(&mut client, &mut requests, &mut replies, &heard));
+    arrived.for_each(|received| receive(&mut client, &mut requests, &mut replies, &received));
     assert!(!client.poll_farewell(&mut Vec::new()), "{name}: said once");
     Replayed { client, requests, replies }
 }
 
-fn hear(
+fn receive(
     client: &mut Client,
     requests: &mut RequestTable,
     replies: &mut Vec<crate::twoway::Reply>,
@@ -285,7 +285,7 @@ fn the_client_says_what_every_recorded_client_said() {
     }
 }
 
-/// What irtt's own client said of each loss, but for what it cannot know: after the last reply there is no word.
+/// What irtt's own client reported of each loss, except what it cannot know: losses after the last reply.
 #[test]
 fn losses_have_the_recorded_way() {
     let of = |name: &str| {
@@ -314,7 +314,7 @@ fn losses_have_the_recorded_way() {
     assert_eq!((lost(&d), d.stateful, runs), ((0, 0, 0), false, vec![]));
 }
 
-/// irtt's server tells both clocks of a midpoint where one was agreed on; its own client takes the wrong one.
+/// irtt's server sends both clocks of a midpoint although one was negotiated; its own client reads the wrong one.
 #[test]
 fn midpoints_of_the_other_clock_are_noticed() {
     for name in ["tstamp-midpoint-clock-wall", "tstamp-midpoint-clock-monotonic", "tstamp-midpoint"] {
@@ -342,7 +342,7 @@ fn the_server_answers_as_every_recorded_server_did() {
         let (name, key) = (case.name, case.key());
         let mut server = Server::new(case.rules(), [7; 32], SteadyTime(0));
         let datagrams = case.arrived();
-        // Copies were made by hand: each reply once.
+        // Copies were made by hand: use each reply once.
         let mut replies: Vec<Datagram> = Vec::new();
         for reply in capture(name).into_iter().filter(|d| !d.to_server) {
             if replies.iter().all(|r| r.bytes != reply.bytes) {
@@ -363,10 +363,10 @@ fn the_server_answers_as_every_recorded_server_did() {
                 assert_eq!((reaction, out.len(), server.sessions()), (Ok(Reaction::Taken), 0, 0), "{name}");
                 continue;
             }
-            // When its reply is recorded: at the times that it tells.
+            // The times of its reply in the recording.
             let Some(reply) = replies.next() else { panic!("{name}: unanswered in the recording") };
-            let told = Packet::parse(&reply.bytes, key.as_ref()).unwrap();
-            let echo = tokens.and_then(|_| layout.read(told.token().unwrap().1)).unwrap_or_default();
+            let recorded = Packet::parse(&reply.bytes, key.as_ref()).unwrap();
+            let echo = tokens.and_then(|_| layout.read(recorded.token().unwrap().1)).unwrap_or_default();
             let sent = echo.sent.wall.or(echo.midpoint.wall).map_or(request.at, WallTime);
             let received = echo.received.wall.or(echo.midpoint.wall).map_or(sent, WallTime);
             let took = match (echo.received.monotonic, echo.sent.monotonic) {
@@ -376,15 +376,15 @@ fn the_server_answers_as_every_recorded_server_did() {
             let received = if echo.received.wall.is_some() { received } else { sent - Span(took) };
             let steady =
                 echo.sent.monotonic.or(echo.midpoint.monotonic).or(echo.received.monotonic.map(|t| t + took));
-            // The wall clock in the place of the other one, as some servers write it.
+            // The wall clock in place of the monotonic one, as some servers write it.
             let steady = steady.filter(|steady| *steady < 1 << 50);
             let now = Tick { wall: sent, steady: steady.map_or(since, SteadyTime) };
             let reaction = server.handle(&bytes, &arrival(request, received), now, &mut out);
             assert_eq!(reaction, Ok(Reaction::Answer { tos: reply.tos }), "{name}");
             if flags == flag::OPEN {
                 let ours = Packet::parse(&out, key.as_ref()).unwrap().token().unwrap().0;
-                tokens = Some((told.token().unwrap().0, ours));
-                layout = EchoLayout::new(&Params::parse(&told.body[packet::TOKEN_LEN..]).unwrap());
+                tokens = Some((recorded.token().unwrap().0, ours));
+                layout = EchoLayout::new(&Params::parse(&recorded.body[packet::TOKEN_LEN..]).unwrap());
             }
             let theirs = tokens.map(|(theirs, _)| theirs);
             compare(case, &with_token(&out, theirs, key.as_ref()), reply, &layout, bytes.len());
@@ -408,14 +408,14 @@ fn with_token(bytes: &[u8], token: Option<u64>, key: Option<&Key>) -> Vec<u8> {
 fn compare(case: &Case, ours: &[u8], reply: &Datagram, layout: &EchoLayout, asked: usize) {
     let (name, key) = (case.name, case.key());
     if name.starts_with("tstamp-midpoint-clock") && ours.len() < reply.bytes.len() {
-        // What was agreed on, not both clocks: as long as the request.
+        // What was negotiated, not both clocks: as long as the request.
         assert_eq!((ours.len(), reply.bytes.len()), (asked, asked + 8), "{name}");
         return;
     }
     let (mine, theirs) =
         (Packet::parse(ours, key.as_ref()).unwrap(), Packet::parse(&reply.bytes, key.as_ref()).unwrap());
     if name == "refuse-strict-sfill" {
-        // A fill that is not granted is left out: the name of the other one would be longer.
+        // A fill that is not granted is omitted: the name of the other one would be longer.
         let params = |packet: &Packet<'_>| Params::parse(&packet.body[packet::TOKEN_LEN..]).unwrap();
         return assert_eq!(params(&mine), Params { fill: String::new(), ..params(&theirs) });
     }
@@ -453,8 +453,8 @@ fn compare(case: &Case, ours: &[u8], reply: &Datagram, layout: &EchoLayout, aske
     assert!(payload == their_payload || random && payload.len() == their_payload.len(), "{name}");
 }
 
-/// What was tried by hand against the recorded server, and where ours differs: it is never drawn into answers that are
-/// longer than what was asked, or out of proportion.
+/// What was tried by hand against the recorded server, and where ours differs: it never sends answers that are longer
+/// than requests, or disproportionately many.
 #[test]
 fn hand_made_packets() {
     let granted = |name: &str, key| {

@@ -1,5 +1,5 @@
-//! [`Server`]: answers any number of sessions in bounded memory, never with more bytes than a request has, but for the
-//! token that opens a session.
+//! [`Server`]: answers any number of sessions in bounded memory, never with more bytes than the request has, except for
+//! the token that opens a session.
 
 use super::fill::{Fill, Filler};
 use super::packet::{self, Echo, EchoLayout, Instant, Key, Packet, TOKEN_LEN, Unreadable, flag};
@@ -14,18 +14,18 @@ use jitlat_core::{Span, SteadyTime};
 use sha2::Sha256;
 use std::collections::{HashMap, VecDeque};
 
-/// Beyond the longest duration, how long a session is still answered.
+/// How long a session is still answered after its longest duration.
 const DURATION_GRACE: Span = Span::seconds(2);
-/// Beyond the timeout, how long a silent session is remembered.
+/// How long a silent session is kept after the timeout.
 const TIMEOUT_GRACE: Span = Span::seconds(5);
-/// How long a session is remembered of which no request comes.
+/// How long a session without requests is kept.
 const UNUSED: Span = Span::seconds(30);
-/// The interval may be this part of the timeout.
+/// The interval may be at most this fraction of the timeout.
 const INTERVALS_IN_TIMEOUT: i64 = 4;
-/// Open requests that one address may make in a second, on average. Each is answered with a few bytes more than it has.
+/// Open requests allowed per address and second, on average, because each answer is a few bytes longer.
 const OPENS: u32 = 100;
-/// What the answer that opens a session may have more than the request: the token, and a restricted interval that takes
-/// more digits.
+/// How many bytes longer than the request the answer that opens a session may be: the token, and a restricted interval
+/// with more digits.
 pub const OPEN_SURPLUS: usize = TOKEN_LEN + 3;
 
 /// Which stamps are granted.
@@ -47,11 +47,11 @@ pub struct Rules {
     pub key: Option<Key>,
     /// Longest test; zero = any.
     pub duration: Span,
-    /// Shortest interval: what asks for a shorter one is granted this one, and what comes faster is not answered.
+    /// Shortest interval: granted to clients that request a shorter one; requests that come faster are not answered.
     pub interval: Span,
-    /// Requests that are answered at once after a pause, however short the interval.
+    /// Requests that are answered immediately after a pause, however short the interval.
     pub burst: u32,
-    /// Longest packet.
+    /// Longest packet, in bytes.
     pub length: u32,
     /// A session silent for this long is forgotten soon.
     pub timeout: Span,
@@ -59,9 +59,9 @@ pub struct Rules {
     pub stamps: AllowStamps,
     /// Whether clients choose the TOS octet of answers.
     pub tos: bool,
-    /// What answers are filled up with where nobody asks for anything else.
+    /// The fill of answers if the client requests none.
     pub fill: Fill,
-    /// Names of fills that are granted; with a `*` at the end, those that begin so.
+    /// Names of fills that may be requested; with a `*` at the end, prefixes.
     pub fills: Vec<String>,
     /// Sessions at a time.
     pub sessions: usize,
@@ -89,7 +89,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// What is granted of `asked`; `None` where it makes no sense.
+    /// The parameters granted for `asked`; `None` if it is invalid.
     pub fn grant(&self, asked: &Params) -> Option<Params> {
         let wants_stamps = asked.stamp_at != StampAt::None;
         if wants_stamps && asked.clocks == super::params::Clocks::None || !(0..=255).contains(&asked.tos) {
@@ -110,7 +110,7 @@ impl Rules {
             granted.tos = 0;
         }
         if !asked.fill.is_empty() && !self.allows(&asked.fill) {
-            // Its name, or none at all: the answer is to be no longer.
+            // Its name, or none at all, because the answer must not be longer.
             granted.fill =
                 Some(self.fill.to_string()).filter(|f| f.len() <= asked.fill.len()).unwrap_or_default();
         }
@@ -140,7 +140,7 @@ struct Session {
     /// When the first request came, and the last.
     first: Option<SteadyTime>,
     last: SteadyTime,
-    /// When the allowance of requests is whole again.
+    /// When the allowance of requests is complete again.
     allowance: SteadyTime,
 }
 
@@ -167,7 +167,7 @@ impl Session {
 pub enum Reaction {
     /// Send what was appended back where the request came from, with this TOS octet.
     Answer {
-        /// The whole octet; of ECN nothing is set but what the client asked for.
+        /// The whole octet; the ECN bits are only those requested by the client.
         tos: u8,
     },
     /// Nothing to send.
@@ -184,14 +184,14 @@ pub struct Server {
     started: SteadyTime,
     sessions: HashMap<u64, Session>,
     per_client: HashMap<access::Client, usize>,
-    /// Sessions of which no request has come, the oldest first; others among them are passed over.
+    /// Sessions without requests, the oldest first; entries of other sessions are skipped.
     unused: VecDeque<u64>,
     opens: RateLimiter,
     swept: SteadyTime,
 }
 
 impl Server {
-    /// A server without sessions, started at `now`. `secret` is random: nobody can guess the tokens made of it.
+    /// A server without sessions, started at `now`. `secret` is random, so that tokens cannot be guessed.
     pub fn new(rules: Rules, secret: [u8; 32], now: SteadyTime) -> Server {
         let [seed, ..] = secret.as_chunks::<8>().0 else { unreachable!("32 bytes are four times eight") };
         Server {
@@ -212,7 +212,7 @@ impl Server {
         self.sessions.len()
     }
 
-    /// A datagram came in at `arrival`; what to send back is appended to `out`.
+    /// Handles a datagram received at `arrival`; the answer is appended to `out`.
     pub fn handle(
         &mut self,
         datagram: &[u8],
@@ -233,7 +233,7 @@ impl Server {
         let start = out.len();
         let reaction = match packet.flags {
             flag::OPEN => self.open(&packet, true, arrival, now, out),
-            // "No test": whether it would be opened, and how.
+            // "No test": answers whether it would be opened, and how.
             open if open == flag::OPEN | flag::CLOSE => self.open(&packet, false, arrival, now, out),
             flag::CLOSE => self.close(&packet, arrival),
             _ => self.echo(datagram, &packet, arrival, now, out),
@@ -273,12 +273,12 @@ impl Server {
         Ok(Reaction::Answer { tos })
     }
 
-    /// Makes a session, in the place of one that was never used if there is no other. Returns its token.
+    /// Creates a session, replacing one that was never used if necessary. Returns its token.
     fn admit(&mut self, params: Params, arrival: &Arrival, now: Tick) -> Result<u64, Silence> {
         self.sweep(now.steady);
         let client = access::Client::of(arrival.from.ip());
         if self.per_client.get(&client).is_some_and(|n| *n >= self.rules.sessions_per_client) {
-            // Forged requests in its name must not keep a client out.
+            // Forged requests in its name must not lock a client out.
             self.make_room(|s| access::Client::of(s.client.ip()) == client)?;
         }
         if self.sessions.len() >= self.rules.sessions {
@@ -307,7 +307,7 @@ impl Server {
         Ok(token)
     }
 
-    /// Forgets the oldest session that was never used, of those that are `meant`.
+    /// Removes the oldest session that was never used, among those for which `meant` is true.
     fn make_room(&mut self, meant: impl Fn(&Session) -> bool) -> Result<(), Silence> {
         let sessions = &self.sessions;
         let is_meant = |token: &u64| sessions.get(token).is_some_and(|s| s.first.is_none() && meant(s));
@@ -376,7 +376,7 @@ impl Server {
             self.remove(token);
             return Err(Silence::NoSession);
         }
-        // Before all else: what is not answered must not show in what is told of received requests.
+        // First of all: what is not answered must not appear in the statistics of received requests.
         if !session.may_ask(rules, now.steady) {
             return Err(Silence::Limited);
         }
@@ -400,7 +400,7 @@ impl Server {
         packet::begin(flag::REPLY | close, rules.key.as_ref(), out);
         out.extend(token.to_le_bytes());
         session.layout.write(&Echo { seq: asked.seq, count, window, received, midpoint, sent }, out);
-        // The payload: as long as was agreed on, but no longer than that of the request.
+        // The payload: as long as negotiated, but not longer than that of the request.
         let fields = out.len();
         let agreed = usize::try_from(session.params.length).unwrap_or(0);
         let len = agreed.min(datagram.len()).max(fields - start);

@@ -1,4 +1,4 @@
-//! What the server grants, for how long and to whom; that it is of no use against third hosts; what a client makes of
+//! What the server grants, for how long and to whom; that it cannot be abused against third hosts; how a client handles
 //! bad answers.
 
 use super::client::Failure;
@@ -112,7 +112,7 @@ fn restrictions() {
         ),
         (Span::millis(500), Span::millis(50), 100, StampAt::Midpoint, 0, "pattern:cafe")
     );
-    // No longer than a quarter of the time after which a silent session is forgotten.
+    // At most a quarter of the time after which a silent session is forgotten.
     assert_eq!(grant(|p| p.interval = Span::seconds(2)).unwrap().interval, Span::millis(500));
     assert_eq!(grant(|p| p.stamp_at = StampAt::Send).unwrap().stamp_at, StampAt::Send);
     assert_eq!(grant(|p| p.version = 7).unwrap().version, 1);
@@ -123,7 +123,7 @@ fn restrictions() {
         let params = Params { fill: asked.to_owned(), ..self::asked() };
         assert_eq!(rules.grant(&params).unwrap().fill, granted, "{asked}");
     }
-    // What makes no sense, and ends irtt's server: stamps of no clock.
+    // An invalid request that ends irtt's server: stamps of no clock.
     assert_eq!(grant(|p| p.clocks = Clocks::None), None);
     assert!(grant(|p| (p.clocks, p.stamp_at) = (Clocks::None, StampAt::None)).is_some());
     assert_eq!((grant(|p| p.tos = 256), grant(|p| p.tos = -1)), (None, None));
@@ -155,7 +155,7 @@ fn a_session_is_its_clients() {
     let close = packet(flag::CLOSE, Some(token), |_| (), None);
     assert_eq!(host.say(CLIENT, &close, 40), Ok(vec![]));
     assert_eq!(host.echo(CLIENT, token, &params, 1, 50), Err(Silence::NoSession));
-    // Services are not answered, nor is what a server says.
+    // Services are not answered, nor are messages of servers.
     let open = packet(flag::OPEN, None, |out| asked().write(out), None);
     assert_eq!(host.say("192.0.2.1:53", &open, 60), Err(Silence::Source));
     let reply = packet(flag::OPEN | flag::REPLY, Some(1), |out| asked().write(out), None);
@@ -171,7 +171,7 @@ fn a_burst_and_then_one_an_interval() {
     assert_eq!(answered, [0, 1, 2, 3, 4]);
     assert_eq!(host.echo(CLIENT, token, &params, 12, 105), Err(Silence::Limited));
     let (_, echo) = host.echo(CLIENT, token, &params, 13, 110).unwrap();
-    // What was not answered does not count as received: it would look lost on the way back.
+    // What was not answered does not count as received: it would appear lost on the way back.
     assert_eq!((echo.count, echo.window), (6, 0b11_1110_0000_0001));
     let on_time =
         (0..100).filter(|k| host.echo(CLIENT, token, &params, 14 + k, 120 + 10 * i64::from(*k)).is_ok());
@@ -183,7 +183,7 @@ fn a_burst_and_then_one_an_interval() {
 
 #[test]
 fn sessions_end() {
-    // By duration: the last answer says so.
+    // By duration: the last answer reports it.
     let mut host = Host::new(Rules { duration: Span::seconds(1), ..Rules::default() });
     let (token, params) = host.open(CLIENT, &asked(), 0).unwrap();
     for (k, ms) in (500..3500).step_by(500).enumerate() {
@@ -191,7 +191,7 @@ fn sessions_end() {
     }
     assert_eq!(host.echo(CLIENT, token, &params, 7, 3600).unwrap().0, flag::REPLY | flag::CLOSE);
     assert_eq!(host.echo(CLIENT, token, &params, 8, 3700), Err(Silence::NoSession));
-    // By silence, and sooner where no request ever came.
+    // By silence, and sooner if no request ever came.
     let mut host = Host::new(Rules { timeout: Span::seconds(60), ..Rules::default() });
     let (token, params) = host.open(CLIENT, &asked(), 0).unwrap();
     let (unused, _) = host.open(CLIENT, &asked(), 0).unwrap();
@@ -210,7 +210,7 @@ fn forged_opens_keep_nobody_out() {
     let mut tokens = Vec::new();
     let (used, params) = host.open(CLIENT, &asked(), 0).unwrap();
     assert!(host.echo(CLIENT, used, &params, 0, 5).is_ok());
-    // More than one host may have: those never used make room, the oldest first.
+    // More than one host may have: those never used are replaced, the oldest first.
     for k in 0..10 {
         tokens.push(host.open(CLIENT, &asked(), 20 + 10 * k).unwrap().0);
     }
@@ -227,7 +227,7 @@ fn forged_opens_keep_nobody_out() {
     }
     assert_eq!(host.server.sessions(), 8);
     assert!(host.echo(CLIENT, used, &params, 2, 350).is_ok(), "a session in use stays");
-    // Where all are in use there is no room.
+    // If all are in use there is no room.
     let mut host = Host::new(Rules { sessions: 2, ..Rules::default() });
     for k in 0..2 {
         let from = format!("198.51.100.{k}:5000");
@@ -289,8 +289,8 @@ fn any_params() -> impl Strategy<Value = Params> {
 }
 
 proptest! {
-    /// Whatever is said, by whomever: one answer at most, no longer than what was said; a session is opened with a few
-    /// bytes more; memory is bounded.
+    /// Whatever is sent, by any host: at most one answer, not longer than the request; the answer that opens a session
+    /// is a few bytes longer; memory is bounded.
     #[test]
     fn of_no_use_against_others(
         key in any::<bool>(),
@@ -303,7 +303,7 @@ proptest! {
         let rules = Rules { key: key.clone(), sessions: 4, sessions_per_client: 3, ..Rules::default() };
         let mut server = Server::new(rules, [1; 32], SteadyTime(0));
         let mut tokens = vec![0];
-        let (mut ms, mut heard, mut answered, mut opens) = (0, 0, 0, 0);
+        let (mut ms, mut received, mut answered, mut opens) = (0, 0, 0, 0);
         for (params, flags, which, bytes, whole, pause) in said {
             ms += pause;
             let open = flags & flag::OPEN != 0;
@@ -317,7 +317,7 @@ proptest! {
             let surplus = if open { OPEN_SURPLUS } else { 0 };
             prop_assert!(out.len() <= datagram.len() + surplus, "{} for {}", out.len(), datagram.len());
             prop_assert!(reaction.is_ok() || out.is_empty());
-            heard += datagram.len();
+            received += datagram.len();
             answered += out.len();
             opens += usize::from(open && !out.is_empty());
             if let Ok(packet) = Packet::parse(&out, key.as_ref()) {
@@ -326,10 +326,10 @@ proptest! {
             }
             prop_assert!(server.sessions() <= 4);
         }
-        prop_assert!(answered <= heard + opens * OPEN_SURPLUS);
+        prop_assert!(answered <= received + opens * OPEN_SURPLUS);
     }
 
-    /// A client survives what comes, and takes nothing of it for an answer.
+    /// A client survives any input, and takes nothing of it for an answer.
     #[test]
     fn any_answer_is_survived(
         said in prop::collection::vec((0u8..16, any::<bool>(), prop::collection::vec(any::<u8>(), 0..90)), 0..30),
@@ -344,9 +344,9 @@ proptest! {
         for (k, (flags, ours, bytes)) in said.into_iter().enumerate() {
             let token = if ours { client.token() } else { 5 };
             let datagram = packet(flags & !flag::HMAC, Some(token), |out| out.extend(&bytes), None);
-            let heard = client.receive(&datagram, tick(k as i64).wall);
+            let result = client.receive(&datagram, tick(k as i64).wall);
             if flags & flag::REPLY == 0 {
-                prop_assert_eq!(heard, Received::Malformed);
+                prop_assert_eq!(result, Received::Malformed);
             }
             let _ = client.receive(&bytes, tick(k as i64).wall);
             out.clear();
@@ -357,7 +357,7 @@ proptest! {
     }
 }
 
-/// A client that has said its first open request.
+/// A client that has sent its first open request.
 fn opening(change: impl Fn(&mut Options)) -> Client {
     let mut options = Options::new(Span::seconds(1), Span::millis(20));
     change(&mut options);
@@ -394,7 +394,7 @@ fn an_open_request_is_repeated_and_then_given_up() {
 }
 
 #[test]
-fn what_a_server_restricts_is_told_and_the_session_closed() {
+fn restrictions_are_reported_and_the_session_closed() {
     let restricted = Params { interval: Span::millis(100), ..asked() };
     let mut client = opening(|_| ());
     assert_eq!(client.receive(&granted(7, &restricted), tick(1).wall), Received::Conversation);
@@ -434,8 +434,8 @@ fn one_bad_datagram_ends_no_test() {
     assert_eq!(client.receive(b"no packet", near), Received::Foreign);
     assert_eq!(client.receive(&granted(9, &asked()), near), Received::Conversation, "to an open said again");
     assert_eq!(client.conversation_state(SteadyTime(0)), ConversationState::Ready);
-    let Received::Reply(heard) = client.receive(&reply(7, flag::REPLY), near) else { panic!() };
-    assert_eq!((heard.seq, heard.far_seq, client.far_window()), (3, Some(3), Some(15)));
+    let Received::Reply(reply_read) = client.receive(&reply(7, flag::REPLY), near) else { panic!() };
+    assert_eq!((reply_read.seq, reply_read.far_seq, client.far_window()), (3, Some(3), Some(15)));
     // The server ends it: this one still counts.
     assert!(matches!(client.receive(&reply(7, flag::REPLY | flag::CLOSE), near), Received::Reply(_)));
     assert!(client.was_ended() && client.conversation_state(SteadyTime(0)) == ConversationState::Over);

@@ -1,9 +1,8 @@
 //! Mutual proof of a pre-shared key, and the seal on every message after it (version 3).
 //!
-//! Neither side ever sends the key. Each proves that it has it by an HMAC-SHA-256 over its own role and
-//! everything said so far, both nonces included: a proof cannot be reflected, replayed, or carried over
-//! to another conversation. From then on every frame carries a truncated HMAC bound to its direction and
-//! its place in the sequence.
+//! The key is never sent. Each side proves that it has it by an HMAC-SHA-256 over its role and everything sent so far,
+//! including both nonces: a proof cannot be reflected, replayed, or used in another conversation. After that every
+//! frame has a truncated HMAC bound to its direction and its position in the sequence.
 
 use core::fmt;
 use hmac::{Hmac, KeyInit, Mac};
@@ -15,14 +14,14 @@ pub const NONCE_LEN: usize = 16;
 pub const PROOF_LEN: usize = 32;
 /// Bytes of the seal on a frame.
 pub const SEAL_LEN: usize = 16;
-/// Shortest key: 128 bits where it is random, as it should be.
+/// Shortest key: 128 bits if it is random.
 pub const MIN_KEY_LEN: usize = 16;
 
 /// A pre-shared key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(Vec<u8>);
 
-/// A key that is too short to be worth anything.
+/// A key that is too short to be secure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the key has {0} bytes: give at least {MIN_KEY_LEN} random ones, e.g. from `head -c 32 /dev/urandom | base64`"
@@ -46,7 +45,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Who is speaking.
+/// The side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
     /// The host that runs `jitlat HOST`.
@@ -79,7 +78,7 @@ impl Side {
     }
 }
 
-/// Everything said so far on a control connection, both ways, in the order of the conversation.
+/// Everything sent so far on a control connection, both ways, in the order of the conversation.
 #[derive(Clone, Default)]
 pub struct Transcript(Sha256);
 
@@ -103,14 +102,14 @@ impl Transcript {
         mac(&key.0, &[side.proof_label(), &self.digest()]).verify_slice(proof).is_ok()
     }
 
-    /// A value that only those who have `key` know, bound to this conversation; without a key whoever heard
-    /// the conversation knows it.
+    /// A value that only those who know `key` can compute, bound to this conversation; without a key, anyone who
+    /// observed the conversation can.
     pub fn secret(&self, key: Option<&Key>, label: &str) -> [u8; 32] {
         let key = key.map_or(&[][..], |k| &k.0);
         mac(key, &[label.as_bytes(), &self.digest()]).finalize().into_bytes().into()
     }
 
-    /// The seal for what `side` says from here on.
+    /// The seal for what `side` sends from here on.
     pub fn seal(&self, key: &Key, side: Side) -> Seal {
         let derived = mac(&key.0, &[side.seal_label(), &self.digest()]).finalize().into_bytes();
         Seal { key: derived.into(), counter: 0 }
@@ -158,7 +157,7 @@ impl fmt::Debug for Seal {
     }
 }
 
-/// HMAC-SHA-256 (RFC 2104). The key is brought to the hash's block by hand, which leaves nothing to fail.
+/// HMAC-SHA-256 (RFC 2104). The key is padded to the hash's block here, so that nothing can fail.
 fn mac(key: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
     let mut block = [0; 64];
     let hashed: [u8; 32];
@@ -174,7 +173,7 @@ fn mac(key: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
     mac
 }
 
-/// Derives independent random values from the bytes of entropy that the driver gave: `label` tells them apart.
+/// Derives independent random values from the driver's random bytes: one for each `label`.
 pub fn derive(entropy: &[u8; 32], label: &str) -> [u8; 32] {
     mac(entropy, &[label.as_bytes()]).finalize().into_bytes().into()
 }

@@ -40,7 +40,7 @@ impl Codec {
         }
     }
 
-    /// Takes bytes as they came; then ask [`decode`](Codec::decode) until it says `None`.
+    /// Adds received bytes; then call [`decode`](Codec::decode) until it returns `None`.
     pub fn feed(&mut self, bytes: &[u8]) {
         match self {
             Codec::Classic(c) => c.feed(bytes),
@@ -56,7 +56,7 @@ impl Codec {
         }
     }
 
-    /// The proof of `key` to be sent next; `None` in the classic dialect, which knows no proofs.
+    /// The proof of `key` to be sent next; `None` in the classic dialect, which has no proofs.
     pub(super) fn prove(&mut self, key: &Key) -> Option<Message> {
         match self {
             Codec::Classic(_) => None,
@@ -64,7 +64,7 @@ impl Codec {
         }
     }
 
-    /// Whether the proof just received is good.
+    /// Whether the proof just received is valid.
     pub(super) fn verify(&self, key: &Key, proof: &[u8]) -> bool {
         match self {
             Codec::Classic(_) => false,
@@ -79,7 +79,7 @@ impl Codec {
         }
     }
 
-    /// No proofs will be exchanged.
+    /// Ends the transcript, because no proofs will be exchanged.
     pub(crate) fn settle(&mut self) {
         if let Codec::V3(c) = self {
             c.settle();

@@ -1,10 +1,10 @@
-//! Which of the two languages a control connection speaks.
+//! The two dialects of a control connection.
 
 use super::message::DecodeError;
 use super::v3::frame::PREFACE;
 use core::fmt;
 
-/// The language of a control connection.
+/// The dialect of a control connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// 44-byte workorders: the seed's protocol. IPv4, one flow, no authentication.
@@ -23,8 +23,8 @@ impl fmt::Display for Dialect {
     }
 }
 
-/// Tells the dialect from the first bytes of a connection: the preface `JLT3`, or a workorder's command 1…7.
-/// `None` while they may yet become either.
+/// Detects the dialect from the first bytes of a connection: the preface `JLT3`, or a workorder's command 1…7. `None`
+/// while both are still possible.
 pub fn sniff(first: &[u8]) -> Result<Option<Dialect>, DecodeError> {
     let head = &first[..first.len().min(4)];
     let v3 = PREFACE.starts_with(head);

@@ -1,10 +1,10 @@
-//! What a control machine asks of its driver's flow engine ([`Command`]) and what the engine reports back
+//! What a control machine requests of its driver's flow engine ([`Command`]) and what the engine reports
 //! ([`FlowReport`]): the same on both sides, so that one engine serves client and server.
 //!
-//! The life of a flow, with the commands on the left and the reports they are answered with:
+//! The life of a flow, with the commands on the left and the reports that answer them:
 //!
 //! ```text
-//! Open     → Opened(port)                  bind the socket (TCP: also listen, where told to)
+//! Open     → Opened(port)                  bind the socket (TCP: also listen, if requested)
 //!            Greeted(from)                 version 3, server: a HELLO with the flow's token came
 //! Connect  → Ready                         tie the socket to the peer; version 3, client: greet it
 //! Start                                    run StreamSender or StreamReceiver (accept first if listening)
@@ -64,9 +64,9 @@ pub struct Opening {
     pub spec: TestSpec,
     /// Local port to bind; 0 = the system chooses.
     pub bind_port: u16,
-    /// Whether another port will do where that one is taken.
+    /// Whether another port may be used if that one is taken.
     pub any_port_will_do: bool,
-    /// The control peer's address. Nothing is ever sent to, or accepted from, another IP address.
+    /// The control peer's address. Packets are never sent to, or accepted from, another IP address.
     pub peer: core::net::IpAddr,
     /// How the ends meet.
     pub meeting: Meeting,
@@ -76,37 +76,37 @@ pub struct Opening {
     pub stamps: Source,
     /// How long a receiver waits.
     pub patience: Patience,
-    /// Most records a receiver may keep: duplicates included.
+    /// Most records that a receiver may keep, including duplicates.
     pub record_limit: usize,
 }
 
-/// What the machine wants done with a flow. Obey in order.
+/// A command of the machine about a flow. Execute them in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Bind, allocate and prepare. Answer [`FlowReport::Opened`].
+    /// Bind, allocate and prepare. Answer with [`FlowReport::Opened`].
     Open(Box<Opening>),
     /// Tie the flow to `peer`; a `greeting` is to be sent there with a `Greeter` until it comes back, for
     /// at most the given patience. Answer [`FlowReport::Ready`].
     Connect {
         /// Which flow.
         flow: FlowId,
-        /// The far end. Port 0: classic peers that named none; take the first packet's.
+        /// The far end. Port 0: a classic peer that named none; use the first packet's.
         peer: SocketAddr,
         /// Token to greet with, and how long to try (client, version 3).
         greeting: Option<(u64, Span)>,
     },
     /// Start the stream or its reception.
     Start(FlowId),
-    /// End it early: the sender turns to sentinels, the receiver lingers this long for stragglers and finishes.
+    /// End it early: the sender sends sentinels, the receiver waits this long for late packets and finishes.
     Cut(FlowId, Span),
-    /// No more of it: the sender stops its sentinels and reports [`FlowReport::Sent`]; a receiver that has
-    /// not finished does so at once and reports.
+    /// End it now: the sender stops its sentinels and reports [`FlowReport::Sent`]; a receiver that has not finished
+    /// does so at once and reports.
     Stop(FlowId),
     /// Release sockets and threads of the flow, whatever its state. No report is expected.
     Close(FlowId),
 }
 
-/// What the flow engine tells the machine.
+/// A report of the flow engine.
 #[derive(Clone, Debug)]
 pub enum FlowReport {
     /// The socket is bound to this port.
@@ -121,29 +121,29 @@ pub enum FlowReport {
     Sent(FlowId, SendReport),
     /// The receiver has finished.
     Received(FlowId, ReceiveReport),
-    /// It could not be done; the reason says what was attempted. A stream that has begun ends with `Sent` or
-    /// `Received` all the same, however badly: what there is, is kept.
+    /// It failed; the text describes what was attempted. A stream that has begun still ends with `Sent` or `Received`,
+    /// so that all results are kept.
     Failed(FlowId, String),
 }
 
-/// What a sender leaves.
+/// The result of a sender.
 #[derive(Clone, Debug, Default)]
 pub struct SendReport {
-    /// Data packets attempted: one more than the last sequence number.
+    /// Data packets sent or tried: the last sequence number plus one.
     pub sent: u32,
     /// Of those, refused by the sending system.
     pub failed: u32,
-    /// When each really left, where the system told.
+    /// When each packet left; `None` without stamps of the system.
     pub stamps: Option<SentStamps>,
 }
 
-/// What a receiver leaves.
+/// The result of a receiver.
 #[derive(Clone, Debug)]
 pub struct ReceiveReport {
     /// What arrived.
     pub recording: Recording,
-    /// Why it is over.
+    /// Why the reception ended.
     pub finish: Finish,
-    /// Datagrams the receiving kernel dropped for want of buffer space, if it said.
+    /// Datagrams dropped by the receiving kernel because a buffer was full; `None` if unknown.
     pub drops: Option<u64>,
 }

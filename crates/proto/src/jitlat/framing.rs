@@ -14,8 +14,8 @@ impl Framer {
         Framer { length, partial: Vec::with_capacity(length) }
     }
 
-    /// Takes the next bytes of the stream and calls `record` with every record they complete, in
-    /// order. Copies only records that straddle two calls; never allocates.
+    /// Adds the next bytes of the stream and calls `record` for every complete record, in order. Copies only records
+    /// that span two calls; never allocates.
     pub fn push(&mut self, mut bytes: &[u8], mut record: impl FnMut(&[u8])) {
         if !self.partial.is_empty() {
             let missing = self.length - self.partial.len();
@@ -33,7 +33,7 @@ impl Framer {
         self.partial.extend_from_slice(whole.remainder());
     }
 
-    /// Bytes of a record that has begun and not ended.
+    /// Bytes of the incomplete record.
     pub fn pending(&self) -> usize {
         self.partial.len()
     }

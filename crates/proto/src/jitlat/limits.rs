@@ -3,8 +3,8 @@
 use core::fmt;
 use jitlat_core::{Span, TestSpec};
 
-/// The limits of a server: of one request, of all sessions together, and of waiting. The defaults are
-/// safe for a host on the open Internet with 4 GB of memory.
+/// The limits of a server: for one request, for all sessions together, and for waiting. The defaults are safe for a
+/// host on the open Internet with 4 GB of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Flows in one session: two for both directions at once.
@@ -27,8 +27,8 @@ pub struct Limits {
     pub sessions: usize,
     /// Sessions of one address (IPv6: of one /64).
     pub sessions_per_client: usize,
-    /// Bytes of records of all sessions, kept results included. Claimed by what a test could need at most,
-    /// every packet duplicated; most tests touch half of it.
+    /// Bytes of records of all sessions, including kept results. Reserved is what a test may need at most, with every
+    /// packet duplicated; most tests use half of it.
     pub memory: u64,
     /// The same for one address (IPv6: for one /64).
     pub memory_per_client: u64,
@@ -36,7 +36,7 @@ pub struct Limits {
     pub probes: u32,
     /// How long a control connection may be silent while the server waits for its next message.
     pub idle: Span,
-    /// How long results are kept that the client has not collected.
+    /// How long results that the client has not fetched are kept.
     pub keep: Span,
     /// Whether classic workorders are accepted.
     pub classic: bool,
@@ -65,7 +65,7 @@ impl Default for Limits {
     }
 }
 
-/// A request refused by a limit. Displays as a sentence that names the limit, its value and what was asked.
+/// A request refused by a limit. Displays as a sentence with the limit, its value and what was requested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{limit} is limited to {allowed} on this server ({asked} asked for)")]
 pub struct Refusal {
@@ -85,7 +85,7 @@ impl Refusal {
 }
 
 impl Limits {
-    /// Whether one flow may be run at all.
+    /// Whether one flow is allowed.
     pub fn check(&self, spec: &TestSpec) -> Result<(), Refusal> {
         let (packets, payload, period) = (spec.packets(), spec.payload(), spec.period().0.max(1));
         if packets > self.packets {
@@ -118,7 +118,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Records a receiver may keep of `spec`: every packet twice, and some.
+    /// Records that a receiver of `spec` may keep: every packet twice, and some more.
     pub fn record_limit(spec: &TestSpec) -> usize {
         (spec.packets() as usize).saturating_mul(2).saturating_add(1024)
     }

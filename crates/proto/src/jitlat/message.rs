@@ -1,5 +1,5 @@
-//! What the two sides say to each other, whatever the dialect. The classic codec makes up the messages
-//! that its language has no words for, so that one machine a side serves both.
+//! The control messages, independent of the dialect. The classic codec generates messages that its dialect does not
+//! have, so that one machine per side serves both.
 
 use super::auth::{NONCE_LEN, PROOF_LEN};
 use super::flow::FlowId;
@@ -24,19 +24,19 @@ pub enum Message {
     Welcome(Welcome),
     /// Either: proof of the pre-shared key.
     Proof([u8; PROOF_LEN]),
-    /// Client: a clock probe; server: the same, answered.
+    /// Client: a clock probe; server: its answer.
     Probe(Probe),
     /// Client: the flows it wants.
     Request(Request),
-    /// Server: granted; where each flow is awaited.
+    /// Server: granted, with the port of each flow.
     Accept(Accept),
-    /// Client: the test paths are open, go.
+    /// Client: the test paths are open, start.
     Start,
-    /// Server: gone.
+    /// Server: started.
     Started,
-    /// Receiver: the flow is over, this many packets have come.
+    /// Receiver: the flow is over; the number of packets received.
     Finished(FlowId, u64),
-    /// Sender: no more data packets will come, this many were sent.
+    /// Sender: no more data packets will come; the number sent.
     End(FlowId, u32),
     /// Client as receiver: end the flow early.
     Stop(FlowId),
@@ -44,13 +44,13 @@ pub enum Message {
     Fetch(Fetch),
     /// Server: one chunk of results.
     Chunk(Chunk),
-    /// Server: that were all of them, and what else is known of the flow.
+    /// Server: the end of the results, with a summary of the flow.
     Results(Results),
-    /// Client: everything is collected; forget it.
+    /// Client: everything is fetched; discard it.
     Bye,
-    /// Either: still here.
+    /// Either: keep-alive.
     KeepAlive,
-    /// Either: no, and the conversation is over.
+    /// Either: refusal, which ends the conversation.
     Nak(Nak),
 }
 
@@ -79,7 +79,7 @@ impl Message {
     }
 }
 
-/// The client's opening.
+/// The client's introduction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
     /// Oldest version it can speak.
@@ -90,7 +90,7 @@ pub struct Hello {
     pub capabilities: u64,
     /// Random.
     pub nonce: [u8; NONCE_LEN],
-    /// Whether it has a key and insists on mutual proof.
+    /// Whether it has a key and requires mutual proof.
     pub authenticate: bool,
     /// Program and version.
     pub software: Option<String>,
@@ -114,7 +114,7 @@ pub struct Welcome {
 /// A clock probe: T1 from the client; T2 and T3 added by the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Counts up from 0; ties answer to question.
+    /// Counts up from 0; matches answers to probes.
     pub id: u32,
     /// T1: the client sent, on its clock.
     pub sent: WallTime,
@@ -124,12 +124,12 @@ pub struct Probe {
     pub answered: Option<WallTime>,
 }
 
-/// What the client wants.
+/// The client's request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// The flows, in the order of their numbers.
     pub flows: Vec<FlowRequest>,
-    /// The client, before the test.
+    /// Facts about the client, before the test.
     pub host: HostFacts,
 }
 
@@ -142,14 +142,14 @@ pub struct FlowRequest {
     pub stamps: Source,
 }
 
-/// What the server grants.
+/// The server's grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accept {
-    /// Name under which the results are kept; classic servers give none.
+    /// Identifier under which the results are kept; `None` from classic servers.
     pub session: Option<SessionId>,
     /// In the order of the request.
     pub flows: Vec<FlowAccept>,
-    /// The server, before the test.
+    /// Facts about the server, before the test.
     pub host: HostFacts,
 }
 
@@ -158,18 +158,18 @@ pub struct Accept {
 pub struct FlowAccept {
     /// The server's port.
     pub port: u16,
-    /// What to greet that port with; classic: no greeting.
+    /// The token for greetings to that port; `None` in the classic dialect.
     pub token: Option<u64>,
 }
 
-/// A wish for results.
+/// A request for results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch {
-    /// Of this session, kept under this name; classic: of this connection.
+    /// Of the session with this identifier; `None` in the classic dialect: of this connection.
     pub session: Option<SessionId>,
-    /// Of this flow.
+    /// The flow.
     pub flow: FlowId,
-    /// From this chunk on, counted from 0.
+    /// The first chunk, counted from 0.
     pub chunk: u32,
 }
 
@@ -180,7 +180,7 @@ pub struct Chunk {
     pub flow: FlowId,
     /// Which chunk, from 0.
     pub index: u32,
-    /// CRC-32 of the data as version 3 encodes it (`v3::checksum`); checked when decoding. Classic: none, 0.
+    /// CRC-32 of the data as version 3 encodes it (`v3::checksum`); checked when decoding. 0 in the classic dialect.
     pub crc: u32,
     /// The data.
     pub data: ChunkData,
@@ -191,8 +191,8 @@ pub struct Chunk {
 pub enum ChunkData {
     /// What the server received: 1024 records a chunk, the last one possibly fewer.
     Records(Vec<PacketRecord>),
-    /// When the server's packets left, by sequence number, `i64::MIN` = not known: 4096 stamps a chunk, the
-    /// last one possibly fewer.
+    /// When the server's packets left, by sequence number, `i64::MIN` = unknown: 4096 stamps per chunk, the last chunk
+    /// may have fewer.
     Stamps(Source, Vec<i64>),
 }
 
@@ -201,30 +201,30 @@ pub enum ChunkData {
 pub struct Results {
     /// The flow.
     pub flow: FlowId,
-    /// Chunks the flow has in all.
+    /// Number of chunks of the flow.
     pub chunks: u32,
-    /// Records or stamps in all.
+    /// Number of records or stamps.
     pub count: u64,
     /// CRC-32 over the CRC-32s (big-endian) of the chunks sent in answer to this fetch.
     pub crc: u32,
-    /// Packets the server sent, if it was the sender.
+    /// Packets that the server sent; `None` if it was the receiver.
     pub sent: Option<u32>,
     /// Of those, refused by its system.
     pub failed: u32,
-    /// Datagrams its kernel dropped for want of buffer space, if it was the receiver and knows.
+    /// Datagrams that its kernel dropped because a buffer was full; `None` if unknown.
     pub drops: Option<u64>,
     /// Packets it did not keep because the recording was full.
     pub refused: u64,
-    /// Why its reception ended, if it was the receiver.
+    /// Why its reception ended; `None` if it was the sender.
     pub finish: Option<Finish>,
-    /// Why the flow came to nothing, if it did.
+    /// Why the flow failed; `None` if it did not.
     pub failure: Option<String>,
-    /// The server, after the test.
+    /// Facts about the server, after the test.
     pub host: HostFacts,
 }
 
 impl Results {
-    /// No results of `flow`, and nothing known.
+    /// Empty results of `flow`.
     pub fn none(flow: FlowId) -> Results {
         Results {
             flow,
@@ -245,9 +245,9 @@ impl Results {
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nak {
-    /// Why, for programs.
+    /// The reason, for programs.
     pub code: NakCode,
-    /// Why, for people: names the limit and its value where one is the reason.
+    /// The reason, for people, with the limit and its value if that is the reason.
     pub text: String,
 }
 
@@ -261,15 +261,15 @@ impl Nak {
 /// The reasons for a [`Nak`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NakCode {
-    /// None given, or one this version does not know.
+    /// No reason, or one that this version does not know.
     Other,
-    /// The message could not be understood, or came out of turn.
+    /// An invalid message, or one that is not allowed in this state.
     Malformed,
     /// No common version.
     Version,
     /// Authentication is required, or has failed.
     Authentication,
-    /// The request makes no sense.
+    /// The request is invalid.
     Invalid,
     /// A limit forbids it.
     Limit,
@@ -277,9 +277,9 @@ pub enum NakCode {
     Busy,
     /// No such results, or no longer.
     NotFound,
-    /// The server could not do it.
+    /// The server failed.
     Failed,
-    /// The other side gave up waiting.
+    /// The other side timed out.
     Timeout,
     /// The user, or the server's administrator, stopped it.
     Aborted,
@@ -305,7 +305,7 @@ impl NakCode {
         self as u16
     }
 
-    /// The reason of a number; those from the future are [`NakCode::Other`].
+    /// The reason with this number; unknown numbers are [`NakCode::Other`].
     pub fn from_number(number: u16) -> NakCode {
         NakCode::CODES.get(usize::from(number)).copied().unwrap_or(NakCode::Other)
     }
@@ -329,7 +329,7 @@ pub enum DecodeError {
     /// A workorder's command is none of 1…7, or came from the wrong side.
     #[error("workorder command {0} is not valid here")]
     Command(u32),
-    /// What is asked for cannot be.
+    /// What is requested is impossible.
     #[error("{0}")]
     Invalid(String),
     /// A chunk's checksum is wrong.

@@ -6,8 +6,7 @@ use jitlat_core::WallTime;
 pub const HEADER_LEN: usize = jitlat_core::spec::HEADER_LEN as usize;
 /// The sequence number that ends a stream.
 pub const SENTINEL: i32 = -1;
-/// The sequence number of the greeting that opens a version-3 test path; its time field carries the
-/// flow's token.
+/// The sequence number of the greeting that opens a version-3 test path; its time field contains the flow's token.
 pub const HELLO: i32 = -2;
 
 /// The header of a test packet.

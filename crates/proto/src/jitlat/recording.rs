@@ -1,11 +1,11 @@
-//! What a test leaves in memory: the records of the receiver and the kernel's transmit stamps of the
-//! sender, and how the two are joined.
+//! The results of a test in memory: the records of the receiver and the kernel's transmit stamps of the sender, and how
+//! the two are combined.
 
 use jitlat_core::record::Moment;
 use jitlat_core::{PacketRecord, Source, Stamp, WallTime};
 use std::collections::VecDeque;
 
-/// Records in a chunk of results (version 3) and the unit in which they are handed out.
+/// Records in a chunk of results (version 3), and the unit in which they are delivered.
 pub const CHUNK: usize = 1024;
 /// Records in a block: a multiple of [`CHUNK`], so that a chunk never straddles two blocks.
 const BLOCK: usize = 16 * CHUNK;
@@ -22,8 +22,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// An empty recording that takes at most `limit` records. Memory is taken block by block, never
-    /// ahead for a number that a peer merely claims; see [`reserve`](Recording::reserve).
+    /// An empty recording of at most `limit` records. Memory is allocated block by block, never in advance for a number
+    /// that a peer merely claims; see [`reserve`](Recording::reserve).
     pub fn new(limit: usize) -> Recording {
         Recording { limit, ..Recording::default() }
     }
@@ -33,8 +33,8 @@ impl Recording {
         limit as u64 * size_of::<PacketRecord>() as u64
     }
 
-    /// Takes the memory for `records` more records now, so that [`push`](Recording::push) does not
-    /// while packets fly.
+    /// Allocates memory for `records` more records now, so that [`push`](Recording::push) does not allocate while
+    /// packets fly.
     pub fn reserve(&mut self, records: usize) {
         let room = self.blocks.back().map_or(0, |b| b.capacity() - b.len());
         let wanted = records.min(self.limit - self.len.min(self.limit)).saturating_sub(room);
@@ -56,7 +56,7 @@ impl Recording {
         match self.blocks.back_mut() {
             Some(block) if block.len() < BLOCK && block.len() < block.capacity() => block.push(record),
             Some(block) if block.len() < BLOCK => {
-                // A short reserved block (the last one) turned out too short: let it grow once.
+                // A short reserved block (the last one) was too short: grow it once.
                 block.reserve_exact(BLOCK - block.len());
                 block.push(record);
             }
@@ -103,13 +103,12 @@ impl Recording {
         self.blocks.iter().flatten()
     }
 
-    /// Records from number `k` on, in arrival order. Only meaningful before blocks are
-    /// [taken](Recording::take_block).
+    /// Records from number `k` on, in arrival order. Only valid before blocks are [taken](Recording::take_block).
     pub fn since(&self, k: usize) -> impl Iterator<Item = &PacketRecord> {
         self.blocks.iter().skip(k / BLOCK).flatten().skip(k % BLOCK)
     }
 
-    /// Takes the oldest block out, to be consumed and freed.
+    /// Removes and returns the oldest block.
     pub fn take_block(&mut self) -> Option<Vec<PacketRecord>> {
         let block = self.blocks.pop_front()?;
         self.len -= block.len();
@@ -123,7 +122,7 @@ impl Extend<PacketRecord> for Recording {
     }
 }
 
-/// No stamp for this sequence number.
+/// The value for a missing stamp.
 const MISSING: i64 = i64::MIN;
 
 /// When each packet of a stream really left, by sequence number: 8 bytes a packet.
@@ -134,19 +133,19 @@ pub struct SentStamps {
 }
 
 impl SentStamps {
-    /// No stamps yet; those to come are taken by `source`.
+    /// Without stamps; those to come are of kind `source`.
     pub fn new(source: Source) -> SentStamps {
         SentStamps { stamps: Vec::new(), source }
     }
 
-    /// Takes the memory for sequence numbers below `packets` now, all missing.
+    /// Allocates memory for sequence numbers below `packets` now, all missing.
     pub fn reserve(&mut self, packets: usize) {
         if packets > self.stamps.len() {
             self.stamps.resize(packets, MISSING);
         }
     }
 
-    /// Notes that packet `seq` left at `at`. Grows as far as the largest number seen.
+    /// Records that packet `seq` left at `at`. Grows up to the largest number seen.
     #[inline]
     pub fn set(&mut self, seq: u32, at: WallTime) {
         let seq = seq as usize;
@@ -163,7 +162,7 @@ impl SentStamps {
         (at != MISSING).then_some(WallTime(at))
     }
 
-    /// Who took the stamps.
+    /// The kind of stamps.
     pub fn source(&self) -> Source {
         self.source
     }
@@ -194,8 +193,8 @@ impl SentStamps {
         self.stamps.extend(stamps);
     }
 
-    /// Replaces the sender's own reading in `record` by the stamp of its packet, where there is one,
-    /// and keeps the difference as [`send_lag`](PacketRecord::send_lag).
+    /// Replaces the sender's own reading in `record` by the stamp of its packet, if there is one, and keeps the
+    /// difference as [`send_lag`](PacketRecord::send_lag).
     #[inline]
     pub fn join(&self, record: &mut PacketRecord) {
         let (Some(read), Some(left)) = (record.sent(), self.get(record.seq)) else { return };
@@ -242,7 +241,7 @@ mod tests {
         r.extend((0..2 * n as i64).map(PacketRecord::new));
         assert!(r.blocks.iter().rev().skip(1).all(|b| b.len() == BLOCK));
         assert_eq!(r.iter().map(|r| r.seq).collect::<Vec<_>>(), (0..2 * n as i64).collect::<Vec<_>>());
-        // A limit that is only claimed takes nothing.
+        // A limit that is only claimed allocates nothing.
         assert_eq!(Recording::new(usize::MAX).spare.len(), 0);
     }
 

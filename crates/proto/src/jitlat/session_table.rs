@@ -1,4 +1,4 @@
-//! [`SessionTable`]: what all sessions of a server use together, and the results it still keeps.
+//! [`SessionTable`]: the resources that all sessions of a server share, and the results it still keeps.
 
 use super::flow::{ReceiveReport, SendReport};
 use super::limits::{Limits, Refusal};
@@ -11,7 +11,7 @@ use jitlat_core::{SteadyTime, TestSpec};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The name of a session: 64 unguessable bits, 16 hexadecimal digits.
+/// The identifier of a session: 64 unguessable bits, 16 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionId(pub u64);
 
@@ -21,7 +21,7 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// Not the name of a session.
+/// Not a session identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a session's name has 16 hexadecimal digits")]
 pub struct NotASession;
@@ -42,7 +42,7 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// What a server has of one finished flow.
+/// A server's results of one finished flow.
 #[derive(Clone, Debug)]
 pub struct FlowResults {
     /// The stream, as it was agreed.
@@ -58,11 +58,11 @@ pub enum FlowOutcome {
     Received(ReceiveReport),
     /// The server sent: transmit stamps.
     Sent(SendReport),
-    /// It came to nothing, for this reason.
+    /// It failed, with the reason.
     Failed(String),
 }
 
-/// What a server has of one finished session.
+/// A server's results of one finished session.
 #[derive(Clone, Debug)]
 pub struct SessionResults {
     /// By flow number.
@@ -78,7 +78,7 @@ impl SessionResults {
     }
 }
 
-/// What a session will need, for [`SessionTable::admit`].
+/// The resources that a session will need, for [`SessionTable::admit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Name of the session.
@@ -89,14 +89,14 @@ pub struct Claim {
     pub memory: u64,
 }
 
-/// What a server has under a name.
+/// What a server has under an identifier.
 #[derive(Clone, Debug)]
 pub enum Lookup {
     /// These results.
     Kept(Arc<SessionResults>),
-    /// A test that is not over yet: ask again.
+    /// The test is not over yet: ask again later.
     Running,
-    /// Nothing, or nothing any longer.
+    /// Nothing, or nothing any more.
     Unknown,
 }
 
@@ -107,8 +107,8 @@ impl Lookup {
     }
 }
 
-/// Counts sessions and memory against the [`Limits`], by client and in all, and keeps
-/// uncollected results for a bounded time. One per server, behind a lock: every call is short.
+/// Counts sessions and memory against the [`Limits`], by client and in total, and keeps uncollected results for a
+/// limited time. One per server, behind a lock: every call is short.
 #[derive(Debug)]
 pub struct SessionTable {
     limits: Limits,
@@ -124,7 +124,7 @@ struct Entry {
 }
 
 impl SessionTable {
-    /// An empty sessions.
+    /// A table without sessions.
     pub fn new(limits: Limits) -> SessionTable {
         SessionTable { limits, sessions: HashMap::new() }
     }
@@ -134,8 +134,8 @@ impl SessionTable {
         &self.limits
     }
 
-    /// Room for a session, or which limit forbids it. The client's own kept results make room, oldest
-    /// first; another's never do.
+    /// Reserves room for a session, or returns the limit that forbids it. If necessary the client's own kept results
+    /// are removed, oldest first; another client's never are.
     pub fn admit(&mut self, claim: Claim, now: SteadyTime) -> Result<(), Refusal> {
         self.expire(now);
         let client = Client::of(claim.client);
@@ -183,8 +183,7 @@ impl SessionTable {
         }
     }
 
-    /// The results of `id`. Knowing the name is the right to have them: a client's address may have
-    /// changed since.
+    /// The results of `id`. Knowing the identifier is enough to get them, because a client's address may have changed.
     pub fn find(&self, id: SessionId) -> Lookup {
         match self.sessions.get(&id) {
             None => Lookup::Unknown,
@@ -193,7 +192,7 @@ impl SessionTable {
         }
     }
 
-    /// The session needs nothing any more: collected, or failed before it had any results.
+    /// Removes a session: collected, or failed before it had results.
     pub fn forget(&mut self, id: SessionId) {
         self.sessions.remove(&id);
     }

@@ -6,21 +6,21 @@ use crate::machine::Tick;
 use crate::twoway::{ConversationState, Protocol, Received, Reply};
 use jitlat_core::{Span, SteadyTime, WallTime};
 
-/// Between repetitions of INIT and FOLLOWUP_CTRL.
+/// Time between repetitions of INIT and FOLLOWUP_CTRL.
 const REPEAT: Span = Span::millis(100);
-/// Repetitions of either.
+/// Number of repetitions of either.
 const REPEATS: u32 = 30;
-/// After the last INIT, and for a follow-up's answer: a LaTe server that is slow to start.
+/// How long to wait after the last INIT, and for a follow-up's answer: LaTe servers may start slowly.
 const GRACE: Span = Span::seconds(2);
-/// The longest wait for a REPORT: a LaTe server that lost the STOP sends it after 4 s of silence.
+/// Longest wait for a REPORT: a LaTe server that lost the STOP sends it after 4 s of silence.
 const REPORT_PATIENCE: Span = Span::seconds(7);
-/// Between repetitions of STOP.
+/// Time between repetitions of STOP.
 const STOP_REPEAT: Span = Span::seconds(1);
 const STOP_REPEATS: u32 = 3;
-/// After a REPORT, repeated ones are still acknowledged this long: two of the server's intervals.
+/// How long repeated REPORTs are still acknowledged: two of the server's intervals.
 const REPORT_LINGER: Span = Span::millis(450);
 
-/// Which of the two kinds of test.
+/// The kind of test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Requests and replies: round trips.
@@ -29,35 +29,35 @@ pub enum Mode {
     Unidirectional,
 }
 
-/// What a client is asked for.
+/// Options of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Of the session; random.
+    /// Identifier of the session; random.
     pub id: u16,
     /// Kind of test.
     pub mode: Mode,
     /// Payload bytes.
     pub payload: usize,
-    /// Requests carry no time: the client's own records do. LaTe does so with kernel transmit stamps.
+    /// Requests have no time; the client's own records do. LaTe does this with kernel transmit stamps.
     pub timeless: bool,
-    /// Ask the server for its processing time, taken in this way.
+    /// Ask the server for its processing time, taken with these stamps; `None`: do not.
     pub follow_up: Option<FollowUp>,
-    /// Requests to everybody on the segment: no conversation around them, and nobody is expected to answer.
+    /// Send requests to a broadcast address: no conversation, and no answers are expected.
     pub broadcast: bool,
 }
 
-/// How the wish for follow-up ended.
+/// The result of the request for follow-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FollowUpState {
-    /// Not asked for.
+    /// Not requested.
     Unasked,
-    /// Not answered yet.
+    /// No answer yet.
     Asked,
     /// The server sends its processing times.
     Accepted,
     /// The server refuses.
     Denied,
-    /// The server has not answered: taken for a refusal.
+    /// The server has not answered: taken as a refusal.
     Unanswered,
 }
 
@@ -66,7 +66,7 @@ enum SessionState {
     Init,
     Negotiate,
     Ready,
-    /// All sent; in follow-up mode the last processing time is waited for.
+    /// All sent; in follow-up mode the last processing time is awaited.
     Drain,
     AwaitReport,
     Reported,
@@ -81,11 +81,11 @@ pub struct Client {
     state: SessionState,
     follow_up: FollowUpState,
     report: Option<Report>,
-    /// Repetitions so far of what the state repeats.
+    /// Number of repetitions in this state.
     repeats: u32,
     due: Option<SteadyTime>,
     until: Option<SteadyTime>,
-    /// An ACK for the server's REPORT is owed.
+    /// Whether to send an ACK for the server's REPORT.
     owe_ack: bool,
     last: Option<u16>,
     last_answered: bool,
@@ -112,7 +112,7 @@ impl Client {
         }
     }
 
-    /// What became of the wish for follow-up.
+    /// The result of the request for follow-up.
     pub fn follow_up(&self) -> FollowUpState {
         self.follow_up
     }
@@ -129,7 +129,7 @@ impl Client {
         self.until = None;
     }
 
-    /// Repeats a packet: true when one is due now.
+    /// Whether a packet must be repeated now.
     fn repeat(&mut self, now: SteadyTime, most: u32, gap: Span, grace: Span) -> bool {
         if self.repeats >= most || self.due.is_some_and(|d| now < d) {
             return false;
@@ -183,7 +183,7 @@ impl Protocol for Client {
                 let answer = match FollowUp::from(header.length_or_type) {
                     FollowUp::Accept => FollowUpState::Accepted,
                     FollowUp::Deny | FollowUp::Unknown => FollowUpState::Denied,
-                    // A request for it: our own, come back.
+                    // A follow-up request: our own, returned.
                     _ => return Received::Malformed,
                 };
                 if self.state == SessionState::Negotiate {
@@ -225,7 +225,7 @@ impl Protocol for Client {
                     return Received::Malformed;
                 };
                 self.owe_ack = true;
-                // The last word counts: one sent early, for a pause taken for the end, is superseded.
+                // The last report counts: one sent early, because of a pause, is replaced.
                 self.report = Some(report);
                 Received::Conversation
             }
@@ -264,9 +264,8 @@ impl Protocol for Client {
                 self.due = (self.repeats < STOP_REPEATS).then_some(now + STOP_REPEAT);
                 let seq = self.last.unwrap_or(0);
                 let length = u16::try_from(self.options.payload).unwrap_or(u16::MAX);
-                // The same packet again, its time included: a server that lost the first one gets a
-                // latency that is wrong by the repetition, so the time is left out: an error there, not a
-                // false value.
+                // A repetition, including its time, would give a server that lost the first one a wrong latency;
+                // therefore it has no time, which causes an error there instead of a wrong value.
                 out.extend(Header::new(Kind::Stop, id, seq, length).to_bytes());
                 push_payload(out, self.options.payload);
                 true

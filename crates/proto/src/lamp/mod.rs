@@ -1,7 +1,7 @@
-//! LaMP, the Latency Measurement Protocol (revision 2.0), as the LaTe program speaks it.
+//! LaMP, the Latency Measurement Protocol (revision 2.0), compatible with the LaTe program.
 //!
 //! * [`packet`] – the 24-byte header
-//! * [`report`] – what a server tells at the end of a unidirectional test
+//! * [`report`] – a server's report at the end of a unidirectional test
 //! * [`client`] – INIT, requests, END; follow-up; REPORT
 //! * [`server`] – answers any number of sessions
 

@@ -97,8 +97,7 @@ impl Kind {
     }
 }
 
-/// What the two ends of a follow-up agree upon: where the server takes its two stamps. Values of the
-/// length-or-type field.
+/// What the two ends of a follow-up negotiate: the kind of the server's two stamps. Values of the length-or-type field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FollowUp {
     /// Request: both by the program.
@@ -113,7 +112,7 @@ pub enum FollowUp {
     Deny,
     /// Reply: yes.
     Accept,
-    /// Reply: not a kind known here. (LaTe can neither send nor understand it.)
+    /// Reply: unknown kind. (LaTe can neither send nor interpret it.)
     Unknown,
     /// Any other value.
     Other(u16),
@@ -185,8 +184,8 @@ impl Header {
         self.at(WallTime(span.0.max(1000)))
     }
 
-    /// Reads the header at the front of `packet`: all twelve fixed bits are checked, and the length
-    /// (which LaTe itself does not check).
+    /// Parses the header at the front of `packet`: checks all twelve fixed bits, and the length (which LaTe itself does
+    /// not check).
     pub fn parse(packet: &[u8]) -> Option<Header> {
         let control = field::CONTROL.read(packet)?;
         if field::RESERVED.read(packet) != Some(RESERVED) || control & 0xf0 != CONTROL {
@@ -225,8 +224,8 @@ impl Header {
     }
 }
 
-/// Makes the request in `packet` its answer: only byte 1 changes. False, and nothing changed, if it is
-/// no request.
+/// Turns the request in `packet` into its answer: only byte 1 changes. False, and nothing changed, if it is not a
+/// request.
 pub fn turn_into_reply(packet: &mut [u8]) -> bool {
     match Header::parse(packet).and_then(|h| h.kind.reply()) {
         Some(reply) => {

@@ -1,4 +1,4 @@
-//! The REPORT of a unidirectional test: ASCII figures joined by `-`.
+//! The REPORT of a unidirectional test: ASCII figures separated by `-`.
 
 use core::fmt;
 use core::str::FromStr;
@@ -6,10 +6,10 @@ use jitlat_core::Span;
 use jitlat_core::time::Source;
 use jitlat_core::twoway::FarReport;
 
-/// What the server found. Times are microseconds, as the format has them.
+/// The server's figures. Times are microseconds, as in the format.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Report {
-    /// Smallest latency; `None` where nothing usable was received.
+    /// Smallest latency; `None` if nothing usable was received.
     pub min_us: Option<u64>,
     /// Mean latency.
     pub mean_us: f64,
@@ -21,7 +21,7 @@ pub struct Report {
     pub out_of_order: u64,
     /// With a zero or negative latency.
     pub errors: u64,
-    /// How the server took its stamps, if it says.
+    /// Kind of the server's stamps; `None` if not reported.
     pub stamps: Option<Source>,
     /// Sample variance, µs².
     pub variance_us2: f64,
@@ -29,9 +29,9 @@ pub struct Report {
     pub highest_seq: Option<u16>,
     /// Wraps of the sequence number.
     pub wraps: u64,
-    /// The session ended because packets ceased to come, not by a STOP.
+    /// Whether the session ended because packets ceased to arrive, not by a STOP.
     pub timed_out: bool,
-    /// Further copies of packets, where the server looked for them.
+    /// Duplicates of packets; `None` if the server does not count them.
     pub duplicates: Option<u64>,
 }
 
@@ -51,7 +51,7 @@ fn type_code(stamps: Option<Source>) -> u8 {
 
 impl From<&Report> for FarReport {
     fn from(r: &Report) -> FarReport {
-        // What nothing was measured for is missing, not zero; no latency needs more than a century.
+        // Values that were not measured are missing, not zero; a latency above a century is invalid.
         let some = r.min_us.is_some();
         let us = |us: f64| Span((us * 1e3).clamp(0.0, 4e18).round() as i64);
         FarReport {
@@ -99,11 +99,11 @@ impl fmt::Display for Report {
 impl FromStr for Report {
     type Err = NotAReport;
 
-    /// Accepts the 13 fields of today's LaTe and the 6, 7 and 8 of its older releases, with or without a
-    /// NUL at the end.
+    /// Accepts the 13 fields of today's LaTe and the 6, 7 and 8 of its older releases, with or without a NUL at the
+    /// end.
     fn from_str(text: &str) -> Result<Report, NotAReport> {
         let text = text.trim_end_matches('\0');
-        // The ninth field may be negative: an empty piece stands before its digits.
+        // The ninth field may be negative: then an empty part precedes its digits.
         let mut fields: Vec<String> = Vec::new();
         let mut minus = false;
         for piece in text.split('-') {

@@ -10,18 +10,18 @@ use jitlat_core::time::Source;
 use jitlat_core::{Span, SteadyTime};
 use std::collections::{BTreeSet, HashMap};
 
-/// Between repetitions of a REPORT.
+/// Time between repetitions of a REPORT.
 const REPORT_REPEAT: Span = Span::millis(200);
 const REPORT_REPEATS: u32 = 15;
 /// A one-way test silent for this long is reported: its STOP was lost, and LaTe's clients wait 5 s for a report.
 const SILENCE: Span = Span::seconds(3);
-/// Where packets come more rarely, silence begins this long after the next one should have come.
+/// For tests with long intervals, silence begins this long after the next packet should have arrived.
 const OVERDUE: Span = Span::seconds(1);
-/// Sessions silent for this long make room for new ones when there is none left; they are looked for this often.
+/// Sessions silent for this long are replaced by new ones if there is no room; how often that is checked.
 const CROWDED: Span = Span::seconds(10);
 const LOOK_FOR_ROOM: Span = Span::millis(500);
-/// What a session may be sent beyond what came from it: a first REPORT after the shortest test, and no
-/// more, so that forged INITs are not worth their while.
+/// Most bytes a session may be sent beyond those received from it: one REPORT after the shortest test, so that forged
+/// INITs are not worthwhile.
 const FLOOR: i64 = 400;
 
 /// How a server behaves.
@@ -29,14 +29,13 @@ const FLOOR: i64 = 400;
 pub struct ServerRules {
     /// Sessions at a time.
     pub sessions: usize,
-    /// A session silent for this long is forgotten: the longest time between packets.
+    /// A session silent for this long is removed: the longest time between packets.
     pub idle: Span,
     /// Whether follow-up is granted.
     pub follow_up: bool,
-    /// The best stamps this host takes of arrivals.
+    /// The best kind of stamps of arrivals on this host.
     pub receive_stamps: Source,
-    /// The best stamps this host takes of answers; what comes of them is told through
-    /// [`Server::follow_up`].
+    /// The best kind of stamps of answers on this host; they are reported through [`Server::follow_up`].
     pub send_stamps: Source,
 }
 
@@ -65,7 +64,7 @@ pub enum Reaction {
 
 #[derive(Clone, Debug)]
 struct Session<R> {
-    /// How the client's last packet came, and so how to reach it.
+    /// How the client's last packet arrived, and so how to reach it.
     route: R,
     unidirectional: Option<Box<Tally>>,
     follow_up: Option<FollowUp>,
@@ -76,12 +75,12 @@ struct Session<R> {
     /// Bytes received minus bytes sent.
     credit: i64,
     phase: Phase,
-    /// Under which time it is in the [`Server`]'s agenda.
+    /// The time under which it is in the [`Server`]'s agenda.
     look: SteadyTime,
 }
 
 impl<R> Session<R> {
-    /// When something may next have to be done without a packet: a report, or forgetting it after `idle`.
+    /// When something may be due without a packet: a report, or its removal after `idle`.
     fn next_look(&self, idle: Span) -> SteadyTime {
         let forget = self.seen + idle;
         match (&self.unidirectional, self.phase) {
@@ -94,25 +93,25 @@ impl<R> Session<R> {
     }
 }
 
-/// Where a one-way session stands.
+/// The state of a one-way session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// Its report is sent until it is acknowledged. Not `stopped`: for its silence, and more may yet come.
+    /// Its report is sent until it is acknowledged. Without `stopped`: because of silence, and more packets may come.
     Reporting {
         stopped: bool,
         sent: u32,
         due: SteadyTime,
     },
     /// The report was acknowledged, or given up.
-    Told {
+    Reported {
         stopped: bool,
     },
 }
 
 type Name = (SocketAddr, u16);
 
-/// Whether only servers send this: answered, two of them would never fall silent.
+/// Whether only servers send this: if it were answered, two servers would answer each other for ever.
 fn is_answer(kind: Kind, word: FollowUp) -> bool {
     match kind {
         Kind::Reply | Kind::EndReply | Kind::ReplyTimeless | Kind::EndReplyTimeless => true,
@@ -122,15 +121,15 @@ fn is_answer(kind: Kind, word: FollowUp) -> bool {
     }
 }
 
-/// The server's side of all sessions. `R` is how a client is reached beside its address; the server keeps that of
-/// each session's last packet and hands it back with a report.
+/// The server's side of all sessions. `R` is how a client is reached, in addition to its address; the server keeps that
+/// of each session's last packet and returns it with a report.
 #[derive(Clone, Debug)]
 pub struct Server<R = ()> {
     rules: ServerRules,
     sessions: HashMap<Name, Session<R>>,
-    /// Every session under the time at which it is to be looked at, whatever comes of it before then.
+    /// Every session, under the time at which it is to be checked.
     agenda: BTreeSet<(SteadyTime, Name)>,
-    /// When silent sessions may be looked for again, to make room.
+    /// When silent sessions may be searched again, to make room.
     make_room: SteadyTime,
 }
 
@@ -158,7 +157,7 @@ impl<R: Copy> Server<R> {
             }
     }
 
-    /// A datagram came in at `arrival`, by `route`; what to send back is appended to `out`.
+    /// Handles a datagram received at `arrival`, by `route`; the answer is appended to `out`.
     pub fn handle(
         &mut self,
         datagram: &[u8],
@@ -202,18 +201,18 @@ impl<R: Copy> Server<R> {
             }
             (Kind::Ack, Some(_)) => {
                 if let Phase::Reporting { stopped, .. } = session.phase {
-                    session.phase = Phase::Told { stopped };
+                    session.phase = Phase::Reported { stopped };
                 }
                 Ok(Reaction::Taken)
             }
             (Kind::Continue | Kind::Stop, Some(tally)) => {
-                if session.phase == (Phase::Told { stopped: true }) {
+                if session.phase == (Phase::Reported { stopped: true }) {
                     return Ok(Reaction::Taken);
                 }
                 tally.note(header.seq, header.time().map(|t| arrival.at - t));
                 let stopped = matches!(session.phase, Phase::Reporting { stopped: true, .. });
                 if !stopped {
-                    // A test that was only silent goes on.
+                    // A test that was only silent continues.
                     session.phase = Phase::Open;
                     if header.kind.ends() {
                         session.phase = Phase::Reporting { stopped: true, sent: 0, due: now.steady };
@@ -353,10 +352,10 @@ impl<R> Session<R> {
         let text = tally.report(stamps, !stopped).to_string();
         let length = (HEADER_LEN + text.len() + 1) as i64;
         if sent >= REPORT_REPEATS || self.credit + FLOOR < length {
-            self.phase = Phase::Told { stopped };
+            self.phase = Phase::Reported { stopped };
             return false;
         }
-        // A NUL at the end, counted: LaTe scans the text without looking at its length.
+        // A NUL at the end is counted: LaTe parses the text without looking at its length.
         let header = Header::new(Kind::Report, id, sent as u16, (text.len() + 1) as u16).at(now.wall);
         out.extend(header.to_bytes());
         out.extend(text.as_bytes());

@@ -1,4 +1,4 @@
-//! What a client, or several, hear of a LaMP server over time.
+//! What one or several clients receive from a LaMP server over time.
 
 use super::*;
 use crate::lamp::report::Report;
@@ -21,7 +21,7 @@ impl Bench {
         Bench { server: Server::new(ServerRules::default()), from: "192.0.2.1:40000".parse().unwrap() }
     }
 
-    /// The client's packet arrives 5 ms after it was sent; the answer, if there is one.
+    /// The client's packet arrives 5 ms after it was sent; returns the kind of the answer, if there is one.
     fn ask(&mut self, at: i64, kind: Kind, seq: u16, word: u16) -> Option<Kind> {
         let mut out = Vec::new();
         let packet = Header::new(kind, 7, seq, word).at(tick(at).wall).to_bytes();
@@ -30,7 +30,7 @@ impl Bench {
         Header::parse(&out).map(|h| h.kind)
     }
 
-    /// Reports sent until then, with when, as a driver that obeys the timeouts would send them.
+    /// Reports sent until then, with their times, as a driver that follows the timeouts would send them.
     fn reports(&mut self, from: i64, to: i64) -> Vec<(i64, Report)> {
         let mut sent = Vec::new();
         let mut now = from;
@@ -58,7 +58,7 @@ fn a_delivered_report_is_the_last_word() {
     assert_eq!(sent.iter().map(|s| s.0).collect::<Vec<_>>(), [195, 395]);
     assert_eq!((sent[0].1.received, sent[0].1.timed_out), (10, false));
     bench.ask(400, Kind::Ack, 0, 0);
-    // A copy that comes late changes nothing.
+    // A late copy changes nothing.
     bench.ask(450, Kind::Continue, 3, 0);
     assert_eq!(bench.reports(450, 300_000), []);
     assert_eq!(bench.server.sessions(), 0, "forgotten in the end");
@@ -94,7 +94,7 @@ fn rare_packets_are_no_silence_and_a_pause_is_not_the_end() {
         bench.ask(at, Kind::Continue, k, 0);
         assert_eq!(bench.reports(at + 5, at + 20_000), [], "20 s between packets");
     }
-    // Silence is told, and what follows counts all the same.
+    // Silence is reported, and what follows counts as well.
     let sent = bench.reports(120_000, 122_000);
     assert!(sent.iter().all(|s| s.1.received == 5 && s.1.timed_out) && !sent.is_empty());
     bench.ask(122_000, Kind::Ack, 0, 0);
@@ -144,7 +144,7 @@ fn reports_go_the_way_the_last_packet_came() {
     assert_eq!(ask(10, Kind::Stop, 2), Some((from, 2)));
 }
 
-/// However they come and go, sessions are looked at when there is something to do: the agenda holds each once.
+/// Sessions are checked when something is due: the agenda holds each once.
 #[test]
 fn the_agenda_is_as_long_as_the_list_of_sessions() {
     let mut server = Server::<()>::new(ServerRules { sessions: 20_000, ..ServerRules::default() });

@@ -1,10 +1,10 @@
-//! [`Tally`]: what a server finds in a unidirectional session.
+//! [`Tally`]: a server's statistics of a unidirectional session.
 
 use crate::lamp::report::Report;
 use jitlat_core::Span;
 use jitlat_core::time::Source;
 
-/// Numbers remembered to recognise duplicates, in a row.
+/// Sequence numbers remembered to recognise duplicates.
 const WINDOW: usize = 4096;
 
 /// Latencies, order and duplicates of the packets of one session.
@@ -40,7 +40,7 @@ impl Tally {
         }
     }
 
-    /// A packet came with this number, and this latency if it carries a time.
+    /// Adds a packet with this number, and with this latency if it has a time.
     pub(super) fn note(&mut self, seq: u16, latency: Option<Span>) {
         let number = match self.highest {
             // The number with these low bits that is nearest to the highest so far.
@@ -81,7 +81,7 @@ impl Tally {
             return false;
         }
         let bit = |n: i64| (n.rem_euclid(WINDOW as i64) as usize / 64, 1u64 << (n.rem_euclid(64)));
-        // Numbers newly passed over were not seen in this turn of the window.
+        // Numbers skipped now were not seen in this turn of the window.
         for n in (highest + 1).max(number - WINDOW as i64 + 1)..=number {
             let (word, mask) = bit(n);
             self.recent[word] &= !mask;

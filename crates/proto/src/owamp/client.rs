@@ -1,4 +1,4 @@
-//! The control client (RFC 4656 §3): agrees on a mode, asks for sessions, starts and stops them, and fetches what the
+//! The control client (RFC 4656 §3): negotiates a mode, requests sessions, starts and stops them, and fetches what the
 //! server received.
 
 use super::fetch::{DataReader, Unusable};
@@ -17,29 +17,29 @@ use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Direction, Dscp, Span, SteadyTime, WallTime};
 use std::collections::VecDeque;
 
-/// Bytes of unread messages at a time: a Stop-Sessions, or what of fetched data one read gives.
+/// Most bytes of unread messages: a Stop-Sessions, or the fetched data of one read.
 const MOST_UNREAD: usize = 8 << 20;
 /// Beyond its schedule, how long a test may last.
 const SLACK: Span = Span::seconds(60);
-/// The timeout of a session where none is asked for, beside the time that the set-up took: as owping's.
+/// The default timeout of a session, in addition to the time that the set-up took: as in owping.
 const TIMEOUT: Span = Span::seconds(2);
 
-/// One session to ask for.
+/// A session to request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
     /// Up: this end sends. Down: it receives.
     pub direction: Direction,
-    /// Where the packets of this end come from or go to.
+    /// Address of this end's packets.
     pub near: SocketAddr,
     /// The server's address.
     pub far: IpAddr,
-    /// How many packets.
+    /// Number of packets.
     pub packets: u32,
     /// How they are spaced.
     pub slots: Vec<Slot>,
     /// Bytes behind the fields of a test packet.
     pub padding: u32,
-    /// After which a packet is lost; `None` = two seconds more than the set-up took.
+    /// When a packet counts as lost; `None` = two seconds more than the set-up took.
     pub timeout: Option<Span>,
     /// Code point of the packets.
     pub dscp: Dscp,
@@ -48,8 +48,8 @@ pub struct Wish {
 /// What a client is to do.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The mode to use; `None` = the strongest that both sides can: with a passphrase encrypted, then authenticated,
-    /// without one open.
+    /// The mode to use; `None` = the strongest that both sides support: with a passphrase encrypted, then
+    /// authenticated; without one open.
     pub mode: Option<Mode>,
     /// Name and passphrase for the keyed modes.
     pub user: Option<(String, Vec<u8>)>,
@@ -65,33 +65,33 @@ pub struct Config {
     pub patience: Span,
     /// Random bytes for the keys of the connection.
     pub random: [u8; 64],
-    /// Random bytes for the names of sessions that this end receives; the n-th is named by their sum with n.
+    /// Random bytes for the identifiers of sessions that this end receives; the n-th identifier is their sum with n.
     pub sid: [u8; 4],
 }
 
-/// What a client is told.
+/// An input of a client.
 #[derive(Clone, Debug)]
 pub enum Input<'a> {
-    /// Bytes came on the control connection.
+    /// Bytes were received on the control connection.
     Bytes(&'a [u8]),
     /// The connection is closed.
     Closed,
-    /// Begin the test; taken once all sessions are granted.
+    /// Begin the test; accepted once all sessions are granted.
     Start,
     /// An end of a session has nothing more to send, or to wait for.
     Complete(Sid),
     /// A sender has ended, as [`Event::StopSending`] asked.
     Sent(SentSummary),
-    /// End the test early, and fetch what there is.
+    /// End the test early, and fetch the results so far.
     Stop,
 }
 
 /// A granted session.
 #[derive(Clone, Debug)]
 pub struct Granted {
-    /// Which of the wishes.
+    /// Index of the request.
     pub index: usize,
-    /// As granted.
+    /// The session as granted.
     pub session: TestSession,
     /// Where the packets of the other end come from or go to.
     pub far: SocketAddr,
@@ -99,14 +99,14 @@ pub struct Granted {
     pub keys: Option<TestKeys>,
 }
 
-/// What a client reports, and asks of its driver.
+/// A report or a request of a client.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The connection is set up in this mode.
     Mode(Mode),
     /// A session is granted: its packets may come from now on.
     Granted(Box<Granted>),
-    /// All are: [`Input::Start`] begins.
+    /// All are granted: [`Input::Start`] begins.
     Ready,
     /// The sessions begin, each by its schedule.
     Started,
@@ -114,9 +114,9 @@ pub enum Event {
     StopSending,
     /// A session of which this end was the receiver is stopped: finish it.
     Received(Received),
-    /// What was recorded of a session, or why it is not to be had.
+    /// The records of a session, or why they are not available.
     Fetched(Sid, Box<Result<SessionData, Unusable>>),
-    /// The conversation is over as planned; the connection may be closed.
+    /// The conversation ended normally; the connection may be closed.
     Over,
     /// It failed; the connection is to be closed.
     Failed(Failure),
@@ -142,16 +142,16 @@ pub struct Client {
     deadline: SteadyTime,
     connection: Connection,
     set_up: Option<SetUp>,
-    /// When Set-Up-Response was said, and how long its answer took.
+    /// When Set-Up-Response was sent, and how long its answer took.
     set_up_said: SteadyTime,
     round_trip: Span,
-    /// When the sessions start, once one was asked for.
+    /// When the sessions start; `None` before the first request.
     start: Option<NtpTime>,
-    /// Asked for and not answered.
+    /// The request without an answer so far.
     asked: Option<TestSession>,
     granted: Vec<TestSession>,
     say_start: bool,
-    /// The test is to end as soon as it has begun.
+    /// Whether the test should end as soon as it has begun.
     stop: bool,
     fetches: VecDeque<(Fetch, usize)>,
     say_fetch: Option<Fetch>,
@@ -205,7 +205,7 @@ impl Client {
         self.events.push_back(event);
     }
 
-    /// Reads one message, if it is all there. `Ok(false)`: not yet.
+    /// Reads one message, if it is complete. `Ok(false)`: not yet.
     fn advance(&mut self, now: Tick) -> Result<bool, Failure> {
         let Some(step) = self.step() else { return Ok(false) };
         let incoming = &mut self.connection.incoming;
@@ -244,7 +244,7 @@ impl Client {
                 if self.granted.len() == self.config.sessions.len() {
                     self.events.push_back(Event::Ready);
                     self.enter(State::Granted, now);
-                    // Who asked decides when, but not for ever.
+                    // The caller decides when, but within a limit.
                     self.deadline = now.steady + self.longest(now.wall);
                 } else {
                     self.enter(State::Request, now);
@@ -266,11 +266,11 @@ impl Client {
             }
             State::Running(running) => {
                 match incoming.first() {
-                    Some(command::STOP) if !running.has_heard() => {}
+                    Some(command::STOP) if !running.has_peer_stopped() => {}
                     None => return Ok(false),
                     Some(_) => return Err(Failure::Unasked(step)),
                 }
-                if running.hear(now.wall) {
+                if running.begin_peer_stop(now.wall) {
                     self.deadline = now.steady + self.config.patience;
                     if running.stop() {
                         self.events.push_back(Event::StopSending);
@@ -311,7 +311,7 @@ impl Client {
         Ok(true)
     }
 
-    /// From now until the test should long be over.
+    /// From now until the test should be over, with a margin.
     fn longest(&self, now: WallTime) -> Span {
         let wait = self.start.map_or(Span::ZERO, |start| start.to_nanos(now) - now);
         let longest = self.granted.iter().map(TestSession::longest).max().unwrap_or(Span::ZERO);
@@ -429,7 +429,7 @@ impl Machine for Client {
                 State::Running(_) => self.stop_sending(),
                 State::Start => self.stop = true,
                 State::Fetch(_) => {}
-                // Nothing runs: there is nothing to say.
+                // Nothing runs: there is nothing to send.
                 _ => return self.over(Event::Over),
             },
         }
@@ -463,7 +463,7 @@ impl Machine for Client {
         }
         let mut message = Vec::with_capacity(Request::LEN);
         match &mut self.state {
-            // One at a time: some servers read no further than one request.
+            // One at a time: some servers read only one request.
             State::Request if self.asked.is_none() => {
                 let Some(wish) = self.config.sessions.get(self.granted.len()).cloned() else { return false };
                 let session = self.request(&wish, now);

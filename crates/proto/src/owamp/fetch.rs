@@ -1,5 +1,4 @@
-//! The data that follow an accepting Fetch-Ack (RFC 4656 §3.9), in pieces: the request, its slots, skip ranges,
-//! records.
+//! The data after an accepting Fetch-Ack (RFC 4656 §3.9), in pieces: the request, its slots, skip ranges, records.
 
 use super::message::{DataRecord, Fetch, FetchAck, Finished, SkipRange, Slot, pad, padded};
 use super::session::{SessionData, TestSession};
@@ -33,7 +32,7 @@ enum Part {
 }
 
 impl DataWriter {
-    /// The answer to `fetch`, or why there is none: a whole session must have stopped normally.
+    /// The answer to `fetch`, or the refusal: a whole session must have stopped normally.
     pub fn new(fetch: Fetch, data: Arc<SessionData>) -> Result<DataWriter, Accept> {
         let refused =
             data.finished == Finished::No || fetch.is_whole() && data.finished != Finished::Normally;
@@ -100,7 +99,7 @@ impl DataWriter {
 /// Why fetched data cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
-    /// The server says no.
+    /// The server refuses.
     #[error("{0}")]
     Refused(Accept),
     /// An HMAC is wrong.
@@ -148,7 +147,7 @@ impl DataReader {
         self.sid
     }
 
-    /// Reads what is there. `Ok(None)`: not all of it yet.
+    /// Reads what is available. `Ok(None)`: not complete yet.
     pub fn poll(&mut self, incoming: &mut Incoming) -> Result<Option<SessionData>, Unusable> {
         while !self.is_whole() {
             if !self.advance(incoming)? {
@@ -178,7 +177,7 @@ impl DataReader {
         self.skips.is_some() && self.ack.is_some_and(|ack| self.records.len() >= ack.records as usize)
     }
 
-    /// Reads one part, if it is all there.
+    /// Reads one part, if it is complete.
     fn advance(&mut self, incoming: &mut Incoming) -> Result<bool, Unusable> {
         let Some(ack) = self.ack else {
             let Some(bytes) = signed(incoming, FetchAck::LEN)? else { return Ok(false) };

@@ -1,6 +1,5 @@
-//! What OWAMP-Control adds to the messages of [`amp`](crate::amp::message): slots behind a request, what
-//! Stop-Sessions tells of each session, Fetch-Session and its answer (RFC 4656 §3.5–3.9). In plain text and without
-//! their HMACs.
+//! What OWAMP-Control adds to the messages of [`amp`](crate::amp::message): slots after a request, the summary of each
+//! session in Stop-Sessions, Fetch-Session and its answer (RFC 4656 §3.5–3.9). In plain text and without their HMACs.
 
 use crate::amp::message::{HMAC_LEN, command, write_stop};
 use crate::amp::{Accept, Sid};
@@ -50,7 +49,7 @@ impl Slot {
     }
 }
 
-/// Numbers that were never sent, because their time had passed: both ends included.
+/// Numbers that were never sent because their time had passed: both ends inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SkipRange {
     /// The first of them.
@@ -92,7 +91,7 @@ pub(super) fn pad(out: &mut Vec<u8>, start: usize) {
     out.resize(start + padded(out.len() - start), 0);
 }
 
-/// What the sender of a session tells of it when it stops.
+/// The sender's summary of a session when it stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentSummary {
     /// Its name.
@@ -113,27 +112,26 @@ impl SentSummary {
     }
 }
 
-/// Stop-Sessions (RFC 4656 §3.8). Either side says it, and tells of the sessions in which it was the sender.
+/// Stop-Sessions (RFC 4656 §3.8). Either side sends it, with summaries of the sessions in which it was the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop {
-    /// Whether the test ended as planned.
+    /// Whether the test ended normally.
     pub accept: Accept,
     /// The sessions of which the writer was the sender.
     pub sessions: Vec<SentSummary>,
 }
 
-/// A message is longer than any that is read.
+/// A message is too long to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
 
 impl Stop {
     /// Bytes before the first session.
     const FIXED: usize = 16;
-    /// Most skip ranges of one session that are read. A sender that keeps up has none.
+    /// Most skip ranges of one session that are read. A sender that is never late has none.
     pub const MOST_SKIPS: usize = 16_384;
 
-    /// Bytes of the whole message that begins with `start`, HMAC included, once as much of it is there as it takes
-    /// to tell.
+    /// Bytes of the whole message that begins with `start`, HMAC included; `None` if `start` is too short to know.
     pub fn len_of(start: &[u8], most_sessions: usize) -> Result<Option<usize>, TooLong> {
         let number =
             |at: usize| start.get(at..at + 4)?.first_chunk().map(|b| u32::from_be_bytes(*b) as usize);
@@ -185,7 +183,7 @@ impl Stop {
     }
 }
 
-/// Fetch-Session (RFC 4656 §3.9): asks for the records of a session.
+/// Fetch-Session (RFC 4656 §3.9): requests the records of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch {
     /// Its name.
@@ -200,12 +198,12 @@ impl Fetch {
     /// Bytes on the wire, HMAC included.
     pub const LEN: usize = 48;
 
-    /// Everything there is of `sid`, once it is finished.
+    /// Everything recorded of `sid`, once it is finished.
     pub fn whole(sid: Sid) -> Fetch {
         Fetch { sid, begin: 0, end: u32::MAX }
     }
 
-    /// Whether it asks for the whole session: one that still runs is then refused.
+    /// Whether it requests the whole session; refused while the session runs.
     pub fn is_whole(&self) -> bool {
         self.begin == 0 && self.end == u32::MAX
     }
@@ -227,11 +225,11 @@ impl Fetch {
     }
 }
 
-/// How a session ended, as its receiver knows.
+/// How a session ended, as its receiver knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Finished {
-    /// Its data are of no use.
+    /// Its data is of no use.
     No = 0,
     /// Both sides stopped it.
     #[default]
@@ -312,8 +310,8 @@ impl DataRecord {
     /// Bytes on the wire.
     pub const LEN: usize = 25;
 
-    /// Of a packet that was to be sent at `scheduled` and never came. `receive_error` is that of the receiver's
-    /// clock when it gave the packet up.
+    /// For a packet that should have been sent at `scheduled` and never arrived. `receive_error` is that of the
+    /// receiver's clock when it gave the packet up.
     pub fn lost(seq: u32, scheduled: NtpTime, receive_error: ErrorEstimate) -> DataRecord {
         // By the RFC the multiplier is 1 and the scale 64, which its field does not hold: 1 is what peers write.
         let send_error = ErrorEstimate::UNKNOWN;

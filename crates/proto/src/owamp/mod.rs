@@ -1,14 +1,14 @@
-//! OWAMP (RFC 4656): a control conversation on TCP that agrees on test sessions, and test packets one way, either way.
-//! Times are compared across hosts: one-way delays are as good as the clocks are.
+//! OWAMP (RFC 4656): a control conversation over TCP that negotiates test sessions, and test packets in one direction,
+//! either way. Times are compared across hosts: one-way delays are as accurate as the clocks.
 //!
 //! * [`message`] – what OWAMP-Control adds to the messages it shares with TWAMP ([`amp`](crate::amp))
-//! * [`client`] – asks for sessions, starts and stops them, fetches what the server received
-//! * [`server`] – grants them by its [`rules`], and hands out what is in its [`store`]
+//! * [`client`] – requests sessions, starts and stops them, fetches what the server received
+//! * [`server`] – grants them by its [`rules`], and sends what is in its [`store`]
 //! * [`session`] – what both ends know of a session, and what its receiver recorded
 //! * [`schedule`] – when its packets are sent
 //! * [`sender`], [`receiver`] – its two ends
 //! * [`packet`] – the test packet
-//! * [`fetch`] – recorded data on their way to the client
+//! * [`fetch`] – recorded data sent to the client
 
 pub mod client;
 pub mod fetch;

@@ -1,4 +1,4 @@
-//! The test packet (RFC 4656 §4.1.2): its fields, and where the keyed modes put them. Padding follows, which is
+//! The test packet (RFC 4656 §4.1.2): its fields, and their positions in the keyed modes. The padding after them is
 //! neither encrypted nor signed.
 
 use crate::amp::{Mode, Origin, TestKeys};
@@ -42,10 +42,10 @@ pub struct TestPacket {
     pub error: ErrorEstimate,
 }
 
-/// Why a datagram is no packet of a session.
+/// Why a datagram is not a packet of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// It has no room for the fields.
+    /// Too short for the fields.
     Short,
     /// It was not made with the keys of the session.
     Forged,

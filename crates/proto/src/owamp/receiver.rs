@@ -1,4 +1,4 @@
-//! The session receiver (RFC 4656 §4.2): records what comes, and gives up what does not come in time.
+//! The session receiver (RFC 4656 §4.2): records what arrives, and gives up what does not arrive in time.
 
 use super::message::{DataRecord, Finished, SentSummary, SkipRange};
 use super::packet::{TestPacket, Unreadable};
@@ -12,7 +12,7 @@ use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 use jitlat_core::{Span, WallTime};
 use std::collections::VecDeque;
 
-/// Copies recorded beyond as many as there are packets.
+/// Duplicates recorded in addition to the number of packets.
 const SPARE: usize = 1024;
 /// Records for which memory is taken before the first packet.
 const RESERVED: usize = 1 << 20;
@@ -27,13 +27,13 @@ pub enum Ignored {
     Short,
     /// Not made with the session's keys.
     Forged,
-    /// A number that the session does not have.
+    /// The session does not have this number.
     Number,
     /// Its error estimate says that it is corrupt.
     Corrupt,
-    /// It was given up already.
+    /// It was already given up.
     Late,
-    /// Sent too long before it came, or too long after: the clocks disagree by more than the timeout.
+    /// Sent too long before or after its arrival: the clocks differ by more than the timeout.
     Clock,
     /// Sent too far from its time in the schedule.
     Schedule,
@@ -55,7 +55,7 @@ impl Ignored {
         Ignored::Full,
     ];
 
-    /// In a word or two.
+    /// A short description.
     pub fn name(self) -> &'static str {
         [
             "from another sender",
@@ -78,7 +78,7 @@ struct Expected {
     came: bool,
 }
 
-/// What the sender says of its session does not fit what was received: the data are of no use.
+/// The sender's summary contradicts what was received: the data is of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the sender's account of the session contradicts what was received")]
 pub struct Contradiction;
@@ -89,14 +89,14 @@ pub struct SessionReceiver {
     session: TestSession,
     keys: Option<TestKeys>,
     host: IpAddr,
-    /// Port the packets come from; not known before the first where the sender's address was left open.
+    /// Source port of the packets; `None` before the first, if the sender's port is unknown.
     port: Option<u16>,
     size: usize,
     timeout: i64,
     schedule: Schedule,
-    /// The last time of the schedule that was looked at.
+    /// The last time of the schedule that was computed.
     latest: NtpTime,
-    /// The packets that may still come, as far as they were looked at; the first has number `given_up`.
+    /// The packets that may still arrive, as far as computed; the first has number `given_up`.
     expected: VecDeque<Expected>,
     given_up: u32,
     records: Vec<DataRecord>,
@@ -130,7 +130,7 @@ impl SessionReceiver {
         }
     }
 
-    /// What was recorded so far, losses included.
+    /// The records so far, including losses.
     pub fn records(&self) -> &[DataRecord] {
         &self.records
     }
@@ -140,8 +140,8 @@ impl SessionReceiver {
         self.ignored[reason as usize]
     }
 
-    /// Whether every packet has come or was given up by `now`, on the wall clock, and a sender whose clock is behind
-    /// should have stopped too.
+    /// Whether every packet has arrived or was given up by `now`, on the wall clock, and a sender whose clock is behind
+    /// should have stopped as well.
     pub fn is_complete(&self, now: WallTime) -> bool {
         let waited = distance(NtpTime::from(now), self.latest);
         let wait = self.timeout.saturating_add(NtpTime::from_span(END_DELAY).0 as i64);
@@ -172,7 +172,7 @@ impl SessionReceiver {
         self.expected.front().copied().or_else(|| self.expect())
     }
 
-    /// Gives up the packets that should have come by `now`, on the wall clock. `error` is the state of that clock.
+    /// Gives up the packets that should have arrived by `now`, on the wall clock. `error` is the state of that clock.
     pub fn handle_timeout(&mut self, now: WallTime, error: ErrorEstimate) {
         let now = NtpTime::from(now);
         while let Some(first) = self.first_expected() {
@@ -191,7 +191,7 @@ impl SessionReceiver {
         self.given_up += 1;
     }
 
-    /// A datagram came. Records it, or says why not. `error` is the state of this host's clock.
+    /// Handles a datagram: records it, or returns why not. `error` is the state of this host's clock.
     pub fn receive(
         &mut self,
         datagram: &[u8],
@@ -256,8 +256,8 @@ impl SessionReceiver {
         })
     }
 
-    /// Computes the schedule up to the packet that is `behind` the first expected one, but no further than a packet
-    /// received now may be from: forged numbers cost nothing.
+    /// Computes the schedule up to the packet that is `behind` the first expected one, but only as far as a packet
+    /// received now may be: forged numbers cost nothing.
     fn look_ahead(&mut self, behind: usize, received: NtpTime) {
         let furthest = self.timeout.saturating_mul(2);
         while self.expected.len() <= behind
@@ -269,9 +269,9 @@ impl SessionReceiver {
         }
     }
 
-    /// The session was stopped at `stopped`, when Stop-Sessions came, and `said` is what its sender told of it. Packets
-    /// not come by then are given up, and what was sent within the timeout before it is left out, since more of it
-    /// might have come (RFC 4656 §3.8).
+    /// The session was stopped at `stopped`, when Stop-Sessions arrived; `said` is the sender's summary. Packets that
+    /// have not arrived by then are given up, and what was sent within the timeout before it is omitted, because more
+    /// of it might have arrived (RFC 4656 §3.8).
     pub fn finish(
         mut self,
         said: &SentSummary,
@@ -299,8 +299,8 @@ impl SessionReceiver {
         })
     }
 
-    /// The session ended at `ended` without a word of its sender: what is known of it by then. Losses after the last
-    /// packet that came are left out, since those packets may never have been sent.
+    /// The session ended at `ended` without a summary of its sender. Losses after the last packet that arrived are
+    /// omitted, because those packets may never have been sent.
     pub fn abandon(mut self, ended: WallTime, error: ErrorEstimate) -> SessionData {
         self.handle_timeout(ended, error);
         let latest = self.latest_counted(ended);

@@ -9,10 +9,10 @@ use core::net::{IpAddr, SocketAddr};
 use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Direction, Span, WallTime};
 
-/// What is granted, to whom.
+/// The limits of a server, and its users.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Users of the keyed modes. Where there is one, the open mode is not offered.
+    /// Users of the keyed modes. If there are any, the open mode is not offered.
     pub users: Users,
     /// Rounds of key derivation: a power of two, 1024 at least.
     pub rounds: u32,
@@ -100,12 +100,12 @@ impl Rules {
             Direction::Up => (asked.sender, asked.receiver, asked.sender_port),
             Direction::Down => (asked.receiver, asked.sender, asked.receiver_port),
         };
-        // Nobody asks for packets to a third host, or from one; an open address means that of the connection.
+        // No client may request packets to or from a third host; an unspecified address means that of the connection.
         let is = |asked: IpAddr, actual: IpAddr| asked.is_unspecified() || asked.to_canonical() == actual;
         if !is(theirs, hosts.peer) || !is(ours, hosts.local) {
             return Err(Accept::Unsupported);
         }
-        // Nor to a service of his own.
+        // Nor to a port of its own services.
         let to_service = !answerable(SocketAddr::new(hosts.peer, port));
         if direction == Direction::Down && (to_service || asked.dscp().is_none()) {
             return Err(Accept::Unsupported);

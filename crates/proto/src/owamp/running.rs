@@ -1,5 +1,5 @@
-//! [`Running`]: the sessions of a test, on either side, from Start-Sessions until both sides have said
-//! Stop-Sessions (RFC 4656 §3.8). Either may be first, and may be so while the other still sends.
+//! [`Running`]: the sessions of a test, on either side, from Start-Sessions until both sides have sent Stop-Sessions
+//! (RFC 4656 §3.8). Either side may be first, even while the other still sends.
 
 use super::message::{SentSummary, Stop};
 use super::session::TestSession;
@@ -7,7 +7,7 @@ use crate::amp::crypto::Incoming;
 use crate::amp::{Accept, Sid};
 use jitlat_core::{Direction, WallTime};
 
-/// Which end of a test this side is: the side of the client sends upwards.
+/// The side of a test: the client's side sends upwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Client,
@@ -33,20 +33,20 @@ struct End {
     sent: Option<SentSummary>,
 }
 
-/// What the peer said of a session in which this side was the receiver.
+/// The peer's summary of a session in which this side was the receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// What its sender tells of it.
+    /// The sender's summary.
     pub said: SentSummary,
-    /// When its word came, by the wall clock.
+    /// When it arrived, by the wall clock.
     pub at: WallTime,
 }
 
-/// Why the peer's Stop-Sessions is not taken.
+/// Why the peer's Stop-Sessions is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BadStop {
     Forged,
-    /// It does not account for the sessions in which the peer sends, or makes no sense.
+    /// It lacks summaries of sessions in which the peer sends, or is contradictory.
     Senseless,
 }
 
@@ -54,12 +54,12 @@ pub(super) enum BadStop {
 #[derive(Debug)]
 pub(super) struct Running {
     ends: Vec<End>,
-    /// Sending is to end, or has ended.
+    /// Whether sending must end, or has ended.
     stopping: bool,
     said: bool,
-    /// When the peer's Stop-Sessions began to come, and whether all of it has.
-    heard: Option<WallTime>,
-    heard_all: bool,
+    /// When the peer's Stop-Sessions began to arrive, and whether it is complete.
+    peer_stop: Option<WallTime>,
+    peer_stop_complete: bool,
 }
 
 impl Running {
@@ -69,12 +69,12 @@ impl Running {
             ends: sessions.map(end).collect(),
             stopping: false,
             said: false,
-            heard: None,
-            heard_all: false,
+            peer_stop: None,
+            peer_stop_complete: false,
         }
     }
 
-    /// An end of this side has nothing more to do. True once all have, for the first time.
+    /// Records that an end of this side is complete. True once all are, for the first time.
     pub(super) fn complete(&mut self, sid: Sid) -> bool {
         if let Some(end) = self.ends.iter_mut().find(|end| end.sid == sid) {
             end.complete = true;
@@ -82,19 +82,19 @@ impl Running {
         self.ends.iter().all(|end| end.complete) && self.stop()
     }
 
-    /// Sending ends now. True if it had not before.
+    /// Requests the end of sending. True the first time.
     pub(super) fn stop(&mut self) -> bool {
         !core::mem::replace(&mut self.stopping, true)
     }
 
-    /// A sender of this side has ended.
+    /// Records that a sender of this side has ended.
     pub(super) fn sent(&mut self, summary: SentSummary) {
         if let Some(end) = self.ends.iter_mut().find(|end| end.sid == summary.sid && end.sends) {
             end.sent = Some(summary);
         }
     }
 
-    /// This side's Stop-Sessions, once it can be said; once.
+    /// This side's Stop-Sessions, once, as soon as it can be sent.
     pub(super) fn poll_stop(&mut self) -> Option<Stop> {
         if self.said || !self.stopping || self.ends.iter().any(|end| end.sends && end.sent.is_none()) {
             return None;
@@ -104,14 +104,14 @@ impl Running {
         Some(Stop { accept: Accept::Ok, sessions })
     }
 
-    /// The peer's Stop-Sessions began to come. True for the first time.
-    pub(super) fn hear(&mut self, now: WallTime) -> bool {
-        self.heard.is_none() && self.heard.replace(now).is_none()
+    /// Records that the peer's Stop-Sessions began to arrive. True the first time.
+    pub(super) fn begin_peer_stop(&mut self, now: WallTime) -> bool {
+        self.peer_stop.is_none() && self.peer_stop.replace(now).is_none()
     }
 
-    /// Reads the peer's Stop-Sessions, if it is all there.
+    /// Reads the peer's Stop-Sessions, if it is complete.
     pub(super) fn read(&mut self, incoming: &mut Incoming) -> Result<Option<Vec<Received>>, BadStop> {
-        let Some(at) = self.heard else { return Ok(None) };
+        let Some(at) = self.peer_stop else { return Ok(None) };
         let theirs = self.ends.iter().filter(|end| !end.sends).count();
         let len = Stop::len_of(incoming.readable(), theirs).map_err(|_| BadStop::Senseless)?;
         let Some(message) = len.and_then(|len| incoming.take_signed(len)) else { return Ok(None) };
@@ -125,22 +125,22 @@ impl Running {
         if stop.sessions.len() != theirs {
             return Err(BadStop::Senseless);
         }
-        self.heard_all = true;
+        self.peer_stop_complete = true;
         Ok(Some(received))
     }
 
-    /// Whether both sides have said Stop-Sessions.
+    /// Whether both sides have sent Stop-Sessions.
     pub(super) fn is_over(&self) -> bool {
-        self.said && self.heard_all
+        self.said && self.peer_stop_complete
     }
 
-    /// Whether this side has said it.
+    /// Whether this side has sent it.
     pub(super) fn has_said(&self) -> bool {
         self.said
     }
 
-    /// Whether the peer has said all of it.
-    pub(super) fn has_heard(&self) -> bool {
-        self.heard_all
+    /// Whether the peer's is complete.
+    pub(super) fn has_peer_stopped(&self) -> bool {
+        self.peer_stop_complete
     }
 }

@@ -1,5 +1,5 @@
-//! When the packets of a session are sent (RFC 4656 §5, §3.6). Both ends compute it from the session's name and
-//! slots: the sender keeps to it, the receiver judges loss by it. All of it is fixed point, so that they agree to
+//! When the packets of a session are sent (RFC 4656 §5, §3.6). Both ends compute it from the session's identifier and
+//! slots: the sender follows it, the receiver determines losses by it. All of it is fixed point, so that they agree to
 //! the last bit.
 
 use super::message::Slot;
@@ -23,29 +23,29 @@ const Q: [u32; 11] = [
     0xffff_ffff,
 ];
 
-/// Random numbers that both ends draw alike: AES in counter mode, keyed with the session's name.
+/// Random numbers that are equal at both ends: AES in counter mode, keyed with the session's identifier.
 #[derive(Clone)]
 struct Uniform {
     cipher: Aes128,
-    /// 32-bit words drawn, not blocks.
-    words: u128,
+    /// Number of 32-bit words drawn so far (not blocks).
+    drawn: u128,
     block: [u8; 16],
 }
 
 impl Uniform {
     fn new(sid: &Sid) -> Uniform {
-        Uniform { cipher: Aes128::new(&sid.0.into()), words: 0, block: [0; 16] }
+        Uniform { cipher: Aes128::new(&sid.0.into()), drawn: 0, block: [0; 16] }
     }
 
     /// The next 32 bits.
     fn draw(&mut self) -> u32 {
-        let word = (self.words % 4) as usize;
+        let word = (self.drawn % 4) as usize;
         if word == 0 {
-            let mut block = self.words.to_be_bytes().into();
+            let mut block = self.drawn.to_be_bytes().into();
             self.cipher.encrypt_block(&mut block);
             self.block = block.into();
         }
-        self.words += 1;
+        self.drawn += 1;
         self.block.as_chunks::<4>().0.get(word).map_or(0, |bytes| u32::from_be_bytes(*bytes))
     }
 
@@ -81,8 +81,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Of a session with this name: `packets` packets from `start` on, by `slots` in turn. Slots beyond the number
-    /// of packets are never used.
+    /// The schedule of a session with this identifier: `packets` packets from `start` on, using `slots` in turn. Slots
+    /// beyond the number of packets are never used.
     pub fn new(sid: &Sid, start: NtpTime, slots: &[Slot], packets: u32) -> Schedule {
         let used = slots.len().min(packets as usize);
         Schedule {
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_first_word_of_ones_is_thirty_two_doublings() {
-        // What the algorithm says of the rarest draw, which no published sum is sure to contain.
+        // The algorithm's result for the rarest number, which no published sum is certain to contain.
         assert_eq!(u32::MAX.leading_ones(), 32);
         assert_eq!(u32::MAX.checked_shl(33), None);
     }

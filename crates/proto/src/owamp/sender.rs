@@ -9,8 +9,8 @@ use crate::machine::Tick;
 use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 use jitlat_core::{Span, SteadyTime, WallTime};
 
-/// After the last packet and its timeout, until either end takes its session for complete: the other end's clock may
-/// be behind.
+/// Time after the last packet and its timeout until either end considers its session complete: the other end's clock
+/// may be behind.
 pub(super) const END_DELAY: Span = Span::seconds(1);
 
 /// The sending end of one session: which packet leaves when, and which are skipped.
@@ -24,7 +24,7 @@ pub struct SessionSender {
     keys: Option<TestKeys>,
     schedule: Schedule,
     timeout: Span,
-    /// An instant on both clocks: the schedule, which is in wall time, is kept to on the steady one.
+    /// One instant on both clocks: the schedule, which is in wall time, is followed on the steady clock.
     anchor: Tick,
     /// The number that comes next, and when.
     next: u32,
@@ -34,7 +34,7 @@ pub struct SessionSender {
     stopped: bool,
 }
 
-/// A packet to be sent at once.
+/// A packet to be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
     /// Its number.
@@ -83,7 +83,7 @@ impl SessionSender {
         self.due.is_none() && now >= self.last_due + self.timeout + END_DELAY
     }
 
-    /// Writes the packet that is due at `now` to the front of `packet`: read the clocks afresh for every call and send
+    /// Writes the packet that is due at `now` to the front of `packet`: read the clocks again for every call and send
     /// at once. Packets later than the session's timeout are skipped. `error` is the state of this host's clock.
     pub fn poll_transmit(
         &mut self,
@@ -118,7 +118,7 @@ impl SessionSender {
         self.next - self.skips.iter().map(|r| r.last - r.first + 1).sum::<u32>()
     }
 
-    /// Sends no more; what Stop-Sessions is to tell of it.
+    /// Stops sending; returns the summary for Stop-Sessions.
     pub fn stop(&mut self) -> SentSummary {
         self.stopped = true;
         SentSummary { sid: self.session.sid(), next_seq: self.next, skips: self.skips.clone() }

@@ -1,5 +1,5 @@
-//! The control server (RFC 4656 §3): grants test sessions, starts and stops them, and hands out what was received,
-//! within bounds.
+//! The control server (RFC 4656 §3): grants test sessions, starts and stops them, and sends what was received, within
+//! limits.
 
 use super::fetch::DataWriter;
 use super::message::{Fetch, FetchAck, SentSummary, Slot};
@@ -18,20 +18,20 @@ use jitlat_core::{Direction, Span, SteadyTime, WallTime};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Bytes of unread messages at a time; the longest is a Stop-Sessions.
+/// Most bytes of unread messages; the longest is a Stop-Sessions.
 const MOST_UNREAD: usize = 4 << 20;
 /// Beyond its schedule, how long a test may last.
 const SLACK: Span = Span::seconds(60);
 
-/// A session that the driver is to make room and open a socket for.
+/// A session for which the driver must make room and open a socket.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// With its name, and the addresses of the connection where the client left them open. The port of this end is
-    /// what the client wishes for.
+    /// With its identifier, and with the addresses of the connection if the client left them open. The port of this end
+    /// is the requested one.
     pub session: TestSession,
     /// Up: this end receives. Down: it sends.
     pub direction: Direction,
-    /// Where the packets of the other end come from or go to. Port 0: the first packet tells.
+    /// Address of the other end's packets. Port 0: that of the first packet.
     pub far: SocketAddr,
     /// Mode of the connection.
     pub mode: Mode,
@@ -39,29 +39,29 @@ pub struct Asked {
     pub keys: Option<TestKeys>,
 }
 
-/// What a server is told.
+/// An input of a server.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// Bytes came on the control connection.
+    /// Bytes were received on the control connection.
     Bytes(&'a [u8]),
     /// The connection is closed.
     Closed,
-    /// The socket asked for by [`Event::Open`] is there, on this port, or is not to be had.
+    /// The socket requested by [`Event::Open`] is open on this port, or is not available.
     Opened(Result<u16, Accept>),
     /// An end of a session has nothing more to send, or to wait for.
     Complete(Sid),
     /// A sender has ended, as [`Event::StopSending`] asked.
     Sent(SentSummary),
-    /// What [`Event::Fetch`] asked for, if it is there.
+    /// The answer to [`Event::Fetch`]; `None` if there are no such records.
     Found(Option<Arc<SessionData>>),
 }
 
-/// What a server asks of its driver.
+/// A request of a server to its driver.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// Open a socket; answer with [`Input::Opened`] before anything else.
     Open(Box<Asked>),
-    /// The sessions granted since the last test begin. Packets may have come before.
+    /// The sessions granted since the last test begin. Packets may have arrived before.
     Start,
     /// End all sending; answer with [`Input::Sent`] for each sender.
     StopSending,
@@ -69,14 +69,14 @@ pub enum Event {
     Received(Received),
     /// Find what was recorded of a session that belongs to this [`Owner`]; answer with [`Input::Found`].
     Fetch(Fetch, Owner),
-    /// Nothing more will be said: close the connection once all is written. Sessions that have not ended yet end now,
-    /// receivers [abandoned](super::SessionReceiver::abandon).
+    /// Nothing more will be sent: close the connection once everything is written. Sessions that have not ended yet end
+    /// now; receivers are [abandoned](super::SessionReceiver::abandon).
     Over(Reason),
 }
 
 #[derive(Debug)]
 enum State {
-    /// The greeting is to be said, or the answer to it awaited.
+    /// The greeting is to be sent, or its answer awaited.
     SetUp,
     /// Between tests.
     Idle,
@@ -84,7 +84,7 @@ enum State {
     Opening(Box<TestSession>),
     /// A test runs.
     Running(Running),
-    /// The driver looks for data.
+    /// The driver searches for records.
     Finding(Fetch),
     /// Data are being written.
     Fetching(Box<DataWriter>),
@@ -101,7 +101,7 @@ pub struct Server {
     state: State,
     deadline: SteadyTime,
     connection: Connection,
-    /// Encrypted already, in the order they are to be written.
+    /// Already encrypted, in the order they are to be written.
     saying: VecDeque<Vec<u8>>,
     /// Granted and not started yet.
     sessions: Vec<TestSession>,
@@ -110,8 +110,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server for the connection from `peer` to `local`, accepted at `now`, of a host that serves since
-    /// `started`.
+    /// A server for the connection from `peer` to `local`, accepted at `now`, on a host that serves since `started`.
     pub fn new(
         rules: Rules,
         peer: SocketAddr,
@@ -137,7 +136,7 @@ impl Server {
         }
     }
 
-    /// To whom the sessions of this connection belong.
+    /// The owner of this connection's sessions.
     pub fn owner(&self) -> Owner {
         match self.connection.user() {
             Some(user) => Owner::User(user.to_owned()),
@@ -157,7 +156,7 @@ impl Server {
         self.saying.push_back(bytes);
     }
 
-    /// Reads one message, if it is all there. `Ok(false)`: not yet.
+    /// Reads one message, if it is complete. `Ok(false)`: not yet.
     fn advance(&mut self, now: Tick) -> Result<bool, Reason> {
         match &mut self.state {
             State::SetUp => {
@@ -175,7 +174,7 @@ impl Server {
             }
             State::Idle => self.command(now),
             // What follows the client's Stop-Sessions is read after this side's.
-            State::Running(running) if running.has_heard() => Ok(false),
+            State::Running(running) if running.has_peer_stopped() => Ok(false),
             State::Running(running) => {
                 match self.connection.incoming.first() {
                     Some(command::STOP) => {}
@@ -183,7 +182,7 @@ impl Server {
                     Some(_) => return self.refuse_command(),
                 }
                 let mut stop = false;
-                if running.hear(now.wall) {
+                if running.begin_peer_stop(now.wall) {
                     self.deadline = now.steady + self.rules.stop_wait;
                     stop = running.stop();
                 }
@@ -210,7 +209,7 @@ impl Server {
         self.deadline = now.steady + self.rules.idle;
     }
 
-    /// Says Stop-Sessions once it can be said, and ends the test once both sides have.
+    /// Sends Stop-Sessions once it can be sent, and ends the test once both sides have.
     fn end_test(&mut self, now: Tick) {
         let State::Running(running) = &mut self.state else { return };
         if let Some(stop) = running.poll_stop() {
@@ -224,7 +223,7 @@ impl Server {
         }
     }
 
-    /// The length of what follows is not known: no way back into step.
+    /// The length of what follows is unknown: the conversation cannot continue.
     fn refuse_command(&mut self) -> Result<bool, Reason> {
         self.say_signed(|out| write_start_ack(Accept::Unsupported, out));
         Err(Reason::Confused)
@@ -277,7 +276,7 @@ impl Server {
         let Some(request) = incoming.readable().get(..Request::LEN - HMAC_LEN) else { return Ok(false) };
         let request = Request::parse(request).map_err(|_| Reason::Confused)?;
         let Some(slots) = self.rules.slots_len(request.slots) else {
-            // More than is read: no way back into step.
+            // More than is read: the conversation cannot continue.
             self.refuse(Accept::Permanent);
             return Err(Reason::Confused);
         };

@@ -1,4 +1,4 @@
-//! What both ends of a test session know of it, and what its receiver has recorded.
+//! What both ends of a test session know, and what its receiver has recorded.
 
 use super::message::{DataRecord, Finished, SkipRange, Slot};
 use super::schedule::Schedule;
@@ -7,10 +7,10 @@ use crate::amp::message::Request;
 use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Direction, Span};
 
-/// A session as it was asked for or granted: the request with its slots.
+/// A session as requested or granted: the request with its slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestSession {
-    /// Once granted, with the ports and the name in use.
+    /// Once granted, with the actual ports and identifier.
     pub request: Request,
     /// How the packets are spaced.
     pub slots: Vec<Slot>,
@@ -51,7 +51,7 @@ impl TestSession {
         round * u128::from(self.request.packets) / (self.slots.len().max(1) as u128)
     }
 
-    /// From the start until its last packet should long have come or be lost.
+    /// From the start until its last packet should have arrived or be lost, with a margin.
     pub(super) fn longest(&self) -> Span {
         // Many exponential steps stay near their mean, and none is longer than 32 ln2 = 22.2 of it.
         let step = self.slots.iter().map(|slot| u128::from(slot.mean())).max().unwrap_or(0);
@@ -61,7 +61,7 @@ impl TestSession {
     }
 }
 
-/// The signed distance from `b` to `a` in units of 2⁻³² s. Right for instants within 68 years of each other.
+/// The signed distance from `b` to `a` in units of 2⁻³² s. Correct for times within 68 years of each other.
 pub(super) fn distance(a: NtpTime, b: NtpTime) -> i64 {
     a.0.wrapping_sub(b.0) as i64
 }
@@ -71,7 +71,7 @@ pub(super) fn bounded(timeout: NtpTime) -> i64 {
     i64::try_from(timeout.0).unwrap_or(i64::MAX)
 }
 
-/// A session and what its receiver has recorded of it: what Fetch-Session asks for.
+/// A session and what its receiver has recorded: the answer to Fetch-Session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionData {
     /// As granted.
@@ -80,9 +80,9 @@ pub struct SessionData {
     pub finished: Finished,
     /// The first number that was neither sent nor skipped; `None` unless it stopped normally.
     pub next_seq: Option<u32>,
-    /// Numbers that were never sent. They are among the records all the same, as lost.
+    /// Numbers that were never sent. They are also among the records, as lost.
     pub skips: Vec<SkipRange>,
-    /// In the order the packets came or were given up. Copies are records of their own.
+    /// In the order the packets arrived or were given up. Duplicates have their own records.
     pub records: Vec<DataRecord>,
 }
 

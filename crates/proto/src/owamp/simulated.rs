@@ -1,6 +1,6 @@
-//! Tests on the simulated network: conversations over paths that lose, copy, delay and reorder test packets, between
-//! hosts whose clocks are wrong, that pause, that vanish, among strangers. They end in time, and what is recorded is
-//! what happened.
+//! Tests on the simulated network: conversations over paths that lose, duplicate, delay and reorder test packets,
+//! between hosts whose clocks are wrong, that pause, that vanish, with unrelated packets. They end in time, and the
+//! records are correct.
 
 use super::{DataRecord, Finished, Slot};
 use crate::amp::{Mode, Reason};
@@ -26,7 +26,7 @@ fn tally(seqs: impl Iterator<Item = u32>) -> BTreeMap<u32, usize> {
     tally
 }
 
-/// A test that ended as planned has of every session what happened to it: each packet that came, with its times, and
+/// A test that ended normally has the correct records of every session: each packet that arrived, with its times, and
 /// each that did not.
 fn check(outcome: &Outcome, sessions: usize) {
     assert_eq!(outcome.client, Ok(()));
@@ -47,7 +47,7 @@ fn check(outcome: &Outcome, sessions: usize) {
             assert_eq!(record.sent, NtpTime::from(sent[&record.seq]));
             assert_eq!((record.send_error, record.ttl), (crate::sim::owamp::ERROR, 255));
         }
-        // Every number up to the last that counts is there: as often as it came, or once as lost.
+        // Every number up to the last that counts is present: as often as it arrived, or once as lost.
         let arrivals = tally(truth.came.iter().map(|c| c.0));
         assert_eq!(tally(came.iter().map(|r| r.seq)), arrivals);
         let next = data.next_seq.unwrap();
@@ -79,9 +79,9 @@ fn both_directions_in_every_mode_and_schedule() {
     }
 }
 
-/// Five of a hundred packets, dropped exactly, on one way: lost there, and none on the other.
+/// Five of a hundred packets are dropped in one direction: lost there, and none in the other.
 #[test]
-fn loss_is_told_by_direction() {
+fn loss_is_reported_by_direction() {
     for (up, down) in [(5, 0), (0, 5), (7, 3)] {
         let drop = |n: u64| Config {
             delay: Span::millis(5),
@@ -99,7 +99,7 @@ fn loss_is_told_by_direction() {
     }
 }
 
-/// Clocks that disagree move delays, not counts, as long as they agree to within the timeout.
+/// Clocks that differ change delays, not counts, as long as they agree within the timeout.
 #[test]
 fn clocks_apart_move_delays_alone() {
     for ms in [-400, 90, 400] {
@@ -116,7 +116,7 @@ fn clocks_apart_move_delays_alone() {
             }
         }
     }
-    // Further apart than that, everything counts as lost: the protocol cannot tell it from loss.
+    // If they differ more, everything counts as lost: the protocol cannot distinguish it from loss.
     let clocks = [HostClock::default(), HostClock { offset: Span::seconds(2), skew_ppb: 0 }];
     let outcome = World { clocks, ..World::new(Mode::Open, both(50, Slot::Fixed(10 * MS))) }.run();
     assert_eq!(outcome.client, Ok(()));
@@ -125,7 +125,7 @@ fn clocks_apart_move_delays_alone() {
     }
 }
 
-/// A sender that is held up skips what is too late, says so, and sends the rest in a burst.
+/// A sender that is delayed skips what is too late, reports it, and sends the rest in a burst.
 #[test]
 fn a_paused_sender_skips_and_says_so() {
     for host in [Host::Client, Host::Server] {
@@ -157,7 +157,7 @@ fn an_interrupt_ends_the_test_and_keeps_what_there_is() {
         assert!(outcome.took < Span::seconds(5), "{ms} ms: {:?}", outcome.took);
         for (sid, data) in &outcome.data {
             let (data, truth) = (data.as_ref().unwrap(), &outcome.truth[sid]);
-            // What was sent within the timeout before the end is left out (RFC 4656 §3.8).
+            // What was sent within the timeout before the end is omitted (RFC 4656 §3.8).
             let counted = data.records.len() as u64;
             let sent = truth.sent.len() as u64;
             assert!(
@@ -217,8 +217,8 @@ fn trouble() -> impl Strategy<Value = Trouble> {
     ]
 }
 
-/// Whatever happens, a conversation ends, the server sends to nobody but its client and no more than was granted, and
-/// memory is bounded.
+/// Whatever happens, a conversation ends, the server sends only to its client and not more than was granted, and memory
+/// is bounded.
 fn survive(outcome: &Outcome, granted: u64) {
     assert!(outcome.took < Span::seconds(1100), "{:?}", outcome.took);
     assert_eq!(outcome.misdirected, 0);
@@ -263,7 +263,7 @@ proptest! {
     }
 }
 
-/// Anything that can go wrong goes wrong at any step of a short conversation.
+/// Every kind of trouble at every step of a short conversation.
 #[test]
 fn anything_at_any_step_is_survived() {
     let world = || World::new(Mode::Encrypted, both(5, Slot::Fixed(20 * MS)));
@@ -281,10 +281,10 @@ fn anything_at_any_step_is_survived() {
             Trouble::Say(Host::Server, vec![3; 64]),
             Trouble::Step(Host::Server, Span::seconds(-30)),
         ] {
-            let told = format!("{trouble:?} at step {step}");
+            let place = format!("{trouble:?} at step {step}");
             let outcome = World { at_step: Some((step, trouble)), ..world() }.run();
             survive(&outcome, 5);
-            assert!(outcome.took < Span::seconds(1000), "{told}: {:?}", outcome.took);
+            assert!(outcome.took < Span::seconds(1000), "{place}: {:?}", outcome.took);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! [`Store`]: what a server has recorded, kept for a while for those it belongs to, within bounds.
+//! [`Store`]: a server's records, kept for a limited time for their owners, within limits.
 
 use super::message::DataRecord;
 use super::session::SessionData;
@@ -8,12 +8,12 @@ use jitlat_core::{Span, SteadyTime};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// To whom a session belongs: a name alone does not entitle to its data.
+/// The owner of a session: knowing its identifier is not enough to get its data.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// A user of the keyed modes.
     User(String),
-    /// In the open mode, the host that asked for the session.
+    /// In the open mode, the host that requested the session.
     Host(IpAddr),
 }
 
@@ -65,8 +65,8 @@ impl Store {
         self.sessions.is_empty()
     }
 
-    /// Claims memory for a session of `packets` that is about to run, each of them a record. What is kept longest of
-    /// the same owner makes room for it. Refused if the name is taken or there is no room.
+    /// Claims memory for a session of `packets` that is about to run, one record each. The oldest data of the same
+    /// owner is removed to make room. Refused if the identifier is in use or there is no room.
     pub fn claim(&mut self, sid: Sid, owner: &Owner, packets: u32, now: SteadyTime) -> Result<(), Accept> {
         self.expire(now);
         let bytes = u64::from(packets) * size_of::<DataRecord>() as u64 + 1024;

@@ -23,7 +23,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// What owping asks for by default, one way or the other.
+/// owping's default request, in one direction or the other.
 fn session(direction: Direction) -> TestSession {
     let up = direction == Direction::Up;
     let (sender, receiver) = if up { (ip(PEER), ip(LOCAL)) } else { (ip(LOCAL), ip(PEER)) };
@@ -47,7 +47,7 @@ fn session(direction: Direction) -> TestSession {
     TestSession { request, slots: vec![Slot::Exponential(0x1999_9999)] }
 }
 
-/// A server with which the open mode is agreed on.
+/// A server that has accepted the open mode.
 fn server(rules: Rules) -> Server {
     let (peer, local) = ((ip(PEER), 50_000).into(), (ip(LOCAL), PORT).into());
     let mut server = Server::new(rules, peer, local, NOW.wall, Random::new([7; 52]), NOW);
@@ -90,7 +90,7 @@ fn answer_to(direction: Direction, change: impl Fn(&mut TestSession)) -> Accept 
         server.handle(NOW, Input::Opened(Ok(9000)));
     }
     let answer = AcceptSession::parse(&said(&mut server)).unwrap();
-    // A refused request leaves the connection as it was.
+    // A refused request does not change the state of the connection.
     assert!(ask(&mut server, &self::session(Direction::Up)).is_some());
     answer.accept
 }
@@ -306,7 +306,7 @@ fn fetching_is_for_the_owner() {
         say(&mut server, |out| fetch.write(out));
         let Some(Event::Fetch(asked, owner)) = server.poll_event() else { panic!() };
         assert_eq!((asked, owner), (fetch, Owner::Host(ip(PEER))));
-        // What is said meanwhile is read afterwards.
+        // What is received meanwhile is read afterwards.
         say(&mut server, |out| fetch.write(out));
         assert!(server.poll_event().is_none());
         server.handle(NOW, Input::Found(found));
@@ -341,7 +341,7 @@ proptest! {
         prop_assert_eq!(bytes.len() % 16, 0);
         prop_assert_eq!(Stop::len_of(&bytes, 3), Ok(Some(bytes.len() + HMAC_LEN)));
         prop_assert_eq!(Stop::parse(&bytes), Ok(stop.clone()));
-        // Cut anywhere: not known yet, or the same length.
+        // Truncated anywhere: unknown yet, or the same length.
         let known = Stop::len_of(&bytes[..cut.min(bytes.len())], 3).unwrap();
         prop_assert!(known.is_none_or(|len| len == bytes.len() + HMAC_LEN));
         if stop.sessions.len() == 3 {

@@ -1,8 +1,9 @@
-//! The path itself: which routers a packet passes, told by what they say of packets whose time to live ends there.
+//! The path itself: the routers that a packet passes, found from their ICMP errors about packets whose TTL ends there.
 //!
-//! * [`quotation`] – reads ICMP errors: the packet they quote (RFC 792, 4443, 1812) and the MPLS labels beside it
+//! * [`quotation`] – parses ICMP errors: the packet they quote (RFC 792, 4443, 1812) and the MPLS labels in their
+//!   extensions
 //!   (RFC 4884, 4950)
-//! * [`tracer`] – which probe is due when, and to which hop an answer belongs
+//! * [`tracer`] – which probe is due when, and which hop an answer belongs to
 
 pub mod quotation;
 #[cfg(test)]

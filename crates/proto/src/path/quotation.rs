@@ -1,25 +1,25 @@
-//! [`Quotation`]: what an ICMP error says of the packet that caused it.
+//! [`Quotation`]: the packet that an ICMP error quotes.
 //!
-//! Errors come from anyone: every length in them is checked against the bytes there are, and what does not fit is an
-//! error of its own kind. Checksums of the errors themselves are the kernel's matter.
+//! Errors may come from any host: every length is checked, and invalid messages are errors of their own kind. Checksums
+//! of the messages are verified by the kernel.
 
 use crate::echo::checksum;
 use crate::wire::Field;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use jitlat_core::path::Label;
 
-/// Most labels that are kept of one packet; more than any network stacks.
+/// Most labels kept of one packet; more than any network uses.
 pub const MAX_LABELS: usize = 16;
-/// Bytes of the quoted packet that a sender without a length field pads to before extensions (RFC 4884 §5.5).
+/// Bytes to which the quoted packet is padded before extensions by a sender without a length field (RFC 4884 §5.5).
 const PADDED: usize = 128;
 
 mod icmp {
     use super::Field;
     pub const TYPE: Field<u8> = Field::at(0);
     pub const CODE: Field<u8> = TYPE.then();
-    /// Length of the quoted packet: in words of four bytes (ICMP), where RFC 4884 is spoken.
+    /// Length of the quoted packet in 32-bit words (ICMP), if RFC 4884 is supported.
     pub const LENGTH_V4: Field<u8> = Field::at(5);
-    /// The same of ICMPv6, in words of eight bytes.
+    /// The same for ICMPv6, in 64-bit words.
     pub const LENGTH_V6: Field<u8> = Field::at(4);
     pub const HEADER: usize = 8;
 }
@@ -73,7 +73,7 @@ mod extension {
     pub const MPLS: (u8, u8) = (1, 1);
 }
 
-/// Version of the Internet protocol that an error came by.
+/// Version of the Internet protocol of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// ICMP.
@@ -85,53 +85,53 @@ pub enum Family {
 /// Why the packet went no further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Its time to live ended.
+    /// Its TTL expired.
     TimeExceeded,
-    /// Nobody listens at its port.
+    /// Nothing listens at its port.
     PortUnreachable,
-    /// Another reason why it cannot be delivered, by the number of its family.
+    /// Another reason why it cannot be delivered, by its code in the family.
     Unreachable(u8),
 }
 
-/// What an ICMP error says of the packet that caused it.
+/// An ICMP error and the packet that caused it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quotation {
-    /// Why there is an error.
+    /// The kind of error.
     pub cause: Cause,
-    /// Whom the packet came from.
+    /// Source address of the quoted packet.
     pub source: IpAddr,
-    /// Whom it was for.
+    /// Its destination address.
     pub destination: IpAddr,
     /// 17 for UDP, 6 for TCP.
     pub protocol: u8,
-    /// Time to live (hop limit) with which it reached whoever complains.
+    /// TTL or hop limit with which it reached the router.
     pub ttl: u8,
-    /// TOS octet or traffic class with which it got there.
+    /// TOS octet or traffic class with which it reached the router.
     pub traffic_class: u8,
     /// Source and destination port.
     pub ports: [u16; 2],
-    /// Of UDP: bytes of payload, by its header.
+    /// For UDP: bytes of payload, according to its header; `None` for TCP.
     pub payload: Option<u16>,
-    /// MPLS labels it carried, the outermost first.
+    /// Its MPLS labels, the outermost first.
     pub labels: Vec<Label>,
 }
 
-/// Why bytes are no quotation.
+/// Why bytes are not a quotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuotationError {
-    /// They end in the middle of something.
+    /// They end too early.
     #[error("an ICMP error ends within {0}")]
     Truncated(&'static str),
     /// Another message than an error about a packet.
     #[error("ICMP type {0} is no error that quotes a packet")]
     NoError(u8),
-    /// The quoted packet is of another version, or its header too short to be one.
+    /// The quoted packet has another IP version, or a header that is too short.
     #[error("an ICMP error quotes no IP packet of its family")]
     NotIp,
-    /// The quoted packet is a later fragment, and so has no ports.
+    /// The quoted packet is a later fragment, which has no ports.
     #[error("an ICMP error quotes a later fragment")]
     Fragment,
-    /// The quoted packet is neither of UDP nor of TCP.
+    /// The quoted packet is neither UDP nor TCP.
     #[error("an ICMP error quotes a packet of protocol {0}, neither UDP nor TCP")]
     Protocol(u8),
 }
@@ -140,7 +140,7 @@ impl Quotation {
     /// Reads an ICMP or ICMPv6 message, from its type on.
     ///
     /// # Errors
-    /// [`QuotationError`]. Extensions that make no sense are left out, the quotation kept.
+    /// [`QuotationError`]. Invalid extensions are ignored, the quotation is kept.
     pub fn parse(family: Family, message: &[u8]) -> Result<Quotation, QuotationError> {
         let truncated = QuotationError::Truncated("its header");
         let kind = icmp::TYPE.read(message).ok_or(truncated)?;
@@ -197,7 +197,7 @@ fn ipv4(cause: Cause, packet: &[u8]) -> Result<Quotation, QuotationError> {
     })
 }
 
-/// Our own probes have no extension headers; what quotes some is not about them.
+/// Our own probes have no extension headers; a quoted packet with some is not ours.
 fn ipv6(cause: Cause, packet: &[u8]) -> Result<Quotation, QuotationError> {
     let truncated = QuotationError::Truncated("the quoted IPv6 header");
     let first = v6::FIRST.read(packet).ok_or(truncated)?;
@@ -240,12 +240,12 @@ fn ports(protocol: u8, header: &[u8]) -> Result<Ports, QuotationError> {
     Ok((ports, payload))
 }
 
-/// The labels among the extension objects; `None` where this is no extension structure.
+/// The labels among the extension objects; `None` if this is not an extension structure.
 fn labels(structure: &[u8]) -> Option<Vec<Label>> {
     if extension::VERSION.read(structure)? >> 4 != 2 {
         return None;
     }
-    // Zero: not computed. Over everything else it must come out as zero.
+    // Zero: not computed. Otherwise the sum over everything must be zero.
     if extension::CHECKSUM.read(structure)? != 0 && checksum(structure) != 0 {
         return None;
     }
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_bent_is_told_as_such() {
+    fn truncated_and_invalid_messages_are_errors() {
         let whole = message(&quoted(Family::V4), [11, 0], None, &[]);
         for (cut, part) in
             [(0, "its header"), (7, "its header"), (8, "IPv4 header"), (27, "IPv4 header"), (30, "ports")]

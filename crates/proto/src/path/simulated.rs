@@ -28,8 +28,8 @@ pub fn addresses(family: Family) -> [IpAddr; 2] {
     }
 }
 
-/// The ICMP error about `quoted`; with the quoted packet padded to `stated` bytes, which it says, or to 128, which it
-/// does not.
+/// The ICMP error about `quoted`; the quoted packet is padded to `stated` bytes, which the message states, or to 128,
+/// which it does not.
 pub fn message(q: &Quoted, kind: [u8; 2], stated: Option<usize>, labels: &[Label]) -> Vec<u8> {
     let mut packet = match q.family {
         Family::V4 => {
@@ -80,9 +80,9 @@ pub fn message(q: &Quoted, kind: [u8; 2], stated: Option<usize>, labels: &[Label
 struct Router {
     /// One way, from this host.
     delay: Span,
-    /// Writes this octet into whatever it forwards.
+    /// The traffic class it writes into packets that it forwards; `None`: unchanged.
     rewrites: Option<u8>,
-    /// Answers only every so many probes; 0: none.
+    /// Answers only one of so many probes; 0: none.
     answers_each: u32,
     labels: Vec<Label>,
 }
@@ -150,7 +150,7 @@ fn trace(plan: &Plan, routers: &[Router], destination_answers: bool) -> Path {
             assert_eq!(tracer.slot(&quotation, PORT, ports), Some(slot));
             assert_eq!(tracer.slot(&Quotation { ports: [1, 2], ..quotation.clone() }, PORT, ports), None);
             tracer.answer(slot, Answer::of_quotation(quotation.clone(), from, wall(at)), now);
-            // A second answer counts for nothing.
+            // A second answer is ignored.
             tracer.answer(slot, Answer::of_quotation(quotation, from, wall(at)), now);
         }
         if tracer.round() == 1 {

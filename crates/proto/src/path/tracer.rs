@@ -1,7 +1,7 @@
-//! [`Tracer`]: which probe is due when, and to which hop an answer belongs.
+//! [`Tracer`]: which probe is due when, and which hop an answer belongs to.
 //!
-//! All probes of UDP have the same addresses and ports, so that routers that share their load keep them on one way; their
-//! lengths tell them apart. Probes of TCP are tries to connect, told apart by their source ports.
+//! All UDP probes have the same addresses and ports, so that load-balancing routers keep them on one path; they are
+//! distinguished by their lengths. TCP probes are connection attempts, distinguished by their source ports.
 
 use super::quotation::{Cause, Quotation};
 use core::net::IpAddr;
@@ -10,12 +10,12 @@ use jitlat_core::{Dscp, Span, SteadyTime, Transport, WallTime};
 
 /// Shortest payload of a probe by UDP, bytes.
 pub const SHORTEST: u16 = 32;
-/// Probes that may be told apart at a time: lengths, or ports.
+/// Probes that can be distinguished at a time: lengths, or ports.
 pub const SLOTS: u16 = 128;
-/// A run of this many silent hops at the end is not asked again.
+/// After this many silent hops at the end, no further hops are probed.
 const SILENT: usize = 4;
 
-/// What is to be found out.
+/// What to probe, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// This host's address.
@@ -30,18 +30,18 @@ pub struct Plan {
     pub dscp: Dscp,
     /// Probes to each hop.
     pub probes: u32,
-    /// Between two probes to the same hop: routers answer seldom on purpose.
+    /// Time between two probes to the same hop: routers limit the rate of their answers.
     pub period: Span,
-    /// Between two probes to neighbouring hops.
+    /// Time between two probes to neighbouring hops.
     pub spacing: Span,
     /// The largest time to live to try.
     pub hops: u8,
-    /// How long an answer may take.
+    /// How long to wait for an answer.
     pub patience: Span,
 }
 
 impl Plan {
-    /// The usual plan: ten probes to each of at most thirty hops, one a second.
+    /// The default plan: ten probes to each of at most thirty hops, one a second.
     pub fn new(source: IpAddr, destination: IpAddr) -> Plan {
         Plan {
             source,
@@ -61,7 +61,7 @@ impl Plan {
 /// A probe to be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// Which one: its length or source port is made from this.
+    /// Its slot, which determines its length or source port.
     pub slot: u16,
     /// Its time to live.
     pub ttl: u8,
@@ -77,20 +77,20 @@ impl Due {
 /// An answer that is about one of our probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Who sent it.
+    /// Its sender.
     pub from: IpAddr,
     /// When it arrived.
     pub at: WallTime,
-    /// Traffic class that it quotes.
+    /// Traffic class in the quoted packet; `None` if nothing is quoted.
     pub traffic_class: Option<u8>,
-    /// Labels that it quotes.
+    /// Labels in the quotation.
     pub labels: Vec<Label>,
-    /// If the path ends at its sender.
+    /// Set if the path ends at its sender.
     pub end: Option<End>,
 }
 
 impl Answer {
-    /// What `quotation` tells, in an error of `from`. A port that nobody listens at is the destination's own answer.
+    /// The answer for `quotation` in an error of `from`. "Port unreachable" is the destination's own answer.
     pub fn of_quotation(quotation: Quotation, from: IpAddr, at: WallTime) -> Answer {
         let end = match quotation.cause {
             Cause::TimeExceeded => None,
@@ -111,7 +111,7 @@ struct Outstanding {
     until: SteadyTime,
 }
 
-/// Asks every hop of a path in turn, round by round; see the module's documentation.
+/// Probes every hop of a path in turn, round by round; see the module's documentation.
 ///
 /// ```text
 /// while !tracer.is_over(now) { send tracer.poll_probe(now); wait until tracer.deadline() or an answer; tracer.answer(…) }
@@ -119,7 +119,7 @@ struct Outstanding {
 #[derive(Clone, Debug)]
 pub struct Tracer {
     plan: Plan,
-    /// When the round began that is under way.
+    /// When the current round began.
     round_start: SteadyTime,
     round: u32,
     /// Time to live of the next probe.
@@ -128,7 +128,7 @@ pub struct Tracer {
     slot: u16,
     outstanding: Vec<Option<Outstanding>>,
     replies: Vec<HopReplies>,
-    /// The last hop worth asking.
+    /// The last hop to probe.
     last: u8,
     over_at: SteadyTime,
 }
@@ -183,7 +183,7 @@ impl Tracer {
         self.next_at = self.round_start;
     }
 
-    /// `due` was sent at `at`.
+    /// Records that `due` was sent at `at`.
     pub fn sent(&mut self, due: Due, at: WallTime, now: SteadyTime) {
         let until = now + self.plan.patience;
         self.replies[usize::from(due.ttl) - 1].sent += 1;
@@ -191,8 +191,8 @@ impl Tracer {
         self.over_at = self.over_at.max(until);
     }
 
-    /// The slot of the probe that `quotation` is about, if it is one of ours: `from_port` is where ours by UDP come from;
-    /// `slot_of_port` says which probe by TCP has a source port.
+    /// The slot of the probe that `quotation` is about, if it is ours: `from_port` is the source port of our UDP
+    /// probes; `slot_of_port` returns the slot of a TCP probe's source port.
     pub fn slot(
         &self,
         quotation: &Quotation,
@@ -215,7 +215,7 @@ impl Tracer {
         }
     }
 
-    /// The probe of `slot` was answered. A second answer, or one that came too late, is left out.
+    /// Records an answer to the probe of `slot`. A second answer, or a late one, is ignored.
     pub fn answer(&mut self, slot: u16, answer: Answer, now: SteadyTime) {
         let Some(place) = self.outstanding.get_mut(usize::from(slot)) else { return };
         let Some(probe) = place.take_if(|p| now <= p.until) else { return };
@@ -232,13 +232,13 @@ impl Tracer {
         if self.round == self.plan.probes { self.over_at } else { self.next_at }
     }
 
-    /// Whether nothing is left to be sent, and nothing to be waited for.
+    /// Whether nothing is left to send or to wait for.
     pub fn is_over(&self, now: SteadyTime) -> bool {
         let waits = |p: &Option<Outstanding>| p.is_some_and(|p| p.ttl <= self.last && now < p.until);
         self.round == self.plan.probes && !self.outstanding.iter().any(waits)
     }
 
-    /// After the first round has been waited for: leaves out hops behind a silent end of the path.
+    /// After the first round: removes hops after a silent end of the path.
     pub fn forget_silence(&mut self) {
         let answered = self.replies.iter().rposition(|r| !r.replies.is_empty()).map_or(0, |k| k + 1);
         self.last = self.last.min((answered + SILENT).min(usize::from(u8::MAX)) as u8);
@@ -249,7 +249,7 @@ impl Tracer {
         self.round
     }
 
-    /// What was found so far.
+    /// The results so far.
     pub fn path(&self) -> Path {
         let Plan { source, destination, transport, port, dscp, .. } = self.plan;
         Path::new([source, destination], (transport, port, dscp), &self.replies)

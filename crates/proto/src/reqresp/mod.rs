@@ -1,9 +1,9 @@
-//! TCP request–response: one connection, fixed sizes, no Nagle; what an application that asks and waits
-//! sees of a path (seed 001's TCPMon).
+//! TCP request–response: one connection, fixed sizes, no Nagle algorithm; the delay of an application that asks and
+//! waits (seed 001's TCPMon).
 //!
-//! The client opens with a greeting of 16 bytes that names both sizes, the server returns it if it
-//! agrees (and closes otherwise). Then requests go one way and responses the other, each of its fixed
-//! size: sequence number, times, padding; big-endian.
+//! The client starts with a greeting of 16 bytes that contains both sizes; the server returns it if it accepts (and
+//! closes otherwise). Then requests go one way and responses the other, each of its fixed size: sequence number, times,
+//! padding; big-endian.
 
 use crate::twoway::{Protocol, Received, Reply};
 use crate::wire::Field;
@@ -23,7 +23,7 @@ mod greeting {
     pub const RESPONSE: Field<u32> = REQUEST.then();
 }
 
-/// The front of a request and, with one time more, of a response.
+/// The beginning of a request and, with one time more, of a response.
 mod field {
     use crate::wire::Field;
     pub const SEQ: Field<u32> = Field::at(0);
@@ -41,7 +41,7 @@ pub const SHORTEST_RESPONSE: usize = 20;
 /// The largest of either.
 pub const LARGEST: usize = 65_535;
 
-/// The sizes of a test, in bytes; always possible ones.
+/// The sizes of a test, in bytes; always valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     request: u16,
@@ -66,7 +66,7 @@ impl Sizes {
         self.response.into()
     }
 
-    /// The greeting that names them.
+    /// The greeting that contains them.
     pub fn greeting(self) -> [u8; GREETING_LEN] {
         let mut bytes = [0; GREETING_LEN];
         greeting::MAGIC.write(&mut bytes, MAGIC);
@@ -75,7 +75,7 @@ impl Sizes {
         bytes
     }
 
-    /// The sizes a greeting names; `None` if it is none or they are impossible.
+    /// The sizes in a greeting; `None` if it is not one, or if they are invalid.
     pub fn from_greeting(bytes: &[u8; GREETING_LEN]) -> Option<Sizes> {
         if greeting::MAGIC.read(bytes)? != MAGIC {
             return None;
@@ -97,7 +97,7 @@ pub fn respond(request: &[u8], arrived: WallTime, answered: WallTime, response: 
     true
 }
 
-/// The client: makes requests and reads whole responses.
+/// The client: makes requests and reads complete responses.
 #[derive(Clone, Debug)]
 pub struct Requester {
     sizes: Sizes,

@@ -1,8 +1,8 @@
-//! Machines under arbitrary operations: a peer that says anything at any time, a driver that reports
-//! anything in any order, clocks that jump. Used by property tests and by the fuzz targets.
+//! Machines under arbitrary operations: a peer that sends anything at any time, a driver that reports anything in any
+//! order, clocks that step. Used by property tests and by the fuzz targets.
 //!
-//! Whatever happens, a machine must not panic, must not talk without end, and must come to its end by
-//! itself once nothing happens any more: it always has a timer, or it is over.
+//! Whatever happens, a machine must not panic, must not send without end, and must end by itself once nothing happens
+//! any more: it always has a timer, or it is over.
 
 use super::HostClock;
 use crate::jitlat::auth::{Key, Side};
@@ -26,13 +26,12 @@ use jitlat_core::{
     Direction, PacketRecord, Schedule, Source, Span, SteadyTime, TestSpec, Transport, WallTime,
 };
 
-/// Something that happens to a machine. Numbers are taken modulo what makes sense, so that any value is
-/// one operation or another.
+/// An operation on a machine. Numbers are taken modulo the valid range, so that any value is an operation.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// The peer says something well-formed.
+    /// The peer sends a well-formed message.
     Say(u8, u32),
-    /// The peer says these bytes.
+    /// The peer sends these bytes.
     Raw(Vec<u8>),
     /// The flow engine reports something about a flow.
     FlowReport(u8, u8, u32),
@@ -40,17 +39,17 @@ pub enum Op {
     Wait(u32),
     /// Time passes until the next timeout, which is handled.
     Timeout,
-    /// The wall clock jumps by this many milliseconds.
+    /// The wall clock steps by this many milliseconds.
     Step(i32),
     /// The control connection closes.
     Close,
     /// Client: Ctrl-C. Server: shutdown.
     Stop,
-    /// From here on the harness answers the machine's wishes as a driver should, or (false) not at all.
+    /// From here on the harness executes the machine's requests like a driver, or (false) ignores them.
     Obey(bool),
 }
 
-/// What a machine is set up as.
+/// The configuration of a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// The peer speaks classic workorders.
@@ -60,7 +59,7 @@ pub struct Setup {
     pub shape: u8,
 }
 
-/// More than any machine may say or want in answer to one operation.
+/// More than any machine may send or request in answer to one operation.
 const ENOUGH: usize = 20_000;
 
 impl Setup {
@@ -118,7 +117,7 @@ impl Around {
         self.pass(Span((at - self.now.steady).0.max(0)));
     }
 
-    /// Whatever `kind` stands for, in the peer's words.
+    /// The message that `kind` stands for, encoded by the peer.
     fn say(&mut self, kind: u8, n: u32) -> Vec<u8> {
         let message = any_message(kind, n, &self.flows);
         let mut bytes = Vec::new();
@@ -198,7 +197,7 @@ fn receive_report(n: u32) -> ReceiveReport {
     ReceiveReport { recording, finish: Finish::Sentinel, drops: None }
 }
 
-/// What a well-behaved flow engine answers at once to `command`.
+/// The immediate answer of a correct flow engine to `command`.
 fn obedient(command: &Command, roles: &mut Vec<Role>) -> Vec<FlowReport> {
     match command {
         Command::Open(opening) => {
@@ -219,7 +218,7 @@ fn obedient(command: &Command, roles: &mut Vec<Role>) -> Vec<FlowReport> {
     }
 }
 
-/// Puts a server machine through `ops`. Panics if it misbehaves.
+/// Applies `ops` to a server machine. Panics if it misbehaves.
 pub fn server(setup: Setup, ops: &[Op]) {
     let [client, local] = addresses();
     let mut around = Around::new(setup, Side::Client);
@@ -317,7 +316,7 @@ fn settle_server(
     panic!("talks without end: {machine:?}");
 }
 
-/// Puts a client machine through `ops`. Panics if it misbehaves.
+/// Applies `ops` to a client machine. Panics if it misbehaves.
 pub fn client(setup: Setup, ops: &[Op]) {
     let [local, server] = addresses();
     let mut around = Around::new(setup, Side::Server);

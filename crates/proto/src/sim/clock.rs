@@ -1,13 +1,13 @@
-//! [`HostClock`]: a host's idea of the true time.
+//! [`HostClock`]: a host's clock relative to the true time.
 
 use crate::Tick;
 use jitlat_core::{Span, SteadyTime, WallTime};
 
-/// When the simulation begins, on a perfect wall clock: the seed's own first packet.
+/// Time at which the simulation begins, on a perfect wall clock: that of the seed's first packet.
 pub const EPOCH: WallTime = WallTime(1_246_650_331_000_000_000);
 
-/// A clock that is wrong by a fixed offset and a constant rate. Both of a host's clocks run at the same
-/// rate; the offset is the wall clock's alone.
+/// A clock with a fixed offset and a constant rate error. Both of a host's clocks run at the same rate; only the wall
+/// clock has the offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostClock {
     /// Wall clock minus true time, at the beginning.

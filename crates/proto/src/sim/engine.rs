@@ -1,4 +1,4 @@
-//! [`Engine`]: a flow engine in virtual time. It does what `jitlat-net` does with threads and sockets.
+//! [`Engine`]: a flow engine in virtual time. It does the same as `jitlat-net` with threads and sockets.
 
 use crate::Tick;
 use crate::jitlat::flow::{Command, FlowId, FlowReport, Meeting, Opening, ReceiveReport, Role, SendReport};
@@ -12,16 +12,16 @@ use std::collections::VecDeque;
 /// How long after the program's reading a packet leaves the simulated host.
 pub const SEND_LAG: Span = Span::micros(3);
 
-/// A packet of a test stream on its way.
+/// A packet of a test stream in transit.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
-    /// Whose it is.
+    /// Its flow.
     pub flow: FlowId,
     /// Its header.
     pub header: Header,
     /// Payload bytes.
     pub size: u16,
-    /// Whether it may not be lost or overtaken.
+    /// Whether it must not be lost or reordered.
     pub tcp: bool,
 }
 
@@ -30,10 +30,10 @@ pub struct Packet {
 pub struct Engine {
     flows: Vec<Flow>,
     reports: VecDeque<FlowReport>,
-    /// Reports on their way to the machine, and when they get there.
+    /// Reports in transit to the machine, with their arrival times.
     posted: VecDeque<(SteadyTime, FlowReport)>,
     latency: Span,
-    /// Where the peer's packets come from.
+    /// Source address of the peer's packets.
     far: Option<SocketAddr>,
     /// A packet as its receiver sees it.
     payload: Vec<u8>,
@@ -44,7 +44,7 @@ struct Flow {
     opening: Opening,
     connected: bool,
     greeted: bool,
-    /// A greeting to be echoed once connected.
+    /// A greeting to be returned once connected.
     owed: Option<Header>,
     greeter: Option<Greeter>,
     work: Work,
@@ -64,7 +64,7 @@ impl Engine {
         Engine { far: Some(far), latency, ..Engine::default() }
     }
 
-    /// Obeys.
+    /// Executes a command.
     pub fn command(&mut self, now: Tick, command: Command) {
         match command {
             Command::Open(opening) => self.open(*opening),
@@ -132,7 +132,7 @@ impl Engine {
         self.advance(now, &mut Vec::new());
     }
 
-    /// A packet of the peer's has come; answers are appended to `out`.
+    /// Handles a packet from the peer; answers are appended to `out`.
     pub fn arrived(&mut self, now: Tick, packet: &Packet, out: &mut Vec<Packet>) {
         let Engine { flows, reports, far, payload, .. } = self;
         let Some(f) = flows.get_mut(usize::from(packet.flow.0)).filter(|f| !f.closed) else { return };
@@ -167,7 +167,7 @@ impl Engine {
         self.advance(now, out);
     }
 
-    /// Sends what is due, finishes what is over.
+    /// Sends what is due, and finishes what is over.
     pub fn advance(&mut self, now: Tick, out: &mut Vec<Packet>) {
         let Engine { flows, reports, .. } = self;
         for f in flows.iter_mut().filter(|f| !f.closed) {
@@ -175,13 +175,13 @@ impl Engine {
         }
     }
 
-    /// When, on the steady clock, something is next to be done.
+    /// When, on the steady clock, the next action is due.
     pub fn deadline(&self) -> Option<SteadyTime> {
         let flows = self.flows.iter().filter(|f| !f.closed).filter_map(Flow::deadline);
         flows.chain(self.posted.front().map(|(at, _)| *at)).min()
     }
 
-    /// The next report that has got through by `now`.
+    /// The next report that has arrived by `now`.
     pub fn poll_report(&mut self, now: SteadyTime) -> Option<FlowReport> {
         self.posted.extend(self.reports.drain(..).map(|report| (now + self.latency, report)));
         if self.posted.front().is_none_or(|(at, _)| *at > now) {

@@ -1,5 +1,5 @@
-//! A client and a server on an impaired network in virtual time: both machines, both stream ends, clocks
-//! that are wrong, peers that vanish. An hour of traffic takes about a second.
+//! A client and a server on an impaired network in virtual time: both machines, both stream ends, wrong clocks, peers
+//! that vanish. An hour of traffic takes about a second.
 //!
 //! Everything is seeded: the same [`World`] always gives the same [`Outcome`].
 
@@ -28,12 +28,12 @@ use jitlat_core::{PacketRecord, Session, Span, SteadyTime, TestSpec};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What is to be simulated.
+/// The parameters of a simulation.
 #[derive(Clone, Debug)]
 pub struct World {
-    /// Of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Language of the control connection.
+    /// Dialect of the control connection.
     pub dialect: Dialect,
     /// The streams.
     pub flows: Vec<TestSpec>,
@@ -51,13 +51,13 @@ pub struct World {
     pub server_key: Option<Key>,
     /// The server's limits.
     pub limits: Limits,
-    /// How long word from a host's streams takes to reach its control machine: threads, queues.
+    /// How long reports of a host's streams take to reach its control machine: threads, queues.
     pub latency: Span,
     /// What goes wrong.
     pub trouble: Trouble,
     /// What goes wrong with the end of streams.
     pub ending: EndTrouble,
-    /// What each host says of itself, its clock above all: client, server.
+    /// Facts about each host, above all its clock: client, server.
     pub hosts: [HostFacts; 2],
     /// When, in true time, the user presses Ctrl-C.
     pub interrupt: Vec<Span>,
@@ -72,7 +72,7 @@ pub enum Trouble {
     /// Nothing.
     #[default]
     None,
-    /// The server is switched off at its step n: nothing more is heard of it, not even a closed connection.
+    /// The server is switched off at its step n: it sends nothing more, not even a closed connection.
     ServerVanishes(u64),
     /// The client is switched off at its step n.
     ClientVanishes(u64),
@@ -85,15 +85,15 @@ pub enum Trouble {
 /// What is lost at the end of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndTrouble {
-    /// So many sentinels, the first ones.
+    /// Number of sentinels lost, from the first on.
     pub sentinels: u32,
-    /// The segment with the receiver's answer to the first sentinel, so often: TCP sends it again after a second, two,
-    /// four….
+    /// How often the segment with the receiver's answer to the first sentinel is lost: TCP retransmits it after a
+    /// second, two, four….
     pub answers: u32,
 }
 
 impl World {
-    /// A faultless world with one stream.
+    /// A simulation with one stream and without faults.
     pub fn new(spec: TestSpec) -> World {
         World {
             seed: 1,
@@ -128,24 +128,24 @@ impl World {
     }
 }
 
-/// What came of it.
+/// The result of a simulation.
 #[derive(Debug)]
 pub struct Outcome {
-    /// How the client ended: measured, or not.
+    /// How the client ended.
     pub client: Result<(Ending, Option<String>), Failure>,
     /// By flow.
     pub sessions: Vec<Session>,
     /// By flow, in arrival order.
     pub records: Vec<Vec<PacketRecord>>,
-    /// What each of the server's connections said at its end.
+    /// The message of each of the server's connections at its end.
     pub server: Vec<Option<String>>,
-    /// What the path to the server did.
+    /// What was done on the path to the server.
     pub up: Tally,
-    /// What the path to the client did.
+    /// What was done on the path to the client.
     pub down: Tally,
     /// True time until the client had ended.
     pub client_took: Span,
-    /// True time until nothing was left to do for anyone.
+    /// True time until nothing was left to do.
     pub took: Span,
     /// When each sentinel was sent, in true time.
     pub sentinels: Vec<Span>,
@@ -153,7 +153,7 @@ pub struct Outcome {
     pub steps: [u64; 2],
     /// Whether the horizon was reached first: something hung.
     pub hung: bool,
-    /// Sessions still in the server's sessions at the end.
+    /// Sessions still in the server's table at the end.
     pub kept: usize,
 }
 
@@ -181,7 +181,7 @@ struct Simulation {
     client_engine: Engine,
     servers: Vec<Connection>,
     sessions: SessionTable,
-    /// Which connection the client speaks on.
+    /// The client's current connection.
     connection: usize,
     /// When the last bytes of each connection arrive, by direction of arrival.
     pipes: Vec<[Span; 2]>,
@@ -203,7 +203,7 @@ struct Simulation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     NotDue,
-    /// By this host.
+    /// Due at this host.
     Due(usize),
     Given,
 }
@@ -381,7 +381,7 @@ impl Simulation {
         };
         let interrupt = self.world.interrupt.first().copied();
         let next = agenda.into_iter().chain(client.flatten()).chain(server.min()).min();
-        // Misfortunes alone keep nothing going.
+        // Scheduled faults alone do not keep the simulation running.
         next.map(|next| [ours, interrupt].into_iter().flatten().fold(next, Span::min))
     }
 
@@ -413,7 +413,7 @@ impl Simulation {
             return;
         }
         let now = self.tick(to);
-        // Odd cuts: machines must not care.
+        // Arbitrary segmentation: machines must not depend on it.
         let cut = (self.counter as usize * 7) % (bytes.len() + 1);
         for part in [&bytes[..cut], &bytes[cut..]] {
             if to == SERVER {
@@ -528,8 +528,8 @@ impl Simulation {
         }
     }
 
-    /// When bytes of a reliable connection arrive that would have arrived at `passed`: what is lost is sent
-    /// again after three delays and a fifth of a second.
+    /// When bytes of a reliable connection arrive that would have arrived at `passed`: what is lost is retransmitted
+    /// after three delays and a fifth of a second.
     fn in_order(&self, to: usize, passed: Option<SteadyTime>) -> Span {
         let again = self.now + self.paths[to].config().delay.times(3) + Span::millis(200);
         passed.map_or(again, |at| Span(at.0))
@@ -542,7 +542,7 @@ impl Simulation {
         }
         let passed = self.paths[to].pass_other(SteadyTime(self.now.0), bytes.len() + 40).first().copied();
         let mut at = self.in_order(to, passed).max(self.pipes[connection][to]);
-        // What a receiver says next after a sentinel has reached it answers that.
+        // A receiver's next message after a sentinel has reached it is its answer.
         if self.answer == Answer::Due(from) {
             self.answer = Answer::Given;
             at = at + Span::seconds((1 << self.world.ending.answers) - 1);
@@ -551,7 +551,7 @@ impl Simulation {
         self.at(at, Happening::Bytes { connection, to, bytes });
     }
 
-    /// Lets every machine say and do what it wants to now.
+    /// Lets every machine send and execute what it wants to now.
     fn settle(&mut self) {
         let mut busy = true;
         while busy {
@@ -604,7 +604,7 @@ impl Simulation {
     fn client_over(&mut self, verdict: Result<(Ending, Option<String>), Failure>) {
         self.client_took = self.now;
         self.verdict = Some(verdict);
-        // The end of a connection does not overtake what was said on it.
+        // The end of a connection does not overtake its data.
         let said = self.pipes[self.connection][SERVER];
         let at = said.max(self.now + self.world.up.delay);
         self.at(at, Happening::Closed { connection: self.connection, to: SERVER });

@@ -1,5 +1,5 @@
-//! An OWAMP client and server on an impaired network in virtual time: both machines, both ends of every session,
-//! clocks that are wrong, peers that vanish, strangers that interfere. It keeps the truth that a test has to find.
+//! An OWAMP client and server on an impaired network in virtual time: both machines, both ends of every session, wrong
+//! clocks, peers that vanish, unrelated packets. It records the truth that a test has to find.
 
 use super::HostClock;
 use crate::amp::connection::Failure;
@@ -24,30 +24,30 @@ use std::collections::{BTreeMap, BinaryHeap};
 pub const ERROR: ErrorEstimate = ErrorEstimate(0x8a40);
 const CLIENT: usize = 0;
 const SERVER: usize = 1;
-/// From one host to the other on the control connection.
+/// Delay of the control connection in each direction.
 const CONTROL_DELAY: Span = Span::millis(4);
 
-/// What goes wrong, and when.
+/// A fault, and when it happens.
 #[derive(Clone, Debug)]
 pub enum Trouble {
     /// The control connection breaks; both sides notice.
     Break,
-    /// A host is switched off: nothing more is heard of it.
+    /// A host is switched off: it sends nothing more.
     Vanish(Host),
     /// The user interrupts the test.
     Interrupt,
     /// The wall clock of a host steps.
     Step(Host, Span),
-    /// A host does nothing for a while, as a stopped process.
+    /// A host does nothing for some time, like a stopped process.
     Pause(Host, Span),
-    /// Somebody says this on the control connection to this host.
+    /// This host receives these bytes on the control connection.
     Say(Host, Vec<u8>),
-    /// A datagram that is nobody's comes to the test port of the n-th session at this host, from the other end's
-    /// address if `true`.
+    /// An unrelated datagram arrives at the test port of the n-th session at this host, from the other end's address if
+    /// `true`.
     Stray(Host, usize, bool, Vec<u8>),
-    /// The n-th test packet so far comes once more.
+    /// The n-th test packet so far is duplicated.
     Again(usize),
-    /// The driver of this host takes the n-th session there for complete.
+    /// The driver of this host considers the n-th session there complete.
     Complete(Host, usize),
 }
 
@@ -60,7 +60,7 @@ pub enum Host {
     Server,
 }
 
-/// What is to be simulated.
+/// The parameters of a simulation.
 #[derive(Clone, Debug)]
 pub struct World {
     /// Protection of the conversation.
@@ -77,20 +77,20 @@ pub struct World {
     pub down: impair::Config,
     /// The client's clock and the server's.
     pub clocks: [HostClock; 2],
-    /// Most bytes of the control conversation that come at once.
+    /// Most bytes of the control conversation that arrive at once.
     pub piece: usize,
     /// What the server grants.
     pub rules: Rules,
-    /// What goes wrong, each at its time.
+    /// Faults, each with its time.
     pub troubles: Vec<(Span, Trouble)>,
-    /// The same, when something happens to a host for the n-th time.
+    /// A fault when something happens to a host for the n-th time.
     pub at_step: Option<(u64, Trouble)>,
     /// Of everything random.
     pub seed: u64,
 }
 
 impl World {
-    /// A faultless one with these sessions.
+    /// A simulation without faults, with these sessions.
     pub fn new(mode: Mode, sessions: Vec<(Direction, u32, Vec<Slot>)>) -> World {
         let users = if mode.is_keyed() { Users::one("user", b"secret") } else { Users::default() };
         World {
@@ -122,32 +122,33 @@ pub struct Truth {
     pub direction: Option<Direction>,
     /// Number and send time of each, by the sender's clock.
     pub sent: Vec<(u32, WallTime)>,
-    /// Number and arrival time of each that came while it was received, by the receiver's clock, in that order.
+    /// Number and arrival time of each that arrived while the session was received, by the receiver's clock, in that
+    /// order.
     pub came: Vec<(u32, WallTime)>,
 }
 
-/// What came of it.
+/// The result of a simulation.
 #[derive(Debug)]
 pub struct Outcome {
     /// How the client ended.
     pub client: Result<(), Failure>,
-    /// Whether it ended at all; not where it vanished.
+    /// Whether it ended; false if it vanished.
     pub client_ended: bool,
-    /// What the client has of each session: fetched, or received itself.
+    /// The client's data of each session: fetched, or received itself.
     pub data: BTreeMap<[u8; 16], Result<SessionData, Unusable>>,
     /// Why the server's conversation ended.
     pub server: Option<Reason>,
     /// By session.
     pub truth: BTreeMap<[u8; 16], Truth>,
-    /// Test packets that the server sent anywhere but to the client, or before the start.
+    /// Test packets that the server sent to another host than the client, or before the start.
     pub misdirected: u64,
     /// Test packets that the server sent.
     pub server_sent: u64,
-    /// Bytes that the server said on the control connection.
+    /// Bytes that the server sent on the control connection.
     pub server_said: u64,
     /// True time until nothing was left to do.
     pub took: Span,
-    /// Things that happened to the hosts.
+    /// Number of things that happened to the hosts.
     pub steps: u64,
     /// Sessions in the server's store at the end.
     pub kept: usize,
@@ -160,7 +161,7 @@ struct End {
     near: SocketAddr,
     far: SocketAddr,
     work: Work,
-    /// It has told the machine that there is nothing more to do.
+    /// Whether it has reported to the machine that nothing is left to do.
     complete: bool,
 }
 
@@ -322,7 +323,7 @@ impl Simulation {
         Tick { wall: tick.wall + self.stepped[host], ..tick }
     }
 
-    /// The first true time at which the wall clock of `host` shows `wall`, as it goes now.
+    /// The first true time at which the wall clock of `host` shows `wall`, at its current rate.
     fn when(&self, host: usize, wall: WallTime) -> Span {
         let now = self.tick(host);
         self.world.clocks[host].when(now.steady + (wall - now.wall))
@@ -352,7 +353,7 @@ impl Simulation {
         panic!("the conversation does not end: {:?} {:?}", self.client, self.server);
     }
 
-    /// When something is due to happen next; none once both machines are over, or nobody is left to notice.
+    /// When the next thing is due; `None` once both machines are over or gone.
     fn next_time(&mut self) -> Option<Span> {
         let mut next = Vec::new();
         for host in [CLIENT, SERVER] {
@@ -381,7 +382,7 @@ impl Simulation {
             next.extend(due.map(|at| at.max(self.paused[host])));
         }
         let agenda = self.agenda.peek().map(|a| a.0.0);
-        // What is on its way alone keeps nothing going.
+        // Packets in transit alone do not keep the simulation running.
         next.iter().min().map(|next| agenda.map_or(*next, |agenda| agenda.min(*next)))
     }
 
@@ -399,13 +400,13 @@ impl Simulation {
         if self.vanished[host] {
             return;
         }
-        // Who sleeps finds it on waking.
+        // A paused host handles it when it resumes.
         if !self.is_awake(host) {
             let wake = self.paused[host];
             return self.at(wake, what);
         }
         match what {
-            Happening::Bytes(to, bytes) if !self.broken => self.hear(to, &bytes),
+            Happening::Bytes(to, bytes) if !self.broken => self.deliver(to, &bytes),
             Happening::Bytes(..) | Happening::Trouble(_) => {}
             Happening::Closed(to) => self.closed(to),
             Happening::Datagram(datagram) => self.receive(&datagram),
@@ -413,7 +414,7 @@ impl Simulation {
         self.settle();
     }
 
-    fn hear(&mut self, to: usize, bytes: &[u8]) {
+    fn deliver(&mut self, to: usize, bytes: &[u8]) {
         let now = self.tick(to);
         for piece in bytes.chunks(self.world.piece) {
             match to {
@@ -458,7 +459,7 @@ impl Simulation {
             Trouble::Pause(host, time) => self.paused[host as usize] = self.now + time,
             Trouble::Say(host, bytes) => {
                 if !self.vanished[host as usize] {
-                    self.hear(host as usize, &bytes);
+                    self.deliver(host as usize, &bytes);
                 }
             }
             Trouble::Stray(host, end, known, bytes) => {
@@ -571,7 +572,7 @@ impl Simulation {
         self.datagrams.push(datagram);
     }
 
-    /// Carries what both sides say, and does what they ask for.
+    /// Transfers what both sides send, and executes their requests.
     fn settle(&mut self) {
         loop {
             let mut quiet = true;
@@ -660,7 +661,7 @@ impl Simulation {
                     self.outcome.data.insert(data.session.sid().0, Ok(data));
                 }
                 self.outcome.client_ended = true;
-                // The connection is closed, once what was said is said.
+                // The connection is closed once everything is sent.
                 let after = self.pipes[SERVER].max(self.now) + CONTROL_DELAY;
                 self.at(after, Happening::Closed(SERVER));
             }

@@ -75,7 +75,7 @@ fn a_perfect_path_loses_nothing() {
 
 #[test]
 fn sentinels_are_repeated_until_they_are_answered() {
-    // Seed §4.3.3: ten periods after the last packet, at one tenth of the rate, until the acknowledgement is there.
+    // Seed §4.3.3: ten periods after the last packet, at one tenth of the rate, until the acknowledgement arrives.
     let troubles = [(0, 0), (1, 0), (7, 0), (0, 1), (0, 2), (3, 1)];
     for (name, world) in kinds().into_iter().filter(|(name, w)| name.contains("UDP") && w.flows.len() == 1) {
         for (sentinels, answers) in troubles {
@@ -89,7 +89,7 @@ fn sentinels_are_repeated_until_they_are_answered() {
             assert_eq!((out.server, out.hung), (vec![None], false), "{name}");
             let ten = spec.period().times(10);
             assert!(out.sentinels.windows(2).all(|w| w[1] - w[0] == ten), "{name}: {:?}", out.sentinels);
-            // One gets through; others follow while its answer is on its way, 20 ms, and a second, three more when lost.
+            // One arrives; others follow while its answer is in transit, 20 ms, and a second, three more if lost.
             let waiting = (Span::millis(20) + Span::seconds((1 << answers) - 1)).0 / ten.0;
             let expected = u64::from(sentinels) + 1 + waiting as u64;
             let most = expected + if slow { 1 } else { 0 };
@@ -204,7 +204,7 @@ fn a_broken_control_connection_loses_nothing_that_was_received() {
                     let received = out.records[0].len();
                     let sent = out.sessions[0].sent.unwrap_or_default() as usize;
                     assert!(received > 0, "{direction:?} {ms}");
-                    // The stream was cut, but everything sent until then is there.
+                    // The stream was cut, but everything sent until then is present.
                     if direction == Direction::Up {
                         assert_eq!(received, sent, "{ms}");
                     }
@@ -218,7 +218,7 @@ fn a_broken_control_connection_loses_nothing_that_was_received() {
 }
 
 #[test]
-fn a_dead_server_is_told_from_a_slow_one() {
+fn a_dead_server_is_distinguished_from_a_slow_one() {
     for direction in BOTH {
         for ms in (0..3000).step_by(113) {
             let mut world = short(direction);
@@ -267,7 +267,7 @@ fn an_interrupted_test_reports_what_was_received() {
 #[test]
 fn a_second_interrupt_ends_at_once() {
     let mut world = short(Direction::Up);
-    // Nothing the client says is answered any more, and it does not know.
+    // The client's messages are not answered any more, and it does not know why.
     world.trouble = Trouble::ServerVanishes(60);
     world.interrupt = vec![Span::seconds(2), Span::seconds(5)];
     let out = world.run();
@@ -355,7 +355,7 @@ fn an_hour_of_traffic() {
 fn ops(usual: &[u8]) -> impl Strategy<Value = Vec<chaos::Op>> + use<> {
     use chaos::Op;
     let op = prop_oneof![
-        // Mostly what a peer could say next, so that deep states are reached.
+        // Mostly valid next messages of the peer, so that deep states are reached.
         8 => (prop::sample::select(usual.to_vec()), 0u32..200).prop_map(|(k, n)| Op::Say(k, n)),
         1 => (any::<u8>(), any::<u32>()).prop_map(|(k, n)| Op::Say(k, n)),
         1 => prop::collection::vec(any::<u8>(), 0..60).prop_map(Op::Raw),
@@ -370,7 +370,7 @@ fn ops(usual: &[u8]) -> impl Strategy<Value = Vec<chaos::Op>> + use<> {
     prop::collection::vec(op, 0..30)
 }
 
-/// The conversation up to running streams, as the peer of a client (or server) would have it.
+/// The conversation up to running streams, from the peer of a client (or server).
 fn opening(side: usize) -> Vec<chaos::Op> {
     use chaos::Op::Say;
     if side == CLIENT { vec![Say(1, 0), Say(5, 3), Say(7, 0)] } else { vec![Say(0, 0), Say(4, 0), Say(6, 0)] }
@@ -411,8 +411,8 @@ fn trouble() -> impl Strategy<Value = Trouble> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Whatever the path, the clocks, the trouble and the user do, everybody comes to an end, and nothing
-    /// is reported that did not happen.
+    /// Whatever the path, the clocks, the faults and the user do, every side ends, and nothing is reported that did not
+    /// happen.
     #[test]
     fn any_world_comes_to_its_end(
         kind in 0usize..20,

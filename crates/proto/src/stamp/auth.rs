@@ -61,7 +61,7 @@ impl Key {
         }
     }
 
-    /// Whether the extensions are as the sender of `seq` wrote them: signed, or nothing but padding.
+    /// Whether the extensions are as the sender of `seq` wrote them: signed, or only padding.
     pub fn verify_tlvs(&self, seq: u32, tlvs: &[u8]) -> bool {
         match find(tlvs) {
             Some(at) => {
@@ -128,11 +128,11 @@ mod tests {
         assert!(!key.verify_tlvs(5, &altered));
         key.sign_tlvs(5, &mut altered);
         assert!(key.verify_tlvs(5, &altered));
-        // Padding alone needs no signature; nothing needs none.
+        // Padding alone needs no signature.
         let mut padding = Vec::new();
         crate::stamp::tlv::push(&mut padding, kind::PADDING, &[0; 9]);
         assert!(key.verify_tlvs(5, &padding) && key.verify_tlvs(5, &[]));
-        // One of another length is no signature.
+        // One with another length is not a signature.
         crate::stamp::tlv::push(&mut padding, kind::HMAC, &[0; LEN - 1]);
         assert!(!key.verify_tlvs(5, &padding));
     }

@@ -1,11 +1,11 @@
 //! STAMP (RFC 8762, 8972) and, being the same bytes at the same places, TWAMP-Test and TWAMP Light
 //! (RFC 5357).
 //!
-//! * [`packet`] – the request and the answer, in the clear and the keyed layout
-//! * [`tlv`] – what may follow the base packet
+//! * [`packet`] – the request and the answer, in the unauthenticated and the keyed layout
+//! * [`tlv`] – extensions after the base packet
 //! * [`auth`] – HMAC-SHA-256 of the authenticated mode
 //! * [`reflector`] – answers requests, stateless or with bounded state
-//! * [`sender`] – makes requests and reads answers
+//! * [`sender`] – makes requests and parses answers
 
 pub mod auth;
 pub mod packet;

@@ -1,7 +1,7 @@
 //! The test packets (RFC 5357 §4.1.2 and §4.2.1, RFC 8762 §4.2 and §4.3): one codec for STAMP, TWAMP
 //! Light and TWAMP-Test.
 //!
-//! Times stay the 64-bit fields they are on the wire; the error estimate beside each says how to read it.
+//! Times stay the 64-bit fields they are on the wire; the error estimate with each says how to interpret it.
 
 use crate::wire::Field;
 use core::ops::Range;
@@ -43,9 +43,9 @@ impl Layout {
     }
 }
 
-/// The fields of both packets in one layout. Those of a request are those at the front of an answer.
+/// The fields of both packets in one layout. Those of a request are also at the beginning of an answer.
 struct Fields {
-    /// Sequence number: of a request the sender's, of an answer the reflector's.
+    /// Sequence number: the sender's in a request, the reflector's in an answer.
     seq: Field<u32>,
     /// T1 of a request, T3 of an answer.
     time: Field<u64>,
@@ -57,7 +57,7 @@ struct Fields {
     sender_time: Field<u64>,
     sender_error: Field<u16>,
     sender_ttl: Field<u8>,
-    /// Bytes of a STAMP request that are zero; of a TWAMP request they are padding.
+    /// Bytes of a STAMP request that are zero; in a TWAMP request they are padding.
     reserved: Range<usize>,
 }
 
@@ -105,8 +105,8 @@ pub struct Request {
     pub sent: u64,
     /// Of the sender's clock.
     pub error: ErrorEstimate,
-    /// STAMP session identifier (RFC 8972); of a TWAMP sender, the first two bytes of padding. 0 where
-    /// the packet ends before it.
+    /// STAMP session identifier (RFC 8972); for a TWAMP sender, the first two bytes of padding. 0 if the packet ends
+    /// before it.
     pub ssid: u16,
 }
 
@@ -135,16 +135,16 @@ impl Request {
         f.ssid.write(packet, self.ssid);
     }
 
-    /// When it was sent, if its time field is a time.
+    /// When it was sent; `None` if its time field is not a time.
     pub fn sent_at(&self, near: WallTime) -> Option<WallTime> {
         self.error.decode(self.sent, near)
     }
 }
 
-/// What a reflector answers.
+/// A reflector's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The reflector's own count of answers, or a copy of the sender's number where it keeps none.
+    /// The reflector's own count of answers, or a copy of the sender's number if it keeps none.
     pub seq: u32,
     /// T3, as [`error`](Self::error) says.
     pub answered: u64,
@@ -160,14 +160,14 @@ pub struct Answer {
     pub sender_sent: u64,
     /// Copy of the request's error estimate.
     pub sender_error: ErrorEstimate,
-    /// Time to live the request arrived with; `None` where the reflector could not tell (255 on the wire
-    /// means either) or its answer ends before this field, as some do.
+    /// TTL of the request on arrival; `None` if the reflector could not read it (255 on the wire may mean either) or if
+    /// its answer ends before this field, as some do.
     pub sender_ttl: Option<u8>,
 }
 
 impl Answer {
-    /// The answer at the front of `packet`; `None` if it ends before the copy of the sender's error
-    /// estimate. (38 bytes: a widely used reflector leaves out what follows.)
+    /// The answer at the front of `packet`; `None` if it ends before the copy of the sender's error estimate. (38
+    /// bytes: a widely used reflector omits what follows.)
     pub fn parse(layout: Layout, packet: &[u8]) -> Option<Answer> {
         let f = layout.fields();
         Some(Answer {
@@ -199,17 +199,17 @@ impl Answer {
     }
 }
 
-/// Whether the reserved bytes of a request, as far as it reaches, are zero: then it is STAMP's, and what lies where a
-/// session identifier does is one. A TWAMP sender has padding there.
+/// Whether the reserved bytes of a request, as far as it has them, are zero: then it is STAMP, and the bytes at the
+/// position of a session identifier are one. A TWAMP sender has padding there.
 pub fn is_stamp(layout: Layout, request: &[u8]) -> bool {
     let Range { start, end } = layout.fields().reserved;
     let reserved = request.get(start..end.min(request.len())).unwrap_or_default();
     reserved.iter().all(|b| *b == 0)
 }
 
-/// Whether `packet`, sent to a reflector, is itself an answer: two reflectors must not answer each
-/// other for ever. Where an answer has T2, at most a second before its T3, a request has zeros or
-/// padding; random padding looks like that once in two thousand million packets.
+/// Whether `packet`, sent to a reflector, is itself an answer: two reflectors must not answer each other for ever.
+/// Where an answer has T2, at most a second before its T3, a request has zeros or padding; random padding looks like
+/// that once in two thousand million packets.
 pub fn is_answer(layout: Layout, packet: &[u8]) -> bool {
     let f = layout.fields();
     if packet.len() < f.sender_error.start() {

@@ -19,14 +19,14 @@ use std::collections::HashMap;
 pub struct Rules {
     /// Answer only packets signed with this key.
     pub key: Option<Key>,
-    /// Sessions to count answers for; 0 = stateless. Further ones are answered without a count.
+    /// Sessions to count answers for; 0 = stateless. Further sessions are answered without a count.
     pub sessions: usize,
     /// A session silent for this long is forgotten.
     pub idle: Span,
     /// Whether the class-of-service extension may choose the DSCP of answers.
     pub choose_dscp: bool,
-    /// Synchronisation source reported while the clock is synchronised: 1 NTP, 2 PTP, 3 SSU/BITS, 4 GNSS.
-    /// Otherwise 5, free running, is.
+    /// Synchronisation source reported while the clock is synchronised: 1 NTP, 2 PTP, 3 SSU/BITS, 4 GNSS. Otherwise 5,
+    /// free running, is reported.
     pub sync_source: u8,
     /// Best stamps this host takes of arrivals.
     pub stamps: Source,
@@ -54,18 +54,18 @@ struct Session {
     last_sent: Option<i64>,
 }
 
-/// What to send back.
+/// An answer to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reflected {
-    /// Bytes of the answer: never more than the request had.
+    /// Bytes of the answer: never more than the request has.
     pub len: usize,
-    /// Code point to send it with.
+    /// DSCP of the answer.
     pub dscp: u8,
     /// Session it belongs to, for [`Reflector::left`] and [`Reflector::not_sent`].
     pub ssid: u16,
     /// Its number, for the same.
     pub seq: u32,
-    /// The next answer is to tell when this one left.
+    /// Whether the next answer should report when this one left.
     pub follow_up: bool,
 }
 
@@ -78,7 +78,7 @@ pub struct Reflector {
 }
 
 impl Reflector {
-    /// A reflector that has seen nothing yet.
+    /// A reflector without sessions.
     pub fn new(rules: Rules) -> Reflector {
         Reflector { rules, sessions: HashMap::new(), swept: i64::MIN }
     }
@@ -88,8 +88,8 @@ impl Reflector {
         self.sessions.len()
     }
 
-    /// Writes the answer to `request` into `answer`, which must be as long as the request at least.
-    /// `error` is the state of this host's clock.
+    /// Writes the answer to `request` into `answer`, which must be at least as long as the request. `error` is the
+    /// state of this host's clock.
     pub fn reflect(
         &mut self,
         request: &[u8],
@@ -117,7 +117,7 @@ impl Reflector {
         if is_answer(layout, request) {
             return Err(Silence::Loop);
         }
-        // In the format that the asker writes, since it surely reads that one.
+        // In the time format of the request, because the sender can certainly read that one.
         let error = error.with_format(asked.error.format());
 
         let base = layout.base().min(request.len());
@@ -165,16 +165,16 @@ impl Reflector {
         Ok(reflected)
     }
 
-    /// Answer `seq` to `from` left at `at`, which the follow-up extension of the next one tells. Nothing comes of it
-    /// if another answer of the session was made in the meantime.
+    /// Answer `seq` to `from` left at `at`; the follow-up extension of the next answer reports it. Ignored if another
+    /// answer of the session was made meanwhile.
     pub fn left(&mut self, from: SocketAddr, ssid: u16, seq: u32, at: WallTime) {
         if let Some(session) = self.sessions.get_mut(&(from, ssid)).filter(|s| s.last_answer == seq) {
             session.last_sent = Some(at.0);
         }
     }
 
-    /// Answer `seq` to `from` could not be sent: numbers count answers sent (RFC 8762 §4.2), so the next one has it,
-    /// unless a later one has been sent meanwhile.
+    /// Answer `seq` to `from` could not be sent: numbers count answers sent (RFC 8762 §4.2), so the next one gets the
+    /// same number, unless a later one has been sent meanwhile.
     pub fn not_sent(&mut self, from: SocketAddr, ssid: u16, seq: u32) {
         let session = self.sessions.get_mut(&(from, ssid));
         if let Some(session) = session.filter(|s| s.answers == seq.wrapping_add(1)) {
@@ -294,7 +294,7 @@ fn direct_measurement(
     counters: Option<(u32, Option<i64>, u32)>,
 ) -> Option<()> {
     let mut d = DirectMeasurement::parse(value)?;
-    // Without a count there is nothing to report: zeros, as they came.
+    // Without a count there is nothing to report: zeros, as in the request.
     if let Some((_, _, received)) = counters {
         d.reflector_received = received;
         d.reflector_sent = written.seq.wrapping_add(1);
@@ -305,11 +305,11 @@ fn direct_measurement(
 
 fn follow_up(value: &mut [u8], written: &Answer, counters: Option<(u32, Option<i64>, u32)>) -> Option<()> {
     FollowUp::parse(value)?;
-    let told = match counters {
+    let report = match counters {
         Some((seq, Some(sent), _)) => FollowUp { seq, sent: written.error.encode(WallTime(sent)), method: 2 },
         _ => FollowUp::default(),
     };
-    value.copy_from_slice(&told.to_bytes());
+    value.copy_from_slice(&report.to_bytes());
     Some(())
 }
 

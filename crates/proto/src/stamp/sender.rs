@@ -1,4 +1,4 @@
-//! The session sender (RFC 8762 §4.2): requests of STAMP or TWAMP Light, and what their answers say.
+//! The session sender (RFC 8762 §4.2): makes requests of STAMP or TWAMP Light, and parses their answers.
 
 use crate::stamp::auth::Key;
 use crate::stamp::packet::{Answer, Layout, Request, is_answer};
@@ -7,26 +7,26 @@ use crate::twoway::{Protocol, Received, Reply};
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Span, WallTime};
 
-/// What a sender is asked for.
+/// Options of a sender.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes of a request; raised to what the base packet and the extensions asked for need.
+    /// Bytes of a request; increased to the size that the base packet and the extensions need.
     pub size: usize,
     /// Requests shorter than STAMP's 44 bytes are allowed (TWAMP Light).
     pub light: bool,
     /// Session identifier.
     pub ssid: u16,
-    /// Sign requests and take only signed answers.
+    /// Sign requests and accept only signed answers.
     pub key: Option<Key>,
     /// State of this host's clock, and the format of its times.
     pub error: ErrorEstimate,
-    /// Ask for the code points at the far end, and for this one on answers.
+    /// Request the DSCP at the far end, and this one on answers; `None`: do not.
     pub class_of_service: Option<u8>,
-    /// Ask for the far host's packet counts.
+    /// Request the far host's packet counts.
     pub direct_measurement: bool,
-    /// Ask when the answer before really left.
+    /// Request the time at which the previous answer really left.
     pub follow_up: bool,
-    /// Ask where the far host's stamps come from.
+    /// Request the source of the far host's stamps.
     pub timestamp_info: bool,
 }
 
@@ -46,26 +46,26 @@ impl Default for Options {
     }
 }
 
-/// Makes requests and reads answers.
+/// Makes requests and parses answers.
 #[derive(Clone, Debug)]
 pub struct Sender {
     options: Options,
     layout: Layout,
     size: usize,
     fixed_tlvs: Vec<u8>,
-    /// Code point of the last request as the far host saw it.
+    /// DSCP of the last request as the far host received it.
     far_dscp: Option<u8>,
     counters: Option<DirectMeasurement>,
-    /// Of the last answer: its number there, and the time it carries.
+    /// Of the last answer: its number there, and its transmit time.
     last: Option<(u32, WallTime)>,
     lag: Lag,
     far_stamps: Option<[u8; 4]>,
 }
 
-/// How long after the times they carry answers really left, by the follow-up extension.
+/// How long after their transmit times answers really left, by the follow-up extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lag {
-    /// Answers it is known of.
+    /// Number of answers for which it is known.
     pub known: u64,
     /// Sum over them.
     pub sum: Span,
@@ -112,31 +112,31 @@ impl Sender {
         probe.len()
     }
 
-    /// Code point with which the last answered request arrived, where the far host told.
+    /// DSCP with which the last answered request arrived; `None` if the far host did not report it.
     pub fn far_dscp(&self) -> Option<u8> {
         self.far_dscp
     }
 
-    /// The far host's packet counts, where it told them.
+    /// The far host's packet counts; `None` if it did not report them.
     pub fn counters(&self) -> Option<DirectMeasurement> {
         self.counters
     }
 
-    /// How long after the times they carry answers left, where the far host told.
+    /// How long after their transmit times answers really left, as far as the far host reported it.
     pub fn lag(&self) -> Lag {
         self.lag
     }
 
-    /// Where the far host's stamps come from, where it told: synchronisation source and method of
-    /// receiving, then of sending (RFC 8972 §4.3).
+    /// The source of the far host's stamps: synchronisation source and method of receiving, then of sending (RFC 8972
+    /// §4.3). `None` if it did not report them.
     pub fn far_stamps(&self) -> Option<[u8; 4]> {
         self.far_stamps
     }
 
-    fn follow_up(&mut self, told: FollowUp, answer: &Answer, near: WallTime) {
-        let Some((seq, carried)) = self.last.filter(|_| told.method != 0) else { return };
-        let left = answer.error.decode(told.sent, near);
-        let Some(lag) = left.filter(|_| told.seq == seq).map(|at| at - carried) else { return };
+    fn follow_up(&mut self, report: FollowUp, answer: &Answer, near: WallTime) {
+        let Some((seq, stated)) = self.last.filter(|_| report.method != 0) else { return };
+        let left = answer.error.decode(report.sent, near);
+        let Some(lag) = left.filter(|_| report.seq == seq).map(|at| at - stated) else { return };
         self.lag.known += 1;
         self.lag.sum = Span(self.lag.sum.0.saturating_add(lag.0));
         self.lag.largest = self.lag.largest.max(lag);
@@ -170,7 +170,7 @@ impl Protocol for Sender {
             key.push_tlv(seq, &mut tlvs);
         }
         out.extend(tlvs);
-        // What is left becomes a padding extension; one to three bytes cannot, and are left out.
+        // The rest becomes a padding extension; one to three bytes cannot, and are omitted.
         if room >= tlv::HEADER_LEN {
             tlv::push(out, tlv::kind::PADDING, &ZEROS[..(room - tlv::HEADER_LEN).min(ZEROS.len())]);
         }
@@ -188,7 +188,7 @@ impl Protocol for Sender {
             return Received::Forged;
         }
         if answer.sender_error != self.options.error {
-            // Not what we sent, echoed: our own request coming back, or another sender's answer.
+            // Not an answer to our request: our own request returned, or another sender's answer.
             return if is_answer(self.layout, datagram) { Received::Malformed } else { Received::Foreign };
         }
         let tail = datagram.get(self.layout.base()..).unwrap_or_default();
@@ -200,8 +200,8 @@ impl Protocol for Sender {
                     self.far_dscp = ClassOfService::parse(t.value).map(|c| c.received).or(self.far_dscp);
                 }
                 tlv::kind::FOLLOW_UP => {
-                    if let Some(told) = FollowUp::parse(t.value) {
-                        self.follow_up(told, &answer, near);
+                    if let Some(report) = FollowUp::parse(t.value) {
+                        self.follow_up(report, &answer, near);
                     }
                 }
                 tlv::kind::TIMESTAMP_INFO => self.far_stamps = t.value.first_chunk().copied(),
@@ -225,5 +225,5 @@ impl Protocol for Sender {
     }
 }
 
-/// Padding is zeros: a reflector may take anything else for a session identifier (see the protocol's page).
+/// Padding is zeros: a reflector may interpret anything else as a session identifier (see the protocol's page).
 static ZEROS: [u8; 65_507] = [0; 65_507];

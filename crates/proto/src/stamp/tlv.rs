@@ -6,7 +6,7 @@ pub const HEADER_LEN: usize = 4;
 
 /// The flags octet.
 pub mod flag {
-    /// Not recognised. Set by the sender, cleared by a reflector that understood.
+    /// Not recognised. Set by the sender, cleared by a reflector that supports it.
     pub const UNRECOGNISED: u8 = 0x80;
     /// Malformed.
     pub const MALFORMED: u8 = 0x40;
@@ -50,11 +50,11 @@ pub struct Tlv<'a> {
 pub enum Step<'a> {
     /// A whole extension, and where its flags octet lies.
     Whole(usize, Tlv<'a>),
-    /// Bytes from here on that are none: a header cut short or a length beyond the end.
+    /// The rest is not an extension: a truncated header or a length beyond the end.
     Malformed(usize),
 }
 
-/// Walks the extensions in `bytes`. Ends after the first malformed one.
+/// Iterates over the extensions in `bytes`. Ends after the first malformed one.
 #[derive(Clone, Debug)]
 pub struct Tlvs<'a> {
     bytes: &'a [u8],
@@ -99,7 +99,7 @@ pub fn push(out: &mut Vec<u8>, kind: u8, value: &[u8]) {
     out.extend(value);
 }
 
-/// Class of service (§4.4): what becomes of a DSCP on the way.
+/// Class of service (§4.4): how a DSCP changes on the path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassOfService {
     /// DSCP1: wanted on the answer.

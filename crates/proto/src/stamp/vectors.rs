@@ -64,7 +64,7 @@ fn every_captured_packet_decodes_and_re_encodes() {
 }
 
 #[test]
-fn answers_are_told_from_requests() {
+fn answers_are_distinguished_from_requests() {
     for row in rows() {
         let Some(layout) = layout(row.capture) else { continue };
         assert_eq!(is_answer(layout, &row.bytes), !row.up, "{}", row.capture);

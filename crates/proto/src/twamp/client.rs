@@ -1,4 +1,4 @@
-//! The control client (RFC 5357 §3): agrees on a mode, asks for sessions, starts and stops them.
+//! The control client (RFC 5357 §3): negotiates a mode, requests sessions, starts and stops them.
 
 use crate::amp::connection::Wanted;
 use crate::amp::message::{Accept, AcceptSession, Request, SHORT_LEN, command, write_start, write_stop};
@@ -12,30 +12,30 @@ use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Dscp, Span, SteadyTime};
 use std::collections::VecDeque;
 
-/// One session to ask for.
+/// A session to request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
     /// Port the test packets come from.
     pub sender_port: u16,
-    /// Port wished for at the reflector; it may grant another.
+    /// Requested port at the reflector; it may grant another.
     pub receiver_port: u16,
-    /// Addresses of the sender and the reflector; unspecified ones mean those of the control connection,
-    /// which is what works behind address translation.
+    /// Addresses of the sender and the reflector; unspecified ones mean those of the control connection, which also
+    /// works with address translation.
     pub addresses: (IpAddr, IpAddr),
-    /// Bytes of a request. Many servers take none shorter than their answers; see
+    /// Bytes of a request. Many servers accept none shorter than their answers; see
     /// [`least_size`](crate::twamp::sender::least_size).
     pub size: usize,
     /// Code point of the packets both ways.
     pub dscp: Dscp,
-    /// How long after the stop late packets are still to be answered.
+    /// How long after the stop late packets are still answered.
     pub timeout: Span,
 }
 
 /// What a client is to do.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The mode to use; `None` = the strongest that both sides can: with a passphrase encrypted, then
-    /// authenticated, then mixed, without one open.
+    /// The mode to use; `None` = the strongest that both sides support: with a passphrase encrypted, then
+    /// authenticated, then mixed; without one open.
     pub mode: Option<Mode>,
     /// Name and passphrase for the keyed modes.
     pub user: Option<(String, Vec<u8>)>,
@@ -58,14 +58,14 @@ impl Config {
     }
 }
 
-/// What a client is told.
+/// An input of a client.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
-    /// Bytes came on the control connection.
+    /// Bytes were received on the control connection.
     Bytes(&'a [u8]),
     /// The connection is closed.
     Closed,
-    /// Begin the test; taken once all sessions are granted.
+    /// Begin the test; accepted once all sessions are granted.
     Start,
     /// End the test.
     Stop,
@@ -74,28 +74,28 @@ pub enum Input<'a> {
 /// A granted session.
 #[derive(Clone, Debug)]
 pub struct Granted {
-    /// Which of the wishes.
+    /// Index of the request.
     pub index: usize,
     /// Where its packets go.
     pub port: u16,
-    /// Its name.
+    /// Its identifier.
     pub sid: Sid,
-    /// Its keys, where the mode protects test packets.
+    /// Its keys; `None` if the mode does not protect test packets.
     pub keys: Option<TestKeys>,
 }
 
-/// What a client reports.
+/// A report of a client.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The connection is set up in this mode.
     Mode(Mode),
     /// A session is granted.
     Granted(Granted),
-    /// All are: [`Input::Start`] begins.
+    /// All are granted: [`Input::Start`] begins.
     Ready,
     /// Packets are answered from now on.
     Started,
-    /// The conversation is over as planned; the connection may be closed.
+    /// The conversation ended normally; the connection may be closed.
     Over,
     /// It failed; the connection is to be closed.
     Failed(Failure),
@@ -115,7 +115,7 @@ pub struct Client {
     deadline: SteadyTime,
     connection: Connection,
     set_up: Option<SetUp>,
-    /// Wishes told to the server, and granted by it.
+    /// Number of requests sent, and granted.
     asked: usize,
     granted: usize,
     say_start: bool,
@@ -123,7 +123,7 @@ pub struct Client {
     events: VecDeque<Event>,
 }
 
-/// A client has no part in how long a test is; a conversation in which nothing happens ends all the same.
+/// A client does not decide how long a test takes; a conversation in which nothing happens still has a limit.
 const LONGEST: Span = Span::seconds(32 * 86_400);
 
 impl Client {
@@ -157,7 +157,7 @@ impl Client {
         self.events.push_back(Event::Failed(failure));
     }
 
-    /// Reads one message, if it is all there. `Ok(false)`: not yet.
+    /// Reads one message, if it is complete. `Ok(false)`: not yet.
     fn advance(&mut self, step: Step, now: Tick) -> Result<bool, Failure> {
         match step {
             Step::Greeting => {
@@ -240,7 +240,8 @@ impl Client {
             receiver,
             sid: Sid::NONE,
             padding: wish.size.saturating_sub(layout(self.connection.mode()).shortest_request()) as u32,
-            // Some servers hold a session back until this time by their own clock: no later than now.
+            // Some servers hold a session back until this time by their own clock: use a time that is not in the
+            // future.
             start: NtpTime::from(now.wall),
             timeout: NtpTime::from_span(wish.timeout),
             type_p: u32::from(wish.dscp.value()) << 24,
@@ -263,7 +264,7 @@ impl Machine for Client {
             }
             Input::Stop if step == Step::Running => self.say_stop = true,
             Input::Start => {}
-            // Nothing runs: there is nothing to say.
+            // Nothing runs: there is nothing to send.
             Input::Stop => {
                 self.state = ControlState::Over;
                 self.events.push_back(Event::Over);
@@ -294,7 +295,7 @@ impl Machine for Client {
         }
         let mut message = Vec::with_capacity(Request::LEN);
         match step {
-            // One at a time: some servers read no further than one request.
+            // One at a time: some servers read only one request.
             Step::Request if self.asked == self.granted => {
                 let Some(wish) = self.config.sessions.get(self.asked) else { return false };
                 self.request(wish, now).write(&mut message);

@@ -1,12 +1,11 @@
-//! TWAMP (RFC 5357 on RFC 4656, with the mixed mode of RFC 5618): a control conversation on TCP that
-//! agrees on test sessions, and test packets in the layouts of [`stamp`](crate::stamp::packet), which the
-//! keyed modes encrypt.
+//! TWAMP (RFC 5357 on RFC 4656, with the mixed mode of RFC 5618): a control conversation over TCP that negotiates test
+//! sessions, and test packets in the layouts of [`stamp`](crate::stamp::packet), which the keyed modes encrypt.
 //!
-//! * [`client`] – asks for sessions, starts and stops them
+//! * [`client`] – requests sessions, starts and stops them
 //! * [`server`] – grants them
 //! * [`sender`], [`reflector`] – the two ends of a granted session
 //!
-//! What it shares with OWAMP, the protection of the keyed modes above all, is in [`amp`](crate::amp).
+//! What it shares with OWAMP, mainly the protection of the keyed modes, is in [`amp`](crate::amp).
 
 pub mod client;
 pub mod reflector;
@@ -22,8 +21,8 @@ pub use server::{Rules, Server};
 /// TCP port of the control server (RFC 5357 §8, RFC 8545).
 pub const PORT: u16 = 862;
 
-/// Padding that makes request and answer equally long: what a request is shorter by without any. The
-/// default, and the least that is granted.
+/// Padding that makes request and answer equally long: the difference without padding. The default, and the least that
+/// is granted.
 pub const fn least_padding(mode: Mode) -> u32 {
     match mode {
         Mode::Open | Mode::Mixed => 27,

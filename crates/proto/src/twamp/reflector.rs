@@ -13,7 +13,7 @@ use jitlat_core::ntp::ErrorEstimate;
 /// An answer to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reflected {
-    /// Its bytes: as many as the request had.
+    /// Its bytes: as many as the request has.
     pub len: usize,
     /// Its number, for [`SessionReflector::not_sent`].
     pub seq: u32,
@@ -31,8 +31,7 @@ pub struct SessionReflector {
 }
 
 impl SessionReflector {
-    /// Of a session in `mode` with packets from `host` and `port`; without a port, from the one of the
-    /// first packet.
+    /// For a session in `mode` with packets from `host` and `port`; without a port, from that of the first packet.
     pub fn new(mode: Mode, keys: Option<TestKeys>, host: IpAddr, port: Option<u16>) -> SessionReflector {
         SessionReflector {
             layout: layout(mode),
@@ -54,7 +53,7 @@ impl SessionReflector {
     }
 
     /// Answer `seq` could not be sent: numbers are those of answers in the order they left (RFC 5357 §4.2.1), so the
-    /// next one has it, unless a later one has left meanwhile.
+    /// next one gets the same number, unless a later one has left meanwhile.
     pub fn not_sent(&mut self, seq: u32) {
         if self.answers == seq.wrapping_add(1) {
             self.answers = seq;
@@ -99,7 +98,7 @@ impl SessionReflector {
         self.answers = self.answers.wrapping_add(1);
 
         let answer = &mut answer[..request.len()];
-        // Of the sender's padding, what is left behind the longer fields comes back.
+        // The rest of the sender's padding after the longer fields is returned.
         answer.copy_from_slice(request);
         answer[..fields].fill(0);
         let written = Answer {

@@ -8,7 +8,7 @@ use crate::twoway::{Protocol, Received, Reply};
 use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;
 
-/// Makes the requests of a granted session and reads its answers.
+/// Makes the requests of a granted session and parses its answers.
 #[derive(Clone, Debug)]
 pub struct Sender {
     mode: Mode,
@@ -24,7 +24,7 @@ pub const fn size(mode: Mode, padding: u32) -> usize {
     layout(mode).shortest_request() + padding as usize
 }
 
-/// Bytes of the shortest test packet whose answer is no longer.
+/// Bytes of the shortest test packet whose answer is not longer.
 pub const fn least_size(mode: Mode) -> usize {
     size(mode, least_padding(mode))
 }
@@ -57,7 +57,7 @@ impl Sender {
 impl Protocol for Sender {
     fn request(&mut self, seq: u32, _last: bool, sent: WallTime, out: &mut Vec<u8>) {
         let start = out.len();
-        // Padding of zeros: anything else may be taken for a STAMP session identifier.
+        // Padding of zeros: anything else may be interpreted as a STAMP session identifier.
         out.resize(start + self.size, 0);
         let packet = &mut out[start..];
         Request { seq, sent: self.error.encode(sent), error: self.error, ssid: 0 }.write(self.layout, packet);
@@ -88,7 +88,7 @@ impl Protocol for Sender {
         }
         let Some(answer) = Answer::parse(self.layout, &self.open) else { return Received::Malformed };
         if answer.sender_error != self.error {
-            // Not what we sent, echoed: our own request coming back, or another sender's answer.
+            // Not an answer to our request: our own request returned, or another sender's answer.
             return if is_answer(self.layout, &self.open) { Received::Malformed } else { Received::Foreign };
         }
         Received::Reply(Reply {

@@ -1,4 +1,4 @@
-//! The control server (RFC 5357 §3): grants test sessions, starts and stops them, within bounds.
+//! The control server (RFC 5357 §3): grants test sessions, starts and stops them, within limits.
 
 use crate::amp::connection::Entry;
 use crate::amp::crypto::BLOCK;
@@ -14,10 +14,10 @@ use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Span, SteadyTime, WallTime};
 use std::collections::VecDeque;
 
-/// What is granted, to whom.
+/// The limits of a server, and its users.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Users of the keyed modes. Where there is one, the open mode is not offered.
+    /// Users of the keyed modes. If there are any, the open mode is not offered.
     pub users: Users,
     /// Rounds of key derivation: a power of two, 1024 at least.
     pub rounds: u32,
@@ -31,7 +31,7 @@ pub struct Rules {
     pub idle: Span,
     /// How long a test may be without a packet (REFWAIT).
     pub silence: Span,
-    /// Longest time that late packets are still answered, whatever the client asks for.
+    /// Longest time for which late packets are still answered, whatever the client requests.
     pub linger: Span,
 }
 
@@ -65,13 +65,13 @@ impl Rules {
     }
 }
 
-/// A session that the driver is to open a socket for.
+/// A session for which the driver must open a socket.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// Where its packets come from. `None`: the client is behind address translation, or does not know
-    /// its address; the first packet from its host tells.
+    /// Source port of its packets; `None`: the client is behind address translation, or does not know its port, which
+    /// is that of its first packet.
     pub sender_port: Option<u16>,
-    /// Port the client wishes for; 0 = any.
+    /// Port that the client requests; 0 = any.
     pub port: u16,
     /// Name of the session.
     pub sid: Sid,
@@ -83,24 +83,24 @@ pub struct Asked {
     pub request_len: usize,
     /// Code point of its answers.
     pub dscp: u8,
-    /// How long after the stop late packets are still to be answered.
+    /// How long after the stop late packets are still answered.
     pub linger: Span,
 }
 
-/// What a server is told.
+/// An input of a server.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
-    /// Bytes came on the control connection.
+    /// Bytes were received on the control connection.
     Bytes(&'a [u8]),
     /// The connection is closed.
     Closed,
-    /// The socket asked for by [`Event::Open`] is there, on this port, or is not to be had.
+    /// The socket requested by [`Event::Open`] is open on this port, or is not available.
     Opened(Result<u16, Accept>),
     /// A packet of a session was answered.
     Reflected,
 }
 
-/// What a server asks of its driver.
+/// A request of a server to its driver.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// Open a socket; answer with [`Input::Opened`] before anything else.
@@ -109,13 +109,13 @@ pub enum Event {
     Start,
     /// Stop answering, each session after its [`linger`](Asked::linger).
     Stop,
-    /// Nothing more will be said: close the connection once all is written, and the sessions.
+    /// Nothing more will be sent: close the connection once everything is written, and the sessions.
     Over(Reason),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ControlState {
-    /// The greeting is to be said, or the answer to it awaited.
+    /// The greeting is to be sent, or its answer awaited.
     SetUp,
     /// Between tests.
     Idle,
@@ -137,7 +137,7 @@ pub struct Server {
     state: ControlState,
     deadline: SteadyTime,
     connection: Connection,
-    /// Encrypted already, in the order they are to be written.
+    /// Already encrypted, in the order they are to be written.
     saying: VecDeque<Vec<u8>>,
     sessions: usize,
     named: u32,
@@ -145,8 +145,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server for the connection from `peer` to `local`, accepted at `now`, of a host that serves since
-    /// `started`.
+    /// A server for the connection from `peer` to `local`, accepted at `now`, on a host that serves since `started`.
     pub fn new(
         rules: Rules,
         peer: SocketAddr,
@@ -187,7 +186,7 @@ impl Server {
         self.saying.push_back(bytes);
     }
 
-    /// Reads one message, if it is all there. `Ok(false)`: not yet.
+    /// Reads one message, if it is complete. `Ok(false)`: not yet.
     fn advance(&mut self, now: Tick) -> Result<bool, Reason> {
         match self.state {
             ControlState::SetUp => {
@@ -216,7 +215,7 @@ impl Server {
             (command::REQUEST_TW_SESSION, false) => Request::LEN,
             (command::START, false) | (command::STOP, true) => SHORT_LEN,
             _ => {
-                // The length of what follows is not known: no way back into step.
+                // The length of what follows is unknown: the conversation cannot continue.
                 let mut refusal = Vec::new();
                 write_start_ack(Accept::Unsupported, &mut refusal);
                 self.say_signed(&refusal);
@@ -276,7 +275,7 @@ impl Server {
         }
     }
 
-    /// The port its packets come from, if that is known, or why the session is not granted.
+    /// The source port of its packets, if known, or why the session is not granted.
     fn examine(&self, asked: &Request) -> Result<Option<u16>, Accept> {
         let family = if self.peer.is_ipv6() { 6 } else { 4 };
         if (asked.conf_sender, asked.conf_receiver) != (0, 0)
@@ -286,7 +285,7 @@ impl Server {
         {
             return Err(Accept::Unsupported);
         }
-        // Answers are no longer than requests: the client has to bring the padding.
+        // Answers are not longer than requests: the client has to send the padding.
         if asked.padding < least_padding(self.connection.mode()) {
             return Err(Accept::Unsupported);
         }
@@ -295,7 +294,7 @@ impl Server {
         }
         match asked.sender {
             a if a.is_unspecified() => Ok(None),
-            // Nobody asks for packets to a third host.
+            // No client may request packets to a third host.
             a if a == self.peer && asked.sender_port != 0 => Ok(Some(asked.sender_port)),
             _ => Err(Accept::Unsupported),
         }

@@ -1,4 +1,4 @@
-//! Both machines against each other, against silence, and against nonsense.
+//! Both machines against each other, against silence, and against invalid data.
 
 use crate::amp::message::*;
 use crate::amp::setup::*;
@@ -55,7 +55,7 @@ fn server(rules: Rules) -> Server {
     Server::new(rules, PEER.parse().unwrap(), LOCAL.parse().unwrap(), WallTime(WALL), random, tick(0))
 }
 
-/// Both sides, and what each of them reported.
+/// Both sides, and the events of each.
 struct Pair {
     client: Client,
     server: Server,
@@ -76,20 +76,20 @@ impl Pair {
         }
     }
 
-    /// Carries bytes both ways in pieces until nobody says anything; at most `messages` of them, after
-    /// which the rest is lost. Returns how many were carried.
+    /// Transfers bytes both ways in pieces until no side sends anything; at most `messages` of them, after which the
+    /// rest is lost. Returns how many were transferred.
     fn run(&mut self, now: Tick, piece: usize, messages: usize) -> usize {
-        let mut carried = 0;
+        let mut transferred = 0;
         loop {
             let mut out = Vec::new();
             let from_server = self.server.poll_transmit(now, &mut out);
             if !from_server && !self.client.poll_transmit(now, &mut out) {
-                return carried;
+                return transferred;
             }
-            if carried == messages {
-                return carried;
+            if transferred == messages {
+                return transferred;
             }
-            carried += 1;
+            transferred += 1;
             for bytes in out.chunks(piece) {
                 if from_server {
                     self.client.handle(now, client::Input::Bytes(bytes));
@@ -204,9 +204,9 @@ fn exchange(asked: &server::Asked, granted: &client::Granted) {
     assert_eq!((reply.arrived, reply.answered), (Some(WallTime(WALL + 5)), Some(WallTime(WALL + 9))));
     let mut forged = answer.clone();
     forged[3] ^= 1;
-    let heard = sender.receive(&forged, WallTime(WALL));
+    let result = sender.receive(&forged, WallTime(WALL));
     if asked.mode.protects_test() {
-        assert_eq!(heard, Received::Forged);
+        assert_eq!(result, Received::Forged);
         forged.copy_from_slice(&request);
         forged[40] ^= 0x10;
         assert_eq!(reflect(&forged, "192.0.2.1:40000"), Err(Silence::Forged));
@@ -223,9 +223,9 @@ fn exchange(asked: &server::Asked, granted: &client::Granted) {
 #[test]
 fn a_peer_that_stops_at_any_step_is_given_up() {
     for mode in [Mode::Open, Mode::Encrypted] {
-        for carried in 0..7 {
+        for transferred in 0..7 {
             let mut pair = Pair::new(config(mode, 1), rules(mode));
-            assert_eq!(pair.run(tick(1), 1000, carried), carried);
+            assert_eq!(pair.run(tick(1), 1000, transferred), transferred);
             // Nothing more arrives; both are polled as their timeouts ask.
             let mut ends = [0; 2];
             for _ in 0..10 {
@@ -240,10 +240,17 @@ fn a_peer_that_stops_at_any_step_is_given_up() {
                 pair.obey(tick(1));
             }
             assert!(pair.client.poll_timeout().is_none() && pair.server.poll_timeout().is_none());
-            assert!(matches!(pair.failure(), Some(Failure::Silent(_))), "{carried}: {:?}", pair.failure());
+            assert!(
+                matches!(pair.failure(), Some(Failure::Silent(_))),
+                "{transferred}: {:?}",
+                pair.failure()
+            );
             assert!(pair.failure().unwrap().to_string().contains("no answer in time"));
-            assert_eq!(pair.reason(), Some(Reason::Silent), "{carried}");
-            assert!(ends[0] <= Span::seconds(6).0 && ends[1] <= Span::seconds(901).0, "{carried}: {ends:?}");
+            assert_eq!(pair.reason(), Some(Reason::Silent), "{transferred}");
+            assert!(
+                ends[0] <= Span::seconds(6).0 && ends[1] <= Span::seconds(901).0,
+                "{transferred}: {ends:?}"
+            );
         }
     }
 }
@@ -302,7 +309,7 @@ fn numbers_of_answers_count_those_that_were_sent() {
         reflector.reflect(&request, &at, WallTime(WALL), error, &mut answer).unwrap().seq
     };
     assert_eq!([next(&mut reflector), next(&mut reflector)], [0, 1]);
-    // The last first, as they are told.
+    // The last first, as they are reported.
     reflector.not_sent(1);
     reflector.not_sent(0);
     assert_eq!([next(&mut reflector), next(&mut reflector)], [0, 1]);
@@ -335,18 +342,18 @@ fn a_flipped_bit_in_a_keyed_conversation_is_noticed() {
     for message in 3..7 {
         for bit in [0, 300] {
             let mut pair = Pair::new(config(Mode::Authenticated, 1), rules(Mode::Authenticated));
-            let mut carried = 0;
+            let mut transferred = 0;
             loop {
                 let mut out = Vec::new();
                 let from_server = pair.server.poll_transmit(tick(1), &mut out);
                 if !from_server && !pair.client.poll_transmit(tick(1), &mut out) {
                     break;
                 }
-                if carried == message {
+                if transferred == message {
                     let at = (bit / 8) % out.len();
                     out[at] ^= 1;
                 }
-                carried += 1;
+                transferred += 1;
                 if from_server {
                     pair.client.handle(tick(1), client::Input::Bytes(&out));
                 } else {

@@ -25,7 +25,7 @@ const OPEN: [&str; 5] = [
     "twamp-open-natmode",
 ];
 
-/// The payloads of one capture that `carrier` carried, and whether the client sent them.
+/// The payloads of one capture sent over `carrier`, and whether the client sent them.
 fn payloads(capture: &str, carrier: &str) -> Vec<(bool, Vec<u8>)> {
     let rows = VECTORS.lines().filter_map(|line| {
         let f: Vec<&str> = line.split('\t').collect();
@@ -39,7 +39,7 @@ fn block<const N: usize>(hex: &str) -> [u8; N] {
     unhex(hex).try_into().unwrap()
 }
 
-/// What the first two messages of a capture agree on.
+/// What the first two messages of a capture negotiate.
 fn agreement(tcp: &[(bool, Vec<u8>)]) -> (Greeting, SetUp, Option<SessionKeys>) {
     let greeting = Greeting::parse(&tcp[0].1).unwrap();
     let set_up = SetUp::parse(&tcp[1].1).unwrap();
@@ -75,7 +75,7 @@ fn known_answers() {
     assert!(TestKeys::new(Mode::Mixed, &keys, &sid).is_none());
 }
 
-/// Decodes each message, encodes what was understood and compares.
+/// Decodes each message, encodes it again and compares.
 fn again(capture: &str) -> Vec<String> {
     let tcp = payloads(capture, "tcp");
     let (greeting, set_up, keys) = agreement(&tcp);
@@ -162,7 +162,7 @@ fn every_control_message_decodes_and_re_encodes() {
     assert_eq!(start, ServerStart { accept: Accept::Failure, server_iv: [0; 16] });
 }
 
-/// A client that does what the recorded one did, and what it makes of the recorded answers.
+/// A client that does what the recorded one did, and its results with the recorded answers.
 fn replayed_client(capture: &str) -> (Vec<Event>, Vec<Vec<u8>>) {
     let tcp = payloads(capture, "tcp");
     let (_, set_up, keys) = agreement(&tcp);
@@ -205,7 +205,7 @@ fn replayed_client(capture: &str) -> (Vec<Event>, Vec<Vec<u8>>) {
         }
     };
     for (_, bytes) in tcp.iter().filter(|(from_client, _)| !from_client) {
-        // Cut into small pieces: the stream knows no messages.
+        // In small pieces: the stream has no message boundaries.
         for piece in bytes.chunks(7) {
             client.handle(NOW, client::Input::Bytes(piece));
             collect(&mut client, &mut events);

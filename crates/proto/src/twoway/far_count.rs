@@ -1,22 +1,22 @@
-//! [`FarCount`]: what the far host's own numbering of its answers tells of either direction.
+//! [`FarCount`]: derives losses by direction from the far host's own numbering of its answers.
 //!
-//! A number that never came back is an answer lost on the way back. Between two answers that did come back, the
-//! requests without an answer are matched with those numbers: none of them missing means that the far host never
-//! saw these requests, as many missing as requests means that it answered them all. In between it is known how many
-//! were lost on either way, but not which.
+//! A number that was never received belongs to an answer lost on the way back. Between two received answers, the
+//! requests without an answer are compared with the missing numbers: if none is missing, the far host never received
+//! these requests; if as many are missing as there are requests, it answered them all. In between it is known how many
+//! were lost in each direction, but not which.
 
 use jitlat_core::twoway::{Directions, LossRun, LostOn};
 
-/// Runs of loss whose way is told: what comes after so many is counted, and its way left open.
+/// Runs of loss whose direction is recorded: further runs are counted, with unknown direction.
 const RUNS: usize = 1 << 16;
-/// Numbers further ahead of the requests sent than copies can explain are no count.
+/// A number further ahead of the requests sent than duplicates can explain is not a count.
 const AHEAD: i64 = 1024;
 
 /// The count of one far host over one test. Memory is taken once.
 #[derive(Clone, Debug)]
 pub(super) struct FarCount {
-    heard: bool,
-    /// It is known beforehand that there is a count, from 0 on.
+    has_answers: bool,
+    /// Whether it is known beforehand that there is a count, from 0 on.
     declared: bool,
     stateful: bool,
     broken: bool,
@@ -24,14 +24,14 @@ pub(super) struct FarCount {
     base: i64,
     highest: i64,
     highest_seq: i64,
-    /// Different numbers that came back.
+    /// Different numbers received.
     distinct: u64,
-    /// Which of the latest numbers came back.
+    /// Which of the latest numbers were received.
     came: Box<[u64]>,
-    /// Requests without an answer, and those of them answered all the same, of the settled ones.
+    /// Settled requests without an answer, and those of them that the far host answered.
     unanswered: u64,
     answered_in_vain: u64,
-    /// The requests without an answer since the last one with.
+    /// The requests without an answer since the last answered one.
     open: Option<u32>,
     /// Highest number of the settled answers.
     front: Option<i64>,
@@ -40,12 +40,12 @@ pub(super) struct FarCount {
 }
 
 impl FarCount {
-    /// For a table that remembers `room` requests, a power of two, of a test of `packets`.
+    /// For a table that remembers `room` requests (a power of two), of a test of `packets`.
     pub(super) fn new(room: usize, packets: u32) -> FarCount {
-        // Runs that are settled while packets fly find their room taken.
+        // Preallocate, so that runs that are settled while packets fly need no allocation.
         let early = if packets as usize > room { RUNS } else { 0 };
         FarCount {
-            heard: false,
+            has_answers: false,
             declared: false,
             stateful: false,
             broken: false,
@@ -81,7 +81,7 @@ impl FarCount {
         self.came.len() as i64 * 64
     }
 
-    /// Whether `number` came back, as far as is remembered.
+    /// Whether `number` was received, as far as it is remembered.
     fn came(&self, number: i64) -> bool {
         let bit = number.rem_euclid(self.window());
         number <= self.highest
@@ -89,7 +89,7 @@ impl FarCount {
             && self.came[bit as usize / 64] >> (bit % 64) & 1 == 1
     }
 
-    /// `number` came back; everything up to it is now remembered.
+    /// Records that `number` was received; everything up to it is now remembered.
     fn mark(&mut self, number: i64) {
         let window = self.window();
         if number <= self.highest - window {
@@ -109,10 +109,10 @@ impl FarCount {
         if self.broken {
             return;
         }
-        if !self.heard {
-            self.heard = true;
+        if !self.has_answers {
+            self.has_answers = true;
             // A count begins at 0; one ahead of the sender's number was begun before this test, unless it is known to
-            // be of this one: then requests were overtaken or copied.
+            // belong to this one: then requests were reordered or duplicated.
             let of_this_test = self.declared && u64::from(far) < 2 * sent;
             self.base = if of_this_test { 0 } else { (i64::from(far) - i64::from(seq)).max(0) };
             self.highest = i64::from(far);
@@ -125,7 +125,7 @@ impl FarCount {
         let number = self.unwrap(far);
         self.stateful |= far != seq;
         if self.came(number) {
-            // The same answer once more; to another request, the count has begun anew.
+            // The same answer again; if for another request, the count was restarted.
             self.counts.down_duplicates += u64::from(before.is_some());
             self.broken |= before.is_none() && self.stateful;
             return;
@@ -146,7 +146,7 @@ impl FarCount {
         self.highest_seq = self.highest_seq.max(seq.into());
     }
 
-    /// Request `seq`, the next in order, was answered by this number or never.
+    /// Settles request `seq`, the next in order: it was answered with this number, or never.
     pub(super) fn settle(&mut self, seq: u32, far: Option<u32>) {
         let Some(far) = far else {
             self.open.get_or_insert(seq);
@@ -159,8 +159,8 @@ impl FarCount {
             let missing = (front + 1..number).filter(|n| !self.came(*n)).take(length as usize).count() as u32;
             self.unanswered += u64::from(length);
             self.answered_in_vain += u64::from(missing);
-            // What a count begun before tells of its beginning is a guess; so is what order tells of packets that
-            // came out of it.
+            // If the count began before the test its beginning is a guess, and so is what the order of reordered
+            // packets suggests.
             let known = number > front && (first > 0 || self.base == 0);
             let way = match missing {
                 0 if known => LostOn::Up,
@@ -174,15 +174,15 @@ impl FarCount {
         self.front = Some(front.max(number));
     }
 
-    /// What `sent` requests come to.
+    /// The result for `sent` requests.
     pub(super) fn finish(mut self, sent: u64) -> (Directions, Vec<LossRun>) {
-        if !self.heard || !self.stateful || self.broken {
+        if !self.has_answers || !self.stateful || self.broken {
             return (Directions::default(), Vec::new());
         }
         let numbers = (self.highest - self.base + 1).max(0) as u64;
         let missing = numbers.saturating_sub(self.distinct);
-        // Numbers missing where no request is: answers to copies, or to requests that were overtaken. The second
-        // would make that many fewer lost on the way there.
+        // Numbers missing without a request: answers to duplicates, or to requests that were overtaken. The second
+        // would reduce the losses on the way there by as many.
         let up_lost = self.unanswered.saturating_sub(missing);
         let either = self.unanswered - up_lost - self.answered_in_vain.min(self.unanswered - up_lost);
         let behind = sent.saturating_sub((self.highest_seq + 1).max(0) as u64);

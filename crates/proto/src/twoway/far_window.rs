@@ -1,12 +1,13 @@
-//! [`FarWindow`]: what a far host that tells which of the latest requests it has received tells of each loss.
+//! [`FarWindow`]: derives the direction of each loss from the far host's reports of the latest requests it has
+//! received.
 //!
-//! A request that came is lost on the way back, one that did not on the way there. A host may forget what it received,
-//! as irtt's server does when a request is overtaken: where it denies a request that was answered, nothing that it
-//! denies beside is believed.
+//! A request that was received is lost on the way back, one that was not on the way there. A host may forget what it
+//! received, as irtt's server does when a request is overtaken: if a window denies a request that was answered, its
+//! other denials are ignored.
 
 use jitlat_core::twoway::{LossRun, LostOn};
 
-/// Runs of loss whose way is told: what comes after so many is counted alone.
+/// Runs of loss whose direction is recorded: further runs are only counted.
 const RUNS: usize = 1 << 16;
 
 /// Requests that a window covers.
@@ -17,7 +18,7 @@ const WIDTH: u32 = u64::BITS;
 enum Fate {
     #[default]
     Unknown,
-    /// It had not come when a later one was answered.
+    /// It had not been received when a later one was answered.
     Missing,
     Came,
 }
@@ -25,7 +26,7 @@ enum Fate {
 /// The windows of one far host over one test. Memory is taken once.
 #[derive(Clone, Debug)]
 pub(super) struct FarWindow {
-    heard: bool,
+    has_windows: bool,
     /// By number, modulo a power of two.
     fates: Box<[Fate]>,
     runs: Vec<LossRun>,
@@ -34,27 +35,27 @@ pub(super) struct FarWindow {
 }
 
 impl FarWindow {
-    /// For a ledger that remembers `room` requests, a power of two, of a test of `packets`.
+    /// For a table that remembers `room` requests (a power of two), of a test of `packets`.
     pub(super) fn new(room: usize, packets: u32) -> FarWindow {
-        // Runs that are settled while packets fly find their room taken.
+        // Preallocate, so that runs that are settled while packets fly need no allocation.
         let early = if packets as usize > room { RUNS } else { 0 };
         let fates = vec![Fate::Unknown; room].into();
-        FarWindow { heard: false, fates, runs: Vec::with_capacity(early), lost: [0; 3] }
+        FarWindow { has_windows: false, fates, runs: Vec::with_capacity(early), lost: [0; 3] }
     }
 
     fn place(&self, seq: u32) -> usize {
         seq as usize & (self.fates.len() - 1)
     }
 
-    /// Request `seq` is sent: what was in its place is forgotten.
+    /// Records that request `seq` is sent, and forgets the one in its place.
     pub(super) fn sent(&mut self, seq: u32) {
         let place = self.place(seq);
         self.fates[place] = Fate::Unknown;
     }
 
-    /// The answer to `seq` came, with this window: bit k tells of request seq − k.
+    /// Records the window in the answer to `seq`: bit k is about request seq − k.
     pub(super) fn note(&mut self, seq: u32, window: u64) {
-        self.heard = true;
+        self.has_windows = true;
         let covered = WIDTH.min(seq.saturating_add(1)).min(u32::try_from(self.fates.len()).unwrap_or(WIDTH));
         let came = |back: u32| window >> back & 1 == 1;
         let denies_what_came =
@@ -72,9 +73,9 @@ impl FarWindow {
         self.fates[place] = Fate::Came;
     }
 
-    /// Request `seq`, the next in order, was answered or never.
+    /// Settles request `seq`, the next in order: it was answered, or never.
     pub(super) fn settle(&mut self, seq: u32, answered: bool) {
-        if !self.heard || answered {
+        if !self.has_windows || answered {
             return;
         }
         let (way, count) = match self.fates[self.place(seq)] {
@@ -91,9 +92,9 @@ impl FarWindow {
         }
     }
 
-    /// Losses on the way there, on the way back and on either, and where; `None` if no window was told.
+    /// Losses on the way there, on the way back and of unknown direction, with the runs; `None` without windows.
     pub(super) fn finish(&self) -> Option<([u64; 3], &[LossRun])> {
-        self.heard.then_some((self.lost, &self.runs))
+        self.has_windows.then_some((self.lost, &self.runs))
     }
 }
 
@@ -112,8 +113,8 @@ mod tests {
 
     #[test]
     fn each_loss_has_its_way() {
-        // 1 and 2 never came, the answer to 4 was lost; what became of the last is not told.
-        let told = runs(&[
+        // 1 and 2 never arrived, the answer to 4 was lost; the fate of the last is unknown.
+        let losses = runs(&[
             (0, 1),
             (3, 0b1001),
             (5, 0b10_0111),
@@ -121,13 +122,13 @@ mod tests {
             (7, 0b1001_1111),
             (8, 0b1_0011_1111),
         ]);
-        assert_eq!(told, [(1, 2, LostOn::Up), (4, 1, LostOn::Down), (9, 1, LostOn::Either)]);
+        assert_eq!(losses, [(1, 2, LostOn::Up), (4, 1, LostOn::Down), (9, 1, LostOn::Either)]);
     }
 
     #[test]
     fn a_host_that_forgets_is_not_believed() {
-        // After 3, which came late, irtt's server knows of nothing before; the answer to 2 was lost.
-        let told = runs(&[
+        // After 3, which was late, irtt's server has forgotten everything before; the answer to 2 was lost.
+        let losses = runs(&[
             (0, 1),
             (1, 3),
             (4, 0b1_0111),
@@ -138,8 +139,8 @@ mod tests {
             (8, 1),
             (9, 3),
         ]);
-        assert_eq!(told, [(2, 1, LostOn::Down)]);
-        let told = runs(&[(0, 1), (1, 3), (4, 1), (5, 3), (6, 7), (7, 15), (8, 31), (9, 63)]);
-        assert_eq!(told, [(2, 2, LostOn::Either)]);
+        assert_eq!(losses, [(2, 1, LostOn::Down)]);
+        let losses = runs(&[(0, 1), (1, 3), (4, 1), (5, 3), (6, 7), (7, 15), (8, 31), (9, 63)]);
+        assert_eq!(losses, [(2, 2, LostOn::Either)]);
     }
 }

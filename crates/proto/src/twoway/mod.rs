@@ -2,9 +2,9 @@
 //! of answers to them.
 //!
 //! * [`Protocol`] – what one protocol adds: its bytes, and a conversation around the test if it has one
-//! * [`Pinger`] – one test, driven by bytes and times
-//! * [`request_table`] – which answers belong to which requests, and what they tell of either direction
-//! * [`reflect`] – what comes in at a reflector, and why it may keep silent
+//! * [`Pinger`] – one test; gets bytes and times
+//! * [`request_table`] – which answers belong to which requests, and what they show of each direction
+//! * [`reflect`] – requests at a reflector, and why it may not answer
 
 mod far_count;
 mod far_window;
@@ -21,29 +21,29 @@ pub use request_table::{Directions, RequestTable};
 use crate::machine::Tick;
 use jitlat_core::{SteadyTime, WallTime};
 
-/// What an answer says.
+/// The contents of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// The request's number as far as the wire carries it.
+    /// The request's number, as many bits as are on the wire.
     pub seq: u32,
     /// Bits of [`seq`](Self::seq) that the wire carries: 16 or 32.
     pub seq_bits: u8,
-    /// T2, by the far host's clock.
+    /// T2, by the far host's clock; `None` if it is not reported.
     pub arrived: Option<WallTime>,
-    /// T3.
+    /// T3, by the far host's clock; `None` if it is not reported.
     pub answered: Option<WallTime>,
-    /// The far host's own count of its answers.
+    /// The far host's own number of this answer; `None` if it does not count.
     pub far_seq: Option<u32>,
-    /// Something about it is wrong, but it is an answer: the record is flagged.
+    /// Whether something about it is wrong, although it is an answer: the record is flagged.
     pub damaged: bool,
 }
 
-/// What became of a received datagram.
+/// What a received datagram is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// An answer to a request.
     Reply(Reply),
-    /// A later word on request `seq` (16 bits): the far host took this long to answer it.
+    /// A later report about request `seq` (16 bits): how long the far host took to answer it.
     Took {
         /// Number of the request.
         seq: u16,
@@ -60,18 +60,18 @@ pub enum Received {
     Forged,
 }
 
-/// Where the conversation around a test stands.
+/// The state of the conversation around a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConversationState {
     /// Not ready for requests.
     Opening,
     /// Requests may be sent.
     Ready,
-    /// All requests are sent; the far host has still something to say.
+    /// All requests are sent; the far host still has something to send.
     Closing,
     /// Nothing more will come.
     Over,
-    /// It cannot be done, and why.
+    /// It failed, with the reason.
     Failed(String),
 }
 
@@ -88,47 +88,47 @@ pub trait Protocol {
         false
     }
 
-    /// Appends the packet that ends the conversation, once nothing more is sent or waited for; once.
+    /// Appends the packet that ends the conversation, once, when nothing more is sent or awaited.
     fn poll_farewell(&mut self, _out: &mut Vec<u8>) -> bool {
         false
     }
 
-    /// When, on the steady clock, [`poll_conversation`](Self::poll_conversation) is to be asked again.
+    /// When, on the steady clock, to call [`poll_conversation`](Self::poll_conversation) again.
     fn conversation_timeout(&self) -> Option<SteadyTime> {
         None
     }
 
-    /// Where the conversation stands at `now` (steady clock).
+    /// The state of the conversation at `now` (steady clock).
     fn conversation_state(&mut self, _now: SteadyTime) -> ConversationState {
         ConversationState::Ready
     }
 
-    /// All requests have been sent.
+    /// Called when all requests have been sent.
     fn all_sent(&mut self, _now: SteadyTime) {}
 
-    /// Whether T2 and T3 are readings of a clock, so that one-way delays have a meaning.
+    /// Whether T2 and T3 are clock readings, so that one-way delays are defined.
     fn far_clock(&self) -> bool {
         false
     }
 
-    /// Whether the far host has to number its answers itself, from 0, so that numbers equal to the requests' mean
-    /// that none was lost on the way there.
+    /// Whether the far host must number its answers itself, from 0, so that numbers equal to the requests' mean that
+    /// none was lost on the way there.
     fn counts_answers(&self) -> bool {
         false
     }
 
-    /// Which requests the far host had received when it made the answer read last: bit k = the one k numbers before
-    /// the one answered. `None` where it does not tell.
+    /// Which requests the far host had received when it made the answer read last: bit k = the one k numbers before the
+    /// one answered. `None` if it does not report it.
     fn far_window(&self) -> Option<u64> {
         None
     }
 
-    /// Whether a later word on each answer may come ([`Received::Took`]).
+    /// Whether a later report about each answer may come ([`Received::Took`]).
     fn follows_up(&self) -> bool {
         false
     }
 
-    /// Whether requests are answered at all; where not, only the conversation tells what arrived.
+    /// Whether requests are answered; if not, only the conversation reports what arrived.
     fn expects_replies(&self) -> bool {
         true
     }

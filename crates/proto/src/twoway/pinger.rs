@@ -1,5 +1,5 @@
-//! [`Pinger`]: one two-way test. Requests leave on a fixed schedule whatever becomes of earlier ones
-//! (open loop, the default: no coordinated omission), or each waits for the answer to the one before.
+//! [`Pinger`]: one two-way test. Requests are sent on a fixed schedule, independent of earlier ones (open loop, the
+//! default: no coordinated omission), or each waits for the answer to the previous one.
 
 use crate::jitlat::Recording;
 use crate::jitlat::SentStamps;
@@ -12,7 +12,7 @@ use jitlat_core::twoway::NotAnswers;
 use jitlat_core::{PacketRecord, Source, Span, Stamp, SteadyTime, TestSpec, WallTime};
 use std::collections::VecDeque;
 
-/// Answers that wait for a later word at a time, and for how long each.
+/// Most answers that wait for a later report, and how long each waits.
 const PENDING: usize = 256;
 const LATER_WORD: Span = Span::millis(500);
 
@@ -21,7 +21,7 @@ const LATER_WORD: Span = Span::millis(500);
 pub struct Plan {
     /// Count, period and schedule.
     pub spec: TestSpec,
-    /// Stop and wait: the next request leaves this long after the answer to the one before, or after
+    /// Stop and wait: the next request is sent this long after the answer to the previous one, or after
     /// [`patience`](Self::patience) without one. The period of `spec` is then not used.
     pub wait: Option<Span>,
     /// How long an answer may take.
@@ -37,7 +37,7 @@ pub enum Transmit {
     Conversation,
 }
 
-/// What came in, beside the bytes.
+/// What is known of a received datagram besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reception {
     /// The best stamp of its arrival.
@@ -62,15 +62,15 @@ pub struct Pinger<P> {
     next: u32,
     due: SteadyTime,
     start: Option<SteadyTime>,
-    /// When the answer to the last request, or to the one waited for, is given up.
+    /// When the answer to the last request, or to the awaited one, is given up.
     until: Option<SteadyTime>,
     requests: RequestTable,
     records: Recording,
     sent: SentStamps,
     not_answers: NotAnswers,
-    /// Answers of which a later word may come, in the order they came.
+    /// Answers about which a later report may come, in the order they came.
     pending: VecDeque<PacketRecord>,
-    /// The protocol decides when it is over: it has something to wait for.
+    /// Whether the protocol decides when it is over, because it waits for something.
     closing: bool,
 }
 
@@ -84,8 +84,8 @@ enum PingerState {
 }
 
 impl<P: Protocol> Pinger<P> {
-    /// A test that begins as soon as it is polled. Takes its memory now: per request 56 bytes for the
-    /// record and 8 for the transmit stamp.
+    /// A test that begins as soon as it is polled. Allocates its memory now: per request 56 bytes for the record and 8
+    /// for the transmit stamp.
     pub fn new(protocol: P, plan: Plan, stamps: Source) -> Pinger<P> {
         let packets = plan.spec.packets();
         let limit = (packets as usize).saturating_mul(2).saturating_add(1024);
@@ -118,7 +118,7 @@ impl<P: Protocol> Pinger<P> {
         }
     }
 
-    /// The protocol, for what it alone knows.
+    /// The protocol, with its own state.
     pub fn protocol(&self) -> &P {
         &self.protocol
     }
@@ -170,7 +170,7 @@ impl<P: Protocol> Pinger<P> {
         self.protocol.all_sent(now.steady);
     }
 
-    /// Takes account of the passing of time; call before [`poll_transmit`](Self::poll_transmit).
+    /// Handles the passing of time; call it before [`poll_transmit`](Self::poll_transmit).
     pub fn handle_timeout(&mut self, now: Tick) {
         let stage = match &self.state {
             PingerState::Over | PingerState::Failed(_) => return,
@@ -198,7 +198,7 @@ impl<P: Protocol> Pinger<P> {
             && self.plan.wait.is_some()
             && self.until.is_some_and(|u| now.steady >= u)
         {
-            // No answer: on with the next one.
+            // No answer: continue with the next one.
             self.until = None;
             self.due = now.steady;
             if self.next >= self.plan.spec.packets() {
@@ -216,8 +216,7 @@ impl<P: Protocol> Pinger<P> {
         self.state = PingerState::Over;
     }
 
-    /// Appends the next packet to send, if one is due at `now`. Read the clocks afresh for every call and
-    /// send at once.
+    /// Appends the next packet to send, if one is due at `now`. Read the clocks again for every call and send at once.
     pub fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> Option<Transmit> {
         if self.is_over() {
             return self.protocol.poll_farewell(out).then_some(Transmit::Conversation);
@@ -252,10 +251,10 @@ impl<P: Protocol> Pinger<P> {
         }
     }
 
-    /// A datagram came from the far host.
+    /// Handles a datagram received from the far host.
     pub fn handle(&mut self, datagram: &[u8], meta: &Reception, now: Tick) {
-        let heard = self.protocol.receive(datagram, meta.read);
-        match heard {
+        let received = self.protocol.receive(datagram, meta.read);
+        match received {
             Received::Reply(reply) => {
                 let fit = match self.requests.unwrap_number(reply.seq, reply.seq_bits) {
                     Some(seq) => self.requests.match_answer(seq, reply.far_seq),
@@ -294,11 +293,11 @@ impl<P: Protocol> Pinger<P> {
                 }
             }
             Received::Took { seq, took } => {
-                // Only the length of the far host's own time is known. It is kept as the difference of two
-                // instants in the middle of the round trip: they give the right round-trip and processing
-                // times, and no one-way delays (`Protocol::far_clock`).
-                let told = |r: &PacketRecord| r.time(Moment::Answered).is_some();
-                let record = self.pending.iter_mut().find(|r| r.seq as u16 == seq && !told(r));
+                // Only the duration of the far host's processing is known. It is stored as the difference of two times
+                // in the middle of the round trip: they give the right round-trip and processing times, and no one-way
+                // delays (`Protocol::far_clock`).
+                let has_times = |r: &PacketRecord| r.time(Moment::Answered).is_some();
+                let record = self.pending.iter_mut().find(|r| r.seq as u16 == seq && !has_times(r));
                 if let Some(record) = record
                     && let Some(returned) = record.time(Moment::Returned)
                 {
@@ -317,7 +316,7 @@ impl<P: Protocol> Pinger<P> {
         }
     }
 
-    /// Leaves at most the last `keep` answers open to a later word.
+    /// Keeps at most the last `keep` answers open for a later report.
     fn settle(&mut self, keep: usize) {
         let done = self.pending.len().saturating_sub(keep);
         self.pending.drain(..done).for_each(|record| self.records.push(record));
@@ -335,7 +334,7 @@ impl<P: Protocol> Pinger<P> {
             _ => None,
         };
         let conversation = self.protocol.conversation_timeout();
-        // Nobody asks for anything: look again at once, the state is about to change.
+        // Nothing is requested: poll again at once, the state is about to change.
         Some([own, conversation].into_iter().flatten().min().unwrap_or(SteadyTime(i64::MIN)))
     }
 
@@ -353,7 +352,7 @@ impl<P: Protocol> Pinger<P> {
     }
 }
 
-/// What a test leaves behind.
+/// The results of a test.
 #[derive(Clone, Debug)]
 pub struct Outcome<P> {
     /// Answers in arrival order.
@@ -364,7 +363,7 @@ pub struct Outcome<P> {
     pub requests: RequestTable,
     /// Datagrams that were no answers.
     pub not_answers: NotAnswers,
-    /// What the protocol alone knows.
+    /// The protocol, with its own state.
     pub protocol: P,
 }
 

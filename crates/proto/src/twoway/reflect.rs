@@ -1,4 +1,4 @@
-//! What comes in at a reflector, and why it may keep silent.
+//! Requests at a reflector, and why it may not answer.
 
 use core::net::SocketAddr;
 use jitlat_core::WallTime;
@@ -16,7 +16,7 @@ pub struct Arrival {
     pub traffic_class: Option<u8>,
 }
 
-/// Why a reflector keeps silent. In the order of the counters of a reflector.
+/// Why a reflector does not answer. In the order of its counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Silence {
@@ -26,17 +26,17 @@ pub enum Silence {
     Short,
     /// An answer, not a request: it comes from a reflector.
     Loop,
-    /// Sent from the port of a service that would answer back, or from no address a host has.
+    /// Sent from the port of a service that would answer back, or from an address that no host has.
     Source,
     /// The integrity check failed, or there was none.
     Forged,
     /// No session of that name, or not from its client.
     NoSession,
-    /// More than this client may ask for.
+    /// More than this client's limit.
     Limited,
     /// Not among the hosts that are answered.
     NotAllowed,
-    /// Sent to everybody on the segment, or to a group: all would answer at once, and to whoever the source names.
+    /// Sent to a broadcast or multicast address: all hosts would answer at once, to an address that may be forged.
     Broadcast,
 }
 
@@ -62,7 +62,7 @@ impl Silence {
         Silence::Broadcast,
     ];
 
-    /// In a word or two.
+    /// A short description.
     pub fn name(self) -> &'static str {
         [
             "foreign",

@@ -1,13 +1,13 @@
-//! [`RequestTable`]: which answers belong to which requests, and what the far host's count tells of loss,
-//! duplication and reordering in either direction.
+//! [`RequestTable`]: which answers belong to which requests, and what the far host's count shows of loss, duplication
+//! and reordering in each direction.
 
 use crate::twoway::far_count::FarCount;
 use crate::twoway::far_window::FarWindow;
 use jitlat_core::WallTime;
 pub use jitlat_core::twoway::{Directions, LossRun};
 
-/// Requests remembered while their answers may come; a power of two. At 100 000 requests a second they
-/// span 2.6 s, at 1000 a second over four minutes. 24 bytes each.
+/// Most requests remembered until their answers may no longer come; a power of two. At 100 000 requests a second they
+/// cover 2.6 s, at 1000 a second over four minutes. 24 bytes each.
 const LARGEST: usize = 1 << 18;
 
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ struct Entry {
 
 const EMPTY: Entry = Entry { seq: 0, far_seq: 0, sent: i64::MIN, answers: 0 };
 
-/// How an answer fits.
+/// How an answer matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerMatch {
     /// The first answer to this request, which was sent at this time.
@@ -31,7 +31,7 @@ pub enum AnswerMatch {
     Unknown,
 }
 
-/// The requests of one test and their answers. Memory is taken once and does not depend on what comes.
+/// The requests of one test and their answers. Memory is allocated once and does not depend on what is received.
 #[derive(Clone, Debug)]
 pub struct RequestTable {
     entries: Box<[Entry]>,
@@ -39,7 +39,7 @@ pub struct RequestTable {
     answered: u64,
     far: FarCount,
     far_window: FarWindow,
-    /// Requests below this have left the entries, and their fate is told.
+    /// Requests below this have left the entries, and are settled.
     settled: u32,
     unmatched: u64,
 }
@@ -59,7 +59,7 @@ impl RequestTable {
         }
     }
 
-    /// Request `seq` is sent at `at`. Requests are numbered from 0 without gaps.
+    /// Records that request `seq` is sent at `at`. Requests are numbered from 0 without gaps.
     pub fn note_sent(&mut self, seq: u32, at: WallTime) {
         let room = self.entries.len();
         if let Some(oldest) = (seq as usize + 1).checked_sub(room) {
@@ -85,7 +85,7 @@ impl RequestTable {
         self.unmatched
     }
 
-    /// The request of which only the low `bits` of the number are known: the latest one sent that fits.
+    /// The request of which only the low `bits` of the number are known: the latest one sent that matches.
     pub fn unwrap_number(&self, seq: u32, bits: u8) -> Option<u32> {
         if bits >= 32 {
             return Some(seq);
@@ -102,7 +102,7 @@ impl RequestTable {
         (entry.seq == seq && entry.sent != i64::MIN).then_some(WallTime(entry.sent))
     }
 
-    /// An answer to `seq` has come, which the far host numbered `far_seq`.
+    /// Records an answer to `seq`, which the far host numbered `far_seq`.
     pub fn match_answer(&mut self, seq: u32, far_seq: Option<u32>) -> AnswerMatch {
         let mask = self.entries.len() - 1;
         let entry = &mut self.entries[seq as usize & mask];
@@ -125,7 +125,7 @@ impl RequestTable {
         AnswerMatch::First(seq, at)
     }
 
-    /// Tells the far host's count what became of the requests below `end`.
+    /// Settles the requests below `end` in the far host's count.
     fn settle(&mut self, end: u32) {
         while self.settled < end {
             let seq = self.settled;
@@ -137,32 +137,32 @@ impl RequestTable {
         }
     }
 
-    /// The answer to `seq` told which requests had come by then: bit k = request seq − k.
+    /// Records the window in the answer to `seq`: bit k = request seq − k was received.
     pub fn note_far_window(&mut self, seq: u32, window: u64) {
         self.far_window.note(seq, window);
     }
 
-    /// What is known of either direction, and where each run of losses was lost, once nothing more can come.
+    /// The result by direction, and the direction of each run of losses, once nothing more can come.
     pub fn directions(&mut self) -> (Directions, Vec<LossRun>) {
         self.settle(u32::try_from(self.sent).unwrap_or(u32::MAX));
         let (counted, counted_runs) = self.far.clone().finish(self.sent);
         let Some(([up, down, either], runs)) = self.far_window.finish() else {
             return (counted, counted_runs);
         };
-        // The windows know each loss that they cover, the count how many there were beyond.
+        // The windows have each loss that they cover, the count has how many there were beyond.
         let (up_lost, down_lost) = (counted.up_lost.max(up), counted.down_lost.max(down));
         let unknown_lost = (up + down + either).saturating_sub(up_lost + down_lost);
         let totals = Directions { stateful: true, up_lost, down_lost, unknown_lost, ..counted };
         (totals, runs.to_vec())
     }
 
-    /// Whether the far host's count began anew during the test, so that it tells nothing.
+    /// Whether the far host's count was restarted during the test, so that it cannot be used.
     pub fn far_count_broken(&self) -> bool {
         self.far.is_broken()
     }
 
-    /// The far host is known to number its answers itself (TWAMP requires it), so that equal numbers mean
-    /// no loss on the way there rather than no count.
+    /// Declares that the far host numbers its answers itself (TWAMP requires it), so that equal numbers mean no loss on
+    /// the way there rather than no count.
     pub fn declare_stateful(&mut self) {
         self.far.declare_stateful();
     }

@@ -12,7 +12,7 @@ use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::{SteadyTime, WallTime};
 
 const EPOCH: i64 = 1_795_176_909_000_000_000;
-/// The far clock is ahead of ours by this much.
+/// How far the far clock is ahead of ours.
 const AHEAD: i64 = 250_000_000;
 
 fn tick(steady: i64) -> Tick {
@@ -122,7 +122,7 @@ fn stop_and_wait_sends_when_the_answer_is_there() {
 }
 
 #[test]
-fn directions_are_told_apart_by_a_counting_reflector() {
+fn directions_are_distinguished_by_a_counting_reflector() {
     let up: Path<'_> = &|k| match k {
         2 | 3 => vec![],
         5 => vec![1_000_000, 2_000_000],

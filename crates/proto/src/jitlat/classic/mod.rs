@@ -1,8 +1,8 @@
 //! The classic dialect (docs/protocols/jitlat-classic.md): 44-byte workorders, and singletons after SAMPLES.
 //!
-//! Workorders have fewer words than the abstract conversation. The codec makes up what is missing, on the
-//! side that expects to hear it: a classic client "hears" WELCOME before it has asked, a classic server
-//! "hears" START with the request of a stream to it, and so on.
+//! The abstract conversation has more messages than there are workorders. The codec generates the missing ones on the
+//! side that expects them: a classic client "receives" WELCOME before it has sent anything, a classic server "receives"
+//! START with the request of a stream to it, and so on.
 
 mod workorder;
 
@@ -20,13 +20,13 @@ use jitlat_core::session::HostFacts;
 use jitlat_core::{Direction, Dscp, PacketRecord, Schedule, Source, Span, TestSpec, Transport};
 use std::collections::VecDeque;
 
-/// Most probes a server leaves unanswered before it refuses more: a client that sends and never reads.
+/// Most unanswered probes before a server refuses more, in case a client sends and never reads.
 const MAX_PROBES_WAITING: usize = 64;
 /// The one flow of a classic conversation.
 const FLOW: FlowId = FlowId(0);
 
-/// Encodes and decodes one side of a classic connection. Decoding holds less than one chunk of singletons
-/// beside what it is fed at once.
+/// Encodes and decodes one side of a classic connection. Decoding holds less than one chunk of singletons, in addition
+/// to what it is fed at once.
 #[derive(Debug)]
 pub struct Codec {
     side: Side,
@@ -34,14 +34,14 @@ pub struct Codec {
     peer: Ipv4Addr,
     incoming: Vec<u8>,
     consumed: usize,
-    /// Messages made up or understood, not yet taken.
+    /// Messages generated or decoded, not yet returned.
     ready: VecDeque<Message>,
     /// The last workorder about the test: fields are updated as new information becomes available.
     order: Workorder,
     stage: CodecStage,
-    probes_heard: VecDeque<Workorder>,
+    probes_received: VecDeque<Workorder>,
     probes_answered: u32,
-    /// Singletons still to come, and chunks already made of them.
+    /// Singletons that remain, and chunks already made of them.
     samples: Option<(u32, u32)>,
     samples_claimed: u32,
 }
@@ -78,14 +78,14 @@ impl Codec {
             ready: VecDeque::from([opening]),
             order: Workorder::new(Command::Sending),
             stage: CodecStage::Fresh,
-            probes_heard: VecDeque::new(),
+            probes_received: VecDeque::new(),
             probes_answered: 0,
             samples: None,
             samples_claimed: 0,
         }
     }
 
-    /// Appends what the dialect has for `message` to `out`: often nothing.
+    /// Appends what the dialect has for `message` to `out`, which is often nothing.
     pub fn encode(&mut self, message: &Message, out: &mut Vec<u8>) {
         match message {
             Message::Probe(probe) => self.encode_probe(probe, out),
@@ -108,8 +108,8 @@ impl Codec {
         let mut order = match self.side {
             Side::Client => Workorder::new(Command::RttProbe),
             Side::Server => {
-                let heard = self.probes_heard.pop_front();
-                heard.unwrap_or(Workorder::new(Command::RttProbe))
+                let received = self.probes_received.pop_front();
+                received.unwrap_or(Workorder::new(Command::RttProbe))
             }
         };
         order.set_t1(probe.sent);
@@ -179,7 +179,7 @@ impl Codec {
         self.order.command = match self.side {
             Side::Client => Command::Ack,
             Side::Server => {
-                // Nobody is going to ask for the singletons: they follow.
+                // A classic client does not request the singletons: they follow.
                 self.ready.push_back(Message::Fetch(Fetch { session: None, flow: FLOW, chunk: 0 }));
                 self.order.npkts = u32::try_from(received).unwrap_or(u32::MAX);
                 Command::Samples
@@ -189,14 +189,14 @@ impl Codec {
         out.extend_from_slice(&self.order.to_bytes());
     }
 
-    /// Takes bytes as they came; then ask [`decode`](Codec::decode) until it says `None`.
+    /// Adds received bytes; then call [`decode`](Codec::decode) until it returns `None`.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.incoming.drain(..self.consumed);
         self.consumed = 0;
         self.incoming.extend_from_slice(bytes);
     }
 
-    /// The next message, read or made up. After an error nothing more can be read.
+    /// The next message, read or generated. After an error nothing more can be read.
     pub fn decode(&mut self) -> Result<Option<Message>, DecodeError> {
         loop {
             if let Some(message) = self.ready.pop_front() {
@@ -215,7 +215,7 @@ impl Codec {
                 continue;
             }
             let Some(bytes) = waiting.first_chunk() else {
-                // A wrong command shows before the rest of its workorder has come.
+                // A wrong command is detected before the rest of its workorder has arrived.
                 if waiting.len() >= 4
                     && matches!(super::dialect::sniff(waiting), Err(_) | Ok(Some(super::Dialect::V3)))
                 {
@@ -226,8 +226,8 @@ impl Codec {
             let order = Workorder::parse(bytes).map_err(DecodeError::Command)?;
             self.consumed += WORKORDER_LEN;
             match self.side {
-                Side::Client => self.heard_by_client(order)?,
-                Side::Server => self.heard_by_server(order)?,
+                Side::Client => self.read_by_client(order)?,
+                Side::Server => self.read_by_server(order)?,
             }
         }
     }
@@ -250,7 +250,7 @@ impl Codec {
         }
     }
 
-    fn heard_by_client(&mut self, order: Workorder) -> Result<(), DecodeError> {
+    fn read_by_client(&mut self, order: Workorder) -> Result<(), DecodeError> {
         let message = match (order.command, self.stage) {
             (Command::RttProbe, _) => {
                 let id = self.probes_answered;
@@ -260,7 +260,7 @@ impl Codec {
             }
             (Command::Ack, CodecStage::Asked(Direction::Up)) => {
                 self.stage = CodecStage::Agreed(Direction::Up);
-                // A server that leaves the port out means the one asked for.
+                // A server that omits the port uses the requested one.
                 accepted(if order.dst_port == 0 { self.order.dst_port } else { order.dst_port })?
             }
             (Command::Sending, CodecStage::Asked(Direction::Down)) => {
@@ -276,7 +276,7 @@ impl Codec {
                 Message::Finished(FLOW, order.npkts.into())
             }
             (Command::Nak, _) => Message::Nak(Nak::new(NakCode::Other, "")),
-            // A server may acknowledge more often than it must.
+            // A server may acknowledge more often than required.
             (Command::Ack, _) => return Ok(()),
             (command, _) => return Err(DecodeError::Command(command as u32)),
         };
@@ -284,10 +284,10 @@ impl Codec {
         Ok(())
     }
 
-    fn heard_by_server(&mut self, order: Workorder) -> Result<(), DecodeError> {
+    fn read_by_server(&mut self, order: Workorder) -> Result<(), DecodeError> {
         match (order.command, self.stage) {
             (Command::RttProbe, CodecStage::Fresh) => {
-                if self.probes_heard.len() >= MAX_PROBES_WAITING {
+                if self.probes_received.len() >= MAX_PROBES_WAITING {
                     return Err(DecodeError::Invalid(
                         "too many probes sent without reading the answers".into(),
                     ));
@@ -295,7 +295,7 @@ impl Codec {
                 let id = self.probes_answered;
                 self.probes_answered = id.wrapping_add(1);
                 let probe = Probe { id, sent: order.t1(), arrived: None, answered: None };
-                self.probes_heard.push_back(order);
+                self.probes_received.push_back(order);
                 self.ready.push_back(Message::Probe(probe));
             }
             (Command::Sending, CodecStage::Fresh) => self.asked(order, Direction::Up)?,
@@ -318,8 +318,8 @@ impl Codec {
 
     fn asked(&mut self, order: Workorder, direction: Direction) -> Result<(), DecodeError> {
         let spec = spec_of(&order, direction)?;
-        // A client behind a translator names its inner address as the source of its own stream: harmless.
-        // As a destination only the one we see is ever used, so any other would be a misunderstanding.
+        // A client behind a translator gives its inner address as the source of its own stream, which is harmless. As a
+        // destination only the address that we see is ever used, so any other would be a misunderstanding.
         if direction == Direction::Down && !order.dst_ip.is_unspecified() && order.dst_ip != self.peer {
             return Err(DecodeError::Invalid(format!(
                 "streams are sent only to the address of the control connection, {}, not to {}",

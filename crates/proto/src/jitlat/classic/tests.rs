@@ -5,7 +5,7 @@ use proptest::prelude::*;
 fn pair() -> (Codec, Codec) {
     let [client, server] = ["192.0.2.1:50000", "192.0.2.2:2666"].map(|a| a.parse().unwrap());
     let mut codecs = (Codec::new(Side::Client, client, server), Codec::new(Side::Server, server, client));
-    // The made-up openings.
+    // The generated openings.
     assert!(matches!(codecs.0.decode(), Ok(Some(Message::Welcome(_)))));
     assert!(matches!(codecs.1.decode(), Ok(Some(Message::Hello(_)))));
     codecs
@@ -19,7 +19,7 @@ fn drain(codec: &mut Codec) -> Result<Vec<Message>, DecodeError> {
     Ok(got)
 }
 
-/// Encodes `message` on one side and hears it on the other.
+/// Encodes `message` on one side and decodes it on the other.
 fn say(message: &Message, from: &mut Codec, to: &mut Codec) -> Vec<Message> {
     let mut bytes = Vec::new();
     from.encode(message, &mut bytes);
@@ -51,7 +51,7 @@ fn the_sending_conversation() {
     let (mut client, mut server) = pair();
     assert_eq!(say(&request(Direction::Up), &mut client, &mut server), [request(Direction::Up)]);
     assert_eq!(say(&accept(2667), &mut server, &mut client), [accept(2667)]);
-    // Each side makes up what the other does not say.
+    // Each side generates what the other does not send.
     assert_eq!(names(&drain(&mut server).unwrap()), ["START"]);
     assert_eq!(say(&Message::Start, &mut client, &mut server), []);
     assert_eq!(names(&drain(&mut client).unwrap()), ["STARTED"]);
@@ -60,10 +60,10 @@ fn the_sending_conversation() {
     let records: Vec<_> =
         (0..2).map(|i| PacketRecord::one_way(i, WallTime(10 * i), WallTime(10 * i + 5))).collect();
     let chunk = Chunk { flow: FLOW, index: 0, crc: 0, data: ChunkData::Records(records) };
-    let heard = say(&Message::Chunk(chunk.clone()), &mut server, &mut client);
-    assert_eq!(heard[0], Message::Chunk(chunk));
-    assert_eq!(heard[1], Message::Results(Results { chunks: 1, count: 2, ..Results::none(FLOW) }));
-    // An acknowledgement of the samples is welcome, though not needed.
+    let received = say(&Message::Chunk(chunk.clone()), &mut server, &mut client);
+    assert_eq!(received[0], Message::Chunk(chunk));
+    assert_eq!(received[1], Message::Results(Results { chunks: 1, count: 2, ..Results::none(FLOW) }));
+    // An acknowledgement of the samples is allowed, though not needed.
     server.feed(&Workorder::new(Command::Ack).to_bytes());
     assert_eq!(names(&drain(&mut server).unwrap()), ["BYE"]);
 }
@@ -99,8 +99,8 @@ fn a_probe_comes_back_as_it_was_but_for_t2() {
     let mut asked = Workorder { npkts: 77, dscp: 5, ..Workorder::new(Command::RttProbe) };
     asked.set_t1(WallTime(123_456_789_000));
     server.feed(&asked.to_bytes());
-    let heard = drain(&mut server).unwrap();
-    let Message::Probe(probe) = &heard[0] else { panic!("{heard:?}") };
+    let received = drain(&mut server).unwrap();
+    let Message::Probe(probe) = &received[0] else { panic!("{received:?}") };
     let mut bytes = Vec::new();
     server.encode(&Message::Probe(Probe { arrived: Some(WallTime(-5)), ..*probe }), &mut bytes);
     let mut want = asked;
@@ -147,8 +147,8 @@ fn four_billion_samples_are_not_believed_ahead() {
     drain(&mut client).unwrap();
     client.feed(&Workorder { npkts: u32::MAX, ..Workorder::new(Command::Samples) }.to_bytes());
     client.feed(&[0; 24 * 3 + 7]);
-    let heard = drain(&mut client).unwrap();
-    assert_eq!(names(&heard), ["FINISHED", "CHUNK"]);
+    let received = drain(&mut client).unwrap();
+    assert_eq!(names(&received), ["FINISHED", "CHUNK"]);
     assert!(client.incoming.capacity() < 1000);
 }
 
@@ -194,14 +194,14 @@ proptest! {
         server.encode(&Message::Finished(FLOW, records.len() as u64), &mut bytes);
         let data = ChunkData::Records(records.clone());
         server.encode(&Message::Chunk(Chunk { flow: FLOW, index: 0, crc: 0, data }), &mut bytes);
-        let (mut heard, mut rest) = (Vec::new(), &bytes[..]);
+        let (mut received, mut rest) = (Vec::new(), &bytes[..]);
         for size in sizes.into_iter().chain([usize::MAX]) {
             let (piece, tail) = rest.split_at(size.min(rest.len()));
             client.feed(piece);
-            heard.extend(drain(&mut client).unwrap());
+            received.extend(drain(&mut client).unwrap());
             rest = tail;
         }
-        let got: Vec<PacketRecord> = heard
+        let got: Vec<PacketRecord> = received
             .iter()
             .filter_map(|m| match m {
                 Message::Chunk(Chunk { data: ChunkData::Records(r), .. }) => Some(r.clone()),
@@ -210,7 +210,7 @@ proptest! {
             .flatten()
             .collect();
         prop_assert_eq!(got, records);
-        let last = heard.last().map(Message::name);
+        let last = received.last().map(Message::name);
         prop_assert_eq!(last, Some("RESULTS"));
     }
 }

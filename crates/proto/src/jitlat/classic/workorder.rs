@@ -288,7 +288,7 @@ mod tests {
         fn singletons_are_inverse_but_for_foreign_flags(mut bytes: [u8; SINGLETON_LEN]) {
             bytes[20..22].fill(0);
             bytes[22] &= 0x7f;
-            // The year 1677 is how a record says "missing".
+            // The year 1677 is how a record represents a missing time.
             prop_assume!(bytes[0..8] != i64::MIN.to_be_bytes() && bytes[12..20] != i64::MIN.to_be_bytes());
             prop_assert_eq!(singleton(&parse_singleton(&bytes)), bytes);
         }

@@ -1,23 +1,23 @@
-//! Bringing one flow's results together: what came from the server, what was measured here.
+//! Combines one flow's results: those of the server and those measured here.
 
 use crate::jitlat::flow::{FlowId, ReceiveReport, SendReport};
 use crate::jitlat::message::{Chunk, ChunkData, Results};
 use crate::jitlat::recording::SentStamps;
 use jitlat_core::PacketRecord;
 
-/// Results that cannot be right.
+/// Invalid results.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadResults {
-    /// Chunks come one after another.
+    /// Chunks must be consecutive.
     #[error("chunk {index} where {due} was due")]
     Order { index: u32, due: u32 },
     /// No test has so many.
     #[error("more than the {0} results that there can be")]
     TooMany(usize),
-    /// The server tells what it sent, and nothing else.
+    /// The server may send results only of what it sent.
     #[error("records of a flow received here")]
     NotIts,
-    /// The account names others than came.
+    /// The summary's counts differ from what was received.
     #[error("{had} results in {chunks} chunks came of {of} results in {of_chunks} chunks")]
     Incomplete { had: u64, chunks: u32, of: u64, of_chunks: u32 },
     /// What came is not what was sent.
@@ -25,21 +25,21 @@ pub(super) enum BadResults {
     Checksum,
 }
 
-/// The results of one flow, as far as they are there.
+/// The results of one flow, as far as they are known.
 #[derive(Debug, Default)]
 pub(super) struct Collection {
-    /// We sent: what our sender left.
+    /// If we sent: our sender's report.
     pub sent: Option<SendReport>,
-    /// We received: what our receiver left. Its records go out when the server's stamps are there, or will
-    /// not come.
+    /// If we received: our receiver's report. Its records are delivered once the server's stamps are known, or will not
+    /// come.
     pub received: Option<ReceiveReport>,
-    /// The server's closing account.
+    /// The server's final summary.
     pub results: Option<Results>,
     /// The server's transmit stamps so far.
     stamps: Option<SentStamps>,
-    /// Chunks had so far, over all fetches.
+    /// Chunks received so far, over all fetches.
     pub chunks: u32,
-    /// Records or stamps had so far.
+    /// Records or stamps received so far.
     pub count: u64,
     crcs: crc32fast::Hasher,
 }
@@ -50,8 +50,7 @@ impl Collection {
         self.crcs = crc32fast::Hasher::new();
     }
 
-    /// Takes one chunk; the records in it that are ready to go out. `limit`: most records or stamps
-    /// there can be.
+    /// Adds a chunk; returns the records that are ready. `limit`: most records or stamps allowed.
     pub fn chunk(&mut self, chunk: Chunk, limit: usize) -> Result<Vec<PacketRecord>, BadResults> {
         if chunk.index != self.chunks {
             return Err(BadResults::Order { index: chunk.index, due: self.chunks });
@@ -81,7 +80,7 @@ impl Collection {
         }
     }
 
-    /// Takes the server's account, which says whether everything came.
+    /// Adds the server's summary, which shows whether everything was received.
     pub fn close(&mut self, results: Results, checksummed: bool) -> Result<(), BadResults> {
         let complete = results.chunks == self.chunks && results.count == self.count;
         let sound = !checksummed || results.crc == self.crcs.clone().finalize();
@@ -121,7 +120,7 @@ impl Collection {
         }
     }
 
-    /// Stamps or records expected in all, for progress: what the test sent at most.
+    /// Stamps or records expected in all, for progress: at most what the test sent.
     pub fn expected(&self, id: FlowId, packets: u32) -> (FlowId, u64, u64) {
         (id, self.count, packets.into())
     }

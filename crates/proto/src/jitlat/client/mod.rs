@@ -15,7 +15,7 @@ use core::net::SocketAddr;
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::{PacketRecord, Source, Span, TestSpec};
 
-/// What the user wants and what the driver knows before it connects.
+/// What the user requests, and what the driver knows before it connects.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// Version 3 or classic workorders.
@@ -26,7 +26,7 @@ pub struct ClientConfig {
     pub local: SocketAddr,
     /// The server's.
     pub remote: SocketAddr,
-    /// Pre-shared key, if the peers are to prove themselves (version 3 only).
+    /// Pre-shared key, if the peers must authenticate each other (version 3 only).
     pub key: Option<Key>,
     /// 32 random bytes, fresh for every connection and every [`ClientInput::Reconnected`].
     pub entropy: [u8; 32],
@@ -38,7 +38,8 @@ pub struct ClientConfig {
     pub stamps: Source,
     /// Clock probes before the stream, and in version 3 as many after it.
     pub probes: u32,
-    /// Time between probes; in version 3 varied at random by half, so as not to beat with anything.
+    /// Time between probes; in version 3 varied at random by half, so that it does not synchronise with anything
+    /// periodic.
     pub probe_interval: Span,
     /// How long the server may take for any one answer.
     pub patience: Span,
@@ -75,50 +76,51 @@ impl ClientConfig {
     }
 }
 
-/// What the driver tells the client machine.
+/// An input of the client machine.
 #[derive(Debug)]
 pub enum ClientInput<'a> {
-    /// Bytes came on the control connection.
+    /// Bytes were received on the control connection.
     Received(&'a [u8]),
     /// The control connection ended, or broke for this reason.
     Closed(Option<&'a str>),
-    /// From the flow engine.
+    /// A report of the flow engine.
     Flow(FlowReport),
-    /// This host, after the test: give it before the last [`FlowReport::Sent`] or [`FlowReport::Received`].
+    /// The facts about this host after the test: needed before the last [`FlowReport::Sent`] or
+    /// [`FlowReport::Received`].
     Host(HostFacts),
-    /// The user wants an end: everything received so far is still collected.
+    /// The user requests an end: everything received so far is still collected.
     Interrupt,
     /// In answer to [`ClientEvent::Reconnect`]: a new control connection, with fresh random bytes.
     Reconnected([u8; 32]),
 }
 
-/// What the client machine wants, or has to tell.
+/// A request or a result of the client machine.
 #[derive(Clone, Debug)]
 pub enum ClientEvent {
-    /// For the flow engine.
+    /// A command for the flow engine.
     Flow(Command),
-    /// The conversation has come this far.
+    /// The progress of the conversation.
     Progress(Progress),
-    /// Records of a flow, in arrival order, stamps joined: for the sinks.
+    /// Records of a flow, in arrival order, with transmit stamps: for the observers.
     Records(FlowId, Vec<PacketRecord>),
-    /// The control connection is lost but results are worth asking for: connect again, and say
+    /// The control connection is lost but results can be fetched: connect again, and answer with
     /// [`ClientInput::Reconnected`] or [`ClientInput::Closed`].
     Reconnect,
-    /// Over. Every record has been handed out; [`ClientMachine::sessions`] says the rest.
+    /// Over. Every record has been delivered; [`ClientMachine::sessions`] has everything else.
     Done {
         /// How it ended.
         ending: Ending,
         /// Why, when not complete.
         reason: Option<String>,
     },
-    /// Over before anything was measured.
+    /// Ended before anything was measured.
     Failed(Failure),
 }
 
-/// How far the conversation has come: for a progress line.
+/// The progress of the conversation, for a progress line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The server has answered; its program and version, if it said.
+    /// The server has answered; with its program and version, if it sent them.
     Connected(Option<String>),
     /// Probes answered so far, of so many.
     Probing(u32, u32),
@@ -133,31 +135,31 @@ pub enum Progress {
 /// Why nothing could be measured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The server said no.
+    /// The server refused.
     #[error("the server refused: {0}")]
     Refused(String),
     /// The server closed the control connection.
     #[error("the server closed the control connection while {during}{}", with_colon(.detail))]
     Closed {
-        /// What was going on.
+        /// The step that was in progress.
         during: &'static str,
-        /// What the system said.
+        /// The system's error, if any.
         detail: Option<String>,
     },
     /// The server did not answer.
     #[error("no answer from the server within {} s while {during}{}", .after.as_seconds(), with_semicolon(.hint))]
     Timeout {
-        /// What was going on.
+        /// The step that was in progress.
         during: &'static str,
-        /// How long was waited.
+        /// How long the client waited.
         after: Span,
         /// What to try.
         hint: Option<&'static str>,
     },
-    /// What the server sent makes no sense.
+    /// The server's data is invalid.
     #[error("the server sent something this program cannot read while {during}: {detail}")]
     Malformed {
-        /// What was going on.
+        /// The step that was in progress.
         during: &'static str,
         /// What is wrong with it.
         detail: String,
@@ -168,7 +170,7 @@ pub enum Failure {
     /// The test stream could not be set up.
     #[error("the test stream could not be set up: {0}")]
     Flow(String),
-    /// The test cannot be asked for in this dialect.
+    /// The dialect cannot express the test.
     #[error("{0}")]
     Unsupported(String),
     /// The user stopped it before anything was measured.

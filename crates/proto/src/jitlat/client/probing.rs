@@ -1,4 +1,4 @@
-//! Rounds of clock probes: when to send the next, which answer belongs to which.
+//! Rounds of clock probes: when to send the next one, and which answer belongs to which.
 
 use crate::Tick;
 use crate::jitlat::auth::derive_u64;
@@ -20,7 +20,7 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// `wanted` probes from `now` on. `varied`: seed of the variation of the interval; `None`: exact.
+    /// `wanted` probes from `now` on. `varied`: seed of the variation of the interval; `None`: a constant interval.
     pub fn new(
         now: SteadyTime,
         wanted: u32,
@@ -51,7 +51,7 @@ impl Round {
         Span(half + random as i64)
     }
 
-    /// An answer came at `now`. `None` for one that was not asked for, or already had.
+    /// Handles an answer that arrived at `now`. `None` if it was not expected, or is a duplicate.
     pub fn answer(&mut self, now: Tick, probe: &Probe) -> Option<ClockProbe> {
         let sent = self.sent.get_mut(probe.id.checked_sub(self.first)? as usize)?;
         sent.take_if(|at| *at == probe.sent)?;
@@ -66,13 +66,13 @@ impl Round {
         (self.answered, self.wanted)
     }
 
-    /// Whether every probe has been answered, or has had its time.
+    /// Whether every probe has been answered or has timed out.
     pub fn is_over(&self, now: SteadyTime) -> bool {
         self.sent.len() as u32 >= self.wanted
             && (self.answered >= self.wanted || now >= self.next_at + self.patience)
     }
 
-    /// When, on the steady clock, something is next to be done.
+    /// When, on the steady clock, the next action is due.
     pub fn deadline(&self) -> SteadyTime {
         if (self.sent.len() as u32) < self.wanted { self.next_at } else { self.next_at + self.patience }
     }

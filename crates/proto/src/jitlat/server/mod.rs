@@ -20,9 +20,9 @@ use std::sync::Arc;
 pub struct ServerConfig {
     /// The control connection's own address.
     pub local: SocketAddr,
-    /// The client's: the only host a stream is ever sent to or accepted from.
+    /// The client's: streams are only sent to, and accepted from, this host.
     pub peer: SocketAddr,
-    /// What is granted.
+    /// The limits of clients.
     pub limits: Limits,
     /// Pre-shared key: peers that do not prove it are refused.
     pub key: Option<Key>,
@@ -32,45 +32,45 @@ pub struct ServerConfig {
     pub host: HostFacts,
     /// Program and version.
     pub software: String,
-    /// The port where greetings are awaited (version 3), unless a client names another.
+    /// The port for greetings (version 3), unless a client names another.
     pub test_port: u16,
 }
 
-/// What the driver tells the server machine.
+/// An input of the server machine.
 #[derive(Debug)]
 pub enum ServerInput<'a> {
-    /// Bytes came on the control connection.
+    /// Bytes were received on the control connection.
     Received(&'a [u8]),
     /// The control connection ended or broke.
     Closed,
-    /// From the flow engine.
+    /// A report of the flow engine.
     Flow(FlowReport),
-    /// This host, now: give it before the last [`FlowReport::Sent`] or [`FlowReport::Received`].
+    /// The facts about this host now: needed before the last [`FlowReport::Sent`] or [`FlowReport::Received`].
     Host(HostFacts),
     /// In answer to [`ServerEvent::Admit`].
     Admitted(Result<(), Refusal>),
     /// In answer to [`ServerEvent::Find`].
     Found(Lookup),
-    /// The server is shutting down: say so to the client and end.
+    /// The server is shutting down: inform the client and end.
     Shutdown,
 }
 
-/// What the server machine wants, or has to tell.
+/// A request or an event of the server machine.
 #[derive(Clone, Debug)]
 pub enum ServerEvent {
     /// Ask `SessionTable::admit`; answer [`ServerInput::Admitted`].
     Admit(Claim),
     /// Ask `SessionTable::find`; answer [`ServerInput::Found`].
     Find(SessionId),
-    /// Tell `SessionTable::keep`.
+    /// Call `SessionTable::keep`.
     Keep(SessionId, Arc<SessionResults>),
-    /// Tell `SessionTable::forget`.
+    /// Call `SessionTable::forget`.
     Forget(SessionId),
     /// For the flow engine.
     Flow(Command),
-    /// For the server's own log: a test was agreed.
+    /// For the server's log: a test was granted.
     Agreed(SessionId, Vec<TestSpec>),
-    /// Over, and everything has been said: close the connection once it is written. The text is for the log:
-    /// `None` after a conversation that went as it should.
+    /// Over: close the connection once everything is written. The text is for the log; `None` after a conversation
+    /// without errors.
     Done(Option<String>),
 }

@@ -1,4 +1,4 @@
-//! Handing out the results of one flow, chunk by chunk, as fast as the client reads.
+//! Sends the results of one flow, chunk by chunk, as fast as the client reads.
 
 use crate::jitlat::flow::FlowId;
 use crate::jitlat::message::{Chunk, ChunkData, Message, Results, STAMP_CHUNK};

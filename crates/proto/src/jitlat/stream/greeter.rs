@@ -1,12 +1,11 @@
-//! [`Greeter`]: proving the test path before the stream (version 3).
+//! [`Greeter`]: checks the test path before the stream (version 3).
 
 use crate::jitlat::packet::{HEADER_LEN, Header};
 use jitlat_core::{Span, SteadyTime};
 
-/// Greetings sent whatever is answered: they also wake up kernel stamping on both hosts, which starts
-/// asynchronously.
+/// Fewest greetings: they also start kernel stamping on both hosts, which is asynchronous.
 const AT_LEAST: u32 = 4;
-/// The first gaps are short, later ones grow to a second.
+/// Initial time between greetings; it grows to a second.
 const FIRST_GAP: Span = Span::millis(20);
 const LONGEST_GAP: Span = Span::seconds(1);
 
@@ -40,14 +39,14 @@ impl Greeter {
         Some(Header::hello(self.token).to_bytes())
     }
 
-    /// A packet came back on the test socket; true if it is our greeting, echoed.
+    /// Handles a packet received on the test socket; true if it is our greeting, returned.
     pub fn handle(&mut self, packet: &[u8]) -> bool {
         let ours = Header::parse(packet).and_then(|h| h.hello_token()) == Some(self.token);
         self.answered |= ours;
         ours
     }
 
-    /// Whether the path is proven and stamping warm.
+    /// Whether the path works and stamping has started.
     pub fn is_done(&self) -> bool {
         self.answered && self.sent >= AT_LEAST
     }
@@ -57,7 +56,7 @@ impl Greeter {
         !self.answered && now >= self.until
     }
 
-    /// When, on the steady clock, to look again.
+    /// When, on the steady clock, to check again.
     pub fn deadline(&self) -> SteadyTime {
         if self.answered { self.due } else { self.due.min(self.until) }
     }

@@ -1,25 +1,25 @@
-//! [`StreamReceiver`]: what each arrival means, and when the stream is over.
+//! [`StreamReceiver`]: interprets each arrival, and decides when the stream is over.
 
 use super::sentinel_interval;
 use crate::jitlat::packet::{HELLO, Header, SENTINEL};
 use jitlat_core::record::Moment;
 use jitlat_core::{Flags, PacketRecord, Schedule, Span, Stamp, SteadyTime, TestSpec, Transport, WallTime};
 
-/// How long a receiver waits before it believes that no more will come. All on the steady clock.
+/// How long a receiver waits before it gives up. All on the steady clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// With nothing at all arriving while the stream should be running.
+    /// Without any arrival while the stream should be running.
     pub silence: Span,
-    /// With nothing arriving after the stream should have ended: sentinels are due.
+    /// Without any arrival after the stream should have ended: sentinels are due.
     pub tail: Span,
-    /// After the first sentinel, or after word that the sender has ended: for stragglers.
+    /// After the first sentinel, or after the report that the sender has ended: for late packets.
     pub linger: Span,
 }
 
 impl Patience {
-    /// What suits `spec`: a minute and ten of the longest regular gaps of silence, a tail of 10 s (TCP, which
-    /// may stall that long: a minute) and two sentinel intervals, and ten periods (¼ s to 2 s) for
-    /// reordered stragglers; none over TCP.
+    /// The values for `spec`: for silence a minute and ten of the longest regular gaps; a tail of 10 s (over TCP, which
+    /// may stall that long, a minute) and two sentinel intervals; and ten periods (¼ s to 2 s) for late packets, none
+    /// over TCP.
     pub fn of(spec: &TestSpec) -> Patience {
         let gap = match spec.schedule() {
             Schedule::Burst { size } => spec.period().times(size.into()),
@@ -37,16 +37,16 @@ impl Patience {
     }
 }
 
-/// What the driver knows of one datagram or TCP record beside its bytes.
+/// What the driver knows of a datagram or TCP record in addition to its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reception {
     /// The best stamp of its arrival, on the wall clock.
     pub stamp: Stamp,
-    /// The program's own reading of the wall clock, where the stamp is another's.
+    /// The program's own reading of the wall clock, if the stamp is another's.
     pub read: Option<WallTime>,
-    /// Now on the steady clock, for the timers; one reading may serve a whole batch.
+    /// Current time on the steady clock, for the timers; one reading may be used for a whole batch.
     pub steady: SteadyTime,
-    /// Payload bytes on the wire, where the buffer was too short for them; else the slice's length counts.
+    /// Payload bytes on the wire, if the buffer was too short for them; `None`: the length of the slice.
     pub full_len: Option<usize>,
     /// Time to live or hop limit.
     pub ttl: Option<u8>,
@@ -64,24 +64,24 @@ impl Reception {
 /// What an arrival was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// A test packet, good or flagged: keep it.
+    /// A test packet, valid or flagged: record it.
     Packet(PacketRecord),
     /// The stream has ended; see [`StreamReceiver::status`].
     Sentinel,
-    /// A greeting with this token: echo it, unchanged, to where it came from.
+    /// A greeting with this token: return it, unchanged, to its source.
     Hello(u64),
-    /// Too short to be anything; counted and dropped.
+    /// Too short to be a packet; counted and dropped.
     Noise,
 }
 
-/// Why a stream is over for its receiver.
+/// Why a reception ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// A sentinel came.
+    /// A sentinel arrived.
     Sentinel,
-    /// The sender said on the control connection that it has ended, or the test was cut here.
+    /// The sender reported on the control connection that it has ended, or the test was cut here.
     Cut,
-    /// Nothing ever arrived.
+    /// Nothing arrived.
     NeverStarted,
     /// Packets arrived, then nothing for too long.
     Silent,
@@ -96,13 +96,13 @@ pub struct StreamReceiver {
     payload: u16,
     greetings: bool,
     patience: Patience,
-    /// When the last packet should have been sent, on the steady clock, as far as can be told here.
+    /// When the last packet should have been sent, on the steady clock, as far as it is known here.
     due_end: SteadyTime,
     duration: Span,
     last: SteadyTime,
-    /// Over at that time, for that reason.
+    /// Over at that time, with that reason.
     ending: Option<(SteadyTime, Finish)>,
-    /// Cut: over once nothing has come for this long, counted from then on.
+    /// Cut: over once nothing has arrived for this long, counted from that time.
     cut: Option<(SteadyTime, Span)>,
     received: u64,
     noise: u64,
@@ -142,7 +142,7 @@ impl StreamReceiver {
             SENTINEL => {
                 self.sentinels += 1;
                 self.last = how.steady;
-                // Everything arrived, and in order: there are no stragglers to wait for.
+                // Everything arrived in order: there are no late packets to wait for.
                 let linger = if self.in_order == self.packets { Span::ZERO } else { self.patience.linger };
                 self.end_by(how.steady + linger, Finish::Sentinel);
                 return Received::Sentinel;
@@ -178,8 +178,8 @@ impl StreamReceiver {
         record
     }
 
-    /// The sender has ended, or is to be given up (word from the control connection, or the user):
-    /// stragglers are awaited, and the stream is over once none has come for `linger`.
+    /// The sender has ended, or is to be given up (a report on the control connection, or the user): waits for late
+    /// packets until none has arrived for `linger`.
     pub fn cut(&mut self, now: SteadyTime, linger: Span) {
         self.cut = Some((now, linger));
     }
@@ -208,14 +208,14 @@ impl StreamReceiver {
     /// When a stream that was cut is over.
     fn cut_off(&self) -> SteadyTime {
         match self.cut {
-            // Asked not to wait: whatever still comes changes nothing.
+            // Asked not to wait: later arrivals change nothing.
             Some((at, Span::ZERO)) => at,
             Some((at, linger)) => at.max(self.last) + linger,
             None => SteadyTime(i64::MAX),
         }
     }
 
-    /// Whether, and why, the stream is over at `now` on the steady clock.
+    /// Whether the reception is over at `now` on the steady clock; the reason, or `None` if it is not.
     pub fn status(&self, now: SteadyTime) -> Option<Finish> {
         if now < self.deadline() {
             return None;
@@ -300,7 +300,7 @@ mod tests {
         let r = record(rx.packet(&packet(1), &cut));
         assert_eq!((r.flags, r.size()), (Flags::LENGTH | Flags::TRUNCATED, Some(2000)));
         assert_eq!(rx.packet(&packet(1)[..11], &at(2)), Received::Noise);
-        // Impossible numbers are the analysis' business.
+        // Impossible sequence numbers are handled by the analysis.
         assert_eq!(record(rx.packet(&packet(77), &at(3))).seq, 77);
         assert_eq!(record(rx.packet(&packet(-9), &at(3))).seq, -9);
         assert_eq!((rx.received(), rx.noise()), (4, 1));
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_stream_waits_for_what_still_comes_unless_told_not_to() {
+    fn a_cut_stream_waits_for_what_still_comes_unless_asked_not_to() {
         let (_, mut rx) = receiver(10_000, Span::millis(20));
         rx.packet(&packet(0), &at(0));
         rx.cut(at(10).steady, Span::millis(100));

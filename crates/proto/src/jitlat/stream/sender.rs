@@ -5,14 +5,14 @@ use crate::jitlat::packet::SENTINEL;
 use jitlat_core::schedule::Deadlines;
 use jitlat_core::{Span, SteadyTime, TestSpec};
 
-/// How long sentinels go on unanswered before the sender gives up by itself. The control machines stop
-/// it much earlier; this bounds a sender whose machine is gone.
+/// How long sentinels continue unanswered before the sender gives up by itself. The control machines stop it much
+/// earlier; this limits a sender whose machine is gone.
 const GIVE_UP: Span = Span::seconds(60);
 
-/// Something to be sent.
+/// A packet to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// When, on the steady clock. In the past when the sender is late: then send at once.
+    /// When, on the steady clock. In the past if the sender is late: then send at once.
     pub at: SteadyTime,
     /// Sequence number of the packet, or the sentinel's −1.
     pub seq: i32,
@@ -40,7 +40,7 @@ pub struct StreamSender {
     attempted: u32,
     failed: u32,
     sentinels: u32,
-    /// When sentinels end unanswered; known once the last packet has been sent.
+    /// When unanswered sentinels end; known once the last packet has been sent.
     until: SteadyTime,
 }
 
@@ -61,13 +61,13 @@ impl StreamSender {
         sender
     }
 
-    /// The next thing to be sent; `None` once the stream is over.
+    /// The next packet to send; `None` once the stream is over.
     #[inline]
     pub fn due(&self) -> Option<Due> {
         self.due
     }
 
-    /// What was [due](StreamSender::due) has been sent at `now`; on to the next.
+    /// Records that what was [due](StreamSender::due) was sent at `now`.
     #[inline]
     pub fn sent(&mut self, now: SteadyTime) {
         let Some(due) = self.due else { return };
@@ -79,8 +79,8 @@ impl StreamSender {
         self.step(now);
     }
 
-    /// What was [due](StreamSender::due) could not be sent. It is not tried again: a late packet would be
-    /// a wrong measurement. Counted, and on to the next.
+    /// Records that what was [due](StreamSender::due) could not be sent. It is not tried again, because a late packet
+    /// would be a wrong measurement.
     pub fn failed(&mut self, now: SteadyTime) {
         if self.due.is_some_and(|d| !d.is_sentinel()) {
             self.failed += 1;
@@ -106,7 +106,7 @@ impl StreamSender {
         self.due.is_some_and(|d| !d.is_sentinel())
     }
 
-    /// Data packets so far, whether the system took them or not: one more than the last sequence number.
+    /// Data packets so far, whether the system accepted them or not: the last sequence number plus one.
     pub fn attempted(&self) -> u32 {
         self.attempted
     }

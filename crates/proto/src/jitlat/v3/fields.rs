@@ -1,5 +1,5 @@
-//! Tagged fields: tag u8, length u16, value. Unknown tags are skipped; a repeated tag that may not repeat
-//! takes its last value.
+//! Tagged fields: tag u8, length u16, value. Unknown tags are skipped; if a tag that may not repeat does, its last
+//! value counts.
 
 use crate::jitlat::message::DecodeError;
 use crate::wire::{Reader, Truncated};
@@ -7,7 +7,7 @@ use jitlat_core::clock::SyncState;
 use jitlat_core::session::HostFacts;
 use jitlat_core::{Span, WallTime};
 
-/// Longest text kept of a field; longer ones are cut.
+/// Longest text kept of a field; longer ones are truncated.
 const MAX_TEXT: usize = 1024;
 /// Most notes kept of a host.
 const MAX_NOTES: usize = 32;
@@ -16,7 +16,8 @@ const MAX_NOTES: usize = 32;
 pub(super) struct Writer<'a>(pub &'a mut Vec<u8>);
 
 impl Writer<'_> {
-    /// One field. Values are cut at 65 535 bytes; only texts can be that long, and they are cut before.
+    /// Appends a field. Values are truncated at 65 535 bytes; only texts can be that long, and they are truncated
+    /// before.
     pub fn bytes(&mut self, tag: u8, value: &[u8]) {
         let length = u16::try_from(value.len()).unwrap_or(u16::MAX);
         self.0.push(tag);
@@ -54,14 +55,14 @@ impl Writer<'_> {
         self.bytes(tag, &v.to_be_bytes());
     }
 
-    /// A field that holds fields.
+    /// Appends a field that contains fields.
     pub fn nested(&mut self, tag: u8, fill: impl FnOnce(&mut Writer<'_>)) {
         let mut inner = Vec::new();
         fill(&mut Writer(&mut inner));
         self.bytes(tag, &inner);
     }
 
-    /// Facts about a host, as one nested field; nothing at all where nothing is known.
+    /// Appends facts about a host as one nested field; nothing if nothing is known.
     pub fn host(&mut self, tag: u8, host: &HostFacts) {
         if *host == HostFacts::default() {
             return;
@@ -114,7 +115,7 @@ fn sync_bytes(sync: &SyncState) -> [u8; sync_field::LENGTH] {
     bytes
 }
 
-/// One field as read: its tag and its value, with the message's name for errors.
+/// A field as read: its tag, its value, and the message's name for errors.
 #[derive(Clone, Copy)]
 pub(super) struct TaggedField<'a> {
     pub tag: u8,
@@ -180,7 +181,7 @@ impl<'a> TaggedField<'a> {
         self.i64(what).map(WallTime)
     }
 
-    /// A text, made harmless: control characters (terminal escapes, line ends) become spaces.
+    /// A text without control characters (terminal escapes, line feeds), which become spaces.
     pub fn text(&self) -> String {
         let cut = &self.value[..self.value.len().min(MAX_TEXT)];
         String::from_utf8_lossy(cut).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()

@@ -1,7 +1,7 @@
 //! What every frame of version 3 keeps to.
 
-/// What either side says first.
+/// The first bytes of either side.
 pub const PREFACE: [u8; 4] = *b"JLT3";
 
-/// Longest frame, not counting the four bytes of its length.
+/// Longest frame, without the four bytes of its length.
 pub const MAX_FRAME: u32 = 65_536;

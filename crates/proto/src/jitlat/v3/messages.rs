@@ -179,7 +179,7 @@ fn encode_results(m: &Results, w: &mut Writer<'_>) {
     w.host(11, &m.host);
 }
 
-/// The message in a frame's body (type and fields); `None` for a type from the future.
+/// The message in a frame's body (type and fields); `None` for an unknown type.
 pub(super) fn decode(body: &[u8]) -> Result<Option<Message>, DecodeError> {
     let Some((&kind, bytes)) = body.split_first() else { return Err(DecodeError::FrameLength(0)) };
     Ok(Some(match kind {
@@ -214,7 +214,7 @@ fn required<T>(value: Option<T>, message: &'static str, what: &'static str) -> R
     value.ok_or(DecodeError::Field(message, what))
 }
 
-/// The flow in field 1 and whatever `second` makes of field 2.
+/// The flow in field 1, and the result of `second` for field 2.
 fn flow_and<T>(
     bytes: &[u8],
     name: &'static str,
@@ -372,7 +372,7 @@ fn direction_of(field: &TaggedField<'_>) -> Result<Direction, DecodeError> {
     }
 }
 
-/// Sources from the future are taken as the plainest.
+/// Unknown sources count as the program's own.
 fn source_of(number: u8) -> Source {
     Source::ALL.get(usize::from(number)).copied().unwrap_or(Source::User)
 }

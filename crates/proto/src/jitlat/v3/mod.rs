@@ -13,8 +13,8 @@ pub use rows::{ROW_LEN, checksum};
 use super::auth::{Key, SEAL_LEN, Seal, Side, Transcript};
 use super::message::{DecodeError, Message};
 
-/// Encodes and decodes one side of a version-3 connection. Decoding holds at most one frame beside what
-/// it is fed at once.
+/// Encodes and decodes one side of a version-3 connection. Decoding holds at most one frame, in addition to what it is
+/// fed at once.
 #[derive(Debug)]
 pub struct Codec {
     side: Side,
@@ -23,9 +23,9 @@ pub struct Codec {
     preface_sent: bool,
     preface_seen: bool,
     transcript: Transcript,
-    /// The last message received, not yet part of the transcript: a proof does not prove itself.
-    heard: Vec<u8>,
-    /// Whether the transcript is still wanted.
+    /// The last message received, not yet part of the transcript: a proof does not cover itself.
+    last_received: Vec<u8>,
+    /// Whether the transcript is still needed.
     listening: bool,
     seals: Option<Seals>,
 }
@@ -46,7 +46,7 @@ impl Codec {
             preface_sent: false,
             preface_seen: false,
             transcript: Transcript::default(),
-            heard: Vec::new(),
+            last_received: Vec::new(),
             listening: true,
             seals: None,
         }
@@ -97,26 +97,26 @@ impl Codec {
         self.seals = Some(Seals { ours: seal(self.side), theirs: seal(self.side.other()) });
     }
 
-    /// Nobody is going to prove anything: no transcript is needed.
+    /// No proofs will be exchanged: no transcript is needed.
     pub fn settle(&mut self) {
         self.listening = false;
-        self.heard = Vec::new();
+        self.last_received = Vec::new();
     }
 
     fn listen_back(&mut self) {
-        self.transcript.add(&self.heard);
-        self.heard.clear();
+        self.transcript.add(&self.last_received);
+        self.last_received.clear();
     }
 
-    /// Takes bytes as they came; then ask [`decode`](Codec::decode) until it says `None`.
+    /// Adds received bytes; then call [`decode`](Codec::decode) until it returns `None`.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.incoming.drain(..self.consumed);
         self.consumed = 0;
         self.incoming.extend_from_slice(bytes);
     }
 
-    /// The next whole message, if there is one. Types from the future are skipped. After an error
-    /// nothing more can be read.
+    /// The next complete message; `None` if there is none. Unknown types are skipped. After an error nothing more can
+    /// be read.
     pub fn decode(&mut self) -> Result<Option<Message>, DecodeError> {
         loop {
             let waiting = &self.incoming[self.consumed..];
@@ -140,10 +140,10 @@ impl Codec {
                     return Err(DecodeError::Seal);
                 }
             } else if self.listening {
-                // This frame becomes part of the transcript when something follows it.
-                self.transcript.add(&self.heard);
-                self.heard.clear();
-                self.heard.extend_from_slice(&waiting[..whole]);
+                // This frame becomes part of the transcript with the next one.
+                self.transcript.add(&self.last_received);
+                self.last_received.clear();
+                self.last_received.extend_from_slice(&waiting[..whole]);
             }
             let message = messages::decode(body);
             self.consumed += whole;

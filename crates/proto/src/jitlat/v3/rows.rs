@@ -1,4 +1,4 @@
-//! Results as bytes: 36 a record, 8 a stamp.
+//! Encoding of results: 36 bytes per record, 8 per stamp.
 
 use crate::jitlat::message::ChunkData;
 use jitlat_core::record::Moment;
@@ -16,11 +16,11 @@ mod field {
     pub const RECEIVE_LAG: Field<i32> = SEND_LAG.then();
     pub const SIZE: Field<u16> = RECEIVE_LAG.then();
     pub const FLAGS: Field<u16> = SIZE.then();
-    /// Of the two times: sent in the low half.
+    /// Kinds of the two stamps: of the send time in the low half.
     pub const SOURCES: Field<u8> = FLAGS.then();
     pub const TTL: Field<u8> = SOURCES.then();
     pub const TRAFFIC_CLASS: Field<u8> = TTL.then();
-    /// Bits: what of the others means anything.
+    /// Bits: which of the other fields are valid.
     pub const KNOWN: Field<u8> = TRAFFIC_CLASS.then();
 }
 
@@ -66,7 +66,7 @@ fn row(r: &PacketRecord) -> [u8; ROW_LEN] {
     row
 }
 
-/// The records in `bytes`; `None` if it is no whole number of rows.
+/// The records in `bytes`; `None` if it is not a whole number of rows.
 pub(super) fn decode_records(bytes: &[u8]) -> Option<Vec<PacketRecord>> {
     if !bytes.len().is_multiple_of(ROW_LEN) {
         return None;
@@ -95,7 +95,7 @@ fn record(row: &[u8]) -> Option<PacketRecord> {
     Some(record)
 }
 
-/// The stamps in `bytes`; `None` if it is no whole number of them.
+/// The stamps in `bytes`; `None` if it is not a whole number of them.
 pub(super) fn decode_stamps(bytes: &[u8]) -> Option<Vec<i64>> {
     let (stamps, []) = bytes.as_chunks::<8>() else { return None };
     Some(stamps.iter().map(|s| i64::from_be_bytes(*s)).collect())

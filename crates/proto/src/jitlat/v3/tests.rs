@@ -230,7 +230,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn what_is_said_is_heard_whatever_the_segmentation(
+    fn messages_are_decoded_whatever_the_segmentation(
         messages in prop::collection::vec(any_message(), 1..6),
         sizes in prop::collection::vec(0usize..200, 0..30),
         sealed: bool,
@@ -265,8 +265,8 @@ proptest! {
         bytes[at] ^= 1 << bit;
         server.feed(&bytes);
         // A changed length may leave the frame unfinished; a changed preface is an error of its own.
-        if let Ok(heard) = drain(&mut server) {
-            prop_assert!(heard.is_empty());
+        if let Ok(received) = drain(&mut server) {
+            prop_assert!(received.is_empty());
         }
     }
 
@@ -284,7 +284,7 @@ proptest! {
 
 // ---- examples -------------------------------------------------------------------------------------
 
-/// The worked example of docs/protocols/jitlat-v3.md: what a client says first, asking for Figure 6's stream.
+/// The worked example of docs/protocols/jitlat-v3.md: a client's first bytes, with a request for Figure 6's stream.
 const HELLO: &str = "4a4c5433 0000003a 01 010001 03 020001 03 030008 0000000000000000 \
      040010 000102030405060708090a0b0c0d0e0f 050001 00 06000c 6a69746c617420302e312e30";
 const REQUEST: &str = "00000041 05 01003d 010001 00 020001 11 030004 000003e8 040002 0050 \
@@ -326,20 +326,20 @@ fn the_worked_example_is_what_is_sent() {
     }
 }
 
-/// The bytes in the code block that follows `words` on the protocol's page.
-fn documented(words: &str) -> String {
+/// The bytes in the code block after `title` on the protocol's page.
+fn documented(title: &str) -> String {
     let page = include_str!("../../../../../docs/protocols/jitlat-v3.md");
-    let block = page.split(words).nth(1).and_then(|rest| rest.split("```").nth(1)).unwrap();
-    // What follows two spaces explains.
+    let block = page.split(title).nth(1).and_then(|rest| rest.split("```").nth(1)).unwrap();
+    // Text after two spaces is an explanation.
     block.lines().map(|line| line.trim().split("  ").next().unwrap_or_default()).collect()
 }
 
 #[test]
 fn the_page_shows_the_worked_examples() {
-    for (words, hex) in
+    for (title, hex) in
         [("A client's first bytes", HELLO), ("and its request of", REQUEST), ("A row of results:", ROW)]
     {
-        assert_eq!(to_hex(&from_hex(&documented(words))), to_hex(&from_hex(hex)), "{words}");
+        assert_eq!(to_hex(&from_hex(&documented(title))), to_hex(&from_hex(hex)), "{title}");
     }
 }
 
@@ -385,7 +385,7 @@ fn nonsense_is_refused_at_once() {
     assert_eq!(refusal("00000004 0a 010001"), "END message: bad or missing field structure");
     assert_eq!(refusal("00000005 0a 010001 01"), "END message: bad or missing packet count");
     assert_eq!(refusal("00000006 0b 010002 0001"), "STOP message: bad or missing flow");
-    // Nought packets.
+    // Zero packets.
     let request = REQUEST.replace("000003e8", "00000000");
     assert_eq!(refusal(&request), "0 packets: give 1 to 2147483647");
     assert_eq!(
@@ -418,9 +418,9 @@ fn texts_are_made_harmless() {
     client.encode(&Message::Nak(Nak::new(NakCode::Other, "a\x1b[2Jb\nc\u{9b}d")), &mut bytes);
     client.encode(&Message::Nak(Nak::new(NakCode::Other, "é".repeat(5000))), &mut bytes);
     server.feed(&bytes);
-    let heard = drain(&mut server).unwrap();
-    assert_eq!(heard[0], Message::Nak(Nak::new(NakCode::Other, "a [2Jb c d")));
-    let Message::Nak(long) = &heard[1] else { panic!() };
+    let received = drain(&mut server).unwrap();
+    assert_eq!(received[0], Message::Nak(Nak::new(NakCode::Other, "a [2Jb c d")));
+    let Message::Nak(long) = &received[1] else { panic!() };
     assert!(long.text.len() <= 1024 && long.text.chars().all(|c| c == 'é'));
 }
 

@@ -1,4 +1,4 @@
-//! The messages of a recorded conversation, as they were exchanged.
+//! The messages of a recorded conversation, in order.
 
 use super::Streams;
 use crate::amp::Accept;
@@ -59,7 +59,7 @@ impl Message {
         })
     }
 
-    /// Says what the client said.
+    /// Sends what the client sent.
     pub(super) fn say_command(&self, outgoing: &mut Outgoing, out: &mut Vec<u8>) {
         let mut bytes = Vec::new();
         match self {
@@ -76,7 +76,7 @@ impl Message {
         outgoing.put_signed(&bytes, out);
     }
 
-    /// Says what the server said.
+    /// Sends what the server sent.
     pub(super) fn say_answer(&self, outgoing: &mut Outgoing, out: &mut Vec<u8>) {
         let mut bytes = Vec::new();
         match self {

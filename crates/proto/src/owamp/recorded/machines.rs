@@ -1,5 +1,5 @@
-//! Either machine in the place of the recorded program. Session names are drawn anew by whoever receives, so they are
-//! exchanged in what the other side says; all else it says is as recorded.
+//! Either machine in place of the recorded program. Session identifiers are drawn by the receiving side, so they are
+//! replaced in the other side's messages; everything else is as recorded.
 
 use super::conversation::Message;
 use super::{captures, *};
@@ -49,7 +49,7 @@ impl Names {
     }
 }
 
-/// Recorded connections that were let in.
+/// Recorded connections that were accepted.
 fn let_in() -> Vec<Recorded> {
     let all = captures().into_iter().flat_map(|c| c.connections);
     all.filter(|c| c.server_start().is_some_and(|s| s.accept == Accept::Ok)).collect()
@@ -75,7 +75,7 @@ struct ReplayedServer {
 }
 
 impl ReplayedServer {
-    fn hear(&mut self, bytes: &[u8], message: Option<&Message>, names: &mut Names) {
+    fn receive(&mut self, bytes: &[u8], message: Option<&Message>, names: &mut Names) {
         for piece in bytes.chunks(13) {
             self.server.handle(self.now, server::Input::Bytes(piece));
             while let Some(event) = self.server.poll_event() {
@@ -131,9 +131,9 @@ fn the_server_answers_every_recorded_client_as_owampd_did() {
         let mut replayed = ReplayedServer { server, now, said: Vec::new(), events: Vec::new() };
         let mut names = Names::default();
         let set_up = &recorded.said(true)[..SetUp::LEN];
-        replayed.hear(set_up, None, &mut names);
+        replayed.receive(set_up, None, &mut names);
 
-        // What it says, from behind the set-up on, is what was recorded.
+        // Everything sent after the set-up equals the recording.
         let mut streams = recorded.streams();
         let (mut ours, mut theirs) = (Incoming::default(), Outgoing::default());
         if let Some(keys) = recorded.keys() {
@@ -146,11 +146,11 @@ fn the_server_answers_every_recorded_client_as_owampd_did() {
         let time = ours.take(ServerStart::TIME_LEN).unwrap();
         theirs.put(&time, &mut Vec::new());
         for message in recorded.messages() {
-            // Names are drawn while the request is answered.
+            // Identifiers are drawn while the request is answered.
             let mut command = Vec::new();
             names.in_message(&message).say_command(&mut streams.client.1, &mut command);
             replayed.said.clear();
-            replayed.hear(&command, Some(&message), &mut names);
+            replayed.receive(&command, Some(&message), &mut names);
             let mut answer = Vec::new();
             names.in_message(&message).say_answer(&mut theirs, &mut answer);
             assert_eq!(replayed.said, answer, "{name}: {message:?}");
@@ -187,7 +187,7 @@ fn wish(request: &Request, slots: &[crate::owamp::Slot]) -> Wish {
     }
 }
 
-/// A client that wants what the recorded one wanted.
+/// A client that requests what the recorded one requested.
 fn config(recorded: &Recorded) -> Config {
     let keys = recorded.keys();
     let mut random = [0; 64];
@@ -227,7 +227,7 @@ struct ReplayedClient {
 }
 
 impl ReplayedClient {
-    fn hear(&mut self, bytes: &[u8], message: Option<&Message>, names: &mut Names) {
+    fn receive(&mut self, bytes: &[u8], message: Option<&Message>, names: &mut Names) {
         for piece in bytes.chunks(7) {
             self.client.handle(self.now, client::Input::Bytes(piece));
             self.obey(message, names);
@@ -267,7 +267,7 @@ fn the_client_says_to_every_recorded_server_what_owping_said() {
         let (mut names, mut streams) = (Names::default(), recorded.streams());
         let set_up = Greeting::LEN + ServerStart::LEN + ServerStart::TIME_LEN;
         let messages = recorded.messages();
-        replayed.hear(&recorded.said(false)[..set_up], messages.first(), &mut names);
+        replayed.receive(&recorded.said(false)[..set_up], messages.first(), &mut names);
         assert_eq!(replayed.said[..SetUp::LEN], recorded.said(true)[..SetUp::LEN], "{name}");
         let time = streams.server.0.take(ServerStart::TIME_LEN).unwrap();
         streams.server.1.put(&time, &mut Vec::new());
@@ -307,7 +307,7 @@ fn the_client_says_to_every_recorded_server_what_owping_said() {
             assert_eq!(command, expected, "{name}: {message:?}");
             let mut answer = Vec::new();
             names.in_message(message).say_answer(&mut streams.server.1, &mut answer);
-            replayed.hear(&answer, Some(message), &mut names);
+            replayed.receive(&answer, Some(message), &mut names);
         }
         let refused = name == "refused-second-session";
         let ended = match replayed.events.last() {
@@ -330,7 +330,7 @@ fn the_client_says_to_every_recorded_server_what_owping_said() {
 }
 
 #[test]
-fn refusals_are_told_with_what_to_try() {
+fn refusals_are_reported_with_what_to_try() {
     for recorded in captures().into_iter().flat_map(|c| c.connections) {
         let name = recorded.capture;
         if !name.starts_with("refused") || name == "refused-second-session" {

@@ -1,4 +1,4 @@
-//! Every message decodes, and what was understood encodes to the same bytes; so does every test packet.
+//! Every message can be decoded and encodes to the same bytes; so does every test packet.
 
 use super::conversation::Message;
 use super::{captures, *};

@@ -1,5 +1,5 @@
 //! Recorded sessions of owping and owfetch with owampd (`testdata/owamp`): every message, every packet, and both
-//! machines in the place of either program.
+//! machines in place of either program.
 
 mod conversation;
 mod machines;
@@ -28,7 +28,7 @@ struct Payload {
     bytes: Vec<u8>,
 }
 
-/// One TCP connection: what each side said, in the pieces in which it came.
+/// One TCP connection: the bytes of each side, in the pieces in which they arrived.
 #[derive(Clone, Debug, Default)]
 struct Recorded {
     capture: &'static str,
@@ -109,7 +109,7 @@ impl Recorded {
         crate::amp::Mode::from_bits(self.set_up()?.mode)
     }
 
-    /// The two streams from behind the set-up on, decrypted as they are read, and two that say the same again.
+    /// The two streams after the set-up, decrypted as they are read, and two that encrypt the same again.
     fn streams(&self) -> Streams {
         let mut streams = Streams {
             client: (Incoming::default(), Outgoing::default()),
@@ -127,7 +127,7 @@ impl Recorded {
         streams
     }
 
-    /// What was said after the set-up, in plain text.
+    /// The messages after the set-up, in plain text.
     fn messages(&self) -> Vec<Message> {
         let mut streams = self.streams();
         streams.server.0.take(ServerStart::TIME_LEN).unwrap();

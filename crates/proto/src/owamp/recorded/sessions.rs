@@ -12,8 +12,8 @@ use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 use jitlat_core::{Span, SteadyTime, WallTime};
 use std::sync::Arc;
 
-/// A session of a recorded test with all that is known of it.
-struct Told {
+/// A session of a recorded test with everything known about it.
+struct KnownSession {
     name: &'static str,
     /// As granted.
     session: TestSession,
@@ -24,14 +24,14 @@ struct Told {
     packets: Vec<Payload>,
     /// When the client's Stop-Sessions did.
     stopped: WallTime,
-    /// What each side said of its own at the end.
+    /// The summaries of both sides at the end.
     said: Vec<crate::owamp::SentSummary>,
     /// What was fetched.
     data: Option<Arc<SessionData>>,
 }
 
-fn told() -> Vec<Told> {
-    let mut told = Vec::new();
+fn known_sessions() -> Vec<KnownSession> {
+    let mut sessions = Vec::new();
     for capture in captures() {
         for recorded in capture.connections.iter().filter(|c| c.set_up().is_some()) {
             if recorded.server_start().is_none_or(|s| s.accept != crate::amp::Accept::Ok) {
@@ -68,7 +68,7 @@ fn told() -> Vec<Told> {
                 });
                 let packets =
                     capture.packets.iter().filter(|p| p.to_server == up && p.destination_port == to);
-                told.push(Told {
+                sessions.push(KnownSession {
                     name: capture.name,
                     keys: recorded.keys().and_then(|k| TestKeys::new(recorded.mode()?, &k, &request.sid)),
                     len: packet::len(recorded.mode().unwrap()),
@@ -82,7 +82,7 @@ fn told() -> Vec<Told> {
             }
         }
     }
-    told
+    sessions
 }
 
 impl Recorded {
@@ -98,13 +98,13 @@ impl Recorded {
     }
 }
 
-impl Told {
+impl KnownSession {
     fn sent_by(&self, sid: Sid) -> crate::owamp::SentSummary {
         self.said.iter().find(|s| s.sid == sid).unwrap().clone()
     }
 
-    /// Our receiver in the place of owampd: given the packets that it recorded when it says they came, and those that
-    /// it left out at the end, when they were captured.
+    /// Our receiver in place of owampd: it gets the packets that owampd recorded at the recorded times, and those that
+    /// owampd omitted at the end when they were captured.
     fn received_again(&self, data: &SessionData) -> SessionData {
         let request = &self.session.request;
         let timeout = request.timeout.to_span();
@@ -144,15 +144,15 @@ fn rounded(record: &DataRecord, near: WallTime) -> DataRecord {
 #[test]
 fn what_owampd_recorded_our_receiver_records() {
     let mut sessions = Vec::new();
-    for told in told() {
-        let Some(data) = &told.data else { continue };
-        let ours = told.received_again(data);
-        let theirs: Vec<_> = data.records.iter().map(|r| rounded(r, told.stopped)).collect();
-        assert_eq!(ours.records, theirs, "{}", told.name);
+    for known in known_sessions() {
+        let Some(data) = &known.data else { continue };
+        let ours = known.received_again(data);
+        let theirs: Vec<_> = data.records.iter().map(|r| rounded(r, known.stopped)).collect();
+        assert_eq!(ours.records, theirs, "{}", known.name);
         assert_eq!((ours.next_seq, &ours.skips, ours.finished), (data.next_seq, &data.skips, data.finished));
-        assert_eq!(ours.session, data.session, "{}: ports and name as granted", told.name);
+        assert_eq!(ours.session, data.session, "{}: ports and name as granted", known.name);
         let lost = ours.records.iter().filter(|r| r.received.is_none()).count();
-        sessions.push((told.name, ours.records.len(), lost, ours.skips.len()));
+        sessions.push((known.name, ours.records.len(), lost, ours.skips.len()));
     }
     let of = |name| sessions.iter().find(|s| s.0 == name).copied().unwrap();
     assert_eq!(of("open-to-loss"), ("open-to-loss", 20, 4, 0));
@@ -163,70 +163,70 @@ fn what_owampd_recorded_our_receiver_records() {
     assert_eq!(sessions.len(), 18, "{sessions:?}");
 }
 
-/// The sender of a recorded session left its packets soon after ours would have, and ours says the same bytes when it
-/// is as late.
+/// The sender of a recorded session sent its packets soon after ours would have, and ours sends the same bytes if it is
+/// as late.
 #[test]
 fn packets_are_sent_by_the_recorded_schedule() {
     let mut packets = 0;
-    for told in told() {
-        let request = &told.session.request;
-        let start = request.start.to_nanos(told.stopped);
+    for known in known_sessions() {
+        let request = &known.session.request;
+        let start = request.start.to_nanos(known.stopped);
         let now = Tick { wall: start - Span::seconds(1), steady: SteadyTime(0) };
-        let mut sender = SessionSender::new(&told.session, told.keys.clone(), now);
+        let mut sender = SessionSender::new(&known.session, known.keys.clone(), now);
         let mut out = [0; LONGEST];
         let mut skipped = 0;
-        // Copies of packets were made by hand, and some of them late.
-        let mut recorded: Vec<_> = told.packets.iter().map(|p| (told.packet(p), p)).collect();
+        // Some packets were duplicated by hand, and some of the copies were late.
+        let mut recorded: Vec<_> = known.packets.iter().map(|p| (known.packet(p), p)).collect();
         recorded.sort_by_key(|(packet, _)| packet.seq);
         recorded.dedup_by_key(|(packet, _)| packet.seq);
         for (packet, payload) in recorded {
-            let wall = packet.sent.to_nanos(told.stopped);
+            let wall = packet.sent.to_nanos(known.stopped);
             let tick = Tick { wall, steady: now.steady + (wall - now.wall) };
-            let departure = sender.poll_transmit(tick, packet.error, &mut out).expect(told.name);
-            let late = tick.steady - told.due(packet.seq, now);
-            let paused = told.name.ends_with("-skip");
-            assert!(late >= Span::ZERO && (late < Span::millis(30) || paused), "{}: {late:?}", told.name);
-            assert_eq!((departure.seq, departure.len), (packet.seq, told.len), "{}", told.name);
-            if told.keys.is_none() {
-                // The time is of another resolution; all else is the same.
+            let departure = sender.poll_transmit(tick, packet.error, &mut out).expect(known.name);
+            let late = tick.steady - known.due(packet.seq, now);
+            let paused = known.name.ends_with("-skip");
+            assert!(late >= Span::ZERO && (late < Span::millis(30) || paused), "{}: {late:?}", known.name);
+            assert_eq!((departure.seq, departure.len), (packet.seq, known.len), "{}", known.name);
+            if known.keys.is_none() {
+                // The time has another resolution; everything else is the same.
                 assert_eq!(out[..4], payload.bytes[..4]);
                 assert_eq!(out[12..14], payload.bytes[12..14]);
             }
             packets += 1;
             skipped = packet.seq + 1 - sender.sent();
         }
-        let said = told.sent_by(request.sid);
+        let said = known.sent_by(request.sid);
         let ours = sender.stop();
-        assert_eq!((ours.next_seq, &ours.skips), (said.next_seq, &said.skips), "{}", told.name);
-        assert_eq!(skipped, said.skips.iter().map(|r| r.last - r.first + 1).sum::<u32>(), "{}", told.name);
+        assert_eq!((ours.next_seq, &ours.skips), (said.next_seq, &said.skips), "{}", known.name);
+        assert_eq!(skipped, said.skips.iter().map(|r| r.last - r.first + 1).sum::<u32>(), "{}", known.name);
     }
     assert!(packets > 550, "{packets}");
 }
 
-impl Told {
+impl KnownSession {
     fn due(&self, seq: u32, now: Tick) -> SteadyTime {
         let at = self.session.schedule().nth(seq as usize).unwrap().to_nanos(now.wall);
         now.steady + (at - now.wall)
     }
 }
 
-/// Whom packets have to come from.
+/// Only packets from the right sender are recorded.
 #[test]
 fn other_senders_are_not_recorded() {
-    let told = told();
-    let told = told.iter().find(|t| t.name == "open-to-fixed").unwrap();
-    let request = &told.session.request;
-    let packet = &told.packets[0];
-    let at = told.packet(packet).sent.to_nanos(told.stopped) + Span::micros(100);
+    let sessions = known_sessions();
+    let known = sessions.iter().find(|t| t.name == "open-to-fixed").unwrap();
+    let request = &known.session.request;
+    let packet = &known.packets[0];
+    let at = known.packet(packet).sent.to_nanos(known.stopped) + Span::micros(100);
     let mut receiver =
-        SessionReceiver::new(&told.session, None, 14, request.sender, Some(request.sender_port));
+        SessionReceiver::new(&known.session, None, 14, request.sender, Some(request.sender_port));
     let mut receive = |ip: IpAddr, port, bytes: &[u8], at| {
         let arrival = Arrival { from: SocketAddr::new(ip, port), at, ttl: None, traffic_class: None };
         receiver.receive(bytes, &arrival, ErrorEstimate::UNKNOWN).map(|r| r.ttl)
     };
     use crate::owamp::Ignored;
     let (host, port) = (request.sender, request.sender_port);
-    assert!(told.up);
+    assert!(known.up);
     assert_eq!(receive(request.receiver, port, &packet.bytes, at), Err(Ignored::Source));
     assert_eq!(receive(host, port + 1, &packet.bytes, at), Err(Ignored::Source));
     assert_eq!(receive(host, port, &packet.bytes[..13], at), Err(Ignored::Short));
@@ -243,7 +243,7 @@ fn other_senders_are_not_recorded() {
     assert_eq!(receive(host, port, &late, start - before), Err(Ignored::Schedule));
     late[13] = 0;
     assert_eq!(receive(host, port, &late, at), Err(Ignored::Corrupt));
-    // Longer than agreed: its front is as good.
+    // Longer than negotiated: the beginning is valid.
     let long = [&packet.bytes[..], &[7; 30]].concat();
     assert_eq!(receive(host, port, &long, at), Ok(255));
     assert_eq!(receive(host, port, &packet.bytes, at), Ok(255), "a copy");

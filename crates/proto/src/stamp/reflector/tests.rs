@@ -71,7 +71,7 @@ fn the_next_answer_tells_when_one_left() {
         sender.request(seq, false, NOW, &mut request);
         let (answer, _) = reflect(&mut r, &request, &arrival()).unwrap();
         assert!(matches!(sender.receive(&answer, NOW), Received::Reply(_)));
-        // What comes late, of an answer before the last, is not told of the last.
+        // A late stamp, of an answer before the last, is not reported for the last.
         r.left(arrival().from, 0, seq + 1, NOW + Span::seconds(9));
         r.left(arrival().from, 0, seq, NOW + Span::micros(5 + lag));
     }
@@ -91,7 +91,7 @@ fn numbers_of_answers_count_those_that_were_sent() {
     let mut r = Reflector::new(Rules::default());
     let number = |r: &mut Reflector| exchange(Options::default(), r).1.far_seq.unwrap();
     assert_eq!([number(&mut r), number(&mut r)], [0, 1]);
-    // The last first, as they are told; of another session nothing changes.
+    // The last first, as they are reported; other sessions do not change.
     r.not_sent(arrival().from, 9, 1);
     assert_eq!(number(&mut r), 2);
     r.not_sent(arrival().from, 0, 2);

@@ -1,6 +1,6 @@
 //! A network in virtual time for two-way tests: loss, duplication, reordering and jitter of every packet of a
-//! conversation, by the one impairment model; packets that do not belong there; a far clock that steps. It keeps the
-//! truth that the test has to find.
+//! conversation, by the one impairment model; unrelated packets; a far clock that steps. It records the truth that the
+//! test has to find.
 
 use crate::machine::Tick;
 use crate::twamp;
@@ -76,7 +76,7 @@ impl Far {
         }
     }
 
-    /// What it sends unasked, if anything is due.
+    /// What it sends without a request, if anything is due.
     pub(super) fn spontaneous(&mut self, at: i64, ahead: i64) -> Option<Vec<u8>> {
         let Far::Lamp(s) = self else { return None };
         let mut out = Vec::new();
@@ -94,13 +94,13 @@ impl Far {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tag {
     Request(u32),
-    /// Answer of this place in [`Truth::answers`].
+    /// Answer with this index in [`Truth::answers`].
     Answer(usize),
     Conversation,
     Stray,
 }
 
-/// A packet that does not belong there.
+/// An unrelated packet.
 #[derive(Clone, Debug)]
 pub(super) enum Stray {
     /// These bytes, to the near end.
@@ -126,7 +126,7 @@ pub(super) struct World<'a> {
     pub(super) strays: Vec<(i64, Stray)>,
 }
 
-/// An answer of the far end and what became of it.
+/// An answer of the far end and what happened to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answered {
     pub(super) seq: u32,
@@ -236,7 +236,7 @@ impl<P: Protocol> Run<'_, P> {
                     self.truth.requests.push((now, 0));
                     Tag::Request(seq)
                 }
-                // A STOP once more is a request to whoever counts.
+                // A repeated STOP is a request for a server that counts.
                 Transmit::Conversation => match lamp::Header::parse(&bytes) {
                     Some(h) if h.kind == lamp::Kind::Stop => Tag::Request(h.seq.into()),
                     _ => Tag::Conversation,

@@ -1,5 +1,5 @@
-//! Two-way tests over paths that lose, copy and reorder at every step, and among strays: they end in time, and
-//! count what happened.
+//! Two-way tests over paths that lose, duplicate and reorder at every step, with unrelated packets: they end in time,
+//! and count what happened.
 
 use super::*;
 use crate::irtt;
@@ -94,7 +94,7 @@ fn summary<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>) -> Summary {
     analyze(&session, outcome.records.iter().copied(), &Options::default())
 }
 
-/// What every test of round trips must have found, however bad the path.
+/// What every test of round trips must find, however bad the path.
 fn check<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>, truth: &Truth) -> Summary {
     let sent = truth.requests.len() as u64;
     assert_eq!(outcome.requests.sent(), sent);
@@ -126,15 +126,15 @@ fn check<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>, truth: &Truth) -> S
     found
 }
 
-/// What a counting far end must have told of either direction. All of it where order was kept on the way there
-/// and nothing copied; bounds of it otherwise.
+/// What a counting far end must report of each direction: all of it if the order was kept on the way there and nothing
+/// was duplicated; bounds of it otherwise.
 fn check_directions<P: Protocol>(outcome: &mut Outcome<P>, truth: &Truth) {
     let (d, runs) = outcome.requests.directions();
     let Some(last) = truth.answers.iter().rposition(|a| a.returned > 0) else {
         return assert_eq!((d, runs), (Directions::default(), Vec::new()));
     };
     if !d.stateful {
-        // Nothing was lost or copied on the way there: numbers equal to the requests' tell nothing by themselves.
+        // Nothing was lost or duplicated on the way there: numbers equal to the requests' mean nothing by themselves.
         assert!(truth.answers.iter().enumerate().all(|(k, a)| a.returned == 0 || k as u32 == a.seq));
         return;
     }
@@ -142,7 +142,7 @@ fn check_directions<P: Protocol>(outcome: &mut Outcome<P>, truth: &Truth) {
     let sent = truth.requests.len() as u64;
     let highest = answers.iter().filter(|a| a.returned > 0).map(|a| a.seq).max().unwrap();
     let behind = sent - 1 - u64::from(highest);
-    // What reached the far end after the last answer that came back, nobody here can know of.
+    // What reached the far end after the last answer that came back cannot be known here.
     let reached = |seq: u32| answers.iter().any(|a| a.seq == seq);
     let up = (0..highest).filter(|seq| !reached(*seq)).count() as u64;
     let down = answers.iter().filter(|a| a.returned == 0).count() as u64;
@@ -151,7 +151,7 @@ fn check_directions<P: Protocol>(outcome: &mut Outcome<P>, truth: &Truth) {
         .iter()
         .position(|a| truth.returned.first().is_some_and(|r| r.0 == a.seq && a.returned > 0));
     let copied = truth.requests.iter().any(|r| r.1 > 1);
-    // Answers behind the last that came, to requests that others overtook: nobody can know of them.
+    // Answers after the last received one, to requests that others overtook, cannot be known.
     let unseen = truth.answers[last + 1..].iter().filter(|a| a.seq < highest).count() as u64;
     let in_order = unseen == 0 && answers.windows(2).all(|w| w[0].seq < w[1].seq);
     if !copied {
@@ -172,7 +172,7 @@ fn check_directions<P: Protocol>(outcome: &mut Outcome<P>, truth: &Truth) {
         }
         assert_eq!(runs.iter().map(|r| u64::from(r.length)).sum::<u64>(), sent - outcome.requests.answered());
     } else if first == Some(0) {
-        // Nobody can tell an answer to a copy, lost, from one to the request before it.
+        // A lost answer to a duplicate cannot be distinguished from one to the request before it.
         let copies: u64 = truth.requests.iter().map(|r| r.1.saturating_sub(1)).sum();
         assert!(d.up_lost <= up + unseen, "{d:?}, in truth {up}");
         assert!(up <= d.up_lost + d.unknown_lost + copies, "{d:?}, in truth {up}");
@@ -217,7 +217,7 @@ fn lamp_ping_like_survives_anything_at_any_step() {
 
 #[test]
 fn a_follow_up_finds_its_answer_among_later_ones() {
-    // Every other packet on the way back, follow-ups that is, takes 43 ms more: four later answers pass it.
+    // Every other packet on the way back (the follow-ups) takes 43 ms more: four later answers overtake it.
     let late = Choice::indices((0..200).map(|k| 2 * k + 1));
     let down = Config { reordering: Reordering { choice: late, by: Span::millis(43) }, ..Config::default() };
     let plan = plan(50, None);
@@ -234,9 +234,9 @@ fn lamp_one_way_reports_the_truth_whatever_happens_at_any_step() {
         let plan = plan(6, None);
         let client = lamp_client(lamp::Mode::Unidirectional, None);
         let (out, truth) = super::run(client, plan, world(lamp_far(), up.clone(), down.clone()));
-        let told = out.protocol.report().map(|r| (r.received, r.duplicates.unwrap_or(0)));
-        assert_eq!(told, truth.reported, "{up:?} {down:?}");
-        assert!(told.is_some_and(|t| t.0 >= 5) && truth.took < 9_000 * MS, "{told:?} {up:?} {down:?}");
+        let report = out.protocol.report().map(|r| (r.received, r.duplicates.unwrap_or(0)));
+        assert_eq!(report, truth.reported, "{up:?} {down:?}");
+        assert!(report.is_some_and(|t| t.0 >= 5) && truth.took < 9_000 * MS, "{report:?} {up:?} {down:?}");
         assert!(out.records.is_empty());
     }
 }
@@ -270,7 +270,7 @@ fn irtt_survives_anything_at_any_step() {
             check_directions(&mut out, &truth);
             assert!(truth.took < 9_000 * MS);
         }
-        // The windows alone know the way of each loss, but for those behind the last answer.
+        // Only the windows show the direction of each loss, except for those after the last answer.
         let plan = plan(12, None);
         let client = irtt_client(irtt::Stats::Window);
         let (mut out, truth) = super::run(client, plan.clone(), world(irtt_far(), up.clone(), down.clone()));
@@ -410,8 +410,8 @@ proptest! {
                 let plan = Plan { wait: None, ..plan };
                 let client = lamp_client(lamp::Mode::Unidirectional, None);
                 let (out, truth) = super::run(client, plan, on(lamp_far()));
-                let told = out.protocol.report().map(|r| (r.received, r.duplicates.unwrap_or(0)));
-                prop_assert_eq!(told, truth.reported);
+                let report = out.protocol.report().map(|r| (r.received, r.duplicates.unwrap_or(0)));
+                prop_assert_eq!(report, truth.reported);
                 prop_assert!(out.records.is_empty() && truth.took < 18_000 * MS);
             }
             3 => {
@@ -467,9 +467,9 @@ fn reflectors_pointed_at_each_other_fall_silent() {
     let mut client = lamp_client(lamp::Mode::PingLike, None);
     let (mut a, mut b) = (lamp_far(), lamp_far());
     let packet = |kind, word| lamp::Header::new(kind, 77, 0, word).at(WallTime(EPOCH)).to_bytes().to_vec();
-    // The acknowledgement of a forged INIT is to no session of the other.
+    // The acknowledgement of a forged INIT belongs to no session of the other.
     assert_eq!(echoes(&mut a, &mut b, packet(lamp::Kind::Init, 1), ports), 1);
-    // Nor does it help to have sessions with each other, open on both sides.
+    // Sessions with each other, open on both sides, do not change that.
     assert_eq!(echoes(&mut b, &mut a, packet(lamp::Kind::Init, 1), [ports[1], ports[0]]), 1);
     assert_eq!(echoes(&mut a, &mut b, request(&mut client), ports), 1);
     assert_eq!(echoes(&mut a, &mut b, packet(lamp::Kind::FollowUpControl, 0), ports), 1);

@@ -1,4 +1,4 @@
-//! The ways a test can end, and how a client comes back for its results.
+//! How a test can end, and how a client reconnects for its results.
 
 use super::{ClientMachine, ConversationStage};
 use crate::Tick;
@@ -11,11 +11,11 @@ use crate::jitlat::message::{Message, Nak, NakCode};
 use jitlat_core::session::Ending;
 use jitlat_core::{Span, SteadyTime};
 
-/// Between attempts to come back for results.
+/// Time between attempts to fetch results.
 const RETRY_GAP: Span = Span::seconds(2);
-/// How long the client tries to come back for results, per attempt a few seconds.
+/// Most attempts to fetch results, each of a few seconds.
 const MAX_RETRIES: u32 = 3;
-/// The server may need this long to notice that the stream has ended: a minute and more of silence.
+/// The server may need so many attempts to notice that the stream has ended: more than a minute of silence.
 const MAX_BUSY_RETRIES: u32 = 60;
 
 impl ClientMachine {
@@ -28,7 +28,7 @@ impl ClientMachine {
         self.events.push_back(ClientEvent::Failed(failure));
     }
 
-    /// Tells the server why, then fails.
+    /// Sends the server the reason, then fails.
     pub(super) fn abort(&mut self, nak: Nak, failure: Failure) {
         if self.connected {
             self.outgoing.push_back(Message::Nak(nak));
@@ -44,7 +44,7 @@ impl ClientMachine {
         }
     }
 
-    /// Hands out whatever is there and ends.
+    /// Delivers all available results and ends.
     pub(super) fn conclude(&mut self) {
         if self.stage == ConversationStage::Over {
             return;
@@ -69,14 +69,14 @@ impl ClientMachine {
         self.events.push_back(ClientEvent::Done { ending, reason });
     }
 
-    /// Something is wrong on the control connection: `why`.
+    /// Handles an error of the control connection; `why` describes it.
     pub(super) fn disconnected(&mut self, now: Tick, why: String) {
         self.connected = false;
         self.outgoing.clear();
         self.reason.get_or_insert(why);
         match self.stage {
             ConversationStage::Running => {
-                // The streams end early and what was received is collected, if the server still lives.
+                // The streams end early and what was received is fetched, if the server is still running.
                 self.lost = true;
                 self.cut_all(now);
             }
@@ -88,7 +88,7 @@ impl ClientMachine {
         }
     }
 
-    /// Whether a new connection could bring anything.
+    /// Whether a new connection could bring results.
     pub(super) fn worth_coming_back(&self) -> bool {
         self.config.dialect == Dialect::V3
             && self.session.is_some()
@@ -138,7 +138,7 @@ impl ClientMachine {
             && self.stage != ConversationStage::Running
             && self.busy < MAX_BUSY_RETRIES
         {
-            // Come back for results: the server has not noticed yet that the stream is over.
+            // Try again later: the server has not noticed yet that the stream is over.
             self.busy += 1;
             return self.wait_until(now, now.steady + RETRY_GAP);
         }
@@ -173,7 +173,7 @@ impl ClientMachine {
             ConversationStage::Over => {}
             ConversationStage::Running if !again => self.cut_all(now),
             ConversationStage::Running => {
-                // No more waiting for the server: only for the streams here.
+                // Wait no longer for the server, only for the streams here.
                 self.impatient = true;
                 self.connected = false;
                 self.outgoing.clear();
@@ -185,9 +185,9 @@ impl ClientMachine {
                     }
                 }
             }
-            // A moment before the streams run: they are cut as soon as they do.
+            // Just before the streams run: they are cut as soon as they do.
             ConversationStage::Starting if !again => {}
-            // Collecting what there is takes a moment; a second wish is a command.
+            // Fetching what there is takes a moment; a second interrupt ends that.
             _ if self.streamed && !again => {}
             _ if self.streamed => self.conclude(),
             _ => self.abort(Nak::new(NakCode::Aborted, "interrupted by the user"), Failure::Interrupted),

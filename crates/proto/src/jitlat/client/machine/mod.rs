@@ -1,5 +1,5 @@
-//! [`ClientMachine`]: one test, from the first byte on the control connection to the last record. Who is
-//! there is settled here; what follows, in the modules below.
+//! [`ClientMachine`]: one test, from the first byte on the control connection to the last record. This module does the
+//! introduction and authentication; the modules below do the rest.
 
 mod endings;
 mod results;
@@ -34,12 +34,12 @@ pub struct ClientMachine {
     outgoing: VecDeque<Message>,
     events: VecDeque<ClientEvent>,
     stage: ConversationStage,
-    /// When the present stage has lasted too long.
+    /// When the current stage has lasted too long.
     deadline: SteadyTime,
-    /// Nothing more is decoded until what is to be sent has been: proofs cover the conversation in order.
+    /// Decoding pauses until everything is sent: proofs cover the conversation in order.
     hold: bool,
     connected: bool,
-    /// The connection has ended, for this reason, behind bytes that are still to be read.
+    /// The connection has ended with this reason, after bytes that are still to be read.
     closed_behind: Option<String>,
     round: Option<Round>,
     probes: Vec<ClockProbe>,
@@ -49,18 +49,18 @@ pub struct ClientMachine {
     client: HostFacts,
     server: HostFacts,
     interrupted: bool,
-    /// Interrupted twice: nothing more is worth waiting for.
+    /// Whether the user has interrupted twice: do not wait any longer.
     impatient: bool,
     /// Why the test is not complete.
     reason: Option<String>,
     lost: bool,
     retries: u32,
     busy: u32,
-    /// Whether the streams have run: from here on whatever there is gets collected and reported.
+    /// Whether the streams have run: from here on all available results are collected and reported.
     streamed: bool,
-    /// Whether they ran in another life of this program: nothing but results is asked for.
+    /// Whether the streams ran in an earlier run of this program: only results are requested.
     collecting: bool,
-    /// Whether there is anything to report: a record, or a server's word that there is none.
+    /// Whether there is anything to report: a record, or the server's statement that there is none.
     measured: bool,
 }
 
@@ -95,7 +95,7 @@ enum ConversationStage {
 }
 
 impl ConversationStage {
-    /// What is going on, for error messages: "… while …".
+    /// What is in progress, for error messages: "… while …".
     fn during(self) -> &'static str {
         match self {
             ConversationStage::Greeting => "opening the control connection",
@@ -122,14 +122,14 @@ struct Flow {
     remote_port: u16,
     ready: bool,
     opened: bool,
-    /// Running: by when the next thing must have happened.
+    /// While running: by when the next thing must have happened.
     deadline: SteadyTime,
     ended: bool,
     end_said: bool,
     stopped: bool,
-    /// Nothing more happens to it here.
+    /// Whether the flow is finished here.
     settled: bool,
-    /// Packets the far sender says it sent.
+    /// Packets that the far sender reports as sent.
     far_sent: Option<u32>,
     /// The far receiver has finished.
     far_finished: bool,
@@ -177,9 +177,9 @@ impl ClientMachine {
         machine
     }
 
-    /// A client that only collects what the server keeps of an earlier test, `session`, whose client did not live
-    /// to do so. The flows of `config` are that test's; of those received here, `recordings` holds what arrived.
-    /// Version 3 only.
+    /// A client that only fetches the results of an earlier test, `session`, whose client ended before it could. The
+    /// flows of `config` are those of that test; for flows received here, `recordings` holds what arrived. Version 3
+    /// only.
     pub fn collecting(
         config: ClientConfig,
         session: SessionId,
@@ -197,7 +197,7 @@ impl ClientMachine {
         machine
     }
 
-    /// What cannot be said in the dialect.
+    /// What the dialect cannot express.
     fn unsupported(&self) -> Option<Failure> {
         let unsupported = |text: &str| Some(Failure::Unsupported(text.into()));
         if self.config.flows.is_empty() {
@@ -246,7 +246,7 @@ impl ClientMachine {
     fn pump(&mut self, now: Tick) {
         while self.stage != ConversationStage::Over && self.connected && !self.hold && !self.results_wait() {
             match self.codec.decode() {
-                Ok(Some(message)) => self.heard(now, message),
+                Ok(Some(message)) => self.receive(now, message),
                 Ok(None) => {
                     if let Some(why) = self.closed_behind.take() {
                         self.disconnected(now, why);
@@ -258,8 +258,8 @@ impl ClientMachine {
         }
     }
 
-    /// Whether a classic server's singletons, which nobody asks for, must wait until the sender here has
-    /// stopped and its stamps are at hand.
+    /// Whether a classic server's singletons, which are sent without a request, must wait until the sender here has
+    /// stopped and its stamps are known.
     fn results_wait(&self) -> bool {
         self.config.dialect == Dialect::Classic
             && self.stage == ConversationStage::Running
@@ -281,7 +281,7 @@ impl ClientMachine {
         self.abort(error.to_nak(), failure);
     }
 
-    fn heard(&mut self, now: Tick, message: Message) {
+    fn receive(&mut self, now: Tick, message: Message) {
         match (message, self.stage) {
             (Message::KeepAlive, _) => {}
             (Message::Nak(nak), _) => self.refused(now, &nak),
@@ -341,7 +341,7 @@ impl ClientMachine {
             (true, false) => self.fail(Failure::Authentication(NEEDS_KEY)),
             (false, true) => self.fail(Failure::Authentication(SERVER_WITHOUT_KEY)),
             (true, true) => {
-                // The proof itself is computed when it is sent: it covers everything before it.
+                // The proof is computed when it is sent, because it covers everything before it.
                 self.outgoing.push_back(Message::Proof([0; 32]));
                 self.hold = true;
                 self.stage = ConversationStage::Proving;
@@ -364,7 +364,7 @@ impl ClientMachine {
         self.known(now);
     }
 
-    /// Both sides know each other.
+    /// Both sides are authenticated.
     fn known(&mut self, now: Tick) {
         if self.streamed {
             return self.fetch_next(now);
@@ -393,7 +393,7 @@ impl ClientMachine {
         self.round_over(now);
     }
 
-    /// On to what follows the probes, if they are through.
+    /// Continues with what follows the probes, if they are finished.
     fn round_over(&mut self, now: Tick) {
         let Some(round) = &self.round else { return };
         if !round.is_over(now.steady) {
@@ -435,7 +435,7 @@ impl Machine for ClientMachine {
 
     fn handle_timeout(&mut self, now: Tick) {
         match self.stage {
-            // The server does not read; it need not know.
+            // The server does not read, and need not know.
             ConversationStage::Over if now.steady >= self.deadline => self.outgoing.clear(),
             ConversationStage::Over => {}
             ConversationStage::Probing | ConversationStage::ProbingAfter => self.round_over(now),
@@ -484,7 +484,7 @@ impl Machine for ClientMachine {
 }
 
 impl ClientMachine {
-    /// Whether last words are still to be sent.
+    /// Whether final messages are still to be sent.
     fn parting(&self) -> bool {
         self.connected && self.closed_behind.is_none() && !self.outgoing.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The results: fetched, handed out, accounted for.
+//! The results: fetched, delivered, checked.
 
 use super::{ClientMachine, ConversationStage, Flow};
 use crate::Tick;
@@ -71,13 +71,13 @@ impl ClientMachine {
         }
     }
 
-    /// The results of a flow are beyond hope: what is there has to do.
+    /// Gives up the results of a flow: only what is available is used.
     pub(super) fn give_up_results(&mut self, now: Tick, i: usize, why: &str) {
         let flow = &mut self.flows[i];
         flow.failure.get_or_insert(format!("results are incomplete: {why}"));
         flow.collection.results.get_or_insert_with(|| Results::none(FlowId(i as u8)));
         self.hand_out(i);
-        // What follows on this connection belongs to the failed fetch: only a new one is clean.
+        // The rest of this connection belongs to the failed fetch: only a new one is usable.
         if self.worth_coming_back() {
             self.connected = false;
             return self.retry(now);
@@ -154,7 +154,7 @@ impl ClientMachine {
     }
 }
 
-/// What is known of a host, the newer account over the older one.
+/// The facts about a host; newer ones replace older ones.
 fn merge_facts(before: &HostFacts, after: &HostFacts) -> HostFacts {
     let mut notes = before.notes.clone();
     notes.extend(after.notes.iter().filter(|n| !before.notes.contains(n)).cloned());

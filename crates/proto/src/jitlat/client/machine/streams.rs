@@ -15,7 +15,7 @@ use jitlat_core::{Direction, Span, SteadyTime, TestSpec, Transport};
 
 /// How long the flow engine may take for a command that needs no peer.
 const ENGINE_PATIENCE: Span = Span::seconds(10);
-/// How long a sender that was told to stop may take to say so.
+/// How long a sender that was asked to stop may take to report it.
 const STOP_PATIENCE: Span = Span::seconds(8);
 
 impl ClientMachine {
@@ -64,7 +64,7 @@ impl ClientMachine {
         self.start_when_ready(now);
     }
 
-    /// Five seconds and three round trips, as the probes saw them.
+    /// Five seconds and three round trips, according to the probes.
     pub(super) fn greeting_patience(&self) -> Span {
         let rtt = self.probes.iter().map(|p| p.rtt().0.max(0)).min().unwrap_or(0);
         Span::seconds(5) + Span(rtt.min(60_000_000_000)).times(3)
@@ -123,7 +123,7 @@ impl ClientMachine {
                 if flow.far_finished || !connected || flow.failure.is_some() {
                     return self.settle(now, id);
                 }
-                // It ended by itself: the server must learn that no more will come.
+                // It ended by itself: the server must be informed that no more will come.
                 flow.deadline = now.steady + linger(&flow.spec) + patience;
                 if !core::mem::replace(&mut flow.end_said, true) {
                     self.outgoing.push_back(Message::End(id, sent));
@@ -181,7 +181,7 @@ impl ClientMachine {
         flow.deadline = now.steady + answer_patience(&flow.spec);
         flow.far_sent = Some(sent);
         if !connected {
-            // Nobody can answer the sentinels: one has gone out, that must do.
+            // Nothing can answer the sentinels: one has been sent, which must be enough.
             flow.deadline = now.steady + linger(&flow.spec);
         } else if interrupted {
             flow.end_said = true;
@@ -255,7 +255,7 @@ impl ClientMachine {
         }
     }
 
-    /// On to the results, if no stream runs any more.
+    /// Continues with the results, if no stream runs any more.
     pub(super) fn settled(&mut self, now: Tick) {
         if self.stage != ConversationStage::Running || !self.flows.iter().all(|f| f.settled) {
             return;
@@ -291,7 +291,7 @@ impl ClientMachine {
                 continue;
             }
             if flow.ended && !flow.end_said && self.connected {
-                // Sentinels go unanswered: perhaps none arrives. The control connection may still work.
+                // Sentinels are not answered: perhaps none arrives. The control connection may still work.
                 flow.end_said = true;
                 flow.deadline = now.steady + linger(&flow.spec) + self.config.patience;
                 let sent = flow.far_sent.unwrap_or(0);
@@ -305,7 +305,7 @@ impl ClientMachine {
         }
     }
 
-    /// The server has let the end of a stream go unanswered: it is given up, this connection with it.
+    /// The server has not answered the end of a stream: the stream and this connection are given up.
     pub(super) fn no_answer(&mut self) {
         if self.connected {
             self.lost = true;
@@ -349,7 +349,7 @@ impl Flow {
         dialect == Dialect::Classic && self.role == Role::Receive && self.spec.transport() == Transport::Tcp
     }
 
-    /// The stream as it is asked for: with the port bound here.
+    /// The stream to request: with the port bound here.
     pub(super) fn asked(&self) -> TestSpec {
         let mut spec = self.spec.clone();
         match self.role {
@@ -366,7 +366,7 @@ impl Flow {
             role: self.role,
             spec: self.spec.clone(),
             bind_port: self.local_port,
-            // In version 3 the greeting tells the server where to send; classic servers go by the number.
+            // In version 3 the greeting shows the server where to send; classic servers use the number.
             any_port_will_do: v3 && self.role == Role::Receive,
             peer: config.remote.ip(),
             meeting: if self.listens(config.dialect) { Meeting::Listen } else { Meeting::Dial },

@@ -21,9 +21,9 @@ use std::sync::Arc;
 
 /// How long the flow engine may take for a command that needs no peer.
 const ENGINE_PATIENCE: Span = Span::seconds(10);
-/// Messages that may wait to be sent: a client that talks and never reads is refused.
+/// Messages that may wait to be sent: a client that sends and never reads is refused.
 const MAX_WAITING: usize = 128;
-/// Bytes that may wait to be decoded while an answer is due.
+/// Bytes that may wait to be decoded while an answer is pending.
 const MAX_HELD: usize = 2 * crate::jitlat::v3::MAX_FRAME as usize;
 
 /// The server's side of one control connection.
@@ -31,15 +31,15 @@ const MAX_HELD: usize = 2 * crate::jitlat::v3::MAX_FRAME as usize;
 pub struct ServerMachine {
     config: ServerConfig,
     peer: IpAddr,
-    /// `None` until the first bytes have told the dialect; they wait in `early`.
+    /// `None` until the first bytes show the dialect; they wait in `early`.
     codec: Option<Codec>,
     early: Vec<u8>,
     outgoing: VecDeque<Message>,
     events: VecDeque<ServerEvent>,
     stage: ConversationStage,
-    /// When the present stage has lasted too long.
+    /// When the current stage has lasted too long.
     deadline: SteadyTime,
-    /// Nothing more is decoded until what is to be sent has been: proofs cover the conversation in order.
+    /// Decoding pauses until everything is sent: proofs cover the conversation in order.
     hold: bool,
     held: usize,
     session: SessionId,
@@ -51,7 +51,7 @@ pub struct ServerMachine {
     probes: u32,
     host: HostFacts,
     connected: bool,
-    /// The client has everything.
+    /// Whether the client has fetched everything.
     collected: bool,
 }
 
@@ -63,9 +63,9 @@ enum ConversationStage {
     Proving,
     /// Awaiting PROBE, REQUEST or FETCH.
     Idle,
-    /// Asked the sessions for room.
+    /// The session table was asked for room.
     Admitting,
-    /// Asked the sessions for kept results, for this fetch.
+    /// The session table was asked for kept results, for this fetch.
     Finding(Fetch),
     /// Opening flows.
     Opening,
@@ -73,9 +73,9 @@ enum ConversationStage {
     Accepted,
     /// Streams run.
     Running,
-    /// Results are there to be fetched.
+    /// Results can be fetched.
     Settled,
-    /// Over; what is still to be sent may be.
+    /// Over; remaining messages may still be sent.
     Over,
 }
 
@@ -92,7 +92,7 @@ struct Flow {
     deadline: SteadyTime,
     /// Sender: when and after how many packets the stream ended.
     ended: Option<u32>,
-    /// Sender: END has been said.
+    /// Sender: whether END was sent.
     end_said: bool,
     /// STOP has been commanded.
     stopped: bool,
@@ -127,7 +127,7 @@ impl ServerMachine {
         }
     }
 
-    /// The name of the session, should this connection start one.
+    /// The identifier of the session that this connection may start.
     pub fn session(&self) -> SessionId {
         self.session
     }
@@ -158,7 +158,7 @@ impl ServerMachine {
         self.events.push_back(ServerEvent::Flow(command));
     }
 
-    /// Ends the conversation: flows closed, the client told why, the sessions told what remains.
+    /// Ends the conversation: closes flows, sends the client the reason, and informs the session table.
     fn finish(&mut self, nak: Option<Nak>, why: Option<String>) {
         if self.is_over() {
             return;
@@ -170,7 +170,7 @@ impl ServerMachine {
             self.outgoing.retain(|m| matches!(m, Message::Welcome(_) | Message::Proof(_)));
             self.outgoing.push_back(Message::Nak(nak));
         }
-        // Results that a version-3 client may still fetch stay in the sessions; everything else goes.
+        // Results that a version-3 client may still fetch stay in the table; everything else is removed.
         let claimed = !self.flows.is_empty();
         let keepable = self.results.is_some() && !self.is_classic();
         if self.collected || (claimed && !keepable) {
@@ -224,11 +224,11 @@ impl ServerMachine {
         self.codec = Some(codec);
     }
 
-    /// Decodes and obeys everything that has come.
+    /// Decodes and handles everything received.
     fn pump(&mut self, now: Tick) {
         while !self.is_over() && !self.hold {
             match self.codec.as_mut().map(Codec::decode) {
-                Some(Ok(Some(message))) => self.heard(now, message),
+                Some(Ok(Some(message))) => self.receive(now, message),
                 Some(Err(error)) => self.bad_bytes(&error),
                 Some(Ok(None)) | None => return,
             }
@@ -238,7 +238,7 @@ impl ServerMachine {
         }
     }
 
-    fn heard(&mut self, now: Tick, message: Message) {
+    fn receive(&mut self, now: Tick, message: Message) {
         if self.stage != ConversationStage::Running && message != Message::KeepAlive {
             self.idle_from(now);
         }
@@ -271,7 +271,7 @@ impl ServerMachine {
                 None => self.refuse(NakCode::NotFound, "no test has been run on this connection"),
             },
             (Message::Fetch(fetch), ConversationStage::Settled) => self.fetch(fetch),
-            // Asked a moment before the last flow has come to rest.
+            // Requested just before the last flow has finished.
             (Message::Fetch(fetch), ConversationStage::Running) => self.fetch_later = Some(fetch),
             (Message::Bye, ConversationStage::Settled) => {
                 self.collected = true;
@@ -289,7 +289,7 @@ impl ServerMachine {
     fn peer_gave_up(&mut self, now: Tick, nak: &Nak) {
         let why = if nak.text.is_empty() { "refused by the client".into() } else { nak.text.clone() };
         if self.stage == ConversationStage::Running && !self.is_classic() {
-            // The client may come back for what there is.
+            // The client may reconnect for the available results.
             self.connected = false;
             return self.lost(now);
         }
@@ -340,7 +340,7 @@ impl ServerMachine {
         if !codec.verify(key, proof) {
             return self.refuse(NakCode::Authentication, "the client's key is not this server's");
         }
-        // Our own proof is computed when it is sent: it covers everything before it.
+        // Our own proof is computed when it is sent, because it covers everything before it.
         self.outgoing.push_back(Message::Proof([0; 32]));
         self.hold = true;
         self.stage = ConversationStage::Idle;
@@ -364,8 +364,8 @@ impl ServerMachine {
         self.connected = false;
         match self.stage {
             ConversationStage::Running if !self.is_classic() => {
-                // What is being received is received to its end, for a client that comes back; but nothing
-                // is sent to a host that nobody there answers for.
+                // What is being received is received to its end, for a client that reconnects; but nothing is sent to a
+                // host that no longer controls it.
                 for i in 0..self.flows.len() {
                     let flow = &mut self.flows[i];
                     if flow.role == Role::Send && flow.outcome.is_none() && !flow.stopped {
@@ -438,7 +438,7 @@ impl Machine for ServerMachine {
 
     fn handle_timeout(&mut self, now: Tick) {
         match self.stage {
-            // The client does not read why it is refused; it need not know.
+            // The client does not read the reason, and need not know.
             ConversationStage::Over if now.steady >= self.deadline => self.outgoing.clear(),
             ConversationStage::Over => {}
             ConversationStage::Running => self.flows_overdue(now),
@@ -447,7 +447,7 @@ impl Machine for ServerMachine {
                 self.refuse(NakCode::Failed, "the server could not prepare the test in time");
             }
             _ => {
-                let text = format!("nothing heard for {} s", self.limits().idle.as_seconds());
+                let text = format!("nothing received for {} s", self.limits().idle.as_seconds());
                 self.finish(Some(Nak::new(NakCode::Timeout, text.clone())), Some(text));
             }
         }
@@ -483,7 +483,7 @@ impl Machine for ServerMachine {
 }
 
 impl ServerMachine {
-    /// Whether last words are still to be sent.
+    /// Whether final messages are still to be sent.
     fn parting(&self) -> bool {
         self.connected && !self.outgoing.is_empty()
     }
@@ -527,7 +527,7 @@ impl ServerMachine {
     }
 }
 
-/// How long a stream of `spec` may take at most, everything included. Over TCP a slow path stretches it.
+/// How long a stream of `spec` may take at most, in total. Over TCP a slow path extends it.
 pub(in crate::jitlat) fn longest(spec: &TestSpec) -> Span {
     let stretch = match spec.transport() {
         Transport::Udp => 2,
@@ -536,8 +536,8 @@ pub(in crate::jitlat) fn longest(spec: &TestSpec) -> Span {
     spec.duration().times(stretch) + Patience::of(spec).silence + Span::seconds(300)
 }
 
-/// How long a receiver waits for stragglers once the sender has said END. Over TCP a lost segment holds up
-/// everything behind it.
+/// How long a receiver waits for late packets after the sender's END. Over TCP a lost segment delays everything after
+/// it.
 pub(in crate::jitlat) fn linger(spec: &TestSpec) -> Span {
     match spec.transport() {
         Transport::Udp => Span::seconds(2),
@@ -545,8 +545,8 @@ pub(in crate::jitlat) fn linger(spec: &TestSpec) -> Span {
     }
 }
 
-/// How long a sender's sentinels may go unanswered before it says END. Over TCP they wait behind everything
-/// that the system has taken and not yet delivered.
+/// How long a sender's sentinels may be unanswered before it sends END. Over TCP they wait behind everything that the
+/// system has accepted and not delivered yet.
 pub(in crate::jitlat) fn answer_patience(spec: &TestSpec) -> Span {
     let backlog = match spec.transport() {
         Transport::Udp => Span::ZERO,

@@ -1,4 +1,4 @@
-//! The streams: asked for, opened, started, settled.
+//! The streams: requested, opened, started, finished.
 
 use super::{ConversationStage, ENGINE_PATIENCE, Flow, ServerMachine, answer_patience, linger, longest};
 use crate::Tick;
@@ -14,7 +14,7 @@ use core::net::{IpAddr, SocketAddr};
 use jitlat_core::{Direction, Source, Span, SteadyTime, TestSpec, Transport};
 use std::sync::Arc;
 
-/// How long a client that was told END may take to answer.
+/// How long a client that received END may take to answer.
 const END_PATIENCE: Span = Span::seconds(10);
 
 impl ServerMachine {
@@ -67,7 +67,7 @@ impl ServerMachine {
                 greeting: None,
             });
         } else if classic {
-            // Listening, or dialled when the client says go: either way ready to be accepted.
+            // Listening, or connected when the client sends START: in both cases ready to be accepted.
             flow.ready = flow.role == Role::Receive;
         }
         self.accept_when_open(now);
@@ -111,7 +111,7 @@ impl ServerMachine {
         self.flow_command(Command::Connect { flow: id, peer: from, greeting: None });
     }
 
-    /// Classic TCP towards the client: its port is listening, and it has said go.
+    /// Classic TCP towards the client: its port is listening, and it has sent START.
     pub(super) fn dial_at_start(&mut self) {
         let peer = self.peer;
         for i in 0..self.flows.len() {
@@ -225,7 +225,7 @@ impl ServerMachine {
                 Some(Message::Finished(id, r.recording.len() as u64))
             }
             (Role::Receive, _) => Some(Message::Finished(id, 0)),
-            // The client has not answered yet: it must learn that no more will come.
+            // The client has not answered yet: it must be informed that no more will come.
             (Role::Send, FlowOutcome::Sent(s)) if !flow.stopped && !flow.end_said => {
                 Some(Message::End(id, s.sent))
             }
@@ -264,7 +264,7 @@ impl ServerMachine {
         }
     }
 
-    /// Something in a running flow did not happen in time.
+    /// Handles what did not happen in time in a running flow.
     pub(super) fn flows_overdue(&mut self, now: Tick) {
         for i in 0..self.flows.len() {
             let id = FlowId(i as u8);
@@ -312,7 +312,7 @@ impl Flow {
         }
     }
 
-    /// Bytes the server may need for it.
+    /// Bytes of memory that the server may need for it.
     pub(super) fn memory(&self) -> u64 {
         match self.role {
             Role::Receive => Recording::cost(Limits::record_limit(&self.spec)),
