@@ -1,30 +1,30 @@
-//! What is known about the two hosts' clocks: probes of their offset and what each kernel says of
-//! its own synchronisation.
+//! What is known about the two hosts' clocks: probes of their offset, and what each kernel reports about its own
+//! synchronisation.
 
 use crate::time::{Span, WallTime};
 use serde::{Deserialize, Serialize};
 
-/// One exchange on the control connection. Offsets everywhere are **θ = server − client** (metrics §15).
+/// One exchange on the control connection. All offsets are **θ = server − client** (metrics §15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockProbe {
     /// T1: the client sent, on the client's clock.
     pub sent: WallTime,
     /// T2: the server received, on the server's clock.
     pub arrived: WallTime,
-    /// T3: the server answered, on the server's clock. The classic probe has one server time: then this
-    /// equals `arrived`.
+    /// T3: the server answered, on the server's clock. The classic probe has one server time: then this equals
+    /// `arrived`.
     pub answered: WallTime,
     /// T4: the client received the answer, on the client's clock.
     pub returned: WallTime,
 }
 
 impl ClockProbe {
-    /// Round-trip time without the server's own: (T4 − T1) − (T3 − T2).
+    /// Round-trip time without the server's processing time: (T4 − T1) − (T3 − T2).
     pub fn rtt(&self) -> Span {
         (self.returned - self.sent) - (self.answered - self.arrived)
     }
 
-    /// Twice the offset, to stay an integer: (T2 − T1) + (T3 − T4). Saturating.
+    /// Twice the offset, as an integer: (T2 − T1) + (T3 − T4). Saturating.
     pub fn double_offset(&self) -> i64 {
         let [t1, t2, t3, t4] =
             [self.sent, self.arrived, self.answered, self.returned].map(|t| i128::from(t.0));
@@ -32,10 +32,10 @@ impl ClockProbe {
     }
 }
 
-/// A kernel's own account of its clock (`adjtimex`), at one instant.
+/// A kernel's state of its clock (`adjtimex`) at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncState {
-    /// Whether the kernel believes itself synchronised (no `STA_UNSYNC`, no error state).
+    /// Whether the kernel considers its clock synchronised (no `STA_UNSYNC`, no error state).
     pub synchronised: bool,
     /// Remaining phase correction being slewed, in ns.
     pub offset: Span,

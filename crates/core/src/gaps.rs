@@ -1,30 +1,30 @@
-//! [`Gaps`]: laws of random time between packets, those of LaTe.
+//! [`Gaps`]: distributions of random times between packets, as in LaTe.
 
 use crate::time::Span;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 use serde::{Deserialize, Serialize};
 
-/// How the time between packets is drawn. All of these are > 0 and bounded, so that no test has to wait out a
-/// freak of chance.
+/// How the time between packets is drawn. All of these are > 0 and bounded, so that no test has to wait for a very rare
+/// value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "law")]
 pub enum Gaps {
-    /// Evenly between two times.
+    /// Uniform between two times.
     Uniform {
         /// The shortest, > 0.
         least: Span,
         /// The longest.
         most: Span,
     },
-    /// `least` and an exponential time of mean `mean` − `least`; what is above three times `mean` is drawn again.
+    /// `least` plus an exponential time of mean `mean` − `least`; values above three times `mean` are drawn again.
     Exponential {
         /// The shortest, ≥ 0.
         least: Span,
-        /// Mean before what is too long is drawn again, > `least`.
+        /// Mean before large values are drawn again, > `least`.
         mean: Span,
     },
-    /// Normal; what is not between 0 and twice `mean` is drawn again.
+    /// Normal; values outside of 0 and twice `mean` are drawn again.
     Normal {
         /// Mean, > 0.
         mean: Span,
@@ -37,7 +37,7 @@ pub enum Gaps {
 const LONGEST: i64 = 86_400_000_000_000;
 
 impl Gaps {
-    /// Whether these gaps can be drawn, and in reasonable time.
+    /// Whether these gaps can be drawn in reasonable time.
     pub fn is_possible(self) -> bool {
         match self {
             Gaps::Uniform { least, most } => 0 < least.0 && least <= most && most.0 <= LONGEST,
@@ -48,11 +48,11 @@ impl Gaps {
         }
     }
 
-    /// Mean of what is drawn, at least a nanosecond.
+    /// Mean of the gaps, at least a nanosecond.
     pub fn mean(self) -> Span {
         let mean = match self {
             Gaps::Uniform { least, most } => least.0 + (most.0 - least.0) / 2,
-            // Symmetric, and so is what is left of it.
+            // Symmetric, and so is the truncated distribution.
             Gaps::Normal { mean, .. } => mean.0,
             Gaps::Exponential { least, mean } => {
                 let (m, cut) = ((mean.0 - least.0) as f64, (3 * mean.0 - least.0) as f64);
@@ -63,7 +63,7 @@ impl Gaps {
         Span(mean.max(1))
     }
 
-    /// Draws one.
+    /// Draws a gap.
     pub(crate) fn draw(self, rng: &mut ChaCha8Rng) -> Span {
         let again = |rng: &mut ChaCha8Rng, most: i64, one: &mut dyn FnMut(&mut ChaCha8Rng) -> f64| loop {
             let gap = one(rng);

@@ -1,33 +1,33 @@
-//! What a measurement is and what it means.
+//! Measurements and what they mean: records, analysis, metrics, verdicts.
 //!
 //! This crate is pure: no socket, no clock, no thread and no randomness of its own. Time is an
 //! argument, random choices come from a seed.
 //!
-//! * [`time`] – [`WallTime`], [`SteadyTime`] and [`Span`], stamps and where they came from
-//! * [`passive`] – what two captures of the same traffic say about the path between
+//! * [`time`] – [`WallTime`], [`SteadyTime`] and [`Span`]; stamps and their sources
+//! * [`passive`] – what two captures of the same traffic show of the path between them
 //! * [`record`] – [`PacketRecord`]: one packet of any instrument
-//! * [`spec`] – [`TestSpec`]: what the user asked for, valid by construction
+//! * [`spec`] – [`TestSpec`]: the parameters of a test stream, always valid
 //! * [`schedule`] – when each packet is to be sent
-//! * [`session`] – [`Session`]: the context that gives records their meaning
+//! * [`session`] – [`Session`]: everything known about a test except its packets
 //! * [`impair`] – [`Impairment`]: what a path does to packets, for simulation and emulation
 //! * [`clock`] – what is known about the two hosts' clocks
 //! * [`noise`] – what a host adds to every figure
 //! * [`ntp`] – the time formats of measurement protocols
-//! * [`observer`] – [`Observer`] and [`Event`]: what happens in a measurement, and who follows it
-//! * [`distribution`] – all values in order, or any number of them in bounded memory
-//! * [`figures`] – every scalar of a summary in one list
+//! * [`observer`] – [`Observer`] and [`Event`]: what happens in a measurement, and who receives it
+//! * [`distribution`] – exact samples, and histograms in bounded memory
+//! * [`figures`] – every scalar of a summary, in one list
 //! * [`metrics`] – the figures, one file per metric
 //! * [`analysis`] – [`Analyzer`]: records in, [`Summary`] out
-//! * [`state`] – [`State`](state::State): an analysis as bytes, merged with others
+//! * [`state`] – [`State`](state::State): an analysis as bytes, which can be merged with others
 //! * [`summary`] – [`Summary`]: everything computed, the JSON summary
 //! * [`sweep`] – a test under many conditions, repeated
-//! * [`compare`] – two runs side by side, with a verdict
-//! * [`twoway`] – two-way records seen as one-way ones
+//! * [`compare`] – two runs compared, with a verdict
+//! * [`twoway`] – two-way records viewed as one-way ones
 //! * [`path`] – the routers between two hosts
-//! * [`quantity`] – quantities as people write them
-//! * [`verdict`] – [`Answer`](verdict::Answer): what is wrong, since when, how much, how sure
-//! * [`units`] – numbers as people read them
-//! * [`verdict`] – every judgement in words
+//! * [`quantity`] – parsing quantities such as `20ms` and `64kbit`
+//! * [`verdict`] – [`Answer`](verdict::Answer): what is wrong, since when, how much, how certain; and all other
+//!   judgements
+//! * [`units`] – numbers as text
 #![forbid(unsafe_code)]
 
 pub mod analysis;

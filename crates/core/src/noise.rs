@@ -8,27 +8,27 @@ use core::fmt;
 use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 
-/// What a host adds by itself: how it keeps time, how late it wakes, and what a stream of the same size and
-/// period suffers on its way through nothing but this host. Times in ns.
+/// What a host adds by itself: how it keeps time, how late it wakes up, and the delay of a stream of the same size and
+/// period through this host alone. Times in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoiseFloor {
-    /// Reading the clock: the middle.
+    /// Median cost of reading the clock.
     pub clock_read: Span,
     /// The longest single reading seen.
     pub clock_stall: Span,
-    /// Lateness of waking up at the test's period: the middle.
+    /// Median wake-up error at the test's period.
     pub wake_p50: Span,
-    /// 99th percentile.
+    /// 99th percentile of the wake-up error.
     pub wake_p99: Span,
     /// Packets of the loopback baseline.
     pub packets: u64,
     /// Their delay above the smallest: 50th percentile.
     pub pdv_p50: Span,
-    /// 90th.
+    /// 90th percentile.
     pub pdv_p90: Span,
-    /// 99th.
+    /// 99th percentile.
     pub pdv_p99: Span,
-    /// 99.9th; the largest, of fewer than a thousand packets.
+    /// 99.9th percentile; with fewer than a thousand packets the largest.
     pub pdv_p999: Span,
     /// Largest.
     pub pdv_max: Span,
@@ -36,12 +36,12 @@ pub struct NoiseFloor {
     pub stddev: Span,
 }
 
-/// A measured percentile below this many times the host's own may be the host's.
+/// A percentile below this many times the host's own may be caused by the host.
 const MARGIN: i64 = 2;
 
 impl NoiseFloor {
-    /// The floor under percentile `p` of PDV: the baseline's at the nearest percentile not above it. `None`
-    /// below the median.
+    /// The floor of percentile `p` of PDV: the baseline's at the nearest percentile not above it. `None` below the
+    /// median.
     pub fn pdv(&self, p: Percent) -> Option<Span> {
         match p.0 {
             0..50_000 => None,
@@ -53,7 +53,7 @@ impl NoiseFloor {
         }
     }
 
-    /// Whether a PDV of `value` ns at percentile `p` cannot be told from the host's own.
+    /// Whether a PDV of `value` ns at percentile `p` cannot be distinguished from the host's own.
     pub fn covers(&self, p: Percent, value: i64) -> bool {
         self.pdv(p).is_some_and(|floor| value <= floor.0.saturating_mul(MARGIN))
     }
@@ -110,7 +110,7 @@ pub struct NoNoise {
 impl FromStr for NoiseFloor {
     type Err = NoNoise;
 
-    /// Reads what [`Display`](fmt::Display) writes; further keys are skipped.
+    /// Parses what [`Display`](fmt::Display) writes; further keys are skipped.
     fn from_str(text: &str) -> Result<NoiseFloor, NoNoise> {
         let field = |key: &'static str| {
             let found = text.split_ascii_whitespace().find_map(|w| w.strip_prefix(key)?.strip_prefix('='));
@@ -139,22 +139,22 @@ impl FromStr for NoiseFloor {
     }
 }
 
-/// A test's figures beside its host's noise floor.
+/// A test's figures compared with its host's noise floor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Noise {
     /// The floor, measured before the test.
     pub floor: NoiseFloor,
-    /// Percentiles of PDV that cannot be told from the host's own: below twice the floor. As keys of
+    /// Percentiles of PDV that cannot be distinguished from the host's own: below twice the floor. As keys of
     /// `pdv.percentiles`.
     pub at_or_below: Vec<String>,
-    /// Deviation of the delay without the host's share, in ns, assuming that the two are independent:
-    /// √max(0, σ² − σ_host²).
+    /// Standard deviation of the delay without the host's share, in ns, assuming that the two are independent: √max(0,
+    /// σ² − σ_host²).
     pub stddev_net: Option<f64>,
 }
 
 impl Noise {
-    /// Of delays `latency` and their excess `pdv`.
+    /// From the distributions of delay and PDV.
     pub fn new(floor: NoiseFloor, latency: &Distribution, pdv: &Distribution) -> Noise {
         let covered =
             |(p, v): &(Percent, Option<i64>)| v.filter(|v| floor.covers(*p, *v)).map(|_| p.to_string());

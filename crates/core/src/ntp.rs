@@ -9,13 +9,13 @@ const EPOCH: i128 = 2_208_988_800;
 /// Length of an NTP or PTP era in seconds.
 const ERA: i128 = 1 << 32;
 
-/// The 64-bit NTP format: 32-bit seconds since 1900, 32-bit binary fraction (2⁻³² s ≈ 0.23 ns). The next
-/// era begins on 2036-02-07, so a value alone is ambiguous: reading it takes an instant near it.
+/// The 64-bit NTP format: 32-bit seconds since 1900, 32-bit binary fraction (2⁻³² s ≈ 0.23 ns). The next era begins on
+/// 2036-02-07, so a value alone is ambiguous: decoding it needs a time near it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NtpTime(pub u64);
 
-/// The truncated PTPv2 format: 32-bit seconds, 32-bit nanoseconds. By its standard the scale is TAI; jitlat
-/// writes UTC as every peer seen does, and takes whole seconds of difference for a matter of configuration.
+/// The truncated PTPv2 format: 32-bit seconds, 32-bit nanoseconds. By its standard the scale is TAI; jitlat writes UTC
+/// like all known peers, and considers whole seconds of difference a matter of configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PtpTime(pub u64);
 
@@ -33,7 +33,7 @@ impl From<WallTime> for NtpTime {
 }
 
 impl NtpTime {
-    /// The instant nearest to `near` that this value may stand for: unambiguous within 68 years.
+    /// The time nearest to `near` that this value may represent: unambiguous within 68 years.
     pub fn to_nanos(self, near: WallTime) -> WallTime {
         let difference = self.0.wrapping_sub(NtpTime::from(near).0) as i64;
         // Counted from the whole second below, so that rounding does not depend on `near`.
@@ -41,8 +41,7 @@ impl NtpTime {
         WallTime(rounded(base * i128::from(SECOND), 1 << 32).clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }
 
-    /// A span in this format (a timeout, a slot's interval). Negative spans become zero, long ones the
-    /// longest.
+    /// A span in this format (a timeout, a slot's interval). Negative spans become zero, too long ones the longest.
     pub fn from_span(span: Span) -> NtpTime {
         let units = rounded(i128::from(span.0.max(0)) << 32, SECOND.into());
         NtpTime(u64::try_from(units).unwrap_or(u64::MAX))
@@ -62,7 +61,7 @@ impl From<WallTime> for PtpTime {
 }
 
 impl PtpTime {
-    /// The instant nearest to `near` that this value may stand for; `None` if its nanoseconds are none.
+    /// The time nearest to `near` that this value may represent; `None` if its nanoseconds are invalid.
     pub fn to_nanos(self, near: WallTime) -> Option<WallTime> {
         let nanos = i128::from(self.0 as u32);
         if nanos >= i128::from(SECOND) {
@@ -80,7 +79,7 @@ impl PtpTime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ErrorEstimate(pub u16);
 
-/// How a sender writes its times.
+/// The format of a sender's times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Z = 0.
@@ -94,7 +93,7 @@ const SYNCHRONISED: u16 = 0x8000;
 const PTP: u16 = 0x4000;
 
 impl ErrorEstimate {
-    /// A clock of which nothing is known: not synchronised, and the smallest legal multiplier.
+    /// For a clock of which nothing is known: not synchronised, with the smallest valid multiplier.
     pub const UNKNOWN: ErrorEstimate = ErrorEstimate(1);
 
     /// The smallest representable estimate that is at least `error`.
@@ -111,7 +110,7 @@ impl ErrorEstimate {
         ErrorEstimate(s | z | scale << 8 | multiplier)
     }
 
-    /// What the kernel says of its clock: its maximum error where it is synchronised.
+    /// From the kernel's clock state: its maximum error if it is synchronised.
     pub fn of_clock(state: Option<SyncState>, format: Format) -> ErrorEstimate {
         match state {
             Some(s) => ErrorEstimate::new(s.synchronised, format, s.maximum_error),
@@ -119,23 +118,23 @@ impl ErrorEstimate {
         }
     }
 
-    /// S: whether the clock is kept to UTC by an external source.
+    /// S: whether the clock is synchronised to UTC by an external source.
     pub fn synchronised(self) -> bool {
         self.0 & SYNCHRONISED != 0
     }
 
-    /// Z: the format of the times beside it.
+    /// Z: the format of the times that belong to it.
     pub fn format(self) -> Format {
         if self.0 & PTP != 0 { Format::Ptp } else { Format::Ntp }
     }
 
-    /// The same estimate beside times in `format`.
+    /// The same estimate for times in `format`.
     pub fn with_format(self, format: Format) -> ErrorEstimate {
         let z = if format == Format::Ptp { PTP } else { 0 };
         ErrorEstimate(self.0 & !PTP | z)
     }
 
-    /// Whether the estimate may be believed at all: a multiplier of zero says the packet is corrupt.
+    /// Whether the estimate is valid: a multiplier of zero means that the packet is corrupt.
     pub fn is_valid(self) -> bool {
         self.0 & 0xff != 0
     }
@@ -147,7 +146,7 @@ impl ErrorEstimate {
         Span(i64::try_from(ns).unwrap_or(i64::MAX))
     }
 
-    /// The 64-bit field that stands for `t` beside this estimate.
+    /// The 64-bit field for `t` in this estimate's format.
     pub fn encode(self, t: WallTime) -> u64 {
         match self.format() {
             Format::Ntp => NtpTime::from(t).0,
@@ -155,8 +154,8 @@ impl ErrorEstimate {
         }
     }
 
-    /// The instant near `near` of a 64-bit field beside this estimate; `None` where it is none. An
-    /// all-zero field is "no time" in both formats.
+    /// The time near `near` of a 64-bit field in this estimate's format; `None` if it is invalid. An all-zero field is
+    /// "no time" in both formats.
     pub fn decode(self, field: u64, near: WallTime) -> Option<WallTime> {
         match self.format() {
             _ if field == 0 => None,

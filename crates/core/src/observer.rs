@@ -1,4 +1,4 @@
-//! [`Observer`]: whoever follows a measurement. Logs, summaries, progress lines, live views and archives all
+//! [`Observer`]: receives the events of a measurement. Logs, summaries, progress lines, live views and archives all
 //! observe the same stream of [`Event`]s.
 
 use crate::passive::tcp::DirectedEvent;
@@ -8,11 +8,11 @@ use crate::session::Session;
 use crate::twoway::TcpSample;
 use core::net::SocketAddr;
 
-/// What happens in a measurement, in this order: `Connected`, `Probing`…, `Started`, then `Progress`,
-/// `Arrived` and `Missed` as often as there is something, `Collecting`…, `Concluding`, `Records`…, and `Finished`.
+/// An event of a measurement, in this order: `Connected`, `Probing`…, `Started`, then `Progress`, `Arrived` and
+/// `Missed` as they occur, `Collecting`…, `Concluding`, `Records`…, and `Finished`.
 ///
-/// An instrument leaves out what it does not have: a round-trip test collects nothing from its far host. A
-/// measurement that fails may end after any event. Streams are numbered from 0 in the order of the sessions.
+/// An instrument omits events it does not have: a round-trip test collects nothing from its far host. A measurement
+/// that fails may end after any event. Streams are numbered from 0 in the order of the sessions.
 ///
 /// Captured traffic is two streams, OUT and IN, between two capture points: `Listening` (live points only),
 /// `Planned`, then `Pairs`, `Matched` and the streams' `Started` and `Records` as they come, and `Finished`.
@@ -21,34 +21,34 @@ use core::net::SocketAddr;
 pub enum Event<'a> {
     /// The far host has been reached at this address.
     Connected(SocketAddr),
-    /// So many clock probes are answered, of how many.
+    /// Clock probes answered so far.
     Probing {
         /// Answered.
         done: u32,
         /// In all.
         of: u32,
     },
-    /// The streams begin: what is known of each by now.
+    /// The streams begin, with what is known of each so far.
     Started(&'a [Session]),
-    /// How far each stream has come, in the order of the sessions; some ten times a second.
+    /// The progress of each stream, in the order of the sessions; about ten times a second.
     Progress(&'a [StreamProgress]),
-    /// Packets that have arrived at this host, with the times known by now. For live views, and for logs that
-    /// survive a crash; each packet comes again in `Records`.
+    /// Packets that have arrived at this host, with the times known so far. For live views, and for logs that survive a
+    /// crash; each packet comes again in `Records`.
     Arrived {
         /// Number of the stream.
         stream: usize,
         /// In arrival order.
         records: &'a [PacketRecord],
     },
-    /// So many packets have arrived that were not in `Arrived`, since their records came faster than the observers
-    /// took them. They come in `Records`.
+    /// Packets that have arrived without being in `Arrived`, because records came faster than the observers took them.
+    /// They come in `Records`.
     Missed {
         /// Number of the stream.
         stream: usize,
         /// Since the last such event.
         packets: u64,
     },
-    /// Results are being fetched from the far host: so many rows, of how many.
+    /// Results fetched from the far host so far.
     Collecting {
         /// Number of the stream.
         stream: usize,
@@ -57,7 +57,7 @@ pub enum Event<'a> {
         /// In all.
         of: u64,
     },
-    /// The streams have ended: what is known of each before its final records follow.
+    /// The streams have ended, with what is known of each before its final records follow.
     Concluding(&'a [Session]),
     /// Final records, in arrival order, in chunks.
     Records {
@@ -65,42 +65,42 @@ pub enum Event<'a> {
         stream: usize,
         /// Records with every time that is known.
         records: &'a [PacketRecord],
-        /// The kernel's account of a TCP connection beside each record; empty where there is none.
+        /// The kernel's TCP_INFO sampled with each record; empty unless the test ran over TCP.
         tcp: &'a [TcpSample],
     },
-    /// All is known of every stream. Nothing follows.
+    /// Everything is known of every stream. No event follows.
     Finished(&'a [Session]),
-    /// The capture points are listened to: what the reference and the monitor point are.
+    /// Capturing has started; the names of the reference and the monitor point.
     Listening([&'a str; 2]),
     /// What two capture points have in common is known: whose packets are followed, and how they are named.
     Planned(&'a Plan),
-    /// Round trips of captured traffic, as they are known.
+    /// Round trips of captured traffic, as soon as they are known.
     Pairs(&'a [Estimate]),
-    /// Captured packets that were recognised at both points, in the order of their arrival, copies left out.
+    /// Captured packets that were recognised at both points, in the order of their arrival, without duplicates.
     Matched(&'a [Record]),
-    /// What captured TCP segments told, in the order of the segments.
+    /// Events of captured TCP segments, in their order.
     Tcp(&'a [DirectedEvent]),
 }
 
-/// How far a stream has come.
+/// The progress of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamProgress {
     /// Packets to be sent in all.
     pub packets: u32,
-    /// Packets sent so far; 0 where the far host sends.
+    /// Packets sent so far; 0 if the far host sends.
     pub sent: u32,
-    /// Packets received so far, of a round-trip test answers; 0 where the far host receives.
+    /// Packets received so far (answers in a round-trip test); 0 if the far host receives.
     pub received: u32,
-    /// Packets missing below the highest number received: an estimate, as some may still come.
+    /// Packets missing below the highest number received: an estimate, because some may still arrive.
     pub missing: u32,
 }
 
-/// Follows a measurement. All calls come from the thread that called the instrument, never from one that
+/// Receives the events of a measurement. All calls come from the thread that called the instrument, never from one that
 /// handles packets; a slow observer delays other observers, not packets.
 ///
-/// A closure is an observer. So are several observers: each event goes to all of them, in their order.
+/// A closure is an observer. So are several observers: each event goes to all of them, in order.
 pub trait Observer {
-    /// Something has happened.
+    /// Receives an event.
     fn event(&mut self, event: &Event<'_>);
 }
 
@@ -130,7 +130,7 @@ impl<O: Observer> Observer for Option<O> {
     }
 }
 
-/// Follows nothing.
+/// Ignores all events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unobserved;
 

@@ -1,4 +1,4 @@
-//! [`Path`]: the routers between two hosts, and what each does to the packets that pass: delay, code point, labels.
+//! [`Path`]: the routers between two hosts, and what each does to packets: delay, DSCP, labels.
 
 use crate::distribution::histogram::Bins;
 use crate::distribution::percentile::{DEFAULT_PERCENTS, Method};
@@ -28,28 +28,28 @@ pub struct Label {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// The destination itself answered.
+    /// The destination answered.
     Destination,
-    /// Somebody says that the destination cannot be reached; code of ICMP or ICMPv6.
+    /// A router reports that the destination is unreachable; code of ICMP or ICMPv6.
     Unreachable(u8),
 }
 
 /// One answer to a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Who answered.
+    /// The sender of the answer.
     pub from: IpAddr,
     /// Time from the probe to the answer.
     pub rtt: Span,
-    /// TOS octet or traffic class with which the probe got there, where the answer quotes it.
+    /// TOS octet or traffic class of the probe on arrival there; `None` if the answer does not quote it.
     pub traffic_class: Option<u8>,
-    /// Labels that the probe carried, the outermost first.
+    /// Labels of the probe, the outermost first.
     pub labels: Vec<Label>,
-    /// If the path ends there.
+    /// Set if the path ends there.
     pub end: Option<End>,
 }
 
-/// Somebody who answered at a hop.
+/// A router or host that answered at a hop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Responder {
     /// Its address.
@@ -58,37 +58,37 @@ pub struct Responder {
     pub answers: u64,
 }
 
-/// One hop: where packets with a given time to live end.
+/// One hop: where packets with a given TTL expire.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Hop {
-    /// The time to live.
+    /// The TTL.
     pub ttl: u8,
     /// Probes sent.
     pub sent: u64,
     /// Probes that were answered.
     pub answered: u64,
-    /// Who answered, the most frequent first; several where packets take several ways.
+    /// The routers that answered, the most frequent first; several if packets take several paths.
     pub responders: Vec<Responder>,
     /// Round trips, in ns, of answered probes.
     pub rtt: Distribution,
-    /// Code points with which probes got there, and how many; empty where no answer quotes any.
+    /// DSCPs of probes on arrival there, with their counts; empty if no answer quotes any.
     pub dscp: BTreeMap<u8, u64>,
-    /// MPLS labels with which the last answered probe got there, the outermost first.
+    /// MPLS labels of the last answered probe on arrival there, the outermost first.
     pub labels: Vec<Label>,
-    /// What ends the path here.
+    /// Set if the path ends here.
     pub end: Option<End>,
 }
 
-/// A code point that is not the same from one hop to the next.
+/// A change of the DSCP from one hop to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Rewrite {
-    /// The last hop that packets reach as they were; 0 is this host.
+    /// The last hop at which packets arrive unchanged; 0 is this host.
     pub after_ttl: u8,
-    /// The first that sees them changed.
+    /// The first hop at which they arrive changed.
     pub at_ttl: u8,
-    /// Code point before.
+    /// DSCP before.
     pub from: u8,
-    /// And after.
+    /// DSCP after.
     pub to: u8,
 }
 
@@ -99,23 +99,23 @@ pub struct Path {
     pub source: IpAddr,
     /// The far host's.
     pub destination: IpAddr,
-    /// What the probes were: 17 UDP, 6 TCP.
+    /// Protocol of the probes: 17 UDP, 6 TCP.
     pub proto: u8,
     /// Destination port of the probes.
     pub port: u16,
-    /// Code point they were sent with.
+    /// DSCP of the probes.
     pub dscp: u8,
     /// Whether the destination answered.
     pub reached: bool,
-    /// By time to live, up to the destination or to the last that answered.
+    /// By TTL, up to the destination or to the last hop that answered.
     pub hops: Vec<Hop>,
-    /// Where the code point changes.
+    /// Where the DSCP changes.
     pub rewrites: Vec<Rewrite>,
-    /// What could not be done as asked.
+    /// Notes about what could not be done as requested.
     pub notes: Vec<String>,
 }
 
-/// What the probes of one hop have come to so far.
+/// The probes of one hop so far.
 #[derive(Clone, Debug, Default)]
 pub struct HopReplies {
     /// Probes sent.
@@ -151,7 +151,7 @@ impl Hop {
         }
     }
 
-    /// The code point that most probes got there with.
+    /// The DSCP with which most probes arrived there.
     pub fn usual_dscp(&self) -> Option<u8> {
         self.dscp.iter().max_by_key(|(_, n)| **n).map(|(dscp, _)| *dscp)
     }
@@ -166,7 +166,7 @@ fn distribution(values: &[i64]) -> Distribution {
 }
 
 impl Path {
-    /// From the replies to the probes of each time to live, the first of which is 1.
+    /// From the replies to the probes of each TTL, the first of which is 1.
     pub fn new(
         [source, destination]: [IpAddr; 2],
         (transport, port, dscp): (Transport, u16, Dscp),

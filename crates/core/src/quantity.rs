@@ -1,10 +1,10 @@
-//! Quantities as people write them: `20ms`, `1.5s`, `50/s`, `64kbit`. Decimal arithmetic on integers, so
-//! that `0.1s` is exactly 100 000 000 ns.
+//! Parses quantities such as `20ms`, `1.5s`, `50/s`, `64kbit`. Decimal arithmetic on integers, so that `0.1s` is
+//! exactly 100 000 000 ns.
 
 use crate::time::{SECOND, Span};
 use std::borrow::Cow;
 
-/// What is not a quantity, and how to write one.
+/// A text that is not a quantity, with a hint how to write one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct QuantityError(Cow<'static, str>);
@@ -63,7 +63,7 @@ fn decimal(number: &str, scale: i64) -> Result<i64, QuantityError> {
         .ok_or_else(|| QuantityError::new(format!("'{number}' is too large")))
 }
 
-/// A time of either sign, or none at all: `-5us`; a bare number is nanoseconds.
+/// A time of either sign, or zero: `-5us`; a bare number is nanoseconds.
 ///
 /// # Errors
 /// [`QuantityError`] for anything else.
@@ -105,17 +105,17 @@ fn positive(span: Span, text: &str) -> Result<Span, QuantityError> {
 /// A sending rate: packets or payload bits per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
-    /// Packets per second, held as the period it means.
+    /// Packets per second, stored as the period.
     Packets(Span),
     /// Payload bits per second.
     Bits(f64),
 }
 
 impl Rate {
-    /// The packet period this rate means for packets of `payload` bytes.
+    /// The packet period of this rate for packets of `payload` bytes.
     ///
     /// # Errors
-    /// [`QuantityError`] where it is shorter than a nanosecond or longer than time.
+    /// [`QuantityError`] if it is shorter than a nanosecond or too long.
     pub fn period(self, payload: u64) -> Result<Span, QuantityError> {
         match self {
             Rate::Packets(period) => Ok(period),
@@ -148,7 +148,7 @@ pub fn rate(text: &str) -> Result<Rate, QuantityError> {
     Ok(Rate::Packets(Span(ns.round() as i64)))
 }
 
-/// A number above 0 with a decimal scale (k, M, G) and a unit a second; whether the unit is bits.
+/// A number above 0 with a decimal scale (k, M, G) and a unit per second; returns whether the unit is bits.
 fn scaled(text: &str) -> Option<(f64, bool)> {
     let lower = text.trim().to_ascii_lowercase();
     let lower = ["/sec", "/s", "pps"].iter().find_map(|s| lower.strip_suffix(s)).unwrap_or(&lower);

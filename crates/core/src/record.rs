@@ -1,26 +1,26 @@
-//! [`PacketRecord`]: one packet, whatever instrument saw it.
+//! [`PacketRecord`]: one packet of any instrument.
 
 use crate::time::{Source, Span, Stamp, WallTime};
 
-/// The niche that stands for "no time". A real stamp never is: it lies in the year 1677.
+/// The value that means "no time"; as a real stamp it would be in the year 1677.
 const MISSING: i64 = i64::MIN;
-/// The niche that stands for "no user-space reading beside the stamp".
+/// The value that means "no user-space reading in addition to the stamp".
 const NO_LAG: i32 = i32::MIN;
 
-/// Anomalies noticed while a packet was received. Zero is a clean packet; anything else makes it
-/// invalid for every figure (metrics §1), but it stays in the log.
+/// Anomalies noticed when a packet was received. Zero is a clean packet; any other makes it invalid for every figure
+/// (metrics §1), but it stays in the log.
 ///
-/// Logs of versions 1 and 2 carry 32 undocumented bits here, of which only zero or non-zero may be
-/// relied on: the low 15 are kept as they are, any higher one becomes [`Flags::FOREIGN`].
+/// Logs of versions 1 and 2 have 32 undocumented bits here, of which only zero or non-zero is meaningful: the low 15
+/// are kept, any higher one becomes [`Flags::FOREIGN`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(pub u16);
 
 impl Flags {
-    /// The datagram was not of the length agreed for the test.
+    /// The datagram does not have the agreed length.
     pub const LENGTH: Flags = Flags(1 << 0);
-    /// The datagram was cut short by the receiver's buffer.
+    /// The datagram was truncated by the receiver's buffer.
     pub const TRUNCATED: Flags = Flags(1 << 1);
-    /// Bits of an older log that this program has no name for.
+    /// Unknown bits of an older log.
     pub const FOREIGN: Flags = Flags(1 << 15);
 
     /// From the 32-bit field of a classic singleton or a log.
@@ -42,12 +42,11 @@ impl core::ops::BitOr for Flags {
     }
 }
 
-/// One of the four instants of a packet's life. One-way tests know the first two, a two-way test up to
-/// all four.
+/// One of the four times of a packet. One-way tests know the first two, a two-way test up to four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Moment {
-    /// The sender put it on the path (T1).
+    /// Sent by the sender (T1).
     Sent = 0,
     /// The far host received it (T2).
     Arrived = 1,
@@ -57,8 +56,8 @@ pub enum Moment {
     Returned = 3,
 }
 
-/// One packet as one observation: 56 bytes, `Copy`, the row of every log and the input of every metric.
-/// What is not known is missing, never zero.
+/// One packet as one observation: 56 bytes, `Copy`, the row of every log and the input of every metric. What is unknown
+/// is missing, never zero.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PacketRecord {
     /// Sequence number, from 0; negative or beyond the test's count is invalid but representable.
@@ -69,7 +68,7 @@ pub struct PacketRecord {
     /// Anomalies of reception.
     pub flags: Flags,
     sources: u8,
-    /// Time to live or hop limit seen by the receiver; 0 = not known (no such packet arrives).
+    /// TTL or hop limit seen by the receiver; 0 = unknown (no such packet arrives).
     ttl: u8,
     traffic_class: u8,
     known: u8,
@@ -98,19 +97,19 @@ impl PacketRecord {
         PacketRecord { times: [sent.0, arrived.0, MISSING, MISSING], ..PacketRecord::new(seq) }
     }
 
-    /// The instant of `moment`, if known.
+    /// The time of `moment`; `None` if unknown.
     #[inline]
     pub fn time(&self, moment: Moment) -> Option<WallTime> {
         let t = self.times[moment as usize];
         (t != MISSING).then_some(WallTime(t))
     }
 
-    /// The instant of `moment` and where it was taken, if known.
+    /// The time of `moment` with its source; `None` if unknown.
     pub fn stamp(&self, moment: Moment) -> Option<Stamp> {
         self.time(moment).map(|at| Stamp { at, source: self.source(moment) })
     }
 
-    /// Where the stamp of `moment` was taken; meaningless while that time is missing.
+    /// The source of the stamp of `moment`; meaningless if that time is missing.
     pub fn source(&self, moment: Moment) -> Source {
         Source::ALL[(self.sources >> (2 * moment as u8) & 3) as usize]
     }
@@ -123,7 +122,7 @@ impl PacketRecord {
         self.sources = self.sources & !(3 << shift) | (stamp.source as u8) << shift;
     }
 
-    /// Forgets the stamp of `moment`.
+    /// Removes the stamp of `moment`.
     pub fn clear(&mut self, moment: Moment) {
         self.times[moment as usize] = MISSING;
     }
@@ -140,21 +139,21 @@ impl PacketRecord {
         self.time(Moment::Arrived)
     }
 
-    /// One-way delay `arrived − sent`: raw, of two clocks, negative if they disagree. `None` if either
-    /// is missing or the difference does not fit 64 bits.
+    /// One-way delay `arrived − sent`: raw, from two clocks, negative if they disagree. `None` if either is missing or
+    /// the difference does not fit 64 bits.
     #[inline]
     pub fn delay(&self) -> Option<Span> {
         self.arrived()?.checked_since(self.sent()?)
     }
 
-    /// How long before the sent stamp the program itself read the clock (stamp − user reading): the
-    /// time a packet spent in the sending host. Saturates at ±2.1 s.
+    /// How long before the send stamp the program itself read the clock (stamp − user reading): the time a packet spent
+    /// in the sending host. Saturates at ±2.1 s.
     pub fn send_lag(&self) -> Option<Span> {
         (self.lags[0] != NO_LAG).then_some(Span(self.lags[0].into()))
     }
 
-    /// How long after the arrived stamp the program itself read the clock (user reading − stamp): the
-    /// time a packet waited in the receiving host. Saturates at ±2.1 s.
+    /// How long after the arrival stamp the program itself read the clock (user reading − stamp): the time a packet
+    /// waited in the receiving host. Saturates at ±2.1 s.
     pub fn receive_lag(&self) -> Option<Span> {
         (self.lags[1] != NO_LAG).then_some(Span(self.lags[1].into()))
     }
@@ -169,7 +168,7 @@ impl PacketRecord {
         self.lags[1] = lag.map_or(NO_LAG, pack_lag);
     }
 
-    /// Payload bytes received, if known (an empty payload cannot carry a sequence number).
+    /// Payload bytes received; `None` if unknown (an empty payload cannot contain a sequence number).
     pub fn size(&self) -> Option<u16> {
         (self.size != 0).then_some(self.size)
     }
@@ -179,7 +178,7 @@ impl PacketRecord {
         self.size = bytes.unwrap_or(0);
     }
 
-    /// Time to live or hop limit seen by the receiver.
+    /// TTL or hop limit seen by the receiver; `None` if unknown.
     pub fn ttl(&self) -> Option<u8> {
         (self.ttl != 0).then_some(self.ttl)
     }
@@ -189,7 +188,7 @@ impl PacketRecord {
         self.ttl = ttl.unwrap_or(0);
     }
 
-    /// The whole TOS / traffic-class octet seen by the receiver.
+    /// The whole TOS / traffic-class octet seen by the receiver; `None` if unknown.
     pub fn traffic_class(&self) -> Option<u8> {
         (self.known & KNOWN_CLASS != 0).then_some(self.traffic_class)
     }

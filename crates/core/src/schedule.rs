@@ -1,5 +1,4 @@
-//! When each packet is to be sent: absolute offsets from the start of the stream, never a running sum
-//! of sleeps.
+//! When each packet is to be sent: absolute offsets from the start of the stream, never a running sum of sleeps.
 
 use crate::gaps::{Gaps, unit};
 use crate::spec::{Schedule, TestSpec};
@@ -7,8 +6,8 @@ use crate::time::Span;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-/// The due times of a stream, as offsets from its start, in sequence order and never decreasing.
-/// Ends after the stream's last packet. The same specification always gives the same times.
+/// The due times of a stream, as offsets from its start, in sequence order and never decreasing. Ends after the
+/// stream's last packet. The same specification always gives the same times.
 #[derive(Clone, Debug)]
 pub struct Deadlines {
     period: Span,

@@ -1,5 +1,5 @@
-//! [`Session`]: the context that gives records their meaning – who sent what to whom, when, on which
-//! clocks, and how it ended.
+//! [`Session`]: everything known about one direction of a test except its packets – who sent what to whom, when, with
+//! which clocks, and how it ended.
 
 use crate::clock::{ClockProbe, SyncState};
 use crate::noise::NoiseFloor;
@@ -9,28 +9,28 @@ use crate::twoway::TwoWay;
 use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
-/// Facts about one host that bear on how far its stamps can be believed.
+/// Facts about one host that show how reliable its stamps are. `None`: unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFacts {
-    /// Its own name for itself.
+    /// Its host name.
     pub name: Option<String>,
     /// Operating system and kernel release, e.g. `Linux 6.18.4`.
     pub system: Option<String>,
     /// The current clock source, e.g. `tsc`.
     pub clock_source: Option<String>,
-    /// The kernel's account of its clock before the stream.
+    /// The kernel's clock state before the stream.
     pub sync_before: Option<SyncState>,
-    /// And after it.
+    /// The kernel's clock state after the stream.
     pub sync_after: Option<SyncState>,
     /// Change of (realtime − monotonic) over the run: a clock stepped or slewed by this much, in ns.
     pub clock_step: Option<Span>,
-    /// What it adds to every figure, where that was measured before the test.
+    /// What it adds to every figure, if that was measured before the test.
     pub noise: Option<NoiseFloor>,
-    /// What had to be reduced, in plain words (no SCHED_FIFO, no kernel stamps, …).
+    /// Notes about what could not be done as requested (no SCHED_FIFO, no kernel stamps, …).
     pub notes: Vec<String>,
 }
 
-/// How a test came to its end.
+/// How a test ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
@@ -40,55 +40,54 @@ pub enum Ending {
     Interrupted,
     /// The peer or the control connection was lost.
     PeerLost,
-    /// Results could not be stored in full.
+    /// Results could not be stored completely.
     StorageFailed,
-    /// The log does not say (versions 1 and 2), or ends before its own end.
+    /// The log does not say (versions 1 and 2), or is truncated.
     #[default]
     Unknown,
 }
 
-/// Everything about one direction of one test but its packets.
+/// Everything known about one direction of a test except its packets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
-    /// What was asked for, with the ports as they really were.
+    /// The specification, with the actual ports.
     pub spec: TestSpec,
-    /// Format of the log it came from (1, 2, 3), or 3 for a live run.
+    /// Version of the log it came from (1, 2, 3), or 3 for a live run.
     pub version: u8,
-    /// When the record was opened; the first line of a log. Whole seconds in versions 1 and 2.
+    /// When the test was created; the first line of a log. Whole seconds in versions 1 and 2.
     pub created: Option<WallTime>,
-    /// The date as the first line of the log writes it, where the record came from one.
+    /// The date as in the first line of the log; `None` if it does not come from a log.
     pub date: Option<String>,
-    /// Packets a log declares where `spec` cannot hold that number: none, or more than 2³¹−1.
-    /// Read it through [`Session::packets`].
+    /// Packets declared by a log if `spec` cannot hold that number: none, or more than 2³¹−1. Read it through
+    /// [`Session::packets`].
     pub declared: Option<u64>,
-    /// Whether `spec` holds the true payload; not so if a log's header declares an impossible one.
+    /// Whether `spec` has the true payload; false if a log's header declares an impossible one.
     pub payload_known: bool,
-    /// Whether `spec` holds the true period; not so if a log's header declares an impossible one.
+    /// Whether `spec` has the true period; false if a log's header declares an impossible one.
     pub period_known: bool,
     /// The sender's address.
     pub src: Option<IpAddr>,
     /// The receiver's address.
     pub dst: Option<IpAddr>,
-    /// Packets the sender says it sent, where that is known to differ from what was asked (a test cut
-    /// short), or confirmed.
+    /// Packets that the sender reports as sent, if that is known to differ from the specification (a test cut short),
+    /// or confirmed.
     pub sent: Option<u32>,
-    /// Whether the direction is known. Classic logs cannot tell: in reverse mode the server too
-    /// answers SENDING.
+    /// Whether the direction is known. Classic logs cannot show it: in reverse mode the server also answers SENDING.
     pub direction_known: bool,
-    /// Whether classic workorders were spoken: the relative clock error is then the median of the probes, as the
-    /// seed document's A.2 has it.
+    /// Whether classic workorders were used: the relative clock error is then the median of the probes, as in the seed
+    /// document's A.2.
     pub classic: bool,
     /// Offset probes, in the order made, before and after the stream.
     pub probes: Vec<ClockProbe>,
-    /// The classic median estimate of θ in ns, where only that is known (log version 2).
+    /// The classic median estimate of θ in ns, if only that is known (log version 2).
     pub classic_offset: Option<Span>,
-    /// The classic minimum control-channel RTT, where only that is known (log version 2).
+    /// The classic minimum control-channel RTT, if only that is known (log version 2).
     pub classic_rtt: Option<Span>,
     /// The host that ran `jitlat HOST`.
     pub client: HostFacts,
     /// The host that ran `jitlat serve`.
     pub server: HostFacts,
-    /// Name under which the server keeps the results, 16 hexadecimal digits.
+    /// Identifier of the results at the server, 16 hexadecimal digits.
     pub id: Option<String>,
     /// The user's name for the test.
     pub name: Option<String>,
@@ -96,20 +95,20 @@ pub struct Session {
     pub tags: Vec<(String, String)>,
     /// How it ended.
     pub ending: Ending,
-    /// The reason in plain words, when it did not end complete.
+    /// The reason, if it did not end normally.
     pub reason: Option<String>,
-    /// Datagrams the receiving kernel dropped for want of buffer space, if it said.
+    /// Datagrams dropped by the receiving kernel because a buffer was full; `None` if unknown.
     pub receiver_drops: Option<u64>,
     /// Of the packets sent, those that the sending host's own system refused.
     pub unsent: u64,
-    /// The log it came from ends within a line, or before its own closing lines.
+    /// Whether the log it came from is truncated: it ends within a line, or before its closing lines.
     pub truncated: bool,
-    /// Of a two-way test: everything that only such a test has.
+    /// What only a two-way test has; `None` for a one-way test.
     pub two_way: Option<Box<TwoWay>>,
 }
 
 impl Session {
-    /// The context of `spec` about which nothing else is known yet.
+    /// The session of `spec` about which nothing else is known yet.
     pub fn new(spec: TestSpec) -> Session {
         Session {
             spec,
@@ -140,18 +139,18 @@ impl Session {
             two_way: None,
         }
     }
-    /// N, the packets whose fate is to be explained: those sent where that is known, otherwise those
-    /// the log or the specification declares. May be 0, and may be larger than any test could be.
+    /// N, the packets whose fate is to be explained: those sent if that is known, otherwise those that the log or the
+    /// specification declares. May be 0, and may be larger than any real test.
     pub fn packets(&self) -> u64 {
         self.sent.map(u64::from).or(self.declared).unwrap_or(self.spec.packets().into())
     }
 
-    /// Payload bytes of a packet, if known.
+    /// Payload bytes of a packet; `None` if unknown.
     pub fn payload(&self) -> Option<u16> {
         self.payload_known.then(|| self.spec.payload())
     }
 
-    /// Mean time between packets, if known.
+    /// Mean time between packets; `None` if unknown.
     pub fn period(&self) -> Option<Span> {
         self.period_known.then(|| self.spec.period())
     }

@@ -1,4 +1,4 @@
-//! [`TestSpec`]: what the user asked for, valid by construction.
+//! [`TestSpec`]: the parameters of a test stream, always valid.
 
 use crate::gaps::Gaps;
 use crate::time::{SECOND, Span};
@@ -6,7 +6,7 @@ use core::fmt;
 use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 
-/// Bytes every test packet carries: transmit time and sequence number.
+/// Bytes that every test packet has: transmit time and sequence number.
 pub const HEADER_LEN: u16 = 12;
 /// The largest UDP payload over IPv4.
 pub const MAX_PAYLOAD: u16 = 65_507;
@@ -25,7 +25,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The other one.
+    /// The opposite direction.
     pub fn reversed(self) -> Direction {
         match self {
             Direction::Up => Direction::Down,
@@ -34,7 +34,7 @@ impl Direction {
     }
 }
 
-/// What carries the test packets.
+/// The transport of the test packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
@@ -45,7 +45,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The IP protocol number, as workorders and logs write it.
+    /// The IP protocol number, as in workorders and logs.
     pub fn number(self) -> u8 {
         match self {
             Transport::Udp => 17,
@@ -72,7 +72,7 @@ impl fmt::Display for Transport {
     }
 }
 
-/// How send times follow each other. The mean rate is always one packet a period.
+/// The distribution of send times. The mean rate is always one packet per period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "kind")]
 pub enum Schedule {
@@ -81,7 +81,7 @@ pub enum Schedule {
     Periodic,
     /// Exponentially distributed gaps of mean P (RFC 2330 §11.1.1), reproducible from the seed.
     Poisson {
-        /// Of the generator that draws the gaps.
+        /// Seed of the generator of the gaps.
         seed: u64,
     },
     /// `size` packets back to back, then silence until the next multiple of `size`·P.
@@ -89,13 +89,13 @@ pub enum Schedule {
         /// Packets in a burst, ≥ 1.
         size: u32,
     },
-    /// Gaps of another law, reproducible from the seed; P is their mean.
+    /// Gaps with another distribution, reproducible from the seed; P is their mean.
     Random {
-        /// The law.
+        /// The distribution.
         gaps: Gaps,
         /// Packets in a row with the same gap, ≥ 1.
         batch: u32,
-        /// Of the generator that draws the gaps.
+        /// Seed of the generator of the gaps.
         seed: u64,
     },
 }
@@ -124,12 +124,12 @@ impl Dscp {
         self.0
     }
 
-    /// The TOS / traffic-class octet with this code point and no ECN.
+    /// The TOS / traffic-class octet with this DSCP and no ECN.
     pub fn octet(self) -> u8 {
         self.0 << 2
     }
 
-    /// The name of RFC 2474, 2597, 3246, 5865 and 8622, if it has one.
+    /// Its name in RFC 2474, 2597, 3246, 5865 or 8622; `None` if it has none.
     pub fn name(self) -> Option<&'static str> {
         DSCP_NAMES.iter().find(|(_, v)| *v == self.0).map(|(n, _)| *n)
     }
@@ -166,7 +166,7 @@ const DSCP_NAMES: [(&str, u8); 25] = [
 impl FromStr for Dscp {
     type Err = SpecError;
 
-    /// A number 0…63 (decimal or 0x…) or a name in any case.
+    /// Parses a number 0…63 (decimal or 0x…) or a name in any case.
     fn from_str(s: &str) -> Result<Dscp, SpecError> {
         let number = match s.strip_prefix("0x") {
             Some(hex) => u32::from_str_radix(hex, 16).ok(),
@@ -186,7 +186,7 @@ impl fmt::Display for Dscp {
     }
 }
 
-/// Why a test cannot be asked for.
+/// Why a test is not possible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// Packets outside 1…2³¹−1.
@@ -195,13 +195,13 @@ pub enum SpecError {
     /// Payload outside 12…65 507 bytes.
     #[error("{0} bytes of payload: give {HEADER_LEN} to {MAX_PAYLOAD}")]
     Payload(u64),
-    /// Period not positive, or so long that the test would outlast the clock.
+    /// Period not positive, or so long that the test would exceed the range of times.
     #[error("a period of {0} ns: give more than 0 and keep the whole test under a century")]
     Period(i64),
     /// Not a code point.
     #[error("'{0}' is not a DSCP: give 0 to 63 or a name such as EF, AF41, CS1")]
     Dscp(String),
-    /// A burst or batch of no packets.
+    /// A burst or batch without packets.
     #[error("a burst or batch needs at least one packet")]
     Burst,
     /// Random gaps that cannot be drawn.
@@ -212,8 +212,7 @@ pub enum SpecError {
     Gaps,
 }
 
-/// One test stream in one direction, as the user asked for it. Fields are private so that a value of
-/// this type is always one that can be run.
+/// One test stream in one direction. Fields are private so that a value of this type can always be run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub struct TestSpec {
@@ -231,7 +230,7 @@ pub struct TestSpec {
     pub dst_port: u16,
 }
 
-/// A [`TestSpec`] as it was written down.
+/// A [`TestSpec`] as it is serialised, unchecked.
 #[derive(Deserialize)]
 struct Unchecked {
     direction: Direction,
@@ -254,9 +253,9 @@ impl TryFrom<Unchecked> for TestSpec {
     }
 }
 
-/// The port test streams go to unless told otherwise.
+/// The default port of test streams.
 pub const TEST_PORT: u16 = 2667;
-/// The port servers answer control connections on unless told otherwise.
+/// The default port of control connections.
 pub const CONTROL_PORT: u16 = 2666;
 
 impl Default for TestSpec {
@@ -315,7 +314,7 @@ impl TestSpec {
         TestSpec { direction: self.direction.reversed(), ..self.clone() }
     }
 
-    /// The same test of `packets` packets.
+    /// The same test with `packets` packets.
     pub fn with_packets(&self, packets: u64) -> Result<TestSpec, SpecError> {
         let (payload, period) = (self.payload.into(), self.period);
         let checked = TestSpec::new(self.direction, self.transport, packets, payload, period, self.schedule)?;

@@ -224,8 +224,8 @@ pub fn seal(body: &[u8]) -> Vec<u8> {
 
 /// How many tests a session is of.
 fn tests(session: &Session) -> u64 {
-    let told = session.tags.iter().find(|(key, _)| key == TESTS);
-    told.and_then(|(_, n)| n.parse().ok()).unwrap_or(1)
+    let tests = session.tags.iter().find(|(key, _)| key == TESTS);
+    tests.and_then(|(_, n)| n.parse().ok()).unwrap_or(1)
 }
 
 /// Whether two sessions are parts of one test: of one id, or where neither has one, begun at the same time with the
@@ -270,7 +270,7 @@ fn worse(a: Ending, b: Ending) -> Ending {
     if rank(b) > rank(a) { b } else { a }
 }
 
-/// Adds what the far host told of another test, whose numbers follow the `sent` of this one.
+/// Adds what the far host reported of another test, whose numbers follow the `sent` of this one.
 fn add_facts(here: &mut TwoWay, next: TwoWay, sent: u32) {
     let both = |f: fn(&Directions) -> u64, a: &Directions, b: &Directions| f(a).saturating_add(f(b));
     here.directions = here.directions.zip(next.directions).map(|(a, b)| Directions {

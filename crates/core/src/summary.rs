@@ -1,7 +1,7 @@
-//! [`Summary`]: everything computed from one direction of one test, serialisable as the JSON summary.
+//! [`Summary`]: all results of one direction of a test, serialisable as the JSON summary.
 //!
-//! Names, nesting and units are a file format (`docs/metrics`): nanoseconds unless the name says
-//! otherwise, `None` (JSON `null`) where a figure is undefined, never 0 or NaN.
+//! Names, nesting and units are a file format (`docs/metrics`): nanoseconds unless the name says otherwise, `None`
+//! (JSON `null`) if a figure is undefined, never 0 or NaN.
 
 pub use crate::compare::Comparable;
 pub use crate::distribution::Distribution;
@@ -36,7 +36,7 @@ use crate::units::{eng4, eng4_f64, full, full_f64};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Everything computed from one direction of one test.
+/// All results of one direction of a test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// The classic eleven (or thirteen) header lines of a log.
@@ -46,17 +46,17 @@ pub struct Summary {
     /// Periods, rates, throughput.
     #[serde(default)]
     pub periods: Periods,
-    /// Raw one-way delay: of two clocks, negative if they disagree.
+    /// Raw one-way delay: from two clocks, negative if they disagree.
     pub latency: Distribution,
-    /// The same with lost packets counted as infinitely late, where asked for.
+    /// The same with lost packets counted as infinitely late; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_unconditional: Option<Unconditional>,
-    /// Shares of packets near the mean and the median delay, where asked for.
+    /// Shares of packets near the mean and the median delay; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<Within>,
     /// Delay above the smallest delay: the seed's jitter.
     pub pdv: Distribution,
-    /// Delay corrected by the clock estimate, where there is one.
+    /// Delay corrected by the clock estimate; `None` without one.
     pub latency_corrected: Option<Corrected>,
     /// Delay variation of consecutive packets.
     #[serde(default)]
@@ -82,16 +82,16 @@ pub struct Summary {
     pub trend: Option<Trend>,
     /// Relative clock skew.
     pub skew_hull: Option<SkewHull>,
-    /// PDV with the skew removed, where the skew matters.
+    /// PDV with the skew removed; `None` if the skew is negligible.
     pub pdv_deskewed: Option<Distribution>,
-    /// The sender's own error.
+    /// The sender's schedule error.
     pub schedule_error: Option<ScheduleError>,
     /// Host stalls, and the figures without them.
     #[serde(default)]
     pub stalls: Stalls,
-    /// Delay from due time, where sender stalls matter.
+    /// Delay from the due time; `None` if sender stalls are negligible.
     pub intended_latency: Option<IntendedLatency>,
-    /// Confidence.
+    /// Confidence intervals.
     #[serde(default)]
     pub inference: Inference,
     /// Play-out buffers and voice quality.
@@ -101,10 +101,10 @@ pub struct Summary {
     /// The clocks.
     #[serde(default)]
     pub clock: ClockEstimate,
-    /// The figures beside this host's noise floor, where that was measured.
+    /// The figures compared with this host's noise floor; `None` if that was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
-    /// Where the stamps come from.
+    /// Sources of the stamps.
     #[serde(default)]
     pub stamps: Stamps,
     /// What the receiver saw in the IP header.
@@ -113,16 +113,17 @@ pub struct Summary {
     /// Clock steps and path changes found in the series.
     #[serde(default)]
     pub segments: Vec<Segment>,
-    /// Per-window summaries, where asked for.
+    /// Summaries of windows; empty unless requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
-    /// Of a two-way test: what it tells beside its round trips, which everything else here is about.
+    /// What a two-way test has in addition to its round trips, which everything else here is about; `None` for other
+    /// tests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub two_way: Option<Box<TwoWayFigures>>,
-    /// What sets this test beside others without its packets, where asked for.
+    /// What is needed to compare this test with others without its packets; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparable: Option<Comparable>,
-    /// What metrics without a field of their own found, by key; `None` where it is undefined.
+    /// Values of metrics without a field of their own, by key; `None` if undefined.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, Option<f64>>,
     /// The test and its end.
@@ -131,14 +132,14 @@ pub struct Summary {
     /// Some figures formatted as the console prints them.
     #[serde(default)]
     pub display: Display,
-    /// What is wrong, since when, how much, how sure; and what that means by use. Absent of streaming analyses and of parts
-    /// of a test.
+    /// What is wrong, since when, how much, how certain; and what that means for each use. Absent from streaming
+    /// analyses and from parts of a test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<crate::verdict::Answer>,
-    /// The conclusions in words.
+    /// The conclusions as text.
     #[serde(default)]
     pub verdicts: Vec<Verdict>,
-    /// Reasons not to believe a figure.
+    /// Reasons to doubt a figure.
     #[serde(default)]
     pub warnings: Vec<Warning>,
 }
@@ -151,7 +152,7 @@ pub struct Header {
     pub date: Option<String>,
     /// `SENDING` (client to server) or `SEND_ME`.
     pub command: Command,
-    /// Packets asked for.
+    /// Packets requested.
     pub npkts: u64,
     /// Payload, in bytes.
     pub pktlen: u64,
@@ -167,19 +168,19 @@ pub struct Header {
     pub src_port: u16,
     /// Receiver's port.
     pub dst_port: u16,
-    /// Code point asked for.
+    /// Requested DSCP.
     pub dscp: u8,
-    /// θ = server − client, in ns, where known.
+    /// θ = server − client, in ns; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_error_ns: Option<i64>,
-    /// Minimum RTT of the control channel, in ns, where known.
+    /// Minimum RTT of the control channel, in ns; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_rtt_ns: Option<i64>,
     /// Version of the log.
     pub version: u8,
 }
 
-/// The classic command of a test: which way it goes.
+/// The classic command of a test, which gives its direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// Client to server.
@@ -191,7 +192,7 @@ pub enum Command {
     SendMe,
 }
 
-/// How many stamps of the rows received came from where.
+/// Number of stamps of the rows received, by source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stamps {
@@ -223,11 +224,11 @@ pub struct Coverage {
     pub wire: u64,
 }
 
-/// What the receiver saw in the IP header, over all rows: value → packets. Empty where not known.
+/// What the receiver saw in the IP header, over all rows: value → packets. Empty if unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FarEnd {
-    /// Code points.
+    /// DSCPs.
     pub dscp: BTreeMap<u8, u64>,
     /// ECN bits.
     pub ecn: BTreeMap<u8, u64>,
@@ -237,7 +238,7 @@ pub struct FarEnd {
     pub odd_sizes: u64,
 }
 
-/// A stretch of the run between two changes of the path or of a clock.
+/// A part of the run between two changes of the path or of a clock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Segment {
@@ -257,7 +258,7 @@ pub struct Segment {
     pub pdv_p999: i64,
     /// Largest.
     pub pdv_max: i64,
-    /// Change of the minimum from the segment before, in ns.
+    /// Change of the minimum from the previous segment, in ns; `None` for the first.
     pub step_ns: Option<i64>,
 }
 
@@ -281,7 +282,7 @@ pub struct Interval {
     pub loss_runs: u64,
     /// The longest of them.
     pub longest_loss: u64,
-    /// Further copies that arrived of its packets.
+    /// Duplicates of its packets that arrived.
     pub duplicate: u64,
     /// Overtaken.
     pub out_of_sequence: u64,
@@ -309,8 +310,8 @@ pub struct Interval {
     pub ipdv_stddev: Option<f64>,
     /// Interquartile range of IPDV.
     pub ipdv_iqr: Option<i64>,
-    /// Everything else, of this window's packets alone as if they were a test of their own. `None` where there are
-    /// more than 10 000 windows.
+    /// All other figures, for this window's packets as if they were a test of their own. `None` if there are more than
+    /// 10 000 windows.
     pub summary: Option<Box<Summary>>,
 }
 
@@ -318,7 +319,7 @@ pub struct Interval {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SessionInfo {
-    /// Sixteen hexadecimal digits under which the server kept the results.
+    /// Identifier of the results at the server, sixteen hexadecimal digits.
     pub id: Option<String>,
     /// The user's name for the test.
     pub name: Option<String>,
@@ -328,15 +329,15 @@ pub struct SessionInfo {
     pub direction: Direction,
     /// False for classic logs.
     pub direction_known: bool,
-    /// How send times follow each other.
+    /// The distribution of send times.
     pub schedule: Schedule,
-    /// When the record was opened, ns since 1970.
+    /// When the test was created, ns since 1970.
     pub created: Option<WallTime>,
     /// How it ended.
     pub ending: Ending,
-    /// Why, if not complete.
+    /// The reason, if it is not complete.
     pub reason: Option<String>,
-    /// Dropped by the receiving kernel for want of buffer space.
+    /// Datagrams dropped by the receiving kernel because a buffer was full; `None` if unknown.
     pub receiver_drops: Option<u64>,
     /// The client host.
     pub client: HostInfo,
@@ -352,7 +353,7 @@ pub struct HostInfo {
     pub name: Option<String>,
     /// System and release.
     pub system: Option<String>,
-    /// What had to be reduced.
+    /// Notes about what could not be done as requested.
     pub notes: Vec<String>,
 }
 
@@ -383,17 +384,17 @@ pub struct Display {
 }
 
 impl Summary {
-    /// Whether its delays are round trips, both ends of which are on one clock.
+    /// Whether its delays are round trips, with both ends on one clock.
     pub fn is_round_trip(&self) -> bool {
         self.two_way.is_some()
     }
 
-    /// Which way the packets went; `None` of round trips, and of a log that does not say.
+    /// Direction of the packets; `None` for round trips, and for a log that does not say.
     pub fn direction(&self) -> Option<Direction> {
         (self.session.direction_known && !self.is_round_trip()).then_some(self.session.direction)
     }
 
-    /// Whether loss and order could be observed: TCP hides both.
+    /// Whether loss and order are observable: TCP hides both.
     pub fn loss_observable(&self) -> bool {
         self.header.proto != Transport::Tcp.number()
     }
@@ -403,8 +404,8 @@ impl Summary {
         self.dejitter.as_ref()?.best_mos()
     }
 
-    /// What is to be subtracted from raw delay, and what it may be wrong by afterwards, in ns. `None` where
-    /// nothing is known of how the clocks relate.
+    /// What is to be subtracted from raw delay, and the remaining error, in ns. `None` if the offset of the clocks is
+    /// unknown.
     pub fn correction(&self) -> Option<(i64, f64)> {
         if self.is_round_trip() {
             return Some((0, 0.0));
@@ -415,7 +416,7 @@ impl Summary {
 }
 
 impl Header {
-    /// The header of `session`, with the clock estimate where there is one.
+    /// The header of `session`, with the clock estimate if there is one.
     pub fn new(session: &Session, clock: &ClockEstimate) -> Header {
         let spec = &session.spec;
         Header {
@@ -441,7 +442,7 @@ impl Header {
 }
 
 impl SessionInfo {
-    /// What a summary repeats of `session`.
+    /// The part of `session` that a summary repeats.
     pub fn new(session: &Session) -> SessionInfo {
         let host = |h: &crate::session::HostFacts| HostInfo {
             name: h.name.clone(),

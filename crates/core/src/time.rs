@@ -1,6 +1,6 @@
-//! Time: signed 64-bit nanoseconds. An instant is of one of a host's two clocks, and each has a type of its own:
-//! [`WallTime`] for stamps and records, [`SteadyTime`] for timers and deadlines. [`Span`] is a difference of two
-//! instants of one clock.
+//! Time: signed 64-bit nanoseconds. A time belongs to one of a host's two clocks, and each has its own type:
+//! [`WallTime`] for stamps and records, [`SteadyTime`] for timers and deadlines. [`Span`] is a difference of two times
+//! of one clock.
 //!
 //! ```compile_fail
 //! # use jitlat_core::{SteadyTime, WallTime};
@@ -8,9 +8,8 @@
 //! answer(SteadyTime(0), WallTime(0)); // the clocks cannot be swapped
 //! ```
 //!
-//! Integers all the way: a mean may be fractional, a stamp never is. The arithmetic saturates, so that
-//! a hostile stamp can give a wrong figure but not a panic; use [`WallTime::checked_since`] where the
-//! difference must be exact.
+//! All are integers: a mean may be fractional, a stamp never is. The arithmetic saturates, so that a hostile stamp can
+//! cause a wrong figure but not a panic; use [`WallTime::checked_since`] if the difference must be exact.
 
 use core::fmt;
 use core::ops::{Add, Neg, Sub};
@@ -19,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// Nanoseconds in a second.
 pub const SECOND: i64 = 1_000_000_000;
 
-/// An instant of the realtime clock: nanoseconds since 1970-01-01 00:00 UTC, on the clock of the host that read it.
+/// A time of the realtime clock: nanoseconds since 1970-01-01 00:00 UTC, on the clock of the host that read it.
 /// Comparable between hosts as far as their clocks agree; it may step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -29,12 +28,12 @@ pub struct WallTime(pub i64);
 #[doc(hidden)]
 pub use WallTime as Nanos;
 
-/// An instant of the monotonic clock: nanoseconds since an arbitrary instant before the program began. It never
-/// goes backwards, and means nothing to another host. What waits, repeats or expires is counted on it.
+/// A time of the monotonic clock: nanoseconds since an arbitrary time before the program began. It never goes
+/// backwards, and means nothing to another host. For everything that waits, repeats or expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SteadyTime(pub i64);
 
-/// A signed difference of two instants, in nanoseconds. Negative delays are legal everywhere.
+/// A signed difference of two times, in nanoseconds. Negative delays are legal everywhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Span(pub i64);
@@ -123,7 +122,7 @@ impl Neg for Span {
     }
 }
 
-/// Where a stamp was taken. The order is from the application outwards to the wire.
+/// The source of a stamp. The order is from the application outwards to the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
@@ -155,11 +154,11 @@ impl fmt::Display for Source {
     }
 }
 
-/// An instant together with where it was taken.
+/// A time with its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// When.
+    /// The time.
     pub at: WallTime,
-    /// Taken by whom.
+    /// Its source.
     pub source: Source,
 }

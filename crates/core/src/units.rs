@@ -1,5 +1,5 @@
-//! Numbers as people read them (metrics §24): the classic report's engineering format, rates,
-//! percentages, dates. Decimal arithmetic in integers, so that rounding is exact.
+//! Numbers as text (metrics §24): the classic report's engineering format, rates, percentages, dates. Decimal
+//! arithmetic in integers, so that rounding is exact.
 
 use crate::time::{SECOND, WallTime};
 

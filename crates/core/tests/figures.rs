@@ -1,4 +1,4 @@
-//! The list of figures against what summaries hold and what the documentation says.
+//! The list of figures compared with summaries and with the documentation.
 
 mod common;
 

@@ -201,8 +201,8 @@ proptest! {
             let d = ALPHA * d + (1.0 - ALPHA) * x;
             means = Some((d, ALPHA * v + (1.0 - ALPHA) * (d - x).abs()));
         }
-        let told = summary(n, &rows).dejitter.and_then(|d| d.adaptive_total_loss);
-        prop_assert_eq!(told, means.map(|_| missing));
+        let adaptive = summary(n, &rows).dejitter.and_then(|d| d.adaptive_total_loss);
+        prop_assert_eq!(adaptive, means.map(|_| missing));
     }
 
     /// RFC 3393 in send order; RFC 3550 and MAPDV2 in arrival order.
@@ -259,11 +259,11 @@ proptest! {
         }
         let mut errors: Vec<i64> = there.iter().map(|k| sent(*k) - *k as i64 * PERIOD).collect();
         errors.sort_unstable();
-        let Some(told) = s.schedule_error else { prop_assert!(errors.is_empty()); return Ok(()) };
+        let Some(figures) = s.schedule_error else { prop_assert!(errors.is_empty()); return Ok(()) };
         let anchor = errors[errors.len().div_ceil(100) - 1];
-        prop_assert_eq!(told.anchor_ns, anchor);
-        prop_assert_eq!((told.min, told.max), (errors[0] - anchor, errors[errors.len() - 1] - anchor));
-        prop_assert_eq!(told.over_half_period, errors.iter().filter(|e| 2 * (**e - anchor) > PERIOD).count() as u64);
+        prop_assert_eq!(figures.anchor_ns, anchor);
+        prop_assert_eq!((figures.min, figures.max), (errors[0] - anchor, errors[errors.len() - 1] - anchor));
+        prop_assert_eq!(figures.over_half_period, errors.iter().filter(|e| 2 * (**e - anchor) > PERIOD).count() as u64);
     }
 
     /// Metrics §21: no other cell and overhead fit better, and none as well is preferred.

@@ -30,8 +30,8 @@ pub(super) struct Counted {
     pub rx_time_regressions: u64,
 }
 
-/// What an analysis can tell of a stream. Each figure is computed when it is asked for, and only then; what takes
-/// all packets at once is absent from an analysis in constant memory.
+/// What an analysis knows about a stream. Each figure is computed when it is read, and only then; what needs all
+/// packets at once is absent from an analysis in constant memory.
 pub(super) trait Findings {
     fn session(&self) -> &Session;
     fn options(&self) -> &Options;
@@ -135,7 +135,7 @@ pub(super) fn summary(
         judged = judged.map(|j| verdict::two_way(j, [up.as_ref(), down.as_ref()], &losses));
         summary.two_way = Some(Box::new(figures));
     }
-    summary.answer = judged.map(Judgement::tell);
+    summary.answer = judged.map(Judgement::into_answer);
     summary.warnings = notes.look_at(&summary, found.session(), kind == Kind::RoundTrips);
     summary.verdicts = findings(&summary);
     summary

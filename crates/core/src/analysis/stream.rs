@@ -102,7 +102,7 @@ impl Stream {
     pub fn push(&mut self, record: &PacketRecord) {
         self.tally.row(record);
         if (0..self.forgotten as i64).contains(&record.seq) {
-            // Far too late to tell a first copy from a further one; its loss is already booked.
+            // Far too late to distinguish a first copy from a duplicate; its loss is already booked.
             self.classifier.received += 1;
             self.classifier.invalid += 1;
             return;

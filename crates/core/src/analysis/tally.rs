@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Constant memory, a few increments a row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Tally {
-    /// Of the test, not of its packets: whoever reads this back fills it in, see [`Tally::restore`].
+    /// Of the test, not of its packets: not stored; set it after reading, see [`Tally::restore`].
     #[serde(skip)]
     payload: u16,
     #[serde(skip)]

@@ -226,7 +226,7 @@ impl Ways<'_> {
         self.facts.directions.filter(|d| d.stateful)
     }
 
-    /// The figures of one way, and its answer where the far host's times tell of it.
+    /// The figures of one direction, and its answer if the far host's times show one.
     fn of(&self, analyzer: Analyzer, view: View) -> Option<(Way, Option<Answer>)> {
         let known = self.known();
         if !self.far_clock && known.is_none() {
@@ -299,12 +299,12 @@ fn losses_of(
     session: &Session,
     period: Option<f64>,
 ) -> (Option<Loss>, Option<u64>) {
-    let told: u64 = runs.iter().map(|r| u64::from(r.length)).sum();
+    let reported: u64 = runs.iter().map(|r| u64::from(r.length)).sum();
     let end = |r: &LossRun| u64::from(r.first) + u64::from(r.length);
     // A log may say anything.
     let possible = runs.windows(2).all(|w| end(&w[0]) <= w[1].first.into())
         && runs.last().is_none_or(|r| end(r) <= session.packets());
-    if told != lost || !possible {
+    if reported != lost || !possible {
         return (whole, None);
     }
     let (mine, other) = match view {

@@ -1,22 +1,23 @@
-//! [`Comparable`]: what of a run suffices to compare it when its packets are gone.
+//! [`Comparable`]: what is kept of a run so that it can be compared without its packets.
 
 use super::spread::Spread;
 use crate::distribution::sample::Sample;
 use serde::{Deserialize, Serialize};
 
-/// Ranks that are kept of a longer run.
+/// Number of ranks kept of a longer run.
 const KEPT: u64 = 257;
 
-/// Delay above the minimum (PDV) at evenly spaced ranks, and how far the run pins its median and 99th percentile
-/// down: enough for the verdict of metrics §20 on jitter, and, with the minimum, on delay.
+/// Delay above the minimum (PDV) at evenly spaced ranks, and how uncertain the median and the 99th percentile are:
+/// enough for the verdict of metrics §20 on jitter and, with the minimum, on delay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub struct Comparable {
     /// Accepted packets.
     n: u64,
-    /// PDV in ns, ascending: the j-th of k is that of rank ⌊j(n − 1)/(k − 1)⌋, from 0. All there are of up to 257.
+    /// PDV in ns, ascending: the j-th of k is that of rank ⌊j(n − 1)/(k − 1)⌋, from 0. All values if there are at most
+    /// 257.
     pdv: Vec<i64>,
-    /// `None` of fewer than 20 packets.
+    /// `None` below 20 packets.
     spread: Option<Spread>,
 }
 
@@ -27,7 +28,7 @@ struct Unchecked {
     spread: Option<Spread>,
 }
 
-/// Not what [`Comparable::new`] makes.
+/// Not a value that [`Comparable::new`] makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its part 'comparable' is damaged")]
 pub struct Damaged;
@@ -44,11 +45,11 @@ impl TryFrom<Unchecked> for Comparable {
     }
 }
 
-/// Values and how often each stands, ascending by value.
+/// Values with their number of occurrences, ascending by value.
 pub(super) type Weighted = Vec<(i64, u64)>;
 
 impl Comparable {
-    /// Of the delays of one run in send order; `all` are the same in order. The seed is the bootstrap's.
+    /// From the delays of one run in send order; `all` are the same, sorted. `seed` is the bootstrap's.
     pub fn new(mut delays: Vec<i64>, all: &Sample, seed: u64) -> Comparable {
         let least = all.min().unwrap_or_default();
         delays.iter_mut().for_each(|d| *d = d.saturating_sub(least));
@@ -67,18 +68,18 @@ impl Comparable {
         self.n
     }
 
-    /// How far the run pins its figures down.
+    /// How uncertain the median and the 99th percentile are.
     pub fn spread(&self) -> Option<&Spread> {
         self.spread.as_ref()
     }
 
-    /// Whether `other` has the same delays, as far as what is kept tells.
+    /// Whether `other` has the same delays, as far as is known.
     pub(super) fn is_the_same(&self, other: &Comparable) -> bool {
         self.n == other.n && self.pdv == other.pdv
     }
 
-    /// Distributions that the packets' own lies between: each value not kept is taken for the kept one below
-    /// it, and for the one above.
+    /// Two distributions that enclose that of the packets: each value not kept is replaced by the next kept one below,
+    /// and by the one above.
     pub(super) fn bounds(&self) -> [Weighted; 2] {
         let mut bounds: [Weighted; 2] = [Vec::new(), Vec::new()];
         for (j, value) in (0..).zip(&self.pdv) {
@@ -95,7 +96,7 @@ impl Comparable {
     }
 }
 
-/// The rank of the j-th value kept of `n`.
+/// The rank of the j-th kept value of `n`.
 fn rank(n: u64, j: u64) -> u64 {
     let steps = n.min(KEPT).saturating_sub(1).max(1);
     (u128::from(j) * u128::from(n.saturating_sub(1)) / u128::from(steps)) as u64

@@ -13,39 +13,39 @@ pub enum Basis {
     Delay,
 }
 
-/// Which difference the verdict is about.
+/// The difference that the verdict is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Statistic {
-    /// The middle.
+    /// The median.
     #[default]
     Median,
     /// The 99th percentile.
     P99,
 }
 
-/// What is asked of a comparison.
+/// The parameters of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Question {
     /// What is compared.
     pub basis: Basis,
-    /// Which difference the verdict is about.
+    /// The difference that the verdict is about.
     pub statistic: Statistic,
-    /// The precondition that is meant to differ, because it is what is being compared.
+    /// The precondition that differs on purpose, because it is what is being compared; `None`: none should differ.
     pub varied: Option<Precondition>,
-    /// Makes the bootstrap reproducible.
+    /// Seed of the bootstrap.
     pub seed: u64,
 }
 
-/// What two runs should have in common, or their difference has a cause that was not asked about.
+/// What two runs should have in common; otherwise their difference may have another cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precondition {
     /// Round trips or one-way delays.
     Kind,
-    /// There or back.
+    /// Up or down.
     Direction,
-    /// UDP or TCP.
+    /// Up or down.
     Transport,
     /// Time between packets.
     Period,
@@ -62,7 +62,7 @@ pub enum Precondition {
 }
 
 impl Precondition {
-    /// Without it the two are different quantities, and no difference between them means anything.
+    /// Whether the two are different quantities without it, so that no difference between them has a meaning.
     pub fn is_vital(self) -> bool {
         matches!(self, Precondition::Kind | Precondition::Direction | Precondition::Independence)
     }
@@ -73,7 +73,7 @@ impl Precondition {
 pub struct Unlike {
     /// Which.
     pub what: Precondition,
-    /// What was found, in words.
+    /// What was found.
     pub text: String,
 }
 
@@ -82,11 +82,11 @@ pub struct Unlike {
 pub struct Difference {
     /// B − A.
     pub change: f64,
-    /// Where it lies with 95 % confidence; `None` without the packets themselves.
+    /// Its 95 % confidence interval; `None` without the packets.
     pub ci95: Option<[f64; 2]>,
 }
 
-/// How large an effect is, by the bands in use for Cliff's δ.
+/// How large an effect is, by the usual bands of Cliff's δ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
@@ -100,13 +100,13 @@ pub enum Effect {
     Large,
 }
 
-/// What to believe.
+/// The verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// B differs from A, and by more than chance, habit and clocks explain.
+    /// B differs from A by more than chance, usual variation and clocks explain.
     Different,
-    /// No difference worth the name was found.
+    /// No relevant difference was found.
     Same,
     /// The packets themselves, or clocks to compare by, are missing.
     Undecided,
@@ -114,22 +114,22 @@ pub enum Outcome {
     Refused,
 }
 
-/// Tests of independence-supposing statistics, for those who ask; the verdict does not use them.
+/// Tests that assume independence, for information; the verdict does not use them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Tests {
     /// Mann–Whitney U of A, ties ½.
     pub u: f64,
     /// Its standard score, corrected for ties and continuity.
     pub z: f64,
-    /// Two-sided, supposing independent packets: far too small for packets of one run.
+    /// Two-sided, assuming independent packets: far too small for packets of one run.
     pub p: f64,
     /// Kolmogorov–Smirnov distance.
     pub ks: f64,
-    /// Stephens' asymptotic p, under the same supposition.
+    /// Stephens' asymptotic p, under the same assumption.
     pub ks_p: f64,
 }
 
-/// A and B side by side. Times in ns.
+/// A and B compared. Times in ns.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// What A is called.
@@ -138,39 +138,39 @@ pub struct Comparison {
     pub b: String,
     /// What was compared.
     pub basis: Basis,
-    /// Packets of each; 0 where nothing is known of them.
+    /// Packets of each; 0 if unknown.
     pub n: [u64; 2],
-    /// Preconditions that do not hold: with a vital one the comparison is refused, with others the difference
-    /// may have their cause.
+    /// Preconditions that are not met: with a vital one the comparison is refused, with others the difference may be
+    /// caused by it.
     pub unlike: Vec<Unlike>,
-    /// Of the medians.
+    /// Difference of the medians.
     pub median: Option<Difference>,
-    /// Of the 99th percentiles.
+    /// Difference of the 99th percentiles.
     pub p99: Option<Difference>,
-    /// Of the loss ratios.
+    /// Difference of the loss ratios.
     pub loss: Option<Difference>,
-    /// Cliff's δ: how much oftener a packet of B is slower than one of A than the other way round.
+    /// Cliff's δ: how much more often a packet of B is slower than one of A than the reverse.
     pub cliffs_delta: Option<f64>,
-    /// How far δ may be off for want of the packets: 0 where they are at hand.
+    /// Largest error of δ: 0 if the packets are known.
     pub cliffs_delta_error: Option<f64>,
-    /// How large that is.
+    /// The size of that effect.
     pub effect: Option<Effect>,
-    /// Hodges–Lehmann: the median of all b − a. From summaries the middle of where it must lie.
+    /// Hodges–Lehmann: the median of all b − a. From summaries the middle of its possible range.
     pub shift: Option<f64>,
-    /// What the two measurements may be wrong by together.
+    /// The measurement errors of both together.
     pub floor: f64,
-    /// Secondary; only from packets.
+    /// Secondary tests; `None` without packets.
     pub tests: Option<Tests>,
-    /// Which difference decided.
+    /// The statistic that decided.
     pub statistic: Statistic,
     /// The verdict.
     pub outcome: Outcome,
-    /// Its reason in words.
+    /// The reason, as a sentence.
     pub because: String,
 }
 
 impl Comparison {
-    /// Whether B is slower than A beyond doubt.
+    /// Whether B is significantly slower than A.
     pub fn is_worse(&self) -> bool {
         self.outcome == Outcome::Different && self.chosen().is_some_and(|d| d.change > 0.0)
     }

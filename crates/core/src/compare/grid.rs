@@ -1,5 +1,5 @@
-//! [`Grid`]: runs in rows and columns, as laboratories print them: a row for each load, a column for each
-//! class of traffic. Within a row every column is compared with the first.
+//! [`Grid`]: runs in rows and columns: for example a row for each load, a column for each class of traffic. Within a
+//! row every column is compared with the first.
 
 use super::side::in_send_order;
 use super::{Basis, Comparison, Precondition, Question, Ready, Side, compare_ready};
@@ -17,16 +17,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// One run to be set beside others.
+/// One run to be compared with others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
-    /// What tells it from the others.
+    /// Its label.
     pub label: String,
-    /// Where it comes from.
+    /// Its file.
     pub source: String,
-    /// Its figures.
+    /// Its summary.
     pub summary: Summary,
-    /// Its accepted packets; empty where only figures are known.
+    /// Its accepted packets; empty if only the summary is known.
     pub samples: Samples,
 }
 
@@ -37,13 +37,13 @@ pub enum Key {
     Label,
     /// The name given when it was measured.
     Name,
-    /// The value of a tag given then.
+    /// The value of a tag of the test.
     Tag(String),
-    /// The code point asked for.
+    /// The requested DSCP.
     Dscp,
     /// Sender and receiver.
     Path,
-    /// There or back.
+    /// Up or down.
     Direction,
     /// UDP or TCP.
     Transport,
@@ -54,7 +54,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// What `run` is by this key; `-` where it does not say.
+    /// The value of this key for `run`; `-` if it has none.
     pub fn of(&self, run: &Run) -> String {
         let (header, info) = (&run.summary.header, &run.summary.session);
         let known = match self {
@@ -83,11 +83,11 @@ impl Key {
         known.unwrap_or_else(|| "-".to_owned())
     }
 
-    /// The precondition that runs in different groups are meant not to meet.
+    /// The precondition that this key varies on purpose.
     fn varies(&self) -> Option<Precondition> {
         match self {
             Key::Label => None,
-            // Whoever names or tags the runs to be compared knows what class they were sent in.
+            // A user who names or tags runs knows their class.
             Key::Name | Key::Tag(_) | Key::Dscp => Some(Precondition::Dscp),
             Key::Path => Some(Precondition::Path),
             Key::Direction => Some(Precondition::Direction),
@@ -142,57 +142,57 @@ impl fmt::Display for Key {
     }
 }
 
-/// The runs of one row and one column, taken together.
+/// The runs of one row and one column.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cell {
     /// The column's name.
     pub column: String,
-    /// Its runs, by their place among all.
+    /// Its runs, as indices into all runs.
     #[serde(skip)]
     pub members: Vec<usize>,
-    /// Where its runs come from.
+    /// The files of its runs.
     pub sources: Vec<String>,
     /// Packets sent.
     pub sent: u64,
-    /// First clean copies.
+    /// Packets accepted: first clean copies.
     pub accepted: u64,
-    /// Lost; `None` where it cannot be seen (TCP).
+    /// Packets lost; `None` if loss is invisible (TCP).
     pub lost: Option<u64>,
     /// Lost over sent.
     pub loss_ratio: Option<f64>,
     /// The longest run of losses.
     pub longest_loss: Option<u64>,
-    /// Delay, corrected where the clocks allow; `None` where summaries of several runs cannot be pooled.
+    /// Delay, corrected if the clocks allow it; `None` if summaries of several runs cannot be pooled.
     pub latency: Option<Distribution>,
-    /// Whether that is one-way delay of clocks about whose relation something is known, or a round trip.
+    /// Whether that delay is reliable: a round trip, or a one-way delay between clocks whose offset is known.
     pub latency_trusted: bool,
     /// Delay above each run's own minimum.
     pub pdv: Option<Distribution>,
     /// Delay variation of consecutive packets.
     pub ipdv: Option<Ipdv>,
-    /// Mean of RTP jitter, in ns, of a single run.
+    /// Mean of RTP jitter, in ns; of a single run only.
     pub rfc3550_mean: Option<f64>,
-    /// Best mean opinion score, of a single run.
+    /// Best mean opinion score; of a single run only.
     pub mos: Option<f64>,
-    /// Every figure that is defined, by its key: of a single run all, of several what all their packets or counts
-    /// tell. Latency is as above.
+    /// Every defined figure by its key: for a single run all of them, for several those that follow from all packets or
+    /// counts. Latency is as above.
     pub figures: BTreeMap<String, Number>,
-    /// The delays above the minimum, in order, where the packets are at hand.
+    /// The delays above the minimum, sorted; `None` without packets.
     #[serde(skip)]
     pub pdv_sample: Option<Sample>,
-    /// The delays, in order, where the packets are at hand.
+    /// The delays, sorted; `None` without packets.
     #[serde(skip)]
     pub latency_sample: Option<Sample>,
 }
 
-/// One row: a column's runs, or none.
+/// One row, with its cells.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What its runs have in common; empty for the only row.
+    /// The common value of its runs; empty if there is only one row.
     pub name: String,
-    /// One a column.
+    /// One per column; `None` if the row has no runs for it.
     pub cells: Vec<Option<Cell>>,
-    /// Each further column against the first that has runs.
+    /// Each further column compared with the first that has runs.
     pub comparisons: Vec<Comparison>,
 }
 
@@ -201,7 +201,7 @@ pub struct Row {
 pub struct Grid {
     /// What was compared.
     pub basis: Basis,
-    /// Of the bootstrap.
+    /// Seed of the bootstrap.
     pub seed: u64,
     /// The columns' names.
     pub columns: Vec<String>,
@@ -210,8 +210,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Puts `runs` into columns by one key and, where there is a second, into rows by that; in the order in
-    /// which they are met, but the column called `baseline` first. Runs with equal keys are taken together.
+    /// Groups `runs` into columns by one key and, if there is a second one, into rows by that, in the order of their
+    /// first appearance, but the column `baseline` first. Runs with equal keys are pooled.
     pub fn new(
         runs: &[Run],
         columns: &Key,
@@ -230,7 +230,7 @@ impl Grid {
         };
         let question = Question { varied: question.varied.or(columns.varies()), ..*question };
         let mut column_names = names(columns);
-        // Stable: the others stay in order.
+        // Stable: the others keep their order.
         column_names.sort_by_key(|name| baseline != Some(name.as_str()));
         let row = |name: String| {
             let here = |(_, r): &(usize, &Run)| rows.is_none_or(|key| key.of(r) == name);
@@ -275,7 +275,7 @@ fn comparisons(columns: &[String], groups: &[Vec<(usize, &Run)>], question: &Que
 }
 
 impl Cell {
-    /// `runs` taken together; `None` of none.
+    /// Pools `runs`; `None` if there are none.
     fn new(column: &str, group: &[(usize, &Run)]) -> Option<Cell> {
         let runs: Vec<&Run> = group.iter().map(|(_, run)| *run).collect();
         let (first, others) = runs.split_first()?;
@@ -338,7 +338,7 @@ impl Cell {
 }
 
 impl Cell {
-    /// What figures are taken from: the only run's summary, or as much of one as several runs add up to.
+    /// The summary that figures are taken from: that of the only run, or as much of one as can be pooled.
     fn together(&self, runs: &[&Run]) -> Summary {
         let mut whole = match runs {
             [only] => only.summary.clone(),
@@ -351,13 +351,13 @@ impl Cell {
         whole
     }
 
-    /// The figure called `key`, if it is defined.
+    /// The figure `key`; `None` if it is undefined.
     pub fn figure(&self, key: &str) -> Option<Number> {
         self.figures.get(key).copied()
     }
 }
 
-/// Counts and lengths of runs of loss, which add up.
+/// Pooled counts and lengths of runs of loss.
 fn pooled(runs: &[&Run]) -> Summary {
     let mut whole = Summary::default();
     let c = &mut whole.counts;
@@ -391,7 +391,7 @@ fn distribution(values: &[i64]) -> (Distribution, Sample) {
     (Distribution::new(&sample, &moments, wanted), sample)
 }
 
-/// The steps within each run, all together.
+/// The steps within each run, pooled.
 fn pooled_ipdv(runs: &[&Run]) -> Ipdv {
     let mut steps: Vec<i64> = Vec::new();
     for run in runs {
@@ -468,8 +468,8 @@ mod tests {
         ];
         let grid = Grid::new(&runs, &tag("class"), Some(&tag("load")), None, &Question::default());
         assert_eq!(grid.columns, ["EF", "BE"]);
-        let told: Vec<_> = grid.comparisons().map(|(row, c)| (row, c.b.as_str(), c.outcome)).collect();
-        assert_eq!(told, [("idle", "BE", Outcome::Same), ("busy", "BE", Outcome::Different)]);
+        let outcomes: Vec<_> = grid.comparisons().map(|(row, c)| (row, c.b.as_str(), c.outcome)).collect();
+        assert_eq!(outcomes, [("idle", "BE", Outcome::Same), ("busy", "BE", Outcome::Different)]);
         let busy = grid.rows[1].cells[1].as_ref().unwrap();
         assert_eq!(busy.ipdv.as_ref(), Some(&runs[3].summary.ipdv));
         assert_eq!(busy.pdv.as_ref().unwrap().percentiles, runs[3].summary.pdv.percentiles);
@@ -488,7 +488,7 @@ mod tests {
         assert_eq!((a.ipdv.as_ref().unwrap().n, a.pdv.as_ref().unwrap().n), (3 * 399, 1200));
         assert_eq!(grid.rows[0].comparisons[0].outcome, Outcome::Different);
 
-        // Without the packets counts add up, and percentiles are not made up.
+        // Without the packets counts are added, and percentiles are not invented.
         let summaries: Vec<Run> =
             runs.into_iter().map(|r| Run { samples: Samples::default(), ..r }).collect();
         let grid = Grid::new(&summaries, &tag("class"), None, None, &Question::default());
@@ -499,7 +499,7 @@ mod tests {
 
     #[test]
     fn variation_from_run_to_run_is_not_taken_for_an_effect() {
-        // Three runs a side whose levels differ from run to run as much as from side to side.
+        // Three runs per side whose levels differ from run to run as much as between the sides.
         let at = |class, seed, level| run(class, "-", seed, level);
         let runs = [
             at("a", 1, 0),

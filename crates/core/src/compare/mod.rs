@@ -1,9 +1,9 @@
-//! Two runs side by side, with a verdict that does not lean on p-values (metrics §20).
+//! Two runs compared, with a verdict that is not based on p-values (metrics §20).
 //!
-//! Packets of one run are not independent, so a test that supposes they are finds a difference between any
-//! two runs long enough. The verdict "different" therefore takes three things at once: an interval that
-//! allows for the correlation and excludes no change, an effect that is not negligible, and a change larger
-//! than what the measurement itself may be wrong by.
+//! Packets of one run are not independent, so a test that assumes independence finds a difference between any two runs
+//! that are long enough. The verdict "different" therefore needs three things: an interval that allows for correlation
+//! and excludes no change, an effect that is not negligible, and a change larger than the error of the measurement
+//! itself.
 
 mod comparable;
 pub(crate) mod comparison;
@@ -31,7 +31,7 @@ pub fn compare(a: &Side, b: &Side, question: &Question) -> Comparison {
     compare_ready(&Ready::new(a, question.seed), &Ready::new(b, question.seed), question)
 }
 
-/// A side with what is computed of it once, however many it is compared with.
+/// A side with what is computed of it once, for any number of comparisons.
 struct Ready<'a> {
     side: &'a Side,
     all: Sample,
@@ -81,7 +81,7 @@ fn compare_ready(ready_a: &Ready<'_>, ready_b: &Ready<'_>, question: &Question) 
     result
 }
 
-/// What follows from every pair of a packet of A and one of B.
+/// What follows from all pairs of a packet of A and one of B.
 #[derive(Clone, Copy)]
 struct AllPairs {
     delta: f64,
@@ -91,12 +91,12 @@ struct AllPairs {
 }
 
 impl AllPairs {
-    /// From the packets where both sides have them, else from what is known of both distributions.
+    /// From the packets if both sides have them, otherwise from what is known of both distributions.
     fn of((a, sa): (&Side, &Sample), (b, sb): (&Side, &Sample), seed: u64) -> Option<AllPairs> {
         if !sa.is_empty() && !sb.is_empty() {
             let pairs = Pairs::count(sa, sb);
             return Some(AllPairs {
-                // Pairs count A over B; the change reported is B's, so the sign turns.
+                // Pairs count A over B; the change reported is B's, so the sign changes.
                 delta: -pairs.delta(),
                 delta_error: 0.0,
                 shift: hodges_lehmann(sb, sa),
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_worked_example() {
-        // metrics §20, V24, where A is the slower: every sign turns.
+        // metrics §20, V24, where A is the slower: every sign changes.
         let c = of(vec![9, 10, 10, 11, 12, 12, 13, 14, 16], vec![10, 12, 13, 13, 15, 18, 25, 40]);
         let t = c.tests.unwrap();
         assert_eq!((t.u, c.shift, c.median.unwrap().change), (17.0, Some(3.0), 2.0));

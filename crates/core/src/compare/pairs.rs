@@ -1,12 +1,12 @@
-//! Everything that follows from comparing each value of one run with each of another.
+//! Comparison of each value of one run with each of another.
 
 use super::comparable::Weighted;
 use super::comparison::Tests;
 use crate::distribution::sample::Sample;
 
-/// Values in ascending order, each standing for one packet or more.
+/// Values in ascending order, each with a number of packets.
 pub(super) trait Ascending {
-    /// The k-th entry and how many packets it stands for.
+    /// The k-th entry and its number of packets.
     fn entry(&self, k: usize) -> Option<(i64, u64)>;
     /// Entries.
     fn entries(&self) -> usize;
@@ -43,7 +43,7 @@ impl Ascending for Weighted {
     }
 }
 
-/// Pairs (a, b) by order, and what the two empirical distributions are apart. O(n + m) on sorted samples.
+/// Pairs (a, b) by order, and the distance of the two empirical distributions. O(n + m) on sorted samples.
 #[derive(Clone, Copy)]
 pub(super) struct Pairs {
     greater: u128,
@@ -122,8 +122,8 @@ fn kolmogorov(lambda: f64) -> f64 {
     (2.0 * sum).clamp(0.0, 1.0)
 }
 
-/// The median of all x − y, by bisection on its value with a count in O(n + m) each: exact, and without
-/// the n·m differences.
+/// The median of all x − y, by bisection on its value with a count in O(n + m) each: exact, without computing the n·m
+/// differences.
 pub(super) fn hodges_lehmann(x: &impl Ascending, y: &impl Ascending) -> f64 {
     let total = u128::from(x.packets()) * u128::from(y.packets());
     let value = |of: Option<(i64, u64)>| i128::from(of.map_or(0, |e| e.0));

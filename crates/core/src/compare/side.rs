@@ -10,19 +10,19 @@ use crate::spec::{Direction, Dscp};
 use crate::summary::Summary;
 use crate::units::eng4;
 
-/// One side of a comparison, as far as it is known. Fields are public so that what was measured by another
-/// tool can be compared as far as it goes.
+/// One side of a comparison, as far as it is known. Fields are public so that measurements of other tools can be
+/// compared, too.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Side {
-    /// What to call it.
+    /// Its name.
     pub label: String,
-    /// Round trips, on one clock.
+    /// Whether its delays are round trips; `None` if unknown.
     pub round_trip: Option<bool>,
     /// Period, in ns.
     pub period: Option<i64>,
     /// Payload, in bytes.
     pub payload: Option<u64>,
-    /// Which way.
+    /// Direction; `None` if unknown.
     pub direction: Option<Direction>,
     /// Protocol number.
     pub proto: Option<u8>,
@@ -30,30 +30,28 @@ pub struct Side {
     pub dscp: Option<u8>,
     /// Sender and receiver.
     pub path: Option<[String; 2]>,
-    /// Lost and sent packets, where loss can be seen.
+    /// Lost and sent packets; `None` if loss is invisible.
     pub loss: Option<(u64, u64)>,
-    /// 95 % interval of the loss ratio that allows for correlation, if known.
+    /// 95 % interval of the loss ratio that allows for correlation; `None` if unknown.
     pub loss_interval: Option<[f64; 2]>,
-    /// The compared times in ns, run after run, each in send order; empty where only the figures below are
-    /// known.
+    /// The compared times in ns, run after run, each in send order; empty if only the figures below are known.
     pub values: Vec<i64>,
-    /// How many of them each run has; empty for one run.
+    /// Number of values of each run; empty for one run.
     pub runs: Vec<usize>,
-    /// What is known of the distribution where there are no values.
+    /// What is known of the distribution without values.
     pub comparable: Option<Comparable>,
     /// The smallest of the compared times.
     pub least: i64,
-    /// Median, in ns, where there are no values.
+    /// Median, in ns, if there are no values.
     pub median: Option<f64>,
-    /// 99th percentile, in ns, where there are no values.
+    /// 99th percentile, in ns, if there are no values.
     pub p99: Option<f64>,
-    /// What the measurement may be wrong by, in ns: the clock bound for delay, the noise of the hosts for
-    /// PDV.
+    /// Measurement error, in ns: the clock bound for delay, the noise of the hosts for PDV.
     pub floor: f64,
 }
 
 impl Side {
-    /// The run of `summary`, whose accepted packets are `samples` (empty if they are not at hand).
+    /// From the run of `summary`, whose accepted packets are `samples` (empty if unknown).
     pub fn new(
         label: &str,
         summary: &Summary,
@@ -99,7 +97,7 @@ impl Side {
         }
     }
 
-    /// Several runs of the same kind as one side. What they do not agree on is not known of the whole.
+    /// Several runs of the same kind as one side. What they do not have in common is unknown for the whole.
     pub fn pooled(label: &str, sides: Vec<Side>) -> Side {
         let mut sides = sides.into_iter();
         let Some(mut all) = sides.next() else { return Side { label: label.to_owned(), ..Side::default() } };
@@ -125,11 +123,11 @@ impl Side {
             all.loss =
                 all.loss.zip(next.loss).map(|((l, n), (k, m))| (l.saturating_add(k), n.saturating_add(m)));
             all.floor = all.floor.max(next.floor);
-            // Medians of medians are not medians, and one interval does not follow from two.
+            // The median of medians is not the median, and one interval does not follow from two.
             (all.median, all.p99, all.loss_interval) = (None, None, None);
             (all.comparable, all.least) = (None, all.least.min(next.least));
         }
-        // Packets of some runs would stand for all.
+        // The packets of some runs would represent all.
         if all.runs.contains(&0) {
             all.values.clear();
             all.runs.clear();
@@ -142,7 +140,7 @@ impl Side {
         self.values.iter().copied().min().unwrap_or(self.least)
     }
 
-    /// How far median and 99th percentile are pinned down, above [`Side::least`]; `all` are the values in order.
+    /// The uncertainty of median and 99th percentile, above [`Side::least`]; `all` are the sorted values.
     pub(super) fn spread(&self, all: &Sample, seed: u64) -> Option<Spread> {
         if self.values.is_empty() {
             return self.comparable.as_ref()?.spread().cloned();
@@ -153,7 +151,7 @@ impl Side {
         Spread::of(&above.iter().map(Vec::as_slice).collect::<Vec<_>>(), all, seed)
     }
 
-    /// What is known of the distribution without the packets: of one run only.
+    /// What is known of the distribution without the packets; of one run only.
     pub(super) fn known(&self, all: &Sample, seed: u64) -> Option<Comparable> {
         if self.values.is_empty() {
             return self.comparable.clone().filter(|c| c.n() > 0);
@@ -161,7 +159,7 @@ impl Side {
         self.runs.is_empty().then(|| Comparable::new(self.values.clone(), all, seed))
     }
 
-    /// Packets behind the figures.
+    /// Number of packets of the figures.
     pub(super) fn packets(&self) -> u64 {
         match &self.comparable {
             Some(known) if self.values.is_empty() => known.n(),
@@ -193,7 +191,7 @@ pub(super) fn in_send_order(samples: &Samples) -> impl Iterator<Item = i64> + '_
     order.into_iter().map(|k| samples.delay[k])
 }
 
-/// Whether both are one run: the same delays in the same order, as far as can be seen.
+/// Whether both are one run: the same delays in the same order, as far as is known.
 fn is_the_same(a: &Side, b: &Side) -> bool {
     if !a.values.is_empty() && !b.values.is_empty() {
         return a.values == b.values;
@@ -202,7 +200,7 @@ fn is_the_same(a: &Side, b: &Side) -> bool {
     known(a).zip(known(b)).is_some_and(|(x, y)| a.least() == b.least() && x.is_the_same(&y))
 }
 
-/// The preconditions that `a` and `b` do not meet, but the one that is meant to differ.
+/// The preconditions that `a` and `b` do not meet, except the one that differs on purpose.
 pub(super) fn unlike(a: &Side, b: &Side, varied: Option<Precondition>) -> Vec<Unlike> {
     fn differs<'a, T: PartialEq>(x: &'a Option<T>, y: &'a Option<T>) -> Option<(&'a T, &'a T)> {
         x.as_ref().zip(y.as_ref()).filter(|(x, y)| x != y)

@@ -1,4 +1,4 @@
-//! [`Spread`]: how far a run pins its own median and 99th percentile down, and intervals of a difference from two.
+//! [`Spread`]: how uncertain a run's median and 99th percentile are, and intervals of the difference of two runs.
 
 use crate::distribution::percentile::{Method, Percent, rank};
 use crate::distribution::sample::Sample;
@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 
 /// Values of each statistic that are kept.
 const KEPT: usize = 99;
-/// Above this a single run is long enough for batches, and too long to resample.
+/// A longer single run is divided into batches instead of resampled.
 const RESAMPLED: usize = 20_000;
-/// Values drawn in all.
+/// Most values drawn.
 const BUDGET: usize = 8_000_000;
 const BATCHES: usize = 20;
 
-/// Where the median and the 99th percentile of one side would lie if it were measured again: 99 equally likely
-/// values of each, ascending, in ns.
+/// Where the median and the 99th percentile of one side would be if it were measured again: 99 equally likely values of
+/// each, ascending, in ns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// How they were found.
+    /// How they were computed.
     pub from: Origin,
     /// Of the bootstrap.
     pub seed: u64,
-    /// Series drawn; 0 of batches.
+    /// Number of resampled series; 0 for batches.
     pub resamples: u32,
-    /// Consecutive packets drawn together; of batches, packets a batch.
+    /// Consecutive packets drawn together; for batches, packets per batch.
     pub block: u64,
     /// Medians.
     pub median: Vec<f64>,
@@ -32,7 +32,7 @@ pub struct Spread {
     pub p99: Vec<f64>,
 }
 
-/// What a [`Spread`] comes from.
+/// How a [`Spread`] was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
@@ -43,8 +43,7 @@ pub enum Origin {
 }
 
 impl Spread {
-    /// Of one run, or of several taken together; `all` are the same values in order. `None` where there are too
-    /// few to say.
+    /// For one run, or several pooled; `all` are the same values, sorted. `None` if there are too few.
     pub fn of(runs: &[&[i64]], all: &Sample, seed: u64) -> Option<Spread> {
         let n: usize = runs.iter().map(|r| r.len()).sum();
         if n < FEWEST_VALUES {
@@ -67,7 +66,7 @@ impl Spread {
         })
     }
 
-    /// Sectioning: what batches differ by among themselves tells how far the whole can be trusted.
+    /// Sectioning: the variation between batches shows how reliable the whole is.
     fn batches(values: &[i64], all: &Sample, seed: u64) -> Option<Spread> {
         let size = values.len() / BATCHES;
         let mut batch = Vec::with_capacity(size);
@@ -95,7 +94,7 @@ impl Spread {
         })
     }
 
-    /// Whether it can have been written by [`Spread::of`].
+    /// Whether [`Spread::of`] can have written it.
     pub(super) fn is_sound(&self) -> bool {
         [&self.median, &self.p99]
             .iter()
@@ -103,7 +102,7 @@ impl Spread {
     }
 }
 
-/// The probability that the j-th of the values kept stands for.
+/// The probability that belongs to the j-th kept value.
 fn place(j: usize) -> f64 {
     (j as f64 + 0.5) / KEPT as f64
 }
@@ -114,7 +113,7 @@ fn equally_likely(mut values: Vec<f64>) -> Option<Vec<f64>> {
     (0..KEPT).map(at).collect()
 }
 
-/// The 95 % interval of y − x, from likely values of each: they are independent, so every pair is as likely.
+/// The 95 % interval of y − x, from likely values of each: they are independent, so every pair is equally likely.
 pub(super) fn interval(x: &[f64], y: &[f64]) -> Option<[f64; 2]> {
     let mut change: Vec<f64> = y.iter().flat_map(|y| x.iter().map(move |x| y - x)).collect();
     change.sort_by(f64::total_cmp);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Equal integer-ns bins from the minimum to the 99th percentile; the rest is overflow, in sight.
+/// Equal integer-ns bins from the minimum to the 99th percentile; larger values are counted as overflow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Histogram {
@@ -16,18 +16,18 @@ pub struct Histogram {
     pub binsize: i64,
     /// Values above `hi`.
     pub overflow: u64,
-    /// The fullest bin; the lowest of several.
+    /// The bin with most values; the lowest of several.
     pub mode_bin: usize,
     /// Its centre, in ns.
     pub mode: f64,
-    /// Values a bin.
+    /// Number of values in each bin.
     pub counts: Vec<u64>,
 }
 
-/// How many bins.
+/// The number of bins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bins {
-    /// So many. The default is 70: it reproduces the published UDP examples.
+    /// This number. The default is 70: it reproduces the published UDP examples.
     Fixed(usize),
     /// Freedman–Diaconis clamped to 70…500.
     Auto,

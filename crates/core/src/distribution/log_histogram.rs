@@ -4,36 +4,35 @@ use super::percentile::{Method, Percent, rank};
 use super::sample::Sample;
 use std::borrow::Cow;
 
-/// How much a [`LogHistogram`] keeps: the first values as they are, then counts in buckets.
+/// The precision of a [`LogHistogram`]: the first values are kept exactly, further ones counted in buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Precision {
-    /// Values kept as they are; one more, and all go into buckets.
+    /// Number of values kept exactly; with one more, all go into buckets.
     pub exact: usize,
     /// A bucket spans at most 1/2^bits of its distance from the origin.
     pub bits: u8,
 }
 
 impl Precision {
-    /// Of streams without end: percentiles at most 1/1024 too high once there are more than 1024 values.
+    /// For streams of any length: percentiles at most 1/1024 too high above 1024 values.
     pub const STREAM: Precision = Precision { exact: 1024, bits: 10 };
-    /// Of captures: the same once there are more than 262 144 values.
+    /// For captures: the same above 262 144 values.
     pub const CAPTURE: Precision = Precision { exact: 1 << 18, bits: 10 };
-    /// Of one of many flows: percentiles at most 1/64 too high once there are more than 256 values, in some ten
-    /// kilobytes.
+    /// For each of many flows: percentiles at most 1/64 too high above 256 values, in about ten kilobytes.
     pub const FLOW: Precision = Precision { exact: 256, bits: 6 };
 }
 
-/// A distribution of times that is exact of few values and logarithmic of many: beyond [`Precision::exact`] values
-/// it counts in buckets on either side of an origin, which is the smallest of those first values (or given).
+/// A distribution of times that is exact for few values and logarithmic for many: above [`Precision::exact`] values it
+/// counts in buckets on either side of an origin, which is the smallest of those first values (or given).
 ///
-/// A percentile is never too low, and at most 1/2^bits of its distance from the origin too high. All histograms of
-/// this program are of this type, so two percentiles differ by the same rule wherever they come from.
+/// A percentile is never too low, and at most 1/2^bits of its distance from the origin too high. All histograms of this
+/// program have this type, so two percentiles differ by the same rule wherever they come from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogHistogram {
     precision: Precision,
-    /// `None` while values are kept as they are and no origin was given.
+    /// `None` while values are kept exactly and no origin was given.
     origin: Option<i64>,
-    /// Values as they are, in the order they came; empty once there are buckets.
+    /// The exact values, in the order they came; empty once there are buckets.
     first: Vec<i64>,
     above: Buckets,
     below: Buckets,
@@ -42,7 +41,7 @@ pub struct LogHistogram {
     extremes: Option<(i64, i64)>,
 }
 
-/// Counts of buckets from the lowest that has one.
+/// Counts of buckets, from the lowest that is not empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Buckets {
     lowest: usize,
@@ -50,7 +49,7 @@ struct Buckets {
 }
 
 impl LogHistogram {
-    /// With an origin to be learnt from the first values.
+    /// With an origin determined by the first values.
     pub fn new(precision: Precision) -> LogHistogram {
         LogHistogram {
             precision,
@@ -63,12 +62,12 @@ impl LogHistogram {
         }
     }
 
-    /// With distances counted from `origin`, so that it merges exactly with any other around it.
+    /// With the origin `origin`, so that it merges exactly with any other that has the same.
     pub fn around(origin: i64, precision: Precision) -> LogHistogram {
         LogHistogram { origin: Some(origin), ..LogHistogram::new(precision) }
     }
 
-    /// With an origin, where there is one to be used, else one to be learnt.
+    /// With a given origin, or one determined by the first values.
     pub fn with_origin(origin: Option<i64>, precision: Precision) -> LogHistogram {
         LogHistogram { origin, ..LogHistogram::new(precision) }
     }
@@ -88,17 +87,17 @@ impl LogHistogram {
         }
     }
 
-    /// Whether all values are still known: nothing was put into buckets.
+    /// Whether all values are still known, because none is in a bucket.
     fn is_exact_so_far(&self) -> bool {
         self.first.len() as u64 == self.n - 1
     }
 
-    /// Whether percentiles are exact: all values are kept as they are.
+    /// Whether percentiles are exact, because all values are kept.
     pub fn is_exact(&self) -> bool {
         self.first.len() as u64 == self.n
     }
 
-    /// Puts the values kept so far into buckets.
+    /// Moves the kept values into buckets.
     fn settle(&mut self) {
         let first = core::mem::take(&mut self.first);
         if self.origin.is_none() {
@@ -119,7 +118,7 @@ impl LogHistogram {
         self.n
     }
 
-    /// Whether there is none.
+    /// Whether it has no values.
     pub fn is_empty(&self) -> bool {
         self.n == 0
     }
@@ -134,20 +133,20 @@ impl LogHistogram {
         self.extremes.map(|e| e.1)
     }
 
-    /// What distances are counted from, where that is decided.
+    /// The origin; `None` while it is undetermined.
     pub fn origin(&self) -> Option<i64> {
         self.origin
     }
 
-    /// Adds all values of `other`: exactly while both keep theirs as they are or count from one origin, at the
-    /// precision of a bucket otherwise.
+    /// Adds all values of `other`: exactly while both keep their values or have the same origin, otherwise with the
+    /// precision of a bucket.
     pub fn merge(&mut self, other: &LogHistogram) {
         if other.is_exact() {
             other.first.iter().for_each(|x| self.add(*x));
             return;
         }
         if self.is_exact() {
-            // The other's origin is as good as any, and its buckets stay as they are.
+            // The other's origin is as good as any, and its buckets stay unchanged.
             self.origin = self.origin.or(other.origin);
             self.settle();
         }
@@ -165,7 +164,7 @@ impl LogHistogram {
         };
     }
 
-    /// Buckets with values, ascending: the largest value each may stand for, and how many it holds.
+    /// Non-empty buckets, ascending: the largest value each may represent, and its count.
     fn buckets(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
         let (origin, bits) = (self.origin.unwrap_or(0), self.precision.bits);
         let (low, high) = self.extremes.unwrap_or((0, 0));
@@ -202,7 +201,7 @@ impl Buckets {
         self.counts[bucket - self.lowest] += times;
     }
 
-    /// Makes room for `bucket`.
+    /// Grows to include `bucket`.
     #[cold]
     fn reach(&mut self, bucket: usize) {
         if self.counts.is_empty() {
@@ -223,7 +222,7 @@ impl Buckets {
         other.filled().for_each(|(bucket, count)| self.add(bucket, count));
     }
 
-    /// The buckets with values, ascending.
+    /// The non-empty buckets, ascending.
     fn filled(&self) -> impl DoubleEndedIterator<Item = (usize, u64)> + '_ {
         let all = self.counts.iter().enumerate().map(|(k, count)| (self.lowest + k, *count));
         all.filter(|(_, count)| *count > 0)
@@ -264,7 +263,7 @@ impl Quantiles<'_> {
         }
     }
 
-    /// The percentile by `method`; from buckets the linear one is the empirical one.
+    /// The percentile by `method`; from buckets the linear one equals the empirical one.
     pub fn percentile(&self, p: Percent, method: Method) -> Option<i64> {
         match self {
             Quantiles::Exact(sample) => sample.percentile(p, method),
@@ -275,12 +274,12 @@ impl Quantiles<'_> {
         }
     }
 
-    /// The percentile by the empirical distribution.
+    /// The percentile of the empirical distribution.
     pub fn edf(&self, p: Percent) -> Option<i64> {
         self.percentile(p, Method::Edf)
     }
 
-    /// Middle value, or of two the mean; from buckets the median of the empirical distribution.
+    /// The median, or the mean of the two middle values; from buckets the median of the empirical distribution.
     pub fn median(&self) -> Option<f64> {
         match self {
             Quantiles::Exact(sample) => sample.median(),
@@ -288,7 +287,7 @@ impl Quantiles<'_> {
         }
     }
 
-    /// How many values are at most `x`; from buckets those that are so for certain.
+    /// How many values are at most `x`; from buckets those that certainly are.
     pub fn count_at_most(&self, x: i64) -> u64 {
         match self {
             Quantiles::Exact(sample) => sample.count_at_most(x) as u64,
@@ -296,7 +295,7 @@ impl Quantiles<'_> {
         }
     }
 
-    /// The values, ascending, and how often each stands.
+    /// The values, ascending, with their number of occurrences.
     pub fn values(&self) -> Box<dyn Iterator<Item = (i64, u64)> + '_> {
         match self {
             Quantiles::Exact(sample) => Box::new((0..sample.len()).filter_map(|k| Some((sample.at(k)?, 1)))),
@@ -305,7 +304,7 @@ impl Quantiles<'_> {
     }
 }
 
-/// The bucket of a distance: each distance its own below 2^(bits + 1), then 2^bits to the octave.
+/// The bucket of a distance: one for each distance below 2^(bits + 1), then 2^bits per octave.
 #[inline]
 fn bucket(distance: u64, bits: u8) -> usize {
     let octave = distance.checked_ilog2().unwrap_or(0).saturating_sub(bits.into());

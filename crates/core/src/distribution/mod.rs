@@ -1,5 +1,5 @@
-//! Distributions of times: all values in order ([`Sample`]), or any number of them in bounded memory
-//! ([`LogHistogram`]), and what is read off either: percentiles, histograms, statistics.
+//! Distributions of times: all values ([`Sample`]), or any number of them in bounded memory ([`LogHistogram`]), and
+//! what follows from either: percentiles, histograms, statistics.
 
 pub mod histogram;
 pub mod log_histogram;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Percent(pub u32);
 
-/// The list every summary carries: 50, 90, 95, then the seed's 99.0 … 100.
+/// The percentages in every summary: 50, 90, 95, then the seed's 99.0 … 100.
 pub const DEFAULT_PERCENTS: [Percent; 9] = [
     Percent(50_000),
     Percent(90_000),
@@ -37,7 +37,7 @@ impl core::fmt::Display for Percent {
 impl core::str::FromStr for Percent {
     type Err = NotAPercent;
 
-    /// Reads what [`Display`](core::fmt::Display) writes: 0 to 100, at most three decimals.
+    /// Parses what [`Display`](core::fmt::Display) writes: 0 to 100, at most three decimals.
     fn from_str(text: &str) -> Result<Percent, NotAPercent> {
         let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
         let digits = |s: &str| (!s.is_empty() && s.len() <= 3).then(|| s.parse::<u32>().ok()).flatten();
@@ -52,7 +52,7 @@ impl core::str::FromStr for Percent {
 #[error("write a percentage from 0 to 100 with at most three decimals")]
 pub struct NotAPercent;
 
-/// Which definition a percentile follows.
+/// The definition of a percentile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
@@ -61,11 +61,11 @@ pub enum Method {
     Edf,
     /// Hyndman–Fan type 7: interpolated at (n − 1)·p.
     Linear,
-    /// The 2009 tool: 0-based index ⌊p·n⌋, clamped.
+    /// That of the tool of 2009: 0-based index ⌊p·n⌋, clamped.
     Jitlat1,
 }
 
-/// How far a percentile can be resolved by n samples.
+/// How well n samples resolve a percentile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Resolution {
@@ -73,7 +73,7 @@ pub enum Resolution {
     Good,
     /// Fewer than ten.
     Weak,
-    /// Fewer than one: it is the maximum under another name.
+    /// Fewer than one: it is simply the maximum.
     ResolutionLimited,
 }
 
@@ -88,7 +88,7 @@ impl<T> Default for Percentiles<T> {
 }
 
 impl<T: Copy> Percentiles<T> {
-    /// The value at `p`, if it was asked for and exists.
+    /// The value at `p`; `None` if it was not requested or is undefined.
     pub fn at(&self, p: Percent) -> Option<T> {
         self.0.iter().find(|(q, _)| *q == p).and_then(|(_, v)| *v)
     }
@@ -114,9 +114,9 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Percentiles<T> {
     }
 }
 
-/// The 0-based place of percentile `p` among `n` values in order, in integers: in doubles
-/// 99.9/100·2000 is 1998.0000000000002 and its ceiling one too high. `None` for n = 0. The linear method
-/// has no single place; it gets the lower neighbour.
+/// The 0-based rank of percentile `p` among `n` sorted values, in integers: in doubles 99.9/100·2000 is
+/// 1998.0000000000002 and its ceiling one too high. `None` for n = 0. The linear method has no single rank; it gets the
+/// lower neighbour.
 pub fn rank(n: usize, p: Percent, method: Method) -> Option<usize> {
     let last = n.checked_sub(1)?;
     let (n, p) = (n as u128, u128::from(p.0));
@@ -127,7 +127,7 @@ pub fn rank(n: usize, p: Percent, method: Method) -> Option<usize> {
     })
 }
 
-/// How far `n` values resolve percentile `p`. The extremes themselves are always what they are.
+/// How well `n` values resolve percentile `p`. The extremes themselves are always exact.
 pub fn resolution(n: u64, p: Percent) -> Resolution {
     let beyond = u128::from(n) * u128::from(100_000u32.saturating_sub(p.0));
     match beyond {

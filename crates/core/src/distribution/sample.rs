@@ -1,10 +1,10 @@
-//! [`Sample`]: a set of times in order, from which every order statistic is a look-up.
+//! [`Sample`]: a sorted set of times, from which every order statistic can be read.
 
 use super::histogram::{Bins, Histogram};
 use super::percentile::{Method, Percent, rank};
 
-/// Values in ascending order, kept as distances from the smallest: 4 bytes each where they span less than
-/// 4.29 s, 8 otherwise.
+/// Values in ascending order, stored as distances from the smallest: 4 bytes each if they span less than 4.29 s, 8
+/// otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
     base: i64,
@@ -18,7 +18,7 @@ enum Above {
 }
 
 impl Sample {
-    /// The values in order. Runs over them twice.
+    /// From values in any order. Iterates over them twice.
     pub fn new(values: impl Iterator<Item = i64> + Clone) -> Sample {
         let (mut min, mut max) = (i64::MAX, i64::MIN);
         values.clone().for_each(|x| (min, max) = (min.min(x), max.max(x)));
@@ -38,7 +38,7 @@ impl Sample {
         Sample { base: min, above }
     }
 
-    /// How many.
+    /// Number of values.
     pub fn len(&self) -> usize {
         match &self.above {
             Above::Narrow(v) => v.len(),
@@ -46,7 +46,7 @@ impl Sample {
         }
     }
 
-    /// Whether there is none.
+    /// Whether it has no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -85,7 +85,7 @@ impl Sample {
         }
     }
 
-    /// A percentile that is one of the values; [`Method::Linear`] is rounded to a whole number here.
+    /// A percentile that is one of the values; that of [`Method::Linear`] is rounded to an integer.
     pub fn percentile(&self, p: Percent, method: Method) -> Option<i64> {
         match method {
             Method::Linear => self.linear(p).map(|x| x.round_ties_even() as i64),
@@ -93,7 +93,7 @@ impl Sample {
         }
     }
 
-    /// The percentile by the empirical distribution.
+    /// The percentile of the empirical distribution.
     pub fn edf(&self, p: Percent) -> Option<i64> {
         self.percentile(p, Method::Edf)
     }
@@ -107,12 +107,12 @@ impl Sample {
         Some((i128::from(self.base) + i128::from(low)) as f64 + part * step as f64)
     }
 
-    /// Middle value, or the mean of the two middle values.
+    /// The median, or the mean of the two middle values.
     pub fn median(&self) -> Option<f64> {
         self.twice_median_above().map(|twice| self.halved(twice))
     }
 
-    /// The median above the minimum, without the digits an offset would cost.
+    /// The median above the minimum, with all its digits.
     pub fn median_above(&self) -> Option<f64> {
         self.twice_median_above().map(|twice| twice as f64 / 2.0)
     }
@@ -123,12 +123,12 @@ impl Sample {
         Some(u128::from(low) + u128::from(high))
     }
 
-    /// Half of what lies above twice the base, rounded once.
+    /// Half of a value relative to twice the base, rounded once.
     fn halved(&self, twice_above: u128) -> f64 {
         (2 * i128::from(self.base) + twice_above as i128) as f64 / 2.0
     }
 
-    /// Half-sample mode (Bickel–Frühwirth): the densest half, again and again; ties to the lowest.
+    /// Half-sample mode (Bickel–Frühwirth): the densest half, repeatedly; ties go to the lowest.
     pub fn half_sample_mode(&self) -> Option<f64> {
         self.twice_mode_above().map(|twice| self.halved(twice))
     }
@@ -196,8 +196,8 @@ impl Sample {
     }
 }
 
-/// Least-significant-digit radix sort, 11 bits a pass, passes without information skipped: the delays of
-/// most paths span two digits.
+/// Least-significant-digit radix sort, 11 bits a pass; passes without information are skipped: the delays of most paths
+/// span two digits.
 fn sort_u32(values: &mut Vec<u32>) {
     const BITS: u32 = 11;
     const MASK: u32 = (1 << BITS) - 1;

@@ -11,51 +11,51 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Distribution {
-    /// Samples.
+    /// Number of values.
     pub n: u64,
     /// Smallest.
     pub min: Option<i64>,
-    /// Exact sum over n.
+    /// Mean, from the exact sum.
     pub mean: Option<f64>,
     /// Largest.
     pub max: Option<i64>,
-    /// With n − 1; `None` below two samples.
+    /// Standard deviation with n − 1; `None` below two values.
     pub stddev: Option<f64>,
-    /// With n (RFC 8912).
+    /// Standard deviation with n (RFC 8912).
     pub stddev_pop: Option<f64>,
-    /// Middle value, or mean of the two middle values.
+    /// Median, or mean of the two middle values.
     pub median: Option<f64>,
-    /// By the empirical distribution (RFC 2330).
+    /// Percentiles of the empirical distribution (RFC 2330).
     pub percentiles: Percentiles<i64>,
-    /// By the 2009 tool's floor index.
+    /// Percentiles by the floor index of the tool of 2009.
     pub percentiles_jitlat1: Percentiles<i64>,
-    /// Interpolated, where asked for.
+    /// Interpolated percentiles; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percentiles_linear: Option<Percentiles<f64>>,
-    /// Percentiles that n cannot resolve well.
+    /// How well n resolves each percentile.
     pub percentiles_resolution: Percentiles<Resolution>,
-    /// Up to the 99th percentile.
+    /// Histogram up to the 99th percentile.
     pub histogram: Option<Histogram>,
     /// Robust mode (Bickel–Frühwirth).
     pub half_sample_mode: Option<f64>,
-    /// Percentiles come from a logarithmic histogram: at most 1/1024 of their distance from its origin, which is about
-    /// the smallest value, above the exact ones.
+    /// Whether percentiles come from a logarithmic histogram: then they are at most 1/1024 of their distance from its
+    /// origin (about the smallest value) too high.
     pub approx: bool,
 }
 
-/// What a distribution is to report.
+/// What a distribution should contain.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     /// Percentiles.
     pub percents: &'a [Percent],
-    /// The definition histogram limits follow.
+    /// The definition of the histogram's limit.
     pub method: Method,
     /// Histogram bins.
     pub bins: Bins,
 }
 
 impl Distribution {
-    /// The statistics of `sample`, whose moments are `moments`.
+    /// The statistics of `sample` with the moments `moments`.
     pub fn new(sample: &Sample, moments: &Moments, wanted: Wanted<'_>) -> Distribution {
         let column = |method| {
             Percentiles(wanted.percents.iter().map(|p| (*p, sample.percentile(*p, method))).collect())
@@ -82,8 +82,8 @@ impl Distribution {
         }
     }
 
-    /// The same above the minimum: PDV (RFC 5481 §4.2). Its deviation is that of delay by construction.
-    /// With the sample at hand no offset costs a digit.
+    /// The same above the minimum: PDV (RFC 5481 §4.2). Its standard deviation is that of delay. With the sample an
+    /// offset costs no digit.
     pub fn above_minimum(&self, moments: &Moments, sample: Option<&Sample>) -> Distribution {
         let Some(min) = self.min else { return self.clone() };
         let above = self.less(min);
@@ -99,7 +99,7 @@ impl Distribution {
         }
     }
 
-    /// The same of values less `by`.
+    /// The same with `by` subtracted from each value.
     pub fn less(&self, by: i64) -> Distribution {
         let less = |x: i64| x.saturating_sub(by);
         let less_f64 = |x: f64| x - by as f64;
@@ -126,15 +126,15 @@ impl Distribution {
         }
     }
 
-    /// The percentile at `p` by the empirical distribution, if it was asked for.
+    /// The percentile at `p` of the empirical distribution; `None` if it was not requested.
     pub fn percentile(&self, p: Percent) -> Option<i64> {
         self.percentiles.at(p)
     }
 }
 
 impl LogHistogram {
-    /// The statistics, exact while all values are kept, else marked approximate. Mean and deviations are those of
-    /// `moments`, which saw the same values.
+    /// The statistics, exact while all values are kept, otherwise marked as approximate. Mean and deviations are those
+    /// of `moments`, which must have the same values.
     pub fn distribution(&self, moments: &Moments, wanted: Wanted<'_>) -> Distribution {
         let quantiles = self.quantiles();
         if let Quantiles::Exact(sample) = &quantiles {

@@ -1,5 +1,5 @@
-//! [`Figure`]: one scalar of a summary, what it is called, what it means and where it is taken from. The list of all
-//! is [`FIGURES`](crate::figures::FIGURES).
+//! [`Figure`]: one scalar of a summary: its name, its meaning, and how to read it. The list of all figures is
+//! [`FIGURES`](crate::figures::FIGURES).
 
 mod source;
 mod unit;
@@ -10,31 +10,31 @@ pub use unit::{Number, Unit};
 use crate::distribution::percentile::Percent;
 use crate::summary::Summary;
 
-/// One scalar: what it is called, what it means, and where it stands in a summary.
+/// One scalar: its name, its meaning, and how to read it from a summary.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Figure {
-    /// Stable name in kebab case, as thresholds, columns and queries write it: `pdv-p99`.
+    /// Stable name in kebab case, as in thresholds, columns and queries: `pdv-p99`.
     pub key: &'static str,
-    /// What tables call it, in at most 22 characters.
+    /// Its name in tables, at most 22 characters.
     pub label: &'static str,
     /// Its definition, without a full stop.
     pub about: &'static str,
     /// The clause of the standard it follows; empty for definitions of this program.
     pub source: &'static str,
-    /// In what it is counted, and how it is written.
+    /// Its unit.
     pub unit: Unit,
-    /// Which way is better.
+    /// Which direction is better.
     pub better: Better,
-    /// What has it at all.
+    /// The kinds of measurement that have it.
     pub applies: Applies,
-    /// Stands in short tables: comparisons, phases, sweeps.
+    /// Whether it is in short tables: comparisons, phases, sweeps.
     pub headline: bool,
-    /// An older name that thresholds keep accepting.
+    /// An older name that thresholds still accept.
     pub alias: Option<&'static str>,
-    /// What OpenMetrics calls it, without prefix and unit, where that is not the key.
+    /// Its name in OpenMetrics, without prefix and unit, if it differs from the key.
     pub openmetrics: Option<&'static str>,
-    /// It is a percentile of a distribution: OpenMetrics writes the percentiles of one together.
+    /// Set if it is a percentile of a distribution: OpenMetrics writes all percentiles of a distribution together.
     pub quantile: Option<Quantile>,
     take: Take,
 }
@@ -43,28 +43,28 @@ pub struct Figure {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Quantile {
-    /// What the distribution is called.
+    /// The name of the distribution.
     pub family: &'static str,
-    /// What is distributed, without a full stop.
+    /// What the distribution is of, without a full stop.
     pub about: &'static str,
-    /// Which percentile.
+    /// The percentage.
     pub percent: Percent,
-    /// How many values there are.
+    /// The number of values of the distribution.
     pub count: fn(&FigureSource<'_>) -> u64,
 }
 
-/// Which way is better.
+/// Which direction is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// Less.
+    /// Lower.
     Lower,
-    /// More.
+    /// Higher.
     Higher,
     /// Neither: a fact, not a quality.
     Neither,
 }
 
-/// What kinds of measurement have a figure.
+/// The kinds of measurement that have a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applies {
     /// One-way tests.
@@ -73,16 +73,16 @@ pub struct Applies {
     pub round_trips: bool,
     /// One way of a round-trip test.
     pub ways: bool,
-    /// Other people's packets seen by captures.
+    /// Captured packets of other programs.
     pub passive: bool,
 }
 
 impl Applies {
     /// Every stream of packets.
     pub const STREAMS: Applies = Applies { one_way: true, round_trips: true, ways: true, passive: true };
-    /// Streams known as a whole: not one way of a round-trip test.
+    /// Whole streams: not one way of a round-trip test.
     pub const WHOLE: Applies = Applies { ways: false, ..Applies::STREAMS };
-    /// Tests this program sends itself, as a whole.
+    /// Whole tests sent by this program.
     pub const TESTS: Applies = Applies { passive: false, ..Applies::WHOLE };
     /// Delays between two clocks: not round trips.
     pub const TWO_CLOCKS: Applies = Applies { round_trips: false, ..Applies::STREAMS };
@@ -91,16 +91,16 @@ impl Applies {
         Applies { one_way: false, round_trips: true, ways: false, passive: false };
 }
 
-/// How a figure is found in a summary or in one way of a round-trip test. `None` where it is undefined there.
+/// How to read a figure from a summary or from one way of a round-trip test. `None` if it is undefined there.
 #[derive(Clone, Copy, Debug)]
 pub enum Take {
     /// A count.
     Count(fn(&FigureSource<'_>) -> Option<u64>),
-    /// A whole number, mostly of nanoseconds.
+    /// An integer, mostly of nanoseconds.
     Whole(fn(&FigureSource<'_>) -> Option<i64>),
     /// Any number.
     Real(fn(&FigureSource<'_>) -> Option<f64>),
-    /// By its key among [`Summary::figures`]: the metric has no field of its own.
+    /// By its key in [`Summary::figures`]: the metric has no field of its own.
     Computed,
 }
 
@@ -123,47 +123,47 @@ impl Figure {
         }
     }
 
-    /// With its definition.
+    /// Sets its definition.
     pub const fn about(self, about: &'static str) -> Figure {
         Figure { about, ..self }
     }
 
-    /// With the clause it follows.
+    /// Sets the clause it follows.
     pub const fn source(self, source: &'static str) -> Figure {
         Figure { source, ..self }
     }
 
-    /// Less is better.
+    /// Marks lower values as better.
     pub const fn lower_is_better(self) -> Figure {
         Figure { better: Better::Lower, ..self }
     }
 
-    /// More is better.
+    /// Marks higher values as better.
     pub const fn higher_is_better(self) -> Figure {
         Figure { better: Better::Higher, ..self }
     }
 
-    /// Of these kinds of measurement only.
+    /// Restricts it to these kinds of measurement.
     pub const fn only(self, applies: Applies) -> Figure {
         Figure { applies, ..self }
     }
 
-    /// Shown in short tables too.
+    /// Includes it in short tables.
     pub const fn headline(self) -> Figure {
         Figure { headline: true, ..self }
     }
 
-    /// With an older name.
+    /// Sets an older name.
     pub const fn alias(self, alias: &'static str) -> Figure {
         Figure { alias: Some(alias), ..self }
     }
 
-    /// With another name in OpenMetrics, without prefix and unit.
+    /// Sets its name in OpenMetrics, without prefix and unit.
     pub const fn openmetrics(self, name: &'static str) -> Figure {
         Figure { openmetrics: Some(name), ..self }
     }
 
-    /// As a percentile of the distribution called `family`, of `about`, of so many values.
+    /// Marks it as a percentile of the distribution `family`, of `about`, with so many values.
     pub const fn quantile(
         self,
         family: &'static str,
@@ -179,12 +179,12 @@ impl Figure {
         matches!(self.take, Take::Computed)
     }
 
-    /// Its value in `summary` as a whole.
+    /// Its value in the whole `summary`; `None` if it is undefined.
     pub fn of(&self, summary: &Summary) -> Option<Number> {
         self.from(&FigureSource::Test(summary))
     }
 
-    /// Its value in a summary, or in one way of a round-trip test.
+    /// Its value in a summary, or in one way of a round-trip test; `None` if it is undefined.
     pub fn from(&self, source: &FigureSource<'_>) -> Option<Number> {
         let value = match self.take {
             Take::Count(take) => take(source).map(Number::from),
@@ -195,12 +195,12 @@ impl Figure {
         value.filter(|x| x.as_f64().is_finite())
     }
 
-    /// A value of it as people read it: `1.615 s`, `0.25 %`, `4.21`.
+    /// A value as text: `1.615 s`, `0.25 %`, `4.21`.
     pub fn show(&self, value: Number) -> String {
         self.unit.show(value)
     }
 
-    /// Its column in tables for programs: the key with underscores and the unit, `pdv_p99_ns`.
+    /// Its column name: the key with underscores and the unit, `pdv_p99_ns`.
     pub fn column(&self) -> String {
         named_with_unit(self.key, self.unit.column_suffix())
     }

@@ -7,7 +7,7 @@ use crate::summary::{
 use crate::twoway::{TwoWayFigures, Way};
 use std::collections::BTreeMap;
 
-/// A whole test, or one way of a round-trip test: what both have is asked of either.
+/// A whole test, or one way of a round-trip test, with what both have.
 #[derive(Clone, Copy, Debug)]
 pub enum FigureSource<'a> {
     /// A whole test: one-way delays, or round trips.
@@ -17,7 +17,7 @@ pub enum FigureSource<'a> {
 }
 
 impl<'a> FigureSource<'a> {
-    /// One way of `summary`, where it is of round trips and knows that way; `None` is the whole.
+    /// One way of `summary` if it is a round-trip test with that way; with `None` the whole.
     pub fn of(summary: &'a Summary, way: Option<Direction>) -> Option<FigureSource<'a>> {
         let Some(way) = way else { return Some(FigureSource::Test(summary)) };
         let figures = summary.two_way.as_deref()?;
@@ -28,7 +28,7 @@ impl<'a> FigureSource<'a> {
         found.as_ref().map(FigureSource::Way)
     }
 
-    /// The whole test; `None` of one way.
+    /// The whole test; `None` for one way.
     pub fn test(&self) -> Option<&'a Summary> {
         match *self {
             FigureSource::Test(summary) => Some(summary),
@@ -36,12 +36,12 @@ impl<'a> FigureSource<'a> {
         }
     }
 
-    /// What a round-trip test as a whole tells beside its round trips.
+    /// What a round-trip test as a whole has in addition to its round trips; `None` for other tests.
     pub fn two_way(&self) -> Option<&'a TwoWayFigures> {
         self.test()?.two_way.as_deref()
     }
 
-    /// Packets sent on it, as far as their fate is known.
+    /// Packets sent, as far as their fate is known.
     pub fn sent(&self) -> Option<u64> {
         match *self {
             FigureSource::Test(summary) => Some(summary.counts.sent),
@@ -49,7 +49,7 @@ impl<'a> FigureSource<'a> {
         }
     }
 
-    /// Packets lost on it.
+    /// Packets lost; `None` if unknown.
     pub fn lost(&self) -> Option<u64> {
         match *self {
             FigureSource::Test(summary) => Some(summary.counts.lost),
@@ -57,7 +57,7 @@ impl<'a> FigureSource<'a> {
         }
     }
 
-    /// Further copies.
+    /// Duplicates; `None` if unknown.
     pub fn duplicate(&self) -> Option<u64> {
         match *self {
             FigureSource::Test(summary) => Some(summary.counts.duplicate),
@@ -65,7 +65,7 @@ impl<'a> FigureSource<'a> {
         }
     }
 
-    /// Packets overtaken.
+    /// Packets overtaken; `None` if unknown.
     pub fn out_of_sequence(&self) -> Option<u64> {
         match *self {
             FigureSource::Test(summary) => Some(summary.counts.out_of_sequence),
@@ -81,7 +81,7 @@ impl<'a> FigureSource<'a> {
         }
     }
 
-    /// How losses cluster.
+    /// How losses cluster; `None` if unknown.
     pub fn loss(&self) -> Option<&'a Loss> {
         match *self {
             FigureSource::Test(summary) => Some(&summary.loss),
@@ -89,7 +89,7 @@ impl<'a> FigureSource<'a> {
         }
     }
 
-    /// The value of a metric without a field of its own.
+    /// The value of a metric without a field of its own; `None` if it is undefined.
     pub(super) fn computed(&self, key: &str) -> Option<f64> {
         self.figures().get(key).copied().flatten()
     }
@@ -122,7 +122,7 @@ both! {
     latency: Distribution = latency;
     /// Delay above the smallest.
     pdv: Distribution = pdv;
-    /// PDV with the skew of the clocks taken out.
+    /// PDV without the skew of the clocks.
     pdv_deskewed: Option<Distribution> = pdv_deskewed;
     /// Delay corrected by the clock estimate.
     latency_corrected: Option<Corrected> = latency_corrected;
@@ -140,6 +140,6 @@ both! {
     objectives: Option<Y1541> = objectives;
     /// The clocks.
     clock: ClockEstimate = clock;
-    /// Where the stamps come from.
+    /// Sources of the time stamps.
     stamps: Stamps = stamps;
 }

@@ -1,23 +1,23 @@
-//! [`Unit`] and [`Number`]: in what figures are counted, and how they are written.
+//! [`Unit`] and [`Number`]: the units of figures, and how values are written.
 
 use crate::units::{bit_rate, eng4, eng4_f64};
 use core::fmt;
 use serde::{Serialize, Serializer};
 
-/// In what a figure is counted.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds.
     Time,
-    /// A share of one, read in percent.
+    /// A ratio, shown in percent.
     Share,
     /// Packets.
     Packets,
-    /// Whole things of another kind.
+    /// A count of other things.
     Count,
-    /// A number without a unit, read with so many decimals.
+    /// A number without a unit, shown with so many decimals.
     Plain {
-        /// Decimals people read.
+        /// Number of decimals shown.
         decimals: u8,
     },
     /// Packets a second.
@@ -30,17 +30,17 @@ pub enum Unit {
     Bytes,
 }
 
-/// A value of a figure, exact.
+/// An exact value of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// A whole number.
+    /// An integer.
     Whole(i64),
-    /// Any other.
+    /// Any other number.
     Real(f64),
 }
 
 impl Number {
-    /// As a double, rounded where it is longer than 53 bits.
+    /// As a double; rounded if it has more than 53 bits.
     pub fn as_f64(self) -> f64 {
         match self {
             Number::Whole(x) => x as f64,
@@ -87,7 +87,7 @@ impl fmt::Display for Number {
 }
 
 impl Unit {
-    /// `value` as people read it.
+    /// `value` as text for people.
     pub fn show(self, value: Number) -> String {
         let x = value.as_f64();
         match (self, value) {
@@ -103,7 +103,7 @@ impl Unit {
         }
     }
 
-    /// What ends the name of a column in it.
+    /// The suffix of a column name.
     pub fn column_suffix(self) -> &'static str {
         match self {
             Unit::Time => "ns",
@@ -116,7 +116,7 @@ impl Unit {
         }
     }
 
-    /// What ends the name of a metric in base units.
+    /// The suffix of a metric's name in base units.
     pub fn base_suffix(self) -> &'static str {
         match self {
             Unit::Time => "seconds",
@@ -124,7 +124,7 @@ impl Unit {
         }
     }
 
-    /// `value` in base units: seconds, shares of one.
+    /// `value` in base units: seconds, ratios.
     pub fn in_base(self, value: Number) -> f64 {
         match self {
             Unit::Time => value.as_f64() / 1e9,
@@ -133,7 +133,7 @@ impl Unit {
     }
 }
 
-/// In percent with two decimals, or with two significant digits where those would be zero.
+/// In percent with two decimals, or with two significant digits if those would be zero.
 fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     let decimals = match percent.abs() {

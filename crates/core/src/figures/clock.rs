@@ -1,4 +1,4 @@
-//! The clocks, and delay corrected by what is known of them: the figures that are fields of the summary.
+//! The clocks, and delay corrected by the clock estimate: figures that are fields of the summary.
 
 use crate::distribution::percentile::Percent;
 use crate::figure::{Applies, Figure, FigureSource, Take, Unit};

@@ -1,4 +1,4 @@
-//! [`Condition`]: a threshold that turns a measurement into a test, `pdv-p99>30ms`.
+//! [`Condition`]: a threshold of `--fail-if`, such as `pdv-p99>30ms`.
 
 use super::{Selector, Unit, UnknownFigure};
 use crate::quantity::{self, QuantityError};
@@ -6,7 +6,7 @@ use crate::summary::Summary;
 use core::fmt;
 use core::str::FromStr;
 
-/// A figure, above or below, a threshold.
+/// A figure that must not be above, or below, a threshold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
     selector: Selector,
@@ -24,13 +24,13 @@ pub enum ConditionError {
     /// There is no such figure.
     #[error(transparent)]
     Figure(#[from] UnknownFigure),
-    /// The threshold is not one of that figure.
+    /// The threshold is not a value of that figure.
     #[error(transparent)]
     Threshold(#[from] QuantityError),
 }
 
 impl Condition {
-    /// What is wrong with `summary`, where the condition holds. An undefined figure holds no condition.
+    /// A description of the violation in `summary`; `None` if there is none. An undefined figure violates nothing.
     pub fn violated(&self, summary: &Summary) -> Option<String> {
         let value = self.selector.of(summary)?;
         let x = value.as_f64();
@@ -40,10 +40,10 @@ impl Condition {
 }
 
 impl Selector {
-    /// A value of the figure as people write it: `30ms`, `1%`, `3.8`, in the unit of its values.
+    /// Parses a value of the figure (`30ms`, `1%`, `3.8`) in the unit of its values.
     ///
     /// # Errors
-    /// [`QuantityError`] for what is not in the figure's unit.
+    /// [`QuantityError`] if it is not in the figure's unit.
     pub fn threshold(&self, text: &str) -> Result<f64, QuantityError> {
         let text = text.trim();
         let number = |text: &str| {

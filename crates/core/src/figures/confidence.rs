@@ -1,4 +1,4 @@
-//! How far to trust a mean: the figures that are fields of the summary.
+//! How reliable a mean is: figures that are fields of the summary.
 
 use crate::figure::{Applies, Figure, Take, Unit};
 use crate::metrics::entry::Metric;
@@ -38,7 +38,7 @@ macro_rules! student {
     };
 }
 
-/// How far the sample pins its mean down.
+/// The uncertainty of the mean.
 pub const METRIC: Metric = Metric::of_fields(&[
     Figure::new(
         "autocorrelation",
@@ -54,7 +54,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
         Unit::Packets,
         Take::Real(|s| s.test()?.inference.effective_n),
     )
-    .about("independent packets that would tell as much of the mean")
+    .about("independent packets that would give the mean the same precision")
     .higher_is_better()
     .only(Applies::WHOLE),
     Figure::new(
@@ -83,7 +83,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     student!(mean_ci99, "99", high),
 ]);
 
-/// Shares near the middle.
+/// Shares of packets near the middle.
 pub const WITHIN: Metric = Metric::of_fields(&[
     Figure::new("within-mean", "near the mean", Unit::Share, Take::Real(|s| Some(s.test()?.within?.of_mean)))
         .about("share of packets whose delay is within `--within` of the mean")

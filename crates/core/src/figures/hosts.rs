@@ -1,9 +1,9 @@
-//! What the hosts themselves did: the figures that are fields of the summary.
+//! What the hosts themselves add: figures that are fields of the summary.
 
 use crate::figure::{Applies, Figure, Take, Unit};
 use crate::metrics::entry::Metric;
 
-/// The sender's own error.
+/// The sender's schedule error.
 pub const SCHEDULE_ERROR: Metric = Metric::of_fields(&[
     Figure::new(
         "schedule-error-median",

@@ -1,9 +1,9 @@
-//! [`FIGURES`]: every scalar of a [`Summary`](crate::Summary), once. Whatever lists scalars – CSV, OpenMetrics, thresholds, tables
-//! of comparisons, sweeps and pages, help – reads this list.
+//! [`FIGURES`]: every scalar of a [`Summary`](crate::Summary), once. Everything that lists scalars – CSV, OpenMetrics,
+//! thresholds, tables of comparisons, sweeps and pages, help – reads this list.
 //!
 //! Figures that are fields of the summary have their entries in this folder; a metric without a field of its own has
-//! its entry beside its computation, in [`crate::metrics`]. A [`Selector`] is what a user
-//! writes: a figure's key, of a whole test or of one way of a round-trip test.
+//! its entry with its computation, in [`crate::metrics`]. A [`Selector`] is what a user writes: a figure's key, for a
+//! whole test or for one way of a round-trip test.
 //!
 //! ```
 //! use jitlat_core::figures::{FIGURES, Selector};
@@ -69,13 +69,13 @@ pub static FIGURES: [Figure; COUNT] = {
 };
 
 impl Figure {
-    /// The figure called `key`, by its present or its older name.
+    /// The figure `key`, by its current or its older name; `None` if there is none.
     pub fn named(key: &str) -> Option<&'static Figure> {
         FIGURES.iter().find(|f| f.key == key || f.alias == Some(key))
     }
 }
 
-/// The list for help texts: a line a figure, its key and what it is.
+/// The list for help texts: one line per figure, with its key and its meaning.
 pub fn help() -> String {
     let width = FIGURES.iter().map(|f| f.key.len()).max().unwrap_or(0);
     FIGURES.iter().map(|f| format!("  {:<width$}  {}\n", f.key, f.about)).collect()

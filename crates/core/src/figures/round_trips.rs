@@ -1,9 +1,9 @@
-//! What a round-trip test tells beside its round trips: the figures that are fields of the summary.
+//! What a round-trip test has in addition to its round trips: figures that are fields of the summary.
 
 use crate::figure::{Applies, Figure, Take, Unit};
 use crate::metrics::entry::Metric;
 
-/// What round-trip tests tell beside their round trips.
+/// What round-trip tests have in addition to their round trips.
 pub const METRIC: Metric = Metric::of_fields(&[
     Figure::new(
         "processing-min",
@@ -61,7 +61,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
         Unit::Packets,
         Take::Count(|s| Some(s.two_way()?.directions?.unknown_lost)),
     )
-    .about("lost there or back, and there is no telling which")
+    .about("lost in an unknown direction")
     .lower_is_better()
     .only(Applies::ROUND_TRIPS),
     Figure::new(

@@ -6,12 +6,12 @@ use crate::summary::Summary;
 use core::fmt;
 use core::str::FromStr;
 
-/// A figure of a whole test, `pdv-p99`, or of one way of a round-trip test, `up-pdv-p99`.
+/// A figure of a whole test (`pdv-p99`), or of one way of a round-trip test (`up-pdv-p99`).
 #[derive(Clone, Copy, Debug)]
 pub struct Selector {
     /// Which figure.
     pub figure: &'static Figure,
-    /// Of which way of a round-trip test; `None` is the whole.
+    /// The way of a round-trip test; `None`: the whole.
     pub way: Option<Direction>,
 }
 
@@ -19,13 +19,13 @@ pub struct Selector {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{name}' is not a figure: did you mean {}?", .near.join(", "))]
 pub struct UnknownFigure {
-    /// What was asked for.
+    /// The name given.
     pub name: String,
-    /// The figures whose names are closest.
+    /// Figures with similar names.
     pub near: Vec<String>,
 }
 
-/// Every figure of whole tests, then of either way.
+/// Every figure of whole tests, then of each way.
 pub fn selectors() -> impl Iterator<Item = Selector> {
     let of = |way: Option<Direction>| {
         let there = move |f: &&Figure| way.is_none() || f.applies.ways;
@@ -35,7 +35,7 @@ pub fn selectors() -> impl Iterator<Item = Selector> {
 }
 
 impl Selector {
-    /// Its value in `summary`; `None` where it is undefined there.
+    /// Its value in `summary`; `None` if it is undefined.
     pub fn of(&self, summary: &Summary) -> Option<Number> {
         self.figure.from(&FigureSource::of(summary, self.way)?)
     }
@@ -81,7 +81,7 @@ impl FromStr for Selector {
     }
 }
 
-/// The three figures whose names are most like `text`.
+/// The three figures whose names are most similar to `text`.
 pub fn closest(text: &str) -> Vec<String> {
     let mut all: Vec<(usize, String)> = selectors()
         .filter(|s| s.way.is_none() || text.starts_with(prefix(s.way)))
@@ -92,7 +92,7 @@ pub fn closest(text: &str) -> Vec<String> {
     all.into_iter().take(3).map(|(_, name)| name).collect()
 }
 
-/// Letters to be changed, added or left out to make one of the other (Levenshtein).
+/// Letters to change, add or remove to make one from the other (Levenshtein).
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -129,7 +129,7 @@ mod tests {
             let error = wrong.parse::<Selector>().unwrap_err();
             assert!(error.near.iter().any(|n| n == meant) && error.near.len() == 3, "{error}");
         }
-        // The schedule is the test's, not one way's.
+        // The schedule belongs to the test, not to one way.
         assert!("up-schedule-error-p99".parse::<Selector>().is_err());
         assert_eq!((distance("kitten", "sitting"), distance("", "ab"), distance("ab", "")), (3, 2, 2));
     }

@@ -9,43 +9,43 @@ use rand_chacha::ChaCha8Rng;
 pub struct Rate {
     /// Bits a second, > 0.
     pub bits: u64,
-    /// What may wait, in bytes, the rest of the packet in transmission included. A packet that finds the
-    /// transmitter idle always goes through.
+    /// Size of the queue in bytes, including the rest of the packet being transmitted. A packet that finds the
+    /// transmitter idle always passes.
     pub queue: u64,
 }
 
-/// Traffic of others through the same bottleneck, in packets of [`OTHERS_BYTES`].
+/// Cross traffic through the same bottleneck, in packets of [`OTHERS_BYTES`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Competition {
     /// When it begins, from the first test packet.
     pub from: Span,
     /// For how long.
     pub length: Span,
-    /// How its packets follow each other.
+    /// The spacing of its packets.
     pub load: Load,
 }
 
-/// How the packets of others follow each other.
+/// The spacing of the packets of cross traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// Evenly, at this many bits a second.
+    /// Constant spacing, at this many bits a second.
     Constant(u64),
     /// With exponential gaps, at this many bits a second on average.
     Poisson(u64),
-    /// A TCP connection that always has something to send: slow start, then one packet more each round trip and
-    /// half as many after a loss.
+    /// A TCP connection with unlimited data: slow start, then one packet more each round trip and half as many after a
+    /// loss.
     Greedy {
-        /// Its round trip when nothing waits.
+        /// Its round trip without queueing.
         rtt: Span,
     },
 }
 
 /// Bytes of a packet of [`Competition`], IP header included.
 pub const OTHERS_BYTES: usize = 1500;
-/// The smallest gap between two packets of a competitor: they come over a link too.
+/// The smallest gap between two packets of a competitor, because they arrive over a link as well.
 const LEAST_GAP: Span = Span::micros(10);
 
-/// The bottleneck in progress.
+/// A running bottleneck.
 #[derive(Clone, Debug)]
 pub(super) struct Bottleneck {
     rate: Rate,
@@ -58,11 +58,11 @@ pub(super) struct Bottleneck {
 #[derive(Clone, Debug)]
 struct Competitor {
     law: Competition,
-    /// Its next packet, once the test has begun.
+    /// Its next packet; `None` before the test begins.
     next: Option<SteadyTime>,
     end: SteadyTime,
-    /// Of [`Load::Greedy`]: the window and the threshold of slow start in packets, and until when a loss counts as
-    /// the one before.
+    /// For [`Load::Greedy`]: window and slow-start threshold in packets, and until when a further loss counts as the
+    /// same.
     window: f64,
     threshold: f64,
     recovering: SteadyTime,
@@ -81,7 +81,7 @@ impl Bottleneck {
         Bottleneck { rate, busy_until: None, others: others.collect(), rng }
     }
 
-    /// Says when the first test packet came: the others' times count from it.
+    /// Sets when the first test packet came, which the competitors' times refer to.
     pub fn start(&mut self, first: SteadyTime) {
         for other in &mut self.others {
             other.next = Some(first + other.law.from);
@@ -89,7 +89,7 @@ impl Bottleneck {
         }
     }
 
-    /// When the bottleneck has sent the last bit of a packet that comes at `now`, or `None` if its queue is full.
+    /// When the last bit of a packet that comes at `now` is sent; `None` if the queue is full.
     pub fn transmit(&mut self, now: SteadyTime, bytes: usize) -> Option<SteadyTime> {
         while let Some(k) = self.next_before(now) {
             self.competitor(k);

@@ -1,10 +1,10 @@
-//! [`Choice`]: which packets something happens to.
+//! [`Choice`]: which packets are affected by an impairment.
 
 use super::chance::unit;
 use core::ops::RangeInclusive;
 use rand_chacha::ChaCha8Rng;
 
-/// Which test packets are lost, duplicated or held back.
+/// Which test packets are lost, duplicated or delayed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Choice {
     /// None.
@@ -14,9 +14,9 @@ pub enum Choice {
     Bernoulli(f64),
     /// In bursts.
     Gilbert(Gilbert),
-    /// Only packets numbered so, by another choice.
+    /// Only packets with these numbers, by another choice.
     Within(RangeInclusive<u64>, Box<Choice>),
-    /// Exactly those numbered so, in increasing and disjoint ranges.
+    /// Exactly those with these numbers, in increasing and disjoint ranges.
     Exactly(Vec<RangeInclusive<u64>>),
 }
 
@@ -28,9 +28,9 @@ pub struct Gilbert {
     pub p: f64,
     /// Probability of going from bad to good.
     pub r: f64,
-    /// Probability of being spared in the bad state (0 in the simple Gilbert model).
+    /// Probability that a packet is not affected in the bad state (0 in the simple Gilbert model).
     pub h: f64,
-    /// Probability of being spared in the good state (1 in the simple Gilbert model).
+    /// Probability that a packet is not affected in the good state (1 in the simple Gilbert model).
     pub k: f64,
 }
 
@@ -54,7 +54,7 @@ impl Choice {
         Choice::ranges(numbers.into_iter().map(|n| n..=n))
     }
 
-    /// Exactly the packets in these ranges, in any order; overlapping and adjacent ones are joined.
+    /// Exactly the packets in these ranges, in any order; overlapping and adjacent ones are merged.
     pub fn ranges(ranges: impl IntoIterator<Item = RangeInclusive<u64>>) -> Choice {
         let mut sorted: Vec<_> = ranges.into_iter().filter(|r| !r.is_empty()).collect();
         sorted.sort_by_key(|r| *r.start());
@@ -70,7 +70,7 @@ impl Choice {
         Choice::Exactly(joined)
     }
 
-    /// Runs of these lengths, one after the other, with `gap` packets spared before each: a known
+    /// Runs of these lengths, one after the other, each preceded by `gap` packets that are not affected: a known
     /// run-length histogram.
     pub fn runs(lengths: impl IntoIterator<Item = u64>, gap: u64) -> Choice {
         let mut next = 0u64;
@@ -95,7 +95,7 @@ impl Chooser {
         Chooser { choice: choice.clone(), rng, bad: false }
     }
 
-    /// Whether packet `index` is chosen. Random laws go by the order of calls, not by the index.
+    /// Whether packet `index` is affected. Random laws depend on the order of calls, not on the index.
     pub fn choose(&mut self, index: u64) -> bool {
         let mut choice = &self.choice;
         let mut within = true;

@@ -1,33 +1,33 @@
-//! [`Host`]: one end of a test, as imperfect as hosts are.
+//! [`Host`]: an imperfect host at one end of a test.
 
 use super::{Choice, Competition, Jitter, Rate};
 use crate::time::{Source, Span, WallTime};
 
-/// One end of a test. The default is a perfect one whose programs take their own stamps.
+/// One end of a test. The default is a perfect host whose programs take the stamps themselves.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Host {
     /// Its clock.
     pub clock: Clock,
     /// How late its program wakes up for each packet it sends.
     pub wake: Jitter,
-    /// Times at which its program does not run: what it should send then leaves at the end, and what comes then is
-    /// read at the end.
+    /// Times during which its program does not run: what it should send leaves at the end, and what arrives is read at
+    /// the end.
     pub stalls: Vec<Pause>,
     /// The rate and queue of its own interface.
     pub interface: Option<Rate>,
-    /// Others of its programs that use that interface.
+    /// Other programs of the host that use that interface.
     pub competition: Vec<Competition>,
     /// Packets its kernel refuses to send.
     pub refused: Choice,
     /// From a packet's arrival to its reading by the program.
     pub reading: Jitter,
-    /// Where its stamps are taken: by the program, or by the kernel as the interface takes the packet over.
+    /// Source of its stamps: the program, or the kernel when the interface takes the packet.
     pub stamps: Source,
-    /// Smallest step of its stamps; zero = a nanosecond.
+    /// Resolution of its stamps; zero = a nanosecond.
     pub resolution: Span,
 }
 
-/// A time during which something stands still, counted from when the first packet is due.
+/// An interruption, relative to the time when the first packet is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
     /// Its beginning.
@@ -43,23 +43,23 @@ pub struct Clock {
     pub offset: Span,
     /// Rate error in parts per billion, > 0 = fast.
     pub skew_ppb: i64,
-    /// What was done to it, ascending.
+    /// Changes of the clock, ascending.
     pub shifts: Vec<Shift>,
 }
 
 /// A change of a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shift {
-    /// When, from when the first packet is due.
+    /// Time, relative to when the first packet is due.
     pub at: Span,
-    /// By how much.
+    /// Amount.
     pub by: Span,
-    /// Over how long: zero is a step, anything else a slew.
+    /// Duration: zero is a step, anything else a slew.
     pub over: Span,
 }
 
 impl Clock {
-    /// What it shows `t` after the first packet is due, which is at `epoch` by a perfect clock.
+    /// Its reading `t` after the first packet is due, which is at `epoch` by a perfect clock.
     pub fn at(&self, epoch: WallTime, t: Span) -> WallTime {
         let drift = (i128::from(t.0) * i128::from(self.skew_ppb) / 1_000_000_000) as i64;
         let shifted = self.shifts.iter().map(|s| s.by_time(t)).fold(Span::ZERO, |sum, by| sum + by);
@@ -86,7 +86,7 @@ impl Host {
         WallTime(exact.0 - exact.0.rem_euclid(self.resolution.0.max(1)))
     }
 
-    /// When its program, due to run at `t`, does.
+    /// When its program runs if it should at `t`.
     pub(super) fn runs(&self, t: Span) -> Span {
         let stall = self.stalls.iter().find(|s| t >= s.from && t < s.from + s.length);
         stall.map_or(t, |s| s.from + s.length)

@@ -43,14 +43,14 @@ pub enum Jitter {
         /// Standard deviation of the natural logarithm.
         sigma: f64,
     },
-    /// Held until the next multiple of a time, as radio schedulers and interleavers do.
+    /// Delayed until the next multiple of a time, as by radio schedulers and interleavers.
     Slots {
         /// From one slot to the next, > 0.
         every: Span,
     },
-    /// None for most packets, uniform on [0, `max`] for some.
+    /// Zero for most packets, uniform on [0, `max`] for some.
     Spikes {
-        /// The share of packets concerned.
+        /// The share of packets affected.
         share: f64,
         /// The upper end.
         max: Span,
@@ -60,7 +60,7 @@ pub enum Jitter {
 }
 
 impl Jitter {
-    /// What is added to the delay of a packet that leaves at `now`, 0…[`MAX_JITTER`].
+    /// What is added to the delay of a packet that enters at `now`, 0…[`MAX_JITTER`].
     pub(super) fn draw(&self, rng: &mut ChaCha8Rng, now: SteadyTime) -> Span {
         let extra = match self {
             Jitter::None => return Span::ZERO,

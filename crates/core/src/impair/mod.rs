@@ -1,14 +1,14 @@
 //! [`Impairment`]: what a network path does to packets, as a pure and seeded model.
 //!
-//! One model serves the simulated network in virtual time, the user-space relay of `jitlat demo` and the
-//! TUN emulator between two network namespaces, so that a surprising result on a kernel can be replayed
-//! in a simulation. The same configuration, seed and packets always give the same deliveries.
+//! One model is used by the simulated network in virtual time, the user-space relay of `jitlat demo` and the TUN
+//! emulator between two network namespaces, so that a surprising result can be reproduced in a simulation. The same
+//! configuration, seed and packets always give the same deliveries.
 //!
-//! A packet meets, in this order: outages, the longest packet that passes, policing, the bottleneck (rate and
-//! drop-tail queue, shared with others), loss, duplication, and the line (fixed delay, delay added over time, jitter,
-//! reordering). A packet lost on the line has used the bottleneck's capacity, as on a real path.
+//! The impairments apply in this order: outages, size limit, policing, the bottleneck (rate and drop-tail queue, shared
+//! with others), loss, duplication, and the line (fixed delay, delay added over time, jitter, reordering). A packet
+//! lost on the line has used the bottleneck's capacity, as on a real path.
 //!
-//! [`Trial`] puts two imperfect [`Host`]s about such a path and gives the records of a whole test.
+//! [`Trial`] puts two imperfect [`Host`]s at the ends of such a path and produces the records of a whole test.
 
 mod bottleneck;
 mod chance;
@@ -36,18 +36,18 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::collections::BTreeMap;
 
-/// The most copies a duplicated packet may get beside itself.
+/// Most copies of a duplicated packet.
 pub const MAX_COPIES: u8 = 7;
 
-/// One direction of a path. The default does nothing to any packet.
+/// One direction of a path. The default changes nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
-    /// What every packet is delayed by.
+    /// Fixed delay of every packet.
     pub delay: Span,
-    /// What is drawn for each packet and added to the delay.
+    /// Random delay added to it.
     pub jitter: Jitter,
-    /// Whether jitter keeps the order of packets: none is delivered before an earlier one. Packets chosen
-    /// by [`Config::reordering`] are late all the same, and hold nobody else up.
+    /// Whether jitter keeps the order of packets: none is delivered before an earlier one. Packets chosen by
+    /// [`Config::reordering`] are still delayed, and do not delay others.
     pub in_order: bool,
     /// Which test packets are lost.
     pub loss: Choice,
@@ -57,27 +57,27 @@ pub struct Config {
     pub reordering: Reordering,
     /// The bottleneck, if there is one.
     pub rate: Option<Rate>,
-    /// Others who use the bottleneck.
+    /// Other traffic through the bottleneck.
     pub competition: Vec<Competition>,
-    /// What drops packets above a rate.
+    /// Drops packets above a rate; `None`: no policing.
     pub police: Option<Police>,
-    /// What every packet is delayed by in addition, over time from the first test packet: straight lines between
-    /// these points, ascending; two at one time are a jump. A changed route, a queue of any shape.
+    /// Additional delay of every packet over time, from the first test packet: straight lines between these points,
+    /// ascending; two points at one time are a step. For a changed route, or a queue of any shape.
     pub added: Vec<Point>,
-    /// Times at which the line holds packets; they come one after the other when it is over (a handover).
+    /// Times during which the line holds packets; afterwards they arrive one after the other (a handover).
     pub pauses: Vec<Outage>,
     /// Which of the test packets longer than so many bytes, IP header included, are lost.
     pub too_long: Option<TooLong>,
-    /// Times at which nothing gets through.
+    /// Times during which nothing passes.
     pub outages: Vec<Outage>,
-    /// The code point written into every packet, as routers do that do not trust their neighbours.
+    /// The DSCP written into every packet, as routers do that do not trust their neighbours; `None`: unchanged.
     pub remark: Option<Dscp>,
-    /// Packets smaller than this, in bytes with the IP header, are not test packets to [`Impairment::pass`].
+    /// Packets smaller than this, in bytes with the IP header, do not count as test packets for [`Impairment::pass`].
     pub min_bytes: usize,
 }
 
 impl Config {
-    /// What a TOS or traffic-class octet becomes on this path; its ECN bits stay.
+    /// A TOS or traffic-class octet after this path; its ECN bits stay.
     pub fn traffic_class(&self, octet: u8) -> u8 {
         self.remark.map_or(octet, |dscp| dscp.octet() | octet & 3)
     }
@@ -86,11 +86,11 @@ impl Config {
 /// Copies of chosen packets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Duplication {
-    /// Of which packets.
+    /// Which packets.
     pub choice: Choice,
-    /// Copies beside the packet itself, 1…[`MAX_COPIES`].
+    /// Number of copies, 1…[`MAX_COPIES`].
     pub copies: u8,
-    /// How long each copy follows the one before it.
+    /// Time between copies.
     pub lag: Span,
 }
 
@@ -100,17 +100,17 @@ impl Default for Duplication {
     }
 }
 
-/// Extra delay for chosen packets, so that later ones overtake them. With a period P, a packet held back
-/// by (k + ½)·P arrives after the k packets that follow it.
+/// Extra delay of some packets, so that later ones overtake them. With a period P, a packet delayed by (k + ½)·P
+/// arrives after the k packets that follow it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reordering {
-    /// Of which packets.
+    /// Which packets.
     pub choice: Choice,
     /// The extra delay.
     pub by: Span,
 }
 
-/// A time at which nothing gets through (or waits, of [`Config::pauses`]), counted from the first test packet.
+/// A time during which nothing passes (or is held, in [`Config::pauses`]), relative to the first test packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
     /// Its beginning.
@@ -128,23 +128,23 @@ impl Outage {
 /// A delay at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// When, from the first test packet.
+    /// Time, relative to the first test packet.
     pub at: Span,
     /// The delay added.
     pub delay: Span,
 }
 
-/// Packets too long for a part of the path.
+/// Packets that are too long for a part of the path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TooLong {
-    /// The longest that always passes, in bytes with the IP header.
+    /// The longest packet that always passes, in bytes with the IP header.
     pub above: usize,
-    /// Which of the longer ones are lost, by their number.
+    /// Which of the longer ones are lost.
     pub choice: Choice,
 }
 
-/// When a packet is delivered: never (lost), once, or several times (duplicated). In no particular
-/// order of time where copies are concerned. Dereferences to a slice.
+/// When a packet is delivered: never (lost), once, or several times (duplicated). Not sorted by time if there are
+/// copies. Dereferences to a slice.
 #[derive(Clone, Copy, Debug)]
 pub struct Deliveries {
     at: [SteadyTime; MAX_COPIES as usize + 1],
@@ -184,7 +184,7 @@ pub struct Tally {
     pub too_long: u64,
     /// Copies added.
     pub copies: u64,
-    /// Test packets held back by [`Config::reordering`].
+    /// Test packets delayed by [`Config::reordering`].
     pub held_back: u64,
     /// Other packets (control, other sizes) that came in.
     pub others: u64,
@@ -204,7 +204,7 @@ impl Tally {
         runs
     }
 
-    /// Test packets that were not delivered at all.
+    /// Test packets that were never delivered.
     pub fn not_delivered(&self) -> u64 {
         self.lost + self.queue_drops + self.outage_drops + self.policed + self.too_long
     }
@@ -235,7 +235,7 @@ pub struct Impairment {
     tally: Tally,
 }
 
-/// Who a packet is to the laws that concern test packets only.
+/// What kind of packet it is, for the impairments of test packets.
 #[derive(Clone, Copy)]
 enum Subject {
     Test(u64),
@@ -243,8 +243,8 @@ enum Subject {
 }
 
 impl Impairment {
-    /// The path of `config`. Each law draws from a stream of its own, so that changing one leaves what
-    /// the others do unchanged.
+    /// The path of `config`. Each random law has a random stream of its own, so that changing one does not change the
+    /// others.
     pub fn new(config: Config, seed: u64) -> Impairment {
         let stream = |n| {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -269,7 +269,7 @@ impl Impairment {
         }
     }
 
-    /// What becomes of a packet of `bytes`, IP header included, that enters at `now`. Packets of at least
+    /// The deliveries of a packet of `bytes` bytes, IP header included, that enters at `now`. Packets of at least
     /// [`Config::min_bytes`] are test packets, numbered from 0 in the order they come.
     pub fn pass(&mut self, now: SteadyTime, bytes: usize) -> Deliveries {
         if bytes >= self.config.min_bytes {
@@ -279,8 +279,8 @@ impl Impairment {
         }
     }
 
-    /// What becomes of a test packet whose number is known to the caller: patterns of loss, duplication
-    /// and reordering refer to `index`.
+    /// The deliveries of a test packet whose number is known: patterns of loss, duplication and reordering refer to
+    /// `index`.
     pub fn pass_test(&mut self, now: SteadyTime, bytes: usize, index: u64) -> Deliveries {
         if self.first_test.is_none() {
             self.first_test = Some(now);
@@ -294,8 +294,8 @@ impl Impairment {
         out
     }
 
-    /// What becomes of a packet that is no test packet: it is delayed, queued and stopped by outages, but
-    /// not lost, duplicated or reordered by choice.
+    /// The deliveries of a packet that is not a test packet: it is delayed, queued and stopped by outages, but not
+    /// lost, duplicated or reordered by choice.
     pub fn pass_other(&mut self, now: SteadyTime, bytes: usize) -> Deliveries {
         self.tally.others += 1;
         let out = self.carry(now, bytes, Subject::Other);
@@ -308,15 +308,15 @@ impl Impairment {
         &self.tally
     }
 
-    /// The description this path was made from.
+    /// The configuration of this path.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
     fn carry(&mut self, now: SteadyTime, bytes: usize, subject: Subject) -> Deliveries {
         let test = u64::from(matches!(subject, Subject::Test(_)));
-        // Every law draws for every test packet whatever its fate, so that the fates of later packets
-        // depend on their number alone.
+        // Every law draws for every test packet whatever its fate, so that the fates of later packets depend only on
+        // their number.
         let (lost, copied, held, too_long) = match subject {
             Subject::Test(i) => (
                 self.loss.choose(i),
@@ -385,7 +385,7 @@ impl Impairment {
         Some(first + pause.from + pause.length)
     }
 
-    /// What [`Config::added`] comes to at `now`; the last point's after it, the first one's before it.
+    /// The value of [`Config::added`] at `now`; constant before the first and after the last point.
     fn added(&self, now: SteadyTime) -> Span {
         let points = &self.config.added;
         let Some(first) = self.first_test else { return points.first().map_or(Span::ZERO, |p| p.delay) };

@@ -1,4 +1,4 @@
-//! [`Police`]: a token bucket that drops what exceeds a rate and delays nothing.
+//! [`Police`]: a token bucket that drops packets above a rate and delays none.
 
 use crate::time::{SECOND, Span, SteadyTime};
 
@@ -7,13 +7,13 @@ use crate::time::{SECOND, Span, SteadyTime};
 pub struct Police {
     /// Bits a second that pass.
     pub bits: u64,
-    /// What may pass at once, in bytes.
+    /// Bytes that may pass at once.
     pub burst: u64,
-    /// How often the bucket is filled up; zero = all the time.
+    /// How often the bucket is filled; zero = continuously.
     pub every: Span,
 }
 
-/// The bucket in progress.
+/// A running token bucket.
 #[derive(Clone, Debug)]
 pub(super) struct Policer {
     law: Police,

@@ -23,8 +23,8 @@
 //! min-bytes = 60
 //! ```
 //!
-//! `[both]` sets both directions, and what a later section says takes its place. Packets are numbered
-//! from 0. Probabilities are shares (0.01) or percentages (1%).
+//! `[both]` sets both directions; a later section replaces its values. Packets are numbered from 0. Probabilities are
+//! ratios (0.01) or percentages (1%).
 
 use super::{
     Choice, Competition, Config, Duplication, Gilbert, Jitter, Load, MAX_COPIES, Outage, Point, Police, Rate,
@@ -37,9 +37,9 @@ use core::str::FromStr;
 /// Both directions of a path and the seed of their laws.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scenario {
-    /// What the path is like, for people.
+    /// A description, for people.
     pub name: String,
-    /// Of the random laws; the direction down uses the next number.
+    /// Seed of the random laws; the direction down uses the next number.
     pub seed: u64,
     /// Client to server.
     pub up: Config,
@@ -47,7 +47,7 @@ pub struct Scenario {
     pub down: Config,
 }
 
-/// A line that could not be understood.
+/// A line that could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct ScenarioError {
@@ -100,10 +100,10 @@ impl FromStr for Scenario {
                 }
                 continue;
             }
-            let words: Vec<&str> = value.split_whitespace().collect();
+            let fields: Vec<&str> = value.split_whitespace().collect();
             for (chosen, config) in [(up, &mut scenario.up), (down, &mut scenario.down)] {
                 if chosen {
-                    set(config, key, &words).map_err(at)?;
+                    set(config, key, &fields).map_err(at)?;
                 }
             }
         }
@@ -111,14 +111,14 @@ impl FromStr for Scenario {
     }
 }
 
-fn set(config: &mut Config, key: &str, words: &[&str]) -> Result<(), String> {
+fn set(config: &mut Config, key: &str, fields: &[&str]) -> Result<(), String> {
     match key {
-        "delay" => config.delay = span(single(words)?)?,
-        "remark" => config.remark = Some(single(words)?.parse().map_err(|e: SpecError| e.to_string())?),
-        "min-bytes" => config.min_bytes = bytes(single(words)?)? as usize,
-        "loss" => config.loss = choice(words)?,
+        "delay" => config.delay = span(single(fields)?)?,
+        "remark" => config.remark = Some(single(fields)?.parse().map_err(|e: SpecError| e.to_string())?),
+        "min-bytes" => config.min_bytes = bytes(single(fields)?)? as usize,
+        "loss" => config.loss = choice(fields)?,
         "jitter" => {
-            let (law, in_order) = match words {
+            let (law, in_order) = match fields {
                 [law @ .., "in", "order"] => (law, true),
                 law => (law, false),
             };
@@ -126,28 +126,28 @@ fn set(config: &mut Config, key: &str, words: &[&str]) -> Result<(), String> {
             config.in_order = in_order;
         }
         "duplicate" => {
-            let (words, lag) = option(words, "after")?;
-            let (words, copies) = option(words, "copies")?;
+            let (fields, lag) = option(fields, "after")?;
+            let (fields, copies) = option(fields, "copies")?;
             let copies =
                 copies.map_or(Ok(1), |n| n.parse::<u8>().map_err(|_| not("a number of copies", n)))?;
             if !(1..=MAX_COPIES).contains(&copies) {
                 return Err(format!("{copies} copies: give 1 to {MAX_COPIES}"));
             }
             let lag = lag.map_or(Ok(Span::ZERO), span)?;
-            config.duplication = Duplication { choice: choice(words)?, copies, lag };
+            config.duplication = Duplication { choice: choice(fields)?, copies, lag };
         }
         "reorder" => {
-            let (words, by) = option(words, "by")?;
+            let (fields, by) = option(fields, "by")?;
             let by = span(by.ok_or("say by how much: 'reorder = 1% by 50ms'")?)?;
-            config.reordering = Reordering { choice: choice(words)?, by };
+            config.reordering = Reordering { choice: choice(fields)?, by };
         }
         "rate" => {
-            let (words, queue) = option(words, "queue")?;
+            let (fields, queue) = option(fields, "queue")?;
             let queue = bytes(queue.ok_or("say how long the queue is: 'rate = 512kbit queue 16kB'")?)?;
-            config.rate = Some(Rate { bits: bits(single(words)?)?, queue });
+            config.rate = Some(Rate { bits: bits(single(fields)?)?, queue });
         }
         "competition" => {
-            let [law @ .., "from", from, "for", length] = words else {
+            let [law @ .., "from", from, "for", length] = fields else {
                 return Err("give 'competition = tcp 20ms from 5s for 9s'".to_owned());
             };
             let load = match law {
@@ -164,30 +164,30 @@ fn set(config: &mut Config, key: &str, words: &[&str]) -> Result<(), String> {
             config.competition.push(Competition { from: span(from)?, length: span(length)?, load });
         }
         "police" => {
-            let (words, every) = option(words, "every")?;
-            let (words, burst) = option(words, "burst")?;
+            let (fields, every) = option(fields, "every")?;
+            let (fields, burst) = option(fields, "burst")?;
             let burst = bytes(burst.ok_or("say how much may pass at once: 'police = 64kbit burst 4kB'")?)?;
             let every = every.map_or(Ok(Span::ZERO), span)?;
-            config.police = Some(Police { bits: bits(single(words)?)?, burst, every });
+            config.police = Some(Police { bits: bits(single(fields)?)?, burst, every });
         }
         "added" => {
-            if words.is_empty() || !words.len().is_multiple_of(2) {
+            if fields.is_empty() || !fields.len().is_multiple_of(2) {
                 return Err("give times and delays in turn: 'added = 0s 0ms 30s 12ms'".to_owned());
             }
             let point = |w: &[&str]| Ok::<_, String>(Point { at: span(w[0])?, delay: span(w[1])? });
-            let points = words.chunks(2).map(point).collect::<Result<Vec<_>, _>>()?;
+            let points = fields.chunks(2).map(point).collect::<Result<Vec<_>, _>>()?;
             if !points.is_sorted_by_key(|p| p.at) {
                 return Err("the times have to ascend".to_owned());
             }
             config.added = points;
         }
         "too-long" => {
-            let (words, above) = option(words, "above")?;
+            let (fields, above) = option(fields, "above")?;
             let above = bytes(above.ok_or("say above which size: 'too-long = 100% above 1200'")?)? as usize;
-            config.too_long = Some(TooLong { above, choice: choice(words)? });
+            config.too_long = Some(TooLong { above, choice: choice(fields)? });
         }
-        "outage" => config.outages.push(stretch(words)?),
-        "pause" => config.pauses.push(stretch(words)?),
+        "outage" => config.outages.push(stretch(fields)?),
+        "pause" => config.pauses.push(stretch(fields)?),
         _ => {
             return Err(format!(
                 "'{key}': give delay, jitter, added, loss, duplicate, reorder, rate, competition, police, too-long, \
@@ -198,24 +198,24 @@ fn set(config: &mut Config, key: &str, words: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-fn stretch(words: &[&str]) -> Result<Outage, String> {
-    match words {
+fn stretch(fields: &[&str]) -> Result<Outage, String> {
+    match fields {
         ["from", from, "for", length] => Ok(Outage { from: span(from)?, length: span(length)? }),
         _ => Err("give a time and a length: 'from 2s for 300ms'".to_owned()),
     }
 }
 
 /// Splits a trailing `name value` off.
-fn option<'a, 'w>(words: &'a [&'w str], name: &str) -> Result<(&'a [&'w str], Option<&'w str>), String> {
-    match words.iter().position(|w| *w == name) {
-        None => Ok((words, None)),
-        Some(i) if i + 2 == words.len() => Ok((&words[..i], Some(words[i + 1]))),
+fn option<'a, 'w>(fields: &'a [&'w str], name: &str) -> Result<(&'a [&'w str], Option<&'w str>), String> {
+    match fields.iter().position(|w| *w == name) {
+        None => Ok((fields, None)),
+        Some(i) if i + 2 == fields.len() => Ok((&fields[..i], Some(fields[i + 1]))),
         Some(_) => Err(format!("'{name}' wants one value, after everything else")),
     }
 }
 
-fn choice(words: &[&str]) -> Result<Choice, String> {
-    match words {
+fn choice(fields: &[&str]) -> Result<Choice, String> {
+    match fields {
         ["none"] => Ok(Choice::Never),
         ["gilbert", parameters @ ..] => gilbert(parameters).map(Choice::Gilbert),
         ["at", list @ ..] if !list.is_empty() => {
@@ -242,7 +242,7 @@ fn choice(words: &[&str]) -> Result<Choice, String> {
         [share] => probability(share).map(Choice::Bernoulli),
         _ => Err(format!(
             "'{}': give none, a share such as 1%, 'gilbert p=1% r=30%', 'at 5-9 20' or 'runs 1x10 2x5 gap 20'",
-            words.join(" ")
+            fields.join(" ")
         )),
     }
 }
@@ -265,14 +265,14 @@ fn gilbert(parameters: &[&str]) -> Result<Gilbert, String> {
     }
 }
 
-fn jitter(words: &[&str]) -> Result<Jitter, String> {
+fn jitter(fields: &[&str]) -> Result<Jitter, String> {
     let shape = |word: &str| match word.parse::<f64>() {
         Ok(shape) if shape > 0.0 && shape.is_finite() => Ok(shape),
         _ => Err(not("a number above 0", word)),
     };
-    match words {
-        _ if words.contains(&"+") => {
-            words.split(|w| *w == "+").map(jitter).collect::<Result<_, _>>().map(Jitter::Sum)
+    match fields {
+        _ if fields.contains(&"+") => {
+            fields.split(|w| *w == "+").map(jitter).collect::<Result<_, _>>().map(Jitter::Sum)
         }
         ["none"] => Ok(Jitter::None),
         ["uniform", max] => Ok(Jitter::Uniform { max: span(max)? }),
@@ -290,15 +290,15 @@ fn jitter(words: &[&str]) -> Result<Jitter, String> {
         _ => Err(format!(
             "'{}': give 'uniform MAX', 'exponential MEAN', 'pareto SCALE shape A', 'normal DEVIATION', 'lognormal MEDIAN \
              sigma S', 'slots EVERY' or 'spikes SHARE MAX', several with '+' between, and 'in order' after all if so",
-            words.join(" ")
+            fields.join(" ")
         )),
     }
 }
 
-fn single<'w>(words: &[&'w str]) -> Result<&'w str, String> {
-    match words {
+fn single<'w>(fields: &[&'w str]) -> Result<&'w str, String> {
+    match fields {
         [word] => Ok(word),
-        _ => Err(format!("'{}': give one value", words.join(" "))),
+        _ => Err(format!("'{}': give one value", fields.join(" "))),
     }
 }
 

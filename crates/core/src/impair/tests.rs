@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 const MS: i64 = 1_000_000;
 
-/// Sends `n` packets of 80 bytes, one a millisecond, and gives each one's delays.
+/// Sends `n` packets of 80 bytes, one a millisecond; returns each one's delays.
 fn run(config: &Config, seed: u64, n: u64) -> (Vec<Vec<i64>>, Impairment) {
     let mut path = Impairment::new(config.clone(), seed);
     let delays = (0..n as i64)
@@ -204,7 +204,7 @@ fn more_laws_of_jitter() {
 
 #[test]
 fn others_fill_the_bottleneck() {
-    // 640 kbit/s of the test's own and, between 1 s and 3 s, 1.4 Mbit/s of others.
+    // 640 kbit/s of the test itself and, between 1 s and 3 s, 1.4 Mbit/s of cross traffic.
     let rate = Some(Rate { bits: 2_000_000, queue: 50_000 });
     let load = Load::Constant(1_400_000);
     let others = Competition { from: Span::seconds(1), length: Span::seconds(2), load };
@@ -214,7 +214,7 @@ fn others_fill_the_bottleneck() {
     // 40 kbit/s too much for 2 s at 2 Mbit/s: 40 ms.
     assert!((30.0..50.0).contains(&delay(2995)), "{}", delay(2995));
     assert!(delay(4900) < 0.4 && path.tally().not_delivered() == 0);
-    // TCP fills whatever queue there is.
+    // TCP fills any queue.
     let rate = Some(Rate { bits: 10_000_000, queue: 125_000 });
     let others = Competition { load: Load::Greedy { rtt: Span::millis(20) }, ..others };
     let (delays, _) = run(&Config { rate, competition: vec![others], ..Config::default() }, 1, 5000);

@@ -1,5 +1,5 @@
-//! [`Trial`]: a whole test in virtual time, without a protocol: what two imperfect hosts would record of an
-//! impaired path.
+//! [`Trial`]: a whole test in virtual time, without a protocol: what two imperfect hosts would record of an impaired
+//! path.
 
 use super::bottleneck::Bottleneck;
 use super::choice::Chooser;
@@ -17,13 +17,13 @@ use rand_chacha::rand_core::SeedableRng;
 
 /// Bytes of an IPv4 and UDP header before the payload.
 const HEADERS: usize = 28;
-/// What a program takes for one packet of several that wait for it.
+/// Time that a program needs for each of several packets that wait for it.
 const EACH: Span = Span(3_000);
-/// From one clock probe to the next.
+/// Time between two clock probes.
 const PROBE_GAP: Span = Span::millis(40);
-/// From the last clock probe to the first packet.
+/// Time from the last clock probe to the first packet.
 const PROBE_END: Span = Span::seconds(2);
-/// TCP's least retransmission timeout.
+/// TCP's smallest retransmission timeout.
 const RETRANSMISSION: Span = Span::millis(200);
 
 /// A test to be simulated.
@@ -31,7 +31,7 @@ const RETRANSMISSION: Span = Span::millis(200);
 pub struct Trial {
     /// What is sent, and which way.
     pub spec: TestSpec,
-    /// Of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
     /// When the first packet is due, by a perfect clock.
     pub epoch: WallTime,
@@ -45,35 +45,35 @@ pub struct Trial {
     pub server: Host,
     /// Clock probes before the stream, and as many after it.
     pub probes: u32,
-    /// Payloads of the packets, in turn; empty = those of `spec`.
+    /// Payloads of the packets, in turn; empty: those of `spec`.
     pub payloads: Vec<u16>,
-    /// A two-way test: the server answers every packet. `None` = one way.
+    /// For a two-way test: the server answers every packet. `None` = one way.
     pub answering: Option<Answering>,
 }
 
-/// What the far host of a two-way test does.
+/// How the far host of a two-way test answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answering {
     /// Name of the protocol, in small letters.
     pub protocol: String,
-    /// Its answers carry its own times.
+    /// Whether its answers contain its own times.
     pub far_clock: bool,
-    /// It counts its answers, so that losses have a direction.
+    /// Whether it counts its answers, so that losses have a direction.
     pub counts: bool,
-    /// What it takes for an answer.
+    /// Its processing time.
     pub processing: Span,
 }
 
-/// What became of a [`Trial`].
+/// The result of a [`Trial`].
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// What the hosts know of the test.
     pub session: Session,
     /// What was received, in the order of arrival.
     pub records: Vec<PacketRecord>,
-    /// What the path from client to server did.
+    /// What was done on the path from client to server.
     pub up: Tally,
-    /// What the path from server to client did.
+    /// What was done on the path from server to client.
     pub down: Tally,
     /// Packets that the sending host's kernel refused to send.
     pub refused: u64,
@@ -174,7 +174,7 @@ impl Trial {
         }
     }
 
-    /// What leaves the sending host, and how many packets its kernel refuses.
+    /// The packets that leave the sending host, and how many its kernel refuses.
     fn departures(&self) -> (Vec<Departure>, u64) {
         let host = self.sender();
         let mut wake = self.rng(20);
@@ -248,8 +248,8 @@ impl Trial {
         records.collect()
     }
 
-    /// When a packet of a TCP stream gets through at last. While one waits for its timer nothing else is sent:
-    /// `recovered` is when the sender goes on.
+    /// When a packet of a TCP stream finally arrives. While a packet waits for its timer nothing else is sent:
+    /// `recovered` is when the sender continues.
     fn repaired(&self, path: &mut Impairment, d: &Departure, recovered: &mut Span) -> Span {
         let there = path.config().delay;
         let (mut at, mut wait) = (d.left.max(*recovered), RETRANSMISSION);
@@ -262,9 +262,9 @@ impl Trial {
                 }
                 return arrived;
             }
-            // Three later packets tell of the loss of one; a packet sent again has only its timer.
-            let told = self.spec.period().times(3) + there.times(2);
-            at = at + if attempt == 0 { told.min(wait + there.times(2)) } else { wait };
+            // Three later packets reveal the loss of one; for a retransmitted packet there is only the timer.
+            let detected = self.spec.period().times(3) + there.times(2);
+            at = at + if attempt == 0 { detected.min(wait + there.times(2)) } else { wait };
             wait = Span((2 * wait.0).min(60_000_000_000));
         }
         at
@@ -347,13 +347,13 @@ fn on_path(t: Span) -> SteadyTime {
     SteadyTime(t.0)
 }
 
-/// How long after the first packet is due `at` is.
+/// Time of `at` after the first packet is due.
 fn since(at: SteadyTime) -> Span {
     Span(at.0)
 }
 
-/// The stamp of something that passed a host's interface at `passed` and its program at `read`, and how long after it
-/// the program read the clock, where the kernel took it.
+/// The stamp of a packet that passed a host's interface at `passed` and its program at `read`, and how long after it
+/// the program read the clock, if the kernel took the stamp.
 fn stamp(host: &Host, epoch: WallTime, passed: Span, read: Span) -> (Stamp, Option<Span>) {
     let kernel = host.stamps != Source::User;
     let at = host.stamp(epoch, if kernel { passed } else { read });

@@ -1,7 +1,7 @@
 //! Which packets count (metrics §1): the one place where a row becomes accepted, duplicate or invalid.
 //!
 //! Rows are classified in arrival order, so a stream cut in two is classified either by one classifier
-//! carried across the cut, or each part by its own and the second part again when it is appended to the first
+//! kept across the cut, or each part by its own and the second part again when it is appended to the first
 //! ([`crate::Analyzer::append`]); the figures of the two then merge to those of the whole.
 
 use super::seqset::SeqSet;

@@ -16,7 +16,7 @@ pub struct Inference {
     pub acf1_send_order: Option<f64>,
     /// It is insignificant, so that the t interval means something.
     pub t_valid: Option<bool>,
-    /// n(1 − ρ)/(1 + ρ): independent samples that would tell as much.
+    /// n(1 − ρ)/(1 + ρ): independent samples that would give the mean the same precision.
     pub effective_n: Option<f64>,
     /// Interval of the mean from 20 batches, 95 %.
     pub batch20_ci95: Option<[f64; 2]>,
@@ -112,7 +112,7 @@ pub fn inference(series: &Series<'_>, sample: &Sample, moments: &Moments) -> Inf
     }
 }
 
-/// What the moments alone tell: the t intervals, whose validity stays unknown.
+/// From the moments alone: the t intervals, whose validity stays unknown.
 pub fn of_mean(moments: &Moments) -> Inference {
     Inference {
         mean_ci90: mean_interval(moments, 0.95),

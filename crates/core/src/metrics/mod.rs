@@ -3,7 +3,7 @@
 //! A file exports what it reports as a [`Metric`], and [`METRICS`] lists it: tables, columns, thresholds and help
 //! follow. What needs one pass implements [`OnePass`]; where adjacent halves add up to exactly the whole,
 //! [`Merge`] too. (The recursive filters of [`rfc3550`] and [`mapdv2`] cannot: their
-//! state is carried across a cut instead, as [`classify::Classifier`]'s is.) Order statistics are look-ups
+//! state is kept across a cut instead, as [`classify::Classifier`]'s is.) Order statistics are look-ups
 //! in a [`crate::distribution::Sample`]; figures in send order take [`series::Series`].
 
 pub mod bands;

@@ -56,7 +56,7 @@ pub struct Trend {
     pub offset_change_ns: Option<f64>,
     /// See above.
     pub rtt_change_ns: Option<f64>,
-    /// The reasoning, in plain words.
+    /// The reasoning, as a sentence.
     pub because: String,
 }
 
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn overload() {
-        // metrics §14, V15: offered 50/s, carried 45/s.
+        // metrics §14, V15: offered 50/s, delivered 45/s.
         let rows = (0..=100i64).map(|i| (i * 20_000_000, 100_000_000 + i * 200_000_000 / 9 - i * 20_000_000));
         let (send, arrival) = of(rows);
         assert!((send.unwrap().m - 1.0 / 9.0).abs() < 1e-7 && (arrival.unwrap().m - 0.1).abs() < 1e-7);

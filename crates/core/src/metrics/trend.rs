@@ -240,7 +240,7 @@ mod tests {
         // 120 ppm over 20 s is 2.4 ms.
         assert_eq!(verdict(|i| noise(i) + i * 2_400), TrendVerdict::Skew);
         assert_eq!(verdict(|i| noise(i) - i * 2_400), TrendVerdict::Skew);
-        // Offered 50/s, carried 45/s; and a queue that empties.
+        // Offered 50/s, delivered 45/s; and a queue that empties.
         assert_eq!(verdict(|i| noise(i) + i * 2_222_222), TrendVerdict::Overload);
         assert_eq!(verdict(|i| noise(i) + (1000 - i) * 2_222_222), TrendVerdict::Draining);
         // Another route, or a clock that was set.

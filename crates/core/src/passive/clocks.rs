@@ -1,18 +1,18 @@
-//! Two clocks compared through the least delays of both ways: relative skew and offset.
+//! Comparison of two clocks by the smallest delays of both ways: relative skew and offset.
 //!
-//! The raw delay of a way never falls below its least delay plus the clocks' difference. Its lower convex
-//! hull over time therefore follows that difference; the edge that spans the middle of the capture gives
-//! the skew, and the two ways' edges together the offset, wrong by at most half the least round trip.
+//! The raw delay of a way is never below its smallest delay plus the difference of the clocks. Its lower convex hull
+//! over time therefore follows that difference; the edge over the middle of the capture gives the skew, and the edges
+//! of both ways the offset, with an error of at most half the smallest round trip.
 
 use super::{Record, Way};
 use crate::clock::ClockProbe;
 use crate::time::{Span, WallTime};
 use serde::Serialize;
 
-/// Corners a hull may have.
+/// Most vertices of a hull.
 const MAX_POINTS: usize = 1 << 16;
 
-/// The lower convex hull of one way's raw delays, built as they come; O(1) amortised.
+/// The lower convex hull of one way's raw delays, updated as they come; O(1) amortised.
 #[derive(Clone, Debug, Default)]
 struct Hull {
     points: Vec<(i64, i64)>,
@@ -28,7 +28,7 @@ impl Hull {
                 }
                 self.points.pop();
             }
-            // Reordered at the source: the hull needs times that rise.
+            // Reordered at the source: the hull needs ascending times.
             Some(_) if self.last.is_some_and(|l| t < l) => return,
             _ => {}
         }
@@ -41,7 +41,7 @@ impl Hull {
             self.points.pop();
         }
         if self.points.len() >= MAX_POINTS {
-            // Only a contrived capture has so many corners: every second one will do.
+            // Only a contrived capture has so many vertices: keep every second one.
             let mut keep = false;
             self.points.retain(|_| {
                 keep = !keep;
@@ -58,7 +58,7 @@ impl Hull {
         Some(difference(b.1, a.1) as f64 / difference(b.0, a.0) as f64)
     }
 
-    /// The highest line of a slope below all points: its height at the origin.
+    /// The highest line with this slope below all points: its height at the origin.
     fn least(&self, slope: f64) -> Option<f64> {
         self.points.iter().map(|p| p.1 as f64 - slope * p.0 as f64).reduce(f64::min)
     }
@@ -68,7 +68,7 @@ impl Hull {
     }
 }
 
-/// `a − b`, limited to 63 bits and a sign: no real times differ by more, and the difference of products of two
+/// `a − b`, limited to 63 bits and a sign: real times differ by less, and the difference of products of two such values
 /// fits 128 bits.
 #[inline]
 fn difference(a: i64, b: i64) -> i128 {
@@ -79,7 +79,7 @@ fn middle(from: i64, to: i64) -> i64 {
     from / 2 + to / 2
 }
 
-/// Follows both ways.
+/// Compares the clocks by both ways' delays.
 #[derive(Clone, Debug, Default)]
 pub struct Clocks {
     hulls: [Hull; 2],
@@ -87,24 +87,23 @@ pub struct Clocks {
     origin: Option<(i64, i64)>,
 }
 
-/// How the monitor's clock stands to the reference clock.
+/// The difference of the monitor's clock from the reference clock. `None`: unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ClockDifference {
     /// Monitor clock minus reference clock in the middle of the capture, in ns.
     pub offset_ns: Option<f64>,
-    /// The offset is within this of the truth, in ns: half the least round trip.
+    /// Largest error of the offset, in ns: half the smallest round trip.
     pub offset_bound_ns: Option<f64>,
     /// By how much the monitor's clock runs fast, in parts per million.
     pub skew_ppm: Option<f64>,
-    /// The same seen by OUT and by IN packets alone.
+    /// The skew by OUT and by IN packets alone.
     pub skew_ppm_by_way: [Option<f64>; 2],
-    /// When the offset held, on the reference clock.
+    /// The time on the reference clock for which the offset is given.
     pub at: Option<WallTime>,
 }
 
 impl ClockDifference {
-    /// The exchange that would have shown this difference at `at`, reference time: what active instruments
-    /// learn of probes.
+    /// The probe that would have shown this difference at `at`, reference time, like the probes of active instruments.
     pub fn probe(&self, at: WallTime) -> Option<ClockProbe> {
         let (offset, rtt) = (self.offset_ns?, 2.0 * self.offset_bound_ns?);
         let drift = self.skew_ppm.unwrap_or(0.0) * 1e-6 * at.0.saturating_sub(self.at?.0) as f64;
@@ -115,13 +114,13 @@ impl ClockDifference {
 }
 
 impl Clocks {
-    /// Takes one matched packet.
+    /// Adds one matched packet.
     pub fn push(&mut self, r: &Record) {
         let (r0, m0) = *self.origin.get_or_insert((r.reference.0, r.monitor.0));
         let (tr, tm) = (r.reference.0.saturating_sub(r0), r.monitor.0.saturating_sub(m0));
         match r.way {
             Way::Out => self.hulls[0].push(tr, tm.saturating_sub(tr)),
-            // Over the reference clock too, so that both edges are asked at one instant.
+            // On the reference clock as well, so that both edges are evaluated at one time.
             Way::In => self.hulls[1].push(tr, tr.saturating_sub(tm)),
         }
     }
@@ -140,7 +139,7 @@ impl Clocks {
             Some(if w == 0 { slope } else { -slope } * 1e6)
         });
         let least = |ppm: &[Option<f64>; 2]| match *ppm {
-            // Queues only add: a loaded way leans, the other way's flatter hull is the better witness.
+            // Queues only add delay: on a loaded way the slope is too large, so the flatter hull is the better one.
             [Some(a), Some(b)] => Some(if a.abs() <= b.abs() { a } else { b }),
             [a, b] => a.or(b),
         };
@@ -148,7 +147,7 @@ impl Clocks {
             ClockDifference { skew_ppm: least(&by_way), skew_ppm_by_way: by_way, ..Default::default() };
         if let Some((from, to)) = overlap {
             let t = middle(from, to);
-            // Each way's least delay anywhere, brought along the skew: a queue at one time does no harm.
+            // Each way's smallest delay, moved along the skew: a queue at one time does no harm.
             let slope = d.skew_ppm.unwrap_or(0.0) * 1e-6;
             if let (Some(a), Some(b)) = (self.hulls[0].least(slope), self.hulls[1].least(-slope)) {
                 d.at = Some(WallTime(r0.saturating_add(t)));

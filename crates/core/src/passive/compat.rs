@@ -1,9 +1,9 @@
-//! [`CaiaMatcher`]: matching in the manner of the CAIA tool, for those who must compare with it.
+//! [`CaiaMatcher`]: matching as the CAIA tool does, to compare with it.
 //!
-//! Per way, the reference sightings form a list. A monitor sighting is searched from the head of that list
-//! over at most G entries; on a hit both are done with, otherwise the monitor sighting is dropped. Lost
-//! packets stay at the head until they are too old, and a stale one may match a later packet of the same
-//! name: the default matcher does neither.
+//! Per way, the reference sightings form a list. A monitor sighting is searched from the head of that list over at most
+//! G entries; on a match both are removed, otherwise the monitor sighting is dropped. Lost packets stay at the head
+//! until they are too old, and an old one may match a later packet with the same name: the default matcher does
+//! neither.
 
 use super::{Pair, Point, Record, Sighting, Way};
 use crate::time::{SECOND, Span};
@@ -14,7 +14,7 @@ const TRAINED: u32 = 20;
 /// Reference sightings of one way held at most.
 const LIST: usize = 4 << 20;
 
-/// The list matcher. Reference sightings are to run ahead of the monitor's: see [`Self::wants_reference`].
+/// The list matcher. Reference sightings must come before the monitor's: see [`Self::wants_reference`].
 #[derive(Debug)]
 pub struct CaiaMatcher {
     lists: [VecDeque<Sighting>; 2],
@@ -49,7 +49,7 @@ impl CaiaMatcher {
         self.lists[m.way as usize].len() < self.searched && next.0 <= latest
     }
 
-    /// Takes a reference sighting.
+    /// Adds a reference sighting.
     pub fn reference(&mut self, s: Sighting) {
         self.seen[Point::Reference as usize][s.way as usize] += 1;
         let list = &mut self.lists[s.way as usize];
@@ -121,7 +121,7 @@ pub struct CaiaPairer {
 }
 
 impl CaiaPairer {
-    /// Takes the next record; returns a pair that is ready.
+    /// Adds the next record; returns a pair that is ready.
     pub fn push(&mut self, r: Record) -> Option<Pair> {
         self.lists[r.way as usize].push_back(r);
         let [outs, ins] = &mut self.lists;
@@ -130,7 +130,7 @@ impl CaiaPairer {
                 self.current = outs.pop_front();
             }
             let Some(out) = self.current else {
-                // An IN without an OUT before it is skipped, sooner or later.
+                // An IN without an OUT before it is skipped.
                 ins.truncate(LIST / 64);
                 return None;
             };

@@ -1,4 +1,4 @@
-//! [`Echoes`]: what ping measured while the capture ran: ICMP echo requests and their replies at one point.
+//! [`Echoes`]: round trips of ping during the capture: ICMP echo requests and their replies at one point.
 //! [`PingSource`]: where round trips of ping come from.
 
 use super::packet::{ICMP, ICMPV6, Packet};
@@ -65,7 +65,7 @@ mod icmp {
 
 type Key = (IpAddr, IpAddr, [u8; 4]);
 
-/// Joins requests and replies seen at one point.
+/// Matches requests and replies seen at one point.
 #[derive(Clone, Debug, Default)]
 pub struct Echoes {
     waiting: HashMap<Key, WallTime>,
@@ -73,7 +73,7 @@ pub struct Echoes {
 }
 
 impl Echoes {
-    /// Takes a packet; where it is a reply, returns when its request passed and how long it took.
+    /// Adds a packet; if it is a reply, returns when its request passed and the round trip.
     pub fn push(&mut self, at: WallTime, p: &Packet<'_>) -> Option<(WallTime, Span)> {
         let request = kind(p)?;
         let id = *p.transport().get(icmp::NUMBERS)?.first_chunk::<4>()?;

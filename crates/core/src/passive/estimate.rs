@@ -1,4 +1,4 @@
-//! [`Estimator`]: everything the matched packets of two captures say, as they come and in bounded memory.
+//! [`Estimator`]: the figures of the matched packets of two captures, updated as they come, in bounded memory.
 
 use super::clocks::{ClockDifference, Clocks};
 use super::levels::{Level, Levels};
@@ -20,13 +20,13 @@ pub struct Estimate {
     pub rate: f64,
 }
 
-/// One way of the path, all matched packets and not only paired ones.
+/// The figures of one way, from all matched packets and not only paired ones.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WayFigures {
-    /// What became of the packets.
+    /// Counts of the packets.
     #[serde(flatten)]
     pub counts: MatchCounts,
-    /// Lost of those that should have arrived.
+    /// Packets lost over those that should have arrived.
     pub loss_ratio: Option<f64>,
     /// Raw one-way delay, clock offset included.
     pub delay_raw_ns: Option<SpreadFigures>,
@@ -36,11 +36,11 @@ pub struct WayFigures {
     pub ipdv_ns: Option<SpreadFigures>,
     /// Mean length of the matched IP packets, in bytes.
     pub mean_length: Option<f64>,
-    /// What a byte costs on this way, by the least delay of each packet length.
+    /// Serialisation time per byte on this way, from the smallest delay of each packet length.
     pub serialisation: Option<Serialisation>,
 }
 
-/// What two captures say of the path between them.
+/// The figures of the path between two capture points.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PassiveSummary {
     /// Synthetic pairs.
@@ -54,27 +54,26 @@ pub struct PassiveSummary {
     /// Pairs by matched packets of both ways: pair rate over packet rate. One half where the ways alternate strictly, less
     /// where one sends several in a row. None without packets.
     pub pairs_per_packet: Option<f64>,
-    /// Round-trip time of every pair: as the application's packets had it.
+    /// Round-trip time of every pair, as the application's packets had it.
     pub rtt_ns: Option<SpreadFigures>,
     /// Round-trip time at regular instants: comparable with ping. Idle times have no value.
     pub rtt_per_time_ns: Option<SpreadFigures>,
-    /// Distance of those instants, in ns.
+    /// Time between those instants, in ns.
     pub per_time_interval_ns: Span,
-    /// Time between the two packets of a pair at the monitor: the far host's processing, if the one answers
-    /// the other.
+    /// Time between the two packets of a pair at the monitor: the far host's processing time, if one answers the other.
     pub turnaround_ns: Option<SpreadFigures>,
-    /// Distances at which the round trips lie in bands, the coarsest first.
+    /// Spacings of the bands in which the round trips lie, the largest first.
     pub levels: Vec<Level>,
     /// The two clocks.
     pub clocks: ClockDifference,
     /// From the reference to the monitor point.
     pub out: WayFigures,
-    /// And back.
+    /// From the monitor to the reference point.
     #[serde(rename = "in")]
     pub back: WayFigures,
 }
 
-/// Combinations of sizes that are kept apart.
+/// Most combinations of sizes.
 const SIZES: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -86,8 +85,8 @@ struct WayState {
     lengths: Lengths,
 }
 
-/// Picks the value nearest to every multiple of an interval: what a regular probe would have met. Idle
-/// times have no value.
+/// Selects the value nearest to every multiple of an interval: what a regular probe would have measured. Idle times
+/// have no value.
 #[derive(Clone, Debug)]
 pub struct Resampler {
     interval: i64,
@@ -101,7 +100,7 @@ impl Resampler {
         Resampler { interval: interval.0.max(1), nearest: None }
     }
 
-    /// Takes a value of time `at`; returns the instant before and its value where a new one begins.
+    /// Adds a value at time `at`; returns the previous instant and its value if a new one begins.
     pub fn push(&mut self, at: i64, value: i64) -> Option<(i64, i64)> {
         let tick =
             at.saturating_add(self.interval / 2).div_euclid(self.interval).saturating_mul(self.interval);
@@ -113,19 +112,19 @@ impl Resampler {
                 }
                 None
             }
-            // Pairs overtake each other a little: one of an instant that is over does not open it again.
+            // Pairs overtake each other a little: one of an instant that is over does not reopen it.
             Some((t, ..)) if tick < *t && t.saturating_sub(tick) <= self.interval.saturating_mul(2) => None,
             other => other.replace((tick, distance, value)).map(|(t, _, v)| (t, v)),
         }
     }
 
-    /// The instant not over yet, and its value so far.
+    /// The current instant and its value so far.
     pub fn last(&self) -> Option<(i64, i64)> {
         self.nearest.map(|(t, _, v)| (t, v))
     }
 }
 
-/// Takes what a [`Matcher`](super::Matcher) reports and keeps the figures.
+/// Receives what a [`Matcher`](super::Matcher) reports and computes the figures.
 #[derive(Debug)]
 pub struct Estimator {
     pairer: Pairer,
@@ -147,8 +146,8 @@ pub struct Estimator {
 }
 
 impl Estimator {
-    /// `interval` is that of the values per unit of time and of the moving average of the pair rate; pairs
-    /// further apart at the monitor than `max_turnaround` are left out.
+    /// `interval` is that of the values per unit of time and of the moving average of the pair rate; pairs further
+    /// apart at the monitor than `max_turnaround` are omitted.
     pub fn new(interval: Span, max_turnaround: Option<Span>) -> Estimator {
         Estimator {
             pairer: Pairer::default(),
@@ -178,7 +177,7 @@ impl Estimator {
         self.fresh.drain(..)
     }
 
-    /// Notes a pair.
+    /// Adds a pair.
     pub fn pair(&mut self, pair: Pair) {
         if self.max_turnaround.is_some_and(|m| pair.turnaround() > m) {
             return;
@@ -205,7 +204,7 @@ impl Estimator {
         self.fresh.push(Estimate { pair, rate });
     }
 
-    /// Notes a matched packet, in arrival order.
+    /// Adds a matched packet, in arrival order.
     pub fn packet(&mut self, r: &Record) {
         let delay = r.delay();
         let way = &mut self.ways[r.way as usize];

@@ -1,7 +1,7 @@
 //! [`Flows`]: the figures of each flow, or of each pair of prefixes, in bounded memory.
 //!
-//! Pairs are made of one flow's packets alone, so that a flow's round trip is what its own packets had,
-//! whatever class of service the others travelled in.
+//! Pairs are made of one flow's packets only, so that a flow's round trip is that of its own packets, whatever the
+//! class of service of the others.
 
 pub(super) mod key;
 
@@ -21,7 +21,7 @@ fn round_trips(of: &Spread) -> Option<FlowRtt> {
 /// Round trips of a flow, in ns. Extremes and mean are exact, quantiles exact of 256 values at most and else up to 1/64 too high.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct FlowRtt {
-    /// The least.
+    /// Smallest.
     pub min: i64,
     /// The median.
     pub median: i64,
@@ -29,7 +29,7 @@ pub struct FlowRtt {
     pub mean: f64,
     /// The 95th percentile.
     pub p95: i64,
-    /// The greatest.
+    /// Largest.
     pub max: i64,
 }
 
@@ -40,11 +40,11 @@ pub struct FlowWay {
     pub matched: u64,
     /// Bytes of them, IP headers included.
     pub bytes: u64,
-    /// Packets that never arrived.
+    /// Packets that did not arrive.
     pub lost: u64,
-    /// Further copies that arrived.
+    /// Duplicates that arrived.
     pub duplicates: u64,
-    /// The least raw delay, clock offset included, in ns.
+    /// Smallest raw delay, clock offset included, in ns.
     pub delay_raw_min_ns: Option<i64>,
     /// Delay above the least, in ns: mean, median and 95th percentile (at most 1/64 too high), largest.
     pub delay_variation_mean_ns: Option<f64>,
@@ -59,11 +59,11 @@ pub struct FlowWay {
 /// One flow, or one pair of prefixes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowFigures {
-    /// What its packets share; `None` for flows beyond [`MAX_FLOWS`].
+    /// What its packets have in common; `None` for flows beyond [`MAX_FLOWS`].
     #[serde(skip)]
     pub key: Option<FlowKey>,
-    /// The same in words; "others" for flows beyond [`MAX_FLOWS`], "not told" for packets that only such a point saw
-    /// which knows no flows.
+    /// The same as text; "others" for flows beyond [`MAX_FLOWS`], "unknown" for packets seen only at a point that does
+    /// not know flows.
     pub flow: String,
     /// Synthetic pairs of its packets alone.
     pub pairs: u64,
@@ -71,7 +71,7 @@ pub struct FlowFigures {
     pub rtt_ns: Option<FlowRtt>,
     /// From the reference to the monitor point.
     pub out: FlowWay,
-    /// And back.
+    /// From the monitor to the reference point.
     #[serde(rename = "in")]
     pub back: FlowWay,
     /// First and last packet, on the reference clock.
@@ -102,7 +102,7 @@ impl Default for FlowState {
     }
 }
 
-/// An [`MatchObserver`] that keeps the flows apart.
+/// A [`MatchObserver`] that computes the figures of each flow.
 #[derive(Clone, Debug, Default)]
 pub struct Flows {
     /// By the flow's number.
@@ -113,7 +113,7 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// Leaves out pairs whose packets are further apart at the monitor than `max_turnaround`.
+    /// Omits pairs whose packets are further apart at the monitor than `max_turnaround`.
     pub fn new(max_turnaround: Option<Span>) -> Flows {
         Flows { max_turnaround, ..Flows::default() }
     }
@@ -122,7 +122,7 @@ impl Flows {
     pub fn figures(&self, keys: &[FlowKey]) -> Vec<FlowFigures> {
         let named = self.states.iter().zip(keys).map(|(s, key)| (s, Some(key), key.to_string()));
         let rest =
-            [(&self.others, None, OTHER_FLOWS_NAME.to_owned()), (&self.unknown, None, "not told".to_owned())];
+            [(&self.others, None, OTHER_FLOWS_NAME.to_owned()), (&self.unknown, None, "unknown".to_owned())];
         let has_packets = named.chain(rest).filter(|(s, ..)| s.has_packets());
         let mut list: Vec<FlowFigures> = has_packets.map(|(s, key, name)| s.figures(key, name)).collect();
         list.sort_by(|a, b| {
@@ -237,7 +237,7 @@ mod tests {
         let keys = [0, 1].map(|n| key([10, 0, 0, n], [1, 1, 1, 1], Way::Out, Grouping::Flow));
         let mut f = flows.figures(&keys);
         let unknown = f.pop().unwrap();
-        assert_eq!((unknown.flow.as_str(), unknown.back.lost), ("not told", 1));
+        assert_eq!((unknown.flow.as_str(), unknown.back.lost), ("unknown", 1));
         let rtt: Vec<_> = f.iter().map(|f| f.rtt_ns.unwrap().median / 1_000_000).collect();
         assert_eq!((rtt, f[1].out.lost, f[0].out.lost, f[0].pairs), (vec![30, 410], 1, 0, 1));
         assert!(f[0].flow.starts_with("udp 10.0.0.0:"), "{}", f[0].flow);

@@ -1,27 +1,28 @@
-//! What makes a packet recognisable at two points: fields that neither change on the way nor repeat soon.
+//! Packet names: hashes of fields that do not change on the path and rarely repeat, which identify a packet at two
+//! points.
 //!
-//! Never hashed: time to live, header checksum, TOS and ECN, flow label, the "don't fragment" bit (all
-//! rewritten on the way) and transport checksums (not yet filled in where a sending host is captured).
+//! Never hashed: TTL, header checksum, TOS and ECN, flow label, the "don't fragment" bit (all may be rewritten on the
+//! path) and transport checksums (not yet filled in if a sending host is captured).
 
 use super::packet::{Packet, TCP, UDP, tcp, udp};
 use super::{Way, packet};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Payload bytes that take part in the identity of a UDP packet.
+/// Bytes of payload in the name of a UDP packet.
 const UDP_PAYLOAD: usize = 40;
-/// Payload bytes that take part in the identity of a TCP segment.
+/// Bytes of payload in the name of a TCP segment.
 const TCP_PAYLOAD: usize = 20;
-/// Bytes after the IP header that take part in the identity of anything else.
+/// Bytes after the IP header in the name of any other packet.
 const OTHER_PAYLOAD: usize = 40;
 /// Bytes of the two ports of TCP and UDP.
 const PORTS: usize = 4;
 /// The longest hashed input: fixed fields, 60 bytes of TCP header, payload.
 const BUFFER: usize = 160;
 
-/// Which fields tell packets apart.
+/// The fields that identify packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fields {
-    /// Everything that survives the path.
+    /// Everything that does not change on the path.
     Full {
         /// The two addresses (not through NAT).
         addresses: bool,
@@ -46,22 +47,22 @@ impl Fields {
 pub struct IdentityRule {
     /// Which fields.
     pub fields: Fields,
-    /// Bytes of the IP packet that both captures are sure to hold (the smaller of the two snap lengths,
-    /// less the link-layer header); nothing beyond is hashed.
+    /// Bytes of the IP packet that both captures are sure to have (the smaller snap length less the link-layer header);
+    /// nothing beyond is hashed.
     pub available: usize,
 }
 
-/// A packet's name: equal at both points, and with overwhelming probability nowhere else.
+/// A packet's name: equal at both points, and with overwhelming probability different for other packets.
 pub type Identity = u64;
 
-/// The name under a salt that both points share: equal where names are equal, and of no use to a host that has
-/// collected names under another salt.
+/// The name with a salt that both points share: equal if the names are equal, and useless to a host that has collected
+/// names with another salt.
 pub fn salted(name: Identity, salt: u64) -> Identity {
     xxh3_64_with_seed(&name.to_be_bytes(), salt)
 }
 
 impl IdentityRule {
-    /// All fields, of captures that were not cut.
+    /// All fields, for captures that were not cut.
     pub const WHOLE: IdentityRule = IdentityRule { fields: Fields::ALL, available: usize::MAX };
 
     /// The name of a packet that travels `way`; `None` if less of it was captured than the rule needs.
@@ -106,8 +107,8 @@ impl Buffer {
         self.len += n;
     }
 
-    /// Appends the first `N` bytes of `part`, or what there is of them. Where all are there, which is nearly
-    /// always, their number is known to the compiler.
+    /// Appends the first `N` bytes of `part`, or fewer if there are fewer. If all are present, which is nearly always
+    /// the case, the compiler knows their number.
     #[inline]
     fn put_first<const N: usize>(&mut self, part: &[u8]) {
         match (part.first_chunk::<N>(), self.bytes.get_mut(self.len..self.len + N)) {
@@ -173,7 +174,7 @@ fn tcp_payload_at(segment: &[u8]) -> usize {
     tcp::header_length(segment).max(tcp::OPTIONS)
 }
 
-/// The bits of the CAIA tool's mask, as its manual has them.
+/// The bits of the CAIA tool's mask, as in its manual.
 mod mask {
     pub(super) const SOURCE_ADDRESS: u32 = 1;
     pub(super) const DESTINATION_ADDRESS: u32 = 2;
@@ -323,7 +324,7 @@ mod tests {
         );
     }
 
-    /// The stretches of bytes that make the name, those apart that say where other bytes lie.
+    /// The byte ranges that make the name, without those that determine where other bytes are.
     fn named_by(packet: &[u8], fields: Fields, available: usize) -> Vec<(usize, usize)> {
         let structure: &[usize] = if packet[0] >> 4 == 4 { &[0, 2, 3, 6, 7, 9] } else { &[0, 4, 5, 6] };
         let name = id(packet, fields, available);
@@ -425,7 +426,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a translator and the routers on the way rewrite, the name stays; whatever else differs, it does not.
+        /// The name does not depend on anything that a translator or routers rewrite, and depends on everything else.
         #[test]
         fn no_translation_changes_a_name(
             source: [u8; 4], target: [u8; 4], ports: [u8; 4], ttl in 1u8..=255, tos: u8, sums: [u8; 2], number: u16, at in 28usize..68,

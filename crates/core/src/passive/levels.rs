@@ -1,8 +1,8 @@
-//! [`Levels`]: the bands that round trips or one-way delays form, and what a link says of their distance.
+//! [`Levels`]: the bands of round trips or one-way delays, and what a link explains of their spacing.
 //!
-//! Behind a slow link a packet waits for whole packets before it, so delays come in steps of one packet's
-//! serialisation; on ATM in steps of a cell. The comb of a single queue slips whenever a sender pauses, so
-//! its pitch shows best in the differences of neighbouring values; the other levels in the values themselves.
+//! Behind a slow link a packet waits for whole packets before it, so delays come in steps of one packet's serialisation
+//! time; on ATM in steps of a cell. The bands of a single queue shift whenever a sender pauses, so their spacing is
+//! best visible in the differences of consecutive values; other spacings in the values themselves.
 
 use super::link::Link;
 use super::sizes::SizeFigures;
@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 
 /// Values kept of a series of any length.
 const KEPT: usize = 8192;
-/// Neighbours closer than this part of the range are on one level.
+/// Neighbours closer than this fraction of the range are in one band.
 const SAME: f64 = 1.0 / 400.0;
-/// Lengths of packets that a band is compared with.
+/// Most lengths of packets that a band is compared with.
 const LENGTHS: usize = 8;
-/// A model explains a spacing this close to it.
+/// A model explains a spacing that differs by at most this fraction.
 const CLOSE: f64 = 0.02;
 
-/// A thinned series of times, each with its difference from the one before.
+/// A thinned series of times, each with its difference from the previous one.
 #[derive(Clone, Debug)]
 pub struct Levels {
     kept: Vec<(i64, Option<i64>)>,
@@ -38,25 +38,26 @@ impl Default for Levels {
     }
 }
 
-/// A distance at which values lie.
+/// A spacing of bands.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Level {
     /// Distance of neighbouring bands, in ns.
     pub spacing_ns: f64,
-    /// Of values: 1 is perfectly quantised. Of differences: the share of moves that are of this size.
+    /// For values: 1 is perfectly quantised. For differences: the share of steps with this size.
     pub strength: f64,
-    /// Chance of such a strength without bands (Rayleigh, adjusted for the spacings tried); of values only.
+    /// Probability of such a strength without bands (Rayleigh, adjusted for the spacings tried); `None` for
+    /// differences.
     pub p: Option<f64>,
-    /// Whether it shows in the differences of neighbours rather than in the values.
+    /// Whether it was found in the differences of consecutive values rather than in the values.
     pub of_differences: bool,
-    /// How many of these steps make one of the next coarser level, where that is a whole number.
+    /// How many of these steps make one of the next larger spacing; `None` if that is not an integer.
     pub steps_per_coarser: Option<u32>,
-    /// What a link makes of it, in words; empty without a link, or if it explains nothing.
+    /// What a link explains of it; empty without a link, or if it explains nothing.
     pub explained: Vec<String>,
 }
 
 impl Levels {
-    /// Takes the next value, in ns.
+    /// Adds the next value, in ns.
     #[inline]
     pub fn push(&mut self, v: i64) {
         let difference = self.last.replace(v).and_then(|l| v.checked_sub(l));
@@ -77,7 +78,7 @@ impl Levels {
         self.seen += 1;
     }
 
-    /// The distances found, the coarsest first.
+    /// The spacings found, the largest first.
     pub fn find(&self) -> Vec<Level> {
         let mut values: Vec<f64> = self.kept.iter().map(|k| k.0 as f64).collect();
         let Some(range) = middle_range(&mut values) else { return Vec::new() };
@@ -95,7 +96,8 @@ impl Levels {
         let mut high = range / 2.0;
         while high > floor * 1.5 {
             let low = (high / 8.0).max(floor);
-            // A true level is also what neighbours differ by; a harmonic or a slip between two combs is not.
+            // A true spacing also appears as a difference of neighbours; a harmonic or a shift between two bands does
+            // not.
             let level = spacing(&values, low, high)
                 .filter(|b| b.significant() && near(&moves, b.spacing) >= (moves.len() / 25).max(5))
                 .map(|b| Level::new(b.spacing, b.strength, Some(b.p_adjusted)));
@@ -123,7 +125,7 @@ fn near(moves: &[f64], q: f64) -> usize {
     moves.partition_point(|m| *m <= q * 1.03) - moves.partition_point(|m| *m < q * 0.97)
 }
 
-/// What neighbours most often differ by, if a fifth of the ascending `moves` agree on it.
+/// The most frequent difference, if a fifth of the ascending `moves` have it.
 fn commonest(moves: &[f64]) -> Option<Level> {
     let (mut best, mut from) = (0..0, 0);
     for to in 0..moves.len() {
@@ -140,8 +142,8 @@ fn commonest(moves: &[f64]) -> Option<Level> {
         .then(|| Level { of_differences: true, ..Level::new(pitch, share, None) })
 }
 
-/// The distance between the 1st and the 99th percentile; `None` of few or equal values. Values beyond are
-/// left out: one outlier would set the scale.
+/// The distance between the 1st and the 99th percentile; `None` for few or equal values. Values beyond are ignored,
+/// because one outlier would set the scale.
 fn middle_range(values: &mut Vec<f64>) -> Option<f64> {
     if values.len() < 50 {
         return None;
@@ -153,7 +155,7 @@ fn middle_range(values: &mut Vec<f64>) -> Option<f64> {
     (high > low).then_some(high - low)
 }
 
-/// Adds what `link` makes of bands found in round trips of these sizes: a queued packet of one of the commonest
+/// Adds what `link` explains of bands found in round trips of these sizes: a queued packet of one of the most frequent
 /// lengths, or a cell.
 pub fn explain_levels(levels: &mut [Level], link: &Link, sizes: &[SizeFigures]) {
     let common = |length: fn(&SizeFigures) -> u32| {
@@ -181,7 +183,7 @@ impl Level {
         }
     }
 
-    /// Adds what `link` makes of it: a packet of one of the lengths seen each way, or a cell.
+    /// Adds what `link` explains of it: a packet of one of the lengths seen each way, or a cell.
     pub fn explain(&mut self, link: &Link, out_lengths: &[u32], in_lengths: &[u32]) {
         let mut try_it = |model: Span, what: String| {
             if model.0 > 0 && (self.spacing_ns / model.0 as f64 - 1.0).abs() < CLOSE {
@@ -225,7 +227,7 @@ mod tests {
 
     #[test]
     fn an_upload_through_a_queue_has_the_pitch_of_its_packets() {
-        // The comb slips whenever the sender pauses: only neighbours show it.
+        // The bands shift whenever the sender pauses: only differences of neighbours show them.
         for text in [
             include_str!("../../../../testdata/spp/atm_tcp_up.rtt.csv"),
             include_str!("../../../../testdata/spp/htb_tcp_up.rtt.csv"),

@@ -1,6 +1,6 @@
 //! [`LinkType`]: from the first captured byte to the IP packet.
 
-/// Why a frame is not a packet of interest.
+/// Why a frame is not a usable packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Skip {
     /// ARP, LLDP, a PPP control protocol, …
@@ -9,10 +9,10 @@ pub enum Skip {
     /// The snap length cut it before the end of its headers.
     #[error("cut before the end of its headers")]
     Truncated,
-    /// Its length or version fields contradict each other.
+    /// Its length or version fields are contradictory.
     #[error("malformed")]
     Malformed,
-    /// A link type this program does not know.
+    /// An unsupported link type.
     #[error("unknown link type")]
     UnknownLink,
 }
@@ -95,23 +95,23 @@ const CONTROL_WORD: usize = 4;
 const SNAP: [u8; 6] = [0xaa, 0xaa, 3, 0, 0, 0];
 /// Address and control bytes of PPP in HDLC-like framing (RFC 1662 §3.1).
 const HDLC: [u8; 2] = [0xff, 0x03];
-/// Tags and labels that a frame may carry.
+/// Most tags and labels of a frame.
 const MAX_TAGS: usize = 8;
 const MAX_LABELS: usize = 16;
 
-/// What is at the beginning of the network layer.
+/// The beginning of the network layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Network {
     V4,
     V6,
-    /// Either; its first bits say which.
+    /// Either; its first bits show which.
     ByVersion,
 }
 
 /// The network layer and where it begins.
 type Found = Result<(Network, usize), Skip>;
 
-/// The IP packet of the commonest of frames: IPv4 straight inside Ethernet.
+/// The IP packet in the most frequent frames: IPv4 directly in Ethernet.
 #[inline]
 pub(super) fn plain_ipv4(link: LinkType, data: &[u8]) -> Option<(&[u8], usize)> {
     match data.split_at_checked(ETHERNET_HEADER) {
@@ -150,12 +150,12 @@ fn be16(data: &[u8], at: usize) -> Result<u16, Skip> {
     Ok(u16::from_be_bytes(*word))
 }
 
-/// The EtherType at `at`, and what follows it.
+/// The network layer according to the EtherType at `at`.
 fn after_ethertype(data: &[u8], at: usize) -> Found {
     after_tags(data, at + ETHERTYPE, be16(data, at)?)
 }
 
-/// What follows an EtherType, through any VLAN tags.
+/// The network layer after an EtherType, through any VLAN tags.
 fn after_tags(data: &[u8], mut at: usize, mut kind: u16) -> Found {
     use ethertype::{OLD_SERVICE_VLAN, SERVICE_VLAN, VLAN};
     for _ in 0..MAX_TAGS {

@@ -1,10 +1,10 @@
-//! [`Matcher`]: the windowed join of two points' sightings, O(1) a packet.
+//! [`Matcher`]: a windowed join of two points' sightings, O(1) per packet.
 //!
-//! The caller feeds sightings of both points merged in (roughly) common time. A name seen once at either
-//! point within the window is one packet, matched. A name seen k times at both is matched in order. A name
-//! seen a different number of times is ambiguous: counted and dropped, never guessed; a name that keeps
-//! repeating is distrusted until it has been quiet for a window. What found no partner within the window
-//! was lost, if the other capture covered the time when it should have arrived.
+//! The caller adds the sightings of both points merged in (roughly) common time. A name seen once at each point within
+//! the window is one matched packet. A name seen k times at both is matched in order. A name seen a different number of
+//! times is ambiguous: counted and dropped, never guessed; a name that keeps repeating is ignored until it has not been
+//! seen for a window. A packet without a partner within the window was lost, if the other capture covered the time when
+//! it should have arrived.
 
 mod matches;
 
@@ -17,29 +17,29 @@ use matches::{MatchedSource, Matches, OpenSighting};
 use std::collections::hash_map::Entry as NameSlot;
 use std::collections::{HashMap, VecDeque};
 
-/// How long a matched name stays known, so that a second copy is recognised.
+/// How long a matched name stays known, so that a duplicate is recognised.
 const LINGER: i64 = SECOND / 20;
-/// More sightings of one name at one point within the window than this are beyond telling apart.
+/// With more sightings of one name at one point within the window, they cannot be distinguished.
 const GROUP: usize = 8;
-/// Matches between two looks at the clock offset.
+/// Number of matches between two updates of the clock offset.
 const RETUNE: u32 = 1024;
-/// Sightings held at most; beyond it the oldest are given up before their time.
+/// Most sightings held; beyond that the oldest are given up before their time.
 const CAPACITY: usize = 4 << 20;
 
-/// Follows what becomes of the packets.
+/// Receives the fate of packets.
 pub trait MatchObserver {
     /// A matched packet, in the order of the monitor's sightings.
     fn record(&mut self, _: Record) {}
-    /// A packet that arrived, when its arrival is matched; `copy` if it is a further copy made by the
-    /// network. `seq` numbers the sightings at the packet's source point, each way from 0.
+    /// A packet that arrived, when its arrival is matched; `copy` if it is a duplicate made by the network. `seq`
+    /// numbers the sightings at the packet's source point, each way from 0.
     fn arrived(&mut self, _seq: u64, _: Record, _copy: bool) {}
-    /// Source sighting `seq` of a flow never arrived.
+    /// Source sighting `seq` of a flow did not arrive.
     fn lost(&mut self, _way: Way, _seq: u64, _sent: WallTime, _flow: u32) {}
-    /// Source sighting `seq` counts for nothing: ambiguous, or outside the time both captures cover.
+    /// Source sighting `seq` does not count: ambiguous, or outside the time that both captures cover.
     fn void(&mut self, _way: Way, _seq: u64) {}
 }
 
-/// The identity is a hash already.
+/// The identity is already a hash.
 #[derive(Default)]
 struct IdentityHasher(u64);
 
@@ -61,17 +61,17 @@ type Table<T> = HashMap<Identity, T, BuildHasherDefault<IdentityHasher>>;
 enum NameState {
     /// Seen at one point.
     Waiting(Point, OpenSighting),
-    /// Seen at both: by whom it was sent, and when it was last seen at the far point, on its clock.
+    /// Seen at both: its source sighting, and when it was last seen at the far point, on that point's clock.
     Matched { source: MatchedSource, last: i64 },
     /// Seen more than once at a point; the sightings are in `groups`.
     Group,
-    /// Repeats too often to be trusted.
+    /// Repeats too often to be used.
     Distrusted,
-    /// Finished: the name belongs to another packet by now, or to none.
+    /// Finished: the name belongs to another packet now, or to none.
     Gone,
 }
 
-/// A name and what is known of it: 64 bytes, of which a window's worth is held, so nothing wider than it has to be.
+/// A name and its state: 64 bytes, because a window's worth of them is held.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     id: Identity,
@@ -90,11 +90,11 @@ enum Place {
     Old(u32),
 }
 
-/// Entries in the order of their birth. Their numbers go on for ever, in 32 bits: far fewer are held.
+/// Entries in the order of their creation. Their numbers are consecutive 32-bit numbers; far fewer are held.
 #[derive(Debug, Default)]
 struct Queue {
     entries: VecDeque<Entry>,
-    /// Number of the first.
+    /// Number of the first entry.
     first: u32,
 }
 
@@ -130,36 +130,36 @@ struct Group {
     seen: [Vec<OpenSighting>; 2],
 }
 
-/// The join. See the module's text.
+/// The join; see the module's documentation.
 #[derive(Debug)]
 pub struct Matcher {
     window: i64,
     now: i64,
-    /// The names known, none of whose entries is `Gone`.
+    /// The known names; none of their entries is `Gone`.
     table: Table<Place>,
-    /// Entries lie in the order in which they are needed again, give or take: the table alone is all over the place.
+    /// Entries in about the order in which they are needed again, because the table's memory is scattered.
     young: Queue,
-    /// What is not matched soon, or repeats.
+    /// Names that are not matched soon, or repeat.
     old: Queue,
     groups: Table<Group>,
     matches: Matches,
     capacity: usize,
 }
 
-/// Why nothing more is awaited of a name.
+/// Why a name is settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// Its window is over, or both captures are.
     Expired,
-    /// There is no room to wait for it any longer.
+    /// There is no more room to wait for it.
     GivenUp,
     /// It repeats too often.
     Distrusted,
 }
 
 impl Matcher {
-    /// A matcher for clocks that differ by about `offset` (monitor − reference), in which a packet may be
-    /// up to `window` under way.
+    /// A matcher for clocks that differ by about `offset` (monitor − reference), in which a packet may take up to
+    /// `window`.
     pub fn new(offset: Span, window: Span) -> Matcher {
         Matcher {
             window: window.0.max(1),
@@ -173,29 +173,29 @@ impl Matcher {
         }
     }
 
-    /// The same with room for `sightings` instead of four million.
+    /// The same with capacity for `sightings` instead of four million.
     pub fn with_capacity(self, sightings: usize) -> Matcher {
         Matcher { capacity: sightings.max(2), ..self }
     }
 
-    /// Monitor clock minus reference clock, as followed so far: the middle between the least raw delays,
-    /// which is wrong by half the path's asymmetry. For merging the two streams, not for reporting.
+    /// Monitor clock minus reference clock, as tracked so far: the middle between the smallest raw delays, with an
+    /// error of half the path's asymmetry. For merging the two streams, not for reports.
     pub fn offset(&self) -> Span {
         Span(self.matches.offset)
     }
 
-    /// What became of the packets of one way, so far.
+    /// Counts of the packets of one way, so far.
     pub fn counts(&self, way: Way) -> MatchCounts {
         self.matches.ways[way as usize].counts
     }
 
-    /// Notes that a point's capture covers `at`, whatever packet it was.
+    /// Records that a point's capture covers `at`, whatever the packet.
     pub fn covers(&mut self, point: Point, at: WallTime) {
         self.matches.covers(point, at.0);
     }
 
-    /// Takes one sighting. Sightings of one point come in the order of its clock, give or take; the points
-    /// are merged on (reference time, monitor time − [`Self::offset`]).
+    /// Adds one sighting. Sightings of one point come in about the order of its clock; the points are merged by
+    /// (reference time, monitor time − [`Self::offset`]).
     #[inline]
     pub fn push(&mut self, point: Point, s: Sighting, out: &mut impl MatchObserver) {
         self.covers(point, s.at);
@@ -213,7 +213,7 @@ impl Matcher {
             }
             NameSlot::Occupied(o) => {
                 let place = *o.get();
-                // Of every name in the table there is an entry.
+                // Every name in the table has an entry.
                 let Some(state) = self.entry(place).map(|e| e.state) else { return };
                 let state = match state {
                     NameState::Waiting(p, other) if p != point => {
@@ -249,13 +249,13 @@ impl Matcher {
         }
     }
 
-    /// Sightings held: names, and those that are done with but not yet due.
+    /// Sightings held: names, and those that are settled but not yet due.
     fn held(&self) -> usize {
         self.young.entries.len() + self.old.entries.len()
     }
 
-    /// Lets the common time go on to `at` where no packet does it: what is overdue is settled, so that a live
-    /// capture does not keep its results until the next packet.
+    /// Advances the common time to `at` without a packet: what is overdue is settled, so that a live capture does not
+    /// hold its results until the next packet.
     pub fn advance(&mut self, at: WallTime, out: &mut impl MatchObserver) {
         if at.0 > self.now {
             self.now = at.0;
@@ -263,7 +263,7 @@ impl Matcher {
         }
     }
 
-    /// Settles what is still open once both captures have ended.
+    /// Settles everything once both captures have ended.
     pub fn finish(&mut self, out: &mut impl MatchObserver) {
         while let Some(e) = self.old.pop().or_else(|| self.young.pop()) {
             self.settle(e, End::Expired, out);
@@ -277,7 +277,7 @@ impl Matcher {
         self.table.insert(s.id, Place::Young(self.young.push(e)));
     }
 
-    /// A sighting that is neither the first nor the partner of the first; what becomes of the name's state.
+    /// Handles a sighting that is neither the first nor the partner of the first; returns the new state of the name.
     fn again(
         &mut self,
         point: Point,
@@ -303,7 +303,7 @@ impl Matcher {
                     return state;
                 }
                 if point.is_source(s.way) {
-                    // A new packet of the same name: the old one is done with.
+                    // A new packet with the same name: the old one is settled.
                     return NameState::Gone;
                 }
                 self.matches.copied(point, &s, source, out);
@@ -368,7 +368,7 @@ impl Matcher {
         }
     }
 
-    /// A name is no longer young: forgotten if matched a while ago, else kept for the window.
+    /// Moves a name out of the young queue: forgotten if matched some time ago, otherwise kept for the window.
     #[inline]
     fn outgrow(&mut self, e: Entry) {
         match e.state {
@@ -390,7 +390,7 @@ impl Matcher {
         }
     }
 
-    /// Nothing more is awaited of a name.
+    /// Settles a name.
     fn settle(&mut self, e: Entry, why: End, out: &mut impl MatchObserver) {
         if matches!(e.state, NameState::Gone) {
             return;
@@ -407,7 +407,8 @@ impl Matcher {
         }
     }
 
-    /// Ends a group: all on one side is a plain loss or an unseen source; otherwise it is ambiguous.
+    /// Ends a group: if all sightings are at one point, they are losses or packets with an unseen source; otherwise it
+    /// is ambiguous.
     fn dissolve(&mut self, way: Way, id: Identity, why: End, out: &mut impl MatchObserver) {
         let Some(g) = self.groups.remove(&id) else { return };
         let one_sided = g.seen[0].is_empty() || g.seen[1].is_empty();

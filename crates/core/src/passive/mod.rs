@@ -1,4 +1,4 @@
-//! The passive instrument: what two captures of the same traffic say about the path between them.
+//! The passive instrument: what two captures of the same traffic show of the path between them.
 //!
 //! The reference point (REF) is where the round trip starts, the monitor point (MON) is the far end; OUT is
 //! a packet from the one to the other, IN a packet back. Four steps, each a file:
@@ -6,11 +6,11 @@
 //! 1. [`packet`] and [`identity`] – name each packet by fields that neither change nor repeat
 //! 2. [`matcher`] – the same name at both points is one packet: its delay, or its loss
 //! 3. [`pairing`] – an OUT and an IN packet next to each other at MON make a synthetic pair
-//! 4. the round trip of a pair, free of the clock offset
+//! 4. the round trip of a pair does not depend on the clock offset
 //!
-//! [`mod@survey`] finds out beforehand what the user did not say: addresses, direction, NAT, clock offset;
-//! [`link`] says what a link explains of it; [`clocks`] compares the two clocks, [`spread`] holds distributions of any length.
-//! Time stamps are arguments, nothing is read from a clock or a file here.
+//! [`mod@survey`] finds what the user did not specify: addresses, direction, NAT, clock offset; [`link`] relates the
+//! results to an access link; [`clocks`] compares the two clocks; [`spread`] holds distributions of any length. Time
+//! stamps are arguments; nothing is read from a clock or a file here.
 
 pub mod clocks;
 pub mod compat;

@@ -1,19 +1,19 @@
-//! [`InOrder`]: puts slightly disordered sightings of one point into the order of its clock.
+//! [`InOrder`]: sorts slightly disordered sightings of one point by its clock.
 
 use super::Sighting;
 
-/// Disorder up to this is mended: capture queues of several processors, merged files.
+/// Largest disorder that is corrected: capture queues of several processors, merged files.
 const HORIZON: i64 = 50_000_000;
-/// A step back of more than this is a clock that was set, not disorder.
+/// A larger step back is a clock that was set, not disorder.
 const STEP: i64 = 1_000_000_000;
 /// Sightings held back at most.
 const HELD: usize = 1 << 16;
 
-/// Holds sightings back for 50 ms at least and lets them go in (time, arrival) order, many at a time.
+/// Holds sightings for at least 50 ms and releases them in (time, arrival) order, many at a time.
 #[derive(Debug, Default)]
 pub struct InOrder {
     held: Vec<Sighting>,
-    /// Of `held`, those before the clock was last set back: nothing can overtake them any longer.
+    /// How many of `held` are from before the clock was last set back: nothing can overtake them any longer.
     past: usize,
     /// Whether those after them may be out of order.
     mixed: bool,
@@ -26,12 +26,12 @@ pub struct InOrder {
 }
 
 impl InOrder {
-    /// One that holds nothing back and sorts nothing: for callers that need the order of the capture.
+    /// Without holding and sorting: for callers that need the order of the capture.
     pub fn as_they_come() -> InOrder {
         InOrder { unsorted: true, ..InOrder::default() }
     }
 
-    /// Takes one sighting.
+    /// Adds one sighting.
     #[inline]
     pub fn push(&mut self, s: Sighting) {
         if s.at.0 < self.newest && !self.held.is_empty() && !self.unsorted {
@@ -56,19 +56,19 @@ impl InOrder {
         }
     }
 
-    /// Puts those held in order; a stable sort is quick of what is nearly sorted.
+    /// Sorts those held; a stable sort is fast for nearly sorted data.
     fn sort(&mut self) {
         if std::mem::take(&mut self.mixed) {
             self.held[self.past..].sort_by_key(|s| s.at);
         }
     }
 
-    /// Sightings held back, those included that could be let go.
+    /// Sightings held, including those that could be released.
     pub fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// Lets go of what nothing can overtake any longer; `room` holds what stays, and is to be empty.
+    /// Releases what nothing can overtake any longer; `room` receives what stays, and must be empty.
     pub fn take(&mut self, mut room: Vec<Sighting>) -> Vec<Sighting> {
         self.sort();
         let newest = self.held.last().map_or(0, |l| l.at.0);
@@ -84,7 +84,7 @@ impl InOrder {
         core::mem::replace(&mut self.held, room)
     }
 
-    /// Lets everything go.
+    /// Releases everything.
     pub fn finish(&mut self) -> Vec<Sighting> {
         self.sort();
         self.past = 0;

@@ -1,8 +1,7 @@
-//! [`Packet`]: what the passive instrument needs to know of one captured frame.
+//! [`Packet`]: the parts of a captured frame that the passive instrument uses.
 //!
-//! [`decode`] walks from the link layer to the transport header without copying. It believes no length
-//! field further than the bytes that are there, so a frame cut by the snap length is still understood as
-//! far as it goes.
+//! [`decode`] parses from the link layer to the transport header without copying. It trusts no length field beyond the
+//! captured bytes, so a frame cut by the snap length is still parsed as far as it goes.
 
 use super::link_layer::{LinkType, Network, Skip, find_network_layer, plain_ipv4};
 use crate::time::WallTime;
@@ -13,7 +12,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub struct Frame<'a> {
     /// When it was captured.
     pub at: WallTime,
-    /// What its first bytes are.
+    /// The link type, which determines its first bytes.
     pub link: LinkType,
     /// Its length on the wire, in bytes.
     pub wire_length: u32,
@@ -25,7 +24,7 @@ impl<'a> Frame<'a> {
     /// The IP packet in it.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why it has none.
     #[inline]
     pub fn packet(&self) -> Result<Packet<'a>, Skip> {
         decode(self.link, self.data, self.wire_length)
@@ -80,7 +79,7 @@ mod v6 {
     pub(super) const MOBILITY: u8 = 135;
     pub(super) const HOST_IDENTITY: u8 = 139;
     pub(super) const SHIM6: u8 = 140;
-    /// Extension headers that a packet may have.
+    /// Most extension headers of a packet.
     pub(super) const MAX_EXTENSIONS: usize = 16;
 }
 
@@ -98,7 +97,7 @@ pub(super) mod tcp {
     /// Behind the urgent pointer; the header is at least so long.
     pub(crate) const OPTIONS: usize = 20;
 
-    /// Bytes of a header, with options, whatever it claims.
+    /// Bytes of a header with options, whatever it claims, within the captured bytes.
     pub(crate) fn header_length(header: &[u8]) -> usize {
         header.get(DATA_OFFSET).map_or(OPTIONS, |b| usize::from(b >> 4) * 4)
     }
@@ -138,7 +137,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Source and destination address, IPv4 ones as IPv6 has them (`::ffff:0:0/96`).
+    /// Source and destination address; IPv4 ones as IPv6 (`::ffff:0:0/96`).
     #[inline]
     pub(super) fn ends(&self) -> (u128, u128) {
         let mapped = |a: &[u8; 4]| 0xffff_0000_0000 | u128::from(u32::from_be_bytes(*a));
@@ -150,7 +149,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// The addresses as they are in the header: 4 or 16 bytes the source, as many the destination.
+    /// The addresses as in the header: 4 or 16 bytes of source, and as many of destination.
     #[inline]
     pub(super) fn addresses(&self) -> &'a [u8] {
         match self.header {
@@ -199,7 +198,7 @@ impl<'a> Packet<'a> {
         self.fragment_offset != 0
     }
 
-    /// Source and destination port of TCP and UDP, where captured.
+    /// Source and destination port of TCP and UDP; `None` if not captured.
     #[inline]
     pub fn ports(&self) -> Option<(u16, u16)> {
         if !matches!(self.protocol, TCP | UDP) || self.is_later_fragment() {
@@ -234,7 +233,7 @@ fn wide(bytes: &[u8]) -> u128 {
     bytes.first_chunk().map_or(0, |a| u128::from_be_bytes(*a))
 }
 
-/// An address as IPv6 has it.
+/// An address as IPv6.
 pub(super) fn bits(a: IpAddr) -> u128 {
     match a {
         IpAddr::V4(a) => a.to_ipv6_mapped().to_bits(),
@@ -245,7 +244,7 @@ pub(super) fn bits(a: IpAddr) -> u128 {
 /// Decodes one frame of `wire_length` bytes of which `data` was captured.
 ///
 /// # Errors
-/// Why it holds no packet of interest.
+/// Why it holds no usable packet.
 #[inline]
 pub fn decode(link: LinkType, data: &[u8], wire_length: u32) -> Result<Packet<'_>, Skip> {
     match plain_ipv4(link, data) {
@@ -282,7 +281,7 @@ fn ipv4(data: &[u8], on_wire: u32) -> Result<Packet<'_>, Skip> {
     if h[v4::VERSION_AND_LENGTH] >> 4 != 4 || header < v4::HEADER {
         return Err(Skip::Malformed);
     }
-    // A zero length is left by a sending host that segments in the adapter: trust the frame.
+    // A zero length comes from a sending host that segments in the adapter: use the frame's length.
     let length = match u32::from(be16(h, v4::TOTAL_LENGTH)) {
         0 => on_wire,
         l => l,

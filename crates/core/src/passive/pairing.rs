@@ -1,9 +1,8 @@
-//! Pairing: which OUT packet and which IN packet make one round trip.
+//! Pairing: which OUT packet and which IN packet form one round trip.
 //!
-//! Walking the records in the order of the monitor's clock, a pair is made at every change from OUT to IN:
-//! the last OUT record strictly before an IN record, with that IN record. It is the only set of pairs in
-//! which no other record lies between the two at the monitor, so the members are as close in time as they
-//! can be, each packet is used once, and no parameter is needed.
+//! In the order of the monitor's clock, a pair is made at every change from OUT to IN: the last OUT record strictly
+//! before an IN record, with that IN record. It is the only set of pairs in which no other record lies between the two
+//! at the monitor, so the two are as close in time as possible, each packet is used once, and no parameter is needed.
 
 use super::Way;
 use crate::time::{Span, WallTime};
@@ -33,12 +32,12 @@ impl Record {
     }
 }
 
-/// A synthetic pair: the round trip an application's packets had.
+/// A synthetic pair: a round trip as an application's packets had it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
     /// The packet from the reference to the monitor point.
     pub out: Record,
-    /// The packet back.
+    /// The packet from the monitor to the reference point.
     pub back: Record,
 }
 
@@ -48,13 +47,13 @@ impl Pair {
         self.back.reference - self.out.reference
     }
 
-    /// Time between the two packets at the monitor, > 0: the far host's processing time if the one
-    /// answers the other ("SPT").
+    /// Time between the two packets at the monitor, > 0: the far host's processing time, if one answers the other
+    /// ("SPT").
     pub fn turnaround(&self) -> Span {
         self.back.monitor - self.out.monitor
     }
 
-    /// The round-trip time. Each difference is of one clock, so a clock offset cancels exactly.
+    /// The round-trip time. Each difference is on one clock, so a clock offset cancels exactly.
     pub fn rtt(&self) -> Span {
         self.total() - self.turnaround()
     }
@@ -69,7 +68,7 @@ impl Pair {
         self.back.delay()
     }
 
-    /// The middle of the pair on the reference clock, to the microsecond as the CAIA tool has it.
+    /// The middle of the pair on the reference clock, in microseconds like the CAIA tool's.
     pub fn middle(&self) -> WallTime {
         self.back.reference - half(self.total())
     }
@@ -85,17 +84,17 @@ fn half(s: Span) -> Span {
     Span((s.0 / 2).div_euclid(1000) * 1000)
 }
 
-/// Makes pairs of records given in the order of the monitor's clock.
+/// Makes pairs of records in the order of the monitor's clock.
 #[derive(Clone, Debug, Default)]
 pub struct Pairer {
     /// The last OUT record older than `latest`.
     before: Option<Record>,
-    /// The newest OUT record. An IN record at the very same instant does not follow it.
+    /// The newest OUT record. An IN record at the same time does not follow it.
     latest: Option<Record>,
 }
 
 impl Pairer {
-    /// Takes the next record; returns the pair it completes, if it does.
+    /// Adds the next record; returns the pair it completes, if any.
     pub fn push(&mut self, r: Record) -> Option<Pair> {
         match r.way {
             Way::Out => {
@@ -167,7 +166,7 @@ mod tests {
         assert_eq!(pairs(&[(In, 5), (Out, 5), (In, 6)]), [(5, 6)]);
     }
 
-    /// The loop of the reference description, word for word.
+    /// The loop of the reference description, literally.
     fn by_the_book(records: &[(Way, i64)]) -> Vec<(i64, i64)> {
         let list = |w: Way| records.iter().filter(move |r| r.0 == w).map(|r| r.1);
         let (mut outs, mut ins) = (list(Out), list(In));

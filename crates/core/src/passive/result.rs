@@ -1,26 +1,26 @@
-//! [`PassiveResult`]: everything that two capture points show.
+//! [`PassiveResult`]: the result of two capture points.
 
 use super::pipeline::CaptureFacts;
 use super::{FlowFigures, IdentityRule, PassiveSummary, Plan, SizeFigures};
 use crate::time::Span;
 
-/// What was found, and how.
+/// The results, and how they were obtained.
 #[derive(Clone, Debug)]
 pub struct PassiveResult {
-    /// Whose packets were followed.
+    /// The addresses, direction and offset used.
     pub plan: Plan,
-    /// Whether the user said whose.
+    /// Whether the user has given the addresses.
     pub addresses_given: bool,
-    /// How they were told apart.
+    /// How packets were identified.
     pub identity: IdentityRule,
-    /// Longest time a packet may have been under way.
+    /// Longest time between the passages of a packet at both points.
     pub window: Span,
-    /// What the captures are like, at the reference and at the monitor point.
+    /// Facts about the captures at the reference and at the monitor point.
     pub captures: [CaptureFacts; 2],
     /// The figures.
     pub summary: PassiveSummary,
     /// Round trips by the sizes of the pair.
     pub sizes: Vec<SizeFigures>,
-    /// The flows apart, where they were asked for.
+    /// The figures of each flow; `None` if not requested.
     pub flows: Option<Vec<FlowFigures>>,
 }

@@ -1,7 +1,7 @@
-//! [`Lengths`]: the least delay of every packet length of one way, and what a byte costs by it.
+//! [`Lengths`]: the smallest delay for each packet length of one way, and the time per byte that follows.
 //!
-//! The least delay of a length is that of a packet that found every queue empty: what is left is fixed, or
-//! grows with the length at 8/rate of every link on the way.
+//! The smallest delay of a length is that of a packet that found every queue empty: it is fixed, plus 8/rate of every
+//! link on the path for each byte.
 
 use serde::Serialize;
 
@@ -9,35 +9,35 @@ use serde::Serialize;
 const LONGEST: usize = (1 << 16) - 1;
 /// Packets of a length before its least delay counts.
 const ENOUGH: u32 = 5;
-/// The lengths must differ by as much, in bytes, or nothing can be concluded.
+/// The lengths must differ by at least this many bytes.
 const SPREAD: usize = 100;
 
 /// The least delay by packet length.
 #[derive(Clone, Debug, Default)]
 pub struct Lengths {
-    /// Packets and least delay, by length.
+    /// Number of packets and smallest delay, by length.
     table: Vec<(u32, i64)>,
 }
 
-/// What serialisation costs on one way.
+/// The serialisation time on one way.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Serialisation {
-    /// Growth of the least delay, in ns a byte (Theil–Sen over the lengths).
+    /// Growth of the smallest delay, in ns per byte (Theil–Sen over the lengths).
     pub ns_per_byte: f64,
-    /// The rate of all links of the way in series that this stands for, in bits a second: 1/Σ(1/rate).
+    /// The corresponding rate of all links of the way in series, in bits a second: 1/Σ(1/rate).
     pub series_rate: f64,
-    /// Lengths it rests on.
+    /// Number of lengths used.
     pub lengths: usize,
     /// The shortest and the longest of them, in bytes.
     pub shortest: usize,
     /// See above.
     pub longest: usize,
-    /// Median distance of the least delays from the line, in ns: cells, queues that were never empty.
+    /// Median distance of the smallest delays from the line, in ns: cells, queues that were never empty.
     pub residual_ns: f64,
 }
 
 impl Lengths {
-    /// Takes a packet.
+    /// Adds a packet.
     #[inline]
     pub fn push(&mut self, length: u32, delay: i64) {
         let i = (length as usize).min(LONGEST);
@@ -50,8 +50,8 @@ impl Lengths {
         }
     }
 
-    /// What a byte costs, unless too few lengths occur, a longer packet is no slower, or the clocks drift
-    /// apart by `drift` ns in the meantime and that could explain it.
+    /// The time per byte; `None` if there are too few lengths, if longer packets are not slower, or if a clock drift of
+    /// `drift` ns could explain it.
     pub fn serialisation(&self, drift: f64) -> Option<Serialisation> {
         let points: Vec<(f64, f64)> = self
             .table
@@ -60,7 +60,7 @@ impl Lengths {
             .filter(|(_, (n, _))| *n >= ENOUGH)
             .map(|(i, (_, d))| (i as f64, *d as f64))
             .collect();
-        // Of very many lengths every k-th will do: the pairs grow with their square.
+        // With very many lengths use only every k-th: the number of pairs grows with their square.
         let points: Vec<_> = points.iter().copied().step_by(points.len().div_ceil(300).max(1)).collect();
         let (first, last) = (points.first()?, points.last()?);
         if last.0 - first.0 < SPREAD as f64 {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_not() {
+    fn nothing_is_concluded_from_too_little() {
         assert_eq!(lengths(|_| 5_000_000).serialisation(0.0), None);
         assert_eq!(lengths(|l| i64::from(l) * 80).serialisation(1e6), None, "drift may explain it");
         let mut one = Lengths::default();
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(huge.serialisation(0.0), None);
     }
 
-    /// Five packets of each length, the least delay among them as given.
+    /// Five packets of each length, with the given smallest delay.
     fn least(points: impl IntoIterator<Item = (u32, i64)>) -> Lengths {
         let mut l = Lengths::default();
         for (length, delay) in points {
@@ -147,7 +147,7 @@ mod tests {
             residual_ns: 0.0,
         };
         assert_eq!(l.serialisation(0.0), Some(expected));
-        // 1000 ns from the shortest to the longest: a drift of a fifth of it may explain it.
+        // 1000 ns from the shortest to the longest: a drift of a fifth of that may explain it.
         assert_eq!(l.serialisation(199.0), Some(expected));
         assert_eq!((l.serialisation(200.0), l.serialisation(-200.0)), (None, None));
         assert_eq!(least([(100, 2000), (199, 3000)]).serialisation(0.0), None, "99 bytes apart");

@@ -3,8 +3,8 @@
 use crate::distribution::{LogHistogram, Percent, Precision};
 use serde::Serialize;
 
-/// A distribution of spans in ns. Extremes and mean are exact; quantiles are exact of few values and by the rule of
-/// [`LogHistogram`] of many.
+/// A distribution of spans in ns. Extremes and mean are exact; quantiles are exact for few values and follow the rule
+/// of [`LogHistogram`] for many.
 #[derive(Clone, Debug)]
 pub struct Spread {
     histogram: LogHistogram,
@@ -14,9 +14,9 @@ pub struct Spread {
 /// The figures of a [`Spread`], in ns. Quantiles are those of the empirical distribution (RFC 2330 §11.3).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SpreadFigures {
-    /// Values.
+    /// Number of values.
     pub count: u64,
-    /// The least.
+    /// Smallest.
     pub min: i64,
     /// The 5th percentile.
     pub p05: i64,
@@ -32,7 +32,7 @@ pub struct SpreadFigures {
     pub p95: i64,
     /// The 99th percentile.
     pub p99: i64,
-    /// The greatest.
+    /// Largest.
     pub max: i64,
 }
 
@@ -48,7 +48,7 @@ impl Spread {
         Spread { histogram: LogHistogram::new(precision), sum: 0 }
     }
 
-    /// One of many: exact up to 256 values, then at most 1/64 too high, in some ten kilobytes.
+    /// For one of many flows: exact up to 256 values, then at most 1/64 too high, in about ten kilobytes.
     pub(super) fn of_flow() -> Spread {
         Spread::new(Precision::FLOW)
     }
@@ -58,14 +58,14 @@ impl Spread {
         Spread::new(Precision::STREAM)
     }
 
-    /// Takes one value.
+    /// Adds one value.
     #[inline]
     pub fn push(&mut self, v: i64) {
         self.sum += i128::from(v);
         self.histogram.add(v);
     }
 
-    /// How many there were.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
@@ -81,7 +81,7 @@ impl Spread {
         (0..=n).map(at).collect()
     }
 
-    /// The figures, or `None` of no values. `from` is subtracted of every value: a least delay, or 0.
+    /// The figures; `None` without values. `from` is subtracted from every value: a smallest delay, or 0.
     pub fn figures(&self, from: i64) -> Option<SpreadFigures> {
         let (min, max) = (self.histogram.min()?, self.histogram.max()?);
         let quantiles = self.histogram.quantiles();

@@ -1,4 +1,4 @@
-//! [`StreamTraffic`]: a test's own stream as it was captured where it leaves and reaches this host.
+//! [`StreamTraffic`]: a test's own stream, captured where it leaves and reaches this host.
 
 use super::tcp::{DelayCauses, TcpResult};
 use crate::spec::Direction;
@@ -11,16 +11,16 @@ pub struct WireCounts {
     pub packets: u64,
     /// Bytes of them, IP headers included.
     pub ip_bytes: u64,
-    /// Of the packets, fragments: they do not fit the path.
+    /// Fragments among the packets, which did not fit the path MTU.
     pub fragments: u64,
     /// Length of the longest IP packet, in bytes.
     pub longest: u32,
 }
 
-/// What was captured of a stream, and what it explains of the test.
+/// The capture of a stream, and what it explains of the test.
 #[derive(Clone, Debug, Default)]
 pub struct StreamTraffic {
-    /// Where it was captured.
+    /// The interface.
     pub interface: String,
     /// From this host.
     pub sent: WireCounts,
@@ -28,8 +28,8 @@ pub struct StreamTraffic {
     pub received: WireCounts,
     /// Its TCP connections, if it has any.
     pub tcp: TcpResult,
-    /// What delayed the packets of each direction of the test, as far as it is known.
+    /// What delayed the packets of each direction of the test, as far as is known.
     pub delays: Vec<(Direction, DelayCauses)>,
-    /// What should be known of the capture before the figures are believed, in words.
+    /// Notes about the reliability of the capture.
     pub notes: Vec<String>,
 }

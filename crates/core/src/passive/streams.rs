@@ -1,9 +1,9 @@
-//! [`Streams`]: what two captures know of each way, in the form every other instrument gives: records with
-//! consecutive numbers in arrival order, and the [`Session`] that gives them their meaning.
+//! [`Streams`]: the results of two captures in the form of every other instrument: records with consecutive numbers in
+//! arrival order, and the [`Session`] they belong to.
 //!
-//! A packet's number is its place among those that passed the source point and count: a number that never
-//! arrives is a loss. What counts for nothing (ambiguous, sent while the far capture did not run) has no
-//! number, and is known only when its window is over; so records wait until all earlier fates are settled.
+//! A packet's number is its position among those at the source point that count: a number that does not arrive is a
+//! loss. Packets that do not count (ambiguous, or sent while the far capture did not run) have no number, and this is
+//! known only when their window is over; so records wait until all earlier fates are settled.
 
 use super::clocks::ClockDifference;
 use super::matcher::MatchObserver;
@@ -17,15 +17,15 @@ use crate::time::{SECOND, Source, Span, Stamp, WallTime};
 use core::net::IpAddr;
 use std::collections::VecDeque;
 
-/// How far back a copy of a packet can still be numbered.
+/// How far back a duplicate of a packet can still be numbered.
 const MEMORY: u64 = 1 << 20;
-/// Arrivals that may wait for the fate of an earlier packet; beyond it the packet counts for nothing.
+/// Most arrivals that wait for the fate of an earlier packet; beyond that this packet does not count.
 const WAITING: usize = 1 << 20;
 
-/// The value of the `instrument` tag of a session that was no test but captured traffic.
+/// The value of the `instrument` tag of a session that comes from captured traffic.
 pub const PASSIVE: &str = "passive";
 
-/// Takes the records of both ways.
+/// Receives the records of both ways.
 pub trait StreamSink {
     /// The next arrival of a way; its number is below the way's later [`Streams::sent`].
     fn record(&mut self, way: Way, record: &PacketRecord);
@@ -44,11 +44,11 @@ struct WayNumbers {
     /// Fates of the source sightings from `base` on.
     fates: VecDeque<Fate>,
     base: u64,
-    /// Sightings before `base` without a number; of the recent ones, which.
+    /// Sightings before `base` without a number, and which of the recent ones.
     voids: u64,
     recent: VecDeque<u64>,
-    /// Arrivals that cannot be numbered yet, by their times even where a wrong offset matched them out of turn; each
-    /// with its source sighting.
+    /// Arrivals that cannot be numbered yet, sorted by time even if a wrong offset matched them out of order; each with
+    /// its source sighting.
     waiting: TimeQueue<(u64, PacketRecord)>,
     /// Times of the first and the last that count, on the source's clock, and bytes of those that arrived.
     span: Option<(i64, i64)>,
@@ -85,7 +85,7 @@ impl WayNumbers {
         (seq - (self.voids - later as u64).min(seq)) as i64
     }
 
-    /// Whether an arrival has no number: its fate was settled without it, or it is a copy of too long ago.
+    /// Whether an arrival has no number: its fate was settled without it, or it is a duplicate of a too old packet.
     fn is_void(&self, seq: u64, copy: bool) -> bool {
         let forgotten = seq.saturating_add(MEMORY) < self.base;
         seq < self.base && (!copy || forgotten || self.recent.binary_search(&seq).is_ok())
@@ -93,14 +93,14 @@ impl WayNumbers {
 
     fn release(&mut self, way: Way, sink: &mut impl StreamSink) {
         while self.waiting.len() > WAITING {
-            // The earliest fate is still open: unknown, since there is no room to wait for it.
+            // The earliest fate is still open: it becomes unknown, because there is no more room to wait for it.
             self.settle(self.base, Fate::Void);
             self.hand_on(way, sink);
         }
         self.hand_on(way, sink);
     }
 
-    /// Hands on the arrivals before the earliest fate that is still open.
+    /// Sends the arrivals before the earliest open fate.
     fn hand_on(&mut self, way: Way, sink: &mut impl StreamSink) {
         while self.waiting.first().is_some_and(|(_, (seq, _))| *seq < self.base) {
             let Some((_, (seq, mut record))) = self.waiting.pop() else { return };
@@ -134,7 +134,7 @@ impl<S: StreamSink> Streams<S> {
         n.base - n.voids
     }
 
-    /// The session of one way, with what is known by now. `sides` as either point sees them.
+    /// The session of one way, with what is known so far. `sides` as each point sees them.
     pub fn session(&self, way: Way, sides: &[Sides; 2], clocks: &ClockDifference) -> Session {
         let n = &self.ways[way as usize];
         let sent = self.sent(way);
@@ -155,18 +155,18 @@ impl<S: StreamSink> Streams<S> {
         session
     }
 
-    /// The sink, to take what is in it by now.
+    /// The sink, to take what is in it so far.
     pub fn sink_mut(&mut self) -> &mut S {
         &mut self.sink
     }
 
-    /// The sink, when everything is in it.
+    /// The sink, when it is complete.
     pub fn into_sink(self) -> S {
         self.sink
     }
 }
 
-/// What is said of a way before its packets are known.
+/// The session of a way before its packets are known.
 pub fn session(way: Way, sides: &[Sides; 2], sent: u64, length: u64, period: Span) -> Session {
     let direction = match way {
         Way::Out => Direction::Up,
@@ -175,7 +175,7 @@ pub fn session(way: Way, sides: &[Sides; 2], sent: u64, length: u64, period: Spa
     let century = i64::MAX / 4 / i64::from(MAX_PACKETS);
     let spec = TestSpec::new(
         direction,
-        // Whatever it carries, every packet stands for itself: loss and order are seen.
+        // Whatever the protocol, every packet counts on its own: loss and order are visible.
         Transport::Udp,
         sent.clamp(1, MAX_PACKETS.into()),
         length.clamp(12, MAX_PAYLOAD.into()),
@@ -292,7 +292,7 @@ mod tests {
         let n = WAITING as u64 + 10;
         (1..=n).for_each(|seq| s.arrived(seq, out(seq as i64), false));
         assert_eq!((s.sink.0.len() as u64, s.ways[0].waiting.len()), (n, 0));
-        // It comes after all: without a number, it is no arrival.
+        // It arrives late: without a number, it is no arrival.
         s.arrived(0, out(n as i64 + 1), false);
         s.arrived(0, out(n as i64 + 2), true);
         assert_eq!((s.sink.0.len() as u64, s.sent(Way::Out)), (n, n));
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!((up.counts.sent, up.counts.lost, up.counts.out_of_sequence), (1000, 10, 20));
         assert_eq!((up.counts.duplicate, up.pdv.max), (0, Some(15 * MS)));
         assert_eq!(up.latency.min, Some(5012 * MS));
-        // Half the asymmetry off, within half the least round trip.
+        // Wrong by half the asymmetry, within half the smallest round trip.
         assert_eq!(up.clock.offset_ns, Some(5002 * MS));
         assert_eq!(up.latency_corrected.and_then(|c| c.min), Some(10 * MS));
         let down = analyze(&sessions[1], back, &Options::default());

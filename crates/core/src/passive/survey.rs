@@ -1,10 +1,9 @@
-//! The survey: what the first packets of both captures say about addresses, direction, translation and
-//! clocks, so that the user need not be asked.
+//! The survey: finds addresses, direction, translation and clock offset from the first packets of both captures, so
+//! that the user need not give them.
 //!
-//! Packets that one name, free of addresses and ports, ties together across the captures are compared:
-//! where source and destination differ there is NAT; of two directions the one with the larger
-//! (monitor − reference) time goes OUT; half the sum of the least differences is the clock offset, wrong by
-//! at most half the round trip.
+//! Packets with the same name (without addresses and ports) in both captures are compared: if source and destination
+//! differ there is NAT; of two directions the one with the larger (monitor − reference) time is OUT; half the sum of
+//! the smallest differences is the clock offset, with an error of at most half the round trip.
 
 use super::identity::Identity;
 use super::identity::{Fields, IdentityRule};
@@ -17,7 +16,7 @@ use core::net::{IpAddr, Ipv6Addr};
 use core::str::FromStr;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Addresses a side may have in its list.
+/// Most addresses of a side.
 const MAX_ADDRESSES: usize = 256;
 
 /// An address or a prefix, of either family.
@@ -35,24 +34,24 @@ impl Prefix {
         Some(Prefix { network: bits(a) & mask, mask })
     }
 
-    /// One address alone, as IPv6 has it.
+    /// One address alone, as IPv6.
     #[inline]
     pub(super) fn host(address: u128) -> Prefix {
         Prefix { network: address, mask: u128::MAX }
     }
 
-    /// The bits that its addresses share, as IPv6 has them.
+    /// The bits that its addresses share, as IPv6.
     pub(super) fn network(&self) -> u128 {
         self.network
     }
 
-    /// The address, where it holds just one.
+    /// The address, if it contains just one.
     pub fn address(&self) -> Option<IpAddr> {
         let a = Ipv6Addr::from_bits(self.network);
         (self.mask == u128::MAX).then(|| a.to_ipv4_mapped().map_or(IpAddr::V6(a), IpAddr::V4))
     }
 
-    /// The first address it holds, and how many of its bits all of them share.
+    /// The first address it contains, and how many of its bits all of them share.
     pub fn parts(&self) -> (IpAddr, u8) {
         let length = self.mask.leading_ones() as u8;
         let first = Ipv6Addr::from_bits(self.network);
@@ -62,7 +61,7 @@ impl Prefix {
         }
     }
 
-    /// Whether it holds the address.
+    /// Whether it contains the address.
     #[inline]
     pub fn contains(&self, a: IpAddr) -> bool {
         self.holds(bits(a))
@@ -119,7 +118,7 @@ impl Sides {
         Sides { reference: all.into(), monitor: all.into() }
     }
 
-    /// Which way a packet goes, if between these sides at all.
+    /// The direction of a packet; `None` if it is not between these sides.
     #[inline]
     pub fn way(&self, p: &Packet<'_>) -> Option<Way> {
         let (src, dst) = p.ends();
@@ -143,7 +142,7 @@ impl Sides {
     }
 }
 
-/// What the survey keeps of a packet.
+/// What the survey uses of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketPreview {
     /// When it passed.
@@ -156,13 +155,13 @@ pub struct PacketPreview {
     pub ports: Option<(u16, u16)>,
     /// Time to live or hop limit.
     pub ttl: u8,
-    /// Name with addresses and ports, the same without the IP identification; name without addresses and
-    /// ports, the same without the identification.
+    /// Names with addresses and ports, and the same without the IP identification; names without addresses and ports,
+    /// and the same without the identification.
     pub names: [Identity; 4],
 }
 
 impl PacketPreview {
-    /// Looks at a packet of which both captures hold at least `available` bytes.
+    /// From a packet of which both captures have at least `available` bytes.
     pub fn of(p: &Packet<'_>, at: WallTime, available: usize) -> Option<PacketPreview> {
         let name = |ends, ident| {
             let fields = Fields::Full { addresses: ends, ports: ends, ident };
@@ -179,18 +178,18 @@ impl PacketPreview {
     }
 }
 
-/// What the survey found.
+/// The result of a survey.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The ends as the reference and the monitor point see them.
+    /// The two ends as the reference and the monitor point see them.
     pub sides: [Sides; 2],
-    /// Which fields make a name.
+    /// The fields of packet names.
     pub fields: Fields,
-    /// Monitor clock minus reference clock, wrong by up to half the round trip.
+    /// Monitor clock minus reference clock, with an error of at most half the round trip.
     pub offset: Span,
-    /// Packets it rests on.
+    /// Number of common packets it is based on.
     pub common: usize,
-    /// OUT and IN could not be told apart: assumed from the clocks.
+    /// Whether OUT and IN are uncertain, because they are derived from the clocks alone.
     pub direction_assumed: bool,
 }
 
@@ -203,13 +202,12 @@ pub enum NoPlan {
     /// No name occurs at both.
     #[error("the captures have no packet in common")]
     NothingCommon,
-    /// Packets are common, but none between the addresses asked for.
+    /// There are common packets, but none between the requested addresses.
     #[error("{0} packets are common to both captures, but none of them between the addresses given")]
     OtherAddresses(usize),
 }
 
-/// Makes a plan of previews of both captures; `asked` are the addresses the user gave, any translated ones
-/// among them.
+/// Makes a plan from previews of both captures; `asked` are the addresses given by the user, including translated ones.
 pub fn survey(
     reference: &[PacketPreview],
     monitor: &[PacketPreview],
@@ -218,8 +216,8 @@ pub fn survey(
     if reference.is_empty() || monitor.is_empty() {
         return Err(NoPlan::Empty);
     }
-    // A middlebox that rewrites a field leaves few names that include it; an answer that repeats its question
-    // differs from it by addresses alone.
+    // If a middlebox rewrites a field, few names that include it match; an answer that repeats its question differs
+    // from it only by addresses.
     let found = [0, 1, 2, 3].map(|name| common(reference, monitor, name));
     let most = found.iter().map(Vec::len).max().unwrap_or(0);
     let best = found.into_iter().enumerate().find(|(_, f)| f.len() * 2 >= most && !f.is_empty());
@@ -251,9 +249,9 @@ pub fn survey(
 
 type Found<'a> = (&'a PacketPreview, &'a PacketPreview);
 
-/// The packets whose name occurs exactly once at either point.
+/// The packets whose name occurs exactly once at each point.
 fn common<'a>(reference: &'a [PacketPreview], monitor: &'a [PacketPreview], name: usize) -> Vec<Found<'a>> {
-    // One packet captured twice at a point keeps its first sighting; a name that truly repeats is no witness.
+    // For one packet captured twice at a point the first sighting counts; a name that really repeats is not used.
     let note = |slot: &mut Option<&'a PacketPreview>, g: &'a PacketPreview| match slot {
         Some(first) => (g.at - first.at).0.saturating_abs() > TWICE,
         None => {
@@ -277,13 +275,13 @@ fn common<'a>(reference: &'a [PacketPreview], monitor: &'a [PacketPreview], name
     found
 }
 
-/// Which way each of the packets goes.
+/// The direction of each of the packets.
 fn directions(found: &[Found<'_>], asked: Option<&Sides>) -> (Vec<Way>, bool) {
     if let Some(asked) = asked {
         let way = |f: &Found<'_>| asked.way_of(f.0).or_else(|| asked.way_of(f.1));
         return (found.iter().map(|f| way(f).unwrap_or(Way::Out)).collect(), false);
     }
-    // Differences and hops by (source, destination) at the reference point.
+    // Time differences and hop counts by (source, destination) at the reference point.
     let mut flows: BTreeMap<(IpAddr, IpAddr), (Vec<i64>, i64)> = BTreeMap::new();
     for (r, m) in found {
         let flow = flows.entry((r.src, r.dst)).or_default();
@@ -316,7 +314,7 @@ fn directions(found: &[Found<'_>], asked: Option<&Sides>) -> (Vec<Way>, bool) {
     (ways, assumed)
 }
 
-/// The addresses at either end, each on the side where most of its packets put it.
+/// The addresses at each end, each on the side where most of its packets put it.
 fn sides<'a>(found: &[Found<'a>], ways: &[Way], at: impl Fn(&Found<'a>) -> &'a PacketPreview) -> Sides {
     let mut votes: BTreeMap<IpAddr, i64> = BTreeMap::new();
     for (f, way) in found.iter().zip(ways) {
@@ -415,7 +413,7 @@ mod tests {
         let twice: Vec<_> =
             m.iter().flat_map(|g| [*g, PacketPreview { at: WallTime(g.at.0 + 300_000), ..*g }]).collect();
         assert_eq!(survey(&r, &twice, None), survey(&r, &m, None));
-        // A second later it is another packet of the same name.
+        // A second later it is another packet with the same name.
         let again: Vec<_> = m
             .iter()
             .flat_map(|g| [*g, PacketPreview { at: WallTime(g.at.0 + 1_000_000_000), ..*g }])

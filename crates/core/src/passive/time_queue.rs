@@ -1,13 +1,13 @@
-//! [`TimeQueue`]: items in the order of their times, which come in nearly that order.
+//! [`TimeQueue`]: items sorted by time, which are added in nearly that order.
 
 use crate::time::WallTime;
 use std::collections::{BTreeMap, VecDeque};
 
-/// An item is moved past so many others at most; one that belongs further ahead is kept apart.
+/// Most positions that an item is moved; one that belongs further ahead is kept separately.
 const MOVED: usize = 64;
 
-/// A queue that costs next to nothing while items come in order, and never more than a logarithm of its length.
-/// Items of equal times leave in the order they came, but for those that were late by many others.
+/// A queue that costs very little while items come in order, and at most a logarithm of its length otherwise. Items
+/// with equal times leave in the order they came, except those that were late by many positions.
 #[derive(Clone, Debug)]
 pub struct TimeQueue<T> {
     ready: VecDeque<(WallTime, T)>,
@@ -23,7 +23,7 @@ impl<T> Default for TimeQueue<T> {
 }
 
 impl<T> TimeQueue<T> {
-    /// Takes an item.
+    /// Adds an item.
     #[inline]
     pub fn push(&mut self, at: WallTime, item: T) {
         if self.ready.back().is_none_or(|last| last.0 <= at) {
@@ -54,7 +54,7 @@ impl<T> TimeQueue<T> {
         }
     }
 
-    /// Takes the earliest item out.
+    /// Removes and returns the earliest item.
     #[inline]
     pub fn pop(&mut self) -> Option<(WallTime, T)> {
         let next = self.ready.front().map(|r| r.0);
@@ -67,12 +67,12 @@ impl<T> TimeQueue<T> {
         }
     }
 
-    /// Items in it.
+    /// Number of items.
     pub fn len(&self) -> usize {
         self.ready.len() + self.late.len()
     }
 
-    /// Whether there is none.
+    /// Whether it has no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

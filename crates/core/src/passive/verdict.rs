@@ -1,4 +1,4 @@
-//! What is wrong with captures, or with what was made of them, and what to do about it: in words.
+//! Problems of captures and of their matching, with what to do about them.
 
 use super::pipeline::CaptureFacts;
 use super::survey::Prefix;
@@ -7,9 +7,9 @@ use crate::units;
 
 /// Names of the two points.
 pub const POINTS: [&str; 2] = ["reference", "monitor"];
-/// Prefixes of a side that are named.
+/// Most prefixes of a side that are listed.
 const NAMED: usize = 4;
-/// The fields that only IP identification tells packets of one flow apart by: those of the CAIA tool's first mask.
+/// The fields that only the IP identification distinguishes within one flow: those of the CAIA tool's first mask.
 const HEADER_MASK: u32 = 63;
 
 /// The prefixes of a side; of many the first few.
@@ -21,7 +21,7 @@ pub fn list_prefixes(prefixes: &[Prefix]) -> String {
     text.join(", ")
 }
 
-/// What packets are told apart by.
+/// Describes how packets are identified.
 pub fn describe_identity(rule: &IdentityRule) -> String {
     match rule.fields {
         Fields::Mask(mask) => format!("the fields of mask {mask}"),
@@ -62,7 +62,7 @@ impl PassiveResult {
         count(&self.summary.out) + count(&self.summary.back)
     }
 
-    /// What should be known of the captures and of the matching before the figures are believed.
+    /// Notes about the reliability of the captures and of the matching.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for (facts, point) in self.captures.iter().zip(POINTS) {
@@ -89,7 +89,7 @@ impl PassiveResult {
         let given_up = self.total(|w| w.counts.given_up);
         if percent(ambiguous, seen) > 1.0 {
             notes.push(format!(
-                "{:.1} % of the sightings were dropped as ambiguous: packets repeat what tells them apart (no IP \
+                "{:.1} % of the sightings were dropped as ambiguous: packets repeat the fields that identify them (no IP \
                  identification, the same payload). Capture more bytes of each packet (tcpdump -s 0){}",
                 percent(ambiguous, seen),
                 if matches!(self.identity.fields, Fields::Mask(_)) { ", or leave out the mask" } else { "" }
@@ -164,7 +164,7 @@ fn note_capture(notes: &mut Vec<String>, f: &CaptureFacts, point: &str) {
     }
     if f.too_short > 0 {
         notes.push(format!(
-            "{point}: {} packets were captured too short to be told apart: capture with -s 0, or at least -s 128",
+            "{point}: {} packets were captured too short to be identified: capture with -s 0, or at least -s 128",
             f.too_short
         ));
     }
@@ -197,8 +197,8 @@ fn describe_offload(f: &CaptureFacts, point: &str) -> String {
     )
 }
 
-/// What may be the reason that two captures could not be matched at all. `elsewhere` is what they have in common
-/// between other addresses than those asked for.
+/// Possible reasons why two captures could not be matched at all. `elsewhere` is what they have in common between other
+/// addresses than the requested ones.
 pub fn explain_no_match(captures: &[CaptureFacts; 2], elsewhere: Option<&Plan>) -> Vec<String> {
     let mut notes = Vec::new();
     for (f, point) in captures.iter().zip(POINTS) {

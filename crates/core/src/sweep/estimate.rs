@@ -1,4 +1,4 @@
-//! From runs to points: means with confidence intervals over repetitions, and the laws of delay against size.
+//! From runs to points: means with confidence intervals over repetitions, and the relation of delay to packet size.
 
 use super::{Factor, Grid, Outcome};
 use crate::figures::{Selector, Unit, selectors};
@@ -9,7 +9,7 @@ use core::fmt;
 use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 
-/// How sure an interval is to be.
+/// A confidence level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Confidence {
     /// 90 %.
@@ -25,7 +25,7 @@ pub enum Confidence {
 }
 
 impl Confidence {
-    /// The quantile of Student's t that a two-sided interval takes.
+    /// The quantile of Student's t for a two-sided interval.
     fn quantile(self) -> f64 {
         match self {
             Confidence::Ninety => 0.95,
@@ -61,12 +61,12 @@ impl FromStr for Confidence {
 /// A figure over the repetitions of one combination.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// Runs that have it.
+    /// Number of runs that have it.
     pub n: u64,
     /// Mean of the runs.
     pub mean: f64,
-    /// Student's interval of that mean. Runs are independent of each other, as packets of one run are not, so it
-    /// is right here. `None` of a single run.
+    /// Student's interval of that mean. Runs are independent of each other, unlike packets of one run, so it is valid
+    /// here. `None` for a single run.
     pub interval: Option<[f64; 2]>,
     /// Smallest of the runs.
     pub min: f64,
@@ -75,7 +75,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Of the runs' values; `None` of none.
+    /// From the runs' values; `None` without values.
     pub fn new(values: &[f64], confidence: Confidence) -> Option<Estimate> {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
@@ -94,7 +94,7 @@ impl Estimate {
         })
     }
 
-    /// With its interval cut off where no value can be. A run beyond a limit takes the limit back: delays by clocks that
+    /// Limits its interval to possible values. A run beyond a limit removes the limit: delays between clocks that
     /// disagree may be negative.
     fn within(self, [least, most]: [f64; 2]) -> Estimate {
         let least = if self.min < least { f64::NEG_INFINITY } else { least };
@@ -103,7 +103,7 @@ impl Estimate {
     }
 }
 
-/// What a figure can be at least and at most, of clocks that agree.
+/// The smallest and largest possible value of a figure, for clocks that agree.
 fn possible(selector: &Selector) -> [f64; 2] {
     let signed = |key: &str| ["ipdv", "clock", "slope"].iter().any(|name| key.starts_with(name));
     match selector.figure.unit {
@@ -119,7 +119,7 @@ fn possible(selector: &Selector) -> [f64; 2] {
 /// One combination over its repetitions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// Which combination.
+    /// Index of the combination.
     pub cell: usize,
     /// Runs made.
     pub runs: u64,
@@ -159,24 +159,25 @@ pub fn points(grid: &Grid, outcomes: &[Outcome], confidence: Confidence) -> Vec<
     (0..grid.cells().unwrap_or(0)).filter_map(of).collect()
 }
 
-/// What delay against packet size says of the path, for one combination of everything else.
+/// The relation of delay to packet size, for one combination of all other conditions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SizeLaw {
     /// The other conditions.
     pub name: String,
-    /// Sizes it is drawn from.
+    /// Number of sizes used.
     pub sizes: usize,
-    /// Straight line through the smallest delay of each size, by least squares and by Theil and Sen. Sizes are of
-    /// IP packets, in bytes.
+    /// Straight line through the smallest delay of each size, by least squares and by Theil and Sen. Sizes are of IP
+    /// packets, in bytes.
     pub line: SizeFit,
-    /// The rate of all links in series that the robust slope means, in bits a second; of both ways for round
-    /// trips. `None` where delay does not grow with size.
+    /// The rate of all links in series that follows from the robust slope, in bits a second; of both ways for round
+    /// trips. `None` if delay does not grow with size.
     pub rate: Option<f64>,
-    /// The same with cells, where they explain it better than the line.
+    /// The same with cells; `None` unless they explain it better than the line.
     pub link: Option<link::Fit>,
 }
 
-/// The laws of a sweep over payloads: one for each combination of the other conditions with at least three sizes.
+/// The relations found by a sweep over payloads: one for each combination of the other conditions with at least three
+/// sizes.
 pub fn size_laws(grid: &Grid, outcomes: &[Outcome]) -> Vec<SizeLaw> {
     let mut names: Vec<String> = Vec::new();
     for cell in 0..grid.cells().unwrap_or(0) {
@@ -243,7 +244,7 @@ mod tests {
             let [a, b] = Estimate::new(&values, confidence).unwrap().interval.unwrap();
             assert!((a - low).abs() < 1e-6 && (b - high).abs() < 1e-6, "{a} {b}");
         }
-        // Shares have nothing below none, delays nothing below zero; unless the clocks make it so.
+        // Ratios and delays are not negative, unless the clocks make it so.
         let near_zero = Estimate::new(&[0.0, 0.0, 0.01], Confidence::default()).unwrap();
         assert!(near_zero.interval.unwrap()[0] < 0.0);
         assert_eq!(near_zero.within([0.0, 1.0]).interval.unwrap()[0], 0.0);

@@ -1,9 +1,9 @@
-//! A sweep: the same test under every combination of some conditions, each repeated, in random order.
+//! A sweep: the same test under every combination of some conditions, repeated, in random order.
 //!
 //! * [`Grid`] – the conditions and their combinations; [`order`] – in which order they are tried
-//! * [`Outcome`] – what one run came to
+//! * [`Outcome`] – the result of one run
 //! * [`points`] – mean and confidence interval of each combination over its repetitions
-//! * [`size_laws`] – what delay against packet size says of the path (metrics §21)
+//! * [`size_laws`] – the relation of delay to packet size (metrics §21)
 
 mod estimate;
 mod outcome;
@@ -30,11 +30,11 @@ pub enum Factor {
     Dscp,
     /// Priority within the sending host.
     Priority,
-    /// Protocol of two-way tests, with the stamps it is measured by.
+    /// Protocol of two-way tests, with the kind of stamps.
     Protocol,
     /// UDP or TCP.
     Transport,
-    /// Traffic beside the test.
+    /// Background traffic.
     Load,
 }
 
@@ -56,9 +56,9 @@ impl fmt::Display for Factor {
 /// One value of a condition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Level {
-    /// As people write it, and as the test's option takes it.
+    /// As written by the user, and as the option of the test.
     pub text: String,
-    /// In bytes or ns, where it is a quantity: its place on an axis.
+    /// In bytes or ns; `None` if it is not a quantity.
     pub number: Option<f64>,
 }
 
@@ -74,12 +74,12 @@ pub struct Axis {
 /// Every combination of the conditions. The last axis varies fastest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Grid {
-    /// At least one level each.
+    /// Each with at least one level.
     pub axes: Vec<Axis>,
 }
 
 impl Grid {
-    /// Number of combinations; `None` beyond what can be counted.
+    /// Number of combinations; `None` if it is too large.
     pub fn cells(&self) -> Option<usize> {
         self.axes.iter().try_fold(1usize, |n, axis| n.checked_mul(axis.levels.len()))
     }
@@ -107,23 +107,23 @@ impl Grid {
         self.levels(cell).into_iter().find(|(f, _)| *f == factor).map(|(_, level)| level)
     }
 
-    /// What combination `cell` is called: its levels of all axes but `except` and those that do not vary.
+    /// The name of combination `cell`: its levels of all axes but `except` and those that do not vary.
     pub fn name(&self, cell: usize, except: Option<Factor>) -> String {
         let varied = |f: Factor| self.axes.iter().any(|a| a.factor == f && a.levels.len() > 1);
         let alone = !self.axes.iter().any(|a| a.levels.len() > 1);
         let shown =
             self.levels(cell).into_iter().filter(|(f, _)| Some(*f) != except && (alone || varied(*f)));
-        let words: Vec<String> = shown
+        let parts: Vec<String> = shown
             .map(|(f, level)| match f {
                 Factor::Protocol | Factor::Transport | Factor::Dscp => level.text.clone(),
                 Factor::Payload => format!("{} bytes", level.text),
                 _ => format!("{f} {}", level.text),
             })
             .collect();
-        words.join(", ")
+        parts.join(", ")
     }
 
-    /// The axis a figure is drawn along: the quantity with most values, else the first axis.
+    /// The axis of figures: the quantity with most values, otherwise the first axis.
     pub fn main_axis(&self) -> Option<&Axis> {
         let quantity = |a: &&Axis| a.levels.len() > 1 && a.levels.iter().all(|l| l.number.is_some());
         let longest = self.axes.iter().filter(quantity).max_by_key(|a| a.levels.len());
@@ -131,17 +131,17 @@ impl Grid {
     }
 }
 
-/// One run: a combination, and its how-manieth repetition.
+/// One run: a combination, and the number of the repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// Which combination.
+    /// Index of the combination.
     pub cell: usize,
     /// Counted from 0.
     pub repetition: u32,
 }
 
-/// The order of the runs: repetition by repetition, so that what drifts on the path meets every combination
-/// alike, and within each shuffled by `seed`; `None` leaves the order as given.
+/// The order of the runs: repetition by repetition, so that a drift of the path affects all combinations alike, and
+/// within each shuffled by `seed`; `None` keeps the given order.
 pub fn order(cells: usize, repetitions: u32, seed: Option<u64>) -> Vec<Run> {
     let mut rng = seed.map(ChaCha8Rng::seed_from_u64);
     let mut all = Vec::new();

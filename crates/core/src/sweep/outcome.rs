@@ -1,4 +1,4 @@
-//! [`Outcome`]: what one run of a sweep came to, in figures that can be averaged.
+//! [`Outcome`]: the result of one run of a sweep, in figures that can be averaged.
 
 use super::Run;
 use crate::figures::selectors;
@@ -7,13 +7,13 @@ use crate::time::WallTime;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The figures of a run that are defined, by their keys: times in ns, shares of one.
+/// The defined figures of a run, by their keys: times in ns, ratios.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Figures(BTreeMap<String, f64>);
 
 impl Figures {
-    /// Of a finished test: latency corrected by the clock estimate, where that excludes that the clocks agree.
+    /// From a finished test: latency is corrected by the clock estimate, if that excludes that the clocks agree.
     pub fn of(summary: &Summary) -> Figures {
         let agree = summary.clock.interval_ns.is_some_and(|[low, high]| low <= 0 && high >= 0);
         let shift = summary.clock.correction_ns.filter(|_| !agree).unwrap_or(0);
@@ -22,24 +22,24 @@ impl Figures {
         Figures(selectors().filter_map(|s| Some((s.to_string(), s.of(&corrected)?.as_f64()))).collect())
     }
 
-    /// The one called `key`.
+    /// The figure `key`; `None` if it is undefined.
     pub fn get(&self, key: &str) -> Option<f64> {
         self.0.get(key).copied()
     }
 
-    /// With the one called `key`.
+    /// Adds the figure `key`.
     pub fn with(mut self, key: &str, value: f64) -> Figures {
         self.0.insert(key.to_owned(), value);
         self
     }
 
-    /// The keys of those that are defined.
+    /// The keys of the defined figures.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 }
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Line")]
 pub struct Outcome {
@@ -52,13 +52,13 @@ pub struct Outcome {
     pub sent: u64,
     /// Accepted.
     pub received: u64,
-    /// Length of each as an IP packet, in bytes; unknown where TCP cuts as it likes.
+    /// Length of each as an IP packet, in bytes; `None` over TCP, which forms segments itself.
     pub ip_length: Option<u64>,
     /// The figures.
     pub figures: Figures,
 }
 
-/// A finished run as files of either version write it: version 1 has ten figures, by names of their own.
+/// A finished run as in files of either version: version 1 has ten figures with other names.
 #[derive(Deserialize)]
 struct Line {
     #[serde(flatten)]

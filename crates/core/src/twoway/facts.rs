@@ -1,46 +1,45 @@
-//! [`TwoWay`]: what a two-way test tells beside its packets.
+//! [`TwoWay`]: what a two-way test has in addition to its packets.
 
 use crate::time::{Source, Span};
 use serde::{Deserialize, Serialize};
 
-/// The context of a two-way test, beside what every [`Session`](crate::Session) has.
+/// What a two-way test has in addition to the common fields of a [`Session`](crate::Session).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TwoWay {
     /// Name of the protocol, in small letters: `icmp`, `stamp`, `twamp`, `lamp`, `tcp`.
     pub protocol: String,
-    /// Stop and wait: each request left this long after the answer to the one before. `None` = open loop.
+    /// Stop and wait: each request was sent this long after the answer to the previous one. `None` = open loop.
     pub wait: Option<Span>,
-    /// How long an answer could take.
+    /// How long an answer could take; `None` if unknown.
     pub timeout: Option<Span>,
-    /// The far host's two times are readings of its clock, so that one-way delays have a meaning. Where
-    /// not, only their difference has one.
+    /// Whether the far host's two times are readings of its clock, so that one-way delays are defined. If not, only
+    /// their difference is meaningful.
     pub far_clock: bool,
-    /// Loss, duplication and reordering by direction, where the far host's own count tells them.
+    /// Loss, duplication and reordering by direction; `None` unless the far host's own count shows them.
     pub directions: Option<Directions>,
-    /// Where each run of lost requests was lost, ascending, where the far host's own count tells.
+    /// Where each run of lost requests was lost, ascending; empty unless the far host's own count shows it.
     pub losses: Vec<LossRun>,
-    /// What was received and is no measurement.
+    /// Datagrams that were received and are no measurement.
     pub not_answers: NotAnswers,
-    /// What the far host found of a test that goes one way only.
+    /// The far host's report of a test that goes one way only.
     pub far_report: Option<FarReport>,
-    /// The kernel's account of the connection, where there is one.
+    /// The kernel's TCP_INFO over the test; `None` unless it ran over TCP.
     pub tcp: Option<TcpStats>,
-    /// What the protocol alone tells, in sentences.
+    /// Remarks of the protocol, as sentences.
     pub remarks: Vec<String>,
 }
 
-/// Loss, duplication and reordering by direction, in packets, from the far host's own count of its
-/// answers.
+/// Loss, duplication and reordering by direction, in packets, from the far host's own count of its answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Directions {
-    /// The far host numbers its answers itself. Where not, all that follows is 0 and means nothing.
+    /// Whether the far host numbers its answers itself. If not, all other fields are 0 and mean nothing.
     pub stateful: bool,
     /// Requests lost on the way there.
     pub up_lost: u64,
     /// Answers lost on the way back.
     pub down_lost: u64,
-    /// Lost, but there is no telling where: requests behind the last one answered, and as many as the count leaves
-    /// open where packets overtook each other or came twice.
+    /// Lost in an unknown direction: requests after the last one answered, and those that the count leaves open because
+    /// packets were reordered or duplicated.
     pub unknown_lost: u64,
     /// Requests that reached the far host more than once.
     pub up_duplicates: u64,
@@ -57,7 +56,7 @@ pub struct Directions {
 pub struct LossRun {
     /// Number of the first.
     pub first: u32,
-    /// How many.
+    /// Number of requests.
     pub length: u32,
     /// Where they were lost.
     pub way: LostOn,
@@ -71,11 +70,11 @@ pub enum LostOn {
     Up,
     /// All on the way back.
     Down,
-    /// Some there and some back, or not known.
+    /// Some there and some back, or unknown.
     Either,
 }
 
-/// Datagrams that were no answers, by kind. They are counted here and nowhere else.
+/// Datagrams that were not answers, by kind. They are in no other count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotAnswers {
     /// Not of this test.
@@ -84,11 +83,11 @@ pub struct NotAnswers {
     pub malformed: u64,
     /// Failed their integrity check.
     pub forged: u64,
-    /// Answers to requests never sent or long gone.
+    /// Answers to requests that were never sent or are too old.
     pub unmatched: u64,
 }
 
-/// What the far host reports of a test that goes one way only (LaMP's REPORT). Of two clocks.
+/// The far host's report of a test that goes one way only (LaMP's REPORT). Latencies are between two clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FarReport {
     /// Unique packets received.
@@ -103,24 +102,24 @@ pub struct FarReport {
     pub stddev: Option<Span>,
     /// Arrived after a later one.
     pub out_of_order: u64,
-    /// Received with a latency of zero or below: no measurement.
+    /// Received with a latency of zero or below, which is no measurement.
     pub errors: u64,
-    /// Further copies, where the far host looked for them.
+    /// Duplicates; `None` if the far host does not count them.
     pub duplicates: Option<u64>,
-    /// How the far host took its stamps, if it says.
+    /// Kind of the far host's stamps; `None` if not reported.
     pub stamps: Option<Source>,
     /// Highest sequence number (wrapping), if any packet came.
     pub highest_seq: Option<u16>,
     /// Wraps of the sequence number.
     pub wraps: u64,
-    /// The session ended because packets ceased to come, not by its last packet.
+    /// Whether the session ended because packets ceased to arrive, not by its last packet.
     pub timed_out: bool,
 }
 
-/// How the kernel saw a TCP connection over a test, sample by sample.
+/// A TCP connection over a test, from samples of the kernel's TCP_INFO.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpStats {
-    /// Segments sent again during the test.
+    /// Segments retransmitted during the test.
     pub retransmissions: u64,
     /// Smallest smoothed round-trip time, in us.
     pub srtt_min_us: u32,
@@ -136,7 +135,7 @@ pub struct TcpStats {
     pub mss: u32,
 }
 
-/// The kernel's account of a TCP connection when one answer was read.
+/// The kernel's TCP_INFO of a connection when one answer was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpSample {
     /// Segment size, in bytes.
@@ -145,12 +144,12 @@ pub struct TcpSample {
     pub srtt_us: u32,
     /// Congestion window, in segments.
     pub cwnd: u32,
-    /// Segments sent again since the connection was opened.
+    /// Segments retransmitted since the connection was opened.
     pub retransmissions: u32,
 }
 
 impl TcpStats {
-    /// What `samples`, in order, come to; `None` of none.
+    /// From `samples`, in order; `None` without samples.
     pub fn of(samples: &[TcpSample]) -> Option<TcpStats> {
         let last = samples.last()?;
         let range = |f: fn(&TcpSample) -> u32| {

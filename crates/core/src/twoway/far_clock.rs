@@ -3,15 +3,15 @@
 use crate::clock::ClockProbe;
 use crate::time::Span;
 
-/// What a clock may be slewed: 1000 ppm, twice what kernels do.
+/// Largest slew rate of a clock: 1000 ppm, twice what kernels do.
 const SLEW: i64 = 1000;
-/// Smaller steps are not told from the scatter of stamps.
+/// Smaller steps cannot be distinguished from the scatter of stamps.
 const LEAST: i64 = 100_000;
 
-/// The largest step of the far clock against the near one between neighbouring exchanges of a test, in the order
-/// they were made, if there is any. The two clocks' difference, as each exchange shows it, is wrong by at most
-/// half of what its round trip took more than the fastest, as long as the path is the same: a change of route
-/// shows in the round trip, a step does not.
+/// The largest step of the far clock relative to the near one between consecutive exchanges of a test, in the order
+/// they were made; `None` if there is none. The error of the offset in each exchange is at most half of what its round
+/// trip exceeds the fastest, as long as the path is the same: a change of route is visible in the round trip, a step is
+/// not.
 pub fn step(exchanges: &[ClockProbe]) -> Option<Span> {
     let fastest = exchanges.iter().map(|p| p.rtt().0).min()?;
     let pairs = exchanges.windows(2).filter_map(|w| {
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_told_from_drift_queues_and_routes() {
+    fn steps_are_distinguished_from_drift_queues_and_routes() {
         let of = |rows: [(i64, i64, i64, i64); 4]| step(&rows.map(|(s, a, u, d)| exchange(s, a, u, d)));
         assert_eq!(
             of([(0, 0, 900, 100), (1, 0, 900, 100), (2, -80_000, 900, 100), (3, -80_000, 900, 100)]),

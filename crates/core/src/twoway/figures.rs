@@ -1,4 +1,4 @@
-//! [`TwoWayFigures`]: what is computed from a two-way test beside its round trips.
+//! [`TwoWayFigures`]: the figures of a two-way test in addition to its round trips.
 
 use super::{Directions, FarReport, NotAnswers, TcpStats};
 use crate::summary::{
@@ -7,8 +7,8 @@ use crate::summary::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a two-way test tells beside its round trips, which are the [`Summary`](crate::Summary) around
-/// this.
+/// The figures of a two-way test in addition to its round trips, which are the [`Summary`](crate::Summary) that
+/// contains this.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TwoWayFigures {
@@ -16,31 +16,31 @@ pub struct TwoWayFigures {
     pub protocol: String,
     /// When requests were sent.
     pub sending: Sending,
-    /// From an answer to the next request, in ns, of [`Sending::StopAndWait`].
+    /// Time from an answer to the next request, in ns; `None` unless [`Sending::StopAndWait`].
     pub wait_ns: Option<i64>,
     /// How long an answer could take, in ns.
     pub timeout_ns: Option<i64>,
-    /// The way there, where the far host tells of it.
+    /// The way there; `None` if the far host does not report its times or counts.
     pub up: Option<Way>,
-    /// The way back, where the far host tells of it.
+    /// The way back; `None` if the far host does not report its times or counts.
     pub down: Option<Way>,
-    /// Loss, duplication and reordering by direction, where the far host counts.
+    /// Loss, duplication and reordering by direction; `None` if the far host does not count.
     pub directions: Option<Directions>,
-    /// The far host's own time for each request, where it tells; left out of the round trips.
+    /// The far host's processing time for each request; excluded from the round trips. `None` if not reported.
     pub processing: Option<Processing>,
-    /// Smallest of it, in ns.
+    /// Smallest processing time, in ns.
     pub processing_min_ns: Option<i64>,
-    /// Largest of it, in ns.
+    /// Largest processing time, in ns.
     pub processing_max_ns: Option<i64>,
-    /// Received, and no measurement.
+    /// Datagrams received that are no measurement.
     pub not_answers: NotAnswers,
     /// Requests that this host could not send.
     pub unsent: u64,
-    /// What the far host found, of a test that goes one way only.
+    /// The far host's report of a test that goes one way only.
     pub far_report: Option<FarReport>,
-    /// The kernel's account of the TCP connection.
+    /// The kernel's TCP_INFO over the test.
     pub tcp: Option<TcpStats>,
-    /// What the protocol alone tells, in sentences.
+    /// Remarks of the protocol, as sentences.
     pub remarks: Vec<String>,
 }
 
@@ -48,19 +48,19 @@ pub struct TwoWayFigures {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sending {
-    /// On a schedule, whatever becomes of earlier requests: nothing is left out of the sample.
+    /// On a schedule, independent of earlier requests: nothing is missing from the sample.
     #[default]
     OpenLoop,
-    /// Each after the answer to the one before: while the path stalls nothing is sent, so slow times are
-    /// sampled too rarely (coordinated omission, metrics §22).
+    /// Each after the answer to the previous one: while the path stalls nothing is sent, so slow times are sampled too
+    /// rarely (coordinated omission, metrics §22).
     StopAndWait,
 }
 
-/// The far host's own time, T3 − T2, over all answers, in ns.
+/// The far host's processing time, T3 − T2, over all answers, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Processing {
-    /// Answers that tell it.
+    /// Answers that report it.
     pub n: u64,
     /// Smallest.
     pub min: i64,
@@ -70,11 +70,11 @@ pub struct Processing {
     pub max: i64,
 }
 
-/// One way of a two-way test. Delays are of two clocks, and of packets that came back only.
+/// One way of a two-way test. Delays are between two clocks, and only of packets that came back.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Way {
-    /// Requests (or answers) that set out on this way and whose fate is known.
+    /// Requests (or answers) sent on this way whose fate is known.
     pub sent: Option<u64>,
     /// Of them, lost on it.
     pub lost: Option<u64>,
@@ -88,7 +88,7 @@ pub struct Way {
     pub latency: Distribution,
     /// Delay above the smallest.
     pub pdv: Distribution,
-    /// Delay corrected by the fastest exchange, whose two ways are taken to be equally long.
+    /// Delay corrected by the fastest exchange, whose two ways are assumed to be equally long.
     pub latency_corrected: Option<Corrected>,
     /// Delay variation of consecutive packets.
     pub ipdv: Ipdv,
@@ -100,23 +100,22 @@ pub struct Way {
     pub trend: Option<Trend>,
     /// Relative clock skew.
     pub skew_hull: Option<SkewHull>,
-    /// PDV with the skew removed, where it matters.
+    /// PDV with the skew removed; `None` if it is negligible.
     pub pdv_deskewed: Option<Distribution>,
-    /// How losses cluster among the packets whose fate is known. Null where it is known of none: the far host does
-    /// not count, and packets were lost on the other way too.
+    /// How losses cluster among the packets whose fate is known. `None` if it is known of none: the far host does not
+    /// count, and packets were lost on the other way, too.
     pub loss: Option<Loss>,
-    /// Lost requests left out of `loss`: they were lost there or back, and there is no telling which. Null where the
-    /// far host does not count.
+    /// Lost requests excluded from `loss` because their direction is unknown. `None` if the far host does not count.
     pub undetermined: Option<u64>,
-    /// Play-out buffers and voice quality, where no packet was lost on the other way.
+    /// Play-out buffers and voice quality; `None` if packets were lost on the other way.
     pub dejitter: Option<Dejitter>,
     /// Service objectives, under the same condition.
     pub objectives: Option<Y1541>,
-    /// What metrics without a field of their own found, by key; `None` where it is undefined.
+    /// Values of metrics without a field of their own, by key; `None` if undefined.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, Option<f64>>,
     /// The clocks.
     pub clock: ClockEstimate,
-    /// Where the stamps come from.
+    /// Sources of the stamps.
     pub stamps: Stamps,
 }

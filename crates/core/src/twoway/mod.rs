@@ -1,5 +1,5 @@
-//! Two-way tests: their records seen as one-way ones, so that the one analysis serves round trips and both
-//! ways; what such a test tells beside its packets; and its figures.
+//! Two-way tests: their records viewed as one-way ones, so that one analysis serves round trips and both ways; what
+//! such a test has in addition to its packets; and its figures.
 
 mod facts;
 pub mod far_clock;

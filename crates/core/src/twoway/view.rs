@@ -1,12 +1,12 @@
-//! [`project`]: a two-way record seen as a one-way one.
+//! [`project`]: views a two-way record as a one-way one.
 
 use crate::record::{Moment, PacketRecord};
 use crate::time::{Span, Stamp};
 
-/// What of a two-way record is looked at.
+/// The part of a two-way record to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// The round trip without the far host's own time, where that is known: (T4 − T1) − (T3 − T2).
+    /// The round trip without the far host's processing time, if that is known: (T4 − T1) − (T3 − T2).
     RoundTrip,
     /// The way there: T2 − T1, of two clocks.
     Up,
@@ -14,20 +14,19 @@ pub enum View {
     Down,
 }
 
-/// The far host's own time, T3 − T2, where both are known.
+/// The far host's processing time, T3 − T2; `None` unless both are known.
 pub fn processing(record: &PacketRecord) -> Option<Span> {
     record.time(Moment::Answered)?.checked_since(record.time(Moment::Arrived)?)
 }
 
-/// Round-trip time without the far host's own time, where that is known.
+/// Round-trip time without the far host's processing time, if that is known.
 pub fn round_trip(record: &PacketRecord) -> Option<Span> {
     let whole = record.time(Moment::Returned)?.checked_since(record.time(Moment::Sent)?)?;
     Some(whole - processing(record).unwrap_or_default())
 }
 
-/// `record` as one of a one-way stream: sent and arrived are the two ends of what is looked at. `None`
-/// if either is not known. Lags, size and header fields belong to the returned packet: they stay with
-/// the views that end there.
+/// `record` as one of a one-way stream: sent and arrived are the two ends of the view. `None` if either is unknown.
+/// Lags, size and header fields belong to the returned packet: they are kept in the views that end there.
 pub fn project(record: &PacketRecord, view: View) -> Option<PacketRecord> {
     let (from, to) = match view {
         View::RoundTrip => (Moment::Sent, Moment::Returned),

@@ -26,7 +26,7 @@ pub struct Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The sample or the log does not tell.
+    /// The sample or the log does not show it.
     Unknown,
     /// Nobody will notice anything.
     Good,
@@ -62,7 +62,7 @@ pub struct Cause {
     pub confidence: f64,
     /// What this alone does to an application.
     pub severity: Severity,
-    /// How often it happened, where several are told as one.
+    /// How often it happened, if several are reported as one.
     pub count: u64,
     /// First and last sequence number concerned.
     pub packets: [u64; 2],
@@ -138,7 +138,7 @@ pub struct Suitability {
     pub delay_ns: Option<i64>,
     /// That buffer, in ns.
     pub buffer_ns: Option<i64>,
-    /// What decides, in a few words.
+    /// What decides, in brief.
     pub because: String,
     /// Why the test tells less of this use than it could: another packet rate or size.
     #[serde(default, skip_serializing_if = "Option::is_none")]

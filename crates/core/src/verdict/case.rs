@@ -234,7 +234,7 @@ impl<'a> Case<'a> {
 /// Shorter holds are what radio links and schedulers do all day, in ns.
 const LONG_HOLD: i64 = 60_000_000;
 
-/// Clocks that may be off by more, in ns, by what their kernels say, tell no delay.
+/// Clocks that may be off by more, in ns, by what their kernels say, give no one-way delay.
 const SURE: i64 = 50_000_000;
 
 /// Nor do probes that leave more open, in ns: their round trips took longer than any path does.
@@ -292,7 +292,7 @@ fn lost_at_steps(
     out
 }
 
-/// Takes out of `runs` those that the sending host's system refused, where they can be told: all of them, or the one
+/// Takes out of `runs` those that the sending host's system refused, if they can be identified: all of them, or the one
 /// run that is as long.
 fn without_refused(runs: &mut Vec<Run>, refused: u64) {
     let lost: u64 = runs.iter().map(|r| r.len).sum();

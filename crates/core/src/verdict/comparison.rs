@@ -74,7 +74,9 @@ pub fn sentence(c: &Comparison) -> String {
         (Outcome::Same | Outcome::Different, _) => {
             format!("No difference in {what} worth the name was found {by}: {}.", c.because)
         }
-        (Outcome::Undecided, _) => format!("Cannot be told apart in {what} {by}: {}.", c.because),
+        (Outcome::Undecided, _) => {
+            format!("It is not clear whether they differ in {what} {by}: {}.", c.because)
+        }
         (Outcome::Refused, _) => format!("Not compared: {}.", c.because),
     }
 }

@@ -45,7 +45,7 @@ const LEAST_QUEUE: i64 = 5_000_000;
 const SHORTEST: i64 = 100_000_000;
 
 impl Episodes {
-    /// Of `delays`, cut into `blocks`, whose neighbours differ by `noise`. Queues may be told apart from holds only
+    /// Of `delays`, cut into `blocks`, whose neighbours differ by `noise`. Queues can be distinguished from holds only
     /// where packets are sent one by one.
     pub fn new(delays: &Delays<'_>, blocks: &Blocks, noise: Noise) -> Episodes {
         let n = delays.len();

@@ -2,8 +2,8 @@
 
 use super::answer::CauseId;
 use super::conclusion::{Level, Verdict};
+use super::numbers::precise_time as time;
 use super::severity::{of_missing, of_wait};
-use super::words::precise_time as time;
 use crate::distribution::Percent;
 use crate::metrics::loss::LossPattern;
 use crate::metrics::regression::TrendVerdict;

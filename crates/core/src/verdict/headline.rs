@@ -2,8 +2,8 @@
 
 use super::answer::{Answer, Cause, CauseId, Severity};
 use super::known::Known;
+use super::numbers::{count, moment, percent, time};
 use super::severity::{Experience, Played};
-use super::words::{count, moment, percent, time};
 use crate::spec::Direction;
 
 /// The headline of `answer` to a test of which `known` is known, of which `received` packets were received and `lost`

@@ -1,4 +1,4 @@
-//! [`judge`]: what the records of a test say is wrong, and how bad that is; [`Judgement::tell`] says it.
+//! [`judge`]: what the records of a test say is wrong, and how bad that is; [`Judgement::into_answer`] puts it into words.
 
 use super::answer::{Answer, Cause, CauseId, Severity};
 use super::case::{Case, FEW};
@@ -9,7 +9,7 @@ use super::material::Material;
 use super::profiles::{PROFILES, Profile, Sent};
 use super::severity::of_outage;
 
-/// An answer that is not put into words yet.
+/// A judgement whose texts are not written yet.
 #[derive(Clone, Debug)]
 pub struct Judgement {
     /// Everything but the headline.
@@ -23,7 +23,7 @@ pub struct Judgement {
 
 impl Judgement {
     /// The answer with its headline.
-    pub fn tell(self) -> Answer {
+    pub fn into_answer(self) -> Answer {
         let Judgement { mut answer, known, received, lost, felt } = self;
         answer.headline = headline(&answer, known, [received, lost], felt.as_deref());
         answer

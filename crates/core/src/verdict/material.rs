@@ -21,7 +21,7 @@ pub struct Material<'a> {
     pub accepted: &'a SeqSet,
     /// Their delays in order.
     pub sample: &'a Sample,
-    /// Further copies.
+    /// Duplicates; `None` if unknown.
     pub copies: &'a Copies,
     /// What is known of the clocks.
     pub clock: &'a ClockEstimate,

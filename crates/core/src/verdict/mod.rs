@@ -1,4 +1,4 @@
-//! Every judgement in words: what is wrong on a path, since when, how much, how sure ([`Answer`]), what the figures
+//! Every judgement: what is wrong on a path, since when, how much, how sure ([`Answer`]), what the figures
 //! mean ([`findings`]), why not to believe one ([`Notes`]), how far to believe them all ([`Opinion`]), and what a
 //! difference between runs comes to ([`comparison`]).
 //!
@@ -24,6 +24,7 @@ mod law;
 mod levels;
 mod losses;
 mod material;
+mod numbers;
 mod opinion;
 mod profiles;
 mod schedule;
@@ -31,7 +32,6 @@ pub mod severity;
 mod steps;
 mod two_way;
 mod warnings;
-mod words;
 
 pub use answer::{Answer, Cause, CauseId, Fault, Severity, Suitability};
 pub use causes::{RULES, Rule};

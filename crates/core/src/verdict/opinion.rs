@@ -1,7 +1,7 @@
 //! [`Opinion`]: the answer in a sentence, the figures it stands on, and how far to believe them.
 
 use super::conclusion::{Level, Verdict};
-use super::words::precise_time as time;
+use super::numbers::precise_time as time;
 use crate::distribution::Percent;
 use crate::spec::Transport;
 use crate::summary::{Coverage, Summary};

@@ -1,8 +1,8 @@
 //! [`PROFILES`]: what uses ask of a path, with the sources; and what a path is worth to each.
 
 use super::answer::{Severity, Suitability};
+use super::numbers::{percent, time};
 use super::severity::{Experience, Played};
-use super::words::{percent, time};
 use crate::metrics::emodel;
 use crate::metrics::stat::wilson95;
 use serde::{Deserialize, Serialize};
@@ -138,8 +138,8 @@ impl Profile {
             let late = level(delay / 1e6, self.delay_ms);
             let gone = level(missing, self.missing).min(level(2.0 * low, self.missing));
             let rating = lived.rating(buffer, missing);
-            let heard = if self.speech { level(-rating, [-80.0, -70.0, -60.0]) } else { Severity::Good };
-            (late.max(gone).max(heard), late, gone, buffer, missing, delay, rating)
+            let speech = if self.speech { level(-rating, [-80.0, -70.0, -60.0]) } else { Severity::Good };
+            (late.max(gone).max(speech), late, gone, buffer, missing, delay, rating)
         });
         let judged: Vec<_> = judged.collect();
         let least = judged.iter().map(|j| j.0).min()?;

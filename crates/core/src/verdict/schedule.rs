@@ -6,11 +6,11 @@ use super::material::Material;
 use crate::session::Session;
 use crate::spec::Schedule;
 
-/// Smaller steps are not told from a late wake-up.
+/// Smaller steps cannot be distinguished from a late wake-up.
 const LEAST_STEP: i64 = 1_000_000;
 /// Packets looked at on either side of a step.
 const BESIDE: usize = 12;
-/// Fewer do not tell what stays.
+/// Fewer do not show which step is permanent.
 const LEAST_BESIDE: usize = 6;
 
 /// The steps of the sending host's clock: send times leave the schedule for good, and delays change by as much the

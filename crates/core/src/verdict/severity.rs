@@ -39,7 +39,7 @@ pub fn of_missing(share: f64, events: u64, packets: u64) -> Severity {
     level(share, MISSING).min(level(2.0 * low, MISSING))
 }
 
-/// Of what a program did by standing still: it harms whoever uses that host and says nothing against the path.
+/// Of what a program did by standing still: it harms the users of that host, and does not count against the path.
 pub fn of_host(severity: Severity) -> Severity {
     severity.min(Severity::Fair)
 }
@@ -149,8 +149,8 @@ impl Experience {
             .map(|(buffer_ns, missing)| {
                 let rating = self.rating(buffer_ns, missing);
                 let gone = of_missing(missing, (missing * self.sent as f64).round() as u64, self.sent);
-                let heard = level(-rating, RATING.map(|r| -r));
-                Played { buffer_ns, missing, rating, severity: gone.max(heard).max(of_wait(buffer_ns)) }
+                let speech = level(-rating, RATING.map(|r| -r));
+                Played { buffer_ns, missing, rating, severity: gone.max(speech).max(of_wait(buffer_ns)) }
             })
             .collect();
         let least = played.iter().map(|p| p.severity).min()?;

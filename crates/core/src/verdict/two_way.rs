@@ -74,7 +74,7 @@ fn lost_on(cause: &Cause, losses: &Losses<'_>) -> Option<Direction> {
     }
 }
 
-/// The only way of which the same is told at about the same time.
+/// The only way for which the same is reported at about the same time.
 fn shown_on(cause: &Cause, [up, down]: [Option<&Answer>; 2]) -> Option<Direction> {
     let has = |answer: Option<&Answer>| {
         answer.is_some_and(|a| {

@@ -1,4 +1,4 @@
-//! A reader of the golden logs for the tests, as small as they allow: the real one is another crate's.
+//! A minimal reader of the golden logs for tests; the real one is in another crate.
 
 use jitlat_core::{
     Direction, Dscp, Flags, PacketRecord, Schedule, Session, Span, TestSpec, Transport, WallTime,
@@ -59,11 +59,11 @@ pub fn golden_log(name: &str) -> (Session, Vec<PacketRecord>) {
 
 /// Seconds since 1970 of `# Fri Jul 3 19:46:11 UTC 2009`.
 fn parse_date(line: &str) -> i64 {
-    let words: Vec<&str> = line.split_whitespace().collect();
+    let fields: Vec<&str> = line.split_whitespace().collect();
     let months = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    let month = months.find(words[2]).unwrap() as i64 / 3 + 1;
-    let (day, year): (i64, i64) = (words[3].parse().unwrap(), words[6].parse().unwrap());
-    let time: Vec<i64> = words[4].split(':').map(|x| x.parse().unwrap()).collect();
+    let month = months.find(fields[2]).unwrap() as i64 / 3 + 1;
+    let (day, year): (i64, i64) = (fields[3].parse().unwrap(), fields[6].parse().unwrap());
+    let time: Vec<i64> = fields[4].split(':').map(|x| x.parse().unwrap()).collect();
     let leap = |y: i64| i64::from(y % 4 == 0 && y % 100 != 0 || y % 400 == 0);
     let lengths = [31, 28 + leap(year), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     let days: i64 = (1970..year).map(|y| 365 + leap(y)).sum::<i64>()

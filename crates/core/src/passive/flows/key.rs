@@ -1,4 +1,4 @@
-//! [`FlowKey`] and [`FlowNumbers`]: which flow a packet belongs to, and the number flows are called by.
+//! [`FlowKey`] and [`FlowNumbers`]: which flow a packet belongs to, and the numbers of flows.
 
 use crate::passive::Way;
 use crate::passive::packet::{ICMP, ICMPV6, Packet, TCP, UDP};
@@ -9,14 +9,14 @@ use core::net::IpAddr;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// Flows kept apart; packets of further ones share one number.
+/// Most flows with a number of their own; packets of further ones share one number.
 pub const MAX_FLOWS: usize = 1 << 16;
 /// The number of all flows beyond [`MAX_FLOWS`].
 pub const OTHER_FLOWS: u32 = u32::MAX;
-/// What they are called together.
+/// Their common name.
 pub const OTHER_FLOWS_NAME: &str = "others";
-/// The number of packets whose flow a point does not know, such as a far one that sends digests: the other point's
-/// number counts, and packets which that one never saw remain without a flow.
+/// The number of packets whose flow is unknown at a point, such as a far one that sends digests: the other point's
+/// number is used, and packets that the other point did not see remain without a flow.
 pub const UNKNOWN_FLOW: u32 = u32::MAX - 1;
 
 /// The flow of a packet seen at two points.
@@ -25,7 +25,7 @@ pub(in crate::passive) fn known_flow(here: u32, there: u32) -> u32 {
     if here == UNKNOWN_FLOW { there } else { here }
 }
 
-/// What packets are put together by.
+/// How packets are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
     /// Protocol, both addresses, both ports.
@@ -39,12 +39,12 @@ pub enum Grouping {
     },
 }
 
-/// What the packets of a flow share.
+/// What the packets of a flow have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowKey {
     /// The transport protocol; `None` for a pair of prefixes.
     pub protocol: Option<u8>,
-    /// At the reference side: address or prefix, port where there is one.
+    /// At the reference side: address or prefix, and port if there is one.
     pub reference: (Prefix, Option<u16>),
     /// At the monitor side.
     pub monitor: (Prefix, Option<u16>),
@@ -104,7 +104,7 @@ impl fmt::Display for FlowKey {
     }
 }
 
-/// Numbers flows as they appear.
+/// Numbers flows in the order they appear.
 #[derive(Clone, Debug, Default)]
 pub struct FlowNumbers {
     numbers: HashMap<FlowKey, u32, RandomState>,
@@ -112,7 +112,7 @@ pub struct FlowNumbers {
 }
 
 impl FlowNumbers {
-    /// The number of a flow; [`OTHER_FLOWS`] once [`MAX_FLOWS`] are known.
+    /// The number of a flow; [`OTHER_FLOWS`] once there are [`MAX_FLOWS`].
     pub fn number(&mut self, key: FlowKey) -> u32 {
         if let Some(n) = self.numbers.get(&key) {
             return *n;
@@ -126,19 +126,19 @@ impl FlowNumbers {
         n
     }
 
-    /// The number of a flow that is known.
+    /// The number of a flow; `None` if it has none yet.
     pub fn known(&self, key: &FlowKey) -> Option<u32> {
         self.numbers.get(key).copied()
     }
 
-    /// Learns a number given elsewhere.
+    /// Adds a number assigned elsewhere.
     pub fn learn(&mut self, key: FlowKey, number: u32) {
         if self.numbers.len() < MAX_FLOWS {
             self.numbers.insert(key, number);
         }
     }
 
-    /// Whether no new flow gets a number of its own.
+    /// Whether no new flow gets its own number.
     pub fn is_full(&self) -> bool {
         self.keys.len() >= MAX_FLOWS
     }

@@ -1,26 +1,26 @@
-//! [`Encapsulation`]: what is put around an IP packet on a link, layer by layer.
+//! [`Encapsulation`]: what is added to an IP packet on a link, layer by layer.
 
 use super::error::NotALink;
 use core::fmt;
 use core::str::FromStr;
 use serde::Serialize;
 
-/// Bytes that a tunnel or a link may add to each packet.
+/// Most bytes that a tunnel or a link may add to each packet.
 pub(super) const MAX_OVERHEAD: u64 = 65_535;
-/// Bytes an ATM cell carries, and bytes it is.
+/// Payload bytes of an ATM cell, and all its bytes.
 pub(super) const CELL: (u64, u64) = (48, 53);
 
-/// What is put around an IP packet on the link.
+/// What is added to an IP packet on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Encapsulation {
     /// AAL5 over ATM (ADSL).
     Atm {
-        /// What is carried in the AAL5 frame.
-        carried: AtmPayload,
+        /// The payload of the AAL5 frame.
+        payload: AtmPayload,
         /// LLC/SNAP or VC multiplexing (RFC 2684).
         llc: bool,
-        /// Whether the Ethernet frame check sequence is carried too.
+        /// Whether the Ethernet frame check sequence is included.
         fcs: bool,
     },
     /// Ethernet with check sequence, preamble and gap; short frames are padded.
@@ -32,12 +32,12 @@ pub enum Encapsulation {
     },
     /// A fixed number of bytes for each packet.
     Plain {
-        /// How many.
+        /// Number of bytes.
         overhead: u64,
     },
 }
 
-/// What an AAL5 frame carries.
+/// The payload of an AAL5 frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AtmPayload {
@@ -51,10 +51,10 @@ pub enum AtmPayload {
     Routed,
 }
 
-/// One layer of a packet: what it adds and what that comes to.
+/// One layer of a packet: the bytes it adds, and the total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Layer {
-    /// Its name.
+    /// Its identifier.
     pub name: &'static str,
     /// Bytes it adds.
     pub added: u64,
@@ -86,16 +86,16 @@ impl Encapsulation {
                 h.push(("FCS", 4));
                 h
             }
-            Encapsulation::Atm { carried, llc, fcs } => {
-                let mut h = match carried {
+            Encapsulation::Atm { payload, llc, fcs } => {
+                let mut h = match payload {
                     AtmPayload::Pppoe => vec![pppoe, mac],
                     AtmPayload::Pppoa => vec![("PPP", 2)],
                     AtmPayload::Bridged => vec![mac],
                     AtmPayload::Routed => vec![],
                 };
-                let ethernet = matches!(carried, AtmPayload::Pppoe | AtmPayload::Bridged);
+                let ethernet = matches!(payload, AtmPayload::Pppoe | AtmPayload::Bridged);
                 h.extend((fcs && ethernet).then_some(("FCS", 4)));
-                let multiplexing = match (carried, llc) {
+                let multiplexing = match (payload, llc) {
                     (AtmPayload::Pppoe | AtmPayload::Bridged, true) => 10,
                     (AtmPayload::Pppoe | AtmPayload::Bridged, false) => 2,
                     (AtmPayload::Pppoa, true) => 4,
@@ -111,11 +111,11 @@ impl Encapsulation {
     /// All encapsulations of ATM.
     pub fn of_atm() -> impl Iterator<Item = Encapsulation> {
         [AtmPayload::Pppoe, AtmPayload::Pppoa, AtmPayload::Bridged, AtmPayload::Routed].into_iter().flat_map(
-            |carried| {
+            |payload| {
                 [(true, false), (false, false), (true, true), (false, true)].into_iter().filter_map(
                     move |(llc, fcs)| {
-                        let ethernet = matches!(carried, AtmPayload::Pppoe | AtmPayload::Bridged);
-                        (ethernet || !fcs).then_some(Encapsulation::Atm { carried, llc, fcs })
+                        let ethernet = matches!(payload, AtmPayload::Pppoe | AtmPayload::Bridged);
+                        (ethernet || !fcs).then_some(Encapsulation::Atm { payload, llc, fcs })
                     },
                 )
             },
@@ -168,8 +168,8 @@ impl fmt::Display for Encapsulation {
                 let (p, v) = (if *pppoe { "-pppoe" } else { "" }, if *vlan { "-vlan" } else { "" });
                 write!(f, "ethernet{p}{v}")
             }
-            Encapsulation::Atm { carried, llc, fcs } => {
-                let name = match carried {
+            Encapsulation::Atm { payload, llc, fcs } => {
+                let name = match payload {
                     AtmPayload::Pppoe => "pppoe",
                     AtmPayload::Pppoa => "pppoa",
                     AtmPayload::Bridged => "bridged",
@@ -233,7 +233,7 @@ mod tests {
         {
             assert!(bad.parse::<Encapsulation>().is_err(), "{bad}");
         }
-        assert_eq!(Encapsulation::of_atm().count(), 12, "a check sequence is carried by Ethernet alone");
+        assert_eq!(Encapsulation::of_atm().count(), 12, "only Ethernet has a check sequence");
         let pppoe: Encapsulation = "ethernet-pppoe".parse().unwrap();
         assert_eq!((pppoe.wire(37).bytes, pppoe.wire(38).bytes, pppoe.wire(39).bytes), (84, 84, 85));
         let full = pppoe.wire(1492);

@@ -1,21 +1,21 @@
 //! Why a text describes no link.
 
-/// Why a link description is not one.
+/// A text that is not a link description.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is no link: give an encapsulation (pppoe-llc, pppoa-vc, bridged-llc, ipoa-llc, … with -fcs if carried; \
+    "'{0}' is no link: give an encapsulation (pppoe-llc, pppoa-vc, bridged-llc, ipoa-llc, … with -fcs if included; \
      ethernet, ethernet-pppoe, ethernet-vlan; plain or plain+BYTES), then up=RATE, down=RATE, and tunnel=BYTES if \
      there is one: pppoe-llc,up=128k,down=512k,tunnel=28"
 )]
 pub struct NotALink(pub(super) String);
 
-/// Why a text asks nothing about a link.
+/// Why a text is not a question about a link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotALinkQuestion {
-    /// It begins with `fit`.
+    /// It begins with `fit`, but the rest is invalid.
     #[error("give fit, or fit,tunnel=BYTES")]
     Fit,
-    /// It does not.
+    /// It is not a valid link.
     #[error(transparent)]
     Link(#[from] NotALink),
 }

@@ -1,27 +1,27 @@
-//! [`Fit`]: which link a sweep over packet sizes looks like.
+//! [`Fit`]: which link the results of a sweep over packet sizes suggest.
 
 use super::encapsulation::{CELL, Encapsulation};
 use crate::passive::sizes::SizeFigures;
 use serde::Serialize;
 
-/// What a sweep over packet sizes says about the link.
+/// What a sweep over packet sizes shows of the link.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fit {
-    /// Round trip that does not depend on size, in ns. On a staircase less whole cells of overhead, which
-    /// only the encapsulation tells.
+    /// Round trip that does not depend on size, in ns. For steps it is less whole cells of overhead, which are only
+    /// known from the encapsulation.
     pub fixed_ns: f64,
-    /// Round trip by cell on a staircase, by byte on a line, in ns.
+    /// Round trip per cell for steps, per byte for a line, in ns.
     pub slope_ns: f64,
-    /// On a staircase: bytes a step holds (48 is ATM), and overhead modulo that.
+    /// For steps: bytes per step (48 is ATM), and overhead modulo that; `None` for a line.
     pub steps: Option<(u64, u64)>,
     /// Whether the steps were not found but assumed to be ATM cells, as the sizes are too few or too far apart to show
     /// any, and cells explain them far better than a straight line does.
     pub cells_assumed: bool,
     /// Whether the sizes are too few or too far apart to show steps.
     pub coarse: bool,
-    /// Root mean square of what is left unexplained, in ns.
+    /// Root mean square of the residuals, in ns.
     pub residual_ns: f64,
-    /// Encapsulations of ATM with that overhead, where the steps are cells.
+    /// Encapsulations of ATM with that overhead, if the steps are cells.
     pub encapsulations: Vec<String>,
     /// 1/(1/up + 1/down): the rate of both ways in series, in bits a second.
     pub series_rate: f64,
@@ -87,7 +87,8 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<Fit> {
             });
         }
     };
-    // Sizes that were not swept leave the edge open: any overhead that puts the steps between the same sizes.
+    // Sizes that were not swept leave the edge of a step uncertain: any overhead that puts the steps between the same
+    // sizes fits.
     let shift =
         |p: &(u64, f64), other: u64| (p.0 + h).div_ceil(step) as i64 - (p.0 + other).div_ceil(step) as i64;
     let same = |other: u64| points.iter().all(|p| shift(p, other) == shift(&points[0], other));
@@ -172,7 +173,7 @@ mod tests {
         // The same over IP lengths names the encapsulation.
         let points: Vec<_> = points.iter().map(|p| (p.0 + 28, p.1)).collect();
         let f = fit(&points, 28).unwrap();
-        // Sizes four bytes apart leave the edge open by as much.
+        // Sizes four bytes apart leave the edge uncertain by as much.
         assert_eq!(f.steps.map(|s| s.0), Some(48));
         assert!((17..=20).contains(&f.steps.unwrap().1));
         assert_eq!(f.encapsulations, ["pppoe-llc"]);

@@ -1,7 +1,7 @@
 //! [`Link`]: from the bytes of an IP packet to the time it occupies an access link, and back.
 //!
-//! On ATM a packet becomes an AAL5 frame, padded to whole cells of 48 bytes, each sent as 53; the headers in
-//! between depend on how the modem was set up, and a payload sweep shows which way that was.
+//! On ATM a packet becomes an AAL5 frame, padded to whole cells of 48 bytes, each sent as 53; the headers in between
+//! depend on the configuration of the modem, which a payload sweep reveals.
 
 mod encapsulation;
 mod error;
@@ -23,7 +23,7 @@ const UDP_IP: u64 = 28;
 /// An access link with both its rates. Up is from the reference to the monitor point.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Link {
-    /// What is put around an IP packet.
+    /// What is added to an IP packet.
     pub encapsulation: Encapsulation,
     /// Bytes added to each IP packet before that, by a tunnel.
     pub tunnel: u64,
@@ -33,14 +33,14 @@ pub struct Link {
     pub down: u64,
 }
 
-/// What is to be found out about a link: what a known one explains, or which one it is.
+/// A question about a link: what a known one explains, or which one it is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LinkQuestion {
     /// What this link explains.
     Compare(Link),
-    /// The link that the sizes look like.
+    /// The link that the sizes suggest.
     Fit {
-        /// Bytes that a tunnel adds below.
+        /// Bytes added by a tunnel.
         tunnel: u64,
     },
 }
@@ -143,7 +143,7 @@ impl Link {
         self.delay_up(out) + self.delay_down(back)
     }
 
-    /// Cells of an IP packet of `length` bytes, on ATM.
+    /// Cells of an IP packet of `length` bytes; `None` if the link is not ATM.
     pub fn cells(&self, length: u64) -> Option<u64> {
         self.encapsulation.wire(length + self.tunnel).cells
     }
@@ -153,7 +153,7 @@ impl Link {
         payload + UDP_IP
     }
 
-    /// The time of one cell up and down, on ATM: the finest steps a delay takes.
+    /// The time of one cell up and down: the smallest steps of a delay; `None` if the link is not ATM.
     pub fn cell(&self) -> Option<(Span, Span)> {
         matches!(self.encapsulation, Encapsulation::Atm { .. })
             .then(|| (serialisation(CELL.1, self.up), serialisation(CELL.1, self.down)))
@@ -211,7 +211,7 @@ fn serialisation(bytes: u64, rate: u64) -> Span {
     Span(i64::try_from((bits + rate / 2) / rate).unwrap_or(i64::MAX))
 }
 
-/// Milliseconds with two decimals, rounded half up, as the seed's tables print them.
+/// Milliseconds with two decimals, rounded half up, as in the seed's tables.
 pub fn milliseconds(s: Span) -> String {
     let h = (s.0 + 5_000).div_euclid(10_000);
     format!("{}{}.{:02}", if h < 0 { "-" } else { "" }, h.abs() / 100, h.abs() % 100)

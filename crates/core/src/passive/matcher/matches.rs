@@ -1,5 +1,5 @@
-//! [`Matches`]: what was seen and matched each way, and the monitor's sightings in their order until the fate of
-//! each is known.
+//! [`Matches`]: what was seen and matched each way, and the monitor's sightings in order until the fate of each is
+//! known.
 
 use super::{MatchObserver, RETUNE};
 use crate::passive::flows::key::known_flow;
@@ -8,30 +8,30 @@ use crate::time::WallTime;
 use serde::Serialize;
 use std::collections::VecDeque;
 
-/// What became of the packets of one way.
+/// Counts of the packets of one way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MatchCounts {
-    /// Sightings at the reference point, second captures of one packet not counted.
+    /// Sightings at the reference point, without second captures of one packet.
     pub seen_at_reference: u64,
     /// Sightings at the monitor point, likewise.
     pub seen_at_monitor: u64,
     /// Packets recognised at both points.
     pub matched: u64,
-    /// Passed the source point and never arrived, while the far capture ran.
+    /// Seen at the source point and not at the far point, while the far capture ran.
     pub lost: u64,
-    /// Passed the source point when the far capture did not run.
+    /// Seen at the source point when the far capture did not run.
     pub outside: u64,
     /// Arrived without having been seen at the source point.
     pub unseen: u64,
-    /// Further copies that arrived, made by the network.
+    /// Duplicates that arrived, made by the network.
     pub duplicates: u64,
     /// The same packet captured twice within 1 ms at one point.
     pub captured_twice: u64,
-    /// Sightings dropped because their name was not theirs alone.
+    /// Sightings dropped because their name was not unique.
     pub ambiguous: u64,
     /// Packets that arrived after one sent later.
     pub reordered: u64,
-    /// Sightings given up for want of room before their window was over: whether they were lost is unknown.
+    /// Sightings given up for lack of room before their window was over: whether they were lost is unknown.
     pub given_up: u64,
 }
 
@@ -39,15 +39,15 @@ pub struct MatchCounts {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenSighting {
     pub(super) at: i64,
-    /// Sequence number at the source point, slot number at the monitor; both for an IN packet. The low halves:
-    /// far fewer are open at a time.
+    /// Sequence number at the source point, slot number at the monitor; both for an IN packet. The low halves: far
+    /// fewer are open at a time.
     pub(super) seq: u32,
     pub(super) slot: u32,
     pub(super) length: u32,
     pub(super) flow: u32,
 }
 
-/// What is kept of a matched packet, in case it comes again.
+/// What is kept of a matched packet, in case it is seen again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MatchedSource {
     pub(super) at: i64,
@@ -79,13 +79,13 @@ pub(super) struct WayMatches {
     /// Delay of the first and of the latest match, in common time.
     first_delay: i64,
     recent_delay: i64,
-    /// Least raw delay since the offset was last looked at.
+    /// Smallest raw delay since the offset was last updated.
     least: Option<i64>,
-    /// Least delay in common time when it was looked at first.
+    /// Smallest delay in common time at the first update.
     usual: Option<i64>,
 }
 
-/// See the module's text.
+/// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Matches {
     /// Monitor clock minus reference clock, as far as known.
@@ -100,7 +100,7 @@ pub(super) struct Matches {
 }
 
 impl Matches {
-    /// Nothing seen so far; the clocks differ by `offset` ns.
+    /// Without sightings; the clocks differ by `offset` ns.
     pub(super) fn new(offset: i64) -> Matches {
         Matches { offset, ..Matches::default() }
     }
@@ -217,13 +217,13 @@ impl Matches {
         out.arrived(seq, record, true);
     }
 
-    /// Follows a drifting clock, so that the two streams stay merged in step.
+    /// Tracks a drifting clock, so that the two streams stay merged in step.
     fn retune(&mut self) {
         self.since_tuned = 0;
         let [out, back] = [0, 1].map(|w| self.ways[w].least.take());
         match (out, back) {
             (Some(a), Some(b)) => self.offset = a / 2 - b / 2,
-            // One way only: what its least delay drifts by, the clocks may have drifted by.
+            // Only one way: the clocks may have drifted by as much as its smallest delay did.
             (Some(a), None) => {
                 let offset = self.offset;
                 let usual = *self.ways[0].usual.get_or_insert(a.saturating_sub(offset));
@@ -238,7 +238,7 @@ impl Matches {
         }
     }
 
-    /// The whole sequence number of a sighting of the recent past.
+    /// The whole sequence number of a recent sighting.
     #[inline]
     pub(super) fn seq(&self, way: Way, low: u32) -> u64 {
         let next = self.ways[way as usize].next_seq;
@@ -247,7 +247,7 @@ impl Matches {
 
     #[inline]
     pub(super) fn resolve(&mut self, slot: u32, state: Slot, out: &mut impl MatchObserver) {
-        // Of one given up already the difference is larger than any queue.
+        // For one that was given up the difference is larger than any queue.
         let i = slot.wrapping_sub(self.first_slot as u32);
         match (self.slots.get_mut(i as usize), state) {
             (Some(s), _) => *s = state,
@@ -259,7 +259,7 @@ impl Matches {
         }
     }
 
-    /// The monitor sighting at the head of the queue is waited for no longer: it makes no pair.
+    /// The monitor sighting at the head of the queue is no longer waited for: it makes no pair.
     pub(super) fn pass_over_first(&mut self, out: &mut impl MatchObserver) {
         if self.slots.pop_front().is_some() {
             self.first_slot += 1;
@@ -267,7 +267,7 @@ impl Matches {
         }
     }
 
-    /// Lets go of everything at the head of the queue whose fate is known.
+    /// Releases everything at the head of the queue whose fate is known.
     pub(super) fn release(&mut self, out: &mut impl MatchObserver) {
         while let Some(s) = self.slots.front() {
             match s {
@@ -303,7 +303,7 @@ impl Matches {
         }
     }
 
-    /// Ends a sighting of which nothing is known in the end but that it counts for nothing.
+    /// Ends a sighting whose fate stays unknown, so that it does not count.
     pub(super) fn void(&mut self, way: Way, point: Point, seen: OpenSighting, out: &mut impl MatchObserver) {
         if point == Point::Monitor {
             self.resolve(seen.slot, Slot::Void, out);
@@ -314,8 +314,8 @@ impl Matches {
         }
     }
 
-    /// Whether the far capture ran when a packet sent at `sent` should have arrived: between two packets
-    /// that did, or as long under way as the nearest of them, within the capture's span.
+    /// Whether the far capture ran when a packet sent at `sent` should have arrived: between two packets that did, or
+    /// after the same delay as the nearest of them, within the capture's span.
     fn would_have_been_seen(&self, way: Way, sent: i64) -> bool {
         let of_way = &self.ways[way as usize];
         let (near, far) = match way {

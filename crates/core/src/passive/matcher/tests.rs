@@ -1,4 +1,4 @@
-//! Two-point captures of known truth.
+//! Two-point captures with known truth.
 
 use super::*;
 use crate::passive::{Pair, Pairer};
@@ -58,7 +58,7 @@ fn simulate(w: &World) -> Truth {
             let flow = (i * 2 + way as usize) as u32;
             let number = if w.repeat == 0 { i as u64 } else { i as u64 % w.repeat };
             let id = (number * 2 + way as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            // The ends always arrive, so that both captures cover the time between.
+            // The first and the last always arrive, so that both captures cover the time between.
             let inner = i > 20 && i + 20 < w.packets;
             let lost = inner && (below(100) as u64) < w.loss_percent;
             let arrival = t + w.delay[way as usize] + below(w.jitter);
@@ -90,7 +90,7 @@ fn simulate(w: &World) -> Truth {
 }
 
 #[derive(Default)]
-struct Heard {
+struct Observed {
     records: Vec<Record>,
     pairs: Vec<Pair>,
     lost: Vec<(Way, u64)>,
@@ -99,7 +99,7 @@ struct Heard {
     pairer: Pairer,
 }
 
-impl MatchObserver for Heard {
+impl MatchObserver for Observed {
     fn record(&mut self, r: Record) {
         self.records.push(r);
         self.pairs.extend(self.pairer.push(r));
@@ -115,20 +115,20 @@ impl MatchObserver for Heard {
     }
 }
 
-fn run(w: &World, error_of_offset: i64) -> (Truth, Heard, [MatchCounts; 2]) {
+fn run(w: &World, error_of_offset: i64) -> (Truth, Observed, [MatchCounts; 2]) {
     let truth = simulate(w);
     let mut m = Matcher::new(Span(w.offset + error_of_offset), Span::seconds(2));
-    let mut heard = Heard::default();
+    let mut observed = Observed::default();
     for (_, p, s) in &truth.events {
-        m.push(*p, *s, &mut heard);
+        m.push(*p, *s, &mut observed);
     }
-    m.finish(&mut heard);
+    m.finish(&mut observed);
     let counts = Way::BOTH.map(|way| m.counts(way));
-    (truth, heard, counts)
+    (truth, observed, counts)
 }
 
-fn assert_no_false_match(truth: &Truth, heard: &Heard) {
-    for r in &heard.records {
+fn assert_no_false_match(truth: &Truth, observed: &Observed) {
+    for r in &observed.records {
         let (reference, monitor) = truth.times[&r.flow];
         assert_eq!((r.reference.0, r.monitor.0), (reference, monitor), "flow {}", r.flow);
     }
@@ -136,10 +136,10 @@ fn assert_no_false_match(truth: &Truth, heard: &Heard) {
 
 #[test]
 fn everything_that_arrives_is_matched_in_monitor_order() {
-    let (truth, heard, counts) = run(&CALM, 0);
-    assert_no_false_match(&truth, &heard);
-    assert_eq!(heard.records.len(), 800);
-    assert!(heard.records.is_sorted_by_key(|r| r.monitor));
+    let (truth, observed, counts) = run(&CALM, 0);
+    assert_no_false_match(&truth, &observed);
+    assert_eq!(observed.records.len(), 800);
+    assert!(observed.records.is_sorted_by_key(|r| r.monitor));
     assert_eq!((counts[0].matched, counts[0].lost, counts[0].outside, counts[0].unseen), (400, 0, 0, 0));
 }
 
@@ -148,7 +148,7 @@ fn a_name_seen_k_times_at_both_points_is_matched_in_order() {
     // Twice the same name, both under way at once, nothing lost.
     let s = |at: i64, way| Sighting { at: WallTime(at), id: 77, length: 60, way, flow: 0 };
     let mut m = Matcher::new(Span(0), Span::seconds(2));
-    let mut h = Heard::default();
+    let mut h = Observed::default();
     for (p, t) in [(0, 0), (0, 20), (1, 50), (1, 70)] {
         let p = [Point::Reference, Point::Monitor][p];
         m.push(p, s(t * 1_000_000, Way::Out), &mut h);
@@ -164,7 +164,7 @@ fn a_name_seen_k_times_at_both_points_is_matched_in_order() {
 fn a_name_seen_twice_here_and_once_there_is_nobodys() {
     let s = |at: i64| Sighting { at: WallTime(at * 1_000_000), id: 77, length: 60, way: Way::Out, flow: 0 };
     let mut m = Matcher::new(Span(0), Span::seconds(2));
-    let mut h = Heard::default();
+    let mut h = Observed::default();
     m.push(Point::Reference, s(0), &mut h);
     m.push(Point::Reference, s(20), &mut h);
     m.push(Point::Monitor, s(70), &mut h);
@@ -176,16 +176,17 @@ fn a_name_seen_twice_here_and_once_there_is_nobodys() {
 #[test]
 fn a_flow_that_repeats_one_name_is_distrusted_rather_than_guessed() {
     let w = World { repeat: 1, loss_percent: 5, delay: [12_000_000, 9_000_000], ..CALM };
-    let (truth, heard, counts) = run(&w, 0);
-    let wrong = heard.records.iter().filter(|r| truth.times[&r.flow] != (r.reference.0, r.monitor.0)).count();
+    let (truth, observed, counts) = run(&w, 0);
+    let wrong =
+        observed.records.iter().filter(|r| truth.times[&r.flow] != (r.reference.0, r.monitor.0)).count();
     assert_eq!(wrong, 0);
     assert!(counts[0].ambiguous > 700, "{counts:?}");
 }
 
 #[test]
-fn second_copies_and_double_captures_are_told_apart() {
-    let (truth, heard, counts) = run(&World { copies_percent: 10, twice_percent: 10, ..CALM }, 0);
-    assert_no_false_match(&truth, &heard);
+fn second_copies_and_double_captures_are_distinguished() {
+    let (truth, observed, counts) = run(&World { copies_percent: 10, twice_percent: 10, ..CALM }, 0);
+    assert_no_false_match(&truth, &observed);
     for way in [0, 1] {
         assert_eq!(counts[way].duplicates, truth.copies[way]);
         assert_eq!((counts[way].matched, counts[way].lost, counts[way].unseen), (400, 0, 0));
@@ -193,7 +194,7 @@ fn second_copies_and_double_captures_are_told_apart() {
     let seen = counts.map(|c| (c.seen_at_reference, c.seen_at_monitor));
     assert_eq!(seen, [(400, 400 + truth.copies[0]), (400 + truth.copies[1], 400)]);
     assert!(counts[0].captured_twice > 10);
-    let copies = heard.arrived.iter().filter(|a| a.2).count() as u64;
+    let copies = observed.arrived.iter().filter(|a| a.2).count() as u64;
     assert_eq!(copies, truth.copies[0] + truth.copies[1]);
 }
 
@@ -201,7 +202,7 @@ fn second_copies_and_double_captures_are_told_apart() {
 fn packets_outside_the_overlap_are_not_losses() {
     let truth = simulate(&CALM);
     let mut m = Matcher::new(Span(0), Span::seconds(2));
-    let mut h = Heard::default();
+    let mut h = Observed::default();
     let start = truth.events[0].0;
     for (t, p, s) in &truth.events {
         // The monitor's capture begins late and ends early.
@@ -220,7 +221,7 @@ fn packets_outside_the_overlap_are_not_losses() {
 #[test]
 fn a_capture_in_which_time_stands_still_stays_bounded() {
     let mut m = Matcher::new(Span(0), Span::seconds(2)).with_capacity(100);
-    let mut h = Heard::default();
+    let mut h = Observed::default();
     for i in 0..10_000u64 {
         let id = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         m.push(Point::Reference, Sighting { at: WallTime(5), id, length: 1, way: Way::Out, flow: 0 }, &mut h);
@@ -242,7 +243,7 @@ fn what_there_is_no_room_for_is_unknown_and_not_lost() {
         flow: 0,
     };
     let mut m = Matcher::new(Span(0), Span::seconds(100)).with_capacity(1000);
-    let mut h = Heard::default();
+    let mut h = Observed::default();
     // The ends arrive, so that both captures cover the time between; the others do not, twice as many as fit.
     for i in 0..=2000 {
         m.push(Point::Reference, packet(i), &mut h);
@@ -267,7 +268,7 @@ fn one_sighting_that_waits_does_not_hold_back_all_others() {
         flow: 0,
     };
     let mut m = Matcher::new(Span(0), Span::seconds(1000)).with_capacity(1000);
-    let mut h = Heard::default();
+    let mut h = Observed::default();
     m.push(Point::Monitor, packet(0, 0), &mut h);
     for i in 1..10_000 {
         m.push(Point::Monitor, packet(i, i * 100), &mut h);
@@ -292,7 +293,7 @@ fn a_drifting_clock_is_followed() {
     let w = World { gap: SECOND / 10, packets: 4000, skew_ppm: 500, ..CALM };
     let truth = simulate(&w);
     let mut m = Matcher::new(Span(0), Span(50_000_000));
-    let mut h = Heard::default();
+    let mut h = Observed::default();
     for (_, p, s) in &truth.events {
         m.push(*p, *s, &mut h);
     }
@@ -311,7 +312,7 @@ fn an_identity_is_its_own_hash() {
 /// Packets by hand, OUT: name and time in µs.
 struct Hand {
     m: Matcher,
-    h: Heard,
+    h: Observed,
 }
 
 impl Hand {
@@ -319,7 +320,7 @@ impl Hand {
 
     fn new(capacity: usize) -> Hand {
         let m = Matcher::new(Span::ZERO, Span(Hand::WINDOW * 1000)).with_capacity(capacity);
-        Hand { m, h: Heard::default() }
+        Hand { m, h: Observed::default() }
     }
 
     fn see(&mut self, point: Point, seen: &[(u64, i64)]) {
@@ -342,7 +343,7 @@ impl Hand {
         self.m.counts(Way::Out)
     }
 
-    fn finish(mut self) -> (MatchCounts, Heard) {
+    fn finish(mut self) -> (MatchCounts, Observed) {
         self.m.finish(&mut self.h);
         (self.m.counts(Way::Out), self.h)
     }
@@ -477,15 +478,15 @@ proptest! {
         skew_ppm in -100i64..100,
     ) {
         let w = World { seed, gap, delay: [out, back], jitter, loss_percent, offset, skew_ppm, ..CALM };
-        let (truth, heard, counts) = run(&w, error);
-        assert_no_false_match(&truth, &heard);
+        let (truth, observed, counts) = run(&w, error);
+        assert_no_false_match(&truth, &observed);
         for way in [0, 1] {
             prop_assert_eq!(counts[way].lost, truth.lost[way], "{:?}", counts[way]);
             prop_assert_eq!(counts[way].matched, 400 - truth.lost[way]);
             prop_assert_eq!((counts[way].ambiguous, counts[way].outside, counts[way].unseen), (0, 0, 0));
         }
         // RTT of every pair: the sum of its two true delays, within the skew over the turnaround.
-        for p in &heard.pairs {
+        for p in &observed.pairs {
             let (r, m) = truth.times[&p.out.flow];
             let (r2, m2) = truth.times[&p.back.flow];
             prop_assert_eq!(p.rtt().0, (m - r) + (r2 - m2));
@@ -508,8 +509,8 @@ proptest! {
     ) {
         let delay = [out, back];
         let w = World { seed, gap, delay, jitter, loss_percent, copies_percent, twice_percent, offset, skew_ppm, ..CALM };
-        let (truth, heard, counts) = run(&w, 0);
-        assert_no_false_match(&truth, &heard);
+        let (truth, observed, counts) = run(&w, 0);
+        assert_no_false_match(&truth, &observed);
         for way in Way::BOTH {
             let (far, mut seen, mut newest, mut overtaken) =
                 (if way == Way::Out { Point::Monitor } else { Point::Reference }, HashMap::new(), i64::MIN, 0);
@@ -532,8 +533,8 @@ proptest! {
         seed: u64, repeat in 2u64..60, loss_percent in 0u64..4, gap in 1_500_000i64..20_000_000,
     ) {
         let w = World { seed, repeat, loss_percent, gap, jitter: 0, ..CALM };
-        let (truth, heard, _) = run(&w, 0);
-        assert_no_false_match(&truth, &heard);
+        let (truth, observed, _) = run(&w, 0);
+        assert_no_false_match(&truth, &observed);
     }
 
     #[test]
@@ -541,7 +542,7 @@ proptest! {
         list in prop::collection::vec((any::<bool>(), any::<bool>(), any::<i64>(), 0u64..6), 0..80), offset: i64,
     ) {
         let mut m = Matcher::new(Span(offset), Span::seconds(2));
-        let mut h = Heard::default();
+        let mut h = Observed::default();
         for (monitor, back, at, id) in list {
             let way = if back { Way::In } else { Way::Out };
             let point = if monitor { Point::Monitor } else { Point::Reference };

@@ -1,4 +1,4 @@
-//! [`CaptureFacts`]: what a point's capture is like, beyond its packets.
+//! [`CaptureFacts`]: facts about a point's capture.
 
 use crate::passive::LinkType;
 use crate::time::{Span, WallTime};
@@ -51,27 +51,27 @@ impl LengthCounts {
 pub struct CaptureFacts {
     /// Frames read.
     pub frames: u64,
-    /// IP packets among them.
+    /// IP packets.
     pub packets: u64,
-    /// Of those, packets that are not between the two sides.
+    /// IP packets that are not between the two sides.
     pub elsewhere: u64,
-    /// Packets between the two sides, as far as they are of interest.
+    /// Packets between the two sides that the filter accepts.
     pub ours: u64,
-    /// Of ours, those of which too little was captured to name them.
+    /// Of these, packets of which too little was captured to name them.
     pub too_short: u64,
-    /// Of ours, those longer than 1500 bytes.
+    /// Of these, packets longer than 1500 bytes.
     pub long: u64,
     /// Of ours, how many have each length.
     pub lengths: LengthCounts,
-    /// Length of the longest of ours, in bytes.
+    /// Length of the longest of these, in bytes.
     pub longest: u32,
-    /// Of ours, IPv4 packets without identification.
+    /// Of these, IPv4 packets without identification.
     pub unidentified: u64,
     /// Frames cut before the end of their headers.
     pub truncated: u64,
-    /// Frames that contradict themselves.
+    /// Frames with contradictory fields.
     pub malformed: u64,
-    /// A link type that is not understood, and frames of it.
+    /// An unsupported link type, and the number of its frames.
     pub unknown_link: Option<(LinkType, u64)>,
     /// First and last time stamp.
     pub span: Option<(WallTime, WallTime)>,
@@ -79,11 +79,11 @@ pub struct CaptureFacts {
     pub disordered: u64,
     /// Times the clock was set back.
     pub steps_back: u64,
-    /// Packets the capture says it lost.
+    /// Packets that the capture reports as dropped.
     pub drops: u64,
-    /// What ping measured here: when its requests passed, and how long the replies took.
+    /// Round trips of ping at this point: request time and round trip.
     pub pings: Vec<(WallTime, Span)>,
-    /// What was wrong with the files or the interface, in words.
+    /// Messages about errors in the files or at the interface.
     pub notes: Vec<String>,
 }
 
@@ -96,7 +96,7 @@ impl CaptureFacts {
         self.long += u64::from(length > 1500);
     }
 
-    /// The capture covers this time, too.
+    /// Records that the capture covers this time, too.
     pub fn extend_span(&mut self, from: WallTime, to: WallTime) {
         self.span = Some(self.span.map_or((from, to), |(a, b)| (a.min(from), b.max(to))));
     }

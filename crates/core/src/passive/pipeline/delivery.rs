@@ -1,13 +1,13 @@
-//! [`Delivery`]: what a live point hands over.
+//! [`Delivery`]: a delivery of a live point.
 
 use crate::passive::{Frame, LinkType, PacketPreview, Point, Sighting};
 use crate::time::WallTime;
 
-/// Frames in one piece of memory.
+/// Frames in one allocation.
 #[derive(Clone, Debug, Default)]
 pub struct FrameBatch {
     bytes: Vec<u8>,
-    /// Of each frame: time, link type, length on the wire, and where its bytes end.
+    /// For each frame: time, link type, length on the wire, and where its bytes end.
     heads: Vec<(WallTime, LinkType, u32, usize)>,
 }
 
@@ -18,17 +18,17 @@ impl FrameBatch {
         self.heads.push((f.at, f.link, f.wire_length, self.bytes.len()));
     }
 
-    /// How many.
+    /// Number of frames.
     pub fn len(&self) -> usize {
         self.heads.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no frames.
     pub fn is_empty(&self) -> bool {
         self.heads.is_empty()
     }
 
-    /// The latest time among them.
+    /// The latest time among them; `None` without frames.
     pub fn latest(&self) -> Option<WallTime> {
         self.heads.iter().map(|head| head.0).max()
     }
@@ -44,17 +44,17 @@ impl FrameBatch {
     }
 }
 
-/// What a point saw.
+/// What a point has captured.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Delivered {
-    /// Packets, with their beginning.
+    /// Packets, with their first bytes.
     Frames(FrameBatch),
     /// Previews that another host sends before there is a plan.
     Previews(Vec<PacketPreview>),
-    /// And after: packets that were named there.
+    /// Packets named by another host, once there is a plan.
     Sightings(Vec<Sighting>),
-    /// That time went by.
+    /// Nothing, but time has passed.
     Nothing,
 }
 
@@ -63,8 +63,8 @@ pub enum Delivered {
 pub struct Delivery {
     /// Which point.
     pub point: Point,
-    /// What it saw.
+    /// What it has captured.
     pub what: Delivered,
-    /// From and up to which time everything has been delivered, on the point's clock.
+    /// The time range that is completely delivered, on the point's clock.
     pub covered: Option<(WallTime, WallTime)>,
 }

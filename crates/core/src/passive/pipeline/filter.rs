@@ -13,13 +13,13 @@ pub struct PacketFilter {
     pub port: Option<u16>,
 }
 
-/// Why a text is no filter.
+/// Why a text is not a filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAFilter {
-    /// It names something else.
+    /// It has another form.
     #[error("give tcp, udp, icmp, a port, or tcp:PORT, udp:PORT")]
     Form,
-    /// Its port is none.
+    /// Its port is invalid.
     #[error("'{0}' is no port")]
     Port(String),
 }
@@ -46,7 +46,7 @@ impl FromStr for PacketFilter {
 }
 
 impl PacketFilter {
-    /// TCP segments from or to `port`, if one is given.
+    /// TCP segments from or to `port`; `None`: all.
     pub fn tcp(port: Option<u16>) -> PacketFilter {
         PacketFilter { protocols: Some(&[TCP]), port }
     }

@@ -1,4 +1,4 @@
-//! [`join`]: two points' sightings, read one by one, through a matcher.
+//! [`join`]: matches two points' sightings, read one by one.
 
 use super::MatchObservers;
 use crate::passive::matcher::MatchObserver;
@@ -11,18 +11,18 @@ const ROUND: usize = 1024;
 
 /// The sightings of one point, in the order of its clock.
 pub trait SightingSource {
-    /// The next sighting, without taking it; `None` after the last. May wait for it.
+    /// The next sighting, without consuming it; `None` after the last. May block.
     fn peek(&mut self) -> Option<Sighting>;
 
-    /// Takes the sighting last peeked at.
+    /// Consumes the sighting last peeked at.
     fn advance(&mut self);
 
     /// First and last time stamp of anything captured so far.
     fn span(&self) -> Option<(WallTime, WallTime)>;
 }
 
-/// Joins the reference and the monitor point's sightings to their ends. `after_round` is called every so often with
-/// what has been observed, and in the end; it may break off.
+/// Matches the sightings of the reference and the monitor point, to their ends. `after_round` is called regularly with
+/// what has been observed, and at the end; it may stop the join.
 pub fn join<O: MatchObserver>(
     mut matcher: Matcher,
     [reference, monitor]: &mut [impl SightingSource; 2],
@@ -71,12 +71,12 @@ pub fn join<O: MatchObserver>(
         }
     }
     matcher.finish(observer);
-    // Nothing follows that could be broken off.
+    // Nothing follows that could be stopped.
     let _ = after_round(observer);
     Way::BOTH.map(|w| matcher.counts(w))
 }
 
-/// The same in the manner of the CAIA tool.
+/// The same as the CAIA tool matches.
 pub fn join_like_caia<S: StreamSink>(
     mut matcher: CaiaMatcher,
     [reference, monitor]: &mut [impl SightingSource; 2],
@@ -102,7 +102,7 @@ pub fn join_like_caia<S: StreamSink>(
             break;
         }
     }
-    // Nothing follows that could be broken off.
+    // Nothing follows that could be stopped.
     let _ = after_round(observers);
     while let Some(r) = reference.peek() {
         matcher.reference(r);

@@ -1,5 +1,5 @@
-//! [`Learner`]: makes the plan of two live points – addresses, direction, translation, clock offset – from their
-//! first packets.
+//! [`Learner`]: makes the plan of two live points – addresses, direction, translation, clock offset – from their first
+//! packets.
 
 use super::{Delivered, Delivery};
 use crate::passive::echo::is_echo;
@@ -10,13 +10,13 @@ use std::collections::VecDeque;
 
 /// Previews kept of each point.
 const PREVIEWS: usize = 1 << 14;
-/// Frames kept of both points until there is a plan; more give up the oldest.
+/// Most frames kept of both points until there is a plan; then the oldest are dropped.
 const FRAMES: usize = 1 << 15;
-/// Common packets that make a plan good at once.
+/// Number of common packets with which a plan is accepted at once.
 const PLENTY: usize = 50;
-/// Where there are fewer, how long to wait for more.
+/// With fewer, how long to wait for more.
 const SOON: Span = Span::millis(500);
-/// Where the direction is unknown, how long to wait for packets that show it.
+/// If the direction is unknown, how long to wait for packets that show it.
 const LATE: Span = Span::seconds(3);
 /// Time between two attempts.
 const AGAIN: Span = Span::millis(50);
@@ -24,13 +24,13 @@ const AGAIN: Span = Span::millis(50);
 /// Why there is no plan yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotLearnt {
-    /// What the last attempt found missing.
+    /// What the last attempt lacked.
     pub why: NoPlan,
     /// Packets seen at each point.
     pub seen: [u64; 2],
 }
 
-/// Learns the plan, and keeps what was delivered meanwhile.
+/// Makes the plan, and keeps what is delivered meanwhile.
 pub struct Learner {
     asked: Option<Sides>,
     available: usize,
@@ -39,11 +39,11 @@ pub struct Learner {
     /// Deliveries of frames, in the order they came.
     held: VecDeque<Delivery>,
     frames: usize,
-    /// The latest frame of each point that was given up.
+    /// The latest frame of each point that was dropped.
     given_up: [Option<WallTime>; 2],
     seen: [u64; 2],
     more_than_echoes: bool,
-    /// Whether anything came since the last attempt.
+    /// Whether anything was delivered since the last attempt.
     news: bool,
     tried: Option<SteadyTime>,
     /// When there was a plan for the first time.
@@ -52,8 +52,8 @@ pub struct Learner {
 }
 
 impl Learner {
-    /// `asked` are the addresses the user gave. At least `available` bytes of each packet are held at both points;
-    /// names are under `salt` where another host makes some of them.
+    /// `asked` are the addresses given by the user. Both points have at least `available` bytes of each packet; names
+    /// use `salt` if another host computes some of them.
     pub fn new(asked: Option<Sides>, available: usize, salt: Option<u64>) -> Learner {
         Learner {
             asked,
@@ -72,7 +72,7 @@ impl Learner {
         }
     }
 
-    /// Takes a delivery and keeps its frames for later.
+    /// Adds a delivery and keeps its frames.
     pub fn take(&mut self, delivery: Delivery) {
         let point = delivery.point as usize;
         match &delivery.what {
@@ -113,7 +113,7 @@ impl Learner {
         }
     }
 
-    /// The plan, once there is enough to go by at `now`.
+    /// The plan, once there are enough packets at `now`.
     pub fn plan(&mut self, now: SteadyTime) -> Option<Plan> {
         let due = self.tried.is_none_or(|t| now - t >= AGAIN);
         if !due || !self.news && self.first.is_none() {
@@ -134,17 +134,17 @@ impl Learner {
         }
     }
 
-    /// Whether anything but pings was seen.
+    /// Whether anything but ICMP echoes was seen.
     pub fn holds_more_than_echoes(&self) -> bool {
         self.more_than_echoes
     }
 
-    /// From when on all that each point delivered is still held.
+    /// From when on everything that each point delivered is still held.
     pub fn begins(&self) -> [WallTime; 2] {
         self.given_up.map(|last| last.map_or(WallTime(i64::MIN), |last| last + Span(1)))
     }
 
-    /// The deliveries that are held, in the order they came.
+    /// The deliveries held, in the order they came.
     pub fn into_held(self) -> impl Iterator<Item = Delivery> {
         self.held.into_iter()
     }

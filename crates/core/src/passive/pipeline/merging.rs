@@ -1,36 +1,36 @@
-//! [`Merger`]: sightings of two live points in common time, as far as both have come.
+//! [`Merger`]: merges the sightings of two live points in common time, as far as both are complete.
 
 use crate::passive::matcher::MatchObserver;
 use crate::passive::{MatchCounts, Matcher, Point, Sighting, TimeQueue, Way};
 use crate::time::WallTime;
 
-/// Sightings of one point that may wait for the other; beyond it they are joined without.
+/// Most sightings of one point that wait for the other; beyond that they are matched without.
 const WAITING: usize = 1 << 20;
 /// Sightings joined between two looks at what they made.
 const ROUND: usize = 4096;
 
-/// Holds what one point delivered until the other has come as far.
+/// Holds what one point delivered until the other has delivered up to the same time.
 pub struct Merger {
     matcher: Matcher,
     waiting: [TimeQueue<Sighting>; 2],
-    /// From and up to which time each point has delivered everything.
+    /// The time range that each point has completely delivered.
     covered: [Option<(WallTime, WallTime)>; 2],
-    /// What each point delivered before this time is not all held any more.
+    /// Before this time, what each point delivered is no longer completely held.
     begins: [WallTime; 2],
 }
 
 impl Merger {
-    /// Nothing waits yet. Nothing that a point delivered before its time of `begins` counts as covered.
+    /// Without sightings. Deliveries of a point from before its time in `begins` do not count as covered.
     pub fn new(matcher: Matcher, begins: [WallTime; 2]) -> Merger {
         Merger { matcher, waiting: Default::default(), covered: [None; 2], begins }
     }
 
-    /// Takes a sighting; those of one point come nearly in order.
+    /// Adds a sighting; those of one point come nearly in order.
     pub fn push(&mut self, point: Point, s: Sighting) {
         self.waiting[point as usize].push(s.at, s);
     }
 
-    /// Notes that a point has delivered everything from the one time to the other.
+    /// Records that a point has delivered everything between these times.
     pub fn covers(&mut self, point: Point, from: WallTime, to: WallTime) {
         let from = from.max(self.begins[point as usize]);
         if to < from {
@@ -42,7 +42,7 @@ impl Merger {
         *covered = Some(covered.map_or((from, to), |(a, b)| (a, b.max(to))));
     }
 
-    /// Joins what both points have come past.
+    /// Matches everything up to the time that both points have reached.
     pub fn release(&mut self, observer: &mut impl MatchObserver) {
         let offset = self.matcher.offset();
         let (start, horizon) = match self.covered {
@@ -81,7 +81,7 @@ impl Merger {
         }
     }
 
-    /// Joins everything and settles what is open; `after_round` is called now and then, and in the end.
+    /// Matches everything and settles what is open; `after_round` is called regularly, and at the end.
     pub fn finish<O: MatchObserver>(
         mut self,
         observer: &mut O,

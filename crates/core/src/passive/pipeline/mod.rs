@@ -1,13 +1,13 @@
-//! From the frames of two capture points to matched packets: the steps between reading and the figures, for
-//! readers of files and captures at interfaces. Frames and times come as arguments; nothing is read here.
+//! From the frames of two capture points to matched packets: the steps between reading and the figures, for files and
+//! live interfaces. Frames and times are arguments; nothing is read here.
 //!
-//! Files, both from the beginning: [`CaptureHead`]s (or, where they have nothing in common, [`PreviewSample`]s) are
-//! surveyed into a [`Plan`](super::Plan); a [`PacketNamer`] a point makes sightings; [`join`] matches them.
+//! Files, read from the beginning: [`CaptureHead`]s (or, if they have nothing in common, [`PreviewSample`]s) are
+//! surveyed to make a [`Plan`](super::Plan); a [`PacketNamer`] per point makes sightings; [`join`] matches them.
 //!
-//! Live points deliver what they saw together with the time it covers ([`Delivery`]): a [`Learner`] makes the plan,
-//! a [`Merger`] joins what both points have come past.
+//! Live points deliver what they captured, with the time it covers ([`Delivery`]): a [`Learner`] makes the plan, a
+//! [`Merger`] matches everything up to the time that both points have reached.
 //!
-//! [`MatchObservers`] take what becomes of the packets.
+//! [`MatchObservers`] receive the fate of the packets.
 
 mod capture_facts;
 mod delivery;

@@ -6,23 +6,23 @@ use crate::passive::flows::{FlowKey, FlowNumbers, Grouping, OTHER_FLOWS};
 use crate::passive::{Frame, IdentityRule, InOrder, Sides, Sighting, Skip};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Round trips of ping kept.
+/// Most round trips of ping kept.
 const PINGS: usize = 1 << 20;
 
-/// How packets of one point are to be named.
+/// How to name packets of one point.
 #[derive(Clone, Debug)]
 pub struct NamingRule {
-    /// Whose packets.
+    /// The addresses of both sides.
     pub sides: Sides,
-    /// By which fields.
+    /// The fields of the names.
     pub identity: IdentityRule,
-    /// Whether slightly disordered packets are put right.
+    /// Whether slightly disordered packets are sorted.
     pub sorted: bool,
-    /// Only these of them.
+    /// Only packets that match; `None`: all.
     pub only: Option<PacketFilter>,
-    /// ICMP echoes are ping's, not the application's: they are kept out of the pairs.
+    /// Whether ICMP echoes are excluded from the pairs, because they are ping's and not the application's.
     pub echoes_apart: bool,
-    /// How packets are put together, and the numbers both points share.
+    /// How packets are grouped into flows, with the numbers that both points share; `None`: no flows.
     pub flows: Option<(Grouping, SharedFlowNumbers)>,
 }
 
@@ -37,12 +37,12 @@ impl SharedFlowNumbers {
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut FlowNumbers) -> T) -> T {
-        // A thread that panicked left whole numbers behind.
+        // After a panic in another thread the numbers are still consistent.
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Names the packets of one point and counts what it sees.
+/// Names the packets of one point and counts them.
 pub struct PacketNamer {
     rule: NamingRule,
     facts: CaptureFacts,
@@ -65,7 +65,7 @@ impl PacketNamer {
         }
     }
 
-    /// Takes a frame; its sighting, if it is one of interest, is held until it can be taken in order.
+    /// Adds a frame; its sighting, if it has one, is held until it can be taken in order.
     #[inline]
     pub fn push(&mut self, frame: &Frame<'_>) {
         let at = frame.at;
@@ -113,27 +113,27 @@ impl PacketNamer {
         self.order.push(Sighting { at, id, length: p.length, way, flow });
     }
 
-    /// Sightings that are held, those included that could be taken.
+    /// Sightings held, including those that could be taken.
     pub fn held(&self) -> usize {
         self.order.held()
     }
 
-    /// Sightings that nothing can overtake any longer, in order; `room` is kept for later ones, and is to be empty.
+    /// Sightings that nothing can overtake any longer, in order; `room` is kept for later ones, and must be empty.
     pub fn take(&mut self, room: Vec<Sighting>) -> Vec<Sighting> {
         self.order.take(room)
     }
 
-    /// What the capture is like so far.
+    /// The facts about the capture so far.
     pub fn facts(&self) -> &CaptureFacts {
         &self.facts
     }
 
-    /// The same, to add what is known from elsewhere.
+    /// The same, to add facts from elsewhere.
     pub fn facts_mut(&mut self) -> &mut CaptureFacts {
         &mut self.facts
     }
 
-    /// The last sightings, and what the capture was like.
+    /// The last sightings, and the facts about the capture.
     pub fn finish(mut self) -> (Vec<Sighting>, CaptureFacts) {
         let sightings = self.order.finish();
         self.facts.disordered = self.order.disordered();
@@ -142,7 +142,7 @@ impl PacketNamer {
     }
 }
 
-/// The number of a flow: from this namer's memory, else from the one both points share.
+/// The number of a flow: from this namer's own table, otherwise from the shared one.
 fn flow_number(known: &mut FlowNumbers, shared: &SharedFlowNumbers, key: FlowKey) -> u32 {
     if let Some(n) = known.known(&key) {
         return n;

@@ -1,17 +1,17 @@
-//! [`MatchObservers`]: everything that follows the matcher, as far as it was asked for.
+//! [`MatchObservers`]: everything that observes the matcher, as far as requested.
 
 use crate::passive::matcher::MatchObserver;
 use crate::passive::{Estimate, Estimator, Flows, Record, StreamSink, Streams, Way};
 use crate::time::WallTime;
 
-/// The figures always, the rest where it is wanted.
+/// The figures always, the rest if requested.
 #[derive(Debug)]
 pub struct MatchObservers<S> {
     /// Pairs and figures.
     pub estimator: Estimator,
     /// The records of both ways.
     pub streams: Option<Streams<S>>,
-    /// The flows apart.
+    /// The figures of each flow.
     pub flows: Option<Flows>,
     /// Matched packets since the caller last took them, in arrival order.
     pub matched: Option<Vec<Record>>,
@@ -28,7 +28,7 @@ impl<S: StreamSink> MatchObservers<S> {
         self.estimator.take_pairs()
     }
 
-    /// Takes a matched packet without a number, as the CAIA manner of matching has them.
+    /// Adds a matched packet without a number, as the CAIA tool's matching has them.
     pub fn packet(&mut self, r: &Record) {
         self.estimator.packet(r);
         if let Some(m) = &mut self.matched {

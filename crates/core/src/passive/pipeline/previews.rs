@@ -1,5 +1,4 @@
-//! What a survey looks at before anything is named: [`CaptureHead`], the beginning of a capture, and
-//! [`PreviewSample`], a sample of all of it.
+//! The input of a survey: [`CaptureHead`], the beginning of a capture, and [`PreviewSample`], a sample of all of it.
 
 use crate::passive::echo::is_echo;
 use crate::passive::{
@@ -7,9 +6,9 @@ use crate::passive::{
 };
 use crate::time::WallTime;
 
-/// Frames kept of the beginning.
+/// Most frames kept of the beginning.
 const FRAMES: usize = 1 << 14;
-/// Bytes kept of each: more than any identity needs.
+/// Bytes kept of each: more than any name needs.
 const BYTES: usize = 256;
 /// Previews kept of a whole capture.
 const SAMPLE: usize = 1 << 15;
@@ -36,7 +35,7 @@ pub struct CaptureHead {
 }
 
 impl CaptureHead {
-    /// Whether it holds as many frames as it may.
+    /// Whether it holds as many frames as it can.
     pub fn is_full(&self) -> bool {
         self.frames.len() >= FRAMES
     }
@@ -57,7 +56,7 @@ impl CaptureHead {
         })
     }
 
-    /// Bytes of every IP packet that this capture is sure to hold.
+    /// Bytes that this capture is sure to have of every IP packet.
     pub fn available(&self) -> usize {
         let cut = |k: &KeptFrame| {
             let p = k.packet().ok()?;
@@ -66,37 +65,37 @@ impl CaptureHead {
         self.frames.iter().filter_map(cut).min().unwrap_or(BYTES)
     }
 
-    /// Whether anything but ICMP echoes travels between the sides.
+    /// Whether there is any packet but ICMP echoes between the sides.
     pub fn holds_more_than_echoes(&self, sides: &Sides) -> bool {
         let other = |p: &Packet<'_>| sides.way(p).is_some() && !is_echo(p);
         self.frames.iter().any(|k| k.packet().is_ok_and(|p| other(&p)))
     }
 
-    /// What a survey needs of each packet, of which both captures hold `available` bytes.
+    /// What a survey needs of each packet, if both captures have `available` bytes of it.
     pub fn previews(&self, available: usize) -> Vec<PacketPreview> {
         let preview = |k: &KeptFrame| PacketPreview::of(&k.packet().ok()?, k.at, available);
         self.frames.iter().filter_map(preview).collect()
     }
 }
 
-/// A sample of a whole capture, chosen by what the packets contain, so that both points choose the same ones: for
+/// A sample of a whole capture, selected by the contents of the packets, so that both points select the same ones: for
 /// captures that begin at different times.
 #[derive(Clone, Debug)]
 pub struct PreviewSample {
     rule: IdentityRule,
-    /// Names with any of these bits are left out.
+    /// Names with any of these bits are omitted.
     mask: u64,
     kept: Vec<(Identity, PacketPreview)>,
 }
 
 impl PreviewSample {
-    /// An empty sample of packets of which both captures hold `available` bytes.
+    /// An empty sample of packets of which both captures have `available` bytes.
     pub fn new(available: usize) -> PreviewSample {
         let fields = Fields::Full { addresses: false, ports: false, ident: false };
         PreviewSample { rule: IdentityRule { fields, available }, mask: 0, kept: Vec::new() }
     }
 
-    /// Takes the next frame.
+    /// Adds the next frame.
     pub fn push(&mut self, f: &Frame<'_>) {
         let Ok(p) = f.packet() else { return };
         let Some(id) = self.rule.identify(&p, None).filter(|id| id & self.mask == 0) else { return };
@@ -105,11 +104,11 @@ impl PreviewSample {
             self.mask = self.mask << 1 | 1;
             self.kept.retain(|(id, _)| id & self.mask == 0);
         }
-        // A capture of one packet over and over cannot be thinned by content.
+        // A capture with the same packet over and over cannot be thinned by content.
         self.kept.truncate(2 * SAMPLE);
     }
 
-    /// What was chosen, in order.
+    /// The selected previews, in order.
     pub fn into_previews(self) -> Vec<PacketPreview> {
         self.kept.into_iter().map(|(_, preview)| preview).collect()
     }

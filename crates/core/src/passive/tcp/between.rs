@@ -1,4 +1,4 @@
-//! [`BetweenPoints`]: what two capture points say of a connection that each alone cannot.
+//! [`BetweenPoints`]: what two capture points show of a connection that each alone cannot.
 
 use super::{Connection, DirectionFigures};
 use crate::passive::flows::FlowKey;
@@ -7,31 +7,31 @@ use core::net::SocketAddr;
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// What became of one direction's segments at and between two points.
+/// The fate of one direction's segments at and between two points.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DirectionBetween {
-    /// Before the first of the points that the data passes, by the gaps seen there.
+    /// Lost before the first point that the data passes, from the gaps seen there.
     pub lost_before: Option<u64>,
-    /// Between the points: seen at the one, never at the other.
+    /// Lost between the points: seen at one, not at the other.
     pub lost_between: u64,
-    /// After the last of the points, by what was sent again although it had passed.
+    /// Lost after the last point, from retransmissions of data that had passed.
     pub lost_after: Option<u64>,
-    /// Copies that the path between them made.
+    /// Duplicates made by the path between them.
     pub duplicates: u64,
     /// Segments seen at both.
     pub at_both: u64,
-    /// One-way delay between the points above its least, of each segment.
+    /// One-way delay between the points above its smallest, of each segment.
     pub delay_variation_median_ns: Option<i64>,
     /// See above.
     pub delay_variation_p95_ns: Option<i64>,
     /// See above.
     pub delay_variation_max_ns: Option<i64>,
-    /// The least one-way delay, clock offset included.
+    /// Smallest one-way delay, clock offset included.
     pub delay_raw_min_ns: Option<i64>,
 }
 
 impl DirectionBetween {
-    /// Of the figures at the point that the data pass first and at the other, as far as these are known.
+    /// From the figures at the point that the data passes first and at the other, as far as known.
     fn new(
         way: &FlowWay,
         first: Option<&DirectionFigures>,
@@ -51,14 +51,14 @@ impl DirectionBetween {
     }
 }
 
-/// What two points say of a connection.
+/// What two points show of a connection.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BetweenPoints {
     /// Data from the client.
     pub up: DirectionBetween,
     /// Data from the server.
     pub down: DirectionBetween,
-    /// Least round trip from the first point to the second and back.
+    /// Smallest round trip from the first point to the second and back.
     pub rtt_min_ns: Option<i64>,
     /// Its median.
     pub rtt_median_ns: Option<i64>,
@@ -69,8 +69,8 @@ fn ends(key: &FlowKey) -> Option<[SocketAddr; 2]> {
     Some([end(key.reference)?, end(key.monitor)?])
 }
 
-/// Puts together what both points saw of `connections`, those of the first point, in their order. `second` are the
-/// other point's, `flows` what became of the segments between them.
+/// Combines what both points saw of `connections` (those of the first point, in order). `second` are the other point's
+/// connections, `flows` the fate of the segments between them.
 pub fn put_together(
     connections: &[Connection],
     second: &[Connection],
@@ -83,7 +83,7 @@ pub fn put_together(
     let of_connection = |c: &Connection| {
         let near = flows.get(&[c.client, c.server]);
         let flow = near.or_else(|| flows.get(&[c.server, c.client]))?;
-        // Directions of the other point by who sends, whichever end it takes for the client.
+        // Directions of the other point by sender, whichever end it considers the client.
         let other = there.get(&(c.client, c.server)).map(|o| match o.client == c.client {
             true => [&o.up, &o.down],
             false => [&o.down, &o.up],

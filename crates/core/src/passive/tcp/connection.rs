@@ -9,14 +9,14 @@ use crate::time::{Span, WallTime};
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use serde::Serialize;
 
-/// After so long a silence a SYN with another number opens a connection of its own, even if the end of the one
-/// before was not seen.
+/// After this much silence a SYN with another number opens a new connection, even if the end of the previous one was
+/// not seen.
 const SILENCE: Span = Span::seconds(1);
 
 /// One connection.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Connection {
-    /// Who opened it, or sent the first segment seen.
+    /// The end that opened it, or sent the first segment seen.
     pub client: SocketAddr,
     /// The other end.
     pub server: SocketAddr,
@@ -46,10 +46,10 @@ impl Connection {
     }
 }
 
-/// Address, as IPv6 has it, and port.
+/// Address, as IPv6, and port.
 pub(super) type End = (u128, u16);
 
-/// An end as the standard library has it.
+/// An end as a socket address.
 pub(super) fn socket((address, port): End) -> SocketAddr {
     let a = Ipv6Addr::from_bits(address);
     SocketAddr::new(a.to_ipv4_mapped().map_or(IpAddr::V6(a), IpAddr::V4), port)
@@ -61,7 +61,7 @@ enum Shake {
     #[default]
     Never,
     Once(WallTime),
-    /// Karn: what was sent twice measures nothing.
+    /// Karn: what was sent twice gives no measurement.
     Again,
 }
 
@@ -124,7 +124,7 @@ impl ConnectionState {
         s.has(SYN) && (silent || self.over && s.ack.is_none())
     }
 
-    /// Takes a segment; adds what it shows to `events`.
+    /// Handles a segment; adds its events to `events`.
     pub(super) fn take(&mut self, at: WallTime, from: End, s: &Segment, events: &mut Vec<Event>) {
         self.last = self.last.max(at);
         self.note_handshake(at, from, s);
@@ -157,19 +157,19 @@ impl ConnectionState {
         }
     }
 
-    /// How both directions stand at `at`.
+    /// The state of both directions at `at`.
     pub(super) fn status(&self, at: WallTime) -> [DirectionStatus; 2] {
         let [up, down] = &self.directions;
         [up.status(at, down.window().bytes()), down.status(at, up.window().bytes())]
     }
 
-    /// What was delivered from the client (`up`) or from the server.
+    /// What was delivered from the client (`up`) or from the server; `None` if not recorded.
     pub(super) fn delivery_history(&self, up: bool) -> Option<DeliveryHistory> {
         let [from_client, from_server] = &self.directions;
         if up { from_client.delivery_history(from_server) } else { from_server.delivery_history(from_client) }
     }
 
-    /// What is known of it so far.
+    /// Its figures so far.
     pub(super) fn finish(&self) -> Connection {
         Connection {
             client: socket(self.client),
@@ -183,7 +183,7 @@ impl ConnectionState {
         }
     }
 
-    /// Segments in flight and gaps that are remembered, of data from the client.
+    /// Segments in flight and gaps held, of data from the client.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> [(usize, usize); 2] {
         self.directions.each_ref().map(DirectionState::remembered)

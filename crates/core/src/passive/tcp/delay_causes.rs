@@ -1,17 +1,17 @@
-//! What delayed each record of a stream of equal records, by the segments that carried it.
+//! What delayed each record of a stream of equal records, from the segments that transported it.
 //!
-//! A record's latency above the least is taken apart: the time before its bytes left the sender, the time until
-//! they, or bytes before them, had been sent for the last time, the time until the program read them, and what
-//! remains, which is the path's. At the sending end the first of these is seen, at the receiving end the third.
+//! A record's latency above the smallest is divided: the time before its bytes left the sender, the time until they, or
+//! bytes before them, were sent for the last time, the time until the program read them, and the rest, which is the
+//! path's. At the sending end the first part is visible, at the receiving end the third.
 
 use super::event::EventKind;
 use crate::time::{Span, WallTime};
 use serde::Serialize;
 
-/// Times of two hosts' clocks agree to this, and to a tenth of what is compared.
+/// Times of two hosts' clocks agree to this, and to a tenth of the compared time.
 const SLACK: i64 = 1_000_000;
 
-/// What became of a stretch of one direction's data, up to `end`.
+/// The transmission of a stretch of one direction's data, up to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentTimes {
     /// Bytes of the stream up to the end of the stretch.
@@ -20,30 +20,30 @@ pub struct SegmentTimes {
     pub first: WallTime,
     /// When it was last sent before it was acknowledged.
     pub last: WallTime,
-    /// Why it was sent again, if it was.
+    /// Why it was retransmitted; `None` if it was not.
     pub why: Option<EventKind>,
 }
 
-/// How one direction's data passed the capture point and were delivered, from the connection's beginning.
+/// How one direction's data passed the capture point and were delivered, from the beginning of the connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryHistory {
     /// In the order of the stream.
     pub segments: Vec<SegmentTimes>,
-    /// From when to when the receiver's window was full or closed.
+    /// The times during which the receiver's window was full or closed.
     pub held_up: Vec<(WallTime, WallTime)>,
 }
 
 /// Which end of the connection the capture point is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureSide {
-    /// The sender's: what waits there is seen.
+    /// The sender's: waiting there is visible.
     Sender,
     /// The receiver's.
     Receiver,
 }
 
 impl CaptureSide {
-    /// Whether a cause shows here; where it does not, the path's share holds it.
+    /// Whether a cause is visible here; otherwise it is part of the path's share.
     pub fn sees(self, cause: DelayCause) -> bool {
         match cause {
             DelayCause::WindowFull | DelayCause::Sender => self == CaptureSide::Sender,
@@ -53,7 +53,7 @@ impl CaptureSide {
     }
 }
 
-/// How records lie in the stream.
+/// The positions of records in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framing {
     /// Bytes before the first record.
@@ -62,14 +62,14 @@ pub struct Framing {
     pub length: u64,
 }
 
-/// One record as the test saw it.
+/// One record as the test observed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObservedRecord {
-    /// Its number, which is its place in the stream.
+    /// Its number, which is its position in the stream.
     pub seq: u32,
     /// When it was handed to TCP, on the sender's clock.
     pub sent: WallTime,
-    /// Until it was read, clock offset included.
+    /// Time until it was read, clock offset included.
     pub delay: Span,
 }
 
@@ -81,20 +81,20 @@ pub enum DelayCause {
     WindowFull,
     /// It waited at the sender for another reason: the congestion window, the send buffer, Nagle's algorithm.
     Sender,
-    /// It was lost and sent again after duplicate acknowledgements or SACK.
+    /// It was lost and retransmitted after duplicate acknowledgements or SACK.
     Fast,
-    /// It was lost and sent again after silence: a retransmission timeout or a probe.
+    /// It was lost and retransmitted after silence: a retransmission timeout or a probe.
     Timeout,
-    /// It had arrived, or would have, and waited for data before it that was sent again.
+    /// It had arrived, or would have, and waited for retransmitted data before it.
     Behind,
     /// It waited at the receiver until the program read it.
     Receiver,
-    /// The path, and whatever was not seen.
+    /// The path, and everything invisible.
     Path,
 }
 
 impl DelayCause {
-    /// All of them, in the order in which a record meets them.
+    /// All of them, in the order in which they affect a record.
     pub const ALL: [DelayCause; 7] = [
         DelayCause::WindowFull,
         DelayCause::Sender,
@@ -106,16 +106,16 @@ impl DelayCause {
     ];
 }
 
-/// What one cause did.
+/// The share of one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CauseShare {
     /// Which.
     pub cause: DelayCause,
-    /// Records of whose latency above the least it is the largest part.
+    /// Records for which it is the largest part of the latency above the smallest.
     pub packets: u64,
     /// What it added to all records together, in ns.
     pub total_ns: i64,
-    /// The same of the latency above the least of all records.
+    /// Its share of the latency above the smallest of all records, 0…1.
     pub share: Option<f64>,
     /// The most it added to one record, in ns.
     pub longest_ns: i64,
@@ -124,15 +124,15 @@ pub struct CauseShare {
 /// What delayed a stream's records.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DelayCauses {
-    /// Records of which it is known.
+    /// Records for which it is known.
     pub packets: u64,
-    /// Their latency above the least, added up, in ns.
+    /// Their total latency above the smallest, in ns.
     pub above_minimum_ns: i64,
-    /// By cause, as far as the capture point sees them; they add up to the whole.
+    /// By cause, as far as visible at the capture point; they add up to the whole.
     pub causes: Vec<CauseShare>,
 }
 
-/// One record's times, as the capture point has them.
+/// One record's times at the capture point.
 struct PassageTimes {
     left: i64,
     own: i64,
@@ -141,7 +141,7 @@ struct PassageTimes {
 }
 
 impl DeliveryHistory {
-    /// Takes the latency above the least of `records` apart; `None` if none of them is in this history.
+    /// Divides the latency above the smallest of `records`; `None` if none of them is in this history.
     pub fn explain(
         &self,
         place: CaptureSide,
@@ -183,7 +183,7 @@ impl DeliveryHistory {
                 take(DelayCause::WindowFull, full);
                 left = take(DelayCause::Sender, waited - full);
             }
-            // What arrived before it was sent again was not delayed by that.
+            // What arrived before it was retransmitted was not delayed by that.
             let credible = |time: i64| (time - time / 10).saturating_sub(SLACK) <= left;
             let (own, behind) = (p.own.saturating_sub(p.left), p.ready.saturating_sub(p.own));
             let (own, behind) = match () {
@@ -243,7 +243,7 @@ impl DeliveryHistory {
         })
     }
 
-    /// For how long between two instants the receiver's window was full or closed.
+    /// How long between two times the receiver's window was full or closed.
     fn held_between(&self, from: i64, to: i64) -> i64 {
         let first = self.held_up.partition_point(|h| h.1.0 <= from);
         let times = self.held_up[first..].iter().take_while(|h| h.0.0 < to);
@@ -345,7 +345,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever the times: the parts add up, none is negative.
+        /// Whatever the times: the parts add up, and none is negative.
         #[test]
         fn parts_add_up(times in proptest::collection::vec((-50i64..50, 0i64..80, 0i64..400, 0u8..4), 1..40)) {
             let why = [None, Some(EventKind::Fast), Some(EventKind::Timeout), Some(EventKind::OutOfOrder)];

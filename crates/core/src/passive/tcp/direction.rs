@@ -1,4 +1,4 @@
-//! [`DirectionState`]: one direction of a connection, as the capture point sees it.
+//! [`DirectionState`]: one direction of a connection at the capture point.
 
 use super::delay_causes::DeliveryHistory;
 use super::event::{Event, EventKind};
@@ -11,14 +11,14 @@ use super::segment::{FIN, RST, SYN, Segment};
 use super::window::{Change, Window, lasted};
 use crate::time::{Span, WallTime};
 
-/// What fills a gap this soon was overtaken, where no round trip is known.
+/// What fills a gap this soon was overtaken, if no round trip is known.
 const OVERTAKEN: Span = Span::millis(3);
-/// Duplicate acknowledgements that call for a fast retransmission (RFC 5681).
+/// Duplicate acknowledgements that trigger a fast retransmission (RFC 5681).
 const DUPLICATE_ACKS: u32 = 3;
-/// An acknowledgement of so much more than was seen is of another connection, or damaged.
+/// An acknowledgement so far beyond the data seen belongs to another connection, or is damaged.
 const BEYOND: u64 = 1 << 30;
 
-/// Data of one side, the acknowledgements of it, and the window this side advertises for the other's.
+/// Data of one side, their acknowledgements, and the window that this side advertises for the other's.
 #[derive(Debug, Default)]
 pub(super) struct DirectionState {
     figures: DirectionFigures,
@@ -26,7 +26,7 @@ pub(super) struct DirectionState {
     next: Option<u64>,
     /// Highest acknowledgement of this direction's data, unwrapped.
     acked: Option<u64>,
-    /// In a row, so far.
+    /// Consecutive duplicates so far.
     duplicate_acks: u32,
     /// Highest sequence number selectively acknowledged, unwrapped.
     sacked: u64,
@@ -34,15 +34,15 @@ pub(super) struct DirectionState {
     gaps: Gaps,
     round_trips: RoundTrips,
     window: Window,
-    /// Since when the peer's window has been full.
+    /// Since when the peer's window has been full; `None` if it is not.
     full: Option<WallTime>,
     /// First sequence number as it stands in the SYN.
     isn: Option<u32>,
     /// Sequence number after the FIN, unwrapped.
     end: Option<u64>,
-    /// The connection is over: nothing more is measured, only counted.
+    /// Whether the connection is over: nothing more is measured, only counted.
     over: bool,
-    /// What was delivered, where it is to be remembered.
+    /// What was delivered; `None` if not recorded.
     history: Option<History>,
 }
 
@@ -52,12 +52,12 @@ fn unwrap(near: u64, seq: u32) -> u64 {
 }
 
 impl DirectionState {
-    /// One that remembers what it delivers.
+    /// One that records what it delivers.
     pub(super) fn with_history() -> DirectionState {
         DirectionState { history: Some(History::default()), ..DirectionState::default() }
     }
 
-    /// Takes a segment that this side sends; `peer_window` is what the other side last advertised.
+    /// Handles a segment sent by this side; `peer_window` is the window the other side last advertised.
     pub(super) fn take_segment(
         &mut self,
         at: WallTime,
@@ -104,7 +104,7 @@ impl DirectionState {
         self.measure_flight(at, s, peer_window, events);
     }
 
-    /// A segment that begins before `next`: parts of it, or all, may have been seen before.
+    /// Handles a segment that begins before `next`: parts of it, or all, may have been seen before.
     fn take_overlapping(
         &mut self,
         at: WallTime,
@@ -114,7 +114,7 @@ impl DirectionState {
         events: &mut Vec<Event>,
     ) {
         let filled = self.gaps.fill(start, end);
-        // SYN and FIN take a number, and are no payload.
+        // SYN and FIN use a number, and are no payload.
         let first = start + u64::from(s.has(SYN));
         let last = first + u64::from(s.payload);
         let payload = |from: u64, to: u64| to.min(last).saturating_sub(from.max(first));
@@ -141,8 +141,8 @@ impl DirectionState {
         }
     }
 
-    /// The segment, of which the range `passed` was passed before, fills gaps: overtaken on the way here, or sent
-    /// again because it was lost on the way here.
+    /// Handles a segment that fills gaps; the range `passed` was seen before. It was overtaken before the capture
+    /// point, or is a retransmission because it was lost there.
     fn note_filled(
         &mut self,
         at: WallTime,
@@ -155,7 +155,7 @@ impl DirectionState {
         let waited = at - opened;
         let soon = self.round_trips.least().map_or(OVERTAKEN, |r| r.min(MIN_TIMEOUT));
         let signalled = self.duplicate_acks >= DUPLICATE_ACKS;
-        // What brings bytes once more that were here already was not overtaken.
+        // A segment with bytes that were already seen was not overtaken.
         let wholly_new = filled.iter().map(|g| g.end - g.start).sum::<u64>() == passed.1 - passed.0;
         let kind = if wholly_new && waited < soon && !signalled {
             self.figures.out_of_order += 1;
@@ -179,7 +179,7 @@ impl DirectionState {
         }
     }
 
-    /// Bytes seen here before are sent again.
+    /// Handles a retransmission of bytes seen here before.
     fn note_retransmission(&mut self, at: WallTime, s: &Segment, range: (u64, u64), events: &mut Vec<Event>) {
         self.figures.retransmissions += 1;
         if self.acked.is_some_and(|a| range.1 <= a) {
@@ -214,8 +214,8 @@ impl DirectionState {
         }
     }
 
-    /// Takes an acknowledgement that the other side sends for this side's data; `same_window` if it advertises
-    /// what the one before did. Returns whether it is a duplicate.
+    /// Handles an acknowledgement by the other side of this side's data; `same_window` if it advertises the same window
+    /// as the previous one. Returns whether it is a duplicate.
     pub(super) fn take_acknowledgement(&mut self, at: WallTime, s: &Segment, same_window: bool) -> bool {
         if let Some((_, echo)) = s.timestamps {
             self.round_trips.note_echo(at, echo);
@@ -249,7 +249,7 @@ impl DirectionState {
         }
     }
 
-    /// Everything before `ack` has arrived.
+    /// Handles that everything before `ack` has arrived.
     fn advance(&mut self, at: WallTime, s: &Segment, ack: u64) {
         self.acked = Some(ack);
         self.duplicate_acks = 0;
@@ -257,13 +257,13 @@ impl DirectionState {
             self.figures.window_full_ns = self.figures.window_full_ns + lasted(since, at);
             self.history.iter_mut().for_each(|h| h.keep_full(since, at));
         }
-        // Karn: data sent twice measures nothing, and neither does what is acknowledged together with it.
+        // Karn: data sent twice gives no measurement, and neither does what is acknowledged together with it.
         let (mut newest, mut clean) = (None, true);
         while let Some(x) = self.flight.take_acknowledged(ack) {
             self.history.iter_mut().for_each(|h| h.keep(&x));
             clean &= x.again.is_none();
             newest = Some(x.first);
-            // Eifel: the echo is that of the original, not of what was sent again.
+            // Eifel: the echo belongs to the original, not to the retransmission.
             if let (Some(_), Some((_, echo)), Some(own)) = (x.again, s.timestamps, x.timestamp)
                 && echo == own
                 && x.last > x.first
@@ -279,7 +279,7 @@ impl DirectionState {
         self.gaps.acknowledge(ack);
     }
 
-    /// Keeps account of the window this side advertises.
+    /// Tracks the window that this side advertises.
     fn note_window(&mut self, at: WallTime, s: &Segment, events: &mut Vec<Event>) {
         match self.window.note(at, s) {
             None => {}
@@ -306,15 +306,14 @@ impl DirectionState {
         &self.window
     }
 
-    /// How things stand at `at`, given the window the other side advertised last.
+    /// The state at `at`, given the window the other side advertised last.
     pub(super) fn status(&self, at: WallTime, window: Option<u64>) -> DirectionStatus {
         let [rtt_ack, rtt_timestamp] = self.round_trips.learnt_at(at);
         let in_flight = self.next.zip(self.acked).map(|(n, a)| n.saturating_sub(a));
         DirectionStatus { in_flight, window, rtt_ack, rtt_timestamp }
     }
 
-    /// What was delivered, given the other direction; `None` if it was not to be remembered, or the beginning was
-    /// not seen.
+    /// What was delivered, given the other direction; `None` if it was not recorded, or if the beginning was not seen.
     pub(super) fn delivery_history(&self, peer: &DirectionState) -> Option<DeliveryHistory> {
         self.history.as_ref()?.delivered(self.flight.iter(), peer.history.as_ref())
     }
@@ -324,17 +323,17 @@ impl DirectionState {
         self.end.zip(self.acked).is_some_and(|(end, acked)| acked >= end)
     }
 
-    /// Whether a reset with this sequence number is this side's, as far as its numbers are known.
+    /// Whether a reset with this sequence number belongs to this side, as far as its numbers are known.
     pub(super) fn may_reset(&self, seq: u32) -> bool {
         self.next.is_none_or(|next| (self.acked.unwrap_or(next)..=next).contains(&unwrap(next, seq)))
     }
 
-    /// The sequence number of the SYN, if one was seen.
+    /// The sequence number of the SYN; `None` if none was seen.
     pub(super) fn isn(&self) -> Option<u32> {
         self.isn
     }
 
-    /// The connection is over: keeps the figures and lets go of what they are made of.
+    /// Ends the direction: keeps the figures and frees everything else.
     pub(super) fn close(&mut self) {
         self.figures = self.finish();
         self.round_trips = RoundTrips::default();
@@ -354,7 +353,7 @@ impl DirectionState {
         }
     }
 
-    /// Segments in flight and gaps that are remembered.
+    /// Segments in flight and gaps held.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> (usize, usize) {
         (self.flight.iter().count(), self.gaps.list().len())

@@ -4,31 +4,31 @@ use crate::time::{Span, WallTime};
 use core::net::SocketAddr;
 use serde::Serialize;
 
-/// What a segment shows beyond its bytes.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
-    /// Sent again after duplicate acknowledgements or SACK.
+    /// Retransmitted after duplicate acknowledgements or SACK.
     Fast,
-    /// Sent again after a retransmission timeout.
+    /// Retransmitted after a timeout.
     Timeout,
-    /// Sent again early without a signal: a tail-loss probe.
+    /// Retransmitted early without a signal: a tail-loss probe.
     Probe,
-    /// Sent again although it had been acknowledged.
+    /// Retransmitted although it had been acknowledged.
     Spurious,
     /// Overtaken by a later segment.
     OutOfOrder,
-    /// The same packet once more.
+    /// The same packet again.
     Duplicate,
     /// The receiver's window closed.
     ZeroWindow,
-    /// And opened again.
+    /// The receiver's window opened again.
     WindowOpens,
-    /// The sender filled the window and has to wait.
+    /// The sender has filled the window and has to wait.
     WindowFull,
 }
 
-/// Something that delayed, or was said to delay, the data of one direction.
+/// Something that delayed, or indicates a delay of, the data of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Event {
     /// When it was seen.
@@ -37,16 +37,16 @@ pub struct Event {
     pub kind: EventKind,
     /// Payload bytes concerned.
     pub bytes: u32,
-    /// How long the data, or the window, had been waiting.
+    /// How long the data, or the window, had been waiting; `None` if unknown.
     pub waited: Option<Span>,
 }
 
 /// An event of a connection's direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct DirectedEvent {
-    /// Who sent the segment.
+    /// The sender of the segment.
     pub from: SocketAddr,
-    /// To whom.
+    /// Its receiver.
     pub to: SocketAddr,
     /// What happened.
     #[serde(flatten)]

@@ -1,4 +1,4 @@
-//! [`DirectionFigures`]: what is said of one direction's data in the end; [`DirectionStatus`]: how it stands now.
+//! [`DirectionFigures`]: the final figures of one direction's data; [`DirectionStatus`]: its current state.
 
 use super::event::EventKind;
 use crate::passive::SpreadFigures;
@@ -16,13 +16,13 @@ pub struct DirectionFigures {
     pub bytes: u64,
     /// Payload bytes, each counted once.
     pub unique_bytes: u64,
-    /// Segments sent again, for whatever reason.
+    /// Segments retransmitted, for any reason.
     pub retransmissions: u64,
     /// Of those: after three duplicate acknowledgements, or a SACK above them.
     pub fast: u64,
     /// Of those: after silence for a retransmission timeout.
     pub timeouts: u64,
-    /// Of those: for nothing, the original had arrived.
+    /// Of those: unnecessary, the original had arrived.
     pub spurious: u64,
     /// Segments overtaken by later ones before the capture point.
     pub out_of_order: u64,
@@ -30,9 +30,9 @@ pub struct DirectionFigures {
     pub duplicates: u64,
     /// Segments lost before the capture point: gaps that a retransmission filled.
     pub lost_before: u64,
-    /// Segments lost after the capture point: seen here, sent again, and not for nothing.
+    /// Segments lost after the capture point: seen here, and retransmitted necessarily.
     pub lost_after: u64,
-    /// Gaps never filled, as far as the capture goes: mostly packets the capture missed.
+    /// Gaps never filled within the capture: mostly packets that the capture missed.
     pub unfilled_gaps: u64,
     /// Probes of an idle connection.
     pub keep_alives: u64,
@@ -40,13 +40,13 @@ pub struct DirectionFigures {
     pub duplicate_acks: u64,
     /// Times the receiver's window closed (advertised this way).
     pub zero_windows: u64,
-    /// How long it was closed altogether, in ns.
+    /// How long it was closed in total, in ns.
     pub zero_window_ns: Span,
-    /// Segments that filled the advertised window to the brim.
+    /// Segments that filled the advertised window completely.
     pub window_full: u64,
-    /// For how long altogether it then waited for room, in ns.
+    /// How long it then waited for room in total, in ns.
     pub window_full_ns: Span,
-    /// How long the data of fast retransmissions had waited since it was sent before, in ns, added up.
+    /// Total time between the transmissions of data retransmitted by fast retransmission, in ns.
     pub fast_wait_ns: Span,
     /// The same of retransmissions after a timeout.
     pub timeout_wait_ns: Span,
@@ -54,15 +54,15 @@ pub struct DirectionFigures {
     pub longest_wait_ns: Span,
     /// Most bytes in flight.
     pub max_in_flight: u64,
-    /// Round trip from the capture point to the receiver and back, by acknowledgements (Karn: never of data
-    /// sent twice). Includes delayed acknowledgements. Quantiles of more than 2048 are within 1.6 %.
+    /// Round trip from the capture point to the receiver and back, by acknowledgements (Karn: never of data sent
+    /// twice). Includes delayed acknowledgements. Quantiles of more than 2048 values are within 1.6 %.
     pub rtt_ack_ns: Option<SpreadFigures>,
     /// The same by the timestamp option.
     pub rtt_timestamp_ns: Option<SpreadFigures>,
 }
 
 impl DirectionFigures {
-    /// Adds how long data had waited when it was sent again for this reason.
+    /// Adds how long data had waited when it was retransmitted for this reason.
     pub(super) fn add_wait(&mut self, kind: EventKind, span: Span) {
         let sum = match kind {
             EventKind::Fast => &mut self.fast_wait_ns,
@@ -74,15 +74,15 @@ impl DirectionFigures {
     }
 }
 
-/// How one direction stands after a segment.
+/// The state of one direction after a segment. `None`: unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectionStatus {
     /// Bytes sent and not acknowledged, as far as the capture point sees.
     pub in_flight: Option<u64>,
     /// The window the receiver advertised last, in bytes.
     pub window: Option<u64>,
-    /// A round trip measured by this very segment's acknowledgement.
+    /// A round trip measured by this segment's acknowledgement.
     pub rtt_ack: Option<Span>,
-    /// A round trip measured by its timestamp.
+    /// A round trip measured by this segment's timestamp.
     pub rtt_timestamp: Option<Span>,
 }

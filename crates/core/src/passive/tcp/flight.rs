@@ -5,24 +5,24 @@ use super::segment::Segment;
 use crate::time::{Span, WallTime};
 use std::collections::VecDeque;
 
-/// Segments remembered.
+/// Most segments held.
 const IN_FLIGHT: usize = 1 << 16;
-/// The same where no acknowledgement is seen, so that it is not known when they have arrived.
+/// The same without visible acknowledgements, so that it is unknown when they have arrived.
 const UNACKNOWLEDGED: usize = 1 << 12;
 
-/// A stretch of the stream on its way: sequence numbers `start` up to, not including, `end`, unwrapped.
+/// A stretch of the stream in transit: sequence numbers from `start` to `end` (exclusive), unwrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InFlight {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// When it was first seen, or the gap that it filled.
+    /// When it was first seen, or when the gap it filled was.
     pub(super) first: WallTime,
     /// When it was last sent.
     pub(super) last: WallTime,
-    /// Why it was sent again last, if it was.
+    /// Why it was retransmitted last; `None` if it was not.
     pub(super) again: Option<EventKind>,
     ident: u32,
-    /// TSval of the segment; `None` where it had none, or was not seen before it was sent again.
+    /// TSval of the segment; `None` if it had none, or if its first transmission was not seen.
     pub(super) timestamp: Option<u32>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// Adds a stretch that is not in flight yet. Where acknowledgements are not seen, few are remembered.
+    /// Adds a stretch that is not in flight yet. If acknowledgements are not visible, few are held.
     pub(super) fn add(&mut self, new: InFlight, acknowledged: bool) {
         let room = if acknowledged { IN_FLIGHT } else { UNACKNOWLEDGED };
         if self.list.len() >= room {
@@ -67,29 +67,29 @@ impl Flight {
         }
     }
 
-    /// Takes out the first stretch if everything before `ack` has arrived.
+    /// Removes and returns the first stretch if everything before `ack` has arrived.
     pub(super) fn take_acknowledged(&mut self, ack: u64) -> Option<InFlight> {
         self.list.front().filter(|x| x.end <= ack)?;
         self.list.pop_front()
     }
 
-    /// What has bytes in this range.
+    /// The stretches with bytes in this range.
     fn touched(&mut self, (start, end): (u64, u64)) -> impl Iterator<Item = &mut InFlight> {
         let from = self.list.partition_point(|x| x.end <= start);
         self.list.iter_mut().skip(from).take_while(move |x| x.start < end)
     }
 
-    /// For how long bytes of this range have been on their way at most; `None` if none of them are.
+    /// How long bytes of this range have been in transit at most; `None` if none are.
     pub(super) fn waited(&mut self, at: WallTime, range: (u64, u64)) -> Option<Span> {
         self.touched(range).map(|x| at - x.last).max()
     }
 
-    /// Notes that everything in this range was sent once more.
+    /// Records that everything in this range was sent again.
     pub(super) fn mark_sent_again(&mut self, at: WallTime, range: (u64, u64), why: EventKind) {
         self.touched(range).for_each(|x| (x.last, x.again) = (at, Some(why)));
     }
 
-    /// Whether a segment is the very packet that is in flight since less than `soon`, by its IP identification.
+    /// Whether a segment is the same packet as one sent less than `soon` ago, by its IP identification.
     pub(super) fn holds_packet(&self, at: WallTime, s: &Segment, start: u64, soon: Span) -> bool {
         let i = self.list.partition_point(|x| x.start < start);
         self.list.get(i).is_some_and(|x| {
@@ -106,7 +106,7 @@ impl Flight {
         self.list.iter()
     }
 
-    /// Whether nothing is.
+    /// Whether nothing is in flight.
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

@@ -1,11 +1,11 @@
-//! [`Gaps`]: stretches of a stream that later segments passed over, until something fills them.
+//! [`Gaps`]: stretches of a stream that later segments skipped, until something fills them.
 
 use crate::time::WallTime;
 
-/// Gaps remembered of a direction; beyond it the earliest in the stream are given up.
+/// Most gaps held of a direction; beyond that the earliest in the stream are given up.
 const REMEMBERED: usize = 256;
 
-/// A stretch of the stream that was passed over: sequence numbers `start` up to, not including, `end`.
+/// A stretch of the stream that was skipped: sequence numbers from `start` to `end` (exclusive), unwrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gap {
     pub(super) start: u64,
@@ -14,23 +14,23 @@ pub(super) struct Gap {
     pub(super) opened: WallTime,
 }
 
-/// The open gaps of one direction, in the order of the stream; none touches another.
+/// The open gaps of one direction, in the order of the stream; no two are adjacent.
 #[derive(Debug, Default)]
 pub(super) struct Gaps {
     open: Vec<Gap>,
-    /// Gaps that were acknowledged without having been filled here, or given up for want of room.
+    /// Gaps that were acknowledged without having been filled here, or given up for lack of room.
     unfilled: u64,
 }
 
 impl Gaps {
-    /// Opens a gap behind all others.
+    /// Opens a gap after all others.
     pub(super) fn open(&mut self, gap: Gap) {
         self.open.push(gap);
         self.limit();
     }
 
-    /// Takes what a segment with these sequence numbers fills out of the gaps: the filled parts, in the order of
-    /// the stream.
+    /// Removes what a segment with these sequence numbers fills from the gaps; returns the filled parts, in the order
+    /// of the stream.
     pub(super) fn fill(&mut self, start: u64, end: u64) -> Vec<Gap> {
         let from = self.open.partition_point(|g| g.end <= start);
         let to = from + self.open[from..].partition_point(|g| g.start < end);
@@ -44,13 +44,13 @@ impl Gaps {
         touched.into_iter().map(|g| Gap { start: g.start.max(start), end: g.end.min(end), ..g }).collect()
     }
 
-    /// Everything before `ack` has arrived: gaps there were missed by the capture.
+    /// Everything before `ack` has arrived: the capture missed the gaps there.
     pub(super) fn acknowledge(&mut self, ack: u64) {
         let arrived = self.open.partition_point(|g| g.end <= ack);
         self.unfilled += self.open.drain(..arrived).count() as u64;
     }
 
-    /// Gaps that nothing has filled so far.
+    /// Gaps that were not filled so far.
     pub(super) fn unfilled(&self) -> u64 {
         self.unfilled + self.open.len() as u64
     }

@@ -1,30 +1,30 @@
-//! [`History`]: the course of one direction's data, where it is to be remembered.
+//! [`History`]: the delivery of one direction's data over time, if it is recorded.
 
 use super::delay_causes::{DeliveryHistory, SegmentTimes};
 use super::flight::InFlight;
 use crate::time::WallTime;
 
-/// Segments remembered of a direction, and times at which a window held it up.
+/// Most segments recorded of a direction, and most times at which a window delayed it.
 const REMEMBERED: usize = 1 << 20;
 
 /// What a direction has delivered so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
-    /// Sequence number of the stream's first byte, unwrapped; missing where the SYN was.
+    /// Sequence number of the stream's first byte, unwrapped; `None` if the SYN was not seen.
     begin: Option<u64>,
     segments: Vec<SegmentTimes>,
-    /// When the peer's window was full, and when one's own was closed.
+    /// When the peer's window was full, and when this side's own was closed.
     full: Vec<(WallTime, WallTime)>,
     closed: Vec<(WallTime, WallTime)>,
 }
 
 impl History {
-    /// The stream begins here.
+    /// Sets where the stream begins.
     pub(super) fn begin(&mut self, start: u64) {
         self.begin.get_or_insert(start);
     }
 
-    /// Remembers a stretch that has arrived.
+    /// Records a stretch that has arrived.
     pub(super) fn keep(&mut self, x: &InFlight) {
         if let Some(begin) = self.begin
             && x.end > begin
@@ -39,17 +39,17 @@ impl History {
         }
     }
 
-    /// The peer's window was full from the one time to the other.
+    /// Records that the peer's window was full between these times.
     pub(super) fn keep_full(&mut self, since: WallTime, until: WallTime) {
         remember(&mut self.full, (since, until));
     }
 
-    /// One's own window was closed from the one time to the other.
+    /// Records that this side's own window was closed between these times.
     pub(super) fn keep_closed(&mut self, since: WallTime, until: WallTime) {
         remember(&mut self.closed, (since, until));
     }
 
-    /// Everything so far, what is still `open` included, given the history of the other direction; `None` if the
+    /// Everything so far, including what is still `open`, given the history of the other direction; `None` if the
     /// beginning was not seen.
     pub(super) fn delivered<'a>(
         &self,
@@ -62,7 +62,7 @@ impl History {
         let mut held_up = whole.full;
         held_up.extend(peer.iter().flat_map(|p| &p.closed));
         held_up.sort_unstable();
-        // A window that is full may close as well: no time counts twice.
+        // A window that is full may also close: no time counts twice.
         held_up.dedup_by(|later, earlier| {
             let overlap = later.0 <= earlier.1;
             if overlap {

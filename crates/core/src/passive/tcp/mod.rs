@@ -1,5 +1,5 @@
-//! What TCP hides: connections as one capture point sees them – retransmissions and why, reordering,
-//! losses before and after the point, round trips, windows.
+//! Analysis of TCP connections at one capture point: retransmissions and their reasons, reordering, losses before and
+//! after the point, round trips, windows.
 
 mod between;
 mod connection;
@@ -34,19 +34,19 @@ use core::net::SocketAddr;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// Connections followed; further ones are counted and left alone.
+/// Most connections followed; further ones are only counted.
 const CONNECTIONS: usize = 1 << 17;
 
-/// Follows one connection segment by segment, for figures.
+/// Observes one connection segment by segment, for figures.
 pub trait ConnectionObserver {
-    /// Something happened to the data from the client (`up`) or from the server.
+    /// An event of the data from the client (`up`) or from the server.
     fn event(&mut self, up: bool, event: &Event);
 
-    /// How the data from the client (`up`) or from the server stand at `at`.
+    /// The state of the data from the client (`up`) or from the server at `at`.
     fn status(&mut self, up: bool, at: WallTime, status: &DirectionStatus);
 }
 
-/// Follows the TCP connections of one capture point.
+/// Analyses the TCP connections of one capture point.
 #[derive(Debug, Default)]
 pub struct TcpAnalyzer {
     /// In the order of their first segment.
@@ -60,8 +60,8 @@ pub struct TcpAnalyzer {
 }
 
 impl TcpAnalyzer {
-    /// One that remembers how data were delivered, for [`Self::delivery_history`]: 32 bytes a segment, at most 2²⁰
-    /// each way of a connection.
+    /// One that records how data were delivered, for [`Self::delivery_history`]: 32 bytes per segment, at most 2²⁰
+    /// segments each way of a connection.
     pub fn with_history() -> TcpAnalyzer {
         TcpAnalyzer { keeps_history: true, ..TcpAnalyzer::default() }
     }
@@ -75,7 +75,7 @@ impl TcpAnalyzer {
         self.connections.iter().find(is_it)?.delivery_history(up)
     }
 
-    /// Takes a packet; returns what it shows.
+    /// Handles a packet; returns its events.
     #[inline]
     pub fn push(&mut self, at: WallTime, p: &Packet<'_>) -> impl Iterator<Item = DirectedEvent> + '_ {
         self.events.clear();
@@ -109,7 +109,7 @@ impl TcpAnalyzer {
         }
     }
 
-    /// How both directions of a packet's connection stand after it: data from the client, data from the server.
+    /// The state of both directions of a packet's connection after it: data from the client, data from the server.
     pub fn status(&self, at: WallTime, p: &Packet<'_>) -> Option<[DirectionStatus; 2]> {
         let ((src, dst), (a, b)) = (p.ends(), p.ports()?);
         let (from, to) = ((src, a), (dst, b));
@@ -122,7 +122,7 @@ impl TcpAnalyzer {
         self.segments
     }
 
-    /// Segments of connections beyond those that can be followed.
+    /// Segments of connections beyond the limit.
     pub fn not_followed(&self) -> u64 {
         self.not_followed
     }

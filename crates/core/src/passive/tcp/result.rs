@@ -1,39 +1,39 @@
-//! [`TcpResult`]: everything that one or two capture points show of TCP connections.
+//! [`TcpResult`]: TCP connections at one or two capture points.
 
 use super::{BetweenPoints, Connection};
 
-/// What one point saw.
+/// The connections at one point.
 #[derive(Clone, Debug, Default)]
 pub struct TcpPoint {
     /// Its connections, those with most bytes first.
     pub connections: Vec<Connection>,
     /// TCP segments seen.
     pub segments: u64,
-    /// Segments of connections beyond those that can be followed.
+    /// Segments of connections beyond the limit.
     pub not_followed: u64,
     /// IP packets read.
     pub packets: u64,
-    /// Frames that are no IP packets, or not understood.
+    /// Frames that are not IP packets, or are unsupported.
     pub skipped: u64,
-    /// Packets the capture says it lost.
+    /// Packets that the capture reports as dropped.
     pub drops: u64,
-    /// What was wrong with the files, in words.
+    /// Messages about errors in the files.
     pub notes: Vec<String>,
 }
 
 /// What was found.
 #[derive(Clone, Debug, Default)]
 pub struct TcpResult {
-    /// What the (first) point saw.
+    /// The connections at the (first) point.
     pub first: TcpPoint,
-    /// What two points say of each of its connections, in their order; empty of one point.
+    /// What two points show of each of its connections, in order; empty for one point.
     pub between: Vec<Option<BetweenPoints>>,
-    /// What should be known of the captures before the figures are believed, in words.
+    /// Notes about the reliability of the captures.
     pub notes: Vec<String>,
 }
 
 impl TcpResult {
-    /// The connections, each with what two points say of it.
+    /// The connections, each with what two points show of it.
     pub fn connections(&self) -> impl Iterator<Item = (&Connection, Option<&BetweenPoints>)> {
         let between = |(i, c)| (c, self.between.get(i).and_then(Option::as_ref));
         self.first.connections.iter().enumerate().map(between)

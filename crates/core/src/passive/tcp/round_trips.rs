@@ -1,12 +1,12 @@
-//! [`RoundTrips`]: from the capture point to the receiver and back, by acknowledgements and by timestamps.
+//! [`RoundTrips`]: round trips from the capture point to the receiver and back, by acknowledgements and by timestamps.
 
 use crate::passive::{Spread, SpreadFigures};
 use crate::time::{Span, WallTime};
 use std::collections::VecDeque;
 
-/// Time stamps that wait for their echo.
+/// Most timestamps that wait for their echo.
 const ECHOES: usize = 1 << 12;
-/// The least retransmission timeout in use (Linux).
+/// The smallest retransmission timeout in use (Linux).
 pub(super) const MIN_TIMEOUT: Span = Span::millis(200);
 
 /// The round trips of one direction's data.
@@ -19,7 +19,7 @@ pub(super) struct RoundTrips {
     least: Option<Span>,
     /// Smoothed round trip and its variation, in ns (RFC 6298).
     smoothed: Option<(f64, f64)>,
-    /// The newest by acknowledgement and by timestamp, with when it was learnt.
+    /// The newest by acknowledgement and by timestamp, with the time of measurement.
     newest: [Option<(WallTime, Span)>; 2],
 }
 
@@ -37,7 +37,7 @@ impl Default for RoundTrips {
 }
 
 impl RoundTrips {
-    /// Notes the time stamp of a segment with new data.
+    /// Records the timestamp of a segment with new data.
     pub(super) fn note_sent(&mut self, at: WallTime, value: u32) {
         if self.echoes.back().is_none_or(|(v, _)| *v != value) {
             self.echoes.push_back((value, at));
@@ -47,7 +47,7 @@ impl RoundTrips {
         }
     }
 
-    /// Notes the echo of a time stamp; only the first echo of a value measures anything.
+    /// Records the echo of a timestamp; only the first echo of a value gives a measurement.
     pub(super) fn note_echo(&mut self, at: WallTime, value: u32) {
         let Some(i) = self.echoes.iter().position(|(v, _)| *v == value) else { return };
         let Some((_, sent)) = self.echoes.drain(..=i).next_back() else { return };
@@ -56,7 +56,7 @@ impl RoundTrips {
         self.note(at - sent);
     }
 
-    /// Notes that data sent once, at `sent`, was acknowledged.
+    /// Records that data sent once, at `sent`, was acknowledged.
     pub(super) fn note_acknowledged(&mut self, at: WallTime, sent: WallTime) {
         self.by_ack.push((at - sent).0);
         self.newest[0] = Some((at, at - sent));
@@ -72,19 +72,19 @@ impl RoundTrips {
         });
     }
 
-    /// The least, by whichever measure.
+    /// The smallest, by either measure.
     pub(super) fn least(&self) -> Option<Span> {
         self.least
     }
 
-    /// The least time after which silence may be a timeout: nine tenths of RFC 6298's, which the sender
-    /// computes of round trips a little different from ours.
+    /// The shortest silence that may be a timeout: nine tenths of RFC 6298's, because the sender's round trips differ a
+    /// little from ours.
     pub(super) fn timeout(&self) -> Span {
         let computed = self.smoothed.map_or(MIN_TIMEOUT.0, |(s, v)| (0.9 * (s + 4.0 * v)) as i64);
         Span(computed.max(MIN_TIMEOUT.0 * 9 / 10))
     }
 
-    /// What was learnt at `at`: by acknowledgement and by timestamp.
+    /// What was measured at `at`: by acknowledgement and by timestamp.
     pub(super) fn learnt_at(&self, at: WallTime) -> [Option<Span>; 2] {
         self.newest.map(|n| n.filter(|n| n.0 == at).map(|n| n.1))
     }

@@ -1,4 +1,4 @@
-//! A TCP segment as the analysis needs it.
+//! A TCP segment with the fields that the analysis uses.
 
 use crate::passive::packet::{Packet, TCP, tcp};
 
@@ -44,8 +44,8 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Reads a segment; `None` if the packet is not TCP or its header was not captured. Options that were
-    /// cut or lie about their length end the list.
+    /// Parses a segment; `None` if the packet is not TCP or its header was not captured. A truncated or invalid option
+    /// ends the list.
     pub fn of(p: &Packet<'_>) -> Option<Segment> {
         if p.protocol != TCP || p.is_later_fragment() {
             return None;
@@ -98,7 +98,7 @@ impl Segment {
         self.flags & flag != 0
     }
 
-    /// Sequence numbers it takes: payload, SYN and FIN.
+    /// Sequence numbers it uses: payload, SYN and FIN.
     pub(super) fn length(&self) -> u32 {
         self.payload + u32::from(self.has(SYN)) + u32::from(self.has(FIN))
     }

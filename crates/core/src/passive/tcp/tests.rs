@@ -200,7 +200,7 @@ fn cut(t: &mut Talk, ms: i64, offset: u32, bytes: u32) {
 
 #[test]
 fn each_byte_counts_once_however_it_is_cut() {
-    // The first thousand was lost before this point, and all three are sent again in one segment.
+    // The first thousand was lost before this point, and all three are retransmitted in one segment.
     let mut t = Talk::new();
     cut(&mut t, 100, 1000, 2000);
     cut(&mut t, 400, 0, 3000);
@@ -219,7 +219,7 @@ fn one_segment_fills_two_gaps() {
     cut(&mut t, 400, 0, 400);
     let f = t.up();
     assert_eq!((f.unique_bytes, f.retransmissions, f.unfilled_gaps), (500, 1, 1), "one gap is left");
-    // Those bytes were here before: what was in flight is no measure of the round trip any more.
+    // Those bytes were seen before: what was in flight gives no round trip any more.
     t.ack(450, 400);
     t.ack(460, 600);
     let rtt = t.up().rtt_ack_ns.unwrap();
@@ -234,12 +234,12 @@ fn a_gap_and_what_follows_it_in_one_segment() {
     cut(&mut t, 401, 300, 100);
     let f = t.up();
     assert_eq!((f.unique_bytes, f.unfilled_gaps, f.max_in_flight), (400, 0, 400));
-    // The end of it is new, and its round trip is known.
+    // Its end is new, and its round trip is known.
     t.ack(450, 300);
     assert_eq!(t.up().rtt_ack_ns.map(|r| r.count), Some(1), "the handshake's: part of it was sent twice");
     t.ack(451, 400);
     assert_eq!(t.up().rtt_ack_ns.map(|r| (r.count, r.max)), Some((2, 50 * MS)));
-    // The FIN is no byte of the payload.
+    // The FIN is not a byte of the payload.
     let fin = Segment { seq: 1300, ack: Some(5000), flags: ACK | FIN, payload: 100, ..Segment::default() };
     t.raw(500, true, fin);
     assert_eq!(t.up().unique_bytes, 400);
@@ -278,7 +278,7 @@ fn a_connection_that_is_over_holds_little_and_its_ports_may_be_used_again() {
     let before = t.up();
     assert_eq!(t.analyzer.connections[0].remembered(), [(0, 0); 2]);
     assert_eq!((before.unique_bytes, before.rtt_ack_ns.map(|r| r.count)), (500, Some(3)));
-    // The last acknowledgement was lost: the FIN comes again, and changes no round trip.
+    // The last acknowledgement was lost: the FIN is repeated, and changes no round trip.
     t.raw(370, false, close(5000, 1501, FIN | ACK));
     t.raw(380, true, close(1501, 5001, ACK));
     assert_eq!(t.up().rtt_ack_ns, before.rtt_ack_ns);
@@ -332,7 +332,7 @@ fn what_opens_another_connection() {
         t.raw(ms, up, s);
         t.analyzer.finish().len()
     };
-    // After a second of silence, unless the number says that it is the same SYN once more.
+    // After a second of silence, unless the number shows that it is the same SYN again.
     assert_eq!((connections(1039, true, syn(7, None)), connections(1040, true, syn(7, None))), (1, 2));
     assert_eq!(
         (connections(1500, true, syn(999, None)), connections(1500, false, syn(4999, Some(1000)))),
@@ -391,8 +391,8 @@ fn a_one_sided_capture_holds_a_bounded_number_of_segments() {
 }
 
 proptest::proptest! {
-    /// However data are cut, lost and sent again before the point: unique bytes are those of the stream that were
-    /// seen, and gaps are those that were not.
+    /// However data are segmented, lost and retransmitted before the point: unique bytes are those of the stream that
+    /// were seen, and gaps are those that were not.
     #[test]
     fn unique_bytes_are_the_bytes_seen(
         list in proptest::collection::vec((0u32..2000, 1u32..800), 1..40)

@@ -1,4 +1,4 @@
-//! Which delays of a connection were retransmissions, which a full window, and which the path: in words.
+//! Explains which delays of a connection were retransmissions, which a full window, and which the path.
 
 use super::{BetweenPoints, Connection, DirectionBetween, DirectionFigures};
 use crate::passive::SpreadFigures;
@@ -7,13 +7,13 @@ use crate::units::eng4;
 /// A queue shorter than this is not worth mentioning, in ns.
 const QUEUE: i64 = 5_000_000;
 
-/// Segments with payload below which nothing is concluded.
+/// Fewest segments with payload from which anything is concluded.
 const ENOUGH: u64 = 10;
 
-/// What a receiver may hold an acknowledgement back for, in ns (Linux; RFC 9293 allows 500 ms).
+/// How long a receiver may delay an acknowledgement, in ns (Linux; RFC 9293 allows 500 ms).
 const DELAYED_ACK: i64 = 200_000_000;
 
-/// What delayed the data of each direction that carried some.
+/// What delayed the data of each direction that has any.
 pub fn explain_delays(c: &Connection, between: Option<&BetweenPoints>) -> Vec<String> {
     let ways = [
         ("from client", &c.up, &c.down, between.map(|b| &b.up)),
@@ -27,7 +27,7 @@ pub fn explain_delays(c: &Connection, between: Option<&BetweenPoints>) -> Vec<St
     .collect()
 }
 
-/// The better of the two round trips: timestamps measure what was sent twice as well.
+/// The better of the two round trips: timestamps also measure what was sent twice.
 fn round_trip(data: &DirectionFigures) -> Option<SpreadFigures> {
     match (data.rtt_timestamp_ns, data.rtt_ack_ns) {
         (Some(t), Some(a)) => Some(if t.count * 2 >= a.count { t } else { a }),

@@ -23,7 +23,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Takes what a segment of this side advertises.
+    /// Handles the window advertised in a segment of this side.
     pub(super) fn note(&mut self, at: WallTime, s: &Segment) -> Option<Change> {
         if let Some(scale) = s.window_scale {
             self.scale = scale;
@@ -49,12 +49,12 @@ impl Window {
         }
     }
 
-    /// Whether a segment of this side leaves it as it was.
+    /// Whether a segment of this side does not change it.
     pub(super) fn is_kept_by(&self, s: &Segment) -> bool {
         self.field == Some(s.window)
     }
 
-    /// In bytes.
+    /// The window in bytes; `None` if its scale is unknown.
     pub(super) fn bytes(&self) -> Option<u64> {
         self.bytes
     }

@@ -3,7 +3,7 @@
 use super::rule::{Found, Rule};
 use crate::verdict::answer::{CauseId, Severity};
 use crate::verdict::case::Case;
-use crate::verdict::words::time;
+use crate::verdict::numbers::time;
 
 pub const RULE: Rule = Rule {
     id: CauseId::ClockSkew,

@@ -1,10 +1,10 @@
 //! A clock was set.
 
-use super::rule::{Found, Rule, told_as_one};
+use super::rule::{Found, Rule, merge_if_many};
 use crate::verdict::answer::{CauseId, Severity};
 use crate::verdict::case::Case;
+use crate::verdict::numbers::{moment, time};
 use crate::verdict::steps::Reason;
-use crate::verdict::words::{moment, time};
 
 pub const RULE: Rule = Rule {
     id: CauseId::ClockStep,
@@ -34,5 +34,5 @@ fn find(case: &Case<'_>) -> Vec<Found> {
             .ns(by)
             .because(why)
     });
-    told_as_one(found.collect())
+    merge_if_many(found.collect())
 }

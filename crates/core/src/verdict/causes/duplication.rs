@@ -4,7 +4,7 @@ use super::rule::{Found, Rule};
 use crate::metrics::stat::wilson95;
 use crate::verdict::answer::{CauseId, Severity};
 use crate::verdict::case::Case;
-use crate::verdict::words::percent;
+use crate::verdict::numbers::percent;
 
 pub const RULE: Rule = Rule {
     id: CauseId::Duplication,

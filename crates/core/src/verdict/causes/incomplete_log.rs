@@ -4,7 +4,7 @@ use super::rule::{Found, Rule};
 use crate::session::Ending;
 use crate::verdict::answer::{CauseId, Severity};
 use crate::verdict::case::Case;
-use crate::verdict::words::{count, percent};
+use crate::verdict::numbers::{count, percent};
 
 pub const RULE: Rule = Rule {
     id: CauseId::IncompleteLog,
@@ -22,7 +22,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     }
     let session = case.material.session;
     let share = known.unknown as f64 / (known.unknown + known.sent).max(1) as f64;
-    let told = session.truncated || session.version >= 3;
+    let is_recorded = session.truncated || session.version >= 3;
     let how = match session.ending {
         Ending::PeerLost => "the other host was lost",
         Ending::StorageFailed => "not everything could be stored",
@@ -35,7 +35,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         percent(share)
     );
     let mut found =
-        Found::new(CauseId::IncompleteLog, Severity::Unknown, share, if told { 1.0 } else { 0.7 })
+        Found::new(CauseId::IncompleteLog, Severity::Unknown, share, if is_recorded { 1.0 } else { 0.7 })
             .share(share)
             .because(why);
     found.cause.packets = [known.sent, (known.sent + known.unknown).saturating_sub(1)];

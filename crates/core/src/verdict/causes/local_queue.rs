@@ -3,9 +3,9 @@
 use super::rule::{Found, Rule};
 use crate::verdict::answer::{CauseId, Severity};
 use crate::verdict::case::Case;
+use crate::verdict::numbers::{moment, percent, time};
 use crate::verdict::schedule::WORTH;
 use crate::verdict::severity::of_wait;
-use crate::verdict::words::{moment, percent, time};
 
 pub const RULE: Rule = Rule {
     id: CauseId::LocalQueue,

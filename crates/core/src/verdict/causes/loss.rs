@@ -4,8 +4,8 @@ use super::rule::{Found, Rule};
 use crate::verdict::answer::CauseId;
 use crate::verdict::case::Case;
 use crate::verdict::law::{LossLaw, Manner};
+use crate::verdict::numbers::{count, percent};
 use crate::verdict::severity::of_missing;
-use crate::verdict::words::{count, percent};
 
 pub const RANDOM: Rule = Rule {
     id: CauseId::RandomLoss,

@@ -1,11 +1,11 @@
 //! Nothing got through for a while.
 
-use super::rule::{Found, Rule, told_as_one};
+use super::rule::{Found, Rule, merge_if_many};
 use crate::spec::Transport;
 use crate::verdict::answer::CauseId;
 use crate::verdict::case::Case;
+use crate::verdict::numbers::{count, moment, time};
 use crate::verdict::severity::of_outage;
-use crate::verdict::words::{count, moment, time};
 
 pub const RULE: Rule = Rule {
     id: CauseId::Outage,
@@ -50,7 +50,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         found.cause.to_s = if end >= case.known.sent { case.duration } else { case.seconds(end) };
         found
     });
-    told_as_one(found.collect())
+    merge_if_many(found.collect())
 }
 
 /// What TCP repairs it holds back: an outage is a time at which nothing comes.
@@ -71,5 +71,5 @@ fn over_tcp(case: &Case<'_>) -> Vec<Found> {
             .ns(h.length)
             .because(why)
     });
-    told_as_one(found.collect())
+    merge_if_many(found.collect())
 }

@@ -1,10 +1,10 @@
 //! Packets waited behind others.
 
-use super::rule::{Found, Rule, told_as_one};
+use super::rule::{Found, Rule, merge_if_many};
 use crate::verdict::answer::{CauseId, Severity};
 use crate::verdict::case::Case;
+use crate::verdict::numbers::{moment, time};
 use crate::verdict::severity::of_wait;
-use crate::verdict::words::{moment, time};
 
 pub const RULE: Rule = Rule {
     id: CauseId::Queue,
@@ -14,7 +14,7 @@ pub const RULE: Rule = Rule {
     find,
 };
 
-/// Fewer packets in a queue than one of a hundred are out of the ordinary for whoever hears them, and no more.
+/// Fewer packets in a queue than one of a hundred are at most out of the ordinary for a listener.
 const RARE: f64 = 0.01;
 
 fn find(case: &Case<'_>) -> Vec<Found> {
@@ -44,7 +44,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     });
     let mut found: Vec<Found> = queues.collect();
     found.extend(pauses(case));
-    told_as_one(found)
+    merge_if_many(found)
 }
 
 /// Packets that the path itself held: the receiving kernel stamped them as they came.

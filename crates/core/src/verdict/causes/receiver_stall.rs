@@ -1,11 +1,11 @@
 //! The receiving program stood still.
 
-use super::rule::{Found, Rule, told_as_one};
+use super::rule::{Found, Rule, merge_if_many};
 use crate::spec::Transport;
 use crate::verdict::answer::CauseId;
 use crate::verdict::case::Case;
+use crate::verdict::numbers::{count, moment, time};
 use crate::verdict::severity::{of_host, of_missing};
-use crate::verdict::words::{count, moment, time};
 
 pub const RULE: Rule = Rule {
     id: CauseId::ReceiverStall,
@@ -24,7 +24,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         return Vec::new();
     }
     let n = case.known.sent.max(1);
-    let tell = |from: usize, to: usize, length: i64, confidence: f64| {
+    let stall = |from: usize, to: usize, length: i64, confidence: f64| {
         let packets = (to - from) as u64;
         let share = packets as f64 / n as f64;
         let why = format!(
@@ -43,7 +43,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         found
     };
     let mut found: Vec<Found> =
-        case.receiver_holds().iter().map(|h| tell(h.from, h.to, h.length, 0.7)).collect();
+        case.receiver_holds().iter().map(|h| stall(h.from, h.to, h.length, 0.7)).collect();
     // What the program's own reading shows, it shows for sure.
     let series = case.delays.series();
     let mut waits: Vec<(usize, i64)> = case
@@ -69,8 +69,8 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         }
         k += 1;
         if longest >= case.longest_usual_hold() && k - from >= 3 {
-            found.push(tell(waits[from].0, waits[k - 1].0 + 1, longest, 0.95));
+            found.push(stall(waits[from].0, waits[k - 1].0 + 1, longest, 0.95));
         }
     }
-    told_as_one(found)
+    merge_if_many(found)
 }

@@ -4,7 +4,7 @@ use super::rule::{Found, Rule};
 use crate::metrics::stat::wilson95;
 use crate::verdict::answer::{CauseId, Severity};
 use crate::verdict::case::Case;
-use crate::verdict::words::{percent, time};
+use crate::verdict::numbers::{percent, time};
 
 pub const RULE: Rule = Rule {
     id: CauseId::Reordering,
@@ -67,7 +67,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
 
 /// Whether the packets overtaken are another kind of packet than the rest: hardly any other waits nearly as long. Where
 /// jitter is wider than packets are apart they overtake each other for no further reason, many wait nearly as long, and
-/// the jitter is what there is to tell.
+/// the jitter is what is reported.
 fn stands_out(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     let tenth = waits.len() / 10;
     let least = *waits.select_nth_unstable(tenth).1;

@@ -1,10 +1,10 @@
 //! The path became longer or shorter.
 
-use super::rule::{Found, Rule, told_as_one};
+use super::rule::{Found, Rule, merge_if_many};
 use crate::verdict::answer::{CauseId, Severity};
 use crate::verdict::case::Case;
+use crate::verdict::numbers::{count, moment, time};
 use crate::verdict::steps::Reason;
-use crate::verdict::words::{count, moment, time};
 
 pub const RULE: Rule = Rule {
     id: CauseId::RouteChange,
@@ -50,5 +50,5 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         );
         k += if back { 2 } else { 1 };
     }
-    told_as_one(found)
+    merge_if_many(found)
 }

@@ -25,7 +25,7 @@ pub struct Found {
     pub whole_test: bool,
 }
 
-/// More of one kind are told as one.
+/// More of one kind are reported as one.
 const SEVERAL: usize = 6;
 
 impl Found {
@@ -82,8 +82,8 @@ impl Found {
     }
 }
 
-/// One for all of `found`, in order of time, where they are too many to be told one by one.
-pub(super) fn told_as_one(mut found: Vec<Found>) -> Vec<Found> {
+/// One for all of `found`, in order of time, where they are too many to be reported one by one.
+pub(super) fn merge_if_many(mut found: Vec<Found>) -> Vec<Found> {
     if found.len() < SEVERAL {
         return found;
     }

@@ -1,10 +1,10 @@
 //! The sending program stood still.
 
-use super::rule::{Found, Rule, told_as_one};
+use super::rule::{Found, Rule, merge_if_many};
 use crate::verdict::answer::CauseId;
 use crate::verdict::case::Case;
+use crate::verdict::numbers::{count, moment, time};
 use crate::verdict::severity::{of_host, of_missing};
-use crate::verdict::words::{count, moment, time};
 
 pub const RULE: Rule = Rule {
     id: CauseId::SenderStall,
@@ -41,5 +41,5 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         );
         found.because(why)
     });
-    told_as_one(found.collect())
+    merge_if_many(found.collect())
 }

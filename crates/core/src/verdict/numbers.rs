@@ -1,4 +1,4 @@
-//! Numbers as a verdict says them: two digits, the unit that fits.
+//! Formats the numbers in verdicts: two digits, in a suitable unit.
 
 use crate::units::eng4_f64;
 
