@@ -188,6 +188,7 @@ impl fmt::Display for Dscp {
 
 /// Why a test is not possible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SpecError {
     /// Packets outside 1…2³¹−1.
     #[error("{0} packets: give 1 to {MAX_PACKETS}")]

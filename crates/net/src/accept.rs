@@ -136,7 +136,7 @@ impl Listener {
     }
 
     /// The descriptor to poll for connections; `None` during a pause.
-    pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.pause().is_none().then(|| self.socket.as_fd())
     }
 
@@ -175,7 +175,7 @@ impl Listener {
 
 /// Why a connection is turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TurnedAway {
+pub(crate) enum TurnedAway {
     /// Its address is not among those served.
     #[error("this address is not served here")]
     NotAllowed,
@@ -185,7 +185,7 @@ pub enum TurnedAway {
 }
 
 /// What a service does with its connections.
-pub trait ConnectionService: Send + Sync + 'static {
+pub(crate) trait ConnectionService: Send + Sync + 'static {
     /// The name of its threads, also used in messages.
     fn name(&self) -> &'static str;
 
@@ -213,7 +213,7 @@ const LOOK_AROUND: Duration = Duration::from_millis(100);
 const ROUND: usize = 64;
 
 /// Accepts the connections of one service.
-pub struct Acceptor {
+pub(crate) struct Acceptor {
     listeners: Vec<Listener>,
     slots: Slots,
     access: Arc<Access>,

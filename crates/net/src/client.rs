@@ -71,6 +71,7 @@ pub struct Measured {
 
 /// Why nothing was measured.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ClientError {
     /// The name could not be looked up.
     #[error("cannot find an address of {host}: {source}; is the name right?")]

@@ -35,7 +35,7 @@ pub fn tick() -> Tick {
 
 /// Wall clock − steady clock, from the tightest of several bracketed readings. The error is half the cost of a reading,
 /// some tens of nanoseconds.
-pub fn wall_minus_steady() -> Span {
+pub(crate) fn wall_minus_steady() -> Span {
     let bracket = |_| {
         let before = steady();
         let wall = wall();
@@ -49,7 +49,7 @@ pub fn wall_minus_steady() -> Span {
 /// Detects steps of the wall clock relative to the steady clock. Both run at the same, NTP-disciplined rate, so the
 /// deviation is a step, not slewing.
 #[derive(Clone, Copy, Debug)]
-pub struct ClockSteps {
+pub(crate) struct ClockSteps {
     start: Span,
     worst: Span,
 }

@@ -71,14 +71,14 @@ impl<const N: usize> ControlBuffer<N> {
     }
 
     /// Sets how many bytes the kernel wrote.
-    pub fn set_length(&mut self, length: usize) {
+    pub(crate) fn set_length(&mut self, length: usize) {
         self.length = length.min(N);
     }
 }
 
 /// A local address as in control messages: the one a packet was sent to, from which its answer is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LocalAddress {
+pub(crate) enum LocalAddress {
     /// IPv4 address, in network order.
     V4([u8; 4]),
     /// IPv6 address and interface.
@@ -91,14 +91,14 @@ const MULTICAST_V6: u8 = 0xff;
 /// Byte ranges of `in_pktinfo` and `in6_pktinfo`.
 mod pktinfo {
     use core::ops::Range;
-    pub const V4_LENGTH: usize = 12;
+    pub(crate) const V4_LENGTH: usize = 12;
     /// The local address; the interface precedes it, the header's destination follows.
-    pub const V4_LOCAL: Range<usize> = 4..8;
+    pub(crate) const V4_LOCAL: Range<usize> = 4..8;
     /// The destination in the packet's header, which differs from the local address in broadcasts.
-    pub const V4_DESTINATION: Range<usize> = 8..12;
-    pub const V6_LENGTH: usize = 20;
-    pub const V6_LOCAL: Range<usize> = 0..16;
-    pub const V6_INTERFACE: Range<usize> = 16..20;
+    pub(crate) const V4_DESTINATION: Range<usize> = 8..12;
+    pub(crate) const V6_LENGTH: usize = 20;
+    pub(crate) const V6_LOCAL: Range<usize> = 0..16;
+    pub(crate) const V6_INTERFACE: Range<usize> = 16..20;
 }
 
 impl LocalAddress {
@@ -132,7 +132,7 @@ impl LocalAddress {
 
 /// What the control messages of a received datagram contain. What the kernel did not report is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceivedInfo {
+pub(crate) struct ReceivedInfo {
     /// When the network stack, or the adapter, received it.
     pub stamp: Option<Stamp>,
     /// TTL or hop limit.

@@ -105,7 +105,7 @@ impl<P: Copy> Departures<P> {
 
     /// Gives up the stamps of packets sent before `reading`, and calls `each` with these packets in the order they were
     /// sent.
-    pub fn give_up_before(&mut self, reading: WallTime, mut each: impl FnMut(P)) {
+    pub(crate) fn give_up_before(&mut self, reading: WallTime, mut each: impl FnMut(P)) {
         let capacity = self.packets.len();
         if self.next.wrapping_sub(self.oldest) as usize > capacity {
             self.oldest = self.next.wrapping_sub(capacity as u32);
@@ -126,7 +126,7 @@ impl<P: Copy> Departures<P> {
 
     /// Whether impossible stamps have arrived, so that the numbering must be wrong.
     #[inline]
-    pub fn is_suspect(&self) -> bool {
+    pub(crate) fn is_suspect(&self) -> bool {
         self.disbelieved >= DISBELIEF
     }
 

@@ -82,7 +82,7 @@ impl<M: Conversing> Driver<M> {
     }
 
     /// Writes the machine's output as far as the connection accepts it.
-    pub fn write_output(&mut self) {
+    pub(crate) fn write_output(&mut self) {
         let Some(connection) = &mut self.connection else { return };
         let mut written = connection.flush();
         // One clock reading for each message: a probe contains the time at which it is sent.
@@ -98,7 +98,7 @@ impl<M: Conversing> Driver<M> {
     }
 
     /// Gives the machine what the connection has received.
-    pub fn read_input(&mut self) {
+    pub(crate) fn read_input(&mut self) {
         for _ in 0..READS {
             let Some(connection) = &mut self.connection else { return };
             match connection.read() {
@@ -115,7 +115,7 @@ impl<M: Conversing> Driver<M> {
     }
 
     /// Gives the machine its timer input if it is due.
-    pub fn check_timer(&mut self) {
+    pub(crate) fn check_timer(&mut self) {
         let now = tick();
         if self.machine.poll_timeout().is_some_and(|due| now.steady >= due) {
             self.machine.handle_timeout(now);

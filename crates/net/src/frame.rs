@@ -31,9 +31,9 @@ pub(crate) mod ipv4 {
     pub const DESTINATION: Field<[u8; 4]> = SOURCE.then();
     /// Bytes of a header without options.
     pub const LENGTH: usize = DESTINATION.end();
-    pub const FRAGMENT_OFFSET: u16 = 0x1fff;
+    pub(crate) const FRAGMENT_OFFSET: u16 = 0x1fff;
     pub const MORE_FRAGMENTS: u16 = 0x2000;
-    pub const DONT_FRAGMENT: u16 = 0x4000;
+    pub(crate) const DONT_FRAGMENT: u16 = 0x4000;
 }
 
 /// Fields of the UDP header.
@@ -168,7 +168,7 @@ pub(crate) fn checksum(mut sum: u64) -> u16 {
 /// Instructions of classic BPF: what they load, or compare what was loaded with.
 mod bpf {
     /// Operation, jumps on success and failure, operand.
-    pub type Instruction = (u16, u8, u8, u32);
+    pub(crate) type Instruction = (u16, u8, u8, u32);
 
     const LOAD_WORD: u16 = 0x20;
     const LOAD_HALF: u16 = 0x28;
@@ -203,7 +203,7 @@ mod bpf {
     }
 
     /// A filter that passes frames which meet all of `tests`; `ip` is the offset of the IP header.
-    pub fn all_of(tests: &[Test], ip: usize) -> Vec<Instruction> {
+    pub(crate) fn all_of(tests: &[Test], ip: usize) -> Vec<Instruction> {
         let with_length = tests.iter().any(|t| matches!(t.load, Load::HalfBehindIp(_)));
         let mut program = Vec::new();
         if with_length {

@@ -116,7 +116,7 @@ const SLICE: Span = Span::millis(100);
 
 /// Waits for deadlines in one mode.
 #[derive(Clone, Copy, Debug)]
-pub struct Pacer {
+pub(crate) struct Pacer {
     mode: Mode,
 }
 

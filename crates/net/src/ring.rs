@@ -27,7 +27,7 @@ pub fn ring<T>(spec: &TestSpec) -> (Intake<T>, Outlet<T>) {
 }
 
 /// The packet thread's end of a ring.
-pub struct Intake<T> {
+pub(crate) struct Intake<T> {
     ring: rtrb::Producer<T>,
     overflow: Arc<AtomicU64>,
 }
@@ -43,7 +43,7 @@ impl<T> Intake<T> {
 }
 
 /// The reader's end of a ring.
-pub struct Outlet<T> {
+pub(crate) struct Outlet<T> {
     ring: rtrb::Consumer<T>,
     overflow: Arc<AtomicU64>,
 }
@@ -64,7 +64,7 @@ impl<T> Outlet<T> {
     }
 
     /// Items lost since the last call because the ring was full.
-    pub fn take_overflow(&mut self) -> u64 {
+    pub(crate) fn take_overflow(&mut self) -> u64 {
         self.overflow.swap(0, Ordering::Relaxed)
     }
 }

@@ -42,6 +42,7 @@ pub struct ServerSettings {
 
 /// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ServerError {
     /// An address cannot be listened on.
     #[error("cannot listen on TCP {address}: {source}; {}", advice(.source))]

@@ -68,7 +68,7 @@ impl Ways {
     /// For a socket that sends a stream.
     pub const SENT: Ways = Ways { sent: true, received: false };
     /// For a socket that receives a stream.
-    pub const RECEIVED: Ways = Ways { sent: false, received: true };
+    pub(crate) const RECEIVED: Ways = Ways { sent: false, received: true };
     /// For a socket that sends requests and receives answers.
     pub const BOTH: Ways = Ways { sent: true, received: true };
 }

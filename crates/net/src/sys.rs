@@ -23,7 +23,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 /// Puts the calling thread under `SCHED_FIFO` at `priority` (1…99).
-pub fn schedule_fifo(priority: u8) -> io::Result<()> {
+pub(crate) fn schedule_fifo(priority: u8) -> io::Result<()> {
     // SAFETY: sched_param is plain data for which all zeros is a value; musl has fields beyond priority.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
     parameters.sched_priority = priority.into();
@@ -33,7 +33,7 @@ pub fn schedule_fifo(priority: u8) -> io::Result<()> {
 
 /// What `adjtimex` reports without changing anything: the clock's state (`TIME_OK`…`TIME_ERROR`) and
 /// the kernel's variables.
-pub fn kernel_clock() -> io::Result<(libc::c_int, libc::timex)> {
+pub(crate) fn kernel_clock() -> io::Result<(libc::c_int, libc::timex)> {
     // SAFETY: timex is plain data for which all zeros is a value; `modes` = 0 asks to change nothing.
     let mut clock: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is to a live, initialised structure that the kernel may write.
@@ -43,7 +43,7 @@ pub fn kernel_clock() -> io::Result<(libc::c_int, libc::timex)> {
 
 /// Makes the driver of `interface` stamp every packet it sends and receives. The setting is the adapter's, shared by
 /// all programs. Needs `CAP_NET_ADMIN`.
-pub fn stamp_in_hardware(socket: BorrowedFd<'_>, interface: &str) -> io::Result<()> {
+pub(crate) fn stamp_in_hardware(socket: BorrowedFd<'_>, interface: &str) -> io::Result<()> {
     const TX_ON: libc::c_int = 1;
     const FILTER_ALL: libc::c_int = 1;
     // SAFETY: both structures are plain data for which all zeros is a value.
@@ -64,7 +64,7 @@ pub fn stamp_in_hardware(socket: BorrowedFd<'_>, interface: &str) -> io::Result<
 
 /// Queries the driver of `interface`: the request begins with the command (`ETHTOOL_GET_TS_INFO`, …) and is filled with
 /// the driver's answer. Changes nothing: only commands whose answer has the right size are passed on.
-pub fn query_adapter<const N: usize>(
+pub(crate) fn query_adapter<const N: usize>(
     socket: BorrowedFd<'_>,
     interface: &str,
     command: u32,
@@ -91,7 +91,7 @@ pub fn query_adapter<const N: usize>(
 
 /// Turns an open `/dev/net/tun` into the TUN device `name` (bare IP packets) of the namespace it was
 /// opened in. Needs `CAP_NET_ADMIN`.
-pub fn attach_tun(file: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+pub(crate) fn attach_tun(file: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     // SAFETY: ifreq is plain data for which all zeros is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     if name.len() >= request.ifr_name.len() {
@@ -107,7 +107,7 @@ pub fn attach_tun(file: BorrowedFd<'_>, name: &str) -> io::Result<()> {
 
 /// Binds a packet socket to the interface of this index, for every protocol, and returns the interface's
 /// hardware type (`ARPHRD_…`).
-pub fn bind_packet(socket: BorrowedFd<'_>, index: libc::c_int) -> io::Result<u16> {
+pub(crate) fn bind_packet(socket: BorrowedFd<'_>, index: libc::c_int) -> io::Result<u16> {
     // SAFETY: sockaddr_ll is plain data for which all zeros is a value.
     let mut name: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     name.sll_family = libc::AF_PACKET as _;
@@ -137,13 +137,13 @@ fn packet_option<T>(socket: BorrowedFd<'_>, option: libc::c_int, value: &T) -> i
 }
 
 /// Makes a packet socket report each packet's whole length and VLAN tag in a control message.
-pub fn enable_packet_details(socket: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn enable_packet_details(socket: BorrowedFd<'_>) -> io::Result<()> {
     const ON: libc::c_int = 1;
     packet_option(socket, libc::PACKET_AUXDATA, &ON)
 }
 
 /// Puts the interface of this index into promiscuous mode as long as the socket is open.
-pub fn receive_everything(socket: BorrowedFd<'_>, index: libc::c_int) -> io::Result<()> {
+pub(crate) fn receive_everything(socket: BorrowedFd<'_>, index: libc::c_int) -> io::Result<()> {
     let request = libc::packet_mreq {
         mr_ifindex: index,
         mr_type: libc::PACKET_MR_PROMISC as _,
@@ -154,7 +154,7 @@ pub fn receive_everything(socket: BorrowedFd<'_>, index: libc::c_int) -> io::Res
 }
 
 /// Packets that a packet socket dropped since the last call because its buffer was full.
-pub fn packet_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
+pub(crate) fn packet_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes into a structure that large.
@@ -172,7 +172,7 @@ pub fn packet_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
 
 /// Sends each element of `packets` (at most [`BATCH`]) as one datagram on a connected socket and returns how many were
 /// sent. An error is returned only if the first could not be sent.
-pub fn send_batch(socket: BorrowedFd<'_>, packets: &[[IoSlice<'_>; 2]]) -> io::Result<usize> {
+pub(crate) fn send_batch(socket: BorrowedFd<'_>, packets: &[[IoSlice<'_>; 2]]) -> io::Result<usize> {
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
     let count = packets.len().min(BATCH);
     for (header, parts) in headers.iter_mut().zip(packets) {
@@ -199,7 +199,7 @@ pub fn send_batch(socket: BorrowedFd<'_>, packets: &[[IoSlice<'_>; 2]]) -> io::R
 /// Sends `datagram` on a connected socket with its checksum computed by the kernel: one that is sent in pieces is not
 /// left to the adapter. A virtual adapter never computes it, and a program that reads whole frames at the other end
 /// would see a wrong checksum.
-pub fn send_summed(socket: &Socket, datagram: &[u8]) -> io::Result<()> {
+pub(crate) fn send_summed(socket: &Socket, datagram: &[u8]) -> io::Result<()> {
     socket.send_with_flags(datagram, libc::MSG_MORE | libc::MSG_DONTWAIT)?;
     uncork(socket.as_fd())
 }
@@ -225,7 +225,7 @@ const ANSWER_CONTROL: usize = 96;
 
 /// How to send an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SendOptions {
+pub(crate) struct SendOptions {
     /// Traffic class.
     pub class: u8,
     /// Whether the kernel should report when it left.
@@ -244,7 +244,7 @@ struct Envelope {
 }
 
 /// Answers gathered to be sent in one call. Memory is allocated once.
-pub struct Outbox {
+pub(crate) struct Outbox {
     data: Vec<u8>,
     envelopes: Vec<Envelope>,
     /// The first that has not been passed to the kernel.
@@ -297,7 +297,7 @@ impl Outbox {
 
     /// Sends the next answers: returns which of them the kernel accepted, or the one it rejected; `None` once all have
     /// been sent.
-    pub fn send_next(&mut self, socket: BorrowedFd<'_>) -> Option<Result<Range<usize>, usize>> {
+    pub(crate) fn send_next(&mut self, socket: BorrowedFd<'_>) -> Option<Result<Range<usize>, usize>> {
         let first = self.next;
         if first >= self.envelopes.len() {
             return None;
@@ -398,14 +398,14 @@ fn option<const N: usize>(
 }
 
 /// The path MTU to the peer of a connected socket, in bytes, as far as it is known.
-pub fn path_mtu(socket: BorrowedFd<'_>, v6: bool) -> io::Result<u32> {
+pub(crate) fn path_mtu(socket: BorrowedFd<'_>, v6: bool) -> io::Result<u32> {
     let (level, name) =
         if v6 { (libc::IPPROTO_IPV6, libc::IPV6_MTU) } else { (libc::IPPROTO_IP, libc::IP_MTU) };
     option::<1>(socket, level, name).map(|[mtu]| mtu)
 }
 
 /// Reads the kernel's TCP_INFO of a connection.
-pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpSample> {
+pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpSample> {
     // The first 104 bytes of `tcp_info`, whose beginning never changes: eight bytes of flags, then 32-bit fields.
     let fields = option::<26>(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
     Ok(TcpSample { mss: fields[4], srtt_us: fields[17], cwnd: fields[20], retransmissions: fields[25] })
@@ -420,7 +420,7 @@ struct Arrival {
 }
 
 /// Preallocated memory for a batch of received datagrams: the beginning of each, its control messages and its sender.
-pub struct Inbox {
+pub(crate) struct Inbox {
     slot: usize,
     data: Box<[u8]>,
     control: Box<[ControlBuffer<CONTROL>]>,

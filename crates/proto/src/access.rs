@@ -48,7 +48,7 @@ const SERVICES: u16 = 1024;
 const TEST_PORTS: [u16; 2] = [861, 862];
 
 /// Whether a packet from `source` may be answered at all.
-pub fn answerable(source: SocketAddr) -> bool {
+pub(crate) fn answerable(source: SocketAddr) -> bool {
     let host = match source.ip() {
         IpAddr::V4(a) => !(a.is_unspecified() || a.is_broadcast() || a.is_multicast()),
         IpAddr::V6(a) => !(a.is_unspecified() || a.is_multicast()),

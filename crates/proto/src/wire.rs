@@ -29,7 +29,7 @@ pub trait FieldType: Sized {
 
 /// An integer in little-endian byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LittleEndian<T>(pub T);
+pub(crate) struct LittleEndian<T>(pub T);
 
 macro_rules! field_integers {
     ($($int:ty),*) => {$(

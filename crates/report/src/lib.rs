@@ -1,4 +1,19 @@
-//! See the workspace's ARCHITECTURE.md.
+//! Output for people: text for the console, figures, and a self-contained HTML page.
+//!
+//! * [`text`] – the console report, and messages before and after a run
+//! * [`figure`] – figures as data, independent of how they are drawn
+//! * [`draw`] – a figure as SVG or PNG
+//! * [`html`] – the report as one HTML document
+//!
+//! ```
+//! use jitlat_core::{Options, PacketRecord, Session, TestSpec, WallTime, analyze};
+//!
+//! let record = |seq: i64| PacketRecord::one_way(seq, WallTime(seq * 1000), WallTime(seq * 1000 + 700 + seq % 7));
+//! let session = Session::new(TestSpec::default());
+//! let summary = analyze(&session, (0..1000).map(record), &Options::default());
+//! let page = jitlat_report::text::report(&summary, &jitlat_report::text::Options::default());
+//! assert!(page.contains("latency"), "{page}");
+//! ```
 
 pub mod draw;
 mod escape;

@@ -8,6 +8,30 @@
 //! * [`openmetrics`] – the summary for Prometheus
 //! * [`passive`] – analyses of captures, as JSON and as lines
 //! * [`output`] – files that are replaced completely or not at all
+//!
+//! A log, written and read:
+//!
+//! ```
+//! use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
+//! use jitlat_store::log::{LogReader, LogWriter, Version};
+//! use std::io::Cursor;
+//!
+//! let session = Session::new(TestSpec::default());
+//! let mut log = LogWriter::new(Vec::new(), Version::V3);
+//! log.begin(&session);
+//! for seq in 0..100 {
+//!     log.record(&PacketRecord::one_way(seq, WallTime(seq * 1000), WallTime(seq * 1000 + 700)));
+//! }
+//! log.finish(&session);
+//! let (bytes, written) = log.close();
+//! written?;
+//!
+//! let mut failure = None;
+//! let mut reader = LogReader::from_reader("example.log", Box::new(Cursor::new(bytes)))?;
+//! assert_eq!(reader.records(&mut failure).count(), 100);
+//! assert!(failure.is_none());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod csv;

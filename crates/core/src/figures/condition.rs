@@ -17,6 +17,7 @@ pub struct Condition {
 
 /// Not a condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConditionError {
     /// Neither `<` nor `>`.
     #[error("'{0}' compares nothing: write loss>1%")]

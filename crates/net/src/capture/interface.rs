@@ -22,6 +22,7 @@ use std::time::Duration;
 
 /// Why packets cannot be captured at an interface.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum InterfaceError {
     /// There is no such interface.
     #[error("there is no interface '{name}' here; there are {known}")]

@@ -29,6 +29,7 @@ const MAX_FRAME: usize = 1 << 20;
 
 /// Why a capture could not be opened.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CaptureError {
     /// The file cannot be opened or read.
     #[error("cannot read the capture {path}: {source}")]

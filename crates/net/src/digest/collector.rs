@@ -17,6 +17,7 @@ const BUFFER: usize = 1 << 16;
 
 /// Why digests cannot be collected from another host.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CollectorError {
     /// The connection failed.
     #[error(

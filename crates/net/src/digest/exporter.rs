@@ -51,6 +51,7 @@ pub struct DigestExporter {
 
 /// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ExporterError {
     /// An interface cannot be captured at.
     #[error(transparent)]

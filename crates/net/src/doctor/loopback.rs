@@ -23,6 +23,7 @@ const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 /// Why the baseline could not be measured.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LoopbackError {
     /// The server failed.
     #[error("serving on the loopback interface: {0}")]

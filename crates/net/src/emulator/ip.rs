@@ -6,10 +6,10 @@ use jitlat_proto::wire::Field;
 mod ipv6 {
     use super::Field;
     /// Version in the upper four bits, then the traffic class, then the flow label.
-    pub const VERSION_CLASS_FLOW: Field<u32> = Field::at(0);
+    pub(crate) const VERSION_CLASS_FLOW: Field<u32> = Field::at(0);
     pub const NEXT_HEADER: Field<u8> = Field::at(6);
     pub const LENGTH: usize = 40;
-    pub const CLASS_SHIFT: u32 = 20;
+    pub(crate) const CLASS_SHIFT: u32 = 20;
 }
 
 fn version(packet: &[u8]) -> Option<u8> {

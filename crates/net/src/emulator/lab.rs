@@ -13,10 +13,11 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The name of the path's device in both namespaces.
-pub const DEVICE: &str = "path";
+pub(crate) const DEVICE: &str = "path";
 
 /// Why a lab could not be set up.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LabError {
     /// A command could not be run or failed.
     #[error("'{command}' failed: {said}")]

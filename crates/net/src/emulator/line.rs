@@ -126,7 +126,7 @@ impl<T> DelayLine<T> {
     }
 
     /// When the next packet is due.
-    pub fn next_due(&self) -> Option<SteadyTime> {
+    pub(crate) fn next_due(&self) -> Option<SteadyTime> {
         self.heap.peek().map(|h| h.due)
     }
 

@@ -51,6 +51,7 @@ pub struct TunConfig {
 
 /// Why a path could not be created.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TunError {
     /// The namespace could not be entered.
     #[error(

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The settings of an engine.
 #[derive(Clone)]
-pub struct EngineSettings {
+pub(crate) struct EngineSettings {
     /// This end of the control connection: test sockets are bound to its address.
     pub local: SocketAddr,
     /// How the packet threads are scheduled and wait.

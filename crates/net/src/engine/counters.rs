@@ -17,13 +17,13 @@ pub struct Counters {
 impl Counters {
     /// Sets the number of data packets sent (or tried) so far.
     #[inline]
-    pub fn set_sent(&self, sent: u32) {
+    pub(crate) fn set_sent(&self, sent: u32) {
         self.sent.store(sent, Ordering::Relaxed);
     }
 
     /// Sets the number of data packets received so far, and the highest sequence number among them plus one.
     #[inline]
-    pub fn set_received(&self, received: u32, highest: u32) {
+    pub(crate) fn set_received(&self, received: u32, highest: u32) {
         self.received.store(received, Ordering::Relaxed);
         self.highest.store(highest, Ordering::Relaxed);
     }

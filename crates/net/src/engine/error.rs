@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 
 /// Why a flow has no stream.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum FlowError {
     /// The port is not available.
     #[error("binding {transport} {local} for the test stream: {}", explain(.source, NetBindService))]

@@ -7,10 +7,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::mpsc::TryRecvError;
 
 /// Longest wait before the thread checks its state, in milliseconds.
-pub const LOOK_AROUND: u16 = 50;
+pub(crate) const LOOK_AROUND: u16 = 50;
 
 /// What ended a wait.
-pub enum Woken {
+pub(crate) enum Woken {
     /// An instruction of the conversing thread.
     Instructed(Instruction),
     /// The descriptor is ready, or the wait timed out: check it.

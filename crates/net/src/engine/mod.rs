@@ -15,7 +15,7 @@ mod tcp_flow;
 mod udp_flow;
 mod waker;
 
-pub use context::EngineSettings;
+pub(crate) use context::EngineSettings;
 pub(crate) use waker::Waker;
 
 use crate::ring::{self, Outlet};
@@ -58,7 +58,7 @@ impl Engine {
     }
 
     /// Wakes when a report is available.
-    pub fn waker(&self) -> &Waker {
+    pub(crate) fn waker(&self) -> &Waker {
         &self.reporter.waker
     }
 

@@ -158,7 +158,7 @@ pub fn nothing(context: &Context) {
 }
 
 /// Reports that no sender arrived.
-pub fn no_sender(context: &Context) {
+pub(crate) fn no_sender(context: &Context) {
     empty(context, Finish::NeverStarted);
 }
 

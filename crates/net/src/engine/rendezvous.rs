@@ -35,12 +35,12 @@ pub enum Expected {
 }
 
 /// Called with the source address of a UDP greeting.
-pub type OnGreeting = Box<dyn Fn(SocketAddr) + Send>;
+pub(crate) type OnGreeting = Box<dyn Fn(SocketAddr) + Send>;
 /// Called with a TCP connection and the bytes already read from it.
-pub type OnConnection = Box<dyn Fn(TcpStream, Vec<u8>) + Send>;
+pub(crate) type OnConnection = Box<dyn Fn(TcpStream, Vec<u8>) + Send>;
 
 /// What a flow waits for, and how it is notified.
-pub enum Notify {
+pub(crate) enum Notify {
     /// A UDP greeting.
     Greeting(OnGreeting),
     /// A TCP connection.
@@ -48,7 +48,7 @@ pub enum Notify {
 }
 
 /// Shared ports at which flows wait for their peers; see the module's documentation.
-pub struct Rendezvous {
+pub(crate) struct Rendezvous {
     state: Mutex<Registrations>,
     waker: Waker,
     /// For the thread, which ends when the rendezvous is dropped.
@@ -85,7 +85,7 @@ struct Waiting {
 }
 
 /// The registration of a waiting flow; dropping it withdraws it.
-pub struct Registration {
+pub(crate) struct Registration {
     rendezvous: Arc<Rendezvous>,
     number: u64,
     /// The address waited at, with its port.

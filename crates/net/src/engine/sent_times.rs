@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 const RESERVED: u32 = 1 << 20;
 
 /// Collects the transmit stamps of one stream. Used by the sending thread, between packets.
-pub struct SentTimes {
+pub(crate) struct SentTimes {
     want: Stamps,
     departures: Departures<u32>,
     working: bool,

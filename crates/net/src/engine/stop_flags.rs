@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 /// Requests to a running packet thread, made once and never withdrawn. The thread remembers how many there were at its
 /// last check, so that it cannot miss one.
 #[derive(Debug)]
-pub struct StopFlags {
+pub(crate) struct StopFlags {
     /// Incremented after the flag of each request: a thread that reads this number sees the flags it counts.
     requests: AtomicU32,
     /// How long a receiver continues after a cut, in ns; negative while no cut is requested.
@@ -60,17 +60,17 @@ impl StopFlags {
     }
 
     /// Whether the flow is closed.
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.close.load(Ordering::Acquire)
     }
 
     /// Whether an immediate end is requested.
-    pub fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 
     /// How long to continue after a cut; `None` if none is requested.
-    pub fn is_cut(&self) -> Option<Span> {
+    pub(crate) fn is_cut(&self) -> Option<Span> {
         let linger = self.cut.load(Ordering::Acquire);
         (linger >= 0).then_some(Span(linger))
     }

@@ -15,7 +15,7 @@ const LOOK_AROUND: Duration = Duration::from_millis(50);
 
 /// Sets every option that a stream needs, except the peer. Returns which stamps can be expected, and notes about what
 /// could not be done. Call it well before the stream: receive stamps start some time after they are enabled.
-pub fn prepare_udp(
+pub(crate) fn prepare_udp(
     socket: &UdpSocket,
     ways: Ways,
     dscp: Dscp,
@@ -39,7 +39,7 @@ pub fn prepare_udp(
 
 /// Sets every option that a stream needs; returns notes about what could not be done. Nagle's algorithm is off: a
 /// record is sent when it is written.
-pub fn prepare_tcp(stream: &TcpStream, dscp: Option<Dscp>) -> io::Result<Vec<String>> {
+pub(crate) fn prepare_tcp(stream: &TcpStream, dscp: Option<Dscp>) -> io::Result<Vec<String>> {
     stream.set_nodelay(true)?;
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(LOOK_AROUND))?;
@@ -47,13 +47,13 @@ pub fn prepare_tcp(stream: &TcpStream, dscp: Option<Dscp>) -> io::Result<Vec<Str
 }
 
 /// Waits until `stream` accepts more bytes, for at most `patience`; returns whether it does.
-pub fn writable(stream: &TcpStream, patience: PollTimeout) -> bool {
+pub(crate) fn writable(stream: &TcpStream, patience: PollTimeout) -> bool {
     let mut queue = [PollFd::new(stream.as_fd(), PollFlags::POLLOUT)];
     poll(&mut queue, patience).is_ok_and(|n| n > 0)
 }
 
 /// Writes as much of the concatenated `parts`, from byte `done` on, as the kernel accepts without blocking.
-pub fn write_some(mut stream: &TcpStream, parts: [&[u8]; 2], done: usize) -> io::Result<usize> {
+pub(crate) fn write_some(mut stream: &TcpStream, parts: [&[u8]; 2], done: usize) -> io::Result<usize> {
     let [head, tail] = parts;
     let rest = [&head[done.min(head.len())..], &tail[done.saturating_sub(head.len()).min(tail.len())..]];
     match stream.write_vectored(&rest.map(IoSlice::new)) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// Wakes a thread that polls it. Clones wake the same thread.
 #[derive(Clone, Debug)]
-pub struct Waker(Arc<EventFd>);
+pub(crate) struct Waker(Arc<EventFd>);
 
 impl Waker {
     /// A waker that has not been used.

@@ -32,7 +32,7 @@ const STAMPS_UNDER_WAY: usize = 1024;
 const INBOX_BYTES: usize = 4 << 20;
 
 /// A UDP socket that answers. The fate of some answers is reported: `K` identifies an answer.
-pub struct AnsweringSocket<K> {
+pub(crate) struct AnsweringSocket<K> {
     socket: UdpSocket,
     inbox: Inbox,
     shared: Shared,
@@ -42,7 +42,7 @@ pub struct AnsweringSocket<K> {
 
 /// The fate of an answer.
 #[derive(Clone, Copy, Debug)]
-pub struct Departed<K> {
+pub(crate) struct Departed<K> {
     /// The answer.
     pub which: K,
     /// How it left.
@@ -111,7 +111,7 @@ impl<K: Copy> AnsweringSocket<K> {
     }
 
     /// Whether the kernel can report when answers leave.
-    pub fn stamps_answers(&self) -> bool {
+    pub(crate) fn stamps_answers(&self) -> bool {
         self.answers.stamps
     }
 
@@ -166,7 +166,7 @@ impl<K: Copy> AnsweringSocket<K> {
     }
 
     /// Reports the fate of tracked answers, the last one first. `each` can send further packets.
-    pub fn take_departed(&mut self, mut each: impl FnMut(&mut Answers<K>, Departed<K>)) {
+    pub(crate) fn take_departed(&mut self, mut each: impl FnMut(&mut Answers<K>, Departed<K>)) {
         let answers = &mut self.answers;
         if answers.departures.awaited() > 0 {
             let Answers { departures, departed, .. } = answers;
@@ -229,7 +229,7 @@ impl<K: Copy> Answers<K> {
 
     /// The same; [`AnsweringSocket::take_departed`] will report if it could not be sent and, if it is `stamped`, when
     /// it left.
-    pub fn push_tracked(
+    pub(crate) fn push_tracked(
         &mut self,
         answer: &[u8],
         to: SocketAddr,

@@ -79,6 +79,7 @@ impl<'a> ProgressFeed<'a> {
 
 /// Why a test could not be run.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PingError {
     /// The socket could not be set up.
     #[error("opening a socket to {to}: {hint}")]

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 /// Why there is no session.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TwampError {
     /// The connection failed.
     #[error("connecting to the TWAMP server at {to}: {source}")]

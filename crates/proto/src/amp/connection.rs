@@ -42,7 +42,7 @@ impl Connection {
     }
 
     /// The keys of the test session `sid`; `None` if the mode does not protect test packets.
-    pub fn test_keys(&self, sid: &Sid) -> Option<TestKeys> {
+    pub(crate) fn test_keys(&self, sid: &Sid) -> Option<TestKeys> {
         self.keys.as_ref().and_then(|keys| TestKeys::new(self.mode, keys, sid))
     }
 }
@@ -99,6 +99,7 @@ impl fmt::Display for Step {
 
 /// Why a client's conversation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Failure {
     /// The greeting offers no mode at all.
     #[error(
@@ -169,7 +170,7 @@ fn closed_hint(step: Step) -> &'static str {
 impl Connection {
     /// Reads the greeting, if it is complete, and selects the mode. The result is to be sent next, unprotected; what
     /// follows it is protected.
-    pub fn read_greeting(&mut self, wanted: &Wanted<'_>) -> Result<Option<SetUp>, Failure> {
+    pub(crate) fn read_greeting(&mut self, wanted: &Wanted<'_>) -> Result<Option<SetUp>, Failure> {
         let Some(bytes) = self.incoming.take(Greeting::LEN) else { return Ok(None) };
         let greeting = Greeting::parse(&bytes).map_err(|_| Failure::Unasked(Step::Greeting))?;
         if greeting.modes == Modes::default() {
@@ -195,7 +196,7 @@ impl Connection {
     }
 
     /// Reads Server-Start; true once it is complete.
-    pub fn read_server_start(&mut self) -> Result<bool, Failure> {
+    pub(crate) fn read_server_start(&mut self) -> Result<bool, Failure> {
         let step = Step::SetUp;
         if self.incoming.len() < ServerStart::LEN + ServerStart::TIME_LEN {
             return Ok(false);
@@ -321,7 +322,7 @@ impl Connection {
 
     /// Reads the client's choice, if it is complete, and appends Server-Start to `answer`, even if the client is
     /// refused. True once it is complete.
-    pub fn read_set_up(&mut self, entry: &Entry<'_>, answer: &mut Vec<u8>) -> Result<bool, Reason> {
+    pub(crate) fn read_set_up(&mut self, entry: &Entry<'_>, answer: &mut Vec<u8>) -> Result<bool, Reason> {
         let Some(bytes) = self.incoming.take(SetUp::LEN) else { return Ok(false) };
         let asked = SetUp::parse(&bytes).map_err(|_| Reason::Confused)?;
         let Some(mode) = Mode::from_bits(asked.mode).filter(|m| entry.modes.contains(*m)) else {

@@ -14,10 +14,10 @@ pub const BLOCK: usize = 16;
 type Block = aes::Block;
 
 /// Fewest rounds of the key derivation that a server may ask for.
-pub const FEWEST_ROUNDS: u32 = 1024;
+pub(crate) const FEWEST_ROUNDS: u32 = 1024;
 /// Most rounds that a client computes: the default of RFC 4656 §6.1. With more, a server could keep it busy for
 /// minutes.
-pub const MOST_ROUNDS: u32 = 32_768;
+pub(crate) const MOST_ROUNDS: u32 = 32_768;
 
 fn encryptor(key: &[u8; 16], iv: &[u8; 16]) -> cbc::Encryptor<Aes128> {
     cbc::Encryptor::new(&(*key).into(), &(*iv).into())
@@ -78,7 +78,7 @@ impl SessionKeys {
     }
 
     /// The keys in `token`, if it was made with the passphrase's key.
-    pub fn from_token(token: &[u8; 64], key: &[u8; 16], challenge: &[u8; 16]) -> Option<SessionKeys> {
+    pub(crate) fn from_token(token: &[u8; 64], key: &[u8; 16], challenge: &[u8; 16]) -> Option<SessionKeys> {
         let mut plain = *token;
         decrypt(key, &mut plain);
         // Both sides know the challenge; only the comparison has to take constant time.
@@ -106,7 +106,7 @@ impl fmt::Debug for SessionKeys {
 
 /// The HMAC of a message is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forged;
+pub(crate) struct Forged;
 
 /// Bytes to be sent: unprotected until [`protect`](Outgoing::protect) is called.
 #[derive(Default)]
@@ -114,7 +114,7 @@ pub struct Outgoing(Option<(cbc::Encryptor<Aes128>, HmacReset<Sha1>)>);
 
 impl Outgoing {
     /// From here on, encrypt with `keys`, beginning with `iv`.
-    pub fn protect(&mut self, keys: &SessionKeys, iv: &[u8; 16]) {
+    pub(crate) fn protect(&mut self, keys: &SessionKeys, iv: &[u8; 16]) {
         self.0 = Some((encryptor(&keys.aes, iv), running_mac(&keys.hmac)));
     }
 
@@ -129,7 +129,7 @@ impl Outgoing {
     }
 
     /// Appends `message` and its HMAC.
-    pub fn put_signed(&mut self, message: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn put_signed(&mut self, message: &[u8], out: &mut Vec<u8>) {
         self.put(message, out);
         let mut tag = Block::default();
         if let Some((cbc, mac)) = &mut self.0 {
@@ -162,7 +162,7 @@ impl Incoming {
     }
 
     /// From here on, decrypts with `keys`, beginning with `iv`: what is not consumed yet, and what follows.
-    pub fn protect(&mut self, keys: &SessionKeys, iv: &[u8; 16]) {
+    pub(crate) fn protect(&mut self, keys: &SessionKeys, iv: &[u8; 16]) {
         self.cipher = Some((decryptor(&keys.aes, iv), running_mac(&keys.hmac)));
         let waiting = core::mem::take(&mut self.plain);
         self.feed(&waiting);
@@ -202,7 +202,7 @@ impl Incoming {
 
     /// Consumes a message of `len` bytes with its HMAC, once it is complete; returns it without the HMAC, which is not
     /// checked in the open mode.
-    pub fn take_signed(&mut self, len: usize) -> Option<Result<Vec<u8>, Forged>> {
+    pub(crate) fn take_signed(&mut self, len: usize) -> Option<Result<Vec<u8>, Forged>> {
         if self.plain.len() < len {
             return None;
         }

@@ -10,7 +10,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use jitlat_core::ntp::NtpTime;
 
 /// Bytes of the block at the end of most messages.
-pub const HMAC_LEN: usize = 16;
+pub(crate) const HMAC_LEN: usize = 16;
 
 /// A server's answer (RFC 4656 §3.3). Undefined codes mean failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -132,15 +132,15 @@ pub struct Request {
 /// Command numbers.
 pub mod command {
     /// Request-Session (OWAMP).
-    pub const REQUEST_SESSION: u8 = 1;
+    pub(crate) const REQUEST_SESSION: u8 = 1;
     /// Start-Sessions.
     pub const START: u8 = 2;
     /// Stop-Sessions.
     pub const STOP: u8 = 3;
     /// Fetch-Session (OWAMP).
-    pub const FETCH_SESSION: u8 = 4;
+    pub(crate) const FETCH_SESSION: u8 = 4;
     /// Request-TW-Session (TWAMP).
-    pub const REQUEST_TW_SESSION: u8 = 5;
+    pub(crate) const REQUEST_TW_SESSION: u8 = 5;
 }
 
 fn address(version: u8, field: [u8; 16]) -> IpAddr {
@@ -163,7 +163,7 @@ fn address_field(address: IpAddr) -> [u8; 16] {
 
 impl Request {
     /// Bytes on the wire, HMAC included.
-    pub const LEN: usize = 112;
+    pub(crate) const LEN: usize = 112;
 
     /// From a message that begins with one of the two commands.
     pub fn parse(bytes: &[u8]) -> Result<Request, Truncated> {
@@ -214,7 +214,7 @@ impl Request {
 
 /// Accept-Session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AcceptSession {
+pub(crate) struct AcceptSession {
     /// Whether the session is granted.
     pub accept: Accept,
     /// Port that the test packets should be sent to; it may differ from the requested one.
@@ -225,7 +225,7 @@ pub struct AcceptSession {
 
 impl AcceptSession {
     /// Bytes on the wire, HMAC included.
-    pub const LEN: usize = 48;
+    pub(crate) const LEN: usize = 48;
 
     /// From [`LEN`](Self::LEN) bytes.
     pub fn parse(bytes: &[u8]) -> Result<AcceptSession, Truncated> {
@@ -245,30 +245,30 @@ impl AcceptSession {
 }
 
 /// Bytes of the short messages, HMAC included: Start-Sessions, Start-Ack, Stop-Sessions.
-pub const SHORT_LEN: usize = 32;
+pub(crate) const SHORT_LEN: usize = 32;
 
 /// Appends Start-Sessions to `out`, without the HMAC.
-pub fn write_start(out: &mut Vec<u8>) {
+pub(crate) fn write_start(out: &mut Vec<u8>) {
     out.push(command::START);
     out.extend([0; 15]);
 }
 
 /// Appends Start-Ack to `out`, without the HMAC.
-pub fn write_start_ack(accept: Accept, out: &mut Vec<u8>) {
+pub(crate) fn write_start_ack(accept: Accept, out: &mut Vec<u8>) {
     out.push(accept as u8);
     out.extend([0; 15]);
 }
 
 /// Appends Stop-Sessions of this many sessions to `out`, without the HMAC. In OWAMP a record of each session
 /// follows.
-pub fn write_stop(accept: Accept, sessions: u32, out: &mut Vec<u8>) {
+pub(crate) fn write_stop(accept: Accept, sessions: u32, out: &mut Vec<u8>) {
     out.extend([command::STOP, accept as u8, 0, 0]);
     out.extend(sessions.to_be_bytes());
     out.extend([0; 8]);
 }
 
 /// The number of sessions that a Stop-Sessions message ends.
-pub fn parse_stop(bytes: &[u8]) -> Result<u32, Truncated> {
+pub(crate) fn parse_stop(bytes: &[u8]) -> Result<u32, Truncated> {
     let mut r = Reader::new(bytes);
     r.take(4)?;
     r.u32()

@@ -31,7 +31,7 @@ impl Mode {
     }
 
     /// Whether test packets are encrypted, wholly or in part.
-    pub const fn protects_test(self) -> bool {
+    pub(crate) const fn protects_test(self) -> bool {
         matches!(self, Mode::Authenticated | Mode::Encrypted)
     }
 }

@@ -20,7 +20,7 @@ pub struct Greeting {
 
 impl Greeting {
     /// Bytes on the wire.
-    pub const LEN: usize = 64;
+    pub(crate) const LEN: usize = 64;
 
     /// The message that refuses a client: a greeting that offers no mode.
     pub fn go_away() -> [u8; Greeting::LEN] {
@@ -60,7 +60,7 @@ pub struct SetUp {
 
 impl SetUp {
     /// Bytes on the wire.
-    pub const LEN: usize = 164;
+    pub(crate) const LEN: usize = 164;
 
     /// The open mode; all other fields are zero.
     pub fn open() -> SetUp {
@@ -84,7 +84,7 @@ impl SetUp {
 
 /// The first half of Server-Start, always in the clear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServerStart {
+pub(crate) struct ServerStart {
     /// Whether the set-up is accepted.
     pub accept: Accept,
     /// Initialisation vector of the server's stream.
@@ -93,9 +93,9 @@ pub struct ServerStart {
 
 impl ServerStart {
     /// Bytes of this half.
-    pub const LEN: usize = 32;
+    pub(crate) const LEN: usize = 32;
     /// Bytes of the other: when the server was started, then zeros. The first encrypted block.
-    pub const TIME_LEN: usize = 16;
+    pub(crate) const TIME_LEN: usize = 16;
 
     /// From [`LEN`](Self::LEN) bytes.
     pub fn parse(bytes: &[u8]) -> Result<ServerStart, Truncated> {

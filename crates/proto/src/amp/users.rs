@@ -3,7 +3,7 @@
 use core::fmt;
 
 /// Longest name, in bytes.
-pub const NAME_LEN: usize = 80;
+pub(crate) const NAME_LEN: usize = 80;
 
 /// Users and their passphrases.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -64,13 +64,13 @@ impl Users {
     }
 
     /// The passphrase of the user in a message's field, which is padded with zeros.
-    pub fn of_field(&self, field: &[u8; NAME_LEN]) -> Option<&[u8]> {
+    pub(crate) fn of_field(&self, field: &[u8; NAME_LEN]) -> Option<&[u8]> {
         self.passphrase(name_in(field)?)
     }
 }
 
 /// The name in a message's field, which is padded with zeros; `None` if it is not UTF-8.
-pub fn name_in(field: &[u8; NAME_LEN]) -> Option<&str> {
+pub(crate) fn name_in(field: &[u8; NAME_LEN]) -> Option<&str> {
     let end = field.iter().position(|b| *b == 0).unwrap_or(NAME_LEN);
     core::str::from_utf8(&field[..end]).ok()
 }

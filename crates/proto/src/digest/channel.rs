@@ -6,6 +6,7 @@ use crate::jitlat::auth::{Key, SEAL_LEN, Seal, Side, Transcript};
 
 /// Why a conversation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum DigestError {
     /// The received bytes are not a message.
     #[error("the other side does not speak the protocol of packet digests: {0}")]
@@ -38,7 +39,7 @@ pub enum DigestError {
 
 /// One side's end of the connection.
 #[derive(Debug)]
-pub struct Channel {
+pub(crate) struct Channel {
     side: Side,
     key: Option<Key>,
     transcript: Transcript,

@@ -28,12 +28,12 @@ pub const VERSION: u16 = 1;
 /// Most bytes of a frame, without its length field.
 pub const MAX_FRAME: usize = 1 << 16;
 /// Most digests in a frame.
-pub const MAX_ENTRIES: usize = 2048;
+pub(crate) const MAX_ENTRIES: usize = 2048;
 /// Most addresses or prefixes in a list.
 pub const MAX_PREFIXES: usize = 255;
 /// The conversation fails after this time without a message.
 pub const SILENCE: Span = Span::seconds(10);
 /// Longest interval at which a capture point reports up to which time it is complete.
-pub const BEAT: Span = Span::millis(200);
+pub(crate) const BEAT: Span = Span::millis(200);
 /// Longest interval at which a collector sends a keep-alive.
 pub const ALIVE: Span = Span::seconds(2);

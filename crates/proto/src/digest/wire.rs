@@ -7,7 +7,7 @@ use jitlat_core::passive::{Fields, Identity, IdentityRule, PacketPreview, Prefix
 use jitlat_core::time::WallTime;
 
 /// What a conversation begins with.
-pub const MAGIC: [u8; 4] = *b"JLTD";
+pub(crate) const MAGIC: [u8; 4] = *b"JLTD";
 /// Most bytes of a text.
 const MAX_TEXT: usize = 200;
 /// Most notes at the end.
@@ -162,6 +162,7 @@ pub enum Message {
 
 /// A message that cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum WireError {
     /// It ends too early.
     #[error("a message is cut short")]

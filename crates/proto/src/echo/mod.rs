@@ -11,10 +11,10 @@ const MARK_LEN: usize = 8;
 mod field {
     use crate::wire::Field;
     pub const TYPE: Field<u8> = Field::at(0);
-    pub const CODE: Field<u8> = TYPE.then();
+    pub(crate) const CODE: Field<u8> = TYPE.then();
     pub const CHECKSUM: Field<u16> = CODE.then();
-    pub const ID: Field<u16> = CHECKSUM.then();
-    pub const SEQ: Field<u16> = ID.then();
+    pub(crate) const ID: Field<u16> = CHECKSUM.then();
+    pub(crate) const SEQ: Field<u16> = ID.then();
 }
 
 /// Version of the Internet protocol below.

@@ -8,7 +8,8 @@ use crate::twoway::{ConversationState, Protocol, Received, Reply};
 use jitlat_core::{Span, SteadyTime, WallTime};
 
 /// How long to wait for the answer to each open request, as irtt does.
-pub const OPEN_TIMEOUTS: [Span; 4] = [Span::seconds(1), Span::seconds(2), Span::seconds(4), Span::seconds(8)];
+pub(crate) const OPEN_TIMEOUTS: [Span; 4] =
+    [Span::seconds(1), Span::seconds(2), Span::seconds(4), Span::seconds(8)];
 
 /// Options of a client.
 #[derive(Clone, Debug)]
@@ -51,6 +52,7 @@ impl Options {
 
 /// Why a test cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Failure {
     /// No open request was answered.
     #[error(

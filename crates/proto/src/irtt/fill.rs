@@ -65,7 +65,7 @@ impl fmt::Display for Fill {
 
 /// Pads packets: keeps the position in the pattern, or the state of the random numbers.
 #[derive(Clone, Debug)]
-pub struct Filler {
+pub(crate) struct Filler {
     fill: Fill,
     /// Position in the pattern, or state of the random numbers, which need not be secret.
     state: u64,

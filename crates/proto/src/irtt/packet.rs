@@ -8,11 +8,11 @@ use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
 
 /// First bytes of every packet.
-pub const MAGIC: [u8; 3] = [0x14, 0xa7, 0x5b];
+pub(crate) const MAGIC: [u8; 3] = [0x14, 0xa7, 0x5b];
 /// Bytes of an HMAC.
-pub const HMAC_LEN: usize = 16;
+pub(crate) const HMAC_LEN: usize = 16;
 /// Bytes of a session's token.
-pub const TOKEN_LEN: usize = 8;
+pub(crate) const TOKEN_LEN: usize = 8;
 
 /// The bits of the octet after the magic bytes.
 pub mod flag {
@@ -32,7 +32,7 @@ pub mod flag {
 mod field {
     use super::HMAC_LEN;
     use crate::wire::Field;
-    pub const MAGIC: Field<[u8; 3]> = Field::at(0);
+    pub(crate) const MAGIC: Field<[u8; 3]> = Field::at(0);
     pub const FLAGS: Field<u8> = MAGIC.then();
     /// Where what follows begins without an HMAC.
     pub const HMAC: Field<[u8; HMAC_LEN]> = FLAGS.then();
@@ -138,7 +138,7 @@ impl<'a> Packet<'a> {
 
 /// The layout of an echo's fields after the token.
 #[derive(Clone, Debug, Default)]
-pub struct EchoLayout {
+pub(crate) struct EchoLayout {
     count: Option<Field<LittleEndian<u32>>>,
     window: Option<Field<LittleEndian<u64>>>,
     receive: Stamps,
@@ -205,7 +205,7 @@ impl EchoLayout {
     }
 
     /// Of the replies of servers that write both clocks of a midpoint although one was agreed on, as irtt's does.
-    pub fn with_both_midpoints(params: &Params) -> Option<EchoLayout> {
+    pub(crate) fn with_both_midpoints(params: &Params) -> Option<EchoLayout> {
         let odd = params.stamp_at == StampAt::Midpoint && params.clocks != Clocks::Both;
         odd.then(|| EchoLayout::with_clocks(params, Clocks::Both))
     }
@@ -233,7 +233,7 @@ impl EchoLayout {
     }
 
     /// Bytes of a packet without payload.
-    pub fn packet_len(&self, key: Option<&Key>) -> usize {
+    pub(crate) fn packet_len(&self, key: Option<&Key>) -> usize {
         let hmac = if key.is_some() { HMAC_LEN } else { 0 };
         field::HMAC.start() + hmac + TOKEN_LEN + self.len
     }
@@ -241,11 +241,6 @@ impl EchoLayout {
     /// Bytes of the fields.
     pub fn len(&self) -> usize {
         self.len
-    }
-
-    /// Never: a sequence number is always there.
-    pub fn is_empty(&self) -> bool {
-        false
     }
 
     /// Reads the fields at the front of `body`, which follows the token; `None` if it is too short.

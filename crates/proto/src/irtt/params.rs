@@ -6,7 +6,7 @@ use jitlat_core::Span;
 /// The only version of the protocol.
 pub const VERSION: i64 = 1;
 /// Longest name of a fill, in bytes.
-pub const FILL_LEN: usize = 32;
+pub(crate) const FILL_LEN: usize = 32;
 
 /// The server's statistics of received requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -28,12 +28,12 @@ impl Stats {
     pub const ALL: [Stats; 4] = [Stats::None, Stats::Count, Stats::Window, Stats::Both];
 
     /// Whether the count is among them.
-    pub fn has_count(self) -> bool {
+    pub(crate) fn has_count(self) -> bool {
         self as u8 & 1 != 0
     }
 
     /// Whether the window is among them.
-    pub fn has_window(self) -> bool {
+    pub(crate) fn has_window(self) -> bool {
         self as u8 & 2 != 0
     }
 }
@@ -81,12 +81,12 @@ impl Clocks {
     pub const ALL: [Clocks; 4] = [Clocks::None, Clocks::Wall, Clocks::Monotonic, Clocks::Both];
 
     /// Whether the wall clock is among them.
-    pub fn has_wall(self) -> bool {
+    pub(crate) fn has_wall(self) -> bool {
         self as u8 & 1 != 0
     }
 
     /// Whether the monotonic clock is among them.
-    pub fn has_monotonic(self) -> bool {
+    pub(crate) fn has_monotonic(self) -> bool {
         self as u8 & 2 != 0
     }
 }
@@ -117,14 +117,14 @@ pub struct Params {
 /// Numbers of the parameters.
 mod tag {
     pub const VERSION: u64 = 1;
-    pub const DURATION: u64 = 2;
-    pub const INTERVAL: u64 = 3;
+    pub(crate) const DURATION: u64 = 2;
+    pub(crate) const INTERVAL: u64 = 3;
     pub const LENGTH: u64 = 4;
-    pub const STATS: u64 = 5;
-    pub const STAMP_AT: u64 = 6;
-    pub const CLOCKS: u64 = 7;
+    pub(crate) const STATS: u64 = 5;
+    pub(crate) const STAMP_AT: u64 = 6;
+    pub(crate) const CLOCKS: u64 = 7;
     pub const TOS: u64 = 8;
-    pub const FILL: u64 = 9;
+    pub(crate) const FILL: u64 = 9;
 }
 
 /// Why parameters cannot be read.
@@ -233,7 +233,7 @@ impl Params {
     }
 
     /// Descriptions of what was not granted of `asked`; empty if everything was.
-    pub fn restrictions(&self, asked: &Params) -> Vec<String> {
+    pub(crate) fn restrictions(&self, asked: &Params) -> Vec<String> {
         let changed: [(&str, String, String); 9] = [
             ("protocol version", asked.version.to_string(), self.version.to_string()),
             ("duration", seconds(asked.duration), seconds(self.duration)),

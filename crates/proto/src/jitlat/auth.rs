@@ -9,13 +9,13 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 /// Bytes of a nonce.
-pub const NONCE_LEN: usize = 16;
+pub(crate) const NONCE_LEN: usize = 16;
 /// Bytes of a proof.
-pub const PROOF_LEN: usize = 32;
+pub(crate) const PROOF_LEN: usize = 32;
 /// Bytes of the seal on a frame.
-pub const SEAL_LEN: usize = 16;
+pub(crate) const SEAL_LEN: usize = 16;
 /// Shortest key: 128 bits if it is random.
-pub const MIN_KEY_LEN: usize = 16;
+pub(crate) const MIN_KEY_LEN: usize = 16;
 
 /// A pre-shared key.
 #[derive(Clone, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Side {
 
 /// Everything sent so far on a control connection, both ways, in the order of the conversation.
 #[derive(Clone, Default)]
-pub struct Transcript(Sha256);
+pub(crate) struct Transcript(Sha256);
 
 impl Transcript {
     /// Adds bytes that were sent or received.
@@ -98,7 +98,7 @@ impl Transcript {
     }
 
     /// Whether `proof` is that of `side`. Constant time.
-    pub fn verify(&self, key: &Key, side: Side, proof: &[u8]) -> bool {
+    pub(crate) fn verify(&self, key: &Key, side: Side, proof: &[u8]) -> bool {
         mac(&key.0, &[side.proof_label(), &self.digest()]).verify_slice(proof).is_ok()
     }
 
@@ -179,7 +179,7 @@ pub fn derive(entropy: &[u8; 32], label: &str) -> [u8; 32] {
 }
 
 /// The first eight bytes of [`derive`].
-pub fn derive_u64(entropy: &[u8; 32], label: &str) -> u64 {
+pub(crate) fn derive_u64(entropy: &[u8; 32], label: &str) -> u64 {
     let bytes = derive(entropy, label);
     bytes.first_chunk().map_or(0, |b| u64::from_be_bytes(*b))
 }

@@ -25,7 +25,7 @@ impl fmt::Display for Dialect {
 
 /// Detects the dialect from the first bytes of a connection: the preface `JLT3`, or a workorder's command 1…7. `None`
 /// while both are still possible.
-pub fn sniff(first: &[u8]) -> Result<Option<Dialect>, DecodeError> {
+pub(crate) fn sniff(first: &[u8]) -> Result<Option<Dialect>, DecodeError> {
     let head = &first[..first.len().min(4)];
     let v3 = PREFACE.starts_with(head);
     let classic = match head {

@@ -13,7 +13,7 @@ pub const VERSION: u8 = 3;
 /// Most flows in a session.
 pub const MAX_FLOWS: usize = 8;
 /// Stamps in a chunk of transmit stamps.
-pub const STAMP_CHUNK: usize = 4096;
+pub(crate) const STAMP_CHUNK: usize = 4096;
 
 /// One control message.
 #[derive(Clone, Debug, PartialEq)]
@@ -313,6 +313,7 @@ impl NakCode {
 
 /// Why received bytes are not a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum DecodeError {
     /// The connection does not begin as a jitlat conversation does.
     #[error("not a jitlat control connection (it begins with {})", hex(.0))]
@@ -346,7 +347,7 @@ fn hex(bytes: &[u8]) -> String {
 
 impl DecodeError {
     /// The refusal that answers such bytes.
-    pub fn to_nak(&self) -> Nak {
+    pub(crate) fn to_nak(&self) -> Nak {
         let code = match self {
             DecodeError::Invalid(_) => NakCode::Invalid,
             DecodeError::Seal => NakCode::Authentication,

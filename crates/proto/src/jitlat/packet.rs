@@ -5,7 +5,7 @@ use jitlat_core::WallTime;
 /// Bytes of the header, and so of the shortest packet.
 pub const HEADER_LEN: usize = jitlat_core::spec::HEADER_LEN as usize;
 /// The sequence number that ends a stream.
-pub const SENTINEL: i32 = -1;
+pub(crate) const SENTINEL: i32 = -1;
 /// The sequence number of the greeting that opens a version-3 test path; its time field contains the flow's token.
 pub const HELLO: i32 = -2;
 
@@ -21,7 +21,7 @@ pub struct Header {
 mod field {
     use crate::wire::Field;
     pub const TIME: Field<i64> = Field::at(0);
-    pub const SEQ: Field<i32> = TIME.then();
+    pub(crate) const SEQ: Field<i32> = TIME.then();
 }
 
 impl Header {

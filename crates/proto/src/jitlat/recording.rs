@@ -189,7 +189,7 @@ impl SentStamps {
     }
 
     /// Appends raw stamps, as they come from [`raw`](SentStamps::raw).
-    pub fn extend_raw(&mut self, stamps: impl IntoIterator<Item = i64>) {
+    pub(crate) fn extend_raw(&mut self, stamps: impl IntoIterator<Item = i64>) {
         self.stamps.extend(stamps);
     }
 

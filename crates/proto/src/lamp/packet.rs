@@ -17,11 +17,11 @@ mod field {
     use crate::wire::Field;
     pub const RESERVED: Field<u8> = Field::at(0);
     pub const CONTROL: Field<u8> = RESERVED.then();
-    pub const ID: Field<u16> = CONTROL.then();
-    pub const SEQ: Field<u16> = ID.then();
-    pub const LENGTH_OR_TYPE: Field<u16> = SEQ.then();
+    pub(crate) const ID: Field<u16> = CONTROL.then();
+    pub(crate) const SEQ: Field<u16> = ID.then();
+    pub(crate) const LENGTH_OR_TYPE: Field<u16> = SEQ.then();
     pub const SECONDS: Field<u64> = LENGTH_OR_TYPE.then();
-    pub const MICROS: Field<u64> = SECONDS.then();
+    pub(crate) const MICROS: Field<u64> = SECONDS.then();
 }
 
 /// What a packet is; the low half of byte 1.
@@ -226,7 +226,7 @@ impl Header {
 
 /// Turns the request in `packet` into its answer: only byte 1 changes. False, and nothing changed, if it is not a
 /// request.
-pub fn turn_into_reply(packet: &mut [u8]) -> bool {
+pub(crate) fn turn_into_reply(packet: &mut [u8]) -> bool {
     match Header::parse(packet).and_then(|h| h.kind.reply()) {
         Some(reply) => {
             field::CONTROL.write(packet, CONTROL | reply as u8);
@@ -237,6 +237,6 @@ pub fn turn_into_reply(packet: &mut [u8]) -> bool {
 }
 
 /// Appends `length` bytes of the test pattern 00 01 … 0f 00 01 …
-pub fn push_payload(out: &mut Vec<u8>, length: usize) {
+pub(crate) fn push_payload(out: &mut Vec<u8>, length: usize) {
     out.extend((0..length).map(|i| (i & 0x0f) as u8));
 }

@@ -16,11 +16,11 @@ const PADDED: usize = 128;
 mod icmp {
     use super::Field;
     pub const TYPE: Field<u8> = Field::at(0);
-    pub const CODE: Field<u8> = TYPE.then();
+    pub(crate) const CODE: Field<u8> = TYPE.then();
     /// Length of the quoted packet in 32-bit words (ICMP), if RFC 4884 is supported.
-    pub const LENGTH_V4: Field<u8> = Field::at(5);
+    pub(crate) const LENGTH_V4: Field<u8> = Field::at(5);
     /// The same for ICMPv6, in 64-bit words.
-    pub const LENGTH_V6: Field<u8> = Field::at(4);
+    pub(crate) const LENGTH_V6: Field<u8> = Field::at(4);
     pub const HEADER: usize = 8;
 }
 
@@ -41,7 +41,7 @@ mod v6 {
     use super::Field;
     /// Version (4 bits), traffic class (8), flow label (20).
     pub const FIRST: Field<u32> = Field::at(0);
-    pub const NEXT: Field<u8> = Field::at(6);
+    pub(crate) const NEXT: Field<u8> = Field::at(6);
     pub const HOP_LIMIT: Field<u8> = NEXT.then();
     pub const SOURCE: Field<[u8; 16]> = HOP_LIMIT.then();
     pub const DESTINATION: Field<[u8; 16]> = SOURCE.then();
@@ -54,7 +54,7 @@ mod transport {
     pub const SOURCE: Field<u16> = Field::at(0);
     pub const DESTINATION: Field<u16> = SOURCE.then();
     /// Of UDP: header and payload.
-    pub const UDP_LENGTH: Field<u16> = DESTINATION.then();
+    pub(crate) const UDP_LENGTH: Field<u16> = DESTINATION.then();
 }
 
 /// The extension structure (RFC 4884 §7) and its objects.
@@ -66,9 +66,9 @@ mod extension {
     pub const HEADER: usize = CHECKSUM.end();
     /// Of an object: its length with this header.
     pub const LENGTH: Field<u16> = Field::at(0);
-    pub const CLASS: Field<u8> = LENGTH.then();
+    pub(crate) const CLASS: Field<u8> = LENGTH.then();
     pub const KIND: Field<u8> = CLASS.then();
-    pub const OBJECT: usize = KIND.end();
+    pub(crate) const OBJECT: usize = KIND.end();
     /// RFC 4950: the MPLS label stack of the packet as it came in.
     pub const MPLS: (u8, u8) = (1, 1);
 }
@@ -118,6 +118,7 @@ pub struct Quotation {
 
 /// Why bytes are not a quotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum QuotationError {
     /// They end too early.
     #[error("an ICMP error ends within {0}")]

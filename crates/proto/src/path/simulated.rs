@@ -9,7 +9,7 @@ use jitlat_core::{Span, SteadyTime, Transport, WallTime};
 
 /// A packet as it is quoted.
 #[derive(Clone, Copy, Debug)]
-pub struct Quoted {
+pub(crate) struct Quoted {
     pub family: Family,
     pub protocol: u8,
     pub ports: [u16; 2],

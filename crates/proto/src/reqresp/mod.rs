@@ -18,26 +18,26 @@ const MAGIC: [u8; 8] = *b"JLTreq1\n";
 /// The greeting.
 mod greeting {
     use crate::wire::Field;
-    pub const MAGIC: Field<[u8; 8]> = Field::at(0);
+    pub(crate) const MAGIC: Field<[u8; 8]> = Field::at(0);
     pub const REQUEST: Field<u32> = MAGIC.then();
-    pub const RESPONSE: Field<u32> = REQUEST.then();
+    pub(crate) const RESPONSE: Field<u32> = REQUEST.then();
 }
 
 /// The beginning of a request and, with one time more, of a response.
 mod field {
     use crate::wire::Field;
-    pub const SEQ: Field<u32> = Field::at(0);
+    pub(crate) const SEQ: Field<u32> = Field::at(0);
     /// T1.
     pub const SENT: Field<i64> = SEQ.then();
     /// T2 and T3.
-    pub const ARRIVED: Field<i64> = SEQ.then();
-    pub const ANSWERED: Field<i64> = ARRIVED.then();
+    pub(crate) const ARRIVED: Field<i64> = SEQ.then();
+    pub(crate) const ANSWERED: Field<i64> = ARRIVED.then();
 }
 
 /// Bytes of the shortest request: sequence number, T1.
 pub const SHORTEST_REQUEST: usize = 12;
 /// Bytes of the shortest response: sequence number, T2, T3.
-pub const SHORTEST_RESPONSE: usize = 20;
+pub(crate) const SHORTEST_RESPONSE: usize = 20;
 /// The largest of either.
 pub const LARGEST: usize = 65_535;
 

@@ -10,7 +10,7 @@ use jitlat_core::{Source, Span, Stamp, SteadyTime, Transport};
 use std::collections::VecDeque;
 
 /// How long after the program's reading a packet leaves the simulated host.
-pub const SEND_LAG: Span = Span::micros(3);
+pub(crate) const SEND_LAG: Span = Span::micros(3);
 
 /// A packet of a test stream in transit.
 #[derive(Clone, Copy, Debug)]
@@ -182,7 +182,7 @@ impl Engine {
     }
 
     /// The next report that has arrived by `now`.
-    pub fn poll_report(&mut self, now: SteadyTime) -> Option<FlowReport> {
+    pub(crate) fn poll_report(&mut self, now: SteadyTime) -> Option<FlowReport> {
         self.posted.extend(self.reports.drain(..).map(|report| (now + self.latency, report)));
         if self.posted.front().is_none_or(|(at, _)| *at > now) {
             return None;

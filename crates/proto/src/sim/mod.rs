@@ -9,7 +9,7 @@ mod engine;
 pub mod owamp;
 
 pub use clock::{EPOCH, HostClock};
-pub use engine::SEND_LAG;
+pub(crate) use engine::SEND_LAG;
 
 use crate::jitlat::auth::Key;
 use crate::jitlat::limits::Limits;

@@ -7,9 +7,9 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 /// Bytes of a truncated HMAC.
-pub const LEN: usize = 16;
+pub(crate) const LEN: usize = 16;
 /// Bytes of a base packet that it covers; it follows them.
-pub const COVERED: usize = 96;
+pub(crate) const COVERED: usize = 96;
 
 /// A shared key.
 #[derive(Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Key {
     }
 
     /// Signs the base packet at the front of `packet`, which has to hold one (112 bytes).
-    pub fn sign_base(&self, packet: &mut [u8]) {
+    pub(crate) fn sign_base(&self, packet: &mut [u8]) {
         let Some((base, rest)) = packet.split_at_mut_checked(COVERED) else { return };
         let Some(place) = rest.first_chunk_mut::<LEN>() else { return };
         let tag = self.mac().chain_update(base).finalize().into_bytes();
@@ -35,7 +35,7 @@ impl Key {
     }
 
     /// Whether the base packet at the front of `packet` is signed with this key. Constant time.
-    pub fn verify_base(&self, packet: &[u8]) -> bool {
+    pub(crate) fn verify_base(&self, packet: &[u8]) -> bool {
         let Some((base, rest)) = packet.split_at_checked(COVERED) else { return false };
         let Some(tag) = rest.first_chunk::<LEN>() else { return false };
         self.mac().chain_update(base).verify_truncated_left(tag).is_ok()
@@ -46,13 +46,13 @@ impl Key {
     }
 
     /// Appends an HMAC extension over `seq` and the extensions in `tlvs`.
-    pub fn push_tlv(&self, seq: u32, tlvs: &mut Vec<u8>) {
+    pub(crate) fn push_tlv(&self, seq: u32, tlvs: &mut Vec<u8>) {
         let tag = self.tlv_mac(seq, tlvs).finalize().into_bytes();
         crate::stamp::tlv::push(tlvs, kind::HMAC, &tag[..LEN]);
     }
 
     /// Signs anew the HMAC extension in `tlvs`, if there is one of the right length.
-    pub fn sign_tlvs(&self, seq: u32, tlvs: &mut [u8]) {
+    pub(crate) fn sign_tlvs(&self, seq: u32, tlvs: &mut [u8]) {
         let Some(at) = find(tlvs) else { return };
         let (before, rest) = tlvs.split_at_mut(at);
         let tag = self.tlv_mac(seq, before).finalize().into_bytes();
@@ -62,7 +62,7 @@ impl Key {
     }
 
     /// Whether the extensions are as the sender of `seq` wrote them: signed, or only padding.
-    pub fn verify_tlvs(&self, seq: u32, tlvs: &[u8]) -> bool {
+    pub(crate) fn verify_tlvs(&self, seq: u32, tlvs: &[u8]) -> bool {
         match find(tlvs) {
             Some(at) => {
                 let tag = &tlvs[at + HEADER_LEN..at + HEADER_LEN + LEN];

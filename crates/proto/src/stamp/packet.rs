@@ -27,7 +27,7 @@ impl Layout {
     }
 
     /// Bytes of the shortest request (TWAMP without padding).
-    pub const fn shortest_request(self) -> usize {
+    pub(crate) const fn shortest_request(self) -> usize {
         match self {
             Layout::Clear => 14,
             Layout::Keyed => 48,
@@ -35,7 +35,7 @@ impl Layout {
     }
 
     /// Bytes of the shortest complete answer.
-    pub const fn shortest_answer(self) -> usize {
+    pub(crate) const fn shortest_answer(self) -> usize {
         match self {
             Layout::Clear => 41,
             Layout::Keyed => 112,
@@ -201,7 +201,7 @@ impl Answer {
 
 /// Whether the reserved bytes of a request, as far as it has them, are zero: then it is STAMP, and the bytes at the
 /// position of a session identifier are one. A TWAMP sender has padding there.
-pub fn is_stamp(layout: Layout, request: &[u8]) -> bool {
+pub(crate) fn is_stamp(layout: Layout, request: &[u8]) -> bool {
     let Range { start, end } = layout.fields().reserved;
     let reserved = request.get(start..end.min(request.len())).unwrap_or_default();
     reserved.iter().all(|b| *b == 0)
@@ -210,7 +210,7 @@ pub fn is_stamp(layout: Layout, request: &[u8]) -> bool {
 /// Whether `packet`, sent to a reflector, is itself an answer: two reflectors must not answer each other for ever.
 /// Where an answer has T2, at most a second before its T3, a request has zeros or padding; random padding looks like
 /// that once in two thousand million packets.
-pub fn is_answer(layout: Layout, packet: &[u8]) -> bool {
+pub(crate) fn is_answer(layout: Layout, packet: &[u8]) -> bool {
     let f = layout.fields();
     if packet.len() < f.sender_error.start() {
         return false;

@@ -23,7 +23,7 @@ pub const PORT: u16 = 862;
 
 /// Padding that makes request and answer equally long: the difference without padding. The default, and the least that
 /// is granted.
-pub const fn least_padding(mode: Mode) -> u32 {
+pub(crate) const fn least_padding(mode: Mode) -> u32 {
     match mode {
         Mode::Open | Mode::Mixed => 27,
         Mode::Authenticated | Mode::Encrypted => 64,

@@ -22,7 +22,7 @@ const EMPTY: Entry = Entry { seq: 0, far_seq: 0, sent: i64::MIN, answers: 0 };
 
 /// How an answer matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnswerMatch {
+pub(crate) enum AnswerMatch {
     /// The first answer to this request, which was sent at this time.
     First(u32, WallTime),
     /// A further answer to it.
@@ -86,7 +86,7 @@ impl RequestTable {
     }
 
     /// The request of which only the low `bits` of the number are known: the latest one sent that matches.
-    pub fn unwrap_number(&self, seq: u32, bits: u8) -> Option<u32> {
+    pub(crate) fn unwrap_number(&self, seq: u32, bits: u8) -> Option<u32> {
         if bits >= 32 {
             return Some(seq);
         }
@@ -103,7 +103,7 @@ impl RequestTable {
     }
 
     /// Records an answer to `seq`, which the far host numbered `far_seq`.
-    pub fn match_answer(&mut self, seq: u32, far_seq: Option<u32>) -> AnswerMatch {
+    pub(crate) fn match_answer(&mut self, seq: u32, far_seq: Option<u32>) -> AnswerMatch {
         let mask = self.entries.len() - 1;
         let entry = &mut self.entries[seq as usize & mask];
         if entry.seq != seq || entry.sent == i64::MIN || u64::from(seq) >= self.sent {
@@ -138,7 +138,7 @@ impl RequestTable {
     }
 
     /// Records the window in the answer to `seq`: bit k = request seq − k was received.
-    pub fn note_far_window(&mut self, seq: u32, window: u64) {
+    pub(crate) fn note_far_window(&mut self, seq: u32, window: u64) {
         self.far_window.note(seq, window);
     }
 
@@ -163,7 +163,7 @@ impl RequestTable {
 
     /// Declares that the far host numbers its answers itself (TWAMP requires it), so that equal numbers mean no loss on
     /// the way there rather than no count.
-    pub fn declare_stateful(&mut self) {
+    pub(crate) fn declare_stateful(&mut self) {
         self.far.declare_stateful();
     }
 }

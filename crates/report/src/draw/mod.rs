@@ -54,6 +54,7 @@ pub fn files(figures: &[Figure]) -> impl Iterator<Item = Result<(String, Vec<u8>
 
 /// Why a figure could not be drawn.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum DrawError {
     /// The scale is outside of the range that gives a sensible image.
     #[error("drawing a figure: a scale of {0} gives no usable image; give 0.1 to 16")]

@@ -38,7 +38,7 @@ pub struct Section {
     pub columns: Vec<String>,
     /// The rows.
     pub rows: Vec<Vec<String>>,
-    /// Its summary.
+    /// Its figures, shown below the table.
     pub figures: Vec<Figure>,
 }
 

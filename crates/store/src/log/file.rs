@@ -29,6 +29,7 @@ impl Naming {
 
 /// Why a log could not be created. Nothing has been measured or written then.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CreateError {
     /// The file named by `-o` exists.
     #[error("will not write over {}: choose another name with -o or remove it first", .0.display())]

@@ -21,6 +21,7 @@ const SPELT_OUT: usize = 5;
 
 /// Why a log cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// The file could not be opened.
     #[error("cannot open the log {name}: {source}")]

@@ -10,6 +10,7 @@ const LONGEST: u64 = 256 << 20;
 
 /// Why a file has no round trips.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PingsError {
     /// It cannot be read.
     #[error("reading ping's round trips from {}: {source}", .path.display())]

@@ -17,6 +17,7 @@ pub enum Encapsulation {
     /// AAL5 over ATM (ADSL).
     Atm {
         /// The payload of the AAL5 frame.
+        #[serde(rename = "carried")]
         payload: AtmPayload,
         /// LLC/SNAP or VC multiplexing (RFC 2684).
         llc: bool,

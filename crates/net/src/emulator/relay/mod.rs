@@ -42,6 +42,7 @@ pub struct RelayConfig {
 
 /// Why a relay could not start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RelayError {
     /// An address could not be listened on.
     #[error("cannot listen on {protocol} {address} for the relay: {source}")]

@@ -17,7 +17,7 @@ const MOST_UNDER_WAY: usize = 1 << 20;
 const CHUNK: usize = 16 << 10;
 
 /// An address that clients connect to, and the server to forward to.
-pub struct Entrance {
+pub(crate) struct Entrance {
     listener: Listener,
     to: SocketAddr,
 }
@@ -144,7 +144,7 @@ impl Connections {
         }
     }
 
-    pub fn next_due(&self) -> Option<SteadyTime> {
+    pub(crate) fn next_due(&self) -> Option<SteadyTime> {
         self.list.iter().flat_map(|c| &c.pipes).filter_map(Pipe::next_due).min()
     }
 

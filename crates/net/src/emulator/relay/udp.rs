@@ -82,7 +82,7 @@ impl Flows {
     }
 
     /// Reads what clients sent to a port and puts it on the path up.
-    pub fn read_client(&mut self, port: usize, line: &mut DelayLine<Datagram>) {
+    pub(crate) fn read_client(&mut self, port: usize, line: &mut DelayLine<Datagram>) {
         for _ in 0..BATCH {
             let Ok(Some(got)) = receive(&self.ports[port].socket, &mut self.buffer) else { return };
             let Some(client) = got.from else { continue };
@@ -96,7 +96,7 @@ impl Flows {
     }
 
     /// Reads what the server answered one client and puts it on the path down.
-    pub fn read_server(&mut self, id: u64, line: &mut DelayLine<Datagram>) {
+    pub(crate) fn read_server(&mut self, id: u64, line: &mut DelayLine<Datagram>) {
         for _ in 0..BATCH {
             let Some(i) = self.index(id) else { return };
             match receive(&self.flows[i].upstream, &mut self.buffer) {
@@ -138,7 +138,7 @@ impl Flows {
         matches!(sent, Ok(_) | Err(nix::errno::Errno::ECONNREFUSED))
     }
 
-    pub fn tallies(self) -> [Tally; 2] {
+    pub(crate) fn tallies(self) -> [Tally; 2] {
         self.paths.map(|p| p.tally().clone())
     }
 

@@ -6,7 +6,8 @@
 
 mod workorder;
 
-pub use workorder::{Command, SINGLETON_LEN, WORKORDER_LEN, Workorder, parse_singleton, singleton};
+pub use workorder::{Command, WORKORDER_LEN, Workorder, singleton};
+pub(crate) use workorder::{SINGLETON_LEN, parse_singleton};
 
 use super::auth::Side;
 use super::flow::FlowId;

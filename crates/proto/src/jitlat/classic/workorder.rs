@@ -6,7 +6,7 @@ use jitlat_core::{Flags, PacketRecord, WallTime};
 /// Bytes of a workorder.
 pub const WORKORDER_LEN: usize = 44;
 /// Bytes of a singleton.
-pub const SINGLETON_LEN: usize = 24;
+pub(crate) const SINGLETON_LEN: usize = 24;
 
 /// What a workorder says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,15 +73,15 @@ pub struct Workorder {
 /// The workorder.
 mod order {
     use crate::wire::Field;
-    pub const COMMAND: Field<u32> = Field::at(0);
-    pub const NPKTS: Field<u32> = COMMAND.then();
-    pub const PKTLEN: Field<u32> = NPKTS.then();
-    pub const PROTO: Field<u32> = PKTLEN.then();
+    pub(crate) const COMMAND: Field<u32> = Field::at(0);
+    pub(crate) const NPKTS: Field<u32> = COMMAND.then();
+    pub(crate) const PKTLEN: Field<u32> = NPKTS.then();
+    pub(crate) const PROTO: Field<u32> = PKTLEN.then();
     pub const PERIOD: Field<u64> = PROTO.then();
-    pub const SRC_IP: Field<[u8; 4]> = PERIOD.then();
-    pub const DST_IP: Field<[u8; 4]> = SRC_IP.then();
-    pub const SRC_PORT: Field<u32> = DST_IP.then();
-    pub const DST_PORT: Field<u32> = SRC_PORT.then();
+    pub(crate) const SRC_IP: Field<[u8; 4]> = PERIOD.then();
+    pub(crate) const DST_IP: Field<[u8; 4]> = SRC_IP.then();
+    pub(crate) const SRC_PORT: Field<u32> = DST_IP.then();
+    pub(crate) const DST_PORT: Field<u32> = SRC_PORT.then();
     pub const DSCP: Field<u32> = DST_PORT.then();
 }
 
@@ -89,8 +89,8 @@ mod order {
 mod record_field {
     use crate::wire::Field;
     pub const SENT: Field<i64> = Field::at(0);
-    pub const SEQ: Field<i32> = SENT.then();
-    pub const ARRIVED: Field<i64> = SEQ.then();
+    pub(crate) const SEQ: Field<i32> = SENT.then();
+    pub(crate) const ARRIVED: Field<i64> = SEQ.then();
     pub const FLAGS: Field<i32> = ARRIVED.then();
 }
 
@@ -154,7 +154,7 @@ impl Workorder {
     }
 
     /// Sets [`t1`](Workorder::t1).
-    pub fn set_t1(&mut self, at: WallTime) {
+    pub(crate) fn set_t1(&mut self, at: WallTime) {
         self.pktlen = (at.0 as u64 >> 32) as u32;
         self.proto = at.0 as u32;
     }
@@ -165,7 +165,7 @@ impl Workorder {
     }
 
     /// Sets [`t2`](Workorder::t2).
-    pub fn set_t2(&mut self, at: WallTime) {
+    pub(crate) fn set_t2(&mut self, at: WallTime) {
         self.period = at.0 as u64;
     }
 }
@@ -182,7 +182,7 @@ pub fn singleton(record: &PacketRecord) -> [u8; SINGLETON_LEN] {
 }
 
 /// The record in a singleton.
-pub fn parse_singleton(bytes: &[u8; SINGLETON_LEN]) -> PacketRecord {
+pub(crate) fn parse_singleton(bytes: &[u8; SINGLETON_LEN]) -> PacketRecord {
     let read = || {
         let (sent, arrived) = (record_field::SENT.read(bytes)?, record_field::ARRIVED.read(bytes)?);
         let seq = record_field::SEQ.read(bytes)?;

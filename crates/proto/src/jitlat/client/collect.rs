@@ -108,7 +108,7 @@ impl Collection {
     }
 
     /// Whether the server has nothing more for us.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.results.is_some()
     }
 

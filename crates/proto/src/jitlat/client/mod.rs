@@ -134,6 +134,7 @@ pub enum Progress {
 
 /// Why nothing could be measured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Failure {
     /// The server refused.
     #[error("the server refused: {0}")]

@@ -13,6 +13,6 @@ use jitlat_core::{Span, TestSpec};
 /// The time between sentinels, and from the last packet to the first sentinel: ten periods (seed §4.3.3), but at least
 /// 1 ms and at most 10 s, so that a stream of any period ends in bounded time without a flood.
 /// becoming a flood.
-pub fn sentinel_interval(spec: &TestSpec) -> Span {
+pub(crate) fn sentinel_interval(spec: &TestSpec) -> Span {
     Span(spec.period().times(10).0.clamp(1_000_000, 10_000_000_000))
 }

@@ -29,7 +29,7 @@ impl Writer<'_> {
         self.bytes(tag, &text.as_bytes()[..text.floor_char_boundary(MAX_TEXT)]);
     }
 
-    pub fn optional_text(&mut self, tag: u8, text: Option<&String>) {
+    pub(crate) fn optional_text(&mut self, tag: u8, text: Option<&String>) {
         if let Some(text) = text {
             self.text(tag, text);
         }
@@ -86,12 +86,12 @@ impl Writer<'_> {
 
 mod host {
     pub const NAME: u8 = 1;
-    pub const SYSTEM: u8 = 2;
-    pub const CLOCK_SOURCE: u8 = 3;
-    pub const SYNC_BEFORE: u8 = 4;
-    pub const SYNC_AFTER: u8 = 5;
-    pub const CLOCK_STEP: u8 = 6;
-    pub const NOTE: u8 = 7;
+    pub(crate) const SYSTEM: u8 = 2;
+    pub(crate) const CLOCK_SOURCE: u8 = 3;
+    pub(crate) const SYNC_BEFORE: u8 = 4;
+    pub(crate) const SYNC_AFTER: u8 = 5;
+    pub(crate) const CLOCK_STEP: u8 = 6;
+    pub(crate) const NOTE: u8 = 7;
 }
 
 /// The state of a host's clock.
@@ -99,9 +99,9 @@ mod sync_field {
     use crate::wire::Field;
     pub const SYNCHRONISED: Field<u8> = Field::at(0);
     pub const OFFSET: Field<i64> = SYNCHRONISED.then();
-    pub const ESTIMATED_ERROR: Field<i64> = OFFSET.then();
-    pub const MAXIMUM_ERROR: Field<i64> = ESTIMATED_ERROR.then();
-    pub const FREQUENCY_PPB: Field<i64> = MAXIMUM_ERROR.then();
+    pub(crate) const ESTIMATED_ERROR: Field<i64> = OFFSET.then();
+    pub(crate) const MAXIMUM_ERROR: Field<i64> = ESTIMATED_ERROR.then();
+    pub(crate) const FREQUENCY_PPB: Field<i64> = MAXIMUM_ERROR.then();
     pub const LENGTH: usize = FREQUENCY_PPB.end();
 }
 

@@ -8,7 +8,7 @@ mod rows;
 mod schedule;
 
 pub use frame::{MAX_FRAME, PREFACE};
-pub use rows::{ROW_LEN, checksum};
+pub use rows::checksum;
 
 use super::auth::{Key, SEAL_LEN, Seal, Side, Transcript};
 use super::message::{DecodeError, Message};
@@ -86,7 +86,7 @@ impl Codec {
     }
 
     /// Whether the proof just received is the peer's.
-    pub fn verify(&self, key: &Key, proof: &[u8]) -> bool {
+    pub(crate) fn verify(&self, key: &Key, proof: &[u8]) -> bool {
         self.transcript.verify(key, self.side.other(), proof)
     }
 

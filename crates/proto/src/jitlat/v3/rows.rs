@@ -5,23 +5,23 @@ use jitlat_core::record::Moment;
 use jitlat_core::{Flags, PacketRecord, Source, Span, Stamp, WallTime};
 
 /// Bytes of a record.
-pub const ROW_LEN: usize = field::KNOWN.end();
+pub(crate) const ROW_LEN: usize = field::KNOWN.end();
 
 mod field {
     use crate::wire::Field;
-    pub const SEQ: Field<i32> = Field::at(0);
+    pub(crate) const SEQ: Field<i32> = Field::at(0);
     pub const SENT: Field<i64> = SEQ.then();
-    pub const ARRIVED: Field<i64> = SENT.then();
-    pub const SEND_LAG: Field<i32> = ARRIVED.then();
-    pub const RECEIVE_LAG: Field<i32> = SEND_LAG.then();
+    pub(crate) const ARRIVED: Field<i64> = SENT.then();
+    pub(crate) const SEND_LAG: Field<i32> = ARRIVED.then();
+    pub(crate) const RECEIVE_LAG: Field<i32> = SEND_LAG.then();
     pub const SIZE: Field<u16> = RECEIVE_LAG.then();
     pub const FLAGS: Field<u16> = SIZE.then();
     /// Kinds of the two stamps: of the send time in the low half.
-    pub const SOURCES: Field<u8> = FLAGS.then();
+    pub(crate) const SOURCES: Field<u8> = FLAGS.then();
     pub const TTL: Field<u8> = SOURCES.then();
     pub const TRAFFIC_CLASS: Field<u8> = TTL.then();
     /// Bits: which of the other fields are valid.
-    pub const KNOWN: Field<u8> = TRAFFIC_CLASS.then();
+    pub(crate) const KNOWN: Field<u8> = TRAFFIC_CLASS.then();
 }
 
 const MISSING_TIME: i64 = i64::MIN;

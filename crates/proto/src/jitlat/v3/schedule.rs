@@ -6,27 +6,27 @@ use jitlat_core::gaps::Gaps;
 use jitlat_core::{Schedule, Span};
 
 mod law {
-    pub const PERIODIC: u8 = 0;
-    pub const POISSON: u8 = 1;
-    pub const BURST: u8 = 2;
+    pub(crate) const PERIODIC: u8 = 0;
+    pub(crate) const POISSON: u8 = 1;
+    pub(crate) const BURST: u8 = 2;
     pub const RANDOM: u8 = 3;
 }
 
 mod gap_law {
-    pub const UNIFORM: u8 = 0;
-    pub const EXPONENTIAL: u8 = 1;
-    pub const NORMAL: u8 = 2;
+    pub(crate) const UNIFORM: u8 = 0;
+    pub(crate) const EXPONENTIAL: u8 = 1;
+    pub(crate) const NORMAL: u8 = 2;
 }
 
 mod layout {
     use crate::wire::Field;
     pub const LAW: Field<u8> = Field::at(0);
     /// Seed or size of a burst.
-    pub const PARAMETER: Field<u64> = LAW.then();
+    pub(crate) const PARAMETER: Field<u64> = LAW.then();
     /// Bytes of all schedules but those of random gaps.
     pub const SHORT: usize = PARAMETER.end();
     pub const BATCH: Field<u32> = PARAMETER.then();
-    pub const GAP_LAW: Field<u8> = BATCH.then();
+    pub(crate) const GAP_LAW: Field<u8> = BATCH.then();
     pub const FIRST: Field<i64> = GAP_LAW.then();
     pub const SECOND: Field<i64> = FIRST.then();
     /// Bytes of a schedule of random gaps.

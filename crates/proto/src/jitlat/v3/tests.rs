@@ -358,7 +358,7 @@ fn the_worked_row_is_what_is_sent() {
     let bytes = rows::encode(&ChunkData::Records(vec![record]));
     assert_eq!(to_hex(&bytes), to_hex(&from_hex(ROW)));
     assert_eq!(rows::decode_records(&bytes), Some(vec![record]));
-    assert_eq!(bytes.len(), ROW_LEN);
+    assert_eq!(bytes.len(), rows::ROW_LEN);
 }
 
 #[test]
