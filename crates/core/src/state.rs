@@ -1,4 +1,4 @@
-//! [`State`]: an analysis that can be put aside as bytes, read back, and put together with others.
+//! [`State`]: an analysis that can be saved as bytes, loaded again, and merged with others.
 //!
 //! ```
 //! use jitlat_core::state::State;
@@ -29,46 +29,46 @@ use crate::twoway::{Directions, FarReport, LossRun, NotAnswers, TcpStats, TwoWay
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// What the bytes of a state begin with: a line of text with the version of the format.
+/// The first bytes of a state: a line of text with the version of the format.
 const FIRST_LINE: &[u8] = b"# jitlat state 1\n";
 const ANY_VERSION: &[u8] = b"# jitlat state ";
 /// Bytes of the checksum behind the first line: XXH3-64 of all that follows, little-endian.
 const SUM: usize = 8;
-/// Nested deeper than any state is.
+/// Nesting depth that no valid state has.
 const MOST_NESTED: usize = 32;
 
-/// The tag of a session that says how many tests it is of, where there are several.
+/// The tag of a session that counts its tests, if there are several.
 pub const TESTS: &str = "tests";
 
-/// An analysis with the session it is of.
+/// An analysis with its session.
 #[derive(Clone, Debug)]
 pub struct State {
     session: Session,
     analyzer: Analyzer,
 }
 
-/// Why a state cannot be read, or saved.
+/// Why a state cannot be loaded or saved.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// They do not begin as a state does.
+    /// The bytes do not begin like a state.
     #[error("this is not a saved state of jitlat")]
     NotAState,
-    /// Of a version that this program does not know: its number.
+    /// The version is not known to this program.
     #[error("this state is of version {0}; this program reads version 1")]
     Version(String),
     /// An analysis in constant memory has no state to save.
     #[error("an analysis in constant memory cannot be saved: analyse all packets (without --streaming)")]
     InConstantMemory,
-    /// They are not the bytes that were written: cut short, or changed.
+    /// The bytes are not those that were written: truncated or changed.
     #[error("the state is damaged: it ends early, or bytes of it were changed")]
     Damaged,
-    /// They were written so, by something else: why they can be no state.
+    /// The bytes are intact but cannot be a state: the reason.
     #[error("this can be the state of no analysis: {0}")]
     Impossible(String),
 }
 
-/// What putting a state together with another came to.
+/// The result of merging two states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merged {
     /// The other was a later part of the same test.
@@ -84,7 +84,7 @@ struct Written<'a> {
 }
 
 impl State {
-    /// Before the first packet of the test `session` describes.
+    /// The state before the first packet of the test `session` describes.
     pub fn new(session: Session, options: &Options) -> State {
         State { analyzer: Analyzer::new(&session, options), session }
     }
@@ -94,12 +94,12 @@ impl State {
         State { session, analyzer }
     }
 
-    /// The test.
+    /// The session of the test.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// To complete with what becomes known as the test goes on.
+    /// The session, to complete when more becomes known.
     pub fn session_mut(&mut self) -> &mut Session {
         &mut self.session
     }
@@ -115,7 +115,7 @@ impl State {
         self.finish_with_samples().0
     }
 
-    /// The summary, and the accepted packets for figures; none of an analysis in constant memory.
+    /// The summary, and the accepted packets for figures; none for an analysis in constant memory.
     pub fn finish_with_samples(self) -> (Summary, Samples) {
         self.analyzer.finish_with_samples(&self.session)
     }
@@ -125,7 +125,7 @@ impl State {
         (self.session, self.analyzer)
     }
 
-    /// The bytes to read it back from, some 10 a packet. An analysis in constant memory cannot be saved.
+    /// The state as bytes for [`State::load`], about 10 per packet. An analysis in constant memory cannot be saved.
     pub fn save(&self) -> Result<Vec<u8>, StateError> {
         let analysis = self.analyzer.saved().ok_or(StateError::InConstantMemory)?;
         let written = Written { session: Cow::Borrowed(&self.session), analysis };
@@ -133,8 +133,8 @@ impl State {
         Ok(seal(&body))
     }
 
-    /// Reads back what [`State::save`] wrote, of whatever origin: nothing but memory of some multiple of the length
-    /// is spent on bytes of an enemy. What is computed of it follows `options`.
+    /// Loads what [`State::save`] wrote. The bytes need not be trusted: memory is limited to a multiple of their
+    /// length. What is computed follows `options`.
     pub fn load(bytes: &[u8], options: &Options) -> Result<State, StateError> {
         let Some(rest) = bytes.strip_prefix(FIRST_LINE) else {
             let version = bytes.strip_prefix(ANY_VERSION).ok_or(StateError::NotAState)?;
@@ -155,7 +155,7 @@ impl State {
         Ok(State { session, analyzer })
     }
 
-    /// Whether these bytes begin as a state of any version does.
+    /// Whether these bytes begin like a state of any version.
     pub fn begins(bytes: &[u8]) -> bool {
         bytes.starts_with(ANY_VERSION)
     }
@@ -216,13 +216,13 @@ impl State {
     }
 }
 
-/// A state of these contents, whatever they are: for those who try to break [`State::load`].
+/// A state with arbitrary contents, for tests that try to break [`State::load`].
 #[doc(hidden)]
 pub fn seal(body: &[u8]) -> Vec<u8> {
     [FIRST_LINE, &xxhash_rust::xxh3::xxh3_64(body).to_le_bytes(), body].concat()
 }
 
-/// How many tests a session is of.
+/// How many tests a session covers.
 fn tests(session: &Session) -> u64 {
     let tests = session.tags.iter().find(|(key, _)| key == TESTS);
     tests.and_then(|(_, n)| n.parse().ok()).unwrap_or(1)
@@ -258,7 +258,7 @@ fn unlike(a: &Session, b: &Session) -> Option<&'static str> {
     .find_map(|(differ, what)| differ.then_some(what))
 }
 
-/// Of two endings the one that says less.
+/// The ending of two that says less.
 fn worse(a: Ending, b: Ending) -> Ending {
     let rank = |e: Ending| match e {
         Ending::Complete => 0,

@@ -16,7 +16,7 @@ use crate::twoway::{FarReport, LossRun, TwoWayFigures, Way};
 use crate::verdict::{self, Answer, Judgement, Notes, WayLosses, findings};
 use std::collections::BTreeMap;
 
-/// What was counted while packets came.
+/// What was counted while packets arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
     /// Packets sent, and whether losses after the last arrival may be missing from that.
@@ -93,7 +93,7 @@ pub(super) trait Findings {
     }
 }
 
-/// What the delays of a stream are.
+/// The kind of delays in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// One-way delays between two clocks.
@@ -103,10 +103,10 @@ pub(super) enum Kind {
     RoundTrips,
 }
 
-/// What a round-trip test tells beside its round trips.
+/// What a round-trip test shows in addition to its round trips.
 pub(super) struct BothWays {
     pub figures: TwoWayFigures,
-    /// The answers of the way there and of the way back taken by themselves, where the far host tells its times.
+    /// The answers of the two directions by themselves, if the far host reports its times.
     pub answers: [Option<Answer>; 2],
     /// Where requests without an answer were lost.
     pub losses: Vec<LossRun>,
@@ -141,7 +141,7 @@ pub(super) fn summary(
     summary
 }
 
-/// Figures that suppose two clocks and one way.
+/// Figures that require two clocks and one direction.
 #[derive(Default)]
 struct BetweenClocks {
     latency_corrected: Option<Corrected>,
@@ -153,7 +153,7 @@ struct BetweenClocks {
 }
 
 impl BetweenClocks {
-    /// Without `loss` nothing is said that follows from losses.
+    /// Without `loss`, nothing that follows from losses is included.
     fn of(
         found: &dyn Findings,
         latency: &Distribution,
@@ -259,9 +259,9 @@ fn whole(
     }
 }
 
-/// What is known of one way of a round-trip test beside the packets that came back.
+/// What is known about one direction of a round-trip test besides the packets that returned.
 pub(super) struct OnThatWay {
-    /// Packets sent, lost, come twice and overtaken on it, as far as that is known.
+    /// Packets sent, lost, duplicated and overtaken in this direction, as far as known.
     pub sent: Option<u64>,
     pub lost: Option<u64>,
     pub duplicates: Option<u64>,

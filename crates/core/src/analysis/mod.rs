@@ -38,22 +38,22 @@ pub struct Options {
     pub percents: Vec<Percent>,
     /// Which definition the histogram limit and the console follow.
     pub method: Method,
-    /// Histogram bins.
+    /// Number of histogram bins.
     pub bins: Bins,
     /// Waiting time: a packet whose corrected delay exceeds it counts as lost (RFC 7680). Refused with
     /// a warning where the clocks are neither corrected nor synchronised.
     pub wait: Option<Span>,
     /// Whether the wait and other uses of absolute delay may rely on the raw clocks.
     pub trust_clocks: bool,
-    /// The codec of the de-jitter curve.
+    /// The codec for the de-jitter curve.
     pub codec: Codec,
     /// How delay impairs speech.
     pub delay_model: DelayModel,
-    /// Packets a talk spurt, for the adaptive buffer.
+    /// Packets per talk spurt, for the adaptive buffer.
     pub spurt: u32,
     /// Buffer sizes of the de-jitter curve.
     pub buffers: Vec<Span>,
-    /// Per-window summaries of this length.
+    /// Length of the windows that are summarised separately.
     pub interval: Option<Span>,
     /// Order statistics with lost packets counted as infinitely late.
     pub unconditional: bool,
@@ -137,20 +137,20 @@ enum Mode {
     TwoWay(Box<twoway::TwoWayAnalysis>),
 }
 
-/// What was gathered row by row.
+/// What was collected row by row.
 #[derive(Clone, Debug)]
 struct Gathered {
     classifier: Classifier,
     samples: Samples,
     copies: Copies,
-    /// Rows that are invalid for want of an earlier clean copy.
+    /// Rows that are invalid only because no clean copy preceded them.
     damaged: Copies,
     tally: Tally,
     /// None of a part of a test, which has no verdict of its own.
     notes: Option<RowNotes>,
 }
 
-/// Why two analyses cannot be put together.
+/// Why two analyses cannot be merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotMergeable {
@@ -160,10 +160,10 @@ pub enum NotMergeable {
         "an analysis in constant memory cannot be merged with another: analyse all packets (without --streaming)"
     )]
     InConstantMemory,
-    /// They are not of the same traffic: what differs.
+    /// They are of different traffic: what differs.
     #[error("these are not tests of the same traffic: {0}")]
     Unlike(&'static str),
-    /// Together they have more packets than a test can have.
+    /// Together they would have more packets than a test can have.
     #[error("together these tests have more packets than one test can have (2147483647)")]
     TooLong,
     /// Their times are so far from each other that the clock cannot hold the difference.
@@ -224,7 +224,7 @@ impl Analyzer {
         }
     }
 
-    /// Rows pushed so far.
+    /// Number of rows pushed so far.
     pub fn received(&self) -> u64 {
         match &self.mode {
             Mode::Exact(gathered) => gathered.classifier.received,
@@ -233,7 +233,7 @@ impl Analyzer {
         }
     }
 
-    /// The summary of everything pushed, with everything known of the session by now.
+    /// The summary of everything pushed, with everything now known about the session.
     pub fn finish(self, session: &Session) -> Summary {
         self.finish_with_samples(session).0
     }
@@ -274,7 +274,7 @@ impl Analyzer {
 }
 
 impl Gathered {
-    /// Of a test without packets.
+    /// The summary of a test without packets.
     fn empty() -> Gathered {
         Gathered {
             classifier: Classifier::new(0),

@@ -1,4 +1,4 @@
-//! An [`Analyzer`] as it is written down and read back: [`Saved`].
+//! An [`Analyzer`] in its stored form: [`Saved`].
 
 use super::twoway::{Returned, STRETCHES, TwoWayAnalysis};
 use super::{Analyzer, Gathered, Mode, Options, Tally};
@@ -11,10 +11,10 @@ use crate::verdict::RowNotes;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// More rows than any test has: sums of counts below this do not overflow.
+/// More rows than any test has: sums of counts below this cannot overflow.
 pub(crate) const MOST_ROWS: u64 = 1 << 48;
 
-/// What was read back cannot be the state of any analysis: the reason.
+/// Why stored data cannot be the state of an analysis.
 #[derive(Debug)]
 pub(crate) struct Impossible(pub &'static str);
 
@@ -26,9 +26,9 @@ fn require(holds: bool, otherwise: &'static str) -> Result<(), Impossible> {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Saved<'a> {
-    /// Of one stream.
+    /// The state for one stream.
     OneWay(Box<SavedPackets<'a>>),
-    /// Of a two-way test.
+    /// The state for a two-way test.
     TwoWay(Box<SavedTwoWay<'a>>),
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct SavedTwoWay<'a> {
 }
 
 impl Analyzer {
-    /// `None` of an analysis in constant memory.
+    /// `None` for an analysis in constant memory.
     pub(crate) fn saved(&self) -> Option<Saved<'_>> {
         let Mode::TwoWay(views) = &self.mode else {
             return Some(Saved::OneWay(Box::new(self.saved_packets()?)));

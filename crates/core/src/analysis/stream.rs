@@ -29,12 +29,12 @@ use crate::summary::{
 };
 use std::collections::BTreeMap;
 
-/// Pages of 512 sequence numbers remembered: two million packets.
+/// Pages of 512 sequence numbers kept: two million packets.
 const PAGES: usize = 4096;
-/// Discontinuities remembered.
+/// Discontinuities kept.
 const STRETCHES: usize = 8192;
 
-/// Constant memory whatever comes: about 4 MB at most.
+/// Constant memory in all cases: about 4 MB at most.
 #[derive(Clone, Debug)]
 pub struct Stream {
     classifier: Classifier,
@@ -142,7 +142,7 @@ impl Stream {
         }
     }
 
-    /// Books what is still open.
+    /// Counts what is still pending.
     fn settled(mut self) -> Stream {
         let Stream { classifier, losses, copies, .. } = &mut self;
         classifier.accepted.runs().for_each(|run| losses.received(run));

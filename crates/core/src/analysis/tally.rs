@@ -7,7 +7,7 @@ use crate::time::Source;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Constant memory, a few increments a row.
+/// Constant memory, a few increments per row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Tally {
     /// Of the test, not of its packets: not stored; set it after reading, see [`Tally::restore`].
@@ -99,7 +99,7 @@ impl Tally {
         }
     }
 
-    /// What was read back, as the account of the test this one was made for; `None` where it counts more than the
+    /// The stored counts, as the tally of the test for which this one was made; `None` if it counts more than the
     /// `rows` there were.
     pub fn restore(&self, read: Tally, rows: u64) -> Option<Tally> {
         let counts = read.classes.iter().chain(&read.ttls[..]).chain(&read.sent).chain(&read.arrived);
@@ -109,7 +109,7 @@ impl Tally {
         possible.then_some(Tally { payload: self.payload, half_period: self.half_period, ..read })
     }
 
-    /// The same account of arrivals `by` ns later, of sequence numbers `numbers` higher.
+    /// The same tally for arrivals `by` ns later, and sequence numbers `numbers` higher.
     pub fn shifted(mut self, numbers: u32, by: i64) -> Tally {
         for time in [&mut self.first_arrival, &mut self.last_arrival] {
             *time = time.map(|t| t.saturating_add(by));
@@ -118,7 +118,7 @@ impl Tally {
         self
     }
 
-    /// Any row.
+    /// Counts a row of any class.
     #[inline]
     pub fn row(&mut self, record: &PacketRecord) {
         if let Some(arrived) = record.arrived() {
@@ -145,7 +145,7 @@ impl Tally {
         self.odd_sizes += u64::from(record.size().is_some_and(|s| s != self.payload));
     }
 
-    /// A row that was accepted.
+    /// Counts an accepted row.
     #[inline]
     pub fn accepted(&mut self, record: &PacketRecord, packet: &Packet) {
         if record.receive_lag().is_some_and(|lag| lag.0 > self.half_period) {

@@ -208,7 +208,7 @@ fn far_clock_step(step: Span) -> Warning {
     )
 }
 
-/// What the far host tells of either way, beside the packets that came back.
+/// What the far host reports about the two directions, besides the packets that returned.
 struct Ways<'a> {
     facts: &'a TwoWay,
     /// With the fastest exchanges as probes.
@@ -221,7 +221,7 @@ struct Ways<'a> {
 }
 
 impl Ways<'_> {
-    /// The far host's own count, where it has one.
+    /// The far host's own count, if it has one.
     fn known(&self) -> Option<Directions> {
         self.facts.directions.filter(|d| d.stateful)
     }

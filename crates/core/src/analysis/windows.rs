@@ -1,4 +1,4 @@
-//! Each window of `--interval` through the whole analysis.
+//! Analyses each window of `--interval` separately.
 
 use super::assemble::{self, Kind};
 use super::exact::{self, Exact};

@@ -4,12 +4,12 @@
 use serde::Serialize;
 use std::f64::consts::TAU;
 
-/// A spacing the values cluster at. In the unit of the values.
+/// A spacing at which the values cluster, in the unit of the values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bands {
     /// Distance of neighbouring bands.
     pub spacing: f64,
-    /// The same from the characteristic function alone, before bands were assigned.
+    /// The same, computed from the characteristic function only, before values were assigned to bands.
     pub peak_spacing: f64,
     /// |Σ exp(2πi·y/q)|/n: 1 is perfectly quantised.
     pub strength: f64,
@@ -18,7 +18,7 @@ pub struct Bands {
 }
 
 impl Bands {
-    /// Strong and certain enough to report.
+    /// Whether it is strong and certain enough to be reported.
     pub fn significant(&self) -> bool {
         self.p_adjusted < 1e-3 && self.strength >= 0.3
     }
@@ -67,7 +67,7 @@ pub fn spacing(values: &[f64], shortest: f64, longest: f64) -> Option<Bands> {
 
 /// The strengths at `steps` frequencies: every value's phase is turned on by a step instead of computed anew.
 fn scan(values: &[f64], from: f64, step: f64, steps: usize) -> Vec<f64> {
-    /// Steps after which rounding is done away with.
+    /// Number of steps after which accumulated rounding errors are removed.
     const AFRESH: usize = 1024;
     let angles = |f: f64| values.iter().map(move |v| (TAU * f * v).sin_cos()).collect::<Vec<_>>();
     let turns = angles(step);
@@ -131,7 +131,7 @@ pub fn fit_line(points: impl Iterator<Item = (f64, f64)> + Clone) -> Option<(f64
     (sxx > 0.0).then(|| (sxy / sxx, my - sxy / sxx * mx))
 }
 
-/// How many fine steps make a coarse one, where the ratio is within 2 % of a whole number.
+/// How many of the fine steps make a coarse one, if the ratio is within 2 % of an integer.
 pub fn steps_per_step(coarse: f64, fine: f64) -> Option<u32> {
     let ratio = coarse / fine;
     let whole = ratio.round();

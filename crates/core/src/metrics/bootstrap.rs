@@ -1,4 +1,4 @@
-//! Moving-block bootstrap (metrics §17): intervals that survive autocorrelation.
+//! Moving-block bootstrap (metrics §17): confidence intervals that remain valid with autocorrelation.
 
 use super::confidence::{Bootstrap, Inference};
 use super::series::Series;
@@ -47,7 +47,7 @@ fn likely(values: &[i64], block: usize, resamples: u32, seed: u64) -> Option<[[f
     Some([at.next()?, at.next()?, at.next()?])
 }
 
-/// Fewer values say nothing of their own spread.
+/// With fewer values, nothing is known about their variation.
 pub const FEWEST_VALUES: usize = 20;
 
 /// Mean, median and 99th percentile of each of `resamples` series drawn from `runs` in blocks. Of several
@@ -69,7 +69,7 @@ pub fn resample(runs: &[&[i64]], block: usize, resamples: u32, seed: u64) -> [Ve
     found
 }
 
-/// Mean, median and 99th percentile; `None` of nothing. Leaves the values in another order.
+/// Mean, median and 99th percentile; `None` without values. Changes the order of the values.
 fn figures(values: &mut [i64]) -> Option<[f64; 3]> {
     let n = values.len();
     let p99 = rank(n, Percent(99_000), Method::Edf)?;
@@ -88,7 +88,7 @@ fn figures(values: &mut [i64]) -> Option<[f64; 3]> {
     Some([sum as f64 / n as f64, median, high])
 }
 
-/// One of `places`, all alike. Multiply-shift: uniform to within 2⁻⁶⁴·places.
+/// One of `places`, each with the same probability. Multiply-shift: uniform to within 2⁻⁶⁴·places.
 fn place(rng: &mut ChaCha8Rng, places: usize) -> usize {
     ((u128::from(rng.next_u64()) * places as u128) >> 64) as usize
 }

@@ -11,34 +11,34 @@ pub struct BurstGap {
     pub bursts: Vec<[u64; 3]>,
     /// [first sequence number, length]; at most the first 10 000.
     pub gaps: Vec<[u64; 2]>,
-    /// All of them.
+    /// Number of bursts.
     pub burst_count: u64,
-    /// All of them.
+    /// Number of gaps.
     pub gap_count: u64,
     /// Losses in bursts over packets in bursts; 0 without bursts.
     pub burst_density: f64,
     /// Losses in gaps over packets in gaps.
     pub gap_density: f64,
-    /// Mean length × period, in ms; `None` where no period is known.
+    /// Mean length × period, in ms; `None` if the period is unknown.
     pub mean_burst_duration_ms: Option<f64>,
-    /// The same of gaps.
+    /// The same for gaps.
     pub mean_gap_duration_ms: Option<f64>,
     /// Losses in gaps.
     pub isolated_losses: u64,
 }
 
 use super::seqset::Run;
-/// Gmin of RFC 3611: so many received packets end a burst.
+/// Gmin of RFC 3611: this number of received packets ends a burst.
 pub const GMIN: u64 = 16;
 const LISTED: usize = 10_000;
 
-/// Segments the runs of loss as they come, ascending, in constant memory (but for the lists).
+/// Divides runs of loss, given in ascending order, in constant memory (except for the lists).
 #[derive(Clone, Debug)]
 pub struct Segmenter {
     gmin: u64,
     /// First and last loss and number of losses of the cluster being collected.
     cluster: Option<(u64, u64, u64)>,
-    /// Where the gap being collected begins.
+    /// Where the current gap begins.
     gap_from: u64,
     in_bursts: (u64, u64),
     in_gaps: (u64, u64),

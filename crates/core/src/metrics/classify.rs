@@ -31,7 +31,7 @@ impl Packet {
 pub enum Class {
     /// First clean copy.
     Accepted(Packet),
-    /// A further copy of an accepted packet, whatever its flags.
+    /// Another copy of an accepted packet, whatever its flags.
     Duplicate(u32),
     /// Anomaly flagged, or times missing or too far apart to subtract: a duplicate if it turns out that
     /// the number was accepted before.
@@ -48,7 +48,7 @@ pub struct Classifier {
     pub accepted: SeqSet,
     /// Rows seen.
     pub received: u64,
-    /// Of them invalid.
+    /// Number of these that are invalid.
     pub invalid: u64,
 }
 
@@ -63,7 +63,7 @@ impl Classifier {
         self.packets
     }
 
-    /// Takes sequence numbers below `packets` from now on.
+    /// Accepts sequence numbers below `packets` from now on.
     pub(crate) fn set_packets(&mut self, packets: u32) {
         self.packets = packets;
     }

@@ -3,16 +3,16 @@
 use crate::clock::SyncState;
 use serde::{Deserialize, Serialize};
 
-/// Everything known of the two clocks. θ = server − client.
+/// Everything known about the two clocks. θ = server − client.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClockEstimate {
     /// θ used for correction, in ns: of the minimum-RTT probe; the median of the probes where classic workorders were
     /// spoken; or as a version 2 log prints it.
     pub offset_ns: Option<i64>,
-    /// Largest possible error of it, in ns, if no one-way delay is negative.
+    /// Largest possible error of `theta_ns`, in ns, if no one-way delay is negative.
     pub bound_ns: Option<f64>,
-    /// θ lies in here: the intersection of all probes.
+    /// The interval that contains θ: the intersection of all probes.
     pub interval_ns: Option<[i64; 2]>,
     /// The intersection is empty: a clock was stepped, or runs at another rate.
     pub inconsistent: bool,
@@ -26,16 +26,16 @@ pub struct ClockEstimate {
     pub min_rtt_ns: Option<i64>,
     /// θ of the best probe before the stream, and after it.
     pub offset_before_ns: Option<f64>,
-    /// See above.
+    /// See `theta_before_ns`.
     pub offset_after_ns: Option<f64>,
     /// Minimum RTT before the stream, and after it.
     pub min_rtt_before_ns: Option<i64>,
-    /// See above.
+    /// See `rtt_before_ns`.
     pub min_rtt_after_ns: Option<i64>,
     /// How far the probes' round trips lie above their minimum, in ns: the median, before or after the stream,
     /// whichever is larger. Smaller changes of offset or round trip are not seen.
     pub rtt_spread_ns: Option<f64>,
-    /// Probes made.
+    /// Number of probes.
     pub probes: usize,
     /// What is subtracted from each raw delay: +θ up, −θ down.
     pub correction_ns: Option<i64>,
@@ -47,7 +47,7 @@ pub struct ClockEstimate {
     pub server: HostClock,
 }
 
-/// One host's own account of its clock.
+/// What one host reports about its clock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostClock {
@@ -71,7 +71,7 @@ pub struct Corrected {
     pub mean: Option<f64>,
     /// Largest.
     pub max: Option<i64>,
-    /// Middle.
+    /// Median.
     pub median: Option<f64>,
     /// θ used, server − client.
     pub offset_ns: i64,

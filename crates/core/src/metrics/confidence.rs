@@ -2,40 +2,40 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How far the sample pins down the mean and the percentiles of delay.
+/// How precisely the sample determines the mean and the percentiles of delay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Inference {
     /// Student-t interval of the mean, 90 %, in ns.
     pub mean_ci90: Option<[f64; 2]>,
-    /// 95 %.
+    /// The same with 95 %.
     pub mean_ci95: Option<[f64; 2]>,
-    /// 99 %.
+    /// The same with 99 %.
     pub mean_ci99: Option<[f64; 2]>,
     /// Lag-1 autocorrelation in send order.
     pub acf1_send_order: Option<f64>,
-    /// It is insignificant, so that the t interval means something.
+    /// Whether it is insignificant, so that the t interval is valid.
     pub t_valid: Option<bool>,
     /// n(1 − ρ)/(1 + ρ): independent samples that would give the mean the same precision.
     pub effective_n: Option<f64>,
     /// Interval of the mean from 20 batches, 95 %.
     pub batch20_ci95: Option<[f64; 2]>,
-    /// From as many batches as their own correlation allows (20, 10 or 5).
+    /// The same from the number of batches that their correlation allows: 20, 10 or 5.
     pub batch: Option<Batches>,
     /// [l, u, coverage]: order statistics that enclose the median with ≥ 95 %; l = 0 or u = n + 1 is
     /// unbounded.
     pub median_ci95_ranks: Option<Ranks>,
-    /// And the 99th percentile.
+    /// The same for the 99th percentile.
     pub p99_ci95_ranks: Option<Ranks>,
-    /// And the 99.9th.
+    /// The same for the 99.9th percentile.
     pub p999_ci95_ranks: Option<Ranks>,
-    /// Their values in ns; `None` = unbounded.
+    /// The values at these order statistics, in ns; `None` = unbounded.
     pub median_ci95: Option<[Option<i64>; 2]>,
     /// See above.
     pub p99_ci95: Option<[Option<i64>; 2]>,
     /// See above.
     pub p999_ci95: Option<[Option<i64>; 2]>,
-    /// Moving-block bootstrap, where asked for.
+    /// Moving-block bootstrap, on request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<Bootstrap>,
 }
@@ -48,11 +48,11 @@ pub struct Ranks(pub u64, pub u64, pub f64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Batches {
-    /// Batches.
+    /// Number of batches.
     pub k: usize,
     /// Interval of the mean, 95 %, in ns.
     pub ci95: [f64; 2],
-    /// The batch means are uncorrelated: believe it.
+    /// Whether the batch means are uncorrelated, so that the interval is valid.
     pub independent: bool,
 }
 
@@ -60,11 +60,11 @@ pub struct Batches {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Bootstrap {
-    /// Of the generator: the same seed gives the same interval.
+    /// Seed of the generator: the same seed gives the same interval.
     pub seed: u64,
-    /// Resamples.
+    /// Number of resamples.
     pub resamples: u32,
-    /// Packets a block.
+    /// Packets per block.
     pub block: usize,
     /// Mean.
     pub mean: [f64; 2],

@@ -1,4 +1,4 @@
-//! How many packets were sent, came, came twice, came broken, never came (metrics §1).
+//! How many packets were sent, received, duplicated, damaged and lost (metrics §1).
 
 use serde::{Deserialize, Serialize};
 
@@ -19,20 +19,20 @@ pub struct Counts {
     pub invalid: u64,
     /// Sent but not accepted.
     pub lost: u64,
-    /// Of the lost: arrived clean, but after the waiting time (only where one is set).
+    /// Of the lost packets, those that arrived clean but after the waiting time (only if one is set).
     pub late: u64,
     /// Accepted, but overtaken by a later packet (RFC 4737).
     pub out_of_sequence: u64,
-    /// Of those sent, percent.
+    /// Lost packets, in percent of those sent.
     pub lost_pct: Option<f64>,
-    /// Of those received, percent.
+    /// Invalid packets, in percent of those received.
     pub duplicate_pct: Option<f64>,
-    /// Of those received, percent.
+    /// Duplicates, in percent of those received.
     pub invalid_pct: Option<f64>,
-    /// Of those accepted, percent.
+    /// Overtaken packets, in percent of those accepted.
     pub out_of_sequence_pct: Option<f64>,
     /// Rows whose receive time precedes the row before: the receiver's clock stepped back.
     pub rx_time_regressions: u64,
-    /// The sender's own count is not known: the loss at the tail may be understated.
+    /// The sender's own count is not known: losses at the end may be missing.
     pub tail_unknown: bool,
 }

@@ -2,25 +2,25 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a play-out buffer makes of this path.
+/// What a play-out buffer would lose on this path, and the resulting voice quality.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Dejitter {
     /// The codec assumed.
     pub codec: String,
-    /// By buffer size.
+    /// Per buffer size.
     pub curve: Vec<DejitterPoint>,
     /// The smallest buffer of the curve with the best MOS, in ms.
     pub best_buffer_ms: Option<f64>,
-    /// The smallest of the curve with at most 1 % loss in all, in ms; `None` if the network alone loses more.
+    /// The smallest of the curve with at most 1 % total loss, in ms; `None` if the network alone loses more.
     pub smallest_buffer_for_1pct_loss_ms: Option<f64>,
     /// The smallest possible with at most 1 % of packets late, in ns.
     pub buffer_for_1pct_late_ns: Option<i64>,
-    /// Losses an adaptive buffer would leave (Ramjee's algorithm 1).
+    /// Share of packets that an adaptive buffer would lose (Ramjee's algorithm 1).
     pub adaptive_total_loss: Option<u64>,
     /// Its mean play-out offset above the minimum delay, in ns.
     pub adaptive_mean_buffer_ns: Option<f64>,
-    /// Losses of a fixed buffer of that same mean delay.
+    /// Share of packets that a fixed buffer with the same mean delay would lose.
     pub fixed_same_delay_total_loss: Option<u64>,
     /// The mouth-to-ear delay rests on measured, uncorrected clocks, or on RTT/2.
     pub delay_basis: DelayBasis,
@@ -28,11 +28,11 @@ pub struct Dejitter {
     pub user_declared_codec: bool,
 }
 
-/// Where the absolute delay in the E-model comes from.
+/// The source of the absolute delay in the E-model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DelayBasis {
-    /// Raw one-way delay: right only if the clocks agree.
+    /// Raw one-way delay: correct only if the clocks agree.
     #[default]
     Raw,
     /// One-way delay corrected by the clock estimate.
@@ -41,17 +41,17 @@ pub enum DelayBasis {
     HalfRtt,
 }
 
-/// One buffer size.
+/// The figures for one buffer size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DejitterPoint {
-    /// Buffer, in ms.
+    /// Buffer size, in ms.
     pub buffer_ms: f64,
-    /// Packets that came too late for it.
+    /// Packets that arrived too late for it.
     pub late: u64,
     /// Late and lost.
     pub total_loss: u64,
-    /// Burst ratio of what the decoder misses.
+    /// Burst ratio of the packets missing at the decoder.
     pub burst_ratio: Option<f64>,
     /// Mouth-to-ear delay, in ms.
     pub ta_ms: f64,
@@ -61,11 +61,11 @@ pub struct DejitterPoint {
     /// Mean opinion score.
     #[serde(rename = "MOS")]
     pub mos: f64,
-    /// Bursty loss above 2 %: beyond what the model was validated for.
+    /// Bursty loss above 2 %: outside the range for which the model was validated.
     pub extrapolated: bool,
 }
 
-/// What the E-model needs to know of a codec (ITU-T G.113).
+/// The parameters of a codec that the E-model needs (ITU-T G.113).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Codec {
     /// Its name.
@@ -76,11 +76,11 @@ pub struct Codec {
     pub bpl: f64,
     /// Packetisation and look-ahead, in ms.
     pub delay_ms: f64,
-    /// The figures are the user's own.
+    /// Whether the figures were given by the user.
     pub user_declared: bool,
 }
 
-/// Buffer sizes of the curve every summary carries, in ms.
+/// Buffer sizes of the curve in every summary, in ms.
 pub const DEFAULT_BUFFERS_MS: [i64; 19] =
     [0, 1, 2, 5, 10, 20, 30, 40, 60, 80, 100, 150, 200, 300, 500, 1000, 2000, 4000, 6000];
 
@@ -122,16 +122,16 @@ use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
 use crate::time::Span;
 
-/// What is assumed of the receiver.
+/// The assumptions about the receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct Receiver<'a> {
     /// The codec.
     pub codec: &'a Codec,
-    /// How delay impairs.
+    /// How delay impairs quality.
     pub model: DelayModel,
     /// Buffers of the curve.
     pub buffers: &'a [Span],
-    /// Packets a talk spurt, for the adaptive buffer.
+    /// Packets per talk spurt, for the adaptive buffer.
     pub spurt: u32,
 }
 
@@ -182,7 +182,7 @@ pub fn approximate(
 }
 
 impl Receiver<'_> {
-    /// The buffers ascending.
+    /// The buffers, ascending.
     fn sorted(&self) -> Vec<Span> {
         let mut buffers = self.buffers.to_vec();
         buffers.sort_unstable();
@@ -259,7 +259,7 @@ impl Codec {
     }
 }
 
-/// Packets of which the delay exceeds the smallest by more than `buffer`; equality is on time.
+/// Number of packets whose delay exceeds the smallest by more than `buffer`; equality is on time.
 fn late(sample: &Sample, min: i64, buffer: Span) -> u64 {
     (sample.len() - sample.count_at_most(min.saturating_add(buffer.0))) as u64
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum Delay {
     /// In ns.
     Finite(f64),
-    /// Of a packet that never came.
+    /// A lost packet: infinitely late.
     Infinite,
 }
 
@@ -45,7 +45,7 @@ impl<'de> Deserialize<'de> for Delay {
 pub struct Unconditional {
     /// Packets sent.
     pub n: u64,
-    /// Middle value, or mean of the two middle values.
+    /// Median.
     pub median: Option<Delay>,
     /// By the empirical distribution.
     pub percentiles: Percentiles<Delay>,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 /// The threshold both bounded algorithms use.
 pub const THRESHOLD: u32 = 128;
 
-/// Counts by small displacement in an array, by large in a map.
+/// Counts by displacement: small ones in an array, large ones in a map.
 #[derive(Clone, Debug)]
 struct Displacements {
     near: Vec<u64>,
@@ -53,7 +53,7 @@ pub struct StayBack {
     window: VecDeque<u32>,
     /// Numbers of the window and of early packets already taken from it that no receive index has met.
     unmet: BinaryHeap<Reverse<u32>>,
-    /// Numbers to forget when they come to the top of `unmet`.
+    /// Numbers to remove when they reach the top of `unmet`.
     discarded: BinaryHeap<Reverse<u32>>,
     found: Displacements,
 }

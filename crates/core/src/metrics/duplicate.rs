@@ -15,7 +15,7 @@ pub struct Duplicates {
     pub run_length_hist: BTreeMap<u64, u64>,
     /// Copies of a packet → how many packets.
     pub arrival_count_hist: BTreeMap<u64, u64>,
-    /// From the first copy to each later one, in ns.
+    /// Time from the first copy to each later one, in ns.
     pub time_to_duplicate: Option<TimeToDuplicate>,
 }
 
@@ -25,7 +25,7 @@ pub struct Duplicates {
 pub struct TimeToDuplicate {
     /// Smallest.
     pub min: i64,
-    /// Middle.
+    /// Median.
     pub median: f64,
     /// Largest.
     pub max: i64,
@@ -50,12 +50,12 @@ impl Copies {
         self.0.iter().copied()
     }
 
-    /// How many.
+    /// Number of them.
     pub fn len(&self) -> u64 {
         self.0.len() as u64
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -23,7 +23,7 @@ impl DelayModel {
         }
     }
 
-    /// The rating before any impairment but this.
+    /// The rating before any impairment except this one.
     pub fn base(self) -> f64 {
         if self == DelayModel::Full { 93.36 } else { 93.2 }
     }

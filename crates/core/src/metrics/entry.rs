@@ -12,20 +12,20 @@ use std::collections::BTreeMap;
 /// A metric: the scalars it reports, and how they are computed where the summary has no field for them.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// What it reports, in the order of tables.
+    /// The scalars it reports, in the order of tables.
     pub figures: &'static [Figure],
     compute: Compute,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Compute {
-    /// The summary has fields of its own for it.
+    /// The summary has its own fields for it.
     Fields,
     OnePass(fn() -> Box<dyn Pass>),
     Stream(fn(&Stream<'_>, &mut Vec<Option<f64>>)),
 }
 
-/// Everything that is known of a stream when all its packets are at hand.
+/// Everything known about a stream when all its packets are available.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream<'a> {
     /// The test.
@@ -95,10 +95,10 @@ impl Clone for Box<dyn Pass> {
     }
 }
 
-/// Packets handed over at once, so that a call of a metric not known beforehand costs nothing a packet.
+/// Packets passed at once, so that calling a metric through a trait object costs almost nothing per packet.
 const BATCH: usize = 256;
 
-/// The figures of the metrics of `list` that have no field in the summary, over a stream at hand.
+/// The figures of the metrics of `list` that have no field in the summary, over a complete stream.
 pub fn computed(list: &[Metric], stream: &Stream<'_>, arrivals: &Samples) -> BTreeMap<String, Option<f64>> {
     let mut running = Running::new(list);
     if !running.passes.is_empty() {
@@ -115,7 +115,7 @@ pub fn computed(list: &[Metric], stream: &Stream<'_>, arrivals: &Samples) -> BTr
     figures
 }
 
-/// The metrics of the list that take one pass, while packets come.
+/// The one-pass metrics of the list, while packets arrive.
 #[derive(Clone, Debug, Default)]
 pub struct Running {
     passes: Vec<(Metric, Box<dyn Pass>)>,

@@ -4,7 +4,7 @@ use super::loss::{Gilbert, GilbertElliott};
 use super::seqset::{SeqSet, absent};
 
 const ITERATIONS: usize = 200;
-/// The first so many packets are fitted; the time is linear in them.
+/// Number of packets fitted, from the start of the stream; the time is linear in it.
 const LONGEST: u64 = 1 << 18;
 /// Reported only if Akaike's criterion improves by more.
 const IMPROVEMENT: f64 = 2.0;
@@ -106,7 +106,7 @@ impl Model {
     }
 }
 
-/// Of the two-state chain whose bad state always loses.
+/// The likelihood of the two-state chain whose bad state always loses.
 fn simple_likelihood(lost: &[bool]) -> f64 {
     let mut pairs = [[0.0f64; 2]; 2];
     for w in lost.windows(2) {

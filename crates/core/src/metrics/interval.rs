@@ -9,7 +9,7 @@ use crate::distribution::sample::Sample;
 use crate::summary::{Interval, Summary};
 use crate::time::Span;
 
-/// No summary lists more windows.
+/// Most windows listed in a summary.
 pub const MOST: u64 = 100_000;
 
 /// The windows of `length` of a stream of `sent` packets, with their counts. A packet belongs to the window in which it was
@@ -68,7 +68,7 @@ pub fn windows(
         .collect()
 }
 
-/// The first number of each window, by when packets are due.
+/// The first sequence number of each window, by due times.
 fn due(period: i64, length: i64, sent: u64) -> Vec<u64> {
     let (period, length) = (period as u128, length as u128);
     let windows = (u128::from(sent) * period).div_ceil(length).min(u128::from(MOST) + 1) as u64;
@@ -79,7 +79,7 @@ fn due(period: i64, length: i64, sent: u64) -> Vec<u64> {
     (0..windows).map(first).collect()
 }
 
-/// The same by when they were sent, from the first on.
+/// The same by send times, from the first packet on.
 fn sent_in(series: &Series<'_>, length: i64, sent: u64) -> Vec<u64> {
     let mut bounds = Vec::new();
     let mut origin = None;

@@ -8,27 +8,27 @@ use serde::{Deserialize, Serialize};
 pub struct Ipdv {
     /// Pairs with both packets accepted.
     pub defined: u64,
-    /// The other pairs; the sum is N − 1.
+    /// The other pairs; together there are N − 1.
     pub undefined: u64,
     /// = `defined`.
     pub n: u64,
     /// Smallest.
     pub min: Option<i64>,
-    /// Telescopes to (last − first)/(n − 1) without loss: says nothing of spread.
+    /// Equals (last − first)/(n − 1) without loss, and therefore does not measure variation.
     pub mean: Option<f64>,
     /// Largest.
     pub max: Option<i64>,
-    /// With n − 1: spread with its tails.
+    /// Standard deviation with n − 1; includes the tails.
     pub stddev: Option<f64>,
-    /// With n.
+    /// Standard deviation with n.
     pub stddev_pop: Option<f64>,
-    /// Middle value, or mean of the two.
+    /// Median.
     pub median: Option<f64>,
     /// Lower quartile.
     pub p25: Option<i64>,
     /// Upper quartile.
     pub p75: Option<i64>,
-    /// p75 − p25: spread of the bulk.
+    /// p75 − p25: the interquartile range.
     pub iqr: Option<i64>,
     /// The same with interpolated quartiles.
     pub iqr_linear: Option<f64>,
@@ -38,7 +38,7 @@ pub struct Ipdv {
     pub p0_1: Option<i64>,
     /// 99.9th percentile.
     pub p99_9: Option<i64>,
-    /// The quartiles agree though the deviation does not vanish: the clock is too coarse.
+    /// Whether the quartiles are equal although the deviation is not zero: the clock is too coarse.
     pub quantised: bool,
 }
 

@@ -8,40 +8,40 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Loss {
-    /// Lost over sent.
+    /// Lost packets divided by packets sent.
     pub ratio: Option<f64>,
     /// Length of a run of losses → how many runs.
     pub run_length_hist: BTreeMap<u64, u64>,
-    /// Runs.
+    /// Number of runs.
     pub periods: u64,
     /// The first ten runs: [first sequence number, length].
     pub first_runs: Vec<[u64; 2]>,
     /// Distance from the previous loss → losses, distances 1…20 (RFC 3357).
     pub loss_distance_hist_small: BTreeMap<u64, u64>,
-    /// Losses at most 99 after the one before, over losses (RFC 3357 §6.1).
+    /// Losses at most 99 packets after the previous one, divided by losses (RFC 3357 §6.1).
     pub noticeable_rate_99: Option<f64>,
     /// Lengths between runs: first of a run − last of the run before → how often (RFC 3357 §6.4).
     pub inter_loss_period_hist: BTreeMap<u64, u64>,
     /// The two-state model whose bad state always loses, and the pair counts behind it.
     pub gilbert: Gilbert,
-    /// Gilbert's model of 1960, where it fits.
+    /// Gilbert's model of 1960, if it fits.
     pub gilbert1960: Option<Gilbert1960>,
-    /// The four-parameter model, where asked for and better by AIC.
+    /// The four-parameter model, if requested and better by AIC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gilbert_elliott: Option<GilbertElliott>,
     /// RFC 3611 bursts and gaps with Gmin 16.
     pub burst_gap_gmin16: BurstGap,
     /// Wilson interval of the ratio, 95 %, assuming independent losses.
     pub wilson95: Option<[f64; 2]>,
-    /// The same widened for the correlation of neighbouring losses.
+    /// The same, widened for the correlation of neighbouring losses.
     pub wilson95_correlated: Option<[f64; 2]>,
     /// Correlation of the loss of neighbouring packets.
     pub lag1: Option<f64>,
-    /// With no loss at all: the ratio is below this with 95 % confidence (3/N).
+    /// If nothing was lost: the ratio is below this with 95 % confidence (3/N).
     pub rule_of_three: Option<f64>,
     /// Wald–Wolfowitz runs test.
     pub runs_test: Option<RunsTest>,
-    /// What the runs test says.
+    /// The conclusion of the runs test.
     pub pattern: Option<LossPattern>,
 }
 
@@ -49,13 +49,13 @@ pub struct Loss {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gilbert {
-    /// Received, received.
+    /// Received after received.
     pub n00: u64,
-    /// Received, lost.
+    /// Lost after received.
     pub n01: u64,
-    /// Lost, received.
+    /// Received after lost.
     pub n10: u64,
-    /// Lost, lost.
+    /// Lost after lost.
     pub n11: u64,
     /// P(lost | received before).
     pub p: Option<f64>,
@@ -67,7 +67,7 @@ pub struct Gilbert {
     pub ulp: Option<f64>,
     /// Mean run length of losses.
     pub mean_burst: Option<f64>,
-    /// Mean run over that of random loss at the same ratio; 1 = random, above = bursty.
+    /// Mean run length divided by that of random loss with the same ratio; 1 = random, above = bursty.
     pub burst_ratio: Option<f64>,
 }
 
@@ -95,11 +95,11 @@ pub struct GilbertElliott {
     pub h: f64,
     /// P(received | good).
     pub k: f64,
-    /// Of the fitted model.
+    /// Log-likelihood of the fitted model.
     pub log_likelihood: f64,
     /// Akaike's criterion of this model.
     pub aic: f64,
-    /// And of the simple Gilbert model on the same data.
+    /// The same criterion for the simple Gilbert model on the same data.
     pub aic_simple: f64,
 }
 
@@ -115,7 +115,7 @@ pub struct RunsTest {
     pub z: Option<f64>,
 }
 
-/// How losses lie to each other.
+/// How losses are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LossPattern {
@@ -152,7 +152,7 @@ pub struct LossScan {
     between: BTreeMap<u64, u64>,
     first_runs: Vec<[u64; 2]>,
     noticeable: u64,
-    /// Triples lost-lost-lost and lost-received-lost.
+    /// Number of lost-lost-lost and of lost-received-lost triples.
     triples: (u64, u64),
     segmenter: Segmenter,
 }
@@ -332,7 +332,7 @@ fn pattern(test: Option<RunsTest>, n: u64, lost: u64) -> Option<LossPattern> {
 }
 
 impl Loss {
-    /// Packets of the longest run of losses; 0 of none.
+    /// Packets of the longest run of losses; 0 without losses.
     pub fn longest(&self) -> u64 {
         self.run_length_hist.keys().next_back().copied().unwrap_or(0)
     }

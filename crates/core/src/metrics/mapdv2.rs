@@ -8,7 +8,7 @@ use super::one_pass::OnePass;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Mapdv2 {
     n: u64,
-    /// Delays are taken from the first one, so that an offset costs no digit.
+    /// Delays are relative to the first one, so that an offset costs no precision.
     origin: i64,
     mean: f64,
     previous: f64,

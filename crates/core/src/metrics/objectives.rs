@@ -14,9 +14,9 @@ pub struct Y1541 {
     pub delay_variation_ns: Option<i64>,
     /// Loss ratio.
     pub loss_ratio: Option<f64>,
-    /// Enough packets to show the class's loss bound.
+    /// Whether there are enough packets to show the class's loss bound.
     pub sample_sufficient: bool,
-    /// The delay is of corrected or synchronised clocks.
+    /// Whether the delay comes from corrected or synchronised clocks.
     pub delay_trusted: bool,
 }
 

@@ -1,14 +1,14 @@
-//! [`OnePass`] and [`Merge`]: figures computed while packets come.
+//! [`OnePass`] and [`Merge`]: figures computed while packets arrive.
 
 use super::classify::Packet;
 
 /// A figure of accepted packets in arrival order, in one pass and constant memory.
 pub trait OnePass: Default {
-    /// What it reports.
+    /// The type of the result.
     type Output;
     /// The next accepted packet.
     fn push(&mut self, packet: &Packet);
-    /// The figure so far.
+    /// The figure for the packets so far.
     fn output(&self) -> Self::Output;
 }
 

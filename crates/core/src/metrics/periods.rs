@@ -3,7 +3,7 @@
 use crate::session::Session;
 use serde::{Deserialize, Serialize};
 
-/// A mean period and what follows from it.
+/// A mean period and the rates that follow from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rate {
@@ -11,15 +11,15 @@ pub struct Rate {
     pub period_ns: f64,
     /// Packets a second.
     pub rate_pps: f64,
-    /// Payload bits a second; `None` where the payload is not known.
+    /// Payload bits per second; `None` if the payload is unknown.
     pub throughput_bps: Option<f64>,
 }
 
-/// What was asked for, what was sent, what arrived.
+/// The requested, the transmitted and the received rate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Periods {
-    /// As asked for; `None` where a log's header gives no period that could be.
+    /// As requested; `None` if a log's header has no valid period.
     pub target: Option<Rate>,
     /// Between the lowest and the highest accepted sequence number, by send times: loss does not bias it.
     pub tx: Option<Rate>,
@@ -36,7 +36,7 @@ impl Rate {
 }
 
 impl Periods {
-    /// What was asked for, before anything was sent.
+    /// The requested rate, before anything was sent.
     pub fn target_only(session: &Session) -> Periods {
         let target = session.period().map(|p| Rate::new(p.0 as f64, session.payload()));
         Periods { target, tx: None, rx: None }
@@ -47,7 +47,7 @@ use super::classify::Packet;
 use super::one_pass::{Merge, OnePass};
 use super::series::Series;
 
-/// First and last of what was accepted, from which the mean periods follow.
+/// The first and the last accepted packet, from which the mean periods follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Extent {
     n: u64,
@@ -59,7 +59,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Of a stream at hand, from its ends.
+    /// For a complete stream, from its first and last packet.
     pub fn of(series: &Series<'_>) -> Extent {
         let Some(last) = series.len().checked_sub(1) else { return Extent::default() };
         let number_and_time = |k: usize| Some((series.get(k).seq, series.get(k).sent));
@@ -128,12 +128,12 @@ impl Merge for Extent {
 }
 
 impl Periods {
-    /// Time between packets, in ns: as asked for, or where nothing was, as sent.
+    /// Time between packets, in ns: as requested, or as sent if nothing was requested.
     pub fn mean(&self) -> Option<f64> {
         self.target.or(self.tx).map(|rate| rate.period_ns)
     }
 
-    /// What was asked for, sent and delivered.
+    /// The requested, the transmitted and the received rate.
     pub fn new(session: &Session, extent: &Extent) -> Periods {
         let (tx, rx) = extent.periods();
         let rate = |period| Rate::new(period, session.payload());

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Regression {
-    /// Slope, seconds a second.
+    /// Slope, in seconds per second.
     pub m: f64,
     /// Delay at x = 0, in ns.
     pub b: f64,
@@ -14,7 +14,7 @@ pub struct Regression {
     pub r: Option<f64>,
 }
 
-/// What a slope comes from.
+/// The cause of a slope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TrendVerdict {
@@ -23,7 +23,7 @@ pub enum TrendVerdict {
     None,
     /// The clocks run at different rates.
     Skew,
-    /// More is sent than the path carries: a queue is filling.
+    /// More is sent than the path delivers: a queue is filling.
     Overload,
     /// A queue is emptying, or TCP's window is opening.
     Draining,
@@ -35,15 +35,15 @@ pub enum TrendVerdict {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Trend {
-    /// What the slope comes from.
+    /// The cause of the slope.
     pub verdict: TrendVerdict,
-    /// The slope it is about (on send time).
+    /// The slope judged (on send time).
     pub m_send: f64,
     /// 95 % interval of the slope by batches.
     pub m_send_ci95: Option<[f64; 2]>,
     /// Pearson's r on send time.
     pub r: Option<f64>,
-    /// Receive period over transmit period, − 1.
+    /// Receive period divided by transmit period, − 1.
     pub period_excess: Option<f64>,
     /// m_arrival/(1 − m_arrival): what the period excess is if the slope is a filling queue.
     pub expected_excess: Option<f64>,
@@ -54,7 +54,7 @@ pub struct Trend {
     /// Change of the delay that θ alone explains, and of the minimum control RTT, from the probes before to
     /// those after, in ns.
     pub offset_change_ns: Option<f64>,
-    /// See above.
+    /// See above, for the minimum control RTT.
     pub rtt_change_ns: Option<f64>,
     /// The reasoning, as a sentence.
     pub because: String,

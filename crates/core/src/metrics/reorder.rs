@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reordering {
-    /// False on TCP, which hides reordering (and loss) from its user: then the zeros mean nothing.
+    /// False for TCP, which hides reordering and loss from its user: the zeros then have no meaning.
     pub observable: bool,
     /// Packets overtaken (RFC 4737 §3).
     pub reordered: u64,
-    /// Over accepted packets.
+    /// Overtaken packets divided by accepted packets.
     pub ratio: Option<f64>,
     /// Arrivals between a reordered packet and the earliest it was overtaken by → packets (§4.2).
     pub extent_hist: BTreeMap<u64, u64>,
@@ -32,13 +32,13 @@ pub struct Reordering {
     pub gaps: Vec<u64>,
     /// Reorder density (RFC 5236), complete: displacement → packets; positive is late.
     pub rd_fd: BTreeMap<i64, u64>,
-    /// By the RFC's bounded algorithm with threshold 128.
+    /// The same by the RFC's bounded algorithm with threshold 128.
     pub rd_fd_dt128: BTreeMap<i64, u64>,
-    /// Reorder-buffer occupancy → arrivals, threshold 128. A loss fills the buffer.
+    /// Reorder-buffer occupancy → arrivals, threshold 128. A lost packet fills the buffer.
     pub rbd_fb_bt128: BTreeMap<u64, u64>,
     /// The same with lost packets skipped: use it to size a buffer.
     pub rbd_fb_loss_aware: BTreeMap<u64, u64>,
-    /// What is derived from the densities.
+    /// Figures derived from the densities.
     pub density: Option<Density>,
 }
 
@@ -58,7 +58,7 @@ pub struct Density {
     pub entropy: f64,
     /// Mean of the loss-aware occupancy.
     pub mean_occupancy: f64,
-    /// Share of packets three or more late: what a TCP sender would take for loss.
+    /// Share of packets that are three or more positions late: a TCP sender would take them for lost.
     pub three_or_more_late: f64,
 }
 

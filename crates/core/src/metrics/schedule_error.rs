@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ScheduleError {
-    /// The instant the schedule is taken to have begun, ns since 1970.
+    /// The time at which the schedule is taken to have begun, in ns since 1970.
     pub anchor_ns: i64,
     /// Earliest.
     pub min: i64,
-    /// Middle.
+    /// Median.
     pub median: f64,
     /// 99th percentile.
     pub p99: i64,
@@ -118,7 +118,7 @@ impl Errors {
 }
 
 impl ScheduleError {
-    /// From a histogram of send time − due time, of packets due every `period` ns.
+    /// From a histogram of send time − due time, for packets due every `period` ns.
     pub fn approximate(offsets: &LogHistogram, period: i64) -> Option<ScheduleError> {
         let quantiles = offsets.quantiles();
         let anchor_ns = quantiles.edf(Percent(1_000))?;

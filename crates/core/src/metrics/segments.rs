@@ -8,7 +8,7 @@ use crate::summary::Segment;
 
 /// Windows of 5 % of the run.
 const WINDOWS: usize = 20;
-/// Below this a window says nothing of its minimum.
+/// With fewer packets, a window's minimum is not meaningful.
 const PACKETS_A_WINDOW: usize = 10;
 
 /// The stretches of `series` between jumps of its minimum, each with its own PDV; empty where there is no

@@ -47,7 +47,7 @@ impl SeqSet {
         there
     }
 
-    /// Whether `seq` is there.
+    /// Whether `seq` is in the set.
     #[inline]
     pub fn contains(&self, seq: u32) -> bool {
         let place = match self.recent {
@@ -70,17 +70,17 @@ impl SeqSet {
         place
     }
 
-    /// How many numbers are in the set.
+    /// Number of elements.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether none is.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The largest number.
+    /// The largest element.
     pub fn max(&self) -> Option<u32> {
         self.places.iter().rev().find_map(|(&page, &place)| {
             let words = &self.pages[place as usize];
@@ -114,7 +114,7 @@ impl SeqSet {
         }
     }
 
-    /// How many pages of 512 numbers it takes.
+    /// Number of pages of 512 sequence numbers in use.
     pub fn pages(&self) -> usize {
         self.places.len()
     }
@@ -173,9 +173,9 @@ impl Ranks<'_> {
 /// A stretch of consecutive sequence numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The first.
+    /// The first number.
     pub start: u64,
-    /// How many, ≥ 1.
+    /// Number of elements, at least 1.
     pub len: u64,
 }
 

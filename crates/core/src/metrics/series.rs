@@ -74,7 +74,7 @@ impl Samples {
         self.seq.len()
     }
 
-    /// Whether nothing was accepted.
+    /// Whether no packet was accepted.
     pub fn is_empty(&self) -> bool {
         self.seq.is_empty()
     }
@@ -151,12 +151,12 @@ impl<'a> Series<'a> {
         Series { samples, shuffle: Some(Shuffle { order, ranks }) }
     }
 
-    /// Packets.
+    /// Number of packets.
     pub fn len(&self) -> usize {
         self.samples.len()
     }
 
-    /// Whether there is none.
+    /// Whether it has no packets.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty()
     }
@@ -216,12 +216,12 @@ impl<'a> Series<'a> {
         self.samples.sent.iter().copied().max()
     }
 
-    /// All of them in send order.
+    /// All packets in send order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Packet> + DoubleEndedIterator + Clone + '_ {
         self.range(0..self.len())
     }
 
-    /// All of them in arrival order.
+    /// All packets in arrival order.
     pub fn arrivals(&self) -> impl ExactSizeIterator<Item = Packet> + Clone + '_ {
         self.samples.iter()
     }

@@ -1,5 +1,4 @@
-//! What a sweep over payload sizes tells: the rate of the links from the slope, cells from the steps
-//! (metrics §21).
+//! What a sweep over payload sizes shows: the rate of the links from the slope, cells from the steps (metrics §21).
 
 use super::bands::fit_line;
 use serde::Serialize;
@@ -9,11 +8,11 @@ use serde::Serialize;
 pub struct SizeFit {
     /// Fixed delay, in the unit of the times.
     pub fixed: f64,
-    /// Time a byte.
+    /// Time per byte.
     pub per_byte: f64,
     /// By Theil and Sen: the median of all slopes, which outliers do not move.
     pub per_byte_robust: f64,
-    /// The fixed delay that goes with it.
+    /// The fixed delay for this slope.
     pub fixed_robust: f64,
     /// Pearson's; `None` where times do not vary.
     pub r: Option<f64>,
@@ -58,11 +57,11 @@ pub struct Steps {
     pub overhead: u32,
     /// τ, the time of a cell.
     pub per_cell: f64,
-    /// c.
+    /// c, the constant part.
     pub fixed: f64,
     /// Sum of squared residuals, and of the straight line on the same points.
     pub sse: f64,
-    /// See above.
+    /// The same for the straight line.
     pub sse_line: f64,
     /// The cell sizes whose fit is within 5 % of the best.
     pub cells: [u32; 2],

@@ -20,8 +20,8 @@ pub struct SkewHull {
     pub residual_mean_ns: f64,
     /// Slopes of the first and the second half of the run.
     pub alpha_halves: Option<[f64; 2]>,
-    /// The edge spans more than a quarter of the run, both halves have the slope, within half of it, and nothing
-    /// speaks for a queue instead.
+    /// Whether it is reliable: the edge spans more than a quarter of the run, both halves have the slope, within half
+    /// of it, and nothing indicates a queue instead.
     pub is_skew: bool,
 }
 
@@ -34,7 +34,7 @@ use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
 use crate::distribution::{Distribution, Wanted};
 
-/// What the hull of a stream says, and how far it can be believed.
+/// The hull of a stream, and how reliable it is.
 #[derive(Clone, Debug)]
 struct Fit {
     hull: Hull,

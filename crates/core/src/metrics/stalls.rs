@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub struct Stalls {
     /// Packets sent late: error above max(P/2, p99 of the error).
     pub sender_late: u64,
-    /// Groups of packets released together whose delays fall by a period each.
+    /// Groups of packets released together: their delays fall by one period each.
     pub receiver_suspects: u64,
     /// Packets in those groups.
     pub receiver_suspect_packets: u64,
@@ -26,11 +26,11 @@ pub struct Stalls {
     pub without: Option<WithoutStalls>,
 }
 
-/// What remains without the flagged packets, in ns.
+/// Statistics of the packets that are not flagged, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WithoutStalls {
-    /// Packets left.
+    /// Number of these packets.
     pub n: u64,
     /// Mean delay.
     pub mean: f64,

@@ -10,26 +10,26 @@ use super::stat::t_quantile;
 use crate::spec::Direction;
 use crate::units::eng4_f64;
 
-/// No two free-running crystals differ by more, nor does NTP slew faster: 1000 ppm.
+/// The largest relative skew of two free-running crystals, and the fastest slewing by NTP: 1000 ppm.
 const FASTEST_SKEW: f64 = 1e-3;
 const BLOCKS: usize = 20;
 /// A drift over the run that hosts make by themselves, in ns.
 const HOST_DRIFT: f64 = 10_000.0;
 
-/// What is known beside the slope.
+/// What is known in addition to the slope.
 #[derive(Clone, Copy)]
 pub struct Evidence<'a> {
     /// The line below all points.
     pub hull: Option<&'a SkewHull>,
-    /// How often packets were sent and came.
+    /// The transmit and receive periods.
     pub periods: &'a Periods,
-    /// What the probes say.
+    /// The clock estimate from the probes.
     pub clock: &'a ClockEstimate,
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
-    /// The smallest delay jumps and stays: a slope across the jump is no slope (metrics §16).
+    /// Whether the smallest delay jumps and stays: a slope across the jump is meaningless (metrics §16).
     pub jumps: bool,
-    /// Receive times go back.
+    /// Whether receive times went back.
     pub clock_set_back: bool,
 }
 
@@ -139,8 +139,8 @@ impl Trend {
     }
 }
 
-/// What one more pass tells: an interval of the slope that survives autocorrelation, and the height
-/// above the hull by quarters.
+/// The result of one more pass: an interval of the slope that remains valid with autocorrelation, and the height above
+/// the hull by quarters.
 struct Scan {
     interval: Option<[f64; 2]>,
     quarters: Option<[f64; 4]>,

@@ -1,4 +1,4 @@
-//! How many packets keep near the mean or the median delay.
+//! How many packets are near the mean or the median delay.
 
 use crate::distribution::Sample;
 use crate::time::Span;
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 pub struct Within {
     /// The distance asked for, in ns.
     pub span_ns: i64,
-    /// Of accepted packets, those within it of the mean delay.
+    /// Share of accepted packets within this distance of the mean delay.
     pub of_mean: f64,
-    /// And of the median delay.
+    /// The same for the median delay.
     pub of_median: f64,
 }
 

@@ -7,18 +7,19 @@ use std::collections::BTreeMap;
 /// The answer to the question a test asks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Everything that was sent is accounted for. False: a part of the test is unknown, and no part of the answer.
+    /// Whether everything that was sent is accounted for. If false, a part of the test is unknown, and the answer does
+    /// not cover it.
     pub complete: bool,
-    /// What an application with the best fixed play-out buffer lives through.
+    /// What an application with the best fixed play-out buffer experiences.
     pub severity: Severity,
     /// The answer in one sentence.
     pub headline: String,
-    /// The play-out buffer to set, in ns above the smallest delay: the smallest that does about as well as any.
-    /// None where no buffer helps.
+    /// The recommended play-out buffer, in ns above the smallest delay: the smallest that is about as good as any.
+    /// `None` if no buffer helps.
     pub buffer_ns: Option<i64>,
-    /// What is wrong, the most important first. Empty: nothing.
+    /// The causes found, the most important first; empty if there are none.
     pub causes: Vec<Cause>,
-    /// What it means by use, by the name of the profile.
+    /// The quality for each use, by the name of its profile.
     pub profiles: BTreeMap<String, Suitability>,
 }
 
@@ -41,26 +42,26 @@ pub enum Severity {
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cause {
-    /// What.
+    /// The kind of cause.
     pub id: CauseId,
-    /// Whose fault it is.
+    /// Where the cause lies.
     pub fault: Fault,
-    /// Which way, where that is known.
+    /// The direction, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
     /// The first moment at which it shows, in seconds since the first packet was sent.
     pub from_s: f64,
-    /// The last: the end of the test for what lasts.
+    /// The last such moment; the end of the test if it lasts.
     pub to_s: f64,
-    /// How much, where it is a time, in ns.
+    /// The size, if it is a time, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub magnitude_ns: Option<i64>,
-    /// How much, where it is a share of packets (or parts per million, of a clock's rate).
+    /// The size, if it is a share of packets (or parts per million, for a clock's rate).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub magnitude: Option<f64>,
-    /// How sure it is, 0…1.
+    /// The confidence, 0…1.
     pub confidence: f64,
-    /// What this alone does to an application.
+    /// How severe this cause alone is for an application.
     pub severity: Severity,
     /// How often it happened, if several are reported as one.
     pub count: u64,
@@ -70,7 +71,7 @@ pub struct Cause {
     pub because: String,
 }
 
-/// The kinds of cause, by the names they have in every output.
+/// The kinds of cause, with their names in every output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CauseId {
@@ -82,7 +83,7 @@ pub enum CauseId {
     RandomLoss,
     /// Packets lost in bursts.
     BurstyLoss,
-    /// What exceeds a rate is dropped.
+    /// Packets above a rate were dropped.
     Policing,
     /// Packets overtake each other.
     Reordering,
@@ -108,7 +109,7 @@ pub enum CauseId {
     IncompleteLog,
 }
 
-/// Where a cause lies: what has to be mended.
+/// Where a cause lies: what needs to be repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
@@ -118,29 +119,29 @@ pub enum Fault {
     Sender,
     /// The receiving host.
     Receiver,
-    /// A clock: delays look different from what they are, and nobody feels it.
+    /// A clock: measured delays are wrong, but users do not notice it.
     Clock,
     /// The record of the test.
     Record,
 }
 
-/// What the path is worth for one use.
+/// The quality of the path for one use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Suitability {
     /// How well it will work.
     pub severity: Severity,
-    /// Mean opinion score of speech, where the use is speech.
+    /// Mean opinion score of speech, if the use is speech.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mos: Option<f64>,
     /// Share of packets that do not come in time: lost, or later than the use can wait.
     pub missing: f64,
-    /// One-way delay with the buffer this use would set, in ns. None where the path's delay is unknown.
+    /// One-way delay including this use's buffer, in ns; `None` if the path's delay is unknown.
     pub delay_ns: Option<i64>,
-    /// That buffer, in ns.
+    /// The size of that buffer, in ns.
     pub buffer_ns: Option<i64>,
-    /// What decides, in brief.
+    /// The deciding figure.
     pub because: String,
-    /// Why the test tells less of this use than it could: another packet rate or size.
+    /// Why the test says less about this use than it could: another packet rate or size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<String>,
 }
@@ -197,7 +198,7 @@ impl CauseId {
 }
 
 impl CauseId {
-    /// Whose fault it is.
+    /// Where it lies.
     pub fn fault(self) -> Fault {
         match self {
             CauseId::Outage

@@ -14,9 +14,9 @@ use crate::distribution::sample::Sample;
 use crate::metrics::seqset::{Run, absent};
 use crate::spec::Transport;
 
-/// Everything the rules look at.
+/// Everything the rules use.
 pub struct Case<'a> {
-    /// What it was made from.
+    /// What it was computed from.
     pub material: &'a Material<'a>,
     /// How much of the test is known.
     pub known: Known,
@@ -24,9 +24,9 @@ pub struct Case<'a> {
     pub delays: Delays<'a>,
     /// How much neighbours differ.
     pub noise: Noise,
-    /// Changes of the smallest delay that last, and what changed.
+    /// Lasting changes of the smallest delay, with their reasons.
     pub steps: Vec<(Step, Reason)>,
-    /// Rate of the receiving clock against the sending one, less one, where it is no queue.
+    /// Rate of the receiving clock relative to the sending one, less 1, if it is not explained by a queue.
     pub skew: Option<f64>,
     /// Queues and holds.
     pub episodes: Episodes,
@@ -34,20 +34,20 @@ pub struct Case<'a> {
     pub late: Late,
     /// Lost packets.
     pub losses: Losses,
-    /// Those that are neither outages nor refused by the sending host.
+    /// Losses that are neither outages nor packets refused by the sending host.
     pub scattered: Scattered,
-    /// What of them a full queue dropped.
+    /// Those of them that a full queue dropped.
     pub dropped_by_queue: u64,
     /// Short runs of loss while the route changed.
     pub lost_at_steps: Vec<Run>,
-    /// What can be said of those.
+    /// The law of the remaining losses.
     pub law: Option<LossLaw>,
     /// From the first packet to the end of what is known, in seconds.
     pub duration: f64,
 }
 
 impl<'a> Case<'a> {
-    /// Of `material`.
+    /// From `material`.
     pub fn new(material: &'a Material<'a>) -> Case<'a> {
         let Material { session, series, accepted, .. } = *material;
         let known = Known::of(session, accepted);

@@ -1,10 +1,10 @@
-//! What a difference between runs comes to, and how it is said.
+//! The conclusion about a difference between runs, and its wording.
 
 use super::conclusion::Level;
 use crate::compare::comparison::{Basis, Comparison, Difference, Effect, Outcome, Statistic};
 use crate::units::eng4_f64;
 
-/// What to believe of a difference, and why.
+/// How reliable a difference is, and why.
 pub(crate) fn decide(c: &Comparison) -> (Outcome, String) {
     let vital: Vec<&str> = c.unlike.iter().filter(|u| u.what.is_vital()).map(|u| u.text.as_str()).collect();
     if !vital.is_empty() {
@@ -52,7 +52,7 @@ pub(crate) fn decide(c: &Comparison) -> (Outcome, String) {
     )
 }
 
-/// The same in one sentence.
+/// The conclusion as one sentence.
 pub fn sentence(c: &Comparison) -> String {
     let (what, by) = match (c.basis, c.statistic) {
         (Basis::Pdv, Statistic::Median) => ("jitter", "at the median"),

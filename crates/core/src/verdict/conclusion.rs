@@ -37,7 +37,7 @@ pub enum Level {
 pub struct Warning {
     /// Stable name, e.g. `negative_delay`.
     pub code: Cow<'static, str>,
-    /// In plain words: what was seen, what it means, what to do.
+    /// What was seen, what it means, and what to do.
     pub text: String,
 }
 

@@ -4,7 +4,7 @@ use crate::metrics::series::Series;
 
 /// Most blocks a series is cut into.
 const BLOCKS: usize = 1 << 15;
-/// Fewest packets a block has.
+/// Fewest packets per block.
 const LEAST: usize = 4;
 /// Pairs of neighbours looked at for the noise.
 const PAIRS: usize = 4096;
@@ -126,7 +126,7 @@ impl<'a> Delays<'a> {
         self.series.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no packets.
     pub fn is_empty(&self) -> bool {
         self.series.is_empty()
     }
@@ -278,7 +278,7 @@ impl<'a> Delays<'a> {
 }
 
 impl Blocks {
-    /// How many.
+    /// Number of blocks.
     pub fn len(&self) -> usize {
         self.min.len()
     }

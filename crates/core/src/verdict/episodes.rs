@@ -3,16 +3,16 @@
 
 use super::delays::{Blocks, Delays, Noise};
 
-/// A time at which every packet waited.
+/// A time during which every packet waited in a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Episode {
     /// First packet concerned and the one after the last, by their place in send order.
     pub from: usize,
     /// See above.
     pub to: usize,
-    /// What nineteen of twenty packets waited at most, in ns.
+    /// The 95th percentile of the waiting times, in ns.
     pub height: i64,
-    /// How many episodes of the series this one stands for.
+    /// Number of episodes this one represents.
     pub count: u64,
 }
 
@@ -23,16 +23,16 @@ pub struct Hold {
     pub from: usize,
     /// See above.
     pub to: usize,
-    /// What the first of them waited, in ns.
+    /// Waiting time of the first of them, in ns.
     pub length: i64,
 }
 
-/// What stands out of a series.
+/// What differs from the rest of a series.
 #[derive(Clone, Debug, Default)]
 pub struct Episodes {
-    /// Queues, ascending.
+    /// Queues, in ascending order.
     pub queues: Vec<Episode>,
-    /// Holds that are no queue, ascending.
+    /// Holds that are not queues, in ascending order.
     pub holds: Vec<Hold>,
     /// What all packets but two wait at most, outside of queues and long holds, in ns.
     pub tail: i64,

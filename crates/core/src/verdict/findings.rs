@@ -10,7 +10,7 @@ use crate::metrics::regression::TrendVerdict;
 use crate::summary::Summary;
 use crate::units::{eng4, eng4_f64};
 
-/// What it means for real-time traffic, most telling first. No finding is graver than the answer.
+/// The consequences for real-time traffic, the most important first. No finding is more severe than the answer.
 pub fn findings(s: &Summary) -> Vec<Verdict> {
     let mut found = Vec::new();
     let mut say = |code, level, text| found.push(Verdict::new(code, level, text));

@@ -84,8 +84,8 @@ pub fn judge(material: &Material<'_>) -> Judgement {
     Judgement { answer, known: case.known, received, lost, felt }
 }
 
-/// What is felt and is no variation of the path's delay: programs that stood still, a queue that never empties, packets
-/// that were never sent.
+/// Causes that users notice but that are not variations of the path's delay: programs that stood still, a queue that
+/// never empties, packets that were never sent.
 fn felt_besides(found: &[Found]) -> Severity {
     let besides = |f: &&Found| match f.cause.id {
         CauseId::SenderStall | CauseId::ReceiverStall | CauseId::SendFailure => true,

@@ -6,7 +6,7 @@ use crate::session::{Ending, Session};
 /// How much of a test is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// Packets whose fate is known: 0 up to this number.
+    /// Number of packets whose fate is known: those from 0 up to this number.
     pub sent: u64,
     /// Packets after them that may or may not have been sent and received.
     pub unknown: u64,

@@ -14,26 +14,26 @@ pub enum Manner {
     Random,
     /// In bursts.
     Bursty,
-    /// What exceeds a rate.
+    /// Packets above a rate.
     Policed,
     /// Packets of one size.
     BySize(u16),
 }
 
-/// What can be said of the losses.
+/// What is known about the losses.
 #[derive(Clone, Debug)]
 pub struct LossLaw {
-    /// How.
+    /// The manner of loss.
     pub manner: Manner,
-    /// Among all packets.
+    /// Loss ratio among all packets.
     pub ratio: f64,
     /// Its 95 % interval.
     pub interval: [f64; 2],
-    /// Packets lost.
+    /// Number of lost packets.
     pub lost: u64,
     /// First and last of them where they are confined to a part of the test, first and last packet where they are not.
     pub packets: [u64; 2],
-    /// How they lie.
+    /// How they are distributed.
     pub pattern: Pattern,
     /// How sure the manner is, 0…1.
     pub confidence: f64,
@@ -41,7 +41,7 @@ pub struct LossLaw {
 
 /// ITU-T Y.1541, classes 0 to 4: one packet of a thousand. What cannot be shown to be more is nothing wrong.
 const ALLOWED: f64 = 1e-3;
-/// Fewer losses are no law.
+/// With fewer losses, no law is determined.
 const FEWEST: u64 = 4;
 /// One chance in a hundred that losses without a law look like it, on either side.
 const CLEAR: f64 = 2.576;

@@ -4,9 +4,9 @@ use super::delays::{Blocks, Delays, Noise};
 
 /// Groups of packets a series is seen in.
 const GROUPS: usize = 200;
-/// Fewer packets a group say nothing of its smallest delay.
+/// With fewer packets per group, its smallest delay is not meaningful.
 const PACKETS: usize = 8;
-/// Smaller changes are a host's own.
+/// Smaller changes are caused by the hosts themselves.
 const LEAST_STEP: i64 = 100_000;
 /// No two crystals differ by more, nor is a clock slewed faster (RFC 5905: 500 ppm): 1000 ppm.
 pub const FASTEST_DRIFT: f64 = 1e-3;

@@ -6,14 +6,14 @@ use crate::metrics::stat::wilson95;
 use crate::session::Session;
 use crate::spec::Schedule;
 
-/// Runs of loss, and what is left of them when those with a cause of their own are taken out.
+/// Runs of loss, and those that remain without the ones that have their own cause.
 #[derive(Clone, Debug, Default)]
 pub struct Losses {
     /// Packets whose fate is known.
     pub sent: u64,
     /// Every run, ascending.
     pub runs: Vec<Run>,
-    /// Which of them are outages.
+    /// Those of them that are outages.
     outage: Vec<bool>,
 }
 
@@ -96,7 +96,7 @@ impl Scattered {
         self.runs.iter().map(|(r, _)| r.len).sum()
     }
 
-    /// Their share.
+    /// Loss ratio.
     pub fn ratio(&self) -> f64 {
         self.lost() as f64 / self.sent.max(1) as f64
     }

@@ -11,9 +11,9 @@ use crate::spec::Transport;
 use crate::time::Source;
 use serde::{Deserialize, Serialize};
 
-/// What the analysis hands over.
+/// The input of a judgement.
 pub struct Material<'a> {
-    /// The test.
+    /// The session of the test.
     pub session: &'a Session,
     /// The packets accepted, in send order.
     pub series: &'a Series<'a>,
@@ -21,13 +21,13 @@ pub struct Material<'a> {
     pub accepted: &'a SeqSet,
     /// Their delays in order.
     pub sample: &'a Sample,
-    /// Duplicates; `None` if unknown.
+    /// Number of duplicates; `None` if unknown.
     pub copies: &'a Copies,
     /// What is known of the clocks.
     pub clock: &'a ClockEstimate,
     /// What was noted row by row.
     pub notes: &'a RowNotes,
-    /// Where all arrived stamps were taken; None where in several places.
+    /// Where all receive times were stamped; `None` if in several places.
     pub arrived_by: Option<Source>,
     /// The delays are of a way there and back, by one clock.
     pub round_trip: bool,

@@ -1,6 +1,6 @@
-//! Every judgement: what is wrong on a path, since when, how much, how sure ([`Answer`]), what the figures
-//! mean ([`findings`]), why not to believe one ([`Notes`]), how far to believe them all ([`Opinion`]), and what a
-//! difference between runs comes to ([`comparison`]).
+//! Every judgement: what is wrong on a path, since when, how severe and how certain it is ([`Answer`]), what the
+//! figures mean ([`findings`]), reasons to doubt a figure ([`Notes`]), how reliable they all are ([`Opinion`]), and the
+//! conclusion about a difference between runs ([`comparison`]).
 //!
 //! For the answer a [`Case`](case::Case) is worked out once from the records of one way: how much of the test is known,
 //! delays without what clocks and routes added, queues and holds, the sender's own delays, losses sorted by what lost

@@ -6,12 +6,12 @@ use crate::distribution::Percent;
 use crate::spec::Transport;
 use crate::summary::{Coverage, Summary};
 
-/// An opinion with its evidence.
+/// An overall judgement with its evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opinion {
     /// How the answer looks.
     pub level: Level,
-    /// The answer in one sentence; the worst of the findings where there is no answer.
+    /// The answer in one sentence; the worst finding if there is no answer.
     pub headline: String,
     /// What was found, the worst first, each with its evidence.
     pub findings: Vec<Verdict>,
@@ -34,7 +34,7 @@ impl Opinion {
     }
 }
 
-/// How far to believe the figures.
+/// How reliable the figures are.
 fn belief(s: &Summary) -> Vec<String> {
     let mut lines = Vec::new();
     let clock = &s.clock;

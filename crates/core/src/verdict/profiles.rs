@@ -1,4 +1,4 @@
-//! [`PROFILES`]: what uses ask of a path, with the sources; and what a path is worth to each.
+//! [`PROFILES`]: the requirements of uses, with their sources; and the quality of a path for each.
 
 use super::answer::{Severity, Suitability};
 use super::numbers::{percent, time};
@@ -8,13 +8,13 @@ use crate::metrics::stat::wilson95;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// What one use asks of a path. Limits are the upper ends of good, fair and poor.
+/// The requirements of one use. Limits are the upper ends of good, fair and poor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
     /// Its name.
     pub name: Cow<'static, str>,
-    /// What it is, for people.
+    /// Its description for users.
     pub about: Cow<'static, str>,
     /// Payload of a typical packet, in bytes.
     pub payload: u16,
@@ -22,7 +22,7 @@ pub struct Profile {
     pub period_ms: f64,
     /// One-way delay with the buffer, in ms.
     pub delay_ms: [f64; 3],
-    /// What the use adds to the delay of path and buffer, in ms: coding, packing, showing.
+    /// Additional delay of the use, in ms: coding, packetisation, display.
     pub own_ms: f64,
     /// Share of packets lost or too late.
     pub missing: [f64; 3],
@@ -33,7 +33,7 @@ pub struct Profile {
     pub source: Cow<'static, str>,
 }
 
-/// The profiles every answer judges.
+/// The profiles judged in every answer.
 pub const PROFILES: [Profile; 6] = [
     Profile {
         name: Cow::Borrowed("voice"),

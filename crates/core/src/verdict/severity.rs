@@ -82,22 +82,22 @@ impl Waits {
     }
 }
 
-/// What an application lives through, outages left aside.
+/// What an application experiences, without outages.
 #[derive(Clone, Debug)]
 pub struct Experience {
     /// Waits beyond the smallest delay.
     pub waits: Waits,
     /// Packets whose fate is known, and those of them that were lost.
     pub sent: u64,
-    /// See above.
+    /// Number of these that were lost.
     pub lost: u64,
-    /// Mean run of losses over that of independent ones.
+    /// Mean run length of losses relative to that of independent losses.
     pub burst_ratio: f64,
-    /// The smallest one-way delay in ns, where it is known.
+    /// The smallest one-way delay in ns, if known.
     pub base_ns: Option<f64>,
 }
 
-/// What a fixed play-out buffer makes of it.
+/// The result of a fixed play-out buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Played {
     /// The buffer, in ns.
@@ -106,7 +106,7 @@ pub struct Played {
     pub missing: f64,
     /// Rating of speech.
     pub rating: f64,
-    /// The worst of what is felt.
+    /// The severity of the worst effect.
     pub severity: Severity,
 }
 

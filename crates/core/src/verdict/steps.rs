@@ -1,11 +1,11 @@
-//! What a change of the smallest delay was: a clock, a route, or a queue after all.
+//! The reason for a change of the smallest delay: a clock, a route, or a queue.
 
 use super::delays::{Delays, Noise};
 use super::levels::Step;
 use super::material::Material;
 use crate::spec::Direction;
 
-/// What changed the smallest delay.
+/// The reason for a change of the smallest delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The sending host's clock was set.
@@ -116,11 +116,11 @@ fn drains(delays: &Delays<'_>, step: &Step, noise: Noise) -> bool {
     close(k) || close(k - 1) || k + 1 < delays.len() && close(k + 1)
 }
 
-/// What is known for sure of a step.
+/// What is known for certain about a step.
 enum Proof {
     /// The receiving host's clock was set.
     Clock,
-    /// The way is another.
+    /// The route changed.
     Route,
     /// Nothing.
     None,

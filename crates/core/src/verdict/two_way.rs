@@ -5,14 +5,13 @@ use super::judge::Judgement;
 use crate::spec::Direction;
 use crate::twoway::{LossRun, LostOn};
 
-/// Where requests without an answer were lost, as far as the far host's count tells.
+/// Where requests without an answer were lost, as far as the far host's count shows.
 pub struct Losses<'a> {
     /// Runs of them, ascending.
     pub runs: &'a [LossRun],
 }
 
-/// The answer to `round_trip`, the answers of both ways taken by themselves being known where the far host tells its
-/// times.
+/// The answer to `round_trip`, given the answers of the two directions if the far host reports its times.
 pub fn two_way(mut judged: Judgement, ways: [Option<&Answer>; 2], losses: &Losses<'_>) -> Judgement {
     let round_trip = &mut judged.answer;
     for cause in &mut round_trip.causes {

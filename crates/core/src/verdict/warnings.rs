@@ -1,4 +1,4 @@
-//! [`Notes`]: reasons not to believe a figure.
+//! [`Notes`]: reasons to doubt a figure.
 
 use super::answer::CauseId;
 use super::conclusion::Warning;
@@ -16,7 +16,7 @@ impl Notes {
         self.0.push(Warning::new(code, text));
     }
 
-    /// A waiting time was asked for without clocks that could judge it.
+    /// A waiting time was requested, but the clocks cannot be used to apply it.
     pub fn wait_refused(&mut self, wait: Span) {
         self.warn(
             "wait_refused",
@@ -37,7 +37,7 @@ impl Notes {
         );
     }
 
-    /// Looks at the finished figures: every reason for doubt.
+    /// Checks the finished figures and notes every reason for doubt.
     pub fn look_at(mut self, summary: &Summary, session: &Session, round_trips: bool) -> Vec<Warning> {
         self.sample(summary, session);
         self.clocks(summary, round_trips);

@@ -1,4 +1,4 @@
-//! The rules: one file a kind of cause, one line here. `docs/metrics/verdict.md` has the same table.
+//! The rules: one file per kind of cause, one line here. `docs/metrics/verdict.md` has the same table.
 
 mod clock_skew;
 mod clock_step;

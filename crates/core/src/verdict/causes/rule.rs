@@ -5,21 +5,21 @@ use crate::verdict::case::Case;
 
 /// How one kind of cause is found.
 pub struct Rule {
-    /// What.
+    /// The kind of cause.
     pub id: CauseId,
-    /// When it is named, in words with numbers.
+    /// The condition, in words with numbers.
     pub threshold: &'static str,
-    /// Where the numbers come from.
+    /// The source of the numbers.
     pub source: &'static str,
-    /// Every one there is in a case.
+    /// Finds all causes of this kind in a case.
     pub find: fn(&Case<'_>) -> Vec<Found>,
 }
 
-/// A cause, and how much it harms: what decides which comes first.
+/// A cause, and how severe it is, which decides the order.
 pub struct Found {
     /// The cause.
     pub cause: Cause,
-    /// Share of packets harmed, more or less: among causes of one severity the larger comes first.
+    /// Approximate share of packets affected: among causes of the same severity the larger comes first.
     pub harm: f64,
     /// It never ceases, so that no variation shows it.
     pub whole_test: bool,
