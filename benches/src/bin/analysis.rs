@@ -24,6 +24,7 @@ fn main() {
         println!("\n{name}: {} rows", records.len());
         let baseline = best(|| baseline(&records));
         let all = Options::default();
+        let windows = Options { interval: Some(Span::seconds(1)), ..Options::default() };
         let streaming = Options { streaming: true, ..Options::default() };
         report("sort + mean + deviation (baseline)", records.len(), baseline, baseline);
         report("one-pass metrics together", records.len(), best(|| one_pass(&records)), baseline);
@@ -31,6 +32,12 @@ fn main() {
             "analysis, everything exact",
             records.len(),
             best(|| analysis(&records, packets, &all)),
+            baseline,
+        );
+        report(
+            "analysis, exact, windows of 1 s too",
+            records.len(),
+            best(|| analysis(&records, packets, &windows)),
             baseline,
         );
         report(

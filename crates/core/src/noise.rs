@@ -1,8 +1,8 @@
 //! [`NoiseFloor`]: what a host adds to every figure measured on it, and which figures of a test are no larger
 //! than that (metrics §22).
 
+use crate::distribution::Distribution;
 use crate::distribution::percentile::Percent;
-use crate::summary::{Distribution, Summary};
 use crate::time::Span;
 use core::fmt;
 use core::str::FromStr;
@@ -166,10 +166,9 @@ impl Noise {
         }
     }
 
-    /// Whether PDV at `p` of `summary` is marked.
-    pub fn marks(summary: &Summary, p: Percent) -> bool {
-        let noise = summary.noise.as_ref();
-        noise.is_some_and(|n| n.at_or_below.contains(&p.to_string()))
+    /// Whether percentile `p` of PDV cannot be told from the host's own.
+    pub fn marks(&self, p: Percent) -> bool {
+        self.at_or_below.contains(&p.to_string())
     }
 }
 

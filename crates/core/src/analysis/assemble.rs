@@ -2,6 +2,7 @@
 
 use super::{Options, Samples};
 use crate::compare::Comparable;
+use crate::distribution::Wanted;
 use crate::distribution::{Distribution, Percent};
 use crate::metrics::clock::{ClockEstimate, Corrected};
 use crate::metrics::dejitter::{self, Dejitter, DelayBasis, Receiver};
@@ -30,19 +31,32 @@ pub(super) struct Counted {
     pub rx_time_regressions: u64,
 }
 
+/// What is known of a stream before its figures are computed.
+pub(super) struct Known<'a> {
+    pub session: &'a Session,
+    pub options: &'a Options,
+    pub percents: Vec<Percent>,
+    pub clock: ClockEstimate,
+    pub counted: Counted,
+    pub periods: Periods,
+}
+
+impl Known<'_> {
+    /// The order statistics that were asked for.
+    pub fn wanted(&self) -> Wanted<'_> {
+        Wanted { percents: &self.percents, method: self.options.method, bins: self.options.bins }
+    }
+}
+
 /// What an analysis knows about a stream. Each figure is computed when it is read, and only then; what needs all
 /// packets at once is absent from an analysis in constant memory.
 pub(super) trait Findings {
-    fn session(&self) -> &Session;
-    fn options(&self) -> &Options;
-    fn clock(&self) -> &ClockEstimate;
-    fn counted(&self) -> Counted;
+    fn known(&self) -> &Known<'_>;
     /// Delay, and its excess over the smallest.
     fn delays(&self) -> (Distribution, Distribution);
     fn ipdv(&self) -> Ipdv;
     fn rfc3550_jitter(&self) -> Option<Rfc3550>;
     fn mapdv2(&self) -> Option<f64>;
-    fn periods(&self) -> Periods;
     fn loss(&self) -> Loss;
     fn duplicates(&self) -> Duplicates;
     fn reordering(&self) -> Reordering;
@@ -57,6 +71,21 @@ pub(super) trait Findings {
     /// Of metrics without a field of their own.
     fn figures(&self) -> BTreeMap<String, Option<f64>>;
 
+    fn session(&self) -> &Session {
+        self.known().session
+    }
+    fn options(&self) -> &Options {
+        self.known().options
+    }
+    fn clock(&self) -> &ClockEstimate {
+        &self.known().clock
+    }
+    fn counted(&self) -> Counted {
+        self.known().counted
+    }
+    fn periods(&self) -> Periods {
+        self.known().periods.clone()
+    }
     /// The accepted packets.
     fn samples(&self) -> Option<&Samples> {
         None

@@ -1,10 +1,9 @@
 //! The exact analysis: every figure from the accepted packets, a few passes over three columns.
 
-use super::assemble::{Counted, Findings, Kind};
+use super::assemble::{self, Counted, Findings, Kind, Known};
 use super::{Gathered, Options, Samples, windows};
 use crate::compare::Comparable;
-use crate::distribution::percentile::Percent;
-use crate::distribution::{Distribution, Sample, Wanted};
+use crate::distribution::{Distribution, Sample};
 use crate::metrics::clock::ClockEstimate;
 use crate::metrics::dejitter::{self, Dejitter, DelayBasis, Receiver};
 use crate::metrics::delay::Unconditional;
@@ -27,19 +26,15 @@ use crate::summary::{
     Rfc3550, ScheduleError, Segment, SkewHull, Stalls, Stamps, Trend, Within,
 };
 use crate::time::WallTime;
-use crate::verdict::{self, Judgement, Material};
+use crate::verdict::{self, Judgement, Material, Notes};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 /// All accepted packets at hand. What takes a pass of its own is computed when it is asked for, once.
 pub(super) struct Exact<'a> {
     gathered: &'a Gathered,
-    session: &'a Session,
-    options: &'a Options,
+    known: Known<'a>,
     kind: Kind,
-    clock: ClockEstimate,
-    percents: Vec<Percent>,
-    counted: Counted,
     series: Series<'a>,
     sample: Sample,
     moments: Moments,
@@ -47,7 +42,6 @@ pub(super) struct Exact<'a> {
     lines: (Option<Line>, Option<Line>),
     rfc3550_jitter: Option<Rfc3550>,
     mapdv2: Option<f64>,
-    periods: Periods,
     hull: OnceCell<Option<SkewHull>>,
     segments: OnceCell<Vec<Segment>>,
     trend: OnceCell<Option<Trend>>,
@@ -93,13 +87,15 @@ impl<'a> Exact<'a> {
         };
         Exact {
             gathered,
-            session,
-            options,
+            known: Known {
+                session,
+                options,
+                percents: options.all_percents(),
+                clock,
+                counted,
+                periods: Periods::new(session, &Extent::of(&series)),
+            },
             kind,
-            clock,
-            percents: options.all_percents(),
-            counted,
-            periods: Periods::new(session, &Extent::of(&series)),
             series,
             sample: Sample::new(samples.delay.iter().copied()),
             moments,
@@ -113,10 +109,6 @@ impl<'a> Exact<'a> {
         }
     }
 
-    fn wanted(&self) -> Wanted<'_> {
-        Wanted { percents: &self.percents, method: self.options.method, bins: self.options.bins }
-    }
-
     fn hull(&self) -> Option<&SkewHull> {
         self.hull.get_or_init(|| SkewHull::new(&self.series)).as_ref()
     }
@@ -127,7 +119,8 @@ impl<'a> Exact<'a> {
 
     /// Of tests whose period is known.
     fn errors(&self) -> Option<&Errors> {
-        let errors = || self.session.period().and_then(|_| Errors::new(&self.series, &self.session.spec));
+        let errors =
+            || self.known.session.period().and_then(|_| Errors::new(&self.series, &self.known.session.spec));
         self.errors.get_or_init(errors).as_ref()
     }
 
@@ -135,11 +128,11 @@ impl<'a> Exact<'a> {
         let trend = || {
             let evidence = Evidence {
                 hull: self.hull(),
-                periods: &self.periods,
-                clock: &self.clock,
-                direction: self.session.spec.direction(),
+                periods: &self.known.periods,
+                clock: &self.known.clock,
+                direction: self.known.session.spec.direction(),
                 jumps: !self.changes().is_empty(),
-                clock_set_back: self.counted.rx_time_regressions > 0,
+                clock_set_back: self.known.counted.rx_time_regressions > 0,
             };
             Trend::new(&self.series, self.lines.0, self.lines.1.map(Regression::from), evidence)
         };
@@ -148,30 +141,18 @@ impl<'a> Exact<'a> {
 }
 
 impl Findings for Exact<'_> {
-    fn session(&self) -> &Session {
-        self.session
-    }
-
-    fn options(&self) -> &Options {
-        self.options
-    }
-
-    fn clock(&self) -> &ClockEstimate {
-        &self.clock
-    }
-
-    fn counted(&self) -> Counted {
-        self.counted
+    fn known(&self) -> &Known<'_> {
+        &self.known
     }
 
     fn delays(&self) -> (Distribution, Distribution) {
-        let latency = Distribution::new(&self.sample, &self.moments, self.wanted());
+        let latency = Distribution::new(&self.sample, &self.moments, self.known.wanted());
         let pdv = latency.above_minimum(&self.moments, Some(&self.sample));
         (latency, pdv)
     }
 
     fn ipdv(&self) -> Ipdv {
-        ipdv(&self.series, self.counted.sent)
+        ipdv(&self.series, self.known.counted.sent)
     }
 
     fn rfc3550_jitter(&self) -> Option<Rfc3550> {
@@ -182,15 +163,11 @@ impl Findings for Exact<'_> {
         self.mapdv2
     }
 
-    fn periods(&self) -> Periods {
-        self.periods.clone()
-    }
-
     fn loss(&self) -> Loss {
         let accepted = &self.gathered.classifier.accepted;
-        let sent = self.counted.sent;
-        let mut losses = loss(absent(accepted.runs(), sent), sent, self.periods.mean());
-        if self.options.gilbert_elliott {
+        let sent = self.known.counted.sent;
+        let mut losses = loss(absent(accepted.runs(), sent), sent, self.known.periods.mean());
+        if self.known.options.gilbert_elliott {
             losses.gilbert_elliott = gilbert_elliott::fit(accepted, sent, &losses.gilbert);
         }
         losses
@@ -198,13 +175,13 @@ impl Findings for Exact<'_> {
 
     fn duplicates(&self) -> Duplicates {
         let first = (&self.series, &self.gathered.classifier.accepted);
-        self.gathered.copies.figures(self.counted.accepted, Some(first))
+        self.gathered.copies.figures(self.known.counted.accepted, Some(first))
     }
 
     fn reordering(&self) -> Reordering {
         Reordering {
-            observable: self.session.spec.transport() == Transport::Udp,
-            ..reordering(&self.series, &self.gathered.classifier.accepted, self.session.spec.payload())
+            observable: self.known.session.spec.transport() == Transport::Udp,
+            ..reordering(&self.series, &self.gathered.classifier.accepted, self.known.session.spec.payload())
         }
     }
 
@@ -222,14 +199,14 @@ impl Findings for Exact<'_> {
 
     fn inference(&self) -> Inference {
         let mut inference = confidence::inference(&self.series, &self.sample, &self.moments);
-        if let Some(seed) = self.options.bootstrap {
+        if let Some(seed) = self.known.options.bootstrap {
             inference.bootstrap = bootstrap::intervals(&self.series, &inference, seed);
         }
         inference
     }
 
     fn dejitter(&self, reference: (f64, DelayBasis), receiver: &Receiver<'_>) -> Option<Dejitter> {
-        dejitter::dejitter(&self.series, &self.sample, self.counted.sent, reference, receiver)
+        dejitter::dejitter(&self.series, &self.sample, self.known.counted.sent, reference, receiver)
     }
 
     fn stamps(&self) -> Stamps {
@@ -242,8 +219,8 @@ impl Findings for Exact<'_> {
 
     fn figures(&self) -> BTreeMap<String, Option<f64>> {
         let stream = Stream {
-            session: self.session,
-            sent: self.counted.sent,
+            session: self.known.session,
+            sent: self.known.counted.sent,
             series: &self.series,
             delays: &self.sample,
             accepted: &self.gathered.classifier.accepted,
@@ -256,12 +233,12 @@ impl Findings for Exact<'_> {
     }
 
     fn unconditional(&self) -> Option<Unconditional> {
-        let lost = self.counted.sent - self.counted.accepted;
-        self.options.unconditional.then(|| Unconditional::new(&self.sample, lost, &self.percents))
+        let lost = self.known.counted.sent - self.known.counted.accepted;
+        self.known.options.unconditional.then(|| Unconditional::new(&self.sample, lost, &self.known.percents))
     }
 
     fn within(&self) -> Option<Within> {
-        Within::new(&self.sample, self.moments.mean(), self.options.within?)
+        Within::new(&self.sample, self.moments.mean(), self.known.options.within?)
     }
 
     fn trend(&self) -> Option<Trend> {
@@ -269,15 +246,15 @@ impl Findings for Exact<'_> {
     }
 
     fn pdv_deskewed(&self, pdv: &Distribution) -> Option<Distribution> {
-        self.skew_hull()?.deskewed(&self.series, pdv, self.wanted())
+        self.skew_hull()?.deskewed(&self.series, pdv, self.known.wanted())
     }
 
     fn stalls(&self) -> Stalls {
-        if self.session.period().is_none() {
+        if self.known.session.period().is_none() {
             return Stalls::default();
         }
         let Gathered { samples, tally, .. } = self.gathered;
-        let spec = &self.session.spec;
+        let spec = &self.known.session.spec;
         stalls::stalls(&self.series, samples, &self.sample, self.errors(), &tally.waited, spec)
     }
 
@@ -290,28 +267,41 @@ impl Findings for Exact<'_> {
     }
 
     fn intervals(&self) -> Vec<Interval> {
-        let Some(length) = self.options.interval else { return Vec::new() };
-        let windows = windows::of(&self.series, self.gathered, self.session, self.counted.sent, length);
-        windows::analysed(windows, self.gathered, self.session, self.options, self.kind, &self.series)
+        let Some(length) = self.known.options.interval else { return Vec::new() };
+        let windows =
+            windows::of(&self.series, self.gathered, self.known.session, self.known.counted.sent, length);
+        let summary = |part: &Gathered, session: &Session, options: &Options| {
+            let found = Exact::new(part, session, options, self.kind, clock(part, session), 0);
+            assemble::summary(&found, self.kind, None, Notes::default())
+        };
+        windows::analysed(
+            windows,
+            self.gathered,
+            self.known.session,
+            self.known.options,
+            &self.series,
+            summary,
+        )
     }
 
     fn judgement(&self) -> Option<Judgement> {
         let Gathered { classifier, copies, tally, notes, .. } = self.gathered;
         Some(verdict::judge(&Material {
-            session: self.session,
+            session: self.known.session,
             series: &self.series,
             accepted: &classifier.accepted,
             sample: &self.sample,
             copies,
-            clock: &self.clock,
+            clock: &self.known.clock,
             notes: notes.as_ref()?,
             arrived_by: tally.arrived_by(),
+            off_schedule: self.errors().and_then(Errors::extremes),
             round_trip: self.kind == Kind::RoundTrips,
         }))
     }
 
     fn comparable(&self) -> Option<Comparable> {
-        let seed = self.options.comparable?;
+        let seed = self.known.options.comparable?;
         Some(Comparable::new(self.series.iter().map(|p| p.delay).collect(), &self.sample, seed))
     }
 }

@@ -2,9 +2,9 @@
 //! percentiles from log-linear histograms, everything else exact as far as a bounded window sees.
 
 use super::Options;
-use super::assemble::{Counted, Findings};
+use super::assemble::{Counted, Findings, Known};
 use super::tally::Tally;
-use crate::distribution::{Distribution, LogHistogram, Percent, Precision, Quantiles, Wanted};
+use crate::distribution::{Distribution, LogHistogram, Precision, Quantiles};
 use crate::metrics::classify::{Class, Classifier, Packet};
 use crate::metrics::clock::ClockEstimate;
 use crate::metrics::confidence;
@@ -154,12 +154,7 @@ impl Stream {
 /// A stream that has ended, with what is known of its test.
 pub(super) struct Streamed<'a> {
     stream: Stream,
-    session: &'a Session,
-    options: &'a Options,
-    percents: Vec<Percent>,
-    clock: ClockEstimate,
-    counted: Counted,
-    periods: Periods,
+    known: Known<'a>,
 }
 
 impl<'a> Streamed<'a> {
@@ -176,40 +171,26 @@ impl<'a> Streamed<'a> {
             late: 0,
             rx_time_regressions: stream.tally.rx_time_regressions,
         };
-        Streamed {
-            percents: options.all_percents(),
-            clock: ClockEstimate::new(session, None),
-            periods: Periods::new(session, &stream.extent),
-            stream,
+        let known = Known {
             session,
             options,
+            percents: options.all_percents(),
+            clock: ClockEstimate::new(session, None),
             counted,
-        }
+            periods: Periods::new(session, &stream.extent),
+        };
+        Streamed { stream, known }
     }
 }
 
 impl Findings for Streamed<'_> {
-    fn session(&self) -> &Session {
-        self.session
-    }
-
-    fn options(&self) -> &Options {
-        self.options
-    }
-
-    fn clock(&self) -> &ClockEstimate {
-        &self.clock
-    }
-
-    fn counted(&self) -> Counted {
-        self.counted
+    fn known(&self) -> &Known<'_> {
+        &self.known
     }
 
     fn delays(&self) -> (Distribution, Distribution) {
         let (delays, moments) = (&self.stream.delays, &self.stream.moments);
-        let options = self.options;
-        let wanted = Wanted { percents: &self.percents, method: options.method, bins: options.bins };
-        let latency = delays.distribution(moments, wanted);
+        let latency = delays.distribution(moments, self.known.wanted());
         let pdv = match delays.quantiles() {
             Quantiles::Exact(sample) => latency.above_minimum(moments, Some(&sample)),
             Quantiles::Counted(_) => latency.above_minimum(moments, None),
@@ -218,7 +199,7 @@ impl Findings for Streamed<'_> {
     }
 
     fn ipdv(&self) -> Ipdv {
-        self.stream.ipdv.figures(self.counted.sent)
+        self.stream.ipdv.figures(self.known.counted.sent)
     }
 
     fn rfc3550_jitter(&self) -> Option<Rfc3550> {
@@ -229,21 +210,17 @@ impl Findings for Streamed<'_> {
         self.stream.mapdv2.output()
     }
 
-    fn periods(&self) -> Periods {
-        self.periods.clone()
-    }
-
     fn loss(&self) -> Loss {
-        self.stream.losses.clone().finish(self.counted.sent, self.periods.mean())
+        self.stream.losses.clone().finish(self.known.counted.sent, self.known.periods.mean())
     }
 
     fn duplicates(&self) -> Duplicates {
-        self.stream.copies.figures(self.counted.accepted)
+        self.stream.copies.figures(self.known.counted.accepted)
     }
 
     fn reordering(&self) -> Reordering {
         Reordering {
-            observable: self.session.spec.transport() == Transport::Udp,
+            observable: self.known.session.spec.transport() == Transport::Udp,
             rd_fd_dt128: self.stream.stay_back.clone().finish(),
             rbd_fb_bt128: self.stream.occupancy.histogram(),
             ..self.stream.overtaking.output()
@@ -270,7 +247,7 @@ impl Findings for Streamed<'_> {
 
     fn dejitter(&self, reference: (f64, DelayBasis), receiver: &Receiver<'_>) -> Option<Dejitter> {
         let min = self.stream.delays.min()?;
-        Some(dejitter::approximate(&self.stream.delays, min, self.counted.sent, reference, receiver))
+        Some(dejitter::approximate(&self.stream.delays, min, self.known.counted.sent, reference, receiver))
     }
 
     fn stamps(&self) -> Stamps {

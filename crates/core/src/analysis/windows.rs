@@ -1,7 +1,5 @@
 //! Analyses each window of `--interval` separately.
 
-use super::assemble::{self, Kind};
-use super::exact::{self, Exact};
 use super::tally::Tally;
 use super::{Gathered, Options};
 use crate::metrics::classify::{Classifier, Packet};
@@ -10,9 +8,8 @@ use crate::metrics::interval;
 use crate::metrics::series::{Samples, Series};
 use crate::session::Session;
 use crate::spec::Schedule;
-use crate::summary::Interval;
+use crate::summary::{Interval, Summary};
 use crate::time::Span;
-use crate::verdict::Notes;
 
 /// More windows than this have no summary each: it takes some kilobytes.
 const MOST: usize = 10_000;
@@ -37,15 +34,16 @@ pub(super) fn of(
     interval::windows(series, &gathered.classifier.accepted, &gathered.copies, sent, period, length)
 }
 
-/// `windows` with the delays of each, and the summary of its packets where there are not too many of them. Their clocks
+/// `windows` with the delays of each, and what `summarise` makes of its packets where there are not too many
+/// windows. Their clocks
 /// are those of the whole test; a window of a Poisson or burst schedule knows no due times.
 pub(super) fn analysed(
     mut windows: Vec<Interval>,
     gathered: &Gathered,
     session: &Session,
     options: &Options,
-    kind: Kind,
     series: &Series<'_>,
+    summarise: impl Fn(&Gathered, &Session, &Options) -> Summary,
 ) -> Vec<Interval> {
     if windows.len() > MOST {
         windows.iter_mut().for_each(|window| interval::add_delays(window, series));
@@ -74,9 +72,7 @@ pub(super) fn analysed(
         let mut tally = Tally::new(session.spec.payload(), i64::MAX);
         tally.waited = waited;
         let part = Gathered { classifier, samples, copies, damaged: Copies::default(), tally, notes: None };
-        let clock = exact::clock(&part, &session);
-        let found = Exact::new(&part, &session, &options, kind, clock, 0);
-        let summary = assemble::summary(&found, kind, None, Notes::default());
+        let summary = summarise(&part, &session, &options);
         interval::take_delays(window, &summary);
         window.summary = Some(Box::new(summary));
     }

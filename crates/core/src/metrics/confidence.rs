@@ -153,14 +153,14 @@ fn lag1(series: &Series<'_>, moments: &Moments) -> Option<f64> {
     let origin = series.get(0).delay;
     let mean = moments.mean_above(origin)?;
     let (mut products, mut squares, mut previous) = (0.0, 0.0, None);
-    for packet in series.iter() {
+    series.iter().for_each(|packet| {
         let x = packet.delay.wrapping_sub(origin) as f64 - mean;
         squares += x * x;
         if let Some(previous) = previous {
             products += previous * x;
         }
         previous = Some(x);
-    }
+    });
     (moments.stddev()? > 0.0).then(|| products / squares)
 }
 

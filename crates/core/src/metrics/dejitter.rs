@@ -283,7 +283,7 @@ fn run_starts(series: &Series<'_>, sent: u64, min: i64, buffers: &[Span]) -> Vec
         }
     };
     let (mut before, mut next) = (0, 0u64);
-    for packet in series.iter() {
+    series.iter().for_each(|packet| {
         let seq = u64::from(packet.seq);
         if seq > next {
             begin(before, all);
@@ -294,7 +294,7 @@ fn run_starts(series: &Series<'_>, sent: u64, min: i64, buffers: &[Span]) -> Vec
         let now = buffers.partition_point(|b| b.0 < above);
         begin(before, now);
         before = now;
-    }
+    });
     if sent > next {
         begin(before, all);
     }
@@ -324,7 +324,7 @@ fn adaptive(series: &Series<'_>, min: i64, spurt: u32, alpha: f64) -> Adaptive {
     let (mut estimate, mut offset, mut late, mut sum) = (None, 0.0, 0, 0.0);
     // The boundary last passed; a run of loss may pass several, at the same estimate.
     let mut spurt_end = 0;
-    for packet in series.iter() {
+    series.iter().for_each(|packet| {
         let seq = u64::from(packet.seq);
         let x = packet.delay.saturating_sub(min) as f64;
         let (d, v) = match estimate {
@@ -347,7 +347,7 @@ fn adaptive(series: &Series<'_>, min: i64, spurt: u32, alpha: f64) -> Adaptive {
         let d = alpha * d + (1.0 - alpha) * x;
         let v = alpha * v + (1.0 - alpha) * (d - x).abs();
         estimate = Some((d, v));
-    }
+    });
     Adaptive { late, mean_offset: (!series.is_empty()).then(|| sum / series.len() as f64) }
 }
 

@@ -1,7 +1,33 @@
 //! The lower convex hull of (time, delay): the line through the packets that met no queue.
 
+use std::ops::Range;
+
 /// A point: time and delay, both in ns from some origin.
 pub type Point = (i64, i64);
+
+/// Points by ascending time.
+pub trait Points {
+    /// How many.
+    fn len(&self) -> usize;
+    /// The k-th.
+    fn at(&self, k: usize) -> Point;
+    /// Takes those at `range` one after another.
+    fn fold<B>(&self, range: Range<usize>, start: B, next: impl FnMut(B, Point) -> B) -> B;
+}
+
+impl Points for [Point] {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn at(&self, k: usize) -> Point {
+        self[k]
+    }
+
+    fn fold<B>(&self, range: Range<usize>, start: B, next: impl FnMut(B, Point) -> B) -> B {
+        self[range].iter().copied().fold(start, next)
+    }
+}
 
 /// The lower hull of points given by ascending time. Memory: the hull's own vertices, a few dozen on real
 /// paths.
@@ -28,13 +54,14 @@ impl Hull {
         self.0.push(point);
     }
 
-    /// The points `point(0)` … `point(n − 1)`, by ascending time, leaving out most that cannot be vertices: a
-    /// point between two others in time and above both is none. The others are the lowest of the chunks of
-    /// 16 before and after its own, which leaves about one in ten.
-    pub fn extend(&mut self, n: usize, point: impl Fn(usize) -> Point) {
+    /// Those of `points` at `range`, leaving out most that cannot be vertices: a point between two others in time and
+    /// above both is none. The others are the lowest of the chunks of 16 before and after its own, which leaves about
+    /// one in ten.
+    pub fn extend(&mut self, points: &(impl Points + ?Sized), range: Range<usize>) {
         const CHUNK: usize = 16;
-        let chunk = |c: usize| c * CHUNK..n.min((c + 1) * CHUNK);
-        let lowest = |c: usize| chunk(c).fold(i64::MAX, |low, k| low.min(point(k).1));
+        let n = range.len();
+        let chunk = |c: usize| range.start + c * CHUNK..range.start + n.min((c + 1) * CHUNK);
+        let lowest = |c: usize| points.fold(chunk(c), i64::MAX, |low, p| low.min(p.1));
         let chunks = n.div_ceil(CHUNK);
         // The first chunk has no neighbour before it, the last none after: they are taken whole.
         let (mut before, mut here) = (i64::MAX, lowest(0));
@@ -42,7 +69,11 @@ impl Hull {
             let after = if c + 1 < chunks { lowest(c + 1) } else { i64::MAX };
             let limit = before.max(after);
             if here <= limit {
-                chunk(c).map(&point).filter(|p| p.1 <= limit).for_each(|p| self.push(p));
+                points.fold(chunk(c), (), |(), p| {
+                    if p.1 <= limit {
+                        self.push(p);
+                    }
+                });
             }
             (before, here) = (here, after);
         }
@@ -134,7 +165,7 @@ mod tests {
                 }
             }
             let mut thinned = Hull::default();
-            thinned.extend(points.len(), |k| points[k]);
+            thinned.extend(&points[..], 0..points.len());
             prop_assert_eq!(&thinned, &whole);
             let cut = cut.min(points.len());
             let mut halves = hull(&points[..cut]);

@@ -53,12 +53,12 @@ use crate::distribution::{LogHistogram, Precision};
 pub fn ipdv(series: &Series<'_>, n: u64) -> Ipdv {
     let mut steps = Vec::with_capacity(series.len());
     let mut before: Option<Packet> = None;
-    for packet in series.iter() {
+    series.iter().for_each(|packet| {
         if let Some(b) = before.filter(|b| b.seq + 1 == packet.seq) {
             steps.push(packet.delay.saturating_sub(b.delay));
         }
         before = Some(packet);
-    }
+    });
     let mut moments = Moments::default();
     moments.add_all(&steps);
     let magnitude: u128 = steps.iter().map(|x| u128::from(x.unsigned_abs())).sum();

@@ -89,6 +89,11 @@ impl Errors {
         Some(Errors { due, sample, anchor, half_period: spec.period().0 / 2 })
     }
 
+    /// The smallest and the largest, from an origin of their own.
+    pub fn extremes(&self) -> Option<[i64; 2]> {
+        Some([self.sample.min()?, self.sample.max()?])
+    }
+
     /// The statistics.
     pub fn figures(&self) -> Option<ScheduleError> {
         let above = |x: i64| x.saturating_sub(self.anchor);

@@ -26,13 +26,40 @@ pub struct SkewHull {
 }
 
 use super::classify::Packet;
-use super::hull::{Hull, Point};
+use super::hull::{Hull, Point, Points};
 use super::moments::{Line, Moments};
 use super::regression::{Trend, TrendVerdict};
 use super::series::Series;
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
 use crate::distribution::{Distribution, Wanted};
+use std::ops::Range;
+
+/// The packets of a series by the time since the first was sent.
+struct SinceFirst<'a> {
+    series: &'a Series<'a>,
+    first: i64,
+}
+
+impl SinceFirst<'_> {
+    fn point(&self, packet: Packet) -> Point {
+        (packet.sent.saturating_sub(self.first), packet.delay)
+    }
+}
+
+impl Points for SinceFirst<'_> {
+    fn len(&self) -> usize {
+        self.series.len()
+    }
+
+    fn at(&self, k: usize) -> Point {
+        self.point(self.series.get(k))
+    }
+
+    fn fold<B>(&self, range: Range<usize>, start: B, mut next: impl FnMut(B, Point) -> B) -> B {
+        self.series.range(range).fold(start, |sum, packet| next(sum, self.point(packet)))
+    }
+}
 
 /// The hull of a stream, and how reliable it is.
 #[derive(Clone, Debug)]
@@ -43,10 +70,10 @@ struct Fit {
 }
 
 impl Fit {
-    fn of(range: core::ops::Range<usize>, point: impl Fn(usize) -> Point) -> Fit {
+    fn of(points: &(impl Points + ?Sized), range: Range<usize>) -> Fit {
         let mut fit = Fit { hull: Hull::default(), n: range.len() as u64, sum_t: 0 };
-        fit.hull.extend(range.len(), |k| point(range.start + k));
-        fit.sum_t = range.map(|k| i128::from(point(k).0)).sum();
+        fit.hull.extend(points, range.clone());
+        fit.sum_t = points.fold(range, 0, |sum, (t, _)| sum + i128::from(t));
         fit
     }
 
@@ -65,23 +92,19 @@ fn slope([(t1, d1), (t2, d2)]: [Point; 2]) -> f64 {
 impl SkewHull {
     /// The hull line of `series` on send time; `None` below two different send times.
     pub fn new(series: &Series<'_>) -> Option<SkewHull> {
-        let n = series.len();
-        let first = series.earliest()?;
+        let since = SinceFirst { series, first: series.earliest()? };
         // Send times follow sequence numbers unless a clock stepped.
         if series.sent_in_order() {
-            return SkewHull::fit(n, |k| {
-                let (sent, delay) = series.times(k);
-                (sent.saturating_sub(first), delay)
-            });
+            return SkewHull::fit(&since);
         }
-        let mut points: Vec<Point> = series.iter().map(|p| (p.sent.saturating_sub(first), p.delay)).collect();
+        let mut points: Vec<Point> = series.iter().map(|p| since.point(p)).collect();
         points.sort_unstable();
-        SkewHull::fit(n, |k| points[k])
+        SkewHull::fit(&points[..])
     }
 
-    /// Of `n` points by ascending time.
-    fn fit(n: usize, point: impl Fn(usize) -> Point) -> Option<SkewHull> {
-        let (early, late) = (Fit::of(0..n / 2, &point), Fit::of(n / 2..n, &point));
+    fn fit(points: &(impl Points + ?Sized)) -> Option<SkewHull> {
+        let n = points.len();
+        let (early, late) = (Fit::of(points, 0..n / 2), Fit::of(points, n / 2..n));
         let slopes = early.edge().zip(late.edge()).map(|(a, b)| [slope(a), slope(b)]);
         let mut whole = early;
         whole.hull.merge(&late.hull);
@@ -93,16 +116,11 @@ impl SkewHull {
             slopes.is_some_and(|halves| halves.iter().all(|half| (half - alpha).abs() <= 0.5 * alpha.abs()));
         // Heights above the line, taken from the edge's first point so that only differences count.
         let [(t1, d1), (t2, _)] = edge;
-        let height = |k: usize| {
-            let (t, d) = point(k);
-            d.wrapping_sub(d1) as f64 - alpha * t.wrapping_sub(t1) as f64
-        };
-        let (mut max, mut sum) = (0.0f64, 0.0);
-        for k in 0..n {
-            let height = height(k);
-            max = max.max(height);
-            sum += height;
-        }
+        let height = |(t, d): Point| d.wrapping_sub(d1) as f64 - alpha * t.wrapping_sub(t1) as f64;
+        let (max, sum) = points.fold(0..n, (0.0f64, 0.0), |(max, sum), point| {
+            let height = height(point);
+            (max.max(height), sum + height)
+        });
         Some(SkewHull {
             alpha,
             alpha_ppm: alpha * 1e6,
@@ -111,7 +129,7 @@ impl SkewHull {
             residual_max_ns: max,
             residual_mean_ns: sum / n as f64,
             alpha_halves: slopes,
-            is_skew: lasting && t2.saturating_sub(t1) as f64 > point(n - 1).0 as f64 / 4.0,
+            is_skew: lasting && t2.saturating_sub(t1) as f64 > points.at(n - 1).0 as f64 / 4.0,
         })
     }
 
@@ -187,7 +205,7 @@ impl StreamingHull {
             self.sum_t += i128::from(point.0);
         }
         let fresh = &self.block[fresh..];
-        self.lower.extend(fresh.len(), |k| fresh[k]);
+        self.lower.extend(fresh, 0..fresh.len());
         let upside_down = fresh.chunk_by(|a, b| a.0 == b.0).filter_map(|same| same.last());
         upside_down.for_each(|p| self.upper.push((p.0, p.1.saturating_neg())));
         self.block.clear();

@@ -53,21 +53,21 @@ impl<'a> Case<'a> {
         let known = Known::of(session, accepted);
         let mut delays = Delays::new(series);
         let mut noise = delays.noise();
-        let set = schedule::clock_steps(&delays, session, noise);
+        let set = schedule::clock_steps(&delays, material, noise);
         let mut steps: Vec<(Step, Reason)> = set.iter().map(|s| (*s, Reason::SenderClock)).collect();
         for step in &set {
             delays.set_shift(step.place, step.change, step.change.saturating_neg());
         }
         let mut skew = None;
-        let blocks = delays.blocks();
+        let mut blocks = delays.blocks();
         if series.len() >= FEW {
             skew =
                 levels::drift(&delays, &blocks, noise).filter(|s| steps::may_be_skew(*s, &delays, material));
             if let Some(skew) = skew {
                 delays.set_skew(skew);
                 noise = delays.noise();
+                blocks = delays.blocks();
             }
-            let blocks = if skew.is_some() { delays.blocks() } else { blocks };
             let found = levels::steps(&delays, &blocks, noise);
             steps.extend(steps::explain(&delays, &found, material, noise));
             for (step, reason) in &steps {
@@ -75,9 +75,14 @@ impl<'a> Case<'a> {
                     delays.set_shift(step.place, step.change, 0);
                 }
             }
-            set_levels(&mut delays, &steps);
+            if steps.is_empty() {
+                delays.set_level(blocks.lower_to_0());
+            } else {
+                set_levels(&mut delays, &steps);
+                blocks = delays.blocks();
+            }
         }
-        let mut episodes = Episodes::new(&delays, &delays.blocks(), noise);
+        let mut episodes = Episodes::new(&delays, &blocks, noise);
         if within_queues(&mut steps, &episodes) {
             set_levels(&mut delays, &steps);
             episodes = Episodes::new(&delays, &delays.blocks(), noise);

@@ -1,6 +1,8 @@
 //! [`Delays`]: the delays of one way in send order, without what clocks and routes added; and their [`Blocks`].
 
+use crate::metrics::classify::Packet;
 use crate::metrics::series::Series;
+use std::ops::Range;
 
 /// Most blocks a series is cut into.
 const BLOCKS: usize = 1 << 15;
@@ -144,7 +146,13 @@ impl<'a> Delays<'a> {
     /// Ns from the first packet's departure to the k-th's, by a clock that was not set.
     #[inline]
     pub fn time(&self, k: usize) -> i64 {
-        let t = self.series.times(k).0.saturating_sub(self.first_sent);
+        self.time_of(k, self.series.times(k).0)
+    }
+
+    /// The same of a k-th packet that was sent at `sent`.
+    #[inline]
+    fn time_of(&self, k: usize, sent: i64) -> i64 {
+        let t = sent.saturating_sub(self.first_sent);
         let t = if self.shifts.is_empty() { t } else { t.saturating_sub(self.shift(k).1) };
         bounded(t)
     }
@@ -158,10 +166,14 @@ impl<'a> Delays<'a> {
     #[inline]
     pub fn delay(&self, k: usize) -> i64 {
         let (sent, delay) = self.series.times(k);
-        let mut delay = delay.saturating_sub(self.first_delay);
-        if !self.shifts.is_empty() {
-            delay = delay.saturating_sub(self.shift(k).0);
-        }
+        let shift = if self.shifts.is_empty() { 0 } else { self.shift(k).0 };
+        self.adjusted(sent, delay, shift)
+    }
+
+    /// `delay` of a packet that was sent at `sent`, in ns from that of the first, when clocks were set by `shift`.
+    #[inline]
+    fn adjusted(&self, sent: i64, delay: i64, shift: i64) -> i64 {
+        let mut delay = delay.saturating_sub(self.first_delay).saturating_sub(shift);
         if self.skew != 0.0 {
             delay = delay.saturating_sub((self.skew * sent.saturating_sub(self.first_sent) as f64) as i64);
         }
@@ -184,7 +196,11 @@ impl<'a> Delays<'a> {
         after.checked_sub(1).map_or((0, 0), |i| (self.shifts[i].delay, self.shifts[i].time))
     }
 
+    #[inline]
     fn level(&self, k: usize) -> i64 {
+        if let [(0, level)] = self.levels[..] {
+            return level;
+        }
         let after = self.levels.partition_point(|l| l.0 <= k);
         after.checked_sub(1).map_or(0, |i| self.levels[i].1)
     }
@@ -192,6 +208,11 @@ impl<'a> Delays<'a> {
     /// Whether anything is taken off but constants.
     pub fn is_adjusted(&self) -> bool {
         !self.shifts.is_empty() || self.skew != 0.0 || self.levels.len() > 1
+    }
+
+    /// Whether a clock was set.
+    pub fn has_shifts(&self) -> bool {
+        !self.shifts.is_empty()
     }
 
     /// From place `place` on a clock adds `delay` to delays and `time` to send times.
@@ -210,15 +231,37 @@ impl<'a> Delays<'a> {
         self.skew = skew;
     }
 
+    /// The smallest delay of all.
+    pub fn set_level(&mut self, least: i64) {
+        self.levels = vec![(0, least)];
+    }
+
     /// The smallest delay of each stretch between these places, ascending and beginning with 0.
     pub fn set_levels(&mut self, places: &[usize]) {
         self.levels.clear();
         let ends = places.iter().skip(1).copied().chain([self.len()]);
-        let levels = places.iter().zip(ends).filter_map(|(&from, to)| {
-            let least = (from..to).map(|k| self.delay(k)).min()?;
-            Some((from, least))
-        });
+        let levels =
+            places.iter().zip(ends).filter_map(|(&from, to)| Some((from, self.extremes(from..to)?.0)));
         self.levels = levels.collect();
+    }
+
+    /// How much later than every `period` ns since the first a packet was sent, in ns: of each packet, with its place.
+    pub fn each_off_schedule(&self, period: i64, mut each: impl FnMut(usize, i64)) {
+        self.series.iter().fold(0, |k, packet| {
+            each(k, self.off_schedule_of(k, packet, period));
+            k + 1
+        });
+    }
+
+    /// The same of the k-th packet.
+    pub fn off_schedule(&self, k: usize, period: i64) -> i64 {
+        self.off_schedule_of(k, self.series.get(k), period)
+    }
+
+    #[inline]
+    fn off_schedule_of(&self, k: usize, packet: Packet, period: i64) -> i64 {
+        let due = period.saturating_mul(packet.seq.into());
+        bounded(self.time_of(k, packet.sent).saturating_sub(due))
     }
 
     /// The first place at or after `seconds`.
@@ -232,6 +275,34 @@ impl<'a> Delays<'a> {
         low
     }
 
+    /// The smallest and the largest excess of the packets at `range`; `None` of no packets.
+    fn extremes(&self, range: Range<usize>) -> Option<(i64, i64)> {
+        let mut found: Option<(i64, i64)> = None;
+        let mut from = range.start;
+        while from < range.end {
+            // As far as clocks and routes add the same.
+            let shift = self.shifts.partition_point(|s| s.place <= from);
+            let level = self.levels.partition_point(|l| l.0 <= from);
+            let ends = [self.shifts.get(shift).map(|s| s.place), self.levels.get(level).map(|l| l.0)];
+            let to = ends.into_iter().flatten().fold(range.end, usize::min);
+            let (shift, level) = (self.shift(from).0, self.level(from));
+            let excess = |sent, delay| self.adjusted(sent, delay, shift).saturating_sub(level);
+            let (low, high) = if self.skew == 0.0 {
+                // What is taken off leaves the order of delays as it is.
+                let (low, high) = self.series.extreme_delays(from..to)?;
+                (excess(0, low), excess(0, high))
+            } else {
+                self.series.range(from..to).fold((i64::MAX, i64::MIN), |(low, high), p| {
+                    let x = excess(p.sent, p.delay);
+                    (low.min(x), high.max(x))
+                })
+            };
+            found = Some(found.map_or((low, high), |(least, most)| (least.min(low), most.max(high))));
+            from = to;
+        }
+        found
+    }
+
     /// Cut into blocks.
     pub fn blocks(&self) -> Blocks {
         let n = self.len();
@@ -242,11 +313,7 @@ impl<'a> Delays<'a> {
         while at + size <= n || at == 0 && n > 0 {
             // The last block takes what is left over.
             let end = if at + 2 * size > n { n } else { at + size };
-            let (mut low, mut high) = (i64::MAX, i64::MIN);
-            for k in at..end {
-                let x = self.excess(k);
-                (low, high) = (low.min(x), high.max(x));
-            }
+            let Some((low, high)) = self.extremes(at..end) else { break };
             blocks.min.push(low);
             blocks.max.push(high);
             at = end;
@@ -281,6 +348,13 @@ impl Blocks {
     /// Number of blocks.
     pub fn len(&self) -> usize {
         self.min.len()
+    }
+
+    /// Takes the smallest delay of all off each, and gives it.
+    pub fn lower_to_0(&mut self) -> i64 {
+        let least = self.min.iter().copied().min().unwrap_or(0);
+        self.min.iter_mut().chain(&mut self.max).for_each(|x| *x = x.saturating_sub(least));
+        least
     }
 
     /// Place of the first packet of block `b`; of the end, for the block after the last.

@@ -29,6 +29,8 @@ pub struct Material<'a> {
     pub notes: &'a RowNotes,
     /// Where all receive times were stamped; `None` if in several places.
     pub arrived_by: Option<Source>,
+    /// Smallest and largest send time less the time it was due at, in ns from any origin; None where no period is known.
+    pub off_schedule: Option<[i64; 2]>,
     /// The delays are of a way there and back, by one clock.
     pub round_trip: bool,
 }

@@ -3,8 +3,8 @@
 use super::delays::{Delays, Noise, Pace, bounded};
 use super::levels::Step;
 use super::material::Material;
-use crate::session::Session;
 use crate::spec::Schedule;
+use std::ops::Range;
 
 /// Smaller steps cannot be distinguished from a late wake-up.
 const LEAST_STEP: i64 = 1_000_000;
@@ -15,8 +15,13 @@ const LEAST_BESIDE: usize = 6;
 
 /// The steps of the sending host's clock: send times leave the schedule for good, and delays change by as much the
 /// other way, so that packets arrive as if nothing had happened. `change` is what is added to delays.
-pub fn clock_steps(delays: &Delays<'_>, session: &Session, noise: Noise) -> Vec<Step> {
+pub fn clock_steps(delays: &Delays<'_>, material: &Material<'_>, noise: Noise) -> Vec<Step> {
     let mut found = Vec::new();
+    let session = material.session;
+    // All near the schedule: none of them left it by a step.
+    if material.off_schedule.is_some_and(|[least, most]| most.saturating_sub(least) < LEAST_STEP) {
+        return found;
+    }
     let Some(period) = session
         .period()
         .map(|p| bounded(p.0))
@@ -24,41 +29,36 @@ pub fn clock_steps(delays: &Delays<'_>, session: &Session, noise: Noise) -> Vec<
     else {
         return found;
     };
-    let offset = |k: usize| off_schedule(delays, period, k);
-    for k in LEAST_BESIDE..delays.len().saturating_sub(LEAST_BESIDE) {
-        let jump = offset(k).saturating_sub(offset(k - 1));
-        if jump.saturating_abs() < LEAST_STEP {
-            continue;
+    let range = LEAST_BESIDE..delays.len().saturating_sub(LEAST_BESIDE);
+    let mut before = 0;
+    delays.each_off_schedule(period, |k, here| {
+        let jump = here - std::mem::replace(&mut before, here);
+        if jump.abs() >= LEAST_STEP && range.contains(&k) {
+            found.extend(clock_step(delays, period, noise, k, jump));
         }
-        let left = delays.delay(k).saturating_sub(delays.delay(k - 1)).saturating_add(jump);
-        let margin = (jump.saturating_abs() / 8).max(noise.p90.saturating_mul(2)).max(100_000);
-        if left.saturating_abs() > margin
-            || jump.saturating_abs() < 2 * margin && margin > jump.saturating_abs() / 8
-        {
-            continue;
-        }
-        let middle = |range: core::ops::Range<usize>, of: &dyn Fn(usize) -> i64| {
-            let mut values: Vec<i64> = range.map(of).collect();
-            values.sort_unstable();
-            values.get(values.len() / 2).copied()
-        };
-        let delay = |k: usize| delays.delay(k);
-        let (before, after) = (k.saturating_sub(BESIDE)..k, k..(k + BESIDE).min(delays.len()));
-        let change = |of: &dyn Fn(usize) -> i64| {
-            Some(middle(after.clone(), of)?.saturating_sub(middle(before.clone(), of)?))
-        };
-        let (Some(sent), Some(late)) = (change(&offset), change(&delay)) else { continue };
-        // Both stay: neither a stall that is caught up with nor a queue.
-        if (sent - jump).abs() <= jump.abs() / 4 && (late + jump).abs() <= jump.abs() / 4 + noise.p90 {
-            found.push(Step { place: k, change: late, ramp: 0, spread: [0, 0] });
-        }
-    }
+    });
     found
 }
 
-/// How much later than every `period` since the first the k-th packet was sent, in ns.
-fn off_schedule(delays: &Delays<'_>, period: i64, k: usize) -> i64 {
-    bounded(delays.time(k).saturating_sub(period.saturating_mul(delays.seq(k) as i64)))
+/// The step of the sending host's clock where the schedule is left by `jump` ns at place `k`, if it is one.
+#[cold]
+fn clock_step(delays: &Delays<'_>, period: i64, noise: Noise, k: usize, jump: i64) -> Option<Step> {
+    let left = delays.delay(k).saturating_sub(delays.delay(k - 1)).saturating_add(jump);
+    let margin = (jump.abs() / 8).max(noise.p90.saturating_mul(2)).max(100_000);
+    if left.saturating_abs() > margin || jump.abs() < 2 * margin && margin > jump.abs() / 8 {
+        return None;
+    }
+    let (before, after) = (k.saturating_sub(BESIDE)..k, k..(k + BESIDE).min(delays.len()));
+    let middle = |range: &Range<usize>, of: &dyn Fn(usize) -> i64| {
+        let mut values: Vec<i64> = range.clone().map(of).collect();
+        values.sort_unstable();
+        values.get(values.len() / 2).copied()
+    };
+    let change = |of: &dyn Fn(usize) -> i64| Some(middle(&after, of)?.saturating_sub(middle(&before, of)?));
+    let (sent, late) = (change(&|k| delays.off_schedule(k, period))?, change(&|k| delays.delay(k))?);
+    // Both stay: neither a stall that is caught up with nor a queue.
+    let stays = (sent - jump).abs() <= jump.abs() / 4 && (late + jump).abs() <= jump.abs() / 4 + noise.p90;
+    stays.then_some(Step { place: k, change: late, ramp: 0, spread: [0, 0] })
 }
 
 /// Those of `queued` that waited in a queue: another packet was handed over before this one left, or this one before
@@ -115,23 +115,16 @@ impl Late {
         else {
             return late;
         };
-        late.find_stalls(delays, period);
+        late.find_stalls(delays, period, material);
         late
     }
 
     /// Packets sent late, and those after them that had to be caught up with.
-    fn find_stalls(&mut self, delays: &Delays<'_>, period: i64) {
+    fn find_stalls(&mut self, delays: &Delays<'_>, period: i64, material: &Material<'_>) {
         let n = delays.len();
-        let mut waiting = self.queued.iter().peekable();
-        // When the program was at it: before the interface.
-        let mut program = |k: usize| {
-            while waiting.next_if(|(at, _)| *at < k).is_some() {}
-            let waited = waiting.peek().filter(|(at, _)| *at == k).map_or(0, |(_, ns)| *ns);
-            off_schedule(delays, period, k) - waited
-        };
         // What is usual, and that departures follow the period at all.
         let step = (n / 2048).max(1);
-        let some = |k: usize| off_schedule(delays, period, k);
+        let some = |k: usize| delays.off_schedule(k, period);
         let mut usual: Vec<i64> = (0..n).step_by(step).map(some).collect();
         if usual.len() < 20 {
             return;
@@ -142,28 +135,37 @@ impl Late {
         let spread = at(70).saturating_sub(anchor);
         // Eight times what is usual: no drift from the schedule adds up to that.
         let limit = (period + period / 2).max(15_000_000).max(8 * spread);
-        let mut k = 0;
-        while k < n {
-            let length = program(k).saturating_sub(anchor);
-            if length < limit {
-                k += 1;
-                continue;
-            }
-            let from = k;
-            let mut longest = length;
-            while k < n {
-                let late = program(k).saturating_sub(anchor);
-                if late < limit.min(longest / 4).max(period / 2) {
-                    break;
-                }
-                longest = longest.max(late);
-                k += 1;
-            }
-            // What never comes back to the schedule is no stall: the clock was set, or the schedule is another.
-            if k < n || longest < 10 * period {
-                self.stalls.push(Stall { from, to: k, length: longest });
-            }
+        // The earliest was no later than what is usual, so none was later than this.
+        let latest = material
+            .off_schedule
+            .filter(|_| !delays.has_shifts())
+            .map(|[least, most]| most.saturating_sub(least));
+        if latest.is_some_and(|latest| latest < limit) {
+            return;
         }
+        let mut waiting = self.queued.iter().peekable();
+        let mut stalled: Option<Stall> = None;
+        let stalls = &mut self.stalls;
+        delays.each_off_schedule(period, |k, late| {
+            if stalled.is_none() && late.saturating_sub(anchor) < limit {
+                return;
+            }
+            // When the program was at it: before the interface.
+            while waiting.next_if(|(at, _)| *at < k).is_some() {}
+            let waited = waiting.peek().filter(|(at, _)| *at == k).map_or(0, |(_, ns)| *ns);
+            let late = (late - waited).saturating_sub(anchor);
+            match &mut stalled {
+                None if late < limit => {}
+                None => stalled = Some(Stall { from: k, to: n, length: late }),
+                Some(stall) if late < limit.min(stall.length / 4).max(period / 2) => {
+                    stalls.push(Stall { to: k, ..*stall });
+                    stalled = None;
+                }
+                Some(stall) => stall.length = stall.length.max(late),
+            }
+        });
+        // What never comes back to the schedule is no stall: the clock was set, or the schedule is another.
+        stalls.extend(stalled.filter(|stall| stall.length < 10 * period));
     }
 
     /// What nineteen of twenty of the packets that waited in the host's interface waited at most, in ns, where they

@@ -1,7 +1,6 @@
 //! The classic report: lines, order, wording and number format of the first tool (seed document, figure 16).
 
 use super::{Page, dash};
-use jitlat_core::noise::Noise;
 use jitlat_core::spec::{Direction, Transport};
 use jitlat_core::summary::{Distribution, Percent, Rate, Resolution, Summary};
 use jitlat_core::units::{eng4, eng4_f64, full, full_f64, rate_line};
@@ -126,7 +125,7 @@ fn jitter(page: &mut Page, s: &Summary) {
             && p != Percent(100_000)
             && d.n > 0;
         let note = if few { " (the largest: too few packets)" } else { "" };
-        let noise = if Noise::marks(s, p) { " (<= noise floor)" } else { "" };
+        let noise = if s.noise.as_ref().is_some_and(|n| n.marks(p)) { " (<= noise floor)" } else { "" };
         page.line(&format!("{name} = {}{note}{noise}", dash(d.percentiles.at(p).map(eng4))));
     }
 }
