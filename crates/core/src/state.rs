@@ -175,11 +175,27 @@ impl State {
     /// Adds the packets that followed these in the same test. The result is what one analysis of all packets gives,
     /// wherever the test was cut. The session is the later one's, which knows more.
     pub fn continue_with(&mut self, next: State) -> Result<(), NotMergeable> {
-        let mut probes = self.session.probes.clone();
-        probes.extend(next.session.probes.iter().filter(|p| !self.session.probes.contains(p)));
         self.analyzer.append(next.analyzer)?;
-        self.session = Session { probes, ..next.session };
+        self.follow(next.session);
         Ok(())
+    }
+
+    /// Goes on with a later part of the same test, whose records are pushed next: the result is what one analysis of
+    /// all packets gives, in constant memory too. To be called again when more is known of the part, as of its end.
+    pub fn resume(&mut self, part: Session) -> Result<(), NotMergeable> {
+        if !is_same_test(&self.session, &part) {
+            return Err(NotMergeable::AnotherTest);
+        }
+        self.follow(part);
+        Ok(())
+    }
+
+    /// Takes over what a later part knows of the test.
+    fn follow(&mut self, part: Session) {
+        let mut probes = std::mem::take(&mut self.session.probes);
+        let new: Vec<_> = part.probes.iter().filter(|p| !probes.contains(p)).copied().collect();
+        probes.extend(new);
+        self.session = Session { probes, ..part };
     }
 
     /// Adds another test of the same traffic. It follows as if it had begun when this one ended: its sequence numbers

@@ -103,6 +103,31 @@ proptest! {
     }
 
     #[test]
+    fn in_constant_memory_the_parts_of_a_test_are_the_whole(
+        (n, rows) in rows(),
+        two_way in any::<bool>(),
+        cuts in prop::collection::vec(0usize..260, 1..4),
+    ) {
+        let (session, rows) = if two_way { round_trips(n, &rows) } else { (session(n), rows) };
+        let session = with_id(session, "cut");
+        let streaming = Options { streaming: true, ..options() };
+        let mut whole = State::new(session.clone(), &streaming);
+        rows.iter().for_each(|row| whole.push(row));
+        let mut places: Vec<usize> = cuts.iter().map(|c| (*c).min(rows.len())).collect();
+        places.extend([0, rows.len()]);
+        places.sort_unstable();
+        let begun = Session { ending: Ending::Interrupted, ..session.clone() };
+        let mut parts = State::new(begun.clone(), &streaming);
+        for part in places.windows(2) {
+            parts.resume(begun.clone()).unwrap();
+            rows[part[0]..part[1]].iter().for_each(|row| parts.push(row));
+        }
+        // What only the last part knows.
+        parts.resume(session).unwrap();
+        prop_assert_eq!(json(parts).to_string(), json(whole).to_string());
+    }
+
+    #[test]
     fn several_tests_are_one_after_another((n, a) in rows(), (m, b) in rows()) {
         let (first, second) = (with_id(session(n), "one"), with_id(session(m), "two"));
         let parts = [of(&first, &a).finish(), of(&second, &b).finish()];
@@ -273,6 +298,8 @@ fn tests_that_have_nothing_in_common_stay_apart() {
     let in_constant_memory = State::new(one_way, &streaming);
     assert!(matches!(in_constant_memory.save(), Err(StateError::InConstantMemory)));
     assert!(state.clone().continue_with(in_constant_memory).is_err());
+    let other = state.clone().resume(with_id(session(100), "two")).unwrap_err();
+    assert!(other.to_string().contains("a part of another test"), "{other}");
 }
 
 #[test]

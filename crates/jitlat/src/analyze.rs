@@ -6,6 +6,7 @@ use crate::options::report::ReportArgs;
 use crate::output::report::{Streams, file_ending};
 use crate::output::{Part, Run, text};
 use anyhow::{Context, Result, bail};
+use jitlat_core::PacketRecord;
 use jitlat_core::analysis::Analyzer;
 use jitlat_core::state::{Merged, State};
 use jitlat_report::text::analysing;
@@ -52,10 +53,12 @@ pub fn run(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<S
     if together.state.is_some() && logs.len() > 1 && !together.merge {
         bail!("--state saves one state: give one log, or --merge");
     }
-    let mut taken = logs.iter().map(|log| take(log, args)).collect::<Result<Vec<Taken>>>()?;
-    if together.merge {
-        taken = vec![merged(taken)?];
-    }
+    let taken = if together.merge && args.options().streaming {
+        vec![one_after_another(logs, args)?]
+    } else {
+        let taken = logs.iter().map(|log| take(log, args)).collect::<Result<Vec<Taken>>>()?;
+        if together.merge { vec![merged(taken)?] } else { taken }
+    };
     if let Some(name) = rows
         && taken.iter().any(|t| t.log.is_none())
     {
@@ -95,16 +98,47 @@ fn take(path: &Path, args: &ReportArgs) -> Result<Taken> {
     }
     let mut reader = LogReader::open(path)?;
     let mut analyzer = Analyzer::new(reader.session(), &args.options());
+    read_rows(&mut reader, |record| analyzer.push(record))?;
+    let state = State::of(reader.session().clone(), analyzer);
+    Ok(Taken { state, readings: vec![reader.reading().clone()], log: Some(path.to_owned()), label })
+}
+
+/// Hands over all rows; an error if there is none for a failure, a warning if there are some before it.
+fn read_rows(reader: &mut LogReader, mut push: impl FnMut(&PacketRecord)) -> Result<()> {
     let mut failure = None;
-    reader.records(&mut failure).for_each(|record| analyzer.push(&record));
+    reader.records(&mut failure).for_each(|record| push(&record));
     if let Some(e) = failure {
         if reader.reading().rows == 0 {
             return Err(e.into());
         }
         warn!("{e}; the {} rows before it are analysed", reader.reading().rows);
     }
-    let state = State::of(reader.session().clone(), analyzer);
-    Ok(Taken { state, readings: vec![reader.reading().clone()], log: Some(path.to_owned()), label })
+    Ok(())
+}
+
+/// Logs of one test as one, in constant memory: one analysis takes the rows of all.
+fn one_after_another(logs: &[PathBuf], args: &ReportArgs) -> Result<Taken> {
+    let (first, later) = logs.split_first().context("nothing to merge")?;
+    let mut whole = take(first, args)?;
+    for log in later {
+        let label = log.display();
+        if is_state(log) {
+            whole = merged(vec![whole, take(log, args)?])?;
+            continue;
+        }
+        let mut reader = LogReader::open(log)?;
+        let go_on = |state: &mut State, reader: &LogReader| {
+            let how = state.resume(reader.session().clone());
+            how.with_context(|| format!("going on with {label} after {}", first.display()))
+        };
+        go_on(&mut whole.state, &reader)?;
+        read_rows(&mut reader, |record| whole.state.push(record))?;
+        go_on(&mut whole.state, &reader)?;
+        info!("{label} is a later part of the test {}", whole.label);
+        whole.readings.push(reader.reading().clone());
+        whole.log = None;
+    }
+    Ok(whole)
 }
 
 /// Whether a file is a saved state; a file that cannot be read is treated as a log, whose reader reports the error.

@@ -65,6 +65,18 @@ fn parts_of_a_test_are_the_whole_from_logs_and_from_states() {
 }
 
 #[test]
+fn parts_of_a_test_are_the_whole_in_constant_memory() {
+    let dir = parts();
+    let dir = dir.path();
+    let whole = json(dir, "analyze whole.log --streaming");
+    assert_same(&json(dir, "analyze 1.log 2.log 3.log --merge --streaming"), &whole);
+    // A state keeps every packet, whatever comes behind it.
+    jitlat(dir, "analyze 1.log --state 1.state");
+    let exact = json(dir, "analyze whole.log");
+    assert_same(&json(dir, "analyze 1.state 2.log 3.log --merge --streaming"), &exact);
+}
+
+#[test]
 fn several_tests_are_one_after_another() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
@@ -101,6 +113,9 @@ fn what_cannot_be_merged_or_read_is_said_so() {
         ("analyze new.state", "version 9"),
         ("analyze whole.state --csv -", "takes its lines from a log"),
         ("analyze 1.log 2.log --state x.state", "give one log, or --merge"),
+        ("analyze whole.log other.log --merge --streaming", "a part of another test"),
+        ("analyze 1.log whole.state --merge --streaming", "constant memory cannot be merged"),
+        ("analyze whole.log --streaming --state x.state", "cannot be used with"),
         ("analyze whole.log --state /nonexistent/x.state", "/nonexistent/x.state"),
     ] {
         let output = jitlat(dir, line);

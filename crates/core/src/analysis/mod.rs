@@ -155,11 +155,14 @@ struct Gathered {
 #[non_exhaustive]
 pub enum NotMergeable {
     /// An analysis in constant memory has forgotten what decides whether a packet came twice. One analyzer takes the
-    /// whole stream instead.
+    /// whole stream instead, see [`State::resume`](crate::state::State::resume).
     #[error(
         "an analysis in constant memory cannot be merged with another: analyse all packets (without --streaming)"
     )]
     InConstantMemory,
+    /// Only the parts of one test can be put together in constant memory.
+    #[error("this is a part of another test, and in constant memory only parts of one test are put together")]
+    AnotherTest,
     /// They are of different traffic: what differs.
     #[error("these are not tests of the same traffic: {0}")]
     Unlike(&'static str),
