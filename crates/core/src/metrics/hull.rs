@@ -8,7 +8,7 @@ pub type Point = (i64, i64);
 /// Points by ascending time.
 pub trait Points {
     /// How many.
-    fn len(&self) -> usize;
+    fn count(&self) -> usize;
     /// The k-th.
     fn at(&self, k: usize) -> Point;
     /// Takes those at `range` one after another.
@@ -16,7 +16,7 @@ pub trait Points {
 }
 
 impl Points for [Point] {
-    fn len(&self) -> usize {
+    fn count(&self) -> usize {
         self.len()
     }
 

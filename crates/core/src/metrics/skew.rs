@@ -48,7 +48,7 @@ impl SinceFirst<'_> {
 }
 
 impl Points for SinceFirst<'_> {
-    fn len(&self) -> usize {
+    fn count(&self) -> usize {
         self.series.len()
     }
 
@@ -103,7 +103,7 @@ impl SkewHull {
     }
 
     fn fit(points: &(impl Points + ?Sized)) -> Option<SkewHull> {
-        let n = points.len();
+        let n = points.count();
         let (early, late) = (Fit::of(points, 0..n / 2), Fit::of(points, n / 2..n));
         let slopes = early.edge().zip(late.edge()).map(|(a, b)| [slope(a), slope(b)]);
         let mut whole = early;
