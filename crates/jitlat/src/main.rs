@@ -2,7 +2,7 @@
 //! `jitlat-instruments`; ARCHITECTURE.md says where everything else is.
 //!
 //! * [`root`] – the commands; [`options`] – groups of options that commands share, and the settings they make
-//! * [`test`], [`collect`], [`capture`], [`ping`], [`load`], [`sweep`], [`doctor`], [`demo`], [`serve`] – one command
+//! * [`mod@test`], [`collect`], [`capture`], [`ping`], [`load`], [`sweep`], [`doctor`], [`demo`], [`serve`] – one command
 //!   or mode each
 //! * [`analyze`], [`compare`] – saved tests; [`spp`], [`tcp`] – captured traffic
 //! * [`output`] – all output formats, in one list

@@ -34,7 +34,7 @@ impl Padding {
         Ok(Padding { pool, length: length.min(u16::MAX.into()) })
     }
 
-    /// The padding of packet `seq`: a window whose position takes all [`OFFSETS`] values before one repeats.
+    /// The padding of packet `seq`: a window whose position takes all `OFFSETS` values before one repeats.
     #[inline]
     pub fn of(&self, seq: i32) -> &'static [u8] {
         let at = (seq as usize).wrapping_mul(0x9e3b) % OFFSETS;

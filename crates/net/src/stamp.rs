@@ -1,5 +1,5 @@
 //! Enabling time stamps of the kernel and the hardware (`SO_TIMESTAMPING`). Those of received packets come as control
-//! messages ([`crate::cmsg`]), those of sent packets later through the socket's error queue ([`crate::departures`]).
+//! messages (`cmsg`), those of sent packets later through the socket's error queue (`departures`).
 //!
 //! The kernel enables receive stamping asynchronously, so the first packets after set-up may lack a stamp: sockets are
 //! prepared well before their stream, and every record has the source of its stamps.

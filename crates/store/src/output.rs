@@ -33,7 +33,7 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
     result.map_err(|source| OutputError { path: path.to_owned(), source })
 }
 
-/// Checks whether [`write`] can write the file at `path`, without writing it.
+/// Checks whether [`write()`] can write the file at `path`, without writing it.
 ///
 /// # Errors
 /// [`OutputError`] with the reason.

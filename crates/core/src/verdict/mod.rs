@@ -1,8 +1,8 @@
 //! Every judgement: what is wrong on a path, since when, how severe and how certain it is ([`Answer`]), what the
-//! figures mean ([`findings`]), reasons to doubt a figure ([`Notes`]), how reliable they all are ([`Opinion`]), and the
+//! figures mean ([`findings`]), reasons to doubt a figure (`Notes`), how reliable they all are ([`Opinion`]), and the
 //! conclusion about a difference between runs ([`comparison`]).
 //!
-//! For the answer a [`Case`](case::Case) is worked out once from the records of one way: how much of the test is known,
+//! For the answer a `Case` is computed once from the records of one way: how much of the test is known,
 //! delays without what clocks and routes added, queues and holds, the sender's own delays, losses sorted by what lost
 //! them. The [`RULES`] read it; each names one kind of cause. [`severity`] holds every threshold of how bad something
 //! is, [`PROFILES`] what uses ask.

@@ -2,7 +2,7 @@
 //!
 //! * [`protocols`] – [`PROTOCOLS`], one file for each
 //! * [`protocol`] – [`Protocol`], what an entry contains, and [`Client`]
-//! * [`test`] – [`Test`] and [`PingResult`]: what a protocol's client receives and returns
+//! * [`mod@test`] – [`Test`] and [`PingResult`]: what a protocol's client receives and returns
 
 pub mod protocol;
 pub mod protocols;

@@ -1,9 +1,9 @@
 //! Everything that is written besides the terminal: [`OUTPUTS`], one file per format.
 //!
-//! * [`format`] – [`Output`], an entry of the list
+//! * [`mod@format`] – [`Output`], an entry of the list
 //! * [`report`] – [`Report`], the result of a command, as formats read it
 //! * [`args`] – the options made from the list
-//! * [`wanted`] – [`Wanted`], the requested formats: checked before the measurement, written afterwards
+//! * [`wanted`] – [`Wanted`](wanted::Wanted), the requested formats: checked before the measurement, written afterwards
 //! * [`text`] – the console report
 //!
 //! A format is a file in this folder that exports its entry, and a line in the list. Every command offers the formats

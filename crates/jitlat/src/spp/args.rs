@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 /// [owd-out owd-in], in seconds. What the captures say beyond that (loss, duplication, reordering and delay
 /// variation of each direction, clock offset and skew, the far host's processing time) goes to standard
 /// error, or to standard output with --summary.
+#[allow(rustdoc::broken_intra_doc_links, reason = "brackets of a synopsis, not links")]
 #[derive(Clone, Debug, Args)]
 pub struct SppArgs {
     /// Capture(s) at the reference point, where the round trip starts; - is standard input

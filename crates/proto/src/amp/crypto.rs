@@ -108,7 +108,7 @@ impl fmt::Debug for SessionKeys {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Forged;
 
-/// Bytes to be sent: unprotected until [`protect`](Outgoing::protect) is called.
+/// Bytes to be sent: unprotected until `protect` is called.
 #[derive(Default)]
 pub struct Outgoing(Option<(cbc::Encryptor<Aes128>, HmacReset<Sha1>)>);
 
@@ -140,7 +140,7 @@ impl Outgoing {
     }
 }
 
-/// Received bytes: unprotected until [`protect`](Incoming::protect) is called.
+/// Received bytes: unprotected until `protect` is called.
 #[derive(Default)]
 pub struct Incoming {
     cipher: Option<(cbc::Decryptor<Aes128>, HmacReset<Sha1>)>,

@@ -97,7 +97,7 @@ impl fmt::Debug for Sid {
 /// Request-Session of OWAMP (RFC 4656 §3.5) or Request-TW-Session (RFC 5357 §3.5), without what follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Which of the two: [`command::REQUEST_SESSION`] or [`command::REQUEST_TW_SESSION`].
+    /// Which of the two: `REQUEST_SESSION` or `REQUEST_TW_SESSION`.
     pub command: u8,
     /// IP version of the addresses, 4 or 6 if the client keeps to the rules.
     pub version: u8,

@@ -27,7 +27,7 @@ impl Greeting {
         [0; Greeting::LEN]
     }
 
-    /// From [`LEN`](Self::LEN) bytes.
+    /// From `LEN` bytes.
     pub fn parse(bytes: &[u8]) -> Result<Greeting, Truncated> {
         let mut r = Reader::new(bytes);
         r.take(12)?;
@@ -67,7 +67,7 @@ impl SetUp {
         SetUp { mode: Mode::Open as u32, user: [0; 80], token: [0; 64], client_iv: [0; 16] }
     }
 
-    /// From [`LEN`](Self::LEN) bytes.
+    /// From `LEN` bytes.
     pub fn parse(bytes: &[u8]) -> Result<SetUp, Truncated> {
         let mut r = Reader::new(bytes);
         Ok(SetUp { mode: r.u32()?, user: r.array()?, token: r.array()?, client_iv: r.array()? })

@@ -1,4 +1,4 @@
-//! [`Channel`]: frames over a byte stream, the proof of a key, and from then on a seal on every frame.
+//! `Channel`: frames over a byte stream, the proof of a key, and from then on a seal on every frame.
 
 use super::wire::{Message, Refusal, WireError};
 use super::{MAX_FRAME, VERSION};

@@ -14,7 +14,7 @@ pub const HELLO: i32 = -2;
 pub struct Header {
     /// When the sender read its clock, ns since 1970 UTC.
     pub sent: WallTime,
-    /// From 0; [`SENTINEL`] and [`HELLO`] are not data.
+    /// From 0; `SENTINEL` and [`HELLO`] are not data.
     pub seq: i32,
 }
 

@@ -208,7 +208,7 @@ impl Fetch {
         self.begin == 0 && self.end == u32::MAX
     }
 
-    /// From a message that begins with [`command::FETCH_SESSION`].
+    /// From a message that begins with `FETCH_SESSION`.
     pub fn parse(bytes: &[u8]) -> Result<Fetch, Truncated> {
         let mut r = Reader::new(bytes);
         r.take(8)?;

@@ -156,7 +156,7 @@ impl Tracer {
         &self.plan
     }
 
-    /// The next probe, if one is due: send it, then say so by [`Tracer::sent`] or [`Tracer::failed`].
+    /// The next probe, if one is due: send it, then call [`Tracer::sent`].
     pub fn poll_probe(&mut self, now: SteadyTime) -> Option<Due> {
         if self.round == self.plan.probes || now < self.next_at {
             return None;
