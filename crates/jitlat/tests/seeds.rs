@@ -63,7 +63,9 @@ impl Drop for Server {
 
 fn run(row: &Row, host: Ipv4Addr, root: &Path) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(root.join("testdata"), folder.path().join("testdata")).unwrap();
+    for given in ["testdata", "examples"] {
+        std::os::unix::fs::symlink(root.join(given), folder.path().join(given)).unwrap();
+    }
     let binaries = PathBuf::from(env!("CARGO_BIN_EXE_jitlat")).parent().unwrap().to_owned();
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap_or_default());
     let command = row.command.replace("HOST", &host.to_string());

@@ -32,7 +32,7 @@ pub use answer::{answers, why};
 pub use comparison::comparison;
 pub use link::tables as link_tables;
 pub use page::{Options, Page, Style};
-pub use passive::{PassiveExtras, describe_band, passive};
+pub use passive::{CAPTURE_COLUMNS, PassiveExtras, capture_row, captures, describe_band, passive};
 pub use path::path;
 pub use stream_traffic::stream_traffic;
 pub use tcp::tcp;

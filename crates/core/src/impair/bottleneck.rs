@@ -1,6 +1,7 @@
 //! [`Bottleneck`]: a transmitter of fixed rate behind a drop-tail queue, and the traffic that shares it.
 
 use super::chance::unit;
+use crate::passive::Encapsulation;
 use crate::time::{SECOND, Span, SteadyTime};
 use rand_chacha::ChaCha8Rng;
 
@@ -12,6 +13,55 @@ pub struct Rate {
     /// Size of the queue in bytes, including the rest of the packet being transmitted. A packet that finds the
     /// transmitter idle always passes.
     pub queue: u64,
+}
+
+/// A bottleneck that sends ATM cells in slots of a clock that never stops, as ADSL does: a packet is padded to whole cells,
+/// each sent as 53 bytes, the first in the next slot that is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cells {
+    /// What is put around an IP packet; ATM.
+    pub encapsulation: Encapsulation,
+    /// Bytes added to each IP packet before that, by a tunnel.
+    pub tunnel: u64,
+}
+
+/// Bits of a cell on the line.
+const CELL_BITS: i128 = 53 * 8;
+/// Bytes that it carries.
+const CELL_LOAD: i128 = 48;
+
+/// The clock of a line's cells, and the slots that are taken.
+#[derive(Clone, Debug)]
+struct CellClock {
+    /// Bytes put around an IP packet before it is cut into cells.
+    overhead: i128,
+    /// When slot 0 began.
+    phase: SteadyTime,
+    /// The first slot that no packet has taken.
+    free: i128,
+}
+
+impl CellClock {
+    /// A clock of no particular phase.
+    fn new(cells: Cells, rate: Rate, rng: &mut ChaCha8Rng) -> CellClock {
+        let slot = CELL_BITS as f64 * SECOND as f64 / rate.bits.max(1) as f64;
+        CellClock {
+            overhead: i128::from(cells.encapsulation.overhead()) + i128::from(cells.tunnel),
+            phase: SteadyTime((unit(rng) * slot) as i64),
+            free: i128::MIN,
+        }
+    }
+
+    /// Takes the slots of a packet that may begin at `begin`; when the last of them is over.
+    fn send(&mut self, begin: SteadyTime, bytes: usize, bits: i128) -> SteadyTime {
+        let slot = CELL_BITS * i128::from(SECOND);
+        let since = i128::from((begin - self.phase).0) * bits;
+        let next = since.div_euclid(slot) + i128::from(since.rem_euclid(slot) > 0);
+        let cells = (bytes as i128 + self.overhead + CELL_LOAD - 1) / CELL_LOAD;
+        self.free = self.free.max(next) + cells;
+        let over = (self.free * slot).div_euclid(bits);
+        self.phase + Span(i64::try_from(over).unwrap_or(i64::MAX))
+    }
 }
 
 /// Cross traffic through the same bottleneck, in packets of [`OTHERS_BYTES`].
@@ -49,6 +99,7 @@ const LEAST_GAP: Span = Span::micros(10);
 #[derive(Clone, Debug)]
 pub(super) struct Bottleneck {
     rate: Rate,
+    cells: Option<CellClock>,
     /// When the transmitter has sent all that it accepted.
     busy_until: Option<SteadyTime>,
     others: Vec<Competitor>,
@@ -69,7 +120,12 @@ struct Competitor {
 }
 
 impl Bottleneck {
-    pub fn new(rate: Rate, competition: &[Competition], rng: ChaCha8Rng) -> Bottleneck {
+    pub fn new(
+        rate: Rate,
+        cells: Option<Cells>,
+        competition: &[Competition],
+        mut rng: ChaCha8Rng,
+    ) -> Bottleneck {
         let others = competition.iter().map(|law| Competitor {
             law: *law,
             next: None,
@@ -78,7 +134,8 @@ impl Bottleneck {
             threshold: f64::INFINITY,
             recovering: SteadyTime(i64::MIN),
         });
-        Bottleneck { rate, busy_until: None, others: others.collect(), rng }
+        let cells = cells.map(|cells| CellClock::new(cells, rate, &mut rng));
+        Bottleneck { rate, cells, busy_until: None, others: others.collect(), rng }
     }
 
     /// Sets when the first test packet came, which the competitors' times refer to.
@@ -138,6 +195,11 @@ impl Bottleneck {
             if waiting + bytes as i128 > i128::from(self.rate.queue) {
                 return None;
             }
+        }
+        if let Some(clock) = &mut self.cells {
+            let end = clock.send(begin, bytes, bits);
+            self.busy_until = Some(end);
+            return Some(end);
         }
         let takes = (bytes as i128 * 8 * i128::from(SECOND) + bits - 1) / bits;
         let end = begin + Span(i64::try_from(takes).unwrap_or(i64::MAX));

@@ -19,7 +19,7 @@ mod police;
 mod scenario;
 mod trial;
 
-pub use bottleneck::{Competition, Load, OTHERS_BYTES, Rate};
+pub use bottleneck::{Cells, Competition, Load, OTHERS_BYTES, Rate};
 pub use choice::{Choice, Gilbert};
 pub use host::{Clock, Host, Pause, Shift};
 pub use jitter::{Jitter, MAX_JITTER};
@@ -57,6 +57,8 @@ pub struct Config {
     pub reordering: Reordering,
     /// The bottleneck, if there is one.
     pub rate: Option<Rate>,
+    /// Of a bottleneck that sends ATM cells: what they are made from.
+    pub cells: Option<Cells>,
     /// Other traffic through the bottleneck.
     pub competition: Vec<Competition>,
     /// Drops packets above a rate; `None`: no policing.
@@ -260,7 +262,9 @@ impl Impairment {
                 &config.too_long.as_ref().map_or(Choice::Never, |t| t.choice.clone()),
                 stream(5),
             ),
-            bottleneck: config.rate.map(|rate| Bottleneck::new(rate, &config.competition, stream(6))),
+            bottleneck: config
+                .rate
+                .map(|rate| Bottleneck::new(rate, config.cells, &config.competition, stream(6))),
             policer: config.police.map(Policer::new),
             config,
             last_in_order: None,

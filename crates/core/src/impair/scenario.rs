@@ -14,6 +14,7 @@
 //! duplicate = 0.5% copies 1 after 1ms
 //! reorder = at 40 80 by 50ms
 //! rate = 512kbit queue 16kB
+//! cells = pppoe-llc tunnel 28            # the rate is that of ATM cells, in slots of a clock: ADSL
 //! competition = tcp 20ms from 5s for 9s # or: constant 400kbit …, poisson 400kbit …; may be repeated
 //! police = 64kbit burst 4kB             # and: every 100ms
 //! too-long = 100% above 1200
@@ -27,9 +28,11 @@
 //! ratios (0.01) or percentages (1%).
 
 use super::{
-    Choice, Competition, Config, Duplication, Gilbert, Jitter, Load, MAX_COPIES, Outage, Point, Police, Rate,
-    Reordering, TooLong,
+    Cells, Choice, Competition, Config, Duplication, Gilbert, Jitter, Load, MAX_COPIES, Outage, Point,
+    Police, Rate, Reordering, TooLong,
 };
+use crate::passive::Encapsulation;
+use crate::passive::link::NotALink;
 use crate::spec::SpecError;
 use crate::time::Span;
 use core::str::FromStr;
@@ -146,6 +149,21 @@ fn set(config: &mut Config, key: &str, fields: &[&str]) -> Result<(), String> {
             let queue = bytes(queue.ok_or("say how long the queue is: 'rate = 512kbit queue 16kB'")?)?;
             config.rate = Some(Rate { bits: bits(single(fields)?)?, queue });
         }
+        "cells" => {
+            let (fields, tunnel) = option(fields, "tunnel")?;
+            let tunnel = tunnel.map_or(Ok(0), bytes)?;
+            let encapsulation = single(fields)?.parse().map_err(|e: NotALink| e.to_string())?;
+            if !matches!(encapsulation, Encapsulation::Atm { .. }) || tunnel > 65_535 {
+                return Err(
+                    "give an encapsulation of ATM: 'cells = pppoe-llc' or 'cells = pppoe-llc tunnel 28'"
+                        .to_owned(),
+                );
+            }
+            if config.rate.is_none() {
+                return Err("say first at which rate: 'rate = 128kbit queue 16kB'".to_owned());
+            }
+            config.cells = Some(Cells { encapsulation, tunnel });
+        }
         "competition" => {
             let [law @ .., "from", from, "for", length] = fields else {
                 return Err("give 'competition = tcp 20ms from 5s for 9s'".to_owned());
@@ -190,7 +208,7 @@ fn set(config: &mut Config, key: &str, fields: &[&str]) -> Result<(), String> {
         "pause" => config.pauses.push(stretch(fields)?),
         _ => {
             return Err(format!(
-                "'{key}': give delay, jitter, added, loss, duplicate, reorder, rate, competition, police, too-long, \
+                "'{key}': give delay, jitter, added, loss, duplicate, reorder, rate, cells, competition, police, too-long, \
                  outage, pause, remark or min-bytes"
             ));
         }

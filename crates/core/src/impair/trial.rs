@@ -179,7 +179,8 @@ impl Trial {
         let host = self.sender();
         let mut wake = self.rng(20);
         let mut refused = Chooser::new(&host.refused, self.rng(21));
-        let mut interface = host.interface.map(|rate| Bottleneck::new(rate, &host.competition, self.rng(22)));
+        let mut interface =
+            host.interface.map(|rate| Bottleneck::new(rate, None, &host.competition, self.rng(22)));
         if let Some(interface) = &mut interface {
             interface.start(on_path(Span::ZERO));
         }

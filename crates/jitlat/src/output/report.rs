@@ -191,7 +191,7 @@ fn draw_side_by_side(runs: &[Run], each: &mut Drawings<'_>) -> Result<()> {
 }
 
 /// A label, changed so that it can be part of a file name.
-fn slug(label: &str) -> String {
+pub fn slug(label: &str) -> String {
     let keep = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     label.chars().map(keep).collect()
 }

@@ -31,6 +31,10 @@ pub struct SppArgs {
     /// Capture(s) at the monitor point, the far end; - is standard input
     #[arg(short = 'F', long = "monitor", value_name = "FILE", num_args = 1.., required_unless_present_any = ["payloads", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote"])]
     pub monitor: Vec<PathBuf>,
+    /// Names of several captures, in order: the first -f and the first -F file are those of the first name, and so on, each
+    /// measured by itself and shown as a curve of common figures. Without it several files are one capture in parts
+    #[arg(long = "label", value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["log", "ping", "fail_if", "sizes_csv"])]
+    pub labels: Vec<String>,
     #[command(flatten)]
     pub live: LiveArgs,
     /// Address, prefix or host name at the reference side; found from the captures if not given
@@ -212,7 +216,7 @@ impl SppArgs {
                 true => Matching::Caia { search: self.search, narrowing: !self.no_narrowing },
                 false => Matching::Windowed,
             },
-            records: self.analyses_ways(),
+            records: self.labels.is_empty() && self.analyses_ways(),
             matched: self.report.outputs.draws(),
         })
     }
@@ -281,6 +285,17 @@ impl SppArgs {
         if stdin.filter(|p| p.as_os_str() == jitlat_net::capture::STDIN).count() > 1 {
             bail!("only one of the captures can come from standard input");
         }
+        let (names, files) = (self.labels.len(), [self.reference.len(), self.monitor.len()]);
+        if names > 0 && files != [names; 2] {
+            bail!(
+                "--label: {names} names, but {} files of -f and {} of -F: give one of each for every name",
+                files[0],
+                files[1]
+            );
+        }
+        if let (true, Some((output, _))) = (names > 0, self.report.outputs.needing(Part::STREAMS)) {
+            bail!("--{} is of one capture: leave it or --label out", output.name);
+        }
         let apart = self.per_flow || self.per_prefix.is_some();
         if self.compat && (self.log.is_some() || !self.report.fail_if.is_empty() || apart) {
             bail!(
@@ -293,6 +308,6 @@ impl SppArgs {
             bail!("--compat makes pairs and nothing else: leave it out for --{}", output.name);
         }
         let others: Vec<&Path> = self.log.iter().chain(&self.sizes_csv).map(PathBuf::as_path).collect();
-        outputs.check(2, &others)
+        outputs.check(if names > 0 { 1 } else { 2 }, &others)
     }
 }

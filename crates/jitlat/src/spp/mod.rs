@@ -4,6 +4,7 @@ mod args;
 mod drawing;
 mod lines;
 mod live;
+mod several;
 mod show;
 mod ways;
 
@@ -33,6 +34,9 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
         return Ok(Status::Measured);
     }
     args.check()?;
+    if !args.labels.is_empty() {
+        return several::run(args);
+    }
     let passive = args.settings()?;
     let live = args.live.is_asked_for();
     let silent = args.is_silent();

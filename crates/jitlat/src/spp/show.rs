@@ -24,8 +24,10 @@ pub fn show(
     mut failures: Vec<anyhow::Error>,
 ) -> Result<Status> {
     let report = &args.report;
-    if let Some(LinkQuestion::Compare(link)) = &args.link {
-        explain_levels(&mut result.summary.levels, link, &result.sizes);
+    let mut levels_of_range = trace.as_ref().and_then(PassiveTrace::levels_of_range);
+    if let Some(link) = args.link.as_ref().and_then(LinkQuestion::link) {
+        let levels = levels_of_range.iter_mut().flatten().chain(&mut result.summary.levels);
+        levels.for_each(|level| explain_levels(std::slice::from_mut(level), link, &result.sizes));
     }
     let mut ping = PingFigures::default();
     for (source, round_trips) in pings(args, &result, &mut failures) {
@@ -39,7 +41,11 @@ pub fn show(
     let Recorded { mut runs, failures: unsaved, scratch: _scratch } = recorded;
     runs.iter_mut().for_each(|run| run.corrected = report.plot_corrected);
     failures.extend(unsaved);
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = levels_of_range
+        .iter()
+        .flatten()
+        .map(|l| format!("bands in what is drawn: {}", text::describe_band(l)))
+        .collect();
     for run in runs.iter().filter(|r| r.summary.intervals.is_empty()) {
         if report.analysis.interval.is_some() && result.is_measured() {
             notes.push(format!(
@@ -58,7 +64,9 @@ pub fn show(
         runs: &runs,
         interval: report.analysis.interval,
         section: trace.as_ref().map(|trace| {
-            let run = PassiveRun { periods: &args.figures.marks, ..PassiveRun::of(trace, &result, link) };
+            let run = PassiveRun::of(trace, &result, link);
+            let levels = levels_of_range.as_deref().unwrap_or(run.levels);
+            let run = PassiveRun { periods: &args.figures.marks, levels, ..run };
             html::passive_section(&result, ping, &notes, &run)
         }),
     }));

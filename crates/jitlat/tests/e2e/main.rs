@@ -8,6 +8,7 @@ mod network;
 
 mod acceptance;
 mod broadcast;
+mod cells;
 mod clocks;
 mod closed_log;
 mod failures;

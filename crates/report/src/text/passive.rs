@@ -112,6 +112,39 @@ pub fn passive(r: &PassiveResult, beside: &PassiveExtras<'_>) -> String {
     t
 }
 
+/// Columns of [`capture_row`].
+pub const CAPTURE_COLUMNS: [&str; 9] =
+    ["", "pairs", "min", "p50", "mean", "p95", "max", "lost OUT", "lost IN"];
+
+/// What a capture says of its round trips, in a row.
+pub fn capture_row(label: &str, r: &PassiveResult) -> [String; 9] {
+    let s = &r.summary;
+    let loss = |w: &WayFigures| w.loss_ratio.map_or("-".to_owned(), |l| format!("{:.3} %", l * 100.0));
+    let [min, p50, p95, max] = match s.rtt_ns {
+        Some(f) => [f.min, f.median, f.p95, f.max].map(units::eng4),
+        None => [(); 4].map(|()| "-".to_owned()),
+    };
+    let mean = s.rtt_ns.map_or("-".to_owned(), |f| units::eng4_f64(f.mean));
+    [label.to_owned(), s.pairs.to_string(), min, p50, mean, p95, max, loss(&s.out), loss(&s.back)]
+}
+
+/// Several captures, a line each.
+pub fn captures(runs: &[(&str, &PassiveResult)]) -> String {
+    let wide = runs.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0).max(8);
+    let mut t = String::new();
+    let mut line = |[label, cells @ ..]: [&str; 9]| {
+        // Writing to a string cannot fail.
+        let _ = write!(t, "{label:<wide$}");
+        for cell in cells {
+            let _ = write!(t, " {cell:>10}");
+        }
+        t.push('\n');
+    };
+    line(CAPTURE_COLUMNS);
+    runs.iter().for_each(|(label, r)| line(capture_row(label, r).each_ref().map(String::as_str)));
+    t
+}
+
 /// Describes a band.
 pub fn describe_band(l: &Level) -> String {
     let apart = units::eng4_f64(l.spacing_ns);

@@ -74,7 +74,10 @@ impl FromStr for Period {
     fn from_str(s: &str) -> Result<Period, PeriodError> {
         let (times, name) = s.split_once('=').ok_or(PeriodError)?;
         let (from, to) = times.split_once('-').ok_or(PeriodError)?;
-        let time = |t: &str| quantity::duration(t.trim()).map_err(|_| PeriodError);
+        let time = |t: &str| match t.trim() {
+            "0" | "0s" => Ok(Span::ZERO),
+            t => quantity::duration(t).map_err(|_| PeriodError),
+        };
         let (from, to) = (time(from)?, time(to)?);
         if from >= to || name.trim().is_empty() {
             return Err(PeriodError);
@@ -123,6 +126,7 @@ mod tests {
         let period = "80s-2min=idle, no traffic".parse::<Period>();
         let name = "idle, no traffic".to_owned();
         assert_eq!(period, Ok(Period { from: Span::seconds(80), to: Span::seconds(120), name }));
+        assert_eq!("0s-14s=quiet".parse::<Period>().map(|p| p.from), Ok(Span::ZERO));
         for wrong in ["80s-120s", "120s-80s=x", "80s=x", "a-b=x", "1s-2s= ", ""] {
             assert_eq!(wrong.parse::<Period>(), Err(PeriodError), "{wrong}");
         }

@@ -29,7 +29,9 @@ pub(super) fn round_trips(run: &PassiveRun<'_>) -> Option<Figure> {
                link, one packet apart; a sawtooth is TCP filling that queue; gaps are times when the application was \
                silent."
         .into();
-    if let Some(level) = levels.iter().find(|l| !l.of_differences) {
+    // Bands that the link explains are surer than others.
+    let bands = || levels.iter().filter(|l| !l.of_differences);
+    if let Some(level) = bands().find(|l| !l.explained.is_empty()).or_else(|| bands().next()) {
         let q = level.spacing_ns;
         let first = band_phase(trace, q, low);
         let lines = ((high - first) / q + 0.25).floor().max(0.0) as usize + 1;

@@ -7,7 +7,7 @@ use crate::figure::series::extent;
 use crate::figure::stretches::{Most, Stretches, Sum};
 use crate::figure::trace::Cloud;
 use jitlat_core::observer::{Event, Observer};
-use jitlat_core::passive::{Pair, PingSource, Resampler, Way};
+use jitlat_core::passive::{Level, Levels, Pair, PingSource, Resampler, Way};
 use jitlat_core::time::Span;
 
 /// Cells of a distribution.
@@ -32,6 +32,7 @@ pub struct PassiveTrace {
     pub(super) both_sizes: Cloud,
     /// Pairs outside the range.
     pub(super) left_out: u64,
+    levels: Levels,
     /// By [`PingSource`].
     pings: [(Cloud, Grid); 2],
     pub(super) rate: Stretches<Sum>,
@@ -51,6 +52,7 @@ impl PassiveTrace {
             equal_sizes: Cloud::new(EXPECTED_SIZE),
             both_sizes: Cloud::new(EXPECTED_SIZE),
             left_out: 0,
+            levels: Levels::default(),
             packets: Stretches::new(width),
             origin: None,
             rtt: Cloud::new(EXPECTED),
@@ -77,6 +79,7 @@ impl PassiveTrace {
             return;
         }
         self.rtt.add(x, rtt);
+        self.levels.push(rtt);
         self.pairs.add(0, rtt);
         let [out, back] = [pair.out.length, pair.back.length].map(i64::from);
         if out == back {
@@ -119,6 +122,11 @@ impl PassiveTrace {
         let least = self.least[way as usize].get_or_insert(delay);
         *least = (*least).min(delay);
         self.variation[way as usize].add(x, delay);
+    }
+
+    /// The bands in what is shown, where that is not everything: a closer look may show finer ones. None where it is.
+    pub fn levels_of_range(&self) -> Option<Vec<Level>> {
+        (self.left_out > 0).then(|| self.levels.find())
     }
 
     /// Says which pairs are not shown; None where all are.

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""A bulk download over a simulated ADSL line, as captures at both hosts: simulate.py DIR
+
+The line sends ATM cells in slots of a clock that never stops, 128 kbit/s up and 512 kbit/s down, PPPoE over LLC, in a tunnel of
+28 bytes; 2.5 ms are under way each way. Every data packet (1450 bytes) is acknowledged as it comes (52 bytes); the window
+changes between one and four packets; others use the upstream now and then. Both hosts see and send packets at multiples of
+15 us, as an interface does that collects its interrupts. Writes DIR/download.ref.pcap.gz and DIR/download.mon.pcap.gz, with
+stamps in nanoseconds. The same numbers every time."""
+import gzip, heapq, math, random, struct, sys
+
+TICK = 15_000
+START = 1_700_000_000 * 10**9
+HOME, FAR = bytes([10, 77, 1, 2]), bytes([10, 77, 2, 2])
+OVERHEAD = 28 + 8 + 14 + 10 + 8  # tunnel, PPPoE, MAC, LLC/SNAP, AAL5
+
+
+class Line:
+    """One way: when the last cell of a packet is over."""
+
+    def __init__(self, rate, rng):
+        self.slot = 424e9 / rate
+        self.phase = rng.random() * self.slot
+        self.free = -(10**18)
+
+    def send(self, at, length):
+        first = max(self.free, math.ceil((at - self.phase) / self.slot - 1e-9))
+        self.free = first + -(-(length + OVERHEAD) // 48)
+        return int(self.phase + self.free * self.slot) + 2_500_000
+
+
+def tick(at):
+    return -(-at // TICK) * TICK
+
+
+def packet(source, destination, ident, seq, length):
+    """The headers of a TCP segment of so many bytes as an IP packet, with the time stamp option."""
+    ip = struct.pack("!BBHHHBBH", 0x45, 0, length, ident & 0xFFFF, 0x4000, 64, 6, 0) + source + destination
+    ports = (5201, 40000) if source == FAR else (40000, 5201)
+    return ip + struct.pack("!HHIIBBHHH", *ports, seq & 0xFFFFFFFF, 1, 8 << 4, 16, 501, 0, 0) + bytes([1, 1, 8, 10]) + bytes(8)
+
+
+def simulate(packets):
+    rng = random.Random(4)
+    up, down = Line(128_000, rng), Line(512_000, rng)
+    queue, seen = [(0, 0, "send"), (1000, 1, "send")], ([], [])
+    window, in_flight, sent, order = 2, 2, 0, 2
+    while sent < packets:
+        at, _, what = heapq.heappop(queue)
+        if what == "send":
+            sent += 1
+            leaves = tick(at)
+            arrives = tick(down.send(leaves, 1450))
+            data = packet(FAR, HOME, sent, sent * 1398, 1450)
+            seen[1].append((leaves, data, 1450))
+            seen[0].append((arrives, data, 1450))
+            event = (arrives, "acknowledge")
+        elif what == "acknowledge":
+            if rng.random() < 0.25:
+                for _ in range(rng.choice([3, 4])):
+                    up.send(at, rng.choice([76, 130]))
+            arrives = tick(up.send(at, 52))
+            ack = packet(HOME, FAR, order, order, 52)
+            seen[0].append((at, ack, 52))
+            seen[1].append((arrives, ack, 52))
+            event = (arrives, "acknowledged")
+        else:
+            in_flight -= 1
+            if sent % 12 == 0:
+                window = rng.choice([1, 2, 3, 4])
+            while in_flight < window:
+                in_flight += 1
+                order += 1
+                heapq.heappush(queue, (at + int(rng.random() * 100_000), order, "send"))
+            continue
+        order += 1
+        heapq.heappush(queue, (event[0], order, event[1]))
+    return seen
+
+
+def main(folder):
+    for name, packets in zip(("ref", "mon"), simulate(4000)):
+        with open(f"{folder}/download.{name}.pcap.gz", "wb") as raw, gzip.GzipFile("", "wb", 9, raw, 0) as out:
+            out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 101))
+            for at, data, length in sorted(packets, key=lambda p: p[0]):
+                at += START
+                out.write(struct.pack("<IIII", at // 10**9, at % 10**9, len(data), length) + data)
+
+
+main(sys.argv[1])
