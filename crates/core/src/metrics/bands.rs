@@ -48,34 +48,68 @@ pub fn spacing(values: &[f64], shortest: f64, longest: f64) -> Option<Bands> {
     }
     // Only differences count: from the smallest value, phases keep their digits.
     let values: Vec<f64> = values.iter().map(|v| v - low).collect();
-    let (from, to) = (1.0 / longest, 1.0 / shortest);
-    let step = (1.0 / (8.0 * range)).max((to - from) / MOST_STEPS);
-    let strengths = scan(&values, from, step, ((to - from) / step) as usize + 1);
-    let highest = strengths.iter().copied().fold(0.0, f64::max);
-    let peak = strengths.windows(3).position(|w| w[1] >= w[0] && w[1] >= w[2] && w[1] >= 0.7 * highest)?;
-    let frequency = refine(&values, from + peak as f64 * step, from + (peak + 2) as f64 * step);
+    let grid = Grid::new(range, shortest, longest);
+    let peak = lowest_peak(&scan(&values, &grid))?;
+    let frequency = refine(&values, grid.frequency(peak - 1), grid.frequency(peak + 1));
     let strength = strength(&values, frequency);
-    let tried = (range * (to - from)).ceil().max(1.0);
-    let single = (-(values.len() as f64) * strength * strength).exp();
     Some(Bands {
         spacing: assign(&values, frequency),
         peak_spacing: 1.0 / frequency,
         strength,
-        p_adjusted: if single < 1.0 { -(tried * (-single).ln_1p()).exp_m1() } else { 1.0 },
+        p_adjusted: p_adjusted(values.len(), strength, grid.independent(range)),
     })
 }
 
-/// The strengths at `steps` frequencies: every value's phase is turned on by a step instead of computed anew.
-fn scan(values: &[f64], from: f64, step: f64, steps: usize) -> Vec<f64> {
+/// The frequencies that are tried, evenly spaced: eight within the width of a peak, which is 1/range.
+struct Grid {
+    lowest: f64,
+    width: f64,
+    step: f64,
+    steps: usize,
+}
+
+impl Grid {
+    /// For values that cover `range` and spacings from `shortest` to `longest`.
+    fn new(range: f64, shortest: f64, longest: f64) -> Self {
+        let (lowest, width) = (1.0 / longest, 1.0 / shortest - 1.0 / longest);
+        let step = (1.0 / (8.0 * range)).max(width / MOST_STEPS);
+        Self { lowest, width, step, steps: (width / step) as usize + 1 }
+    }
+
+    fn frequency(&self, index: usize) -> f64 {
+        self.lowest + index as f64 * self.step
+    }
+
+    /// How many of the frequencies are independent of each other for values that cover `range`.
+    fn independent(&self, range: f64) -> f64 {
+        (range * self.width).ceil().max(1.0)
+    }
+}
+
+/// The first local maximum that has at least 0.7 of the greatest strength.
+fn lowest_peak(strengths: &[f64]) -> Option<usize> {
+    let highest = strengths.iter().copied().fold(0.0, f64::max);
+    let is_peak = |w: &[f64]| w[1] >= w[0] && w[1] >= w[2] && w[1] >= 0.7 * highest;
+    strengths.windows(3).position(is_peak).map(|before| before + 1)
+}
+
+/// Rayleigh's p of a strength of `n` values, which was the best of `tried` (Šidák's adjustment).
+fn p_adjusted(n: usize, strength: f64, tried: f64) -> f64 {
+    let single = (-(n as f64) * strength * strength).exp();
+    if single < 1.0 { -(tried * (-single).ln_1p()).exp_m1() } else { 1.0 }
+}
+
+/// The strengths at the grid's frequencies: every value's phase is turned on by a step instead of computed anew.
+fn scan(values: &[f64], grid: &Grid) -> Vec<f64> {
     /// Number of steps after which accumulated rounding errors are removed.
     const AFRESH: usize = 1024;
     let angles = |f: f64| values.iter().map(move |v| (TAU * f * v).sin_cos()).collect::<Vec<_>>();
-    let turns = angles(step);
+    let turns = angles(grid.step);
     let mut now = Vec::new();
-    let mut strengths = Vec::with_capacity(steps);
-    for i in 0..steps {
+    let mut strengths = Vec::with_capacity(grid.steps);
+    for i in 0..grid.steps {
         if i % AFRESH == 0 {
-            now = angles(from + i as f64 * step);
+            now = angles(grid.frequency(i));
         }
         let (mut c, mut s) = (0.0, 0.0);
         for (at, turn) in now.iter_mut().zip(&turns) {
@@ -174,5 +208,114 @@ mod tests {
         assert!((found.strength - 0.116).abs() < 1e-3 && !found.significant(), "{found:?}");
         assert_eq!(spacing(&[5.0; 50], 1.0, 8.0), None);
         assert_eq!(spacing(&[], 1.0, 8.0), None);
+    }
+
+    #[test]
+    fn nothing_where_there_is_nothing_to_scan() {
+        let values: Vec<f64> = (0..100).map(|k| f64::from(k % 7)).collect();
+        for (shortest, longest) in [(0.0, 8.0), (-1.0, 8.0), (8.0, 8.0), (8.0, 1.0)] {
+            assert_eq!(spacing(&values, shortest, longest), None, "{shortest} to {longest}");
+        }
+        assert_eq!(spacing(&[f64::MAX, -f64::MAX, 0.0], 1.0, 8.0), None);
+        assert_eq!(spacing(&[f64::NAN, f64::INFINITY], 1.0, 8.0), None);
+    }
+
+    #[test]
+    fn the_smallest_value_does_not_matter() {
+        let mut u = minstd(7);
+        let near: Vec<f64> = (0..300).map(|_| 3.0 * (u() * 9.0).floor() + 0.2 * u()).collect();
+        let far: Vec<f64> = near.iter().map(|v| v + 1e9).collect();
+        let (near, far) = (spacing(&near, 1.0, 8.0).unwrap(), spacing(&far, 1.0, 8.0).unwrap());
+        assert!((near.spacing - 3.0).abs() < 0.01 && near.significant(), "{near:?}");
+        assert!((near.spacing - far.spacing).abs() < 1e-5 && (near.strength - far.strength).abs() < 1e-5);
+    }
+
+    #[test]
+    fn the_refined_peak_is_one() {
+        let mut u = minstd(21);
+        let values: Vec<f64> = (0..500).map(|_| 5.0 * (u() * 6.0).floor() + u()).collect();
+        let found = spacing(&values, 2.0, 20.0).unwrap();
+        let frequency = 1.0 / found.peak_spacing;
+        assert!((found.strength - strength(&values, frequency)).abs() < 1e-12);
+        assert!(found.strength > strength(&values, frequency * 1.001));
+        assert!(found.strength > strength(&values, frequency * 0.999));
+    }
+
+    #[test]
+    fn grid_of_frequencies() {
+        let grid = Grid::new(100.0, 2.0, 10.0);
+        // 0.1 to 0.5 in steps of 1/800.
+        assert_eq!((grid.lowest, grid.width, grid.step), (0.1, 0.4, 1.0 / 800.0));
+        assert_eq!((grid.steps, grid.frequency(8)), (321, 0.1 + 0.01));
+        assert_eq!((grid.independent(100.0), grid.independent(0.5)), (40.0, 1.0));
+        // A wide range gets no more than the most steps.
+        let wide = Grid::new(1e9, 2.0, 10.0);
+        assert_eq!((wide.step, wide.steps), (0.4 / MOST_STEPS, 200_001));
+    }
+
+    #[test]
+    fn the_lowest_peak_wins_over_a_higher_harmonic() {
+        assert_eq!(lowest_peak(&[0.1, 0.8, 0.2, 0.3, 1.0, 0.4]), Some(1));
+        assert_eq!(lowest_peak(&[0.1, 0.6, 0.2, 0.3, 1.0, 0.4]), Some(4));
+        assert_eq!(lowest_peak(&[0.1, 0.7, 0.2, 0.3, 1.0, 0.4]), Some(1));
+        // A plateau begins where it begins, and an edge is no maximum.
+        assert_eq!(lowest_peak(&[0.1, 0.9, 0.9, 0.1]), Some(1));
+        assert_eq!(lowest_peak(&[1.0, 0.9, 0.8]), None);
+        assert_eq!(lowest_peak(&[0.8, 0.9, 1.0]), None);
+    }
+
+    #[test]
+    fn chance_of_a_strength() {
+        // e⁻⁹ once, and in one of ten.
+        assert!((p_adjusted(100, 0.3, 1.0) / 1.234_098e-4 - 1.0).abs() < 1e-6);
+        assert!((p_adjusted(100, 0.3, 10.0) / 1.233_413_3e-3 - 1.0).abs() < 1e-6);
+        assert_eq!(p_adjusted(100, 0.0, 10.0), 1.0);
+        let of = |p_adjusted, strength| Bands { spacing: 1.0, peak_spacing: 1.0, strength, p_adjusted };
+        assert!(of(0.9e-3, 0.3).significant());
+        assert!(!of(1e-3, 0.3).significant() && !of(0.9e-3, 0.29).significant());
+    }
+
+    #[test]
+    fn turning_phases_equals_computing_them() {
+        let mut u = minstd(5);
+        let values: Vec<f64> = (0..40).map(|_| 50.0 * u()).collect();
+        let grid = Grid { lowest: 0.05, width: 9.0, step: 0.003, steps: 3000 };
+        let scanned = scan(&values, &grid);
+        assert_eq!(scanned.len(), 3000);
+        for (i, found) in scanned.into_iter().enumerate() {
+            assert!((found - strength(&values, grid.frequency(i))).abs() < 1e-9, "{i}");
+        }
+        let (c, s) = sums(&[0.25, 0.25], 1.0);
+        assert!(c.abs() < 1e-12 && (s - 2.0).abs() < 1e-12);
+        let (c, s) = sums(&[0.0, 1.0], 1.0);
+        assert!((c - 2.0).abs() < 1e-12 && s.abs() < 1e-12);
+    }
+
+    #[test]
+    fn bands_are_found_wherever_the_first_one_lies() {
+        for phase in 0..20 {
+            let first = f64::from(phase) * 0.15;
+            let values: Vec<f64> =
+                (0..12).map(|k| first + 3.0 * f64::from(k) + if k % 2 == 0 { 0.2 } else { -0.2 }).collect();
+            let q = assign(&values, 1.0 / 3.01);
+            assert!((q - 3.0).abs() < 0.02, "{first}: {q}");
+        }
+    }
+
+    #[test]
+    fn least_squares() {
+        let line = |points: &[(f64, f64)]| fit_line(points.iter().copied());
+        let (slope, intercept) = line(&[(1.0, 1.0), (2.0, 3.0), (4.0, 2.0)]).unwrap();
+        assert!((slope - 3.0 / 14.0).abs() < 1e-12 && (intercept - 1.5).abs() < 1e-12);
+        assert_eq!(line(&[(2.0, 1.0), (2.0, 5.0)]), None);
+        assert_eq!(line(&[]), None);
+    }
+
+    #[test]
+    fn fine_steps_in_a_coarse_one() {
+        assert_eq!(steps_per_step(8.1, 4.0), Some(2));
+        assert_eq!(steps_per_step(8.4, 4.0), None);
+        assert_eq!(steps_per_step(4.0, 4.0), None);
+        assert_eq!(steps_per_step(10.0, 4.0), None);
     }
 }
