@@ -38,13 +38,18 @@ fn resamples_of(n: usize) -> u32 {
 fn likely(values: &[i64], block: usize, resamples: u32, seed: u64) -> Option<[[f64; 2]; 3]> {
     let (n, block) = (values.len(), block.min(values.len() / 2).max(1));
     let found = figures(&mut values.to_vec())?;
-    let t = t_quantile(0.975, (n.div_ceil(block) as u64 - 1).max(1));
-    let wider = t / normal_quantile(0.975) * (n as f64 / (n - block) as f64).sqrt();
+    let wider = widening(n, block);
     let mut at = resample(&[values], block, resamples, seed).into_iter().zip(found).map(|(values, found)| {
         let around = |x: f64| found + (x - found) * wider;
         interval(values).map(around)
     });
     Some([at.next()?, at.next()?, at.next()?])
+}
+
+/// By how much intervals from resamples of `n` values in blocks of `block` are too narrow.
+fn widening(n: usize, block: usize) -> f64 {
+    let t = t_quantile(0.975, (n.div_ceil(block) as u64 - 1).max(1));
+    t / normal_quantile(0.975) * (n as f64 / (n - block) as f64).sqrt()
 }
 
 /// With fewer values, nothing is known about their variation.
@@ -177,6 +182,37 @@ mod tests {
     }
 
     #[test]
+    fn few_blocks_widen_the_interval() {
+        // Student's t of 9 degrees of freedom is 2.262157, of 10 it is 2.228139.
+        assert!((widening(100, 10) - 2.262_157 / 1.959_964 * (100f64 / 90.0).sqrt()).abs() < 1e-5);
+        assert!((widening(105, 10) - 2.228_139 / 1.959_964 * (105f64 / 95.0).sqrt()).abs() < 1e-5);
+        // A block is at most half of the series.
+        let values: Vec<i64> = (0..20).collect();
+        assert_eq!(likely(&values, 1000, 50, 1), likely(&values, 10, 50, 1));
+    }
+
+    #[test]
+    fn a_correlation_above_chance_makes_blocks_longer() {
+        let delays = correlated(400, 0.9, &mut ChaCha8Rng::seed_from_u64(6));
+        let block = |correlation| of_delays(&delays, correlation, 1).unwrap().block;
+        // 2/√400 is chance.
+        let longer = block_length(&delays, true);
+        assert!(longer > 8);
+        assert_eq!([None, Some(0.0), Some(0.1)].map(block), [8; 3]);
+        assert_eq!([Some(0.11), Some(-0.11), Some(0.9)].map(block), [longer; 3]);
+    }
+
+    #[test]
+    fn no_more_is_drawn_than_needed() {
+        let values: Vec<i64> = (0..14).collect();
+        let mut rng = ChaCha8Rng::seed_from_u64(2);
+        let mut twice = rng.clone();
+        draw(&values, 7, &mut rng, &mut Vec::new());
+        (0..2).for_each(|_| _ = place(&mut twice, 8));
+        assert_eq!(rng.next_u64(), twice.next_u64());
+    }
+
+    #[test]
     fn a_long_series_gets_fewer_resamples() {
         assert_eq!([20, 100_000, 250_000, 5_000_000].map(resamples_of), [2000, 2000, 800, 200]);
     }
@@ -198,6 +234,21 @@ mod tests {
         assert!((15..=30).contains(&block), "{block}");
         assert_eq!([1, 2, 3].map(|n| block_length(&ramp[..n], false)), [1, 1, 1]);
         assert_eq!(block_length(&ramp[..8], false), 2);
+    }
+
+    #[test]
+    fn a_block_is_three_times_as_long_as_the_correlation() {
+        let values = correlated(2000, 0.8, &mut ChaCha8Rng::seed_from_u64(11));
+        let mean = values.iter().sum::<i64>() as f64 / 2000.0;
+        let product = |a: i64, b: i64| (a as f64 - mean) * (b as f64 - mean);
+        let variance: f64 = values.iter().map(|v| product(*v, *v)).sum();
+        let correlation =
+            |lag: usize| values.iter().zip(&values[lag..]).map(|(a, b)| product(*a, *b)).sum::<f64>() / variance;
+        let insignificant = (1..).find(|lag| correlation(*lag) < 2.0 / 2000f64.sqrt()).unwrap();
+        assert!((8..40).contains(&insignificant), "{insignificant}");
+        assert_eq!(block_length(&values, true), 3 * insignificant);
+        let larger: Vec<i64> = values.iter().map(|v| v * 1000).collect();
+        assert_eq!(block_length(&larger, true), 3 * insignificant);
     }
 
     #[test]
