@@ -242,8 +242,9 @@ mod tests {
         let mean = values.iter().sum::<i64>() as f64 / 2000.0;
         let product = |a: i64, b: i64| (a as f64 - mean) * (b as f64 - mean);
         let variance: f64 = values.iter().map(|v| product(*v, *v)).sum();
-        let correlation =
-            |lag: usize| values.iter().zip(&values[lag..]).map(|(a, b)| product(*a, *b)).sum::<f64>() / variance;
+        let correlation = |lag: usize| {
+            values.iter().zip(&values[lag..]).map(|(a, b)| product(*a, *b)).sum::<f64>() / variance
+        };
         let insignificant = (1..).find(|lag| correlation(*lag) < 2.0 / 2000f64.sqrt()).unwrap();
         assert!((8..40).contains(&insignificant), "{insignificant}");
         assert_eq!(block_length(&values, true), 3 * insignificant);

@@ -155,4 +155,26 @@ mod tests {
         let b = segment("0111111111111111111");
         assert_eq!((b.burst_count, b.gap_count, b.isolated_losses), (0, 1, 1));
     }
+
+    #[test]
+    fn a_burst_ends_with_gmin_packets_received() {
+        let of = |between: usize| segment(&format!("0{}0{}", "1".repeat(between), "1".repeat(40)));
+        let (inside, outside) = (of(GMIN as usize - 1), of(GMIN as usize));
+        assert_eq!((inside.burst_count, inside.isolated_losses), (1, 0));
+        assert_eq!(inside.bursts, [[0, GMIN + 1, 2]]);
+        assert_eq!(inside.gaps, [[GMIN + 1, 40]]);
+        assert_eq!((outside.burst_count, outside.isolated_losses, outside.gap_count), (0, 2, 1));
+        // Only so many are listed; all are counted.
+        let many = segment(&format!("00{}", "1".repeat(GMIN as usize)).repeat(LISTED + 3));
+        assert_eq!((many.burst_count, many.gap_count), (LISTED as u64 + 3, LISTED as u64 + 3));
+        assert_eq!((many.bursts.len(), many.gaps.len()), (LISTED, LISTED));
+    }
+
+    #[test]
+    fn shares_of_nothing_are_0() {
+        let whole = segment("00");
+        assert_eq!((whole.burst_density, whole.gap_density, whole.gap_count), (1.0, 0.0, 0));
+        let nothing = Segmenter::new(GMIN).finish(0, None);
+        assert_eq!((nothing.mean_burst_duration_ms, nothing.mean_gap_duration_ms), (Some(0.0), Some(0.0)));
+    }
 }

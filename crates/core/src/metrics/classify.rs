@@ -137,6 +137,17 @@ mod tests {
     }
 
     #[test]
+    fn more_numbers_may_become_valid() {
+        let mut classifier = Classifier::new(2);
+        let row = PacketRecord::one_way(2, WallTime(10), WallTime(14));
+        assert_eq!((classifier.classify(&row), classifier.packets()), (Class::Invalid, 2));
+        classifier.set_packets(5);
+        assert_eq!(classifier.packets(), 5);
+        let Class::Accepted(packet) = classifier.classify(&row) else { panic!("valid now") };
+        assert_eq!((packet.sent, packet.delay, packet.arrived()), (10, 4, 14));
+    }
+
+    #[test]
     fn times_that_cannot_be_subtracted_are_invalid() {
         let mut classifier = Classifier::new(3);
         let far = PacketRecord::one_way(0, WallTime(i64::MIN + 1), WallTime(i64::MAX));

@@ -222,6 +222,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::SyncState;
     use crate::spec::TestSpec;
     use crate::time::Span;
 
@@ -309,5 +310,106 @@ mod tests {
         let e = ClockEstimate::new(&s, None);
         assert_eq!((e.offset_ns, e.bound_ns), (Some(31_340_420_000), Some(1_615_500_000.0)));
         assert_eq!(ClockEstimate::new(&Session::new(TestSpec::default()), None).offset_ns, None);
+    }
+
+    /// A probe that leaves at `sent` ms, takes `rtt` µs and tells that the server's clock is `theta` ns ahead.
+    fn probe(sent: i64, rtt: i64, theta: i64) -> ClockProbe {
+        let (sent, rtt) = (sent * 1_000_000, rtt * 1000);
+        let arrived = WallTime(sent + rtt / 2 + theta);
+        ClockProbe { sent: WallTime(sent), arrived, answered: arrived, returned: WallTime(sent + rtt) }
+    }
+
+    #[test]
+    fn a_probe_counts_for_less_the_farther_it_is_from_the_stream() {
+        let mut s = Session::new(TestSpec::default());
+        s.probes = vec![
+            probe(0, 100, 1000),
+            probe(1000, 90, 2000),
+            probe(10_000, 80, 3000),
+            probe(12_000, 120, 4000),
+        ];
+        let of = |stream: Option<(i64, i64)>| {
+            ClockEstimate::new(&s, stream.map(|(a, b)| (WallTime(a * 1_000_000), WallTime(b * 1_000_000))))
+        };
+        // From the middle at 5 s: 250, 210, 230 and 330 µs.
+        let e = of(Some((2000, 8000)));
+        assert_eq!(e.offset_ns, Some(2000));
+        assert_eq!((e.offset_before_ns, e.offset_after_ns), (Some(2000.0), Some(3000.0)));
+        assert_eq!((e.min_rtt_before_ns, e.min_rtt_after_ns), (Some(90_000), Some(80_000)));
+        // 95 above 90 before, 100 above 80 after.
+        assert_eq!(e.rtt_spread_ns, Some(20_000.0));
+        assert_eq!(
+            [(9000, 9000), (0, 24_000), (24_000, 0)].map(|s| of(Some(s)).offset_ns),
+            [Some(3000), Some(4000), Some(4000)]
+        );
+        // What leaves with the first packet is after it.
+        let e = of(Some((10_000, 10_000)));
+        assert_eq!((e.offset_before_ns, e.offset_after_ns), (Some(2000.0), Some(3000.0)));
+        assert_eq!((e.min_rtt_before_ns, e.min_rtt_after_ns), (Some(90_000), Some(80_000)));
+        // Without a stream the newest counts most.
+        assert_eq!(of(None).offset_ns, Some(4000));
+    }
+
+    #[test]
+    fn an_interval_of_one_point_is_no_contradiction() {
+        let mut s = Session::new(TestSpec::default());
+        s.probes = vec![probe(0, 0, 7)];
+        let e = ClockEstimate::new(&s, None);
+        assert_eq!((e.inconsistent, e.interval_ns, e.bound_ns), (false, Some([7, 7]), Some(0.0)));
+    }
+
+    #[test]
+    fn without_an_interval_the_round_trip_bounds_the_error() {
+        let mut s = Session::new(TestSpec::default());
+        s.probes = vec![probe(0, 100, 0), probe(1000, 100, 0), probe(2000, 100, 10_000_000)];
+        assert_eq!(ClockEstimate::new(&s, None).bound_ns, Some(50_000.0));
+        // The median is 10 ms from the best probe's.
+        s.classic = true;
+        let e = ClockEstimate::new(&s, None);
+        assert_eq!((e.offset_ns, e.bound_ns), (Some(0), Some(10_050_000.0)));
+    }
+
+    #[test]
+    fn corrected_delays() {
+        let estimate = ClockEstimate {
+            offset_ns: Some(-100),
+            correction_ns: Some(100),
+            bound_ns: Some(7.0),
+            ..ClockEstimate::default()
+        };
+        let latency = crate::distribution::Distribution {
+            min: Some(150),
+            mean: Some(160.5),
+            max: Some(180),
+            median: Some(165.0),
+            ..Default::default()
+        };
+        let expected = Corrected {
+            min: Some(50),
+            mean: Some(60.5),
+            max: Some(80),
+            median: Some(65.0),
+            offset_ns: -100,
+            bound_ns: Some(7.0),
+        };
+        assert_eq!(estimate.correct(&latency), Some(expected));
+        assert_eq!(ClockEstimate::default().correct(&latency), None);
+    }
+
+    #[test]
+    fn both_kernels_must_call_their_clocks_synchronised() {
+        let state = |synchronised, error| SyncState {
+            synchronised,
+            offset: Span(0),
+            estimated_error: Span(0),
+            maximum_error: Span(error),
+            frequency_ppb: 0,
+        };
+        let host = |before, after| HostClock { before, after, ..HostClock::default() };
+        let of = |client, server| ClockEstimate { client, server, ..ClockEstimate::default() }.synchronised();
+        let good = host(Some(state(true, 5)), None);
+        assert_eq!(of(good.clone(), host(Some(state(true, 7)), Some(state(true, 30)))), Some(35));
+        assert_eq!(of(good.clone(), host(Some(state(true, 7)), Some(state(false, 30)))), None);
+        assert_eq!(of(good, HostClock::default()), None);
     }
 }

@@ -122,8 +122,7 @@ pub fn of_mean(moments: &Moments) -> Inference {
     }
 }
 
-/// mean ± t·s/√n; `p` = (1 + confidence)/2.
-/// The same of a sample of which only this is known.
+/// The same of a sample of which only mean, standard deviation and size are known; nothing below two values.
 pub fn of_mean_and_deviation(mean: f64, stddev: f64, n: u64) -> Inference {
     let interval = |p| (n > 1).then(|| t_interval(mean, stddev, n, p));
     Inference {
@@ -138,6 +137,7 @@ fn mean_interval(moments: &Moments, p: f64) -> Option<[f64; 2]> {
     Some(t_interval(moments.mean()?, moments.stddev()?, moments.n(), p))
 }
 
+/// mean ± t·s/√n; `p` = (1 + confidence)/2.
 fn t_interval(mean: f64, stddev: f64, n: u64, p: f64) -> [f64; 2] {
     let half = if stddev == 0.0 { 0.0 } else { stat::t_quantile(p, n - 1) * stddev / (n as f64).sqrt() };
     [mean - half, mean + half]
@@ -198,7 +198,12 @@ fn batch_interval(means: &[f64]) -> Option<[f64; 2]> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::classify::Packet;
+    use super::super::seqset::SeqSet;
+    use super::super::series::Samples;
     use super::*;
+    use rand_chacha::ChaCha8Rng;
+    use rand_chacha::rand_core::{Rng, SeedableRng};
 
     #[test]
     fn student_intervals() {
@@ -213,5 +218,85 @@ mod tests {
         let same: Moments = [7, 7].into_iter().collect();
         assert_eq!(mean_interval(&same, 0.975), Some([7.0, 7.0]));
         assert_eq!(mean_interval(&[7].into_iter().collect(), 0.975), None);
+        let [mean, stddev] = [m.mean().unwrap(), m.stddev().unwrap()];
+        assert_eq!(of_mean_and_deviation(mean, stddev, 5), of_mean(&m));
+        assert!(
+            [of_mean(&m).mean_ci90, of_mean(&m).mean_ci95, of_mean(&m).mean_ci99].iter().all(Option::is_some)
+        );
+        assert_eq!(of_mean_and_deviation(7.0, 0.0, 2).mean_ci95, Some([7.0, 7.0]));
+        for n in [0, 1] {
+            assert_eq!(of_mean_and_deviation(7.0, 1.0, n), Inference::default());
+        }
+    }
+
+    fn of(delays: &[i64]) -> Inference {
+        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        for (seq, delay) in (0..).zip(delays) {
+            samples.push(Packet { seq, sent: 0, delay: *delay });
+            accepted.insert(seq);
+        }
+        let moments: Moments = delays.iter().copied().collect();
+        inference(&Series::new(&samples, &accepted), &Sample::new(delays.iter().copied()), &moments)
+    }
+
+    fn near(found: Option<f64>, expected: f64) -> bool {
+        found.is_some_and(|x| (x - expected).abs() < 1e-6)
+    }
+
+    #[test]
+    fn correlation_of_neighbours() {
+        // Deviations −4/3, −1/3, 5/3: products −1/9 of squares 42/9.
+        let small = of(&[1, 2, 4]);
+        assert!(near(small.acf1_send_order, -1.0 / 42.0), "{small:?}");
+        assert!(near(small.effective_n, 3.0 * 43.0 / 41.0));
+        assert_eq!(small.t_valid, Some(true));
+        // The size of the delays does not matter.
+        let far = 1_700_000_000_000_000_000;
+        assert!(near(of(&[far + 1, far + 2, far + 4]).acf1_send_order, -1.0 / 42.0));
+        assert_eq!([&[1, 2][..], &[5; 9]].map(|d| of(d).acf1_send_order), [None; 2]);
+        let ramp: Vec<i64> = (0..100).collect();
+        let alternating: Vec<i64> = (0..100).map(|k| k % 2).collect();
+        for correlated in [ramp, alternating] {
+            assert_eq!(of(&correlated).t_valid, Some(false));
+        }
+    }
+
+    #[test]
+    fn intervals_from_batches() {
+        // Twenty batches of two, the last five packets dropped: means 0.5, 2.5 … 38.5.
+        let ramp: Vec<i64> = (0..45).collect();
+        let [low, high] = of(&ramp).batch20_ci95.unwrap();
+        assert!(
+            (low - (19.5 - 5.537_621)).abs() < 1e-5 && (high - (19.5 + 5.537_621)).abs() < 1e-5,
+            "{low} {high}"
+        );
+        // The means of a ramp depend on each other, until there are five.
+        let batch = of(&ramp).batch.unwrap();
+        assert_eq!((batch.k, batch.independent), (5, true));
+        // 4, 13, 22, 31, 40: mean 22, deviation 14.230249, t 2.776445.
+        assert!((batch.ci95[0] - (22.0 - 17.669_188)).abs() < 1e-4, "{batch:?}");
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let mixed: Vec<i64> = (0..200).map(|_| (rng.next_u64() >> 50) as i64).collect();
+        let batch = of(&mixed).batch.unwrap();
+        assert_eq!((batch.k, batch.independent), (20, true));
+        assert_eq!([9, 10, 39].map(|n| of(&ramp[..n]).batch.is_some()), [false, true, true]);
+        assert_eq!([39, 40].map(|n| of(&ramp[..n]).batch20_ci95.is_some()), [false, true]);
+    }
+
+    #[test]
+    fn correlation_of_means() {
+        assert!(near(plain_lag1(&[1.0, 2.0, 4.0]), -1.0 / 42.0));
+        assert_eq!(plain_lag1(&[3.0; 4]), None);
+    }
+
+    #[test]
+    fn ranks_and_their_values() {
+        let delays: Vec<i64> = (1..=100).map(|k| 10 * k).collect();
+        let found = of(&delays);
+        let Ranks(low, high, coverage) = found.median_ci95_ranks.unwrap();
+        assert!((39..=41).contains(&low) && (60..=62).contains(&high) && (0.95..0.97).contains(&coverage));
+        assert_eq!(found.median_ci95, Some([Some(10 * low as i64), Some(10 * high as i64)]));
+        // Of 100 packets the 99.9th percentile has no upper end.
+        assert_eq!(found.p999_ci95.map(|i| i[1]), found.p999_ci95_ranks.map(|_| None));
     }
 }

@@ -426,4 +426,84 @@ mod tests {
         let series = Series::new(&samples, &accepted);
         assert_eq!(dejitter(&series, &sample, 9, (0.0, DelayBasis::Raw), &receiver), None);
     }
+
+    #[test]
+    fn what_is_lost_and_what_is_late() {
+        let (samples, accepted) = stream();
+        let series = Series::new(&samples, &accepted);
+        let sample = Sample::new(samples.delay.iter().copied());
+        let codec = Codec::named("g.711").unwrap();
+        assert_eq!((codec.name.as_str(), codec.bpl, Codec::named("G.7")), ("G.711", 4.3, None));
+        // Ascending, whatever the order and the repetitions they come in.
+        let buffers = [60, 0, 20, 60].map(Span::millis);
+        let receiver = Receiver { codec: &codec, model: DelayModel::Idd, buffers: &buffers, spurt: 4 };
+        let d = dejitter(&series, &sample, 12, (30e6, DelayBasis::Corrected), &receiver).unwrap();
+        assert_eq!(d.codec, "G.711 Ie=0 Bpl=4.3 codec_delay_ms=20");
+        assert_eq!(
+            d.curve.iter().map(|p| (p.buffer_ms, p.late)).collect::<Vec<_>>(),
+            [(0.0, 7), (20.0, 3), (60.0, 0)]
+        );
+        assert_eq!(d.curve.iter().map(|p| p.ta_ms).collect::<Vec<_>>(), [50.0, 70.0, 110.0]);
+        let best = d.curve.iter().map(|p| p.mos).fold(0.0, f64::max);
+        assert_eq!((d.best_mos(), d.delay_basis), (Some(best), DelayBasis::Corrected));
+        let adaptive = adaptive(&series, 30 * MS, 4, ALPHA);
+        assert_eq!(d.adaptive_total_loss, Some(1 + adaptive.late));
+        assert_eq!(d.adaptive_mean_buffer_ns, adaptive.mean_offset);
+        let same = Span(adaptive.mean_offset.unwrap() as i64);
+        assert_eq!(d.fixed_same_delay_total_loss, Some(1 + late(&sample, 30 * MS, same)));
+
+        // From a histogram: the same, but for bursts and the adaptive buffer.
+        let mut delays = LogHistogram::new(crate::distribution::Precision::STREAM);
+        samples.delay.iter().for_each(|x| delays.add(*x));
+        let a = approximate(&delays, 30 * MS, 12, (30e6, DelayBasis::Corrected), &receiver);
+        let counts = |d: &Dejitter| d.curve.iter().map(|p| (p.late, p.total_loss)).collect::<Vec<_>>();
+        assert_eq!((counts(&a), a.buffer_for_1pct_late_ns), (counts(&d), d.buffer_for_1pct_late_ns));
+        assert!(a.curve.iter().all(|p| p.burst_ratio.is_none() && !p.extrapolated));
+        assert_eq!(a.adaptive_total_loss, None);
+    }
+
+    #[test]
+    fn bursty_loss_above_2_percent_is_beyond_the_model() {
+        let codec = Codec::default();
+        let receiver = Receiver { codec: &codec, model: DelayModel::Idd, buffers: &[Span(0)], spurt: 50 };
+        let of = |lost, ratio| {
+            let d = receiver.fixed(100, lost, (0.0, DelayBasis::Raw), |_, _| (0, ratio));
+            (d.curve[0].extrapolated, d.smallest_buffer_for_1pct_loss_ms)
+        };
+        assert_eq!(of(1, Some(2.0)), (false, Some(0.0)));
+        assert_eq!(of(2, Some(2.0)), (false, None));
+        assert_eq!([Some(2.0), Some(1.0), Some(0.9), None].map(|r| of(3, r).0), [true, false, false, false]);
+    }
+
+    #[test]
+    fn the_delay_before_any_buffer() {
+        let clock =
+            |correction_ns, min_rtt_ns| ClockEstimate { correction_ns, min_rtt_ns, ..Default::default() };
+        let of = |clock: ClockEstimate| reference_delay(&clock, Some(100));
+        assert_eq!(of(clock(Some(30), Some(9))), Some((70.0, DelayBasis::Corrected)));
+        assert_eq!(of(clock(None, Some(9))), Some((4.5, DelayBasis::HalfRtt)));
+        assert_eq!(of(clock(None, None)), Some((100.0, DelayBasis::Raw)));
+        assert_eq!(reference_delay(&clock(Some(30), None), None), None);
+    }
+
+    #[test]
+    fn runs_of_what_is_missing() {
+        let of = |delays: &[i64], sent| {
+            let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+            for (seq, delay) in (0..).zip(delays).filter(|d| *d.1 >= 0) {
+                samples.push(Packet { seq, sent: 0, delay: *delay });
+                accepted.insert(seq);
+            }
+            run_starts(&Series::new(&samples, &accepted), sent, 0, &[Span(5), Span(20)])
+        };
+        assert_eq!(of(&[0, 0, 0], 3), [0, 0]);
+        // Lost at the start, in the middle, and at the end.
+        assert_eq!(of(&[-1, 0, 0], 3), [1, 1]);
+        assert_eq!(of(&[0, -1, 0], 3), [1, 1]);
+        assert_eq!(of(&[0, 0], 4), [1, 1]);
+        // Late for the small one beside what is lost for both.
+        assert_eq!(of(&[0, 10, -1, 0], 4), [1, 1]);
+        assert_eq!(of(&[0, 5, 6, 20, 21, 0], 6), [1, 1]);
+        assert_eq!(of(&[30, 0, 10], 3), [2, 1]);
+    }
 }

@@ -94,4 +94,13 @@ mod tests {
         assert_eq!(serde_json::to_string(&Delay::Infinite).unwrap(), "\"inf\"");
         assert_eq!(unconditional(&[], 0), (None, None));
     }
+
+    #[test]
+    fn delays_read_back() {
+        for delay in [Delay::Finite(1.5), Delay::Infinite] {
+            let written = serde_json::to_string(&delay).unwrap();
+            assert_eq!(serde_json::from_str::<Delay>(&written).unwrap(), delay, "{written}");
+        }
+        assert!(serde_json::from_str::<Delay>("\"infinite\"").is_err());
+    }
 }

@@ -295,4 +295,33 @@ mod tests {
             prop_assert_eq!(complete_density(seqs.into_iter(), &accepted), stay_back(&s, 200, 0));
         }
     }
+
+    #[test]
+    fn the_bounded_density_is_the_complete_one_within_its_threshold() {
+        // One packet overtakes so many.
+        let of = |overtaken: u32| {
+            let arrivals: Vec<u32> = (1..=overtaken).chain([0]).chain(overtaken + 1..400).collect();
+            let (seqs, accepted) = unique(&arrivals);
+            let complete = complete_density(seqs.iter().copied(), &accepted);
+            let mut whole = StayBack::new(THRESHOLD, 0);
+            seqs.iter().for_each(|seq| whole.push(*seq));
+            let bounded = StayBack::of(&complete, seqs.iter().copied());
+            assert_eq!(bounded, whole.finish());
+            (bounded == complete, bounded.values().sum::<u64>())
+        };
+        assert_eq!(of(THRESHOLD), (true, 400));
+        let (same, counted) = of(THRESHOLD + 1);
+        assert!(!same && counted < 400, "{counted}");
+    }
+
+    #[test]
+    fn displacements_near_and_far() {
+        let mut found = Displacements::new();
+        let all = [-513, -512, -1, 0, 512, 513, 513, 100_000];
+        all.into_iter().for_each(|d| found.add(d));
+        assert_eq!(
+            found.finish(),
+            BTreeMap::from([(-513, 1), (-512, 1), (-1, 1), (0, 1), (512, 1), (513, 2), (100_000, 1)])
+        );
+    }
 }

@@ -109,6 +109,8 @@ impl Copies {
 
 #[cfg(test)]
 mod tests {
+    use super::super::classify::Packet;
+    use super::super::series::Samples;
     use super::*;
 
     fn of(arrivals: &[u32]) -> Duplicates {
@@ -143,5 +145,31 @@ mod tests {
         assert_eq!(d.run_length_hist, BTreeMap::from([(1, 1), (2, 1)]));
         assert_eq!(d.arrival_count_hist, BTreeMap::from([(1, 2), (2, 2), (3, 1)]));
         assert_eq!(of(&[]).duplication_fraction, None);
+    }
+
+    #[test]
+    fn times_from_the_first_copy() {
+        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        for (seq, sent) in [(0, 100), (1, 200), (3, 400)] {
+            samples.push(Packet { seq, sent, delay: 10 });
+            accepted.insert(seq);
+        }
+        let series = Series::new(&samples, &accepted);
+        let mut copies = Copies::default();
+        assert!(copies.is_empty());
+        assert_eq!(copies.figures(3, Some((&series, &accepted))).time_to_duplicate, None);
+        copies.push(3, Some(415));
+        copies.push(0, Some(111));
+        copies.push(3, None);
+        // The number of what was never accepted has no first copy.
+        copies.push(2, Some(999));
+        assert!(!copies.is_empty());
+        let found = copies.figures(3, Some((&series, &accepted))).time_to_duplicate;
+        assert_eq!(found, Some(TimeToDuplicate { min: 1, median: 3.0, max: 5 }));
+    }
+
+    #[test]
+    fn all_duplicated() {
+        assert_eq!(of(&[1, 1]).arrival_count_hist, BTreeMap::from([(2, 1)]));
     }
 }

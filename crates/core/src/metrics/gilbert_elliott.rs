@@ -124,25 +124,81 @@ mod tests {
     use super::super::loss::loss;
     use super::*;
 
-    #[test]
-    fn recovers_a_model_with_losses_in_both_states() {
+    /// Which of `n` packets of the chain (p, r, h, k) arrive.
+    fn arrived(n: u32, [p, r, h, k]: [f64; 4]) -> SeqSet {
         let mut state = 2024u64;
         let mut uniform = || {
             state = state * 48_271 % 2_147_483_647;
             state as f64 / 2_147_483_647.0
         };
         let (mut accepted, mut bad) = (SeqSet::default(), false);
-        for seq in 0..100_000 {
-            if uniform() < if bad { 0.4 } else { 0.995 } {
+        for seq in 0..n {
+            if uniform() < if bad { h } else { k } {
                 accepted.insert(seq);
             }
-            bad = if bad { uniform() >= 0.2 } else { uniform() < 0.02 };
+            bad = if bad { uniform() >= r } else { uniform() < p };
         }
-        let simple = loss(absent(accepted.runs(), 100_000), 100_000, None).gilbert;
-        let f = fit(&accepted, 100_000, &simple).unwrap();
+        accepted
+    }
+
+    fn fitted(accepted: &SeqSet, n: u64) -> Option<GilbertElliott> {
+        fit(accepted, n, &loss(absent(accepted.runs(), n), n, None).gilbert)
+    }
+
+    #[test]
+    fn recovers_a_model_with_losses_in_both_states() {
+        let f = fitted(&arrived(30_000, [0.02, 0.2, 0.4, 0.995]), 30_000).unwrap();
         assert!((f.p - 0.02).abs() < 0.004 && (f.r - 0.2).abs() < 0.03, "{f:?}");
         assert!((f.h - 0.4).abs() < 0.05 && (f.k - 0.995).abs() < 0.002, "{f:?}");
         assert!(f.aic < f.aic_simple);
+    }
+
+    #[test]
+    fn agrees_with_another_program() {
+        // The textbook's forward-backward algorithm, written down in Python without any of this code.
+        let f = fitted(&arrived(600, [0.05, 0.2, 0.4, 0.97]), 600).unwrap();
+        let expected = [
+            (f.p, 0.060_067_806_400_591_76),
+            (f.r, 0.271_421_097_017_488),
+            (f.h, 0.311_424_578_658_116_1),
+            (f.k, 0.966_949_301_950_174_8),
+            (f.log_likelihood, -224.197_902_599_256_45),
+            (f.aic, 456.395_805_198_512_9),
+            (f.aic_simple, 464.144_600_062_966_2),
+        ];
+        for (found, expected) in expected {
+            assert!((found / expected - 1.0).abs() < 1e-9, "{found} {expected}");
+        }
+    }
+
+    #[test]
+    fn one_step() {
+        let accepted = arrived(600, [0.05, 0.2, 0.4, 0.97]);
+        let lost: Vec<bool> = (0..600).map(|seq| !accepted.contains(seq)).collect();
+        let (p, r) = (0.102_362_204_724_409_45, 0.571_428_571_428_571_4);
+        let (next, likelihood) = Model { p, r, h: 0.5, k: 0.999 }.step(&lost).unwrap();
+        assert!((likelihood + 242.313_361_440_417_6).abs() < 1e-9, "{likelihood}");
+        let expected = [
+            (next.p, 0.129_310_183_595_116_67),
+            (next.r, 0.417_161_274_534_474_54),
+            (next.h, 0.362_637_207_440_178),
+            (next.k, 0.998_650_942_548_194_9),
+        ];
+        for (found, expected) in expected {
+            assert!((found / expected - 1.0).abs() < 1e-9, "{found} {expected}");
+        }
+        // A model in which a loss cannot be.
+        assert!(Model { p, r, h: 1.0, k: 1.0 }.step(&lost).is_none());
+    }
+
+    #[test]
+    fn the_simple_model_is_kept_where_it_explains_as_much() {
+        // The bad state always loses, the good one never.
+        assert_eq!(fitted(&arrived(3000, [0.05, 0.3, 0.0, 1.0]), 3000), None);
+        // States that nothing leaves or enters.
+        let mut every_other = SeqSet::default();
+        (0..100).step_by(2).for_each(|seq| _ = every_other.insert(seq));
+        assert_eq!(fitted(&every_other, 100), None);
     }
 
     #[test]
