@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// Facts about one host that show how reliable its stamps are. `None`: unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostFacts {
     /// Its host name.
     pub name: Option<String>,
@@ -32,6 +33,7 @@ pub struct HostFacts {
 
 /// How a test ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
     /// Every packet was sent and the end agreed upon.
@@ -49,6 +51,7 @@ pub enum Ending {
 
 /// Everything known about one direction of a test except its packets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Session {
     /// The specification, with the actual ports.
     pub spec: TestSpec,
@@ -139,6 +142,12 @@ impl Session {
             two_way: None,
         }
     }
+
+    /// Whether the record says after its rows how the test ended: logs of versions 1 and 2 do not.
+    pub fn has_end_lines(&self) -> bool {
+        self.version >= 3
+    }
+
     /// N, the packets whose fate is to be explained: those sent if that is known, otherwise those that the log or the
     /// specification declares. May be 0, and may be larger than any real test.
     pub fn packets(&self) -> u64 {

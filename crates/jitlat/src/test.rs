@@ -164,11 +164,7 @@ fn create_logs(args: &LogArgs, streams: usize) -> Result<Vec<LogFile>> {
         Some(path) => Naming::Given(path.clone()),
         None => Naming::Random(PathBuf::from(".")),
     };
-    let version = match args.log_version {
-        1 => Version::V1,
-        2 => Version::V2,
-        _ => Version::V3,
-    };
+    let version = Version::of(args.log_version).unwrap_or_default();
     Ok(match streams {
         2 => LogFile::create_pair(&naming, version)?.into(),
         _ => vec![LogFile::create(&naming, version)?],

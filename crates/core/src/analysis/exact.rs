@@ -324,8 +324,8 @@ pub(super) fn sent_count(session: &Session, highest: Option<u32>) -> (u64, bool)
     match (session.sent, session.ending) {
         (Some(sent), _) => (u64::from(sent).min(asked).max(met), false),
         (None, Ending::Complete) => (asked, false),
-        // Logs of versions 1 and 2 were written when the test was over.
-        (None, Ending::Unknown) if session.version < 3 => (asked, false),
+        // Such logs were written when the test was over.
+        (None, Ending::Unknown) if !session.has_end_lines() => (asked, false),
         (None, _) => (met, true),
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 /// The answer to the question a test asks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Answer {
     /// Whether everything that was sent is accounted for. If false, a part of the test is unknown, and the answer does
     /// not cover it.
@@ -25,6 +26,7 @@ pub struct Answer {
 
 /// How bad it is for those who use the path. The order is from best to worst, with unknown first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The sample or the log does not show it.
@@ -41,6 +43,7 @@ pub enum Severity {
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cause {
     /// The kind of cause.
     pub id: CauseId,
@@ -73,6 +76,7 @@ pub struct Cause {
 
 /// The kinds of cause, with their names in every output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CauseId {
     /// Nothing got through for a while.
@@ -111,6 +115,7 @@ pub enum CauseId {
 
 /// Where a cause lies: what needs to be repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
     /// The network between the hosts.
@@ -127,6 +132,7 @@ pub enum Fault {
 
 /// The quality of the path for one use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Suitability {
     /// How well it will work.
     pub severity: Severity,

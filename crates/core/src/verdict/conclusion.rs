@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 /// One conclusion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Verdict {
     /// Stable name: `nothing`, `loss`, `buffer`, `jitter`, `reordering`, `trend`, `delay`, `class`.
@@ -18,6 +19,7 @@ pub struct Verdict {
 
 /// How a conclusion looks for real-time traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// Nothing to do.
@@ -33,6 +35,7 @@ pub enum Level {
 
 /// One reason not to believe a figure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Warning {
     /// Stable name, e.g. `negative_delay`.

@@ -31,9 +31,11 @@ impl Known {
             (Some(sent), Ending::PeerLost) => {
                 Known { sent: sent.max(met), unknown: asked.saturating_sub(sent.max(met)), complete: false }
             }
-            (Some(sent), Ending::Unknown) if session.version < 3 => all(sent.min(asked)),
+            (Some(sent), Ending::Unknown) if !session.has_end_lines() => all(sent.min(asked)),
             (None, Ending::Complete) => all(asked),
-            (None, Ending::Unknown) if session.version < 3 => Known::classic(session, accepted, asked, met),
+            (None, Ending::Unknown) if !session.has_end_lines() => {
+                Known::classic(session, accepted, asked, met)
+            }
             _ => cut,
         }
     }

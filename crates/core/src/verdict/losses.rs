@@ -61,11 +61,6 @@ impl Losses {
         self.runs.iter().zip(&self.outage).filter(|(_, o)| **o).map(|(r, _)| r)
     }
 
-    /// Packets lost in outages.
-    pub fn in_outages(&self) -> u64 {
-        self.outages().map(|r| r.len).sum()
-    }
-
     /// Everything else, numbered as if the outages had not been sent: runs that follow each other stay apart.
     pub fn others(&self) -> Scattered {
         let mut out = 0;

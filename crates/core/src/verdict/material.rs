@@ -54,6 +54,7 @@ impl Material<'_> {
 
 /// What stands beside single rows and is worth a look.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RowNotes {
     /// Packets that stayed in the sending host for a millisecond or longer before their sent stamp: number, ns.
     pub sent_late: Vec<(u32, i64)>,

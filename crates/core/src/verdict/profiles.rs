@@ -10,6 +10,7 @@ use std::borrow::Cow;
 
 /// The requirements of one use. Limits are the upper ends of good, fair and poor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
     /// Its name.

@@ -48,7 +48,7 @@ impl Notes {
     fn sample(&mut self, s: &Summary, session: &Session) {
         match session.ending {
             Ending::Complete => {}
-            Ending::Unknown if session.version < 3 => {}
+            Ending::Unknown if !session.has_end_lines() => {}
             ending => {
                 let how = match ending {
                     Ending::Interrupted => "the test was stopped early",

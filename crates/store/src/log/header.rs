@@ -4,9 +4,10 @@
 //! value `-` removes it. Facts known only at the end are therefore written after the rows, and nothing already written
 //! has to change.
 
+use super::compat::{Layout, Version};
 use super::date::parse_date;
 use super::escape::{escape, unescape};
-use super::{Layout, Version, two_way};
+use super::two_way;
 use core::str::FromStr;
 use jitlat_core::clock::SyncState;
 use jitlat_core::gaps::Gaps;
@@ -246,8 +247,8 @@ impl Header {
         let mut spec = asked.or_else(|| spec(Span(1)).ok()).unwrap_or_default();
         (spec.dscp, [spec.src_port, spec.dst_port]) = (self.dscp, self.ports);
         let clocks = self.facts.classic_offset.is_some() || self.facts.classic_rtt.is_some();
-        let version = self.format.unwrap_or(if clocks { 2 } else { 1 });
-        if version > 3 {
+        let version = self.format.unwrap_or(Version::unnamed(clocks).number());
+        if version > Version::default().number() {
             warnings.push(format!(
                 "the log is of format {version}, newer than this program: what it does not know is skipped"
             ));
@@ -546,16 +547,17 @@ pub(super) fn header_text(
     let date = session.created.map(units::utc_date).or_else(|| session.date.clone());
     let mut out = format!("# {}\n", date.as_deref().unwrap_or(NO_DATE));
     let all = facts(session, layout);
-    let shown = if version == Version::V3 { all.len() } else { CLASSIC.len() };
+    let shown = if version.says_everything() { all.len() } else { CLASSIC.len() };
     // The correction in the two lines of version 2 has a sign.
     let reverse = session.direction_known && session.spec.direction() == Direction::Down;
     for Fact { key, values } in &all[..shown] {
         for value in values {
-            let value = if version == Version::V2 && reverse && key == "command" { "SEND_ME" } else { value };
+            let value =
+                if version.says_clock_error() && reverse && key == "command" { "SEND_ME" } else { value };
             out += &format!("# {key} {value}\n");
         }
     }
-    if version == Version::V2 {
+    if version.says_clock_error() {
         let clock = ClockEstimate::new(session, stream);
         if let Some(offset) = clock.offset_ns {
             out += &format!("# Estimated relative clock error = {}\n", units::full(offset));

@@ -1,6 +1,5 @@
 //! [`LogReader`]: reads a log of any version as a [`Session`] and a stream of records.
 
-use super::Layout;
 use super::header::Header;
 use super::row::{self, PADDING, Scanner};
 use jitlat_core::summary::{Summary, Warning};
@@ -193,7 +192,7 @@ impl LogReader {
 
     /// Whether the rows contain the kernel's TCP_INFO.
     pub fn has_tcp(&self) -> bool {
-        self.header.layout == Layout::TwoWayTcp
+        self.header.layout.has_tcp()
     }
 
     /// The TCP_INFO of the record last read, without the segment size; `None` if its row has none.
@@ -363,7 +362,7 @@ impl LogReader {
             };
             // A truncated row cannot be distinguished from a complete one, except in the classic layout: its last
             // column is only ever zero or not.
-            let readable = line.whole || (self.input_ended && self.header.layout == Layout::Classic);
+            let readable = line.whole || (self.input_ended && self.header.layout.is_classic());
             let bytes = &self.buf[line.start..line.end];
             let row = row::parse_tolerant(bytes, self.header.layout).filter(|_| readable);
             if let Some((index, record, beside)) = row {
@@ -478,7 +477,7 @@ impl LogReader {
                 "the log ends in the middle of line {}: that line is lost, and perhaps more",
                 self.line
             ));
-        } else if self.session.version >= 3 && self.header.rows.is_none() {
+        } else if self.session.has_end_lines() && self.header.rows.is_none() {
             self.reading.truncated = true;
             warnings.push(
                 "the log has no closing lines: its writer was stopped or is still at work, rows may be missing"

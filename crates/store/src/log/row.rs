@@ -3,7 +3,7 @@
 //! Rows are read in two ways. The fast one, [`Scanner`], accepts only the form that this program writes, eight digits
 //! at a time; if a row differs, the tolerant parser reads it again.
 
-use super::Layout;
+use super::compat::Layout;
 use jitlat_core::record::Moment;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Flags, PacketRecord, Source, Span, Stamp, WallTime};
@@ -197,7 +197,7 @@ impl Scanner {
         c.space()?;
         record.flags = flags(c.signed::<4>()?);
         let mut letters = [b'u'; 4];
-        if layout == Layout::Classic {
+        if layout.is_classic() {
             // Both times are always present.
             if times[0].is_none() || times[1].is_none() {
                 return None;
@@ -216,7 +216,7 @@ impl Scanner {
                 times[2] = c.next_optional::<10>()?;
                 times[3] = c.next_optional::<11>()?;
             }
-            if layout == Layout::TwoWayTcp {
+            if layout.has_tcp() {
                 let values =
                     [c.next_narrow::<12, _>()?, c.next_narrow::<13, _>()?, c.next_narrow::<14, _>()?];
                 self.beside = sample(values);
@@ -261,7 +261,7 @@ pub(super) fn parse_tolerant(row: &[u8], layout: Layout) -> Option<(u64, PacketR
     times[1] = optional(columns.next()?)?;
     record.flags = flags(number(columns.next()?)?);
     let mut letters = [b'u'; 4];
-    if layout == Layout::Classic {
+    if layout.is_classic() {
         if times[0].is_none() || times[1].is_none() {
             return None;
         }
@@ -279,7 +279,7 @@ pub(super) fn parse_tolerant(row: &[u8], layout: Layout) -> Option<(u64, PacketR
         }
     }
     let mut beside = None;
-    if layout == Layout::TwoWayTcp {
+    if layout.has_tcp() {
         let mut values = [None; 3];
         for value in &mut values {
             *value = narrow(optional(columns.next()?)?)?;
@@ -330,7 +330,7 @@ pub(super) fn push(
 ) -> bool {
     let mut digits = itoa::Buffer::new();
     let mut number = |out: &mut Vec<u8>, value: i64| out.extend_from_slice(digits.format(value).as_bytes());
-    if layout == Layout::Classic && (record.sent().is_none() || record.arrived().is_none()) {
+    if layout.is_classic() && (record.sent().is_none() || record.arrived().is_none()) {
         return false;
     }
     let mut optional = |out: &mut Vec<u8>, value: Option<i64>| match value {
@@ -348,7 +348,7 @@ pub(super) fn push(
         out.push(b' ');
         optional(out, value);
     }
-    if layout == Layout::Classic {
+    if layout.is_classic() {
         out.push(b'\n');
         return true;
     }
@@ -374,7 +374,7 @@ pub(super) fn push(
             optional(out, record.time(moment).map(|t| t.0));
         }
     }
-    if layout == Layout::TwoWayTcp {
+    if layout.has_tcp() {
         let column = |f: fn(&TcpSample) -> u32| beside.map(|s| f(s).into());
         for value in [column(|s| s.retransmissions), column(|s| s.srtt_us), column(|s| s.cwnd)] {
             out.push(b' ');

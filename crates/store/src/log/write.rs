@@ -3,9 +3,9 @@
 //! What has been written is never changed: facts known only at the end follow the rows. So the log can be read after a
 //! crash at any byte, and a full disk costs only what does not fit.
 
+use super::compat::{Layout, Version};
 use super::header::{self, Fact};
 use super::row;
-use super::{Layout, Version};
 use jitlat_core::session::Ending;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Direction, PacketRecord, Session, WallTime};
@@ -111,11 +111,10 @@ pub struct LogWriter<W: LogOutput> {
 impl<W: LogOutput> LogWriter<W> {
     /// A writer of one-way records in the given version.
     pub fn new(out: W, version: Version) -> LogWriter<W> {
-        let layout = if version == Version::V3 { Layout::OneWay } else { Layout::Classic };
         LogWriter {
             out,
             version,
-            layout,
+            layout: version.one_way(),
             buf: Vec::with_capacity(BUFFER + 1024),
             written: 0,
             rows: 0,
@@ -178,7 +177,7 @@ impl<W: LogOutput> LogWriter<W> {
         }
         if row::push(&mut self.buf, self.rows, record, beside, self.layout) {
             self.rows += 1;
-            if self.version == Version::V2 {
+            if self.version.says_clock_error() {
                 self.extend_stream(record);
             }
         } else {
@@ -234,7 +233,7 @@ impl<W: LogOutput> LogWriter<W> {
     /// Writes what has become known since [`LogWriter::begin`] and waits until everything is on stable storage.
     pub fn finish(&mut self, session: &Session) {
         self.finished = true;
-        if self.version == Version::V3 {
+        if self.version.says_everything() {
             self.flush();
             let mut session = session.clone();
             if let Some(e) = &self.failure {
@@ -245,7 +244,7 @@ impl<W: LogOutput> LogWriter<W> {
             let text = header::trailer_text(self.rows, &self.said, &now);
             self.buf.extend_from_slice(text.as_bytes());
         }
-        if self.version == Version::V2 {
+        if self.version.says_clock_error() {
             let stream = self.stream.map(|(a, b)| (a.min(b), a.max(b)));
             let text = header::header_text(session, self.version, self.layout, stream);
             self.better_header = (text != self.header).then_some(text);

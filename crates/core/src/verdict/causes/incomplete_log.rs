@@ -22,7 +22,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     }
     let session = case.material.session;
     let share = known.unknown as f64 / (known.unknown + known.sent).max(1) as f64;
-    let is_recorded = session.truncated || session.version >= 3;
+    let is_recorded = session.truncated || session.has_end_lines();
     let how = match session.ending {
         Ending::PeerLost => "the other host was lost",
         Ending::StorageFailed => "not everything could be stored",
