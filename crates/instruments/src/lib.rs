@@ -51,6 +51,7 @@ pub mod one_way;
 pub mod passive;
 pub mod path;
 pub mod ping;
+mod resolve;
 pub mod serve;
 pub mod stop;
 pub mod sweep;

@@ -1,13 +1,14 @@
 //! [`PathTest`]: the routers between this host and another, and what each does to packets.
 
 use crate::error::Error;
+use crate::resolve::resolve;
 use crate::stop::Stop;
 use jitlat_core::path::Path;
 use jitlat_core::{Dscp, Span, Transport};
 use jitlat_net::client::Family;
 use jitlat_net::path;
 use jitlat_proto::path::{Plan, SLOTS};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 
 /// Destination port of UDP probes: by convention nothing listens there.
 pub const UDP_PORT: u16 = 33_434;
@@ -79,18 +80,10 @@ impl PathTest {
     }
 
     fn resolve(&self) -> Result<SocketAddr, Error> {
-        let host = self.host.trim_start_matches('[').trim_end_matches(']');
         let port = self.port.unwrap_or(match self.transport {
             Transport::Udp => UDP_PORT,
             Transport::Tcp => TCP_PORT,
         });
-        let found = (host, port).to_socket_addrs();
-        let mut found = found.map_err(|source| Error::Lookup { host: host.to_owned(), source })?;
-        let wanted = |a: &SocketAddr| match self.family {
-            Some(Family::V4) => a.is_ipv4(),
-            Some(Family::V6) => a.is_ipv6(),
-            None => true,
-        };
-        found.find(wanted).ok_or_else(|| Error::Address { host: host.to_owned(), family: self.family })
+        resolve(&self.host, port, self.family)
     }
 }

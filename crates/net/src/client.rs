@@ -53,7 +53,8 @@ pub enum Family {
 }
 
 impl Family {
-    fn has(self, address: &SocketAddr) -> bool {
+    /// Whether `address` is of it.
+    pub fn has(self, address: &SocketAddr) -> bool {
         address.is_ipv4() == (self == Family::V4)
     }
 }

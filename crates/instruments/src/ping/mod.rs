@@ -14,6 +14,7 @@ pub use test::{PingResult, Test};
 
 use crate::error::Error;
 use crate::instrument::{Annotations, Instrument, Outcome, ip_header};
+use crate::resolve::resolve;
 use crate::stop::Stop;
 use jitlat_core::observer::{Event, Observer, StreamProgress};
 use jitlat_core::spec::{Dscp, HEADER_LEN, MAX_PAYLOAD};
@@ -26,7 +27,7 @@ use jitlat_net::twoway::client::{Link, PingEvent, Progress};
 use jitlat_net::twoway::socket::{Carrier, Marking};
 use jitlat_net::{clock, random};
 use jitlat_proto::twoway::Plan;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
@@ -141,15 +142,7 @@ impl Ping {
     /// # Errors
     /// [`Error::Address`] if it has no address of the requested family.
     pub fn resolve(&self) -> Result<SocketAddr, Error> {
-        let host = self.host.trim_start_matches('[').trim_end_matches(']');
-        let found = (host, self.client.port()).to_socket_addrs();
-        let mut found = found.map_err(|source| Error::Lookup { host: host.to_owned(), source })?;
-        let wanted = |a: &SocketAddr| match self.family {
-            Some(Family::V4) => a.is_ipv4(),
-            Some(Family::V6) => a.is_ipv6(),
-            None => true,
-        };
-        found.find(wanted).ok_or_else(|| Error::Address { host: host.to_owned(), family: self.family })
+        resolve(&self.host, self.client.port(), self.family)
     }
 
     /// The `SO_PRIORITY` of what is sent; `None`: the system's default.
