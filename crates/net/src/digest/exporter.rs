@@ -95,6 +95,15 @@ impl Drop for RunningExporter {
 impl DigestExporter {
     /// Listens for collectors at `addresses`.
     pub fn serve(self, addresses: &[SocketAddr]) -> Result<RunningExporter, ExporterError> {
+        self.serve_patiently(addresses, INTRODUCTION)
+    }
+
+    /// The same with another limit on how long a connection may take to ask.
+    fn serve_patiently(
+        self,
+        addresses: &[SocketAddr],
+        introduction: Duration,
+    ) -> Result<RunningExporter, ExporterError> {
         for interface in &self.interfaces {
             // Check now that capturing works, not when a collector asks.
             drop(InterfaceCapture::open(interface, self.settings)?);
@@ -107,6 +116,7 @@ impl DigestExporter {
             service: self,
             stop: Arc::clone(&stop),
             collectors: Slots::new(COLLECTORS),
+            introduction,
         });
         let stopped = Arc::clone(&stop);
         let accept = move || acceptor.run(&serving, &stopped);
@@ -120,6 +130,7 @@ struct Connections {
     service: DigestExporter,
     stop: Arc<AtomicBool>,
     collectors: Slots,
+    introduction: Duration,
 }
 
 impl ConnectionService for Connections {
@@ -197,7 +208,7 @@ impl Conversation<'_> {
                     return Ok(());
                 }
             }
-            if self.capture.is_none() && self.began.elapsed() > INTRODUCTION {
+            if self.capture.is_none() && self.began.elapsed() > self.shared.introduction {
                 return Err(io::Error::new(ErrorKind::TimedOut, "nothing was asked for in time"));
             }
             self.read()?;
@@ -357,3 +368,6 @@ fn digest(rule: &Rule, p: &Packet<'_>, at: WallTime, salt: u64) -> Option<Digest
     let id = salted(rule.identity.identify(p, Some(way))?, salt);
     Some(Digest { at, id, length: p.length, way })
 }
+
+#[cfg(test)]
+mod tests;

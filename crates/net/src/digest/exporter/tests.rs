@@ -1,0 +1,93 @@
+//! The service beside clients that take all they can get.
+
+use super::*;
+use crate::digest::{CollectorError, DigestCollector};
+use jitlat_proto::digest::{DigestError, Listen};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
+use std::os::fd::AsRawFd;
+
+/// Nothing is awaited for longer.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A service that offers no interface: nothing is captured, and no right is needed.
+fn service(introduction: Duration) -> (RunningExporter, SocketAddr) {
+    let exporter = DigestExporter {
+        interfaces: Vec::new(),
+        key: None,
+        rate: 1000,
+        settings: InterfaceSettings::default(),
+    };
+    let running = exporter.serve_patiently(&["127.0.0.1:0".parse().unwrap()], introduction).unwrap();
+    let address = running.addresses()[0];
+    (running, address)
+}
+
+/// A connection from an address of the loopback network.
+fn connected(from: [u8; 4], to: SocketAddr) -> TcpStream {
+    let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    let [a, b, c, d] = from;
+    bind(fd.as_raw_fd(), &SockaddrIn::new(a, b, c, d, 0)).unwrap();
+    let SocketAddr::V4(to) = to else { panic!("{to} is not IPv4") };
+    connect(fd.as_raw_fd(), &SockaddrIn::from(to)).unwrap();
+    let stream = TcpStream::from(fd);
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    stream
+}
+
+/// All that is said until the connection ends.
+fn said(mut stream: TcpStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match stream.read_to_end(&mut bytes) {
+        Ok(_) => {}
+        // Closed with bytes unread.
+        Err(e) if e.kind() == ErrorKind::ConnectionReset => {}
+        Err(e) => panic!("the connection did not end: {e}"),
+    }
+    bytes
+}
+
+/// What a well-behaved collector on this host is told.
+fn asked(service: SocketAddr) -> DigestError {
+    let address = service.ip().to_string();
+    match DigestCollector::connect(&address, service.port(), Listen::default(), None).map(|_| ()) {
+        Err(CollectorError::Conversation { source, .. }) => source,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_client_that_takes_its_whole_share_leaves_room_for_others() {
+    let (_running, address) = service(INTRODUCTION);
+    let greedy = [127, 0, 0, 2];
+    let mut held: Vec<TcpStream> = (0..CONNECTIONS.per_client).map(|_| connected(greedy, address)).collect();
+    let words = said(connected(greedy, address));
+    assert!(!words.is_empty(), "one more than its share is told so");
+    assert!(matches!(asked(address), DigestError::Refused(Refusal::Interface, _)), "others are answered");
+    // What is given back can be taken again.
+    drop(held.pop());
+    let began = Instant::now();
+    while {
+        let again = connected(greedy, address);
+        again.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        // One that is served hears nothing before it has asked.
+        (&again).read(&mut [0]).is_ok()
+    } {
+        assert!(began.elapsed() < LIMIT, "the place of a connection that ended is never free");
+    }
+}
+
+#[test]
+fn whoever_asks_for_nothing_is_let_go_however_it_drips() {
+    let introduction = Duration::from_millis(300);
+    let (_running, address) = service(introduction);
+    let began = Instant::now();
+    let silent = connected([127, 0, 0, 2], address);
+    let mut dripping = connected([127, 0, 0, 3], address);
+    // The length of a message that never comes, byte after byte.
+    while dripping.write_all(&[0]).is_ok() {
+        assert!(began.elapsed() < LIMIT, "a byte now and then keeps a connection for ever");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    said(silent);
+    assert!(began.elapsed() >= introduction, "it had its time");
+}
