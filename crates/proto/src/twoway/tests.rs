@@ -3,21 +3,16 @@
 
 use super::*;
 use crate::lamp;
-use crate::stamp::{self, reflector::Rules};
 use crate::twamp::{self, Mode, Sid, TestKeys};
 use crate::twoway::reflect::Arrival;
-use crate::twoway::sim::Far;
+use crate::twoway::sim::parties::{lamp_client, lamp_far, stamp_far, stamp_sender};
+use crate::twoway::sim::{EPOCH, Far, tick};
+use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::spec::{Direction, Schedule, Transport};
-use jitlat_core::{SteadyTime, WallTime};
 
-const EPOCH: i64 = 1_795_176_909_000_000_000;
 /// How far the far clock is ahead of ours.
 const AHEAD: i64 = 250_000_000;
-
-fn tick(steady: i64) -> Tick {
-    Tick { wall: WallTime(EPOCH + steady), steady: SteadyTime(steady) }
-}
 
 fn plan(packets: u64, wait: Option<Span>) -> Plan {
     let period = Span::millis(10);
@@ -76,29 +71,6 @@ fn run<P: Protocol>(
 }
 
 const PLAIN: Path<'static> = &|_| vec![3_000_000];
-
-fn stamp_far(sessions: usize) -> Far {
-    Far::Stamp(Box::new(stamp::Reflector::new(Rules { sessions, ..Rules::default() })))
-}
-
-fn stamp_sender() -> stamp::Sender {
-    stamp::Sender::new(stamp::sender::Options::default())
-}
-
-fn lamp_far() -> Far {
-    Far::Lamp(Box::new(lamp::Server::new(lamp::ServerRules::default())))
-}
-
-fn lamp_client(mode: lamp::Mode, follow_up: Option<lamp::FollowUp>) -> lamp::Client {
-    lamp::Client::new(lamp::client::Options {
-        id: 77,
-        mode,
-        payload: 32,
-        timeless: false,
-        follow_up,
-        broadcast: false,
-    })
-}
 
 #[test]
 fn open_loop_keeps_its_schedule_whatever_is_lost() {

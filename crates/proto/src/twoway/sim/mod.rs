@@ -13,6 +13,7 @@ use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Source, Span, Stamp, SteadyTime, WallTime};
 use std::collections::BTreeMap;
 
+pub(super) mod parties;
 mod tests;
 
 pub(super) const EPOCH: i64 = 1_795_176_909_000_000_000;

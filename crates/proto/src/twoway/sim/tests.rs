@@ -1,6 +1,7 @@
 //! Two-way tests over paths that lose, duplicate and reorder at every step, with unrelated packets: they end in time,
 //! and count what happened.
 
+use super::parties::{lamp_client, lamp_far, stamp_far, stamp_sender};
 use super::*;
 use crate::irtt;
 use crate::twoway::Directions;
@@ -31,29 +32,6 @@ fn path(config: Config) -> Impairment {
 
 fn world(far: Far, up: Config, down: Config) -> World<'static> {
     World { far, up: path(up), down: path(down), ahead: &|_| AHEAD, strays: Vec::new() }
-}
-
-fn stamp_far(sessions: usize) -> Far {
-    Far::Stamp(Box::new(stamp::Reflector::new(stamp::Rules { sessions, ..stamp::Rules::default() })))
-}
-
-fn lamp_far() -> Far {
-    Far::Lamp(Box::new(lamp::Server::new(lamp::ServerRules::default())))
-}
-
-fn stamp_sender() -> stamp::Sender {
-    stamp::Sender::new(stamp::sender::Options::default())
-}
-
-fn lamp_client(mode: lamp::Mode, follow_up: Option<FollowUp>) -> lamp::Client {
-    lamp::Client::new(lamp::client::Options {
-        id: 77,
-        mode,
-        payload: 32,
-        timeless: false,
-        follow_up,
-        broadcast: false,
-    })
 }
 
 fn twamp_pair(mode: twamp::Mode) -> (twamp::Sender, Far) {

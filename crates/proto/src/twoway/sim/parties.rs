@@ -1,0 +1,27 @@
+//! Clients and far ends as most tests have them.
+
+use super::Far;
+use crate::{lamp, stamp};
+
+pub(in crate::twoway) fn stamp_far(sessions: usize) -> Far {
+    Far::Stamp(Box::new(stamp::Reflector::new(stamp::Rules { sessions, ..stamp::Rules::default() })))
+}
+
+pub(in crate::twoway) fn lamp_far() -> Far {
+    Far::Lamp(Box::new(lamp::Server::new(lamp::ServerRules::default())))
+}
+
+pub(in crate::twoway) fn stamp_sender() -> stamp::Sender {
+    stamp::Sender::new(stamp::sender::Options::default())
+}
+
+pub(in crate::twoway) fn lamp_client(mode: lamp::Mode, follow_up: Option<lamp::FollowUp>) -> lamp::Client {
+    lamp::Client::new(lamp::client::Options {
+        id: 77,
+        mode,
+        payload: 32,
+        timeless: false,
+        follow_up,
+        broadcast: false,
+    })
+}
