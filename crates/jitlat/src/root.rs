@@ -5,6 +5,7 @@ use crate::options::ping::PingArgs;
 use crate::options::report::ReportArgs;
 use crate::{compare, demo, doctor, manual, path, serve, spp, sweep, tcp, test};
 use clap::{Args, Parser, Subcommand};
+use jitlat_instruments::ping::PROTOCOLS;
 use std::path::PathBuf;
 
 /// What a network path does to real-time traffic: delay, jitter, and how losses cluster, per direction,
@@ -34,7 +35,7 @@ pub struct Cli {
 pub enum Command {
     /// One-way test against a server (the same as `jitlat HOST`)
     Test(Box<test::TestArgs>),
-    /// Two-way test against whatever answers: ICMP, STAMP, TWAMP Light, LaMP, TCP
+    #[command(about = two_way_tests())]
     Ping(Box<PingArgs>),
     Path(path::PathArgs),
     /// Answer tests from other hosts
@@ -59,6 +60,12 @@ pub enum Command {
     /// Write the manual pages into a folder, one for each command
     #[command(after_help = "man reads them after: jitlat man ~/.local/share/man/man1")]
     Man(manual::ManArgs),
+}
+
+/// What `ping` is for, with every protocol there is.
+fn two_way_tests() -> String {
+    let names: Vec<&str> = PROTOCOLS.iter().map(|p| p.name).collect();
+    format!("Two-way test against whatever answers: {}", names.join(", "))
 }
 
 #[derive(Clone, Debug, Args)]

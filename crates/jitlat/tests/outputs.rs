@@ -1,40 +1,15 @@
 //! Result files: refused before the measurement, or written as far as possible.
 
+#[path = "server/mod.rs"]
+mod server;
+
+use server::Server;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 
 const JITLAT: &str = env!("CARGO_BIN_EXE_jitlat");
-
-/// A STAMP reflector that ends with the test.
-struct Server {
-    child: Child,
-    port: String,
-}
-
-impl Server {
-    fn start() -> Server {
-        let mut child = Command::new(JITLAT)
-            .args(["serve", "--bind", "127.0.0.1", "--only", "stamp", "--stamp-port", "0"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let port = line.trim().rsplit(':').next().unwrap().to_owned();
-        Server { child, port }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn jitlat(arguments: &str, folder: &Path) -> Output {
     Command::new(JITLAT).args(arguments.split_whitespace()).current_dir(folder).output().unwrap()
@@ -42,12 +17,12 @@ fn jitlat(arguments: &str, folder: &Path) -> Output {
 
 #[test]
 fn what_cannot_be_written_costs_no_other_file() {
-    let (server, dir) = (Server::start(), tempfile::tempdir().unwrap());
+    let (server, dir) = (Server::start("127.0.0.1", "stamp", &[]), tempfile::tempdir().unwrap());
     symlink("/dev/full", dir.path().join("full")).unwrap();
     let formats = ["html", "csv", "summary-csv", "openmetrics", "hdr", "json"];
     for failing in formats {
         let options = formats.map(|f| format!("--{f} {}", if f == failing { "full" } else { f })).join(" ");
-        let ping = format!("ping 127.0.0.1 -n 5 -p 1ms --proto stamp --stamp-port {} -o log", server.port);
+        let ping = format!("ping 127.0.0.1 -n 5 -p 1ms --proto stamp --stamp-port {} -o log", server.port(0));
         let output = jitlat(&format!("{ping} {options}"), dir.path());
         let [text, log] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
         assert_eq!(output.status.code(), Some(2), "{failing}: {log}");

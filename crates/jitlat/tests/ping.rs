@@ -1,34 +1,17 @@
 //! `jitlat ping` against `jitlat serve`, through the kernel on loopback.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+#[path = "server/mod.rs"]
+mod server;
+
+use server::Server;
+use std::process::Command;
 
 const JITLAT: &str = env!("CARGO_BIN_EXE_jitlat");
 
-/// A server that ends with the test.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Starts reflectors on ports chosen by the system; returns the ports of STAMP, LaMP and TCP.
 fn serve() -> (Server, [String; 3]) {
-    let ports = ["--stamp-port", "0", "--lamp-port", "0", "--tcp-port", "0"];
-    let mut child = Command::new(JITLAT)
-        .args(["serve", "--bind", "127.0.0.1", "--only", "stamp,lamp,tcp"])
-        .args(ports)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let server = Server(child);
-    let mut port = || lines.next().unwrap().unwrap().rsplit(':').next().unwrap().to_owned();
-    let ports = [port(), port(), port()];
+    let server = Server::start("127.0.0.1", "stamp,lamp,tcp", &[]);
+    let ports = [0, 1, 2].map(|k| server.port(k).to_owned());
     (server, ports)
 }
 
@@ -56,12 +39,12 @@ fn every_protocol_measures_round_trips() {
         let json = ping(arguments);
         assert_eq!(json["counts"]["sent"], 20, "{arguments:?}");
         assert_eq!(json["counts"]["received"], 20, "{arguments:?}");
-        // A follow-up has whole microseconds, and loopback takes about one.
+        // A follow-up counts whole microseconds, and loopback takes about one.
         let lamp = arguments[1] == "lamp";
         let least = if lamp { -2_000 } else { 1 };
         assert!(json["latency"]["min"].as_i64().unwrap() >= least, "{arguments:?}");
         let one_way = json["two_way"]["up"].is_object();
-        assert_eq!(one_way, !lamp, "{arguments:?}: a follow-up reports no one-way delay");
+        assert_eq!(one_way, !lamp, "{arguments:?}: follow-up tells no one-way delay");
         assert!(json["two_way"]["processing_min_ns"].is_i64(), "{arguments:?}");
     }
     let report =
@@ -113,13 +96,13 @@ fn stamp_extensions_tell_what_the_far_host_saw() {
     let json = ping(&[&fixed[..], &asked].concat());
     assert_eq!((&json["counts"]["received"], &json["header"]["pktlen"]), (&20.into(), &200.into()));
     let remarks = json["two_way"]["remarks"].to_string();
-    for phrase in [
+    for words in [
         "arrives there unchanged",
         "20 sent up to then, 20 arrived there, 20 answered",
         "stamps there: of arrivals in software",
         "answers left",
     ] {
-        assert!(remarks.contains(phrase), "'{phrase}' is not in {remarks}");
+        assert!(remarks.contains(words), "'{words}' is not in {remarks}");
     }
 }
 

@@ -4,60 +4,37 @@
 mod network;
 #[path = "../../store/tests/schema/mod.rs"]
 mod schema;
+#[path = "server/mod.rs"]
+mod server;
 
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use server::Server;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const JITLAT: &str = env!("CARGO_BIN_EXE_jitlat");
 
-/// A server that ends with the test, on its own address and ports.
-struct Server {
-    child: Child,
+/// Servers on an address of this test's own.
+struct Far {
     address: String,
-    ports: Vec<String>,
+    server: Server,
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Answers one-way tests at the standard port of a loopback address that nothing else uses, STAMP and LaMP at ports
-/// chosen by the system.
-fn serve() -> Server {
+/// Answers one-way tests at the standard port of an address nobody else uses, STAMP and LaMP at ports of the
+/// system's choice.
+fn serve() -> Far {
     let address = network::own_address().to_string();
-    let mut child = Command::new(JITLAT)
-        .args([
-            "serve",
-            "--bind",
-            &address,
-            "--only",
-            "jitlat,stamp,lamp",
-            "--stamp-port",
-            "0",
-            "--lamp-port",
-            "0",
-        ])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let ports = lines.take(3).map(|l| l.rsplit(':').next().unwrap().to_owned()).collect();
-    Server { child, address, ports }
+    let server = Server::start(&address, "jitlat,stamp,lamp", &[]);
+    Far { address, server }
 }
 
-impl Server {
+impl Far {
     fn jitlat(&self, folder: &Path, line: &str) -> Command {
-        let line = line
-            .replace("HOST", &self.address)
-            .replace("PORTS", &format!("--stamp-port {} --lamp-port {}", self.ports[1], self.ports[2]));
+        let line = line.replace("HOST", &self.address).replace(
+            "PORTS",
+            &format!("--stamp-port {} --lamp-port {}", self.server.port(1), self.server.port(2)),
+        );
         let mut command = Command::new(JITLAT);
         command.args(line.split_whitespace()).current_dir(folder);
         command
@@ -94,7 +71,7 @@ fn every_combination_is_repeated_and_shown_in_every_form() {
     }
     assert_eq!(points[0]["conditions"]["payload"], 100.0);
     assert_eq!(v["size_laws"].as_array().unwrap().len(), 3, "one for each protocol");
-    // Random order, in blocks of one repetition, the same for the same seed.
+    // Random order, a block for each repetition, the same for the same seed.
     let cells: Vec<u64> = v["runs"].as_array().unwrap().iter().map(|r| r["cell"].as_u64().unwrap()).collect();
     assert_ne!(cells[..9], (0..9).collect::<Vec<_>>()[..]);
     let mut block = cells[..9].to_vec();
@@ -109,7 +86,7 @@ fn every_combination_is_repeated_and_shown_in_every_form() {
         folder.path().join("plots/sweep-latency-mean.svg").exists()
             && folder.path().join("plots/sweep-latency-p99.png").exists()
     );
-    // A complete sweep is shown again without sending a packet.
+    // A complete sweep is shown again without a packet.
     let again = server.json(folder.path(), "sweep --resume s --json -");
     assert_eq!(again["points"], v["points"]);
     let table = server.run(folder.path(), "sweep --resume s");
@@ -139,7 +116,7 @@ fn an_interrupted_sweep_goes_on() {
     let partial: Value = serde_json::from_slice(&std::fs::read(folder.path().join("j")).unwrap()).unwrap();
     let done = partial["runs"].as_array().unwrap().len();
     assert!((3..100).contains(&done) && partial["complete"] == false);
-    // The remaining runs, and none of them twice.
+    // The rest, and none of it twice.
     let text = std::fs::read_to_string(folder.path().join("s")).unwrap();
     let shorter = text.replacen("\"pause\":100000000", "\"pause\":0", 1);
     assert_ne!(shorter, text);

@@ -1,35 +1,20 @@
 //! `jitlat ping --proto twamp` against `jitlat serve`, with a control connection, on loopback.
 
-use std::io::{BufRead, BufReader, Read};
+#[path = "server/mod.rs"]
+mod server;
+
+use server::Server;
+use std::io::Read;
 use std::net::TcpListener;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 
 const JITLAT: &str = env!("CARGO_BIN_EXE_jitlat");
 
-/// A server that ends with the test.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// A server on a port chosen by the system; returns that port.
 fn serve(ip: &str, arguments: &[&str]) -> (Server, String) {
-    let mut child = Command::new(JITLAT)
-        .args(["serve", "--bind", ip, "--only", "twamp", "--twamp-port", "0"])
-        .args(arguments)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.contains("TWAMP-Control"), "{line}");
-    let port = line.trim().rsplit(':').next().unwrap().to_owned();
-    (Server(child), port)
+    let server = Server::start(ip, "twamp", arguments);
+    let port = server.port(0).to_owned();
+    (server, port)
 }
 
 fn ping(ip: &str, port: &str, arguments: &[&str]) -> Output {
@@ -43,10 +28,10 @@ fn report(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn refused(output: &Output, phrases: &[&str]) {
+fn refused(output: &Output, words: &[&str]) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    for word in phrases {
+    for word in words {
         assert!(said.contains(word), "'{word}' is not in: {said}");
     }
 }
@@ -111,27 +96,20 @@ fn refusals_say_what_to_try() {
 
 #[test]
 fn without_a_server_the_reflector_is_asked_or_the_lack_explained() {
-    // Port 1 (tcpmux) is not in use.
+    // Port 1 (tcpmux) is nowhere in use.
     let nobody = "1";
-    let mut child = Command::new(JITLAT)
-        .args(["serve", "--bind", "127.0.0.1", "--only", "stamp", "--stamp-port", "0"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let _server = Server(child);
-    let stamp = line.trim().rsplit(':').next().unwrap();
+    let server = Server::start("127.0.0.1", "stamp", &[]);
+    let stamp = server.port(0);
     let json = report(&ping("127.0.0.1", nobody, &["--stamp-port", stamp]));
     assert_eq!(json["counts"]["received"], 20);
     assert!(json["two_way"]["remarks"].to_string().contains("measured as TWAMP Light"));
     let json = report(&ping("127.0.0.1", nobody, &["--stamp-port", stamp, "--light"]));
     assert_eq!(json["two_way"]["remarks"].as_array().map(Vec::len), Some(0));
-    // If TWAMP control was requested explicitly, nothing else is measured.
+    // Where control was asked for in so many words, nothing else is measured.
     refused(&ping("127.0.0.1", nobody, &["--nat"]), &["connecting to the TWAMP server", "--light"]);
 }
 
-/// A program that accepts connections and then behaves like a broken server.
+/// One who accepts connections and then does what a broken server does.
 fn impostor(greeting: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
@@ -149,7 +127,7 @@ fn impostor(greeting: &'static [u8]) -> String {
 fn broken_servers_are_named_for_what_they_are() {
     refused(&ping("127.0.0.1", &impostor(b""), &[]), &["no answer in time", "listen there?"]);
     refused(&ping("127.0.0.1", &impostor(&[0; 64]), &[]), &["turns every client away"]);
-    // All modes, and a count of 2^31, which must not be computed.
+    // All modes, and a count of 2^31: not computed.
     static GREEDY: [u8; 64] = {
         let mut greeting = [0; 64];
         greeting[15] = 15;

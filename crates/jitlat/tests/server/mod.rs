@@ -1,0 +1,41 @@
+//! `jitlat serve` for a test, at ports of the system's choice.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+/// Servers that end with the test.
+pub struct Server {
+    child: Child,
+    listening: Vec<String>,
+}
+
+impl Server {
+    /// Starts the servers `only` at `ip`, the standard port of each but of `jitlat` replaced, and waits until they listen.
+    pub fn start(ip: &str, only: &str, arguments: &[&str]) -> Server {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_jitlat"));
+        command.args(["serve", "--bind", ip, "--only", only]).args(arguments);
+        for protocol in only.split(',').filter(|protocol| *protocol != "jitlat") {
+            command.args([&format!("--{protocol}-port"), "0"]);
+        }
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut server = Server { child, listening: Vec::new() };
+        server.listening.extend(lines.by_ref().take(only.split(',').count()));
+        // Whatever else it says has a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        server
+    }
+
+    /// The port of the k-th protocol that was named.
+    pub fn port(&self, k: usize) -> &str {
+        self.listening[k].rsplit(':').next().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
