@@ -66,6 +66,10 @@ check-package PROFILE='release':
 portable:
     packaging/check-portable x86_64-pc-windows-gnu aarch64-apple-darwin
 
+# Every crate as it would be published: packed, and built from what was packed
+publish-dry-run:
+    cargo publish --dry-run --workspace --exclude jitlat-benches --locked --allow-dirty
+
 # All that is published of the committed revision, from a clean clone, into dist/ (docs/releases.md)
 release *FOLDER:
     packaging/release {{FOLDER}}
