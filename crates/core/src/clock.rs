@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// One exchange on the control connection. All offsets are **θ = server − client** (metrics §15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClockProbe {
     /// T1: the client sent, on the client's clock.
     pub sent: WallTime,
@@ -34,6 +35,7 @@ impl ClockProbe {
 
 /// A kernel's state of its clock (`adjtimex`) at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SyncState {
     /// Whether the kernel considers its clock synchronised (no `STA_UNSYNC`, no error state).
     pub synchronised: bool,

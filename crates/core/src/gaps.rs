@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 /// How the time between packets is drawn. All of these are > 0 and bounded, so that no test has to wait for a very rare
 /// value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase", tag = "law")]
 pub enum Gaps {
     /// Uniform between two times.

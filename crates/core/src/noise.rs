@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 /// What a host adds by itself: how it keeps time, how late it wakes up, and the delay of a stream of the same size and
 /// period through this host alone. Times in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoiseFloor {
     /// Median cost of reading the clock.
     pub clock_read: Span,
@@ -141,6 +142,7 @@ impl FromStr for NoiseFloor {
 
 /// A test's figures compared with its host's noise floor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Noise {
     /// The floor, measured before the test.

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 /// An entry of an MPLS label stack (RFC 3032).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Label {
     /// The label, 20 bits.
     pub label: u32,
@@ -26,6 +27,7 @@ pub struct Label {
 
 /// What ends a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum End {
     /// The destination answered.
@@ -51,6 +53,7 @@ pub struct Reply {
 
 /// A router or host that answered at a hop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Responder {
     /// Its address.
     pub address: IpAddr,
@@ -60,6 +63,7 @@ pub struct Responder {
 
 /// One hop: where packets with a given TTL expire.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Hop {
     /// The TTL.
     pub ttl: u8,
@@ -81,6 +85,7 @@ pub struct Hop {
 
 /// A change of the DSCP from one hop to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rewrite {
     /// The last hop at which packets arrive unchanged; 0 is this host.
     pub after_ttl: u8,
@@ -94,6 +99,7 @@ pub struct Rewrite {
 
 /// The routers between this host and another.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Path {
     /// This host's address.
     pub source: IpAddr,

@@ -15,6 +15,7 @@ pub const MAX_PACKETS: u32 = i32::MAX as u32;
 
 /// Which host sends the test stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// Client to server: the classic SENDING conversation.
@@ -36,6 +37,7 @@ impl Direction {
 
 /// The transport of the test packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
     /// One datagram a packet.
@@ -74,6 +76,7 @@ impl fmt::Display for Transport {
 
 /// The distribution of send times. The mean rate is always one packet per period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase", tag = "kind")]
 pub enum Schedule {
     /// Packet i is due at i·P (RFC 3432).
@@ -102,6 +105,7 @@ pub enum Schedule {
 
 /// A differentiated-services code point, 0…63.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "u8")]
 pub struct Dscp(u8);
 
@@ -215,6 +219,7 @@ pub enum SpecError {
 
 /// One test stream in one direction. Fields are private so that a value of this type can always be run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!try_from))]
 #[serde(try_from = "Unchecked")]
 pub struct TestSpec {
     direction: Direction,

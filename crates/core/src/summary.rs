@@ -38,6 +38,7 @@ use std::collections::BTreeMap;
 
 /// All results of one direction of a test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
     /// The classic eleven (or thirteen) header lines of a log.
     pub header: Header,
@@ -146,6 +147,7 @@ pub struct Summary {
 
 /// The header of the classic log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Header {
     /// `Fri Jul 3 19:46:11 UTC 2009`.
@@ -182,6 +184,7 @@ pub struct Header {
 
 /// The classic command of a test, which gives its direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Command {
     /// Client to server.
     #[default]
@@ -194,6 +197,7 @@ pub enum Command {
 
 /// Number of stamps of the rows received, by source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Stamps {
     /// Of the sent times.
@@ -212,6 +216,7 @@ pub struct Stamps {
 
 /// Stamps by source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Coverage {
     /// Read by the program.
@@ -226,6 +231,7 @@ pub struct Coverage {
 
 /// What the receiver saw in the IP header, over all rows: value → packets. Empty if unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct FarEnd {
     /// DSCPs.
@@ -240,6 +246,7 @@ pub struct FarEnd {
 
 /// A part of the run between two changes of the path or of a clock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Segment {
     /// First sequence number.
@@ -264,6 +271,7 @@ pub struct Segment {
 
 /// The figures of one window of send time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Interval {
     /// Start of the window, ns after the stream's first send time.
@@ -317,6 +325,7 @@ pub struct Interval {
 
 /// The test, its parties and its end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct SessionInfo {
     /// Identifier of the results at the server, sixteen hexadecimal digits.
@@ -347,6 +356,7 @@ pub struct SessionInfo {
 
 /// A host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct HostInfo {
     /// Its name.
@@ -359,6 +369,7 @@ pub struct HostInfo {
 
 /// Figures as the console prints them (metrics §24).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Display {
     /// Smallest delay, four significant digits.

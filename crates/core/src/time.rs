@@ -21,6 +21,7 @@ pub const SECOND: i64 = 1_000_000_000;
 /// A time of the realtime clock: nanoseconds since 1970-01-01 00:00 UTC, on the clock of the host that read it.
 /// Comparable between hosts as far as their clocks agree; it may step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct WallTime(pub i64);
 
@@ -35,6 +36,7 @@ pub struct SteadyTime(pub i64);
 
 /// A signed difference of two times, in nanoseconds. Negative delays are legal everywhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Span(pub i64);
 
@@ -124,6 +126,7 @@ impl Neg for Span {
 
 /// The source of a stamp. The order is from the application outwards to the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum Source {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use jitlat_instruments::passive::{CapturedStream, EndedCapture, SaveTo, StreamCapture};
 use jitlat_net::client::TestRequest;
 use jitlat_report::text;
-use jitlat_store::passive::stream_traffic;
+use jitlat_store::passive::capture_document;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ impl EndedTestCapture {
     pub fn describe(self, runs: &[Run]) -> Result<Extra> {
         let traffic = self.capture.explain(runs.iter().map(|run| (&run.session, &run.samples)));
         let text = text::stream_traffic(&traffic, self.file.as_deref());
-        let json = stream_traffic(&traffic, self.file.as_deref())?;
+        let json = serde_json::to_value(capture_document(&traffic, self.file.as_deref()))?;
         Ok(Extra { key: "capture", text, json })
     }
 }

@@ -8,13 +8,15 @@ use crate::output::{Report, Run};
 use crate::{console, interrupt};
 use anyhow::{Result, bail};
 use jitlat_core::Span;
-use jitlat_core::compare::Basis;
+use jitlat_core::compare::{Basis, Comparison};
 use jitlat_core::figures::FIGURES;
+use jitlat_core::summary::Summary;
 use jitlat_core::units::{bit_rate, eng4_f64};
 use jitlat_core::verdict;
 use jitlat_instruments::load::{Load, LoadStream, Phases};
 use jitlat_instruments::{Instrument, OneWay};
 use jitlat_report::text::{Options, Page};
+use serde::Serialize;
 use serde_json::Value;
 use tracing::error;
 
@@ -85,7 +87,7 @@ impl PhasesReport {
 
 impl Report for PhasesReport {
     fn json(&self) -> Result<Value> {
-        Ok(json(&self.phases, self.quantity))
+        Ok(serde_json::to_value(PhasesDocument::new(&self.phases, self.quantity))?)
     }
 
     fn streams(&self) -> &[Run] {
@@ -97,15 +99,35 @@ impl Report for PhasesReport {
     }
 }
 
-fn json(phases: &Phases, quantity: &str) -> serde_json::Value {
-    serde_json::json!({
-        "format": "jitlat phases 1",
-        "quantity": quantity,
-        "idle": phases.idle.analysed.summary,
-        "loaded": phases.loaded.analysed.summary,
-        "load": phases.streams,
-        "comparison": phases.comparison,
-    })
+/// A test idle and under load, as a program reads it: `docs/formats/sweep.md`.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PhasesDocument<'a> {
+    /// `jitlat phases 1`.
+    format: &'static str,
+    /// `round trip` or `one-way delay`.
+    quantity: &'a str,
+    /// The test without load.
+    idle: &'a Summary,
+    /// The test under load.
+    loaded: &'a Summary,
+    /// The streams of load.
+    load: &'a [LoadStream],
+    /// Loaded against idle.
+    comparison: &'a Comparison,
+}
+
+impl<'a> PhasesDocument<'a> {
+    fn new(phases: &'a Phases, quantity: &'a str) -> PhasesDocument<'a> {
+        PhasesDocument {
+            format: "jitlat phases 1",
+            quantity,
+            idle: &phases.idle.analysed.summary,
+            loaded: &phases.loaded.analysed.summary,
+            load: &phases.streams,
+            comparison: &phases.comparison,
+        }
+    }
 }
 
 fn page(phases: &Phases, runs: &[Run; 2], quantity: &str, options: &Options) -> String {

@@ -28,6 +28,8 @@ mod output;
 mod path;
 mod ping;
 mod root;
+#[cfg(test)]
+mod schemas;
 mod serve;
 mod spp;
 mod sweep;

@@ -124,7 +124,7 @@ struct ConnectionsReport<'a> {
 
 impl Report for ConnectionsReport<'_> {
     fn json(&self) -> Result<Value> {
-        Ok(tcp_document(self.result)?)
+        Ok(serde_json::to_value(tcp_document(self.result))?)
     }
 
     fn section(&self) -> Option<&Section> {

@@ -1,7 +1,8 @@
 //! JSON: the summary as one object, and its intervals as JSON Lines. `docs/formats/json.md`.
 
 use jitlat_core::summary::Summary;
-use serde_json::{Value, json, to_value};
+use serde::Serialize;
+use serde_json::{Value, to_value};
 use std::io::{self, Write};
 
 /// Writes `--json`: one summary as an object, the two directions of a test as `{"directions": [up, down]}`, several
@@ -14,18 +15,37 @@ pub fn write(out: &mut dyn Write, summaries: &[Summary]) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
+/// What [`write()`] writes.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub enum Document<'a> {
+    /// A test of one direction.
+    One(&'a Summary),
+    /// A test of both.
+    Directions {
+        /// Up, then down.
+        directions: [&'a Summary; 2],
+    },
+    /// Several tests.
+    Runs {
+        /// Their summaries, in the order they were given.
+        runs: &'a [Summary],
+    },
+}
+
 /// What [`write()`] writes, as a value.
 ///
 /// # Errors
 /// None that a summary can cause.
 pub fn document(summaries: &[Summary]) -> io::Result<Value> {
-    Ok(match summaries {
-        [one] => to_value(one)?,
+    Ok(to_value(match summaries {
+        [one] => Document::One(one),
         [up, down] if up.header.command != down.header.command => {
-            json!({ "directions": to_value([up, down])? })
+            Document::Directions { directions: [up, down] }
         }
-        several => json!({ "runs": to_value(several)? }),
-    })
+        several => Document::Runs { runs: several },
+    })?)
 }
 
 /// Writes each interval of `summary` as one line.

@@ -10,6 +10,7 @@ const KEPT: u64 = 257;
 /// Delay above the minimum (PDV) at evenly spaced ranks, and how uncertain the median and the 99th percentile are:
 /// enough for the verdict of metrics §20 on jitter and, with the minimum, on delay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!try_from))]
 #[serde(try_from = "Unchecked")]
 pub struct Comparable {
     /// Accepted packets.

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
     /// Delay above each run's own minimum: needs no clocks.
@@ -15,6 +16,7 @@ pub enum Basis {
 
 /// The difference that the verdict is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Statistic {
     /// The median.
@@ -39,6 +41,7 @@ pub struct Question {
 
 /// What two runs should have in common; otherwise their difference may have another cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Precondition {
     /// Round trips or one-way delays.
@@ -70,6 +73,7 @@ impl Precondition {
 
 /// A precondition that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unlike {
     /// Which.
     pub what: Precondition,
@@ -79,6 +83,7 @@ pub struct Unlike {
 
 /// A difference B − A and its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Difference {
     /// B − A.
     pub change: f64,
@@ -88,6 +93,7 @@ pub struct Difference {
 
 /// How large an effect is, by the usual bands of Cliff's δ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
     /// |δ| < 0.147.
@@ -102,6 +108,7 @@ pub enum Effect {
 
 /// The verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// B differs from A by more than chance, usual variation and clocks explain.
@@ -116,6 +123,7 @@ pub enum Outcome {
 
 /// Tests that assume independence, for information; the verdict does not use them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tests {
     /// Mann–Whitney U of A, ties ½.
     pub u: f64,
@@ -131,6 +139,7 @@ pub struct Tests {
 
 /// A and B compared. Times in ns.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// What A is called.
     pub a: String,

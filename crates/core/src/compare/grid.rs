@@ -144,6 +144,7 @@ impl fmt::Display for Key {
 
 /// The runs of one row and one column.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cell {
     /// The column's name.
     pub column: String,
@@ -187,6 +188,7 @@ pub struct Cell {
 
 /// One row, with its cells.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
     /// The common value of its runs; empty if there is only one row.
     pub name: String,
@@ -198,6 +200,7 @@ pub struct Row {
 
 /// Runs in rows and columns.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Grid {
     /// What was compared.
     pub basis: Basis,

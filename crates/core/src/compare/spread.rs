@@ -17,6 +17,7 @@ const BATCHES: usize = 20;
 /// Where the median and the 99th percentile of one side would be if it were measured again: 99 equally likely values of
 /// each, ascending, in ns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spread {
     /// How they were computed.
     pub from: Origin,
@@ -34,6 +35,7 @@ pub struct Spread {
 
 /// How a [`Spread`] was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
     /// A moving-block bootstrap.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Equal integer-ns bins from the minimum to the 99th percentile; larger values are counted as overflow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Histogram {
     /// Left edge of bin 0: the minimum, in ns.

@@ -54,6 +54,7 @@ pub struct NotAPercent;
 
 /// The definition of a percentile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
     /// Smallest sample with F(x) ≥ p (RFC 2330 §11.3): rank ⌈p·n⌉.
@@ -67,6 +68,7 @@ pub enum Method {
 
 /// How well n samples resolve a percentile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Resolution {
     /// At least ten samples lie beyond it.
@@ -101,6 +103,21 @@ impl<T: Serialize> Serialize for Percentiles<T> {
             map.serialize_entry(&p.to_string(), v)?;
         }
         map.end()
+    }
+}
+
+#[cfg(feature = "schema")]
+impl<T: schemars::JsonSchema> schemars::JsonSchema for Percentiles<T> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        format!("PercentilesOf{}", T::schema_name()).into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        BTreeMap::<String, Option<T>>::json_schema(generator)
     }
 }
 

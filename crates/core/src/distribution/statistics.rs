@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Statistics of a sample of ns. Everything but `n` is `None` where undefined.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Distribution {
     /// Number of values.

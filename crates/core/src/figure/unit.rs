@@ -58,6 +58,21 @@ impl Serialize for Number {
     }
 }
 
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Number {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Number".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "number" })
+    }
+}
+
 impl From<u64> for Number {
     fn from(x: u64) -> Number {
         i64::try_from(x).map_or(Number::Real(x as f64), Number::Whole)

@@ -6,6 +6,7 @@ use std::f64::consts::TAU;
 
 /// A spacing at which the values cluster, in the unit of the values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bands {
     /// Distance of neighbouring bands.
     pub spacing: f64,

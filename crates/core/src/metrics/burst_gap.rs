@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Segmentation of the loss sequence: losses with fewer than Gmin received packets between them form a
 /// burst, the rest are gaps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct BurstGap {
     /// [first sequence number, length, losses]; at most the first 10 000.

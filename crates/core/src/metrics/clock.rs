@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Everything known about the two clocks. θ = server − client.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ClockEstimate {
     /// θ used for correction, in ns: of the minimum-RTT probe; the median of the probes where classic workorders were
@@ -49,6 +50,7 @@ pub struct ClockEstimate {
 
 /// What one host reports about its clock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct HostClock {
     /// E.g. `tsc`.
@@ -63,6 +65,7 @@ pub struct HostClock {
 
 /// Delay statistics after correction, in ns. PDV and the rest do not depend on the offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Corrected {
     /// Smallest.

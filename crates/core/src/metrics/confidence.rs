@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// How precisely the sample determines the mean and the percentiles of delay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Inference {
     /// Student-t interval of the mean, 90 %, in ns.
@@ -42,10 +43,12 @@ pub struct Inference {
 
 /// [l, u, coverage].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ranks(pub u64, pub u64, pub f64);
 
 /// An interval of the mean from batch means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Batches {
     /// Number of batches.
@@ -58,6 +61,7 @@ pub struct Batches {
 
 /// 95 % percentile intervals from moving blocks, in ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Bootstrap {
     /// Seed of the generator: the same seed gives the same interval.

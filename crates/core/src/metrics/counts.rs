@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Packet counts. `received = unique_valid + duplicate + invalid` and `lost = sent − unique_valid`,
 /// always.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Counts {
     /// Packets the sender sent: N of every loss figure.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a play-out buffer would lose on this path, and the resulting voice quality.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Dejitter {
     /// The codec assumed.
@@ -30,6 +31,7 @@ pub struct Dejitter {
 
 /// The source of the absolute delay in the E-model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DelayBasis {
     /// Raw one-way delay: correct only if the clocks agree.
@@ -43,6 +45,7 @@ pub enum DelayBasis {
 
 /// The figures for one buffer size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct DejitterPoint {
     /// Buffer size, in ms.

@@ -22,6 +22,20 @@ impl Serialize for Delay {
     }
 }
 
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Delay {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Delay".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "A delay in ns; \"inf\" is that of a packet that never came.",
+            "anyOf": [{ "type": "number" }, { "const": "inf" }],
+        })
+    }
+}
+
 impl<'de> Deserialize<'de> for Delay {
     fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Delay, D::Error> {
         #[derive(Deserialize)]
@@ -41,6 +55,7 @@ impl<'de> Deserialize<'de> for Delay {
 /// Order statistics over all packets sent, lost ones infinitely late (RFC 7679 §5.1–5.2). Mean and deviation
 /// do not exist here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Unconditional {
     /// Packets sent.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 /// Duplication figures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Duplicates {
     /// Arrivals over distinct packets, − 1.
@@ -21,6 +22,7 @@ pub struct Duplicates {
 
 /// Times from a packet's first arrival to its further copies, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct TimeToDuplicate {
     /// Smallest.
@@ -37,6 +39,7 @@ use crate::distribution::sample::Sample;
 
 /// The further copies met so far: sequence number and arrival time of each, in arrival order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Copies(Vec<(u32, Option<i64>)>);
 
 impl Copies {

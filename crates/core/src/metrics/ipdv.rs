@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// `D_i − D_{i−1}` where both packets were accepted, in ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Ipdv {
     /// Pairs with both packets accepted.

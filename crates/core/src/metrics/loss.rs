@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 /// Loss figures over sequence numbers 0…N−1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Loss {
     /// Lost packets divided by packets sent.
@@ -47,6 +48,7 @@ pub struct Loss {
 
 /// Pair counts n_xy (x then y; 1 = lost) and the simple Gilbert model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Gilbert {
     /// Received after received.
@@ -73,6 +75,7 @@ pub struct Gilbert {
 
 /// Gilbert 1960: good state never loses, bad state receives with probability h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Gilbert1960 {
     /// P(good → bad).
@@ -85,6 +88,7 @@ pub struct Gilbert1960 {
 
 /// Gilbert–Elliott by expectation-maximisation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct GilbertElliott {
     /// P(good → bad).
@@ -105,6 +109,7 @@ pub struct GilbertElliott {
 
 /// Number of runs (of losses and of receptions) against what independence would give.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct RunsTest {
     /// Runs of either kind.
@@ -117,6 +122,7 @@ pub struct RunsTest {
 
 /// How losses are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LossPattern {
     /// Fewer than ten losses, or fewer than ten receptions.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Y.1541 classes (as quoted by RFC 5976 §2).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Y1541 {
     /// The most demanding class whose bounds hold; 5 = unspecified, always met.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A mean period and the rates that follow from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Rate {
     /// Mean time between packets, in ns.
@@ -17,6 +18,7 @@ pub struct Rate {
 
 /// The requested, the transmitted and the received rate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Periods {
     /// As requested; `None` if a log's header has no valid period.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Least squares of delay on time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Regression {
     /// Slope, in seconds per second.
@@ -16,6 +17,7 @@ pub struct Regression {
 
 /// The cause of a slope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum TrendVerdict {
     /// No trend worth interpreting.
@@ -33,6 +35,7 @@ pub enum TrendVerdict {
 
 /// The verdict with its evidence.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Trend {
     /// The cause of the slope.

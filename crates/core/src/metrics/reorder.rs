@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 /// Reordering figures over accepted packets in arrival order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Reordering {
     /// False for TCP, which hides reordering and loss from its user: the zeros then have no meaning.
@@ -44,6 +45,7 @@ pub struct Reordering {
 
 /// Derived figures of the reorder density (RFC 5236 §4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Density {
     /// Packets with positive displacement, percent.

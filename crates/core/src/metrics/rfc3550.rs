@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The running estimate J with gain 1/16, over consecutive arrivals, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Rfc3550 {
     /// J after the last packet: it describes about the last 16 packets only.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Send time − due time − anchor, in ns; the anchor is the 1st percentile of send − due.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ScheduleError {
     /// The time at which the schedule is taken to have begun, in ns since 1970.

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 /// Time = a + b·size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SizeFit {
     /// Fixed delay, in the unit of the times.
     pub fixed: f64,
@@ -50,6 +51,7 @@ pub fn size_fit(points: &[(f64, f64)]) -> Option<SizeFit> {
 
 /// Time = c + τ·⌈(size + h)/S⌉: the path carries fixed cells of S bytes of payload.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Steps {
     /// S, in bytes.
     pub cell: u32,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The line below all points (send time, delay) that is closest to them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct SkewHull {
     /// Slope, seconds a second.

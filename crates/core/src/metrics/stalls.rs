@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// Delay statistics with and without the packets the hosts themselves disturbed. Nothing is deleted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Stalls {
     /// Packets sent late: error above max(P/2, p99 of the error).
@@ -28,6 +29,7 @@ pub struct Stalls {
 
 /// Statistics of the packets that are not flagged, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct WithoutStalls {
     /// Number of these packets.
@@ -46,6 +48,7 @@ pub struct WithoutStalls {
 
 /// Delay counted from when the packet was due instead of when it was sent: free of coordinated omission.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct IntendedLatency {
     /// Smallest, in ns.

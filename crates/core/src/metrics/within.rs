@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Shares of packets whose delay lies within a given distance of the mean and of the median, the bounds included.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Within {
     /// The distance asked for, in ns.
     pub span_ns: i64,

@@ -89,6 +89,7 @@ pub struct Clocks {
 
 /// The difference of the monitor's clock from the reference clock. `None`: unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClockDifference {
     /// Monitor clock minus reference clock in the middle of the capture, in ns.
     pub offset_ns: Option<f64>,

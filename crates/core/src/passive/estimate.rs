@@ -22,6 +22,7 @@ pub struct Estimate {
 
 /// The figures of one way, from all matched packets and not only paired ones.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WayFigures {
     /// Counts of the packets.
     #[serde(flatten)]
@@ -42,6 +43,7 @@ pub struct WayFigures {
 
 /// The figures of the path between two capture points.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PassiveSummary {
     /// Synthetic pairs.
     pub pairs: u64,

@@ -20,6 +20,7 @@ fn round_trips(of: &Spread) -> Option<FlowRtt> {
 
 /// Round trips of a flow, in ns. Extremes and mean are exact, quantiles exact of 256 values at most and else up to 1/64 too high.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowRtt {
     /// Smallest.
     pub min: i64,
@@ -35,6 +36,7 @@ pub struct FlowRtt {
 
 /// One way of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowWay {
     /// Packets recognised at both points.
     pub matched: u64,
@@ -58,6 +60,7 @@ pub struct FlowWay {
 
 /// One flow, or one pair of prefixes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowFigures {
     /// What its packets have in common; `None` for flows beyond [`MAX_FLOWS`].
     #[serde(skip)]

@@ -40,6 +40,7 @@ impl Default for Levels {
 
 /// A spacing of bands.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Level {
     /// Distance of neighbouring bands, in ns.
     pub spacing_ns: f64,

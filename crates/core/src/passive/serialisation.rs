@@ -21,6 +21,7 @@ pub struct Lengths {
 
 /// The serialisation time on one way.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Serialisation {
     /// Growth of the smallest delay, in ns per byte (Theil–Sen over the lengths).
     pub ns_per_byte: f64,

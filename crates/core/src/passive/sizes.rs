@@ -5,6 +5,7 @@ use serde::Serialize;
 
 /// Round trips of the pairs of one size each way.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SizeFigures {
     /// Length of the OUT packet, in bytes.
     pub out_length: u32,

@@ -13,6 +13,7 @@ pub struct Spread {
 
 /// The figures of a [`Spread`], in ns. Quantiles are those of the empirical distribution (RFC 2330 §11.3).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SpreadFigures {
     /// Number of values.
     pub count: u64,

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 /// Packets of one direction of a stream on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WireCounts {
     /// Packets.
     pub packets: u64,

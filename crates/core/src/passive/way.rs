@@ -4,6 +4,7 @@ use serde::Serialize;
 
 /// Direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
     /// From the reference to the monitor point.
@@ -19,6 +20,7 @@ impl Way {
 
 /// Where a packet was captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Point {
     /// Where the round trip starts (CAIA `-f`).

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// A confidence level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Confidence {
     /// 90 %.
     #[serde(rename = "90")]
@@ -60,6 +61,7 @@ impl FromStr for Confidence {
 
 /// A figure over the repetitions of one combination.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Estimate {
     /// Number of runs that have it.
     pub n: u64,
@@ -117,7 +119,7 @@ fn possible(selector: &Selector) -> [f64; 2] {
 }
 
 /// One combination over its repetitions.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     /// Index of the combination.
     pub cell: usize,
@@ -128,7 +130,6 @@ pub struct Point {
     /// Accepted.
     pub received: u64,
     /// Each figure that any run has, in the order of the list.
-    #[serde(skip)]
     pub figures: Vec<(Selector, Estimate)>,
 }
 
@@ -161,6 +162,7 @@ pub fn points(grid: &Grid, outcomes: &[Outcome], confidence: Confidence) -> Vec<
 
 /// The relation of delay to packet size, for one combination of all other conditions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SizeLaw {
     /// The other conditions.
     pub name: String,

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 /// A condition that is varied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Factor {
     /// Bytes of a packet, as `-l` counts them.
@@ -55,6 +56,7 @@ impl fmt::Display for Factor {
 
 /// One value of a condition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Level {
     /// As written by the user, and as the option of the test.
     pub text: String,
@@ -64,6 +66,7 @@ pub struct Level {
 
 /// One condition with all its values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Axis {
     /// Which.
     pub factor: Factor,
@@ -73,6 +76,7 @@ pub struct Axis {
 
 /// Every combination of the conditions. The last axis varies fastest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Grid {
     /// Each with at least one level.
     pub axes: Vec<Axis>,
@@ -133,6 +137,7 @@ impl Grid {
 
 /// One run: a combination, and the number of the repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Run {
     /// Index of the combination.
     pub cell: usize,

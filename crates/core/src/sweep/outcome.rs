@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 /// The defined figures of a run, by their keys: times in ns, ratios.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Figures(BTreeMap<String, f64>);
 
@@ -41,6 +42,7 @@ impl Figures {
 
 /// The result of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!from))]
 #[serde(from = "Line")]
 pub struct Outcome {
     /// Which run.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a two-way test has in addition to the common fields of a [`Session`](crate::Session).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TwoWay {
     /// Name of the protocol, in small letters: `icmp`, `stamp`, `twamp`, `lamp`, `tcp`.
     pub protocol: String,
@@ -31,6 +32,7 @@ pub struct TwoWay {
 
 /// Loss, duplication and reordering by direction, in packets, from the far host's own count of its answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Directions {
     /// Whether the far host numbers its answers itself. If not, all other fields are 0 and mean nothing.
     pub stateful: bool,
@@ -53,6 +55,7 @@ pub struct Directions {
 
 /// A run of requests without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LossRun {
     /// Number of the first.
     pub first: u32,
@@ -64,6 +67,7 @@ pub struct LossRun {
 
 /// Where a run of requests without an answer was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LostOn {
     /// All on the way there.
@@ -76,6 +80,7 @@ pub enum LostOn {
 
 /// Datagrams that were not answers, by kind. They are in no other count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NotAnswers {
     /// Not of this test.
     pub foreign: u64,
@@ -89,6 +94,7 @@ pub struct NotAnswers {
 
 /// The far host's report of a test that goes one way only (LaMP's REPORT). Latencies are between two clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FarReport {
     /// Unique packets received.
     pub received: u64,
@@ -118,6 +124,7 @@ pub struct FarReport {
 
 /// A TCP connection over a test, from samples of the kernel's TCP_INFO.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpStats {
     /// Segments retransmitted during the test.
     pub retransmissions: u64,

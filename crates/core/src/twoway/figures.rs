@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 /// The figures of a two-way test in addition to its round trips, which are the [`Summary`](crate::Summary) that
 /// contains this.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct TwoWayFigures {
     /// `icmp`, `stamp`, `twamp`, `lamp`, `tcp`.
@@ -46,6 +47,7 @@ pub struct TwoWayFigures {
 
 /// When requests are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Sending {
     /// On a schedule, independent of earlier requests: nothing is missing from the sample.
@@ -58,6 +60,7 @@ pub enum Sending {
 
 /// The far host's processing time, T3 − T2, over all answers, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Processing {
     /// Answers that report it.
@@ -72,6 +75,7 @@ pub struct Processing {
 
 /// One way of a two-way test. Delays are between two clocks, and only of packets that came back.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Way {
     /// Requests (or answers) sent on this way whose fate is known.

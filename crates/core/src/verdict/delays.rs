@@ -245,6 +245,53 @@ impl<'a> Delays<'a> {
         self.levels = levels.collect();
     }
 
+    /// How much later than every `period` ns since the first a packet was sent, in ns: of each packet, with its place.
+    pub fn each_off_schedule(&self, period: i64, mut each: impl FnMut(usize, i64)) {
+        self.series.iter().fold(0, |k, packet| {
+            each(k, self.off_schedule_of(k, packet, period));
+            k + 1
+        });
+    }
+
+    /// The same of the k-th packet.
+    pub fn off_schedule(&self, k: usize, period: i64) -> i64 {
+        self.off_schedule_of(k, self.series.get(k), period)
+    }
+
+    #[inline]
+    fn off_schedule_of(&self, k: usize, packet: Packet, period: i64) -> i64 {
+        let due = period.saturating_mul(packet.seq.into());
+        bounded(self.time_of(k, packet.sent).saturating_sub(due))
+    }
+
+    /// The smallest and the largest excess of the packets at `range`; `None` of no packets.
+    fn extremes(&self, range: Range<usize>) -> Option<(i64, i64)> {
+        let mut found: Option<(i64, i64)> = None;
+        let mut from = range.start;
+        while from < range.end {
+            // As far as clocks and routes add the same.
+            let shift = self.shifts.partition_point(|s| s.place <= from);
+            let level = self.levels.partition_point(|l| l.0 <= from);
+            let ends = [self.shifts.get(shift).map(|s| s.place), self.levels.get(level).map(|l| l.0)];
+            let to = ends.into_iter().flatten().fold(range.end, usize::min);
+            let (shift, level) = (self.shift(from).0, self.level(from));
+            let excess = |sent, delay| self.adjusted(sent, delay, shift).saturating_sub(level);
+            let (low, high) = if self.skew == 0.0 {
+                // What is taken off leaves the order of delays as it is.
+                let (low, high) = self.series.extreme_delays(from..to)?;
+                (excess(0, low), excess(0, high))
+            } else {
+                self.series.range(from..to).fold((i64::MAX, i64::MIN), |(low, high), p| {
+                    let x = excess(p.sent, p.delay);
+                    (low.min(x), high.max(x))
+                })
+            };
+            found = Some(found.map_or((low, high), |(least, most)| (least.min(low), most.max(high))));
+            from = to;
+        }
+        found
+    }
+
     /// Cut into blocks.
     pub fn blocks(&self) -> Blocks {
         let n = self.len();

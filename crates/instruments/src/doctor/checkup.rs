@@ -22,6 +22,7 @@ use std::sync::atomic::AtomicBool;
 
 /// The traffic that the host is to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Question {
     /// Time between packets, in ns.
     pub period: Span,
@@ -33,6 +34,7 @@ pub struct Question {
 
 /// A stream over the loopback interface; times in ns. Figures are absent if no packet came back.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Baseline {
     /// Packets sent.
     pub sent: u64,
@@ -60,6 +62,7 @@ pub struct Baseline {
 
 /// A capability of the process, and whether it is held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Grant {
     /// Its name: `cap_net_raw`.
     pub name: &'static str,
@@ -71,6 +74,7 @@ pub struct Grant {
 
 /// Everything measured and read on this host.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Checkup {
     /// When, in ns since 1970.
     pub at: WallTime,
@@ -85,8 +89,10 @@ pub struct Checkup {
     /// Wake-up errors: for each way to wait, and under SCHED_FIFO where permitted.
     pub wake: Vec<Lateness>,
     /// A one-way stream over loopback, or why there is none.
+    #[serde(skip)]
     pub one_way: Result<Baseline, String>,
     /// Round trips over loopback, or why there are none.
+    #[serde(skip)]
     pub two_way: Result<Baseline, String>,
     /// Processors, power saving, load.
     pub machine: Machine,

@@ -13,6 +13,7 @@ use std::net::IpAddr;
 
 /// A finding, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// Stable identifier.
     pub code: &'static str,

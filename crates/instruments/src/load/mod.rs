@@ -52,6 +52,7 @@ pub struct LoadServer {
 
 /// The result of one stream of load.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadStream {
     /// The load it belongs to, as written by the user.
     pub load: String,

@@ -4,6 +4,9 @@
 
 mod show;
 
+#[cfg(test)]
+pub use show::DoctorDocument;
+
 use crate::exit::Status;
 use crate::output::{Outputs, Part, Report};
 use crate::{console, interrupt};
@@ -53,7 +56,7 @@ struct CheckupReport<'a> {
 
 impl Report for CheckupReport<'_> {
     fn json(&self) -> Result<Value> {
-        show::json(self.checkup, self.findings)
+        Ok(serde_json::to_value(show::DoctorDocument::new(self.checkup, self.findings))?)
     }
 }
 

@@ -1,10 +1,11 @@
 //! A [`Checkup`] as text and JSON.
 
-use anyhow::Result;
+use jitlat_core::NoiseFloor;
 use jitlat_core::summary::Level;
 use jitlat_core::units::{eng4, eng4_f64};
 use jitlat_instruments::doctor::{Baseline, Checkup, Finding};
 use jitlat_report::text::{Options, Page};
+use serde::Serialize;
 
 /// The whole examination; the verdict comes last, where a scrolled terminal shows it.
 pub fn page(c: &Checkup, findings: &[Finding], options: &Options) -> String {
@@ -182,24 +183,44 @@ fn privileges(page: &mut Page, c: &Checkup) {
 }
 
 /// The result as JSON: `docs/formats/doctor.md`.
-pub fn json(c: &Checkup, findings: &[Finding]) -> Result<serde_json::Value> {
-    let mut value = serde_json::to_value(c)?;
-    let of = |b: &Result<Baseline, String>| match b {
-        Ok(b) => serde_json::to_value(b),
-        Err(_) => Ok(serde_json::Value::Null),
-    };
-    let reasons: Vec<&String> =
-        [&c.one_way, &c.two_way].into_iter().filter_map(|b| b.as_ref().err()).collect();
-    if let Some(object) = value.as_object_mut() {
-        object.insert("format".to_owned(), "jitlat doctor 1".into());
-        object.insert("program".to_owned(), concat!("jitlat ", env!("CARGO_PKG_VERSION")).into());
-        object.insert("one_way".to_owned(), of(&c.one_way)?);
-        object.insert("two_way".to_owned(), of(&c.two_way)?);
-        object.insert("failures".to_owned(), serde_json::to_value(reasons)?);
-        object.insert("noise_floor".to_owned(), serde_json::to_value(c.floor())?);
-        object.insert("findings".to_owned(), serde_json::to_value(findings)?);
-        let worst = findings.iter().map(|f| f.level).max().unwrap_or(Level::Good);
-        object.insert("verdict".to_owned(), serde_json::to_value(worst)?);
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct DoctorDocument<'a> {
+    /// `jitlat doctor 1`.
+    format: &'static str,
+    /// Name and version of the program.
+    program: &'static str,
+    /// What was measured and asked.
+    #[serde(flatten)]
+    checkup: &'a Checkup,
+    /// One way over loopback; null where it failed.
+    one_way: Option<&'a Baseline>,
+    /// Both ways over loopback; null where it failed.
+    two_way: Option<&'a Baseline>,
+    /// Why a baseline failed, in words.
+    failures: Vec<&'a str>,
+    /// What this host adds by itself; null where nothing came through.
+    noise_floor: Option<NoiseFloor>,
+    /// What follows, the worst first.
+    findings: &'a [Finding],
+    /// The worst level among the findings.
+    verdict: Level,
+}
+
+impl<'a> DoctorDocument<'a> {
+    /// Of a checkup and what follows from it.
+    pub fn new(c: &'a Checkup, findings: &'a [Finding]) -> DoctorDocument<'a> {
+        let baselines = [&c.one_way, &c.two_way];
+        DoctorDocument {
+            format: "jitlat doctor 1",
+            program: concat!("jitlat ", env!("CARGO_PKG_VERSION")),
+            checkup: c,
+            one_way: c.one_way.as_ref().ok(),
+            two_way: c.two_way.as_ref().ok(),
+            failures: baselines.into_iter().filter_map(|b| b.as_ref().err()).map(String::as_str).collect(),
+            noise_floor: c.floor(),
+            findings,
+            verdict: findings.iter().map(|f| f.level).max().unwrap_or(Level::Good),
+        }
     }
-    Ok(value)
 }

@@ -102,7 +102,7 @@ struct PassiveReport<'a> {
 impl Report for PassiveReport<'_> {
     fn json(&self) -> Result<Value> {
         let ways: Vec<&Summary> = self.runs.iter().map(|run| &run.summary).collect();
-        Ok(spp_document(self.result, self.ping, self.link, &ways, self.notes)?)
+        Ok(serde_json::to_value(spp_document(self.result, self.ping, self.link, &ways, self.notes))?)
     }
 
     fn streams(&self) -> &[Run] {

@@ -12,6 +12,9 @@ mod show;
 mod state;
 mod test_options;
 
+#[cfg(test)]
+pub use show::SweepDocument;
+
 use crate::console::progress::ProgressLine;
 use crate::exit::Status;
 use crate::options::load::LoadArgs;

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 /// The parameters of a sweep: the first line of its file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Plan {
     /// `jitlat sweep 1`.
     pub format: String,
@@ -37,6 +38,7 @@ pub struct Plan {
 
 /// Where the load is sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LoadLink {
     pub(super) host: Option<String>,
     pub(super) port: u16,

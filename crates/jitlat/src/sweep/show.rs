@@ -6,11 +6,13 @@ use crate::console;
 use crate::output::{Drawings, Report, Table};
 use anyhow::Result;
 use jitlat_core::figures::{Selector, selectors};
-use jitlat_core::sweep::{Estimate, Point, SizeLaw, points, size_laws};
+use jitlat_core::sweep::{Estimate, Factor, Level, Outcome, Point, SizeLaw, points, size_laws};
 use jitlat_core::units::{bit_rate, eng4_f64};
 use jitlat_report::figure::{Sweep, of_sweep};
 use jitlat_report::text::{Options, Page};
+use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// A description of the sweep, printed before it starts.
 pub fn begin(state: &State) -> Result<String> {
@@ -61,7 +63,7 @@ impl<'a> SweepReport<'a> {
 
 impl Report for SweepReport<'_> {
     fn json(&self) -> Result<Value> {
-        json(self.state, &self.points, &self.laws)
+        Ok(serde_json::to_value(SweepDocument::new(self.state, &self.points, &self.laws)?)?)
     }
 
     fn table(&self) -> Option<Table> {
@@ -182,35 +184,75 @@ fn lines(plan: &Plan, points: &[Point]) -> Table {
     points.iter().map(line).collect()
 }
 
-fn json(state: &State, points: &[Point], laws: &[SizeLaw]) -> Result<serde_json::Value> {
-    let plan = state.plan();
-    let point = |p: &Point| {
-        let conditions: serde_json::Map<String, serde_json::Value> = plan
-            .grid
-            .levels(p.cell)
-            .into_iter()
-            .map(|(f, l)| {
-                let value = l.number.map_or_else(|| l.text.clone().into(), serde_json::Value::from);
-                (f.to_string().to_lowercase(), value)
-            })
-            .collect();
-        let figures: serde_json::Map<String, serde_json::Value> = p
-            .figures
-            .iter()
-            .map(|(figure, e)| Ok((figure.to_string(), serde_json::to_value(e)?)))
-            .collect::<Result<_>>()?;
-        Ok(serde_json::json!({
-            "conditions": conditions, "runs": p.runs, "sent": p.sent, "received": p.received, "figures": figures,
-        }))
-    };
-    let found: Vec<serde_json::Value> = points.iter().map(point).collect::<Result<_>>()?;
-    Ok(serde_json::json!({
-        "format": FORMAT,
-        "quantity": plan.quantity(),
-        "plan": plan,
-        "complete": state.outcomes().len() == plan.runs()?.len(),
-        "points": found,
-        "size_laws": laws,
-        "runs": state.outcomes(),
-    }))
+/// A sweep as a program reads it: `docs/formats/sweep.md`.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SweepDocument<'a> {
+    /// `jitlat sweep 2`.
+    format: &'static str,
+    /// `round trip` or `one-way delay`.
+    quantity: &'static str,
+    /// What was asked for.
+    plan: &'a Plan,
+    /// All runs were made.
+    complete: bool,
+    /// One combination each, over its repetitions.
+    points: Vec<PointDocument<'a>>,
+    /// How the delay grows with the size of packets.
+    size_laws: &'a [SizeLaw],
+    /// In the order made.
+    runs: &'a [Outcome],
+}
+
+/// One combination over its repetitions.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct PointDocument<'a> {
+    /// Its value of each factor.
+    conditions: BTreeMap<String, Condition<'a>>,
+    /// Runs made.
+    runs: u64,
+    /// Packets sent in them.
+    sent: u64,
+    /// Accepted.
+    received: u64,
+    /// Each figure that any run has, by its name.
+    figures: BTreeMap<String, Estimate>,
+}
+
+/// A factor's value.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+enum Condition<'a> {
+    /// In bytes or ns.
+    Number(f64),
+    /// As people write it.
+    Text(&'a str),
+}
+
+impl<'a> SweepDocument<'a> {
+    fn new(state: &'a State, points: &'a [Point], size_laws: &'a [SizeLaw]) -> Result<SweepDocument<'a>> {
+        let plan = state.plan();
+        let condition = |(factor, level): (Factor, &'a Level)| {
+            let value = level.number.map_or(Condition::Text(&level.text), Condition::Number);
+            (factor.to_string().to_lowercase(), value)
+        };
+        let points = points.iter().map(|point| PointDocument {
+            conditions: plan.grid.levels(point.cell).into_iter().map(condition).collect(),
+            runs: point.runs,
+            sent: point.sent,
+            received: point.received,
+            figures: point.figures.iter().map(|(figure, e)| (figure.to_string(), *e)).collect(),
+        });
+        Ok(SweepDocument {
+            format: FORMAT,
+            quantity: plan.quantity(),
+            plan,
+            complete: state.outcomes().len() == plan.runs()?.len(),
+            points: points.collect(),
+            size_laws,
+            runs: state.outcomes(),
+        })
+    }
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 /// Differences between consecutive readings of one clock, in ns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reading {
     /// Number of readings.
     pub reads: u64,

@@ -10,6 +10,7 @@ use std::os::fd::AsFd;
 
 /// One interface that is up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interface {
     /// Its name.
     pub name: String,
@@ -31,6 +32,7 @@ pub struct Interface {
 
 /// The time stamps that an adapter and its driver support.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Abilities {
     /// Software stamps of sent packets.
     pub software_send: bool,

@@ -13,6 +13,7 @@ const CPUS: &str = "/sys/devices/system/cpu";
 
 /// What influences how soon a program wakes up on this host. What the kernel does not report is `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Machine {
     /// Model name of the processor.
     pub model: Option<String>,
@@ -60,6 +61,7 @@ pub struct Machine {
 
 /// An idle state of a processor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IdleState {
     /// Its name, e.g. `C6`.
     pub name: String,

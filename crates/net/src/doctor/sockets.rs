@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 
 /// Sizes in bytes; `None` if unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sockets {
     /// Largest receive buffer that a program may request.
     pub rmem_max: Option<u64>,

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Wake-up errors at deadlines of one period, in ns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lateness {
     /// `sleep`, `hybrid` or `spin`.
     pub mode: String,

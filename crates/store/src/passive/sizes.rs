@@ -1,7 +1,7 @@
 //! Round trips by packet size, with what a link takes for them: the whole of the seed's Table II.
 
 use jitlat_core::passive::{LinkQuestion, ModelFigures, SizeFigures};
-use serde_json::Value;
+use serde::Serialize;
 use std::io::{self, Write};
 
 /// What the link that is asked about takes for such a pair; None without one.
@@ -9,19 +9,20 @@ fn model(size: &SizeFigures, link: Option<&LinkQuestion>) -> Option<ModelFigures
     Some(ModelFigures::of(link.and_then(LinkQuestion::link)?, size))
 }
 
+/// The round trips of one pair of packet sizes, and what the link takes for such a pair.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SizeDocument<'a> {
+    /// The round trips.
+    #[serde(flatten)]
+    pub size: &'a SizeFigures,
+    /// What the link takes for them; null without a link to compare with.
+    pub model: Option<ModelFigures>,
+}
+
 /// The sizes as JSON.
-///
-/// # Errors
-/// A value that JSON cannot hold.
-pub(super) fn values(sizes: &[SizeFigures], link: Option<&LinkQuestion>) -> serde_json::Result<Vec<Value>> {
-    let one = |size: &SizeFigures| {
-        let mut value = serde_json::to_value(size)?;
-        if let Some(object) = value.as_object_mut() {
-            object.insert("model".to_owned(), serde_json::to_value(model(size, link))?);
-        }
-        Ok(value)
-    };
-    sizes.iter().map(one).collect()
+pub(super) fn documents<'a>(sizes: &'a [SizeFigures], link: Option<&LinkQuestion>) -> Vec<SizeDocument<'a>> {
+    sizes.iter().map(|size| SizeDocument { size, model: model(size, link) }).collect()
 }
 
 /// Writes a line for each pair of packet sizes, times in ns. The columns of the link are empty where `link` compares

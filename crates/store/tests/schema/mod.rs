@@ -44,7 +44,7 @@ impl Validator {
                     self.errors.append(&mut there.errors);
                     return;
                 }
-                "anyOf" => {
+                "anyOf" | "oneOf" => {
                     let mut attempts = Vec::new();
                     for choice in rule.as_array().unwrap() {
                         let mut attempt = Validator { root: self.root.clone(), errors: Vec::new() };
@@ -71,6 +71,11 @@ impl Validator {
                         return self.errors.push(format!("{at}: {value} is not of type {rule}"));
                     }
                 }
+                "const" => {
+                    if rule != value {
+                        found.push(format!("{value} is not {rule}"));
+                    }
+                }
                 "enum" => {
                     if !rule.as_array().unwrap().contains(value) {
                         found.push(format!("{value} is not one of {rule}"));
@@ -79,6 +84,11 @@ impl Validator {
                 "minimum" => {
                     if value.as_f64().is_some_and(|v| v < rule.as_f64().unwrap()) {
                         found.push(format!("{value} is below {rule}"));
+                    }
+                }
+                "maximum" => {
+                    if value.as_f64().is_some_and(|v| v > rule.as_f64().unwrap()) {
+                        found.push(format!("{value} is above {rule}"));
                     }
                 }
                 "minItems" | "maxItems" => {
@@ -100,7 +110,21 @@ impl Validator {
                         self.check(rule, item, &format!("{at}[{i}]"));
                     }
                 }
-                "properties" | "additionalProperties" | "description" | "title" | "$schema" | "$defs" => {}
+                "prefixItems" => {
+                    let pairs =
+                        rule.as_array().into_iter().flatten().zip(value.as_array().into_iter().flatten());
+                    for (i, (rule, item)) in pairs.enumerate() {
+                        self.check(rule, item, &format!("{at}[{i}]"));
+                    }
+                }
+                "format"
+                | "properties"
+                | "patternProperties"
+                | "additionalProperties"
+                | "description"
+                | "title"
+                | "$schema"
+                | "$defs" => {}
                 other => panic!("keyword {other}"),
             }
         }
@@ -110,7 +134,12 @@ impl Validator {
 
     fn check_keys(&mut self, schema: &Value, value: &Value, at: &str) {
         for (key, item) in value.as_object().into_iter().flatten() {
-            match schema["properties"].get(key).or_else(|| schema.get("additionalProperties")) {
+            let mut patterns = schema["patternProperties"].as_object().into_iter().flatten();
+            let rule = schema["properties"]
+                .get(key)
+                .or_else(|| patterns.find(|(pattern, _)| is_number(pattern, key)).map(|(_, rule)| rule))
+                .or_else(|| schema.get("additionalProperties").filter(|rule| rule.is_object()));
+            match rule {
                 Some(rule) => {
                     let rule = rule.clone();
                     self.check(&rule, item, &format!("{at}.{key}"));
@@ -118,5 +147,14 @@ impl Validator {
                 None => self.errors.push(format!("{at}.{key} is not described")),
             }
         }
+    }
+}
+
+/// Whether `key` is as the two patterns want it that ours use.
+fn is_number(pattern: &str, key: &str) -> bool {
+    match pattern {
+        r"^\d+$" => key.parse::<u64>().is_ok(),
+        r"^-?\d+$" => key.parse::<i64>().is_ok(),
+        other => panic!("pattern {other}"),
     }
 }

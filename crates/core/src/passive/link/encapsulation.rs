@@ -12,6 +12,7 @@ pub(super) const CELL: (u64, u64) = (48, 53);
 
 /// What is added to an IP packet on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Encapsulation {
     /// AAL5 over ATM (ADSL).
@@ -40,6 +41,7 @@ pub enum Encapsulation {
 
 /// The payload of an AAL5 frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum AtmPayload {
     /// PPP over Ethernet (RFC 2516).
@@ -54,6 +56,7 @@ pub enum AtmPayload {
 
 /// One layer of a packet: the bytes it adds, and the total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Layer {
     /// Its identifier.
     pub name: &'static str,
@@ -65,6 +68,7 @@ pub struct Layer {
 
 /// A packet on the link, layer by layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Wire {
     /// From the payload outwards.
     pub layers: Vec<Layer>,

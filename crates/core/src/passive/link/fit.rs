@@ -6,6 +6,7 @@ use serde::Serialize;
 
 /// What a sweep over packet sizes shows of the link.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fit {
     /// Round trip that does not depend on size, in ns. For steps it is less whole cells of overhead, which are only
     /// known from the encapsulation.

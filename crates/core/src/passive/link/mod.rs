@@ -22,6 +22,7 @@ const UDP_IP: u64 = 28;
 
 /// An access link with both its rates. Up is from the reference to the monitor point.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Link {
     /// What is added to an IP packet.
     pub encapsulation: Encapsulation,
@@ -163,6 +164,7 @@ impl Link {
 /// What a link alone takes for a pair of packets, and what the round trips of such pairs have beyond it: a column of the
 /// seed's Table II.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ModelFigures {
     /// ATM cells of the OUT packet; None on other links.
     pub out_cells: Option<u64>,

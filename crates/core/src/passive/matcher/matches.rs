@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 
 /// Counts of the packets of one way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MatchCounts {
     /// Sightings at the reference point, without second captures of one packet.
     pub seen_at_reference: u64,

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 /// The fate of one direction's segments at and between two points.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DirectionBetween {
     /// Lost before the first point that the data passes, from the gaps seen there.
     pub lost_before: Option<u64>,
@@ -53,6 +54,7 @@ impl DirectionBetween {
 
 /// What two points show of a connection.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BetweenPoints {
     /// Data from the client.
     pub up: DirectionBetween,

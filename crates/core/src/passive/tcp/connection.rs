@@ -15,6 +15,7 @@ const SILENCE: Span = Span::seconds(1);
 
 /// One connection.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Connection {
     /// The end that opened it, or sent the first segment seen.
     pub client: SocketAddr,

@@ -75,6 +75,7 @@ pub struct ObservedRecord {
 
 /// What delays a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DelayCause {
     /// It waited at the sender because the receiver's window was full or closed.
@@ -108,6 +109,7 @@ impl DelayCause {
 
 /// The share of one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CauseShare {
     /// Which.
     pub cause: DelayCause,
@@ -123,6 +125,7 @@ pub struct CauseShare {
 
 /// What delayed a stream's records.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DelayCauses {
     /// Records for which it is known.
     pub packets: u64,

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
     /// Retransmitted after duplicate acknowledgements or SACK.
@@ -30,6 +31,7 @@ pub enum EventKind {
 
 /// Something that delayed, or indicates a delay of, the data of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Event {
     /// When it was seen.
     pub at: WallTime,
@@ -43,6 +45,7 @@ pub struct Event {
 
 /// An event of a connection's direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DirectedEvent {
     /// The sender of the segment.
     pub from: SocketAddr,

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 /// What happened to the data of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DirectionFigures {
     /// Segments seen.
     pub segments: u64,
