@@ -39,12 +39,12 @@ fn every_protocol_measures_round_trips() {
         let json = ping(arguments);
         assert_eq!(json["counts"]["sent"], 20, "{arguments:?}");
         assert_eq!(json["counts"]["received"], 20, "{arguments:?}");
-        // A follow-up counts whole microseconds, and loopback takes about one.
+        // A follow-up has whole microseconds, and loopback takes about one.
         let lamp = arguments[1] == "lamp";
         let least = if lamp { -2_000 } else { 1 };
         assert!(json["latency"]["min"].as_i64().unwrap() >= least, "{arguments:?}");
         let one_way = json["two_way"]["up"].is_object();
-        assert_eq!(one_way, !lamp, "{arguments:?}: follow-up tells no one-way delay");
+        assert_eq!(one_way, !lamp, "{arguments:?}: a follow-up reports no one-way delay");
         assert!(json["two_way"]["processing_min_ns"].is_i64(), "{arguments:?}");
     }
     let report =
@@ -96,13 +96,13 @@ fn stamp_extensions_tell_what_the_far_host_saw() {
     let json = ping(&[&fixed[..], &asked].concat());
     assert_eq!((&json["counts"]["received"], &json["header"]["pktlen"]), (&20.into(), &200.into()));
     let remarks = json["two_way"]["remarks"].to_string();
-    for words in [
+    for phrase in [
         "arrives there unchanged",
         "20 sent up to then, 20 arrived there, 20 answered",
         "stamps there: of arrivals in software",
         "answers left",
     ] {
-        assert!(remarks.contains(words), "'{words}' is not in {remarks}");
+        assert!(remarks.contains(phrase), "'{phrase}' is not in {remarks}");
     }
 }
 

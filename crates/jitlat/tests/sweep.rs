@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 
 const JITLAT: &str = env!("CARGO_BIN_EXE_jitlat");
 
-/// Servers on an address of this test's own.
+/// Servers on a loopback address of this test's own.
 struct Far {
     address: String,
     server: Server,
 }
 
-/// Answers one-way tests at the standard port of an address nobody else uses, STAMP and LaMP at ports of the
-/// system's choice.
+/// Answers one-way tests at the standard port of a loopback address that nothing else uses, STAMP and LaMP at ports
+/// chosen by the system.
 fn serve() -> Far {
     let address = network::own_address().to_string();
     let server = Server::start(&address, "jitlat,stamp,lamp", &[]);
@@ -71,7 +71,7 @@ fn every_combination_is_repeated_and_shown_in_every_form() {
     }
     assert_eq!(points[0]["conditions"]["payload"], 100.0);
     assert_eq!(v["size_laws"].as_array().unwrap().len(), 3, "one for each protocol");
-    // Random order, a block for each repetition, the same for the same seed.
+    // Random order, in blocks of one repetition, the same for the same seed.
     let cells: Vec<u64> = v["runs"].as_array().unwrap().iter().map(|r| r["cell"].as_u64().unwrap()).collect();
     assert_ne!(cells[..9], (0..9).collect::<Vec<_>>()[..]);
     let mut block = cells[..9].to_vec();
@@ -86,7 +86,7 @@ fn every_combination_is_repeated_and_shown_in_every_form() {
         folder.path().join("plots/sweep-latency-mean.svg").exists()
             && folder.path().join("plots/sweep-latency-p99.png").exists()
     );
-    // A complete sweep is shown again without a packet.
+    // A complete sweep is shown again without sending a packet.
     let again = server.json(folder.path(), "sweep --resume s --json -");
     assert_eq!(again["points"], v["points"]);
     let table = server.run(folder.path(), "sweep --resume s");
@@ -116,7 +116,7 @@ fn an_interrupted_sweep_goes_on() {
     let partial: Value = serde_json::from_slice(&std::fs::read(folder.path().join("j")).unwrap()).unwrap();
     let done = partial["runs"].as_array().unwrap().len();
     assert!((3..100).contains(&done) && partial["complete"] == false);
-    // The rest, and none of it twice.
+    // The remaining runs, and none of them twice.
     let text = std::fs::read_to_string(folder.path().join("s")).unwrap();
     let shorter = text.replacen("\"pause\":100000000", "\"pause\":0", 1);
     assert_ne!(shorter, text);

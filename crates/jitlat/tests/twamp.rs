@@ -28,10 +28,10 @@ fn report(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn refused(output: &Output, words: &[&str]) {
+fn refused(output: &Output, phrases: &[&str]) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    for word in words {
+    for word in phrases {
         assert!(said.contains(word), "'{word}' is not in: {said}");
     }
 }
@@ -96,7 +96,7 @@ fn refusals_say_what_to_try() {
 
 #[test]
 fn without_a_server_the_reflector_is_asked_or_the_lack_explained() {
-    // Port 1 (tcpmux) is nowhere in use.
+    // Port 1 (tcpmux) is not in use.
     let nobody = "1";
     let server = Server::start("127.0.0.1", "stamp", &[]);
     let stamp = server.port(0);
@@ -105,11 +105,11 @@ fn without_a_server_the_reflector_is_asked_or_the_lack_explained() {
     assert!(json["two_way"]["remarks"].to_string().contains("measured as TWAMP Light"));
     let json = report(&ping("127.0.0.1", nobody, &["--stamp-port", stamp, "--light"]));
     assert_eq!(json["two_way"]["remarks"].as_array().map(Vec::len), Some(0));
-    // Where control was asked for in so many words, nothing else is measured.
+    // If TWAMP control was requested explicitly, nothing else is measured.
     refused(&ping("127.0.0.1", nobody, &["--nat"]), &["connecting to the TWAMP server", "--light"]);
 }
 
-/// One who accepts connections and then does what a broken server does.
+/// A program that accepts connections and then behaves like a broken server.
 fn impostor(greeting: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
@@ -127,7 +127,7 @@ fn impostor(greeting: &'static [u8]) -> String {
 fn broken_servers_are_named_for_what_they_are() {
     refused(&ping("127.0.0.1", &impostor(b""), &[]), &["no answer in time", "listen there?"]);
     refused(&ping("127.0.0.1", &impostor(&[0; 64]), &[]), &["turns every client away"]);
-    // All modes, and a count of 2^31: not computed.
+    // All modes, and a count of 2^31, which must not be computed.
     static GREEDY: [u8; 64] = {
         let mut greeting = [0; 64];
         greeting[15] = 15;
