@@ -82,8 +82,9 @@ impl Several<'_> {
 impl Report for Several<'_> {
     fn json(&self) -> Result<Value> {
         let one = |run: &Followed<'_>| {
-            let mut value =
-                spp_document(&run.result, PingFigures::default(), self.args.link.as_ref(), &[], &[])?;
+            let link = self.args.link.as_ref();
+            let document = spp_document(&run.result, PingFigures::default(), link, &[], &[]);
+            let mut value = serde_json::to_value(document)?;
             if let Some(object) = value.as_object_mut() {
                 object.insert("label".to_owned(), run.label.into());
             }
