@@ -95,7 +95,8 @@ pub struct ClockDifference {
     pub offset_ns: Option<f64>,
     /// Largest error of the offset, in ns: half the smallest round trip.
     pub offset_bound_ns: Option<f64>,
-    /// By how much the monitor's clock runs fast, in parts per million.
+    /// By how much the monitor's clock runs fast, in parts per million: 0 where the ways disagree even about the sign,
+    /// as when packets become larger during the capture.
     pub skew_ppm: Option<f64>,
     /// The skew by OUT and by IN packets alone.
     pub skew_ppm_by_way: [Option<f64>; 2],
@@ -140,6 +141,8 @@ impl Clocks {
             Some(if w == 0 { slope } else { -slope } * 1e6)
         });
         let least = |ppm: &[Option<f64>; 2]| match *ppm {
+            // Each way that becomes slower adds to its own side: the skew lies between the two.
+            [Some(a), Some(b)] if a * b < 0.0 => Some(0.0),
             // Queues only add delay: on a loaded way the slope is too large, so the flatter hull is the better one.
             [Some(a), Some(b)] => Some(if a.abs() <= b.abs() { a } else { b }),
             [a, b] => a.or(b),
@@ -204,6 +207,27 @@ mod tests {
             );
             assert!((d.offset_bound_ns.unwrap() - 10e6).abs() < 0.2e6, "{d:?}");
         }
+    }
+
+    #[test]
+    fn packets_that_become_larger_do_not_pass_for_skew() {
+        let mut c = Clocks::default();
+        for i in 0..3000i64 {
+            // Both ways take 3 ms more for each thousand packets.
+            let (t, longer) = (i * 20_000_000, i / 1000 * 3_000_000);
+            let record = |way, reference, monitor| Record {
+                way,
+                reference: WallTime(reference),
+                monitor: WallTime(monitor),
+                length: 1,
+                flow: 0,
+            };
+            c.push(&record(Way::Out, t, t + 5_000_000 + longer));
+            c.push(&record(Way::In, t + 15_000_000 + longer, t + 10_000_000));
+        }
+        let d = c.difference();
+        let [out, back] = d.skew_ppm_by_way.map(Option::unwrap);
+        assert!(out > 50.0 && back < -50.0 && d.skew_ppm == Some(0.0), "{d:?}");
     }
 
     #[test]
