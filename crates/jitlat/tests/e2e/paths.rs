@@ -54,7 +54,7 @@ fn random_bursts_are_reported_as_the_emulator_tells_them() {
 #[test]
 fn known_duplicates_and_late_packets_come_out_exactly() {
     let Some(lab) = lab("known_duplicates_and_late_packets_come_out_exactly") else { return };
-    let (report, _) = measure(&lab, scenario("duplicates_reorder"), "-b -n 120 -p 40ms");
+    let (report, _) = measure(&lab, scenario("duplicates_reorder"), "-b -n 120 -p 100ms");
     let [up, down] = report.directions();
     assert_eq!(up.histogram("/duplicates/run_length_hist"), [(1, 2), (3, 1)]);
     assert_eq!(up.histogram("/duplicates/arrival_count_hist"), [(1, 115), (2, 5)]);
