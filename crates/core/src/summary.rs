@@ -8,7 +8,7 @@ pub use crate::distribution::Distribution;
 pub use crate::distribution::histogram::{Bins, Histogram};
 pub use crate::distribution::percentile::{Method, Percent, Percentiles, Resolution};
 pub use crate::metrics::burst_gap::BurstGap;
-pub use crate::metrics::clock::{ClockEstimate, Corrected, HostClock};
+pub use crate::metrics::clock::{ClockEstimate, Corrected, HostClock, OffsetEstimator};
 pub use crate::metrics::confidence::{Batches, Bootstrap, Inference, Ranks};
 pub use crate::metrics::counts::Counts;
 pub use crate::metrics::dejitter::{Dejitter, DejitterPoint, DelayBasis};

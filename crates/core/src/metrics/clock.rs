@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ClockEstimate {
-    /// θ used for correction, in ns: of the minimum-RTT probe; the median of the probes where classic workorders were
-    /// spoken; or as a version 2 log prints it.
+    /// θ used for correction, in ns, as `estimator` says.
     pub offset_ns: Option<i64>,
-    /// Largest possible error of `theta_ns`, in ns, if no one-way delay is negative.
+    /// How `offset_ns` was estimated. None where it is unknown.
+    pub estimator: Option<OffsetEstimator>,
+    /// Largest possible error of `offset_ns`, in ns, if no one-way delay is negative.
     pub bound_ns: Option<f64>,
     /// The interval that contains θ: the intersection of all probes.
     pub interval_ns: Option<[i64; 2]>,
@@ -27,11 +28,11 @@ pub struct ClockEstimate {
     pub min_rtt_ns: Option<i64>,
     /// θ of the best probe before the stream, and after it.
     pub offset_before_ns: Option<f64>,
-    /// See `theta_before_ns`.
+    /// See `offset_before_ns`.
     pub offset_after_ns: Option<f64>,
     /// Minimum RTT before the stream, and after it.
     pub min_rtt_before_ns: Option<i64>,
-    /// See `rtt_before_ns`.
+    /// See `min_rtt_before_ns`.
     pub min_rtt_after_ns: Option<i64>,
     /// How far the probes' round trips lie above their minimum, in ns: the median, before or after the stream,
     /// whichever is larger. Smaller changes of offset or round trip are not seen.
@@ -46,6 +47,19 @@ pub struct ClockEstimate {
     pub client: HostClock,
     /// The server's clock.
     pub server: HostClock,
+}
+
+/// How the clock offset was estimated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum OffsetEstimator {
+    /// From the probe of the shortest round trip.
+    MinimumRtt,
+    /// The median of the probes, where classic workorders were spoken.
+    MedianOfProbes,
+    /// As a version 2 log prints it.
+    Logged,
 }
 
 /// What one host reports about its clock.
@@ -104,6 +118,7 @@ impl ClockEstimate {
         };
         if session.probes.is_empty() {
             estimate.offset_ns = session.classic_offset.map(|s| s.0);
+            estimate.estimator = session.classic_offset.map(|_| OffsetEstimator::Logged);
             estimate.offset_median_ns = session.classic_offset.map(|s| s.0 as f64);
             estimate.min_rtt_ns = session.classic_rtt.map(|s| s.0);
             estimate.bound_ns = estimate.min_rtt_ns.filter(|r| *r >= 0).map(|r| r as f64 / 2.0);
@@ -159,6 +174,7 @@ impl ClockEstimate {
         self.interval_ns = interval.filter(|(low, high)| low <= high).map(|(low, high)| [low, high]);
         let bound = self.reach(offset).unwrap_or(best.rtt().0 as f64 / 2.0);
         (self.offset_ns, self.bound_ns) = (Some(offset), Some(bound));
+        self.estimator = Some(OffsetEstimator::MinimumRtt);
         (self.offset_min_rtt_ns, self.bound_min_rtt_ns) = (Some(offset), Some(bound));
     }
 
@@ -171,6 +187,7 @@ impl ClockEstimate {
         let to_best = self.offset_min_rtt_ns.map_or(0, |best| best.abs_diff(offset)) as f64;
         let bound = self.reach(offset).or_else(|| Some(self.bound_min_rtt_ns? + to_best));
         (self.offset_ns, self.bound_ns) = (Some(offset), bound);
+        self.estimator = Some(OffsetEstimator::MedianOfProbes);
     }
 
     /// How far an end of the interval that θ lies in is from `offset`, in ns; None without such an interval.

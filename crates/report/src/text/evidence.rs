@@ -6,7 +6,7 @@ use jitlat_core::clock::SyncState;
 use jitlat_core::figures::{Number, Selector, selectors};
 use jitlat_core::session::Ending;
 use jitlat_core::spec::{Direction, Dscp};
-use jitlat_core::summary::{Coverage, HostClock, LossPattern, Summary, TrendVerdict};
+use jitlat_core::summary::{Coverage, HostClock, LossPattern, OffsetEstimator, Summary, TrendVerdict};
 use jitlat_core::units::{eng4, eng4_f64, full, full_f64};
 use jitlat_core::verdict::Opinion;
 use std::collections::BTreeMap;
@@ -146,10 +146,13 @@ fn clocks(page: &mut Page, s: &Summary) {
     }
     page.heading("Clocks");
     if let Some(offset) = c.offset_ns {
-        let of = match (c.probes, c.offset_min_rtt_ns == Some(offset)) {
-            (0, _) => String::new(),
-            (n, true) => format!(" (from {})", count(n as u64, "probe")),
-            (n, false) => format!(" (median of {}, as classic tests have it)", count(n as u64, "probe")),
+        let probes = count(c.probes as u64, "probe");
+        let of = match c.estimator {
+            Some(OffsetEstimator::MinimumRtt) => format!(" (from {probes})"),
+            Some(OffsetEstimator::MedianOfProbes) => {
+                format!(" (median of {probes}, as classic tests have it)")
+            }
+            Some(OffsetEstimator::Logged) | None => String::new(),
         };
         page.item(&format!("relative clock error, server less client = {}{of}", full(offset)));
     }
@@ -158,16 +161,22 @@ fn clocks(page: &mut Page, s: &Summary) {
     } else if let Some(bound) = c.bound_ns {
         page.item(&format!("it is known to +/- {}, whatever the path", eng4_f64(bound)));
     }
-    if c.offset_min_rtt_ns == c.offset_ns
-        && let Some(median) = c.offset_median_ns.filter(|_| c.probes > 0)
-    {
-        page.item(&format!("median of the probes = {}", full_f64(median)));
-    } else if let Some((best, bound)) = c.offset_min_rtt_ns.zip(c.bound_min_rtt_ns) {
-        page.item(&format!(
-            "estimate of the shortest round trip = {}, known to +/- {}",
-            full(best),
-            eng4_f64(bound)
-        ));
+    match c.estimator {
+        Some(OffsetEstimator::MinimumRtt) => {
+            if let Some(median) = c.offset_median_ns {
+                page.item(&format!("median of the probes = {}", full_f64(median)));
+            }
+        }
+        Some(OffsetEstimator::MedianOfProbes) => {
+            if let Some((best, bound)) = c.offset_min_rtt_ns.zip(c.bound_min_rtt_ns) {
+                let bound = eng4_f64(bound);
+                page.item(&format!(
+                    "estimate of the shortest round trip = {}, known to +/- {bound}",
+                    full(best)
+                ));
+            }
+        }
+        Some(OffsetEstimator::Logged) | None => {}
     }
     for (name, host) in [("client", &c.client), ("server", &c.server)] {
         if let Some(account) = account(host) {
