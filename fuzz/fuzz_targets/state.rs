@@ -1,6 +1,6 @@
 #![no_main]
 
-use jitlat_core::Options;
+use jitlat_core::{Options, PacketRecord, WallTime};
 use jitlat_core::state::{State, seal};
 
 libfuzzer_sys::fuzz_target!(|body: &[u8]| {
@@ -11,6 +11,9 @@ libfuzzer_sys::fuzz_target!(|body: &[u8]| {
     let mut twice = state.clone();
     let _ = twice.merge(again.clone());
     let _ = twice.continue_with(again);
+    for seq in 0..300 {
+        twice.push(&PacketRecord::one_way(seq, WallTime(seq * 1000), WallTime(seq * 1000 + 700)));
+    }
     let _ = twice.finish();
     let _ = state.finish();
 });

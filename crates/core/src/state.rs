@@ -57,9 +57,6 @@ pub enum StateError {
     /// The version is not known to this program.
     #[error("this state is of version {0}; this program reads version 1")]
     Version(String),
-    /// An analysis in constant memory has no state to save.
-    #[error("an analysis in constant memory cannot be saved: analyse all packets (without --streaming)")]
-    InConstantMemory,
     /// The bytes are not those that were written: truncated or changed.
     #[error("the state is damaged: it ends early, or bytes of it were changed")]
     Damaged,
@@ -99,6 +96,11 @@ impl State {
         &self.session
     }
 
+    /// Whether all packets are known, as they are not after an analysis in constant memory.
+    pub fn keeps_packets(&self) -> bool {
+        self.analyzer.keeps_packets()
+    }
+
     /// The session, to complete when more becomes known.
     pub fn session_mut(&mut self) -> &mut Session {
         &mut self.session
@@ -125,9 +127,11 @@ impl State {
         (self.session, self.analyzer)
     }
 
-    /// The state as bytes for [`State::load`], about 10 per packet. An analysis in constant memory cannot be saved.
+    /// The state as bytes for [`State::load`]: about 10 a packet, of an analysis in constant memory never more than a few
+    /// hundred kilobytes.
     pub fn save(&self) -> Result<Vec<u8>, StateError> {
-        let analysis = self.analyzer.saved().ok_or(StateError::InConstantMemory)?;
+        let analysis = self.analyzer.saved();
+        let analysis = analysis.ok_or_else(|| StateError::Impossible("a test within a test".to_owned()))?;
         let written = Written { session: Cow::Borrowed(&self.session), analysis };
         let body = rmp_serde::to_vec_named(&written).map_err(|e| StateError::Impossible(e.to_string()))?;
         Ok(seal(&body))

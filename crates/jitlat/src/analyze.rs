@@ -64,6 +64,12 @@ pub fn run(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<S
     {
         bail!("--{name} takes its lines from a log: a saved state, or several logs together, have none");
     }
+    let within = args.analysis.within.map(|_| "within");
+    if let Some(option) = args.outputs.conflicting("streaming").map(|output| output.name).or(within)
+        && let Some(taken) = taken.iter().find(|t| !t.state.keeps_packets())
+    {
+        bail!("--{option} needs all packets, and {} was analysed in constant memory", taken.label);
+    }
     let state = match (&together.state, &taken[..]) {
         (Some(path), [one]) => Some((path, one.state.save()?)),
         _ => None,

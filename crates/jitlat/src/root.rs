@@ -78,7 +78,7 @@ pub struct AnalyzeArgs {
     pub merge: bool,
     /// Save what was analysed into FILE, to be analysed again and merged later without the log; it may be one of those
     /// that were read
-    #[arg(long, value_name = "FILE", conflicts_with = "streaming")]
+    #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
     #[command(flatten)]
     pub report: ReportArgs,

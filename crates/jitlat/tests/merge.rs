@@ -70,6 +70,11 @@ fn parts_of_a_test_are_the_whole_in_constant_memory() {
     let dir = dir.path();
     let whole = json(dir, "analyze whole.log --streaming");
     assert_same(&json(dir, "analyze 1.log 2.log 3.log --merge --streaming"), &whole);
+    // Nor is anything lost where the analysis rests in a file in between.
+    jitlat(dir, "analyze 1.log --streaming --state day.state");
+    json(dir, "analyze day.state 2.log --merge --streaming --state day.state");
+    assert_same(&json(dir, "analyze day.state 3.log --merge --streaming --state day.state"), &whole);
+    assert_same(&json(dir, "analyze day.state"), &whole);
     // A state keeps every packet, whatever comes behind it.
     jitlat(dir, "analyze 1.log --state 1.state");
     let exact = json(dir, "analyze whole.log");
@@ -100,6 +105,7 @@ fn what_cannot_be_merged_or_read_is_said_so() {
     let dir = dir.path();
     fs::copy(data("d_edge_small_v1.log"), dir.join("other.log")).unwrap();
     jitlat(dir, "analyze whole.log --state whole.state");
+    jitlat(dir, "analyze whole.log --streaming --state streaming.state");
     let mut bytes = fs::read(dir.join("whole.state")).unwrap();
     fs::write(dir.join("short.state"), &bytes[..bytes.len() / 2]).unwrap();
     let at = bytes.len() / 2;
@@ -115,7 +121,11 @@ fn what_cannot_be_merged_or_read_is_said_so() {
         ("analyze 1.log 2.log --state x.state", "give one log, or --merge"),
         ("analyze whole.log other.log --merge --streaming", "a part of another test"),
         ("analyze 1.log whole.state --merge --streaming", "constant memory cannot be merged"),
-        ("analyze whole.log --streaming --state x.state", "cannot be used with"),
+        (
+            "analyze streaming.state --hdr -",
+            "--hdr needs all packets, and streaming.state was analysed in constant memory",
+        ),
+        ("analyze streaming.state --within 1ms", "--within needs all packets"),
         ("analyze whole.log --state /nonexistent/x.state", "/nonexistent/x.state"),
     ] {
         let output = jitlat(dir, line);

@@ -227,6 +227,15 @@ impl Analyzer {
         }
     }
 
+    /// Whether all packets are kept: not in constant memory.
+    pub(crate) fn keeps_packets(&self) -> bool {
+        match &self.mode {
+            Mode::Exact(_) => true,
+            Mode::Streaming(_) => false,
+            Mode::TwoWay(views) => views.round_trip.keeps_packets(),
+        }
+    }
+
     /// Number of rows pushed so far.
     pub fn received(&self) -> u64 {
         match &self.mode {

@@ -1,5 +1,6 @@
 //! An [`Analyzer`] in its stored form: [`Saved`].
 
+use super::stream::Stream;
 use super::twoway::{Returned, STRETCHES, TwoWayAnalysis};
 use super::{Analyzer, Gathered, Mode, Options, Tally};
 use crate::clock::ClockProbe;
@@ -18,7 +19,9 @@ pub(crate) const MOST_ROWS: u64 = 1 << 48;
 #[derive(Debug)]
 pub(crate) struct Impossible(pub &'static str);
 
-fn require(holds: bool, otherwise: &'static str) -> Result<(), Impossible> {
+const UNLIKE: &str = "the test is two-way and its analysis is not, or the other way about";
+
+pub(super) fn require(holds: bool, otherwise: &'static str) -> Result<(), Impossible> {
     if holds { Ok(()) } else { Err(Impossible(otherwise)) }
 }
 
@@ -27,9 +30,19 @@ fn require(holds: bool, otherwise: &'static str) -> Result<(), Impossible> {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Saved<'a> {
     /// The state for one stream.
-    OneWay(Box<SavedPackets<'a>>),
+    OneWay(SavedView<'a>),
     /// The state for a two-way test.
     TwoWay(Box<SavedTwoWay<'a>>),
+}
+
+/// The state for one stream.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SavedView<'a> {
+    /// All packets.
+    Packets(Box<SavedPackets<'a>>),
+    /// What is kept in constant memory.
+    Streaming(Box<Cow<'a, Stream>>),
 }
 
 /// The packets of a stream in arrival order. Which numbers were accepted follows from them.
@@ -47,9 +60,9 @@ pub(crate) struct SavedPackets<'a> {
 /// The three views of a two-way test, and what is kept beside them.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct SavedTwoWay<'a> {
-    round_trip: SavedPackets<'a>,
-    up: SavedPackets<'a>,
-    down: SavedPackets<'a>,
+    round_trip: SavedView<'a>,
+    up: SavedView<'a>,
+    down: SavedView<'a>,
     fastest: [Option<ClockProbe>; STRETCHES],
     processing: Option<Processing>,
     processing_sum: i128,
@@ -57,15 +70,13 @@ pub(crate) struct SavedTwoWay<'a> {
 }
 
 impl Analyzer {
-    /// `None` for an analysis in constant memory.
+    /// Its stored form; `None` of a test within a test.
     pub(crate) fn saved(&self) -> Option<Saved<'_>> {
-        let Mode::TwoWay(views) = &self.mode else {
-            return Some(Saved::OneWay(Box::new(self.saved_packets()?)));
-        };
+        let Mode::TwoWay(views) = &self.mode else { return self.saved_view().map(Saved::OneWay) };
         Some(Saved::TwoWay(Box::new(SavedTwoWay {
-            round_trip: views.round_trip.saved_packets()?,
-            up: views.up.saved_packets()?,
-            down: views.down.saved_packets()?,
+            round_trip: views.round_trip.saved_view()?,
+            up: views.up.saved_view()?,
+            down: views.down.saved_view()?,
             fastest: views.fastest,
             processing: views.processing,
             processing_sum: views.processing_sum,
@@ -73,36 +84,40 @@ impl Analyzer {
         })))
     }
 
-    fn saved_packets(&self) -> Option<SavedPackets<'_>> {
+    fn saved_view(&self) -> Option<SavedView<'_>> {
         match &self.mode {
-            Mode::Exact(gathered) => Some(gathered.saved()),
-            Mode::Streaming(_) | Mode::TwoWay(_) => None,
+            Mode::Exact(gathered) => Some(SavedView::Packets(Box::new(gathered.saved()))),
+            Mode::Streaming(stream) => Some(SavedView::Streaming(Box::new(Cow::Borrowed(stream)))),
+            Mode::TwoWay(_) => None,
         }
     }
 
-    /// The analysis of the test `session` describes as it was saved; all packets are kept, whatever `options` say.
+    /// The analysis of the test `session` describes as it was saved: of all packets or in constant memory, whatever
+    /// `options` say.
     pub(crate) fn restored(
         session: &Session,
         saved: Saved<'_>,
         options: &Options,
     ) -> Result<Analyzer, Impossible> {
-        let mut analyzer = Analyzer::new(session, &Options { streaming: false, ..options.clone() });
+        let view = match &saved {
+            Saved::OneWay(view) => view,
+            Saved::TwoWay(saved) => &saved.round_trip,
+        };
+        let streaming = matches!(view, SavedView::Streaming(_));
+        let mut analyzer = Analyzer::new(session, &Options { streaming, ..options.clone() });
         match (&mut analyzer.mode, saved) {
             (Mode::TwoWay(views), Saved::TwoWay(saved)) => views.restore(*saved)?,
-            (Mode::Exact(gathered), Saved::OneWay(saved)) => gathered.restore(*saved)?,
-            _ => {
-                return Err(Impossible(
-                    "the test is two-way and its analysis is not, or the other way about",
-                ));
-            }
+            (_, Saved::OneWay(saved)) => analyzer.restore(saved)?,
+            (_, Saved::TwoWay(_)) => return Err(Impossible(UNLIKE)),
         }
         Ok(analyzer)
     }
 
-    fn restore(&mut self, saved: SavedPackets<'_>) -> Result<(), Impossible> {
-        match &mut self.mode {
-            Mode::Exact(gathered) => gathered.restore(saved),
-            Mode::Streaming(_) | Mode::TwoWay(_) => Err(Impossible("a test within a test")),
+    fn restore(&mut self, saved: SavedView<'_>) -> Result<(), Impossible> {
+        match (&mut self.mode, saved) {
+            (Mode::Exact(gathered), SavedView::Packets(saved)) => gathered.restore(*saved),
+            (Mode::Streaming(stream), SavedView::Streaming(saved)) => stream.restore(saved.into_owned()),
+            _ => Err(Impossible(UNLIKE)),
         }
     }
 }

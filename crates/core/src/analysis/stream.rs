@@ -3,6 +3,7 @@
 
 use super::Options;
 use super::assemble::{Counted, Findings, Known};
+use super::saved::{Impossible, MOST_ROWS, require};
 use super::tally::Tally;
 use crate::distribution::{Distribution, LogHistogram, Precision, Quantiles};
 use crate::metrics::classify::{Class, Classifier, Packet};
@@ -17,7 +18,7 @@ use crate::metrics::mapdv2::Mapdv2;
 use crate::metrics::moments::{CoMoments, Moments};
 use crate::metrics::periods::Extent;
 use crate::metrics::reorder::Overtaking;
-use crate::metrics::seqset::Run;
+use crate::metrics::seqset::{Run, SeqSet};
 use crate::metrics::skew::StreamingHull;
 use crate::metrics::{METRICS, OnePass, rfc3550};
 use crate::record::PacketRecord;
@@ -27,6 +28,7 @@ use crate::summary::{
     Dejitter, Duplicates, FarEnd, Inference, Ipdv, Loss, Periods, Regression, Reordering, Rfc3550,
     ScheduleError, SkewHull, Stamps,
 };
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Pages of 512 sequence numbers kept: two million packets.
@@ -35,7 +37,7 @@ const PAGES: usize = 4096;
 const STRETCHES: usize = 8192;
 
 /// Constant memory in all cases: about 4 MB at most.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Stream {
     classifier: Classifier,
     tally: Tally,
@@ -83,6 +85,48 @@ impl Stream {
             errors: period.map(|p| (p.0, LogHistogram::new(Precision::STREAM))),
             listed: Running::new(METRICS),
         }
+    }
+
+    /// Takes over what was stored of the test for which this one was begun, after a check that an analysis can have come
+    /// to it.
+    pub fn restore(&mut self, read: Stream) -> Result<(), Impossible> {
+        let rows = read.classifier.received;
+        let packets = self.classifier.packets();
+        let accepted = &read.classifier.accepted;
+        let n = read.moments.n();
+        let end = accepted.max().map_or(0, |seq| u64::from(seq) + 1);
+        let begin = accepted.runs().next().map_or(0, |run| run.start);
+        let numbers = end <= packets.into() && read.forgotten <= begin && n <= end && accepted.len() <= n;
+        require(numbers && accepted.pages() <= PAGES, "sequence numbers beyond the test")?;
+        let counted = n.checked_add(read.copies.total).and_then(|c| c.checked_add(read.classifier.invalid));
+        require(counted == Some(rows) && rows <= MOST_ROWS, "counts that do not add up")?;
+        let kept = read.moments.is_possible(n)
+            && read.sums.is_possible(n)
+            && read.extent.is_possible(n, packets)
+            && read.jitter.is_possible(n)
+            && read.mapdv2.is_possible(n)
+            && read.overtaking.is_possible(n, STRETCHES)
+            && read.stay_back.is_possible(n, THRESHOLD)
+            && read.occupancy.is_possible(n, THRESHOLD)
+            && read.delays.is_possible(n)
+            && read.delays.is_as_precise_as(&self.delays)
+            && read.ipdv.is_possible(n)
+            && read.hull.is_possible(n);
+        require(kept, "sums that do not add up")?;
+        let errors = match (&read.errors, &self.errors) {
+            (Some((period, read)), Some((known, begun))) => {
+                period == known && read.is_possible(n) && read.is_as_precise_as(begun)
+            }
+            (read, begun) => read.is_some() == begun.is_some(),
+        };
+        require(errors, "another schedule")?;
+        let copies = read.copies.is_possible(accepted, read.forgotten);
+        require(copies && read.losses.is_possible(read.forgotten), "losses or copies that do not add up")?;
+        let tally = self.tally.restore(read.tally, rows).ok_or(Impossible("counts that do not add up"))?;
+        let mut classifier = read.classifier;
+        classifier.set_packets(packets);
+        *self = Stream { classifier, tally, ..read };
+        Ok(())
     }
 
     /// See [`super::Analyzer::set_regressions`].
@@ -264,13 +308,18 @@ impl Findings for Streamed<'_> {
 }
 
 /// Runs of loss from runs of reception.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Losses {
     next: u64,
     scan: LossScan,
 }
 
 impl Losses {
+    /// Whether these can be the losses among the numbers below `forgotten`.
+    fn is_possible(&self, forgotten: u64) -> bool {
+        self.next <= forgotten && self.scan.is_possible(self.next)
+    }
+
     fn received(&mut self, run: Run) {
         if run.start > self.next {
             self.scan.push(Run { start: self.next, len: run.start - self.next });
@@ -287,7 +336,7 @@ impl Losses {
 }
 
 /// Further copies, counted by runs once their numbers can no longer come again.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct CopyRuns {
     total: u64,
     duplicated: u64,
@@ -298,6 +347,20 @@ struct CopyRuns {
 }
 
 impl CopyRuns {
+    /// Whether these can be the copies of packets that are `accepted` or have a number below `forgotten`.
+    fn is_possible(&self, accepted: &SeqSet, forgotten: u64) -> bool {
+        let known = self.recent.keys().all(|seq| accepted.contains(*seq));
+        let run = self.run.is_none_or(|(last, len)| u64::from(last) < forgotten && len <= forgotten);
+        let counted = |of: &BTreeMap<u64, u64>| of.values().map(|count| u128::from(*count)).sum::<u128>();
+        let (runs, duplicated) = (counted(&self.runs), u128::from(self.duplicated));
+        let copies = self.recent.values().map(|copies| u128::from(*copies)).sum::<u128>() + duplicated;
+        known
+            && run
+            && copies <= self.total.into()
+            && counted(&self.counts) == duplicated
+            && runs <= duplicated
+    }
+
     fn push(&mut self, seq: u32) {
         self.total += 1;
         *self.recent.entry(seq).or_default() += 1;

@@ -2,10 +2,11 @@
 
 use super::percentile::{Method, Percent, rank};
 use super::sample::Sample;
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// The precision of a [`LogHistogram`]: the first values are kept exactly, further ones counted in buckets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Precision {
     /// Number of values kept exactly; with one more, all go into buckets.
     pub exact: usize,
@@ -27,7 +28,7 @@ impl Precision {
 ///
 /// A percentile is never too low, and at most 1/2^bits of its distance from the origin too high. All histograms of this
 /// program have this type, so two percentiles differ by the same rule wherever they come from.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogHistogram {
     precision: Precision,
     /// `None` while values are kept exactly and no origin was given.
@@ -42,7 +43,7 @@ pub struct LogHistogram {
 }
 
 /// Counts of buckets, from the lowest that is not empty.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Buckets {
     lowest: usize,
     counts: Vec<u64>,
@@ -85,6 +86,30 @@ impl LogHistogram {
         } else {
             self.count(x, 1);
         }
+    }
+
+    /// Whether it can be that of `n` values, as far as computing relies on it.
+    pub(crate) fn is_possible(&self, n: u64) -> bool {
+        let Precision { exact, bits } = self.precision;
+        if bits > 32 || self.n != n || self.extremes.is_some() != (n > 0) {
+            return false;
+        }
+        let buckets = [&self.above, &self.below];
+        let reach = bucket(u64::MAX, bits) + 1;
+        let tiled = |b: &Buckets| b.lowest.checked_add(b.counts.len()).is_some_and(|end| end <= reach);
+        let counted = buckets.iter().flat_map(|b| &b.counts).map(|count| u128::from(*count)).sum::<u128>();
+        let counted = if self.is_exact() {
+            self.first.len() <= exact && buckets.iter().all(|b| b.counts.is_empty())
+        } else {
+            self.first.is_empty() && self.origin.is_some() && counted == n.into()
+        };
+        let ordered = self.extremes.is_none_or(|(low, high)| low <= high);
+        ordered && counted && buckets.iter().all(|b| tiled(b))
+    }
+
+    /// Whether its precision is that of `other`.
+    pub(crate) fn is_as_precise_as(&self, other: &LogHistogram) -> bool {
+        self.precision == other.precision
     }
 
     /// Whether all values are still known, because none is in a bucket.

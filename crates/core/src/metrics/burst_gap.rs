@@ -34,7 +34,7 @@ pub const GMIN: u64 = 16;
 const LISTED: usize = 10_000;
 
 /// Divides runs of loss, given in ascending order, in constant memory (except for the lists).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Segmenter {
     gmin: u64,
     /// First and last loss and number of losses of the cluster being collected.
@@ -57,6 +57,22 @@ impl Segmenter {
             in_gaps: (0, 0),
             result: BurstGap::default(),
         }
+    }
+
+    /// Whether it can be that of losses below the number `next`, as far as computing relies on it.
+    pub(crate) fn is_possible(&self, next: u64) -> bool {
+        let cluster = self.cluster.is_none_or(|(first, last, losses)| {
+            first <= last && last < next && (1..=last - first + 1).contains(&losses)
+        });
+        let BurstGap { bursts, gaps, burst_count, gap_count, .. } = &self.result;
+        let (burst, gap) = (self.in_bursts, self.in_gaps);
+        let counts = [burst.0, burst.1, gap.0, gap.1, self.gap_from, *burst_count, *gap_count];
+        let within = |first: u64, len: u64| first.checked_add(len).is_some_and(|end| end <= next);
+        let listed = bursts.len() <= LISTED
+            && gaps.len() <= LISTED
+            && bursts.iter().all(|b| within(b[0], b[1]))
+            && gaps.iter().all(|g| within(g[0], g[1]));
+        self.gmin == GMIN && cluster && counts.iter().all(|count| *count <= next) && listed
     }
 
     /// The next run of loss.

@@ -6,6 +6,7 @@
 
 use super::seqset::SeqSet;
 use crate::record::PacketRecord;
+use serde::{Deserialize, Serialize};
 
 /// An accepted packet: the first clean copy of a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +42,10 @@ pub enum Class {
 }
 
 /// Classifies rows in arrival order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Classifier {
+    /// Of the test: not stored.
+    #[serde(skip)]
     packets: u32,
     /// The sequence numbers accepted so far.
     pub accepted: SeqSet,

@@ -1,6 +1,7 @@
 //! Reorder density and reorder-buffer density (metrics §13; RFC 5236).
 
 use super::seqset::SeqSet;
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 pub const THRESHOLD: u32 = 128;
 
 /// Counts by displacement: small ones in an array, large ones in a map.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Displacements {
     near: Vec<u64>,
     far: BTreeMap<i64, u64>,
@@ -19,6 +20,12 @@ impl Displacements {
 
     fn new() -> Displacements {
         Displacements { near: vec![0; 2 * Self::REACH as usize + 1], far: BTreeMap::new() }
+    }
+
+    fn is_possible(&self, n: u64) -> bool {
+        let counts = self.near.iter().chain(self.far.values());
+        self.near.len() == 2 * Self::REACH as usize + 1
+            && counts.map(|c| u128::from(*c)).sum::<u128>() <= n.into()
     }
 
     fn add(&mut self, d: i64) {
@@ -46,7 +53,7 @@ pub fn complete_density(arrivals: impl Iterator<Item = u32>, accepted: &SeqSet) 
 
 /// The RFC's bounded "stay-back" algorithm (§7.1): a receive index whose number is neither among the next
 /// DT + 1 arrivals nor held is taken for lost; displacements beyond DT are discarded. O(log DT) a packet.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StayBack {
     threshold: u32,
     index: u64,
@@ -82,6 +89,12 @@ impl StayBack {
         let mut stay_back = StayBack::new(THRESHOLD, 0);
         arrivals.for_each(|seq| stay_back.push(seq));
         stay_back.finish()
+    }
+
+    /// Whether it can be that of `n` packets with the threshold DT, as far as computing relies on it.
+    pub(crate) fn is_possible(&self, n: u64, threshold: u32) -> bool {
+        let index = self.index <= 1 << 33 && self.threshold == threshold;
+        index && self.window.len() <= threshold as usize && self.found.is_possible(n)
     }
 
     /// The next arrival; each number once.
@@ -129,7 +142,7 @@ impl StayBack {
 
 /// Reorder-buffer occupancy (RFC 5236 §7.2) after every arrival that is not too late, with one repair:
 /// after a forced advance past missing packets an arrival that was not consumed is stored (metrics §27).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Occupancy {
     threshold: usize,
     expected: u64,
@@ -148,6 +161,14 @@ impl Occupancy {
             held: BinaryHeap::new(),
             found: vec![0; threshold + 2],
         }
+    }
+
+    /// Whether it can be that of `n` packets with the threshold BT, as far as computing relies on it.
+    pub(crate) fn is_possible(&self, n: u64, threshold: u32) -> bool {
+        let (most, threshold) = (1 << 33, threshold as usize);
+        let held = self.threshold == threshold && self.held.len() <= threshold && self.expected <= most;
+        let found = self.found.iter().map(|c| u128::from(*c)).sum::<u128>();
+        held && self.found.len() == threshold + 2 && found <= n.into()
     }
 
     /// The next arrival; each number once.

@@ -7,6 +7,9 @@ use super::series::{Samples, Series};
 use crate::distribution::sample::Sample;
 use crate::figure::Figure;
 use crate::session::Session;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// A metric: the scalars it reports, and how they are computed where the summary has no field for them.
@@ -41,16 +44,22 @@ pub struct Stream<'a> {
 }
 
 impl Metric {
+    /// The key of its first figure.
+    fn name(&self) -> &'static str {
+        self.figures.first().map_or("", |figure| figure.key)
+    }
+
     /// A metric whose figures are fields of the summary.
     pub const fn of_fields(figures: &'static [Figure]) -> Metric {
         Metric { figures, compute: Compute::Fields }
     }
 
     /// A metric computed in one pass over the accepted packets in arrival order, in constant memory: one value a
-    /// figure. Its figures are [`Take::Computed`](crate::figure::Take::Computed).
+    /// figure. Its figures are [`Take::Computed`](crate::figure::Take::Computed). What it keeps is stored with the state of
+    /// an analysis, and can be anything when it is read back: its arithmetic must not rely on it.
     pub const fn one_pass<T, const N: usize>(figures: &'static [Figure; N]) -> Metric
     where
-        T: OnePass<Output = [Option<f64>; N]> + Clone + core::fmt::Debug + Send + 'static,
+        T: OnePass<Output = [Option<f64>; N]> + Kept,
     {
         Metric { figures, compute: Compute::OnePass(|| Box::new(T::default())) }
     }
@@ -65,8 +74,15 @@ impl Metric {
     }
 }
 
+/// What can be kept while packets arrive, and stored. It follows from what it derives.
+pub trait Kept: Clone + core::fmt::Debug + Send + Serialize + DeserializeOwned + 'static {}
+
+impl<T: Clone + core::fmt::Debug + Send + Serialize + DeserializeOwned + 'static> Kept for T {}
+
 /// A [`OnePass`] of any type.
 trait Pass: core::fmt::Debug + Send {
+    fn save(&self) -> Result<Vec<u8>, rmp_serde::encode::Error>;
+    fn load(&mut self, bytes: &[u8]) -> Result<(), rmp_serde::decode::Error>;
     fn push(&mut self, packets: &[Packet]);
     fn values(&self) -> Vec<Option<f64>>;
     fn copy(&self) -> Box<dyn Pass>;
@@ -74,10 +90,19 @@ trait Pass: core::fmt::Debug + Send {
 
 impl<T, const N: usize> Pass for T
 where
-    T: OnePass<Output = [Option<f64>; N]> + Clone + core::fmt::Debug + Send + 'static,
+    T: OnePass<Output = [Option<f64>; N]> + Kept,
 {
     fn push(&mut self, packets: &[Packet]) {
         packets.iter().for_each(|packet| OnePass::push(self, packet));
+    }
+
+    fn save(&self) -> Result<Vec<u8>, rmp_serde::encode::Error> {
+        rmp_serde::to_vec_named(self)
+    }
+
+    fn load(&mut self, bytes: &[u8]) -> Result<(), rmp_serde::decode::Error> {
+        *self = rmp_serde::from_slice(bytes)?;
+        Ok(())
     }
 
     fn values(&self) -> Vec<Option<f64>> {
@@ -132,6 +157,19 @@ impl Running {
         Running { passes: list.iter().filter_map(begun).collect(), batch: Vec::new() }
     }
 
+    /// Those of `list` that were stored: the figures of the others are unknown.
+    fn restored(
+        list: &[Metric],
+        stored: &BTreeMap<String, Vec<u8>>,
+    ) -> Result<Running, rmp_serde::decode::Error> {
+        let mut running = Running::new(list);
+        running.passes.retain(|(metric, _)| stored.contains_key(metric.name()));
+        for (metric, pass) in &mut running.passes {
+            pass.load(&stored[metric.name()])?;
+        }
+        Ok(running)
+    }
+
     /// The next accepted packet.
     #[inline]
     pub fn push(&mut self, packet: &Packet) {
@@ -162,6 +200,24 @@ impl Running {
     }
 }
 
+/// The state of each metric by the key of its first figure.
+impl Serialize for Running {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut settled = self.clone();
+        settled.settle();
+        let saved = settled.passes.iter().map(|(metric, pass)| Ok((metric.name(), pass.save()?)));
+        let saved: Result<BTreeMap<_, _>, rmp_serde::encode::Error> = saved.collect();
+        saved.map_err(S::Error::custom)?.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Running {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Running, D::Error> {
+        let stored = BTreeMap::deserialize(from)?;
+        Running::restored(super::METRICS, &stored).map_err(D::Error::custom)
+    }
+}
+
 fn insert(figures: &mut BTreeMap<String, Option<f64>>, metric: &Metric, values: Vec<Option<f64>>) {
     let finite = |value: Option<f64>| value.filter(|v| v.is_finite());
     for (figure, value) in metric.figures.iter().zip(values) {
@@ -175,7 +231,7 @@ mod tests {
     use crate::figure::{Take, Unit};
 
     /// The largest delay and how many packets had none above the one before.
-    #[derive(Clone, Debug, Default)]
+    #[derive(Clone, Debug, Default, Serialize, Deserialize)]
     struct Rising {
         last: Option<i64>,
         falls: u64,
@@ -213,6 +269,11 @@ mod tests {
             samples.push(packet);
             accepted.insert(seq);
             running.push(&packet);
+            if seq % 300 == 0 {
+                let stored = rmp_serde::to_vec(&running).unwrap();
+                let stored = rmp_serde::from_slice(&stored).unwrap();
+                running = Running::restored(&list, &stored).unwrap();
+            }
         }
         let series = Series::new(&samples, &accepted);
         let delays = Sample::new(samples.delay.iter().copied());
@@ -226,5 +287,8 @@ mod tests {
         let streaming = running.clone().figures();
         assert_eq!(streaming.keys().collect::<Vec<_>>(), ["falls", "last"]);
         assert!(streaming.iter().all(|(key, value)| exact[key] == *value));
+        // A metric that was not stored is unknown, and none can be read from anything.
+        assert!(Running::restored(&list, &BTreeMap::new()).unwrap().figures().is_empty());
+        assert!(Running::restored(&list, &BTreeMap::from([("last".to_owned(), vec![0xc1])])).is_err());
     }
 }

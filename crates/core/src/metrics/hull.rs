@@ -1,5 +1,6 @@
 //! The lower convex hull of (time, delay): the line through the packets that met no queue.
 
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// A point: time and delay, both in ns from some origin.
@@ -31,7 +32,7 @@ impl Points for [Point] {
 
 /// The lower hull of points given by ascending time. Memory: the hull's own vertices, a few dozen on real
 /// paths.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hull(Vec<Point>);
 
 impl Hull {
@@ -77,6 +78,11 @@ impl Hull {
             }
             (before, here) = (here, after);
         }
+    }
+
+    /// Whether its vertices can be those of a hull of `n` points, as far as computing relies on it.
+    pub(crate) fn is_possible(&self, n: u64) -> bool {
+        self.0.len() as u64 <= n && self.0.is_sorted_by(|a, b| a.0 < b.0)
     }
 
     /// The vertices, by ascending time.

@@ -93,19 +93,42 @@ pub fn ipdv(series: &Series<'_>, n: u64) -> Ipdv {
 
 /// The same in one pass and constant memory: exact but for the percentiles, as long as no packet is
 /// overtaken by more than 4095.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StreamingIpdv {
     /// Delays by sequence number, modulo the length.
+    #[serde(with = "by_number")]
     recent: Vec<Option<(u32, i64)>>,
     moments: Moments,
     magnitude: u128,
     steps: LogHistogram,
 }
 
+/// Delays kept of the packets before.
+const WINDOW: usize = 4096;
+
+/// The delays kept, by sequence number.
+mod by_number {
+    use super::WINDOW;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::collections::BTreeMap;
+
+    pub fn serialize<S: Serializer>(recent: &[Option<(u32, i64)>], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(recent.iter().copied().flatten())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Option<(u32, i64)>>, D::Error> {
+        let mut recent = vec![None; WINDOW];
+        for (seq, delay) in BTreeMap::<u32, i64>::deserialize(from)? {
+            recent[seq as usize % WINDOW] = Some((seq, delay));
+        }
+        Ok(recent)
+    }
+}
+
 impl Default for StreamingIpdv {
     fn default() -> StreamingIpdv {
         StreamingIpdv {
-            recent: vec![None; 4096],
+            recent: vec![None; WINDOW],
             moments: Moments::default(),
             magnitude: 0,
             steps: LogHistogram::around(0, Precision::STREAM),
@@ -114,6 +137,17 @@ impl Default for StreamingIpdv {
 }
 
 impl StreamingIpdv {
+    /// Whether it can be that of `n` packets, as far as computing relies on it.
+    pub(crate) fn is_possible(&self, n: u64) -> bool {
+        let steps = self.moments.n();
+        let magnitude = self.magnitude <= u128::from(steps) << 64;
+        steps <= n
+            && self.moments.is_possible(steps)
+            && magnitude
+            && self.steps.is_possible(steps)
+            && self.steps.origin() == Some(0)
+    }
+
     /// The next accepted packet.
     pub fn push(&mut self, packet: &Packet) {
         let window = self.recent.len();

@@ -146,7 +146,7 @@ const FIRST_RUNS: usize = 10;
 
 /// Collects the runs of loss as they come, ascending, in constant memory (but for the histograms of
 /// lengths met).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LossScan {
     lost: u64,
     runs: u64,
@@ -182,6 +182,25 @@ impl Default for LossScan {
 }
 
 impl LossScan {
+    /// Whether it can be that of losses below the number `next`, as far as computing relies on it.
+    pub(crate) fn is_possible(&self, next: u64) -> bool {
+        let within = |run: [u64; 2]| run[1] > 0 && run[0].checked_add(run[1]).is_some_and(|end| end <= next);
+        let last = match self.last {
+            Some(run) => self.runs > 0 && within([run.start, run.len]),
+            None => self.runs == 0 && !self.from_start,
+        };
+        let first = self.first_runs.len() <= FIRST_RUNS && self.first_runs.iter().all(|run| within(*run));
+        let count = |of: &BTreeMap<u64, u64>| of.values().map(|count| u128::from(*count)).sum::<u128>();
+        let lost = self.lengths.iter().map(|(len, runs)| u128::from(*len) * u128::from(*runs)).sum::<u128>();
+        let counts = [self.runs, self.noticeable, self.triples.0, self.triples.1];
+        last && first
+            && self.lost <= next
+            && lost == self.lost.into()
+            && counts.iter().all(|count| *count <= self.lost)
+            && [&self.lengths, &self.distances, &self.between].iter().all(|h| count(h) <= self.lost.into())
+            && self.segmenter.is_possible(next)
+    }
+
     /// The next run of loss.
     pub fn push(&mut self, run: Run) {
         self.lost += run.len;

@@ -2,10 +2,11 @@
 
 use super::classify::Packet;
 use super::one_pass::OnePass;
+use serde::{Deserialize, Serialize};
 
 /// Deviations from a running mean (gain 1/16, over the packets before), positive and negative apart, in
 /// arrival order. It follows ramps that the RTP estimate misses.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Mapdv2 {
     n: u64,
     /// Delays are relative to the first one, so that an offset costs no precision.
@@ -14,6 +15,14 @@ pub struct Mapdv2 {
     previous: f64,
     above: (u64, f64),
     below: (u64, f64),
+}
+
+impl Mapdv2 {
+    /// Whether it can have come to this after `n` packets.
+    pub(crate) fn is_possible(&self, n: u64) -> bool {
+        let finite = [self.mean, self.previous, self.above.1, self.below.1].iter().all(|x| x.is_finite());
+        self.n == n && finite && self.above.0 <= n && self.below.0 <= n
+    }
 }
 
 impl OnePass for Mapdv2 {

@@ -3,9 +3,10 @@
 
 use super::classify::Packet;
 use super::one_pass::{Merge, OnePass};
+use serde::{Deserialize, Serialize};
 
 /// A sum of integers, exact while it fits 128 bits and to double precision beyond (absurd stamps only).
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sum {
     exact: i128,
     spilt: f64,
@@ -44,6 +45,11 @@ impl Sum {
         self.add(other.exact);
     }
 
+    /// Whether it can be the sum of `n` differences of times.
+    fn is_possible(self, n: u64) -> bool {
+        self.spilt.is_finite() && self.exact.unsigned_abs() <= u128::from(n) << 65
+    }
+
     fn exact(self) -> Option<i128> {
         (self.spilt == 0.0).then_some(self.exact)
     }
@@ -76,7 +82,7 @@ fn centred(n: u64, x: Sum, y: Sum, xy: Sum) -> f64 {
 }
 
 /// Count, extremes, sum and sum of squares of integers, mergeable.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moments {
     n: u64,
     /// The first value; the sums are of differences from it.
@@ -133,6 +139,12 @@ impl Moments {
             self.sum.add(sum.into());
             self.squares.add(squares.into());
         }
+    }
+
+    /// Whether these can be the moments of `n` values, as far as computing relies on it.
+    pub(crate) fn is_possible(&self, n: u64) -> bool {
+        let sums = self.sum.is_possible(n) && self.squares.spilt.is_finite();
+        self.n == n && self.min <= self.max && sums
     }
 
     /// Values added.
@@ -248,7 +260,7 @@ impl Merge for Moments {
 }
 
 /// Sums over (send time, delay), from which both regressions follow: arrival = send + delay.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CoMoments {
     n: u64,
     origin: (i64, i64),
@@ -278,6 +290,12 @@ pub struct Line {
 }
 
 impl CoMoments {
+    /// Whether these can be the sums of `n` packets, as far as computing relies on it.
+    pub(crate) fn is_possible(&self, n: u64) -> bool {
+        let finite = [self.tt, self.td, self.dd].iter().all(|sum| sum.spilt.is_finite());
+        self.n == n && self.t.is_possible(n) && self.d.is_possible(n) && finite
+    }
+
     /// Pairs.
     pub fn n(&self) -> u64 {
         self.n

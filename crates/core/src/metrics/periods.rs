@@ -50,7 +50,7 @@ use super::one_pass::{Merge, OnePass};
 use super::series::Series;
 
 /// The first and the last accepted packet, from which the mean periods follow.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Extent {
     n: u64,
     /// (sequence number, send time) of the lowest and the highest number.
@@ -73,6 +73,15 @@ impl Extent {
             first_arrival: ends[0],
             last_arrival: ends[1],
         }
+    }
+
+    /// Whether it can be that of `n` packets numbered below `packets`.
+    pub(crate) fn is_possible(&self, n: u64, packets: u32) -> bool {
+        let numbers = match (self.lowest, self.highest) {
+            (Some((low, _)), Some((high, _))) => n > 0 && low <= high && high < packets,
+            (low, high) => n == 0 && low.is_none() && high.is_none(),
+        };
+        self.n == n && numbers
     }
 
     /// Mean transmit and receive period, in ns; `None` where fewer than two packets (or numbers) exist or

@@ -77,7 +77,7 @@ const EVERY_N: u64 = 1000;
 
 /// RFC 4737 in one pass. Memory: a few words a *discontinuity*, since consecutive numbers that arrive
 /// consecutively are kept as one stretch; O(log) a packet whatever the order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Overtaking {
     arrivals: u64,
     expected: Option<u64>,
@@ -102,7 +102,7 @@ pub struct Overtaking {
     last_position: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Stretch {
     seq: u64,
     index: u64,
@@ -116,6 +116,14 @@ fn extend(stretches: &mut Vec<Stretch>, seq: u64, index: u64, arrived: i64) {
         Some(s) if s.seq + s.len == seq && s.index + s.len == index => s.len += 1,
         _ => stretches.push(Stretch { seq, index, len: 1, arrived, overtook: false }),
     }
+}
+
+/// Whether these can be stretches of `n` arrivals: ascending in number and in place.
+fn are_possible(stretches: &[Stretch], n: u64) -> bool {
+    let ends = |s: &Stretch| Some((s.seq.checked_add(s.len)?, s.index.checked_add(s.len)?));
+    let within = |s: &Stretch| s.len > 0 && ends(s).is_some_and(|(seq, index)| seq <= 1 << 32 && index <= n);
+    stretches.iter().all(within)
+        && stretches.is_sorted_by(|a, b| a.seq + a.len <= b.seq && a.index + a.len <= b.index)
 }
 
 /// Where the first stretch begins that is not below `seq`: looked for from the end, which is where it nearly
@@ -134,6 +142,29 @@ impl Overtaking {
     /// and late times are understated.
     pub fn bounded(limit: usize) -> Overtaking {
         Overtaking { limit, ..Overtaking::default() }
+    }
+
+    /// Whether it can have come to this after `n` packets, keeping `limit` discontinuities; as far as computing
+    /// relies on it.
+    pub(crate) fn is_possible(&self, n: u64, limit: usize) -> bool {
+        let begins = |stretches: &[Stretch]| stretches.first().map_or(n, |s| s.index);
+        let kept = [&self.maxima, &self.ascent].iter().all(|s| s.len() <= limit && are_possible(s, n));
+        let places = self.forgotten <= begins(&self.ascent)
+            && self.last_position.is_none_or(|last| last <= begins(&self.maxima));
+        let packets = |by: &BTreeMap<u64, u64>| by.values().map(|count| u128::from(*count)).sum::<u128>();
+        let overtaken = u128::from(self.reordered);
+        let counts = self.reordered <= n
+            && self.free_run <= n
+            && self.free_runs <= n
+            && packets(&self.extents) <= overtaken
+            && packets(&self.n_values) <= overtaken;
+        let end = self.expected.is_none_or(|next| next <= 1 << 32);
+        (self.arrivals, self.limit) == (n, limit)
+            && kept
+            && places
+            && counts
+            && end
+            && self.gaps.len() <= LISTED
     }
 
     fn forget(&mut self) {

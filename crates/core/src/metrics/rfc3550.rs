@@ -23,7 +23,7 @@ use super::classify::Packet;
 use super::one_pass::OnePass;
 
 /// The running estimate.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Estimator {
     n: u64,
     previous: i64,
@@ -34,6 +34,13 @@ pub struct Estimator {
 }
 
 impl Estimator {
+    /// Whether it can have come to this after `n` packets.
+    pub(crate) fn is_possible(&self, n: u64) -> bool {
+        let finite = [self.jitter, self.sum, self.max].iter().all(|x| x.is_finite());
+        // A.8 settles at 16 times the step, which has 64 bits.
+        self.n == n && finite && self.scaled.unsigned_abs() <= 1 << 69
+    }
+
     /// J after the packets so far, in ns.
     pub fn jitter(&self) -> f64 {
         self.jitter

@@ -1,6 +1,7 @@
 //! [`SeqSet`]: which sequence numbers were accepted. Memory grows with the packets really met, not with
 //! the numbers they claim.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 const WORDS: usize = 8;
@@ -8,7 +9,8 @@ const PAGE: u32 = 64 * WORDS as u32;
 
 /// A set of sequence numbers as a paged bitmap: about a bit a packet in an ordinary stream, one page of
 /// 64 bytes a packet in the worst.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(into = "Pages", try_from = "Pages")]
 pub struct SeqSet {
     pages: Vec<[u64; WORDS]>,
     /// Page number → place in `pages`; ascending, which is what the scans need.
@@ -18,6 +20,32 @@ pub struct SeqSet {
     /// The page met last; streams are nearly in order.
     recent: Option<(u32, u32)>,
     len: u64,
+}
+
+/// The bitmaps of a set, by page number.
+type Pages = BTreeMap<u32, [u64; WORDS]>;
+
+impl From<SeqSet> for Pages {
+    fn from(set: SeqSet) -> Pages {
+        set.places.iter().map(|(&page, &place)| (page, set.pages[place as usize])).collect()
+    }
+}
+
+impl TryFrom<Pages> for SeqSet {
+    type Error = &'static str;
+
+    fn try_from(pages: Pages) -> Result<SeqSet, &'static str> {
+        let mut set = SeqSet::default();
+        for (page, words) in pages {
+            if page > u32::MAX / PAGE {
+                return Err("a sequence number beyond 32 bits");
+            }
+            let place = set.page_of(page) as usize;
+            set.pages[place] = words;
+            set.len += words.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+        }
+        Ok(set)
+    }
 }
 
 impl SeqSet {
@@ -171,7 +199,7 @@ impl Ranks<'_> {
 }
 
 /// A stretch of consecutive sequence numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// The first number.
     pub start: u64,

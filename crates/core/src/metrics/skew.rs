@@ -173,7 +173,7 @@ impl SkewHull {
 
 /// The hull line in one pass: of the packets in order of send time, which overtaken ones are sorted back
 /// into by blocks. Memory: the vertices of the lower and the upper hull.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StreamingHull {
     first: Option<i64>,
     block: Vec<Point>,
@@ -186,6 +186,14 @@ pub struct StreamingHull {
 
 impl StreamingHull {
     const BLOCK: usize = 1024;
+
+    /// Whether it can be that of `n` packets, as far as computing relies on it.
+    pub(crate) fn is_possible(&self, n: u64) -> bool {
+        let counted = self.n.checked_add(self.block.len() as u64) == Some(n);
+        let settled = self.lower.is_possible(self.n) && self.upper.is_possible(self.n);
+        let sum = self.sum_t.unsigned_abs() <= u128::from(self.n) << 64;
+        counted && settled && sum && self.block.len() < Self::BLOCK
+    }
 
     /// The next accepted packet.
     pub fn push(&mut self, packet: &Packet) {

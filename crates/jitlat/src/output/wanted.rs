@@ -39,6 +39,11 @@ impl Wanted {
             .map(|(output, path)| (*output, path.as_path()))
     }
 
+    /// A format that cannot be given together with `option`.
+    pub fn conflicting(&self, option: &str) -> Option<&'static Output> {
+        self.0.iter().map(|(output, _)| *output).find(|output| output.conflicts == Some(option))
+    }
+
     /// Whether a format draws figures.
     pub fn draws(&self) -> bool {
         self.needing(Part::FIGURES).is_some() || self.needing(Part::PAGE).is_some()
