@@ -58,6 +58,7 @@ pub fn run(packets: u64, period: Span, pacing: Pacing, stamps: Source) -> Result
         limits: Limits::default(),
         key: None,
         pacing: Pacing::default(),
+        priority: None,
     };
     let server = Server::bind(service).map_err(|e| e.to_string())?;
     let port = server.addresses().first().map(SocketAddr::port).ok_or("no address")?;
@@ -70,6 +71,7 @@ pub fn run(packets: u64, period: Span, pacing: Pacing, stamps: Source) -> Result
         dialect: Dialect::V3,
         key: None,
         pacing,
+        priority: None,
         stamps,
     };
     let stop = AtomicBool::new(false);

@@ -259,6 +259,7 @@ fn run(direction: Direction) -> Result<Run> {
                 limits: Limits::default(),
                 key: None,
                 pacing: Pacing::default(),
+                priority: None,
             };
             let server = Server::bind(service)?;
             let _ = serving.send(());
@@ -277,6 +278,7 @@ fn run(direction: Direction) -> Result<Run> {
                 dialect: Dialect::V3,
                 key: None,
                 pacing: Pacing::default(),
+                priority: None,
                 stamps: Source::Kernel,
             };
             // Both captures and the server; one that failed says so below.

@@ -42,6 +42,7 @@ impl TestBed {
             limits: Limits::default(),
             key: None,
             pacing: Pacing::default(),
+            priority: None,
         };
         let server = Server::bind(service)?;
         let through =

@@ -33,6 +33,8 @@ pub struct OneWay {
     pub key: Option<Key>,
     /// How the packet threads are scheduled and wait.
     pub pacing: Pacing,
+    /// Priority within this host of what is sent (`SO_PRIORITY`); `None`: the default.
+    pub priority: Option<u32>,
     /// The best kind of time stamps to use.
     pub stamps: Source,
     /// What is kept with the test.
@@ -51,6 +53,7 @@ impl OneWay {
             dialect: Dialect::V3,
             key: None,
             pacing: Pacing::default(),
+            priority: None,
             stamps: Source::Kernel,
             annotations: Annotations::default(),
         }
@@ -67,6 +70,7 @@ impl OneWay {
             dialect: self.dialect,
             key: self.key.clone(),
             pacing: self.pacing.clone(),
+            priority: self.priority,
             stamps: self.stamps,
         }
     }

@@ -23,6 +23,8 @@ pub struct Serve {
     pub reflectors: Vec<Box<dyn Reflector>>,
     /// Who may use two-way tests, and how many packets each.
     pub access: Access,
+    /// Priority within this host of everything that is sent in tests (`SO_PRIORITY`); `None`: the default.
+    pub priority: Option<u32>,
     /// The service for packet digests, for passive measurements elsewhere; `None`: not offered.
     pub digests: Option<DigestService>,
 }
@@ -90,7 +92,7 @@ impl Serve {
             Some(DigestService { port, service }) => Some(service.clone().serve(&at(*port))?),
             None => None,
         };
-        let mut reflectors = reflect::Reflectors::new(self.access.clone());
+        let mut reflectors = reflect::Reflectors::new(self.access.clone()).with_priority(self.priority);
         for reflector in &self.reflectors {
             reflectors.start(reflector.as_ref(), &self.ips);
         }
@@ -102,6 +104,7 @@ impl Serve {
                     limits: one_way.limits.clone(),
                     key: one_way.key.clone(),
                     pacing: one_way.pacing.clone(),
+                    priority: self.priority,
                 };
                 Some(Server::bind(service)?)
             }

@@ -36,6 +36,7 @@ fn tests_against_a_host_of_our_own() {
         one_way: Some(OneWayService { control_port: 0, ..OneWayService::default() }),
         reflectors: stamp.reflectors(&arguments).unwrap(),
         access: Access::default(),
+        priority: None,
         digests: None,
     };
     let (serving, stop) = (serve.start().unwrap(), Stop::new());

@@ -2,6 +2,7 @@
 
 use crate::exit::Status;
 use crate::options::key;
+use crate::options::priority::PriorityArgs;
 use crate::options::protocol::{GivenArgs, add_options};
 use crate::{console, interrupt};
 use anyhow::{Result, ensure};
@@ -38,6 +39,8 @@ pub struct ServeArgs {
     /// SCHED_FIFO priority of the measuring threads, and memory locked; reduced with a note where not permitted
     #[arg(long, value_name = "PRIORITY", num_args = 0..=1, default_missing_value = "50", value_parser = clap::value_parser!(u8).range(1..=99))]
     pub realtime: Option<u8>,
+    #[command(flatten)]
+    pub priority: PriorityArgs,
     #[command(flatten)]
     pub digests: DigestArgs,
     #[command(flatten)]
@@ -256,6 +259,7 @@ pub fn run(args: &ServeArgs) -> Result<Status> {
         one_way: Some(one_way).filter(|_| reflect.protocols.wants(ONE_WAY)),
         reflectors: reflect.protocols.reflectors()?,
         access: Access { allow: reflect.allow.clone(), packets_per_second: reflect.max_reflect_rate },
+        priority: args.priority.priority(),
         digests: args.digests.settings(key)?,
     };
     let stop = interrupt::stop()?;

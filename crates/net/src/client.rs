@@ -39,6 +39,8 @@ pub struct TestRequest {
     pub key: Option<Key>,
     /// How the packet threads are scheduled and wait.
     pub pacing: Pacing,
+    /// Priority within this host of what is sent (`SO_PRIORITY`); `None`: the default.
+    pub priority: Option<u32>,
     /// The best kind of time stamps to use.
     pub stamps: Source,
 }
@@ -241,6 +243,7 @@ impl<'a> Test<'a> {
         let settings = EngineSettings {
             local,
             pacing: request.pacing.clone(),
+            priority: request.priority,
             rendezvous: Rendezvous::new()?,
             live: true,
         };

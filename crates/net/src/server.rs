@@ -38,6 +38,8 @@ pub struct ServerSettings {
     pub key: Option<Key>,
     /// How the packet threads are scheduled and wait.
     pub pacing: Pacing,
+    /// Priority within this host of what is sent (`SO_PRIORITY`); `None`: the default.
+    pub priority: Option<u32>,
 }
 
 /// Why a server cannot start.
@@ -190,6 +192,7 @@ impl<'a> Conversation<'a> {
         let settings = EngineSettings {
             local,
             pacing: shared.service.pacing.clone(),
+            priority: shared.service.priority,
             rendezvous: Arc::clone(&shared.rendezvous),
             live: false,
         };

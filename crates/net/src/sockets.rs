@@ -1,5 +1,6 @@
 //! Opening sockets: the same few steps for every listener and connection of the program.
 
+use crate::privilege::{Capability, needs};
 use jitlat_core::Dscp;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -195,6 +196,26 @@ pub(crate) fn mark(socket: &impl AsFd, dscp: Dscp) -> Result<(), NotMarked> {
     // An IPv6 socket has both options, an IPv4 socket only the first.
     let v6 = setsockopt(socket, sockopt::Ipv6TClass, &octet);
     v6.or(v4).map_err(|source| NotMarked { dscp, source })
+}
+
+/// The system did not set the requested priority.
+#[derive(Debug, thiserror::Error)]
+#[error("priority {priority} was not set: {}", why(*.priority, .source))]
+pub(crate) struct NotPreferred {
+    priority: u32,
+    source: nix::Error,
+}
+
+fn why(priority: u32, source: &nix::Error) -> String {
+    if priority > 6 { needs(Capability::NetAdmin) } else { source.desc().to_owned() }
+}
+
+/// Sets the priority of every packet of `socket` within this host (`SO_PRIORITY`). To be called after [`mark`], with
+/// which the kernel sets a priority of its own choice.
+pub(crate) fn prefer(socket: &impl AsFd, priority: Option<u32>) -> Result<(), NotPreferred> {
+    let Some(priority) = priority else { return Ok(()) };
+    let set = setsockopt(socket, sockopt::Priority, &priority.cast_signed());
+    set.map_err(|source| NotPreferred { priority, source })
 }
 
 /// A UDP socket bound to `local` (port 0: the system chooses) for a test stream. Many may share one port: a connected

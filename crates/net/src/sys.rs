@@ -220,14 +220,25 @@ fn uncork(socket: BorrowedFd<'_>) -> io::Result<()> {
     .map(drop)
 }
 
-/// Bytes for the control messages of one answer: address (40 bytes), traffic class (24), stamping (24).
-const ANSWER_CONTROL: usize = 96;
+/// Whether the kernel takes a priority for each message: Linux 6.14 or later.
+pub(crate) fn has_message_priority() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    let mut next = || numbers.next().and_then(Result::ok).unwrap_or_default();
+    (next(), next()) >= (6, 14)
+}
+
+/// Bytes for the control messages of one answer: address (40 bytes), traffic class (24), priority (24), stamping (24).
+const ANSWER_CONTROL: usize = 112;
 
 /// How to send an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SendOptions {
-    /// Traffic class.
-    pub class: u8,
+    /// Traffic class; `None`: the socket's.
+    pub class: Option<u8>,
+    /// Priority within this host, where there is a class of its own, with which the kernel would choose a priority;
+    /// `None`: as the kernel chooses. Needs Linux 6.14, see [`has_message_priority`].
+    pub priority: Option<u32>,
     /// Whether the kernel should report when it left.
     pub stamped: bool,
     /// Whether the checksum is computed before the adapter gets the packet, see [`send_summed`].
@@ -278,10 +289,16 @@ impl Outbox {
         if let Some(local) = from {
             local.write(control);
         }
-        let class = libc::c_int::from(how.class).to_ne_bytes();
-        match to {
-            SocketAddr::V4(_) => control.push(libc::IPPROTO_IP, libc::IP_TOS, &class),
-            SocketAddr::V6(_) => control.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &class),
+        if let Some(class) = how.class {
+            let class = libc::c_int::from(class).to_ne_bytes();
+            match to {
+                SocketAddr::V4(_) => control.push(libc::IPPROTO_IP, libc::IP_TOS, &class),
+                SocketAddr::V6(_) => control.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &class),
+            }
+            // The last of them counts.
+            if let Some(priority) = how.priority {
+                control.push(libc::SOL_SOCKET, libc::SO_PRIORITY, &priority.to_ne_bytes());
+            }
         }
         if how.stamped {
             let wish = libc::SOF_TIMESTAMPING_TX_SOFTWARE.to_ne_bytes();
@@ -589,7 +606,7 @@ mod tests {
                 b"one",
                 peers[0].local_addr().unwrap(),
                 Some(from),
-                SendOptions { class: 184, ..SendOptions::default() },
+                SendOptions { class: Some(184), ..SendOptions::default() },
             );
             outbox.push(
                 b"three",

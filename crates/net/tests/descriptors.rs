@@ -38,6 +38,7 @@ fn without_descriptors_servers_wait_and_serve_again() {
         limits: Limits::default(),
         key: None,
         pacing: Pacing::default(),
+        priority: None,
     };
     let server = Server::bind(service).unwrap();
     let mut addresses = server.addresses();

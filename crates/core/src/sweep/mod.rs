@@ -31,12 +31,21 @@ pub enum Factor {
     Dscp,
     /// Priority within the sending host.
     Priority,
+    /// Wi-Fi access category.
+    Category,
     /// Protocol of two-way tests, with the kind of stamps.
     Protocol,
     /// UDP or TCP.
     Transport,
     /// Background traffic.
     Load,
+}
+
+impl Factor {
+    /// Whether its values are quantities, to be placed on a numeric axis.
+    pub fn is_quantity(self) -> bool {
+        matches!(self, Factor::Payload | Factor::Period | Factor::Wait)
+    }
 }
 
 impl fmt::Display for Factor {
@@ -47,6 +56,7 @@ impl fmt::Display for Factor {
             Factor::Wait => "wait",
             Factor::Dscp => "DSCP",
             Factor::Priority => "priority",
+            Factor::Category => "category",
             Factor::Protocol => "protocol",
             Factor::Transport => "transport",
             Factor::Load => "load",
@@ -72,6 +82,13 @@ pub struct Axis {
     pub factor: Factor,
     /// In the order given.
     pub levels: Vec<Level>,
+}
+
+impl Axis {
+    /// Whether its levels can be placed on a numeric axis.
+    pub fn is_quantity(&self) -> bool {
+        self.factor.is_quantity() && self.levels.iter().all(|l| l.number.is_some())
+    }
 }
 
 /// Every combination of the conditions. The last axis varies fastest.
@@ -119,7 +136,7 @@ impl Grid {
             self.levels(cell).into_iter().filter(|(f, _)| Some(*f) != except && (alone || varied(*f)));
         let parts: Vec<String> = shown
             .map(|(f, level)| match f {
-                Factor::Protocol | Factor::Transport | Factor::Dscp => level.text.clone(),
+                Factor::Protocol | Factor::Transport | Factor::Dscp | Factor::Category => level.text.clone(),
                 Factor::Payload => format!("{} bytes", level.text),
                 _ => format!("{f} {}", level.text),
             })
@@ -129,7 +146,7 @@ impl Grid {
 
     /// The axis of figures: the quantity with most values, otherwise the first axis.
     pub fn main_axis(&self) -> Option<&Axis> {
-        let quantity = |a: &&Axis| a.levels.len() > 1 && a.levels.iter().all(|l| l.number.is_some());
+        let quantity = |a: &&Axis| a.levels.len() > 1 && a.is_quantity();
         let longest = self.axes.iter().filter(quantity).max_by_key(|a| a.levels.len());
         longest.or_else(|| self.axes.iter().find(|a| a.levels.len() > 1)).or(self.axes.first())
     }

@@ -137,7 +137,7 @@ impl Load {
                     // Each stream needs its own receive port, different from the test's.
                     spec.dst_port = free_port()?;
                 }
-                streams.push((load, self.server.test(spec)));
+                streams.push((load, self.server.test(load, spec)));
             }
         }
         Ok(streams)
@@ -145,10 +145,11 @@ impl Load {
 }
 
 impl LoadServer {
-    fn test(&self, spec: TestSpec) -> OneWay {
+    fn test(&self, load: &LoadSpec, spec: TestSpec) -> OneWay {
         OneWay {
             control_port: self.port,
             key: self.key.clone(),
+            priority: load.priority(),
             // Kernel stamps would cost time, and nothing uses those of the load.
             stamps: Source::User,
             ..OneWay::new(&self.host, vec![spec])

@@ -54,7 +54,7 @@ pub struct Ping {
     pub timeout: Span,
     /// DSCP of the requests.
     pub dscp: Dscp,
-    /// Priority of the packets within this host (`SO_PRIORITY`); `None`: the client's default.
+    /// Priority of the packets within this host (`SO_PRIORITY`); `None`: the system's default.
     pub priority: Option<u32>,
     /// Source port of UDP requests; 0 = the system chooses.
     pub src_port: u16,
@@ -145,11 +145,6 @@ impl Ping {
         resolve(&self.host, self.client.port(), self.family)
     }
 
-    /// The `SO_PRIORITY` of what is sent; `None`: the system's default.
-    pub fn priority(&self) -> Option<u32> {
-        self.priority.or(self.client.priority())
-    }
-
     fn link(&self, to: SocketAddr) -> Link {
         let mut link = Link {
             to,
@@ -159,7 +154,7 @@ impl Ping {
                 port: self.src_port,
                 interface: self.interface.clone(),
                 dscp: self.dscp,
-                priority: self.priority(),
+                priority: self.priority,
                 ttl: Some(255),
                 broadcast: false,
             },

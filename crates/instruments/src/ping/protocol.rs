@@ -82,11 +82,6 @@ pub trait Client: fmt::Debug + Send + Sync {
     /// The sizes that requests can have.
     fn sizes(&self) -> Sizes;
 
-    /// `SO_PRIORITY` of requests, unless the settings of the test have one.
-    fn priority(&self) -> Option<u32> {
-        None
-    }
-
     /// Changes how packets are sent and marked.
     fn adapt(&self, _link: &mut Link) {}
 

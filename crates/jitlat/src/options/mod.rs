@@ -6,6 +6,7 @@ pub mod late;
 pub mod load;
 pub mod one_way;
 pub mod ping;
+pub mod priority;
 pub mod protocol;
 pub mod report;
 

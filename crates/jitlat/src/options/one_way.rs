@@ -1,9 +1,10 @@
 //! Options of a one-way test: stream, hosts, log.
 
 use super::load::LoadArgs;
+use super::priority::PriorityArgs;
 use super::report::ReportArgs;
 use super::{family, key};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use jitlat_core::quantity;
 use jitlat_core::spec::{CONTROL_PORT, Dscp, HEADER_LEN, SpecError, TEST_PORT};
@@ -45,6 +46,10 @@ impl OneWayArgs {
         random::fill(&mut seed).context("drawing a seed from the system's random numbers")?;
         let streams: Vec<TestSpec> = self.stream.specs(u64::from_be_bytes(seed)).map_err(|e| anyhow!(e))?;
         let link = &self.host_args;
+        let priority = link.priority.priority();
+        if priority.is_some() && self.stream.reverse {
+            bail!("--priority and --ac are of what this host sends: with -R give them to `jitlat serve`");
+        }
         Ok(OneWay {
             control_port: link.control_port,
             family: family(link.ipv4, link.ipv6),
@@ -52,6 +57,7 @@ impl OneWayArgs {
             dialect: if link.classic { Dialect::Classic } else { Dialect::V3 },
             key: link.key_file.as_deref().map(key).transpose()?,
             pacing: link.pacing(),
+            priority,
             stamps: match link.stamps {
                 Stamps::User => Source::User,
                 Stamps::Kernel => Source::Kernel,
@@ -187,6 +193,8 @@ pub struct HostArgs {
     /// Speak the classic workorder instead of version 3
     #[arg(long)]
     pub classic: bool,
+    #[command(flatten)]
+    pub priority: PriorityArgs,
     /// How the sender waits: sleep (absolute deadlines), hybrid (sleep, spin the last microseconds), spin
     #[arg(long, value_name = "MODE", default_value = "sleep")]
     pub pace: Pace,

@@ -3,6 +3,7 @@
 use super::family;
 use super::late::LateArgs;
 use super::load::LoadArgs;
+use super::priority::PriorityArgs;
 use super::protocol::ProtocolArgs;
 use super::report::ReportArgs;
 use anyhow::{Context, Result, anyhow, bail};
@@ -52,9 +53,8 @@ pub struct PingArgs {
     /// Differentiated-services code point: 0 to 63, or a name (EF, AF41, CS1, LE …)
     #[arg(short = 'D', value_name = "DSCP", default_value = "0")]
     pub dscp: Dscp,
-    /// Priority within this host (SO_PRIORITY; selects the Wi-Fi access category)
-    #[arg(long, value_name = "N")]
-    pub priority: Option<u32>,
+    #[command(flatten)]
+    pub priority: PriorityArgs,
     /// Source port of UDP requests; 0 lets the system choose
     #[arg(short = 's', value_name = "PORT", default_value_t = 0)]
     pub src_port: u16,
@@ -171,7 +171,7 @@ impl PingArgs {
             wait: self.wait,
             timeout: self.timeout,
             dscp: self.dscp,
-            priority: self.priority,
+            priority: self.priority.priority(),
             src_port: self.src_port,
             family: family(self.ipv4, self.ipv6),
             bind: self.bind,

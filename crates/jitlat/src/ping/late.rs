@@ -101,7 +101,7 @@ fn setting(args: &PingArgs, ping: &Ping) -> Result<Setting> {
         raw: protocol.has("raw"),
         // LaTe names the protocol below LaMP.
         protocol: if name == "lamp" { "UDP".to_owned() } else { name.to_uppercase() },
-        priority: ping.priority().unwrap_or(0),
+        priority: ping.priority.unwrap_or(0),
         payload: ping.size()? - ping.client.sizes().header,
         packets: args.duration.is_none().then_some(args.packets),
         duration: args.duration.map(|d| (d.0 / SECOND).unsigned_abs()),

@@ -1,10 +1,12 @@
 //! Lists and ranges of conditions: `40,200,1400`, `40..1400:20`, `64..1024:x2`, `0,1ms,100ms`.
 
+use jitlat_core::AccessCategory;
 use jitlat_core::quantity;
 use jitlat_core::spec::{Dscp, MAX_PAYLOAD};
 use jitlat_core::sweep::Level;
 use jitlat_core::time::SECOND;
 use jitlat_instruments::ping::{PROTOCOLS, Protocol};
+use std::cmp::Ordering;
 
 /// The values of one condition on the command line.
 #[derive(Clone, Debug)]
@@ -22,12 +24,25 @@ pub fn payloads(text: &str) -> Result<Levels, String> {
     numbers(text, one, |n| n.to_string())
 }
 
-/// Parses priorities within this host.
+/// Parses priorities within this host; ascending.
 pub fn priorities(text: &str) -> Result<Levels, String> {
     let one = |t: &str| {
-        t.trim().parse::<u32>().map(i64::from).map_err(|_| format!("'{t}' is not a priority: give 0 to 15"))
+        let number = t.trim().parse().ok().filter(|n: &i64| (0..=i64::from(i32::MAX)).contains(n));
+        number.ok_or_else(|| format!("'{t}' is not a priority: give 0 to 6, or more with CAP_NET_ADMIN"))
     };
-    numbers(text, one, |n| n.to_string())
+    let Levels(mut levels) = numbers(text, one, |n| n.to_string())?;
+    levels.sort_by(|a, b| a.number.partial_cmp(&b.number).unwrap_or(Ordering::Equal));
+    // Their distances mean nothing.
+    levels.iter_mut().for_each(|level| level.number = None);
+    Ok(Levels(levels))
+}
+
+/// Parses access categories; from BK to VO.
+pub fn categories(text: &str) -> Result<Levels, String> {
+    let one = |t: &str| t.parse::<AccessCategory>().map_err(|e| e.to_string());
+    let mut categories = text.split(',').map(one).collect::<Result<Vec<_>, _>>()?;
+    categories.sort();
+    distinct(categories.iter().map(|c| Level { text: c.to_string(), number: None }).collect())
 }
 
 /// Parses periods.
@@ -179,6 +194,9 @@ mod tests {
         assert_eq!(texts(&periods("0.5ms..2ms:500us")), ["500us", "1ms", "1500us", "2ms"]);
         assert_eq!(periods("20ms").unwrap().0[0].number, Some(2e7));
         assert_eq!(texts(&dscps("EF,0,34,3")), ["EF", "BE", "AF41", "3"]);
+        assert_eq!(texts(&priorities("6,0..4:2")), ["0", "2", "4", "6"]);
+        assert_eq!(texts(&categories("vo,BE,bk")), ["BK", "BE", "VO"]);
+        assert!(priorities("6").unwrap().0[0].number.is_none(), "no quantity");
         assert_eq!(texts(&protocols("icmp,lamp:user,lamp:krt")), ["icmp", "lamp:user", "lamp:krt"]);
         assert_eq!(texts(&protocols("lamp,lamp:raw,lamp:raw:user")), ["lamp", "lamp:raw", "lamp:raw:user"]);
         assert!(protocols("icmp:raw").is_err(), "no switch of that protocol");
@@ -202,6 +220,7 @@ mod tests {
         }
         assert!(payloads("0..65507:1").is_err(), "too many");
         assert!(periods("0").is_err() && dscps("64").is_err() && transports("sctp").is_err());
+        assert!(categories("BE,be").is_err() && categories("XX").is_err() && priorities("-1").is_err());
         assert!(protocols("lamp:never").is_err() && protocols("ping").is_err());
     }
 }

@@ -59,9 +59,12 @@ pub struct SweepArgs {
     /// Code points (BE,EF,AF41)
     #[arg(short = 'D', long, value_name = "LIST", value_parser = lists::dscps)]
     pub dscps: Option<Levels>,
-    /// Priorities within this host (Wi-Fi access categories)
-    #[arg(long, value_name = "LIST", value_parser = lists::priorities, conflicts_with = "one_way")]
+    /// Priorities of what is sent within this host (SO_PRIORITY)
+    #[arg(long, value_name = "LIST", value_parser = lists::priorities)]
     pub priorities: Option<Levels>,
+    /// Wi-Fi access categories: BK,BE,VI,VO
+    #[arg(long, value_name = "LIST", value_parser = lists::categories, conflicts_with = "priorities")]
+    pub acs: Option<Levels>,
     /// Protocols of round trips, with their stamps if not kernel: icmp,stamp,twamp,lamp,lamp:user,lamp:krt,tcp
     #[arg(long, value_name = "LIST", value_parser = lists::protocols, conflicts_with = "one_way")]
     pub protos: Option<Levels>,
@@ -126,6 +129,7 @@ impl SweepArgs {
             (Factor::Wait, &self.waits),
             (Factor::Dscp, &self.dscps),
             (Factor::Priority, &self.priorities),
+            (Factor::Category, &self.acs),
             (Factor::Protocol, &self.protos),
             (Factor::Transport, &self.transports),
         ];

@@ -69,7 +69,9 @@ impl TestOptions {
                         Factor::Dscp => args.stream.dscp = dscp(level)?,
                         Factor::Transport => args.stream.tcp = level.text == "tcp",
                         Factor::Load => {}
-                        Factor::Wait | Factor::Priority | Factor::Protocol => {
+                        Factor::Priority => args.host_args.priority.priority = Some(number(level)?),
+                        Factor::Category => args.host_args.priority.ac = Some(level.text.parse()?),
+                        Factor::Wait | Factor::Protocol => {
                             bail!("{factor}: not a condition of one-way tests")
                         }
                     }
@@ -85,7 +87,8 @@ impl TestOptions {
                         Factor::Period => args.period = span(level)?,
                         Factor::Wait => args.wait = Some(span(level)?),
                         Factor::Dscp => args.dscp = dscp(level)?,
-                        Factor::Priority => args.priority = Some(number(level)?),
+                        Factor::Priority => args.priority.priority = Some(number(level)?),
+                        Factor::Category => args.priority.ac = Some(level.text.parse()?),
                         Factor::Protocol => {
                             let mut parts = level.text.split(':');
                             let name = parts.next().unwrap_or_default();
@@ -130,7 +133,7 @@ fn refuse(given: &ArgMatches, factors: &[Factor]) -> Result<()> {
             Factor::Period => &["period", "rate"],
             Factor::Wait => &["wait", "rate"],
             Factor::Dscp => &["dscp"],
-            Factor::Priority => &["priority", "ac"],
+            Factor::Priority | Factor::Category => &["priority", "ac"],
             Factor::Protocol => &["proto", "stamps"],
             Factor::Transport => &["tcp"],
             Factor::Load => &["load"],

@@ -17,4 +17,5 @@ mod live;
 mod loopback;
 mod path;
 mod paths;
+mod priority;
 mod two_way;

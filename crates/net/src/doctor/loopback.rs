@@ -60,6 +60,7 @@ pub fn one_way(
         limits: Limits::default(),
         key: None,
         pacing: Pacing { lock_memory: false, ..pacing.clone() },
+        priority: None,
     };
     let server = Server::bind(service)?;
     // Either direction will do: both ends are this host.
@@ -74,6 +75,7 @@ pub fn one_way(
         dialect: Dialect::V3,
         key: None,
         pacing: pacing.clone(),
+        priority: None,
         stamps,
     };
     let over = AtomicBool::new(false);

@@ -3,6 +3,7 @@
 use super::counters::Counters;
 use super::rendezvous::Rendezvous;
 use super::stop_flags::StopFlags;
+use super::stream_socket::Marks;
 use super::waker::Waker;
 use crate::pace::Pacing;
 use crate::ring;
@@ -20,6 +21,8 @@ pub(crate) struct EngineSettings {
     pub local: SocketAddr,
     /// How the packet threads are scheduled and wait.
     pub pacing: Pacing,
+    /// Priority within this host of what is sent (`SO_PRIORITY`); `None`: the default.
+    pub priority: Option<u32>,
     /// Where to wait for greetings and classic TCP senders.
     pub rendezvous: Arc<Rendezvous>,
     /// Whether records are also delivered as they arrive ([`Engine::live`]).
@@ -74,6 +77,11 @@ pub(super) struct Context {
 }
 
 impl Context {
+    /// The marks of the flow's packets, where this host sends them.
+    pub(super) fn marks(&self) -> Marks {
+        Marks { dscp: self.opening.spec.dscp, priority: self.settings.priority }
+    }
+
     /// The address to bind the flow's socket to. If both programs run on one host, a receiving client avoids the usual
     /// port: the server's sender uses it, and each would send to itself.
     pub(super) fn local(&self) -> SocketAddr {

@@ -1,6 +1,6 @@
 //! Sockets of test streams: their options, and non-blocking writes.
 
-use crate::sockets::{enlarge, mark, observe};
+use crate::sockets::{enlarge, mark, observe, prefer};
 use crate::stamp::{self, Stamps, Ways};
 use jitlat_core::Dscp;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -13,21 +13,39 @@ use std::time::Duration;
 /// Limits every wait of a packet thread, so that it notices a stop.
 const LOOK_AROUND: Duration = Duration::from_millis(50);
 
+/// What distinguishes the packets of a sender.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marks {
+    /// DSCP.
+    pub dscp: Dscp,
+    /// Priority within this host (`SO_PRIORITY`); `None`: the default.
+    pub priority: Option<u32>,
+}
+
+impl Marks {
+    /// Sets them on `socket`; returns notes about what could not be set.
+    fn set(self, socket: &impl AsFd) -> Vec<String> {
+        let marked = mark(socket, self.dscp).err().map(|e| e.to_string());
+        let preferred = prefer(socket, self.priority).err().map(|e| e.to_string());
+        marked.into_iter().chain(preferred).collect()
+    }
+}
+
 /// Sets every option that a stream needs, except the peer. Returns which stamps can be expected, and notes about what
 /// could not be done. Call it well before the stream: receive stamps start some time after they are enabled.
 pub(crate) fn prepare_udp(
     socket: &UdpSocket,
     ways: Ways,
-    dscp: Dscp,
+    marks: Marks,
     stamps: Stamps,
 ) -> io::Result<(Stamps, Vec<String>)> {
     let local = socket.local_addr()?;
     let marked = match ways.sent {
-        true => mark(socket, dscp).err().map(|e| e.to_string()),
+        true => marks.set(socket),
         false => {
             let _ = setsockopt(socket, sockopt::RxqOvfl, &1);
             observe(socket, local.is_ipv6());
-            None
+            Vec::new()
         }
     };
     enlarge(socket);
@@ -38,12 +56,12 @@ pub(crate) fn prepare_udp(
 }
 
 /// Sets every option that a stream needs; returns notes about what could not be done. Nagle's algorithm is off: a
-/// record is sent when it is written.
-pub(crate) fn prepare_tcp(stream: &TcpStream, dscp: Option<Dscp>) -> io::Result<Vec<String>> {
+/// record is sent when it is written. `marks` are those of the sender.
+pub(crate) fn prepare_tcp(stream: &TcpStream, marks: Option<Marks>) -> io::Result<Vec<String>> {
     stream.set_nodelay(true)?;
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(LOOK_AROUND))?;
-    Ok(dscp.and_then(|d| mark(stream, d).err()).map(|e| e.to_string()).into_iter().collect())
+    Ok(marks.map(|m| m.set(stream)).unwrap_or_default())
 }
 
 /// Waits until `stream` accepts more bytes, for at most `patience`; returns whether it does.

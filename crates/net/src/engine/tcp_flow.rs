@@ -83,7 +83,7 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
         }
         if let Some(connection) = met.connection.take() {
             drop(entrance);
-            let marked = (context.opening.role == Role::Send).then_some(context.opening.spec.dscp);
+            let marked = (context.opening.role == Role::Send).then(|| context.marks());
             let notes = stream_socket::prepare_tcp(&connection, marked);
             let refused = |source| FlowError::Prepare { transport: Tcp, local, source };
             context.reporter.note(notes.map_err(refused)?);

@@ -20,7 +20,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 fn engine() -> Engine {
     let local = (Ipv4Addr::LOCALHOST, 0).into();
     let rendezvous = Rendezvous::new().unwrap();
-    Engine::new(EngineSettings { local, pacing: Pacing::default(), rendezvous, live: false }).unwrap()
+    Engine::new(EngineSettings { local, pacing: Pacing::default(), priority: None, rendezvous, live: false })
+        .unwrap()
 }
 
 /// Makes a sender's flow connect.

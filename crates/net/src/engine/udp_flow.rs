@@ -54,7 +54,7 @@ fn run_to_end(mut context: Context) -> Result<(), FlowError> {
         }
     };
     let ways = if context.opening.role == Role::Send { Ways::SENT } else { Ways::RECEIVED };
-    let prepared = stream_socket::prepare_udp(&socket, ways, context.opening.spec.dscp, stamps(&context));
+    let prepared = stream_socket::prepare_udp(&socket, ways, context.marks(), stamps(&context));
     let (stamps, notes) = prepared.map_err(|source| FlowError::Prepare { transport: Udp, local, source })?;
     context.reporter.note(notes);
     let first = connect(&context, &socket, peer, greeting.is_some())?;

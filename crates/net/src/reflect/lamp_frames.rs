@@ -84,6 +84,7 @@ impl Frames {
         let socket = raw::packet_socket(interface, &frame::only_to(port))?;
         socket.set_read_timeout(Some(LOOK_AROUND))?;
         enlarge(&socket);
+        shared.prefer(&socket);
         socket::stamp(&socket, IpAddr::V4(*first), Stamps::KernelReceive, &mut Vec::new())?;
         let mut seed = [0; 8];
         random::fill(&mut seed)?;

@@ -28,12 +28,14 @@ pub use twamp::TwampServer;
 
 use crate::clock;
 use crate::privilege::{Capability, needs};
+use crate::sockets;
 use jitlat_core::ntp::{ErrorEstimate, Format};
 use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::access::Access;
 use jitlat_proto::twoway::reflect::Silence;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -64,6 +66,7 @@ pub struct Opened {
 #[derive(Clone)]
 pub struct Shared {
     pub(crate) access: Arc<Access>,
+    pub(crate) priority: Option<u32>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) stop: Arc<AtomicBool>,
 }
@@ -72,6 +75,17 @@ impl Shared {
     /// Whether reflectors must end.
     pub fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
+    }
+
+    /// Sets the priority of answers on `socket` and returns it; if it cannot be set, logs why.
+    fn prefer(&self, socket: &impl AsFd) -> Option<u32> {
+        match sockets::prefer(socket, self.priority) {
+            Ok(()) => self.priority,
+            Err(e) => {
+                tracing::warn!("{e}");
+                None
+            }
+        }
     }
 
     /// Who may be answered, and how much.
@@ -135,8 +149,19 @@ pub struct Reflectors {
 impl Reflectors {
     /// Without reflectors; those started later will answer the clients that `access` allows.
     pub fn new(access: Access) -> Reflectors {
-        let shared = Shared { access: Arc::new(access), counters: Arc::default(), stop: Arc::default() };
+        let shared = Shared {
+            access: Arc::new(access),
+            priority: None,
+            counters: Arc::default(),
+            stop: Arc::default(),
+        };
         Reflectors { shared, threads: Vec::new(), listening: Vec::new(), failures: Vec::new() }
+    }
+
+    /// Reflectors started later will send answers with this priority within this host (`SO_PRIORITY`).
+    pub fn with_priority(mut self, priority: Option<u32>) -> Reflectors {
+        self.shared.priority = priority;
+        self
     }
 
     /// Starts `reflector` on a host that answers at `ips`. An address that is not available (port in use, or below 1024

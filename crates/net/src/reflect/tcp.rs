@@ -85,6 +85,7 @@ impl Responding {
     /// Answers one connection until it ends or falls silent, or the server stops.
     fn respond(&self, stream: &TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
+        self.shared.prefer(stream);
         let peer = PatientStream::new(stream, || self.shared.is_stopping())?;
         let mut greeting = [0; GREETING_LEN];
         let greeted_within = GREETING.min(self.patience);

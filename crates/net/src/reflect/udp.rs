@@ -6,7 +6,7 @@ use crate::cmsg::{LocalAddress, ReceivedInfo};
 use crate::departures::Departures;
 use crate::random;
 use crate::sockets::{enlarge, observe};
-use crate::sys::{BATCH, Inbox, Outbox, SendOptions};
+use crate::sys::{self, BATCH, Inbox, Outbox, SendOptions};
 use jitlat_core::time::SECOND;
 use jitlat_core::{Source, Span, WallTime};
 use jitlat_proto::access::RateLimiter;
@@ -72,6 +72,7 @@ impl<K: Copy> AnsweringSocket<K> {
         socket.set_read_timeout(Some(LOOK_AROUND))?;
         observe(&socket, v6);
         enlarge(&socket);
+        let priority = shared.prefer(&socket).filter(|_| sys::has_message_priority());
         // Answers are sent from the address that was asked; the hop limit shows the client the distance.
         if v6 {
             setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
@@ -93,6 +94,7 @@ impl<K: Copy> AnsweringSocket<K> {
                 tracked: Vec::with_capacity(BATCH),
                 departures: Departures::new(STAMPS_UNDER_WAY, Source::Kernel),
                 counters: Arc::clone(&shared.counters),
+                priority,
                 bound: !at.ip().is_unspecified(),
                 stamps,
                 departed: Vec::new(),
@@ -209,6 +211,8 @@ pub struct Answers<K> {
     counters: Arc<Counters>,
     /// Answers need no source address, because the socket is bound to one.
     bound: bool,
+    /// Set with each answer that has a traffic class of its own; `None`: the kernel chooses.
+    priority: Option<u32>,
     stamps: bool,
     /// The fates of tracked answers, until [`AnsweringSocket::take_departed`] reports them.
     departed: Vec<Departed<K>>,
@@ -250,7 +254,8 @@ impl<K: Copy> Answers<K> {
         tracked: Option<Tracked<K>>,
     ) {
         let leave = SendOptions {
-            class: dscp << 2,
+            class: (dscp != 0).then_some(dscp << 2),
+            priority: self.priority,
             stamped: self.stamps && tracked.is_some_and(|t| t.stamped),
             // LaTe's raw clients, recognised by their port, read whole frames and drop those whose checksum is left for
             // an adapter to compute.

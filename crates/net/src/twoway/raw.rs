@@ -11,7 +11,6 @@ use crate::stamp::Stamps;
 use crate::sys;
 use crate::twoway::socket::{self, Marking, Prepared};
 use nix::net::if_::if_nametoindex;
-use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
@@ -89,9 +88,8 @@ pub fn open(to: SocketAddr, marking: &Marking, stamps: Stamps, payload: usize) -
     let packets = packet_socket(&interface, &frame::only_between(to, from.port()))?;
     let owner: UdpSocket = owner.into();
     let next_mac = next_hop(&owner, to, &interface)?;
-    if let Some(priority) = marking.priority {
-        let _ = setsockopt(&packets, sockopt::Priority, &(priority as i32));
-    }
+    // The same has failed above, with a note.
+    let _ = sockets::prefer(&packets, marking.priority);
     sockets::enlarge(&packets);
     let stamps = socket::stamp(&packets, IpAddr::V4(*from.ip()), stamps, &mut notes)?;
     packets.set_nonblocking(true)?;

@@ -1,6 +1,5 @@
 //! Sockets of two-way tests: UDP and ICMP, connected to the far host, stamped both ways.
 
-use crate::privilege::{Capability, needs};
 use crate::sockets::{self, enlarge, observe};
 use crate::stamp::{self, Stamps, Ways};
 use crate::sys;
@@ -138,12 +137,7 @@ pub(crate) fn mark(
     let v6 = to.is_ipv6();
     socket.set_broadcast(marking.broadcast)?;
     notes.extend(sockets::mark(socket, marking.dscp).err().map(|e| e.to_string()));
-    if let Some(priority) = marking.priority
-        && let Err(e) = setsockopt(socket, sockopt::Priority, &(priority as i32))
-    {
-        let why = if priority > 6 { needs(Capability::NetAdmin) } else { e.desc().to_owned() };
-        notes.push(format!("priority {priority} was not set: {why}"));
-    }
+    notes.extend(sockets::prefer(socket, marking.priority).err().map(|e| e.to_string()));
     if let Some(ttl) = marking.ttl {
         if v6 { socket.set_unicast_hops_v6(ttl.into())? } else { socket.set_ttl_v4(ttl.into())? }
     }

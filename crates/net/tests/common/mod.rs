@@ -45,6 +45,7 @@ pub fn serve_with(ip: IpAddr, limits: Limits, key: Option<&str>) -> Serving {
         limits,
         key: key.map(key_of),
         pacing: Pacing::default(),
+        priority: None,
     };
     let server = Server::bind(service).unwrap();
     let address = server.addresses()[0];
@@ -86,6 +87,7 @@ impl Serving {
             dialect: Dialect::V3,
             key: None,
             pacing: Pacing::default(),
+            priority: None,
             stamps: Source::Kernel,
         }
     }

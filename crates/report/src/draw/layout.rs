@@ -6,7 +6,8 @@
 use super::font;
 use super::palette::{AXIS, GRID, Ink, MUTED, Paint, TEXT, dashes, ink, paint};
 use crate::figure::{
-    Axis, Density, Figure, Mark, MeanRow, Overflow, Scale, Series, SpreadRow, Tick, Tone, group_thousands,
+    Axis, Bound, Density, Figure, Mark, MeanRow, Overflow, Scale, Series, SpreadRow, Tick, Tone,
+    group_thousands,
 };
 
 const WIDTH: f32 = 760.0;
@@ -283,8 +284,10 @@ impl Sheet {
         }
         for tick in fitting(&figure.x, area.w) {
             let x = area.x + figure.x.position(tick.at) as f32 * area.w;
-            self.frame.push(line([(x, plot.y), (x, plot.y + plot.h)], GRID, 1.0));
-            self.frame.push(line([(x, plot.y + plot.h), (x, plot.y + plot.h + 4.0)], AXIS, 1.0));
+            if figure.x.names.is_empty() {
+                self.frame.push(line([(x, plot.y), (x, plot.y + plot.h)], GRID, 1.0));
+                self.frame.push(line([(x, plot.y + plot.h), (x, plot.y + plot.h + 4.0)], AXIS, 1.0));
+            }
             self.text(&tick.label, x, plot.y + plot.h + 17.0, LABEL, Anchor::Middle, MUTED);
         }
         let corner = (plot.x, plot.y + plot.h);
@@ -382,6 +385,14 @@ impl Panel<'_> {
                 let rects = points.iter().map(|(x, h)| self.bar(series, x - half, x + half, *h, 0.0));
                 out.push(Shape::Rects { rects: rects.collect(), fill: paint(color, 0.8) });
             }
+            Mark::Columns { width, bars } => {
+                let rect = |b: &Bound| self.bar(series, b.at - width / 2.0, b.at + width / 2.0, b.value, 0.5);
+                let rects = bars.iter().map(rect).collect();
+                out.push(Shape::Rects { rects, fill: paint(color, 0.72) });
+                for b in bars.iter().filter(|b| b.low < b.high) {
+                    self.error_bar(series, b, paint(Ink::Text, 0.9), out);
+                }
+            }
             Mark::Line { points, dashed } => {
                 let points = points.iter().map(|p| self.place(series, *p)).collect();
                 let dashes = if *dashed { &[7.0, 4.0] } else { dashes(series.tone) };
@@ -414,11 +425,7 @@ impl Panel<'_> {
             }
             Mark::Bounds { points } => {
                 for b in points {
-                    let [low, high] = [b.low, b.high].map(|v| self.place(series, (b.at, v)));
-                    out.push(line([low, high], stroke, 1.4));
-                    for (x, y) in [low, high] {
-                        out.push(line([(x - CAP, y), (x + CAP, y)], stroke, 1.4));
-                    }
+                    self.error_bar(series, b, stroke, out);
                 }
                 let points = points.iter().map(|b| self.place(series, (b.at, b.value))).collect();
                 out.push(Shape::Dots { points, radius: 3.2, fill: paint(color, 1.0) });
@@ -428,6 +435,14 @@ impl Panel<'_> {
                     self.mean(i, row, out);
                 }
             }
+        }
+    }
+
+    fn error_bar(&self, series: &Series, b: &Bound, stroke: Paint, out: &mut Vec<Shape>) {
+        let [low, high] = [b.low, b.high].map(|v| self.place(series, (b.at, v)));
+        out.push(line([low, high], stroke, 1.4));
+        for (x, y) in [low, high] {
+            out.push(line([(x - CAP, y), (x + CAP, y)], stroke, 1.4));
         }
     }
 
@@ -525,6 +540,12 @@ fn level(count: f32, most: f32) -> u8 {
 
 /// Horizontal ticks whose labels do not overlap.
 fn fitting(axis: &Axis, width: f32) -> Vec<Tick> {
+    if !axis.names.is_empty() {
+        // A name that were left out could not be guessed: each is shortened to its place.
+        let room = width / axis.names.len() as f32 - 6.0;
+        let short = |t: Tick| Tick { label: shortened(&t.label, LABEL, room), ..t };
+        return axis.ticks(0).into_iter().map(short).collect();
+    }
     for most in (2..=9).rev() {
         let ticks = axis.ticks(most);
         let fits = |pair: &[Tick]| {
@@ -580,7 +601,11 @@ fn key(series: &Series, x: f32, y: f32, w: f32) -> Vec<Shape> {
             let rects = [0.3, 0.5, 0.75].map(|f| Rect { x: x + w * f, y: y - 5.0, w: 1.6, h: 10.0 }).to_vec();
             vec![Shape::Rects { rects, fill: paint(color, 0.9) }]
         }
-        Mark::Bars { .. } | Mark::Stems { .. } | Mark::Spread { .. } | Mark::Rule { .. } => {
+        Mark::Bars { .. }
+        | Mark::Columns { .. }
+        | Mark::Stems { .. }
+        | Mark::Spread { .. }
+        | Mark::Rule { .. } => {
             let rects = vec![Rect { x, y: y - 5.0, w, h: 10.0 }];
             vec![Shape::Rects { rects, fill: paint(color, 0.75) }]
         }

@@ -44,6 +44,9 @@ pub struct Axis {
     /// Labels count from here: keeps the significant digits if a small spread is at a large value, such as 200 µs of
     /// jitter at 1.6 s of delay. Zero otherwise.
     pub origin: f64,
+    /// Names instead of numbers: the k-th at k. Empty: a numeric axis.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
 }
 
 /// A labelled position on an axis.
@@ -69,14 +72,20 @@ impl Axis {
         let drowned = (hi - lo).is_nan() || hi - lo <= lo.abs().max(hi.abs()) * 1e-12;
         let (lo, hi) = if drowned { widened(lo, unit) } else { (lo, hi) };
         let origin = if unit == Unit::Time { origin(lo, hi) } else { 0.0 };
-        Axis { quantity: quantity.into(), unit, scale: Scale::Linear, lo, hi, origin }
+        Axis { quantity: quantity.into(), unit, scale: Scale::Linear, lo, hi, origin, names: Vec::new() }
     }
 
     /// A logarithmic axis over `lo…hi`, both positive.
     pub fn log(quantity: impl Into<String>, unit: Unit, lo: f64, hi: f64) -> Axis {
         let lo = if lo > 0.0 && lo.is_finite() { lo } else { 0.5 };
         let hi = if hi > lo && hi.is_finite() { hi } else { lo * 10.0 };
-        Axis { quantity: quantity.into(), unit, scale: Scale::Log, lo, hi, origin: 0.0 }
+        Axis { quantity: quantity.into(), unit, scale: Scale::Log, lo, hi, origin: 0.0, names: Vec::new() }
+    }
+
+    /// An axis of `names`, at equal distances.
+    pub fn names(quantity: impl Into<String>, names: Vec<String>) -> Axis {
+        let end = names.len() as f64 - 0.5;
+        Axis { names, ..Axis::linear(quantity, Unit::Plain, -0.5, end) }
     }
 
     /// A count axis from zero to a little above `max`; logarithmic from one half if the counts differ so much that
@@ -118,7 +127,13 @@ impl Axis {
     }
 
     /// At most `most` labelled positions, on round numbers.
+    ///
+    /// All names, where there are names.
     pub fn ticks(&self, most: usize) -> Vec<Tick> {
+        if !self.names.is_empty() {
+            let named = |(k, label): (usize, &String)| Tick { at: k as f64, label: label.clone() };
+            return self.names.iter().enumerate().map(named).collect();
+        }
         match self.scale {
             Scale::Linear => self.linear_ticks(most.max(2)),
             Scale::Log => self.log_ticks(most.max(2)),

@@ -102,6 +102,13 @@ pub enum Mark {
         #[serde(serialize_with = "compact_pairs")]
         points: Vec<(f64, f64)>,
     },
+    /// Separate bars from zero, with error bars.
+    Columns {
+        /// Width of a bar.
+        width: f64,
+        /// The middle of each, its height, and the ends of its error bar.
+        bars: Vec<Bound>,
+    },
     /// Points connected by straight lines.
     Line {
         /// In drawing order.

@@ -6,6 +6,8 @@ use jitlat_core::sweep::{Axis as Condition, Confidence, Estimate, Factor, Grid, 
 
 /// Most curves in a figure; more cannot be distinguished.
 const CURVES: usize = 7;
+/// Most groups of bars in a figure.
+const GROUPS: usize = 12;
 
 /// A sweep, finished or not.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +41,7 @@ fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
     if found.is_empty() {
         return None;
     }
-    let along = main.levels.len() > 1 && main.levels.iter().all(|l| l.number.is_some());
+    let along = main.levels.len() > 1 && main.is_quantity();
     let (unit, name) = match what {
         "loss" => (Unit::Share, "packets lost".to_owned()),
         "latency-p99" => (Unit::Time, format!("{}, 99th percentile", sweep.quantity)),
@@ -59,9 +61,14 @@ fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
     let mut notes: Vec<String> = Vec::new();
     let (x, y, series) = if along {
         (condition(main), value, curves(sweep, main, what, &mut notes))
+    } else if let Some(bars) = bars(sweep, main, what) {
+        let names = main.levels.iter().map(|l| l.text.clone()).collect();
+        let from_zero = Axis::linear(name.clone(), unit, 0.0, high + room);
+        (Axis::names(label(main.factor), names), from_zero, bars)
     } else {
         (value, blank, vec![Series::new("", Tone::Data, Mark::Means { rows: rows(sweep, &found, unit) })])
     };
+    let grouped = !x.names.is_empty();
     notes.extend(sweep.notes.iter().cloned());
     let bars = if runs > 1 {
         format!("error bars: {} % confidence of the mean over repetitions", sweep.confidence)
@@ -70,9 +77,10 @@ fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
     };
     Some(Figure {
         id: format!("sweep-{what}"),
-        title: match along {
-            true => format!("{}, by {}", capitalised(&name), main.factor),
-            false => capitalised(&name),
+        title: match (along, grouped) {
+            (true, _) => format!("{}, by {}", capitalised(&name), main.factor),
+            (_, true) => format!("{}, by {}", capitalised(&name), label(main.factor)),
+            _ => capitalised(&name),
         },
         subtitle: format!(
             "{} combinations, up to {runs} runs each, {} packets in all; {bars}",
@@ -95,6 +103,14 @@ fn capitalised(text: &str) -> String {
     chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
 }
 
+/// What a named condition is called on its axis.
+fn label(factor: Factor) -> String {
+    match factor {
+        Factor::Category => "access category".to_owned(),
+        other => other.to_string(),
+    }
+}
+
 /// The horizontal axis of a varied condition.
 fn condition(main: &Condition) -> Axis {
     let numbers = || main.levels.iter().filter_map(|l| l.number);
@@ -112,8 +128,8 @@ fn condition(main: &Condition) -> Axis {
     Axis::linear(name, unit, if low > high * 0.3 { low - room } else { 0.0 - room }, high + room)
 }
 
-/// One curve for each combination of the other conditions.
-fn curves(sweep: &Sweep<'_>, main: &Condition, what: &str, notes: &mut Vec<String>) -> Vec<Series> {
+/// The combinations of the conditions other than `main`, in the order of the grid.
+fn names(sweep: &Sweep<'_>, main: &Condition) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for p in sweep.points {
         let name = sweep.grid.name(p.cell, Some(main.factor));
@@ -121,6 +137,12 @@ fn curves(sweep: &Sweep<'_>, main: &Condition, what: &str, notes: &mut Vec<Strin
             names.push(name);
         }
     }
+    names
+}
+
+/// One curve for each combination of the other conditions.
+fn curves(sweep: &Sweep<'_>, main: &Condition, what: &str, notes: &mut Vec<String>) -> Vec<Series> {
+    let names = names(sweep, main);
     if names.len() > CURVES {
         notes.push(format!("The first {CURVES} of {} curves are drawn.", names.len()));
     }
@@ -143,6 +165,30 @@ fn curves(sweep: &Sweep<'_>, main: &Condition, what: &str, notes: &mut Vec<Strin
         series.push(Series::new("", Tone::Run(k), Mark::Bounds { points: bounds }));
     }
     series
+}
+
+/// Bars in groups, one group for each level of `main` and in it one bar for each combination of the other conditions;
+/// `None` if nothing else varies, or too much.
+fn bars(sweep: &Sweep<'_>, main: &Condition, what: &str) -> Option<Vec<Series>> {
+    let names = names(sweep, main);
+    if !(2..=CURVES).contains(&names.len()) || main.levels.len() > GROUPS {
+        return None;
+    }
+    let width = 0.8 / names.len() as f64;
+    let series = names.iter().zip(0u8..).map(|(name, k)| {
+        let bar = |p: &Point| {
+            let level = sweep.grid.level(p.cell, main.factor)?;
+            let group = main.levels.iter().position(|l| l == level)? as f64;
+            let e = p.get(what)?;
+            let [low, high] = e.interval.unwrap_or([e.mean; 2]);
+            let at = group - 0.4 + width * (f64::from(k) + 0.5);
+            Some(Bound { at, value: e.mean, low, high })
+        };
+        let of = |p: &&Point| sweep.grid.name(p.cell, Some(main.factor)) == *name;
+        let bars = sweep.points.iter().filter(of).filter_map(bar).collect();
+        Series::new(name.clone(), Tone::Run(k), Mark::Columns { width, bars })
+    });
+    Some(series.collect())
 }
 
 fn rows(sweep: &Sweep<'_>, found: &[(&Point, &Estimate)], unit: Unit) -> Vec<MeanRow> {
@@ -175,6 +221,36 @@ mod tests {
         };
         let outcomes = (0..texts.len()).flat_map(|c| (0..3).map(move |r| outcome(c, r))).collect();
         (grid, outcomes)
+    }
+
+    #[test]
+    fn two_named_conditions_become_groups_of_bars() {
+        let named = |factor, texts: [&str; 2]| Condition {
+            factor,
+            levels: texts.map(|t| Level { text: t.to_owned(), number: None }).into(),
+        };
+        let axes = vec![named(Factor::Category, ["BK", "VO"]), named(Factor::Load, ["none", "udp:1M,ac=VO"])];
+        let grid = Grid { axes };
+        let (_, outcomes) = sweep(&["a", "b", "c", "d"]);
+        let points = points(&grid, &outcomes, Confidence::default());
+        let (quantity, notes) = ("round trip", &[][..]);
+        let sweep =
+            Sweep { grid: &grid, points: &points, confidence: Confidence::default(), quantity, notes };
+        let [figure] = &of_sweep(&sweep)[..] else { panic!() };
+        assert_eq!(figure.title, "Round trip, mean, by access category");
+        assert_eq!(figure.x.names, ["BK", "VO"]);
+        let bars: Vec<Vec<(f64, f64)>> = figure
+            .series
+            .iter()
+            .map(|s| match &s.mark {
+                Mark::Columns { bars, .. } => bars.iter().map(|b| ((b.at * 10.0).round(), b.value)).collect(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        // Bars of a group are beside each other, without and with the load.
+        assert_eq!(bars, [[(-2.0, 1.01e6), (8.0, 3.01e6)], [(2.0, 2.01e6), (12.0, 4.01e6)]]);
+        assert_eq!((figure.y.lo, figure.series[1].name.as_str()), (0.0, "load udp:1M,ac=VO"));
+        assert!(!crate::draw::svg(figure).contains("NaN"));
     }
 
     fn figures(texts: &[&str]) -> Vec<Figure> {

@@ -57,13 +57,6 @@ pub static PROTOCOL: Protocol = Protocol {
             "Flood the local segment: requests alone, to a broadcast address (10.0.0.255), which jitlat serve never \
              answers and no router passes on",
         ),
-        Argument::choice(
-            "ac",
-            "CATEGORY",
-            "Wi-Fi access category: sets the priority within this host to 1 (BK), 0 (BE), 4 (VI) or 6 (VO)",
-            &[("BK", "Background"), ("BE", "Best effort"), ("VI", "Video"), ("VO", "Voice")],
-        )
-        .conflicts(&["priority"]),
     ],
     client: |arguments| Ok(Box::new(LampClient::new(arguments)?)),
     server: Some(ProtocolServer {
@@ -107,8 +100,6 @@ pub struct LampClient {
     pub raw: bool,
     /// Send to the broadcast address of the local segment; no answers are expected.
     pub broadcast: bool,
-    /// Priority of a Wi-Fi access category; `None`: the default one.
-    pub category: Option<u32>,
 }
 
 /// Which time stamps the server uses for its processing time.
@@ -143,7 +134,6 @@ impl Default for LampClient {
             timeless: false,
             raw: false,
             broadcast: false,
-            category: None,
         }
     }
 }
@@ -167,12 +157,6 @@ impl LampClient {
             timeless: arguments.has("timeless"),
             raw: arguments.has("raw"),
             broadcast: arguments.has("broadcast"),
-            category: arguments.text("ac").map(|c| match c.to_ascii_uppercase().as_str() {
-                "BK" => 1,
-                "VI" => 4,
-                "VO" => 6,
-                _ => 0,
-            }),
         };
         if client.mode == Mode::Unidirectional && (client.timeless || client.follow_up.is_some()) {
             return Err(Error::Settings(
@@ -205,10 +189,6 @@ impl Client for LampClient {
     fn sizes(&self) -> Sizes {
         let header = HEADER_LEN as u64;
         Sizes { usual: 0, header, range: (header, MAX_PAYLOAD.into()), beneath: Some(8) }
-    }
-
-    fn priority(&self) -> Option<u32> {
-        self.category
     }
 
     fn adapt(&self, link: &mut Link) {
