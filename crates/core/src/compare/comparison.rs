@@ -12,6 +12,20 @@ pub enum Basis {
     Pdv,
     /// One-way delay, corrected where there is an estimate: needs clocks.
     Delay,
+    /// Absolute variation of delay between consecutive packets (RFC 3393): needs no clocks. Of a symmetric distribution
+    /// the median of absolute values is half the interquartile range.
+    Ipdv,
+}
+
+impl Basis {
+    /// The word for it in sentences.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Basis::Pdv => "jitter",
+            Basis::Delay => "delay",
+            Basis::Ipdv => "absolute IPDV",
+        }
+    }
 }
 
 /// The difference that the verdict is about.

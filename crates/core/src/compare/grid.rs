@@ -1,13 +1,13 @@
 //! [`Grid`]: runs in rows and columns: for example a row for each load, a column for each class of traffic. Within a
 //! row every column is compared with the first.
 
-use super::side::in_send_order;
 use super::{Basis, Comparison, Precondition, Question, Ready, Side, compare_ready};
 use crate::distribution::Wanted;
 use crate::distribution::histogram::Bins;
-use crate::distribution::percentile::{DEFAULT_PERCENTS, Method, Percent};
+use crate::distribution::percentile::{DEFAULT_PERCENTS, Method};
 use crate::distribution::sample::Sample;
 use crate::figures::{Number, selectors};
+use crate::metrics::ipdv;
 use crate::metrics::moments::Moments;
 use crate::metrics::series::Samples;
 use crate::spec::{Direction, Dscp};
@@ -184,6 +184,9 @@ pub struct Cell {
     /// The delays, sorted; `None` without packets.
     #[serde(skip)]
     pub latency_sample: Option<Sample>,
+    /// The delay variations of consecutive packets, sorted; `None` without packets.
+    #[serde(skip)]
+    pub ipdv_sample: Option<Sample>,
 }
 
 /// One row, with its cells.
@@ -309,6 +312,7 @@ impl Cell {
             figures: BTreeMap::new(),
             pdv_sample: None,
             latency_sample: None,
+            ipdv_sample: None,
         };
         if at_hand {
             let minima = || runs.iter().map(|r| r.samples.delay.iter().copied().min().unwrap_or(0));
@@ -320,6 +324,8 @@ impl Cell {
             (cell.pdv, cell.pdv_sample) = (Some(pdv), Some(sample));
             let (latency, sample) = distribution(&values(summaries().map(shift).collect()));
             (cell.latency, cell.latency_sample) = (Some(latency), Some(sample));
+            let (ipdv, sample) = pooled_ipdv(&runs);
+            (cell.ipdv, cell.ipdv_sample) = (Some(ipdv), Some(sample));
         }
         if others.is_empty() {
             let summary = &first.summary;
@@ -330,8 +336,6 @@ impl Cell {
             cell.ipdv = Some(summary.ipdv.clone());
             cell.rfc3550_mean = summary.rfc3550_jitter.map(|j| j.mean);
             cell.mos = summary.best_mos();
-        } else if at_hand {
-            cell.ipdv = Some(pooled_ipdv(&runs));
         }
         let together = cell.together(&runs);
         let defined = selectors().filter_map(|s| Some((s.to_string(), s.of(&together)?)));
@@ -394,44 +398,11 @@ fn distribution(values: &[i64]) -> (Distribution, Sample) {
     (Distribution::new(&sample, &moments, wanted), sample)
 }
 
-/// The steps within each run, pooled.
-fn pooled_ipdv(runs: &[&Run]) -> Ipdv {
-    let mut steps: Vec<i64> = Vec::new();
-    for run in runs {
-        let mut seqs = run.samples.seq.clone();
-        seqs.sort_unstable();
-        let delays: Vec<i64> = in_send_order(&run.samples).collect();
-        let pairs = seqs.windows(2).zip(delays.windows(2)).filter(|(s, _)| s[0] + 1 == s[1]);
-        steps.extend(pairs.map(|(_, d)| d[1].saturating_sub(d[0])));
-    }
-    let possible: u64 = runs.iter().map(|r| r.summary.counts.sent.saturating_sub(1)).sum();
-    let mut moments = Moments::default();
-    moments.add_all(&steps);
-    let sample = Sample::new(steps.iter().copied());
-    let at = |p| sample.edf(Percent(p));
-    let (p25, p75) = (at(25_000), at(75_000));
-    let n = sample.len() as u64;
-    let iqr = p25.zip(p75).map(|(low, high)| high.saturating_sub(low));
-    let magnitude: u128 = steps.iter().map(|x| u128::from(x.unsigned_abs())).sum();
-    Ipdv {
-        defined: n,
-        undefined: possible.saturating_sub(n),
-        n,
-        min: sample.min(),
-        mean: moments.mean(),
-        max: sample.max(),
-        stddev: moments.stddev(),
-        stddev_pop: moments.stddev_pop(),
-        median: sample.median(),
-        p25,
-        p75,
-        iqr,
-        iqr_linear: sample.linear(Percent(75_000)).zip(sample.linear(Percent(25_000))).map(|(h, l)| h - l),
-        mean_abs: (n > 0).then(|| magnitude as f64 / n as f64),
-        p0_1: at(100),
-        p99_9: at(99_900),
-        quantised: iqr == Some(0) && moments.stddev().is_some_and(|s| s > 0.0),
-    }
+/// The steps within each run, pooled: their figures, and themselves, sorted.
+fn pooled_ipdv(runs: &[&Run]) -> (Ipdv, Sample) {
+    let steps: Vec<i64> = runs.iter().flat_map(|run| ipdv::steps(&run.samples)).collect();
+    let possible = runs.iter().map(|r| r.summary.counts.sent.saturating_sub(1)).sum();
+    ipdv::of_steps(steps, possible)
 }
 
 #[cfg(test)]
@@ -553,6 +524,22 @@ mod tests {
         assert_eq!(decide(&runs), Outcome::Different);
         runs[0].summary.clock.bound_ns = Some(1e6);
         assert_eq!(decide(&runs), Outcome::Undecided, "the change is within the clocks' error");
+    }
+
+    #[test]
+    fn ipdv_is_compared_by_its_size_and_needs_no_clocks() {
+        // The same distribution of delays; in one run neighbours are alike.
+        let (shuffled, mut sorted) = (run("a", "-", 1, 0), run("b", "-", 1, 0));
+        sorted.samples.delay.sort_unstable();
+        let outcome = |basis| {
+            let question = Question { basis, ..Question::default() };
+            let runs = [shuffled.clone(), sorted.clone()];
+            Grid::new(&runs, &tag("class"), None, None, &question).rows[0].comparisons[0].clone()
+        };
+        assert_eq!(outcome(Basis::Pdv).median.unwrap().change, 0.0);
+        let c = outcome(Basis::Ipdv);
+        assert_eq!((c.outcome, c.n, c.is_worse()), (Outcome::Different, [399, 399], false));
+        assert!(c.median.unwrap().change < -50.0, "{:?}", c.median);
     }
 
     #[test]

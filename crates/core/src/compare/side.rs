@@ -5,6 +5,7 @@ use super::comparison::{Basis, Precondition, Statistic, Unlike};
 use super::spread::Spread;
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
+use crate::metrics::ipdv;
 use crate::metrics::series::Samples;
 use crate::spec::{Direction, Dscp};
 use crate::summary::Summary;
@@ -59,24 +60,8 @@ impl Side {
         basis: Basis,
         statistic: Statistic,
     ) -> Side {
-        let known = summary.correction();
-        let base = match basis {
-            Basis::Pdv => summary.latency.min.unwrap_or(0),
-            Basis::Delay => known.map_or(0, |k| k.0),
-        };
-        let percentile = match statistic {
-            Statistic::Median => Percent(50_000),
-            Statistic::P99 => Percent(99_000),
-        };
-        let floor = match basis {
-            Basis::Pdv => {
-                summary.noise.as_ref().and_then(|n| n.floor.pdv(percentile)).map_or(0.0, |f| f.0 as f64)
-            }
-            Basis::Delay => known.map_or(f64::INFINITY, |k| k.1),
-        };
-        let less = |x: f64| x - base as f64;
         let header = &summary.header;
-        Side {
+        let described = Side {
             label: label.to_owned(),
             round_trip: Some(summary.is_round_trip()),
             period: Some(header.period).filter(|p| *p > 0),
@@ -87,13 +72,42 @@ impl Side {
             path: header.src_ip.clone().zip(header.dst_ip.clone()).map(|(s, d)| [s, d]),
             loss: summary.loss_observable().then_some((summary.counts.lost, summary.counts.sent)),
             loss_interval: summary.loss.wilson95_correlated,
+            ..Side::default()
+        };
+        let noise = |percent: u32| {
+            let floor = summary.noise.as_ref().and_then(|n| n.floor.pdv(Percent(percent)));
+            floor.map_or(0.0, |f| f.0 as f64)
+        };
+        match basis {
+            Basis::Pdv => {
+                let percent = if statistic == Statistic::Median { 50_000 } else { 99_000 };
+                described.with_delays(summary, samples, summary.latency.min.unwrap_or(0), noise(percent))
+            }
+            Basis::Delay => {
+                let (correction, bound) = summary.correction().unwrap_or((0, f64::INFINITY));
+                described.with_delays(summary, samples, correction, bound)
+            }
+            Basis::Ipdv => {
+                // The variation between two packets is at most the larger PDV of the two, so it exceeds a value at most
+                // twice as often as PDV does: its percentile is at most the PDV's nearer to the end.
+                let percent = if statistic == Statistic::Median { 90_000 } else { 99_900 };
+                let values = ipdv::steps(samples).into_iter().map(i64::saturating_abs).collect();
+                Side { values, floor: noise(percent), ..described }
+            }
+        }
+    }
+
+    /// The same with the delays of `samples` less `base`, and the measurement error of these.
+    fn with_delays(self, summary: &Summary, samples: &Samples, base: i64, floor: f64) -> Side {
+        let less = |x: f64| x - base as f64;
+        Side {
             values: in_send_order(samples).map(|delay| delay.saturating_sub(base)).collect(),
-            runs: Vec::new(),
             comparable: summary.comparable.clone().filter(|_| samples.is_empty()),
             least: summary.latency.min.map_or(0, |min| min.saturating_sub(base)),
             median: summary.latency.median.map(less),
             p99: summary.latency.percentile(Percent(99_000)).map(|x| less(x as f64)),
             floor,
+            ..self
         }
     }
 
@@ -183,7 +197,7 @@ impl Side {
 }
 
 /// Delays by sequence number.
-pub(super) fn in_send_order(samples: &Samples) -> impl Iterator<Item = i64> + '_ {
+fn in_send_order(samples: &Samples) -> impl Iterator<Item = i64> + '_ {
     let mut order: Vec<usize> = (0..samples.len()).collect();
     if !samples.seq.is_sorted() {
         order.sort_unstable_by_key(|k| samples.seq[*k]);

@@ -45,7 +45,7 @@ pub struct Ipdv {
 
 use super::classify::Packet;
 use super::moments::Moments;
-use super::series::Series;
+use super::series::{Samples, Series};
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
 use crate::distribution::{LogHistogram, Precision};
@@ -60,6 +60,24 @@ pub fn ipdv(series: &Series<'_>, n: u64) -> Ipdv {
         }
         before = Some(packet);
     });
+    of_steps(steps, n.saturating_sub(1)).0
+}
+
+/// The difference of delay of each two consecutive packets that were both accepted, in ns, in send order.
+pub fn steps(samples: &Samples) -> Vec<i64> {
+    let step = |before: Packet, after: Packet| {
+        (before.seq.checked_add(1) == Some(after.seq)).then(|| after.delay.saturating_sub(before.delay))
+    };
+    if samples.seq.is_sorted() {
+        return samples.iter().zip(samples.iter().skip(1)).filter_map(|(a, b)| step(a, b)).collect();
+    }
+    let mut packets: Vec<Packet> = samples.iter().collect();
+    packets.sort_unstable_by_key(|p| p.seq);
+    packets.windows(2).filter_map(|pair| step(pair[0], pair[1])).collect()
+}
+
+/// Figures of `steps` out of `possible` ones, and the steps sorted.
+pub fn of_steps(steps: Vec<i64>, possible: u64) -> (Ipdv, Sample) {
     let mut moments = Moments::default();
     moments.add_all(&steps);
     let magnitude: u128 = steps.iter().map(|x| u128::from(x.unsigned_abs())).sum();
@@ -70,9 +88,9 @@ pub fn ipdv(series: &Series<'_>, n: u64) -> Ipdv {
     let (p25, p75) = (at(25_000), at(75_000));
     let iqr = p25.zip(p75).map(|(low, high)| high.saturating_sub(low));
     let stddev = moments.stddev();
-    Ipdv {
+    let figures = Ipdv {
         defined,
-        undefined: n.saturating_sub(1).saturating_sub(defined),
+        undefined: possible.saturating_sub(defined),
         n: defined,
         min: sample.min(),
         mean: moments.mean(),
@@ -88,7 +106,8 @@ pub fn ipdv(series: &Series<'_>, n: u64) -> Ipdv {
         p0_1: at(100),
         p99_9: at(99_900),
         quantised: iqr == Some(0) && stddev.is_some_and(|s| s > 0.0),
-    }
+    };
+    (figures, sample)
 }
 
 /// The same in one pass and constant memory: exact but for the percentiles, as long as no packet is

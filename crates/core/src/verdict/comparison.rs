@@ -1,7 +1,7 @@
 //! The conclusion about a difference between runs, and its wording.
 
 use super::conclusion::Level;
-use crate::compare::comparison::{Basis, Comparison, Difference, Effect, Outcome, Statistic};
+use crate::compare::comparison::{Comparison, Difference, Effect, Outcome, Statistic};
 use crate::units::eng4_f64;
 
 /// How reliable a difference is, and why.
@@ -54,11 +54,10 @@ pub(crate) fn decide(c: &Comparison) -> (Outcome, String) {
 
 /// The conclusion as one sentence.
 pub fn sentence(c: &Comparison) -> String {
-    let (what, by) = match (c.basis, c.statistic) {
-        (Basis::Pdv, Statistic::Median) => ("jitter", "at the median"),
-        (Basis::Pdv, Statistic::P99) => ("jitter", "at the 99th percentile"),
-        (Basis::Delay, Statistic::Median) => ("delay", "at the median"),
-        (Basis::Delay, Statistic::P99) => ("delay", "at the 99th percentile"),
+    let what = c.basis.noun();
+    let by = match c.statistic {
+        Statistic::Median => "at the median",
+        Statistic::P99 => "at the 99th percentile",
     };
     match (c.outcome, c.chosen()) {
         (Outcome::Different, Some(d)) => {

@@ -36,7 +36,8 @@ pub struct CompareArgs {
     /// The column the others are compared with (default: the first)
     #[arg(long, value_name = "COLUMN")]
     pub baseline: Option<String>,
-    /// What to compare: pdv (jitter: needs no clocks) or delay (one-way delay corrected, or round trips)
+    /// What to compare: pdv (jitter), ipdv (absolute variation between consecutive packets), or delay (one-way delay
+    /// corrected, or round trips); only delay needs clocks
     #[arg(long, value_name = "WHAT", default_value = "pdv")]
     pub basis: By,
     /// What the verdict is about: median, or p99
@@ -56,6 +57,7 @@ pub struct CompareArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
     Pdv,
+    Ipdv,
     Delay,
 }
 
@@ -74,6 +76,7 @@ pub fn run(args: &CompareArgs) -> Result<Status> {
     let question = Question {
         basis: match args.basis {
             By::Pdv => Basis::Pdv,
+            By::Ipdv => Basis::Ipdv,
             By::Delay => Basis::Delay,
         },
         statistic: match args.statistic {

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use jitlat_core::analysis::Samples;
 use jitlat_core::distribution::sample::Sample;
+use jitlat_core::metrics::ipdv;
 use jitlat_core::summary::Summary;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Direction, PacketRecord, Session, Span};
@@ -171,19 +172,21 @@ fn draw(runs: &[Run], section: Option<&Section>, each: &mut Drawings<'_>) -> Res
 
 /// The distributions of several runs in one plot, computed from the packets.
 fn draw_side_by_side(runs: &[Run], each: &mut Drawings<'_>) -> Result<()> {
-    let samples: Vec<(Sample, Sample)> = runs
+    let samples: Vec<[Sample; 3]> = runs
         .iter()
         .map(|run| {
             let delays = || run.samples.delay.iter().copied();
             let fastest = delays().min().unwrap_or(0);
-            (Sample::new(delays()), Sample::new(delays().map(|d| d.saturating_sub(fastest))))
+            let above = delays().map(|d| d.saturating_sub(fastest));
+            [Sample::new(delays()), Sample::new(above), Sample::new(ipdv::steps(&run.samples).into_iter())]
         })
         .collect();
     let beside: Vec<ComparedRun<'_>> = runs
         .iter()
         .zip(&samples)
-        .map(|(run, (latency, pdv))| ComparedRun {
+        .map(|(run, [latency, pdv, ipdv])| ComparedRun {
             samples: (!latency.is_empty()).then_some((latency, pdv)),
+            ipdv: Some((&run.summary.ipdv, ipdv)),
             ..ComparedRun::new(&run.label, &run.summary).corrected(run.corrected, &run.summary)
         })
         .collect();

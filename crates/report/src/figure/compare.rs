@@ -2,7 +2,7 @@
 
 use super::{Axis, Figure, Mark, Series, SpreadRow, Tone, Unit, group_thousands, value_label};
 use jitlat_core::distribution::sample::Sample;
-use jitlat_core::summary::{Distribution, Percent, Summary};
+use jitlat_core::summary::{Distribution, Ipdv, Percent, Summary};
 use std::borrow::Cow;
 
 /// Most curves in a figure; more cannot be distinguished.
@@ -29,6 +29,8 @@ pub struct ComparedRun<'a> {
     /// The packets behind the two, in order; `None`: only the summary is known, otherwise the exact distribution is
     /// drawn.
     pub samples: Option<(&'a Sample, &'a Sample)>,
+    /// Its delay variation between consecutive packets, and the values themselves; `None`: they are not at hand.
+    pub ipdv: Option<(&'a Ipdv, &'a Sample)>,
     /// What is subtracted from each latency, in ns; `None` if nothing is.
     pub correction: Option<i64>,
     /// Whether its latency contains the offset of two clocks, unless it is corrected.
@@ -43,6 +45,7 @@ impl<'a> ComparedRun<'a> {
             latency: &summary.latency,
             pdv: &summary.pdv,
             samples: None,
+            ipdv: None,
             correction: None,
             raw_clocks: summary.two_way.is_none(),
         }
@@ -144,10 +147,7 @@ pub fn cdfs(subject: Subject, runs: &[ComparedRun<'_>]) -> Option<Figure> {
         true => Axis::log(format!("{}, log scale", subject.quantity()), Unit::Time, least / 30.0, high * 1.2),
         false => Axis::linear(subject.quantity(), Unit::Time, low, high + (high - low) * 0.02),
     };
-    let mut notes = Vec::new();
-    if runs.len() > CURVES {
-        notes.push(format!("The first {CURVES} of {} runs are drawn.", runs.len()));
-    }
+    let mut notes: Vec<String> = first_runs_only(runs.len()).into_iter().collect();
     notes.push("The axis ends at the largest 99th percentile; the rest of each run lies beyond.".into());
     notes.extend(subject.position(runs));
     if !drawn_exactly {
@@ -172,6 +172,66 @@ pub fn cdfs(subject: Subject, runs: &[ComparedRun<'_>]) -> Option<Figure> {
         series: series.collect(),
         overflow: None,
         notes,
+    })
+}
+
+/// A note that not all `runs` are drawn.
+fn first_runs_only(runs: usize) -> Option<String> {
+    (runs > CURVES).then(|| format!("The first {CURVES} of {runs} runs are drawn."))
+}
+
+/// Cumulative distributions of signed IPDV in one plot; `None` if the packets of fewer than two runs are at hand.
+pub fn ipdv_cdfs(runs: &[ComparedRun<'_>]) -> Option<Figure> {
+    let known = runs.iter().filter_map(|r| r.ipdv.map(|(figures, sample)| (r.name, figures, sample)));
+    let known: Vec<(&str, &Ipdv, &Sample)> = known.filter(|(.., sample)| !sample.is_empty()).collect();
+    if known.len() < 2 {
+        return None;
+    }
+    // The tails of one run may be thousands of times wider than the bulk of another: the axis shows the bulk, and the
+    // height at which a curve leaves it the tails.
+    let tail = |sample: &Sample| {
+        [500, 99_500].into_iter().filter_map(|p| sample.edf(Percent(p))).map(i64::unsigned_abs).max()
+    };
+    let bulk =
+        |figures: &Ipdv| figures.iqr.map(|iqr| iqr.unsigned_abs().saturating_mul(3)).filter(|b| *b > 0);
+    let reach =
+        |(_, figures, sample): &(&str, &Ipdv, &Sample)| bulk(figures).min(tail(sample)).or(tail(sample));
+    let reach = known.iter().filter_map(reach).max().filter(|r| *r > 0).unwrap_or(500) as f64;
+    let curve = |((name, figures, sample), k): (&(&str, &Ipdv, &Sample), u8)| {
+        let name = format!("{name} (n = {})", group_thousands(&figures.n.to_string()));
+        Some(Series::new(name, Tone::Run(k), Mark::Line { points: exact(sample, 0)?, dashed: false }))
+    };
+    let numbers = |(name, figures, _): &(&str, &Ipdv, &Sample)| {
+        let shown = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| value_label(Unit::Time, v));
+        format!(
+            "{name}: mean {}, std dev {}, IQR {}.",
+            shown(figures.mean),
+            shown(figures.stddev),
+            shown(figures.iqr.map(|v| v as f64))
+        )
+    };
+    let beyond =
+        "The axis ends three interquartile ranges of the most variable run from 0, or where 0.5 % of it lie \
+                  beyond: where a curve leaves it, the rest of that run lies beyond."
+            .to_owned();
+    Some(Figure {
+        id: "compare-ipdv-cdf".into(),
+        title: "IPDV, cumulative distributions".into(),
+        subtitle: format!("{} runs", runs.len()),
+        about:
+            "How far the delay of each packet is from that of the one before. The steeper a curve at 0, the \
+                steadier the run; long arms to either side are rare, large jumps."
+                .into(),
+        x: Axis::linear("delay − delay of the packet before", Unit::Time, -reach, reach),
+        y: Axis::linear("pairs no larger", Unit::Share, 0.0, 1.0),
+        right: None,
+        series: known.iter().take(CURVES).zip(0u8..).filter_map(curve).collect(),
+        overflow: None,
+        notes: first_runs_only(runs.len())
+            .into_iter()
+            .chain([beyond])
+            .chain(known.iter().map(numbers))
+            .collect(),
     })
 }
 
@@ -274,6 +334,27 @@ pub fn spreads(subject: Subject, runs: &[ComparedRun<'_>]) -> Option<Figure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jitlat_core::metrics::ipdv::of_steps;
+
+    #[test]
+    fn ipdv_is_drawn_about_zero_where_packets_are_known() {
+        let (figures, steps) = of_steps((-50..=50).map(|k| k * 1000).collect(), 100);
+        let distribution = Distribution::default();
+        let run = |name, ipdv| ComparedRun {
+            name,
+            latency: &distribution,
+            pdv: &distribution,
+            samples: None,
+            ipdv,
+            correction: None,
+            raw_clocks: false,
+        };
+        let known = Some((&figures, &steps));
+        let figure = ipdv_cdfs(&[run("a", known), run("b", known), run("summary", None)]).unwrap();
+        assert_eq!((figure.series.len(), figure.x.lo, figure.x.hi), (2, -50_000.0, 50_000.0));
+        assert!(figure.notes[1].starts_with("a: mean 0 ns"), "{:?}", figure.notes);
+        assert_eq!(ipdv_cdfs(&[run("a", known), run("summary", None)]), None);
+    }
 
     #[test]
     fn the_exact_curve_of_any_number_of_packets_rises_to_its_end() {

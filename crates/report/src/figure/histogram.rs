@@ -47,26 +47,14 @@ fn distribution(subject: &Subject, d: &Distribution, shift: i64) -> Option<Figur
     let heights: Vec<f64> = h.counts.iter().map(|c| *c as f64).collect();
     // The last bins may be completely above p99; the axis ends where the counted range does.
     let end = (start + width * heights.len() as f64).min((h.hi.checked_sub(shift)? as f64) + width);
-    let mut sum = 0;
-    let cumulative = h.counts.iter().enumerate().map(|(k, c)| {
-        sum += c;
-        (start + width * (k + 1) as f64, sum as f64 / d.n as f64)
-    });
-    let cumulative = std::iter::once((start, 0.0)).chain(cumulative).collect();
+    let cumulative = cumulative(start, width, 0, &heights, d.n);
     let mut figure = frame(subject, start, end, d.n, width, heights);
     let written = |m: i64| match figure.x.origin {
         0.0 => value_label(Unit::Time, m as f64),
         _ => exact(m as f64),
     };
     let until = d.max.and_then(|m| m.checked_sub(shift)).map(written);
-    figure.series.push(
-        Series::new(
-            "cumulative share (right axis)",
-            Tone::Cumulative,
-            Mark::Line { points: cumulative, dashed: false },
-        )
-        .on_right(),
-    );
+    figure.series.push(cumulative);
     figure.right = Some(Axis::linear("packets no later", Unit::Share, 0.0, 1.0));
     if let (1.., Some(until)) = (h.overflow, &until) {
         figure.notes.push(format!(
@@ -81,6 +69,19 @@ fn distribution(subject: &Subject, d: &Distribution, shift: i64) -> Option<Figur
         figure.notes.push("Counted in constant memory: values are exact to 0.1 %.".into());
     }
     Some(figure)
+}
+
+/// The share of `n` values no larger, at the edges of bars; `before` values are below the first.
+fn cumulative(start: f64, width: f64, before: u64, heights: &[f64], n: u64) -> Series {
+    let n = n as f64;
+    let mut sum = before as f64;
+    let mut points = vec![(start, sum / n)];
+    points.extend(heights.iter().zip(1..).map(|(height, k)| {
+        sum += height;
+        (start + width * f64::from(k), sum / n)
+    }));
+    let line = Mark::Line { points, dashed: false };
+    Series::new("cumulative share (right axis)", Tone::Cumulative, line).on_right()
 }
 
 /// Latency over its full range, from the trace.
@@ -122,7 +123,10 @@ pub fn ipdv(run: &Run<'_>) -> Option<Figure> {
     let reach = if reach > 0.0 { reach } else { reach.max(summary.max.unwrap_or(0) as f64).max(500.0) };
     let bars = rebinned(&trace.ipdv, -reach, reach, BARS);
     let inside = bars.heights.iter().sum::<f64>() as u64;
+    let cumulative = cumulative(bars.start, bars.width, bars.before, &bars.heights, n);
     let mut figure = frame(&subject, bars.start, bars.end(), n, bars.width, bars.heights);
+    figure.series.push(cumulative);
+    figure.right = Some(Axis::linear("pairs no larger", Unit::Share, 0.0, 1.0));
     figure.subtitle = format!(
         "n = {} pairs of consecutive packets · {} per bar{}",
         group_thousands(&n.to_string()),
@@ -204,6 +208,8 @@ fn frame(subject: &Subject, start: f64, end: f64, n: u64, width: f64, heights: V
 
 /// Bars of equal width over part of a distribution.
 pub(super) struct Bars {
+    /// Values below them.
+    before: u64,
     pub(super) start: f64,
     pub(super) width: f64,
     pub(super) heights: Vec<f64>,
@@ -222,8 +228,9 @@ pub(super) fn rebinned(grid: &Grid, low: f64, high: f64, most: usize) -> Bars {
     let index =
         |v: f64| (((v - origin) / cell).floor().max(0.0) as usize).min(counts.len().saturating_sub(1));
     let (first, last) = (index(low), index(high));
+    let before = counts.iter().take(first).sum();
     let counts = counts.get(first..=last).unwrap_or_default();
     let merge = counts.len().div_ceil(most).max(1);
     let heights = counts.chunks(merge).map(|c| c.iter().sum::<u64>() as f64).collect();
-    Bars { start: origin + cell * first as f64, width: cell * merge as f64, heights }
+    Bars { before, start: origin + cell * first as f64, width: cell * merge as f64, heights }
 }

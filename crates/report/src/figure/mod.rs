@@ -21,7 +21,7 @@ mod tcp;
 mod trace;
 
 pub use axis::{Axis, Scale, Tick, Unit, group_thousands, value_label};
-pub use compare::{ComparedRun, Subject, cdfs, spreads};
+pub use compare::{ComparedRun, Subject, cdfs, ipdv_cdfs, spreads};
 pub use density::Density;
 pub use grid::Grid;
 pub use parts::{Bound, Figure, Mark, MeanRow, Overflow, Series, SpreadRow, Tone};
@@ -53,5 +53,10 @@ pub fn of_run(run: &Run<'_>) -> Vec<Figure> {
 /// Every figure that compares `runs`.
 pub fn of_runs(runs: &[ComparedRun<'_>]) -> Vec<Figure> {
     let both = |subject| [cdfs(subject, runs), spreads(subject, runs)];
-    [Subject::Jitter, Subject::Latency].into_iter().flat_map(both).flatten().collect()
+    [Subject::Jitter, Subject::Latency]
+        .into_iter()
+        .flat_map(both)
+        .chain([ipdv_cdfs(runs)])
+        .flatten()
+        .collect()
 }

@@ -37,6 +37,9 @@ pub fn comparison(grid: &Grid, program: &str, written: Option<WallTime>) -> Stri
             Basis::Pdv =>
                 "Compared by jitter: delay above each run's own minimum, for which no clocks need to agree.",
             Basis::Delay => "Compared by delay, corrected where the clocks' relation is known.",
+            Basis::Ipdv =>
+                "Compared by absolute IPDV: how far the delay of each packet is from that of the one before, in either \
+                 direction. No clocks need to agree.",
         }
     );
     for row in &grid.rows {
@@ -68,6 +71,7 @@ fn beside(cell: &Cell) -> Option<ComparedRun<'_>> {
         latency: cell.latency.as_ref()?,
         pdv: cell.pdv.as_ref()?,
         samples: cell.latency_sample.as_ref().zip(cell.pdv_sample.as_ref()),
+        ipdv: cell.ipdv.as_ref().zip(cell.ipdv_sample.as_ref()),
         // Already corrected, if the clocks allow it.
         correction: None,
         raw_clocks: false,
@@ -102,7 +106,7 @@ fn verdict(out: &mut String, row: &str, c: &Comparison) {
         let _ = write!(out, "<li>{}</li>", escape(text));
     };
     if c.outcome != Outcome::Refused {
-        let what = if c.basis == Basis::Pdv { "jitter" } else { "delay" };
+        let what = c.basis.noun();
         for (name, d) in [("Median", &c.median), ("99th percentile", &c.p99)] {
             if let Some(d) = d {
                 item(&format!("{name} of {what}: {}.", change(d, |x| value_label(Unit::Time, x))));

@@ -138,7 +138,7 @@ fn verdict(page: &mut Page, row: &str, c: &Comparison, _options: &Options) {
     if c.outcome == Outcome::Refused {
         return;
     }
-    let what = if c.basis == Basis::Pdv { "jitter" } else { "delay" };
+    let what = c.basis.noun();
     if let Some(d) = &c.median {
         page.item(&format!("median of {what}: {}", change(d)));
     }
@@ -155,7 +155,7 @@ fn verdict(page: &mut Page, row: &str, c: &Comparison, _options: &Options) {
     }
     if c.floor > 0.0 && c.floor.is_finite() {
         page.item(&format!("what the measurements may be wrong by together: {}", eng4_f64(c.floor)));
-    } else if c.basis == Basis::Pdv && c.tests.is_some() {
+    } else if c.basis != Basis::Delay && c.tests.is_some() {
         page.item("the hosts' own noise was not recorded: nothing is set against the change");
     }
     if let Some(t) = &c.tests {

@@ -75,7 +75,8 @@ fn variation(page: &mut Page, s: &Summary) {
     let i = &s.ipdv;
     if i.n > 0 {
         page.item(&format!(
-            "between consecutive packets (IPDV): std dev {}, interquartile {}, mean of absolute values {}",
+            "between consecutive packets (IPDV): mean {}, std dev {}, interquartile {}, mean of absolute values {}",
+            dash(i.mean.map(eng4_f64)),
             dash(i.stddev.map(eng4_f64)),
             dash(i.iqr.map(eng4)),
             dash(i.mean_abs.map(eng4_f64))
