@@ -196,6 +196,8 @@ fn all_formats_at_once() {
     assert_eq!(
         drawn,
         [
+            "compare-ipdv-cdf.png",
+            "compare-ipdv-cdf.svg",
             "compare-jitter-cdf.png",
             "compare-jitter-cdf.svg",
             "compare-jitter.png",
