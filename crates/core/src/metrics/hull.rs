@@ -99,8 +99,9 @@ impl Hull {
     /// below all points with the least summed distance, the linear programme of Moon, Skelly and Towsley.
     pub fn edge(&self, sum: i128, n: u64) -> Option<[Point; 2]> {
         let beyond = |t: i64| i128::from(t).saturating_mul(n.into()) > sum;
-        let end = self.0.iter().position(|p| beyond(p.0)).unwrap_or(self.0.len() - 1);
-        (self.0.len() > 1).then(|| [self.0[end.max(1) - 1], self.0[end.max(1)]])
+        let last = self.0.len().checked_sub(1).filter(|last| *last > 0)?;
+        let end = self.0.iter().position(|p| beyond(p.0)).unwrap_or(last).max(1);
+        Some([self.0[end - 1], self.0[end]])
     }
 }
 
@@ -156,6 +157,25 @@ mod tests {
         assert_eq!(hull(&[(3, 4), (3, 2), (3, 9)]).vertices(), [(3, 2)]);
         let wide = [(i64::MIN, i64::MAX), (0, i64::MIN), (i64::MAX, i64::MAX)];
         assert_eq!(hull(&wide).vertices(), wide);
+    }
+
+    #[test]
+    fn the_edge_below_the_mean_time() {
+        let h = hull(&[(0, 0), (10, -5), (20, 0)]);
+        assert_eq!(h.edge(0, 3), Some([(0, 0), (10, -5)]), "at the first vertex");
+        assert_eq!(h.edge(29, 3), Some([(0, 0), (10, -5)]));
+        assert_eq!(h.edge(30, 3), Some([(10, -5), (20, 0)]), "a vertex belongs to the edge after it");
+        assert_eq!(h.edge(60, 3), Some([(10, -5), (20, 0)]), "the last edge is closed");
+        assert_eq!((hull(&[(3, 4)]).edge(3, 1), hull(&[]).edge(0, 0)), (None, None));
+    }
+
+    #[test]
+    fn points_on_a_line_are_no_vertices() {
+        assert_eq!(hull(&[(0, 0), (1, 1), (2, 2), (3, 0)]).vertices(), [(0, 0), (3, 0)]);
+        assert_eq!(hull(&[(0, 0), (1, 1), (2, 2)]).vertices(), [(0, 0), (2, 2)]);
+        // Differences that do not fit 64 bits.
+        let far = [(i64::MIN, i64::MIN), (0, 0), (i64::MAX, i64::MAX)];
+        assert_eq!(hull(&far).vertices(), [far[0], far[2]]);
     }
 
     proptest! {

@@ -202,6 +202,66 @@ mod tests {
     }
 
     #[test]
+    fn every_figure_of_a_window() {
+        // Ten packets, one every 20 ms, in windows of 50 ms: due 0–2, 3–4, 5–7, 8–9. 3 and 4 are lost, and 6; 8 is
+        // overtaken; 1 came three times.
+        let (mut samples, mut accepted, mut copies) =
+            (Samples::default(), SeqSet::default(), Copies::default());
+        for (seq, delay) in [(0, 40), (1, 10), (2, 25), (5, 7), (7, 8), (9, 3), (8, 9)] {
+            samples.push(Packet { seq, sent: i64::from(seq) * 20_000_000, delay });
+            accepted.insert(seq);
+        }
+        copies.push(1, None);
+        copies.push(1, None);
+        let series = Series::new(&samples, &accepted);
+        let period = Some(Span::millis(20));
+        let mut windows = windows(&series, &accepted, &copies, 10, period, Span::millis(50));
+        windows.iter_mut().for_each(|w| add_delays(w, &series));
+        let counts = |w: &Interval| {
+            [
+                w.first_seq,
+                w.sent,
+                w.accepted,
+                w.lost,
+                w.loss_runs,
+                w.longest_loss,
+                w.duplicate,
+                w.out_of_sequence,
+            ]
+        };
+        assert_eq!(
+            windows.iter().map(counts).collect::<Vec<_>>(),
+            [
+                [0, 3, 3, 0, 0, 0, 2, 0],
+                [3, 2, 0, 2, 1, 2, 0, 0],
+                [5, 3, 2, 1, 1, 1, 0, 0],
+                [8, 2, 2, 0, 0, 0, 0, 1]
+            ]
+        );
+        let times: Vec<_> = windows.iter().map(|w| (w.start_ns, w.length_ns)).collect();
+        assert_eq!(times, [0, 50_000_000, 100_000_000, 150_000_000].map(|t| (t, 50_000_000)));
+        let [first, second, third, last] = &windows[..] else { panic!() };
+        assert_eq!(
+            (first.min, first.mean, first.max, first.median),
+            (Some(10), Some(25.0), Some(40), Some(25.0))
+        );
+        assert_eq!((first.stddev, first.pdv_p50, first.pdv_p99), (Some(15.0), Some(15), Some(30)));
+        assert_eq!((first.pdv_p999, first.pdv_max), (Some(30), Some(30)));
+        // Steps −30 and 15.
+        assert_eq!((first.ipdv_mean_abs, first.ipdv_iqr), (Some(22.5), Some(45)));
+        assert!((first.ipdv_stddev.unwrap() - 45.0 / 2f64.sqrt()).abs() < 1e-9);
+        assert_eq!((second.min, second.mean, second.ipdv_mean_abs, second.pdv_p50), (None, None, None, None));
+        assert_eq!((third.ipdv_mean_abs, third.ipdv_iqr), (None, None), "5 and 7 are no neighbours");
+        assert_eq!((last.ipdv_mean_abs, last.ipdv_stddev), (Some(6.0), None));
+    }
+
+    #[test]
+    fn as_many_windows_as_are_listed() {
+        let due = |windows: u64| due(1_000_000, 1_000_000, windows).len() as u64;
+        assert_eq!((due(MOST), due(MOST + 1), due(0)), (MOST, 0, 0));
+    }
+
+    #[test]
     fn without_a_period_windows_are_of_the_times_of_sending() {
         let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
         // Two in the first second, a lost one, none in the second, one in the third.

@@ -254,6 +254,37 @@ mod tests {
     }
 
     #[test]
+    fn one_pass_gives_the_same() {
+        // Numbers 0…4, one of them lost, one late, then nothing but equal delays.
+        let rows = [(0, 20), (1, 10), (4, 25), (2, 20), (5, 20), (4100, 7), (4101, 9)];
+        let (mut samples, mut accepted, mut streaming) =
+            (Samples::default(), SeqSet::default(), StreamingIpdv::default());
+        for (seq, delay) in rows {
+            let packet = Packet { seq, sent: 0, delay };
+            samples.push(packet);
+            accepted.insert(seq);
+            streaming.push(&packet);
+        }
+        let exact = ipdv(&Series::new(&samples, &accepted), 4102);
+        let one_pass = streaming.figures(4102);
+        assert_eq!(
+            Ipdv { iqr_linear: None, ..exact.clone() },
+            Ipdv { median: exact.median, ..one_pass.clone() }
+        );
+        // Steps −10, 10, −5, 2: percentiles of the histogram are exact below its resolution.
+        assert_eq!((one_pass.defined, one_pass.undefined, one_pass.median), (4, 4097, Some(-5.0)));
+        assert_eq!((one_pass.mean_abs, one_pass.quantised), (Some(6.75), false));
+        let empty = StreamingIpdv::default().figures(5);
+        assert_eq!((empty.mean_abs, empty.defined, empty.undefined, empty.quantised), (None, 0, 4, false));
+        let coarse = |delays: &[i64]| {
+            let mut streaming = StreamingIpdv::default();
+            (0..).zip(delays).for_each(|(seq, &delay)| streaming.push(&Packet { seq, sent: 0, delay }));
+            streaming.figures(delays.len() as u64).quantised
+        };
+        assert!(coarse(&[5, 5, 5, 5, 5, 5, 5, 5, 5, 9]) && !coarse(&[5, 5, 5, 5]) && !coarse(&[1, 9, 4, 30]));
+    }
+
+    #[test]
     fn reordered_packets_keep_theirs() {
         // RFC 4737 §7.1 and §7.2: columns by sequence number.
         let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());

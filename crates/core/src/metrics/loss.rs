@@ -292,7 +292,7 @@ impl Gilbert {
 
 /// Mean loss run over that of random loss at the same ratio; `None` for no loss and for nothing else.
 pub fn burst_ratio(lost: u64, runs: u64, n: u64) -> Option<f64> {
-    (lost > 0 && lost < n && runs > 0).then(|| lost as f64 / runs as f64 * (1.0 - lost as f64 / n as f64))
+    (lost < n && runs > 0).then(|| lost as f64 / runs as f64 * (1.0 - lost as f64 / n as f64))
 }
 
 /// Correlation of the loss of neighbours: Σ(l_i − l̄)(l_{i+1} − l̄) / Σ(l_i − l̄)².
@@ -328,7 +328,7 @@ fn gilbert1960(g: &Gilbert, n: u64, lost: u64, (lll, lrl): (u64, u64)) -> Option
     let h = 1.0 - b / stay;
     let r = 1.0 - stay;
     let p = a * r / (1.0 - h - a);
-    let fits = stay > 0.0 && stay < 1.0 && (0.0..1.0).contains(&h) && p > 0.0 && p < 1.0;
+    let fits = stay < 1.0 && (0.0..1.0).contains(&h) && p > 0.0 && p < 1.0;
     fits.then_some(Gilbert1960 { p, r, h })
 }
 
@@ -410,6 +410,79 @@ mod tests {
         assert_eq!((t.runs, t.mu), (8, 9.0));
         assert!((t.z.unwrap() + 0.517_549).abs() < 1e-6);
         assert_eq!(l.pattern, Some(LossPattern::Insufficient));
+    }
+
+    #[test]
+    fn patterns_need_ten_of_each_and_z_beyond_1_96() {
+        let of = |z| Some(RunsTest { runs: 1, mu: 1.0, z });
+        for (z, found) in [
+            (-1.97, LossPattern::Bursty),
+            (-1.96, LossPattern::Random),
+            (1.96, LossPattern::Random),
+            (1.97, LossPattern::AntiClustered),
+        ] {
+            assert_eq!(pattern(of(Some(z)), 20, 10), Some(found), "{z}");
+        }
+        assert_eq!(pattern(of(Some(3.0)), 100, 9), Some(LossPattern::Insufficient));
+        assert_eq!(pattern(of(Some(3.0)), 100, 91), Some(LossPattern::Insufficient));
+        assert_eq!(pattern(of(Some(3.0)), 100, 0), None);
+        assert_eq!(
+            (pattern(None, 0, 0), pattern(None, 100, 50), pattern(of(None), 100, 50)),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn the_interval_widens_with_correlation() {
+        let [low, high] = stat::wilson95(20, 100).unwrap();
+        assert_eq!(widened(20, 100, 0.0), Some([low, high]));
+        assert_eq!(widened(20, 100, -0.5), Some([low, high]), "never narrower");
+        // (1 + 0.6)/(1 − 0.6) = 4: twice as wide.
+        let [wide_low, wide_high] = widened(20, 100, 0.6).unwrap();
+        let (centre, half) = ((low + high) / 2.0, (high - low) / 2.0);
+        assert!((wide_low - (centre - 2.0 * half)).abs() < 1e-12, "{wide_low}");
+        assert!((wide_high - (centre + 2.0 * half)).abs() < 1e-12, "{wide_high}");
+        assert_eq!(widened(5, 10, 0.99), Some([0.0, 1.0]));
+        assert_eq!(widened(5, 1000, 1.0), Some([0.0, 1.0]));
+        assert!(matches!(widened(0, 100, 0.1), Some([0.0, high]) if high > 0.0 && high < 0.1));
+        assert!(matches!(widened(100, 100, 0.1), Some([low, 1.0]) if low > 0.9 && low < 1.0));
+        assert_eq!(widened(0, 0, 0.1), None);
+    }
+
+    #[test]
+    fn gilberts_model_of_1960_from_its_three_probabilities() {
+        // a = P(loss) and b = P(loss after a loss), as given; c from the triples.
+        let fitted = |a, b, triples| {
+            let g = Gilbert { ulp: Some(a), clp: Some(b), ..Gilbert::default() };
+            gilbert1960(&g, 1000, 30, triples)
+        };
+        // p = 0.1, r = 0.5, h = 0.2: a = p/(p + r)(1 − h), b = (1 − r)(1 − h), c = 2/3.
+        let f = fitted(0.8 / 6.0, 0.4, (2, 1)).unwrap();
+        assert!((f.p - 0.1).abs() < 1e-12 && (f.r - 0.5).abs() < 1e-12 && (f.h - 0.2).abs() < 1e-12, "{f:?}");
+        assert_eq!(fitted(0.2, 0.6, (1, 0)), None, "h below 0");
+        assert_eq!(fitted(0.6, 0.4, (1, 4)), None, "p above 1");
+        assert_eq!(fitted(0.5, 0.3, (9, 17)), None, "p below 0");
+        assert_eq!(fitted(0.9, 0.6, (8, 7)), None, "r below 0");
+        let g = Gilbert { ulp: Some(0.8 / 6.0), clp: Some(0.4), ..Gilbert::default() };
+        assert_eq!(gilbert1960(&g, 1000, 29, (2, 1)), None, "too few losses");
+        assert_eq!(gilbert1960(&g, 30, 30, (2, 1)), None, "nothing but losses");
+        assert_eq!(gilbert1960(&g, 1000, 30, (0, 0)), None, "no triples");
+    }
+
+    #[test]
+    fn the_fewest_packets_that_have_a_figure() {
+        assert_eq!((of(&pattern_of("xr")).lag1, of(&pattern_of("xr")).runs_test.unwrap().z), (None, None));
+        assert!(of(&pattern_of("rxr")).lag1.is_some());
+        assert_eq!((of(&[]).rule_of_three, of(&pattern_of("x")).rule_of_three), (None, None));
+        assert_eq!(
+            (of(&pattern_of("r")).rule_of_three, of(&[false; 30]).rule_of_three),
+            (Some(1.0), Some(0.1))
+        );
+        assert_eq!((of(&[]).longest(), of(&pattern_of("xrxxxrxx")).longest()), (0, 3));
+        assert_eq!(
+            (burst_ratio(3, 1, 3), burst_ratio(0, 0, 9), burst_ratio(2, 1, 4)),
+            (None, None, Some(1.0))
+        );
     }
 
     #[test]

@@ -454,6 +454,119 @@ mod tests {
         assert!((half.stddev().unwrap() / m.stddev().unwrap() - 1.0).abs() < 1e-9);
     }
 
+    #[test]
+    fn extremes_and_means() {
+        let none = Moments::default();
+        assert_eq!((none.min(), none.max(), none.mean(), none.stddev_pop()), (None, None, None, None));
+        let m: Moments = [7, 3, 9, 4].into_iter().collect();
+        assert_eq!((m.n(), m.min(), m.max()), (4, Some(3), Some(9)));
+        assert_eq!((m.mean(), m.mean_above(2)), (Some(5.75), Some(3.75)));
+        assert_eq!([7].into_iter().collect::<Moments>().stddev(), None);
+        let mut chunked = Moments::default();
+        chunked.add_all(&[5]);
+        chunked.add_all(&[3, 9]);
+        chunked.add_all(&[5 + (1 << 26), 4]);
+        chunked.add_all(&[5 - (1 << 26), 5 - (1 << 26) - 1]);
+        let one_by_one = [5, 3, 9, 5 + (1 << 26), 4, 5 - (1 << 26), 5 - (1 << 26) - 1];
+        assert_eq!(chunked, one_by_one.into_iter().collect());
+    }
+
+    #[test]
+    fn sums_beyond_128_bits_are_kept_to_double_precision() {
+        let near = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-9, "{a} {b}");
+        let mut sum = Sum::default();
+        sum.add(i128::MAX);
+        sum.add(i128::MAX);
+        assert_eq!(sum.exact(), None);
+        near(sum.value(), 2.0 * i128::MAX as f64);
+        sum.add_product(i128::MAX, 3);
+        sum.add_product(3, 4);
+        near(sum.value(), 5.0 * i128::MAX as f64);
+        let mut both = sum;
+        both.merge(sum);
+        near(both.value(), 10.0 * i128::MAX as f64);
+        let mut small = Sum::default();
+        small.add_product(-3, 4);
+        assert_eq!(small.exact(), Some(-12));
+    }
+
+    #[test]
+    fn absurd_values_merge_as_they_add() {
+        let (a, b) = ([i64::MIN, i64::MIN + 5, -7], [i64::MAX, 3, i64::MAX - 9, 12]);
+        let values = || a.into_iter().chain(b);
+        let (mut halves, whole): (Moments, Moments) = (a.into_iter().collect(), values().collect());
+        halves.merge(b.into_iter().collect());
+        let near = |x: Option<f64>, y: Option<f64>| {
+            let (x, y) = (x.unwrap(), y.unwrap());
+            assert!((x - y).abs() <= 1e-9 * y.abs(), "{x} {y}");
+        };
+        near(halves.mean_above(i64::MIN), whole.mean_above(i64::MIN));
+        near(halves.stddev(), whole.stddev());
+        let n = values().count() as f64;
+        let mean = values().map(|x| x as f64).sum::<f64>() / n;
+        near(whole.stddev_pop(), Some((values().map(|x| (x as f64 - mean).powi(2)).sum::<f64>() / n).sqrt()));
+        // Many, so that the sums themselves leave 128 bits.
+        let many = |origin: i64| {
+            let mut m: Moments = [origin].into_iter().collect();
+            (0..40).for_each(|_| m.merge(m));
+            m
+        };
+        let (mut low, high) = (many(i64::MIN), many(i64::MAX));
+        low.merge(high);
+        near(low.stddev_pop(), Some(i64::MAX as f64));
+        near(low.mean_above(i64::MIN), Some(i64::MAX as f64));
+        let mut again = low;
+        again.merge(low);
+        near(again.stddev_pop(), Some(i64::MAX as f64));
+        assert_eq!((again.n(), again.min(), again.max()), (1 << 42, Some(i64::MIN), Some(i64::MAX)));
+    }
+
+    #[test]
+    fn lines_need_two_times() {
+        assert_eq!(packets(&[(5, 1)]).output(), (None, None));
+        assert_eq!(packets(&[(5, 1), (5, 9)]).on_send(), None);
+        let line = packets(&[(105, 3), (100, 1)]).on_send().unwrap();
+        assert_eq!((line.m, line.r, line.mean_x, line.origin_y, line.mean_y), (0.4, Some(1.0), 2.5, 3, -1.0));
+        let line = packets(&[(100, 1), (105, 3)]).on_arrival().unwrap();
+        assert_eq!((line.m, line.mean_x), (2.0 / 7.0, 3.5));
+        assert_eq!(packets(&[(100, 1), (105, 1)]).on_send().unwrap().r, None);
+    }
+
+    #[test]
+    fn absurd_times_and_delays_merge_as_they_add() {
+        let rows =
+            [(i64::MIN, i64::MAX), (0, i64::MIN), (i64::MAX, 5), (7, -9), (i64::MAX - 4, i64::MIN + 1)];
+        let whole = packets(&rows).on_send().unwrap();
+        let n = rows.len() as f64;
+        let mean = |f: fn(&(i64, i64)) -> i64| rows.iter().map(|r| f(r) as f64).sum::<f64>() / n;
+        let (mx, my) = (mean(|r| r.0), mean(|r| r.1));
+        let sxx: f64 = rows.iter().map(|r| (r.0 as f64 - mx).powi(2)).sum();
+        let sxy: f64 = rows.iter().map(|r| (r.0 as f64 - mx) * (r.1 as f64 - my)).sum();
+        assert!((whole.m / (sxy / sxx) - 1.0).abs() < 1e-9, "{} {}", whole.m, sxy / sxx);
+        for cut in 1..rows.len() {
+            let mut halves = packets(&rows[..cut]);
+            halves.merge(packets(&rows[cut..]));
+            let line = halves.on_send().unwrap();
+            assert!(
+                (line.m / whole.m - 1.0).abs() < 1e-9 && (line.sxx / whole.sxx - 1.0).abs() < 1e-9,
+                "{line:?}"
+            );
+            assert!((line.r.unwrap() / whole.r.unwrap() - 1.0).abs() < 1e-9, "{line:?}");
+            assert!((line.mean_y / whole.mean_y - 1.0).abs() < 1e-9, "{line:?} {whole:?}");
+        }
+        // Many, so that the cross sums leave 128 bits.
+        let many = |row| {
+            let mut sums = packets(&[row]);
+            (0..40).for_each(|_| sums.merge(sums));
+            sums
+        };
+        let mut sums = many((i64::MIN, i64::MIN));
+        sums.merge(many((i64::MAX, i64::MAX)));
+        let line = sums.on_send().unwrap();
+        assert!((line.m - 1.0).abs() < 1e-9 && (line.r.unwrap() - 1.0).abs() < 1e-9, "{line:?}");
+        assert_eq!(sums.n(), 1 << 41);
+    }
+
     fn packets(rows: &[(i64, i64)]) -> CoMoments {
         let mut sums = CoMoments::default();
         for (seq, &(sent, delay)) in (0..).zip(rows) {

@@ -176,6 +176,30 @@ mod tests {
     }
 
     #[test]
+    fn the_lowest_and_the_highest_number_count_whatever_arrives_first() {
+        let of = |rows: &[(u32, i64, i64)]| {
+            let mut extent = Extent::default();
+            rows.iter().for_each(|&(seq, sent, delay)| extent.push(&Packet { seq, sent, delay }));
+            extent
+        };
+        let rows = [(2, 40, 5), (0, 0, 60), (1, 20, 45), (4, 84, 3), (4, 99, 9), (0, 7, 101)];
+        let whole = of(&rows);
+        // Sent from 0 to 84 over 4 numbers, arrived from 45 to 108 over 6 packets.
+        assert_eq!(whole.output(), (Some(21.0), Some(12.6)));
+        for cut in 0..=rows.len() {
+            let mut halves = of(&rows[..cut]);
+            halves.merge(of(&rows[cut..]));
+            assert_eq!(halves.n, whole.n);
+            assert_eq!(halves.output().1, whole.output().1, "{cut}");
+        }
+        let mut halves = of(&rows[..2]);
+        halves.merge(of(&rows[2..4]));
+        assert_eq!(halves, of(&rows[..4]));
+        assert_eq!(of(&[(0, 10, 5), (1, 10, 5)]).output(), (None, None), "the times do not advance");
+        assert_eq!(of(&[(0, 10, 5), (0, 30, 5)]).output(), (None, Some(20.0)), "one number");
+    }
+
+    #[test]
     fn one_packet_has_no_period() {
         let mut extent = Extent::default();
         assert_eq!(extent.periods(), (None, None));
