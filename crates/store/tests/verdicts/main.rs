@@ -5,6 +5,7 @@
 
 mod context;
 mod hosts;
+mod judgements;
 mod matrix;
 mod paths;
 mod saved;
