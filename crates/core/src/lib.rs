@@ -8,6 +8,8 @@
 //! * [`record`] – [`PacketRecord`]: one packet of any instrument
 //! * [`spec`] – [`TestSpec`]: the parameters of a test stream, always valid
 //! * [`schedule`] – when each packet is to be sent
+//! * [`gaps`] – random times between packets
+//! * [`priority`] – [`AccessCategory`]: Wi-Fi's access categories as priorities
 //! * [`session`] – [`Session`]: everything known about a test except its packets
 //! * [`impair`] – [`Impairment`]: what a path does to packets, for simulation and emulation
 //! * [`clock`] – what is known about the two hosts' clocks
@@ -15,7 +17,7 @@
 //! * [`ntp`] – the time formats of measurement protocols
 //! * [`observer`] – [`Observer`] and [`Event`]: what happens in a measurement, and who receives it
 //! * [`distribution`] – exact samples, and histograms in bounded memory
-//! * [`figures`] – every scalar of a summary, in one list
+//! * [`figure`], [`figures`] – every scalar of a summary, in one list
 //! * [`metrics`] – the figures, one file per metric
 //! * [`analysis`] – [`Analyzer`]: records in, [`Summary`] out
 //! * [`state`] – [`State`](state::State): an analysis as bytes, which can be merged with others
@@ -28,6 +30,24 @@
 //! * [`verdict`] – [`Answer`](verdict::Answer): what is wrong, since when, how much, how certain; and all other
 //!   judgements
 //! * [`units`] – numbers as text
+//!
+//! Three packets, and every figure of them:
+//!
+//! ```
+//! use jitlat_core::figures::FIGURES;
+//! use jitlat_core::{PacketRecord, Session, TestSpec, WallTime, analyze};
+//!
+//! let session = Session::new(TestSpec::default());
+//! let packet = |i, sent: i64, delay: i64| PacketRecord::one_way(i, WallTime(sent), WallTime(sent + delay));
+//! let records = [packet(0, 0, 42), packet(1, 20_000_000, 40), packet(2, 40_000_000, 47)];
+//! let summary = analyze(&session, records, &Default::default());
+//! assert_eq!((summary.latency.min, summary.pdv.max), (Some(40), Some(7)));
+//! for figure in FIGURES {
+//!     if let Some(value) = figure.of(&summary) {
+//!         println!("{} = {}", figure.label, figure.show(value));
+//!     }
+//! }
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod analysis;

@@ -5,7 +5,6 @@
 //!
 //! * [`machine`] – the five calls by which a driver runs any machine
 //! * [`access`] – who is served, and how much
-//! * [`access`] – who is served, and how much
 //! * [`twoway`] – what all two-way protocols share
 //! * [`stamp`], [`twamp`], [`irtt`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols
 //! * [`owamp`] – the standard one-way protocol; [`amp`] is what it shares with TWAMP
