@@ -191,7 +191,8 @@ impl BetweenClocks {
     ) -> BetweenClocks {
         let (clock, options, sent) = (found.clock(), found.options(), found.counted().sent);
         let latency_corrected = clock.correct(latency);
-        let trusted = latency_corrected.is_some() || clock.synchronised().is_some() || options.trust_clocks;
+        let corrected = latency_corrected.is_some_and(|c| c.is_possible());
+        let trusted = corrected || clock.synchronised().is_some() || options.trust_clocks;
         let mean = latency_corrected.map_or(latency.mean, |c| c.mean);
         let receiver = Receiver {
             codec: &options.codec,

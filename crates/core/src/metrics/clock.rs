@@ -96,6 +96,14 @@ pub struct Corrected {
     pub bound_ns: Option<f64>,
 }
 
+impl Corrected {
+    /// Whether the correction can be right: no packet arrives before it was sent by more than the bound.
+    pub fn is_possible(&self) -> bool {
+        let bound = self.bound_ns.unwrap_or(f64::INFINITY);
+        self.min.is_none_or(|min| min as f64 >= -bound)
+    }
+}
+
 use crate::clock::ClockProbe;
 use crate::session::{HostFacts, Session};
 use crate::spec::Direction;
@@ -414,6 +422,13 @@ mod tests {
         };
         assert_eq!(estimate.correct(&latency), Some(expected));
         assert_eq!(ClockEstimate::default().correct(&latency), None);
+    }
+
+    #[test]
+    fn a_correction_by_which_packets_arrive_before_they_are_sent_is_wrong() {
+        let of = |min, bound_ns| Corrected { min, bound_ns, ..Corrected::default() }.is_possible();
+        assert!(of(Some(5), Some(3.0)) && of(Some(-3), Some(3.0)) && !of(Some(-4), Some(3.0)));
+        assert!(of(None, Some(3.0)) && of(Some(-4), None));
     }
 
     #[test]

@@ -138,12 +138,12 @@ fn buffer(s: &Summary) -> Option<(Level, String)> {
     Some((level, text))
 }
 
-/// One-way delay, as far as the clocks let it be known.
+/// One-way delay, as far as the clocks let it be known: not where the correction is impossible.
 fn delay(s: &Summary) -> Option<Verdict> {
     let say = |level, text| Some(Verdict::new("delay", level, text));
     let mean = s.latency.mean?;
     if let Some(c) = &s.latency_corrected {
-        let mean = c.mean?;
+        let mean = c.mean.filter(|_| c.is_possible())?;
         let bound = c.bound_ns.map_or(String::new(), |b| format!(", +/- {} at worst", time(b)));
         let mut text =
             format!("One-way delay averages {} after correction of the clocks{bound}.", time(mean));
