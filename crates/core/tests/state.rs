@@ -5,7 +5,7 @@ mod common;
 #[path = "common/stream.rs"]
 mod stream;
 
-use jitlat_core::figures::{Number, selectors};
+use jitlat_core::figures::{Number, Selector, selectors};
 use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
 use jitlat_core::state::{self, Merged, State};
@@ -129,17 +129,37 @@ proptest! {
     }
 
     #[test]
+    fn short_parts_analysed_apart_in_constant_memory_are_the_whole(
+        (n, rows) in rows(),
+        two_way in any::<bool>(),
+        cut in 0usize..260,
+        exact in any::<[bool; 2]>(),
+    ) {
+        let (session, rows) = if two_way { round_trips(n, &rows) } else { (session(n), rows) };
+        let session = with_id(session, "cut");
+        let (first, second) = rows.split_at(cut.min(rows.len()));
+        let of = |exact: bool, rows: &[PacketRecord]| if exact { of(&session, rows) } else { streaming(&session, rows) };
+        // One of them in constant memory is enough.
+        let mut merged = of(exact[0] && !exact[1], first);
+        merged.merge(of(exact[1], second)).unwrap();
+        prop_assert_eq!(json(again(&merged)).to_string(), json(streaming(&session, &rows)).to_string());
+    }
+
+    #[test]
     fn changed_bytes_of_an_analysis_in_constant_memory_are_an_error_or_a_state(
         step in 1i64..900,
         changes in prop::collection::vec(change(), 1..3),
     ) {
-        let (session, rows) = long(3000, step);
-        let mut state = State::new(session, &Options { streaming: true, ..options() });
-        rows.iter().for_each(|row| state.push(row));
+        let (session, rows) = long(5600, step, 100);
+        let [earlier, state, later] = [&rows[..400], &rows[400..5000], &rows[5000..]].map(|r| streaming(&session, r));
         let bytes = state.save().unwrap();
         let mut body = bytes[bytes.len() - body_length(&bytes)..].to_vec();
         changes.into_iter().for_each(|change| apply(change, &mut body));
         if let Ok(mut state) = State::load(&state::seal(&body), &options()) {
+            let [mut before, after] = [&earlier, &later].map(State::clone);
+            let _ = before.continue_with(state.clone());
+            before.continue_with(after).ok();
+            let _ = serde_json::to_string(&before.finish());
             rows[..1000].iter().for_each(|row| state.push(row));
             let _ = state.clone().continue_with(state.clone());
             let _ = serde_json::to_string(&state.finish());
@@ -204,6 +224,134 @@ proptest! {
     }
 }
 
+/// The numbers and other values in which two objects differ, by path.
+fn differences(path: &str, a: &Value, b: &Value, found: &mut Vec<(String, Value, Value)>) {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            let keys: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+            for key in keys {
+                let of =
+                    |object: &serde_json::Map<String, Value>| object.get(key).cloned().unwrap_or_default();
+                differences(&format!("{path}.{key}"), &of(a), &of(b), found);
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            a.iter().zip(b).for_each(|(a, b)| differences(path, a, b, found));
+        }
+        _ if a != b => found.push((path.to_owned(), a.clone(), b.clone())),
+        _ => {}
+    }
+}
+
+/// The analysis in constant memory of `rows`, after a rest in a file.
+fn streaming(session: &Session, rows: &[PacketRecord]) -> State {
+    let mut state = State::new(session.clone(), &Options { streaming: true, ..options() });
+    rows.iter().for_each(|row| state.push(row));
+    again(&state)
+}
+
+/// Those of `parts` merged one after another, each after a rest in a file.
+fn merged(parts: Vec<State>) -> State {
+    let mut parts = parts.into_iter();
+    let mut merged = parts.next().unwrap();
+    for part in parts {
+        assert_eq!(merged.merge(part).unwrap(), Merged::Continued);
+        merged = again(&merged);
+    }
+    merged
+}
+
+/// Checks `parts`, merged, against the whole: equal but for percentiles, which may be a bucket apart, and the last digits
+/// of running filters; and that docs/metrics lists what is not.
+fn assert_whole(session: &Session, rows: &[PacketRecord], parts: Vec<State>, absent: &[&str]) {
+    let whole = streaming(session, rows);
+    let merged = merged(parts);
+    let mut found = Vec::new();
+    differences("", &json(merged.clone()), &json(whole.clone()), &mut found);
+    for (path, a, b) in found {
+        let approximate = [
+            ".latency.",
+            ".latency_corrected.",
+            ".pdv.",
+            ".schedule_error.",
+            ".dejitter.",
+            ".objectives.",
+            ".noise.",
+        ];
+        let filtered = [".mapdv2", ".rfc3550_jitter."];
+        let within =
+            |limit: f64| a.as_f64().zip(b.as_f64()).is_some_and(|(a, b)| (a - b).abs() <= limit * b.abs());
+        let counts = path.contains(".histogram.") || path.contains(".curve.");
+        let expected = path.starts_with(".display.")
+            || path == ".verdicts.text"
+            || approximate.iter().any(|p| path.starts_with(p)) && (within(2.1 / 1024.0) || counts)
+            || filtered.iter().any(|p| path.starts_with(p)) && within(1e-12)
+            || absent.iter().any(|p| path.starts_with(p)) && a.is_null();
+        assert!(expected, "{path}: {a} instead of {b}");
+    }
+    let docs = std::fs::read_to_string(common::testdata("../docs/metrics/README.md")).unwrap();
+    let (_, section) = docs.split_once("*In constant memory*").expect("a paragraph about constant memory");
+    let section = section.split("\n## ").next().unwrap();
+    let (merged, whole) = (merged.finish(), whole.finish());
+    let differ =
+        |s: &Selector| s.of(&merged) != s.of(&whole) && !section.contains(&format!("`{}`", s.figure.key));
+    let missing: Vec<&str> = selectors().filter(differ).map(|s| s.figure.key).collect();
+    assert!(missing.is_empty(), "docs/metrics does not list {missing:?}");
+}
+
+fn split(session: &Session, rows: &[PacketRecord], cuts: &[usize]) -> Vec<State> {
+    let mut places = vec![0];
+    places.extend(cuts);
+    places.push(rows.len());
+    places.windows(2).map(|part| streaming(session, &rows[part[0]..part[1]])).collect()
+}
+
+#[test]
+fn parts_analysed_apart_in_constant_memory_are_the_whole() {
+    let (session, rows) = long(30_000, 1, 100);
+    for cuts in [&[15_000][..], &[9_000, 20_000], &[100, 200, 4_000], &[0], &[3, 28_000]] {
+        assert_whole(&session, &rows, split(&session, &rows, cuts), &[]);
+    }
+    // Those behind are put together first.
+    let [a, b, c] = split(&session, &rows, &[9_000, 20_000]).try_into().unwrap();
+    assert_whole(&session, &rows, vec![a, merged(vec![b, c])], &[]);
+    // Packets so late that the bounded reorder density never expects the same again.
+    let (session, rows) = long(30_000, 1, 150);
+    assert_whole(&session, &rows, split(&session, &rows, &[15_000]), &[".reordering.rd_fd_dt128"]);
+}
+
+#[test]
+fn what_is_kept_of_all_packets_goes_into_constant_memory() {
+    let (session, rows) = long(30_000, 1, 100);
+    let (a, b) = rows.split_at(14_000);
+    for parts in [
+        vec![streaming(&session, a), of(&session, b)],
+        vec![of(&session, a), streaming(&session, b)],
+        vec![of(&session, &a[..100]), streaming(&session, &a[100..]), of(&session, b)],
+    ] {
+        assert_whole(&session, &rows, parts, &[]);
+    }
+}
+
+#[test]
+fn parts_that_do_not_follow_each_other_in_constant_memory_are_refused() {
+    let (session, rows) = long(30_000, 1, 100);
+    let (a, b) = rows.split_at(14_000);
+    let [mut first, second] = [a, b].map(|rows| streaming(&session, rows));
+    let error = second.clone().merge(first.clone()).unwrap_err();
+    assert!(error.to_string().contains("arrived mixed"), "{error}");
+    let before = json(first.clone());
+    assert!(first.merge(first.clone()).is_err());
+    assert_eq!(json(first.clone()), before);
+    // More numbers than are remembered.
+    let (session, rows) = long(30_000, 200, 100);
+    let [mut first, second] = [&rows[..1000], &rows[1000..]].map(|rows| streaming(&session, rows));
+    let error = first.merge(second).unwrap_err();
+    assert!(error.to_string().contains("two million"), "{error}");
+    // The first may be as long as it likes.
+    assert_whole(&session, &rows, split(&session, &rows, &[24_000]), &[]);
+}
+
 /// A byte changed, or a number (MessagePack's of one byte, or the one behind a marker) replaced by another.
 fn change() -> impl Strategy<Value = (prop::sample::Index, u8, Option<u32>)> {
     (any::<prop::sample::Index>(), any::<u8>(), prop::option::weighted(0.8, 0u32..=64))
@@ -229,9 +377,9 @@ fn apply((at, value, bits): (prop::sample::Index, u8, Option<u32>), body: &mut V
     body.splice(at..end, [if value < 128 { 0xcf } else { 0xd3 }].into_iter().chain(number));
 }
 
-/// A long test with loss, copies, anomalies and packets overtaken by up to some hundred others; numbers go up by `step`,
-/// so that with a large one the analysis has to forget the first.
-fn long(packets: i64, step: i64) -> (Session, Vec<PacketRecord>) {
+/// A long test with loss, copies, anomalies and packets late by up to `most` periods; numbers go up by `step`, so that with
+/// a large one the analysis has to forget the first.
+fn long(packets: i64, step: i64, most: u64) -> (Session, Vec<PacketRecord>) {
     let session = with_id(session((packets * step) as u64), "long");
     let mut rows = Vec::new();
     let mut state = 7u64;
@@ -241,7 +389,7 @@ fn long(packets: i64, step: i64) -> (Session, Vec<PacketRecord>) {
     };
     for k in 0..packets {
         let sent = 1_700_000_000_000_000_000 + k * PERIOD + random(50_000);
-        let late = if random(50) == 0 { random(150) * PERIOD } else { 0 };
+        let late = if random(50) == 0 { random(most) * PERIOD } else { 0 };
         let arrived = sent + 5_000_000 + random(3_000_000) + random(8) * random(8) * 400_000 + late;
         let mut record = PacketRecord::one_way(k * step, WallTime(sent), WallTime(arrived));
         if random(40) == 0 || (k / 500) % 9 == 3 && random(2) == 0 {
@@ -263,7 +411,7 @@ fn long(packets: i64, step: i64) -> (Session, Vec<PacketRecord>) {
 fn a_long_analysis_in_constant_memory_goes_on_where_it_was_saved() {
     let streaming = Options { streaming: true, ..options() };
     for step in [1, 700] {
-        let (session, rows) = long(20_000, step);
+        let (session, rows) = long(20_000, step, 150);
         let mut whole = State::new(session.clone(), &streaming);
         rows.iter().for_each(|row| whole.push(row));
         let mut parts = State::new(session.clone(), &streaming);
@@ -389,9 +537,8 @@ fn tests_that_have_nothing_in_common_stay_apart() {
     let error = changed.merge(of(&with_id(two_way, "two"), &answered)).unwrap_err();
     assert!(error.to_string().contains("protocols differ"), "{error}");
     assert_eq!(json(changed), json(state.clone()));
-    let streaming = Options { streaming: true, ..Options::default() };
-    let in_constant_memory = State::new(one_way, &streaming);
-    assert!(state.clone().continue_with(in_constant_memory).is_err());
+    let error = streaming(&one_way, &records).unite_with(state.clone()).unwrap_err();
+    assert!(error.to_string().contains("only parts of one test"), "{error}");
     let other = state.clone().resume(with_id(session(100), "two")).unwrap_err();
     assert!(other.to_string().contains("a part of another test"), "{other}");
 }

@@ -75,6 +75,13 @@ fn parts_of_a_test_are_the_whole_in_constant_memory() {
     json(dir, "analyze day.state 2.log --merge --streaming --state day.state");
     assert_same(&json(dir, "analyze day.state 3.log --merge --streaming --state day.state"), &whole);
     assert_same(&json(dir, "analyze day.state"), &whole);
+    // Parts that were analysed apart, in constant memory or not.
+    for n in [2, 3] {
+        jitlat(dir, &format!("analyze {n}.log --streaming --state {n}.state"));
+    }
+    jitlat(dir, "analyze 1.log --state 1.state");
+    assert_same(&json(dir, "analyze 1.state 2.state 3.state --merge"), &whole);
+    assert_same(&json(dir, "analyze 1.log 2.state 3.log --merge"), &whole);
     // A state keeps every packet, whatever comes behind it.
     jitlat(dir, "analyze 1.log --state 1.state");
     let exact = json(dir, "analyze whole.log");
@@ -97,6 +104,11 @@ fn several_tests_are_one_after_another() {
     }
     assert_eq!(both["latency"]["min"], one["latency"]["min"]);
     assert_eq!(both["session"]["tags"]["tests"], "2");
+    // Not in constant memory.
+    jitlat(dir, "analyze a.log --streaming --state a.state");
+    let output = jitlat(dir, "analyze a.state b.log --merge");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("only parts of one test"), "{said}");
 }
 
 #[test]
@@ -120,7 +132,6 @@ fn what_cannot_be_merged_or_read_is_said_so() {
         ("analyze whole.state --csv -", "takes its lines from a log"),
         ("analyze 1.log 2.log --state x.state", "give one log, or --merge"),
         ("analyze whole.log other.log --merge --streaming", "a part of another test"),
-        ("analyze 1.log whole.state --merge --streaming", "constant memory cannot be merged"),
         (
             "analyze streaming.state --hdr -",
             "--hdr needs all packets, and streaming.state was analysed in constant memory",

@@ -154,12 +154,19 @@ struct Gathered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotMergeable {
-    /// An analysis in constant memory has forgotten what decides whether a packet came twice. One analyzer takes the
-    /// whole stream instead, see [`State::resume`](crate::state::State::resume).
+    /// The later part, analysed in constant memory, has forgotten which of its first packets it accepted. One analyzer
+    /// takes the whole stream instead, see [`State::resume`](crate::state::State::resume).
     #[error(
-        "an analysis in constant memory cannot be merged with another: analyse all packets (without --streaming)"
+        "the later part is so long that in constant memory its first packets are forgotten (after two million): \
+         analyse its log as what follows the first part (--merge --streaming)"
     )]
-    InConstantMemory,
+    Forgotten,
+    /// Packets of the earlier part, or their neighbours, came after the rows that the later one has kept.
+    #[error(
+        "packets of the two parts arrived mixed, beyond the 4096 rows that an analysis in constant memory keeps: \
+         analyse their logs one after another (--merge --streaming)"
+    )]
+    Interleaved,
     /// Only the parts of one test can be put together in constant memory.
     #[error("this is a part of another test, and in constant memory only parts of one test are put together")]
     AnotherTest,
@@ -173,6 +180,9 @@ pub enum NotMergeable {
     #[error("the times of these tests are too far apart")]
     TooFarApart,
 }
+
+const ONE_WAY_AND_TWO_WAY: NotMergeable =
+    NotMergeable::Unlike("one is a one-way test, the other a two-way test");
 
 impl Analyzer {
     /// An analysis of the stream `session` describes. What is not known yet (probes, the end) may be
@@ -207,15 +217,41 @@ impl Analyzer {
     }
 
     /// Adds the analysis of the rows that follow, which must be of the same session: together they give
-    /// exactly what one analyzer of all rows would.
+    /// exactly what one analyzer of all rows would; in constant memory, which the result is if either is, but for what
+    /// docs/metrics lists. On an error this one is as it was.
     pub fn append(&mut self, next: Analyzer) -> Result<(), NotMergeable> {
+        self.check_append(&next)?;
         match (&mut self.mode, next.mode) {
             (Mode::Exact(gathered), Mode::Exact(next)) => gathered.append(*next),
+            (Mode::Streaming(stream), Mode::Streaming(next)) => stream.append(*next),
+            (Mode::Streaming(stream), Mode::Exact(next)) => stream.append_packets(*next),
+            (Mode::Exact(gathered), Mode::Streaming(next)) => {
+                let mut stream = next.emptied();
+                stream.append_packets(core::mem::replace(&mut **gathered, Gathered::empty()));
+                stream.append(*next);
+                self.mode = Mode::Streaming(Box::new(stream));
+            }
             (Mode::TwoWay(views), Mode::TwoWay(next)) => views.append(*next)?,
-            (Mode::Streaming(_), _) | (_, Mode::Streaming(_)) => return Err(NotMergeable::InConstantMemory),
-            _ => return Err(NotMergeable::Unlike("one is a one-way test, the other a two-way test")),
+            (Mode::TwoWay(_), _) | (_, Mode::TwoWay(_)) => return Err(ONE_WAY_AND_TWO_WAY),
         }
         Ok(())
+    }
+
+    /// Whether [`Analyzer::append`] can add `next`.
+    fn check_append(&self, next: &Analyzer) -> Result<(), NotMergeable> {
+        match (&self.mode, &next.mode) {
+            (Mode::Exact(gathered), Mode::Streaming(next)) => {
+                next.check_behind(gathered.classifier.accepted.max())
+            }
+            (Mode::Streaming(stream), Mode::Streaming(next)) => next.check_behind(stream.highest()),
+            (Mode::TwoWay(views), Mode::TwoWay(next)) => {
+                views.round_trip.check_append(&next.round_trip)?;
+                views.up.check_append(&next.up)?;
+                views.down.check_append(&next.down)
+            }
+            (Mode::TwoWay(_), _) | (_, Mode::TwoWay(_)) => Err(ONE_WAY_AND_TWO_WAY),
+            _ => Ok(()),
+        }
     }
 
     /// Says how often receive times went back, where the order of the rows is not that of the times analysed.

@@ -1,10 +1,10 @@
 //! The analysis in constant memory, for runs without end (metrics §23): every figure in one pass,
 //! percentiles from log-linear histograms, everything else exact as far as a bounded window sees.
 
-use super::Options;
 use super::assemble::{Counted, Findings, Known};
 use super::saved::{Impossible, MOST_ROWS, require};
 use super::tally::Tally;
+use super::{Gathered, NotMergeable, Options, Samples};
 use crate::distribution::{Distribution, LogHistogram, Precision, Quantiles};
 use crate::metrics::classify::{Class, Classifier, Packet};
 use crate::metrics::clock::ClockEstimate;
@@ -16,6 +16,7 @@ use crate::metrics::ipdv::StreamingIpdv;
 use crate::metrics::loss::LossScan;
 use crate::metrics::mapdv2::Mapdv2;
 use crate::metrics::moments::{CoMoments, Moments};
+use crate::metrics::one_pass::add_later_counts;
 use crate::metrics::periods::Extent;
 use crate::metrics::reorder::Overtaking;
 use crate::metrics::seqset::{Run, SeqSet};
@@ -36,11 +37,17 @@ const PAGES: usize = 4096;
 /// Discontinuities kept.
 const STRETCHES: usize = 8192;
 
+/// Rows kept as they came, to be taken again where this analysis is merged behind another.
+const HEAD: usize = 4096;
+
 /// Constant memory in all cases: about 4 MB at most.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Stream {
     classifier: Classifier,
     tally: Tally,
+    head: Head,
+    /// The smallest valid sequence number of the rows after the head.
+    lowest: Option<u32>,
     /// Numbers below this are forgotten: whether they were accepted is no longer known.
     forgotten: u64,
     losses: Losses,
@@ -65,9 +72,17 @@ impl Stream {
     pub fn new(session: &Session) -> Stream {
         let spec = &session.spec;
         let period = session.period().filter(|_| spec.schedule() == Schedule::Periodic);
+        let tally = Tally::new(spec.payload(), session.period().map_or(i64::MAX, |p| p.0 / 2));
+        Stream::begun(super::declared(session), tally, period.map(|p| p.0))
+    }
+
+    /// Of a test of `packets` packets, one every `period` ns.
+    fn begun(packets: u32, tally: Tally, period: Option<i64>) -> Stream {
         Stream {
-            classifier: Classifier::new(super::declared(session)),
-            tally: Tally::new(spec.payload(), session.period().map_or(i64::MAX, |p| p.0 / 2)),
+            classifier: Classifier::new(packets),
+            tally,
+            head: Head::default(),
+            lowest: None,
             forgotten: 0,
             losses: Losses::default(),
             copies: CopyRuns::default(),
@@ -82,9 +97,15 @@ impl Stream {
             delays: LogHistogram::new(Precision::STREAM),
             ipdv: StreamingIpdv::default(),
             hull: StreamingHull::default(),
-            errors: period.map(|p| (p.0, LogHistogram::new(Precision::STREAM))),
+            errors: period.map(|p| (p, LogHistogram::new(Precision::STREAM))),
             listed: Running::new(METRICS),
         }
+    }
+
+    /// The same test before its first packet.
+    pub fn emptied(&self) -> Stream {
+        let period = self.errors.as_ref().map(|(period, _)| *period);
+        Stream::begun(self.classifier.packets(), self.tally.emptied(), period)
     }
 
     /// Takes over what was stored of the test for which this one was begun, after a check that an analysis can have come
@@ -98,6 +119,8 @@ impl Stream {
         let begin = accepted.runs().next().map_or(0, |run| run.start);
         let numbers = end <= packets.into() && read.forgotten <= begin && n <= end && accepted.len() <= n;
         require(numbers && accepted.pages() <= PAGES, "sequence numbers beyond the test")?;
+        let head = read.head.is_possible(packets) && read.head.has_numbers_below(read.lowest, accepted);
+        require(head, "first rows of another test")?;
         let counted = n.checked_add(read.copies.total).and_then(|c| c.checked_add(read.classifier.invalid));
         require(counted == Some(rows) && rows <= MOST_ROWS, "counts that do not add up")?;
         let kept = read.moments.is_possible(n)
@@ -145,18 +168,29 @@ impl Stream {
 
     pub fn push(&mut self, record: &PacketRecord) {
         self.tally.row(record);
-        if (0..self.forgotten as i64).contains(&record.seq) {
+        match self.classifier.number(record) {
+            Some(seq) => self.row(seq, Classifier::packet(record)),
+            None => self.classifier.refuse(),
+        }
+    }
+
+    /// The next row with a valid number; `packet` if it is a clean copy.
+    fn row(&mut self, seq: u32, packet: Option<Packet>) {
+        if self.head.rows() < HEAD {
+            self.head.push(seq, packet);
+            if self.head.rows() == HEAD {
+                self.overtaking.mark();
+            }
+        } else {
+            self.lowest = Some(self.lowest.map_or(seq, |lowest| lowest.min(seq)));
+        }
+        if u64::from(seq) < self.forgotten {
             // Far too late to distinguish a first copy from a duplicate; its loss is already booked.
-            self.classifier.received += 1;
-            self.classifier.invalid += 1;
+            self.classifier.refuse();
             return;
         }
-        match self.classifier.classify(record) {
-            Class::Accepted(packet) => {
-                self.tally.accepted(record, &packet);
-                self.tally.waited.clear();
-                self.accept(&packet);
-            }
+        match self.classifier.classify_row(seq, packet) {
+            Class::Accepted(packet) => self.accept(&packet),
             Class::Duplicate(seq) => self.copies.push(seq),
             Class::Damaged(_) | Class::Invalid => {}
         }
@@ -178,6 +212,10 @@ impl Stream {
         if let Some((period, offsets)) = &mut self.errors {
             offsets.add(packet.sent.saturating_sub(period.saturating_mul(packet.seq.into())));
         }
+        self.forget();
+    }
+
+    fn forget(&mut self) {
         while self.classifier.accepted.pages() > PAGES {
             let Some((runs, after)) = self.classifier.accepted.retire() else { break };
             runs.into_iter().for_each(|run| self.losses.received(run));
@@ -186,12 +224,128 @@ impl Stream {
         }
     }
 
+    /// Whether it can be merged behind an analysis whose highest number is `highest`.
+    pub fn check_behind(&self, highest: Option<u32>) -> Result<(), NotMergeable> {
+        if self.forgotten > 0 {
+            return Err(NotMergeable::Forgotten);
+        }
+        let late = highest.zip(self.lowest).is_some_and(|(high, low)| low <= high.saturating_add(1));
+        if late { Err(NotMergeable::Interleaved) } else { Ok(()) }
+    }
+
+    /// Adds the rows that `next` has had, after [`Stream::check_behind`]. Its first rows are taken again one by one, with
+    /// which all that depends on what came before comes to the same; what it has counted after them is added.
+    pub fn append(&mut self, next: Stream) {
+        if self.received() == 0 {
+            *self = next;
+            return;
+        }
+        self.tally.append(next.tally.clone(), |_| false);
+        let mut lead = next.emptied();
+        for (seq, packet) in next.head.iter() {
+            lead.row(seq, packet);
+            self.row(seq, packet);
+        }
+        let Stream { classifier, lowest, copies, .. } = next;
+        self.classifier.received += classifier.received.saturating_sub(lead.classifier.received);
+        self.classifier.invalid += classifier.invalid.saturating_sub(lead.classifier.invalid);
+        if lowest.is_none() {
+            return;
+        }
+        self.lowest = self.lowest.min(lowest).or(lowest);
+        let mut later = classifier.accepted;
+        lead.classifier.accepted.iter().for_each(|seq| {
+            later.remove(seq);
+        });
+        self.classifier.accepted.merge(&later);
+        self.copies.total += copies.total.saturating_sub(lead.copies.total);
+        add_later_counts(&mut self.copies.recent, &copies.recent, &lead.copies.recent);
+        self.moments.add_later(next.moments, &lead.moments);
+        self.sums.add_later(next.sums, &lead.sums);
+        self.extent.add_later(next.extent, &lead.extent);
+        self.jitter.add_later(next.jitter, &lead.jitter);
+        self.mapdv2.add_later(next.mapdv2, &lead.mapdv2);
+        self.overtaking.add_later(next.overtaking, &lead.overtaking);
+        self.stay_back.add_later(next.stay_back, &lead.stay_back);
+        self.occupancy.add_later(next.occupancy, &lead.occupancy);
+        self.delays.merge(&next.delays.less(&lead.delays));
+        self.ipdv.add_later(next.ipdv, &lead.ipdv);
+        self.hull.add_later(next.hull, lead.hull);
+        if let (Some((_, mine)), Some((_, whole)), Some((_, lead))) =
+            (&mut self.errors, &next.errors, &lead.errors)
+        {
+            mine.merge(&whole.less(lead));
+        }
+        // A metric of any kind cannot be taken apart.
+        self.listed = Running::default();
+        self.forget();
+    }
+
+    /// Adds the rows of an analysis of all packets.
+    pub(super) fn append_packets(&mut self, next: Gathered) {
+        let Gathered { classifier, samples, copies, damaged, tally, .. } = next;
+        self.tally.append(tally, |_| false);
+        let before = self.received();
+        damaged.iter().for_each(|(seq, _)| self.row(seq, None));
+        let copies: BTreeMap<u32, u64> = copies.by_number().into_iter().collect();
+        for packet in samples.iter() {
+            self.row(packet.seq, Some(packet));
+            let again = copies.get(&packet.seq).copied().unwrap_or(0);
+            (0..again).for_each(|_| self.row(packet.seq, None));
+        }
+        let others = (before + classifier.received).saturating_sub(self.received());
+        self.classifier.received += others;
+        self.classifier.invalid += others;
+    }
+
     /// Counts what is still pending.
     fn settled(mut self) -> Stream {
         let Stream { classifier, losses, copies, .. } = &mut self;
         classifier.accepted.runs().for_each(|run| losses.received(run));
         copies.settle(u64::MAX);
         self
+    }
+}
+
+/// The first rows with valid numbers, in arrival order.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Head {
+    rows: Samples,
+    /// Places of those that are no clean copies, whose times mean nothing.
+    damaged: Vec<u32>,
+}
+
+impl Head {
+    fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn push(&mut self, seq: u32, packet: Option<Packet>) {
+        if packet.is_none() {
+            self.damaged.push(self.rows.len() as u32);
+        }
+        self.rows.push(packet.unwrap_or(Packet { seq, sent: 0, delay: 0 }));
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u32, Option<Packet>)> + '_ {
+        let clean = |place: u32| self.damaged.binary_search(&place).is_err();
+        (0..).zip(self.rows.iter()).map(move |(k, packet)| (packet.seq, clean(k).then_some(packet)))
+    }
+
+    /// Whether these can be the first rows of a test of `packets` packets.
+    fn is_possible(&self, packets: u32) -> bool {
+        let Samples { seq, sent, delay } = &self.rows;
+        let columns = seq.len() <= HEAD && seq.len() == sent.len() && seq.len() == delay.len();
+        let of_clock = |(sent, delay): (&i64, &i64)| sent.checked_add(*delay).is_some();
+        columns && seq.iter().all(|seq| *seq < packets) && sent.iter().zip(delay).all(of_clock)
+    }
+
+    /// Whether all numbers accepted are below `forgotten`, above the `lowest` of later rows, or these rows'.
+    fn has_numbers_below(&self, lowest: Option<u32>, accepted: &SeqSet) -> bool {
+        let mut known = self.rows.seq.clone();
+        known.sort_unstable();
+        let mut early = accepted.iter().take_while(|seq| lowest.is_none_or(|lowest| *seq < lowest));
+        early.all(|seq| known.binary_search(&seq).is_ok())
     }
 }
 

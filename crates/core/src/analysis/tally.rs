@@ -99,6 +99,11 @@ impl Tally {
         }
     }
 
+    /// The tally of the same test before its first row.
+    pub fn emptied(&self) -> Tally {
+        Tally::new(self.payload, self.half_period)
+    }
+
     /// The stored counts, as the tally of the test for which this one was made; `None` if it counts more than the
     /// `rows` there were.
     pub fn restore(&self, read: Tally, rows: u64) -> Option<Tally> {

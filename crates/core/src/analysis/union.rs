@@ -58,15 +58,15 @@ impl Analyzer {
                 gathered.take_after(*next, Shift { numbers, packets, sent: by, arrived })
             }
             (Mode::TwoWay(views), Mode::TwoWay(next)) => views.unite(mine, *next, theirs, (numbers, packets)),
-            (Mode::Streaming(_), _) | (_, Mode::Streaming(_)) => Err(NotMergeable::InConstantMemory),
-            _ => Err(NotMergeable::Unlike("one is a one-way test, the other a two-way test")),
+            (Mode::Streaming(_), _) | (_, Mode::Streaming(_)) => Err(NotMergeable::AnotherTest),
+            _ => Err(super::ONE_WAY_AND_TWO_WAY),
         }
     }
 
     fn gathered(&mut self) -> Result<&mut Gathered, NotMergeable> {
         match &mut self.mode {
             Mode::Exact(gathered) => Ok(gathered),
-            _ => Err(NotMergeable::InConstantMemory),
+            _ => Err(NotMergeable::AnotherTest),
         }
     }
 }

@@ -189,6 +189,25 @@ impl LogHistogram {
         };
     }
 
+    /// The values that were added after it was `lead`, whose number is below the limit of exact values or decided the
+    /// origin.
+    pub(crate) fn less(&self, lead: &LogHistogram) -> LogHistogram {
+        let mut rest = LogHistogram::with_origin(self.origin, self.precision);
+        if self.is_exact() {
+            self.first.iter().skip(lead.n as usize).for_each(|x| rest.add(*x));
+            return rest;
+        }
+        let mut lead = lead.clone();
+        if lead.is_exact() {
+            lead.origin = self.origin;
+            lead.settle();
+        }
+        (rest.above, rest.below) = (self.above.less(&lead.above), self.below.less(&lead.below));
+        rest.n = rest.above.counts.iter().chain(&rest.below.counts).sum();
+        rest.extremes = self.extremes.filter(|_| rest.n > 0);
+        rest
+    }
+
     /// Non-empty buckets, ascending: the largest value each may represent, and its count.
     fn buckets(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
         let (origin, bits) = (self.origin.unwrap_or(0), self.precision.bits);
@@ -241,6 +260,16 @@ impl Buckets {
         if wanted > self.counts.len() {
             self.counts.resize(wanted, 0);
         }
+    }
+
+    fn less(&self, lead: &Buckets) -> Buckets {
+        let mut rest = self.clone();
+        for (bucket, count) in lead.filled() {
+            if let Some(mine) = bucket.checked_sub(rest.lowest).and_then(|k| rest.counts.get_mut(k)) {
+                *mine = mine.saturating_sub(count);
+            }
+        }
+        rest
     }
 
     fn merge(&mut self, other: &Buckets) {

@@ -74,26 +74,46 @@ impl Classifier {
     /// The class of the next row.
     #[inline]
     pub fn classify(&mut self, record: &PacketRecord) -> Class {
-        self.received += 1;
-        let class = self.class_of(record);
-        self.invalid += u64::from(matches!(class, Class::Invalid | Class::Damaged(_)));
-        class
+        match self.number(record) {
+            Some(seq) => self.classify_row(seq, Classifier::packet(record)),
+            None => {
+                self.refuse();
+                Class::Invalid
+            }
+        }
     }
 
+    /// The class of the next row, of the valid number `seq`; `packet` if it is a clean copy.
     #[inline]
-    fn class_of(&mut self, record: &PacketRecord) -> Class {
-        if record.seq < 0 || record.seq >= i64::from(self.packets) {
-            return Class::Invalid;
+    pub(crate) fn classify_row(&mut self, seq: u32, packet: Option<Packet>) -> Class {
+        self.received += 1;
+        match packet {
+            Some(packet) if self.accepted.insert(seq) => Class::Accepted(packet),
+            None if !self.accepted.contains(seq) => {
+                self.invalid += 1;
+                Class::Damaged(seq)
+            }
+            _ => Class::Duplicate(seq),
         }
-        let seq = record.seq as u32;
-        let (Some(sent), Some(delay), true) = (record.sent(), record.delay(), record.flags.is_clean()) else {
-            return if self.accepted.contains(seq) { Class::Duplicate(seq) } else { Class::Damaged(seq) };
-        };
-        if self.accepted.insert(seq) {
-            Class::Accepted(Packet { seq, sent: sent.0, delay: delay.0 })
-        } else {
-            Class::Duplicate(seq)
-        }
+    }
+
+    /// Counts a row as invalid.
+    pub(crate) fn refuse(&mut self) {
+        self.received += 1;
+        self.invalid += 1;
+    }
+
+    /// The number of a row, if it is valid.
+    #[inline]
+    pub(crate) fn number(&self, record: &PacketRecord) -> Option<u32> {
+        u32::try_from(record.seq).ok().filter(|seq| *seq < self.packets)
+    }
+
+    /// The packet that a row is a clean copy of.
+    #[inline]
+    pub(crate) fn packet(record: &PacketRecord) -> Option<Packet> {
+        let times = record.sent().zip(record.delay()).filter(|_| record.flags.is_clean());
+        times.map(|(sent, delay)| Packet { seq: record.seq as u32, sent: sent.0, delay: delay.0 })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reorder density and reorder-buffer density (metrics §13; RFC 5236).
 
+use super::one_pass::add_later_counts;
 use super::seqset::SeqSet;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -20,6 +21,13 @@ impl Displacements {
 
     fn new() -> Displacements {
         Displacements { near: vec![0; 2 * Self::REACH as usize + 1], far: BTreeMap::new() }
+    }
+
+    fn add_later(&mut self, whole: &Displacements, lead: &Displacements) {
+        for ((mine, whole), lead) in self.near.iter_mut().zip(&whole.near).zip(&lead.near) {
+            *mine += whole.saturating_sub(*lead);
+        }
+        add_later_counts(&mut self.far, &whole.far, &lead.far);
     }
 
     fn is_possible(&self, n: u64) -> bool {
@@ -63,6 +71,8 @@ pub struct StayBack {
     /// Numbers to remove when they reach the top of `unmet`.
     discarded: BinaryHeap<Reverse<u32>>,
     found: Displacements,
+    /// Whether it is not known what an arrival displaced.
+    unknown: bool,
 }
 
 impl StayBack {
@@ -75,6 +85,7 @@ impl StayBack {
             unmet: BinaryHeap::new(),
             discarded: BinaryHeap::new(),
             found: Displacements::new(),
+            unknown: false,
         }
     }
 
@@ -89,6 +100,24 @@ impl StayBack {
         let mut stay_back = StayBack::new(THRESHOLD, 0);
         arrivals.for_each(|seq| stay_back.push(seq));
         stay_back.finish()
+    }
+
+    /// Adds the packets that `whole` has had since it was `lead`. Where that did not expect the same as this one, as after
+    /// a displacement beyond DT, the density is no longer known.
+    pub(crate) fn add_later(&mut self, whole: StayBack, lead: &StayBack) {
+        self.found.add_later(&whole.found, &lead.found);
+        let found = core::mem::replace(&mut self.found, Displacements::new());
+        let awaits = |s: &StayBack| (s.index, s.window.clone(), s.awaited());
+        let unknown = self.unknown || whole.unknown || awaits(self) != awaits(lead);
+        *self = StayBack { found, unknown, ..whole };
+    }
+
+    /// The numbers that no receive index has met, ascending.
+    fn awaited(&self) -> Vec<Reverse<u32>> {
+        let mut unmet = self.unmet.clone().into_sorted_vec();
+        let discarded = self.discarded.clone().into_sorted_vec();
+        unmet.retain(|number| discarded.binary_search(number).is_err());
+        unmet
     }
 
     /// Whether it can be that of `n` packets with the threshold DT, as far as computing relies on it.
@@ -131,8 +160,11 @@ impl StayBack {
         }
     }
 
-    /// Takes the arrivals still in the window and gives the density.
+    /// Takes the arrivals still in the window and gives the density; empty if it is not known.
     pub fn finish(mut self) -> BTreeMap<i64, u64> {
+        if self.unknown {
+            return BTreeMap::new();
+        }
         while !self.window.is_empty() {
             self.step();
         }
@@ -148,6 +180,8 @@ pub struct Occupancy {
     expected: u64,
     held: BinaryHeap<Reverse<u32>>,
     found: Vec<u64>,
+    /// Whether it is not known what was held.
+    unknown: bool,
 }
 
 impl Occupancy {
@@ -160,7 +194,20 @@ impl Occupancy {
             expected: first.into(),
             held: BinaryHeap::new(),
             found: vec![0; threshold + 2],
+            unknown: false,
         }
+    }
+
+    /// Adds the packets that `whole` has had since it was `lead`. Where that did not hold the same as this one, the
+    /// occupancy is no longer known.
+    pub(crate) fn add_later(&mut self, whole: Occupancy, lead: &Occupancy) {
+        let state = |o: &Occupancy| (o.expected, o.held.clone().into_sorted_vec());
+        let unknown = self.unknown || whole.unknown || state(self) != state(lead);
+        let mut found = core::mem::take(&mut self.found);
+        for ((mine, whole), lead) in found.iter_mut().zip(&whole.found).zip(&lead.found) {
+            *mine += whole.saturating_sub(*lead);
+        }
+        *self = Occupancy { found, unknown, ..whole };
     }
 
     /// Whether it can be that of `n` packets with the threshold BT, as far as computing relies on it.
@@ -200,8 +247,11 @@ impl Occupancy {
         self.held.len()
     }
 
-    /// Occupancy → arrivals.
+    /// Occupancy → arrivals; empty if it is not known.
     pub fn histogram(&self) -> BTreeMap<u64, u64> {
+        if self.unknown {
+            return BTreeMap::new();
+        }
         (0..).zip(self.found.iter().copied()).filter(|(_, count)| *count > 0).collect()
     }
 }

@@ -80,9 +80,16 @@ impl Hull {
         }
     }
 
-    /// Whether its vertices can be those of a hull of `n` points, as far as computing relies on it.
-    pub(crate) fn is_possible(&self, n: u64) -> bool {
-        self.0.len() as u64 <= n && self.0.is_sorted_by(|a, b| a.0 < b.0)
+    /// Adds points of any time.
+    pub fn add(&mut self, points: impl Iterator<Item = Point>) {
+        let mut all: Vec<Point> = points.chain(self.0.drain(..)).collect();
+        all.sort_unstable();
+        self.extend(&all[..], 0..all.len());
+    }
+
+    /// Whether its vertices can be those of a hull, as far as computing relies on it.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.0.is_sorted_by(|a, b| a.0 < b.0)
     }
 
     /// The vertices, by ascending time.

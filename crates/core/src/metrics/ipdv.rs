@@ -167,6 +167,18 @@ impl StreamingIpdv {
             && self.steps.origin() == Some(0)
     }
 
+    /// Adds the packets that `whole` has had since it was `lead`.
+    pub(crate) fn add_later(&mut self, whole: StreamingIpdv, lead: &StreamingIpdv) {
+        self.moments.add_later(whole.moments, &lead.moments);
+        self.magnitude += whole.magnitude.saturating_sub(lead.magnitude);
+        self.steps.merge(&whole.steps.less(&lead.steps));
+        for (mine, theirs) in self.recent.iter_mut().zip(whole.recent) {
+            if theirs.is_some_and(|(seq, _)| mine.is_none_or(|(known, _)| known != seq)) {
+                *mine = theirs;
+            }
+        }
+    }
+
     /// The next accepted packet.
     pub fn push(&mut self, packet: &Packet) {
         let window = self.recent.len();

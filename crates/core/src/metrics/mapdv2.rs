@@ -18,6 +18,26 @@ pub struct Mapdv2 {
 }
 
 impl Mapdv2 {
+    /// Adds the packets that `whole` has had since it was `lead`, by when the first packets no longer mattered.
+    pub(crate) fn add_later(&mut self, whole: Mapdv2, lead: &Mapdv2) {
+        let Some(n) = whole.n.checked_sub(lead.n).filter(|n| *n > 0) else { return };
+        if self.n == 0 {
+            self.origin = whole.origin;
+        }
+        let moved = whole.origin as f64 - self.origin as f64;
+        let later = |mine: (u64, f64), whole: (u64, f64), lead: (u64, f64)| {
+            (mine.0 + whole.0.saturating_sub(lead.0), mine.1 + (whole.1 - lead.1))
+        };
+        *self = Mapdv2 {
+            n: self.n + n,
+            origin: self.origin,
+            mean: whole.mean + moved,
+            previous: whole.previous + moved,
+            above: later(self.above, whole.above, lead.above),
+            below: later(self.below, whole.below, lead.below),
+        };
+    }
+
     /// Whether it can have come to this after `n` packets.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let finite = [self.mean, self.previous, self.above.1, self.below.1].iter().all(|x| x.is_finite());

@@ -45,6 +45,10 @@ impl Sum {
         self.add(other.exact);
     }
 
+    fn minus(self, other: Sum) -> Sum {
+        self.plus(Sum { exact: other.exact.saturating_neg(), spilt: -other.spilt })
+    }
+
     /// Whether it can be the sum of `n` differences of times.
     fn is_possible(self, n: u64) -> bool {
         self.spilt.is_finite() && self.exact.unsigned_abs() <= u128::from(n) << 65
@@ -196,6 +200,17 @@ impl Moments {
         (self.n > 0).then(|| (self.sum_of_squares() / self.n as f64).sqrt())
     }
 
+    /// Adds the values that `whole` has had since it was `lead`.
+    pub(crate) fn add_later(&mut self, whole: Moments, lead: &Moments) {
+        // Both count from the same origin, the first value.
+        self.merge(Moments {
+            n: whole.n.saturating_sub(lead.n),
+            sum: whole.sum.minus(lead.sum),
+            squares: whole.squares.minus(lead.squares),
+            ..whole
+        });
+    }
+
     /// Adds all of `other`'s values.
     pub fn merge(&mut self, other: Moments) {
         if self.n == 0 {
@@ -294,6 +309,19 @@ impl CoMoments {
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let finite = [self.tt, self.td, self.dd].iter().all(|sum| sum.spilt.is_finite());
         self.n == n && self.t.is_possible(n) && self.d.is_possible(n) && finite
+    }
+
+    /// Adds the pairs that `whole` has had since it was `lead`.
+    pub(crate) fn add_later(&mut self, whole: CoMoments, lead: &CoMoments) {
+        self.merge(CoMoments {
+            n: whole.n.saturating_sub(lead.n),
+            t: whole.t.minus(lead.t),
+            d: whole.d.minus(lead.d),
+            tt: whole.tt.minus(lead.tt),
+            td: whole.td.minus(lead.td),
+            dd: whole.dd.minus(lead.dd),
+            ..whole
+        });
     }
 
     /// Pairs.

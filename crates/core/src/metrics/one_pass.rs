@@ -1,6 +1,7 @@
 //! [`OnePass`] and [`Merge`]: figures computed while packets arrive.
 
 use super::classify::Packet;
+use std::collections::BTreeMap;
 
 /// A figure of accepted packets in arrival order, in one pass and constant memory.
 pub trait OnePass: Default {
@@ -17,4 +18,18 @@ pub trait OnePass: Default {
 pub trait Merge: OnePass {
     /// Adds the part of the stream that follows.
     fn merge(&mut self, next: Self);
+}
+
+/// Adds to `counts` what `whole` counted after it was `lead`.
+pub(crate) fn add_later_counts<K: Copy + Ord>(
+    counts: &mut BTreeMap<K, u64>,
+    whole: &BTreeMap<K, u64>,
+    lead: &BTreeMap<K, u64>,
+) {
+    for (key, count) in whole {
+        let later = count.saturating_sub(lead.get(key).copied().unwrap_or(0));
+        if later > 0 {
+            *counts.entry(*key).or_default() += later;
+        }
+    }
 }

@@ -84,6 +84,16 @@ impl Extent {
         self.n == n && numbers
     }
 
+    /// Adds the packets that `whole` has had since it was `lead`.
+    pub(crate) fn add_later(&mut self, whole: Extent, lead: &Extent) {
+        let n = whole.n.saturating_sub(lead.n);
+        if n > 0 {
+            let before = self.n;
+            self.merge(whole);
+            self.n = before + n;
+        }
+    }
+
     /// Mean transmit and receive period, in ns; `None` where fewer than two packets (or numbers) exist or
     /// the times do not advance.
     pub fn periods(&self) -> (Option<f64>, Option<f64>) {

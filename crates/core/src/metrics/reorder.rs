@@ -66,7 +66,7 @@ pub struct Density {
 
 use super::classify::Packet;
 use super::density::{Occupancy, StayBack, complete_density};
-use super::one_pass::OnePass;
+use super::one_pass::{OnePass, add_later_counts};
 use super::seqset::SeqSet;
 use super::series::Series;
 use super::stat::CountTree;
@@ -97,9 +97,11 @@ pub struct Overtaking {
     limit: usize,
     /// Arrivals up to here are no longer in `ascent`.
     forgotten: u64,
-    /// Of discontinuities no longer in `maxima`.
-    gaps: Vec<u64>,
-    last_position: Option<u64>,
+    /// Where discontinuities no longer in `maxima` were: the first of all.
+    positions: Vec<u64>,
+    /// Whether [`Overtaking::mark`] was called, and the run of packets in order that was the first to end after that.
+    marked: bool,
+    marked_run: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,9 +113,24 @@ struct Stretch {
     overtook: bool,
 }
 
+impl Stretch {
+    fn is_followed_by(&self, seq: u64, index: u64) -> bool {
+        self.seq + self.len == seq && self.index + self.len == index
+    }
+
+    /// Takes out the arrivals before `begin`; whether any are left.
+    fn is_from(&mut self, begin: u64) -> bool {
+        let out = begin.saturating_sub(self.index).min(self.len);
+        (self.seq, self.index, self.len) = (self.seq + out, self.index + out, self.len - out);
+        // The one that overtook was the first.
+        self.overtook &= out == 0;
+        self.len > 0
+    }
+}
+
 fn extend(stretches: &mut Vec<Stretch>, seq: u64, index: u64, arrived: i64) {
     match stretches.last_mut() {
-        Some(s) if s.seq + s.len == seq && s.index + s.len == index => s.len += 1,
+        Some(s) if s.is_followed_by(seq, index) => s.len += 1,
         _ => stretches.push(Stretch { seq, index, len: 1, arrived, overtook: false }),
     }
 }
@@ -150,7 +167,8 @@ impl Overtaking {
         let begins = |stretches: &[Stretch]| stretches.first().map_or(n, |s| s.index);
         let kept = [&self.maxima, &self.ascent].iter().all(|s| s.len() <= limit && are_possible(s, n));
         let places = self.forgotten <= begins(&self.ascent)
-            && self.last_position.is_none_or(|last| last <= begins(&self.maxima));
+            && self.positions.is_sorted()
+            && self.positions.last().is_none_or(|last| *last <= begins(&self.maxima));
         let packets = |by: &BTreeMap<u64, u64>| by.values().map(|count| u128::from(*count)).sum::<u128>();
         let overtaken = u128::from(self.reordered);
         let counts = self.reordered <= n
@@ -164,22 +182,97 @@ impl Overtaking {
             && places
             && counts
             && end
-            && self.gaps.len() <= LISTED
+            && self.positions.len() <= LISTED + 1
     }
 
     fn forget(&mut self) {
-        let half = self.limit / 2;
-        if self.maxima.len() > self.limit {
-            for position in self.maxima.drain(..half).filter(|s| s.overtook).map(|s| s.index) {
-                if let Some(last) = self.last_position.replace(position)
-                    && self.gaps.len() < LISTED
-                {
-                    self.gaps.push(position - last);
+        let half = (self.limit / 2).max(1);
+        while self.maxima.len() > self.limit {
+            self.forget_maxima(half);
+        }
+        while self.ascent.len() > self.limit {
+            self.forgotten = self.ascent.drain(..half).next_back().map_or(0, |s| s.index + s.len);
+        }
+    }
+
+    fn forget_maxima(&mut self, count: usize) {
+        let known = (LISTED + 1).saturating_sub(self.positions.len());
+        let overtook = self.maxima.drain(..count).filter(|s| s.overtook);
+        self.positions.extend(overtook.map(|s| s.index).take(known));
+    }
+
+    /// Begins to remember what [`Overtaking::add_later`] needs.
+    pub(crate) fn mark(&mut self) {
+        self.marked = true;
+    }
+
+    /// Adds the packets that `whole` has had since it was `lead`, when it was marked. Their numbers must be above all
+    /// of this one's but those that `lead` has too.
+    pub(crate) fn add_later(&mut self, mut whole: Overtaking, lead: &Overtaking) {
+        let (before, begin) = (self.arrivals, lead.arrivals);
+        let later = whole.arrivals.saturating_sub(begin);
+        if later == 0 {
+            return;
+        }
+        let place = |index: u64| index.saturating_sub(begin) + before;
+        self.arrivals += later;
+        self.expected = self.expected.max(whole.expected);
+        self.max_late = self.max_late.max(whole.max_late);
+        add_later_counts(&mut self.extents, &whole.extents, &lead.extents);
+        add_later_counts(&mut self.n_values, &whole.n_values, &lead.n_values);
+
+        // The run that the packets before and the first of these form together.
+        let together = |run: u64| run.saturating_sub(lead.free_run).saturating_add(self.free_run);
+        let square = |run: u64| run.saturating_mul(run);
+        let overtaken = whole.reordered.saturating_sub(lead.reordered).min(later);
+        self.sum_sq = self.sum_sq.saturating_add(whole.sum_sq.saturating_sub(lead.sum_sq));
+        if let Some(run) = whole.marked_run {
+            self.sum_sq = self.sum_sq.saturating_sub(square(run)).saturating_add(square(together(run)));
+        }
+        if self.marked {
+            self.marked_run = self.marked_run.or(whole.marked_run.map(together));
+        }
+        self.free_run = if overtaken > 0 { whole.free_run } else { together(whole.free_run) };
+        self.free_runs += whole.free_runs.saturating_sub(lead.free_runs).min(later);
+        self.reordered += overtaken;
+
+        // Those of the first packets that late ones among these were overtaken by.
+        let of_lead = |s: &&Stretch| s.overtook && s.index < begin;
+        let known: Vec<u64> = lead.maxima.iter().filter(of_lead).map(|s| s.seq).collect();
+        for overtaker in whole.maxima.iter().filter(of_lead).filter(|s| known.binary_search(&s.seq).is_err())
+        {
+            let at = first_from(&self.maxima, overtaker.seq);
+            if let Some(mine) = self.maxima.get_mut(at).filter(|mine| mine.seq == overtaker.seq) {
+                mine.overtook = true;
+            }
+        }
+        if !whole.positions.is_empty() {
+            self.forget_maxima(self.maxima.len());
+            let known = (LISTED + 1).saturating_sub(self.positions.len());
+            let positions = whole.positions.iter().filter(|p| **p >= begin);
+            self.positions.extend(positions.map(|p| place(*p)).take(known));
+        }
+        if whole.forgotten > begin {
+            self.forgotten = place(whole.forgotten);
+            self.ascent.clear();
+        }
+        whole.maxima.retain_mut(|s| s.is_from(begin));
+        whole.ascent.retain_mut(|s| s.is_from(begin));
+        let lowest = whole.ascent.first().map_or(u64::MAX, |s| s.seq);
+        while self.ascent.last().is_some_and(|s| s.seq > lowest) {
+            self.ascent.pop();
+        }
+        for (mine, theirs) in [(&mut self.maxima, whole.maxima), (&mut self.ascent, whole.ascent)] {
+            for s in theirs {
+                let s = Stretch { index: place(s.index), ..s };
+                match mine.last_mut() {
+                    Some(last) if last.is_followed_by(s.seq, s.index) => last.len += s.len,
+                    _ => mine.push(s),
                 }
             }
         }
-        if self.ascent.len() > self.limit {
-            self.forgotten = self.ascent.drain(..half).next_back().map_or(0, |s| s.index + s.len);
+        if self.limit > 0 {
+            self.forget();
         }
     }
 
@@ -209,6 +302,9 @@ impl OnePass for Overtaking {
         self.reordered += 1;
         self.free_runs += 1;
         self.sum_sq = self.sum_sq.saturating_add(self.free_run.saturating_mul(self.free_run));
+        if self.marked {
+            self.marked_run = self.marked_run.or(Some(self.free_run));
+        }
         self.free_run = 0;
         let first_larger = first_from(&self.maxima, seq);
         if let Some(overtaker) = self.maxima.get_mut(first_larger) {
@@ -228,9 +324,8 @@ impl OnePass for Overtaking {
     /// All figures of RFC 4737 but the byte offset, and none of RFC 5236.
     fn output(&self) -> Reordering {
         let positions = self.maxima.iter().filter(|s| s.overtook).map(|s| s.index);
-        let positions = self.last_position.into_iter().chain(positions);
-        let recent = positions.clone().zip(positions.skip(1)).map(|(a, b)| b - a);
-        let gaps = self.gaps.iter().copied().chain(recent).take(LISTED).collect();
+        let positions = self.positions.iter().copied().chain(positions);
+        let gaps = positions.clone().zip(positions.skip(1)).map(|(a, b)| b - a).take(LISTED).collect();
         Reordering {
             observable: true,
             reordered: self.reordered,

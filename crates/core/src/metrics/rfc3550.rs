@@ -41,6 +41,13 @@ impl Estimator {
         self.n == n && finite && self.scaled.unsigned_abs() <= 1 << 69
     }
 
+    /// Adds the packets that `whole` has had since it was `lead`, by when the first packets no longer mattered.
+    pub(crate) fn add_later(&mut self, whole: Estimator, lead: &Estimator) {
+        let Some(n) = whole.n.checked_sub(lead.n).filter(|n| *n > 0) else { return };
+        let sum = self.sum + (whole.sum - lead.sum);
+        *self = Estimator { n: self.n + n, sum, max: self.max.max(whole.max), ..whole };
+    }
+
     /// J after the packets so far, in ns.
     pub fn jitter(&self) -> f64 {
         self.jitter

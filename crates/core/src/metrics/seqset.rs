@@ -133,7 +133,7 @@ impl SeqSet {
 
     /// Adds all of `other`.
     pub fn merge(&mut self, other: &SeqSet) {
-        for (&page, &place) in &other.places {
+        for (&page, &place) in other.places.iter().filter(|p| other.pages[*p.1 as usize] != [0; WORDS]) {
             let target = self.page_of(page) as usize;
             for (word, add) in self.pages[target].iter_mut().zip(other.pages[place as usize]) {
                 self.len += u64::from((add & !*word).count_ones());

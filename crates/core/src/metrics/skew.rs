@@ -171,8 +171,7 @@ impl SkewHull {
     }
 }
 
-/// The hull line in one pass: of the packets in order of send time, which overtaken ones are sorted back
-/// into by blocks. Memory: the vertices of the lower and the upper hull.
+/// The hull line in one pass, by blocks of packets. Memory: the vertices of the lower and the upper hull.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StreamingHull {
     first: Option<i64>,
@@ -190,9 +189,23 @@ impl StreamingHull {
     /// Whether it can be that of `n` packets, as far as computing relies on it.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let counted = self.n.checked_add(self.block.len() as u64) == Some(n);
-        let settled = self.lower.is_possible(self.n) && self.upper.is_possible(self.n);
+        let settled = self.lower.is_possible() && self.upper.is_possible();
         let sum = self.sum_t.unsigned_abs() <= u128::from(self.n) << 64;
         counted && settled && sum && self.block.len() < Self::BLOCK
+    }
+
+    /// Adds the packets that `whole` has had since it was `lead`.
+    pub(crate) fn add_later(&mut self, mut whole: StreamingHull, mut lead: StreamingHull) {
+        [&mut *self, &mut whole, &mut lead].into_iter().for_each(StreamingHull::settle);
+        let (Some(first), Some(theirs)) = (self.first.or(whole.first), whole.first) else { return };
+        self.first = Some(first);
+        let moved = theirs.saturating_sub(first);
+        let n = whole.n.saturating_sub(lead.n);
+        self.n += n;
+        self.sum_t += whole.sum_t - lead.sum_t + i128::from(moved) * i128::from(n);
+        for (mine, theirs) in [(&mut self.lower, whole.lower), (&mut self.upper, whole.upper)] {
+            mine.add(theirs.vertices().iter().map(|(t, d)| (t.saturating_add(moved), *d)));
+        }
     }
 
     /// The next accepted packet.
@@ -205,19 +218,10 @@ impl StreamingHull {
     }
 
     fn settle(&mut self) {
-        self.block.sort_unstable();
-        // What comes even later than a block was overtaken by so many that it touches no lower hull.
-        let done = self.lower.vertices().last().map_or(i64::MIN, |v| v.0);
-        let fresh = self.block.partition_point(|p| p.0 < done);
-        for point in &self.block {
-            self.n += 1;
-            self.sum_t += i128::from(point.0);
-        }
-        let fresh = &self.block[fresh..];
-        self.lower.extend(fresh, 0..fresh.len());
-        let upside_down = fresh.chunk_by(|a, b| a.0 == b.0).filter_map(|same| same.last());
-        upside_down.for_each(|p| self.upper.push((p.0, p.1.saturating_neg())));
-        self.block.clear();
+        self.n += self.block.len() as u64;
+        self.sum_t += self.block.iter().map(|point| i128::from(point.0)).sum::<i128>();
+        self.upper.add(self.block.iter().map(|(t, d)| (*t, d.saturating_neg())));
+        self.lower.add(self.block.drain(..));
     }
 
     /// The figures; `line` gives the means the residuals are taken about.
