@@ -118,4 +118,18 @@ mod tests {
     fn scores_stay_on_the_scale() {
         assert_eq!((mos(-5.0), mos(0.0), mos(3.0), mos(100.0)), (1.0, 1.0, 1.0, 4.5));
     }
+
+    #[test]
+    fn echo_at_short_delays() {
+        // G.107 written down in Python: below 1 ms there is no talker echo, just above its other terms show.
+        for (ta, id) in [
+            (0.999, 0.201_419_422_824_528_74),
+            (1.0, 0.092_531_432_681_042_94),
+            (2.0, 0.148_124_869_281_066_72),
+            (20.0, 0.823_933_697_119_586_7),
+        ] {
+            assert!((DelayModel::Full.impairment(ta) - id).abs() < 1e-12, "{ta}");
+        }
+        assert_eq!(equipment(11.0, 0.0, 0.0, 1.0), 11.0);
+    }
 }

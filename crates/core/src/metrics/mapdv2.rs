@@ -55,9 +55,7 @@ impl OnePass for Mapdv2 {
             self.origin = packet.delay;
             return;
         }
-        if self.n > 2 {
-            self.mean += (self.previous - self.mean) / 16.0;
-        }
+        self.mean += (self.previous - self.mean) / 16.0;
         self.previous = match packet.delay.checked_sub(self.origin) {
             Some(d) => d as f64,
             None => packet.delay as f64 - self.origin as f64,
@@ -101,5 +99,8 @@ mod tests {
         assert_eq!(mapdv2(&[]), None);
         assert_eq!(mapdv2(&[5]), None);
         assert_eq!(mapdv2(&[5, 5, 5]), Some(0.0));
+        // A packet on the mean is on neither side of it.
+        assert_eq!((mapdv2(&[5, 5, 9]), mapdv2(&[5, 5, 1])), (Some(4.0), Some(4.0)));
+        assert_eq!(mapdv2(&[i64::MIN, i64::MAX]), Some(2f64.powi(64)));
     }
 }

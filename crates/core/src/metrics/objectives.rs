@@ -94,6 +94,9 @@ mod tests {
         let mut rtt = vec![20.0; 19];
         rtt.push(400.0);
         assert_eq!(responsiveness(rtt), Some(3000.0));
-        assert_eq!(responsiveness(vec![]), None);
+        // The lower 95 % of 50 are 47, of 10 they are 9.
+        let all = |n: u32| (1..=n).map(f64::from).collect::<Vec<_>>();
+        assert_eq!([50, 10].map(|n| responsiveness(all(n))), [Some(60_000.0 / 24.0), Some(60_000.0 / 5.0)]);
+        assert_eq!((responsiveness(vec![20.0]), responsiveness(vec![])), (Some(3000.0), None));
     }
 }

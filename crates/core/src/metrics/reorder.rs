@@ -185,7 +185,11 @@ impl Overtaking {
             && self.positions.len() <= LISTED + 1
     }
 
+    /// Keeps to the limit.
     fn forget(&mut self) {
+        if self.limit == 0 {
+            return;
+        }
         let half = (self.limit / 2).max(1);
         while self.maxima.len() > self.limit {
             self.forget_maxima(half);
@@ -271,9 +275,7 @@ impl Overtaking {
                 }
             }
         }
-        if self.limit > 0 {
-            self.forget();
-        }
+        self.forget();
     }
 
     /// Packets overtaken so far.
@@ -294,10 +296,7 @@ impl OnePass for Overtaking {
             self.free_run += 1;
             extend(&mut self.maxima, seq, index, arrived);
             extend(&mut self.ascent, seq, index, arrived);
-            if self.limit > 0 {
-                self.forget();
-            }
-            return;
+            return self.forget();
         }
         self.reordered += 1;
         self.free_runs += 1;
@@ -319,6 +318,7 @@ impl OnePass for Overtaking {
         let after_smaller = self.ascent.last().map_or(self.forgotten, |s| s.index + s.len);
         *self.n_values.entry(index - after_smaller).or_default() += 1;
         extend(&mut self.ascent, seq, index, arrived);
+        self.forget();
     }
 
     /// All figures of RFC 4737 but the byte offset, and none of RFC 5236.
@@ -333,7 +333,6 @@ impl OnePass for Overtaking {
             extent_hist: self.extents.clone(),
             n_reordered: at_least(&self.n_values),
             max_late_time_ns: self.max_late,
-            max_byte_offset: None,
             free_runs: self.free_runs,
             in_order: self.arrivals - self.reordered,
             sum_sq_runs: self.sum_sq,
@@ -584,5 +583,54 @@ mod tests {
             prop_assert_eq!(r.max_byte_offset, most);
             prop_assert_eq!(r.gaps, found.windows(2).map(|w| w[1] - w[0]).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn n_is_listed_up_to_1000() {
+        // Three packets overtaken by 2000 just before them, one by five.
+        let listed = at_least(&BTreeMap::from([(0, 9), (5, 1), (2000, 3)]));
+        let expected = (1..=5).map(|n| (n, 4)).chain((6..=1000).chain([2000]).map(|n| (n, 3)));
+        assert_eq!(listed, expected.collect());
+    }
+
+    /// In one pass with `limit`.
+    fn bounded(limit: usize, seqs: impl IntoIterator<Item = u32>) -> Overtaking {
+        let mut overtaking = Overtaking::bounded(limit);
+        for (arrived, seq) in (0..).zip(seqs) {
+            overtaking.push(&Packet { seq, sent: 0, delay: arrived });
+        }
+        overtaking
+    }
+
+    #[test]
+    fn discontinuities_beyond_the_limit_are_forgotten() {
+        // Four are kept: 5 was overtaken by 10 four arrivals before. With a fifth, 10 and 20 are forgotten, and 30
+        // counts as the first.
+        for (seqs, extent) in [(vec![10, 20, 30, 40, 5], 4), (vec![10, 20, 30, 40, 50, 5], 3)] {
+            let found = bounded(4, seqs).output();
+            assert_eq!(found.extent_hist, BTreeMap::from([(extent, 1)]));
+            assert_eq!(found.n_reordered, (1..=extent).map(|n| (n, 1)).collect());
+            assert_eq!((found.max_late_time_ns, found.observable), (Some(extent as i64), true));
+        }
+        // So are late ones: 30 was overtaken by one, 31 by the four after 30, of which 34 to 38 are still known, 20 by
+        // all seven, of which the four from 34 on are.
+        let late = bounded(4, [100, 30, 32, 34, 36, 38, 31, 20]).output();
+        assert_eq!(late.n_reordered, BTreeMap::from([(1, 3), (2, 2), (3, 2), (4, 1)]));
+    }
+
+    #[test]
+    fn memory_keeps_to_the_limit() {
+        // Pairs swapped: a discontinuity each, of which those forgotten keep their gaps, as far as they are listed.
+        let pairs = || (0..20_100).map(|k| k ^ 1);
+        let (whole, kept) = (bounded(0, pairs()), bounded(4, pairs()));
+        assert_eq!((whole.output(), kept.output().gaps.len()), (kept.output(), LISTED));
+        assert_eq!((whole.maxima.len(), whole.reordered(), kept.reordered()), (10_050, 10_050, 10_050));
+        assert!(kept.is_possible(20_100, 4));
+        // Every other number after the largest, upwards: each begins a stretch, and none is in order.
+        let late = bounded(4, [100_000].into_iter().chain((0..20_000).map(|k| 2 * k)));
+        assert!(late.is_possible(20_001, 4) && late.ascent.len() <= 4);
+        // Consecutive numbers are one stretch.
+        let straight = bounded(0, 1..1000);
+        assert_eq!((straight.maxima.len(), straight.ascent.len()), (1, 1));
     }
 }

@@ -92,7 +92,7 @@ mod tests {
             .iter()
             .map(|&delay| {
                 e.push(&Packet { seq: 0, sent: 0, delay });
-                (e.jitter, (e.scaled >> 4) as i64)
+                (e.jitter(), (e.scaled >> 4) as i64)
             })
             .unzip()
     }

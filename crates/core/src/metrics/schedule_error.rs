@@ -164,7 +164,12 @@ mod tests {
             TestSpec::new(Direction::Up, Transport::Udp, 1 << 30, 80, Span::millis(20), schedule).unwrap();
         let series = Series::new(&samples, &accepted);
         match Errors::new(&series, &spec) {
-            Some(e) => (e.figures(), e.of(&series).collect()),
+            Some(e) => {
+                let (figures, each) = (e.figures().unwrap(), e.of(&series).collect::<Vec<_>>());
+                let ends = [figures.min, figures.max].map(|x| figures.anchor_ns + x);
+                assert_eq!(e.extremes(), Some(ends), "before the anchor is taken off");
+                (Some(figures), each)
+            }
             None => (None, Vec::new()),
         }
     }
@@ -192,5 +197,36 @@ mod tests {
         // A lone packet far into an enormous schedule is not worth drawing it.
         assert_eq!(errors(&[(1 << 29, 0)], schedule).0, None);
         assert_eq!(errors(&[], Schedule::Periodic).0, None);
+    }
+
+    #[test]
+    fn a_histogram_gives_the_same() {
+        // 200 packets: 2 early ones, whose second is the 1st percentile, and 3 late ones about half a period of 20 ms.
+        let offset = |k: i64| match k {
+            0 => 1_000_000,
+            1 => 1_000_100,
+            197 => 11_000_100,
+            198 => 11_000_101,
+            199 => 31_000_000,
+            _ => 1_000_200 + k,
+        };
+        let mut histogram = LogHistogram::new(crate::distribution::Precision::STREAM);
+        (0..200).for_each(|k| histogram.add(offset(k)));
+        let found = ScheduleError::approximate(&histogram, 20_000_000).unwrap();
+        let expected = ScheduleError {
+            anchor_ns: 1_000_100,
+            min: -100,
+            median: 199.0,
+            p99: 10_000_000,
+            max: 29_999_900,
+            over_half_period: 2,
+        };
+        assert_eq!(found, expected);
+        let rows: Vec<(u32, i64)> =
+            (0..200).map(|k| (k, i64::from(k) * 20_000_000 + offset(k.into()))).collect();
+        let (exact, _) = errors(&rows, Schedule::Periodic);
+        assert_eq!(exact, Some(ScheduleError { median: 199.5, ..expected }));
+        let none = LogHistogram::new(crate::distribution::Precision::STREAM);
+        assert_eq!(ScheduleError::approximate(&none, 20_000_000), None);
     }
 }

@@ -28,8 +28,7 @@ pub fn segments(series: &Series<'_>) -> Vec<Segment> {
     let centre = median(steps.clone());
     let spread = median(steps.iter().map(|s| s.saturating_sub(centre).saturating_abs()).collect());
     let mut cuts = vec![0];
-    let mut w = 0;
-    while w + 1 < WINDOWS {
+    for w in 0..steps.len() {
         let jump = steps[w].saturating_sub(centre);
         let bulk = levels[w].bulk.max(levels[w + 1].bulk).max(1_000);
         let beside = [w.wrapping_sub(1), w + 1].map(|k| steps.get(k).map_or(0, |s| s.saturating_sub(centre)));
@@ -38,10 +37,7 @@ pub fn segments(series: &Series<'_>) -> Vec<Segment> {
             && jump.saturating_abs() > bulk.max(beside).saturating_mul(2);
         if clear && lasts(&levels, w, jump) {
             cuts.push(change_point(series, edge(w)..edge(w + 2), levels[w].min, levels[w + 1].min));
-            // A change inside window w + 1 shows in its minimum and in the next one's alike.
-            w += 1;
         }
-        w += 1;
     }
     if cuts.len() == 1 {
         return Vec::new();
@@ -158,5 +154,78 @@ mod tests {
         assert_eq!(of(|i| noise(i) + i * 2000), []);
         assert_eq!(of(|i| noise(i) / 100 + (i - 1000).max(0) * 2000), [], "a queue that begins to fill");
         assert_eq!(of(|i| noise(i) + if (800..830).contains(&i) { 9_000_000 } else { 0 }), []);
+    }
+
+    fn cuts(delay: impl Fn(i64) -> i64) -> Vec<u64> {
+        of(delay).iter().map(|s| s.0).collect()
+    }
+
+    #[test]
+    fn a_jump_exceeds_twice_the_bulk_beside_it() {
+        // The bulk of a window without variation counts as 1 us.
+        let step = |ns| cuts(|i| if i >= 1000 { ns } else { 0 });
+        assert_eq!((step(2000), step(2001)), (vec![], vec![0, 1000]));
+        // One packet in ten on the floor, the others 1 ms above: on both sides, before alone, after alone.
+        let queue = |i: i64| if i % 10 == 0 { 0 } else { 1_000_000 };
+        for queued in [0..2000, 0..1000, 1000..2000] {
+            let step = |ns| {
+                cuts(|i| if queued.contains(&i) { queue(i) } else { 0 } + if i >= 1000 { ns } else { 0 })
+            };
+            assert_eq!((step(2_000_000), step(2_010_000).len()), (vec![], 2), "{queued:?}");
+        }
+    }
+
+    #[test]
+    fn a_jump_exceeds_five_times_the_usual_change() {
+        // Changes of +1, −1 and 0 us by turns: their median absolute deviation is 1 us.
+        let step = |ns| cuts(|i| if i / 100 % 3 == 1 { 1000 } else { 0 } + if i >= 1000 { ns } else { 0 });
+        // Window 10 begins with a rise of its own.
+        assert_eq!((step(4000), step(4001)), (vec![], vec![0, 1000]));
+    }
+
+    #[test]
+    fn a_jump_on_a_ramp() {
+        // A staircase of 1 ms a window: a jump counts as far as it departs from the median change,
+        let stairs = |ns| cuts(|i| i / 100 * 1_000_000 + if i >= 1000 { ns } else { 0 });
+        assert_eq!(stairs(500_000), [0, 1000]);
+        // and downwards only if it outlasts the steps before and after it.
+        assert_eq!(
+            (stairs(-1_500_000), stairs(-2_999_998), stairs(-3_000_002)),
+            (vec![], vec![], vec![0, 1000])
+        );
+    }
+
+    #[test]
+    fn cuts_within_a_window_and_not_far_apart() {
+        // Down inside window 2: its minimum is already the new one.
+        assert_eq!(cuts(|i| if i < 240 { 5_000_000 } else { 0 }), [0, 240]);
+        assert_eq!(cuts(|i| if i < 760 { 0 } else { 5_000_000 }), [0, 760]);
+        // Windows 10 to 12 alone.
+        assert_eq!(cuts(|i| if (1000..1300).contains(&i) { 5_000_000 } else { 0 }), [0, 1000, 1300]);
+        // A packet on the middle of the jump is above it.
+        let middle = |i: i64| {
+            if i < 777 {
+                0
+            } else if i == 777 {
+                5000
+            } else {
+                10_000
+            }
+        };
+        assert_eq!(cuts(middle), [0, 777]);
+    }
+
+    #[test]
+    fn ten_packets_a_window() {
+        let step = |n: u32| {
+            let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+            for seq in 0..n {
+                let delay = if seq < 100 { 0 } else { 5_000_000 };
+                samples.push(Packet { seq, sent: i64::from(seq), delay });
+                accepted.insert(seq);
+            }
+            segments(&Series::new(&samples, &accepted)).len()
+        };
+        assert_eq!([199, 200].map(step), [0, 2]);
     }
 }

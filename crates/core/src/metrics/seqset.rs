@@ -228,7 +228,7 @@ impl<W: Iterator<Item = (u64, u64)>> Iterator for Runs<W> {
                 continue;
             }
             let low = bits.trailing_zeros();
-            let len = (!(bits >> low)).trailing_zeros().min(64 - low);
+            let len = (!(bits >> low)).trailing_zeros();
             self.word.1 = if low + len == 64 { 0 } else { bits & (u64::MAX << (low + len)) };
             let found = Run { start: base + u64::from(low), len: len.into() };
             match &mut self.pending {
@@ -283,6 +283,15 @@ mod tests {
             }
             prop_assert_eq!(set.iter().collect::<Vec<_>>(), twin.iter().copied().collect::<Vec<_>>());
             prop_assert_eq!(set.max(), twin.last().copied());
+            prop_assert_eq!((set.len(), set.is_empty()), (twin.len() as u64, twin.is_empty()));
+            for s in 0..3200 {
+                prop_assert_eq!(set.contains(s), twin.contains(&s));
+            }
+            let (even, third) = (self::set((0..3200).filter(|s| s % 2 == 0 && twin.contains(s))), self::set((0..3200).step_by(3)));
+            let mut both = third.clone();
+            both.merge(&even);
+            let union: Vec<u32> = (0..3200).filter(|s| third.contains(*s) || even.contains(*s)).collect();
+            prop_assert_eq!((both.len(), both.iter().collect::<Vec<_>>()), (union.len() as u64, union));
             let mut ranks = set.ranks();
             for (k, s) in twin.iter().enumerate() {
                 prop_assert_eq!(ranks.of(*s), k as u32);
@@ -291,5 +300,44 @@ mod tests {
             let expected: Vec<u64> = (0..n).filter(|i| !twin.contains(&(*i as u32))).collect();
             prop_assert_eq!(lost, expected);
         }
+    }
+
+    fn set(seqs: impl IntoIterator<Item = u32>) -> SeqSet {
+        let mut set = SeqSet::default();
+        seqs.into_iter().for_each(|seq| _ = set.insert(seq));
+        set
+    }
+
+    #[test]
+    fn runs_cross_words_and_pages() {
+        let runs: Vec<Run> = set((3..700).chain([702, 704]).chain(1000..1024)).runs().collect();
+        let run = |start, len| Run { start, len };
+        assert_eq!(runs, [run(3, 697), run(702, 1), run(704, 1), run(1000, 24)]);
+    }
+
+    #[test]
+    fn the_page_of_the_smallest_is_forgotten() {
+        // Pages of 512 numbers: 3 holds 1536 to 2047.
+        let mut s = set([1600, 1601, 1536, 2047, 5000]);
+        assert_eq!((s.pages(), s.contains(1600)), (2, true));
+        let run = |start, len| Run { start, len };
+        assert_eq!(s.retire(), Some((vec![run(1536, 1), run(1600, 2), run(2047, 1)], 2048)));
+        assert_eq!((s.pages(), s.len(), s.iter().collect::<Vec<_>>()), (1, 5, vec![5000]));
+        assert!(!s.contains(1600) && s.contains(5000));
+        // Its place serves one other page, not two.
+        assert!(s.insert(9000) && s.insert(12_000));
+        assert_eq!((s.pages.len(), s.iter().collect::<Vec<_>>()), (3, vec![5000, 9000, 12_000]));
+        assert_eq!(SeqSet::default().retire(), None);
+    }
+
+    #[test]
+    fn sets_are_stored_by_page() {
+        let s = set([0, 63, 64, 511, 512, u32::MAX]);
+        let stored = serde_json::to_string(&s).unwrap();
+        let mut back: SeqSet = serde_json::from_str(&stored).unwrap();
+        assert_eq!((back.len(), back.iter().collect::<Vec<_>>()), (6, s.iter().collect()));
+        assert!(!back.insert(511) && back.insert(513));
+        let beyond = stored.replace("\"8388607\"", "\"8388608\"");
+        assert!(serde_json::from_str::<SeqSet>(&beyond).unwrap_err().to_string().contains("beyond 32 bits"));
     }
 }

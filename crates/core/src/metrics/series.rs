@@ -316,4 +316,78 @@ mod tests {
         assert_eq!([0, 2, 4, 9, 10, 701].map(|s| series.place_of(s)), [0, 0, 2, 3, 4, 5]);
         assert_eq!((series.arrival(0), series.in_order()), (1, false));
     }
+
+    /// Arrivals of (sequence number, send time, delay), and the check of their series.
+    fn with<T>(rows: &[(u32, i64, i64)], check: impl FnOnce(&Series<'_>) -> T) -> T {
+        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        for &(seq, sent, delay) in rows {
+            samples.push(Packet { seq, sent, delay });
+            accepted.insert(seq);
+        }
+        check(&Series::new(&samples, &accepted))
+    }
+
+    const IN_ORDER: [(u32, i64, i64); 4] = [(0, 100, 7), (1, 200, -9), (3, 300, 5), (9, 400, 6)];
+    const SHUFFLED: [(u32, i64, i64); 4] = [(1, 200, -9), (0, 100, 7), (9, 400, 6), (3, 300, 5)];
+
+    #[test]
+    fn both_orders_of_arrival_read_alike() {
+        for rows in [IN_ORDER, SHUFFLED] {
+            with(&rows, |series| {
+                assert_eq!(
+                    (series.len(), series.is_empty(), series.in_order()),
+                    (4, false, rows == IN_ORDER)
+                );
+                assert_eq!((series.times(1), series.times(2)), ((200, -9), (300, 5)));
+                assert_eq!((series.earliest(), series.latest()), (Some(100), Some(400)));
+                assert_eq!(series.extreme_delays(0..4), Some((-9, 7)));
+                assert_eq!((series.extreme_delays(2..4), series.extreme_delays(2..2)), (Some((5, 6)), None));
+                assert_eq!(series.arrivals().map(|p| p.seq).collect::<Vec<_>>(), rows.map(|r| r.0));
+                let seqs =
+                    |packets: &mut dyn Iterator<Item = Packet>| packets.map(|p| p.seq).collect::<Vec<_>>();
+                assert_eq!(seqs(&mut series.iter().rev()), [9, 3, 1, 0]);
+                let mut some = series.range(0..3);
+                assert_eq!((some.len(), some.nth(1).map(|p| p.seq)), (3, Some(1)));
+                assert_eq!((some.len(), seqs(&mut some), some.next()), (1, vec![3], None));
+            });
+        }
+        with(&[], |none| {
+            assert_eq!((none.is_empty(), none.earliest(), none.latest()), (true, None, None));
+        });
+    }
+
+    #[test]
+    fn send_times_may_step_back() {
+        let steps_back = |rows: &[_]| with(rows, |series| !series.sent_in_order());
+        assert!(!steps_back(&IN_ORDER) && !steps_back(&SHUFFLED) && !steps_back(&[]));
+        assert!(!steps_back(&[(0, 5, 0), (1, 5, 0)]) && !steps_back(&[(1, 5, 0), (0, 5, 0)]));
+        assert!(steps_back(&[(0, 5, 0), (1, 4, 0)]) && steps_back(&[(1, 4, 0), (0, 5, 0)]));
+        assert!(steps_back(&[(1, 2, 0), (0, 1, 0), (2, 1, 0)]), "the last pair alone");
+    }
+
+    #[test]
+    fn packets_are_taken_out_in_place() {
+        let mut samples = Samples::default();
+        assert!(samples.is_empty());
+        SHUFFLED.iter().for_each(|&(seq, sent, delay)| samples.push(Packet { seq, sent, delay }));
+        assert!(!samples.is_empty());
+        samples.retain(|p| p.seq % 2 == 1 && p.delay < 6);
+        assert_eq!(samples, Samples { seq: vec![1, 3], sent: vec![200, 300], delay: vec![-9, 5] });
+    }
+
+    #[test]
+    fn columns_are_stored_as_differences() {
+        let samples =
+            Samples { seq: vec![7, 3, u32::MAX], sent: vec![i64::MAX, i64::MIN, 5], delay: vec![-1, 1, 0] };
+        let stored = serde_json::to_value(&samples).unwrap();
+        assert_eq!(stored["seq"], serde_json::json!([7, -4, u64::from(u32::MAX) - 3]));
+        assert_eq!(serde_json::from_value::<Samples>(stored.clone()).unwrap(), samples);
+        let refused = |seq: serde_json::Value| {
+            let mut stored = stored.clone();
+            stored["seq"] = seq;
+            serde_json::from_value::<Samples>(stored).unwrap_err().to_string()
+        };
+        assert!(refused(serde_json::json!([7, -8])).contains("out of range"));
+        assert!(refused("7".into()).contains("expected a column of numbers"));
+    }
 }

@@ -78,7 +78,7 @@ pub fn steps(points: &[(u32, f64)], cells: impl Iterator<Item = u32>) -> Option<
     let line = fit_line(plain.clone())?;
     let sse_line = sse(plain, line);
     let mut found: Vec<(u32, u32, f64, (f64, f64))> = Vec::new();
-    for cell in cells.filter(|c| *c > 0) {
+    for cell in cells {
         for overhead in 0..cell {
             let stepped = points
                 .iter()
@@ -111,18 +111,16 @@ fn sse(points: impl Iterator<Item = (f64, f64)>, (slope, intercept): (f64, f64))
     points.map(|(x, y)| (y - intercept - slope * x).powi(2)).sum()
 }
 
-/// F-test of two more parameters (cell and overhead) at p < 10⁻³. With two numerator degrees of freedom
-/// the tail of F has a closed form: (1 + 2F/d)^(−d/2).
+/// F-test of two more parameters (cell and overhead) at p < 10⁻³. With two numerator degrees of freedom and
+/// d = n − 4 others the tail of F has a closed form: (1 + 2F/d)^(−d/2) = (SSE/SSE of the line)^(d/2).
 fn beats(sse: f64, sse_line: f64, n: usize, scale: f64) -> bool {
-    if n < 6 || sse_line <= sse {
+    if n < 6 {
         return false;
     }
     if sse <= 1e-12 * scale {
         return sse_line > 1e-9 * scale;
     }
-    let d = (n - 4) as f64;
-    let f = (sse_line - sse) / 2.0 / (sse / d);
-    (1.0 + 2.0 * f / d).powf(-d / 2.0) < 1e-3
+    (sse / sse_line).powf((n - 4) as f64 / 2.0) < 1e-3
 }
 
 fn median(mut values: Vec<f64>) -> Option<f64> {
@@ -160,5 +158,75 @@ mod tests {
         let minima = fit([17.84, 46.99, 72.52, 97.66, 123.19]);
         assert!((minima.per_byte - 0.087_123_3).abs() < 1e-7 && (minima.fixed - 15.8811).abs() < 1e-4);
         assert_eq!(size_fit(&[(5.0, 5.0)]), None);
+    }
+
+    #[test]
+    fn the_robust_line_by_hand() {
+        // Slopes ¼, ½, 6/7, 1, 5/3, 3; intercepts ½, 1, 43/14, 45/14 for the median of them, 13/14.
+        let f = size_fit(&[(0.0, 1.0), (1.0, 4.0), (3.0, 6.0), (7.0, 7.0)]).unwrap();
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-12;
+        assert!(near(f.per_byte_robust, 13.0 / 14.0) && near(f.fixed_robust, 57.0 / 28.0), "{f:?}");
+        // Sxx = 28.75, Syy = 21, Sxy = 21.5; means 2.75 and 4.5.
+        assert!(near(f.per_byte, 21.5 / 28.75) && near(f.fixed, 4.5 - 2.75 * 21.5 / 28.75), "{f:?}");
+        assert!(near(f.r.unwrap(), 21.5 / (28.75f64 * 21.0).sqrt()), "{f:?}");
+        // One outlier moves the mean slope, not the median: 2, 1 and ½.
+        let f = size_fit(&[(0.0, 0.0), (1.0, 2.0), (3.0, 3.0)]).unwrap();
+        assert_eq!((f.per_byte_robust, f.fixed_robust), (1.0, 0.0));
+        // Times that do not depend on size, or do not vary at all, show no rate.
+        let flat = size_fit(&[(0.0, 5.0), (100.0, 5.0)]).unwrap();
+        assert_eq!((flat.per_byte, flat.r, flat.series_rate()), (0.0, None, None));
+    }
+
+    #[test]
+    fn cells_of_any_size_in_any_unit() {
+        let stepped = |sizes: std::ops::Range<u32>, unit: f64| -> Vec<(u32, f64)> {
+            let noise = |x: u32| f64::from(x * 7 % 5) / 100.0;
+            sizes
+                .step_by(3)
+                .map(|x| (x, unit * (7.3 + 0.7 * f64::from((x + 11).div_ceil(40)) + noise(x))))
+                .collect()
+        };
+        for unit in [1e-9, 1.0, 1e9] {
+            let s = steps(&stepped(1000..1400, unit), 32..=64).unwrap();
+            assert_eq!((s.cell, s.overhead, s.cells, s.significant), (40, 11, [40, 40], true), "{unit}");
+            assert!((s.per_cell / unit - 0.7).abs() < 0.01, "{unit}: {}", s.per_cell);
+        }
+        // Three cells must be spanned: 120 bytes of 40.
+        let exact = |last: u32| -> bool {
+            let points: Vec<(u32, f64)> =
+                (1000..=last).step_by(2).map(|x| (x, f64::from(x.div_ceil(40)))).collect();
+            steps(&points, 40..=40).unwrap().significant
+        };
+        assert_eq!([1118, 1120].map(exact), [false, true]);
+    }
+
+    #[test]
+    fn among_equals_the_cell_of_atm() {
+        // Sizes 48 bytes apart on a line: cells of 16, 24 and 48 bytes explain it exactly, with any overhead.
+        let points: Vec<(u32, f64)> = (0..61).map(|k| (48 * k, 5.3 + 0.7 * f64::from(k))).collect();
+        let s = steps(&points, 0..=64).unwrap();
+        assert_eq!((s.cell, s.overhead, s.significant), (48, 0, false));
+        let s = steps(&points, 15..=64).unwrap();
+        assert_eq!(s.cells, [16, 48]);
+        assert_eq!(steps(&points[..1], 15..=64), None);
+    }
+
+    #[test]
+    fn steps_must_beat_the_line() {
+        for (sse, sse_line, n, expected) in [
+            // n − 4 = 6: the errors' ratio must be below 1/10; n − 4 = 2: below 1/1000.
+            (1.0, 10.01, 10, true),
+            (1.0, 9.99, 10, false),
+            (1.0, 1001.0, 6, true),
+            (1.0, 999.0, 6, false),
+            (1.0, 1e9, 5, false),
+            (1.0, 0.5, 10, false),
+            // Steps without any error beat a line that has more than rounding, 1e-9 of 1e6.
+            (1e-6, 0.000_999, 10, false),
+            (1e-6, 0.001_001, 10, true),
+            (0.0, 0.0, 10, false),
+        ] {
+            assert_eq!(beats(sse, sse_line, n, 1e6), expected, "{sse} {sse_line} {n}");
+        }
     }
 }

@@ -36,6 +36,9 @@ use crate::distribution::sample::Sample;
 use crate::distribution::{Distribution, Wanted};
 use std::ops::Range;
 
+/// The largest relative skew of two free-running crystals, and the fastest slewing by NTP: 1000 ppm.
+pub(super) const FASTEST_SKEW: f64 = 1e-3;
+
 /// The packets of a series by the time since the first was sent.
 struct SinceFirst<'a> {
     series: &'a Series<'a>,
@@ -79,9 +82,6 @@ impl Fit {
     }
 
     fn edge(&self) -> Option<[Point; 2]> {
-        if self.hull.vertices().is_empty() {
-            return None;
-        }
         self.hull.edge(self.sum_t, self.n)
     }
 }
@@ -91,6 +91,24 @@ fn slope([(t1, d1), (t2, d2)]: [Point; 2]) -> f64 {
 }
 
 impl SkewHull {
+    /// The line along `edge`, without what is known of the points above it.
+    fn along(edge: [Point; 2]) -> SkewHull {
+        let (alpha, [(t1, d1), (t2, d2)]) = (slope(edge), edge);
+        SkewHull {
+            alpha,
+            alpha_ppm: alpha * 1e6,
+            beta_ns: d1 as f64 - alpha * t1 as f64,
+            edge: [[t1, d1], [t2, d2]],
+            ..SkewHull::default()
+        }
+    }
+
+    /// Whether the edge spans more than a quarter of the run, which lasts from 0 to `end` ns.
+    fn spans_a_quarter(&self, end: i64) -> bool {
+        let [[t1, _], [t2, _]] = self.edge;
+        t2.saturating_sub(t1) as f64 > end as f64 / 4.0
+    }
+
     /// The hull line of `series` on send time; `None` below two different send times.
     pub fn new(series: &Series<'_>) -> Option<SkewHull> {
         let since = SinceFirst { series, first: series.earliest()? };
@@ -111,26 +129,20 @@ impl SkewHull {
         whole.hull.merge(&late.hull);
         whole.n += late.n;
         whole.sum_t += late.sum_t;
-        let edge = whole.edge()?;
-        let alpha = slope(edge);
-        let lasting =
-            slopes.is_some_and(|halves| halves.iter().all(|half| (half - alpha).abs() <= 0.5 * alpha.abs()));
-        // Heights above the line, taken from the edge's first point so that only differences count.
-        let [(t1, d1), (t2, _)] = edge;
-        let height = |(t, d): Point| d.wrapping_sub(d1) as f64 - alpha * t.wrapping_sub(t1) as f64;
-        let (max, sum) = points.fold(0..n, (0.0f64, 0.0), |(max, sum), point| {
-            let height = height(point);
+        let line = SkewHull::along(whole.edge()?);
+        let lasting = slopes.is_some_and(|halves| {
+            halves.iter().all(|half| (half - line.alpha).abs() <= 0.5 * line.alpha.abs())
+        });
+        let (max, sum) = points.fold(0..n, (0.0f64, 0.0), |(max, sum), (t, delay)| {
+            let height = line.height(t, delay);
             (max.max(height), sum + height)
         });
         Some(SkewHull {
-            alpha,
-            alpha_ppm: alpha * 1e6,
-            beta_ns: d1 as f64 - alpha * t1 as f64,
-            edge: [[t1, d1], edge[1].into()],
             residual_max_ns: max,
             residual_mean_ns: sum / n as f64,
             alpha_halves: slopes,
-            is_skew: lasting && t2.saturating_sub(t1) as f64 > points.at(n - 1).0 as f64 / 4.0,
+            is_skew: lasting && line.spans_a_quarter(points.at(n - 1).0),
+            ..line
         })
     }
 
@@ -138,7 +150,7 @@ impl SkewHull {
     pub fn judged(self, trend: Option<&Trend>) -> SkewHull {
         let queue =
             trend.is_some_and(|t| matches!(t.verdict, TrendVerdict::Overload | TrendVerdict::Draining));
-        SkewHull { is_skew: self.is_skew && !queue && self.alpha.abs() <= 1e-3, ..self }
+        SkewHull { is_skew: self.is_skew && !queue && self.alpha.abs() <= FASTEST_SKEW, ..self }
     }
 
     /// PDV with the skew taken out, where over the run it amounts to more than a tenth of the 99th
@@ -166,6 +178,7 @@ impl SkewHull {
 
     /// How far `delay` lies above the line at `t` ns after the first send time, in ns.
     pub fn height(&self, t: i64, delay: i64) -> f64 {
+        // From the edge's first point, so that only differences count.
         let [t1, d1] = self.edge[0];
         delay.wrapping_sub(d1) as f64 - self.alpha * t.wrapping_sub(t1) as f64
     }
@@ -227,28 +240,17 @@ impl StreamingHull {
     /// The figures; `line` gives the means the residuals are taken about.
     pub fn figures(mut self, line: Option<Line>) -> Option<SkewHull> {
         self.settle();
-        if self.lower.vertices().is_empty() {
-            return None;
-        }
-        let edge = self.lower.edge(self.sum_t, self.n)?;
-        let line = line?;
-        let alpha = slope(edge);
-        let [(t1, d1), (t2, _)] = edge;
-        let height = |t: i64, d: i64| d.wrapping_sub(d1) as f64 - alpha * t.wrapping_sub(t1) as f64;
-        let residual_max_ns =
-            self.upper.vertices().iter().map(|v| height(v.0, v.1.wrapping_neg())).fold(0.0, f64::max);
+        let hull = SkewHull::along(self.lower.edge(self.sum_t, self.n)?);
+        let (line, [t1, d1]) = (line?, hull.edge[0]);
+        let highest = self.upper.vertices().iter().map(|v| hull.height(v.0, v.1.wrapping_neg()));
         let mean_t = self.sum_t as f64 / self.n as f64 - t1 as f64;
         let mean_d = line.origin_y.wrapping_sub(d1) as f64 + line.mean_y;
-        let last = self.lower.vertices().last().map_or(0, |v| v.0);
+        let end = self.lower.vertices().last().map_or(0, |v| v.0);
         Some(SkewHull {
-            alpha,
-            alpha_ppm: alpha * 1e6,
-            beta_ns: d1 as f64 - alpha * t1 as f64,
-            edge: [[t1, d1], edge[1].into()],
-            residual_max_ns,
-            residual_mean_ns: mean_d - alpha * mean_t,
-            alpha_halves: None,
-            is_skew: t2.saturating_sub(t1) as f64 > last as f64 / 4.0 && alpha.abs() <= 1e-3,
+            residual_max_ns: highest.fold(0.0, f64::max),
+            residual_mean_ns: mean_d - hull.alpha * mean_t,
+            is_skew: hull.spans_a_quarter(end) && hull.alpha.abs() <= FASTEST_SKEW,
+            ..hull
         })
     }
 }
@@ -263,17 +265,33 @@ pub fn allan_deviation(x: &[f64], tau0: f64, m: usize) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::OnePass;
+    use super::super::moments::CoMoments;
     use super::super::seqset::SeqSet;
     use super::super::series::Samples;
     use super::*;
 
-    fn of(points: &[Point]) -> Option<SkewHull> {
+    fn with<T>(points: &[Point], check: impl FnOnce(&Series<'_>) -> T) -> T {
         let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
         for (seq, &(sent, delay)) in (0..).zip(points) {
             samples.push(Packet { seq, sent, delay });
             accepted.insert(seq);
         }
-        SkewHull::new(&Series::new(&samples, &accepted))
+        check(&Series::new(&samples, &accepted))
+    }
+
+    fn of(points: &[Point]) -> Option<SkewHull> {
+        with(points, SkewHull::new)
+    }
+
+    fn streaming(points: impl IntoIterator<Item = Point>) -> Option<SkewHull> {
+        let (mut hull, mut sums) = (StreamingHull::default(), CoMoments::default());
+        for (sent, delay) in points {
+            let packet = Packet { seq: 0, sent, delay };
+            hull.push(&packet);
+            sums.push(&packet);
+        }
+        hull.figures(sums.on_send())
     }
 
     #[test]
@@ -284,6 +302,12 @@ mod tests {
         let s = of(&points).unwrap();
         assert!((s.alpha - 0.06).abs() < 1e-15 && (s.beta_ns - 999.8).abs() < 1e-9);
         assert_eq!(s.edge, [[20, 1001], [70, 1004]]);
+        // Above the line: 0.2, 3.6, 0, 8.4, 0.8, 0.2, 16.6, 0, 0.4, 24.8, 0.2.
+        assert!((s.residual_max_ns - 24.8).abs() < 1e-9 && (s.residual_mean_ns - 55.2 / 11.0).abs() < 1e-9);
+        assert!((s.height(30, 1010) - 8.4).abs() < 1e-9 && (s.height(0, 990) + 9.8).abs() < 1e-9);
+        // The first half runs along (20, 1001) – (40, 1003), the second along (70, 1004) – (100, 1006).
+        assert_eq!((s.alpha_ppm.round(), s.alpha_halves), (60_000.0, Some([0.1, 2.0 / 30.0])));
+        assert!(!s.is_skew);
         let backwards: Vec<Point> = points.iter().rev().copied().collect();
         assert_eq!(of(&backwards).map(|s| s.edge), Some(s.edge));
     }
@@ -294,6 +318,110 @@ mod tests {
         assert_eq!(of(&[(5, 5)]), None);
         assert_eq!(of(&[(5, 5), (5, 6)]), None);
         assert_eq!(of(&[(0, 5), (10, 6)]).map(|s| s.alpha), Some(0.1));
+        assert_eq!((streaming([]), streaming([(5, 5)]), streaming([(5, 5), (5, 6)])), (None, None, None));
+    }
+
+    /// 101 packets, one every 2^20 ns, all but those at `lowest` delayed by a millisecond more than any of them.
+    fn lowest(lowest: [Point; 4]) -> Vec<Point> {
+        let delay = |k| lowest.iter().find(|p| p.0 == k).map_or(1_000_000, |p| p.1);
+        (0..=100).map(|k| (7_000_000_000 + (k << 20), 50_000 + delay(k))).collect()
+    }
+
+    #[test]
+    fn a_skew_lasts_and_spans_a_quarter_of_the_run() {
+        // The corners of the hull, in packets and ns: the edge is the middle one of the three; the first half of the
+        // run follows the slope before it, the second the slope after.
+        for (corners, is_skew) in [
+            ([(0, 0), (29, 2610), (55, 5210), (100, 10_160)], true),
+            ([(0, 0), (30, 2700), (55, 5200), (100, 10_150)], false), // a quarter, no more
+            ([(0, 0), (30, 1500), (60, 4500), (100, 10_500)], true), // half the slope before, half more after
+            ([(0, 0), (30, 1499), (60, 4499), (100, 10_499)], false),
+            ([(0, 0), (30, 1500), (60, 4500), (100, 10_501)], false),
+            ([(0, 12_000), (30, 7500), (60, 4500), (100, 2500)], true), // falling
+        ] {
+            let points = lowest(corners);
+            let (s, streamed) = (of(&points).unwrap(), streaming(points).unwrap());
+            let edge = [1, 2].map(|k: usize| [corners[k].0 << 20, 50_000 + corners[k].1]);
+            assert_eq!((s.edge, s.is_skew), (edge, is_skew), "{corners:?}");
+            // In one pass the halves are not looked at.
+            let spans = 4 * (corners[2].0 - corners[1].0) > 100;
+            assert_eq!((streamed.edge, streamed.is_skew), (edge, spans), "{corners:?}");
+        }
+        // 1000 ppm is a skew, more is none.
+        let slope = |ns: i64| streaming([(0, 0), (1_000_000, ns)]).map(|s| s.is_skew);
+        assert_eq!([1000, -1000, 1001, -1001].map(slope), [true, true, false, false].map(Some));
+    }
+
+    #[test]
+    fn a_queue_is_no_skew() {
+        use TrendVerdict::*;
+        let judged = |is_skew, alpha, verdict: Option<TrendVerdict>| {
+            let trend = verdict.map(|verdict| Trend { verdict, ..Trend::default() });
+            SkewHull { is_skew, alpha, ..SkewHull::default() }.judged(trend.as_ref()).is_skew
+        };
+        for verdict in [Option::None, Some(None), Some(Skew), Some(Undecided)] {
+            assert!(judged(true, 1e-3, verdict) && judged(true, -1e-3, verdict), "{verdict:?}");
+            assert!(!judged(true, 1.1e-3, verdict) && !judged(true, -1.1e-3, verdict), "{verdict:?}");
+            assert!(!judged(false, 1e-4, verdict), "{verdict:?}");
+        }
+        assert!(!judged(true, 1e-4, Some(Overload)) && !judged(true, 1e-4, Some(Draining)));
+    }
+
+    /// PDV of `points` with the skew taken out.
+    fn deskewed(points: &[Point], is_skew: bool) -> Option<Distribution> {
+        let wanted = Wanted {
+            percents: &crate::distribution::percentile::DEFAULT_PERCENTS,
+            method: crate::distribution::percentile::Method::Edf,
+            bins: crate::distribution::histogram::Bins::default(),
+        };
+        let (sample, moments): (_, Moments) =
+            (Sample::new(points.iter().map(|p| p.1)), points.iter().map(|p| p.1).collect());
+        let pdv = Distribution::new(&sample, &moments, wanted).above_minimum(&moments, Some(&sample));
+        let hull = SkewHull { is_skew, ..of(points)? };
+        with(points, |series| hull.deskewed(series, &pdv, wanted))
+    }
+
+    #[test]
+    fn the_skew_is_taken_out() {
+        // 100 ppm over 100 ms and a noise of 0 to 49 ns, 0 at both ends.
+        let noise = |k: i64| k * 37 % 50;
+        let points: Vec<Point> = (0..=100).map(|k| (3 + k * 1_000_000, 5000 + 100 * k + noise(k))).collect();
+        let d = deskewed(&points, true).unwrap();
+        assert_eq!((d.min, d.max, d.n), (Some(0), Some(49), 101));
+        let mean = (0..=100).map(noise).sum::<i64>() as f64 / 101.0;
+        assert!((d.mean.unwrap() - mean).abs() < 1e-9, "{:?}", d.mean);
+        assert_eq!(deskewed(&points, false), None);
+        // 1000 ns over the run: worth it beside a 99th percentile, the 100th of 101, below ten times that.
+        let peaks = |pdv: i64| {
+            let delay = |k| if k == 33 || k == 60 { pdv } else { 10 * k };
+            deskewed(&(0..=100).map(|k| (k * 10_000, delay(k))).collect::<Vec<_>>(), true).is_some()
+        };
+        assert_eq!([9_999, 10_000].map(peaks), [true, false]);
+    }
+
+    #[test]
+    fn one_pass_equals_two() {
+        // A skew of 2 ppm under a queue, over three blocks; neighbours swapped, and the lowest delay of a pair sent at
+        // one time on the far side of a block's end.
+        let queue = |k: i64| 3 * (k * 7_919 % 1000) * (k * 104_729 % 1000 / 10);
+        let mut points: Vec<Point> =
+            (0..3500).map(|k| (9_000_000_000 + k * 1_000_000, -700_000 + 2 * k + queue(k))).collect();
+        points[1023] = (points[1024].0, points[1024].1 + 90_000_000);
+        points[1024].1 -= queue(1024) + 2000;
+        for k in (1..3498).step_by(5).filter(|k| *k != 1021) {
+            points.swap(k, k + 2);
+        }
+        let (two, one) = (of(&points).unwrap(), streaming(points.iter().copied()).unwrap());
+        assert!(one.edge.contains(&[1_024_000_000, -700_000 + 48]), "{:?}", one.edge);
+        assert_eq!((one.edge, one.alpha, one.beta_ns), (two.edge, two.alpha, two.beta_ns));
+        assert_eq!((one.residual_max_ns, two.residual_max_ns > 88_000_000.0), (two.residual_max_ns, true));
+        assert!((one.residual_mean_ns / two.residual_mean_ns - 1.0).abs() < 1e-9);
+        // So it does for one overtaken by more than a block.
+        points.push((9_000_500_000, -800_000));
+        let (two, one) = (of(&points).unwrap(), streaming(points).unwrap());
+        assert_eq!((one.edge, one.residual_max_ns), (two.edge, two.residual_max_ns));
+        assert_eq!(one.edge[0], [500_000, -800_000]);
+        assert!((one.residual_mean_ns / two.residual_mean_ns - 1.0).abs() < 1e-9);
     }
 
     #[test]
@@ -302,6 +430,8 @@ mod tests {
         let x = [0.0, 3.0, 5.0, 10.0, 8.0, 15.0, 17.0];
         assert!((allan_deviation(&x, 1.0, 1).unwrap() - 4.062_019_202).abs() < 1e-9);
         assert!((allan_deviation(&x, 1.0, 2).unwrap() - 1.354_006_401).abs() < 1e-9);
-        assert_eq!(allan_deviation(&x, 1.0, 4), None);
+        assert!((allan_deviation(&x, 2.0, 2).unwrap() - 1.354_006_401 / 2.0).abs() < 1e-9);
+        assert_eq!((allan_deviation(&x[1..], 1.0, 3), allan_deviation(&x, 1.0, 4)), (None, None));
+        assert_eq!(allan_deviation(&x, 1.0, 0), None);
     }
 }

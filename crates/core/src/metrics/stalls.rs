@@ -266,4 +266,83 @@ mod tests {
         assert_eq!((s.sender_late, s.receiver_waits, s.without.unwrap().n), (1, 1, 198));
         assert!(intended.unwrap().max >= 16 * MS);
     }
+
+    #[test]
+    fn late_means_more_than_half_a_period() {
+        // The 99th percentile of the errors is 150 us: half a period, 10 ms, is the limit.
+        let error = |i| match i {
+            77 => 15 * MS,
+            78 => 10 * MS,
+            _ => i % 4 * 50_000,
+        };
+        let rows: Vec<(i64, i64)> = (0..200).map(|i| (i * 20 * MS + error(i), MS)).collect();
+        assert_eq!(of(&rows, &[]).0.sender_late, 1);
+        // A sender's stall and a receiver's in one run are counted apart.
+        let held = |i| if (100..104).contains(&i) { (103 - i) * 20 * MS } else { 0 };
+        let rows: Vec<(i64, i64)> =
+            (0..200).map(|i| (i * 20 * MS + if i == 77 { 15 * MS } else { 0 }, MS + held(i))).collect();
+        let s = of(&rows, &[]).0;
+        assert_eq!((s.sender_late, s.receiver_suspect_packets, s.without.unwrap().n), (1, 4, 195));
+    }
+
+    #[test]
+    fn released_together_within_bounds() {
+        // Of a period of 20 ms: arrivals up to 1 ms apart, delays that fall by 18 to 22 ms.
+        let released = |gap: i64, fall: i64| {
+            let mut samples = Samples::default();
+            samples.push(Packet { seq: 3, sent: 0, delay: 100 * MS });
+            samples.push(Packet { seq: 4, sent: gap + fall, delay: 100 * MS - fall });
+            let mut flagged = Vec::new();
+            (released_together(&samples, 20 * MS, &mut flagged), flagged)
+        };
+        for (gap, fall) in [(0, 20 * MS), (MS, 20 * MS), (MS, 18 * MS), (MS, 22 * MS)] {
+            assert_eq!(released(gap, fall), (1, vec![3, 4]), "{gap} {fall}");
+        }
+        for (gap, fall) in [(-1, 20 * MS), (MS + 1, 20 * MS), (MS, 18 * MS - 1), (MS, 22 * MS + 1)] {
+            assert_eq!(released(gap, fall), (0, vec![]), "{gap} {fall}");
+        }
+    }
+
+    #[test]
+    fn the_rest_is_what_sorting_it_gives() {
+        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        for seq in 0..1200 {
+            // Many delays equal, also to flagged ones.
+            samples.push(Packet {
+                seq,
+                sent: i64::from(seq),
+                delay: i64::from(seq) * 7_919 % 1201 / 4 * 1000,
+            });
+            accepted.insert(seq);
+        }
+        let (series, sample) = (Series::new(&samples, &accepted), Sample::new(samples.delay.iter().copied()));
+        for (every, above) in [(2, 0), (3, 250_000), (1, 290_000), (7, 200_000), (1, 1)] {
+            let (flagged, kept): (Vec<_>, Vec<_>) =
+                series.iter().partition(|p| p.seq % every == 0 && p.delay >= above);
+            let flagged: Vec<u32> = flagged.iter().map(|p| p.seq).collect();
+            let mut kept: Vec<i64> = kept.iter().map(|p| p.delay).collect();
+            kept.sort_unstable();
+            let found = without(&series, &sample, &flagged).unwrap();
+            let pdv = |share: f64| kept[(share * kept.len() as f64).ceil() as usize - 1] - kept[0];
+            assert_eq!(
+                (found.n, found.pdv_p99, found.pdv_p999, found.pdv_max),
+                (kept.len() as u64, pdv(0.99), pdv(0.999), pdv(1.0)),
+                "{every} {above}"
+            );
+        }
+    }
+
+    #[test]
+    fn intended_latency_where_the_sender_matters() {
+        // The three largest of 200 make the 99th percentile: 1 ms of PDV, `error` of the sender.
+        let counted = |error: i64| {
+            let rows: Vec<(i64, i64)> = (0..200)
+                .map(|i| (i * 20 * MS + if i >= 197 { error } else { 0 }, if i < 3 { 2 * MS } else { MS }))
+                .collect();
+            of(&rows, &[]).1
+        };
+        assert_eq!(counted(100_000), None, "a tenth is small");
+        let i = counted(100_001).unwrap();
+        assert_eq!((i.min, i.max, i.pdv_p99), (MS, 2 * MS, MS));
+    }
 }

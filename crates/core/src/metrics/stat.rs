@@ -23,20 +23,19 @@ pub fn wilson_parts(k: u64, n: u64) -> Option<(f64, f64)> {
 
 /// The quantile of the standard normal distribution, 0 < p < 1.
 pub fn normal_quantile(p: f64) -> f64 {
-    let (mut low, mut high) = (-40.0, 40.0);
-    while high - low > 1e-15 * (1.0 + f64::abs(low)) {
+    // P(Z < x) = erfc(−x/√2)/2
+    bisect(-40.0, 40.0, |x| libm::erfc(-x * core::f64::consts::FRAC_1_SQRT_2) / 2.0 < p)
+}
+
+/// Where `below` turns from true to false between `low` and `high`, to the last digit.
+fn bisect(mut low: f64, mut high: f64, below: impl Fn(f64) -> bool) -> f64 {
+    loop {
         let middle = (low + high) / 2.0;
         if middle <= low || middle >= high {
-            break;
+            return middle;
         }
-        // P(Z < x) = erfc(−x/√2)/2
-        if libm::erfc(-middle * core::f64::consts::FRAC_1_SQRT_2) / 2.0 < p {
-            low = middle;
-        } else {
-            high = middle;
-        }
+        if below(middle) { low = middle } else { high = middle }
     }
-    (low + high) / 2.0
 }
 
 /// The quantile of Student's t with `df` ≥ 1 degrees of freedom, ½ < p < 1. By the finite sums of
@@ -53,17 +52,11 @@ pub fn t_quantile(p: f64, df: u64) -> f64 {
         return z + (g1 + (g2 + (g3 + g4 / v) / v) / v) / v;
     }
     let inside = 2.0 * p - 1.0;
-    let (mut low, mut high) = (0.0f64, 1.0);
+    let mut high = 1.0;
     while t_inside(high, df) < inside && high < 1e300 {
         high *= 2.0;
     }
-    loop {
-        let middle = (low + high) / 2.0;
-        if middle <= low || middle >= high {
-            return middle;
-        }
-        if t_inside(middle, df) < inside { low = middle } else { high = middle }
-    }
+    bisect(0.0, high, |t| t_inside(t, df) < inside)
 }
 
 /// P(|T| < t).
@@ -75,7 +68,7 @@ fn t_inside(t: f64, df: u64) -> f64 {
     // Σ of cosine powers with the ratios of A&S 26.7.3 (odd) and 26.7.4 (even).
     let (mut term, mut sum) = if odd { (cos, if df > 1 { cos } else { 0.0 }) } else { (1.0, 1.0) };
     let mut k = if odd { 3 } else { 2 };
-    while k + 1 < df {
+    while k < df {
         term *= cos2 * (k - 1) as f64 / k as f64;
         sum += term;
         k += 2;
@@ -114,7 +107,7 @@ pub fn quantile_ranks95(n: u64, p: f64) -> Option<(u64, u64, f64)> {
     for (k, w) in (from..).zip(&weight) {
         sum += w / total;
         // sum = P(B ≤ k) = P(B < k + 1)
-        if sum <= 0.025 && k < n {
+        if sum <= 0.025 {
             (l, below_l) = (k + 1, sum);
         }
         if sum >= 0.975 && k < n {
@@ -230,5 +223,77 @@ mod tests {
         assert_eq!(quantile_ranks95(299, 0.99).map(|r| (r.0, r.1)), Some((292, 300)));
         assert_eq!(quantile_ranks95(1000, 0.999).map(|r| (r.0, r.1)), Some((997, 1001)));
         assert_eq!(quantile_ranks95(1, 0.5).map(|r| (r.0, r.1)), Some((0, 2)));
+    }
+
+    #[test]
+    fn normal() {
+        // Abramowitz & Stegun, table 26.5.
+        for (p, z) in
+            [(0.5, 0.0), (0.9, 1.281_551_565_545), (0.99, 2.326_347_874_041), (1e-9, -5.997_807_015_008)]
+        {
+            assert!((normal_quantile(p) - z).abs() < 1e-12, "{p}: {}", normal_quantile(p));
+        }
+    }
+
+    #[test]
+    fn student_by_both_methods() {
+        // Printed tables, two-sided 99 % and 90 %.
+        for (p, df, t) in [
+            (0.995, 1, 63.656_741),
+            (0.995, 2, 9.924_843),
+            (0.995, 3, 5.840_909),
+            (0.995, 10, 3.169_273),
+            (0.95, 5, 2.015_048),
+            (0.95, 30, 1.697_261),
+        ] {
+            assert!((t_quantile(p, df) - t).abs() < 1e-6, "{p} {df}: {}", t_quantile(p, df));
+        }
+        // The expansion against the sum, where each of its terms shows: the powers of z dominate in the tail, the
+        // lower ones beside the median. What is left is the next term.
+        for (p, error) in [(0.55, 4e-14), (0.75, 2e-13), (0.975, 5e-12), (0.9995, 5e-10)] {
+            let t = t_quantile(p, 201);
+            let exact = bisect(0.0, 10.0, |x| t_inside(x, 201) < 2.0 * p - 1.0);
+            assert!((t - exact).abs() < error, "{p}: {t} {exact}");
+        }
+        assert!((t_inside(t_quantile(0.9995, 200), 200) - 0.999).abs() < 1e-14, "the sum up to 200");
+    }
+
+    #[test]
+    fn ranks_equal_the_definition() {
+        for p in [0.01, 0.1, 0.5, 0.9, 0.99, 0.999] {
+            for n in (1..40).chain([100, 1000, 100_000]) {
+                // ln of the binomial probabilities, from k = 0 upwards.
+                let mut ln = n as f64 * f64::ln(1.0 - p);
+                let (mut sum, mut low, mut high) = (0.0, (0, 0.0), (n + 1, 1.0));
+                for k in 0..n {
+                    sum += ln.exp();
+                    if sum <= 0.025 {
+                        low = (k + 1, sum);
+                    }
+                    if sum >= 0.975 {
+                        high = (k + 1, sum);
+                        break;
+                    }
+                    ln += ((n - k) as f64 / (k + 1) as f64 * p / (1.0 - p)).ln();
+                }
+                let (l, u, coverage) = quantile_ranks95(n, p).unwrap();
+                assert_eq!((l, u), (low.0, high.0), "{n} {p}");
+                assert!((coverage - (high.1 - low.1)).abs() < 1e-8, "{n} {p}: {coverage}");
+            }
+        }
+        assert_eq!(quantile_ranks95(0, 0.5), None);
+    }
+
+    #[test]
+    fn marks_are_counted_over_three_levels() {
+        let n = 600_000;
+        let mut tree = CountTree::new(n);
+        let places: Vec<usize> = (0..20_000).map(|k| k * 104_729 % n).collect();
+        places.iter().for_each(|p| tree.add(*p));
+        for place in (0..n).step_by(9_973).chain([0, 63, 64, 4_095, 4_096, 262_143, 262_144, 262_145, n - 1])
+        {
+            let expected = places.iter().filter(|p| **p < place).count() as u64;
+            assert_eq!(tree.below(place), expected, "{place}");
+        }
     }
 }

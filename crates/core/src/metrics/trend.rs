@@ -5,13 +5,11 @@ use super::moments::Line;
 use super::periods::Periods;
 use super::regression::{Regression, Trend, TrendVerdict};
 use super::series::Series;
-use super::skew::SkewHull;
+use super::skew::{FASTEST_SKEW, SkewHull};
 use super::stat::t_quantile;
 use crate::spec::Direction;
 use crate::units::eng4_f64;
 
-/// The largest relative skew of two free-running crystals, and the fastest slewing by NTP: 1000 ppm.
-const FASTEST_SKEW: f64 = 1e-3;
 const BLOCKS: usize = 20;
 /// A drift over the run that hosts make by themselves, in ns.
 const HOST_DRIFT: f64 = 10_000.0;
@@ -176,8 +174,7 @@ impl Scan {
             core::array::from_fn(|k| {
                 let heights =
                     series.range(block(k, 4)).map(|p| h.height(p.sent.wrapping_sub(earliest), p.delay));
-                let len = block(k, 4).len().max(1) as f64;
-                heights.sum::<f64>() / len
+                heights.sum::<f64>() / block(k, 4).len() as f64
             })
         });
         Scan { interval: Some([line.m - half, line.m + half]), quarters, duration }
@@ -263,5 +260,114 @@ mod tests {
         assert_eq!(with_probes(bent, &probes(1_000_000, 100_000.0)), TrendVerdict::Overload);
         assert_eq!(with_probes(bent, &probes(1_000_000, 3_000_000.0)), TrendVerdict::Undecided);
         assert_eq!(with_probes(bent, &probes(9_000_000, 100_000.0)), TrendVerdict::Undecided);
+    }
+
+    #[test]
+    fn each_rule_has_its_bound() {
+        use TrendVerdict::*;
+        // 61 ppm over 17 s, powers of two: a drift of 2^20 ns, whose halves and quarters are exact.
+        const M: f64 = 1.0 / 16_384.0;
+        const DRIFT: f64 = 1_048_576.0;
+        const DURATION: f64 = DRIFT / M;
+        let slope = |m: f64| Trend {
+            m_send: m,
+            r: Some(0.1f64.copysign(m)),
+            m_send_ci95: Some([m - 1e-6, m + 1e-6]),
+            ..Trend::default()
+        };
+        let (periods, resolving) = (Periods::default(), ClockEstimate::default());
+        let nothing = Evidence {
+            hull: Option::None,
+            periods: &periods,
+            clock: &resolving,
+            direction: Direction::Up,
+            jumps: false,
+            clock_set_back: false,
+        };
+        let rising = || slope(M);
+        let excess =
+            |seen: f64| Trend { period_excess: Some(seen), expected_excess: Some(1.0), ..slope(0.002) };
+        let offset = |ns: f64| Trend { offset_change_ns: Some(ns), ..rising() };
+        let rtt = |ns: f64| Trend { rtt_change_ns: Some(ns), ..rising() };
+        let lowest = |step: f64, late: f64| Trend {
+            residual_quarters: Some([5e6, 5e6 + step, 5e6, 5e6]),
+            hull_halves: Some([M, late]),
+            ..rising()
+        };
+        for (trend, duration, expected) in [
+            (Trend { r: Option::None, ..offset(DRIFT) }, DURATION, None),
+            (Trend { r: Some(0.09), ..offset(DRIFT) }, DURATION, None),
+            (Trend { m_send_ci95: Option::None, ..offset(DRIFT) }, DURATION, None),
+            (Trend { m_send_ci95: Some([0.0, 2.0 * M]), ..offset(DRIFT) }, DURATION, None),
+            (Trend { m_send_ci95: Some([-M, 0.0]), ..offset(DRIFT) }, DURATION, None),
+            (rising(), 9_999.0 / M, None),
+            (rising(), 10_000.0 / M, Undecided),
+            (slope(-0.001), DURATION, Undecided),
+            (slope(-0.0011), DURATION, Draining),
+            (slope(0.001), DURATION, Undecided),
+            (slope(0.0011), DURATION, Overload),
+            // Arrivals as fast as departures contradict a queue that fills: under 0.3 of what it would make.
+            (excess(0.29), DURATION, Undecided),
+            (excess(0.3), DURATION, Overload),
+            // The offset explains the drift within 30 %: 314 572.8 ns.
+            (offset(DRIFT + 314_572.0), DURATION, Skew),
+            (offset(DRIFT - 314_572.0), DURATION, Skew),
+            (offset(DRIFT + 314_573.0), DURATION, Undecided),
+            (offset(DRIFT - 314_573.0), DURATION, Undecided),
+            (offset(-DRIFT), DURATION, Undecided),
+            // The round trip changed by half to twice as much.
+            (rtt(DRIFT / 2.0), DURATION, Overload),
+            (rtt(DRIFT * 2.0), DURATION, Overload),
+            (rtt(DRIFT / 2.0 - 1.0), DURATION, Undecided),
+            (rtt(DRIFT * 2.0 + 1.0), DURATION, Undecided),
+            (Trend { rtt_change_ns: Some(-DRIFT), ..slope(-M) }, DURATION, Draining),
+            // The lowest delays: residuals within a quarter of the drift, halves within half of the slope.
+            (lowest(DRIFT / 4.0, 1.5 * M), DURATION, Skew),
+            (lowest(DRIFT / 4.0 + 1.0, M), DURATION, Undecided),
+            (lowest(0.0, 1.5001 * M), DURATION, Undecided),
+            (rising(), DURATION, Undecided),
+        ] {
+            assert_eq!(trend.decide(duration, nothing).0, expected, "{trend:?} {duration}");
+        }
+        // What the offset would explain, but a jump, a clock set back or probes that scatter by as much speak against.
+        let jumps = Evidence { jumps: true, ..nothing };
+        assert_eq!(offset(DRIFT).decide(DURATION, jumps).0, Undecided);
+        let set_back = Evidence { clock_set_back: true, ..nothing };
+        let falling = Trend { offset_change_ns: Some(-DRIFT), ..slope(-M) };
+        let verdicts =
+            [offset(DRIFT), falling].map(|t| (t.decide(DURATION, nothing).0, t.decide(DURATION, set_back).0));
+        assert_eq!(verdicts, [(Skew, Skew), (Skew, Undecided)]);
+        for (spread, by_offset, by_rtt) in [(DRIFT - 1.0, Skew, Overload), (DRIFT, Undecided, Undecided)] {
+            let scattering = ClockEstimate { rtt_spread_ns: Some(spread), ..ClockEstimate::default() };
+            let probes = Evidence { clock: &scattering, ..nothing };
+            assert_eq!(offset(DRIFT).decide(DURATION, probes).0, by_offset);
+            assert_eq!(rtt(DRIFT).decide(DURATION, probes).0, by_rtt);
+        }
+    }
+
+    #[test]
+    fn interval_and_residuals_by_hand() {
+        // Sent at 1000 + 2i; delay 508 + 3x for x = 2i − 39: one more than the line through (0, 507) of slope 3.
+        let scan = |n: u32| {
+            let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+            for (seq, i) in (0..n).zip(0..) {
+                samples.push(Packet { seq, sent: 1000 + 2 * i, delay: 508 + 3 * (2 * i - 39) });
+                accepted.insert(seq);
+            }
+            let line = Line { m: 3.0, r: Some(1.0), mean_x: 39.0, origin_y: 500, mean_y: 7.0, sxx: 21_320.0 };
+            let hull = SkewHull { alpha: 2.0, edge: [[4, 394], [6, 398]], ..SkewHull::default() };
+            Scan::of(&Series::new(&samples, &accepted), &line, Some(&hull))
+        };
+        let s = scan(40);
+        // The scores of the 20 pairs are 8k − 76; Σ of their squares 42 560, with 20/19 of it 44 800 = 211.66…²;
+        // t for 19 degrees of freedom is 2.093 024 054.
+        let half = 2.093_024_054 * 211.660_104_885 / 21_320.0;
+        let [low, high] = s.interval.unwrap();
+        assert!((low - (3.0 - half)).abs() < 1e-9 && (high - (3.0 + half)).abs() < 1e-9, "{low} {high}");
+        // Heights above the hull: 391 + 6i less 386 + 4i.
+        assert_eq!((s.quarters, s.duration), (Some([14.0, 34.0, 54.0, 74.0]), 78.0));
+        for n in [30, 39] {
+            assert!(scan(n).interval.is_none() && scan(n).quarters.is_none(), "two packets a block");
+        }
     }
 }
