@@ -183,6 +183,9 @@ mod tests {
         // Differences that do not fit 64 bits.
         let far = [(i64::MIN, i64::MIN), (0, 0), (i64::MAX, i64::MAX)];
         assert_eq!(hull(&far).vertices(), [far[0], far[2]]);
+        // One that does not is enough: of b's delay, of c's time.
+        assert!(!turns_left((0, i64::MIN), (1, 0), (2, -1)));
+        assert!(!turns_left((i64::MIN, 0), (-1, 10), (0, 5)));
     }
 
     proptest! {

@@ -49,9 +49,9 @@ impl Sum {
         self.plus(Sum { exact: other.exact.saturating_neg(), spilt: -other.spilt })
     }
 
-    /// Whether it can be the sum of `n` differences of times.
+    /// Whether it can be the sum of `n` differences of times, which 128 bits hold.
     fn is_possible(self, n: u64) -> bool {
-        self.spilt.is_finite() && self.exact.unsigned_abs() <= u128::from(n) << 65
+        self.spilt == 0.0 && self.exact.unsigned_abs() <= u128::from(n) << 65
     }
 
     fn exact(self) -> Option<i128> {
@@ -177,13 +177,8 @@ impl Moments {
             return None;
         }
         let origin = i128::from(self.origin) - i128::from(base);
-        Some(match self.sum.exact() {
-            Some(sum) => {
-                let n = i128::from(self.n);
-                (origin + sum.div_euclid(n)) as f64 + sum.rem_euclid(n) as f64 / n as f64
-            }
-            None => origin as f64 + self.sum.value() / self.n as f64,
-        })
+        let (sum, n) = (self.sum.exact, i128::from(self.n));
+        Some((origin + sum.div_euclid(n)) as f64 + sum.rem_euclid(n) as f64 / n as f64)
     }
 
     fn sum_of_squares(&self) -> f64 {
@@ -227,22 +222,13 @@ impl Moments {
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
         self.squares.merge(other.squares);
-        match (other.sum.exact(), shift.checked_mul(n)) {
-            (Some(sum), Some(moved)) => {
-                self.sum.merge(other.sum);
-                self.sum.add(moved);
-                let cross = sum.checked_mul(2).and_then(|s| s.checked_add(moved)?.checked_mul(shift));
-                match cross {
-                    Some(cross) => self.squares.add(cross),
-                    None => self.squares.spilt += (2.0 * sum as f64 + moved as f64) * shift as f64,
-                }
-            }
-            _ => {
-                let (s, sum) = (shift as f64, other.sum.value());
-                self.sum.merge(other.sum);
-                self.sum.spilt += s * n as f64;
-                self.squares.spilt += (2.0 * sum + s * n as f64) * s;
-            }
+        let (sum, moved) = (other.sum.exact, shift.saturating_mul(n));
+        self.sum.merge(other.sum);
+        self.sum.add(moved);
+        let cross = sum.checked_mul(2).and_then(|s| s.checked_add(moved)?.checked_mul(shift));
+        match cross {
+            Some(cross) => self.squares.add(cross),
+            None => self.squares.spilt += (2.0 * sum as f64 + moved as f64) * shift as f64,
         }
     }
 }
@@ -633,6 +619,19 @@ mod tests {
             let sxx: f64 = rows.iter().map(|r| (r.0 as f64 - mx).powi(2)).sum();
             let sxy: f64 = rows.iter().map(|r| (r.0 as f64 - mx) * (r.1 as f64 - my)).sum();
             prop_assert!((line.m - sxy / sxx).abs() <= 1e-9 * (1.0 + line.m.abs()));
+        }
+    }
+
+    #[test]
+    fn chunks_with_one_value_far_off() {
+        // Far enough for its square not to fit the sum of a chunk; above, below, and all of them negative.
+        for far in [1i64 << 45, -(1 << 45), -8] {
+            let mut values = vec![-7; 1536];
+            values[1000] = far;
+            let mut chunks = Moments::default();
+            chunks.add_all(&values);
+            assert_eq!(chunks, values.iter().copied().collect());
+            assert_eq!((chunks.min(), chunks.max()), (Some(far.min(-7)), Some(far.max(-7))));
         }
     }
 }

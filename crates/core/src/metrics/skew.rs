@@ -340,7 +340,9 @@ mod tests {
             ([(0, 12_000), (30, 7500), (60, 4500), (100, 2500)], true), // falling
         ] {
             let points = lowest(corners);
+            let backwards: Vec<Point> = points.iter().rev().copied().collect();
             let (s, streamed) = (of(&points).unwrap(), streaming(points).unwrap());
+            assert_eq!(of(&backwards).as_ref(), Some(&s));
             let edge = [1, 2].map(|k: usize| [corners[k].0 << 20, 50_000 + corners[k].1]);
             assert_eq!((s.edge, s.is_skew), (edge, is_skew), "{corners:?}");
             // In one pass the halves are not looked at.
