@@ -283,7 +283,7 @@ fn assert_whole(session: &Session, rows: &[PacketRecord], parts: Vec<State>, abs
             |limit: f64| a.as_f64().zip(b.as_f64()).is_some_and(|(a, b)| (a - b).abs() <= limit * b.abs());
         let counts = path.contains(".histogram.") || path.contains(".curve.");
         let expected = path.starts_with(".display.")
-            || path == ".verdicts.text"
+            || [".verdicts.text", ".warnings.text"].contains(&&*path)
             || approximate.iter().any(|p| path.starts_with(p)) && (within(2.1 / 1024.0) || counts)
             || filtered.iter().any(|p| path.starts_with(p)) && within(1e-12)
             || absent.iter().any(|p| path.starts_with(p)) && a.is_null();
@@ -314,7 +314,10 @@ fn parts_analysed_apart_in_constant_memory_are_the_whole() {
     }
     // Those behind are put together first.
     let [a, b, c] = split(&session, &rows, &[9_000, 20_000]).try_into().unwrap();
-    assert_whole(&session, &rows, vec![a, merged(vec![b, c])], &[]);
+    let nested = vec![a, merged(vec![b, c])];
+    let warnings = json(merged(nested.clone()))["warnings"].to_string();
+    assert!(warnings.contains("percentiles may be up to 3/1024 too high"), "{warnings}");
+    assert_whole(&session, &rows, nested, &[]);
     // Packets so late that the bounded reorder density never expects the same again.
     let (session, rows) = long(30_000, 1, 150);
     assert_whole(&session, &rows, split(&session, &rows, &[15_000]), &[".reordering.rd_fd_dt128"]);

@@ -163,8 +163,8 @@ pub enum NotMergeable {
     Forgotten,
     /// Packets of the earlier part, or their neighbours, came after the rows that the later one has kept.
     #[error(
-        "packets of the two parts arrived mixed, beyond the 4096 rows that an analysis in constant memory keeps: \
-         analyse their logs one after another (--merge --streaming)"
+        "packets of the two parts arrived mixed, beyond the 4096 rows that an analysis in constant memory keeps: give the \
+         parts in the order of time, or analyse their logs one after another (--merge --streaming)"
     )]
     Interleaved,
     /// Only the parts of one test can be put together in constant memory.
@@ -313,7 +313,7 @@ impl Analyzer {
                 if let Some(wait) = self.options.wait {
                     notes.wait_refused(wait);
                 }
-                notes.streaming();
+                notes.streaming(stream.error());
                 (make(&Streamed::new(*stream, session, &self.options), notes), Samples::default())
             }
             Mode::TwoWay(views) => views.round_trip.found(session, kind, make),

@@ -64,6 +64,8 @@ pub struct Stream {
     ipdv: StreamingIpdv,
     hull: StreamingHull,
     errors: Option<(i64, LogHistogram)>,
+    /// How often values went from buckets into others, as those of a part merged behind another do.
+    moved: u32,
     /// Metrics of the list without a field of their own.
     listed: Running,
 }
@@ -98,6 +100,7 @@ impl Stream {
             ipdv: StreamingIpdv::default(),
             hull: StreamingHull::default(),
             errors: period.map(|p| (p, LogHistogram::new(Precision::STREAM))),
+            moved: 0,
             listed: Running::new(METRICS),
         }
     }
@@ -150,6 +153,11 @@ impl Stream {
         classifier.set_packets(packets);
         *self = Stream { classifier, tally, ..read };
         Ok(())
+    }
+
+    /// How much too high percentiles may be, in parts of 1024.
+    pub fn error(&self) -> u32 {
+        self.moved.saturating_add(1)
     }
 
     /// See [`super::Analyzer::set_regressions`].
@@ -276,6 +284,7 @@ impl Stream {
         {
             mine.merge(&whole.less(lead));
         }
+        self.moved = self.moved.max(next.moved.saturating_add(1));
         // A metric of any kind cannot be taken apart.
         self.listed = Running::default();
         self.forget();

@@ -28,12 +28,14 @@ impl Notes {
         );
     }
 
-    /// Percentiles are approximate, and the figures of a second pass are missing.
-    pub fn streaming(&mut self) {
+    /// Percentiles are approximate, by `error` parts in 1024, and the figures of a second pass are missing.
+    pub fn streaming(&mut self, error: u32) {
         self.warn(
             "streaming",
-            "constant-memory analysis: percentiles may be up to 1/1024 too high; de-skewed, per-segment and \
-             per-window figures, stalls and batch intervals need the packets",
+            format!(
+                "constant-memory analysis: percentiles may be up to {error}/1024 too high; de-skewed, per-segment \
+                 and per-window figures, stalls and batch intervals need the packets"
+            ),
         );
     }
 
