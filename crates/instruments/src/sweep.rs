@@ -7,7 +7,7 @@ use crate::stop::Stop;
 use jitlat_core::Span;
 use jitlat_core::analysis::Options;
 use jitlat_core::observer::Unobserved;
-use jitlat_core::sweep::{Figures, Outcome, Run};
+use jitlat_core::sweep::{Outcome, Run};
 use jitlat_net::clock;
 use std::time::Duration;
 
@@ -83,14 +83,7 @@ impl CellTest {
         };
         let summary = analysed.into_iter().next().map(|a| a.summary);
         let s = summary.ok_or_else(|| Error::Settings("the test has no stream".to_owned()))?;
-        Ok(Outcome {
-            run,
-            at,
-            sent: s.counts.sent,
-            received: s.counts.unique_valid,
-            ip_length: self.instrument.ip_length(&s),
-            figures: Figures::of(&s),
-        })
+        Ok(Outcome::of(&s, run, at, self.instrument.ip_length(&s)))
     }
 }
 

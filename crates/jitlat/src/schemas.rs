@@ -2,6 +2,7 @@
 //!
 //! `UPDATE_SCHEMAS=1 cargo test -p jitlat schemas` writes them anew.
 
+use crate::compare::AlongDocument;
 use crate::doctor::DoctorDocument;
 use crate::load::PhasesDocument;
 use crate::sweep::SweepDocument;
@@ -24,7 +25,7 @@ struct Published {
     schema: fn() -> Schema,
 }
 
-const PUBLISHED: [Published; 8] = [
+const PUBLISHED: [Published; 9] = [
     Published {
         name: "summary",
         about: "What --json of a test or an analysis writes: the summary of one direction, of both, or of several runs. See \
@@ -35,6 +36,11 @@ const PUBLISHED: [Published; 8] = [
         name: "compare",
         about: "What jitlat compare --json writes. See compare.md.",
         schema: schema_of::<compare::Grid>,
+    },
+    Published {
+        name: "along",
+        about: "What jitlat compare --along --json writes: the figures of saved tests against a number. See compare.md.",
+        schema: schema_of::<AlongDocument<'_>>,
     },
     Published {
         name: "doctor",

@@ -160,6 +160,19 @@ pub fn points(grid: &Grid, outcomes: &[Outcome], confidence: Confidence) -> Vec<
     (0..grid.cells().unwrap_or(0)).filter_map(of).collect()
 }
 
+/// Gives the mean of each combination that was tried once the Student interval over that run's packets: it supposes that
+/// they are independent, which they are not.
+pub fn with_intervals_of_packets(points: &mut [Point], confidence: Confidence) {
+    for point in points.iter_mut().filter(|p| p.runs == 1) {
+        let end = |side| point.get(&format!("latency-mean-{confidence}-{side}")).map(|e| e.mean);
+        let interval = end("low").zip(end("high")).map(|(low, high)| [low, high]);
+        let mean = point.figures.iter_mut().find(|(s, _)| s.to_string() == "latency-mean");
+        if let Some((_, mean)) = mean {
+            mean.interval = interval;
+        }
+    }
+}
+
 /// The relation of delay to packet size, for one combination of all other conditions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -263,7 +276,7 @@ mod tests {
     fn atm() -> (Grid, Vec<Outcome>) {
         let sizes: Vec<u64> = (40..=640).step_by(4).collect();
         let level = |s: &u64| Level { text: s.to_string(), number: Some(*s as f64) };
-        let axis = Axis { factor: Factor::Payload, levels: sizes.iter().map(level).collect() };
+        let axis = Axis::new(Factor::Payload, sizes.iter().map(level).collect());
         let delay = |s: u64| (7.5 + 4.140_625 * (s + 96).div_ceil(48) as f64) * 1e6;
         let queue = |r: u32, s: u64| f64::from(r * 7_000) * (s % 3) as f64;
         let runs = |(cell, s): (usize, &u64)| {

@@ -8,7 +8,7 @@
 mod estimate;
 mod outcome;
 
-pub use estimate::{Confidence, Estimate, Point, SizeLaw, points, size_laws};
+pub use estimate::{Confidence, Estimate, Point, SizeLaw, points, size_laws, with_intervals_of_packets};
 pub use outcome::{Figures, Outcome};
 
 use core::fmt;
@@ -39,12 +39,16 @@ pub enum Factor {
     Transport,
     /// Background traffic.
     Load,
+    /// A number that distinguishes saved tests: the distance of a tag.
+    Number,
+    /// What else distinguishes saved tests: one curve each.
+    Group,
 }
 
 impl Factor {
     /// Whether its values are quantities, to be placed on a numeric axis.
     pub fn is_quantity(self) -> bool {
-        matches!(self, Factor::Payload | Factor::Period | Factor::Wait)
+        matches!(self, Factor::Payload | Factor::Period | Factor::Wait | Factor::Number)
     }
 }
 
@@ -60,6 +64,8 @@ impl fmt::Display for Factor {
             Factor::Protocol => "protocol",
             Factor::Transport => "transport",
             Factor::Load => "load",
+            Factor::Number => "number",
+            Factor::Group => "group",
         })
     }
 }
@@ -80,11 +86,30 @@ pub struct Level {
 pub struct Axis {
     /// Which.
     pub factor: Factor,
+    /// Its name for readers, with its unit in parentheses if it has one; `None`: the factor's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// In the order given.
     pub levels: Vec<Level>,
 }
 
 impl Axis {
+    /// A condition under its factor's own name.
+    pub fn new(factor: Factor, levels: Vec<Level>) -> Axis {
+        Axis { factor, name: None, levels }
+    }
+
+    /// Its name for readers.
+    pub fn label(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.factor.to_string())
+    }
+
+    /// The same without the unit.
+    pub fn label_without_unit(&self) -> String {
+        let label = self.label();
+        label.split_once(" (").map_or(label.clone(), |(name, _)| name.to_owned())
+    }
+
     /// Whether its levels can be placed on a numeric axis.
     pub fn is_quantity(&self) -> bool {
         self.factor.is_quantity() && self.levels.iter().all(|l| l.number.is_some())
@@ -128,6 +153,11 @@ impl Grid {
         self.levels(cell).into_iter().find(|(f, _)| *f == factor).map(|(_, level)| level)
     }
 
+    /// The name of `factor` for readers.
+    pub fn label(&self, factor: Factor) -> String {
+        self.axes.iter().find(|a| a.factor == factor).map_or_else(|| factor.to_string(), Axis::label)
+    }
+
     /// The name of combination `cell`: its levels of all axes but `except` and those that do not vary.
     pub fn name(&self, cell: usize, except: Option<Factor>) -> String {
         let varied = |f: Factor| self.axes.iter().any(|a| a.factor == f && a.levels.len() > 1);
@@ -136,9 +166,15 @@ impl Grid {
             self.levels(cell).into_iter().filter(|(f, _)| Some(*f) != except && (alone || varied(*f)));
         let parts: Vec<String> = shown
             .map(|(f, level)| match f {
-                Factor::Protocol | Factor::Transport | Factor::Dscp | Factor::Category => level.text.clone(),
+                Factor::Protocol | Factor::Transport | Factor::Dscp | Factor::Category | Factor::Group => {
+                    level.text.clone()
+                }
                 Factor::Payload => format!("{} bytes", level.text),
-                _ => format!("{f} {}", level.text),
+                _ => {
+                    let axis = self.axes.iter().find(|a| a.factor == f);
+                    let name = axis.map_or_else(|| f.to_string(), Axis::label_without_unit);
+                    format!("{name} {}", level.text)
+                }
             })
             .collect();
         parts.join(", ")
@@ -187,7 +223,7 @@ mod tests {
 
     fn axis(factor: Factor, texts: &[&str]) -> Axis {
         let level = |t: &&str| Level { text: (*t).to_owned(), number: t.parse().ok() };
-        Axis { factor, levels: texts.iter().map(level).collect() }
+        Axis::new(factor, texts.iter().map(level).collect())
     }
 
     #[test]

@@ -60,6 +60,20 @@ pub struct Outcome {
     pub figures: Figures,
 }
 
+impl Outcome {
+    /// From a finished test that began at `at`, with packets of `ip_length` bytes.
+    pub fn of(summary: &Summary, run: Run, at: WallTime, ip_length: Option<u64>) -> Outcome {
+        Outcome {
+            run,
+            at,
+            sent: summary.counts.sent,
+            received: summary.counts.unique_valid,
+            ip_length,
+            figures: Figures::of(summary),
+        }
+    }
+}
+
 /// A finished run as in files of either version: version 1 has ten figures with other names.
 #[derive(Deserialize)]
 struct Line {

@@ -1,5 +1,6 @@
 //! `jitlat compare A B…`: saved tests side by side, with a verdict that is not based on p-values.
 
+mod along;
 mod condition;
 mod input;
 mod report;
@@ -7,12 +8,17 @@ mod report;
 use crate::console;
 use crate::exit::Status;
 use crate::output::{Outputs, Part};
+use along::Along;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use condition::Condition;
 use jitlat_core::compare::{Basis, Grid, Key, Outcome, Question, Run, Statistic};
+use jitlat_core::sweep::Confidence;
 use jitlat_report::text::{Options, comparison};
 use report::GridReport;
+
+#[cfg(test)]
+pub use along::AlongDocument;
 use tracing::error;
 
 #[derive(Clone, Debug, Args)]
@@ -36,6 +42,13 @@ pub struct CompareArgs {
     /// The column the others are compared with (default: the first)
     #[arg(long, value_name = "COLUMN")]
     pub baseline: Option<String>,
+    /// Instead of comparing: mean and interval of the runs that agree in a number, against that number (tag:distance);
+    /// one curve, or one for each --group-by
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["rows", "baseline", "basis", "statistic", "seed", "fail_if"])]
+    pub along: Option<Key>,
+    /// With --along: confidence of the intervals, in percent: 90, 95 or 99
+    #[arg(long, value_name = "P", default_value = "95", requires = "along")]
+    pub confidence: Confidence,
     /// What to compare: pdv (jitter), ipdv (absolute variation between consecutive packets), or delay (one-way delay
     /// corrected, or round trips); only delay needs clocks
     #[arg(long, value_name = "WHAT", default_value = "pdv")]
@@ -71,6 +84,9 @@ pub enum At {
 pub fn run(args: &CompareArgs) -> Result<Status> {
     args.outputs.check(0, &[])?;
     let runs = input::read(&args.files)?;
+    if let Some(along) = &args.along {
+        return show_along(args, &runs, along);
+    }
     let columns = args.group_by.clone().unwrap_or(Key::Label);
     let rows = args.rows.clone().or_else(|| input::rows_of_themselves(&runs, &columns));
     let question = Question {
@@ -99,6 +115,19 @@ pub fn run(args: &CompareArgs) -> Result<Status> {
     let whole = args.outputs.write(&GridReport(&grid), || comparison(&grid, &options));
     let status = status(&grid, &runs, args);
     Ok(if whole { status } else { Status::NotMeasured })
+}
+
+/// Shows the runs against the number in `along`.
+fn show_along(args: &CompareArgs, runs: &[Run], along: &Key) -> Result<Status> {
+    if let Some((output, _)) = args.outputs.needing(Part::PAGE) {
+        bail!("--{} shows comparisons: with --along use --plots, --csv or --json", output.name);
+    }
+    // The directions of a test are different paths.
+    let itself = input::rows_of_themselves(runs, &Key::Label);
+    let group = args.group_by.as_ref().or(itself.as_ref());
+    let report = Along::new(runs, along, group, args.confidence)?;
+    let whole = args.outputs.write(&report, || report.page());
+    Ok(if whole { Status::Measured } else { Status::NotMeasured })
 }
 
 /// Reports why no two columns can be compared.

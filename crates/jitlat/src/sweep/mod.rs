@@ -8,7 +8,7 @@
 
 mod lists;
 mod plan;
-mod show;
+pub mod show;
 mod state;
 mod test_options;
 
@@ -134,15 +134,15 @@ impl SweepArgs {
             (Factor::Transport, &self.transports),
         ];
         let axis = |(factor, levels): (Factor, &Option<Levels>)| {
-            levels.clone().map(|Levels(levels)| Axis { factor, levels })
+            levels.clone().map(|Levels(levels)| Axis::new(factor, levels))
         };
         let mut axes: Vec<Axis> = named.into_iter().filter_map(axis).collect();
         if !loads.is_empty() {
-            axes.push(Axis { factor: Factor::Load, levels: loads });
+            axes.push(Axis::new(Factor::Load, loads));
         }
         if axes.iter().all(|a| a.levels.len() < 2) && self.payloads.is_none() {
             let Levels(levels) = lists::payloads(SIZES).map_err(|e| anyhow!(e))?;
-            axes.insert(0, Axis { factor: Factor::Payload, levels });
+            axes.insert(0, Axis::new(Factor::Payload, levels));
         }
         let seed = match (self.order, self.seed) {
             (Order::Given, _) => None,

@@ -6,7 +6,9 @@ use crate::console;
 use crate::output::{Drawings, Report, Table};
 use anyhow::Result;
 use jitlat_core::figures::{Selector, selectors};
-use jitlat_core::sweep::{Estimate, Factor, Level, Outcome, Point, SizeLaw, points, size_laws};
+use jitlat_core::sweep::{
+    Confidence, Estimate, Factor, Grid, Level, Outcome, Point, SizeLaw, points, size_laws,
+};
 use jitlat_core::units::{bit_rate, eng4_f64};
 use jitlat_report::figure::{Sweep, of_sweep};
 use jitlat_report::text::{Options, Page};
@@ -57,7 +59,16 @@ impl<'a> SweepReport<'a> {
     /// The table for the console.
     pub fn table_page(&self) -> String {
         let options = Options { style: console::style(), ..Options::default() };
-        table(self.state.plan(), &self.points, &self.laws, &options)
+        let plan = self.state.plan();
+        let mut page = table(&plan.grid, plan.confidence, &self.points, &options);
+        if plan.repetitions == 1 {
+            page.item("One run each: nothing is known of how the figures repeat. Give --repetitions.");
+        }
+        if !self.laws.is_empty() {
+            page.heading("Delay by size");
+            self.laws.iter().for_each(|l| page.item(&law(l)));
+        }
+        page.finish()
     }
 }
 
@@ -67,7 +78,7 @@ impl Report for SweepReport<'_> {
     }
 
     fn table(&self) -> Option<Table> {
-        Some(lines(self.state.plan(), &self.points))
+        Some(lines(&self.state.plan().grid, &self.points))
     }
 
     fn draw(&self, each: &mut Drawings<'_>) -> Result<()> {
@@ -86,16 +97,17 @@ impl Report for SweepReport<'_> {
     }
 }
 
-fn table(plan: &Plan, points: &[Point], laws: &[SizeLaw], options: &Options) -> String {
+/// A page with one line per combination.
+pub fn table(grid: &Grid, confidence: Confidence, points: &[Point], options: &Options) -> Page {
     let mut page = Page::new(options);
-    let name = |p: &Point| plan.grid.name(p.cell, None);
+    let name = |p: &Point| grid.name(p.cell, None);
     let width = points.iter().map(|p| name(p).chars().count()).max().unwrap_or(0).max(12);
     page.heading(&format!(
         "{:<width$} {:>4} {:>10} {:>23} {:>10} {:>10} {:>10} {:>7}",
         "",
         "runs",
         "mean",
-        format!("{} % between", plan.confidence),
+        format!("{confidence} % between"),
         "smallest",
         "99 %",
         "std dev",
@@ -117,14 +129,7 @@ fn table(plan: &Plan, points: &[Point], laws: &[SizeLaw], options: &Options) -> 
             mean(p.get("latency-stddev")),
         ));
     }
-    if plan.repetitions == 1 {
-        page.item("One run each: nothing is known of how the figures repeat. Give --repetitions.");
-    }
-    if !laws.is_empty() {
-        page.heading("Delay by size");
-        laws.iter().for_each(|l| page.item(&law(l)));
-    }
-    page.finish()
+    page
 }
 
 /// Describes a law.
@@ -158,16 +163,24 @@ fn law(l: &SizeLaw) -> String {
     }
 }
 
+/// A level as a program reads it.
+fn value(factor: Factor, level: &Level) -> String {
+    match level.number {
+        Some(number) if factor == Factor::Number => number.to_string(),
+        _ => level.text.clone(),
+    }
+}
+
 /// One line per combination.
-fn lines(plan: &Plan, points: &[Point]) -> Table {
+pub fn lines(grid: &Grid, points: &[Point]) -> Table {
     // Figures of whole tests, without counts that are already there as sums; the JSON has all.
     let beside = |s: &Selector| s.way.is_none() && !["sent", "received"].contains(&s.figure.key);
     let known = |s: &Selector| beside(s) && points.iter().any(|p| p.get(&s.to_string()).is_some());
     let figures: Vec<Selector> = selectors().filter(known).collect();
     let line = |p: &Point| {
-        let levels = plan.grid.levels(p.cell).into_iter();
+        let levels = grid.levels(p.cell).into_iter();
         let mut line: Vec<(String, String)> =
-            levels.map(|(factor, level)| (factor.to_string().to_lowercase(), level.text.clone())).collect();
+            levels.map(|(factor, level)| (grid.label(factor).to_lowercase(), value(factor, level))).collect();
         for (name, n) in [("runs", p.runs), ("sent", p.sent), ("received", p.received)] {
             line.push((name.to_owned(), n.to_string()));
         }
@@ -207,7 +220,7 @@ pub struct SweepDocument<'a> {
 /// One combination over its repetitions.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct PointDocument<'a> {
+pub struct PointDocument<'a> {
     /// Its value of each factor.
     conditions: BTreeMap<String, Condition<'a>>,
     /// Runs made.
@@ -218,6 +231,23 @@ struct PointDocument<'a> {
     received: u64,
     /// Each figure that any run has, by its name.
     figures: BTreeMap<String, Estimate>,
+}
+
+impl<'a> PointDocument<'a> {
+    /// From a point of `grid`.
+    pub fn new(grid: &'a Grid, point: &'a Point) -> PointDocument<'a> {
+        let condition = |(factor, level): (Factor, &'a Level)| {
+            let value = level.number.map_or(Condition::Text(&level.text), Condition::Number);
+            (grid.label(factor).to_lowercase(), value)
+        };
+        PointDocument {
+            conditions: grid.levels(point.cell).into_iter().map(condition).collect(),
+            runs: point.runs,
+            sent: point.sent,
+            received: point.received,
+            figures: point.figures.iter().map(|(figure, e)| (figure.to_string(), *e)).collect(),
+        }
+    }
 }
 
 /// A factor's value.
@@ -234,23 +264,12 @@ enum Condition<'a> {
 impl<'a> SweepDocument<'a> {
     fn new(state: &'a State, points: &'a [Point], size_laws: &'a [SizeLaw]) -> Result<SweepDocument<'a>> {
         let plan = state.plan();
-        let condition = |(factor, level): (Factor, &'a Level)| {
-            let value = level.number.map_or(Condition::Text(&level.text), Condition::Number);
-            (factor.to_string().to_lowercase(), value)
-        };
-        let points = points.iter().map(|point| PointDocument {
-            conditions: plan.grid.levels(point.cell).into_iter().map(condition).collect(),
-            runs: point.runs,
-            sent: point.sent,
-            received: point.received,
-            figures: point.figures.iter().map(|(figure, e)| (figure.to_string(), *e)).collect(),
-        });
         Ok(SweepDocument {
             format: FORMAT,
             quantity: plan.quantity(),
             plan,
             complete: state.outcomes().len() == plan.runs()?.len(),
-            points: points.collect(),
+            points: points.iter().map(|p| PointDocument::new(&plan.grid, p)).collect(),
             size_laws,
             runs: state.outcomes(),
         })

@@ -143,7 +143,7 @@ mod tests {
             format: FORMAT.to_owned(),
             host: "192.0.2.1".to_owned(),
             one_way: false,
-            grid: Grid { axes: vec![Axis { factor: Factor::Payload, levels: [40, 80].map(level).into() }] },
+            grid: Grid { axes: vec![Axis::new(Factor::Payload, [40, 80].map(level).into())] },
             packets: 10,
             repetitions: 2,
             pause: Span::ZERO,

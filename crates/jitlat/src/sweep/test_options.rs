@@ -71,7 +71,7 @@ impl TestOptions {
                         Factor::Load => {}
                         Factor::Priority => args.host_args.priority.priority = Some(number(level)?),
                         Factor::Category => args.host_args.priority.ac = Some(level.text.parse()?),
-                        Factor::Wait | Factor::Protocol => {
+                        Factor::Wait | Factor::Protocol | Factor::Number | Factor::Group => {
                             bail!("{factor}: not a condition of one-way tests")
                         }
                     }
@@ -104,7 +104,9 @@ impl TestOptions {
                             }
                         }
                         Factor::Load => {}
-                        Factor::Transport => bail!("{factor}: not a condition of round trips"),
+                        Factor::Transport | Factor::Number | Factor::Group => {
+                            bail!("{factor}: not a condition of round trips")
+                        }
                     }
                 }
                 Ok(Box::new(args.settings()?))
@@ -137,6 +139,7 @@ fn refuse(given: &ArgMatches, factors: &[Factor]) -> Result<()> {
             Factor::Protocol => &["proto", "stamps"],
             Factor::Transport => &["tcp"],
             Factor::Load => &["load"],
+            Factor::Number | Factor::Group => &[],
         }
     };
     let decided = factors.iter().flat_map(ids).chain(&["packets", "duration"]);

@@ -55,7 +55,7 @@ fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
     let (low, high) = (reach(f64::min, 0, f64::INFINITY), reach(f64::max, 1, f64::NEG_INFINITY));
     let room = (high - low).max(high.abs() * 0.02) * 0.06;
     // From zero, unless that would hide the differences.
-    let from = if low > 0.0 && low < (high - low) * 3.0 { 0.0 } else { low - room };
+    let from = if low >= 0.0 && low < (high - low) * 3.0 { 0.0 } else { low - room };
     let value = Axis::linear(name.clone(), unit, from, high + room);
     let blank = Axis::linear("", Unit::Plain, 0.0, 1.0);
     let mut notes: Vec<String> = Vec::new();
@@ -70,21 +70,33 @@ fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
     };
     let grouped = !x.names.is_empty();
     notes.extend(sweep.notes.iter().cloned());
-    let bars = if runs > 1 {
-        format!("error bars: {} % confidence of the mean over repetitions", sweep.confidence)
-    } else {
-        "a single run each: nothing is known of how it repeats".to_owned()
+    let single = found.iter().any(|(p, e)| p.runs == 1 && e.interval.is_some());
+    let bars = match (runs, single) {
+        (1, false) => "nothing is known of how they repeat".to_owned(),
+        (1, true) => {
+            format!("error bars: {} % confidence of the mean over each run's packets", sweep.confidence)
+        }
+        _ => format!("error bars: {} % confidence of the mean over repetitions", sweep.confidence),
     };
+    if single {
+        notes.push(
+            "Error bars of a single run suppose that its packets are independent: they are too short."
+                .to_owned(),
+        );
+    }
     Some(Figure {
         id: format!("sweep-{what}"),
         title: match (along, grouped) {
-            (true, _) => format!("{}, by {}", capitalised(&name), main.factor),
+            (true, _) => {
+                format!("{}, by {}", capitalised(&name), main.label_without_unit())
+            }
             (_, true) => format!("{}, by {}", capitalised(&name), label(main.factor)),
             _ => capitalised(&name),
         },
         subtitle: format!(
-            "{} combinations, up to {runs} runs each, {} packets in all; {bars}",
+            "{} combinations, {}, {} packets in all; {bars}",
             found.len(),
+            if runs == 1 { "one run each".to_owned() } else { format!("up to {runs} runs each") },
             group_thousands(&found.iter().map(|(p, _)| p.sent).sum::<u64>().to_string())
         ),
         about: "Where error bars do not overlap, the conditions differ beyond what repetition explains."
@@ -119,10 +131,10 @@ fn condition(main: &Condition) -> Axis {
         Factor::Payload => ("payload, bytes".to_owned(), Unit::Plain),
         Factor::Period => ("time between packets".to_owned(), Unit::Time),
         Factor::Wait => ("wait between an answer and the next request".to_owned(), Unit::Time),
-        other => (other.to_string(), Unit::Plain),
+        _ => (main.label(), Unit::Plain),
     };
     let room = (high - low) * 0.03;
-    if low > 0.0 && high / low > 50.0 {
+    if main.factor != Factor::Number && low > 0.0 && high / low > 50.0 {
         return Axis::log(format!("{name}, log scale"), unit, low * 0.8, high * 1.25);
     }
     Axis::linear(name, unit, if low > high * 0.3 { low - room } else { 0.0 - room }, high + room)
@@ -209,7 +221,7 @@ mod tests {
     fn sweep(texts: &[&str]) -> (Grid, Vec<Outcome>) {
         let level = |t: &&str| Level { text: (*t).to_owned(), number: t.parse().ok() };
         let factor = if texts[0].parse::<f64>().is_ok() { Factor::Payload } else { Factor::Protocol };
-        let grid = Grid { axes: vec![Condition { factor, levels: texts.iter().map(level).collect() }] };
+        let grid = Grid { axes: vec![Condition::new(factor, texts.iter().map(level).collect())] };
         let outcome = |cell: usize, repetition: u32| Outcome {
             run: Run { cell, repetition },
             at: WallTime(0),
@@ -225,9 +237,8 @@ mod tests {
 
     #[test]
     fn two_named_conditions_become_groups_of_bars() {
-        let named = |factor, texts: [&str; 2]| Condition {
-            factor,
-            levels: texts.map(|t| Level { text: t.to_owned(), number: None }).into(),
+        let named = |factor, texts: [&str; 2]| {
+            Condition::new(factor, texts.map(|t| Level { text: t.to_owned(), number: None }).into())
         };
         let axes = vec![named(Factor::Category, ["BK", "VO"]), named(Factor::Load, ["none", "udp:1M,ac=VO"])];
         let grid = Grid { axes };
