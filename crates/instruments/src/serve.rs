@@ -8,9 +8,10 @@ use jitlat_net::server::{Server, ServerSettings};
 use jitlat_net::{digest, reflect};
 use jitlat_proto::jitlat::{Key, Limits};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-pub use jitlat_net::reflect::{Reflector, ReflectorError};
+pub use jitlat_net::reflect::{OneWayPacket, Reflector, ReflectorError};
 pub use jitlat_proto::access::Access;
 
 /// The services of a host.
@@ -25,6 +26,8 @@ pub struct Serve {
     pub access: Access,
     /// Priority within this host of everything that is sent in tests (`SO_PRIORITY`); `None`: the default.
     pub priority: Option<u32>,
+    /// Receives the packets of unidirectional LaMP tests, which only this host has; `None`: they are not kept.
+    pub one_way_packets: Option<SyncSender<OneWayPacket>>,
     /// The service for packet digests, for passive measurements elsewhere; `None`: not offered.
     pub digests: Option<DigestService>,
 }
@@ -92,7 +95,9 @@ impl Serve {
             Some(DigestService { port, service }) => Some(service.clone().serve(&at(*port))?),
             None => None,
         };
-        let mut reflectors = reflect::Reflectors::new(self.access.clone()).with_priority(self.priority);
+        let mut reflectors = reflect::Reflectors::new(self.access.clone())
+            .with_priority(self.priority)
+            .with_packets(self.one_way_packets.clone());
         for reflector in &self.reflectors {
             reflectors.start(reflector.as_ref(), &self.ips);
         }

@@ -37,6 +37,7 @@ fn tests_against_a_host_of_our_own() {
         reflectors: stamp.reflectors(&arguments).unwrap(),
         access: Access::default(),
         priority: None,
+        one_way_packets: None,
         digests: None,
     };
     let (serving, stop) = (serve.start().unwrap(), Stop::new());

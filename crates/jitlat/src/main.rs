@@ -21,6 +21,7 @@ mod exit;
 mod interrupt;
 mod journal;
 mod label;
+mod late_server;
 mod load;
 mod manual;
 mod options;

@@ -1,6 +1,7 @@
 //! `jitlat serve`: answers tests from other hosts.
 
 use crate::exit::Status;
+use crate::late_server::TestFolder;
 use crate::options::key;
 use crate::options::priority::PriorityArgs;
 use crate::options::protocol::{GivenArgs, add_options};
@@ -13,13 +14,17 @@ use jitlat_core::passive::Prefix;
 use jitlat_core::quantity;
 use jitlat_core::spec::{CONTROL_PORT, MAX_PAYLOAD, TEST_PORT};
 use jitlat_instruments::ping::{PROTOCOLS, Protocol};
-use jitlat_instruments::serve::{Access, DigestService, OneWayService, Reflector, Serve, every_address};
+use jitlat_instruments::serve::{
+    Access, DigestService, OneWayPacket, OneWayService, Reflector, Serve, every_address,
+};
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::pace::Pacing;
 use jitlat_proto::digest;
 use jitlat_proto::jitlat::{Key, Limits};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
 use tracing::warn;
 
 #[derive(Clone, Debug, Args)]
@@ -93,6 +98,10 @@ impl DigestArgs {
 pub struct ReflectArgs {
     #[command(flatten)]
     pub protocols: AnsweredArgs,
+    /// Keep the packets of each unidirectional LaMP test, which no client has, in DIR: a file in LaTe's format and a log
+    /// for `jitlat analyze`. At most 10 000 tests
+    #[arg(long, value_name = "DIR")]
+    pub late_packets: Option<PathBuf>,
     /// Answer two-way tests of these hosts and networks only (192.0.2.0/24, 2001:db8::/32); may be repeated
     #[arg(long, value_name = "NETWORK", value_parser = network, value_delimiter = ',')]
     pub allow: Vec<Prefix>,
@@ -254,12 +263,14 @@ pub fn run(args: &ServeArgs) -> Result<Status> {
         pacing: Pacing { realtime: args.realtime, lock_memory: args.realtime.is_some(), ..Pacing::default() },
     };
     let reflect = &args.reflect;
+    let keep = reflect.late_packets.as_deref().map(keep_packets).transpose()?;
     let serve = Serve {
         ips: if args.bind.is_empty() { every_address() } else { args.bind.clone() },
         one_way: Some(one_way).filter(|_| reflect.protocols.wants(ONE_WAY)),
         reflectors: reflect.protocols.reflectors()?,
         access: Access { allow: reflect.allow.clone(), packets_per_second: reflect.max_reflect_rate },
         priority: args.priority.priority(),
+        one_way_packets: keep.as_ref().map(|(packets, _)| packets.clone()),
         digests: args.digests.settings(key)?,
     };
     let stop = interrupt::stop()?;
@@ -278,7 +289,26 @@ pub fn run(args: &ServeArgs) -> Result<Status> {
     }
     console::print(&lines)?;
     serving.run(&stop);
+    drop(serve);
+    if let Some((packets, writer)) = keep {
+        // Without a sender it writes what is left, and ends.
+        drop(packets);
+        if writer.join().is_err() {
+            warn!("--late-packets: the thread that writes them failed");
+        }
+    }
     Ok(Status::Measured)
+}
+
+/// Packets that may wait to be kept.
+const WAITING: usize = 1 << 16;
+
+/// Starts the thread that keeps packets of one-way tests in `folder`.
+fn keep_packets(folder: &Path) -> Result<(SyncSender<OneWayPacket>, JoinHandle<()>)> {
+    let folder = TestFolder::new(folder)?;
+    let (packets, received) = sync_channel(WAITING);
+    let thread = std::thread::Builder::new().name("late-packets".to_owned());
+    Ok((packets, thread.spawn(move || folder.run(&received))?))
 }
 
 #[cfg(test)]

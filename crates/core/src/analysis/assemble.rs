@@ -161,10 +161,17 @@ pub(super) fn summary(
             of_far_report(&mut summary, &report);
         }
         let losses = WayLosses { runs: &losses };
+        let far_report = figures.far_report;
         judged = judged.map(|j| verdict::two_way(j, [up.as_ref(), down.as_ref()], &losses));
         summary.two_way = Some(Box::new(figures));
+        if let Some(report) = far_report {
+            let answer = Answer::of_counts(summary.counts.sent, report.received);
+            summary.answer = judged.take().map(|_| answer);
+        }
     }
-    summary.answer = judged.map(Judgement::into_answer);
+    if let Some(judged) = judged {
+        summary.answer = Some(judged.into_answer());
+    }
     summary.warnings = notes.look_at(&summary, found.session(), kind == Kind::RoundTrips);
     summary.verdicts = findings(&summary);
     summary
@@ -350,6 +357,8 @@ fn of_far_report(s: &mut Summary, report: &FarReport) {
     let sent = s.counts.sent;
     let lost = sent.saturating_sub(report.received);
     let copies = report.duplicates.unwrap_or(0);
+    // Windows count packets, and none is known.
+    s.intervals.clear();
     let c = &mut s.counts;
     c.received = report.received + copies;
     c.unique_valid = report.received;

@@ -24,6 +24,23 @@ pub struct Answer {
     pub profiles: BTreeMap<String, Suitability>,
 }
 
+impl Answer {
+    /// The answer to a test of which only the far host's counts are known: `received` of `sent` packets.
+    pub fn of_counts(sent: u64, received: u64) -> Answer {
+        let headline = if received == 0 {
+            "Bad: nothing arrived: there is no path for this traffic, or a firewall in it.".to_owned()
+        } else {
+            let lost = sent.saturating_sub(received);
+            format!(
+                "Unknown: the far host reports {received} of {sent} packets and {lost} lost, and no more of each of them."
+            )
+        };
+        let severity = if received == 0 { Severity::Bad } else { Severity::Unknown };
+        let (buffer_ns, causes, profiles) = (None, Vec::new(), BTreeMap::new());
+        Answer { complete: true, severity, headline, buffer_ns, causes, profiles }
+    }
+}
+
 /// How bad it is for those who use the path. The order is from best to worst, with unknown first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -7,6 +7,7 @@ use jitlat_store::output as file;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use tracing::warn;
 
 /// A format: everything that the rest of the command needs to know about it.
 pub struct Output {
@@ -110,15 +111,32 @@ pub fn write_each<'a>(
     fill: impl Fn(&'a Run, &mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
     if let [one] = streams {
+        if !one.has_packets() {
+            not_written(path);
+            return Ok(());
+        }
         return write_file(path, |out| fill(one, out));
     }
     if !matches!(streams, [one, other] if one.file_ending != other.file_ending) {
         bail!("it holds one stream: analyse the logs one at a time");
     }
     for stream in streams {
+        if !stream.has_packets() {
+            not_written(&with_ending(path, &stream.file_ending));
+            continue;
+        }
         write_file(&with_ending(path, &stream.file_ending), |out| fill(stream, out))?;
     }
     Ok(())
+}
+
+/// Says that a file of packets is not written, because no packet is known: it would hold column names alone.
+pub fn not_written(path: &Path) {
+    warn!(
+        "{} is not written: no single packet is known here (of a one-way LaMP test the server has them: jitlat serve \
+         --late-packets DIR)",
+        path.display()
+    );
 }
 
 pub fn with_ending(path: &Path, ending: &str) -> PathBuf {

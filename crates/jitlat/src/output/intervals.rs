@@ -1,6 +1,6 @@
 //! `--intervals`: one JSON line per window.
 
-use super::format::{Output, Part, Place, write_file};
+use super::format::{Output, Part, Place, not_written, write_file};
 use jitlat_store::json;
 
 pub static OUTPUT: Output = Output {
@@ -11,6 +11,10 @@ pub static OUTPUT: Output = Output {
         "Write one JSON line for each window of --interval to FILE",
         Place::File,
         |report, path| {
+            if report.streams().iter().all(|run| run.summary.intervals.is_empty()) {
+                not_written(path);
+                return Ok(());
+            }
             write_file(path, |out| {
                 report.streams().iter().try_for_each(|run| json::write_intervals(out, &run.summary))
             })

@@ -24,7 +24,7 @@ pub mod text;
 pub mod wanted;
 
 pub use args::Outputs;
-pub use format::{Output, Part, write_file};
+pub use format::{Output, Part, not_written, write_file};
 pub use report::{Drawings, Report, Run, Table};
 pub use wanted::log_failures;
 

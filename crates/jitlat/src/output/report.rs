@@ -84,6 +84,14 @@ pub struct Run {
     pub file_ending: String,
 }
 
+impl Run {
+    /// Whether single packets are known, and not only what the far host reports of all.
+    pub fn has_packets(&self) -> bool {
+        let reported = self.summary.two_way.as_ref().is_some_and(|t| t.far_report.is_some());
+        !reported && self.summary.counts.received > 0
+    }
+}
+
 /// What an instrument adds to the report of a test.
 pub struct Extra {
     /// Its name in the JSON object.

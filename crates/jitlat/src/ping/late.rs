@@ -2,7 +2,7 @@
 
 use crate::options::late::LateArgs;
 use crate::options::ping::PingArgs;
-use crate::output::Run;
+use crate::output::{self, Run};
 use anyhow::{Context, Result, anyhow};
 use jitlat_core::summary::Summary;
 use jitlat_core::time::SECOND;
@@ -12,7 +12,7 @@ use jitlat_net::clock;
 use jitlat_net::stamp::Stamps;
 use jitlat_store::late::summary::{HEADER, LatencyType, Random, Setting};
 use jitlat_store::late::{Extra, SampleHistory, graphite, packets, stream, summary};
-use jitlat_store::output;
+use jitlat_store::output as file;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
@@ -58,7 +58,7 @@ impl Late {
 
     /// Rejects, before the measurement, files that could not be written.
     pub fn check(args: &LateArgs) -> Result<()> {
-        Ok(args.files().try_for_each(|path| output::check(path))?)
+        Ok(args.files().try_for_each(|path| file::check(path))?)
     }
 
     /// Writes the files and ends the streams, as far as possible; returns the failures.
@@ -74,8 +74,10 @@ impl Late {
             run.records.iter().skip(streams.sent).for_each(|r| streams.send(r));
             failures.extend(streams.finish(s, &self.setting, highest).err());
         }
-        if let Some(path) = &self.packets {
-            let written = output::write(path, |out| {
+        if let Some(path) = self.packets.as_ref().filter(|_| !run.has_packets()) {
+            output::not_written(path);
+        } else if let Some(path) = &self.packets {
+            let written = file::write(path, |out| {
                 writeln!(out, "{}", packets::header(self.setting.follow_up, self.extra))?;
                 let mut history = SampleHistory::default();
                 run.records.iter().filter_map(|r| history.sample(r)).try_for_each(|sample| {

@@ -67,6 +67,7 @@ fn serve(mut socket: AnsweringSocket<Answered>, shared: &Shared) {
             let now = clock::tick();
             match server.handle(request, arrival, local, now, &mut answer) {
                 Ok(Reaction::Taken) => {}
+                Ok(Reaction::Counted { last }) => shared.keep(request, arrival, last),
                 Ok(Reaction::Answer) => out.push(&answer, arrival.from, local, dscp),
                 Ok(Reaction::AnswerAndFollow(kind)) => {
                     let Some(Header { id, seq, .. }) = Header::parse(&answer) else { return };

@@ -165,6 +165,7 @@ impl Frames {
         out.clear();
         match server.handle(request.payload, &arrival, way, now, out) {
             Ok(Reaction::Taken) => {}
+            Ok(Reaction::Counted { last }) => self.shared.keep(request.payload, &arrival, last),
             Ok(Reaction::Answer) => self.send(&way, out),
             Ok(Reaction::AnswerAndFollow(kind)) => {
                 let began = if kind == FollowUp::Application { now.wall } else { at };

@@ -30,14 +30,17 @@ use crate::clock;
 use crate::privilege::{Capability, needs};
 use crate::sockets;
 use jitlat_core::ntp::{ErrorEstimate, Format};
-use jitlat_core::{Span, SteadyTime};
+use jitlat_core::record::Moment;
+use jitlat_core::{PacketRecord, Source, Span, Stamp, SteadyTime};
 use jitlat_proto::access::Access;
-use jitlat_proto::twoway::reflect::Silence;
+use jitlat_proto::lamp::Header;
+use jitlat_proto::twoway::reflect::{Arrival, Silence};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -67,6 +70,8 @@ pub struct Opened {
 pub struct Shared {
     pub(crate) access: Arc<Access>,
     pub(crate) priority: Option<u32>,
+    /// Receives the packets of one-way tests; `None`: nobody keeps them.
+    pub(crate) packets: Option<SyncSender<OneWayPacket>>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) stop: Arc<AtomicBool>,
 }
@@ -88,9 +93,49 @@ impl Shared {
         }
     }
 
+    /// Passes a packet of a one-way LaMP test on to whoever keeps them.
+    fn keep(&self, datagram: &[u8], arrival: &Arrival, last: bool) {
+        if let Some(packets) = &self.packets
+            && let Some(packet) = OneWayPacket::of_lamp(datagram, arrival, last)
+        {
+            // What does not fit is not kept; the report of the test counts it all the same.
+            let _ = packets.try_send(packet);
+        }
+    }
+
     /// Who may be answered, and how much.
     pub fn access(&self) -> &Access {
         &self.access
+    }
+}
+
+/// A packet of a one-way test, which only the receiving host has.
+#[derive(Clone, Copy, Debug)]
+pub struct OneWayPacket {
+    /// The client.
+    pub from: SocketAddr,
+    /// Its test's number.
+    pub id: u16,
+    /// Whether it is the test's last.
+    pub last: bool,
+    /// When it was sent and arrived; the number is that in the packet.
+    pub record: PacketRecord,
+}
+
+impl OneWayPacket {
+    /// The LaMP packet `datagram`, which arrived as `arrival` says; `None` if it is none.
+    fn of_lamp(datagram: &[u8], arrival: &Arrival, last: bool) -> Option<OneWayPacket> {
+        let header = Header::parse(datagram)?;
+        let mut record = PacketRecord::new(i64::from(header.seq));
+        let stamp = |at, source| Stamp { at, source };
+        if let Some(at) = header.time() {
+            record.set(Moment::Sent, stamp(at, Source::User));
+        }
+        record.set(Moment::Arrived, stamp(arrival.at, Source::Kernel));
+        record.set_size(u16::try_from(datagram.len()).ok());
+        record.set_ttl(arrival.ttl);
+        record.set_traffic_class(arrival.traffic_class);
+        Some(OneWayPacket { from: arrival.from, id: header.id, last, record })
     }
 }
 
@@ -152,6 +197,7 @@ impl Reflectors {
         let shared = Shared {
             access: Arc::new(access),
             priority: None,
+            packets: None,
             counters: Arc::default(),
             stop: Arc::default(),
         };
@@ -161,6 +207,12 @@ impl Reflectors {
     /// Reflectors started later will send answers with this priority within this host (`SO_PRIORITY`).
     pub fn with_priority(mut self, priority: Option<u32>) -> Reflectors {
         self.shared.priority = priority;
+        self
+    }
+
+    /// Reflectors started later will pass the packets of one-way tests to `packets`; what does not fit is dropped.
+    pub fn with_packets(mut self, packets: Option<SyncSender<OneWayPacket>>) -> Reflectors {
+        self.shared.packets = packets;
         self
     }
 

@@ -60,6 +60,11 @@ pub enum Reaction {
     AnswerAndFollow(FollowUp),
     /// Nothing to send.
     Taken,
+    /// Nothing to send: a packet of a unidirectional test, whose last it is if `last`.
+    Counted {
+        /// Whether the client sends no more.
+        last: bool,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -224,7 +229,7 @@ impl<R: Copy> Server<R> {
                     self.agenda.insert((look, name));
                     session.look = look;
                 }
-                Ok(Reaction::Taken)
+                Ok(Reaction::Counted { last: header.kind.ends() })
             }
             (kind, None) => {
                 let start = out.len();

@@ -86,7 +86,7 @@ fn cumulative(start: f64, width: f64, before: u64, heights: &[f64], n: u64) -> S
 
 /// Latency over its full range, from the trace.
 pub fn latency_full(run: &Run<'_>) -> Option<Figure> {
-    let trace = run.trace?;
+    let trace = run.trace.filter(|trace| trace.n() > 0)?;
     let subject = Subject {
         id: "latency-full",
         title: run.titled("Latency, full range"),

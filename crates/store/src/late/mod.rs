@@ -15,7 +15,7 @@ pub mod summary;
 
 use jitlat_core::record::Moment;
 use jitlat_core::twoway::{processing, round_trip};
-use jitlat_core::{PacketRecord, WallTime};
+use jitlat_core::{PacketRecord, Span, WallTime};
 
 /// A sample as shown by LaTe's outputs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,6 +52,12 @@ impl Sample {
     }
 }
 
+/// The round trip; of a packet that went one way only, its delay.
+fn latency(record: &PacketRecord) -> Option<Span> {
+    let one_way = || record.time(Moment::Arrived)?.checked_since(record.time(Moment::Sent)?);
+    round_trip(record).or_else(|| one_way().filter(|_| record.time(Moment::Answered).is_none()))
+}
+
 /// Converts records, in order of arrival, to samples.
 #[derive(Clone, Debug, Default)]
 pub struct SampleHistory {
@@ -67,7 +73,7 @@ impl SampleHistory {
     /// The sample of `record`; `None` if the record has no send time or an impossible number.
     pub fn sample(&mut self, record: &PacketRecord) -> Option<Sample> {
         let (seq, sent) = (u64::from(u32::try_from(record.seq).ok()?), record.time(Moment::Sent)?);
-        let latency = round_trip(record).map(|s| s.0).filter(|_| record.flags.is_clean());
+        let latency = latency(record).map(|s| s.0).filter(|_| record.flags.is_clean());
         let duplicate = self.note(seq);
         let before = self.highest;
         let late = !duplicate && before.is_some_and(|h| seq < h);
