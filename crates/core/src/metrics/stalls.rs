@@ -305,29 +305,27 @@ mod tests {
 
     #[test]
     fn the_rest_is_what_sorting_it_gives() {
-        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
-        for seq in 0..1200 {
-            // Many delays equal, also to flagged ones.
-            samples.push(Packet {
-                seq,
-                sent: i64::from(seq),
-                delay: i64::from(seq) * 7_919 % 1201 / 4 * 1000,
-            });
-            accepted.insert(seq);
-        }
-        let (series, sample) = (Series::new(&samples, &accepted), Sample::new(samples.delay.iter().copied()));
-        for (every, above) in [(2, 0), (3, 250_000), (1, 290_000), (7, 200_000), (1, 1)] {
-            let (flagged, kept): (Vec<_>, Vec<_>) =
-                series.iter().partition(|p| p.seq % every == 0 && p.delay >= above);
-            let flagged: Vec<u32> = flagged.iter().map(|p| p.seq).collect();
-            let mut kept: Vec<i64> = kept.iter().map(|p| p.delay).collect();
+        let cases = [(2, 0), (3, 1_000_000), (1, 1_160_000), (7, 800_000), (1, 4)];
+        // All delays different, then groups of four alike, some of them flagged.
+        for (alike, (every, above)) in [1, 4].into_iter().flat_map(|alike| cases.map(|case| (alike, case))) {
+            let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+            for seq in 0..1200 {
+                let delay = i64::from(seq) * 7_919 % 1201 / alike * alike * 1000;
+                samples.push(Packet { seq, sent: i64::from(seq), delay });
+                accepted.insert(seq);
+            }
+            let (series, sample) =
+                (Series::new(&samples, &accepted), Sample::new(samples.delay.iter().copied()));
+            let is_flagged = |p: &Packet| p.seq.is_multiple_of(every) && p.delay >= above;
+            let flagged: Vec<u32> = series.iter().filter(is_flagged).map(|p| p.seq).collect();
+            let mut kept: Vec<i64> = series.iter().filter(|p| !is_flagged(p)).map(|p| p.delay).collect();
             kept.sort_unstable();
             let found = without(&series, &sample, &flagged).unwrap();
             let pdv = |share: f64| kept[(share * kept.len() as f64).ceil() as usize - 1] - kept[0];
             assert_eq!(
                 (found.n, found.pdv_p99, found.pdv_p999, found.pdv_max),
                 (kept.len() as u64, pdv(0.99), pdv(0.999), pdv(1.0)),
-                "{every} {above}"
+                "{alike} {every} {above}"
             );
         }
     }
