@@ -199,3 +199,54 @@ fn a_server_of_raw_frames_answers_datagrams_and_frames() {
     }
     assert_eq!((unreachables(&lab.client), unreachables(&lab.server)), (0, 0));
 }
+
+#[test]
+fn lamp_in_ethernet_frames_of_its_own_needs_no_ip_and_answers_hosts_only() {
+    let Some(lab) = lab("lamp_in_ethernet_frames_of_its_own_needs_no_ip_and_answers_hosts_only") else {
+        return;
+    };
+    lab.cable().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let host = lab.server.v4;
+    let arguments = "--lamp-ethernet path --late-packets kept";
+    let server = Server::start(Place::In(&lab.server), folder.path(), host, arguments);
+    let run = |arguments: &str| {
+        let line = format!("ping {host} --proto lamp --ethernet --json - -n 50 -p 5ms {arguments}");
+        Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT)
+    };
+    let rules = "table inet seen { counter datagrams {}\n chain in { type filter hook input priority 0;\n \
+                 ip protocol udp counter name datagrams\n }\n }\n";
+    std::fs::write(folder.path().join("rules"), rules).unwrap();
+    let done = lab.server.command("nft").arg("-f").arg(folder.path().join("rules")).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    for arguments in ["-l 0", "-l 1448", "--follow-up=krt --stamps krt", "--stamps user --timeless"] {
+        let report = run(arguments).report();
+        assert_eq!((report.count("/counts/lost"), report.count("/counts/received")), (0, 50), "{arguments}");
+        assert!(report.number("/latency/min") > 0.0, "{arguments}");
+        let sent = if arguments.contains("stamps") { "user" } else { "kernel" };
+        assert_eq!(report.count(&format!("/stamps/sent/{sent}")), 50, "{arguments}");
+    }
+    assert_eq!(run("--mode unidir").report().count("/two_way/far_report/received"), 50);
+    // The datagrams that find the host's address, and no others.
+    let seen =
+        lab.server.command("nft").args(["list", "counter", "inet", "seen", "datagrams"]).output().unwrap();
+    let seen = String::from_utf8_lossy(&seen.stdout).into_owned();
+    let packets: u64 =
+        seen.split_whitespace().skip_while(|w| *w != "packets").nth(1).unwrap().parse().unwrap();
+    assert!(packets < 20, "{seen}");
+    run("-l 1477").refused(&["do not fit"]);
+    run("--raw").refused(&["--ethernet"]);
+    let before = std::fs::read_dir(folder.path().join("kept")).unwrap().count();
+    drop(server);
+    assert!(before <= 2, "one test was unidirectional");
+    // A policy knows these hosts by their link-local addresses.
+    let closed = Server::start(
+        Place::In(&lab.server),
+        folder.path(),
+        host,
+        "--lamp-ethernet path --allow 10.9.0.0/24",
+    );
+    let refused = run("--timeout 200ms");
+    assert_ne!(refused.code(), 0, "{refused:?}");
+    drop(closed);
+}

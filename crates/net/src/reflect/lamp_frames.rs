@@ -1,10 +1,12 @@
-//! LaMP in whole Ethernet frames, bypassing this host's own IP and UDP, as `LaTe -s -r` answers.
+//! LaMP in whole Ethernet frames: over IPv4 and UDP, bypassing this host's own, as `LaTe -s -r` answers; or in frames of
+//! its own.
 
 use super::udp::LARGEST;
 use super::{LOOK_AROUND, Opened, Reflector, Shared};
 use crate::clock;
 use crate::cmsg::ReceivedInfo;
-use crate::frame::{self, Ends, Mac, UdpFrame};
+use crate::frame::{self, Ends, Mac};
+use crate::lamp_frame;
 use crate::random;
 use crate::sockets::enlarge;
 use crate::stamp::Stamps;
@@ -17,7 +19,7 @@ use jitlat_proto::lamp::{self, FollowUp, Header, Reaction, ServerRules};
 use jitlat_proto::twoway::reflect::{Arrival, Silence};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsFd;
 
 /// Answers LaMP over IPv4 in whole frames at one interface.
@@ -40,35 +42,140 @@ impl Reflector for LampFrameReflector {
     }
 
     fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
-        let frames = Frames::open(&self.interface, at.port(), shared)?;
-        Ok(Opened { address: frames.address()?, run: Box::new(move || frames.serve()) })
+        let (frames, address) = Frames::open(&self.interface, at.port(), shared)?;
+        Ok(Opened { address, run: Box::new(move || frames.serve()) })
     }
 }
 
-/// The route to one client; the kernel's tables are not needed.
+/// Answers LaMP in Ethernet frames of its own at one interface.
+#[derive(Clone, Debug)]
+pub struct LampEthernetReflector {
+    /// The interface.
+    pub interface: String,
+}
+
+impl Reflector for LampEthernetReflector {
+    fn name(&self) -> &'static str {
+        "LaMP (Ethernet)"
+    }
+
+    /// One address, that of the interface.
+    fn addresses(&self, _ips: &[IpAddr]) -> Vec<SocketAddr> {
+        vec![(Ipv6Addr::UNSPECIFIED, lamp_frame::ETHERTYPE).into()]
+    }
+
+    fn open(&self, _at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
+        let (mac, addresses) = raw::addresses(&self.interface)?;
+        if !lamp_frame::is_unicast(mac) {
+            let why = format!("{} is no Ethernet interface", self.interface);
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        let socket = raw::packet_socket(&self.interface, &lamp_frame::only_to(mac))?;
+        let ip = addresses.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
+        let frames = Frames::new(socket, ip, Ethernet { mac }, shared)?;
+        Ok(Opened { address: lamp_frame::address_of(mac), run: Box::new(move || frames.serve()) })
+    }
+}
+
+/// A LaMP packet out of a frame.
+struct Request<'a, W> {
+    from: SocketAddr,
+    way: W,
+    payload: &'a [u8],
+    ttl: Option<u8>,
+    traffic_class: Option<u8>,
+}
+
+/// What is beneath LaMP in a frame.
+trait Beneath: Send + 'static {
+    /// The route to one client; the kernel's tables are not needed.
+    type Way: Copy;
+
+    /// The packet in `frame`, if it is for this host.
+    fn parse<'a>(&self, frame: &'a [u8]) -> Option<Request<'a, Self::Way>>;
+
+    /// Builds the frame of an answer.
+    fn fill(&self, frame: &mut Vec<u8>, way: &Self::Way, payload: &[u8]);
+}
+
+/// UDP and IPv4.
+struct Datagrams {
+    mac: Mac,
+    addresses: Vec<Ipv4Addr>,
+    /// Reserves the port, so that the host reports it as reachable; its filter drops everything that arrives.
+    _owner: UdpSocket,
+}
+
+/// The route of a datagram.
 #[derive(Clone, Copy)]
-struct Way {
+struct Route {
     mac: Mac,
     from: SocketAddrV4,
     to: SocketAddrV4,
     dscp: Dscp,
 }
 
-/// A packet socket that answers.
-struct Frames {
-    socket: Socket,
+impl Beneath for Datagrams {
+    type Way = Route;
+
+    fn parse<'a>(&self, frame: &'a [u8]) -> Option<Request<'a, Route>> {
+        let datagram = frame::parse(frame).filter(|d| self.addresses.contains(d.to.ip()))?;
+        let class = datagram.traffic_class;
+        let way = Route {
+            mac: datagram.source,
+            from: datagram.to,
+            to: datagram.from,
+            dscp: Dscp::new(u32::from(class >> 2)).unwrap_or_default(),
+        };
+        Some(Request {
+            from: SocketAddr::V4(datagram.from),
+            way,
+            payload: datagram.payload,
+            ttl: Some(datagram.ttl),
+            traffic_class: Some(class),
+        })
+    }
+
+    fn fill(&self, frame: &mut Vec<u8>, way: &Route, payload: &[u8]) {
+        let ends = Ends { from_mac: self.mac, to_mac: way.mac, from: way.from, to: way.to };
+        let headers = frame::headers(&ends, way.dscp.octet(), raw::DEFAULT_TTL);
+        frame::fill(frame, &headers, payload);
+    }
+}
+
+/// Nothing but Ethernet.
+struct Ethernet {
     mac: Mac,
-    addresses: Vec<Ipv4Addr>,
+}
+
+impl Beneath for Ethernet {
+    type Way = Mac;
+
+    fn parse<'a>(&self, frame: &'a [u8]) -> Option<Request<'a, Mac>> {
+        // What was sent to everybody, or claims to come from everybody, is never answered.
+        let found = lamp_frame::parse(frame)
+            .filter(|f| f.destination == self.mac && lamp_frame::is_unicast(f.source))?;
+        let from = lamp_frame::address_of(found.source);
+        Some(Request { from, way: found.source, payload: found.packet, ttl: None, traffic_class: None })
+    }
+
+    fn fill(&self, frame: &mut Vec<u8>, way: &Mac, payload: &[u8]) {
+        lamp_frame::fill(frame, self.mac, *way, payload);
+    }
+}
+
+/// A packet socket that answers.
+struct Frames<B> {
+    socket: Socket,
+    beneath: B,
     frame: Vec<u8>,
     shared: Shared,
     limiter: RateLimiter,
-    /// Reserves the port, so that the host reports it as reachable; its filter drops everything that arrives.
-    owner: UdpSocket,
 }
 
-impl Frames {
+impl Frames<Datagrams> {
     /// Receives packets to `port` at `interface`.
-    fn open(interface: &str, port: u16, shared: &Shared) -> io::Result<Frames> {
+    fn open(interface: &str, port: u16, shared: &Shared) -> io::Result<(Frames<Datagrams>, SocketAddr)> {
         let (mac, addresses) = raw::addresses(interface)?;
         let Some(first) = addresses.first() else {
             let why = format!("{interface} is no interface with an IPv4 address");
@@ -82,40 +189,41 @@ impl Frames {
         owner.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)).into())?;
         let port = owner.local_addr()?.as_socket().map_or(port, |a| a.port());
         let socket = raw::packet_socket(interface, &frame::only_to(port))?;
+        let address = (*first, port).into();
+        let beneath = Datagrams { mac, addresses: addresses.clone(), _owner: owner.into() };
+        Ok((Frames::new(socket, *first, beneath, shared)?, address))
+    }
+}
+
+impl<B: Beneath> Frames<B> {
+    /// Answers at `socket`, of an interface with the address `ip`.
+    fn new(socket: Socket, ip: Ipv4Addr, beneath: B, shared: &Shared) -> io::Result<Frames<B>> {
         socket.set_read_timeout(Some(LOOK_AROUND))?;
         enlarge(&socket);
         shared.prefer(&socket);
-        socket::stamp(&socket, IpAddr::V4(*first), Stamps::KernelReceive, &mut Vec::new())?;
+        socket::stamp(&socket, IpAddr::V4(ip), Stamps::KernelReceive, &mut Vec::new())?;
         let mut seed = [0; 8];
         random::fill(&mut seed)?;
         Ok(Frames {
             socket,
-            mac,
-            addresses,
+            beneath,
             frame: Vec::with_capacity(2048),
             shared: shared.clone(),
             limiter: RateLimiter::new(shared.access.packets_per_second, u64::from_be_bytes(seed)),
-            owner: owner.into(),
         })
-    }
-
-    /// The port, at the interface's first address.
-    fn address(&self) -> io::Result<SocketAddr> {
-        let port = self.owner.local_addr()?.port();
-        Ok((self.addresses.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED), port).into())
     }
 
     /// Answers until the server stops.
     fn serve(mut self) {
         let rules = ServerRules { receive_stamps: Source::Kernel, ..ServerRules::default() };
-        let mut server = lamp::Server::<Way>::new(rules);
+        let mut server = lamp::Server::<B::Way>::new(rules);
         let mut inbox = Inbox::new(BATCH, LARGEST);
         let mut answer = Vec::with_capacity(2048);
         while !self.shared.is_stopping() {
             if inbox.receive(self.socket.as_fd(), libc::MSG_WAITFORONE).is_ok() {
                 for datagram in inbox.datagrams() {
                     let came = datagram.link().is_none_or(|(_, way)| way != libc::PACKET_OUTGOING);
-                    if let Some(request) = frame::parse(datagram.data).filter(|_| came) {
+                    if let Some(request) = self.beneath.parse(datagram.data).filter(|_| came) {
                         self.answer(
                             &mut server,
                             &request,
@@ -135,16 +243,13 @@ impl Frames {
 
     fn answer(
         &mut self,
-        server: &mut lamp::Server<Way>,
-        request: &UdpFrame<'_>,
+        server: &mut lamp::Server<B::Way>,
+        request: &Request<'_, B::Way>,
         info: ReceivedInfo,
         out: &mut Vec<u8>,
     ) {
-        if !self.addresses.contains(request.to.ip()) {
-            return;
-        }
         let now = clock::tick();
-        let from = SocketAddr::V4(request.from);
+        let (from, way) = (request.from, request.way);
         let silent = match () {
             () if !self.shared.access.admits(from.ip()) => Some(Silence::NotAllowed),
             () if !self.limiter.allows(from.ip(), now.steady) => Some(Silence::Limited),
@@ -153,15 +258,8 @@ impl Frames {
         if let Some(why) = silent {
             return self.shared.counters.silent(why);
         }
-        let class = request.traffic_class;
         let at = info.stamp.map_or(now.wall, |s| s.at);
-        let arrival = Arrival { from, at, ttl: Some(request.ttl), traffic_class: Some(class) };
-        let way = Way {
-            mac: request.source,
-            from: request.to,
-            to: request.from,
-            dscp: Dscp::new(u32::from(class >> 2)).unwrap_or_default(),
-        };
+        let arrival = Arrival { from, at, ttl: request.ttl, traffic_class: request.traffic_class };
         out.clear();
         match server.handle(request.payload, &arrival, way, now, out) {
             Ok(Reaction::Taken) => {}
@@ -182,10 +280,8 @@ impl Frames {
     }
 
     /// A frame that cannot be sent is lost, as on any path.
-    fn send(&mut self, way: &Way, payload: &[u8]) {
-        let ends = Ends { from_mac: self.mac, to_mac: way.mac, from: way.from, to: way.to };
-        let headers = frame::headers(&ends, way.dscp.octet(), raw::DEFAULT_TTL);
-        frame::fill(&mut self.frame, &headers, payload);
+    fn send(&mut self, way: &B::Way, payload: &[u8]) {
+        self.beneath.fill(&mut self.frame, way, payload);
         if self.socket.send(&self.frame).is_ok() {
             self.shared.counters.answered(1);
         }

@@ -21,7 +21,7 @@ mod udp;
 
 pub use crate::accept::SlotLimits;
 pub use lamp::LampReflector;
-pub use lamp_frames::LampFrameReflector;
+pub use lamp_frames::{LampEthernetReflector, LampFrameReflector};
 pub use stamp::StampReflector;
 pub use tcp::TcpResponder;
 pub use twamp::TwampServer;

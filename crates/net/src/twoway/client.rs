@@ -240,8 +240,7 @@ pub fn run_on<P: Protocol>(
                         let body = match &framing {
                             Some(framing) => {
                                 let Some(datagram) = framing.unwrap(datagram.data) else { continue };
-                                info.ttl = Some(datagram.ttl);
-                                info.traffic_class = Some(datagram.traffic_class);
+                                (info.ttl, info.traffic_class) = (datagram.ttl, datagram.traffic_class);
                                 datagram.payload
                             }
                             None if ip_header => without_ip_header(datagram.data),

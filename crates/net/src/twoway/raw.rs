@@ -4,7 +4,8 @@
 //! The kernel still chooses the route and the source address, resolves the next hop's address, and reserves the port,
 //! so that it does not report the port as unreachable.
 
-use crate::frame::{self, Ends, HEADERS, Mac, UdpFrame, ipv4, udp};
+use crate::frame::{self, Ends, HEADERS, Mac, ipv4, udp};
+use crate::lamp_frame;
 use crate::privilege::{Capability, needs};
 use crate::sockets;
 use crate::stamp::Stamps;
@@ -31,26 +32,54 @@ pub(crate) const DEFAULT_TTL: u8 = 64;
 pub(crate) const LOOPBACK: &str =
     "the kernel takes no whole frames from its own loopback interface: raw sockets reach other hosts only";
 
-/// Puts datagrams into frames, and extracts them.
+/// Puts packets into frames, and extracts them.
 pub struct Framing {
-    headers: [u8; HEADERS],
-    from: SocketAddrV4,
-    to: SocketAddrV4,
+    beneath: Beneath,
     frame: Vec<u8>,
     /// Reserves the port; its filter drops everything that arrives.
     _owner: UdpSocket,
 }
 
+/// What is beneath a packet in its frame.
+enum Beneath {
+    /// UDP and IPv4.
+    Datagrams { headers: [u8; HEADERS], from: SocketAddrV4, to: SocketAddrV4 },
+    /// Ethernet.
+    Ethernet { from: Mac, to: Mac },
+}
+
+/// A packet out of a frame.
+pub(crate) struct Unwrapped<'a> {
+    pub payload: &'a [u8],
+    /// Time to live; `None` without IP.
+    pub ttl: Option<u8>,
+    /// The TOS octet; `None` without IP.
+    pub traffic_class: Option<u8>,
+}
+
 impl Framing {
     /// The frame that contains `payload`.
     pub fn wrap(&mut self, payload: &[u8]) -> &[u8] {
-        frame::fill(&mut self.frame, &self.headers, payload);
+        match &self.beneath {
+            Beneath::Datagrams { headers, .. } => frame::fill(&mut self.frame, headers, payload),
+            Beneath::Ethernet { from, to } => lamp_frame::fill(&mut self.frame, *from, *to, payload),
+        }
         &self.frame
     }
 
-    /// The datagram in `frame`, if it is a whole one from the far host to this test.
-    pub(crate) fn unwrap<'a>(&self, frame: &'a [u8]) -> Option<UdpFrame<'a>> {
-        frame::parse(frame).filter(|c| c.from == self.to && c.to == self.from)
+    /// The packet in `frame`, if it is a whole one from the far host to this test.
+    pub(crate) fn unwrap<'a>(&self, frame: &'a [u8]) -> Option<Unwrapped<'a>> {
+        match &self.beneath {
+            Beneath::Datagrams { from, to, .. } => {
+                let found = frame::parse(frame).filter(|c| c.from == *to && c.to == *from)?;
+                let (ttl, traffic_class) = (Some(found.ttl), Some(found.traffic_class));
+                Some(Unwrapped { payload: found.payload, ttl, traffic_class })
+            }
+            Beneath::Ethernet { from, to } => {
+                let found = lamp_frame::parse(frame).filter(|f| f.source == *to && f.destination == *from)?;
+                Some(Unwrapped { payload: found.packet, ttl: None, traffic_class: None })
+            }
+        }
     }
 }
 
@@ -95,9 +124,72 @@ pub fn open(to: SocketAddr, marking: &Marking, stamps: Stamps, payload: usize) -
     packets.set_nonblocking(true)?;
     let ends = Ends { from_mac: mac, to_mac: next_mac, from, to };
     let framing = Framing {
-        headers: frame::headers(&ends, marking.dscp.octet(), marking.ttl.unwrap_or(DEFAULT_TTL)),
-        from,
-        to,
+        beneath: Beneath::Datagrams {
+            headers: frame::headers(&ends, marking.dscp.octet(), marking.ttl.unwrap_or(DEFAULT_TTL)),
+            from,
+            to,
+        },
+        frame: Vec::with_capacity(HEADERS + payload),
+        _owner: owner,
+    };
+    Ok(Prepared {
+        socket: packets,
+        stamps,
+        notes,
+        kernel_id: false,
+        ip_header: false,
+        framing: Some(Box::new(framing)),
+        local: from.into(),
+    })
+}
+
+/// Opens a packet socket for a test with the neighbour `to` without IP: its IPv4 address only serves to find that of its
+/// interface.
+///
+/// # Errors
+/// As [`open`]; also if the host is behind a router.
+pub fn open_ethernet(
+    to: SocketAddr,
+    marking: &Marking,
+    stamps: Stamps,
+    payload: usize,
+) -> io::Result<Prepared> {
+    let unsupported = |why: String| io::Error::new(io::ErrorKind::Unsupported, why);
+    let SocketAddr::V4(to) = to else {
+        return Err(unsupported("--ethernet finds the host by its IPv4 address: give one".into()));
+    };
+    let mut notes = Vec::new();
+    let owner = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    owner.attach_filter(&frame::nothing())?;
+    socket::mark(&owner, to.into(), marking, &mut notes)?;
+    owner.connect(&SocketAddr::V4(to).into())?;
+    let Some(SocketAddr::V4(from)) = owner.local_addr()?.as_socket() else {
+        return Err(unsupported("this host has no IPv4 address on the way there".into()));
+    };
+    if to.ip().is_loopback() || to.ip() == from.ip() {
+        return Err(unsupported(LOOPBACK.into()));
+    }
+    let (interface, mac) = interface(*from.ip(), marking)?;
+    if let Some(router) = gateway(&read("route")?, *to.ip(), &interface) {
+        return Err(unsupported(format!(
+            "{} is behind the router {router}: frames of their own stay on the link",
+            to.ip()
+        )));
+    }
+    let largest = sys::path_mtu(owner.as_fd(), false).map_or(1500, |mtu| mtu as usize);
+    if payload > largest {
+        return Err(unsupported(format!("a frame holds {largest} bytes, and {payload} do not fit")));
+    }
+    let packets = packet_socket(&interface, &lamp_frame::only_to(mac))?;
+    let owner: UdpSocket = owner.into();
+    let to_mac = next_hop(&owner, to, &interface)?;
+    // The same has failed above, with a note.
+    let _ = sockets::prefer(&packets, marking.priority);
+    sockets::enlarge(&packets);
+    let stamps = socket::stamp(&packets, IpAddr::V4(*from.ip()), stamps, &mut notes)?;
+    packets.set_nonblocking(true)?;
+    let framing = Framing {
+        beneath: Beneath::Ethernet { from: mac, to: to_mac },
         frame: Vec::with_capacity(HEADERS + payload),
         _owner: owner,
     };
@@ -231,7 +323,8 @@ mod tests {
         let headers =
             |from, to| frame::headers(&Ends { from_mac: [2; 6], to_mac: [4; 6], from, to }, 0, DEFAULT_TTL);
         let owner = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let mut framing = Framing { headers: headers(from, to), from, to, frame: Vec::new(), _owner: owner };
+        let beneath = Beneath::Datagrams { headers: headers(from, to), from, to };
+        let mut framing = Framing { beneath, frame: Vec::new(), _owner: owner };
         let own = framing.wrap(b"request").to_vec();
         assert!(framing.unwrap(&own).is_none(), "our own frame is no answer");
         let mut answer = Vec::new();

@@ -20,6 +20,8 @@ pub enum Carrier {
     Icmp,
     /// UDP datagrams in Ethernet frames built here, through a packet socket.
     Raw,
+    /// LaMP packets in Ethernet frames of their own, without IP, through a packet socket.
+    Ethernet,
 }
 
 /// Why there are no round trips to a broadcast address.
@@ -74,13 +76,17 @@ pub fn open(
     stamps: Stamps,
     payload: usize,
 ) -> io::Result<Prepared> {
-    if carrier == Carrier::Raw {
-        return raw::open(to, marking, stamps, payload);
+    match carrier {
+        Carrier::Raw => return raw::open(to, marking, stamps, payload),
+        Carrier::Ethernet => return raw::open_ethernet(to, marking, stamps, payload),
+        Carrier::Udp | Carrier::Icmp => {}
     }
     let domain = Domain::for_address(to);
     let mut notes = Vec::new();
     let (socket, raw) = match carrier {
-        Carrier::Udp | Carrier::Raw => (Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?, false),
+        Carrier::Udp | Carrier::Raw | Carrier::Ethernet => {
+            (Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?, false)
+        }
         Carrier::Icmp => {
             let protocol = if to.is_ipv4() { Protocol::ICMPV4 } else { Protocol::ICMPV6 };
             match Socket::new(domain, Type::DGRAM, Some(protocol)) {

@@ -167,6 +167,14 @@ pub struct Header {
 }
 
 impl Header {
+    /// Bytes of the whole packet, as its kind and length field say.
+    pub fn packet_length(&self) -> usize {
+        match self.kind {
+            Kind::Init | Kind::Ack | Kind::FollowUpControl | Kind::FollowUpData => HEADER_LEN,
+            _ => HEADER_LEN + usize::from(self.length_or_type),
+        }
+    }
+
     /// A header without a time.
     pub fn new(kind: Kind, id: u16, seq: u16, length_or_type: u16) -> Header {
         Header { kind, id, seq, length_or_type, seconds: 0, micros: 0 }

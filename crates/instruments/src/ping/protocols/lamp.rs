@@ -8,7 +8,7 @@ use jitlat_core::Transport;
 use jitlat_core::record::Moment;
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::twoway::FarReport;
-use jitlat_net::reflect::{LampFrameReflector, LampReflector, Reflector};
+use jitlat_net::reflect::{LampEthernetReflector, LampFrameReflector, LampReflector, Reflector};
 use jitlat_net::stamp::Stamps;
 use jitlat_net::twoway::{self, Link, socket::Carrier};
 use jitlat_proto::lamp::client::{FollowUpState, Options};
@@ -53,6 +53,11 @@ pub static PROTOCOL: Protocol = Protocol {
             "Whole Ethernet frames through a packet socket, past this host's own IP and UDP (IPv4)",
         ),
         Argument::switch(
+            "ethernet",
+            "LaMP in Ethernet frames of its own (type 0x88B5), without IP and UDP, to a host on the same link (serve \
+             --lamp-ethernet); its IPv4 address is used to find it only",
+        ),
+        Argument::switch(
             "broadcast",
             "Flood the local segment: requests alone, to a broadcast address (10.0.0.255), which jitlat serve never \
              answers and no router passes on",
@@ -69,6 +74,13 @@ pub static PROTOCOL: Protocol = Protocol {
                  host's own IP and UDP (needs CAP_NET_RAW)",
                 |_| Ok(()),
             ),
+            Argument::value(
+                "lamp-ethernet",
+                "IFACE",
+                "Also answer LaMP in Ethernet frames of its own (type 0x88B5) at this interface (needs CAP_NET_RAW); \
+                 --allow knows these clients by their link-local IPv6 address",
+                |_| Ok(()),
+            ),
         ],
         reflectors: |arguments| {
             let port = arguments.value(PORT.name)?;
@@ -76,9 +88,13 @@ pub static PROTOCOL: Protocol = Protocol {
                 port,
                 interface: interface.to_owned(),
             });
+            let ethernet = arguments.text("lamp-ethernet").map(|interface| {
+                Box::new(LampEthernetReflector { interface: interface.to_owned() }) as Box<dyn Reflector>
+            });
             let datagrams = LampReflector { port, only_ipv6: frames.is_some() };
             let frames = frames.map(|f| Box::new(f) as Box<dyn Reflector>);
-            Ok(frames.into_iter().chain([Box::new(datagrams) as Box<dyn Reflector>]).collect())
+            let datagrams = Box::new(datagrams) as Box<dyn Reflector>;
+            Ok(frames.into_iter().chain([datagrams]).chain(ethernet).collect())
         },
     }),
 };
@@ -98,6 +114,8 @@ pub struct LampClient {
     pub timeless: bool,
     /// Send whole Ethernet frames through a packet socket.
     pub raw: bool,
+    /// Send LaMP in Ethernet frames of its own, without IP and UDP.
+    pub ethernet: bool,
     /// Send to the broadcast address of the local segment; no answers are expected.
     pub broadcast: bool,
 }
@@ -133,6 +151,7 @@ impl Default for LampClient {
             follow_up: None,
             timeless: false,
             raw: false,
+            ethernet: false,
             broadcast: false,
         }
     }
@@ -156,6 +175,7 @@ impl LampClient {
             }),
             timeless: arguments.has("timeless"),
             raw: arguments.has("raw"),
+            ethernet: arguments.has("ethernet"),
             broadcast: arguments.has("broadcast"),
         };
         if client.mode == Mode::Unidirectional && (client.timeless || client.follow_up.is_some()) {
@@ -165,11 +185,17 @@ impl LampClient {
                     .to_owned(),
             ));
         }
+        if client.raw && client.ethernet {
+            return Err(Error::Settings("--raw is IP in whole frames, --ethernet none: give one".to_owned()));
+        }
         if client.broadcast
-            && (client.mode == Mode::Unidirectional || client.follow_up.is_some() || client.raw)
+            && (client.mode == Mode::Unidirectional
+                || client.follow_up.is_some()
+                || client.raw
+                || client.ethernet)
         {
             return Err(Error::Settings(
-                "--broadcast sends requests alone, by UDP: leave out --mode, --follow-up and --raw"
+                "--broadcast sends requests alone, by UDP: leave out --mode, --follow-up, --raw and --ethernet"
                     .to_owned(),
             ));
         }
@@ -194,6 +220,9 @@ impl Client for LampClient {
     fn adapt(&self, link: &mut Link) {
         if self.raw {
             link.carrier = Carrier::Raw;
+        }
+        if self.ethernet {
+            link.carrier = Carrier::Ethernet;
         }
         if self.broadcast {
             // Routers do not forward broadcasts.

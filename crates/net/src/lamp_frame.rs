@@ -1,0 +1,123 @@
+//! LaMP in Ethernet frames of its own: no IP and no UDP between.
+
+use crate::frame::Mac;
+use jitlat_proto::lamp;
+use jitlat_proto::wire::Field;
+use socket2::SockFilter;
+use std::net::{Ipv6Addr, SocketAddr};
+
+const DESTINATION: Field<Mac> = Field::at(0);
+const SOURCE: Field<Mac> = DESTINATION.then();
+const TYPE: Field<u16> = SOURCE.then();
+/// Bytes of the Ethernet header.
+const HEADER: usize = TYPE.end();
+
+/// The EtherType: the first of IEEE 802 for local experiments.
+pub(crate) const ETHERTYPE: u16 = 0x88b5;
+
+/// A frame with LaMP in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LampFrame<'a> {
+    /// Sender.
+    pub source: Mac,
+    /// Receiver.
+    pub destination: Mac,
+    /// The LaMP packet, without the padding of short frames.
+    pub packet: &'a [u8],
+}
+
+/// The LaMP packet in `frame`; `None` if there is none.
+pub(crate) fn parse(frame: &[u8]) -> Option<LampFrame<'_>> {
+    (TYPE.read(frame)? == ETHERTYPE).then_some(())?;
+    let body = frame.get(HEADER..)?;
+    let length = lamp::Header::parse(body)?.packet_length();
+    Some(LampFrame {
+        source: SOURCE.read(frame)?,
+        destination: DESTINATION.read(frame)?,
+        packet: body.get(..length)?,
+    })
+}
+
+/// Builds the frame of `packet` from `source` to `destination`.
+pub(crate) fn fill(frame: &mut Vec<u8>, source: Mac, destination: Mac, packet: &[u8]) {
+    frame.clear();
+    frame.resize(HEADER, 0);
+    DESTINATION.write(frame, destination);
+    SOURCE.write(frame, source);
+    TYPE.write(frame, ETHERTYPE);
+    frame.extend_from_slice(packet);
+}
+
+/// A BPF filter: such frames alone, and only those to `host`, which no broadcast is.
+pub(crate) fn only_to(host: Mac) -> Vec<SockFilter> {
+    const LOAD_WORD: u16 = 0x20;
+    const LOAD_HALF: u16 = 0x28;
+    const IS_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    let [a, b, c, d, e, f] = host;
+    let program = [
+        (LOAD_HALF, 0, 0, TYPE.start() as u32),
+        (IS_EQUAL, 0, 5, u32::from(ETHERTYPE)),
+        (LOAD_WORD, 0, 0, 0),
+        (IS_EQUAL, 0, 3, u32::from_be_bytes([a, b, c, d])),
+        (LOAD_HALF, 0, 0, 4),
+        (IS_EQUAL, 0, 1, u32::from(u16::from_be_bytes([e, f]))),
+        (RETURN, 0, 0, 0xffff),
+        (RETURN, 0, 0, 0),
+    ];
+    program.iter().map(|&(code, jt, jf, k)| SockFilter::new(code, jt, jf, k)).collect()
+}
+
+/// Whether it is the address of one interface.
+pub(crate) fn is_unicast(mac: Mac) -> bool {
+    mac[0] & 1 == 0 && mac != [0; 6]
+}
+
+/// The link-local address that follows from an Ethernet address (RFC 4291, appendix A), under which the policies of
+/// servers know the host; the port is the EtherType.
+pub(crate) fn address_of(mac: Mac) -> SocketAddr {
+    let [a, b, c, d, e, f] = mac;
+    let word = |high: u8, low: u8| u16::from_be_bytes([high, low]);
+    let ip = Ipv6Addr::new(0xfe80, 0, 0, 0, word(a ^ 2, b), word(c, 0xff), word(0xfe, d), word(e, f));
+    (ip, ETHERTYPE).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_proto::lamp::{Header, Kind};
+
+    const HERE: Mac = [2, 0, 0, 0, 0, 1];
+    const THERE: Mac = [2, 0, 0, 0, 0, 2];
+
+    #[test]
+    fn padding_of_short_frames_is_no_part_of_the_packet() {
+        let mut packet = Header::new(Kind::Request, 7, 1, 3).to_bytes().to_vec();
+        packet.extend(b"abc");
+        let mut frame = Vec::new();
+        fill(&mut frame, HERE, THERE, &packet);
+        let whole = frame.len();
+        frame.resize(60, 0);
+        let read = parse(&frame).unwrap();
+        assert_eq!((read.source, read.destination, read.packet), (HERE, THERE, &packet[..]));
+        for cut in 0..whole {
+            assert!(parse(&frame[..cut]).is_none(), "{cut}");
+        }
+        // The length of an INIT's field is its type.
+        fill(&mut frame, HERE, THERE, &Header::new(Kind::Init, 7, 0, 2).to_bytes());
+        assert_eq!(parse(&frame).unwrap().packet.len(), 24);
+        frame[12] = 8;
+        assert!(parse(&frame).is_none(), "another EtherType");
+    }
+
+    #[test]
+    fn hosts_are_known_by_their_link_local_address() {
+        assert_eq!(address_of(THERE).to_string(), "[fe80::ff:fe00:2]:34997");
+        assert!(
+            is_unicast(THERE)
+                && !is_unicast([0xff; 6])
+                && !is_unicast([0; 6])
+                && !is_unicast([1, 0, 0x5e, 0, 0, 1])
+        );
+    }
+}
