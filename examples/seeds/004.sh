@@ -10,8 +10,8 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 figure=${1:?which figure: 5 … 28, I or II}
 dir=${2:-figures}
-jitlat=${JITLAT:-jitlat}
-spp=$here/../../testdata/spp
+. "$here/lib.sh"
+spp=$testdata/spp
 data=$here/004
 link=pppoe-llc,up=128k,down=512k
 tunnel=$link,tunnel=28
@@ -21,14 +21,9 @@ sweep() { for payload in 40 340 640 1240; do printf '%s ' "$spp/atm_udp$payload.
 
 # draw FIGURES SAID WHY ARGUMENT…: runs jitlat, and prints all
 draw() {
-    figures=$1 said=$2 why=$3
+    f=$1 s=$2 w=$3
     shift 3
-    printf 'jitlat spp --summary --plots %s' "$dir"
-    printf ' %s' "$@" | sed "s|$here/||g"
-    printf '\n\n'
-    "$jitlat" spp --summary --plots "$dir" "$@"
-    printf '\nin the document: %s\nwhy it differs: %s\n' "$said" "$why"
-    for name in $figures; do printf 'drawn: %s/%s.svg\n' "$dir" "$name"; done
+    remade "$f" "$s" "$w" spp --summary --plots "$dir" "$@"
 }
 
 of_sweep() { f=$1 s=$2 w=$3; shift 3; draw "$f" "$s" "$w" -f $(sweep ref) -F $(sweep mon) "$@"; }

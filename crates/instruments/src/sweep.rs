@@ -1,11 +1,12 @@
 //! [`sweep`]: runs a test under every combination of some conditions, repeatedly, and reports each outcome as it comes.
 
+use crate::analysis::Analysed;
 use crate::error::Error;
 use crate::instrument::Instrument;
 use crate::load::Load;
 use crate::stop::Stop;
 use jitlat_core::Span;
-use jitlat_core::analysis::Options;
+use jitlat_core::analysis::{Options, Samples};
 use jitlat_core::observer::Unobserved;
 use jitlat_core::sweep::{Outcome, Run};
 use jitlat_net::clock;
@@ -26,8 +27,8 @@ pub enum SweepEvent<'a> {
     Begins(Run),
     /// A run failed, and will be tried once more.
     Failed(Run, &'a Error),
-    /// A run is finished.
-    Finished(Outcome),
+    /// A run is finished: its outcome and its accepted packets.
+    Finished(Outcome, Samples),
 }
 
 /// Pause before a failed run is tried once more.
@@ -64,7 +65,8 @@ pub fn sweep(
         if stop.is_requested() {
             return measured.map(drop);
         }
-        on_event(SweepEvent::Finished(measured?))?;
+        let (outcome, packets) = measured?;
+        on_event(SweepEvent::Finished(outcome, packets))?;
         wait(pause, stop);
         if stop.is_requested() {
             return Ok(());
@@ -74,16 +76,17 @@ pub fn sweep(
 }
 
 impl CellTest {
-    fn measure(&self, run: Run, stop: &Stop) -> Result<Outcome, Error> {
+    fn measure(&self, run: Run, stop: &Stop) -> Result<(Outcome, Samples), Error> {
         let at = clock::wall();
         let measure = || self.instrument.analyse(&Options::default(), stop, &mut Unobserved);
         let analysed = match &self.load {
             Some(load) => load.beside(self.instrument.duration()?, stop, measure)?.0,
             None => measure()?,
         };
-        let summary = analysed.into_iter().next().map(|a| a.summary);
-        let s = summary.ok_or_else(|| Error::Settings("the test has no stream".to_owned()))?;
-        Ok(Outcome::of(&s, run, at, self.instrument.ip_length(&s)))
+        let analysed = analysed.into_iter().next();
+        let Analysed { summary: s, samples, .. } =
+            analysed.ok_or_else(|| Error::Settings("the test has no stream".to_owned()))?;
+        Ok((Outcome::of(&s, run, at, self.instrument.ip_length(&s)), samples))
     }
 }
 

@@ -86,7 +86,7 @@ pub fn run(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<S
     runs.iter_mut().zip(labels).for_each(|(run, label)| run.label = label);
     let saved = state.map_or(Ok(()), |(path, bytes)| file::write(path, |out| out.write_all(&bytes)));
     let report = Streams { runs: &runs, extra: None, interval: args.analysis.interval };
-    let written = args.outputs.write(&report, || text::page(&runs, args.page()));
+    let written = args.outputs.write(&report, || args.page(&runs, ""));
     saved?;
     if !written {
         return Ok(Status::NotMeasured);

@@ -174,13 +174,14 @@ fn describe(streams: &[LoadStream]) -> Vec<String> {
     }
     let line = |name: &&str| {
         let of: Vec<&LoadStream> = streams.iter().filter(|s| s.load == **name).collect();
-        let sum = |f: fn(&LoadStream) -> f64| of.iter().map(|s| f(s)).sum::<f64>();
+        let offered: Option<f64> = of.iter().map(|s| s.offered_bps).sum();
+        let arrived = of.iter().map(|s| s.received_bps.unwrap_or_default()).sum();
         let loss = of.iter().filter_map(|s| s.loss).fold(0.0, f64::max);
         let early = of.iter().find_map(|s| s.failure.as_ref()).map_or(String::new(), |f| format!("; {f}"));
         format!(
-            "{name}: {} of {} arrived{}{early}",
-            bit_rate(sum(|s| s.received_bps.unwrap_or_default())),
-            bit_rate(sum(|s| s.offered_bps)),
+            "{name}: {}{} arrived{}{early}",
+            bit_rate(arrived),
+            offered.map_or_else(String::new, |offered| format!(" of {}", bit_rate(offered))),
             if loss > 0.0 { format!(", {:.2} % lost", loss * 100.0) } else { String::new() }
         )
     };

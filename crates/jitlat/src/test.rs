@@ -137,7 +137,7 @@ impl Followed {
         let report =
             Streams { runs: &runs, extra: explained.as_ref(), interval: args.report.analysis.interval };
         let below = explained.as_ref().map_or("", |e| &e.text);
-        let whole = args.report.outputs.write(&report, || text::page(&runs, args.report.page()) + below);
+        let whole = args.report.outputs.write(&report, || args.report.page(&runs, below));
         for trouble in closed.iter().flat_map(|log| &log.troubles) {
             error!("{trouble}");
         }

@@ -10,6 +10,9 @@ fn golden(name: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)).unwrap()
 }
 
+/// A terminal of 80 columns whose locale is UTF-8.
+const CANVAS: text::plots::Canvas = text::plots::Canvas { width: 80, unicode: true };
+
 fn report(log: Vec<u8>) -> String {
     let mut reader = LogReader::from_reader("test", Box::new(Cursor::new(log))).unwrap();
     let mut analyzer = Analyzer::new(reader.session(), &Options::default());
@@ -21,8 +24,8 @@ fn report(log: Vec<u8>) -> String {
         "{}\n{}\n{}\n{}",
         text::analysing(reader.session()),
         text::report(&summary, &options),
-        text::plots::histogram("Jitter", &summary.pdv, options.width),
-        text::plots::burstiness("Latency", &samples, 0, summary.counts.sent, options.width),
+        text::plots::histogram("Jitter", &summary.pdv, CANVAS),
+        text::plots::burstiness("Latency", &samples, 0, summary.counts.sent, CANVAS),
     )
 }
 

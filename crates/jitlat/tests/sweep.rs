@@ -89,6 +89,25 @@ fn every_combination_is_repeated_and_shown_in_every_form() {
     // A complete sweep is shown again without sending a packet.
     let again = server.json(folder.path(), "sweep --resume s --json -");
     assert_eq!(again["points"], v["points"]);
+    // Each line holds the packets of its run; files of older programs have none, and are shown without distributions.
+    let text = std::fs::read_to_string(folder.path().join("s")).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let packets = |line: &Value| line["packets"]["delay"].as_array().unwrap().len() as u64;
+    assert!(lines[1..].iter().all(|line| Some(packets(line)) == line["received"].as_u64()));
+    let older = lines.into_iter().map(|mut line| {
+        if line["packets"].is_object() {
+            line.as_object_mut().unwrap().remove("packets");
+        }
+        format!("{line}\n")
+    });
+    std::fs::write(folder.path().join("older"), older.collect::<String>()).unwrap();
+    for (file, drawn) in [("s", true), ("older", false)] {
+        server.run(folder.path(), &format!("sweep --resume {file} --plots of-{file} --html {file}.html"));
+        let figure = folder.path().join(format!("of-{file}/sweep-distributions.svg"));
+        assert_eq!(figure.exists(), drawn, "{file}");
+        let page = std::fs::read_to_string(folder.path().join(format!("{file}.html"))).unwrap();
+        assert!(page.contains("300 bytes, lamp:krt"), "{file}");
+    }
     let table = server.run(folder.path(), "sweep --resume s");
     let table = String::from_utf8(table.stdout).unwrap();
     assert!(table.contains("300 bytes, lamp:krt") && table.contains("Delay by size"), "{table}");

@@ -2,13 +2,9 @@
 //! row every column is compared with the first.
 
 use super::{Basis, Comparison, Precondition, Question, Ready, Side, compare_ready};
-use crate::distribution::Wanted;
-use crate::distribution::histogram::Bins;
-use crate::distribution::percentile::{DEFAULT_PERCENTS, Method};
 use crate::distribution::sample::Sample;
 use crate::figures::{Number, selectors};
 use crate::metrics::ipdv;
-use crate::metrics::moments::Moments;
 use crate::metrics::series::Samples;
 use crate::spec::{Direction, Dscp};
 use crate::summary::{Distribution, Ipdv, Summary};
@@ -320,9 +316,9 @@ impl Cell {
                 let each = runs.iter().zip(less);
                 each.flat_map(|(r, by)| r.samples.delay.iter().map(move |d| d.saturating_sub(by))).collect()
             };
-            let (pdv, sample) = distribution(&values(minima().collect()));
+            let (pdv, sample) = Distribution::of_values(&values(minima().collect()));
             (cell.pdv, cell.pdv_sample) = (Some(pdv), Some(sample));
-            let (latency, sample) = distribution(&values(summaries().map(shift).collect()));
+            let (latency, sample) = Distribution::of_values(&values(summaries().map(shift).collect()));
             (cell.latency, cell.latency_sample) = (Some(latency), Some(sample));
             let (ipdv, sample) = pooled_ipdv(&runs);
             (cell.ipdv, cell.ipdv_sample) = (Some(ipdv), Some(sample));
@@ -388,14 +384,6 @@ fn pooled(runs: &[&Run]) -> Summary {
         }
     }
     whole
-}
-
-fn distribution(values: &[i64]) -> (Distribution, Sample) {
-    let mut moments = Moments::default();
-    moments.add_all(values);
-    let sample = Sample::new(values.iter().copied());
-    let wanted = Wanted { percents: &DEFAULT_PERCENTS, method: Method::Edf, bins: Bins::default() };
-    (Distribution::new(&sample, &moments, wanted), sample)
 }
 
 /// The steps within each run, pooled: their figures, and themselves, sorted.

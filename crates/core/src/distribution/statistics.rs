@@ -2,7 +2,7 @@
 
 use super::histogram::{Bins, Histogram};
 use super::log_histogram::{LogHistogram, Quantiles};
-use super::percentile::{Method, Percent, Percentiles, Resolution, resolution};
+use super::percentile::{DEFAULT_PERCENTS, Method, Percent, Percentiles, Resolution, resolution};
 use super::sample::Sample;
 use crate::metrics::moments::Moments;
 use serde::{Deserialize, Serialize};
@@ -56,6 +56,15 @@ pub struct Wanted<'a> {
 }
 
 impl Distribution {
+    /// The statistics of `values` with the usual percentiles, and the values sorted.
+    pub fn of_values(values: &[i64]) -> (Distribution, Sample) {
+        let mut moments = Moments::default();
+        moments.add_all(values);
+        let sample = Sample::new(values.iter().copied());
+        let wanted = Wanted { percents: &DEFAULT_PERCENTS, method: Method::Edf, bins: Bins::default() };
+        (Distribution::new(&sample, &moments, wanted), sample)
+    }
+
     /// The statistics of `sample` with the moments `moments`.
     pub fn new(sample: &Sample, moments: &Moments, wanted: Wanted<'_>) -> Distribution {
         let column = |method| {

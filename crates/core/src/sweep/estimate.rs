@@ -105,9 +105,15 @@ impl Estimate {
     }
 }
 
+/// Whether a figure is the width of a distribution, which is never negative.
+fn spread(key: &str) -> bool {
+    ["-stddev", "-iqr", "-abs"].iter().any(|end| key.ends_with(end))
+}
+
 /// The smallest and largest possible value of a figure, for clocks that agree.
 fn possible(selector: &Selector) -> [f64; 2] {
-    let signed = |key: &str| ["ipdv", "clock", "slope"].iter().any(|name| key.starts_with(name));
+    let signed =
+        |key: &str| ["ipdv", "clock", "slope"].iter().any(|name| key.starts_with(name)) && !spread(key);
     match selector.figure.unit {
         Unit::Share => [0.0, 1.0],
         Unit::Time if signed(selector.figure.key) => [f64::NEG_INFINITY, f64::INFINITY],
@@ -147,7 +153,13 @@ pub fn points(grid: &Grid, outcomes: &[Outcome], confidence: Confidence) -> Vec<
         let figure = |selector: Selector| {
             let key = selector.to_string();
             let values: Vec<f64> = runs.iter().filter_map(|o| o.figures.get(&key)).collect();
-            Some((selector, Estimate::new(&values, confidence)?.within(possible(&selector))))
+            let estimate = Estimate::new(&values, confidence)?.within(possible(&selector));
+            // No percentile and no mean of a delay is below the smallest delay.
+            let of_delays = selector.figure.key.starts_with("latency") && !spread(selector.figure.key);
+            let least = runs.iter().filter_map(|o| o.figures.get("latency-min")).reduce(f64::min);
+            let least =
+                least.filter(|_| of_delays && selector.way.is_none() && selector.figure.key != "latency-min");
+            Some((selector, least.map_or(estimate, |least| estimate.within([least, f64::INFINITY]))))
         };
         (!runs.is_empty()).then(|| Point {
             cell,
@@ -299,6 +311,23 @@ mod tests {
             law.rate.is_some_and(|r| (r - 92_700.0).abs() < 2_000.0),
             "the line sees payload only: {law:?}"
         );
+    }
+
+    #[test]
+    fn an_interval_ends_where_values_are_possible() {
+        let axis = Axis { factor: Factor::Wait, levels: vec![Level { text: "0".into(), number: Some(0.0) }] };
+        let run = |repetition: u32, mean: f64| {
+            let mut outcome = outcome(0, repetition, 100, mean);
+            let f = Figures::default().with("latency-mean", mean).with("latency-min", 90.0);
+            outcome.figures = f.with("ipdv-stddev", mean - 99.0).with("ipdv-mean", mean - 150.0);
+            outcome
+        };
+        let grid = Grid { axes: vec![axis] };
+        let points = points(&grid, &[run(0, 100.0), run(1, 200.0)], Confidence::default());
+        let low = |key: &str| points[0].get(key).unwrap().interval.unwrap()[0];
+        assert_eq!(low("latency-mean"), 90.0, "no mean is below the smallest delay");
+        assert_eq!(low("ipdv-stddev"), 0.0, "a width is not negative");
+        assert!(low("ipdv-mean") < -100.0, "a signed mean may be");
     }
 
     #[test]

@@ -56,8 +56,8 @@ pub struct LoadServer {
 pub struct LoadStream {
     /// The load it belongs to, as written by the user.
     pub load: String,
-    /// Payload rate that was to be sent, bit/s.
-    pub offered_bps: f64,
+    /// Payload rate that was to be sent, bit/s; `None`: as fast as TCP goes.
+    pub offered_bps: Option<f64>,
     /// Payload rate that arrived, bit/s; `None` if unknown.
     pub received_bps: Option<f64>,
     /// Packets sent.
@@ -204,7 +204,12 @@ fn send(load: &LoadSpec, test: &OneWay, end: &Stop, flowing: &AtomicUsize) -> Re
     let summary = summary.ok_or_else(|| Error::Load("the load reported nothing of itself".to_owned()))?;
     Ok(LoadStream {
         load: load.to_string(),
-        offered_bps: summary.periods.target.as_ref().and_then(|r| r.throughput_bps).unwrap_or_default(),
+        offered_bps: summary
+            .periods
+            .target
+            .as_ref()
+            .and_then(|r| r.throughput_bps)
+            .filter(|_| load.is_limited()),
         received_bps: summary.periods.rx.as_ref().and_then(|r| r.throughput_bps),
         sent: summary.counts.sent,
         loss: summary.loss.ratio,

@@ -1,4 +1,5 @@
-//! [`LoadSpec`]: traffic to be sent beside a test, as people write it: `udp:5Mbit,dscp=AF11`, `tcp:20Mbit,streams=4`.
+//! [`LoadSpec`]: traffic to be sent beside a test, as people write it: `udp:5Mbit,dscp=AF11`, `tcp:20Mbit,streams=4`,
+//! `tcp,streams=20`.
 
 use crate::error::Error;
 use jitlat_core::priority::UnknownCategory;
@@ -13,7 +14,8 @@ use std::str::FromStr;
 pub struct LoadSpec {
     text: String,
     transport: Transport,
-    period: Span,
+    /// Of all streams together; `None`: as fast as TCP goes.
+    rate: Option<Rate>,
     payload: u64,
     streams: usize,
     dscp: Dscp,
@@ -23,10 +25,12 @@ pub struct LoadSpec {
 
 /// Payload bytes: a datagram that fits the MTU of nearly any path; for TCP several segments.
 const PAYLOAD: [u64; 2] = [1400, 14_480];
-/// A server grants one client eight sessions, and the test needs one of them.
-const MOST_STREAMS: usize = 7;
-/// The most packets of one stream: half a gigabyte of records at each end.
+/// A server grants one client 32 sessions, and the test needs one of them.
+const MOST_STREAMS: usize = 31;
+/// The most packets of one stream, and of all streams without a rate: half a gigabyte of records at each end.
 const MOST_PACKETS: u64 = 8_000_000;
+/// Bits a second of a stream without a rate: what a server grants. Less in long tests, so that all records fit.
+const UNLIMITED: f64 = 1e9;
 
 impl LoadSpec {
     /// Priority of its packets within this host (`SO_PRIORITY`); `None`: the default.
@@ -39,18 +43,35 @@ impl LoadSpec {
     /// # Errors
     /// [`Error::Spec`] if such a stream is impossible.
     pub fn streams(&self, duration: Span) -> Result<Vec<TestSpec>, Error> {
-        let packets = (duration.0 as u64).div_ceil(self.period.0.max(1) as u64).clamp(1, MOST_PACKETS);
-        let spec = TestSpec::new(
-            self.direction,
-            self.transport,
-            packets,
-            self.payload,
-            self.period,
-            Schedule::Periodic,
-        );
+        let period = self.period(duration)?;
+        let packets = (duration.0 as u64).div_ceil(period.0.max(1) as u64).clamp(1, MOST_PACKETS);
+        let schedule = Schedule::Periodic;
+        let spec = TestSpec::new(self.direction, self.transport, packets, self.payload, period, schedule);
         let mut spec = spec.map_err(|e| Error::from(e).while_doing(format!("the load {self}")))?;
         spec.dscp = self.dscp;
         Ok(vec![spec; self.streams])
+    }
+
+    /// Whether it has a rate; otherwise it goes as fast as TCP does.
+    pub fn is_limited(&self) -> bool {
+        self.rate.is_some()
+    }
+
+    /// Time between the packets of a stream that lasts `duration`.
+    fn period(&self, duration: Span) -> Result<Span, Error> {
+        let of_bits = |bits: f64| {
+            let period = Rate::Bits(bits).period(self.payload);
+            period.map_err(|e| Error::Load(format!("the load {self}: {e}")))
+        };
+        let streams = self.streams;
+        match self.rate {
+            Some(Rate::Packets(period)) => Ok(period.times(streams as i64)),
+            Some(Rate::Bits(bits)) => of_bits(bits / streams as f64),
+            None => {
+                let sparse = Span(duration.0.saturating_mul(streams as i64) / MOST_PACKETS as i64);
+                Ok(of_bits(UNLIMITED)?.max(sparse))
+            }
+        }
     }
 }
 
@@ -64,17 +85,22 @@ impl FromStr for LoadSpec {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<LoadSpec, QuantityError> {
-        const USAGE: &str = "write udp:RATE or tcp:RATE, then streams=N, dscp=EF, ac=VO or priority=N, payload=BYTES, down as needed: \
-                             tcp:20Mbit,streams=4,dscp=AF11";
+        const USAGE: &str = "write udp:RATE, tcp:RATE, or tcp for as fast as it goes, then streams=N, dscp=EF, ac=VO or \
+                             priority=N, payload=BYTES, down as needed: tcp:20Mbit,streams=4,dscp=AF11";
         let bad = |why: &str| QuantityError::new(format!("'{text}' is not a load: {why}; {USAGE}"));
-        let (kind, rest) = text.split_once(':').ok_or_else(|| bad("it names no transport"))?;
+        let mut parts = text.split(',');
+        let first = parts.next().unwrap_or_default();
+        let (kind, rate) = first.split_once(':').map_or((first, None), |(kind, rate)| (kind, Some(rate)));
         let transport = match kind {
             "udp" => Transport::Udp,
             "tcp" => Transport::Tcp,
             _ => return Err(bad("it is neither udp nor tcp")),
         };
-        let mut parts = rest.split(',');
-        let rate = quantity::rate(parts.next().unwrap_or_default()).map_err(|e| bad(&e.to_string()))?;
+        let rate = match rate {
+            Some(rate) => Some(quantity::rate(rate).map_err(|e| bad(&e.to_string()))?),
+            None if transport == Transport::Tcp => None,
+            None => return Err(bad("UDP needs a rate, as nothing slows it down")),
+        };
         let mut payload = PAYLOAD[usize::from(transport == Transport::Tcp)];
         let (mut streams, mut dscp, mut direction) = (1, Dscp::default(), Direction::Up);
         let mut priority = None;
@@ -108,14 +134,10 @@ impl FromStr for LoadSpec {
                 "ac and priority are of what this host sends: give them to the `jitlat serve` there",
             ));
         }
-        // The rate is of all streams together.
-        let period = match rate {
-            Rate::Packets(p) => p.times(streams as i64),
-            Rate::Bits(bits) => {
-                Rate::Bits(bits / streams as f64).period(payload).map_err(|e| bad(&e.to_string()))?
-            }
-        };
-        Ok(LoadSpec { text: text.to_owned(), transport, period, payload, streams, dscp, priority, direction })
+        if let Some(Rate::Bits(bits)) = rate {
+            Rate::Bits(bits / streams as f64).period(payload).map_err(|e| bad(&e.to_string()))?;
+        }
+        Ok(LoadSpec { text: text.to_owned(), transport, rate, payload, streams, dscp, priority, direction })
     }
 }
 
@@ -148,7 +170,9 @@ mod tests {
             "udp",
             "udp:",
             "icmp:5Mbit",
-            "udp:5Mbit,streams=8",
+            "udp:5Mbit,streams=32",
+            "udp,streams=2",
+            "tcp:,streams=2",
             "udp:0",
             "tcp:1Mbit,dscp=99",
             "udp:1Mbit,x",
@@ -160,6 +184,21 @@ mod tests {
             let e = bad.parse::<LoadSpec>().unwrap_err().to_string();
             assert!(e.contains("tcp:20Mbit,streams=4"), "{bad}: {e}");
         }
+    }
+
+    #[test]
+    fn tcp_without_a_rate_goes_as_fast_as_a_server_grants() {
+        let load: LoadSpec = "tcp,streams=20".parse().unwrap();
+        assert!(!load.is_limited());
+        let rate = |seconds: i64| {
+            let streams = load.streams(Span::seconds(seconds)).unwrap();
+            let packets: u64 = streams.iter().map(|s| u64::from(s.packets())).sum();
+            assert!(streams.len() == 20 && packets <= MOST_PACKETS + 20, "{packets}");
+            f64::from(streams[0].payload()) * 8.0 / streams[0].period().as_seconds()
+        };
+        assert!((rate(40) - 1e9).abs() < 1e5, "{}", rate(40));
+        assert!(rate(400) > 1e8, "a long test leaves each stream less, but more than a path has");
+        assert_eq!("tcp".parse::<LoadSpec>().unwrap().streams(Span::seconds(1)).unwrap().len(), 1);
     }
 
     #[test]

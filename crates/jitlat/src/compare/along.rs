@@ -113,7 +113,7 @@ impl Report for Along {
     fn draw(&self, each: &mut Drawings<'_>) -> Result<()> {
         let (grid, points) = (&self.grid, &self.points[..]);
         let (confidence, quantity) = (self.confidence, self.quantity);
-        let mut figures = of_sweep(&Sweep { grid, points, confidence, quantity, notes: &[] });
+        let mut figures = of_sweep(&Sweep { grid, points, confidence, quantity, notes: &[], packets: &[] });
         figures.iter_mut().for_each(|f| f.id = f.id.replacen("sweep", "along", 1));
         each("", &figures)
     }

@@ -26,8 +26,21 @@ fn print_to(mut out: impl Write, text: &str) -> io::Result<()> {
     }
 }
 
+/// Whether standard output is a terminal.
+pub fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Whether characters beyond ASCII can be printed: the locale is UTF-8 and the terminal is not dumb.
+pub fn shows_unicode() -> bool {
+    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_lowercase();
+    let utf8 = locale.contains("utf-8") || locale.contains("utf8");
+    utf8 && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
 /// Colours on a terminal, unless disabled by NO_COLOR.
 pub fn style() -> Style {
-    let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colour = is_terminal() && std::env::var_os("NO_COLOR").is_none();
     if colour { Style::Colour } else { Style::Plain }
 }

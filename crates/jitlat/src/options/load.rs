@@ -13,8 +13,8 @@ use std::path::PathBuf;
 #[command(next_help_heading = "Latency under load")]
 pub struct LoadArgs {
     /// Measure twice, idle and beside this traffic to a `jitlat serve`, and compare: udp:5Mbit,dscp=AF11;
-    /// tcp:20Mbit,streams=4; both with payload=BYTES, ac=BK|BE|VI|VO or priority=N, down (server to client); may be
-    /// repeated
+    /// tcp:20Mbit,streams=4; tcp,streams=20 as fast as it goes; all with payload=BYTES, ac=BK|BE|VI|VO or priority=N,
+    /// down (server to client); may be repeated
     #[arg(long, value_name = "LOAD")]
     pub load: Vec<LoadSpec>,
     /// How long the load runs before the test begins

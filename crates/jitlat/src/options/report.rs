@@ -1,8 +1,8 @@
 //! Options of reports.
 
 use super::analysis::AnalysisArgs;
-use crate::output::text::PageOptions;
-use crate::output::{Outputs, Part};
+use crate::output::text::{self, PageOptions};
+use crate::output::{Outputs, Part, Run};
 use clap::Args;
 use jitlat_core::analysis::Options;
 use jitlat_core::figures::{self, Condition};
@@ -22,8 +22,8 @@ pub struct ReportArgs {
     /// Fail with status 1 where a figure crosses a threshold: loss>1%, jitter-p99>30ms, latency-max>150ms, mos<3.8 …; may be repeated
     #[arg(long, value_name = "CONDITION", long_help = figures_help())]
     pub fail_if: Vec<Condition>,
-    /// Draw small plots in characters below the report
-    #[arg(long)]
+    /// Draw small plots of latency and jitter in characters below the report, and name the command for the others
+    #[arg(short = 'v', long, visible_alias = "verbose")]
     pub text_plots: bool,
     #[command(flatten)]
     pub analysis: AnalysisArgs,
@@ -37,9 +37,10 @@ impl ReportArgs {
         options
     }
 
-    /// The options of the console report.
-    pub fn page(&self) -> PageOptions {
-        PageOptions { corrected: self.corrected, plots: self.text_plots }
+    /// The console report of `runs`, with the text `below` it.
+    pub fn page(&self, runs: &[Run], below: &str) -> String {
+        let options = PageOptions { corrected: self.corrected, plots: self.text_plots };
+        text::page(runs, options) + below + &text::figures_line(runs, &self.outputs, self.text_plots)
     }
 
     /// Whether an output needs the single packets after the analysis.

@@ -11,7 +11,7 @@ use jitlat_report::figure::{self, ComparedRun, Figure, Trace};
 use jitlat_report::html::{self, Part, Section};
 use jitlat_store::json;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The result of a command. It has what the command's outputs need; everything else is empty.
 pub trait Report {
@@ -209,13 +209,21 @@ pub fn slug(label: &str) -> String {
 
 /// The command line, quoted for a shell.
 fn command_line(arguments: impl Iterator<Item = String>) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "-_./:=,@%+".contains(c);
     let quoted = arguments.enumerate().map(|(k, argument)| match k {
         0 => "jitlat".to_owned(),
-        _ if !argument.is_empty() && argument.chars().all(plain) => argument,
-        _ => format!("'{}'", argument.replace('\'', r"'\''")),
+        _ => shell_word(Path::new(&argument)),
     });
     quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// A path or argument as a shell reads it.
+pub fn shell_word(path: &Path) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=,@%+".contains(c);
+    let word = path.to_string_lossy();
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.into_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

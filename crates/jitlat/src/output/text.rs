@@ -1,12 +1,13 @@
 //! The console report of streams, and the check of thresholds.
 
-use super::report::Run;
+use super::report::{Run, shell_word};
+use super::wanted::Wanted;
 use crate::console;
 use crate::exit::Status;
 use jitlat_core::Direction;
 use jitlat_core::figures::Condition;
 use jitlat_core::summary::Summary;
-use jitlat_report::text;
+use jitlat_report::text::{self, plots::Canvas};
 use tracing::error;
 
 /// Options of the console report.
@@ -16,6 +17,26 @@ pub struct PageOptions {
     pub corrected: bool,
     /// Whether to draw plots in characters after each report.
     pub plots: bool,
+}
+
+/// The last line of a report: the command that draws or opens the figures of `runs`. Nothing in a pipe, unless `asked`.
+pub fn figures_line(runs: &[Run], wanted: &Wanted, asked: bool) -> String {
+    if !asked && !console::is_terminal() {
+        return String::new();
+    }
+    if let Some(page) = wanted.path("html") {
+        return format!("\nfigures: xdg-open {}\n", shell_word(page));
+    }
+    if let Some(folder) = wanted.path("plots") {
+        return format!("\nfigures: ls {}\n", shell_word(folder));
+    }
+    let logs: Vec<String> = runs.iter().filter_map(|run| run.log.as_deref()).map(shell_word).collect();
+    match &logs[..] {
+        [] => "\nfigures: the same command with --plots DIR or --html FILE; -o LOG keeps the packets\n"
+            .to_owned(),
+        [log] => format!("\nfigures: jitlat -f {log} --plots DIR, or --html FILE\n"),
+        several => format!("\nfigures: jitlat analyze {} --plots DIR, or --html FILE\n", several.join(" ")),
+    }
 }
 
 /// The reports of `runs`, one after the other.
@@ -31,7 +52,8 @@ pub fn page(runs: &[Run], chosen: PageOptions) -> String {
         page.push_str(&run.heading);
         page.push_str(&text::report(&run.summary, &options));
         if chosen.plots {
-            page.push_str(&plots(run, options.width));
+            let canvas = Canvas { width: options.width, unicode: console::shows_unicode() };
+            page.push_str(&plots(run, canvas));
         }
     }
     if let [up, down] = runs
@@ -51,7 +73,7 @@ fn are_one_test(up: &Run, down: &Run) -> bool {
         && up.session.id == down.session.id
 }
 
-fn plots(run: &Run, width: usize) -> String {
+fn plots(run: &Run, canvas: Canvas) -> String {
     let (latency, pdv) = (&run.summary.latency, &run.summary.pdv);
     let round_trip = run.summary.two_way.is_some();
     let correction = run.summary.clock.correction_ns.filter(|_| run.corrected && !round_trip);
@@ -62,9 +84,9 @@ fn plots(run: &Run, width: usize) -> String {
     };
     let shift = correction.unwrap_or(0).saturating_neg();
     [
-        text::plots::shifted_histogram(name, latency, shift, width),
-        text::plots::histogram("jitter (PDV)", pdv, width),
-        text::plots::burstiness(name, &run.samples, shift, run.summary.counts.sent, width),
+        text::plots::shifted_histogram(name, latency, shift, canvas),
+        text::plots::histogram("jitter (PDV)", pdv, canvas),
+        text::plots::burstiness(name, &run.samples, shift, run.summary.counts.sent, canvas),
     ]
     .iter()
     .map(|plot| format!("\n{plot}"))

@@ -16,6 +16,12 @@ use tracing::error;
 pub struct Wanted(pub Vec<(&'static Output, PathBuf)>);
 
 impl Wanted {
+    /// Where the output `name` is written; `None` if it is not wanted, or written to standard output.
+    pub fn path(&self, name: &str) -> Option<&Path> {
+        let (_, path) = self.0.iter().find(|(output, _)| output.name == name)?;
+        (!is_stdout(path)).then_some(path)
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

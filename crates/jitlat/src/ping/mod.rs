@@ -80,7 +80,7 @@ pub fn run(args: &PingArgs) -> Result<Status> {
         });
     }
     let report = Streams { runs: &runs, extra: None, interval: args.report.analysis.interval };
-    let whole = args.report.outputs.write(&report, || text::page(&runs, args.report.page()));
+    let whole = args.report.outputs.write(&report, || args.report.page(&runs, ""));
     let mut troubles = closed.map(|c| c.troubles).unwrap_or_default();
     if let [run] = &runs[..] {
         troubles.extend(late.finish(run, streams).iter().map(explain));

@@ -24,6 +24,8 @@ use std::path::{Path, PathBuf};
 /// error, or to standard output with --summary.
 #[allow(rustdoc::broken_intra_doc_links, reason = "brackets of a synopsis, not links")]
 #[derive(Clone, Debug, Args)]
+// -v is the CAIA tool's verbosity.
+#[command(mut_arg("text_plots", |plots| plots.short(None)))]
 pub struct SppArgs {
     /// Capture(s) at the reference point, where the round trip starts; - is standard input
     #[arg(short = 'f', long = "reference", value_name = "FILE", num_args = 1.., required_unless_present_any = ["payloads", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote"])]

@@ -56,8 +56,8 @@ pub struct SweepArgs {
     /// Stop and wait: times between an answer and the next request (0,1ms,100ms)
     #[arg(long, value_name = "LIST", value_parser = lists::waits, conflicts_with_all = ["periods", "one_way"])]
     pub waits: Option<Levels>,
-    /// Code points (BE,EF,AF41)
-    #[arg(short = 'D', long, value_name = "LIST", value_parser = lists::dscps)]
+    /// Code points, the classes of traffic (BE,EF,AF41): the columns of a second table
+    #[arg(short = 'D', long, visible_alias = "classes", value_name = "LIST", value_parser = lists::dscps)]
     pub dscps: Option<Levels>,
     /// Priorities of what is sent within this host (SO_PRIORITY)
     #[arg(long, value_name = "LIST", value_parser = lists::priorities)]
@@ -96,7 +96,7 @@ pub struct SweepArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["host", "output"])]
     pub resume: Option<PathBuf>,
     #[command(flatten)]
-    pub outputs: Outputs<{ Part::ROWS.and(Part::FIGURES).0 }>,
+    pub outputs: Outputs<{ Part::ROWS.and(Part::FIGURES).and(Part::PAGE).0 }>,
     /// Each --load is a condition too, beside none: the traffic that runs beside the test
     #[command(flatten)]
     pub load: LoadArgs,
@@ -229,8 +229,8 @@ fn measure(state: &mut State, options: &TestOptions, stop: &Stop) -> Result<()> 
                 line.show(&format!("run {number} of {}: {}", all.len(), name(run)));
             }
             SweepEvent::Failed(..) => line.clear(),
-            SweepEvent::Finished(outcome) => {
-                state.add(outcome).map_err(|e| Error::Observer(e.into()))?;
+            SweepEvent::Finished(outcome, packets) => {
+                state.add(outcome, packets).map_err(|e| Error::Observer(e.into()))?;
             }
         }
         Ok(())

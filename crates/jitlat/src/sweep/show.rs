@@ -3,14 +3,16 @@
 use super::plan::{FORMAT, Plan};
 use super::state::State;
 use crate::console;
-use crate::output::{Drawings, Report, Table};
+use crate::output::{Report, Table};
 use anyhow::Result;
-use jitlat_core::figures::{Selector, selectors};
+use jitlat_core::analysis::Samples;
+use jitlat_core::figures::{FIGURES, Figure, Number, Selector, selectors};
 use jitlat_core::sweep::{
     Confidence, Estimate, Factor, Grid, Level, Outcome, Point, SizeLaw, points, size_laws,
 };
 use jitlat_core::units::{bit_rate, eng4_f64};
-use jitlat_report::figure::{Sweep, of_sweep};
+use jitlat_report::figure::{CellPackets, Sweep, of_sweep};
+use jitlat_report::html::Section;
 use jitlat_report::text::{Options, Page};
 use serde::Serialize;
 use serde_json::Value;
@@ -38,17 +40,17 @@ pub struct SweepReport<'a> {
     state: &'a State,
     points: Vec<Point>,
     laws: Vec<SizeLaw>,
+    section: Section,
 }
 
 impl<'a> SweepReport<'a> {
     /// The report of the runs in `state`.
     pub fn new(state: &'a State) -> SweepReport<'a> {
         let plan = state.plan();
-        SweepReport {
-            state,
-            points: points(&plan.grid, state.outcomes(), plan.confidence),
-            laws: size_laws(&plan.grid, state.outcomes()),
-        }
+        let points = points(&plan.grid, state.outcomes(), plan.confidence);
+        let laws = size_laws(&plan.grid, state.outcomes());
+        let section = section(state, &points, &laws);
+        SweepReport { state, points, laws, section }
     }
 
     /// Whether no combination has been measured.
@@ -63,6 +65,9 @@ impl<'a> SweepReport<'a> {
         let mut page = table(&plan.grid, plan.confidence, &self.points, &options);
         if plan.repetitions == 1 {
             page.item("One run each: nothing is known of how the figures repeat. Give --repetitions.");
+        }
+        if let Some(classes) = Classes::of(plan, &self.points) {
+            classes.write(&mut page);
         }
         if !self.laws.is_empty() {
             page.heading("Delay by size");
@@ -81,19 +86,132 @@ impl Report for SweepReport<'_> {
         Some(lines(&self.state.plan().grid, &self.points))
     }
 
-    fn draw(&self, each: &mut Drawings<'_>) -> Result<()> {
-        let plan = self.state.plan();
-        let notes: Vec<String> = self.laws.iter().map(law).collect();
-        each(
-            "",
-            &of_sweep(&Sweep {
-                grid: &plan.grid,
-                points: &self.points,
-                confidence: plan.confidence,
-                quantity: plan.quantity(),
-                notes: &notes,
-            }),
-        )
+    fn section(&self) -> Option<&Section> {
+        Some(&self.section)
+    }
+}
+
+/// The page and the figures.
+fn section(state: &State, points: &[Point], laws: &[SizeLaw]) -> Section {
+    let plan = state.plan();
+    let notes: Vec<String> = laws.iter().map(law).collect();
+    let packets = |p: &Point| {
+        let kept = state.outcomes().iter().zip(state.packets());
+        let runs: Vec<&Samples> = kept.filter(|(o, _)| o.run.cell == p.cell).map(|(_, p)| p).collect();
+        CellPackets::new(p.cell, &runs)
+    };
+    let packets: Vec<CellPackets> = points.iter().filter_map(packets).collect();
+    let figures = of_sweep(&Sweep {
+        grid: &plan.grid,
+        points,
+        confidence: plan.confidence,
+        quantity: plan.quantity(),
+        notes: &notes,
+        packets: &packets,
+    });
+    let (columns, rows) = Classes::of(plan, points).map_or_else(|| of_points(plan, points), Classes::in_rows);
+    let mean = format!("Means over the runs of each combination; n = {} packets a run.", plan.packets);
+    Section {
+        title: format!("{} to {}, swept", plan.quantity(), plan.host),
+        what: format!("{} combinations, {} runs made", points.len(), state.outcomes().len()),
+        remarks: notes.iter().cloned().chain([mean]).collect(),
+        columns,
+        rows,
+        figures,
+    }
+}
+
+/// The figures of the tables, by their keys.
+const COLUMNS: [&str; 6] = ["latency-mean", "latency-p99", "ipdv-mean", "ipdv-stddev", "ipdv-iqr", "loss"];
+
+/// The columns of [`COLUMNS`] that any point has.
+fn columns(points: &[Point]) -> Vec<&'static Figure> {
+    let any = |f: &&Figure| COLUMNS.contains(&f.key) && points.iter().any(|p| p.get(f.key).is_some());
+    FIGURES.iter().filter(any).collect()
+}
+
+fn shown(figure: &Figure, point: &Point) -> String {
+    point.get(figure.key).map_or_else(|| "-".to_owned(), |e| figure.show(Number::Real(e.mean)))
+}
+
+/// A row for each combination.
+fn of_points(plan: &Plan, points: &[Point]) -> (Vec<String>, Vec<Vec<String>>) {
+    let figures = columns(points);
+    let row = |p: &Point| {
+        let name = [plan.grid.name(p.cell, None)].into_iter();
+        name.chain(figures.iter().map(|f| shown(f, p))).collect()
+    };
+    let heads = ["combination"].into_iter().chain(figures.iter().map(|f| f.label));
+    (heads.map(str::to_owned).collect(), points.iter().map(row).collect())
+}
+
+/// A table of tests in rows and classes of traffic in columns.
+struct Classes {
+    columns: Vec<String>,
+    /// The name of each test, and its lines.
+    tests: Vec<(String, Vec<ClassLine>)>,
+}
+
+/// The label of a figure, and its value for each class.
+type ClassLine = (&'static str, Vec<String>);
+
+impl Classes {
+    /// `None` unless classes were varied.
+    fn of(plan: &Plan, points: &[Point]) -> Option<Classes> {
+        let is_class = |f: Factor| matches!(f, Factor::Dscp | Factor::Category);
+        let axis = plan.grid.axes.iter().find(|a| is_class(a.factor) && a.levels.len() > 1)?;
+        let test = |p: &Point| plan.grid.name(p.cell, Some(axis.factor));
+        let mut names: Vec<String> = Vec::new();
+        for name in points.iter().map(test) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let figures = columns(points);
+        let of_test = |name: String| {
+            let at = |level: &Level| {
+                let class = |p: &&Point| plan.grid.level(p.cell, axis.factor) == Some(level);
+                points.iter().filter(class).find(|p| test(p) == name)
+            };
+            let found: Vec<Option<&Point>> = axis.levels.iter().map(at).collect();
+            let line = |f: &&'static Figure| {
+                let values = found.iter().map(|p| p.map_or_else(|| "-".to_owned(), |p| shown(f, p)));
+                (f.label, values.collect())
+            };
+            let lines = figures.iter().map(line).collect();
+            (name, lines)
+        };
+        Some(Classes {
+            columns: axis.levels.iter().map(|l| l.text.clone()).collect(),
+            tests: names.into_iter().map(of_test).collect(),
+        })
+    }
+
+    /// For a page: a row for each figure of each test.
+    fn in_rows(self) -> (Vec<String>, Vec<Vec<String>>) {
+        let heads = ["test".to_owned(), "figure".to_owned()].into_iter().chain(self.columns);
+        let rows = self.tests.into_iter().flat_map(|(name, lines)| {
+            lines.into_iter().map(move |(label, values)| {
+                [name.clone(), label.to_owned()].into_iter().chain(values).collect()
+            })
+        });
+        (heads.collect(), rows.collect())
+    }
+
+    fn write(&self, page: &mut Page) {
+        let line = |name: &str, cells: &[String]| {
+            let cells: String = cells.iter().map(|cell| format!(" {cell:>11}")).collect();
+            format!("{name:<16}{cells}")
+        };
+        page.heading(&line("By class", &self.columns));
+        for (name, lines) in &self.tests {
+            if !name.is_empty() {
+                page.line(name);
+            }
+            for (label, values) in lines {
+                page.line(&line(&format!("  {label}"), values));
+            }
+        }
     }
 }
 

@@ -3,8 +3,10 @@
 
 use super::plan::{Plan, READABLE};
 use anyhow::{Context, Result, bail};
+use jitlat_core::analysis::Samples;
 use jitlat_core::sweep::{Outcome, Run};
 use jitlat_net::random;
+use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -22,6 +24,17 @@ pub struct State {
     file: File,
     plan: Plan,
     outcomes: Vec<Outcome>,
+    packets: Vec<Samples>,
+}
+
+/// A finished run as a line.
+#[derive(Serialize, Deserialize)]
+struct Line<Outcome, Packets> {
+    #[serde(flatten)]
+    outcome: Outcome,
+    /// Its accepted packets; absent from files of older programs.
+    #[serde(default)]
+    packets: Packets,
 }
 
 /// Largest file, in bytes.
@@ -36,7 +49,7 @@ impl State {
             }
             Named::Random => create_random()?,
         };
-        let mut state = State { path, file, plan, outcomes: Vec::new() };
+        let mut state = State { path, file, plan, outcomes: Vec::new(), packets: Vec::new() };
         let line = serde_json::to_string(&state.plan)?;
         state.write(&line)?;
         Ok(state)
@@ -64,26 +77,28 @@ impl State {
         if !READABLE.contains(&plan.format.as_str()) {
             bail!("{name} is of format '{}', which this program does not know", plan.format);
         }
-        let mut outcomes: Vec<Outcome> = Vec::new();
+        let (mut outcomes, mut packets): (Vec<Outcome>, Vec<Samples>) = Default::default();
         let cells = plan.grid.cells().unwrap_or(0);
         for (number, line) in lines.enumerate() {
-            let outcome: Outcome =
-                serde_json::from_str(line).with_context(|| format!("{name}, line {}", number + 2))?;
+            let Line { outcome, packets: own } = serde_json::from_str::<Line<Outcome, Samples>>(line)
+                .with_context(|| format!("{name}, line {}", number + 2))?;
             if outcome.run.cell >= cells || outcomes.iter().any(|o| o.run == outcome.run) {
                 bail!("{name}, line {}: this run is not one of the plan's, or is there twice", number + 2);
             }
             outcomes.push(outcome);
+            packets.push(own);
         }
         file.set_len(whole as u64)?;
         io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
-        Ok(State { path: path.to_owned(), file, plan, outcomes })
+        Ok(State { path: path.to_owned(), file, plan, outcomes, packets })
     }
 
-    /// Appends a finished run.
-    pub fn add(&mut self, outcome: Outcome) -> Result<()> {
-        let line = serde_json::to_string(&outcome)?;
+    /// Appends a finished run with its accepted packets.
+    pub fn add(&mut self, outcome: Outcome, packets: Samples) -> Result<()> {
+        let line = serde_json::to_string(&Line { outcome: &outcome, packets: &packets })?;
         self.write(&line)?;
         self.outcomes.push(outcome);
+        self.packets.push(packets);
         Ok(())
     }
 
@@ -103,6 +118,11 @@ impl State {
 
     pub fn outcomes(&self) -> &[Outcome] {
         &self.outcomes
+    }
+
+    /// The accepted packets of each run, in the order of the outcomes; empty where an older program did not keep them.
+    pub fn packets(&self) -> &[Samples] {
+        &self.packets
     }
 
     pub fn path(&self) -> &Path {
@@ -166,13 +186,17 @@ mod tests {
         }
     }
 
+    fn packets() -> Samples {
+        Samples { seq: vec![0, 2, 1], sent: vec![1_000, 3_000, 2_000], delay: vec![7, -9, 8] }
+    }
+
     #[test]
     fn a_sweep_goes_on_where_it_was_cut() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         let mut state = State::create(&Named::Given(path.clone()), plan()).unwrap();
-        state.add(outcome(1, 0)).unwrap();
-        state.add(outcome(0, 0)).unwrap();
+        state.add(outcome(1, 0), packets()).unwrap();
+        state.add(outcome(0, 0), Samples::default()).unwrap();
         drop(state);
         assert!(State::create(&Named::Given(path.clone()), plan()).is_err(), "never replaced");
         // A crash in the middle of a line.
@@ -180,8 +204,9 @@ mod tests {
         std::fs::write(&path, &text[..text.len() - 5]).unwrap();
         let mut state = State::resume(&path).unwrap();
         assert_eq!((state.plan(), state.outcomes().len()), (&plan(), 1));
+        assert_eq!(state.packets(), [packets()]);
         assert!(state.has(Run { cell: 1, repetition: 0 }) && !state.has(Run { cell: 0, repetition: 0 }));
-        state.add(outcome(0, 0)).unwrap();
+        state.add(outcome(0, 0), Samples::default()).unwrap();
         drop(state);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     }

@@ -58,6 +58,8 @@ pub(crate) struct Rendezvous {
 #[derive(Default)]
 struct Registrations {
     ports: Vec<Arc<Port>>,
+    /// Ports that no flow waits at any more: open until the thread lets go of them.
+    closing: Vec<Weak<Port>>,
     waiting: Vec<Waiting>,
     next: u64,
     running: bool,
@@ -114,9 +116,9 @@ impl Rendezvous {
     ) -> io::Result<Registration> {
         let udp = matches!(notify, Notify::Greeting(_));
         let mut state = self.state();
-        let local = match state.port(local, udp) {
-            Some(port) if local.port() != 0 => port.local,
-            _ => {
+        let local = match state.open_port(local, udp) {
+            Some(local) => local,
+            None => {
                 let port = Port::open(local, udp)?;
                 let local = port.local;
                 state.ports.push(Arc::new(port));
@@ -139,8 +141,27 @@ impl Rendezvous {
 }
 
 impl Registrations {
-    fn port(&self, local: SocketAddr, udp: bool) -> Option<&Arc<Port>> {
-        self.ports.iter().find(|p| p.local == local && p.is_udp() == udp)
+    /// The address of an open port; one that is about to be closed stays open.
+    fn open_port(&mut self, local: SocketAddr, udp: bool) -> Option<SocketAddr> {
+        let same = |p: &Arc<Port>| p.local == local && p.is_udp() == udp;
+        if !self.ports.iter().any(same) {
+            let port = self.closing.iter().filter_map(Weak::upgrade).find(same)?;
+            self.ports.push(port);
+        }
+        Some(local)
+    }
+
+    /// Gives up the ports that no flow waits at.
+    fn close_unused(&mut self) {
+        let Registrations { ports, closing, waiting, .. } = self;
+        closing.retain(|p| p.strong_count() > 0);
+        ports.retain(|p| {
+            let used = waiting.iter().any(|w| w.local == p.local && w.udp == p.is_udp());
+            if !used {
+                closing.push(Arc::downgrade(p));
+            }
+            used
+        });
     }
 
     /// Notifies the flow that waits for a greeting with `token` at `local`.
@@ -193,8 +214,7 @@ impl Drop for Registration {
     fn drop(&mut self) {
         let mut state = self.rendezvous.state();
         state.waiting.retain(|w| w.number != self.number);
-        let Registrations { ports, waiting, .. } = &mut *state;
-        ports.retain(|p| waiting.iter().any(|w| w.local == p.local && w.udp == p.is_udp()));
+        state.close_unused();
         drop(state);
         self.rendezvous.waker.wake();
     }
@@ -226,7 +246,11 @@ fn attend(rendezvous: &Weak<Rendezvous>, waker: &Waker) {
                 PortSocket::Tcp(listener) => accept(listener, port.local, &slots, &mut unidentified),
             }
         }
-        drop(ports);
+        {
+            // Closed under the lock: no flow finds a port neither open nor free.
+            let _state = rendezvous.state();
+            drop(ports);
+        }
         identify(&rendezvous, &mut unidentified);
     }
 }
@@ -324,5 +348,25 @@ mod tests {
         let (stream, head) = meets.recv_timeout(LIMIT).unwrap();
         assert_eq!((stream.peer_addr().unwrap().ip(), head), (honest, Header::hello(9).to_bytes().to_vec()));
         drop(silent);
+    }
+
+    #[test]
+    fn a_port_that_is_about_to_close_can_be_waited_at_again() {
+        let rendezvous = Rendezvous::new().unwrap();
+        let peer = IpAddr::from([127, 0, 0, 1]);
+        let wait = |local: SocketAddr| {
+            let notify = Notify::Connection(Box::new(|_, _| {}));
+            rendezvous.wait(local, peer, Expected::AnyConnection, notify).unwrap()
+        };
+        let mut local = SocketAddr::new(peer, 0);
+        for _ in 0..500 {
+            local = wait(local).local;
+        }
+        // A port that was given up is free again.
+        let until = Instant::now() + LIMIT;
+        while sockets::listen_tcp(local).is_err() {
+            assert!(Instant::now() < until, "the port stays open");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }

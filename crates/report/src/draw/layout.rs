@@ -6,8 +6,8 @@
 use super::font;
 use super::palette::{AXIS, GRID, Ink, MUTED, Paint, TEXT, dashes, ink, paint};
 use crate::figure::{
-    Axis, Bound, Density, Figure, Mark, MeanRow, Overflow, Scale, Series, SpreadRow, Tick, Tone,
-    group_thousands,
+    Axis, Bound, Density, Figure, HistogramRow, Mark, MeanRow, Overflow, Scale, Series, SpreadRow, Tick,
+    Tone, group_thousands,
 };
 
 const WIDTH: f32 = 760.0;
@@ -21,6 +21,10 @@ const LINE: f32 = 16.0;
 const OVERFLOW: f32 = 54.0;
 /// Height of the strip in which losses are marked.
 const RUG: f32 = 22.0;
+/// Height of a row.
+const ROW: f32 = 44.0;
+/// Height of a row that holds a histogram.
+const HISTOGRAM_ROW: f32 = 84.0;
 /// Half the width of an error bar's cap.
 const CAP: f32 = 3.5;
 
@@ -249,11 +253,15 @@ impl Sheet {
     /// Draws axes and grid; returns the area of the plot.
     fn axes(&mut self, figure: &Figure, top: f32) -> Rect {
         let rows = figure.series.iter().find_map(|s| match &s.mark {
-            Mark::Spread { rows } => Some(row_ticks(rows.iter().map(|r| r.name.as_str()))),
-            Mark::Means { rows } => Some(row_ticks(rows.iter().map(|r| r.name.as_str()))),
+            Mark::Spread { rows } => Some((row_ticks(ROW, rows.iter().map(|r| r.name.as_str())), ROW)),
+            Mark::Means { rows } => Some((row_ticks(ROW, rows.iter().map(|r| r.name.as_str())), ROW)),
+            Mark::Histograms { rows, .. } => {
+                Some((row_ticks(HISTOGRAM_ROW, rows.iter().map(|r| r.name.as_str())), HISTOGRAM_ROW))
+            }
             _ => None,
         });
-        let height = rows.as_ref().map_or(PLOT_HEIGHT, |r| (r.len() as f32 * 44.0 + 16.0).max(80.0));
+        let height = rows.as_ref().map_or(PLOT_HEIGHT, |(r, row)| (r.len() as f32 * row + 16.0).max(80.0));
+        let rows = rows.map(|(ticks, _)| ticks);
         let left_ticks = rows.clone().unwrap_or_else(|| figure.y.ticks(6));
         let right_ticks = figure.right.as_ref().map(|a| a.ticks(6)).unwrap_or_default();
         let widest = |ticks: &[Tick]| ticks.iter().map(|t| font::width(&t.label, LABEL)).fold(0.0, f32::max);
@@ -435,6 +443,11 @@ impl Panel<'_> {
                     self.mean(i, row, out);
                 }
             }
+            Mark::Histograms { start, width, rows } => {
+                for (i, row) in rows.iter().enumerate() {
+                    out.extend(self.histogram(i, *start, *width, row));
+                }
+            }
         }
     }
 
@@ -444,6 +457,22 @@ impl Panel<'_> {
         for (x, y) in [low, high] {
             out.push(line([(x - CAP, y), (x + CAP, y)], stroke, 1.4));
         }
+    }
+
+    /// Bars that stand on the foot of row `i`; the highest is almost as high as the row.
+    fn histogram(&self, i: usize, start: f64, width: f64, row: &HistogramRow) -> [Shape; 2] {
+        let color = ink(Tone::Run(i as u8));
+        let foot = self.plot.y + row_middle(HISTOGRAM_ROW, i) + HISTOGRAM_ROW / 2.0 - 4.0;
+        let most = row.heights.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+        let x = |v: f64| self.plot.x + self.figure.x.position(v).clamp(0.0, 1.0) as f32 * self.plot.w;
+        let bars = row.heights.iter().zip(0u32..).filter(|(height, _)| **height > 0.0);
+        let rects = bars.map(|(height, k)| {
+            let [left, right] = [k, k + 1].map(|k| x(start + width * f64::from(k)));
+            let h = ((height / most) as f32 * (HISTOGRAM_ROW - 12.0)).max(1.0);
+            Rect { x: left, y: foot - h, w: (right - left - 0.6).max(1.0), h }
+        });
+        let base = line([(self.plot.x, foot), (self.plot.x + self.plot.w, foot)], paint(color, 0.6), 0.8);
+        [Shape::Rects { rects: rects.collect(), fill: paint(color, 0.8) }, base]
     }
 
     fn rule(&self, at: f64) -> f32 {
@@ -494,7 +523,7 @@ impl Panel<'_> {
     /// A dot, and a line with caps along its interval.
     fn mean(&self, i: usize, row: &MeanRow, out: &mut Vec<Shape>) {
         let stroke = paint(ink(Tone::Run(i as u8)), 1.0);
-        let y = self.plot.y + row_middle(i);
+        let y = self.plot.y + row_middle(ROW, i);
         let x = |v: f64| self.plot.x + self.figure.x.position(v).clamp(0.0, 1.0) as f32 * self.plot.w;
         if let Some(interval) = row.interval {
             let [low, high] = interval.map(x);
@@ -509,7 +538,7 @@ impl Panel<'_> {
     /// A thin line from minimum to maximum, a box from minimum to p90, a bar at the median, a tick at p99.
     fn spread(&self, i: usize, row: &SpreadRow, out: &mut Vec<Shape>) {
         let color = ink(Tone::Run(i as u8));
-        let y = self.plot.y + row_middle(i);
+        let y = self.plot.y + row_middle(ROW, i);
         let x = |v: f64| self.plot.x + self.figure.x.position(v).clamp(0.0, 1.0) as f32 * self.plot.w;
         let [min, median, p90, p99, max] = row.at.map(x);
         let upright = |x: f32, half: f32, w: f32| line([(x, y - half), (x, y + half)], paint(color, 1.0), w);
@@ -522,14 +551,15 @@ impl Panel<'_> {
     }
 }
 
-fn row_middle(i: usize) -> f32 {
-    30.0 + 44.0 * i as f32
+/// The middle of row `i`, of rows of this height, from the top of the plot.
+fn row_middle(height: f32, i: usize) -> f32 {
+    8.0 + height * (0.5 + i as f32)
 }
 
 /// The names of the rows; positions are in drawing units from the top.
-fn row_ticks<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Tick> {
+fn row_ticks<'a>(height: f32, names: impl Iterator<Item = &'a str>) -> Vec<Tick> {
     let label = |name: &str| shortened(name, LABEL, 220.0);
-    names.enumerate().map(|(i, name)| Tick { at: row_middle(i).into(), label: label(name) }).collect()
+    names.enumerate().map(|(i, name)| Tick { at: row_middle(height, i).into(), label: label(name) }).collect()
 }
 
 /// Opacity of a cell: logarithmic, so that both a single packet and the densest cell are visible.
@@ -605,6 +635,7 @@ fn key(series: &Series, x: f32, y: f32, w: f32) -> Vec<Shape> {
         | Mark::Columns { .. }
         | Mark::Stems { .. }
         | Mark::Spread { .. }
+        | Mark::Histograms { .. }
         | Mark::Rule { .. } => {
             let rects = vec![Rect { x, y: y - 5.0, w, h: 10.0 }];
             vec![Shape::Rects { rects, fill: paint(color, 0.75) }]

@@ -24,10 +24,10 @@ pub use axis::{Axis, Scale, Tick, Unit, group_thousands, value_label};
 pub use compare::{ComparedRun, Subject, cdfs, ipdv_cdfs, spreads};
 pub use density::Density;
 pub use grid::Grid;
-pub use parts::{Bound, Figure, Mark, MeanRow, Overflow, Series, SpreadRow, Tone};
+pub use parts::{Bound, Figure, HistogramRow, Mark, MeanRow, Overflow, Series, SpreadRow, Tone};
 pub use passive::{FigureRange, PassiveRun, PassiveTrace, Period, PeriodError, of_captures, of_passive};
 pub use run::Run;
-pub use sweep::{Sweep, of_sweep};
+pub use sweep::{CellPackets, Sweep, of_sweep};
 pub use tcp::{ConnectionTrace, TcpTrace, of_tcp};
 pub use trace::Trace;
 

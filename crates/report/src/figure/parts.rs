@@ -158,6 +158,25 @@ pub enum Mark {
         /// One row a mean, from the top.
         rows: Vec<MeanRow>,
     },
+    /// Histograms in rows, on one horizontal axis, each as high as its row.
+    Histograms {
+        /// Left edge of the first bar.
+        start: f64,
+        /// Width of a bar.
+        width: f64,
+        /// One row a histogram, from the top.
+        rows: Vec<HistogramRow>,
+    },
+}
+
+/// The histogram of one run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HistogramRow {
+    /// The run's name.
+    pub name: String,
+    /// Height of each bar.
+    #[serde(serialize_with = "compact")]
+    pub heights: Vec<f64>,
 }
 
 /// A value with its lower and upper bound.

@@ -1,7 +1,14 @@
 //! Figures of a sweep: a figure of the runs against a varied condition, with the confidence interval over repetitions
 //! as error bars.
 
-use super::{Axis, Bound, Figure, Mark, MeanRow, Series, Tone, Unit, group_thousands, value_label};
+use super::{
+    Axis, Bound, ComparedRun, Figure, HistogramRow, Mark, MeanRow, Series, Tone, Unit, group_thousands,
+    of_runs, value_label,
+};
+use jitlat_core::analysis::Samples;
+use jitlat_core::distribution::sample::Sample;
+use jitlat_core::metrics::ipdv;
+use jitlat_core::summary::{Distribution, Ipdv, Percent};
 use jitlat_core::sweep::{Axis as Condition, Confidence, Estimate, Factor, Grid, Point};
 
 /// Most curves in a figure; more cannot be distinguished.
@@ -22,6 +29,36 @@ pub struct Sweep<'a> {
     pub quantity: &'a str,
     /// Notes for the reader.
     pub notes: &'a [String],
+    /// The packets of each combination whose packets were kept.
+    pub packets: &'a [CellPackets],
+}
+
+/// The packets of all runs of one combination, pooled.
+#[derive(Clone, Debug)]
+pub struct CellPackets {
+    cell: usize,
+    delay: (Distribution, Sample),
+    pdv: (Distribution, Sample),
+    ipdv: (Ipdv, Sample),
+}
+
+impl CellPackets {
+    /// Of the combination `cell`, from its runs; `None` if none has packets.
+    pub fn new(cell: usize, runs: &[&Samples]) -> Option<CellPackets> {
+        let delays: Vec<i64> = runs.iter().flat_map(|run| &run.delay).copied().collect();
+        let above = |run: &&Samples| {
+            let least = run.delay.iter().copied().min().unwrap_or(0);
+            run.delay.iter().map(|delay| delay.saturating_sub(least)).collect::<Vec<_>>()
+        };
+        let pdv: Vec<i64> = runs.iter().flat_map(above).collect();
+        let possible = runs.iter().map(|run| run.len().saturating_sub(1) as u64).sum();
+        (!delays.is_empty()).then(|| CellPackets {
+            cell,
+            delay: Distribution::of_values(&delays),
+            pdv: Distribution::of_values(&pdv),
+            ipdv: ipdv::of_steps(runs.iter().flat_map(|run| ipdv::steps(run)).collect(), possible),
+        })
+    }
 }
 
 /// Every figure that applies to `sweep`.
@@ -31,7 +68,16 @@ pub fn of_sweep(sweep: &Sweep<'_>) -> Vec<Figure> {
         .into_iter()
         .filter(|what| *what != "loss" || lossy)
         .filter_map(|what| figure(sweep, what))
+        .chain(distributions(sweep))
         .collect()
+}
+
+/// The distributions of the combinations over each other, and side by side in rows.
+fn distributions(sweep: &Sweep<'_>) -> Vec<Figure> {
+    let names: Vec<String> = sweep.packets.iter().map(|p| sweep.grid.name(p.cell, None)).collect();
+    let runs: Vec<ComparedRun<'_>> =
+        sweep.packets.iter().zip(&names).map(|(p, name)| p.beside(name, sweep.is_one_way())).collect();
+    histograms(sweep, &names).into_iter().chain(of_runs(&runs)).collect()
 }
 
 fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
@@ -107,6 +153,81 @@ fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
         series,
         overflow: None,
         notes,
+    })
+}
+
+impl CellPackets {
+    fn beside<'a>(&'a self, name: &'a str, raw_clocks: bool) -> ComparedRun<'a> {
+        ComparedRun {
+            name,
+            latency: &self.delay.0,
+            pdv: &self.pdv.0,
+            samples: Some((&self.delay.1, &self.pdv.1)),
+            ipdv: Some((&self.ipdv.0, &self.ipdv.1)),
+            correction: None,
+            raw_clocks,
+        }
+    }
+}
+
+impl Sweep<'_> {
+    fn is_one_way(&self) -> bool {
+        self.quantity == "one-way delay"
+    }
+}
+
+/// A histogram for each combination, on one axis: of round trips, or of one-way delays above each run's smallest, because
+/// clocks may move between runs. What lies beyond the axis is in the last bar, as in the seed document.
+fn histograms(sweep: &Sweep<'_>, names: &[String]) -> Option<Figure> {
+    const BARS: usize = 80;
+    const ROWS: usize = 12;
+    let of = |p: &'_ CellPackets| if sweep.is_one_way() { p.pdv.clone() } else { p.delay.clone() };
+    let all: Vec<(Distribution, Sample)> = sweep.packets.iter().take(ROWS).map(of).collect();
+    if all.len() < 2 {
+        return None;
+    }
+    let low = all.iter().filter_map(|(d, _)| d.min).min()?;
+    let high = all.iter().filter_map(|(d, _)| d.percentiles.at(Percent(99_000))).max()?.max(low + 1);
+    let width = ((high - low) as f64 / (BARS - 1) as f64).max(1.0);
+    let row = |((_, sample), name): (&(Distribution, Sample), &String)| {
+        let mut heights = vec![0.0; BARS];
+        for k in 0..sample.len() {
+            let bar = sample.at(k).map_or(0, |v| ((v - low) as f64 / width) as usize);
+            heights[bar.min(BARS - 1)] += 1.0;
+        }
+        HistogramRow { name: name.clone(), heights }
+    };
+    let quantity = if sweep.is_one_way() { "delay above the run's own minimum" } else { sweep.quantity };
+    let numbers = |((d, _), name): (&(Distribution, Sample), &String)| {
+        let shown = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| value_label(Unit::Time, v));
+        let n = group_thousands(&d.n.to_string());
+        format!("{name}: n = {n}, mean {}, std dev {}.", shown(d.mean), shown(d.stddev))
+    };
+    let dropped = (sweep.packets.len() > ROWS)
+        .then(|| format!("The first {ROWS} of {} combinations are drawn.", sweep.packets.len()));
+    let end = low as f64 + width * BARS as f64;
+    let beyond =
+        "The axis ends at the largest 99th percentile; the last bar of each row also holds what lies beyond.";
+    let mark = Mark::Histograms { start: low as f64, width, rows: all.iter().zip(names).map(row).collect() };
+    Some(Figure {
+        id: "sweep-distributions".into(),
+        title: format!("{}, frequency distributions", capitalised(quantity)),
+        subtitle: format!(
+            "{} combinations · {} per bar · each row to its own height",
+            all.len(),
+            value_label(Unit::Time, width)
+        ),
+        about: "The width of each row is its jitter; rows further right are slower.".into(),
+        x: Axis::linear(quantity, Unit::Time, low as f64, end),
+        y: Axis::linear("", Unit::Plain, 0.0, 1.0),
+        right: None,
+        series: vec![Series::new("", Tone::Data, mark)],
+        overflow: None,
+        notes: dropped
+            .into_iter()
+            .chain([beyond.to_owned()])
+            .chain(all.iter().zip(names).map(numbers))
+            .collect(),
     })
 }
 
@@ -245,8 +366,8 @@ mod tests {
         let (_, outcomes) = sweep(&["a", "b", "c", "d"]);
         let points = points(&grid, &outcomes, Confidence::default());
         let (quantity, notes) = ("round trip", &[][..]);
-        let sweep =
-            Sweep { grid: &grid, points: &points, confidence: Confidence::default(), quantity, notes };
+        let confidence = Confidence::default();
+        let sweep = Sweep { grid: &grid, points: &points, confidence, quantity, notes, packets: &[] };
         let [figure] = &of_sweep(&sweep)[..] else { panic!() };
         assert_eq!(figure.title, "Round trip, mean, by access category");
         assert_eq!(figure.x.names, ["BK", "VO"]);
@@ -268,20 +389,37 @@ mod tests {
         let (grid, outcomes) = sweep(texts);
         let points = points(&grid, &outcomes, Confidence::default());
         let (quantity, notes) = ("round trip", &[][..]);
-        of_sweep(&Sweep { grid: &grid, points: &points, confidence: Confidence::default(), quantity, notes })
+        let column = |delay: Vec<i64>| Samples { seq: (0..9).collect(), sent: vec![0; 9], delay };
+        let packets: Vec<CellPackets> = (0..texts.len())
+            .filter_map(|c| {
+                let run = column((0..9).map(|k| 1_000_000 * (c as i64 + 1) + k * k * 1000).collect());
+                CellPackets::new(c, &[&run, &run])
+            })
+            .collect();
+        let confidence = Confidence::default();
+        of_sweep(&Sweep { grid: &grid, points: &points, confidence, quantity, notes, packets: &packets })
     }
 
     #[test]
     fn quantities_become_curves_with_bounds_and_names_become_rows() {
         let by_size = figures(&["40", "80", "120"]);
-        assert_eq!(by_size.len(), 1, "what no run has is not drawn");
+        let ids: Vec<&str> = by_size.iter().map(|f| f.id.as_str()).collect();
+        assert_eq!(ids[..2], ["sweep-latency-mean", "sweep-distributions"], "what no run has is not drawn");
+        assert!(ids.contains(&"compare-latency-cdf") && ids.contains(&"compare-ipdv-cdf"), "{ids:?}");
+        let Mark::Histograms { rows, .. } = &by_size[1].series[0].mark else {
+            panic!("{:?}", by_size[1].series)
+        };
+        assert!(
+            rows.iter().all(|r| r.heights.iter().sum::<f64>() == 18.0),
+            "every packet is in a bar: {rows:?}"
+        );
         let Mark::Bounds { points } = &by_size[0].series[1].mark else { panic!("{:?}", by_size[0].series) };
         assert_eq!(points.len(), 3);
         assert!(points.iter().all(|b| b.low < b.value && b.value < b.high));
         let by_name = figures(&["icmp", "lamp:user"]);
         let Mark::Means { rows } = &by_name[0].series[0].mark else { panic!() };
         assert!(rows[1].name.starts_with("lamp:user: 2.010 ms"), "{}", rows[1].name);
-        for figure in by_size.iter().chain(&by_name) {
+        for figure in by_size.iter().chain(&by_name).filter(|f| f.id.starts_with("sweep-latency")) {
             let svg = crate::draw::svg(figure);
             assert!(svg.contains("95 % confidence") && !svg.contains("NaN"), "{svg}");
         }

@@ -81,6 +81,7 @@
   }
 
   function ticks(axis, most) {
+    if (axis.names?.length) return axis.names.map((label, at) => ({ at, label })).filter((t) => t.at >= axis.lo && t.at <= axis.hi);
     return axis.scale === "log" ? logTicks(axis, most) : linearTicks(axis, most);
   }
 
@@ -173,7 +174,9 @@
     return typeof s.tone === "object" ? DASHES[s.tone.run % DASHES.length] : "";
   };
   const n1 = (v) => +v.toFixed(1);
-  const rows = () => figure.series.map((s) => s.mark).find((m) => m.kind === "spread")?.rows;
+  const inRows = () => figure.series.map((s) => s.mark).find((m) => ["spread", "means", "histograms"].includes(m.kind));
+  const rows = () => inRows()?.rows;
+  const rowHeight = () => (inRows()?.kind === "histograms" ? 96 : 52);
   const measure = (text, size) => text.length * size * 0.6;
 
   function draw() {
@@ -191,7 +194,7 @@
     const x1 = W - (figure.right ? widest(right) + 46 : 30);
     const side = figure.overflow && full() ? 70 : 0;
     const rug = figure.series.some((s) => s.mark.kind === "rug") ? 26 : 0;
-    const h = names ? Math.max(names.length * 52 + 16, 120) : PLOT_H;
+    const h = names ? Math.max(names.length * rowHeight() + 16, 120) : PLOT_H;
     area = { x: x0, y: top + 6, w: x1 - x0 - side, h: h - rug, side, rug };
     const foot = area.y + h;
     svg.setAttribute("viewBox", `0 0 ${W} ${foot + 52}`);
@@ -234,7 +237,7 @@
   const px = (v) => area.x + Math.min(Math.max(position(x, v), -5), 6) * area.w;
   const py = (axis, v) => area.y + area.h - Math.min(Math.max(position(axis, v), -5), 6) * area.h;
   const axisOf = (s) => (s.on_right && figure.right ? figure.right : y);
-  const rowMiddle = (i) => 34 + 52 * i;
+  const rowMiddle = (i) => 8 + rowHeight() * (i + 0.5);
   const ticksOfRows = (names) => names.map((r, i) => ({ at: rowMiddle(i), label: r.name.length > 26 ? `${r.name.slice(0, 25)}…` : r.name }));
 
   function legend(svg, top) {
@@ -304,6 +307,43 @@
         break;
       }
       case "spread": m.rows.forEach((r, i) => spread(g, r, i)); break;
+      case "bounds":
+        m.points.forEach((b) => {
+          const at = n1(px(b.at)), [low, mid, high] = [b.low, b.value, b.high].map((v) => n1(py(axis, v)));
+          node(g, "path", { d: `M${at} ${low}V${high}M${at - 4} ${low}h8M${at - 4} ${high}h8`, fill: "none", stroke: c, "stroke-width": 1.6 });
+          node(g, "path", { d: `M${at} ${mid}h0`, stroke: c, "stroke-width": 7, "stroke-linecap": "round" });
+        });
+        break;
+      case "columns": {
+        const d = m.bars.map((b) => bar(axis, b.at - m.width / 2, b.at + m.width / 2, b.value, 0.5, 1)).join("");
+        node(g, "path", { d, fill: c, "fill-opacity": 0.72 });
+        m.bars.filter((b) => b.low < b.high).forEach((b) => {
+          const at = n1(px(b.at)), [low, high] = [b.low, b.high].map((v) => n1(py(axis, v)));
+          node(g, "path", { d: `M${at} ${low}V${high}M${at - 4} ${low}h8M${at - 4} ${high}h8`, fill: "none", stroke: "currentColor", "stroke-width": 1.6 });
+        });
+        break;
+      }
+      case "means":
+        m.rows.forEach((r, i) => {
+          const at = area.y + rowMiddle(i), ink = RUNS[i % RUNS.length];
+          if (r.interval) {
+            const [low, high] = r.interval.map((v) => n1(px(v)));
+            node(g, "path", { d: `M${low} ${at}H${high}M${low} ${at - 7}v14M${high} ${at - 7}v14`, fill: "none", stroke: ink, "stroke-width": 1.8 });
+          }
+          node(g, "path", { d: `M${n1(px(r.value))} ${at}h0`, stroke: ink, "stroke-width": 9, "stroke-linecap": "round" });
+        });
+        break;
+      case "histograms":
+        m.rows.forEach((r, i) => {
+          const foot = area.y + rowMiddle(i) + rowHeight() / 2 - 5, most = Math.max(...r.heights, 1), ink = RUNS[i % RUNS.length];
+          const d = r.heights.map((n, k) => {
+            const from = px(m.start + k * m.width), w = Math.max(px(m.start + (k + 1) * m.width) - from - 0.7, 1), h = Math.max(n / most * (rowHeight() - 14), 1);
+            return n > 0 ? `M${n1(from)} ${n1(foot)}v${n1(-h)}h${n1(w)}v${n1(h)}z` : "";
+          }).join("");
+          node(g, "path", { d, fill: ink, "fill-opacity": 0.8 });
+          node(g, "path", { d: `M${area.x} ${foot}h${area.w}`, stroke: ink, "stroke-opacity": 0.6 });
+        });
+        break;
     }
   }
 
@@ -396,6 +436,23 @@
         const [min, median, p90, p99, max] = r.at.map((v) => value("time", v));
         return `${r.name}: minimum ${min}, median ${median}, 90 % ${p90}, 99 % ${p99}, maximum ${max}`;
       }
+      case "bounds": {
+        const b = nearest(m.points, (q) => Math.hypot(px(q.at) - at.x, py(axis, q.value) - at.y), 14);
+        return b ? `${name}${fine(x, b.at)}: ${fine(axis, b.value)}, between ${fine(axis, b.low)} and ${fine(axis, b.high)}` : null;
+      }
+      case "columns": {
+        const b = m.bars.find((q) => Math.abs(q.at - vx) <= m.width / 2);
+        return b ? `${name}${fine(axis, b.value)}, between ${fine(axis, b.low)} and ${fine(axis, b.high)}` : null;
+      }
+      case "means": {
+        const r = m.rows[nearestIndex(m.rows, (_, i) => Math.abs(area.y + rowMiddle(i) - at.y))];
+        return r.name + (r.interval ? `, between ${fine(x, r.interval[0])} and ${fine(x, r.interval[1])}` : "");
+      }
+      case "histograms": {
+        const r = m.rows[nearestIndex(m.rows, (_, i) => Math.abs(area.y + rowMiddle(i) - at.y))];
+        const k = Math.floor((vx - m.start) / m.width);
+        return k in r.heights ? `${r.name}: ${value("count", r.heights[k])} packets from ${fine(x, m.start + k * m.width)} to ${fine(x, m.start + (k + 1) * m.width)}` : null;
+      }
       default: return null;
     }
   }
@@ -420,7 +477,7 @@
     if (!inside(at)) { readout.textContent = figure.notes.join(" "); return; }
     const vx = valueAt(x, (at.x - area.x) / area.w);
     const found = figure.series.filter((_, i) => !hidden.has(i)).map((s) => read(s, vx, at)).filter(Boolean);
-    const bars = figure.series.some((s) => ["bars", "stems", "spread"].includes(s.mark.kind));
+    const bars = figure.series.some((s) => ["bars", "stems", "spread", "columns", "means", "histograms"].includes(s.mark.kind));
     readout.textContent = [...(bars ? [] : [`${figure.x.quantity} ${fine(x, vx)}`]), ...found].join(" · ");
   }
 

@@ -5,18 +5,46 @@ use jitlat_core::analysis::Samples;
 use jitlat_core::summary::Distribution;
 use jitlat_core::units::eng4;
 
-/// Lines of a histogram.
-const LINES: usize = 14;
-const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Lines of a histogram, without its title and the line of what lies beyond.
+const LINES: usize = 8;
 
-/// The distribution's histogram as bars of at most `width` columns, with the number of values beyond its limit. Empty
-/// if there is no histogram.
-pub fn histogram(title: &str, distribution: &Distribution, width: usize) -> String {
-    shifted_histogram(title, distribution, 0, width)
+/// What plots are drawn with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Canvas {
+    /// Columns.
+    pub width: usize,
+    /// Whether characters beyond ASCII can be shown.
+    pub unicode: bool,
+}
+
+impl Canvas {
+    /// The characters for eight levels, from the lowest.
+    fn levels(self) -> [char; 8] {
+        match self.unicode {
+            true => ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
+            false => ['.', ':', '-', '=', '+', '*', '#', '@'],
+        }
+    }
+
+    /// A bar of `n` of `most`, the longest of which has `room` columns; every `n` but 0 is visible.
+    fn bar(self, n: u64, most: u64, room: u64) -> String {
+        if !self.unicode {
+            return "#".repeat((n * room).div_ceil(most) as usize);
+        }
+        let eighths = (n * room * 8).div_ceil(most);
+        let part = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][(eighths % 8) as usize];
+        "█".repeat((eighths / 8) as usize) + part
+    }
+}
+
+/// The distribution's histogram in at most ten lines, with the number of values beyond its limit. Empty if there is no
+/// histogram.
+pub fn histogram(title: &str, distribution: &Distribution, canvas: Canvas) -> String {
+    shifted_histogram(title, distribution, 0, canvas)
 }
 
 /// The same with every value shifted by `shift` ns: latency corrected by the clock estimate.
-pub fn shifted_histogram(title: &str, distribution: &Distribution, shift: i64, width: usize) -> String {
+pub fn shifted_histogram(title: &str, distribution: &Distribution, shift: i64, canvas: Canvas) -> String {
     let Some(h) = &distribution.histogram else { return String::new() };
     let merged = h.counts.len().div_ceil(LINES).max(1);
     let mut lines: Vec<(String, u64)> = h
@@ -37,11 +65,11 @@ pub fn shifted_histogram(title: &str, distribution: &Distribution, shift: i64, w
     }
     let label = lines.iter().map(|(l, _)| l.len()).max().unwrap_or(0);
     let digits = lines.iter().map(|(_, n)| n.to_string().len()).max().unwrap_or(0);
-    let room = width.saturating_sub(label + digits + 6).max(10) as u64;
+    let room = canvas.width.saturating_sub(label + digits + 6).max(10) as u64;
     let most = lines.iter().map(|(_, n)| *n).max().unwrap_or(1).max(1);
     let mut text = format!("{title} ({}, each line from the value given)\n", count(distribution.n, "packet"));
     for (from, n) in lines {
-        let bar = "#".repeat((n * room).div_ceil(most) as usize);
+        let bar = canvas.bar(n, most, room);
         text += format!("  {from:>label$}  {n:>digits$}  {bar}").trim_end();
         text.push('\n');
     }
@@ -51,10 +79,10 @@ pub fn shifted_histogram(title: &str, distribution: &Distribution, shift: i64, w
 /// Delay over time: latency against arrival time, one column for each slice of the run, with the largest and the median
 /// value, and where packets are missing. `name` says what the values are; `shift` is added to each, in ns. Empty if
 /// nothing arrived.
-pub fn burstiness(name: &str, samples: &Samples, shift: i64, packets: u64, width: usize) -> String {
+pub fn burstiness(name: &str, samples: &Samples, shift: i64, packets: u64, canvas: Canvas) -> String {
     let arrivals = || (0..samples.len()).map(|k| samples.arrived(k));
     let (Some(first), Some(last)) = (arrivals().min(), arrivals().max()) else { return String::new() };
-    let columns = width.saturating_sub(12).clamp(10, 200);
+    let columns = canvas.width.saturating_sub(12).clamp(10, 200);
     let slice = (i128::from(last) - i128::from(first)) / columns as i128 + 1;
     let column = |at: i64| ((i128::from(at) - i128::from(first)) / slice) as usize;
 
@@ -77,7 +105,8 @@ pub fn burstiness(name: &str, samples: &Samples, shift: i64, packets: u64, width
     let lowest = samples.delay.iter().min().copied().unwrap_or(0);
     let highest = samples.delay.iter().max().copied().unwrap_or(0);
     let range = (i128::from(highest) - i128::from(lowest)).max(1);
-    let level = |v: i64| LEVELS[((i128::from(v) - i128::from(lowest)) * 7 / range).clamp(0, 7) as usize];
+    let levels = canvas.levels();
+    let level = |v: i64| levels[((i128::from(v) - i128::from(lowest)) * 7 / range).clamp(0, 7) as usize];
     let row = |of: &mut dyn FnMut(&mut Vec<i64>) -> i64, delays: &mut [Vec<i64>]| -> String {
         delays.iter_mut().map(|d| if d.is_empty() { ' ' } else { level(of(d)) }).collect()
     };
@@ -90,7 +119,7 @@ pub fn burstiness(name: &str, samples: &Samples, shift: i64, packets: u64, width
         &mut delays,
     );
     let mut text = format!(
-        "{name} against arrival time ({} to {}, each column {})\n  largest  {largest}\n  median   {median}\n",
+        "{name} against arrival time\n  {} to {}, each column {}\n  largest  {largest}\n  median   {median}\n",
         eng4(lowest.saturating_add(shift)),
         eng4(highest.saturating_add(shift)),
         eng4(slice.clamp(0, i64::MAX.into()) as i64)
@@ -107,7 +136,7 @@ pub fn burstiness(name: &str, samples: &Samples, shift: i64, packets: u64, width
             })
             .collect();
         text += &format!(
-            "  missing  {} ({}; . one, x several, X ten or more)\n",
+            "  missing  {}\n           {} missing: . one, x several, X ten or more\n",
             marks.trim_end(),
             count(missing, "packet")
         );
@@ -119,6 +148,8 @@ pub fn burstiness(name: &str, samples: &Samples, shift: i64, packets: u64, width
 mod tests {
     use super::*;
     use jitlat_core::summary::Histogram;
+
+    const ASCII: Canvas = Canvas { width: 60, unicode: false };
 
     #[test]
     fn a_histogram_keeps_its_overflow_in_sight() {
@@ -135,16 +166,21 @@ mod tests {
             counts,
         };
         let d = Distribution { n: 1000, histogram: Some(histogram_), ..Distribution::default() };
-        insta::assert_snapshot!(histogram("Latency", &d, 60), @r"
+        let unicode = histogram("Latency", &d, Canvas { width: 60, unicode: true });
+        assert!(
+            unicode
+                .lines()
+                .nth(1)
+                .is_some_and(|line| line.ends_with("900  █████████████████████████████████████████"))
+        );
+        insta::assert_snapshot!(histogram("Latency", &d, ASCII), @r"
         Latency (1000 packets, each line from the value given)
             45.00 us  900  #########################################
-            54.64 us    0
-            64.29 us    0
-            73.94 us    0
-            83.58 us   90  #####
+            62.36 us    0
+            79.72 us   90  #####
           > 180.0 us   10  #
         ");
-        assert_eq!(histogram("Latency", &Distribution::default(), 60), "");
+        assert_eq!(histogram("Latency", &Distribution::default(), ASCII), "");
     }
 
     #[test]
@@ -154,12 +190,16 @@ mod tests {
         let sent: Vec<i64> = seq.iter().map(|s| i64::from(*s) * 20_000_000).collect();
         let delay: Vec<i64> = seq.iter().map(|s| if s % 33 == 0 { 9_000_000 } else { 1_000_000 }).collect();
         let samples = Samples { seq, sent, delay };
-        insta::assert_snapshot!(burstiness("Latency", &samples, 0, 101, 62), @"
-        Latency against arrival time (1.000 ms to 9.000 ms, each column 39.60 ms)
+        let unicode = Canvas { width: 62, unicode: true };
+        assert!(burstiness("Latency", &samples, 0, 101, ASCII).is_ascii());
+        insta::assert_snapshot!(burstiness("Latency", &samples, 0, 101, unicode), @"
+        Latency against arrival time
+          1.000 ms to 9.000 ms, each column 39.60 ms
           largest  █▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁█▁▁▁      ▁▁▁▁▁▁▁█▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁█
           median   ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁      ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁
-          missing                            X             .        . (14 packets; . one, x several, X ten or more)
+          missing                            X             .        .
+                   14 packets missing: . one, x several, X ten or more
         ");
-        assert_eq!(burstiness("Latency", &Samples::default(), 0, 5, 60), "");
+        assert_eq!(burstiness("Latency", &Samples::default(), 0, 5, ASCII), "");
     }
 }
