@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn an_interval_ends_where_values_are_possible() {
-        let axis = Axis { factor: Factor::Wait, levels: vec![Level { text: "0".into(), number: Some(0.0) }] };
+        let axis = Axis::new(Factor::Wait, vec![Level { text: "0".into(), number: Some(0.0) }]);
         let run = |repetition: u32, mean: f64| {
             let mut outcome = outcome(0, repetition, 100, mean);
             let f = Figures::default().with("latency-mean", mean).with("latency-min", 90.0);
