@@ -4,6 +4,7 @@ use crate::clock::{ClockSteps, host_facts, steady, tick};
 use crate::drive::{Driver, facts_after};
 use crate::engine::rendezvous::Rendezvous;
 use crate::engine::{Engine, EngineSettings};
+use crate::interface_counters::InterfaceCounters;
 use crate::pace::Pacing;
 use crate::random;
 use crate::sockets;
@@ -220,6 +221,8 @@ struct Test<'a> {
     engine: Engine,
     facts: HostFacts,
     clock_steps: ClockSteps,
+    /// What the interface counted before the stream.
+    counters: InterfaceCounters,
     interrupted: bool,
     /// Whether final records have begun to be delivered.
     concluding: bool,
@@ -258,6 +261,7 @@ impl<'a> Test<'a> {
             engine: Engine::new(settings)?,
             facts,
             clock_steps: ClockSteps::start(),
+            counters: InterfaceCounters::start(local.ip()),
             interrupted: false,
             concluding: false,
         })
@@ -341,7 +345,9 @@ impl<'a> Test<'a> {
     fn take_reports(&mut self) {
         while let Some(report) = self.engine.report() {
             if matches!(report, FlowReport::Sent(..) | FlowReport::Received(..)) {
-                let facts = facts_after(&self.facts, &mut self.clock_steps, self.engine.notes());
+                let mut notes = self.engine.notes();
+                notes.extend(self.counters.note());
+                let facts = facts_after(&self.facts, &mut self.clock_steps, notes);
                 self.driver.handle(ClientInput::Host(facts));
             }
             self.driver.handle(ClientInput::Flow(report));

@@ -61,6 +61,7 @@ mod drive;
 pub mod emulator;
 mod engine;
 mod frame;
+mod interface_counters;
 mod lamp_frame;
 pub mod pace;
 pub mod path;

@@ -89,6 +89,64 @@ pub(crate) fn query_adapter<const N: usize>(
     Ok(fields)
 }
 
+/// The driver's statistics of `interface`: names of 32 bytes each, padded with zeros, and as many values; empty if it has
+/// none.
+pub(crate) fn adapter_statistics(socket: BorrowedFd<'_>, interface: &str) -> io::Result<(Vec<u8>, Vec<u64>)> {
+    const HOW_MANY: u32 = 0x37;
+    const NAMES: u32 = 0x1b;
+    const VALUES: u32 = 0x1d;
+    /// The set of names that belongs to the statistics.
+    const STATISTICS: u32 = 1;
+    const NAME: usize = 32;
+    const MOST: usize = 4096;
+    let pair = |a: u32, b: u32| {
+        let ([a, b, c, d], [e, f, g, h]) = (a.to_ne_bytes(), b.to_ne_bytes());
+        u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+    };
+    let first = |word: u64| {
+        let [a, b, c, d, ..] = word.to_ne_bytes();
+        u32::from_ne_bytes([a, b, c, d])
+    };
+    // ethtool_sset_info: command, reserved, mask of sets, size of the only one.
+    let mut sizes = [pair(HOW_MANY, 0), 1 << STATISTICS, 0];
+    ethtool(socket, interface, &mut sizes)?;
+    let count = if sizes[1] == 0 { 0 } else { first(sizes[2]) as usize };
+    if count == 0 || count > MOST {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    // Older kernels write as many as there are by then, which may have become more: there is room for twice as many.
+    let room = 2 * count + 64;
+    // ethtool_gstrings: command, set, number, names.
+    let mut names = vec![0; (12 + room * NAME).div_ceil(8)];
+    names[0] = pair(NAMES, STATISTICS);
+    names[1] = pair(count as u32, 0);
+    ethtool(socket, interface, &mut names)?;
+    // ethtool_stats: command, number, values.
+    let mut values = vec![0; 1 + room];
+    values[0] = pair(VALUES, count as u32);
+    ethtool(socket, interface, &mut values)?;
+    let (head, bytes) = (12, names.iter().flat_map(|word| word.to_ne_bytes()));
+    Ok((bytes.skip(head).take(count * NAME).collect(), values.into_iter().skip(1).take(count).collect()))
+}
+
+/// Passes `request`, which begins with a command that reads, to the driver of `interface`. The caller makes it as large as
+/// the kernel's answer can be.
+fn ethtool(socket: BorrowedFd<'_>, interface: &str, request: &mut [u64]) -> io::Result<()> {
+    const SIOCETHTOOL: libc::c_ulong = 0x8946;
+    // SAFETY: ifreq is plain data for which all zeros is a value.
+    let mut asked: libc::ifreq = unsafe { std::mem::zeroed() };
+    if interface.len() >= asked.ifr_name.len() {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    for (to, from) in asked.ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = from as libc::c_char;
+    }
+    asked.ifr_ifru.ifru_data = request.as_mut_ptr().cast();
+    // SAFETY: SIOCETHTOOL takes an ifreq whose data points to the command's structure; `adapter_statistics`, the only
+    // caller, gives each as much room as it states the kernel may fill. Both outlive the call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut asked) }).map(drop)
+}
+
 /// Turns an open `/dev/net/tun` into the TUN device `name` (bare IP packets) of the namespace it was
 /// opened in. Needs `CAP_NET_ADMIN`.
 pub(crate) fn attach_tun(file: BorrowedFd<'_>, name: &str) -> io::Result<()> {

@@ -3,6 +3,7 @@
 use crate::clock::{self, tick};
 use crate::cmsg::ReceivedInfo;
 use crate::departures::{Departures, UNDER_WAY};
+use crate::interface_counters::InterfaceCounters;
 use crate::pace::{Mode, Pacing};
 use crate::privilege::{Capability, how_to_grant, needs};
 use crate::stamp::{Stamps, Ways, flags};
@@ -185,6 +186,7 @@ pub fn run_on<P: Protocol>(
     host.notes = link.pacing.apply();
     host.notes.extend(notes);
     let mut steps = clock::ClockSteps::start();
+    let counters = InterfaceCounters::start(local.ip());
 
     let source = match stamps {
         Stamps::User | Stamps::KernelReceive => Source::User,
@@ -328,6 +330,7 @@ pub fn run_on<P: Protocol>(
     }
     host.sync_after = clock::sync_state();
     host.clock_step = Some(steps.check());
+    host.notes.extend(counters.note());
     let ending = if interrupted { Ending::Interrupted } else { Ending::Complete };
     Ok(Measured { outcome: pinger.finish_up(), local, stamps, host, ending, unsent, refused })
 }
