@@ -177,7 +177,8 @@ impl State {
     }
 
     /// Adds the packets that followed these in the same test. The result is what one analysis of all packets gives,
-    /// wherever the test was cut. The session is the later one's, which knows more.
+    /// wherever the test was cut; in constant memory but for what docs/metrics lists. The session is the later one's,
+    /// which knows more.
     pub fn continue_with(&mut self, next: State) -> Result<(), NotMergeable> {
         self.analyzer.append(next.analyzer)?;
         self.follow(next.session);
