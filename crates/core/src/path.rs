@@ -7,6 +7,7 @@ use crate::distribution::{Distribution, Wanted};
 use crate::metrics::moments::Moments;
 use crate::spec::{Dscp, Transport};
 use crate::time::Span;
+use crate::units::eng4;
 use core::net::IpAddr;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -157,6 +158,29 @@ impl Hop {
         }
     }
 
+    /// The hop in a few words: who answered, the smallest round trip, DSCP and labels of what arrives there.
+    fn in_words(&self) -> String {
+        let Some(responder) = self.responders.first() else {
+            return format!("no answer to {} probes", self.sent);
+        };
+        let mut words = format!("{}, {} of {} answered", responder.address, self.answered, self.sent);
+        if let Some(min) = self.rtt.min {
+            words += &format!(", {} at least", eng4(min));
+        }
+        if let Some(dscp) = self.usual_dscp() {
+            words += &format!(", DSCP {dscp}");
+        }
+        for label in &self.labels {
+            words += &format!(", MPLS label {}", label.label);
+        }
+        match self.end {
+            Some(End::Destination) => words += ", the destination",
+            Some(End::Unreachable(code)) => words += &format!(", unreachable (code {code})"),
+            None => {}
+        }
+        words
+    }
+
     /// The DSCP with which most probes arrived there.
     pub fn usual_dscp(&self) -> Option<u8> {
         self.dscp.iter().max_by_key(|(_, n)| **n).map(|(dscp, _)| *dscp)
@@ -172,6 +196,11 @@ fn distribution(values: &[i64]) -> Distribution {
 }
 
 impl Path {
+    /// Its hops in a few words each, as tags of a test: `hop.1`, `hop.2`…
+    pub fn tags(&self) -> Vec<(String, String)> {
+        self.hops.iter().map(|hop| (format!("hop.{}", hop.ttl), hop.in_words())).collect()
+    }
+
     /// From the replies to the probes of each TTL, the first of which is 1.
     pub fn new(
         [source, destination]: [IpAddr; 2],
@@ -234,6 +263,17 @@ mod tests {
         let path = Path::new(ends, probe, &replies);
         assert_eq!((path.hops.len(), path.reached), (4, true), "what lies behind the destination is no hop");
         assert_eq!(path.rewrites, [Rewrite { after_ttl: 1, at_ttl: 3, from: 46, to: 0 }]);
+        let tags: Vec<String> =
+            path.tags().into_iter().map(|(key, words)| format!("{key}: {words}")).collect();
+        assert_eq!(
+            tags,
+            [
+                "hop.1: 192.0.2.1, 3 of 3 answered, 1.000 ms at least, DSCP 46",
+                "hop.2: no answer to 3 probes",
+                "hop.3: 192.0.2.3, 1 of 3 answered, 5.000 ms at least, DSCP 0",
+                "hop.4: 192.0.2.9, 1 of 3 answered, 7.000 ms at least, DSCP 0, the destination",
+            ]
+        );
         let first = &path.hops[0];
         assert_eq!(first.responders[0], Responder { address: [192, 0, 2, 1].into(), answers: 2 });
         assert_eq!((first.rtt.median, first.rtt.max), (Some(2e6), Some(3_000_000)));

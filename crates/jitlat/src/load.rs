@@ -22,8 +22,8 @@ use tracing::error;
 
 /// `jitlat HOST --load …`.
 pub fn one_way(test: &OneWay, args: &OneWayArgs) -> Result<Status> {
-    if args.log.output.is_some() || args.stream.both || args.host_args.doctor {
-        bail!("{TWO_PHASES}: leave out -o, -b and --doctor");
+    if args.log.output.is_some() || args.stream.both || args.host_args.doctor || args.host_args.path {
+        bail!("{TWO_PHASES}: leave out -o, -b, --doctor and --path");
     }
     let own = Some((args.host_args.control_port, args.host_args.key_file.as_ref()));
     run(test, Basis::Pdv, &args.load.settings(&test.host, own)?, &args.report)
@@ -31,8 +31,8 @@ pub fn one_way(test: &OneWay, args: &OneWayArgs) -> Result<Status> {
 
 /// `jitlat ping HOST --load …`.
 pub fn two_way(args: &PingArgs) -> Result<Status> {
-    if args.output.is_some() || args.doctor {
-        bail!("{TWO_PHASES}: leave out -o and --doctor");
+    if args.output.is_some() || args.doctor || args.path {
+        bail!("{TWO_PHASES}: leave out -o, --doctor and --path");
     }
     args.protocol.check()?;
     // Round trips are measured by one clock and can be compared directly.

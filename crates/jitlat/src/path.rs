@@ -9,10 +9,12 @@ use clap::Args;
 use jitlat_core::path::Path;
 use jitlat_core::spec::Dscp;
 use jitlat_core::{Span, Transport, quantity};
+use jitlat_instruments::Stop;
 use jitlat_instruments::path::PathTest;
 use jitlat_report::text;
 use serde_json::Value;
 use std::net::IpAddr;
+use tracing::warn;
 
 /// The routers on the way to a host: delay, DSCP rewriting and MPLS labels, hop by hop
 #[derive(Clone, Debug, Args)]
@@ -77,6 +79,16 @@ pub fn run(args: &PathArgs) -> Result<Status> {
     let options = text::Options { style: console::style(), ..text::Options::default() };
     let whole = args.outputs.write(&PathReport(&path), || text::path(&path, &options));
     Ok(if whole && !path.hops.is_empty() { Status::Measured } else { Status::NotMeasured })
+}
+
+/// Before a test: the hops on its way as tags, from three probes to each. A path that cannot be examined is no reason not to
+/// measure: a warning says why.
+pub fn tags(test: PathTest, stop: &Stop) -> Vec<(String, String)> {
+    let test = PathTest { probes: 3, period: Span::millis(500), patience: Span::seconds(1), ..test };
+    let found = test.run(stop, &mut |_| ());
+    found
+        .inspect_err(|why| warn!("the path is not kept with the test: {why}"))
+        .map_or(Vec::new(), |p| p.tags())
 }
 
 struct PathReport<'a>(&'a Path);

@@ -8,7 +8,7 @@ use crate::journal::Journals;
 use crate::options::one_way::{LogArgs, OneWayArgs};
 use crate::output::report::{Streams, file_ending};
 use crate::output::{Run, text};
-use crate::{analyze, collect, doctor, interrupt, load};
+use crate::{analyze, collect, doctor, interrupt, load, path};
 use anyhow::{Context, Result};
 use clap::Args;
 use jitlat_core::session::Ending;
@@ -58,6 +58,10 @@ pub fn measure(mut test: OneWay, args: &OneWayArgs, stop: &Stop) -> Result<Statu
     let mut followed = Followed::new(&test, args)?;
     if args.host_args.doctor {
         test.annotations.noise = doctor::floor_or_warning(noise_floor(&test, stop));
+    }
+    if args.host_args.path {
+        let tags = path::tags(args.path(&test.host), stop);
+        test.annotations.tags.extend(tags);
     }
     let capture = TestCapture::start(&test.request(), args)?;
     let outcome = followed.by(|observer| test.run(stop, observer))?;

@@ -10,6 +10,7 @@ use jitlat_core::quantity;
 use jitlat_core::spec::{CONTROL_PORT, Dscp, HEADER_LEN, SpecError, TEST_PORT};
 use jitlat_core::time::Span;
 use jitlat_core::{Direction, Schedule, Source, TestSpec, Transport};
+use jitlat_instruments::path::PathTest;
 use jitlat_instruments::{Annotations, OneWay};
 use jitlat_net::pace::{Mode, Pacing};
 use jitlat_net::random;
@@ -70,6 +71,19 @@ impl OneWayArgs {
             },
             ..OneWay::new(host, streams)
         })
+    }
+}
+
+impl OneWayArgs {
+    /// How the path to `host` is examined before the test.
+    pub fn path(&self, host: &str) -> PathTest {
+        PathTest {
+            family: family(self.host_args.ipv4, self.host_args.ipv6),
+            bind: self.host_args.bind,
+            transport: if self.stream.tcp { Transport::Tcp } else { Transport::Udp },
+            dscp: self.stream.dscp,
+            ..PathTest::new(host)
+        }
     }
 }
 
@@ -208,6 +222,10 @@ pub struct HostArgs {
     /// that are marked
     #[arg(long)]
     pub doctor: bool,
+    /// Before the test, examine the path with three probes to each hop (2 s; needs CAP_NET_RAW): its hops are kept with
+    /// the test, as tags hop.1, hop.2…
+    #[arg(long)]
+    pub path: bool,
     /// Pin the measuring threads to this CPU
     #[arg(long, value_name = "N")]
     pub cpu: Option<usize>,

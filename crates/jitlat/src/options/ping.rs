@@ -11,7 +11,8 @@ use clap::Args;
 use jitlat_core::gaps::Gaps;
 use jitlat_core::quantity;
 use jitlat_core::spec::{Dscp, SpecError};
-use jitlat_core::{Schedule, Span};
+use jitlat_core::{Schedule, Span, Transport};
+use jitlat_instruments::path::PathTest;
 use jitlat_instruments::{Annotations, Ping};
 use jitlat_net::pace::Mode;
 use jitlat_net::random;
@@ -81,6 +82,10 @@ pub struct PingArgs {
     /// that are marked
     #[arg(long)]
     pub doctor: bool,
+    /// Before the test, examine the path with three probes to each hop (2 s; needs CAP_NET_RAW): its hops are kept with
+    /// the test, as tags hop.1, hop.2…
+    #[arg(long)]
+    pub path: bool,
     /// Write a log with up to four times a packet, which `jitlat analyze` reads; an existing file is never replaced
     #[arg(short = 'o', value_name = "LOG")]
     pub output: Option<PathBuf>,
@@ -163,6 +168,17 @@ fn stamps(text: &str) -> Result<Stamps, UnknownStamps> {
 }
 
 impl PingArgs {
+    /// How the path is examined before the test, with probes of this transport.
+    pub fn path(&self, transport: Transport) -> PathTest {
+        PathTest {
+            family: family(self.ipv4, self.ipv6),
+            bind: self.bind,
+            transport,
+            dscp: self.dscp,
+            ..PathTest::new(&self.host)
+        }
+    }
+
     /// The settings of the test.
     pub fn settings(&self) -> Result<Ping> {
         let mut ping = Ping {

@@ -10,7 +10,7 @@ use crate::journal::Journals;
 use crate::options::ping::PingArgs;
 use crate::output::report::Streams;
 use crate::output::{Run, text};
-use crate::{doctor, interrupt, load};
+use crate::{doctor, interrupt, load, path};
 use anyhow::Result;
 use jitlat_core::Transport;
 use jitlat_core::session::Ending;
@@ -46,6 +46,10 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     let stop = interrupt::stop()?;
     if args.doctor {
         ping.annotations.noise = doctor::floor_or_warning(noise_floor_two_way(&ping, &stop));
+    }
+    if args.path {
+        let transport = ping.client.protocol().transport;
+        ping.annotations.tags.extend(path::tags(args.path(transport), &stop));
     }
     let (late, mut streams) = Late::new(args, &ping)?;
     let mut analyses = Analyses::new(args.report.options());

@@ -7,7 +7,9 @@ mod schema;
 use crate::harness::*;
 use serde_json::Value;
 use std::net::IpAddr;
+use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -19,7 +21,9 @@ impl Chain {
     /// `None` without the privilege to make one.
     fn new(test: &str) -> Option<Chain> {
         lab(test)?;
-        let names = (0..5).map(|k| format!("jitlat-{}-path-{k}", std::process::id())).collect();
+        static CHAINS: AtomicU32 = AtomicU32::new(0);
+        let chain = format!("jitlat-{}-path-{}", std::process::id(), CHAINS.fetch_add(1, Relaxed));
+        let names = (0..5).map(|k| format!("{chain}-{k}")).collect();
         let chain = Chain(names);
         for name in &chain.0 {
             run(&format!("ip netns add {name}"));
@@ -75,9 +79,14 @@ impl Chain {
 
     fn path(&self, arguments: &str) -> Finished {
         let folder = tempfile::tempdir().unwrap();
+        self.jitlat(folder.path(), &format!("path {arguments}"))
+    }
+
+    /// At the near end.
+    fn jitlat(&self, folder: &Path, arguments: &str) -> Finished {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.0[0], env!("CARGO_BIN_EXE_jitlat"), "path"]);
-        command.args(arguments.split_whitespace()).current_dir(folder.path());
+        command.args(["netns", "exec", &self.0[0], env!("CARGO_BIN_EXE_jitlat")]);
+        command.args(arguments.split_whitespace()).current_dir(folder);
         Running::start(command).finish(LIMIT)
     }
 }
@@ -151,8 +160,31 @@ fn three_routers_are_reported_with_what_they_do() {
 }
 
 #[test]
+fn the_path_is_kept_with_a_test() {
+    let Some(chain) = Chain::new("the_path_is_kept_with_a_test") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let done = chain.jitlat(folder.path(), "ping 10.77.3.2 -D EF -n 5 -p 20ms --path -o test.log --json -");
+    assert_eq!(done.code(), 0, "{}", done.stderr);
+    let read = Running::start(Place::Here.jitlat(folder.path(), "analyze test.log --json -")).finish(LIMIT);
+    for (name, json) in [("the test", &done.stdout), ("its log", &read.stdout)] {
+        let report = Report(serde_json::from_str(json).unwrap());
+        let tag = |k: usize| report.text(&format!("/session/tags/hop.{k}")).to_owned();
+        let answered =
+            ["10.77.0.2, 3 of 3 answered", "10.77.1.2, 3 of 3 answered", "", "10.77.3.2, 3 of 3 answered"];
+        for (k, words) in [1, 2, 4].map(|k| (k, answered[k - 1])) {
+            assert!(tag(k).starts_with(words), "{name}: hop {k}: {}", tag(k));
+        }
+        assert_eq!(tag(3), "no answer to 3 probes", "{name}");
+        assert!(
+            tag(2).ends_with(", DSCP 46") && tag(4).ends_with(", DSCP 8, the destination"),
+            "{name}: {}",
+            tag(4)
+        );
+    }
+}
+
+#[test]
 fn a_path_that_ends_is_reported_as_such() {
-    let done = Running::start(Place::Here.jitlat(std::path::Path::new("/"), "path no.such.host.invalid"))
-        .finish(LIMIT);
+    let done = Running::start(Place::Here.jitlat(Path::new("/"), "path no.such.host.invalid")).finish(LIMIT);
     done.refused(&["no.such.host.invalid"]);
 }
