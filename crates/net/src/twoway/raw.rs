@@ -117,11 +117,6 @@ pub fn open(to: SocketAddr, marking: &Marking, stamps: Stamps, payload: usize) -
     let packets = packet_socket(&interface, &frame::only_between(to, from.port()))?;
     let owner: UdpSocket = owner.into();
     let next_mac = next_hop(&owner, to, &interface)?;
-    // The same has failed above, with a note.
-    let _ = sockets::prefer(&packets, marking.priority);
-    sockets::enlarge(&packets);
-    let stamps = socket::stamp(&packets, IpAddr::V4(*from.ip()), stamps, &mut notes)?;
-    packets.set_nonblocking(true)?;
     let ends = Ends { from_mac: mac, to_mac: next_mac, from, to };
     let framing = Framing {
         beneath: Beneath::Datagrams {
@@ -132,15 +127,7 @@ pub fn open(to: SocketAddr, marking: &Marking, stamps: Stamps, payload: usize) -
         frame: Vec::with_capacity(HEADERS + payload),
         _owner: owner,
     };
-    Ok(Prepared {
-        socket: packets,
-        stamps,
-        notes,
-        kernel_id: false,
-        ip_header: false,
-        framing: Some(Box::new(framing)),
-        local: from.into(),
-    })
+    prepared(packets, framing, from, marking, stamps, notes)
 }
 
 /// Opens a packet socket for a test with the neighbour `to` without IP: its IPv4 address only serves to find that of its
@@ -183,16 +170,28 @@ pub fn open_ethernet(
     let packets = packet_socket(&interface, &lamp_frame::only_to(mac))?;
     let owner: UdpSocket = owner.into();
     let to_mac = next_hop(&owner, to, &interface)?;
-    // The same has failed above, with a note.
-    let _ = sockets::prefer(&packets, marking.priority);
-    sockets::enlarge(&packets);
-    let stamps = socket::stamp(&packets, IpAddr::V4(*from.ip()), stamps, &mut notes)?;
-    packets.set_nonblocking(true)?;
     let framing = Framing {
         beneath: Beneath::Ethernet { from: mac, to: to_mac },
         frame: Vec::with_capacity(HEADERS + payload),
         _owner: owner,
     };
+    prepared(packets, framing, from, marking, stamps, notes)
+}
+
+/// What both kinds of frames have in common: `packets` is ready to be stamped and to send what `framing` makes.
+fn prepared(
+    packets: Socket,
+    framing: Framing,
+    from: SocketAddrV4,
+    marking: &Marking,
+    stamps: Stamps,
+    mut notes: Vec<String>,
+) -> io::Result<Prepared> {
+    // Where it fails, marking the owner has failed before, with a note.
+    let _ = sockets::prefer(&packets, marking.priority);
+    sockets::enlarge(&packets);
+    let stamps = socket::stamp(&packets, IpAddr::V4(*from.ip()), stamps, &mut notes)?;
+    packets.set_nonblocking(true)?;
     Ok(Prepared {
         socket: packets,
         stamps,
