@@ -28,8 +28,9 @@ libfuzzer_sys::fuzz_target!(|rows: &[u8]| {
     let nonsense =
         |word: &str| word.contains("NaN") || word.trim_matches(|c: char| !c.is_alphabetic()) == "inf";
     assert!(!report.split_whitespace().any(nonsense), "{report}");
-    text::plots::histogram("Jitter", &summary.pdv, 80);
-    text::plots::burstiness("Latency", &samples, 0, summary.counts.sent, 80);
+    let canvas = text::plots::Canvas { width: 80, unicode: rows.len() % 2 == 0 };
+    text::plots::histogram("Jitter", &summary.pdv, canvas);
+    text::plots::burstiness("Latency", &samples, 0, summary.counts.sent, canvas);
     let mut out = Vec::new();
     let mut packets = csv::Packets::new(&mut out, log.session(), &summary).unwrap();
     records.iter().for_each(|r| packets.write(r).unwrap());
