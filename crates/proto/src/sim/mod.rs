@@ -9,6 +9,7 @@ mod engine;
 pub mod owamp;
 
 pub use clock::{EPOCH, HostClock};
+#[cfg(test)]
 pub(crate) use engine::SEND_LAG;
 
 use crate::jitlat::auth::Key;
