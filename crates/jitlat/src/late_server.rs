@@ -157,7 +157,7 @@ impl OneWayTest {
         Ok(log)
     }
 
-    /// What is known of the test: nobody told its period, so that of the send times is taken.
+    /// What is known of the test: its period is not announced, so that of the send times is taken.
     fn session(&self) -> Result<Session> {
         let sent = |r: &PacketRecord| Some((r.seq, r.time(Moment::Sent)?));
         let ends = self.records.iter().find_map(sent).zip(self.records.iter().rev().find_map(sent));

@@ -74,9 +74,9 @@ fn difference(before: &[(String, u64)], after: &[(String, u64)]) -> Vec<(String,
 
 /// Retries in any case, failures if there were any.
 fn describe(interface: &str, counted: &[(String, u64)]) -> Option<String> {
-    let told = counted.iter().filter(|(name, n)| *n > 0 || name.to_ascii_lowercase().contains("retr"));
-    let told: Vec<String> = told.take(MOST).map(|(name, n)| format!("{name} {n}")).collect();
-    (!told.is_empty()).then(|| format!("{interface} counted during the test: {}", told.join(", ")))
+    let shown = counted.iter().filter(|(name, n)| *n > 0 || name.to_ascii_lowercase().contains("retr"));
+    let shown: Vec<String> = shown.take(MOST).map(|(name, n)| format!("{name} {n}")).collect();
+    (!shown.is_empty()).then(|| format!("{interface} counted during the test: {}", shown.join(", ")))
 }
 
 #[cfg(test)]
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn retries_of_a_radio_are_told_as_a_difference() {
+    fn retries_of_a_radio_are_shown_as_a_difference() {
         // As mac80211 names them.
         let kernel = names(&["tx_packets", "tx_filtered", "tx_retry_failed", "tx_retries", "sta_state"]);
         let [before, after] = [[10, 0, 1, 100, 3], [60, 0, 1, 112, 3]].map(|v| of_retries(&kernel, &v));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_failed_is_not_told_and_counters_may_be_reset() {
+    fn what_never_failed_is_not_shown_and_counters_may_be_reset() {
         let kernel = names(&["rx_alloc_failed", "tx_errors"]);
         let [before, after] = [[5, 1], [5, 9]].map(|v| of_retries(&kernel, &v));
         assert_eq!(describe("eth0", &difference(&before, &after)), None);
@@ -119,7 +119,6 @@ mod tests {
         for interface in &nix::net::if_::if_nameindex().unwrap() {
             let interface = interface.name().to_string_lossy().into_owned();
             let Ok((names, values)) = sys::adapter_statistics(socket.as_fd(), &interface) else { continue };
-            eprintln!("{interface}: {} statistics", values.len());
             assert_eq!(names.len(), NAME * values.len(), "{interface}");
             assert!(names.chunks(NAME).all(|name| name[0] != 0), "{interface}");
         }

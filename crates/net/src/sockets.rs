@@ -247,6 +247,14 @@ pub(crate) fn discard_waiting(socket: &UdpSocket) -> io::Result<()> {
     socket.set_nonblocking(false)
 }
 
+/// Whether the kernel takes a priority for each message: Linux 6.14 or later.
+pub(crate) fn has_message_priority() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    let mut next = || numbers.next().and_then(Result::ok).unwrap_or_default();
+    (next(), next()) >= (6, 14)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -278,14 +278,6 @@ fn uncork(socket: BorrowedFd<'_>) -> io::Result<()> {
     .map(drop)
 }
 
-/// Whether the kernel takes a priority for each message: Linux 6.14 or later.
-pub(crate) fn has_message_priority() -> bool {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-    let mut next = || numbers.next().and_then(Result::ok).unwrap_or_default();
-    (next(), next()) >= (6, 14)
-}
-
 /// Bytes for the control messages of one answer: address (40 bytes), traffic class (24), priority (24), stamping (24).
 const ANSWER_CONTROL: usize = 112;
 
@@ -295,7 +287,7 @@ pub(crate) struct SendOptions {
     /// Traffic class; `None`: the socket's.
     pub class: Option<u8>,
     /// Priority within this host, where there is a class of its own, with which the kernel would choose a priority;
-    /// `None`: as the kernel chooses. Needs Linux 6.14, see [`has_message_priority`].
+    /// `None`: as the kernel chooses. Needs Linux 6.14, see [`has_message_priority`](crate::sockets::has_message_priority).
     pub priority: Option<u32>,
     /// Whether the kernel should report when it left.
     pub stamped: bool,
@@ -650,7 +642,7 @@ mod tests {
         ] {
             let Ok(socket) = UdpSocket::bind(host.replace("127.0.0.1", "0.0.0.0").replace("[::1]", "[::]"))
             else {
-                eprintln!("skipped: no {host} here");
+                // This host has no IPv6.
                 continue;
             };
             let flags =

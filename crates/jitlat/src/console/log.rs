@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn repetitions_are_counted_instead() {
-        // Not without size: two of those can have one address, by which places are told apart.
+        // Not without size: two of those can have one address, by which places are distinguished.
         struct Place {
             _number: u8,
         }

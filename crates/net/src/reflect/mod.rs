@@ -93,7 +93,7 @@ impl Shared {
         }
     }
 
-    /// Passes a packet of a one-way LaMP test on to whoever keeps them.
+    /// Passes a packet of a one-way LaMP test on to the thread that keeps them.
     fn keep(&self, datagram: &[u8], arrival: &Arrival, last: bool) {
         if let Some(packets) = &self.packets
             && let Some(packet) = OneWayPacket::of_lamp(datagram, arrival, last)

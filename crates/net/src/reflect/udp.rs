@@ -5,8 +5,8 @@ use crate::clock;
 use crate::cmsg::{LocalAddress, ReceivedInfo};
 use crate::departures::Departures;
 use crate::random;
-use crate::sockets::{enlarge, observe};
-use crate::sys::{self, BATCH, Inbox, Outbox, SendOptions};
+use crate::sockets::{enlarge, has_message_priority, observe};
+use crate::sys::{BATCH, Inbox, Outbox, SendOptions};
 use jitlat_core::time::SECOND;
 use jitlat_core::{Source, Span, WallTime};
 use jitlat_proto::access::RateLimiter;
@@ -72,7 +72,7 @@ impl<K: Copy> AnsweringSocket<K> {
         socket.set_read_timeout(Some(LOOK_AROUND))?;
         observe(&socket, v6);
         enlarge(&socket);
-        let priority = shared.prefer(&socket).filter(|_| sys::has_message_priority());
+        let priority = shared.prefer(&socket).filter(|_| has_message_priority());
         // Answers are sent from the address that was asked; the hop limit shows the client the distance.
         if v6 {
             setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;

@@ -88,24 +88,13 @@ impl Framing {
 /// # Errors
 /// A message: no IPv4, no Ethernet, a next hop that does not answer, or requests too large for one frame.
 pub fn open(to: SocketAddr, marking: &Marking, stamps: Stamps, payload: usize) -> io::Result<Prepared> {
-    let unsupported = |why: String| io::Error::new(io::ErrorKind::Unsupported, why);
-    let (SocketAddr::V4(to), IpAddr::V4(host)) = (to, to.ip()) else {
+    let SocketAddr::V4(to) = to else {
         return Err(unsupported(
             "raw sockets carry IPv4 only: give an IPv4 address, or leave out --raw".into(),
         ));
     };
     let mut notes = Vec::new();
-    let owner = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
-    // Accept nothing: answers are read from the frames.
-    owner.attach_filter(&frame::nothing())?;
-    socket::mark(&owner, to.into(), marking, &mut notes)?;
-    owner.connect(&SocketAddr::V4(to).into())?;
-    let Some(SocketAddr::V4(from)) = owner.local_addr()?.as_socket() else {
-        return Err(unsupported("this host has no IPv4 address on the way there".into()));
-    };
-    if host.is_loopback() || host == *from.ip() {
-        return Err(unsupported(LOOPBACK.into()));
-    }
+    let (owner, from) = owner(to, marking, &mut notes)?;
     let largest =
         sys::path_mtu(owner.as_fd(), false).map_or(1500, |mtu| mtu as usize) - ipv4::LENGTH - udp::LENGTH;
     if payload > largest {
@@ -141,21 +130,11 @@ pub fn open_ethernet(
     stamps: Stamps,
     payload: usize,
 ) -> io::Result<Prepared> {
-    let unsupported = |why: String| io::Error::new(io::ErrorKind::Unsupported, why);
     let SocketAddr::V4(to) = to else {
         return Err(unsupported("--ethernet finds the host by its IPv4 address: give one".into()));
     };
     let mut notes = Vec::new();
-    let owner = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
-    owner.attach_filter(&frame::nothing())?;
-    socket::mark(&owner, to.into(), marking, &mut notes)?;
-    owner.connect(&SocketAddr::V4(to).into())?;
-    let Some(SocketAddr::V4(from)) = owner.local_addr()?.as_socket() else {
-        return Err(unsupported("this host has no IPv4 address on the way there".into()));
-    };
-    if to.ip().is_loopback() || to.ip() == from.ip() {
-        return Err(unsupported(LOOPBACK.into()));
-    }
+    let (owner, from) = owner(to, marking, &mut notes)?;
     let (interface, mac) = interface(*from.ip(), marking)?;
     if let Some(router) = gateway(&read("route")?, *to.ip(), &interface) {
         return Err(unsupported(format!(
@@ -176,6 +155,26 @@ pub fn open_ethernet(
         _owner: owner,
     };
     prepared(packets, framing, from, marking, stamps, notes)
+}
+
+fn unsupported(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, why)
+}
+
+/// The socket that owns the port while frames are exchanged with `to`, and this host's address on the way there.
+fn owner(to: SocketAddrV4, marking: &Marking, notes: &mut Vec<String>) -> io::Result<(Socket, SocketAddrV4)> {
+    let owner = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    // Accept nothing: answers are read from the frames.
+    owner.attach_filter(&frame::nothing())?;
+    socket::mark(&owner, to.into(), marking, notes)?;
+    owner.connect(&SocketAddr::V4(to).into())?;
+    let Some(SocketAddr::V4(from)) = owner.local_addr()?.as_socket() else {
+        return Err(unsupported("this host has no IPv4 address on the way there".into()));
+    };
+    if to.ip().is_loopback() || to.ip() == from.ip() {
+        return Err(unsupported(LOOPBACK.into()));
+    }
+    Ok((owner, from))
 }
 
 /// What both kinds of frames have in common: `packets` is ready to be stamped and to send what `framing` makes.
