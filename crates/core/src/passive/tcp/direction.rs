@@ -10,6 +10,7 @@ use super::round_trips::{MIN_TIMEOUT, RoundTrips};
 use super::segment::{FIN, RST, SYN, Segment};
 use super::window::{Change, Window, lasted};
 use crate::time::{Span, WallTime};
+use std::collections::VecDeque;
 
 /// What fills a gap this soon was overtaken, if no round trip is known.
 const OVERTAKEN: Span = Span::millis(3);
@@ -17,6 +18,8 @@ const OVERTAKEN: Span = Span::millis(3);
 const DUPLICATE_ACKS: u32 = 3;
 /// An acknowledgement so far beyond the data seen belongs to another connection, or is damaged.
 const BEYOND: u64 = 1 << 30;
+/// Most retransmissions of which a report of a duplicate is awaited.
+const UNPROVEN: usize = 64;
 
 /// Data of one side, their acknowledgements, and the window that this side advertises for the other's.
 #[derive(Debug, Default)]
@@ -30,6 +33,8 @@ pub(super) struct DirectionState {
     duplicate_acks: u32,
     /// Highest sequence number selectively acknowledged, unwrapped.
     sacked: u64,
+    /// The last retransmissions taken for the repair of a loss, until the receiver reports both copies (RFC 2883).
+    unproven: VecDeque<(u64, u64)>,
     flight: Flight,
     gaps: Gaps,
     round_trips: RoundTrips,
@@ -189,6 +194,10 @@ impl DirectionState {
         }
         let waited = self.flight.waited(at, range);
         self.figures.lost_after += 1;
+        if self.unproven.len() == UNPROVEN {
+            self.unproven.pop_front();
+        }
+        self.unproven.push_back(range);
         let kind = if self.duplicate_acks >= DUPLICATE_ACKS || self.sacked > range.1 {
             self.figures.fast += 1;
             EventKind::Fast
@@ -225,9 +234,12 @@ impl DirectionState {
         if ack > next + BEYOND {
             return false;
         }
-        if let Some((_, right)) = s.sack {
-            let right = unwrap(next, right);
-            if right <= next {
+        if let Some((left, right)) = s.sack {
+            let (left, right) = (unwrap(next, left), unwrap(next, right));
+            if right <= ack {
+                // RFC 2883, section 4: these bytes came twice.
+                self.find_spurious((left, right));
+            } else if right <= next {
                 self.sacked = self.sacked.max(right);
             }
         }
@@ -249,6 +261,15 @@ impl DirectionState {
         }
     }
 
+    /// Handles that bytes of this range arrived although they were sent again: nothing was lost.
+    fn find_spurious(&mut self, (start, end): (u64, u64)) {
+        if let Some(i) = self.unproven.iter().rposition(|r| r.0 < end && start < r.1) {
+            self.unproven.remove(i);
+            self.figures.spurious += 1;
+            self.figures.lost_after -= 1;
+        }
+    }
+
     /// Handles that everything before `ack` has arrived.
     fn advance(&mut self, at: WallTime, s: &Segment, ack: u64) {
         self.acked = Some(ack);
@@ -267,10 +288,8 @@ impl DirectionState {
             if let (Some(_), Some((_, echo)), Some(own)) = (x.again, s.timestamps, x.timestamp)
                 && echo == own
                 && x.last > x.first
-                && self.figures.lost_after > 0
             {
-                self.figures.spurious += 1;
-                self.figures.lost_after -= 1;
+                self.find_spurious((x.start, x.end));
             }
         }
         if let (Some(sent), true) = (newest, clean) {

@@ -125,6 +125,27 @@ fn a_timeout_and_one_for_nothing() {
 }
 
 #[test]
+fn what_the_receiver_reports_twice_was_not_lost() {
+    let mut t = Talk::new();
+    (0..2).for_each(|i| t.data(100 + i, i as u32 * 100));
+    t.data(180, 100); // a probe for an acknowledgement that is only late
+    t.ack(190, 200); // of both, so that its time stamp would be of the first
+    let probed = t.up();
+    assert_eq!((probed.retransmissions, probed.lost_after, probed.spurious), (1, 1, 0));
+    let twice = Segment {
+        seq: 5000,
+        ack: Some(1200),
+        flags: ACK,
+        window: 1000,
+        sack: Some((1100, 1200)),
+        ..Segment::default()
+    };
+    (0..2).for_each(|_| t.raw(191, false, twice.clone()));
+    let f = t.up();
+    assert_eq!((f.retransmissions, f.lost_after, f.spurious), (1, 0, 1), "RFC 2883");
+}
+
+#[test]
 fn overtaken_is_not_lost_and_lost_is_not_overtaken() {
     let mut t = Talk::new();
     t.data(100, 0);
