@@ -21,6 +21,7 @@ use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::pace::Pacing;
 use jitlat_proto::digest;
 use jitlat_proto::jitlat::{Key, Limits};
+use jitlat_proto::ledger::ClientLimits;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -106,8 +107,20 @@ pub struct ReflectArgs {
     #[arg(long, value_name = "NETWORK", value_parser = network, value_delimiter = ',')]
     pub allow: Vec<Prefix>,
     /// Packets a second answered of one address (200k)
-    #[arg(long, value_name = "PPS", default_value_t = Access::default().packets_per_second, value_parser = quantity::packet_rate)]
+    #[arg(long, value_name = "PPS", default_value_t = Access::default().limits.packets_per_second, value_parser = quantity::packet_rate)]
     pub max_reflect_rate: u32,
+    /// Bits a second answered of one address (1G)
+    #[arg(long, value_name = "RATE", default_value_t = 8 * Access::default().limits.bytes_per_second, value_parser = quantity::bit_rate)]
+    pub max_reflect_bandwidth: u64,
+}
+
+impl ReflectArgs {
+    fn limits(&self) -> ClientLimits {
+        ClientLimits {
+            packets_per_second: self.max_reflect_rate,
+            bytes_per_second: self.max_reflect_bandwidth / 8,
+        }
+    }
 }
 
 /// `--only`, and the options of every protocol that can be answered, made from [`PROTOCOLS`].
@@ -268,7 +281,7 @@ pub fn run(args: &ServeArgs) -> Result<Status> {
         ips: if args.bind.is_empty() { every_address() } else { args.bind.clone() },
         one_way: Some(one_way).filter(|_| reflect.protocols.wants(ONE_WAY)),
         reflectors: reflect.protocols.reflectors()?,
-        access: Access { allow: reflect.allow.clone(), packets_per_second: reflect.max_reflect_rate },
+        access: Access { allow: reflect.allow.clone(), limits: reflect.limits() },
         priority: args.priority.priority(),
         one_way_packets: keep.as_ref().map(|(packets, _)| packets.clone()),
         digests: args.digests.settings(key)?,

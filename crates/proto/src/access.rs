@@ -1,9 +1,9 @@
-//! Who is served, and how much: the rules that every listener applies before it does anything for an address.
+//! Who is served: the rules that every listener applies before it does anything for an address. How much a client is
+//! served is in [`crate::ledger`].
 
+use crate::ledger::ClientLimits;
 use core::net::{IpAddr, SocketAddr};
-use jitlat_core::SteadyTime;
 use jitlat_core::passive::Prefix;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// What counts as one client: an IPv4 address, or an IPv6 /64. An IPv4-mapped IPv6 address counts as IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,18 +19,21 @@ impl Client {
     }
 }
 
-/// Which addresses are served, and how many packets of each are answered.
+/// Which addresses are served, and how much.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     /// The only networks served; empty: all.
     pub allow: Vec<Prefix>,
-    /// Packets a second answered of one [`Client`].
-    pub packets_per_second: u32,
+    /// What one [`Client`] is served.
+    pub limits: ClientLimits,
 }
 
 impl Default for Access {
     fn default() -> Access {
-        Access { allow: Vec::new(), packets_per_second: 200_000 }
+        Access {
+            allow: Vec::new(),
+            limits: ClientLimits { packets_per_second: 200_000, bytes_per_second: 125_000_000 },
+        }
     }
 }
 
@@ -54,43 +57,6 @@ pub(crate) fn answerable(source: SocketAddr) -> bool {
         IpAddr::V6(a) => !(a.is_unspecified() || a.is_multicast()),
     };
     host && (source.port() >= SERVICES || TEST_PORTS.contains(&source.port()))
-}
-
-/// Number of rate counters.
-const PLACES: u64 = 4096;
-
-/// Limits the packets answered per address: a rate with a burst of a tenth of a second. Constant memory: addresses may
-/// share a counter, and then share its rate.
-#[derive(Clone, Debug)]
-pub struct RateLimiter {
-    /// For each counter, when its allowance is complete again, on the steady clock.
-    places: Box<[i64]>,
-    gap: i64,
-    seed: u64,
-}
-
-impl RateLimiter {
-    /// At most `rate` packets a second of one address (IPv6: of one /64). `seed` is random, so that the counter of
-    /// another address cannot be predicted.
-    pub fn new(rate: u32, seed: u64) -> RateLimiter {
-        let gap = 1_000_000_000 / i64::from(rate.max(1));
-        RateLimiter { places: vec![i64::MIN; PLACES as usize].into(), gap, seed }
-    }
-
-    /// Whether a packet of `address` may be answered now.
-    pub fn allows(&mut self, address: IpAddr, steady: SteadyTime) -> bool {
-        let Client(client) = Client::of(address);
-        let mut hasher = DefaultHasher::new();
-        (self.seed, client).hash(&mut hasher);
-        let place = &mut self.places[(hasher.finish() % PLACES) as usize];
-        let burst = 100_000_000.max(self.gap);
-        let start = (*place).max(steady.0.saturating_sub(burst));
-        if start > steady.0 {
-            return false;
-        }
-        *place = start + self.gap;
-        true
-    }
 }
 
 #[cfg(test)]
@@ -126,38 +92,5 @@ mod tests {
             assert!(answerable(good.parse().unwrap()), "{good}");
         }
         assert!(!answerable("[ff02::1]:5000".parse().unwrap()));
-    }
-
-    #[test]
-    fn each_address_has_its_rate() {
-        let mut limiter = RateLimiter::new(1000, 42);
-        let (a, b) = ("192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap());
-        let granted = (0..10_000).filter(|k| limiter.allows(a, SteadyTime(k * 100_000))).count();
-        assert!((1000..=1101).contains(&granted), "{granted} of 10 000 in a second");
-        assert!(limiter.allows(b, SteadyTime(1_000_000_000)));
-    }
-
-    #[test]
-    fn a_rate_below_the_burst_grants_two_at_once_and_then_one_a_gap() {
-        let mut limiter = RateLimiter::new(10, 42);
-        let a = "192.0.2.1".parse().unwrap();
-        let mut granted = |ms: i64| (0..5).filter(|_| limiter.allows(a, SteadyTime(ms * 1_000_000))).count();
-        let at = [5000, 5099, 5100, 5199, 5200, 5250, 5400, 9000].map(&mut granted);
-        assert_eq!(at, [2, 0, 1, 0, 1, 0, 2, 2]);
-    }
-
-    #[test]
-    fn few_addresses_share_a_rate_whatever_the_seed() {
-        for seed in [0, 42, u64::MAX] {
-            let mut limiter = RateLimiter::new(1, seed);
-            let v4 = (0..200u32).map(|k| IpAddr::from((0xc000_0200 + k).to_be_bytes()));
-            let v6 = (0..200u128).map(|k| IpAddr::from(((0x2001_0db8 << 96) + (k << 64)).to_be_bytes()));
-            // Each counter allows two: an address that finds both used shares it with another.
-            let refused = v4.chain(v6).filter(|ip| {
-                let now = SteadyTime(1_000_000_000);
-                !(limiter.allows(*ip, now) && limiter.allows(*ip, now))
-            });
-            assert!(refused.count() < 60, "{seed}");
-        }
     }
 }

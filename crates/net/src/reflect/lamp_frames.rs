@@ -7,14 +7,12 @@ use crate::clock;
 use crate::cmsg::ReceivedInfo;
 use crate::frame::{self, Ends, Mac};
 use crate::lamp_frame;
-use crate::random;
 use crate::sockets::enlarge;
 use crate::stamp::Stamps;
 use crate::sys::{BATCH, Inbox};
 use crate::twoway::raw;
 use crate::twoway::socket;
 use jitlat_core::{Dscp, Source};
-use jitlat_proto::access::RateLimiter;
 use jitlat_proto::lamp::{self, FollowUp, Header, Reaction, ServerRules};
 use jitlat_proto::twoway::reflect::{Arrival, Silence};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -170,7 +168,6 @@ struct Frames<B> {
     beneath: B,
     frame: Vec<u8>,
     shared: Shared,
-    limiter: RateLimiter,
 }
 
 impl Frames<Datagrams> {
@@ -202,15 +199,7 @@ impl<B: Beneath> Frames<B> {
         enlarge(&socket);
         shared.prefer(&socket);
         socket::stamp(&socket, IpAddr::V4(ip), Stamps::KernelReceive, &mut Vec::new())?;
-        let mut seed = [0; 8];
-        random::fill(&mut seed)?;
-        Ok(Frames {
-            socket,
-            beneath,
-            frame: Vec::with_capacity(2048),
-            shared: shared.clone(),
-            limiter: RateLimiter::new(shared.access.packets_per_second, u64::from_be_bytes(seed)),
-        })
+        Ok(Frames { socket, beneath, frame: Vec::with_capacity(2048), shared: shared.clone() })
     }
 
     /// Answers until the server stops.
@@ -252,7 +241,9 @@ impl<B: Beneath> Frames<B> {
         let (from, way) = (request.from, request.way);
         let silent = match () {
             () if !self.shared.access.admits(from.ip()) => Some(Silence::NotAllowed),
-            () if !self.limiter.allows(from.ip(), now.steady) => Some(Silence::Limited),
+            () if self.shared.take(from.ip(), request.payload.len(), now.steady).is_err() => {
+                Some(Silence::Limited)
+            }
             () => None,
         };
         if let Some(why) = silent {

@@ -32,9 +32,11 @@ use crate::sockets;
 use jitlat_core::ntp::{ErrorEstimate, Format};
 use jitlat_core::record::Moment;
 use jitlat_core::{PacketRecord, Source, Span, Stamp, SteadyTime};
-use jitlat_proto::access::Access;
+use jitlat_proto::access::{Access, Client};
 use jitlat_proto::lamp::Header;
+use jitlat_proto::ledger::Ledger;
 use jitlat_proto::twoway::reflect::{Arrival, Silence};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -69,6 +71,8 @@ pub struct Opened {
 #[derive(Clone)]
 pub struct Shared {
     pub(crate) access: Arc<Access>,
+    /// What each client was served, by all reflectors together.
+    pub(crate) ledger: Arc<Ledger>,
     pub(crate) priority: Option<u32>,
     /// Receives the packets of one-way tests; `None`: nobody keeps them.
     pub(crate) packets: Option<SyncSender<OneWayPacket>>,
@@ -106,6 +110,12 @@ impl Shared {
     /// Who may be answered, and how much.
     pub fn access(&self) -> &Access {
         &self.access
+    }
+
+    /// Counts a packet of `bytes` bytes answered, or sent, to `peer`; if its limit is reached, returns after how long
+    /// to try again.
+    pub fn take(&self, peer: IpAddr, bytes: usize, now: SteadyTime) -> Result<(), Span> {
+        self.ledger.take(Client::of(peer), bytes, now)
     }
 }
 
@@ -194,7 +204,10 @@ pub struct Reflectors {
 impl Reflectors {
     /// Without reflectors; those started later will answer the clients that `access` allows.
     pub fn new(access: Access) -> Reflectors {
+        // The keys of a new map's hashes are random.
+        let seed = RandomState::new().hash_one(());
         let shared = Shared {
+            ledger: Arc::new(Ledger::new(access.limits, seed)),
             access: Arc::new(access),
             priority: None,
             packets: None,
@@ -243,6 +256,11 @@ impl Reflectors {
     /// Reflectors that could not start.
     pub fn failures(&self) -> &[ReflectorError] {
         &self.failures
+    }
+
+    /// What each client was served, for services that share its limits.
+    pub fn ledger(&self) -> Arc<Ledger> {
+        Arc::clone(&self.shared.ledger)
     }
 
     /// Packets answered and not answered.

@@ -1,6 +1,6 @@
 //! The TCP request-response responder.
 
-use super::{Opened, Reflector, Shared, at_port};
+use super::{LOOK_AROUND, Opened, Reflector, Shared, at_port};
 use crate::accept::{Acceptor, ConnectionService, Listener, SlotLimits, Slots, TurnedAway};
 use crate::clock;
 use crate::sockets::PatientStream;
@@ -65,9 +65,9 @@ impl ConnectionService for Responding {
         "responder"
     }
 
-    fn serve(&self, stream: TcpStream, _peer: SocketAddr) {
+    fn serve(&self, stream: TcpStream, peer: SocketAddr) {
         // However it ends, the connection is closed.
-        let _ = self.respond(&stream);
+        let _ = self.respond(&stream, peer.ip());
     }
 
     fn turn_away(&self, _stream: &TcpStream, _peer: SocketAddr, why: TurnedAway) {
@@ -83,7 +83,7 @@ impl ConnectionService for Responding {
 
 impl Responding {
     /// Answers one connection until it ends or falls silent, or the server stops.
-    fn respond(&self, stream: &TcpStream) -> io::Result<()> {
+    fn respond(&self, stream: &TcpStream, client: IpAddr) -> io::Result<()> {
         stream.set_nodelay(true)?;
         self.shared.prefer(stream);
         let peer = PatientStream::new(stream, || self.shared.is_stopping())?;
@@ -96,9 +96,22 @@ impl Responding {
         loop {
             peer.read_exact(&mut request, self.patience)?;
             let arrived = clock::wall();
+            self.await_turn(client, sizes.request().max(sizes.response()))?;
             respond(&request, arrived, clock::wall(), &mut response);
             peer.write_all(&response, self.patience)?;
             self.shared.counters.answered(1);
         }
+    }
+
+    /// Waits until `client` may be answered once more, with all its connections and other tests: a request over TCP
+    /// cannot be dropped, and while it waits TCP itself holds the client back.
+    fn await_turn(&self, client: IpAddr, bytes: usize) -> io::Result<()> {
+        while let Err(wait) = self.shared.take(client, bytes, clock::steady()) {
+            if self.shared.is_stopping() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            std::thread::sleep(Duration::from_nanos(wait.0.unsigned_abs()).min(LOOK_AROUND));
+        }
+        Ok(())
     }
 }

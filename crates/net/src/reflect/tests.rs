@@ -9,6 +9,7 @@ use crate::twoway::socket::{Carrier, Marking};
 use jitlat_core::record::Moment;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::{Dscp, TestSpec, WallTime};
+use jitlat_proto::ledger::ClientLimits;
 use jitlat_proto::twoway::{Plan, Protocol};
 use jitlat_proto::{lamp, stamp};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
@@ -408,4 +409,55 @@ fn a_byte_now_and_then_does_not_keep_a_connection_of_the_responder() {
         }
         assert_eq!(received, said, "the greeting comes back, and no response");
     }
+}
+
+/// Four clients of one host ask as often as they can, if it may have 10 answers a second: it gets no more, and at
+/// least so many.
+fn no_more_than_ten_a_second(ask: impl Fn(&Reflectors) + Sync, least: u64) {
+    let limits = ClientLimits { packets_per_second: 10, ..Access::default().limits };
+    let mut reflectors = Reflectors::new(Access { limits, ..Access::default() });
+    for ip in ["127.0.0.1", "127.0.0.2"] {
+        let ip = [ip.parse().unwrap()];
+        reflectors.start(&StampReflector { port: 0, ..StampReflector::default() }, &ip);
+        reflectors.start(&TcpResponder { port: 0, ..TcpResponder::default() }, &ip);
+    }
+    let begun = std::time::Instant::now();
+    std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(|| ask(&reflectors)))));
+    await_answers(&reflectors, least);
+    let answered = reflectors.counters().answered.load(Ordering::Relaxed);
+    let most = 2 + 10 * begun.elapsed().as_millis() as u64 / 1000;
+    assert!(answered <= most, "{answered} answers, {most} allowed");
+}
+
+#[test]
+fn the_limit_of_a_client_holds_for_all_sockets_together() {
+    let ask = |reflectors: &Reflectors| {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..100 {
+            for (_, to) in reflectors.listening().iter().filter(|(name, _)| *name == "STAMP") {
+                socket.send_to(&stamped_request(0), to).unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    no_more_than_ten_a_second(ask, 3);
+}
+
+#[test]
+fn connections_of_one_client_share_its_limit() {
+    use std::io::{Read, Write};
+    let ask = |reflectors: &Reflectors| {
+        let (_, to) = reflectors.listening().iter().find(|(name, _)| name.starts_with("TCP")).unwrap();
+        let mut stream = std::net::TcpStream::connect(to).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let sizes = jitlat_proto::reqresp::Sizes::new(12, 1000).unwrap();
+        stream.write_all(&sizes.greeting()).unwrap();
+        stream.read_exact(&mut [0; 16]).unwrap();
+        for _ in 0..3 {
+            stream.write_all(&[0; 12]).unwrap();
+            stream.read_exact(&mut [0; 1000]).unwrap();
+        }
+    };
+    // All of them are answered, in their time.
+    no_more_than_ten_a_second(ask, 12);
 }

@@ -4,12 +4,10 @@ use super::{Counters, LOOK_AROUND, Shared};
 use crate::clock;
 use crate::cmsg::{LocalAddress, ReceivedInfo};
 use crate::departures::Departures;
-use crate::random;
 use crate::sockets::{enlarge, has_message_priority, observe};
 use crate::sys::{BATCH, Inbox, Outbox, SendOptions};
 use jitlat_core::time::SECOND;
 use jitlat_core::{Source, Span, WallTime};
-use jitlat_proto::access::RateLimiter;
 use jitlat_proto::lamp;
 use jitlat_proto::twoway::reflect::{Arrival, Silence};
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -36,7 +34,6 @@ pub(crate) struct AnsweringSocket<K> {
     socket: UdpSocket,
     inbox: Inbox,
     shared: Shared,
-    limiter: RateLimiter,
     answers: Answers<K>,
 }
 
@@ -82,13 +79,10 @@ impl<K: Copy> AnsweringSocket<K> {
             socket.set_ttl_v4(255)?;
         }
         let stamps = setsockopt(&socket, sockopt::Timestamping, &stamping()).is_ok();
-        let mut seed = [0; 8];
-        random::fill(&mut seed)?;
         Ok(AnsweringSocket {
             socket: socket.into(),
             inbox: Inbox::new((INBOX_BYTES / slot.max(1)).clamp(1, BATCH), slot),
             shared: shared.clone(),
-            limiter: RateLimiter::new(shared.access.packets_per_second, u64::from_be_bytes(seed)),
             answers: Answers {
                 outbox: Outbox::new(BATCH * 1500),
                 tracked: Vec::with_capacity(BATCH),
@@ -138,13 +132,13 @@ impl<K: Copy> AnsweringSocket<K> {
                 self.shared.counters.silent(Silence::NotAllowed);
                 continue;
             }
-            if !self.limiter.allows(from.ip(), now.steady) {
-                self.shared.counters.silent(Silence::Limited);
-                continue;
-            }
             let info = ReceivedInfo::parse(datagram.control);
             if info.broadcast {
                 self.shared.counters.silent(Silence::Broadcast);
+                continue;
+            }
+            if self.shared.take(from.ip(), datagram.data.len(), now.steady).is_err() {
+                self.shared.counters.silent(Silence::Limited);
                 continue;
             }
             let arrival = Arrival {

@@ -5,7 +5,8 @@ use super::fill::{Fill, Filler};
 use super::packet::{self, Echo, EchoLayout, Instant, Key, Packet, TOKEN_LEN, Unreadable, flag};
 use super::params::{Params, StampAt, VERSION};
 use super::received::Received;
-use crate::access::{self, RateLimiter, answerable};
+use crate::access::{self, answerable};
+use crate::ledger::{ClientLimits, Ledger};
 use crate::machine::Tick;
 use crate::twoway::reflect::{Arrival, Silence};
 use core::net::SocketAddr;
@@ -175,7 +176,7 @@ pub enum Reaction {
 }
 
 /// The server's side of all sessions.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Server {
     rules: Rules,
     secret: [u8; 32],
@@ -186,7 +187,7 @@ pub struct Server {
     per_client: HashMap<access::Client, usize>,
     /// Sessions without requests, the oldest first; entries of other sessions are skipped.
     unused: VecDeque<u64>,
-    opens: RateLimiter,
+    opens: Ledger,
     swept: SteadyTime,
 }
 
@@ -194,8 +195,9 @@ impl Server {
     /// A server without sessions, started at `now`. `secret` is random, so that tokens cannot be guessed.
     pub fn new(rules: Rules, secret: [u8; 32], now: SteadyTime) -> Server {
         let [seed, ..] = secret.as_chunks::<8>().0 else { unreachable!("32 bytes are four times eight") };
+        let opens = ClientLimits { packets_per_second: OPENS, bytes_per_second: u64::MAX };
         Server {
-            opens: RateLimiter::new(OPENS, u64::from_le_bytes(*seed)),
+            opens: Ledger::new(opens, u64::from_le_bytes(*seed)),
             rules,
             secret,
             opened: 0,
@@ -262,7 +264,7 @@ impl Server {
         if params.len() + TOKEN_LEN > packet.body.len() + OPEN_SURPLUS {
             return Err(Silence::Short);
         }
-        if !self.opens.allows(arrival.from.ip(), now.steady) {
+        if self.opens.take(access::Client::of(arrival.from.ip()), 0, now.steady).is_err() {
             return Err(Silence::Limited);
         }
         let tos = granted.tos as u8;

@@ -1,0 +1,305 @@
+//! [`Ledger`]: what each client was served of late, whatever the service, port and number of sessions.
+//!
+//! One ledger belongs to one server and is shared by its threads without locks. Its memory is constant: clients that
+//! hash to the same account share its limits.
+
+use crate::access::Client;
+use jitlat_core::{Span, SteadyTime};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+
+/// How much one client is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// Packets a second.
+    pub packets_per_second: u32,
+    /// Bytes a second.
+    pub bytes_per_second: u64,
+}
+
+/// Number of accounts.
+const ACCOUNTS: u64 = 4096;
+
+/// Limits packets and bytes of each [`Client`]: in every window of 100 ms a tenth of the rate and one packet more, and
+/// over longer times the rate. Time must not go back by more than moments.
+///
+/// ```
+/// use jitlat_core::{Span, SteadyTime};
+/// use jitlat_proto::access::Client;
+/// use jitlat_proto::ledger::{ClientLimits, Ledger};
+///
+/// let ledger = Ledger::new(ClientLimits { packets_per_second: 10, bytes_per_second: 1_000_000 }, 42);
+/// let client = Client::of("192.0.2.1".parse()?);
+/// let at = |ms: i64| SteadyTime(ms * 1_000_000);
+/// assert_eq!(ledger.take(client, 100, at(0)), Ok(()));
+/// assert_eq!(ledger.take(client, 100, at(0)), Ok(()));
+/// assert_eq!(ledger.take(client, 100, at(90)), Err(Span::millis(10)));
+/// assert_eq!(ledger.take(client, 100, at(100)), Ok(()));
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Debug)]
+pub struct Ledger {
+    packets: Rate,
+    bytes: Rate,
+    accounts: Box<[Account]>,
+    seed: u64,
+}
+
+#[derive(Debug)]
+struct Account {
+    packets: Meter,
+    bytes: Meter,
+}
+
+impl Ledger {
+    /// Without anything served. `seed` is random, so that nobody can predict who shares an account.
+    pub fn new(limits: ClientLimits, seed: u64) -> Ledger {
+        let account = |_| Account { packets: Meter::new(), bytes: Meter::new() };
+        Ledger {
+            packets: Rate::new(limits.packets_per_second.into()),
+            bytes: Rate::new(limits.bytes_per_second),
+            accounts: (0..ACCOUNTS).map(account).collect(),
+            seed,
+        }
+    }
+
+    /// Counts one more packet of `bytes` bytes served to `client`.
+    ///
+    /// # Errors
+    /// It may not be served now, and nothing was counted: after how long it is worth another attempt.
+    pub fn take(&self, client: Client, bytes: usize, now: SteadyTime) -> Result<(), Span> {
+        let mut hasher = DefaultHasher::new();
+        (self.seed, client).hash(&mut hasher);
+        let Account { packets, bytes: volume } = &self.accounts[(hasher.finish() % ACCOUNTS) as usize];
+        packets.take(&self.packets, 1, now)?;
+        let taken = volume.take(&self.bytes, bytes as u64, now);
+        if taken.is_err() {
+            packets.give_back(&self.packets, 1, now);
+        }
+        taken
+    }
+}
+
+/// So many units a second.
+#[derive(Debug)]
+struct Rate {
+    /// Picoseconds between units.
+    gap: i64,
+    /// Units in [`WINDOW`], in addition to those of one packet.
+    window: u64,
+}
+
+/// The window in which the limit holds, ns.
+const WINDOW: i64 = 100_000_000;
+/// Slots of a window.
+const SLOTS: i64 = 16;
+
+impl Rate {
+    fn new(per_second: u64) -> Rate {
+        let per_second = per_second.clamp(1, 1_000_000_000_000);
+        Rate { gap: 1_000_000_000_000 / per_second as i64, window: per_second.div_ceil(10) }
+    }
+
+    /// How long `units` last at this rate, ns.
+    fn span(&self, units: u64) -> i64 {
+        (i128::from(self.gap) * i128::from(units) / 1000).min(i64::MAX.into()) as i64
+    }
+}
+
+/// Units of one account. A window of 100 ms lies in 17 adjacent slots of 1/16 of it: if they hold no more than the
+/// limit, no window does.
+#[derive(Debug)]
+struct Meter {
+    /// For each slot, its number modulo 2^32 and, in the low half, its units.
+    slots: [AtomicU64; SLOTS as usize + 1],
+    /// When the units taken so far are used up at the rate, on the steady clock.
+    used_up: AtomicI64,
+}
+
+/// The number of the slot of `now`, from 0 to 2^32 - 1.
+fn slot_number(now: SteadyTime) -> u64 {
+    now.0.div_euclid(WINDOW / SLOTS) as u64 & 0xffff_ffff
+}
+
+impl Meter {
+    fn new() -> Meter {
+        Meter { slots: Default::default(), used_up: AtomicI64::new(i64::MIN) }
+    }
+
+    fn slot(&self, number: u64) -> &AtomicU64 {
+        &self.slots[(number % self.slots.len() as u64) as usize]
+    }
+
+    /// The units of the 17 slots that end with `number`.
+    fn held(&self, number: u64) -> u64 {
+        let slots = self.slots.iter().map(|s| s.load(Relaxed));
+        let recent = |slot: &u64| number.wrapping_sub(slot >> 32) & 0xffff_ffff < self.slots.len() as u64;
+        slots.filter(recent).map(|slot| slot & 0xffff_ffff).sum()
+    }
+
+    /// Counts `units`, or returns how long to wait. Counted first and checked then: threads that do both at once may all
+    /// be refused, but are never granted too much.
+    fn take(&self, rate: &Rate, units: u64, now: SteadyTime) -> Result<(), Span> {
+        if units == 0 {
+            return Ok(());
+        }
+        let number = slot_number(now);
+        let add = |slot: u64| {
+            let before = if slot >> 32 == number { slot & 0xffff_ffff } else { 0 };
+            Some(number << 32 | (before + units).min(0xffff_ffff))
+        };
+        let _ = self.slot(number).fetch_update(Relaxed, Relaxed, add);
+        // A packet more than the limit: packets at exactly the rate are never all in time.
+        if self.held(number) > rate.window + units {
+            self.remove(units, number);
+            return Err(Span(WINDOW / SLOTS - now.0.rem_euclid(WINDOW / SLOTS)));
+        }
+        let longest = WINDOW.max(rate.span(units));
+        let used = self.used_up.fetch_update(Relaxed, Relaxed, |used_up| {
+            let from = used_up.max(now.0.saturating_sub(longest));
+            (from <= now.0).then(|| from.saturating_add(rate.span(units)))
+        });
+        let refused = |used_up| {
+            self.remove(units, number);
+            SteadyTime(used_up) - now
+        };
+        used.map(drop).map_err(refused)
+    }
+
+    /// Undoes [`take`](Self::take) at the same time.
+    fn give_back(&self, rate: &Rate, units: u64, now: SteadyTime) {
+        self.remove(units, slot_number(now));
+        self.used_up.fetch_sub(rate.span(units), Relaxed);
+    }
+
+    fn remove(&self, units: u64, number: u64) {
+        let subtract = |slot: u64| {
+            let left = (slot & 0xffff_ffff).saturating_sub(units);
+            (slot >> 32 == number).then_some(number << 32 | left)
+        };
+        let _ = self.slot(number).fetch_update(Relaxed, Relaxed, subtract);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::IpAddr;
+    use proptest::prelude::*;
+
+    const MS: i64 = 1_000_000;
+    const PLENTY: u64 = 1_000_000_000_000;
+
+    fn ledger(packets_per_second: u32, bytes_per_second: u64) -> Ledger {
+        Ledger::new(ClientLimits { packets_per_second, bytes_per_second }, 42)
+    }
+
+    fn client() -> Client {
+        Client::of("192.0.2.1".parse().unwrap())
+    }
+
+    fn takes(ledger: &Ledger, bytes: usize, at: i64) -> bool {
+        ledger.take(client(), bytes, SteadyTime(at)).is_ok()
+    }
+
+    /// The most units granted within any 100 ms.
+    fn most(granted: &[(i64, u64)]) -> u64 {
+        let in_window = |&(start, _): &(i64, u64)| {
+            let within = granted.iter().filter(|(at, _)| (start..start + WINDOW).contains(at));
+            within.map(|(_, units)| units).sum()
+        };
+        granted.iter().map(in_window).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn a_flood_is_granted_the_rate() {
+        for rate in [10u32, 1000, 30_000] {
+            let ledger = ledger(rate, PLENTY);
+            let times = (0..200_000i64).map(|k| k * 10_000);
+            let granted: Vec<_> = times.filter(|at| takes(&ledger, 100, *at)).collect();
+            let count = granted.len() as u32;
+            assert!((rate * 18 / 10..=2 * rate + 2).contains(&count), "{count} of {rate}/s in 2 s");
+        }
+    }
+
+    #[test]
+    fn packets_at_the_rate_all_pass_though_none_is_in_time() {
+        for (rate, jitter) in [(10i64, 60 * MS), (100, 6 * MS), (1000, 5 * MS), (50_000, MS)] {
+            let (ledger, gap) = (ledger(rate as u32, PLENTY), 1_000_000_000 / rate);
+            // At the highest rates up to a seventeenth is refused; half of them pass whatever their times.
+            let gap = if rate > 100 { 2 * gap } else { gap };
+            let mut times: Vec<i64> = (0..1000).map(|k| k * gap + k * 7919 * 7919 % jitter).collect();
+            times.sort_unstable();
+            let refused = times.iter().filter(|at| !takes(&ledger, 100, **at)).count();
+            assert!(refused <= 20, "{refused} of 1000 refused at {rate}/s");
+        }
+    }
+
+    #[test]
+    fn bytes_are_limited_too_and_a_refused_packet_costs_nothing() {
+        let ledger = ledger(1000, 100_000);
+        let mut granted = Vec::new();
+        for k in 0..10_000i64 {
+            let at = SteadyTime(k * MS / 10);
+            if ledger.take(client(), 1000, at).is_ok() {
+                granted.push((at.0, 1000));
+            }
+        }
+        assert!(most(&granted) <= 11_000, "{}", most(&granted));
+        assert!((90..=112).contains(&granted.len()), "{} kB in a second", granted.len());
+        // The packets refused for their bytes leave the packets' own rate.
+        assert!((0..100).filter(|_| takes(&ledger, 0, 1000 * MS)).count() >= 85);
+    }
+
+    #[test]
+    fn a_packet_larger_than_the_allowance_of_a_window_passes_and_is_paid_for() {
+        let ledger = ledger(1000, 1000);
+        let granted = (0..100).filter(|s| takes(&ledger, 5000, s * 1000 * MS)).count();
+        assert!((20..=21).contains(&granted), "{granted} of 5000 bytes in 100 s");
+    }
+
+    #[test]
+    fn others_have_their_own() {
+        for seed in [0, 42, u64::MAX] {
+            let limits = ClientLimits { packets_per_second: 1, bytes_per_second: PLENTY };
+            let ledger = Ledger::new(limits, seed);
+            let v4 = (0..200u32).map(|k| IpAddr::from((0xc000_0200 + k).to_be_bytes()));
+            let v6 = (0..200u128).map(|k| IpAddr::from(((0x2001_0db8 << 96) + (k << 64)).to_be_bytes()));
+            // An account allows two at once: a client that finds both taken shares it with another.
+            let shared = v4.chain(v6).map(Client::of).filter(|c| {
+                let now = SteadyTime(1000 * MS);
+                ledger.take(*c, 1, now).and_then(|()| ledger.take(*c, 1, now)).is_err()
+            });
+            assert!(shared.count() < 60, "{seed}");
+        }
+    }
+
+    #[test]
+    fn threads_together_are_granted_no_more() {
+        let ledger = ledger(100_000, PLENTY);
+        let granted: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| (0..50_000).filter(|k| takes(&ledger, 1, k * 1000)).count()))
+                .collect();
+            threads.into_iter().map(|t| t.join().unwrap()).sum()
+        });
+        assert!((4000..=10_001).contains(&granted), "{granted} in 50 ms");
+    }
+
+    proptest! {
+        #[test]
+        fn the_limit_holds_in_every_window(
+            rate in 1u32..100_000,
+            packets in proptest::collection::vec((0i64..30_000_000, 1u8..40), 1..200),
+        ) {
+            let ledger = ledger(rate, PLENTY);
+            let (mut now, mut granted) = (0, Vec::new());
+            for (gap, burst) in packets {
+                now += gap;
+                let burst = (0..burst).filter(|_| takes(&ledger, 100, now)).count();
+                granted.push((now, burst as u64));
+            }
+            prop_assert!(most(&granted) <= u64::from(rate).div_ceil(10) + 1);
+        }
+    }
+}
