@@ -140,7 +140,7 @@ fn what_the_receiver_reports_twice_was_not_lost() {
         sack: Some((1100, 1200)),
         ..Segment::default()
     };
-    (0..2).for_each(|_| t.raw(191, false, twice.clone()));
+    (0..2).for_each(|_| t.raw(191, false, twice));
     let f = t.up();
     assert_eq!((f.retransmissions, f.lost_after, f.spurious), (1, 0, 1), "RFC 2883");
 }
