@@ -12,6 +12,7 @@ use jitlat_net::twoway;
 use jitlat_net::twoway::client::Link;
 use jitlat_net::twoway::socket::{Carrier, Marking};
 use jitlat_proto::access::Access;
+use jitlat_proto::ledger::ClientLimits;
 use jitlat_proto::stamp::{Sender, sender::Options};
 use jitlat_proto::twoway::{Plan, Protocol};
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg, setsockopt, sockopt};
@@ -128,7 +129,7 @@ fn bare(rate: u64) -> Result<Row, Failure> {
 
 /// Our reflector, and the memory of this process at the end.
 fn jitlat(rate: u64, sessions: u16) -> Result<(Row, u64), Failure> {
-    let mut reflectors = Reflectors::new(Access { packets_per_second: u32::MAX, ..Access::default() });
+    let mut reflectors = Reflectors::new(Access { limits: ClientLimits::UNLIMITED, ..Access::default() });
     reflectors.start(&StampReflector { port: 0, ..StampReflector::default() }, &["127.0.0.1".parse()?]);
     let (_, at) = *reflectors.listening().first().ok_or("no reflector")?;
     let row = load(at, rate, sessions, "stamp")?;

@@ -17,6 +17,12 @@ pub struct ClientLimits {
     pub bytes_per_second: u64,
 }
 
+impl ClientLimits {
+    /// More than any network carries.
+    pub const UNLIMITED: ClientLimits =
+        ClientLimits { packets_per_second: u32::MAX, bytes_per_second: u64::MAX };
+}
+
 /// Number of accounts.
 const ACCOUNTS: u64 = 4096;
 
