@@ -3,6 +3,7 @@
 
 use crate::time::{SECOND, Span};
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 
 /// A text that is not a quantity, with a hint how to write one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -188,6 +189,18 @@ pub fn packet_rate(text: &str) -> Result<u32, QuantityError> {
     value
         .map(|v| v as u32)
         .ok_or_else(|| QuantityError::new(format!("'{text}' is not a packet rate: write 1000, 200k or 2k/s")))
+}
+
+/// A range of ports: `18760-19960`, or one port.
+///
+/// # Errors
+/// [`QuantityError`] for anything else, and for port 0.
+pub fn ports(text: &str) -> Result<RangeInclusive<u16>, QuantityError> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.trim().parse(), last.trim().parse()) {
+        (Ok(first), Ok(last)) if 0 < first && first <= last => Ok(first..=last),
+        _ => Err(QuantityError::new("write two ports, the lower first: 18760-19960".to_owned())),
+    }
 }
 
 /// A `key=value` tag.

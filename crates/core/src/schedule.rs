@@ -54,6 +54,37 @@ impl Deadlines {
     }
 }
 
+/// The most packets of `spec` that are due within any `window`. Counting ends beyond `enough`, which bounds the work for
+/// random gaps: up to two drawn gaps a packet.
+pub fn peak(spec: &TestSpec, window: Span, enough: u32) -> u32 {
+    let (period, window) = (i128::from(spec.period().0.max(1)), i128::from(window.0.max(1)));
+    let at_once = match spec.schedule() {
+        Schedule::Periodic => 1,
+        Schedule::Burst { size } => i128::from(size.max(1)),
+        Schedule::Poisson { .. } | Schedule::Random { .. } => return counted_peak(spec, window, enough),
+    };
+    let groups = (window + period * at_once - 1) / (period * at_once);
+    (groups * at_once).min(spec.packets().into()) as u32
+}
+
+fn counted_peak(spec: &TestSpec, window: i128, enough: u32) -> u32 {
+    let mut leaving = Deadlines::new(spec);
+    let mut oldest = leaving.next();
+    let (mut within, mut peak) = (0, 0);
+    for due in Deadlines::new(spec) {
+        within += 1;
+        while oldest.is_some_and(|o| i128::from(due.0) - i128::from(o.0) >= window) {
+            oldest = leaving.next();
+            within -= 1;
+        }
+        peak = peak.max(within);
+        if peak > enough {
+            break;
+        }
+    }
+    peak
+}
+
 impl Iterator for Deadlines {
     type Item = Span;
 
@@ -110,6 +141,29 @@ mod tests {
     #[test]
     fn bursts_keep_the_mean_rate() {
         assert_eq!(deadlines(7, Schedule::Burst { size: 3 }), [0, 0, 0, 3000, 3000, 3000, 6000]);
+    }
+
+    #[test]
+    fn the_peak_is_what_any_window_holds() {
+        let uniform = Gaps::Uniform { least: Span(1), most: Span(3000) };
+        let schedules = [
+            Schedule::Periodic,
+            Schedule::Burst { size: 7 },
+            Schedule::Burst { size: 5000 },
+            Schedule::Poisson { seed: 3 },
+            Schedule::Random { gaps: uniform, batch: 10, seed: 7 },
+        ];
+        for schedule in schedules {
+            let spec = TestSpec::new(Direction::Up, Transport::Udp, 500, 80, Span(1000), schedule).unwrap();
+            let due = deadlines(500, schedule);
+            for window in [1, 999, 1000, 1001, 10_000, 1_000_000] {
+                let within = |from: &i64| due.iter().filter(|d| (0..window).contains(&(**d - from))).count();
+                let want = due.iter().map(within).max().unwrap();
+                let got = peak(&spec, Span(window), u32::MAX) as usize;
+                assert!((want..=want + 5).contains(&got), "{schedule:?} {window}: {got}, not {want}");
+            }
+            assert!(peak(&spec, Span(1_000_000), 20) > 20);
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ use jitlat_proto::digest;
 use jitlat_proto::jitlat::{Key, Limits};
 use jitlat_proto::ledger::ClientLimits;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -208,10 +209,13 @@ pub struct LimitArgs {
     /// Payload of a packet
     #[arg(long, value_name = "BYTES", default_value_t = MAX_PAYLOAD)]
     pub max_payload: u16,
-    /// Packets per second of a stream (1000, 200k/s)
+    /// Ports that clients may name for test streams; any they may not leave to the system
+    #[arg(long, value_name = "FIRST-LAST", value_parser = quantity::ports, default_value = "1024-65535")]
+    pub test_ports: RangeInclusive<u16>,
+    /// Packets per second of a client's streams in each direction, in every 100 ms (1000, 200k/s)
     #[arg(long, value_name = "PPS", default_value_t = Limits::default().rate, value_parser = quantity::packet_rate)]
     pub max_rate: u32,
-    /// Payload bits per second of a stream (64kbit, 1.5Mbit, 10G; a bare number is bits)
+    /// Payload bits per second, likewise (64kbit, 1.5Mbit, 10G; a bare number is bits)
     #[arg(long, value_name = "RATE", default_value_t = Limits::default().bandwidth, value_parser = quantity::bit_rate)]
     pub max_bandwidth: u64,
     /// Duration of a test
@@ -260,6 +264,7 @@ impl From<&LimitArgs> for Limits {
             idle: a.idle,
             keep: a.keep,
             classic: !a.no_classic,
+            ports: a.test_ports.clone(),
             ..Limits::default()
         }
     }

@@ -8,13 +8,14 @@ use crate::engine::rendezvous::Rendezvous;
 use crate::engine::{Engine, EngineSettings};
 use crate::pace::Pacing;
 use crate::privilege::{Capability, needs};
-use crate::random;
+use crate::{random, sockets};
 use jitlat_core::Span;
 use jitlat_core::session::HostFacts;
 use jitlat_proto::Machine;
 use jitlat_proto::jitlat::auth::Side;
 use jitlat_proto::jitlat::codec::Codec;
 use jitlat_proto::jitlat::message::{Message, Nak, NakCode};
+use jitlat_proto::jitlat::stream::Finish;
 use jitlat_proto::jitlat::{
     Dialect, FlowReport, Key, Limits, Refusal, ServerConfig, ServerEvent, ServerInput, ServerMachine,
     SessionTable,
@@ -176,6 +177,7 @@ struct Conversation<'a> {
 impl<'a> Conversation<'a> {
     fn new(shared: &'a Shared, stream: TcpStream, peer: SocketAddr) -> io::Result<Conversation<'a>> {
         let local = stream.local_addr()?;
+        sockets::notice_absence(&stream);
         let facts = host_facts();
         let mut entropy = [0; 32];
         random::fill(&mut entropy)?;
@@ -221,6 +223,9 @@ impl<'a> Conversation<'a> {
             }
             self.driver.read_input();
             while let Some(report) = self.engine.report() {
+                if matches!(&report, FlowReport::Received(_, r) if r.finish == Finish::Exceeded) {
+                    warn!(peer = %self.peer, "max-rate: far more packets arrived than were agreed; the stream was ended");
+                }
                 if matches!(report, FlowReport::Sent(..) | FlowReport::Received(..)) {
                     let facts = facts_after(&self.facts, &mut self.clock_steps, self.engine.notes());
                     self.driver.handle(ServerInput::Host(facts));

@@ -4,7 +4,7 @@ use crate::privilege::{Capability, needs};
 use jitlat_core::Dscp;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{setsockopt, sockopt};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
@@ -33,6 +33,15 @@ pub(crate) fn listen_tcp(local: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
+}
+
+/// Ends a connection whose peer has vanished within a minute. The first probe is sent after 30 s without traffic, so that
+/// most tests have nothing beside them.
+pub(crate) fn notice_absence(connection: &TcpStream) {
+    let (idle, interval) = (Duration::from_secs(30), Duration::from_secs(5));
+    let probes = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(4);
+    // Without them the connection lasts until the limits of its service.
+    let _ = SockRef::from(connection).set_tcp_keepalive(&probes);
 }
 
 /// Connects to `peer`, from `local` if given, within `patience`.

@@ -130,9 +130,10 @@ impl Load {
     /// Each stream of the load as a one-way test that lasts longer than a test of `duration`.
     fn streams(&self, duration: Span) -> Result<Vec<(&LoadSpec, OneWay)>, Error> {
         let whole = Span(duration.0.saturating_add(self.settle.0).saturating_add(MARGIN.0));
+        let unlimited = self.specs.iter().map(LoadSpec::unlimited).sum();
         let mut streams = Vec::new();
         for load in &self.specs {
-            for mut spec in load.streams(whole)? {
+            for mut spec in load.streams(whole, unlimited)? {
                 if spec.direction() == Direction::Down {
                     // Each stream needs its own receive port, different from the test's.
                     spec.dst_port = free_port()?;

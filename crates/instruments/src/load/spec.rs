@@ -29,8 +29,10 @@ const PAYLOAD: [u64; 2] = [1400, 14_480];
 const MOST_STREAMS: usize = 31;
 /// The most packets of one stream, and of all streams without a rate: half a gigabyte of records at each end.
 const MOST_PACKETS: u64 = 8_000_000;
-/// Bits a second of a stream without a rate: what a server grants. Less in long tests, so that all records fit.
+/// Bits a second of a stream without a rate. Less in long tests, so that all records fit.
 const UNLIMITED: f64 = 1e9;
+/// Bits a second of all streams without a rate: most of what a server grants a client in one direction.
+const UNLIMITED_TOGETHER: f64 = 8e9;
 
 impl LoadSpec {
     /// Priority of its packets within this host (`SO_PRIORITY`); `None`: the default.
@@ -38,12 +40,12 @@ impl LoadSpec {
         self.priority
     }
 
-    /// The specification of each stream, for `duration`.
+    /// The specification of each stream, for `duration`, in a load with `unlimited` streams that have no rate.
     ///
     /// # Errors
     /// [`Error::Spec`] if such a stream is impossible.
-    pub fn streams(&self, duration: Span) -> Result<Vec<TestSpec>, Error> {
-        let period = self.period(duration)?;
+    pub fn streams(&self, duration: Span, unlimited: usize) -> Result<Vec<TestSpec>, Error> {
+        let period = self.period(duration, unlimited)?;
         let packets = (duration.0 as u64).div_ceil(period.0.max(1) as u64).clamp(1, MOST_PACKETS);
         let schedule = Schedule::Periodic;
         let spec = TestSpec::new(self.direction, self.transport, packets, self.payload, period, schedule);
@@ -52,13 +54,18 @@ impl LoadSpec {
         Ok(vec![spec; self.streams])
     }
 
+    /// Its streams without a rate.
+    pub fn unlimited(&self) -> usize {
+        if self.is_limited() { 0 } else { self.streams }
+    }
+
     /// Whether it has a rate; otherwise it goes as fast as TCP does.
     pub fn is_limited(&self) -> bool {
         self.rate.is_some()
     }
 
     /// Time between the packets of a stream that lasts `duration`.
-    fn period(&self, duration: Span) -> Result<Span, Error> {
+    fn period(&self, duration: Span, unlimited: usize) -> Result<Span, Error> {
         let of_bits = |bits: f64| {
             let period = Rate::Bits(bits).period(self.payload);
             period.map_err(|e| Error::Load(format!("the load {self}: {e}")))
@@ -69,7 +76,8 @@ impl LoadSpec {
             Some(Rate::Bits(bits)) => of_bits(bits / streams as f64),
             None => {
                 let sparse = Span(duration.0.saturating_mul(streams as i64) / MOST_PACKETS as i64);
-                Ok(of_bits(UNLIMITED)?.max(sparse))
+                let share = UNLIMITED_TOGETHER / unlimited.max(1) as f64;
+                Ok(of_bits(UNLIMITED.min(share))?.max(sparse))
             }
         }
     }
@@ -148,7 +156,7 @@ mod tests {
     #[test]
     fn a_rate_is_of_all_streams_together() {
         let load: LoadSpec = "tcp:20Mbit,streams=4,dscp=AF11,down".parse().unwrap();
-        let streams = load.streams(Span::seconds(10)).unwrap();
+        let streams = load.streams(Span::seconds(10), 1).unwrap();
         assert_eq!(streams.len(), 4);
         let s = &streams[0];
         assert_eq!((s.transport(), s.direction(), s.dscp.value()), (Transport::Tcp, Direction::Down, 10));
@@ -160,7 +168,7 @@ mod tests {
         assert_eq!((category.priority(), category.to_string().as_str()), (Some(6), "udp:1Mbit,ac=VO"));
         assert_eq!("udp:1Mbit,priority=3".parse::<LoadSpec>().unwrap().priority(), Some(3));
         let packets: LoadSpec = "udp:1000/s,payload=100".parse().unwrap();
-        assert_eq!(packets.streams(Span::seconds(1)).unwrap()[0].packets(), 1000);
+        assert_eq!(packets.streams(Span::seconds(1), 1).unwrap()[0].packets(), 1000);
     }
 
     #[test]
@@ -191,19 +199,23 @@ mod tests {
         let load: LoadSpec = "tcp,streams=20".parse().unwrap();
         assert!(!load.is_limited());
         let rate = |seconds: i64| {
-            let streams = load.streams(Span::seconds(seconds)).unwrap();
+            let streams = load.streams(Span::seconds(seconds), load.unlimited()).unwrap();
             let packets: u64 = streams.iter().map(|s| u64::from(s.packets())).sum();
             assert!(streams.len() == 20 && packets <= MOST_PACKETS + 20, "{packets}");
             f64::from(streams[0].payload()) * 8.0 / streams[0].period().as_seconds()
         };
-        assert!((rate(40) - 1e9).abs() < 1e5, "{}", rate(40));
+        assert!((rate(40) - 8e9 / 20.0).abs() < 1e5, "{}", rate(40));
+        let alone: LoadSpec = "tcp".parse().unwrap();
+        let stream = &alone.streams(Span::seconds(40), 1).unwrap()[0];
+        let bits = f64::from(stream.payload()) * 8.0 / stream.period().as_seconds();
+        assert!((bits - 1e9).abs() < 1e5, "{bits}");
         assert!(rate(400) > 1e8, "a long test leaves each stream less, but more than a path has");
-        assert_eq!("tcp".parse::<LoadSpec>().unwrap().streams(Span::seconds(1)).unwrap().len(), 1);
+        assert_eq!("tcp".parse::<LoadSpec>().unwrap().streams(Span::seconds(1), 1).unwrap().len(), 1);
     }
 
     #[test]
     fn a_load_is_bounded_in_records() {
         let fast: LoadSpec = "udp:1000000/s,payload=12".parse().unwrap();
-        assert_eq!(u64::from(fast.streams(Span::seconds(3600)).unwrap()[0].packets()), MOST_PACKETS);
+        assert_eq!(u64::from(fast.streams(Span::seconds(3600), 1).unwrap()[0].packets()), MOST_PACKETS);
     }
 }

@@ -5,6 +5,7 @@ use crate::accept::{Acceptor, ConnectionService, Slot, SlotLimits, Slots, Turned
 use crate::capture::interface::{InterfaceCapture, InterfaceError, InterfaceSettings};
 use crate::clock;
 use crate::clock::tick;
+use crate::sockets;
 use jitlat_core::passive::echo::is_echo;
 use jitlat_core::passive::identity::salted;
 use jitlat_core::passive::packet::decode;
@@ -180,6 +181,7 @@ struct Capturing {
 impl Conversation<'_> {
     fn begin(stream: TcpStream, shared: &Connections, peer: SocketAddr) -> io::Result<Conversation<'_>> {
         stream.set_nodelay(true)?;
+        sockets::notice_absence(&stream);
         stream.set_nonblocking(true)?;
         let port = stream.local_addr()?.port();
         let exporter = Exporter::new(shared.service.key.clone(), shared.service.rate, nonce()?, tick());

@@ -35,7 +35,8 @@ impl<'a> Stream<'a> {
         let mut recording = Recording::new(opening.record_limit);
         let packets = opening.spec.packets() as usize;
         recording.reserve((packets + packets / 16).min(RESERVED));
-        let receiver = StreamReceiver::new(&opening.spec, opening.patience, opening.greetings, steady());
+        let receiver = StreamReceiver::new(&opening.spec, opening.patience, opening.greetings, steady())
+            .limited_to(opening.peak);
         Stream { context, receiver, recording, received: 0, highest: 0, drops: None, requests: 0 }
     }
 

@@ -39,6 +39,7 @@ fn open(engine: &mut Engine, transport: Transport) {
         greetings: true,
         stamps: Source::Kernel,
         record_limit: 100,
+        peak: None,
     };
     engine.command(Command::Open(Box::new(opening)));
     assert!(matches!(next_report(engine), FlowReport::Opened(FLOW, _)));

@@ -6,7 +6,7 @@ use super::{ClockError, LOOK_AROUND, Opened, Reflector, Shared, at_port};
 use crate::accept::{Acceptor, ConnectionService, Listener, Slot, SlotLimits, Slots, TurnedAway};
 use crate::clock::{self, tick};
 use crate::random;
-use crate::sockets::PatientStream;
+use crate::sockets::{self, PatientStream};
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_proto::Machine;
@@ -159,6 +159,7 @@ struct Connection<'a> {
 impl Connection<'_> {
     fn new(service: &TwampService, stream: TcpStream, peer: SocketAddr) -> io::Result<Connection<'_>> {
         stream.set_nodelay(true)?;
+        sockets::notice_absence(&stream);
         stream.set_nonblocking(false)?;
         let local = stream.local_addr()?;
         let mut bytes = [0; 52];

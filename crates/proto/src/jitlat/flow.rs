@@ -78,6 +78,8 @@ pub struct Opening {
     pub patience: Patience,
     /// Most records that a receiver may keep, including duplicates.
     pub record_limit: usize,
+    /// Packets of the stream within any window: a receiver ends if far more arrive. `None`: not limited.
+    pub peak: Option<u64>,
 }
 
 /// A command of the machine about a flow. Execute them in order.

@@ -1,7 +1,12 @@
 //! What a server grants.
 
 use core::fmt;
+use core::ops::RangeInclusive;
+use jitlat_core::schedule::peak;
 use jitlat_core::{Span, TestSpec};
+
+/// Rates are limited within every window of this length, so that no burst passes a limit.
+pub const WINDOW: Span = Span::millis(100);
 
 /// The limits of a server: for one request, for all sessions together, and for waiting. The defaults are safe for a
 /// host on the open Internet with 4 GB of memory.
@@ -13,9 +18,9 @@ pub struct Limits {
     pub packets: u32,
     /// Payload bytes of a packet.
     pub payload: u16,
-    /// Packets a second in one flow.
+    /// Packets a second of all streams of one client in each direction, within every [`WINDOW`].
     pub rate: u32,
-    /// Bits a second of payload in one flow.
+    /// Bits a second of payload, likewise.
     pub bandwidth: u64,
     /// Length of a test.
     pub duration: Span,
@@ -40,6 +45,8 @@ pub struct Limits {
     pub keep: Span,
     /// Whether classic workorders are accepted.
     pub classic: bool,
+    /// Ports that clients may name for test streams, on either host.
+    pub ports: RangeInclusive<u16>,
 }
 
 impl Default for Limits {
@@ -49,7 +56,7 @@ impl Default for Limits {
             packets: 10_000_000,
             payload: jitlat_core::spec::MAX_PAYLOAD,
             rate: 1_000_000,
-            bandwidth: 1_000_000_000,
+            bandwidth: 10_000_000_000,
             duration: Span::seconds(24 * 3600),
             connections: 256,
             connections_per_client: 40,
@@ -61,7 +68,34 @@ impl Default for Limits {
             idle: Span::seconds(30),
             keep: Span::seconds(600),
             classic: true,
+            ports: 1024..=u16::MAX,
         }
+    }
+}
+
+/// The most that streams transfer within any [`WINDOW`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Packets.
+    pub packets: u64,
+    /// Bits of payload.
+    pub bits: u64,
+}
+
+impl core::ops::Add for Load {
+    type Output = Load;
+
+    fn add(self, other: Load) -> Load {
+        Load {
+            packets: self.packets.saturating_add(other.packets),
+            bits: self.bits.saturating_add(other.bits),
+        }
+    }
+}
+
+impl core::iter::Sum for Load {
+    fn sum<I: Iterator<Item = Load>>(loads: I) -> Load {
+        loads.fold(Load::default(), |a, b| a + b)
     }
 }
 
@@ -85,8 +119,8 @@ impl Refusal {
 }
 
 impl Limits {
-    /// Whether one flow is allowed.
-    pub fn check(&self, spec: &TestSpec) -> Result<(), Refusal> {
+    /// Whether one flow is allowed; if it is, its load.
+    pub fn check(&self, spec: &TestSpec) -> Result<Load, Refusal> {
         let (packets, payload, period) = (spec.packets(), spec.payload(), spec.period().0.max(1));
         if packets > self.packets {
             return Err(Refusal::new("max-packets", self.packets, packets));
@@ -97,25 +131,73 @@ impl Limits {
         // rate > limit ⇔ 10⁹ > limit × period, without rounding.
         let second = 1_000_000_000_i128;
         if second > i128::from(self.rate) * i128::from(period) {
-            return Err(Refusal::new(
-                "max-rate",
-                PerSecond(self.rate.into()),
-                PerSecond((second / i128::from(period)) as u64),
-            ));
+            let asked = PerSecond((second / i128::from(period)) as u64);
+            return Err(Refusal::new("max-rate", PerSecond(self.rate.into()), asked));
         }
-        let bits = i128::from(payload) * 8 * second;
-        if bits > i128::from(self.bandwidth) * i128::from(period) {
-            return Err(Refusal::new(
-                "max-bandwidth",
-                Bits(self.bandwidth),
-                Bits((bits / i128::from(period)) as u64),
-            ));
+        let bits = i128::from(payload) * 8;
+        if bits * second > i128::from(self.bandwidth) * i128::from(period) {
+            let asked = Bits((bits * second / i128::from(period)) as u64);
+            return Err(Refusal::new("max-bandwidth", Bits(self.bandwidth), asked));
         }
         let duration = spec.duration();
         if duration > self.duration {
             return Err(Refusal::new("max-duration", Seconds(self.duration), Seconds(duration)));
         }
+        let load = self.load(spec);
+        // A window holds one packet at least: the mean rate is limited above.
+        let (rate, bandwidth) = (self.packets_in_a_window(), self.bits_in_a_window());
+        if load.packets > rate.max(1) {
+            return Err(Refusal::new(
+                "max-rate",
+                PerSecond(self.rate.into()),
+                InAWindow(load.packets, "packets"),
+            ));
+        }
+        if load.packets > 1 && load.packets > bandwidth.div_ceil(bits as u64) {
+            return Err(Refusal::new("max-bandwidth", Bits(self.bandwidth), InAWindow(load.bits, "bits")));
+        }
+        Ok(load)
+    }
+
+    /// Whether a client whose streams have the load `used` may have one more with the load `asked`.
+    pub(crate) fn check_together(&self, used: Load, asked: Load) -> Result<(), Refusal> {
+        if used == Load::default() {
+            return Ok(());
+        }
+        let beside = |used, asked, unit| format!("{} beside {used} in use", InAWindow(asked, unit));
+        if used.packets.saturating_add(asked.packets) > self.packets_in_a_window() {
+            let asked = beside(used.packets, asked.packets, "packets");
+            return Err(Refusal::new("max-rate", PerSecond(self.rate.into()), asked));
+        }
+        if used.bits.saturating_add(asked.bits) > self.bits_in_a_window() {
+            let asked = beside(used.bits, asked.bits, "bits");
+            return Err(Refusal::new("max-bandwidth", Bits(self.bandwidth), asked));
+        }
         Ok(())
+    }
+
+    /// The most that `spec` transfers within any window; at least more than the limit if it is more.
+    pub(crate) fn load(&self, spec: &TestSpec) -> Load {
+        let enough = u32::try_from(self.packets_in_a_window()).unwrap_or(u32::MAX);
+        let packets = u64::from(peak(spec, WINDOW, enough));
+        Load { packets, bits: packets * u64::from(spec.payload()) * 8 }
+    }
+
+    fn packets_in_a_window(&self) -> u64 {
+        u64::from(self.rate).div_ceil(WINDOWS_A_SECOND)
+    }
+
+    fn bits_in_a_window(&self) -> u64 {
+        self.bandwidth.div_ceil(WINDOWS_A_SECOND)
+    }
+
+    /// Whether clients may name `port`.
+    pub fn check_port(&self, port: u16) -> Result<(), Refusal> {
+        if self.ports.contains(&port) {
+            return Ok(());
+        }
+        let allowed = format_args!("{} to {}", self.ports.start(), self.ports.end()).to_string();
+        Err(Refusal::new("test-ports", allowed, port))
     }
 
     /// Records that a receiver of `spec` may keep: every packet twice, and some more.
@@ -124,10 +206,19 @@ impl Limits {
     }
 }
 
+const WINDOWS_A_SECOND: u64 = (1_000_000_000 / WINDOW.0) as u64;
+
+struct InAWindow(u64, &'static str);
 struct Bytes(u64);
 struct Bits(u64);
 struct PerSecond(u64);
 struct Seconds(Span);
+
+impl fmt::Display for InAWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} within {} ms", self.0, self.1, WINDOW.0 / 1_000_000)
+    }
+}
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -186,6 +277,47 @@ mod tests {
         let text = limits.check(&spec.unwrap()).unwrap_err().to_string();
         assert_eq!(text, "max-packets is limited to 1000 on this server (4000 asked for)");
     }
+
+    #[test]
+    fn no_schedule_passes_a_rate_by_bursts() {
+        use jitlat_core::gaps::Gaps;
+        let limits = Limits { rate: 100, bandwidth: 64_000, ..Limits::default() };
+        let refused = |payload, period, schedule| {
+            let spec = TestSpec::new(Direction::Down, Transport::Udp, 1000, payload, period, schedule);
+            limits.check(&spec.unwrap()).err().map(|r| r.to_string())
+        };
+        let ms = Span::millis;
+        assert_eq!(refused(20, ms(10), Schedule::Periodic), None);
+        assert_eq!(refused(20, ms(10), Schedule::Burst { size: 10 }), None);
+        assert_eq!(
+            refused(20, ms(20), Schedule::Burst { size: 500 }).unwrap(),
+            "max-rate is limited to 100 packets/s on this server (500 packets within 100 ms asked for)"
+        );
+        assert_eq!(
+            refused(200, ms(50), Schedule::Burst { size: 5 }).unwrap(),
+            "max-bandwidth is limited to 64000 bit/s on this server (8000 bits within 100 ms asked for)"
+        );
+        // The gaps are others than the period that is declared.
+        let gaps = Gaps::Uniform { least: Span(1), most: Span(2) };
+        let flood = refused(20, ms(100), Schedule::Random { gaps, batch: 1, seed: 1 }).unwrap();
+        assert!(flood.starts_with("max-rate is limited to 100 packets/s"), "{flood}");
+        // One packet a window is always possible: the mean is limited.
+        let slow = Limits { rate: 1, bandwidth: 8000, ..Limits::default() };
+        let spec =
+            TestSpec::new(Direction::Down, Transport::Udp, 9, 1000, Span::seconds(1), Schedule::Periodic);
+        assert_eq!(slow.check(&spec.unwrap()), Ok(Load { packets: 1, bits: 8000 }));
+    }
+
+    #[test]
+    fn clients_name_ports_in_a_range() {
+        let limits = Limits::default();
+        assert!(limits.check_port(1024).is_ok() && limits.check_port(65_535).is_ok());
+        assert_eq!(
+            limits.check_port(53).unwrap_err().to_string(),
+            "test-ports is limited to 1024 to 65535 on this server (53 asked for)"
+        );
+    }
+
     #[test]
     fn refusals_give_the_value_and_its_unit() {
         let limits = Limits {

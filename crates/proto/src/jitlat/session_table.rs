@@ -1,7 +1,7 @@
 //! [`SessionTable`]: the resources that all sessions of a server share, and the results it still keeps.
 
 use super::flow::{ReceiveReport, SendReport};
-use super::limits::{Limits, Refusal};
+use super::limits::{Limits, Load, Refusal};
 use crate::access::Client;
 use core::fmt;
 use core::net::IpAddr;
@@ -87,6 +87,10 @@ pub struct Claim {
     pub client: IpAddr,
     /// Bytes of records and stamps at most.
     pub memory: u64,
+    /// The streams that the server sends.
+    pub sent: Load,
+    /// The streams that it receives.
+    pub received: Load,
 }
 
 /// What a server has under an identifier.
@@ -119,6 +123,9 @@ pub struct SessionTable {
 struct Entry {
     client: Client,
     memory: u64,
+    /// None once the test is over.
+    sent: Load,
+    received: Load,
     /// Results and when they are dropped; `None` while the test runs.
     kept: Option<(Arc<SessionResults>, SteadyTime)>,
 }
@@ -139,13 +146,22 @@ impl SessionTable {
     pub fn admit(&mut self, claim: Claim, now: SteadyTime) -> Result<(), Refusal> {
         self.expire(now);
         let client = Client::of(claim.client);
+        self.check_rates(client, &claim)?;
         while let Err(refusal) = self.room_for(client, claim.memory) {
             if !self.drop_oldest(client) {
                 return Err(refusal);
             }
         }
-        self.sessions.insert(claim.id, Entry { client, memory: claim.memory, kept: None });
+        let Claim { id, memory, sent, received, .. } = claim;
+        self.sessions.insert(id, Entry { client, memory, sent, received, kept: None });
         Ok(())
+    }
+
+    /// Limits hold for all streams of a client together, in each direction.
+    fn check_rates(&self, client: Client, claim: &Claim) -> Result<(), Refusal> {
+        let own = || self.sessions.values().filter(|e| e.client == client);
+        self.limits.check_together(own().map(|e| e.sent).sum(), claim.sent)?;
+        self.limits.check_together(own().map(|e| e.received).sum(), claim.received)
     }
 
     fn room_for(&self, client: Client, memory: u64) -> Result<(), Refusal> {
@@ -179,6 +195,7 @@ impl SessionTable {
         let until = now + self.limits.keep;
         if let Some(entry) = self.sessions.get_mut(&id) {
             entry.memory = results.memory().min(entry.memory);
+            (entry.sent, entry.received) = Default::default();
             entry.kept = Some((results, until));
         }
     }
@@ -251,7 +268,8 @@ mod tests {
     }
 
     fn admit(l: &mut SessionTable, id: u64, client: &str, memory: u64, now: i64) -> Result<(), &'static str> {
-        let claim = Claim { id: SessionId(id), client: client.parse().unwrap(), memory };
+        let (sent, received) = Default::default();
+        let claim = Claim { id: SessionId(id), client: client.parse().unwrap(), memory, sent, received };
         l.admit(claim, SteadyTime(now)).map_err(|r| r.limit)
     }
 
@@ -272,6 +290,30 @@ mod tests {
         assert_eq!(admit(&mut l, 4, B, 0, 0), Err("max-sessions"));
         l.forget(SessionId(1));
         assert_eq!(admit(&mut l, 4, B, 200, 0), Ok(()));
+    }
+
+    #[test]
+    fn rates_hold_for_all_sessions_of_a_client() {
+        let limits = Limits { rate: 100, bandwidth: 64_000, ..Limits::default() };
+        let mut table = SessionTable::new(limits);
+        let mut admit = |id, client: &str, sent, received| {
+            let load = |packets| Load { packets, bits: packets * 100 };
+            let client = client.parse().unwrap();
+            let claim =
+                Claim { id: SessionId(id), client, memory: 0, sent: load(sent), received: load(received) };
+            let refused = table.admit(claim, SteadyTime(0)).map_err(|r| r.to_string());
+            if id == 3 {
+                table.keep(SessionId(2), results(), SteadyTime(0));
+            }
+            refused
+        };
+        assert_eq!(admit(1, A, 6, 10), Ok(()));
+        let why = "max-rate is limited to 100 packets/s on this server (5 packets within 100 ms beside 6 in use asked for)";
+        assert_eq!(admit(2, A, 5, 0), Err(why.to_owned()));
+        assert_eq!(admit(2, A, 4, 0), Ok(()));
+        assert_eq!(admit(3, B, 10, 10), Ok(()), "another client has its own limits, and session 2 ends");
+        assert_eq!(admit(4, A, 4, 0), Ok(()), "a test that is over counts no longer");
+        assert!(admit(5, A, 0, 1).unwrap_err().starts_with("max-rate"));
     }
 
     #[test]

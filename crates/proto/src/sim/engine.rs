@@ -193,7 +193,7 @@ impl Engine {
 
 impl Flow {
     fn start(&mut self, now: SteadyTime) {
-        let Opening { spec, patience, greetings, record_limit, .. } = &self.opening;
+        let Opening { spec, patience, greetings, record_limit, peak, .. } = &self.opening;
         self.work = match self.opening.role {
             Role::Send => Work::Sending {
                 sender: StreamSender::new(spec, now),
@@ -201,7 +201,7 @@ impl Flow {
                 ended: false,
             },
             Role::Receive => Work::Receiving {
-                receiver: StreamReceiver::new(spec, *patience, *greetings, now),
+                receiver: StreamReceiver::new(spec, *patience, *greetings, now).limited_to(*peak),
                 recording: Recording::new(*record_limit),
             },
         };

@@ -7,7 +7,7 @@ use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
 use crate::ping::test::{PingResult, Test};
 use jitlat_core::ntp::{ErrorEstimate, Format};
 use jitlat_core::spec::MAX_PAYLOAD;
-use jitlat_core::{Span, Transport};
+use jitlat_core::{Span, Transport, quantity};
 use jitlat_net::clock;
 use jitlat_net::reflect::TwampServer;
 use jitlat_net::twoway::twamp::{SessionRequest, TwampControl, TwampError as ControlError};
@@ -16,7 +16,6 @@ use jitlat_proto::twamp::{self, Mode, Sender, Users, Wish, sender};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::ops::RangeInclusive;
 
 /// The entry of TWAMP.
 pub static PROTOCOL: Protocol = Protocol {
@@ -78,15 +77,15 @@ pub static PROTOCOL: Protocol = Protocol {
                 "twamp-test-ports",
                 "FIRST-LAST",
                 "UDP ports of TWAMP sessions, for a firewall; without this any from 1024 up",
-                |text| port_range(text).map(drop),
+                |text| quantity::ports(text).map(drop).map_err(|e| e.to_string()),
             ),
         ],
         reflectors: |arguments| {
-            let test_ports = arguments.text("twamp-test-ports").map(port_range).transpose();
+            let test_ports = arguments.text("twamp-test-ports").map(quantity::ports).transpose();
             Ok(vec![Box::new(TwampServer {
                 port: arguments.value(PORT.name)?,
                 users: arguments.file("twamp-key-file").map(users).transpose()?.unwrap_or_default(),
-                test_ports: test_ports.map_err(Error::Settings)?,
+                test_ports: test_ports.map_err(|e| Error::Settings(e.to_string()))?,
                 ..TwampServer::default()
             })])
         },
@@ -308,12 +307,4 @@ fn user(file: &NamedFile, wanted: Option<&str>) -> Result<(String, Vec<u8>), Err
         .ok_or_else(|| Error::Settings(format!("{} does not know the user {name}", file.name)))?
         .to_vec();
     Ok((name, passphrase))
-}
-
-fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    match (first.trim().parse(), last.trim().parse()) {
-        (Ok(first), Ok(last)) if 0 < first && first <= last => Ok(first..=last),
-        _ => Err("write two ports, the lower first: 18760-19960".to_owned()),
-    }
 }

@@ -1,6 +1,7 @@
 //! [`StreamReceiver`]: interprets each arrival, and decides when the stream is over.
 
 use super::sentinel_interval;
+use crate::jitlat::limits::WINDOW;
 use crate::jitlat::packet::{HELLO, Header, SENTINEL};
 use jitlat_core::record::Moment;
 use jitlat_core::{Flags, PacketRecord, Schedule, Span, Stamp, SteadyTime, TestSpec, Transport, WallTime};
@@ -37,6 +38,9 @@ impl Patience {
     }
 }
 
+/// How long nothing may arrive at all.
+const FIRST: Span = Span::seconds(60);
+
 /// What the driver knows of a datagram or TCP record in addition to its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reception {
@@ -70,7 +74,7 @@ pub enum Received {
     Sentinel,
     /// A greeting with this token: return it, unchanged, to its source.
     Hello(u64),
-    /// Too short to be a packet; counted and dropped.
+    /// Too short to be a packet, or more than is allowed; counted and dropped.
     Noise,
 }
 
@@ -87,6 +91,42 @@ pub enum Finish {
     Silent,
     /// The TCP test connection was closed by the sender.
     Closed,
+    /// Far more packets arrived than the schedule has.
+    Exceeded,
+}
+
+/// How many packets may arrive: twice the schedule's peak in each window, because networks duplicate, and a second's
+/// worth more, because this host may be slow to begin. What a path holds back and delivers at once stays below.
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    /// The schedule's peak in a [`WINDOW`].
+    peak: u64,
+    began: SteadyTime,
+    /// When the first packet arrived, by its stamp.
+    first: Option<WallTime>,
+    /// As many were allowed when it was last computed.
+    allowed: u64,
+}
+
+impl Allowance {
+    const WINDOWS_AHEAD: u64 = 10;
+    const PACKETS_AHEAD: u64 = 64;
+
+    /// Whether the `arrivals`-th may be the one of `how`.
+    #[inline]
+    fn allows(&mut self, arrivals: u64, how: &Reception) -> bool {
+        arrivals <= self.allowed || self.allows_by(arrivals, how)
+    }
+
+    fn allows_by(&mut self, arrivals: u64, how: &Reception) -> bool {
+        // The stamps show when packets arrived that waited here. Either clock may prove that enough time has passed.
+        let first = *self.first.get_or_insert(how.stamp.at);
+        let stamped = how.stamp.at.checked_since(first).unwrap_or(Span::ZERO);
+        let elapsed = stamped.max(how.steady - self.began).0.max(0).unsigned_abs();
+        let windows = elapsed / WINDOW.0.unsigned_abs() + Allowance::WINDOWS_AHEAD;
+        self.allowed = (2 * self.peak).saturating_mul(windows).saturating_add(Allowance::PACKETS_AHEAD);
+        arrivals <= self.allowed
+    }
 }
 
 /// The receiving side of one stream. No allocation, a few comparisons a packet.
@@ -108,6 +148,9 @@ pub struct StreamReceiver {
     noise: u64,
     sentinels: u64,
     in_order: u32,
+    /// All arrivals, and how many are allowed; `None`: any number.
+    arrivals: u64,
+    allowance: Option<Allowance>,
 }
 
 impl StreamReceiver {
@@ -128,12 +171,29 @@ impl StreamReceiver {
             noise: 0,
             sentinels: 0,
             in_order: 0,
+            arrivals: 0,
+            allowance: None,
         }
+    }
+
+    /// Ends the stream if far more arrives than `peak` packets within any [`WINDOW`]; `None`: whatever arrives.
+    pub fn limited_to(mut self, peak: Option<u64>) -> StreamReceiver {
+        let began = self.last;
+        self.allowance = peak.map(|peak| Allowance { peak, began, first: None, allowed: 0 });
+        self
     }
 
     /// Classifies one datagram or TCP record.
     #[inline]
     pub fn packet(&mut self, payload: &[u8], how: &Reception) -> Received {
+        self.arrivals += 1;
+        if let Some(allowance) = &mut self.allowance
+            && !allowance.allows(self.arrivals, how)
+        {
+            self.ending = Some((how.steady, Finish::Exceeded));
+            self.noise += 1;
+            return Received::Noise;
+        }
         let Some(header) = Header::parse(payload) else {
             self.noise += 1;
             return Received::Noise;
@@ -198,7 +258,10 @@ impl StreamReceiver {
 
     /// When, on the steady clock, to ask [`status`](StreamReceiver::status) again if nothing arrives.
     pub fn deadline(&self) -> SteadyTime {
-        let silent = self.last + self.patience.silence;
+        // The first packet is due at once, whatever the period.
+        let silence =
+            if self.received == 0 { FIRST.min(self.patience.silence) } else { self.patience.silence };
+        let silent = self.last + silence;
         let tail = self.last.max(self.due_end) + self.patience.tail;
         let given_up = silent.min(tail);
         let ending = self.ending.map_or(given_up, |(until, _)| until);
@@ -234,7 +297,7 @@ impl StreamReceiver {
         self.received
     }
 
-    /// Arrivals too short to be a packet.
+    /// Arrivals too short to be a packet, or more than allowed.
     pub fn noise(&self) -> u64 {
         self.noise
     }
@@ -338,8 +401,10 @@ mod tests {
     #[test]
     fn silence_is_given_up_in_bounded_time() {
         let (_, rx) = receiver(1_000_000, Span::millis(20));
-        assert_eq!(rx.deadline(), SteadyTime(60 * SECOND + 200_000_000));
+        assert_eq!(rx.deadline(), SteadyTime(60 * SECOND));
         assert_eq!(rx.status(rx.deadline()), Some(Finish::NeverStarted));
+        let (_, a_packet_a_day) = receiver(10, Span::seconds(86_400));
+        assert_eq!(a_packet_a_day.deadline(), SteadyTime(60 * SECOND));
 
         // In the middle: a minute. At the end: ten seconds after the last packet was due.
         let (_, mut rx) = receiver(10_000, Span::millis(20));
@@ -359,6 +424,43 @@ mod tests {
         assert_eq!((rx.status(at(110).steady), rx.status(at(190).steady)), (None, Some(Finish::Cut)));
         rx.cut(at(95).steady, Span::ZERO);
         assert_eq!(rx.status(at(95).steady), Some(Finish::Cut));
+    }
+
+    #[test]
+    fn a_stream_faster_than_agreed_is_ended() {
+        let (_, rx) = receiver(1_000_000, Span::millis(20));
+        let mut rx = rx.limited_to(Some(5));
+        let arrived = (0..).find(|k| rx.packet(&packet(*k), &at(i64::from(k / 100))) == Received::Noise);
+        // 66 000 packets/s agreed as 50/s: less than two seconds' worth, and 64 more.
+        assert_eq!((arrived, rx.status(at(1).steady)), (Some(164), Some(Finish::Exceeded)));
+    }
+
+    #[test]
+    fn what_a_path_duplicates_and_holds_back_is_within_the_allowance() {
+        let (_, rx) = receiver(1_000_000, Span::millis(20));
+        let mut rx = rx.limited_to(Some(5));
+        let mut arrive = |seq: i64, ms| rx.packet(&packet(seq as i32), &at(ms));
+        // Half a minute late, then all at once, everything twice.
+        for seq in 0..1500 {
+            assert!(matches!(arrive(seq, 30_000), Received::Packet(_)), "{seq}");
+            assert!(matches!(arrive(seq, 30_000), Received::Packet(_)), "{seq}");
+        }
+        for seq in 1500..100_000 {
+            assert!(matches!(arrive(seq, seq * 20), Received::Packet(_)), "{seq}");
+        }
+        assert_eq!(rx.status(at(2_000_000).steady), None);
+    }
+
+    #[test]
+    fn packets_that_waited_here_count_by_their_stamps() {
+        let (_, rx) = receiver(1_000_000, Span::millis(1));
+        let mut rx = rx.limited_to(Some(100));
+        for seq in 0..20_000 {
+            let mut how = at(seq.into());
+            // This host was asleep for 20 s.
+            how.steady = SteadyTime(0);
+            assert!(matches!(rx.packet(&packet(seq), &how), Received::Packet(_)), "{seq}");
+        }
     }
 
     #[test]

@@ -482,13 +482,20 @@ fn finish_number(finish: Finish) -> u8 {
         Finish::NeverStarted => 2,
         Finish::Silent => 3,
         Finish::Closed => 4,
+        Finish::Exceeded => 5,
     }
 }
 
 fn finish_of(number: u8) -> Option<Finish> {
-    [Finish::Sentinel, Finish::Cut, Finish::NeverStarted, Finish::Silent, Finish::Closed]
-        .get(usize::from(number))
-        .copied()
+    const ALL: [Finish; 6] = [
+        Finish::Sentinel,
+        Finish::Cut,
+        Finish::NeverStarted,
+        Finish::Silent,
+        Finish::Closed,
+        Finish::Exceeded,
+    ];
+    ALL.get(usize::from(number)).copied()
 }
 
 fn nak(bytes: &[u8]) -> Result<Message, DecodeError> {

@@ -122,6 +122,7 @@ fn results() -> impl Strategy<Value = Message> {
         Finish::NeverStarted,
         Finish::Silent,
         Finish::Closed,
+        Finish::Exceeded,
     ]));
     let rest = (option::of(any::<u64>()), any::<u64>(), finish, option::of(text()), host());
     (any::<u8>(), counts, rest).prop_map(

@@ -148,6 +148,9 @@ impl ClientMachine {
         }
         match finish {
             Some(Finish::Silent) => (Ending::PeerLost, Some("the stream fell silent before its end".into())),
+            Some(Finish::Exceeded) => {
+                (Ending::PeerLost, Some("far more packets arrived than were agreed".into()))
+            }
             Some(Finish::NeverStarted) => (Ending::PeerLost, Some("no test packet ever arrived".into())),
             _ => (Ending::Complete, None),
         }

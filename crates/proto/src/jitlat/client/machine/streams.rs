@@ -374,6 +374,7 @@ impl Flow {
             stamps: config.stamps,
             patience: Patience::of(&self.spec),
             record_limit: Limits::record_limit(&self.spec),
+            peak: None,
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::jitlat::auth::{NONCE_LEN, Side, derive, derive_u64};
 use crate::jitlat::codec::Codec;
 use crate::jitlat::dialect::{Dialect, sniff};
 use crate::jitlat::flow::{Command, FlowId, Role};
-use crate::jitlat::limits::{Limits, Refusal};
+use crate::jitlat::limits::{Limits, Load, Refusal};
 use crate::jitlat::message::{DecodeError, Fetch, Hello, Message, Nak, NakCode, Probe, VERSION, Welcome};
 use crate::jitlat::session_table::{FlowOutcome, Lookup, SessionId, SessionResults};
 use crate::jitlat::stream::{Patience, sentinel_interval};
@@ -21,6 +21,9 @@ use std::sync::Arc;
 
 /// How long the flow engine may take for a command that needs no peer.
 const ENGINE_PATIENCE: Span = Span::seconds(10);
+/// How long nothing may arrive of a stream whose client has closed the control connection. A client that lost it ends
+/// its streams itself.
+const ABANDONED: Span = Span::seconds(5);
 /// Messages that may wait to be sent: a client that sends and never reads is refused.
 const MAX_WAITING: usize = 128;
 /// Bytes that may wait to be decoded while an answer is pending.
@@ -82,6 +85,7 @@ enum ConversationStage {
 #[derive(Debug)]
 struct Flow {
     spec: TestSpec,
+    load: Load,
     stamps: Source,
     role: Role,
     token: Option<u64>,
@@ -364,14 +368,20 @@ impl ServerMachine {
         self.connected = false;
         match self.stage {
             ConversationStage::Running if !self.is_classic() => {
-                // What is being received is received to its end, for a client that reconnects; but nothing is sent to a
-                // host that no longer controls it.
+                // What is being received is received as long as it comes, for a client that reconnects; but nothing is
+                // sent to a host that no longer controls it.
                 for i in 0..self.flows.len() {
-                    let flow = &mut self.flows[i];
-                    if flow.role == Role::Send && flow.outcome.is_none() && !flow.stopped {
-                        flow.stopped = true;
-                        flow.deadline = now.steady + ENGINE_PATIENCE;
-                        self.flow_command(Command::Stop(FlowId(i as u8)));
+                    let (flow, id) = (&mut self.flows[i], FlowId(i as u8));
+                    match flow.role {
+                        Role::Send if flow.outcome.is_none() && !flow.stopped => {
+                            flow.stopped = true;
+                            flow.deadline = now.steady + ENGINE_PATIENCE;
+                            self.flow_command(Command::Stop(id));
+                        }
+                        Role::Receive if flow.outcome.is_none() => {
+                            self.flow_command(Command::Cut(id, ABANDONED));
+                        }
+                        Role::Send | Role::Receive => {}
                     }
                 }
             }

@@ -4,12 +4,12 @@ use super::{ConversationStage, ENGINE_PATIENCE, Flow, ServerMachine, answer_pati
 use crate::Tick;
 use crate::jitlat::auth::derive_u64;
 use crate::jitlat::flow::{Command, FlowId, FlowReport, Meeting, Opening, Role};
-use crate::jitlat::limits::{Limits, Refusal};
+use crate::jitlat::limits::{Limits, Load, Refusal, WINDOW};
 use crate::jitlat::message::{Accept, FlowAccept, Message, NakCode, Request};
 use crate::jitlat::recording::Recording;
 use crate::jitlat::server::ServerEvent;
 use crate::jitlat::session_table::{Claim, FlowOutcome, FlowResults, SessionResults};
-use crate::jitlat::stream::Patience;
+use crate::jitlat::stream::{Finish, Patience};
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::{Direction, Source, Span, SteadyTime, TestSpec, Transport};
 use std::sync::Arc;
@@ -19,23 +19,48 @@ const END_PATIENCE: Span = Span::seconds(10);
 
 impl ServerMachine {
     pub(super) fn request(&mut self, now: Tick, request: Request) {
-        if let Err(refusal) = self.grant(&request) {
-            return self.refuse(NakCode::Limit, refusal.to_string());
-        }
+        let loads = match self.grant(&request) {
+            Ok(loads) => loads,
+            Err(refusal) => return self.refuse(NakCode::Limit, refusal.to_string()),
+        };
         let classic = self.is_classic();
         let token = |i: usize| (!classic).then(|| derive_u64(&self.config.entropy, &format!("token {i}")));
-        self.flows = (0..).zip(request.flows).map(|(i, f)| Flow::new(f.spec, f.stamps, token(i))).collect();
-        let memory = self.flows.iter().map(Flow::memory).sum();
-        self.events.push_back(ServerEvent::Admit(Claim { id: self.session, client: self.peer, memory }));
+        let flows = (0..).zip(request.flows).zip(loads);
+        self.flows = flows.map(|((i, f), load)| Flow::new(f.spec, load, f.stamps, token(i))).collect();
+        let load = |role| self.flows.iter().filter(|f| f.role == role).map(|f| f.load).sum();
+        let claim = Claim {
+            id: self.session,
+            client: self.peer,
+            memory: self.flows.iter().map(Flow::memory).sum(),
+            sent: load(Role::Send),
+            received: load(Role::Receive),
+        };
+        self.events.push_back(ServerEvent::Admit(claim));
         self.enter(ConversationStage::Admitting, now.steady + ENGINE_PATIENCE);
     }
 
-    pub(super) fn grant(&self, request: &Request) -> Result<(), Refusal> {
+    /// Whether each flow is allowed by itself; the load of each.
+    pub(super) fn grant(&self, request: &Request) -> Result<Vec<Load>, Refusal> {
         let limits = self.limits();
         if request.flows.len() > limits.flows {
             return Err(Refusal::new("max-flows", limits.flows, request.flows.len()));
         }
-        request.flows.iter().try_for_each(|flow| limits.check(&flow.spec))
+        let grant = |spec: &TestSpec| {
+            self.check_ports(spec)?;
+            limits.check(spec)
+        };
+        request.flows.iter().map(|flow| grant(&flow.spec)).collect()
+    }
+
+    /// Whether the client may name the ports it does. In version 3 its own port is the one it greets from.
+    fn check_ports(&self, spec: &TestSpec) -> Result<(), Refusal> {
+        let (here, there) = match spec.direction() {
+            Direction::Up => (spec.dst_port, spec.src_port),
+            Direction::Down => (spec.src_port, spec.dst_port),
+        };
+        let named = [Some(here), Some(there).filter(|_| self.is_classic())];
+        let mut named = named.into_iter().flatten().filter(|port| ![0, self.config.test_port].contains(port));
+        named.try_for_each(|port| self.limits().check_port(port))
     }
 
     pub(super) fn admitted(&mut self, now: Tick, verdict: Result<(), Refusal>) {
@@ -156,6 +181,16 @@ impl ServerMachine {
                 self.stream_ended(now, id, sent);
             }
             FlowReport::Sent(id, report) => self.settle_flow(now, id, FlowOutcome::Sent(report)),
+            FlowReport::Received(id, report) if report.finish == Finish::Exceeded => {
+                let why = self.flow(id).map_or_else(String::new, |flow| {
+                    format!(
+                        "max-rate: far more arrived than the {} packets within {} ms that were agreed; the stream was ended",
+                        flow.load.packets,
+                        WINDOW.0 / 1_000_000
+                    )
+                });
+                self.settle_flow(now, id, FlowOutcome::Failed(why));
+            }
             FlowReport::Received(id, report) => self.settle_flow(now, id, FlowOutcome::Received(report)),
             FlowReport::Failed(id, why) if self.stage == ConversationStage::Running => {
                 self.settle_flow(now, id, FlowOutcome::Failed(why));
@@ -291,13 +326,14 @@ impl ServerMachine {
 }
 
 impl Flow {
-    pub(super) fn new(spec: TestSpec, stamps: Source, token: Option<u64>) -> Flow {
+    pub(super) fn new(spec: TestSpec, load: Load, stamps: Source, token: Option<u64>) -> Flow {
         let role = match spec.direction() {
             Direction::Up => Role::Receive,
             Direction::Down => Role::Send,
         };
         Flow {
             spec,
+            load,
             stamps,
             role,
             token,
@@ -350,6 +386,7 @@ impl Flow {
             stamps: self.stamps,
             patience: Patience::of(&self.spec),
             record_limit: Limits::record_limit(&self.spec),
+            peak: Some(self.load.packets),
         }
     }
 }
