@@ -5,6 +5,7 @@ use crate::distribution::sample::Sample;
 use crate::metrics::bootstrap::{FEWEST_VALUES, block_length, resample};
 use crate::metrics::stat::t_quantile;
 use serde::{Deserialize, Serialize};
+use std::sync::OnceLock;
 
 /// Values of each statistic that are kept.
 const KEPT: usize = 99;
@@ -83,8 +84,7 @@ impl Spread {
             let each: Vec<f64> = values.chunks_exact(size).take(BATCHES).filter_map(|b| at(b, p)).collect();
             let squares: f64 = each.iter().map(|x| (x - whole).powi(2)).sum();
             let error = (squares / (BATCHES * (BATCHES - 1)) as f64).sqrt();
-            let likely = |j: usize| whole + error * t_quantile(place(j), BATCHES as u64 - 1);
-            Some((0..KEPT).map(likely).collect())
+            Some(deviates().iter().map(|t| whole + error * t).collect())
         };
         Some(Spread {
             from: Origin::Batches,
@@ -107,6 +107,12 @@ impl Spread {
 /// The probability that belongs to the j-th kept value.
 fn place(j: usize) -> f64 {
     (j as f64 + 0.5) / KEPT as f64
+}
+
+/// Equally likely values of Student's t for the batches.
+fn deviates() -> &'static [f64; KEPT] {
+    static DEVIATES: OnceLock<[f64; KEPT]> = OnceLock::new();
+    DEVIATES.get_or_init(|| core::array::from_fn(|j| t_quantile(place(j), BATCHES as u64 - 1)))
 }
 
 fn equally_likely(mut values: Vec<f64>) -> Option<Vec<f64>> {
@@ -132,4 +138,29 @@ fn correlated(values: &[i64]) -> bool {
     let squares: f64 = above.iter().map(|x| (x - mean).powi(2)).sum();
     let products: f64 = above.windows(2).map(|w| (w[0] - mean) * (w[1] - mean)).sum();
     squares > 0.0 && (products / squares).abs() > 2.0 / n.sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_chacha::ChaCha8Rng;
+    use rand_chacha::rand_core::{Rng, SeedableRng};
+
+    #[test]
+    fn batches_contain_the_truth_as_often_as_they_say() {
+        let spread = |seed: u64| {
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
+            let values: Vec<i64> = (0..=RESAMPLED).map(|_| i64::from(rng.next_u32() >> 8)).collect();
+            Spread::of(&[&values], &Sample::new(values.iter().copied()), 1).unwrap()
+        };
+        let pairs: Vec<(Spread, Spread)> = (0..100).map(|k| (spread(2 * k), spread(2 * k + 1))).collect();
+        for of in [|s: &Spread| s.median.clone(), |s: &Spread| s.p99.clone()] {
+            let holds = |[low, high]: [f64; 2]| low <= 0.0 && 0.0 <= high;
+            let held = pairs.iter().filter(|(x, y)| holds(interval(&of(x), &of(y)).unwrap())).count();
+            assert!((90..=100).contains(&held), "{held} of 100");
+        }
+        let (low, high) = (pairs[0].0.median[0], pairs[0].0.median[KEPT - 1]);
+        let whole = pairs[0].0.median[KEPT / 2];
+        assert!(((high - whole) - (whole - low)).abs() < 1e-3, "symmetrical: {low} {whole} {high}");
+    }
 }

@@ -38,9 +38,15 @@ fn bisect(mut low: f64, mut high: f64, below: impl Fn(f64) -> bool) -> f64 {
     }
 }
 
-/// The quantile of Student's t with `df` ≥ 1 degrees of freedom, ½ < p < 1. By the finite sums of
+/// The quantile of Student's t with `df` ≥ 1 degrees of freedom, 0 < p < 1. By the finite sums of
 /// Abramowitz & Stegun 26.7.3–4 up to 200, by their expansion 26.7.5 above (error below 1e-10).
 pub fn t_quantile(p: f64, df: u64) -> f64 {
+    if p < 0.5 {
+        return -t_quantile(1.0 - p, df);
+    }
+    if p == 0.5 {
+        return 0.0;
+    }
     if df > 200 {
         let (z, v) = (normal_quantile(p), df as f64);
         let (z2, z3) = (z * z, z * z * z);
@@ -247,7 +253,9 @@ mod tests {
             (0.95, 30, 1.697_261),
         ] {
             assert!((t_quantile(p, df) - t).abs() < 1e-6, "{p} {df}: {}", t_quantile(p, df));
+            assert!((t_quantile(1.0 - p, df) + t).abs() < 1e-6, "symmetrical");
         }
+        assert_eq!((t_quantile(0.5, 3), t_quantile(0.5, 300)), (0.0, 0.0));
         // The expansion against the sum, where each of its terms shows: the powers of z dominate in the tail, the
         // lower ones beside the median. What is left is the next term.
         for (p, error) in [(0.55, 4e-14), (0.75, 2e-13), (0.975, 5e-12), (0.9995, 5e-10)] {

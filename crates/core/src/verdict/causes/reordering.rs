@@ -24,13 +24,13 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     }
     // Where: packets that arrived after a later one. A changed route or clock overtakes once.
     let near_step = |k: usize| case.steps.iter().any(|(s, _)| s.place.abs_diff(k) <= 60);
-    let mut highest = None;
+    let mut highest = 0;
     let mut late: Vec<usize> = Vec::new();
-    for packet in case.delays.series().arrivals() {
-        if highest > Some(packet.seq) {
-            late.push(case.delays.series().place_of(packet.seq.into()));
+    for place in case.delays.series().ranks().unwrap_or_default() {
+        if highest > *place {
+            late.push(*place as usize);
         }
-        highest = highest.max(Some(packet.seq));
+        highest = highest.max(*place);
     }
     // What waits in a queue, or is sent at once after a stall, may be shuffled there.
     let busy = |k: usize| {
