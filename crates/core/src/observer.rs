@@ -19,6 +19,8 @@ use core::net::SocketAddr;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
+    /// A connection to the far host is attempted, at this address.
+    Connecting(SocketAddr),
     /// The far host has been reached at this address.
     Connected(SocketAddr),
     /// Clock probes answered so far.

@@ -75,12 +75,22 @@ pub fn signed_time(text: &str) -> Result<Span, QuantityError> {
     }
 }
 
+/// A bare number of nanoseconds below this is taken for a slip of the pen: no sender keeps such a period.
+const SHORTEST_BARE: i64 = 10_000;
+
 /// A packet period: `20ms`; a bare number is nanoseconds, as in the classic tool.
 ///
 /// # Errors
-/// [`QuantityError`] for anything else.
+/// [`QuantityError`] for anything else, and for a bare number that somebody who thinks of milliseconds writes.
 pub fn period(text: &str) -> Result<Span, QuantityError> {
-    positive(span(text, 1)?, text)
+    let period = positive(span(text, 1)?, text)?;
+    let number = text.trim();
+    if period.0 < SHORTEST_BARE && number.ends_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return Err(QuantityError::new(format!(
+            "a bare number is nanoseconds: did you mean {number}ms? Otherwise write {number}ns"
+        )));
+    }
+    Ok(period)
 }
 
 /// A time of waiting or a duration: `30s`, `10m`; a bare number is seconds.
@@ -237,6 +247,11 @@ mod tests {
     fn times_are_exact() {
         assert_eq!(period("20000000"), Ok(Span(20_000_000)));
         assert_eq!(period("20ms"), Ok(Span::millis(20)));
+        assert_eq!(period("20ns"), Ok(Span(20)));
+        assert_eq!(
+            period("20").unwrap_err().to_string(),
+            "a bare number is nanoseconds: did you mean 20ms? Otherwise write 20ns"
+        );
         assert_eq!(period("0.1s"), Ok(Span(100_000_000)));
         assert_eq!(period("62.5us"), Ok(Span(62_500)));
         assert_eq!(period("1.5 µs"), Ok(Span(1_500)));

@@ -38,14 +38,14 @@ mod tcp;
 mod test;
 
 use analyze::Together;
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use exit::Status;
 use root::{Cli, Command};
 use std::process::ExitCode;
 use tracing::error;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = root::parse();
     console::log::start(cli.log_level, matches!(&cli.command, Some(Command::Serve(_))));
     let ended = match cli.command {
         None => test::run(&cli.test),

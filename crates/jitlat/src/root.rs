@@ -4,7 +4,8 @@ use crate::console::log::Level;
 use crate::options::ping::PingArgs;
 use crate::options::report::ReportArgs;
 use crate::{compare, demo, doctor, manual, path, serve, spp, sweep, tcp, test};
-use clap::{Args, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use jitlat_instruments::ping::PROTOCOLS;
 use std::path::PathBuf;
 
@@ -29,6 +30,33 @@ pub struct Cli {
     pub command: Option<Command>,
     #[command(flatten)]
     pub test: test::TestArgs,
+}
+
+/// The command line of this process; ends it with a message if there is no such command or option.
+pub fn parse() -> Cli {
+    if let Some(word) = std::env::args().nth(1)
+        && let Some(meant) = meant_command(&word)
+    {
+        let message = format!(
+            "there is no command '{word}': did you mean `jitlat {meant}`? A host of this name: `jitlat test {word}`\n"
+        );
+        Cli::command().error(ErrorKind::InvalidSubcommand, message).exit();
+    }
+    Cli::parse()
+}
+
+/// The command that somebody meant who wrote `word` where a command or a host stands; `None` if it is a command, or
+/// more like a host.
+fn meant_command(word: &str) -> Option<String> {
+    if word.len() < 3 || !word.bytes().all(|b| b.is_ascii_lowercase()) {
+        return None;
+    }
+    let names: Vec<String> = Cli::command().get_subcommands().map(|c| c.get_name().to_owned()).collect();
+    let distance = |name: &String| strsim::osa_distance(word, name);
+    let nearest = names.into_iter().min_by_key(distance)?;
+    // No slip in a word as short as many hosts' names, one in a longer one, two in a long one.
+    let slips = [0, 0, 0, 0, 1, 1].get(nearest.len()).copied().unwrap_or(2);
+    (1..=slips).contains(&distance(&nearest)).then_some(nearest)
 }
 
 #[derive(Debug, Subcommand)]
@@ -87,11 +115,28 @@ pub struct AnalyzeArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_slip_in_a_command_is_not_a_host() {
+        for (word, command) in [
+            ("srve", "serve"),
+            ("pingg", "ping"),
+            ("png", "ping"),
+            ("anaylze", "analyze"),
+            ("compair", "compare"),
+        ] {
+            assert_eq!(meant_command(word).as_deref(), Some(command), "{word}");
+        }
+        for host in
+            ["serve", "ping", "gateway", "host", "router", "srve.lan", "10.0.0.1", "::1", "lo", "-q", "box"]
+        {
+            assert_eq!(meant_command(host), None, "{host}");
+        }
     }
 
     #[test]

@@ -130,6 +130,9 @@ fn advice(error: &io::Error) -> &'static str {
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
             "is the host up, and does a firewall let the control port through?"
         }
+        io::ErrorKind::AddrNotAvailable => {
+            "--bind takes an address of this host, of the family of the server's"
+        }
         _ => "is there a route to it?",
     }
 }
@@ -147,8 +150,7 @@ pub fn run(
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<Measured, ClientError> {
-    let (stream, remote) = connect(request, stop)?;
-    observer.event(&Event::Connected(remote));
+    let (stream, remote) = connect(request, stop, observer)?;
     let mut test = Test::new(request, stream, remote, None)?;
     let outcome = test.run(stop, observer);
     stop.fetch_or(test.interrupted, Ordering::Relaxed);
@@ -175,15 +177,18 @@ pub fn collect(
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<Measured, ClientError> {
-    let (stream, remote) = connect(request, stop)?;
-    observer.event(&Event::Connected(remote));
+    let (stream, remote) = connect(request, stop, observer)?;
     let mut test = Test::new(request, stream, remote, Some(earlier))?;
     let outcome = test.run(stop, observer);
     stop.fetch_or(test.interrupted, Ordering::Relaxed);
     outcome
 }
 
-fn connect(request: &TestRequest, stop: &AtomicBool) -> Result<(TcpStream, SocketAddr), ClientError> {
+fn connect(
+    request: &TestRequest,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<(TcpStream, SocketAddr), ClientError> {
     let host = &request.host;
     let found = (host.as_str(), request.control_port).to_socket_addrs();
     let found = found.map_err(|source| ClientError::Resolve { host: host.clone(), source })?;
@@ -192,8 +197,12 @@ fn connect(request: &TestRequest, stop: &AtomicBool) -> Result<(TcpStream, Socke
     let addresses: Vec<SocketAddr> = found.filter(|a| family.is_none_or(|f| f.has(a))).collect();
     let mut failure = None;
     for address in addresses {
+        observer.event(&Event::Connecting(address));
         match connect_to(address, request.bind, stop) {
-            Ok(stream) => return Ok((stream, address)),
+            Ok(stream) => {
+                observer.event(&Event::Connected(address));
+                return Ok((stream, address));
+            }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {
                 return Err(ClientError::Interrupted { host: host.clone(), address });
             }

@@ -91,7 +91,9 @@ fn print(line: &str) {
 impl Observer for Progress {
     fn event(&mut self, event: &Event<'_>) {
         match *event {
+            Event::Connecting(address) => self.line.show(&format!("connecting to {address}")),
             Event::Connected(_) => {
+                self.line.clear();
                 if let Some(server) = &self.server {
                     print(&(text::connecting(server) + "Connected.\n"));
                 }
@@ -121,17 +123,26 @@ impl Stream {
     fn describe(&self, p: &StreamProgress) -> String {
         let left = f64::from(p.packets.saturating_sub(p.sent.max(p.received)));
         // The duration of a stop-and-wait test depends on the path.
-        let left = self.period.map_or_else(String::new, |period| format!(", {:.0} s left", left * period));
+        let left = self.period.map_or_else(String::new, |period| format!(", {} left", rough(left * period)));
         let quality = self.so_far.describe();
         if self.two_way {
             let quality = quality.map_or_else(String::new, |q| format!(", {q}"));
             return format!("{} of {} sent, {} answered{quality}{left}", p.sent, p.packets, p.received);
         }
-        if p.received == 0 && p.sent > 0 {
+        if p.received == 0 {
             return format!("{} of {} sent{left}", p.sent, p.packets);
         }
         let quality = quality.unwrap_or_else(|| format!("{} missing", p.missing));
         format!("{} of {} received, {quality}{left}", p.received, p.packets)
+    }
+}
+
+/// A time left, in the unit in which it is a small number.
+fn rough(seconds: f64) -> String {
+    match seconds {
+        ..120.0 => format!("{seconds:.0} s"),
+        ..7200.0 => format!("{:.0} min", seconds / 60.0),
+        _ => format!("{:.0} h", seconds / 3600.0),
     }
 }
 
@@ -146,6 +157,9 @@ mod tests {
         let one_way = stream(false, Some(0.5));
         assert_eq!(one_way.describe(&p(50, 0)), "50 of 100 sent, 25 s left");
         assert_eq!(one_way.describe(&p(0, 50)), "50 of 100 received, 1 missing, 25 s left");
+        let long = |period| stream(false, Some(period)).describe(&p(0, 0));
+        assert_eq!(long(864.0), "0 of 100 sent, 24 h left");
+        assert_eq!(long(6.0), "0 of 100 sent, 10 min left");
         assert_eq!(stream(true, None).describe(&p(50, 48)), "50 of 100 sent, 48 answered");
     }
 }

@@ -390,6 +390,7 @@ fn hint(carrier: Carrier, e: &io::Error) -> String {
                 how_to_grant(&wanted)
             )
         }
+        (_, io::ErrorKind::AddrNotAvailable) => format!("{e}: --bind takes an address of this host"),
         _ => e.to_string(),
     }
 }
