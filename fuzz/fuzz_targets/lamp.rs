@@ -21,7 +21,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     let follow_up = input.follow_up.map(FollowUp::from);
     let options = Options { id: 7, mode, payload: input.payload.into(), timeless: input.timeless, follow_up, broadcast: false };
     let mut client = Client::new(options);
-    let mut server = Server::<()>::new(ServerRules { sessions: 8, ..ServerRules::default() });
+    let mut server = Server::<()>::new(ServerRules { sessions: 8, ..ServerRules::default() }, [7; 32]);
     let from = "192.0.2.1:4000".parse().unwrap();
     let mut now = Tick { wall: WallTime(1_000_000_000), steady: SteadyTime(0) };
     let mut out = Vec::new();

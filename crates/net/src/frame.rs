@@ -55,8 +55,9 @@ pub(crate) const HEADERS: usize = ethernet::LENGTH + ipv4::LENGTH + udp::LENGTH;
 /// The datagram in a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UdpFrame<'a> {
-    /// The source Ethernet address.
+    /// The Ethernet addresses.
     pub source: Mac,
+    pub destination: Mac,
     pub from: SocketAddrV4,
     pub to: SocketAddrV4,
     /// The datagram's payload.
@@ -84,6 +85,7 @@ pub(crate) fn parse(frame: &[u8]) -> Option<UdpFrame<'_>> {
     };
     Some(UdpFrame {
         source: ethernet::SOURCE.read(frame)?,
+        destination: ethernet::DESTINATION.read(frame)?,
         from: end(ipv4::SOURCE, udp::SOURCE)?,
         to: end(ipv4::DESTINATION, udp::DESTINATION)?,
         payload: datagram.get(udp::LENGTH..udp::TOTAL_LENGTH.read(datagram)?.into())?,

@@ -5,7 +5,8 @@ use crate::ledger::ClientLimits;
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::passive::Prefix;
 
-/// What counts as one client: an IPv4 address, or an IPv6 /64. An IPv4-mapped IPv6 address counts as IPv4.
+/// What counts as one client: an IPv4 address, or an IPv6 /64. An IPv4-mapped IPv6 address counts as IPv4. Link-local
+/// addresses, which all have the same /64, are each a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Client(u128);
 
@@ -14,6 +15,7 @@ impl Client {
     pub fn of(address: IpAddr) -> Client {
         match address.to_canonical() {
             IpAddr::V4(v4) => Client(v4.to_bits().into()),
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => Client(v6.to_bits()),
             IpAddr::V6(v6) => Client(v6.to_bits() >> 64 << 64),
         }
     }
@@ -72,6 +74,7 @@ mod tests {
         assert_eq!(client("2001:db8::1"), client("2001:db8::ffff:2"));
         assert_ne!(client("2001:db8::1"), client("2001:db8:0:1::1"));
         assert_eq!(client("::ffff:192.0.2.1"), client("192.0.2.1"));
+        assert_ne!(client("fe80::1"), client("fe80::2"));
     }
 
     #[test]

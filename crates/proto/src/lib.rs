@@ -54,6 +54,7 @@ pub mod machine;
 pub mod owamp;
 pub mod path;
 pub mod reqresp;
+mod shares;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
 pub mod stamp;

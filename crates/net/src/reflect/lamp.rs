@@ -4,6 +4,7 @@ use super::udp::{AnsweringSocket, Departure, LARGEST};
 use super::{Opened, Reflector, Shared, at_port};
 use crate::clock;
 use crate::cmsg::LocalAddress;
+use crate::random;
 use jitlat_core::{Source, WallTime};
 use jitlat_proto::lamp::{self, FollowUp, Header, Reaction, ServerRules};
 use std::io;
@@ -38,7 +39,8 @@ impl Reflector for LampReflector {
     fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
         let socket = AnsweringSocket::bind(at, shared, LARGEST)?;
         let (address, shared) = (socket.local_addr()?, shared.clone());
-        Ok(Opened { address, run: Box::new(move || serve(socket, &shared)) })
+        let secret = secret()?;
+        Ok(Opened { address, run: Box::new(move || serve(socket, secret, &shared)) })
     }
 }
 
@@ -55,10 +57,17 @@ struct Answered {
     answered: WallTime,
 }
 
-fn serve(mut socket: AnsweringSocket<Answered>, shared: &Shared) {
+/// What the proofs of one server are made with.
+pub(super) fn secret() -> io::Result<[u8; 32]> {
+    let mut secret = [0; 32];
+    random::fill(&mut secret)?;
+    Ok(secret)
+}
+
+fn serve(mut socket: AnsweringSocket<Answered>, secret: [u8; 32], shared: &Shared) {
     let send_stamps = if socket.stamps_answers() { Source::Kernel } else { Source::User };
     let rules = ServerRules { receive_stamps: Source::Kernel, send_stamps, ..ServerRules::default() };
-    let mut server = lamp::Server::<Option<LocalAddress>>::new(rules);
+    let mut server = lamp::Server::<Option<LocalAddress>>::new(rules, secret);
     let mut answer = Vec::with_capacity(LARGEST);
     while !shared.is_stopping() {
         socket.receive(|out, request, arrival, local| {
@@ -78,9 +87,11 @@ fn serve(mut socket: AnsweringSocket<Answered>, shared: &Shared) {
                     }
                     let began = if kind == FollowUp::Application { now.wall } else { arrival.at };
                     out.push(&answer, arrival.from, local, dscp);
-                    answer.clear();
-                    server.follow_up(id, seq, clock::wall() - began, &mut answer);
-                    out.push(&answer, arrival.from, local, dscp);
+                    if shared.may_follow_up(arrival.from) {
+                        answer.clear();
+                        server.follow_up(id, seq, clock::wall() - began, &mut answer);
+                        out.push(&answer, arrival.from, local, dscp);
+                    }
                 }
                 Err(why) => out.silent(why),
             }
@@ -92,13 +103,19 @@ fn serve(mut socket: AnsweringSocket<Answered>, shared: &Shared) {
                 Departure::Unstamped => answered,
                 Departure::NotSent => return,
             };
+            if !shared.may_follow_up(to) {
+                return;
+            }
             answer.clear();
             server.follow_up(id, seq, left - arrived, &mut answer);
             out.push(&answer, to, from, dscp);
         });
         answer.clear();
-        while let Some((to, from)) = server.poll_transmit(clock::tick(), &mut answer) {
-            socket.send(&answer, to, from);
+        let now = clock::tick();
+        while let Some((to, from)) = server.poll_transmit(now, &mut answer) {
+            if shared.take(to.ip(), answer.len(), now.steady).is_ok() {
+                socket.send(&answer, to, from);
+            }
             answer.clear();
         }
     }

@@ -1,6 +1,7 @@
 //! LaMP in whole Ethernet frames: over IPv4 and UDP, bypassing this host's own, as `LaTe -s -r` answers; or in frames of
 //! its own.
 
+use super::lamp::secret as lamp_secret;
 use super::udp::LARGEST;
 use super::{LOOK_AROUND, Opened, Reflector, Shared};
 use crate::clock;
@@ -41,7 +42,8 @@ impl Reflector for LampFrameReflector {
 
     fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
         let (frames, address) = Frames::open(&self.interface, at.port(), shared)?;
-        Ok(Opened { address, run: Box::new(move || frames.serve()) })
+        let secret = lamp_secret()?;
+        Ok(Opened { address, run: Box::new(move || frames.serve(secret)) })
     }
 }
 
@@ -71,7 +73,8 @@ impl Reflector for LampEthernetReflector {
         let socket = raw::packet_socket(&self.interface, &lamp_frame::only_to(mac))?;
         let ip = addresses.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
         let frames = Frames::new(socket, ip, Ethernet { mac }, shared)?;
-        Ok(Opened { address: lamp_frame::address_of(mac), run: Box::new(move || frames.serve()) })
+        let secret = lamp_secret()?;
+        Ok(Opened { address: lamp_frame::address_of(mac), run: Box::new(move || frames.serve(secret)) })
     }
 }
 
@@ -117,7 +120,9 @@ impl Beneath for Datagrams {
     type Way = Route;
 
     fn parse<'a>(&self, frame: &'a [u8]) -> Option<Request<'a, Route>> {
-        let datagram = frame::parse(frame).filter(|d| self.addresses.contains(d.to.ip()))?;
+        let datagram = frame::parse(frame)
+            .filter(|d| self.addresses.contains(d.to.ip()))
+            .filter(|d| d.destination == self.mac && lamp_frame::is_unicast(d.source))?;
         let class = datagram.traffic_class;
         let way = Route {
             mac: datagram.source,
@@ -203,9 +208,9 @@ impl<B: Beneath> Frames<B> {
     }
 
     /// Answers until the server stops.
-    fn serve(mut self) {
+    fn serve(mut self, secret: [u8; 32]) {
         let rules = ServerRules { receive_stamps: Source::Kernel, ..ServerRules::default() };
-        let mut server = lamp::Server::<B::Way>::new(rules);
+        let mut server = lamp::Server::<B::Way>::new(rules, secret);
         let mut inbox = Inbox::new(BATCH, LARGEST);
         let mut answer = Vec::with_capacity(2048);
         while !self.shared.is_stopping() {
@@ -223,8 +228,11 @@ impl<B: Beneath> Frames<B> {
                 }
             }
             answer.clear();
-            while let Some((_, way)) = server.poll_transmit(clock::tick(), &mut answer) {
-                self.send(&way, &answer);
+            let now = clock::tick();
+            while let Some((to, way)) = server.poll_transmit(now, &mut answer) {
+                if self.shared.take(to.ip(), answer.len(), now.steady).is_ok() {
+                    self.send(&way, &answer);
+                }
                 answer.clear();
             }
         }
@@ -261,7 +269,7 @@ impl<B: Beneath> Frames<B> {
                 // Before it is sent: sending a frame may deliver it to the client at once.
                 let took = clock::wall() - began;
                 self.send(&way, out);
-                let Some(h) = Header::parse(out) else { return };
+                let Some(h) = Header::parse(out).filter(|_| self.shared.may_follow_up(from)) else { return };
                 out.clear();
                 server.follow_up(h.id, h.seq, took, out);
                 self.send(&way, out);

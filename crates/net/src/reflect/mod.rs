@@ -34,6 +34,7 @@ use jitlat_core::record::Moment;
 use jitlat_core::{PacketRecord, Source, Span, Stamp, SteadyTime};
 use jitlat_proto::access::{Access, Client};
 use jitlat_proto::lamp::Header;
+use jitlat_proto::lamp::packet::HEADER_LEN;
 use jitlat_proto::ledger::Ledger;
 use jitlat_proto::twoway::reflect::{Arrival, Silence};
 use std::hash::{BuildHasher, RandomState};
@@ -95,6 +96,11 @@ impl Shared {
                 None
             }
         }
+    }
+
+    /// Whether a LaMP follow-up may be sent to `client`, which then counts as a packet answered.
+    fn may_follow_up(&self, client: SocketAddr) -> bool {
+        self.take(client.ip(), HEADER_LEN, clock::steady()).is_ok()
     }
 
     /// Passes a packet of a one-way LaMP test on to the thread that keeps them.

@@ -198,7 +198,8 @@ fn whoever_reads_whole_frames_gets_whole_checksums() {
         return eprintln!("skipped: whoever_reads_whole_frames_gets_whole_checksums: no CAP_NET_RAW");
     };
     let reflectors = start("127.0.0.1");
-    // A raw client of LaTe, recognised by its port: acknowledgement, answer, follow-up stamped by the kernel, report.
+    // A raw client of LaTe, recognised by its port: acknowledgement, answer, follow-up stamped by the kernel, report; it
+    // proves its address as jitlat does, so that it gets a follow-up.
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let client = UdpSocket::bind((Ipv4Addr::new(127, 64 | high & 63, low, 2), lamp::RAW_PORT)).unwrap();
     client.connect(address(&reflectors, "LaMP")).unwrap();
@@ -208,12 +209,22 @@ fn whoever_reads_whole_frames_gets_whole_checksums() {
         client.send(&packet(kind, id, word)).unwrap();
         (0..answers).for_each(|_| assert!(client.recv(&mut [0; 200]).unwrap() >= 24));
     };
-    ask(lamp::Kind::Init, 1, 1, 1);
+    let open = |id, word| {
+        let (mut seconds, mut micros) = (u64::from_be_bytes(*b"jitproof"), 0);
+        for _ in 0..2 {
+            let init = lamp::Header { seconds, micros, ..lamp::Header::new(lamp::Kind::Init, id, 0, word) };
+            client.send(&init.to_bytes()).unwrap();
+            let mut answer = [0; 24];
+            assert_eq!(client.recv(&mut answer).unwrap(), 24);
+            lamp::Header { seconds, micros, .. } = lamp::Header::parse(&answer).unwrap();
+        }
+    };
+    open(1, 1);
     ask(lamp::Kind::FollowUpControl, 1, lamp::FollowUp::Kernel.code(), 1);
     ask(lamp::Kind::EndRequest, 1, 0, 2);
-    ask(lamp::Kind::Init, 2, 2, 1);
+    open(2, 2);
     ask(lamp::Kind::Stop, 2, 0, 1);
-    assert_eq!(sums(&mut live, lamp::RAW_PORT, 6)[..6], [true; 6]);
+    assert_eq!(sums(&mut live, lamp::RAW_PORT, 8)[..8], [true; 8]);
 
     // A far host whose kernel refuses, while a program there may read frames: from then on checksums are complete.
     let port = UdpSocket::bind("127.46.77.3:0").unwrap().local_addr().unwrap();

@@ -1,6 +1,7 @@
 //! [`Client`]: the conversation around a LaMP test, and its requests.
 
 use crate::lamp::packet::{FollowUp, HEADER_LEN, Header, Kind, push_payload};
+use crate::lamp::proof;
 use crate::lamp::report::Report;
 use crate::machine::Tick;
 use crate::twoway::{ConversationState, Protocol, Received, Reply};
@@ -81,6 +82,8 @@ pub struct Client {
     state: SessionState,
     follow_up: FollowUpState,
     report: Option<Report>,
+    /// What the server's ACK said that the next INIT returns, as proof that it arrived here; 0: nothing yet.
+    proof: u64,
     /// Number of repetitions in this state.
     repeats: u32,
     due: Option<SteadyTime>,
@@ -103,6 +106,7 @@ impl Client {
             state: if options.broadcast { SessionState::Ready } else { SessionState::Init },
             follow_up,
             report: None,
+            proof: 0,
             repeats: 0,
             due: None,
             until: None,
@@ -174,6 +178,13 @@ impl Protocol for Client {
         }
         match header.kind {
             Kind::Ack if self.state == SessionState::Init => {
+                if let Some(proof) = proof::of(&header) {
+                    if proof != self.proof {
+                        self.proof = proof;
+                        self.due = None;
+                    }
+                    return Received::Conversation;
+                }
                 let ask = self.follow_up == FollowUpState::Asked;
                 self.enter(if ask { SessionState::Negotiate } else { SessionState::Ready });
                 Received::Conversation
@@ -246,8 +257,8 @@ impl Protocol for Client {
             && self.repeat(now, REPEATS, REPEAT, GRACE);
         match self.state {
             SessionState::Init if again => {
-                let kind = if self.options.mode == Mode::PingLike { 1 } else { 2 };
-                out.extend(Header::new(Kind::Init, id, seq, kind).to_bytes());
+                let mode = if self.options.mode == Mode::PingLike { 1 } else { 2 };
+                out.extend(proof::init(id, seq, mode, self.proof).to_bytes());
                 true
             }
             SessionState::Negotiate if again => {
@@ -279,7 +290,9 @@ impl Protocol for Client {
             return Some(SteadyTime(i64::MIN));
         }
         match self.state {
-            SessionState::Init | SessionState::Negotiate if self.repeats == 0 => Some(SteadyTime(i64::MIN)),
+            SessionState::Init | SessionState::Negotiate if self.due.is_none() && self.until.is_none() => {
+                Some(SteadyTime(i64::MIN))
+            }
             _ => [self.due, self.until].into_iter().flatten().min(),
         }
     }

@@ -7,6 +7,7 @@
 
 pub mod client;
 pub mod packet;
+mod proof;
 pub mod report;
 pub mod server;
 mod tally;

@@ -1,14 +1,19 @@
 //! [`Server`]: answers any number of LaMP sessions in bounded memory.
+//!
+//! A client that has not proven to receive what is sent to its address ([`super::proof`]) is never sent more packets or
+//! bytes than it has sent in the same session, so that forged packets gain nothing.
 
-use crate::access::answerable;
+use crate::access::{Client, answerable};
 use crate::lamp::packet::{FollowUp, HEADER_LEN, Header, Kind};
+use crate::lamp::proof::{self, Prover};
 use crate::lamp::tally::Tally;
 use crate::machine::Tick;
+use crate::shares::{Rank, ShareTable};
 use crate::twoway::reflect::{Arrival, Silence};
 use core::net::SocketAddr;
 use jitlat_core::time::Source;
 use jitlat_core::{Span, SteadyTime};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 /// Time between repetitions of a REPORT.
 const REPORT_REPEAT: Span = Span::millis(200);
@@ -17,19 +22,25 @@ const REPORT_REPEATS: u32 = 15;
 const SILENCE: Span = Span::seconds(3);
 /// For tests with long intervals, silence begins this long after the next packet should have arrived.
 const OVERDUE: Span = Span::seconds(1);
-/// Sessions silent for this long are replaced by new ones if there is no room; how often that is checked.
-const CROWDED: Span = Span::seconds(10);
-const LOOK_FOR_ROOM: Span = Span::millis(500);
-/// Most bytes a session may be sent beyond those received from it: one REPORT after the shortest test, so that forged
-/// INITs are not worthwhile.
-const FLOOR: i64 = 400;
+/// A session whose last packet came is forgotten after this long: late copies and repetitions may follow.
+const ENDED: Span = Span::seconds(3);
+/// A session of a client without proof is forgotten after so long without a packet, as long as its interval is unknown.
+const UNKNOWN_INTERVAL: Span = Span::seconds(30);
+/// Sessions whose interval is known are forgotten after three of their longest, but not before this long.
+const INTERVALS: i64 = 3;
+const SHORTEST_IDLE: Span = Span::seconds(10);
+/// Bytes that a client without proof must have sent in excess before its unidirectional test begins: with the shortest
+/// test, one STOP, they are enough for a report. LaTe, which repeats its INIT every 100 ms, has sent them after 400 ms.
+const BEFORE_UNIDIRECTIONAL: i64 = 96;
 
 /// How a server behaves.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerRules {
-    /// Sessions at a time.
+    /// Sessions at a time. The longest idle one makes room for another, those without proof first.
     pub sessions: usize,
-    /// A session silent for this long is removed: the longest time between packets.
+    /// Of these, sessions of one [`Client`].
+    pub sessions_per_client: usize,
+    /// The longest time between packets: a session silent for this long is removed, most are much sooner.
     pub idle: Span,
     /// Whether follow-up is granted.
     pub follow_up: bool,
@@ -43,6 +54,7 @@ impl Default for ServerRules {
     fn default() -> ServerRules {
         ServerRules {
             sessions: 16_384,
+            sessions_per_client: 256,
             idle: Span::seconds(120),
             follow_up: true,
             receive_stamps: Source::User,
@@ -75,19 +87,95 @@ struct Session<R> {
     follow_up: Option<FollowUp>,
     negotiated: bool,
     seen: SteadyTime,
+    /// Packets of the test so far.
+    packets: u64,
     /// The longest time between two packets of it.
     longest: Span,
-    /// Bytes received minus bytes sent.
-    credit: i64,
+    /// Whether the last packet of a ping-like test came.
+    ended: bool,
+    credit: Credit,
     phase: Phase,
     /// The time under which it is in the [`Server`]'s agenda.
     look: SteadyTime,
 }
 
+/// What a client may still be sent in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Credit {
+    /// Anything: it has proven to receive it.
+    Proven,
+    /// Packets and bytes received minus those sent.
+    Of { packets: i64, bytes: i64 },
+}
+
+impl Credit {
+    const NONE: Credit = Credit::Of { packets: 0, bytes: 0 };
+
+    fn add(&mut self, length: usize) {
+        if let Credit::Of { packets, bytes } = self {
+            *packets += 1;
+            *bytes += length as i64;
+        }
+    }
+
+    /// Whether a packet of `length` may be sent, which then counts as sent.
+    fn spend(&mut self, length: usize) -> bool {
+        match self {
+            Credit::Proven => true,
+            Credit::Of { packets, bytes } if *packets >= 1 && *bytes >= length as i64 => {
+                *packets -= 1;
+                *bytes -= length as i64;
+                true
+            }
+            Credit::Of { .. } => false,
+        }
+    }
+
+    /// Whether `length` bytes may be sent.
+    fn covers(self, length: i64) -> bool {
+        match self {
+            Credit::Proven => true,
+            Credit::Of { bytes, .. } => bytes >= length,
+        }
+    }
+
+    fn rank(self) -> Rank {
+        if self == Credit::Proven { Rank::Proven } else { Rank::Unproven }
+    }
+}
+
 impl<R> Session<R> {
-    /// When something may be due without a packet: a report, or its removal after `idle`.
+    fn new(route: R, unidirectional: bool, credit: Credit, now: SteadyTime) -> Session<R> {
+        Session {
+            route,
+            unidirectional: unidirectional.then(|| Box::new(Tally::new())),
+            follow_up: None,
+            negotiated: false,
+            seen: now,
+            packets: 0,
+            longest: Span::ZERO,
+            ended: false,
+            credit,
+            phase: Phase::Open,
+            look: now,
+        }
+    }
+
+    /// When it is forgotten if nothing comes.
+    fn forget(&self, idle: Span) -> SteadyTime {
+        let over = self.ended || self.phase == (Phase::Reported { stopped: true });
+        self.seen
+            + match self.packets {
+                _ if over => ENDED,
+                0 | 1 if self.credit != Credit::Proven => UNKNOWN_INTERVAL.min(idle),
+                0 | 1 => idle,
+                _ => Span(self.longest.0.saturating_mul(INTERVALS)).max(SHORTEST_IDLE).min(idle),
+            }
+    }
+
+    /// When something may be due without a packet: a report, or its removal.
     fn next_look(&self, idle: Span) -> SteadyTime {
-        let forget = self.seen + idle;
+        let forget = self.forget(idle);
         match (&self.unidirectional, self.phase) {
             (_, Phase::Reporting { due, .. }) => due.min(forget),
             (Some(tally), Phase::Open) if tally.has_received() => {
@@ -131,18 +219,21 @@ fn is_answer(kind: Kind, word: FollowUp) -> bool {
 #[derive(Clone, Debug)]
 pub struct Server<R = ()> {
     rules: ServerRules,
-    sessions: HashMap<Name, Session<R>>,
+    prover: Prover,
+    sessions: ShareTable<Name, Session<R>>,
     /// Every session, under the time at which it is to be checked.
     agenda: BTreeSet<(SteadyTime, Name)>,
-    /// When silent sessions may be searched again, to make room.
-    make_room: SteadyTime,
 }
 
 impl<R: Copy> Server<R> {
-    /// A server without sessions.
-    pub fn new(rules: ServerRules) -> Server<R> {
-        let make_room = SteadyTime(i64::MIN);
-        Server { rules, sessions: HashMap::new(), agenda: BTreeSet::new(), make_room }
+    /// A server without sessions. `secret` is random, so that proofs cannot be guessed.
+    pub fn new(rules: ServerRules, secret: [u8; 32]) -> Server<R> {
+        Server {
+            rules,
+            prover: Prover::new(secret),
+            sessions: ShareTable::new(rules.sessions, rules.sessions_per_client),
+            agenda: BTreeSet::new(),
+        }
     }
 
     /// Sessions at the moment.
@@ -187,21 +278,23 @@ impl<R: Copy> Server<R> {
             wish if header.kind == Kind::FollowUpControl && self.grants(wish) => Some(wish),
             _ => None,
         };
-        let session = self.sessions.get_mut(&name).ok_or(Silence::NoSession)?;
+        let session = self.sessions.seen(&name).ok_or(Silence::NoSession)?;
         session.longest = session.longest.max(now.steady - session.seen);
         session.seen = now.steady;
         session.route = route;
-        session.credit += datagram.len() as i64;
+        session.credit.add(datagram.len());
         match (header.kind, &mut session.unidirectional) {
             (Kind::FollowUpControl, _) => {
                 // Every request is answered (LaTe answers the first only), the same as the first time.
                 if !session.negotiated {
                     session.negotiated = true;
-                    session.follow_up = granted;
+                    // It doubles the packets.
+                    session.follow_up = granted.filter(|_| session.credit == Credit::Proven);
                 }
                 let word = if session.follow_up.is_some() { FollowUp::Accept } else { FollowUp::Deny };
+                // It has just been credited with as much.
+                session.credit.spend(HEADER_LEN);
                 out.extend(Header::new(Kind::FollowUpControl, header.id, 0, word.code()).to_bytes());
-                session.credit -= HEADER_LEN as i64;
                 Ok(Reaction::Answer)
             }
             (Kind::Ack, Some(_)) => {
@@ -214,6 +307,7 @@ impl<R: Copy> Server<R> {
                 if session.phase == (Phase::Reported { stopped: true }) {
                     return Ok(Reaction::Taken);
                 }
+                session.packets += 1;
                 tally.note(header.seq, header.time().map(|t| arrival.at - t));
                 let stopped = matches!(session.phase, Phase::Reporting { stopped: true, .. });
                 if !stopped {
@@ -223,12 +317,7 @@ impl<R: Copy> Server<R> {
                         session.phase = Phase::Reporting { stopped: true, sent: 0, due: now.steady };
                     }
                 }
-                let look = session.next_look(self.rules.idle);
-                if look < session.look {
-                    self.agenda.remove(&(session.look, name));
-                    self.agenda.insert((look, name));
-                    session.look = look;
-                }
+                self.look_sooner(name);
                 Ok(Reaction::Counted { last: header.kind.ends() })
             }
             (kind, None) => {
@@ -238,8 +327,14 @@ impl<R: Copy> Server<R> {
                     out.truncate(start);
                     return Err(Silence::Foreign);
                 }
-                session.credit -= datagram.len() as i64;
-                Ok(session.follow_up.map_or(Reaction::Answer, Reaction::AnswerAndFollow))
+                session.packets += 1;
+                session.credit.spend(datagram.len());
+                let reaction = session.follow_up.map_or(Reaction::Answer, Reaction::AnswerAndFollow);
+                if kind.ends() && !session.ended {
+                    session.ended = true;
+                    self.look_sooner(name);
+                }
+                Ok(reaction)
             }
             _ => Err(Silence::Foreign),
         }
@@ -259,41 +354,62 @@ impl<R: Copy> Server<R> {
             2 => true,
             _ => return Err(Silence::Foreign),
         };
-        let known = self.sessions.get_mut(&name).filter(|s| s.unidirectional.is_some() == unidirectional);
+        let proof = proof::of(header);
+        let proven = proof.is_some_and(|p| self.prover.is_valid(p, name.0, name.1, now.steady));
+        if proof.is_some() && !proven {
+            // Nothing is kept of a client that has yet to prove that it is there.
+            let proof = self.prover.proof(name.0, name.1, now.steady);
+            out.extend(proof::ack(name.1, proof).to_bytes());
+            return Ok(Reaction::Answer);
+        }
+        let known = self.sessions.get_mut(&name);
+        let known = known.map(|s| (s.credit == Credit::Proven, s.unidirectional.is_some() == unidirectional));
         match known {
+            // Anybody can forge an INIT: it changes nothing of a client that is known.
+            Some((true, _)) if !proven => return Err(Silence::Forged),
             // Repeated: the ACK was lost. (LaTe acknowledges only once, and the client can never start.)
-            Some(session) => {
-                session.seen = now.steady;
-                session.route = route;
-                session.credit += length as i64 - HEADER_LEN as i64;
-            }
-            None => {
-                if self.sessions.len() >= self.rules.sessions && !self.sessions.contains_key(&name) {
-                    self.make_room(now);
-                    if self.sessions.len() >= self.rules.sessions {
-                        return Err(Silence::Limited);
-                    }
-                }
-                let look = now.steady + self.rules.idle;
-                let session = Session {
-                    route,
-                    unidirectional: unidirectional.then(|| Box::new(Tally::new())),
-                    follow_up: None,
-                    negotiated: false,
-                    seen: now.steady,
-                    longest: Span::ZERO,
-                    credit: length as i64 - HEADER_LEN as i64,
-                    phase: Phase::Open,
-                    look,
-                };
-                if let Some(replaced) = self.sessions.insert(name, session) {
-                    self.agenda.remove(&(replaced.look, name));
-                }
-                self.agenda.insert((look, name));
-            }
+            Some((was_proven, true)) if was_proven == proven => {}
+            _ => self.insert(name, Session::new(route, unidirectional, self.credit(proven), now.steady))?,
+        }
+        let session = self.sessions.seen(&name).ok_or(Silence::Limited)?;
+        session.seen = now.steady;
+        session.route = route;
+        session.credit.add(length);
+        // A client that sends only and proves nothing sends more before its test begins, so that it can be reported.
+        let begun = session.packets > 0 || session.credit.covers(HEADER_LEN as i64 + BEFORE_UNIDIRECTIONAL);
+        if unidirectional && !begun || !session.credit.spend(HEADER_LEN) {
+            return Ok(Reaction::Taken);
         }
         out.extend(Header::new(Kind::Ack, name.1, 0, 0).to_bytes());
         Ok(Reaction::Answer)
+    }
+
+    fn credit(&self, proven: bool) -> Credit {
+        if proven { Credit::Proven } else { Credit::NONE }
+    }
+
+    /// Adds a session, which another may have to leave room for.
+    fn insert(&mut self, name: Name, mut session: Session<R>) -> Result<(), Silence> {
+        session.look = session.next_look(self.rules.idle).min(session.seen + SHORTEST_IDLE);
+        let look = session.look;
+        let (client, rank) = (Client::of(name.0.ip()), session.credit.rank());
+        let replaced = self.sessions.insert(name, client, rank, session).map_err(|_| Silence::Limited)?;
+        if let Some((name, replaced)) = replaced {
+            self.agenda.remove(&(replaced.look, name));
+        }
+        self.agenda.insert((look, name));
+        Ok(())
+    }
+
+    /// Updates the time at which session `name` is to be checked, if that is sooner now.
+    fn look_sooner(&mut self, name: Name) {
+        let Some(session) = self.sessions.get_mut(&name) else { return };
+        let look = session.next_look(self.rules.idle);
+        if look < session.look {
+            self.agenda.remove(&(session.look, name));
+            self.agenda.insert((look, name));
+            session.look = look;
+        }
     }
 
     /// Appends the follow-up to the answer to request `seq` of session `id`, which took this host `took`.
@@ -306,12 +422,12 @@ impl<R: Copy> Server<R> {
         while let Some(&(due, name)) = self.agenda.first().filter(|(due, _)| *due <= now.steady) {
             self.agenda.remove(&(due, name));
             let Some(session) = self.sessions.get_mut(&name) else { continue };
-            if now.steady - session.seen >= self.rules.idle {
+            if session.forget(self.rules.idle) <= now.steady {
                 self.sessions.remove(&name);
                 continue;
             }
             let reported = session.report(name.1, self.rules.receive_stamps, now, out);
-            session.look = session.next_look(self.rules.idle);
+            session.look = session.next_look(self.rules.idle).min(now.steady + SHORTEST_IDLE);
             self.agenda.insert((session.look, name));
             if reported {
                 return Some((name.0, session.route));
@@ -323,22 +439,6 @@ impl<R: Copy> Server<R> {
     /// When, on the steady clock, to call [`poll_transmit`](Self::poll_transmit) at the latest.
     pub fn poll_timeout(&self) -> Option<SteadyTime> {
         self.agenda.first().map(|(due, _)| *due)
-    }
-
-    /// Forgets sessions that have been silent for a while, if they have not just been looked for.
-    fn make_room(&mut self, now: Tick) {
-        if now.steady < self.make_room {
-            return;
-        }
-        self.make_room = now.steady + LOOK_FOR_ROOM;
-        let agenda = &mut self.agenda;
-        self.sessions.retain(|name, session| {
-            let stays = now.steady - session.seen < CROWDED;
-            if !stays {
-                agenda.remove(&(session.look, *name));
-            }
-            stays
-        });
     }
 }
 
@@ -355,8 +455,8 @@ impl<R> Session<R> {
             return false;
         }
         let text = tally.report(stamps, !stopped).to_string();
-        let length = (HEADER_LEN + text.len() + 1) as i64;
-        if sent >= REPORT_REPEATS || self.credit + FLOOR < length {
+        let length = HEADER_LEN + text.len() + 1;
+        if sent >= REPORT_REPEATS || !self.credit.spend(length) {
             self.phase = Phase::Reported { stopped };
             return false;
         }
@@ -366,7 +466,6 @@ impl<R> Session<R> {
         out.extend(text.as_bytes());
         out.push(0);
         self.phase = Phase::Reporting { stopped, sent: sent + 1, due: now.steady + REPORT_REPEAT };
-        self.credit -= length;
         true
     }
 }

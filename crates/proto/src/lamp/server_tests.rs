@@ -3,11 +3,18 @@
 use super::*;
 use crate::lamp::report::Report;
 use jitlat_core::{SteadyTime, WallTime};
+use proptest::prelude::*;
 
 const EPOCH: i64 = 1_795_176_909_000_000_000;
 
 fn tick(ms: i64) -> Tick {
     Tick { wall: WallTime(EPOCH + ms * 1_000_000), steady: SteadyTime(ms * 1_000_000) }
+}
+
+const SECRET: [u8; 32] = [7; 32];
+
+fn server() -> Server {
+    Server::new(ServerRules::default(), SECRET)
 }
 
 /// A server and one client of it.
@@ -18,7 +25,21 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        Bench { server: Server::new(ServerRules::default()), from: "192.0.2.1:40000".parse().unwrap() }
+        Bench { server: server(), from: "192.0.2.1:40000".parse().unwrap() }
+    }
+
+    /// The client proves its address, and opens a session.
+    fn open(&mut self, at: i64, mode: u16) {
+        let arrival = Arrival { from: self.from, at: tick(at).wall, ttl: None, traffic_class: None };
+        let mut proof = 0;
+        for reply in [true, false] {
+            let (mut out, init) = (Vec::new(), proof::init(7, 0, mode, proof).to_bytes());
+            assert_eq!(self.server.handle(&init, &arrival, (), tick(at), &mut out), Ok(Reaction::Answer));
+            assert_eq!((out.len(), self.server.sessions()), (init.len(), usize::from(!reply)));
+            let ack = Header::parse(&out).unwrap();
+            assert_eq!((ack.kind, proof::of(&ack).is_some()), (Kind::Ack, reply));
+            proof = ack.micros;
+        }
     }
 
     /// The client's packet arrives 5 ms after it was sent; returns the kind of the answer, if there is one.
@@ -51,7 +72,7 @@ impl Bench {
 #[test]
 fn a_delivered_report_is_the_last_word() {
     let mut bench = Bench::new();
-    assert_eq!(bench.ask(0, Kind::Init, 0, 2), Some(Kind::Ack));
+    bench.open(0, 2);
     (0..9).for_each(|k| assert_eq!(bench.ask(100 + 10 * k, Kind::Continue, k as u16, 0), None));
     bench.ask(190, Kind::Stop, 9, 0);
     let sent = bench.reports(195, 400);
@@ -67,7 +88,7 @@ fn a_delivered_report_is_the_last_word() {
 #[test]
 fn packets_behind_the_stop_are_in_later_reports() {
     let mut bench = Bench::new();
-    bench.ask(0, Kind::Init, 0, 2);
+    bench.open(0, 2);
     bench.ask(100, Kind::Stop, 2, 0);
     assert_eq!(bench.reports(105, 106)[0].1.received, 1);
     bench.ask(120, Kind::Continue, 1, 0);
@@ -77,7 +98,7 @@ fn packets_behind_the_stop_are_in_later_reports() {
 #[test]
 fn a_lost_stop_is_reported_before_late_gives_up() {
     let mut bench = Bench::new();
-    bench.ask(0, Kind::Init, 0, 2);
+    bench.open(0, 2);
     (0..9).for_each(|k| assert_eq!(bench.ask(100 + 100 * k, Kind::Continue, k as u16, 0), None));
     // The STOP at 1000 is lost; LaTe waits for 5 s from then.
     let sent = bench.reports(1000, 30_000);
@@ -88,7 +109,7 @@ fn a_lost_stop_is_reported_before_late_gives_up() {
 #[test]
 fn rare_packets_are_no_silence_and_a_pause_is_not_the_end() {
     let mut bench = Bench::new();
-    bench.ask(0, Kind::Init, 0, 2);
+    bench.open(0, 2);
     for k in 0..5 {
         let at = 20_000 * (i64::from(k) + 1);
         bench.ask(at, Kind::Continue, k, 0);
@@ -108,7 +129,7 @@ fn rare_packets_are_no_silence_and_a_pause_is_not_the_end() {
 #[test]
 fn ping_like_sessions_wait_for_rare_requests() {
     let mut bench = Bench::new();
-    bench.ask(0, Kind::Init, 0, 1);
+    bench.open(0, 1);
     for k in 0..4 {
         bench.reports(60_000 * i64::from(k), 60_000 * i64::from(k + 1));
         assert_eq!(bench.ask(60_000 * i64::from(k + 1), Kind::Request, k, 0), Some(Kind::Reply));
@@ -118,52 +139,250 @@ fn ping_like_sessions_wait_for_rare_requests() {
 }
 
 #[test]
-fn silent_sessions_make_room() {
-    let mut server = Server::new(ServerRules { sessions: 2, ..ServerRules::default() });
-    let mut open = |id: u16, at: i64| {
-        let from = "192.0.2.1:40000".parse().unwrap();
+fn the_longest_idle_makes_room() {
+    let rules = ServerRules { sessions: 3, sessions_per_client: 2, ..ServerRules::default() };
+    let mut server = Server::<()>::new(rules, SECRET);
+    let mut send = |host: u8, id: u16, kind: Kind, at: i64| {
+        let from = SocketAddr::from(([192, 0, 2, host], 40_000));
         let arrival = Arrival { from, at: tick(at).wall, ttl: None, traffic_class: None };
-        let packet = Header::new(Kind::Init, id, 0, 1).to_bytes();
-        server.handle(&packet, &arrival, (), tick(at), &mut Vec::new()).map(drop)
+        let packet = Header::new(kind, id, 0, 1).to_bytes();
+        server.handle(&packet, &arrival, (), tick(at), &mut Vec::new())
     };
-    assert_eq!((open(1, 0), open(2, 5000), open(3, 9000)), (Ok(()), Ok(()), Err(Silence::Limited)));
-    assert_eq!((open(3, 10_000), open(4, 10_000)), (Ok(()), Err(Silence::Limited)));
+    let answered = Ok(Reaction::Answer);
+    // A third session of one client ends the first of its own; another client's is nobody's business.
+    for (id, at) in [(1, 0), (2, 10), (3, 20)] {
+        assert_eq!(send(1, id, Kind::Init, at), answered);
+    }
+    assert_eq!(send(1, 1, Kind::RequestTimeless, 30), Err(Silence::NoSession));
+    assert_eq!(send(2, 1, Kind::Init, 40), answered);
+    assert_eq!(send(3, 1, Kind::Init, 50), answered);
+    assert_eq!(send(1, 2, Kind::RequestTimeless, 60), Err(Silence::NoSession));
+    assert_eq!(send(1, 3, Kind::RequestTimeless, 70), answered);
+    assert_eq!(server.sessions(), 3);
 }
 
 #[test]
 fn reports_go_the_way_the_last_packet_came() {
-    let mut server = Server::<u8>::new(ServerRules::default());
+    let mut server = Server::<u8>::new(ServerRules::default(), SECRET);
     let from = "192.0.2.1:40000".parse().unwrap();
-    let mut ask = |at: i64, kind: Kind, route: u8| {
-        let packet = Header::new(kind, 7, 0, 2).at(tick(at).wall).to_bytes();
+    let mut ask = |at: i64, header: Header, route: u8| {
         let arrival = Arrival { from, at: tick(at + 5).wall, ttl: None, traffic_class: None };
-        server.handle(&packet, &arrival, route, tick(at), &mut Vec::new()).unwrap();
+        server.handle(&header.to_bytes(), &arrival, route, tick(at), &mut Vec::new()).unwrap();
         server.poll_transmit(tick(at), &mut Vec::new())
     };
-    assert_eq!(ask(0, Kind::Init, 1), None);
-    assert_eq!(ask(10, Kind::Stop, 2), Some((from, 2)));
+    let proof = Prover::new(SECRET).proof(from, 7, tick(0).steady);
+    assert_eq!(ask(0, proof::init(7, 0, 2, proof), 1), None);
+    assert_eq!(ask(10, Header::new(Kind::Stop, 7, 0, 0), 2), Some((from, 2)));
+}
+
+#[test]
+fn sessions_end_soon_after_their_clients() {
+    // Milliseconds of the packets of a test, its kind, and when at the latest it is forgotten.
+    let cases: [(&[i64], Kind, i64); 5] = [
+        (&[], Kind::Request, 120_000),
+        (&[100, 200, 300], Kind::Request, 10_300),
+        (&[10_000, 20_000], Kind::Request, 50_000),
+        (&[100], Kind::EndRequest, 3100),
+        (&[100], Kind::Stop, 6200),
+    ];
+    for (packets, kind, until) in cases {
+        let mut bench = Bench::new();
+        bench.open(0, if kind == Kind::Stop { 2 } else { 1 });
+        for at in packets {
+            bench.reports(*at - 1, *at);
+            bench.ask(*at - 5, kind, 0, 0);
+        }
+        let begun = packets.last().copied().unwrap_or(0);
+        let mut out = Vec::new();
+        let mut now = begun;
+        while bench.server.sessions() > 0 {
+            out.clear();
+            bench.server.poll_transmit(tick(now), &mut out);
+            assert!(now <= until, "{kind:?} at {packets:?}");
+            now += 100;
+        }
+    }
+}
+
+/// The attack: ids, ports and modes without end, of an address that proves nothing.
+#[test]
+fn forged_sessions_get_no_more_than_they_cost() {
+    for unanswered_data in [0, 1, 3] {
+        let mut bench = Bench::new();
+        let (mut received, mut sent) = ((0, 0), (0, 0));
+        for k in 0..1000u16 {
+            let at = i64::from(k) * 10;
+            bench.from.set_port(2000 + k);
+            let data = vec![Kind::Continue; unanswered_data];
+            for kind in [vec![Kind::Init], data, vec![Kind::Stop]].concat() {
+                received = (received.0 + 1, received.1 + HEADER_LEN);
+                let word = if kind == Kind::Init { 2 } else { 0 };
+                if bench.ask(at, kind, 0, word).is_some() {
+                    sent = (sent.0 + 1, sent.1 + HEADER_LEN);
+                }
+            }
+        }
+        for now in (0..200_000).step_by(100) {
+            let mut out = Vec::new();
+            while bench.server.poll_transmit(tick(now), &mut out).is_some() {
+                sent.0 += 1;
+            }
+            sent.1 += out.len();
+        }
+        assert!(sent.0 <= received.0 && sent.1 <= received.1, "{received:?} {sent:?}");
+    }
+}
+
+#[test]
+fn late_needs_no_proof_for_round_trips_but_gets_no_follow_up() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.ask(0, Kind::Init, 0, 1), Some(Kind::Ack));
+    let mut out = Vec::new();
+    let control = Header::new(Kind::FollowUpControl, 7, 0, 0).to_bytes();
+    let arrival = Arrival { from: bench.from, at: tick(9).wall, ttl: None, traffic_class: None };
+    bench.server.handle(&control, &arrival, (), tick(9), &mut out).unwrap();
+    assert_eq!(FollowUp::from(Header::parse(&out).unwrap().length_or_type), FollowUp::Deny);
+    for k in 0..100 {
+        assert_eq!(bench.ask(10 + i64::from(k), Kind::Request, k, 0), Some(Kind::Reply));
+    }
+}
+
+/// LaTe repeats its INIT every 100 ms until the ACK comes: what it sends is enough for a report, whatever the test.
+#[test]
+fn late_gets_its_report_for_what_it_sent() {
+    for packets in [1, 2, 5, 100] {
+        let mut bench = Bench::new();
+        let acknowledged = (0..30).find(|k| bench.ask(100 * k, Kind::Init, *k as u16, 2).is_some()).unwrap();
+        assert_eq!(acknowledged, 4);
+        for k in 0..packets {
+            let kind = if k == packets - 1 { Kind::Stop } else { Kind::Continue };
+            bench.ask(600 + k, kind, k as u16, 0);
+        }
+        let sent = bench.reports(1000, 10_000);
+        assert!(!sent.is_empty() && sent[0].1.received == packets as u64, "{packets}: {sent:?}");
+        assert!(packets < 100 || sent.len() == 15, "repeated as long as the credit lasts");
+    }
+}
+
+#[test]
+fn forged_inits_disturb_no_proven_session() {
+    let mut bench = Bench::new();
+    bench.open(0, 2);
+    bench.ask(10, Kind::Continue, 0, 0);
+    // A wrong proof gets the right one, at the address that is claimed; a proof of long ago as well.
+    for (at, wrong) in [(20, 1), (30_000, Prover::new(SECRET).proof(bench.from, 7, tick(0).steady))] {
+        let arrival = Arrival { from: bench.from, at: tick(at).wall, ttl: None, traffic_class: None };
+        let mut out = Vec::new();
+        bench
+            .server
+            .handle(&proof::init(7, 0, 1, wrong).to_bytes(), &arrival, (), tick(at), &mut out)
+            .unwrap();
+        let right = Prover::new(SECRET).proof(bench.from, 7, tick(at).steady);
+        assert_eq!(proof::of(&Header::parse(&out).unwrap()), Some(right));
+    }
+    assert_eq!(bench.ask(30, Kind::Init, 0, 1), None);
+    bench.ask(40, Kind::Stop, 1, 0);
+    assert_eq!(bench.reports(45, 46)[0].1.received, 2);
+}
+
+/// Kinds of packets with their length or type, mostly of unidirectional tests.
+fn kinds() -> impl Strategy<Value = (Kind, u16)> {
+    let any = proptest::sample::select(&Kind::ALL[..]);
+    prop_oneof![
+        3 => Just((Kind::Init, 2)),
+        1 => Just((Kind::Init, 1)),
+        3 => Just((Kind::Continue, 0)),
+        3 => Just((Kind::Stop, 0)),
+        3 => (any, 0u16..4),
+    ]
+}
+
+/// None, another time in its place, or a wrong one.
+fn proofs() -> impl Strategy<Value = u64> {
+    prop_oneof![8 => Just(0), 1 => Just(1), 1 => any::<u64>()]
+}
+
+proptest! {
+    /// Whatever packets come, in whatever order: no address without proof is sent more than it sent, in packets or
+    /// bytes, over all its ids and ports.
+    #[test]
+    fn no_amplifier(
+        steps in proptest::collection::vec(
+            (0i64..2000, 0u8..2, 0u16..3, kinds(), 0u16..2, 0usize..40, proofs()),
+            1..150,
+        ),
+    ) {
+        let rules = ServerRules { sessions: 4, sessions_per_client: 3, ..ServerRules::default() };
+        let mut server = Server::<()>::new(rules, SECRET);
+        let mut balance = [(0i64, 0i64); 2];
+        let mut now = 0;
+        for (wait, host, id, (kind, word), port, payload, proof) in steps {
+            now += wait;
+            let header = Header::new(kind, id, 0, word);
+            let header = match proof {
+                0 => header,
+                1 => header.at(tick(now).wall),
+                wrong => Header { micros: wrong, ..proof::init(id, 0, word, wrong) },
+            };
+            let mut packet = header.to_bytes().to_vec();
+            packet.resize(HEADER_LEN + payload, 0);
+            let from = SocketAddr::from(([192, 0, 2, host], 40_000 + port));
+            let arrival = Arrival { from, at: tick(now).wall, ttl: None, traffic_class: None };
+            let account = &mut balance[usize::from(host)];
+            *account = (account.0 + 1, account.1 + packet.len() as i64);
+            let mut out = Vec::new();
+            let reaction = server.handle(&packet, &arrival, (), tick(now), &mut out);
+            prop_assert!(out.len() <= packet.len());
+            prop_assert!(!matches!(reaction, Ok(Reaction::AnswerAndFollow(_))));
+            if !out.is_empty() {
+                *account = (account.0 - 1, account.1 - out.len() as i64);
+            }
+            out.clear();
+            while let Some((to, ())) = server.poll_transmit(tick(now), &mut out) {
+                let std::net::IpAddr::V4(ip) = to.ip() else { unreachable!() };
+                let account = &mut balance[usize::from(ip.octets()[3])];
+                *account = (account.0 - 1, account.1 - out.len() as i64);
+                out.clear();
+            }
+            for (packets, bytes) in balance {
+                prop_assert!(packets >= 0 && bytes >= 0, "{:?}", balance);
+            }
+            prop_assert!(server.sessions() <= 4);
+        }
+    }
 }
 
 /// Sessions are checked when something is due: the agenda holds each once.
 #[test]
 fn the_agenda_is_as_long_as_the_list_of_sessions() {
-    let mut server = Server::<()>::new(ServerRules { sessions: 20_000, ..ServerRules::default() });
+    const SESSIONS: usize = 100_000;
+    let rules = ServerRules { sessions: SESSIONS, ..ServerRules::default() };
+    let mut server = Server::<()>::new(rules, SECRET);
     let mut reports = 0;
+    let host = |k: usize| {
+        SocketAddr::from((
+            std::net::Ipv4Addr::from_bits(0x0a00_0000 + k as u32 / 200),
+            2000 + (k % 200) as u16,
+        ))
+    };
     for at in 0..4 {
-        for client in 0..20_000u16 {
-            let from = SocketAddr::from(([10, 0, 0, 1], client));
-            let from = if client < 1024 { SocketAddr::from(([10, 0, 0, 2], client + 1024)) } else { from };
+        for from in (0..SESSIONS).map(host) {
             let arrival = Arrival { from, at: tick(at + 5).wall, ttl: None, traffic_class: None };
             let kind = [Kind::Init, Kind::Continue, Kind::Stop, Kind::Ack][at as usize];
-            let packet = Header::new(kind, 7, at as u16, 2).at(tick(at).wall).to_bytes();
-            server.handle(&packet, &arrival, (), tick(at), &mut Vec::new()).unwrap();
+            let proof = || server.prover.proof(from, 7, tick(at).steady);
+            let header = if at == 0 {
+                proof::init(7, 0, 2, proof())
+            } else {
+                Header::new(kind, 7, at as u16, 0).at(tick(at).wall)
+            };
+            server.handle(&header.to_bytes(), &arrival, (), tick(at), &mut Vec::new()).unwrap();
         }
         while server.poll_transmit(tick(at), &mut Vec::new()).is_some() {
             reports += 1;
         }
-        assert_eq!((server.sessions.len(), server.agenda.len()), (20_000, 20_000));
+        assert_eq!((server.sessions.len(), server.agenda.len()), (SESSIONS, SESSIONS));
     }
-    assert_eq!(reports, 20_000);
+    assert_eq!(reports, SESSIONS);
     while server.poll_transmit(tick(125_000), &mut Vec::new()).is_some() {}
     assert_eq!((server.sessions.len(), server.agenda.len()), (0, 0));
 }

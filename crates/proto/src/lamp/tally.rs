@@ -82,9 +82,12 @@ impl Tally {
         }
         let bit = |n: i64| (n.rem_euclid(WINDOW as i64) as usize / 64, 1u64 << (n.rem_euclid(64)));
         // Numbers skipped now were not seen in this turn of the window.
-        for n in (highest + 1).max(number - WINDOW as i64 + 1)..=number {
+        let mut n = (highest + 1).max(number - WINDOW as i64 + 1);
+        while n <= number {
             let (word, mask) = bit(n);
-            self.recent[word] &= !mask;
+            let whole = mask == 1 && n + 63 <= number;
+            self.recent[word] &= if whole { 0 } else { !mask };
+            n += if whole { 64 } else { 1 };
         }
         let (word, mask) = bit(number);
         let seen = self.recent[word] & mask != 0;

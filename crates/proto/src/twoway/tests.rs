@@ -253,7 +253,7 @@ proptest::proptest! {
         noise in proptest::collection::vec(proptest::collection::vec(proptest::prelude::any::<u8>(), 0..80), 1..40)
     ) {
         let mut lamp = Pinger::new(lamp_client(lamp::Mode::PingLike, None), plan(5, None), Source::User);
-        let mut server = lamp::Server::new(lamp::ServerRules::default());
+        let mut server = lamp::Server::new(lamp::ServerRules::default(), [7; 32]);
         let at = WallTime(EPOCH);
         let stamp = Stamp { at, source: Source::User };
         let from = "192.0.2.1:40000".parse().unwrap();

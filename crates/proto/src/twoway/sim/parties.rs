@@ -8,7 +8,7 @@ pub(in crate::twoway) fn stamp_far(sessions: usize) -> Far {
 }
 
 pub(in crate::twoway) fn lamp_far() -> Far {
-    Far::Lamp(Box::new(lamp::Server::new(lamp::ServerRules::default())))
+    Far::Lamp(Box::new(lamp::Server::new(lamp::ServerRules::default(), [7; 32])))
 }
 
 pub(in crate::twoway) fn stamp_sender() -> stamp::Sender {

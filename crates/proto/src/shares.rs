@@ -1,0 +1,290 @@
+//! [`ShareTable`]: a bounded table of sessions in which every client has a share.
+
+use crate::access::Client;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+use std::hash::Hash;
+
+/// Whether a session's client has shown that it receives what is sent to its address. Sessions that have not make room
+/// first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rank {
+    Unproven,
+    Proven,
+}
+
+const RANKS: [Rank; 2] = [Rank::Unproven, Rank::Proven];
+
+/// No entry.
+const NONE: u32 = u32::MAX;
+
+/// The two orders that every entry is in.
+#[derive(Clone, Copy)]
+enum Among {
+    All,
+    Clients,
+}
+
+/// A doubly linked list through the entries, from the longest idle to the one seen last.
+#[derive(Clone, Copy, Debug)]
+struct Order {
+    oldest: u32,
+    newest: u32,
+}
+
+const EMPTY: Order = Order { oldest: NONE, newest: NONE };
+
+#[derive(Clone, Copy, Debug)]
+struct Links {
+    older: u32,
+    newer: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Entry<K, V> {
+    key: K,
+    client: Client,
+    rank: Rank,
+    links: [Links; 2],
+    /// `None`: free.
+    value: Option<V>,
+}
+
+#[derive(Clone, Debug)]
+struct Share {
+    entries: usize,
+    orders: [Order; 2],
+}
+
+/// A table of at most so many entries in total and of one client. A new entry replaces the longest idle one of the
+/// lowest rank, of its own client if that one's share is used up, but none of a higher rank than its own. Every
+/// operation takes constant time.
+#[derive(Clone, Debug)]
+pub(crate) struct ShareTable<K, V> {
+    total: usize,
+    per_client: usize,
+    index: HashMap<K, u32>,
+    entries: Vec<Entry<K, V>>,
+    free: Vec<u32>,
+    orders: [Order; 2],
+    shares: HashMap<Client, Share>,
+}
+
+impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
+    /// Without entries.
+    pub(crate) fn new(total: usize, per_client: usize) -> ShareTable<K, V> {
+        ShareTable {
+            total: total.min(NONE as usize),
+            per_client,
+            index: HashMap::new(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            orders: [EMPTY; 2],
+            shares: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// The entry, whose place in the order does not change.
+    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.index.get(key).and_then(|at| self.entries[*at as usize].value.as_mut())
+    }
+
+    /// The entry, which is now the one seen last.
+    pub(crate) fn seen(&mut self, key: &K) -> Option<&mut V> {
+        let at = *self.index.get(key)?;
+        self.unlink(at);
+        self.link(at);
+        self.entries[at as usize].value.as_mut()
+    }
+
+    /// Adds an entry, or replaces the one with this key. Returns the entry that had to make room, if one had to.
+    ///
+    /// # Errors
+    /// The table, or the client's share of it, is full of entries of a higher rank.
+    pub(crate) fn insert(
+        &mut self,
+        key: K,
+        client: Client,
+        rank: Rank,
+        value: V,
+    ) -> Result<Option<(K, V)>, Full> {
+        let replaced = match self.index.get(&key) {
+            Some(_) => Some(key),
+            None if self.shares.get(&client).map_or(0, |s| s.entries) >= self.per_client => {
+                let orders = self.shares.get(&client).map_or([EMPTY; 2], |s| s.orders);
+                Some(self.longest_idle(orders, rank).ok_or(Full)?)
+            }
+            None if self.len() >= self.total => Some(self.longest_idle(self.orders, rank).ok_or(Full)?),
+            None => None,
+        };
+        let replaced = replaced.and_then(|key| Some((key, self.remove(&key)?)));
+        let links = [Links { older: NONE, newer: NONE }; 2];
+        let entry = Entry { key, client, rank, links, value: Some(value) };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.entries[at as usize] = entry;
+                at
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() as u32 - 1
+            }
+        };
+        self.index.insert(key, at);
+        let share = self.shares.entry(client).or_insert(Share { entries: 0, orders: [EMPTY; 2] });
+        share.entries += 1;
+        self.link(at);
+        Ok(replaced)
+    }
+
+    pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
+        let at = self.index.remove(key)?;
+        self.unlink(at);
+        let client = self.entries[at as usize].client;
+        if let Slot::Occupied(mut share) = self.shares.entry(client) {
+            share.get_mut().entries -= 1;
+            if share.get().entries == 0 {
+                share.remove();
+            }
+        }
+        self.free.push(at);
+        self.entries[at as usize].value.take()
+    }
+
+    /// The longest idle of the lowest rank that there is, if it is none above `rank`.
+    fn longest_idle(&self, orders: [Order; 2], rank: Rank) -> Option<K> {
+        let at = RANKS.iter().filter(|r| **r <= rank).map(|r| orders[*r as usize].oldest);
+        at.into_iter().find(|at| *at != NONE).map(|at| self.entries[at as usize].key)
+    }
+
+    fn link(&mut self, at: u32) {
+        let Entry { client, rank, .. } = self.entries[at as usize];
+        Self::append(&mut self.entries, &mut self.orders[rank as usize], Among::All, at);
+        if let Some(share) = self.shares.get_mut(&client) {
+            Self::append(&mut self.entries, &mut share.orders[rank as usize], Among::Clients, at);
+        }
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let Entry { client, rank, .. } = self.entries[at as usize];
+        Self::take_out(&mut self.entries, &mut self.orders[rank as usize], Among::All, at);
+        if let Some(share) = self.shares.get_mut(&client) {
+            Self::take_out(&mut self.entries, &mut share.orders[rank as usize], Among::Clients, at);
+        }
+    }
+
+    fn append(entries: &mut [Entry<K, V>], order: &mut Order, among: Among, at: u32) {
+        entries[at as usize].links[among as usize] = Links { older: order.newest, newer: NONE };
+        match order.newest {
+            NONE => order.oldest = at,
+            newest => entries[newest as usize].links[among as usize].newer = at,
+        }
+        order.newest = at;
+    }
+
+    fn take_out(entries: &mut [Entry<K, V>], order: &mut Order, among: Among, at: u32) {
+        let Links { older, newer } = entries[at as usize].links[among as usize];
+        match older {
+            NONE => order.oldest = newer,
+            older => entries[older as usize].links[among as usize].newer = newer,
+        }
+        match newer {
+            NONE => order.newest = older,
+            newer => entries[newer as usize].links[among as usize].older = older,
+        }
+    }
+}
+
+/// There is no room for an entry of this rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn client(n: u8) -> Client {
+        Client::of([192, 0, 2, n].into())
+    }
+
+    #[test]
+    fn the_longest_idle_makes_room_and_proven_entries_last() {
+        let mut table = ShareTable::new(3, 3);
+        for (key, rank) in [(1, Rank::Proven), (2, Rank::Unproven), (3, Rank::Unproven)] {
+            assert_eq!(table.insert(key, client(key), rank, ()), Ok(None));
+        }
+        table.seen(&2);
+        assert_eq!(table.insert(4, client(4), Rank::Unproven, ()), Ok(Some((3, ()))));
+        assert_eq!(table.insert(5, client(5), Rank::Proven, ()), Ok(Some((2, ()))));
+        assert_eq!(table.insert(6, client(6), Rank::Proven, ()), Ok(Some((4, ()))));
+        // Only proven entries are left.
+        assert_eq!(table.insert(7, client(7), Rank::Unproven, ()), Err(Full));
+        assert_eq!(table.insert(7, client(7), Rank::Proven, ()), Ok(Some((1, ()))));
+    }
+
+    #[test]
+    fn a_client_replaces_its_own() {
+        let mut table = ShareTable::new(10, 2);
+        for key in 0..6 {
+            let replaced = (key >= 2).then(|| (key - 2, ()));
+            assert_eq!(table.insert(key, client(1), Rank::Unproven, ()), Ok(replaced));
+        }
+        assert_eq!(table.insert(9, client(2), Rank::Unproven, ()), Ok(None));
+        assert_eq!(table.len(), 3);
+    }
+
+    proptest! {
+        /// Against a list in which everything is searched.
+        #[test]
+        fn as_the_plain_list(
+            steps in proptest::collection::vec((0u8..4, 0u8..12, any::<bool>()), 0..200),
+        ) {
+            let mut table = ShareTable::new(6, 3);
+            // Keys with their ranks, the longest idle first; three keys a client.
+            let mut list: Vec<(u8, Rank)> = Vec::new();
+            for (step, key, proven) in steps {
+                let rank = if proven { Rank::Proven } else { Rank::Unproven };
+                let at = list.iter().position(|(k, _)| *k == key);
+                match step {
+                    0 => {
+                        prop_assert_eq!(table.remove(&key).is_some(), at.is_some());
+                        at.map(|at| list.remove(at));
+                    }
+                    1 => {
+                        prop_assert_eq!(table.seen(&key).is_some(), at.is_some());
+                        if let Some(at) = at {
+                            let entry = list.remove(at);
+                            list.push(entry);
+                        }
+                    }
+                    _ => {
+                        let own = list.iter().filter(|(k, _)| k % 3 == key % 3).count();
+                        let candidates = |k: &u8| own < 3 || k % 3 == key % 3;
+                        let oldest = list.iter().filter(|(k, r)| candidates(k) && *r <= rank).min_by_key(|(_, r)| *r);
+                        let replaced = match at {
+                            Some(_) => Some(key),
+                            None if own >= 3 || list.len() >= 6 => oldest.map(|(k, _)| *k),
+                            None => None,
+                        };
+                        let full = at.is_none() && (own >= 3 || list.len() >= 6) && replaced.is_none();
+                        let expected = if full { Err(Full) } else { Ok(replaced.map(|k| (k, ()))) };
+                        prop_assert_eq!(table.insert(key, client(key % 3), rank, ()), expected);
+                        if !full {
+                            list.retain(|(k, _)| Some(*k) != replaced);
+                            list.push((key, rank));
+                        }
+                    }
+                }
+                prop_assert_eq!(table.len(), list.len());
+                for (key, _) in &list {
+                    prop_assert!(table.get_mut(key).is_some());
+                }
+            }
+        }
+    }
+}
