@@ -5,7 +5,7 @@ use crate::options::ping::PingArgs;
 use crate::options::report::ReportArgs;
 use crate::{compare, demo, doctor, manual, path, serve, spp, sweep, tcp, test};
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use jitlat_instruments::ping::PROTOCOLS;
 use std::path::PathBuf;
 
@@ -42,7 +42,36 @@ pub fn parse() -> Cli {
         );
         Cli::command().error(ErrorKind::InvalidSubcommand, message).exit();
     }
-    Cli::parse()
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).and_then(|mut cli| {
+        let wrong =
+            |e: anyhow::Error| Cli::command().error(ErrorKind::InvalidValue, crate::exit::explain(&e));
+        shape(&mut cli, &matches).map_err(wrong)?;
+        Ok(cli)
+    });
+    cli.unwrap_or_else(|e| e.exit())
+}
+
+/// Has tests send as the profiles asked for do.
+fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
+    let given = given.subcommand().map_or(given, |(_, given)| given);
+    let one_way = match &mut cli.command {
+        None => &mut cli.test.one_way,
+        Some(Command::Test(args)) => &mut args.one_way,
+        Some(Command::Demo(args)) => &mut args.one_way,
+        Some(Command::Ping(ping)) => {
+            ping.report.analysis.profile.resolve()?;
+            let profile = ping.report.analysis.profile.clone();
+            profile.shape_ping(ping, given);
+            return Ok(());
+        }
+        Some(Command::Analyze(args)) => return args.report.analysis.profile.resolve(),
+        Some(Command::Spp(args)) => return args.report.analysis.profile.resolve(),
+        _ => return Ok(()),
+    };
+    one_way.report.analysis.profile.resolve()?;
+    one_way.report.analysis.profile.clone().shape_stream(&mut one_way.stream, given);
+    Ok(())
 }
 
 /// The command that somebody meant who wrote `word` where a command or a host stands; `None` if it is a command, or

@@ -297,6 +297,7 @@ impl Findings for Exact<'_> {
             arrived_by: tally.arrived_by(),
             off_schedule: self.errors().and_then(Errors::extremes),
             round_trip: self.kind == Kind::RoundTrips,
+            profiles: &self.known.options.profiles,
         }))
     }
 

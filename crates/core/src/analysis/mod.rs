@@ -23,10 +23,10 @@ use crate::record::PacketRecord;
 use crate::session::Session;
 use crate::summary::Summary;
 use crate::time::Span;
-use crate::verdict::Notes;
-use crate::verdict::RowNotes;
+use crate::verdict::{Notes, PROFILES, Profile, RowNotes};
 use assemble::{Findings, Kind};
 use exact::Exact;
+use std::borrow::Cow;
 use stream::Streamed;
 use tally::Tally;
 
@@ -68,6 +68,8 @@ pub struct Options {
     pub comparable: Option<u64>,
     /// Fit the Gilbert–Elliott model.
     pub gilbert_elliott: bool,
+    /// The uses that the path is judged for.
+    pub profiles: Cow<'static, [Profile]>,
 }
 
 impl Default for Options {
@@ -89,6 +91,7 @@ impl Default for Options {
             bootstrap: None,
             comparable: None,
             gilbert_elliott: false,
+            profiles: Cow::Borrowed(&PROFILES),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::causes::{Found, RULES};
 use super::headline::{headline, most_felt};
 use super::known::Known;
 use super::material::Material;
-use super::profiles::{PROFILES, Profile, Sent};
+use super::profiles::{Profile, Sent};
 use super::severity::of_outage;
 
 /// A judgement whose texts are not written yet.
@@ -78,7 +78,7 @@ pub fn judge(material: &Material<'_>) -> Judgement {
         let suits = p.judge(&lived, played.as_ref(), gone, sent).filter(|_| severity != Severity::Unknown)?;
         Some((p.name.to_string(), suits))
     };
-    let profiles = PROFILES.iter().filter_map(of_use).collect();
+    let profiles = material.profiles.iter().filter_map(of_use).collect();
     let complete = case.known.complete;
     let answer = Answer { complete, severity, headline: String::new(), buffer_ns, causes, profiles };
     Judgement { answer, known: case.known, received, lost, felt }

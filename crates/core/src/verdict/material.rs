@@ -1,6 +1,7 @@
 //! [`Material`]: what the analysis of one way hands over to be judged.
 
 use super::delays::bounded;
+use super::profiles::Profile;
 use crate::distribution::sample::Sample;
 use crate::metrics::clock::ClockEstimate;
 use crate::metrics::duplicate::Copies;
@@ -33,6 +34,8 @@ pub struct Material<'a> {
     pub off_schedule: Option<[i64; 2]>,
     /// The delays are of a way there and back, by one clock.
     pub round_trip: bool,
+    /// The uses to judge.
+    pub profiles: &'a [Profile],
 }
 
 impl Material<'_> {

@@ -21,9 +21,16 @@ pub struct Profile {
     pub payload: u16,
     /// Typical time between packets, in ms.
     pub period_ms: f64,
+    /// Its differentiated-services code point, 0 to 63.
+    #[serde(default)]
+    pub dscp: u8,
+    /// How long a test of it lasts, in seconds.
+    #[serde(default = "half_a_minute")]
+    pub duration_s: f64,
     /// One-way delay with the buffer, in ms.
     pub delay_ms: [f64; 3],
     /// Additional delay of the use, in ms: coding, packetisation, display.
+    #[serde(default)]
     pub own_ms: f64,
     /// Share of packets lost or too late.
     pub missing: [f64; 3],
@@ -34,13 +41,20 @@ pub struct Profile {
     pub source: Cow<'static, str>,
 }
 
-/// The profiles judged in every answer.
+fn half_a_minute() -> f64 {
+    30.0
+}
+
+/// The profiles judged in every answer, unless others are asked for. Code points are those of RFC 4594 for the class of
+/// the use; those of vehicles have none.
 pub const PROFILES: [Profile; 6] = [
     Profile {
         name: Cow::Borrowed("voice"),
         about: Cow::Borrowed("a telephone call, G.711 with concealment"),
         payload: 172,
         period_ms: 20.0,
+        dscp: 46,
+        duration_s: 30.0,
         delay_ms: [150.0, 250.0, 400.0],
         own_ms: 20.0,
         missing: [0.01, 0.03, 0.10],
@@ -52,6 +66,8 @@ pub const PROFILES: [Profile; 6] = [
         about: Cow::Borrowed("a video conference"),
         payload: 1200,
         period_ms: 5.0,
+        dscp: 34,
+        duration_s: 30.0,
         delay_ms: [150.0, 250.0, 400.0],
         own_ms: 40.0,
         missing: [0.003, 0.01, 0.03],
@@ -63,6 +79,8 @@ pub const PROFILES: [Profile; 6] = [
         about: Cow::Borrowed("a fast game between players"),
         payload: 100,
         period_ms: 16.0,
+        dscp: 32,
+        duration_s: 30.0,
         delay_ms: [50.0, 100.0, 200.0],
         own_ms: 0.0,
         missing: [0.005, 0.02, 0.05],
@@ -76,6 +94,8 @@ pub const PROFILES: [Profile; 6] = [
         about: Cow::Borrowed("a screen, keyboard and mouse far away"),
         payload: 200,
         period_ms: 30.0,
+        dscp: 18,
+        duration_s: 30.0,
         delay_ms: [75.0, 150.0, 500.0],
         own_ms: 0.0,
         missing: [0.005, 0.02, 0.05],
@@ -89,6 +109,8 @@ pub const PROFILES: [Profile; 6] = [
         about: Cow::Borrowed("measured values and commands"),
         payload: 100,
         period_ms: 1000.0,
+        dscp: 18,
+        duration_s: 120.0,
         delay_ms: [250.0, 1000.0, 5000.0],
         own_ms: 0.0,
         missing: [0.001, 0.01, 0.05],
@@ -100,6 +122,8 @@ pub const PROFILES: [Profile; 6] = [
         about: Cow::Borrowed("vehicles and what they drive past"),
         payload: 300,
         period_ms: 100.0,
+        dscp: 0,
+        duration_s: 30.0,
         delay_ms: [20.0, 50.0, 100.0],
         own_ms: 0.0,
         missing: [0.001, 0.01, 0.10],
@@ -118,6 +142,31 @@ pub struct Sent {
 }
 
 impl Profile {
+    /// What is wrong with it; `None` if it can be measured and judged.
+    pub fn fault(&self) -> Option<&'static str> {
+        let rising = |limits: [f64; 3]| limits[0] >= 0.0 && limits.is_sorted() && limits[2].is_finite();
+        let written = |text: &str| !text.trim().is_empty() && !text.chars().any(char::is_control);
+        if !written(&self.name) {
+            Some("a name is missing")
+        } else if self.payload < crate::spec::HEADER_LEN {
+            Some("payload is at least 12 bytes")
+        } else if !(1e-3..=60_000.0).contains(&self.period_ms) {
+            Some("period_ms is between 0.001 and 60000")
+        } else if !(1.0..=86_400.0).contains(&self.duration_s) {
+            Some("duration_s is between 1 and 86400")
+        } else if self.dscp > 63 {
+            Some("dscp is at most 63")
+        } else if !rising(self.delay_ms) || !rising(self.missing) || self.missing[2] > 1.0 {
+            Some(
+                "delay_ms and missing are three rising limits each: of good, fair and poor; missing as a share up to 1",
+            )
+        } else if !(0.0..=60_000.0).contains(&self.own_ms) {
+            Some("own_ms is between 0 and 60000")
+        } else {
+            None
+        }
+    }
+
     /// What the path is worth to this use: with the buffer that suits it best, for speech that of the answer, `played`,
     /// where it does as well; and no better than `outages` let it be.
     pub fn judge(
@@ -190,5 +239,28 @@ impl Profile {
             limits.push("the path's own delay is unknown and left out".to_owned());
         }
         (!limits.is_empty()).then(|| limits.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_a_profile_is_named() {
+        assert!(PROFILES.iter().all(|p| p.fault().is_none()));
+        let fault = |change: fn(&mut Profile)| {
+            let mut profile = PROFILES[0].clone();
+            change(&mut profile);
+            profile.fault().unwrap().split(' ').next().unwrap()
+        };
+        assert_eq!(fault(|p| p.name = " ".into()), "a");
+        assert_eq!(fault(|p| p.payload = 11), "payload");
+        assert_eq!(fault(|p| p.period_ms = f64::NAN), "period_ms");
+        assert_eq!(fault(|p| p.duration_s = 0.0), "duration_s");
+        assert_eq!(fault(|p| p.dscp = 64), "dscp");
+        assert_eq!(fault(|p| p.delay_ms = [2.0, 1.0, 3.0]), "delay_ms");
+        assert_eq!(fault(|p| p.missing = [0.1, 0.2, 1.5]), "delay_ms");
+        assert_eq!(fault(|p| p.own_ms = -1.0), "own_ms");
     }
 }

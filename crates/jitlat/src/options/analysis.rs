@@ -1,5 +1,6 @@
 //! Options of the analysis.
 
+use super::profile::ProfileArgs;
 use clap::{Args, ValueEnum};
 use jitlat_core::analysis::Options;
 use jitlat_core::metrics::dejitter::Codec;
@@ -59,6 +60,8 @@ pub struct AnalysisArgs {
     /// are left out
     #[arg(long)]
     pub streaming: bool,
+    #[command(flatten)]
+    pub profile: ProfileArgs,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -107,6 +110,7 @@ impl AnalysisArgs {
             gilbert_elliott: self.gilbert_elliott,
             streaming: self.streaming,
             spurt: defaults.spurt,
+            profiles: self.profile.judged(),
         }
     }
 }

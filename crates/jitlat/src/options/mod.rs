@@ -7,6 +7,7 @@ pub mod load;
 pub mod one_way;
 pub mod ping;
 pub mod priority;
+pub mod profile;
 pub mod protocol;
 pub mod report;
 

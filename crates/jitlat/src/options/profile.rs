@@ -1,0 +1,169 @@
+//! `--profile`: a test that sends as an application does, and what the path is judged by.
+
+use super::one_way::StreamArgs;
+use super::ping::PingArgs;
+use anyhow::{Context, Result, anyhow, bail};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args};
+use jitlat_core::spec::Dscp;
+use jitlat_core::time::Span;
+use jitlat_core::verdict::{PROFILES, Profile};
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+/// The uses that a path is tested and judged for.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ProfileArgs {
+    /// Names of the uses.
+    #[arg(long = "profile", value_name = "NAME", help = help())]
+    pub names: Vec<String>,
+    /// Uses of your own to judge, and for --profile to choose from: a TOML file with a table [[profile]] for each
+    #[arg(long, value_name = "FILE")]
+    pub profiles: Option<PathBuf>,
+    /// The uses named, of those known and those in the file; `None`: all that are known.
+    #[arg(skip)]
+    chosen: Option<Vec<Profile>>,
+}
+
+fn help() -> String {
+    let names: Vec<&str> = PROFILES.iter().map(|p| &*p.name).collect();
+    format!(
+        "Send as this use does (payload, period, DSCP and duration, where they are not given) and judge what it needs: \
+         {}, or one of a file of your own; repeated: the first says how to send, all are judged",
+        names.join(", ")
+    )
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProfileFile {
+    profile: Vec<Profile>,
+}
+
+impl ProfileArgs {
+    /// Looks up the names, and reads the file.
+    ///
+    /// # Errors
+    /// A name that is not known, a file that cannot be read, or a profile in it that cannot be measured.
+    pub fn resolve(&mut self) -> Result<()> {
+        let own = self.profiles.as_deref().map(read).transpose()?.unwrap_or_default();
+        if self.names.is_empty() {
+            self.chosen = (!own.is_empty()).then_some(own);
+            return Ok(());
+        }
+        let known: Vec<&Profile> = own.iter().chain(&PROFILES).collect();
+        let find = |name: &String| {
+            let found = known.iter().find(|p| p.name == *name).copied().cloned();
+            found.ok_or_else(|| {
+                let names: Vec<&str> = known.iter().map(|p| &*p.name).collect();
+                anyhow!("--profile: '{name}' is not known: choose {}, or describe it in a file and give --profiles FILE", names.join(", "))
+            })
+        };
+        self.chosen = Some(self.names.iter().map(find).collect::<Result<_>>()?);
+        Ok(())
+    }
+
+    /// The uses to judge.
+    pub fn judged(&self) -> Cow<'static, [Profile]> {
+        self.chosen.clone().map_or(Cow::Borrowed(&PROFILES), Cow::Owned)
+    }
+
+    /// The use that says how to send.
+    fn sends(&self) -> Option<&Profile> {
+        self.chosen.as_ref().filter(|_| !self.names.is_empty())?.first()
+    }
+
+    /// Has a one-way test send as the first use does, where `given` does not say otherwise.
+    pub fn shape_stream(&self, stream: &mut StreamArgs, given: &ArgMatches) {
+        let Some(profile) = self.sends() else { return };
+        let free = |id| is_default(given, id);
+        if free("payload") {
+            stream.payload = profile.payload.into();
+        }
+        if free("period") && stream.rate.is_none() {
+            stream.period = period(profile);
+        }
+        if free("packets") && stream.duration.is_none() {
+            stream.duration = Some(duration(profile));
+        }
+        if free("dscp") {
+            stream.dscp = dscp(profile);
+        }
+    }
+
+    /// The same of a two-way test.
+    pub fn shape_ping(&self, ping: &mut PingArgs, given: &ArgMatches) {
+        let Some(profile) = self.sends() else { return };
+        let free = |id| is_default(given, id);
+        ping.protocol.payload.get_or_insert(profile.payload.into());
+        if free("period") && ping.rate.is_none() {
+            ping.period = period(profile);
+        }
+        if free("packets") && ping.duration.is_none() && ping.wait.is_none() {
+            ping.duration = Some(duration(profile));
+        }
+        if free("dscp") {
+            ping.dscp = dscp(profile);
+        }
+    }
+}
+
+fn is_default(given: &ArgMatches, id: &str) -> bool {
+    given.value_source(id) != Some(ValueSource::CommandLine)
+}
+
+fn period(profile: &Profile) -> Span {
+    Span((profile.period_ms * 1e6).round() as i64)
+}
+
+fn duration(profile: &Profile) -> Span {
+    Span((profile.duration_s * 1e9).round() as i64)
+}
+
+fn dscp(profile: &Profile) -> Dscp {
+    Dscp::new(profile.dscp.into()).unwrap_or_default()
+}
+
+fn read(path: &Path) -> Result<Vec<Profile>> {
+    let reading = || format!("reading the profiles in {}", path.display());
+    let text = std::fs::read_to_string(path).with_context(reading)?;
+    let ProfileFile { profile } = toml::from_str(&text).with_context(reading)?;
+    for p in &profile {
+        if let Some(fault) = p.fault() {
+            bail!("{}: profile '{}': {fault}", path.display(), p.name.escape_debug());
+        }
+    }
+    Ok(profile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profiles_of_a_file_come_before_those_known() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let write = |text: &str| std::fs::write(file.path(), text).unwrap();
+        let resolve = |names: &[&str]| {
+            let names = names.iter().map(|n| (*n).to_owned()).collect();
+            let mut args =
+                ProfileArgs { names, profiles: Some(file.path().to_owned()), ..ProfileArgs::default() };
+            args.resolve().map(|()| args.judged().into_owned())
+        };
+        write(
+            "[[profile]]\nname = 'intercom'\nabout = 'a door'\npayload = 300\nperiod_ms = 10\n\
+             delay_ms = [20, 50, 100]\nmissing = [0.001, 0.01, 0.1]\nsource = 'ours'\n",
+        );
+        let names = |found: Vec<Profile>| found.iter().map(|p| p.name.to_string()).collect::<Vec<_>>();
+        assert_eq!(names(resolve(&[]).unwrap()), ["intercom"]);
+        assert_eq!(names(resolve(&["voice", "intercom"]).unwrap()), ["voice", "intercom"]);
+        assert!(resolve(&["vioce"]).unwrap_err().to_string().contains("intercom, voice, video"));
+        let bad = "[[profile]]\nname = 'x'\nabout = ''\npayload = 3\nperiod_ms = 10\ndelay_ms = [20, 50, 100]\n\
+                   missing = [0, 0, 0]\nsource = ''\n";
+        write(bad);
+        assert!(resolve(&[]).unwrap_err().to_string().contains("at least 12 bytes"));
+        write("[[profil]]");
+        assert!(resolve(&[]).is_err());
+    }
+}
