@@ -89,6 +89,7 @@ impl Observer for RecordCollector {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jitlat_core::session::Ending;
     use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport, WallTime};
 
     fn session(packets: u64) -> Session {
@@ -108,7 +109,7 @@ mod tests {
         both.event(&Event::Records { stream: 1, records: &[record(0)], tcp: &[] });
         both.event(&Event::Records { stream: 0, records: &[record(0), record(2)], tcp: &[] });
         both.event(&Event::Records { stream: 1, records: &[record(1)], tcp: &[] });
-        let ended = sessions.map(|s| Session { sent: Some(s.spec.packets()), ..s });
+        let ended = sessions.map(|s| Session { sent: Some(s.spec.packets()), ending: Ending::Complete, ..s });
         both.event(&Event::Finished(&ended));
         assert_eq!(kept.records.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
         let lost: Vec<u64> = analyses.finish().iter().map(|a| a.summary.counts.lost).collect();

@@ -88,7 +88,7 @@ pub fn run(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<S
     let report = Streams { runs: &runs, extra: None, interval: args.analysis.interval };
     let written = args.outputs.write(&report, || args.page(&runs, ""));
     saved?;
-    if !written {
+    if !written || runs.iter().all(Run::is_unknown) {
         return Ok(Status::NotMeasured);
     }
     Ok(text::status(&runs, &args.fail_if))

@@ -2,6 +2,7 @@
 //! nothing; if more is known of them at the end (the sender's stamps), a final log replaces it.
 
 use jitlat_core::observer::{Event, Observer};
+use jitlat_core::session::Ending;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{PacketRecord, Session};
 use jitlat_store::log::LogFile;
@@ -78,6 +79,8 @@ struct Journal {
     begun: Option<Session>,
     /// Whether rows were written before they were complete.
     grew: bool,
+    /// Whether the file was removed or replaced while it grew.
+    gone: bool,
     /// Packets without a row, because writing was too slow.
     missed: u64,
     successor: Option<LogFile>,
@@ -97,7 +100,16 @@ pub struct Closed {
 impl Journal {
     fn new(log: LogFile) -> Journal {
         let path = log.path().strip_prefix(".").unwrap_or(log.path()).to_owned();
-        Journal { log, path, begun: None, grew: false, missed: 0, successor: None, troubles: Vec::new() }
+        Journal {
+            log,
+            path,
+            begun: None,
+            grew: false,
+            gone: false,
+            missed: 0,
+            successor: None,
+            troubles: Vec::new(),
+        }
     }
 
     /// Writes the header. If called again, changes the header of a successor.
@@ -134,7 +146,7 @@ impl Journal {
 
     /// Writes complete records, each with the kernel's TCP_INFO, if there is one.
     fn records(&mut self, records: &[PacketRecord], tcp: &[TcpSample]) {
-        let log = self.last_log();
+        let Some(log) = self.last_log() else { return };
         for (k, record) in records.iter().enumerate() {
             match tcp.get(k) {
                 Some(sample) => log.record_tcp(record, Some(sample)),
@@ -144,8 +156,9 @@ impl Journal {
         log.flush();
     }
 
-    fn last_log(&mut self) -> &mut LogFile {
-        if self.grew && self.successor.is_none() {
+    /// Where complete records go. None if they are written already, to a file that is gone.
+    fn last_log(&mut self) -> Option<&mut LogFile> {
+        if self.grew && !self.gone && self.successor.is_none() {
             match self.log.successor() {
                 Ok(mut log) => {
                     if let Some(session) = &self.begun {
@@ -153,6 +166,8 @@ impl Journal {
                     }
                     self.successor = Some(log);
                 }
+                // Its end will be an error.
+                Err(_) if !self.log.is_there() => self.gone = true,
                 Err(e) => {
                     self.grew = false;
                     let log = self.path.display();
@@ -162,33 +177,51 @@ impl Journal {
                 }
             }
         }
-        self.successor.as_mut().unwrap_or(&mut self.log)
+        if self.gone { None } else { Some(self.successor.as_mut().unwrap_or(&mut self.log)) }
     }
 
     /// Writes what has become known since the beginning, and closes the log.
     fn close(mut self, session: &Session) -> Closed {
         self.begin(session);
-        self.log.finish(session);
         let path = self.path;
+        let is_there = self.log.is_there();
+        let lacks = match self.missed {
+            0 => String::new(),
+            missed => format!(", and lacks {missed} packets that arrived"),
+        };
+        if self.missed > 0 {
+            let (ending, reason) =
+                (Ending::StorageFailed, Some(format!("{} packets have no row", self.missed)));
+            self.log.finish(&Session { ending, reason, ..session.clone() });
+        } else {
+            self.log.finish(session);
+        }
         // First of all, because once replaced its name belongs to another file.
         let closed = self.log.close();
         let replaced = self.successor.map(|mut log| {
             log.finish(session);
-            log.replace(&path)
+            if is_there || !path.exists() {
+                return log.replace(&path).map(|_| path.clone());
+            }
+            log.close().map(|(path, _)| path)
         });
         let mut troubles = self.troubles;
         let (log, broken) = match (closed, replaced) {
-            (_, Some(Ok(_))) | (Ok(_), None) => (Some(path), None),
-            (Ok(_), Some(Err(e))) => {
-                let log = path.display();
-                let lacks = match self.missed {
-                    0 => String::new(),
-                    missed => format!(", and lacks {missed} packets that arrived"),
-                };
-                troubles.push(format!("{e}; {log} has the sending program's stamps only{lacks}"));
-                (Some(path), None)
+            (_, Some(Ok(whole))) => {
+                if whole != path {
+                    let (log, whole) = (path.display(), whole.display());
+                    troubles.push(format!(
+                        "{log} was replaced by another file during the test: the log is {whole}"
+                    ));
+                }
+                (Some(whole), None)
             }
-            (Err(e), _) => (path.exists().then_some(path), Some(e.to_string())),
+            (Ok(_), None) => (Some(path), None),
+            (Ok(_), Some(Err(e))) => {
+                let broken = format!("{e}; {} has the sending program's stamps only{lacks}", path.display());
+                (Some(path), Some(broken))
+            }
+            (Err(e), _) => (is_there.then_some(path), Some(e.to_string())),
         };
         troubles.extend(broken.clone());
         Closed { log, broken, troubles }

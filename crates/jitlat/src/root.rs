@@ -20,7 +20,7 @@ use std::path::PathBuf;
     arg_required_else_help = true,
     after_help = "On one host: jitlat serve.  On the other: jitlat HOST.  Try it alone: jitlat demo.\n\
                   Exit status: 0 measured; 1 measured, but a --fail-if threshold was violated; 2 could not measure,\n\
-                  or not write a file that was asked for."
+                  not to the end, or not write a file that was asked for."
 )]
 pub struct Cli {
     /// What is logged to standard error: off, error, warn, info (the default), debug, trace; with this, each line is dated

@@ -148,10 +148,10 @@ impl Followed {
         if let Some(reason) = outcome.reason.as_ref().filter(|_| outcome.ending != Ending::Complete) {
             warn!("the test ended early: {reason}");
         }
-        let unsaved = runs.iter().any(|r| r.session.ending == Ending::StorageFailed);
+        let unsaved = closed.iter().any(|log| !log.troubles.is_empty());
         let received = runs.iter().any(|r| r.summary.counts.received > 0);
         let measured = received || outcome.ending == Ending::Complete || runs.iter().any(sent_something);
-        if !measured || unsaved || !whole {
+        if !measured || unsaved || !whole || runs.iter().any(Run::is_cut_off) {
             return Ok(Status::NotMeasured);
         }
         Ok(text::status(&runs, &args.report.fail_if))

@@ -233,6 +233,8 @@ struct Test<'a> {
     /// What the interface counted before the stream.
     counters: InterfaceCounters,
     interrupted: bool,
+    /// Whether the streams have begun.
+    started: bool,
     /// Whether final records have begun to be delivered.
     concluding: bool,
 }
@@ -272,6 +274,7 @@ impl<'a> Test<'a> {
             clock_steps: ClockSteps::start(),
             counters: InterfaceCounters::start(local.ip()),
             interrupted: false,
+            started: false,
             concluding: false,
         })
     }
@@ -292,13 +295,16 @@ impl<'a> Test<'a> {
             self.driver.read_input();
             self.take_reports();
             self.driver.check_timer();
-            self.engine.live(|flow, arrived| {
-                let stream = flow.0.into();
-                match arrived {
-                    Ok(records) => observer.event(&Event::Arrived { stream, records }),
-                    Err(packets) => observer.event(&Event::Missed { stream, packets }),
-                }
-            });
+            // Classic streams may begin before the server's answer: their packets wait until observers know the test.
+            if self.started {
+                self.engine.live(|flow, arrived| {
+                    let stream = flow.0.into();
+                    match arrived {
+                        Ok(records) => observer.event(&Event::Arrived { stream, records }),
+                        Err(packets) => observer.event(&Event::Missed { stream, packets }),
+                    }
+                });
+            }
             let now = steady();
             if now - shown >= Span::millis(100) {
                 shown = now;
@@ -321,7 +327,10 @@ impl<'a> Test<'a> {
         while let Some(event) = self.driver.machine.poll_event() {
             match event {
                 ClientEvent::Flow(command) => self.engine.command(command),
-                ClientEvent::Progress(progress) => self.report_progress(&progress, observer),
+                ClientEvent::Progress(progress) => {
+                    self.started |= matches!(progress, Progress::Running);
+                    self.report_progress(&progress, observer);
+                }
                 ClientEvent::Records(flow, records) => {
                     if !std::mem::replace(&mut self.concluding, true) {
                         observer.event(&Event::Concluding(&self.driver.machine.sessions()));

@@ -1,6 +1,7 @@
 //! What differs between operating systems: kinds of files, and permissions.
 
-use std::fs::{FileType, Permissions};
+use std::fs::{File, FileType, Permissions};
+use std::path::Path;
 
 /// Whether a file of this type (character device, pipe, socket) is written to directly, never replaced.
 #[cfg(unix)]
@@ -26,4 +27,22 @@ pub fn of_a_new_file() -> Option<Permissions> {
 #[cfg(not(unix))]
 pub fn of_a_new_file() -> Option<Permissions> {
     None
+}
+
+/// Whether `path` still names the open `file`: not if it was removed, moved, or replaced by another. True if the system
+/// cannot tell.
+#[cfg(unix)]
+pub fn is_named(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    match (file.metadata(), path.metadata()) {
+        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+        (Err(_), _) => true,
+        (_, Err(_)) => false,
+    }
+}
+
+/// Whether `path` still names the open `file`, as far as the system can tell: whether there is a file.
+#[cfg(not(unix))]
+pub fn is_named(_: &File, path: &Path) -> bool {
+    path.exists()
 }

@@ -74,10 +74,10 @@ impl<'a> Exact<'a> {
             jitter.push(&packet);
             mapdv2.push(&packet);
         }
-        let (sent, tail_unknown) = sent_count(session, classifier.accepted.max());
+        let extent = verdict::Known::of(session, &classifier.accepted);
         let counted = Counted {
-            sent,
-            tail_unknown,
+            sent: extent.sent,
+            tail_unknown: !extent.complete,
             received: classifier.received,
             accepted: samples.len() as u64,
             duplicate: copies.len(),
@@ -315,18 +315,4 @@ fn stream_times(samples: &Samples, direction: Direction) -> Option<(WallTime, Wa
     };
     let last = samples.len().checked_sub(1)?;
     Some((time(0).min(time(last)), time(0).max(time(last))))
-}
-
-/// N of the loss figures, and whether losses after the last arrival may be missing from it.
-pub(super) fn sent_count(session: &Session, highest: Option<u32>) -> (u64, bool) {
-    use crate::session::Ending;
-    let asked = session.declared.unwrap_or(session.spec.packets().into());
-    let met = highest.map_or(0, |seq| u64::from(seq) + 1);
-    match (session.sent, session.ending) {
-        (Some(sent), _) => (u64::from(sent).min(asked).max(met), false),
-        (None, Ending::Complete) => (asked, false),
-        // Such logs were written when the test was over.
-        (None, Ending::Unknown) if !session.has_end_lines() => (asked, false),
-        (None, _) => (met, true),
-    }
 }

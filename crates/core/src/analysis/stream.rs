@@ -19,7 +19,7 @@ use crate::metrics::moments::{CoMoments, Moments};
 use crate::metrics::one_pass::add_later_counts;
 use crate::metrics::periods::Extent;
 use crate::metrics::reorder::Overtaking;
-use crate::metrics::seqset::{Run, SeqSet};
+use crate::metrics::seqset::{Run, SeqSet, absent};
 use crate::metrics::skew::StreamingHull;
 use crate::metrics::{METRICS, OnePass, rfc3550};
 use crate::record::PacketRecord;
@@ -29,6 +29,7 @@ use crate::summary::{
     Dejitter, Duplicates, FarEnd, Inference, Ipdv, Loss, Periods, Regression, Reordering, Rfc3550,
     ScheduleError, SkewHull, Stamps,
 };
+use crate::verdict;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -168,6 +169,12 @@ impl Stream {
     /// The highest sequence number accepted.
     pub fn highest(&self) -> Option<u32> {
         self.classifier.accepted.max()
+    }
+
+    /// How much of the test of `session` is known.
+    pub fn extent(&self, session: &Session) -> verdict::Known {
+        let longest = |met| self.losses.longest(&self.classifier.accepted, met);
+        verdict::Known::up_to(session, self.highest(), longest)
     }
 
     pub fn received(&self) -> u64 {
@@ -367,10 +374,10 @@ pub(super) struct Streamed<'a> {
 impl<'a> Streamed<'a> {
     pub fn new(stream: Stream, session: &'a Session, options: &'a Options) -> Streamed<'a> {
         let stream = stream.settled();
-        let (sent, tail_unknown) = super::exact::sent_count(session, stream.classifier.accepted.max());
+        let extent = stream.extent(session);
         let counted = Counted {
-            sent,
-            tail_unknown,
+            sent: extent.sent,
+            tail_unknown: !extent.complete,
             received: stream.classifier.received,
             accepted: stream.moments.n(),
             duplicate: stream.copies.total,
@@ -488,6 +495,13 @@ impl Losses {
             self.scan.push(Run { start: self.next, len: run.start - self.next });
         }
         self.next = run.start + run.len;
+    }
+
+    /// Length of the longest run of losses below `met`, where `accepted` has what is not counted here yet.
+    fn longest(&self, accepted: &SeqSet, met: u64) -> u64 {
+        let counted = |run: Run| (run.start + run.len).saturating_sub(run.start.max(self.next));
+        let later = absent(accepted.runs(), met).map(counted).max().unwrap_or(0);
+        later.max(self.scan.longest())
     }
 
     fn finish(mut self, n: u64, period: Option<f64>) -> crate::metrics::loss::Loss {

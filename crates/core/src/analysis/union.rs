@@ -4,7 +4,7 @@
 //! of the test before. Delays are as measured, but for the clocks: where both tests know how their clocks differ,
 //! the later test's is moved to the earlier one's.
 
-use super::exact::{self, sent_count};
+use super::exact;
 use super::twoway::{Returned, STRETCHES, TwoWayAnalysis};
 use super::{Analyzer, Gathered, Mode, NotMergeable};
 use crate::clock::ClockProbe;
@@ -13,6 +13,7 @@ use crate::metrics::duplicate::Copies;
 use crate::metrics::series::Samples;
 use crate::session::Session;
 use crate::time::{Span, WallTime};
+use crate::verdict::Known;
 
 /// Where a test is moved.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +30,8 @@ impl Analyzer {
     /// Packets the test sent, as far as that is known.
     pub(crate) fn sent(&self, session: &Session) -> u64 {
         match &self.mode {
-            Mode::Exact(gathered) => sent_count(session, gathered.classifier.accepted.max()).0,
-            Mode::Streaming(stream) => sent_count(session, stream.highest()).0,
+            Mode::Exact(gathered) => Known::of(session, &gathered.classifier.accepted).sent,
+            Mode::Streaming(stream) => stream.extent(session).sent,
             Mode::TwoWay(views) => views.round_trip.sent(session),
         }
     }

@@ -34,6 +34,6 @@ pub struct Counts {
     pub out_of_sequence_pct: Option<f64>,
     /// Rows whose receive time precedes the row before: the receiver's clock stepped back.
     pub rx_time_regressions: u64,
-    /// The sender's own count is not known: losses at the end may be missing.
+    /// What became of the packets after the last arrival is not known: they count neither as sent nor as lost.
     pub tail_unknown: bool,
 }

@@ -182,6 +182,11 @@ impl Default for LossScan {
 }
 
 impl LossScan {
+    /// Length of the longest run so far; 0 without one.
+    pub(crate) fn longest(&self) -> u64 {
+        self.lengths.last_key_value().map_or(0, |(len, _)| *len)
+    }
+
     /// Whether it can be that of losses below the number `next`, as far as computing relies on it.
     pub(crate) fn is_possible(&self, next: u64) -> bool {
         let within = |run: [u64; 2]| run[1] > 0 && run[0].checked_add(run[1]).is_some_and(|end| end <= next);

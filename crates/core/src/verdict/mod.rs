@@ -38,6 +38,7 @@ pub use causes::{RULES, Rule};
 pub use conclusion::{Level, Verdict, Warning};
 pub use findings::findings;
 pub use judge::{Judgement, judge};
+pub(crate) use known::Known;
 pub use material::{Material, RowNotes};
 pub use opinion::Opinion;
 pub use profiles::{PROFILES, Profile};

@@ -65,7 +65,7 @@ impl Notes {
         if s.counts.tail_unknown {
             self.warn(
                 "tail_unknown",
-                "how many packets were sent is not known: losses after the last arrival are not counted",
+                "what became of the packets after the last arrival is not known: they count neither as sent nor as lost",
             );
         }
         if s.counts.received == 0 {

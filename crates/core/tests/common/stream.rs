@@ -1,5 +1,6 @@
 //! Random streams with everything that happens to packets.
 
+use jitlat_core::session::Ending;
 use jitlat_core::{Direction, Flags, PacketRecord, Schedule, Session, Span, TestSpec, Transport, WallTime};
 use proptest::prelude::*;
 
@@ -10,7 +11,7 @@ pub const PERIOD: i64 = 20_000_000;
 pub fn session(packets: u64) -> Session {
     let period = Span(PERIOD);
     let spec = TestSpec::new(Direction::Up, Transport::Udp, packets, 80, period, Schedule::Periodic).unwrap();
-    Session { sent: Some(packets as u32), ..Session::new(spec) }
+    Session { sent: Some(packets as u32), ending: Ending::Complete, ..Session::new(spec) }
 }
 
 /// Rows with loss, copies, reordering, anomalies and stalls.

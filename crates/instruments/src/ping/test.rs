@@ -3,6 +3,7 @@
 use super::Ping;
 use crate::error::Error;
 use crate::stop::Stop;
+use jitlat_core::session::Ending;
 use jitlat_core::twoway::{TcpSample, TwoWay};
 use jitlat_core::{PacketRecord, Session, WallTime};
 use jitlat_net::clock;
@@ -71,7 +72,7 @@ impl<'a> Test<'a> {
 
     /// Turns a finished measurement into a result.
     pub fn gather<P: Protocol>(&self, measured: Measured<P>) -> (PingResult, P) {
-        let Measured { mut outcome, local, host, ending, unsent, .. } = measured;
+        let Measured { mut outcome, local, host, ending, unsent, refused, .. } = measured;
         let mut records = Vec::with_capacity(outcome.records.len());
         while let Some(mut block) = outcome.records.take_block() {
             block.iter_mut().for_each(|r| outcome.sent.join(r));
@@ -81,8 +82,11 @@ impl<'a> Test<'a> {
         session.spec.src_port = local.port();
         session.created = Some(self.created);
         session.src = Some(local.ip());
-        session.sent = u32::try_from(outcome.requests.sent()).ok();
+        // A host that was lost cannot have answered: requests after its last answer say nothing about the path.
+        let sent = u32::try_from(outcome.requests.sent()).ok();
+        session.sent = sent.filter(|_| ending != Ending::PeerLost);
         session.ending = ending;
+        session.reason = (ending == Ending::PeerLost).then(|| lost_peer(refused > 0).to_owned());
         session.unsent = unsent;
         session.client = host;
         let facts = session.two_way.get_or_insert_default();
@@ -98,6 +102,15 @@ impl<'a> Test<'a> {
         }
         let found = PingResult { requests: outcome.requests.sent(), records, session, tcp: Vec::new() };
         (found, outcome.protocol)
+    }
+}
+
+/// How a far host was lost.
+fn lost_peer(refused: bool) -> &'static str {
+    if refused {
+        "the far host says that nothing listens there any more"
+    } else {
+        "the connection was closed"
     }
 }
 

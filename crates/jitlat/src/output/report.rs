@@ -4,6 +4,7 @@ use anyhow::Result;
 use jitlat_core::analysis::Samples;
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::metrics::ipdv;
+use jitlat_core::session::Ending;
 use jitlat_core::summary::Summary;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Direction, PacketRecord, Session, Span};
@@ -89,6 +90,17 @@ impl Run {
     pub fn has_packets(&self) -> bool {
         let reported = self.summary.two_way.as_ref().is_some_and(|t| t.far_report.is_some());
         !reported && self.summary.counts.received > 0
+    }
+
+    /// Whether a part at its end is unknown, and not because the user stopped the test.
+    pub fn is_cut_off(&self) -> bool {
+        self.summary.counts.tail_unknown && self.session.ending != Ending::Interrupted
+    }
+
+    /// Whether nothing is known of any packet.
+    pub fn is_unknown(&self) -> bool {
+        let counts = &self.summary.counts;
+        counts.tail_unknown && counts.sent == 0 && counts.received == 0
     }
 }
 

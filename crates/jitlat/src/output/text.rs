@@ -100,5 +100,9 @@ pub fn status(runs: &[Run], thresholds: &[Condition]) -> Status {
         error!("failed: {violation}");
         status = Status::ThresholdViolated;
     }
+    if !thresholds.is_empty() && runs.iter().any(Run::is_cut_off) {
+        error!("failed: a part of the test is unknown, which may violate the thresholds");
+        status = Status::ThresholdViolated;
+    }
     status
 }

@@ -20,7 +20,7 @@ use jitlat_report::text::{asking, logged};
 use jitlat_store::log::{LogFile, Naming};
 use late::Late;
 use std::path::{Path, PathBuf};
-use tracing::error;
+use tracing::{error, warn};
 
 /// Measures, saves and reports.
 pub fn run(args: &PingArgs) -> Result<Status> {
@@ -92,7 +92,10 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     for trouble in &troubles {
         error!("{trouble}");
     }
-    if requests == 0 || !troubles.is_empty() || !whole {
+    for run in runs.iter().filter(|run| run.session.ending == Ending::PeerLost) {
+        warn!("the test ended early: {}", run.session.reason.as_deref().unwrap_or("the far host was lost"));
+    }
+    if requests == 0 || !troubles.is_empty() || !whole || runs.iter().any(Run::is_cut_off) {
         return Ok(Status::NotMeasured);
     }
     Ok(text::status(&runs, &args.report.fail_if))

@@ -271,8 +271,129 @@ fn a_lost_server_leaves_what_was_received() {
     assert!((10..3000).contains(&received), "{received} received");
     assert_eq!(report.text("/session/ending"), "peer_lost");
     assert!(finished.stderr.contains("lost"), "{}", finished.stderr);
+    assert_eq!(finished.code(), 2, "the test has no end");
+    claims_no_tail(&report);
     let again = client(folder.path(), "-f lost.log --json -").finish(PATIENCE).report();
     assert_eq!(again.at("/counts"), report.at("/counts"));
+}
+
+/// The packets after the last arrival are unknown: neither sent nor lost, and the answer says so.
+fn claims_no_tail(report: &Report) {
+    let [sent, lost, received] =
+        ["sent", "lost", "unique_valid"].map(|n| report.count(&format!("/counts/{n}")));
+    assert_eq!(sent, lost + received);
+    // This host's own receive queue may lose some of a loaded machine's.
+    assert!(lost <= sent / 20, "{lost} of {sent} lost");
+    assert_eq!(report.at("/answer/complete"), false);
+}
+
+/// With `-b`, what the server had received died with it; a two-way test's requests cannot be answered any more.
+#[test]
+fn what_died_with_the_server_is_unknown_not_lost() {
+    std::thread::scope(|s| {
+        for options in
+            ["-b", "ping --proto stamp", "ping --proto twamp", "ping --proto lamp", "ping --proto tcp"]
+        {
+            s.spawn(move || lose_the_server(options));
+        }
+    });
+}
+
+fn lose_the_server(options: &str) {
+    let (folder, host, mut server) = start("");
+    let bind = if options == "-b" { format!("--bind {}", own_address()) } else { String::new() };
+    let line = format!("{options} {bind} {host} -n 1500 -p 4ms -o lost.log --json -");
+    let running = client(folder.path(), &line);
+    std::thread::sleep(Duration::from_secs(3));
+    server.kill();
+    let finished = running.finish(2 * PATIENCE);
+    assert_eq!(finished.code(), 2, "{options}: {}", finished.stderr);
+    let report = finished.any_report();
+    let (reports, logs) = match options {
+        "-b" => (report.directions().to_vec(), vec!["lost.log.up", "lost.log.down"]),
+        _ => (vec![report], vec!["lost.log"]),
+    };
+    assert!(reports.iter().any(|r| r.count("/counts/unique_valid") > 10), "{options}");
+    for (report, log) in reports.iter().zip(logs) {
+        claims_no_tail(report);
+        let again = client(folder.path(), &format!("-f {log} --json -")).finish(PATIENCE).any_report();
+        assert_eq!(again.at("/counts"), report.at("/counts"), "{options}");
+        claims_no_tail(&again);
+    }
+}
+
+#[test]
+fn what_a_killed_client_did_not_record_is_unknown_not_lost() {
+    std::thread::scope(|s| {
+        for options in ["", "-R", "-b", "-t", "--classic -R", "--log-version 1", "ping --proto stamp"] {
+            s.spawn(move || lose_the_client(options));
+        }
+    });
+}
+
+fn lose_the_client(options: &str) {
+    let (folder, host, _server) = start("");
+    let bind = if options.starts_with("ping") { String::new() } else { format!("--bind {}", own_address()) };
+    let running = client(folder.path(), &format!("{options} {bind} {host} -n 3000 -p 4ms -o dead.log"));
+    // The classic dialect first makes its five probes, a second apart.
+    std::thread::sleep(Duration::from_secs(if options.starts_with("--classic") { 8 } else { 3 }));
+    running.signal(Signal::SIGKILL);
+    drop(running);
+    let logs = if options == "-b" { vec!["dead.log.up", "dead.log.down"] } else { vec!["dead.log"] };
+    for log in logs {
+        let finished = client(folder.path(), &format!("-f {log} --json -")).finish(PATIENCE);
+        let report = finished.any_report();
+        claims_no_tail(&report);
+        // Of a stream towards the server nothing is known here.
+        let known = report.count("/counts/sent") > 0;
+        assert_eq!(finished.code(), if known { 0 } else { 2 }, "{options}: {}", finished.stderr);
+        if known {
+            let strict = client(folder.path(), &format!("-f {log} --fail-if loss>99%")).finish(PATIENCE);
+            assert_eq!(strict.code(), 1, "{options}: the rest may violate it: {}", strict.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_removed_folder_is_not_said_to_hold_a_log() {
+    std::thread::scope(|s| {
+        for options in ["", "-R", "-b", "ping --proto stamp"] {
+            s.spawn(move || lose_the_folder(options));
+        }
+    });
+}
+
+fn lose_the_folder(options: &str) {
+    let (folder, host, _server) = start("");
+    let logs = folder.path().join("logs");
+    std::fs::create_dir(&logs).unwrap();
+    let bind = if options.starts_with("ping") { String::new() } else { format!("--bind {}", own_address()) };
+    let line = format!("{options} {bind} {host} -n 800 -p 5ms -o {}", logs.join("gone.log").display());
+    let running = client(folder.path(), &line);
+    a_while();
+    std::fs::remove_dir_all(&logs).unwrap();
+    let finished = running.finish(2 * PATIENCE);
+    assert_eq!(finished.code(), 2, "{options}: {}", finished.stdout);
+    assert!(!finished.stdout.contains("Data logged to"), "{options}: {}", finished.stdout);
+    let message = "removed or replaced during the test; all its 800 rows are lost";
+    assert!(finished.stderr.contains(message), "{options}: {}", finished.stderr);
+}
+
+/// A file that takes the log's name during the test is somebody's: it stays, and the log has another name.
+#[test]
+fn a_file_that_took_the_name_of_a_log_stays() {
+    let (folder, host, _server) = start("");
+    let running =
+        client(folder.path(), &format!("{host} --bind {} -R -n 800 -p 5ms -o a.log", own_address()));
+    a_while();
+    std::fs::remove_file(folder.path().join("a.log")).unwrap();
+    std::fs::write(folder.path().join("a.log"), "precious").unwrap();
+    let finished = running.finish(2 * PATIENCE);
+    assert_eq!(finished.code(), 2);
+    assert!(finished.stderr.contains("the log is a.log.final"), "{}", finished.stderr);
+    assert_eq!(std::fs::read_to_string(folder.path().join("a.log")).unwrap(), "precious");
+    let report = client(folder.path(), "-f a.log.final --json -").finish(PATIENCE).report();
+    assert_eq!((report.count("/counts/unique_valid"), report.at("/answer/complete")), (800, &true.into()));
 }
 
 fn a_server_lost_with_all_it_received_is_an_error() {
@@ -385,10 +506,12 @@ fn a_full_disk_keeps_what_fitted_and_reports_everything() {
         let report = finished.any_report();
         assert_eq!(report.count("/counts/unique_valid"), 1000);
         assert!(finished.stderr.contains("space"), "{}", finished.stderr);
+        assert!(finished.stderr.contains("rows are kept, the "), "{}", finished.stderr);
         assert_eq!(finished.code(), 2, "what was asked for was not all written");
         assert_eq!(report.text("/session/ending"), "storage_failed");
         let kept = client(folder.path(), &format!("-f {} --json -", log.display())).finish(PATIENCE).report();
         assert!((10..1000).contains(&kept.count("/counts/received")));
+        claims_no_tail(&kept);
         std::fs::remove_file(&log).unwrap();
     }
 }

@@ -205,6 +205,8 @@ pub fn run_on<P: Protocol>(
     let mut pinger = Pinger::new(make(kernel_id), plan, source);
     let mut out = Vec::with_capacity(slot);
     let (mut unsent, mut refused, mut interrupted) = (0u64, 0u64, false);
+    // How many requests had been answered when the far host last said that nothing listens.
+    let mut answered_before = None;
     let mut first_failure = None;
     let mut feed = ProgressFeed::new(link);
     let mut waiting = libc::MSG_DONTWAIT;
@@ -262,7 +264,10 @@ pub fn run_on<P: Protocol>(
                         break;
                     }
                 }
-                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => refused += 1,
+                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
+                    refused += 1;
+                    answered_before = Some(pinger.requests().answered());
+                }
                 Err(_) => break,
             }
         }
@@ -284,6 +289,7 @@ pub fn run_on<P: Protocol>(
             let mut sent = send(&socket, bytes, link.carrier == Carrier::Udp && refused > 0);
             if matches!(&sent, Err(e) if e.kind() == io::ErrorKind::ConnectionRefused) {
                 refused += 1;
+                answered_before = Some(pinger.requests().answered());
                 restart(&mut departures, &mut pinger);
                 sent = send(&socket, bytes, link.carrier == Carrier::Udp);
             }
@@ -331,7 +337,14 @@ pub fn run_on<P: Protocol>(
     host.sync_after = clock::sync_state();
     host.clock_step = Some(steps.check());
     host.notes.extend(counters.note());
-    let ending = if interrupted { Ending::Interrupted } else { Ending::Complete };
+    // The far program ended during the test: no answer has come since its host said so, and one is missing.
+    let requests = pinger.requests();
+    let gone = answered_before == Some(requests.answered()) && requests.answered() < requests.sent();
+    let ending = match (gone, interrupted) {
+        (true, _) if pinger.protocol().expects_replies() => Ending::PeerLost,
+        (_, true) => Ending::Interrupted,
+        _ => Ending::Complete,
+    };
     Ok(Measured { outcome: pinger.finish_up(), local, stamps, host, ending, unsent, refused })
 }
 

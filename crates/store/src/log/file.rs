@@ -137,6 +137,11 @@ impl LogFile {
         Ok(LogFile { path, writer: self.writer.another(output) })
     }
 
+    /// Whether the log's name still names it, and not another file or nothing.
+    pub fn is_there(&self) -> bool {
+        platform::is_named(&self.writer.output().file, &self.path)
+    }
+
     /// Closes this log and renames it to `path`, replacing that file. If this fails, this log is removed.
     ///
     /// # Errors
@@ -145,7 +150,9 @@ impl LogFile {
         let own = self.path.clone();
         let closed = self.close().and_then(|(_, written)| match fs::rename(&own, path) {
             Ok(()) => Ok(written),
-            Err(source) => Err(WriteError { path: Some(path.to_owned()), rows: written.rows, source }),
+            Err(source) => {
+                Err(WriteError { path: Some(path.to_owned()), rows: 0, lost: written.rows, source })
+            }
         });
         closed.inspect_err(|_| drop(fs::remove_file(&own)))
     }
@@ -179,14 +186,20 @@ impl LogFile {
     /// Closes the log; returns the file's name and what it contains.
     ///
     /// # Errors
-    /// [`WriteError`] with the first failure; what could be written stays.
+    /// [`WriteError`] with the first failure; what could be written stays. It is an error, too, if the log's name no
+    /// longer names it: its rows are gone with the file.
     pub fn close(mut self) -> Result<(PathBuf, Written), WriteError> {
+        let is_there = self.is_there();
         let better = self.writer.better_header().filter(|_| self.is_own());
         let path = self.path;
         match self.writer.close().1 {
+            Ok(Written { rows: lost, .. }) | Err(WriteError { rows: lost, .. }) if !is_there => {
+                let source = io::Error::other("the file was removed or replaced during the test");
+                Err(WriteError { path: Some(path), rows: 0, lost, source })
+            }
             Ok(written) => match better.map(|(old, text)| change_header(&path, old, &text)).transpose() {
                 Ok(_) => Ok((path, written)),
-                Err(source) => Err(WriteError { path: Some(path), rows: written.rows, source }),
+                Err(source) => Err(WriteError { path: Some(path), rows: written.rows, lost: 0, source }),
             },
             Err(e) => Err(WriteError { path: Some(path), ..e }),
         }

@@ -58,18 +58,28 @@ impl LogOutput for Vec<u8> {
 
 /// Why a log is not complete.
 #[derive(Debug, thiserror::Error)]
-#[error("writing the log{}: {source}; its first {rows} rows are kept", name(.path))]
+#[error("writing the log{}: {source}; {}", name(.path), kept(*.rows, *.lost))]
 pub struct WriteError {
     /// The file; `None` if it is not one.
     pub path: Option<std::path::PathBuf>,
-    /// Rows that were completely written.
+    /// Rows that the log keeps: its first ones.
     pub rows: u64,
+    /// Rows after them, lost with their storage.
+    pub lost: u64,
     /// The system's error.
     pub source: io::Error,
 }
 
 fn name(path: &Option<std::path::PathBuf>) -> String {
     path.as_ref().map(|p| format!(" {}", p.display())).unwrap_or_default()
+}
+
+fn kept(rows: u64, lost: u64) -> String {
+    match (rows, lost) {
+        (rows, 0) => format!("its {rows} rows are kept, its closing lines are not"),
+        (0, lost) => format!("all its {lost} rows are lost"),
+        (rows, lost) => format!("its first {rows} rows are kept, the {lost} after them are lost"),
+    }
 }
 
 /// The contents of a finished log.
@@ -94,6 +104,8 @@ pub struct LogWriter<W: LogOutput> {
     /// Bytes that `out` has accepted.
     written: u64,
     rows: u64,
+    /// Rows that could not be written.
+    lost: u64,
     left_out: u64,
     said: Vec<Fact>,
     /// The header as written.
@@ -118,6 +130,7 @@ impl<W: LogOutput> LogWriter<W> {
             buf: Vec::with_capacity(BUFFER + 1024),
             written: 0,
             rows: 0,
+            lost: 0,
             left_out: 0,
             said: Vec::new(),
             header: String::new(),
@@ -173,6 +186,7 @@ impl<W: LogOutput> LogWriter<W> {
     #[inline]
     fn row(&mut self, record: &PacketRecord, beside: Option<&TcpSample>) {
         if self.failure.is_some() {
+            self.lost += 1;
             return;
         }
         if row::push(&mut self.buf, self.rows, record, beside, self.layout) {
@@ -223,6 +237,7 @@ impl<W: LogOutput> LogWriter<W> {
         self.written += whole as u64;
         let lost = self.buf[whole..].split(|b| *b == b'\n').filter(|l| !l.is_empty() && l[0] != b'#').count();
         self.rows -= lost as u64;
+        self.lost += lost as u64;
         self.buf.clear();
         if done > whole {
             // If this fails, readers skip the broken row.
@@ -267,6 +282,11 @@ impl<W: LogOutput> LogWriter<W> {
         Some((self.header.len() as u64, self.better_header.take()?))
     }
 
+    /// The output.
+    pub fn output(&self) -> &W {
+        &self.out
+    }
+
     /// The output, and whether it is complete.
     ///
     /// # Errors
@@ -277,7 +297,7 @@ impl<W: LogOutput> LogWriter<W> {
         }
         let result = match self.failure {
             None => Ok(Written { rows: self.rows, left_out: self.left_out }),
-            Some(source) => Err(WriteError { path: None, rows: self.rows, source }),
+            Some(source) => Err(WriteError { path: None, rows: self.rows, lost: self.lost, source }),
         };
         (self.out, result)
     }

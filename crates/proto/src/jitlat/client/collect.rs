@@ -35,6 +35,8 @@ pub(super) struct Collection {
     pub received: Option<ReceiveReport>,
     /// The server's final summary.
     pub results: Option<Results>,
+    /// Whether the summary showed that everything the server kept has arrived here.
+    pub whole: bool,
     /// The server's transmit stamps so far.
     stamps: Option<SentStamps>,
     /// Chunks received so far, over all fetches.
@@ -91,6 +93,7 @@ impl Collection {
             of_chunks: results.chunks,
         };
         self.results = Some(results);
+        self.whole = complete && sound;
         match (complete, sound) {
             (true, true) => Ok(()),
             (false, _) => Err(incomplete),

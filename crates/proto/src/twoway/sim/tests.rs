@@ -8,6 +8,7 @@ use crate::twoway::Directions;
 use jitlat_core::analysis::{Options, analyze};
 use jitlat_core::impair::{Choice, Config, Duplication, Jitter, Reordering};
 use jitlat_core::record::Moment;
+use jitlat_core::session::Ending;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::summary::Summary;
 use jitlat_core::twoway::{LostOn, NotAnswers, TwoWay};
@@ -59,6 +60,7 @@ fn irtt_client(stats: irtt::Stats) -> irtt::Client {
 /// The analysis that a user sees.
 fn summary<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>) -> Summary {
     let mut session = Session::new(plan.spec.clone());
+    session.ending = Ending::Complete;
     session.sent = Some(outcome.requests.sent() as u32);
     session.period_known = plan.wait.is_none();
     let (directions, losses) = outcome.requests.directions();

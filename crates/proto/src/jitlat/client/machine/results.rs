@@ -103,7 +103,9 @@ impl ClientMachine {
             Role::Send => {
                 (spec.src_port, spec.dst_port) = (flow.local_port, flow.remote_port);
                 (src, dst) = (local, remote);
-                sent = flow.collection.sent.as_ref().map(|s| s.sent).or(results.and_then(|r| r.sent));
+                // Without the receiver's results nothing is known of what was sent: it is not lost.
+                let sender = flow.collection.sent.as_ref().map(|s| s.sent);
+                sent = sender.or(results.and_then(|r| r.sent)).filter(|_| flow.collection.whole);
                 drops = results.and_then(|r| r.drops);
             }
             Role::Receive => {
