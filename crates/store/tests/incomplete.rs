@@ -28,9 +28,9 @@ fn records(two_way: bool) -> Vec<PacketRecord> {
             PacketRecord::one_way(seq, WallTime(sent), WallTime(sent + 1_000_000 + seq % 7 * 1000));
         if two_way {
             let times = [(Moment::Answered, 1_100_000), (Moment::Returned, 2_000_000)];
-            times.map(|(moment, after)| {
+            for (moment, after) in times {
                 record.set(moment, Stamp { at: WallTime(sent + after), source: Source::User });
-            });
+            }
         }
         record
     };

@@ -123,7 +123,7 @@ impl LogFile {
 
     /// Whether this is a regular file, which can be replaced, and not a device or a pipe.
     pub fn is_own(&self) -> bool {
-        fs::symlink_metadata(&self.path).is_ok_and(|m| m.is_file())
+        self.writer.output().file.metadata().is_ok_and(|m| m.is_file())
     }
 
     /// A log in the same folder and format, which can replace this one by [`LogFile::replace`].
