@@ -1,98 +1,23 @@
-//! Accepting TCP connections: one accept loop, one way to limit connections per client, one way to turn clients away.
+//! Accepting TCP connections: one accept loop, one way to admit clients, one way to turn them away.
 //!
-//! [`Slots`] count connections, in total and per client, as guards. A [`Listener`] accepts, and backs off while the
-//! system has no descriptors left. An [`Acceptor`] runs a [`ConnectionService`] on both, with a thread for each
-//! connection.
+//! A [`Listener`] accepts, and backs off while the system has no descriptors left. An [`Acceptor`] runs a
+//! [`ConnectionService`] on it, with a thread for each connection that the [`Gate`] admits.
 
-use crate::sockets;
-use jitlat_proto::access::{Access, Client};
+use crate::clock::steady;
+use crate::{audit, sockets};
+use jitlat_proto::policy::{Ask, Gate, Grant, Refusal, Service};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How many connections may be held at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlotLimits {
-    /// In total.
-    pub total: usize,
-    /// Of each [`Client`].
-    pub per_client: usize,
-}
-
-/// Slots for connections. Clones share the same count.
-#[derive(Clone, Debug)]
-pub struct Slots {
-    limits: SlotLimits,
-    taken: Arc<Mutex<HashMap<Client, usize>>>,
-}
-
-/// A slot in use; dropping it frees it.
-#[derive(Debug)]
-#[must_use = "the place is free again when this is dropped"]
-pub struct Slot {
-    client: Client,
-    taken: Arc<Mutex<HashMap<Client, usize>>>,
-}
-
-/// No slot is free: the limit that is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Full {
-    /// The total limit.
-    #[error("{0} connections are served already")]
-    Total(usize),
-    /// The limit of each client.
-    #[error("{0} connections of this address are served already")]
-    PerClient(usize),
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Slots {
-    /// As many slots as `limits` allow, all free.
-    pub fn new(limits: SlotLimits) -> Slots {
-        Slots { limits, taken: Arc::default() }
-    }
-
-    /// Takes a slot for one more connection of `peer`.
-    pub fn take(&self, peer: IpAddr) -> Result<Slot, Full> {
-        let client = Client::of(peer);
-        let mut taken = lock(&self.taken);
-        if taken.values().sum::<usize>() >= self.limits.total {
-            return Err(Full::Total(self.limits.total));
-        }
-        let own = taken.entry(client).or_default();
-        if *own >= self.limits.per_client {
-            return Err(Full::PerClient(self.limits.per_client));
-        }
-        *own += 1;
-        Ok(Slot { client, taken: Arc::clone(&self.taken) })
-    }
-
-    /// Slots in use.
-    #[cfg(test)]
-    pub fn taken(&self) -> usize {
-        lock(&self.taken).values().sum()
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        let mut taken = lock(&self.taken);
-        if let Some(own) = taken.get_mut(&self.client) {
-            *own -= 1;
-            if *own == 0 {
-                taken.remove(&self.client);
-            }
-        }
-    }
 }
 
 /// Pauses after failures to accept: each failure doubles the pause, a success resets it.
@@ -173,28 +98,21 @@ impl Listener {
     }
 }
 
-/// Why a connection is turned away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum TurnedAway {
-    /// Its address is not among those served.
-    #[error("this address is not served here")]
-    NotAllowed,
-    /// No slot is free.
-    #[error(transparent)]
-    Full(#[from] Full),
-}
-
 /// What a service does with its connections.
 pub(crate) trait ConnectionService: Send + Sync + 'static {
     /// The name of its threads, also used in messages.
     fn name(&self) -> &'static str;
 
-    /// Serves `peer` to the end of its connection, on a thread of its own. Reads and writes on the stream block.
-    fn serve(&self, stream: TcpStream, peer: SocketAddr);
+    /// The service whose rules apply.
+    fn service(&self) -> Service;
+
+    /// Serves `peer` to the end of its connection, on a thread of its own, or until the grant is evicted. Reads and
+    /// writes on the stream block.
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant);
 
     /// Sends `peer` the reason why it is turned away, if the protocol has a message for it. The message must be a few
     /// bytes, so that it fits into the socket's buffer. The stream does not block.
-    fn turn_away(&self, _stream: &TcpStream, _peer: SocketAddr, _why: TurnedAway) {}
+    fn turn_away(&self, _stream: &TcpStream, _peer: SocketAddr, _why: &Refusal) {}
 
     /// Called ten times a second, between connections.
     fn look_around(&self) {}
@@ -215,28 +133,23 @@ const ROUND: usize = 64;
 /// Accepts the connections of one service.
 pub(crate) struct Acceptor {
     listeners: Vec<Listener>,
-    slots: Slots,
-    access: Arc<Access>,
+    gate: Gate,
 }
 
 impl Acceptor {
-    /// Accepts clients at `listeners` that `access` allows, as long as `slots` are free.
-    pub(crate) fn new(listeners: Vec<Listener>, slots: Slots, access: Arc<Access>) -> Acceptor {
-        Acceptor { listeners, slots, access }
+    /// Accepts the clients at `listeners` that `gate` admits.
+    pub(crate) fn new(listeners: Vec<Listener>, gate: Gate) -> Acceptor {
+        Acceptor { listeners, gate }
     }
 
     /// Listens on all `addresses`.
     ///
     /// # Errors
     /// The first address that cannot be listened on, with the reason.
-    pub fn bind(
-        addresses: &[SocketAddr],
-        slots: Slots,
-        access: Arc<Access>,
-    ) -> Result<Acceptor, (SocketAddr, io::Error)> {
+    pub fn bind(addresses: &[SocketAddr], gate: Gate) -> Result<Acceptor, (SocketAddr, io::Error)> {
         let listen = |&address: &SocketAddr| Listener::bind(address).map_err(|e| (address, e));
         let listeners = addresses.iter().map(listen).collect::<Result<_, _>>()?;
-        Ok(Acceptor::new(listeners, slots, access))
+        Ok(Acceptor::new(listeners, gate))
     }
 
     /// The addresses it listens on.
@@ -251,11 +164,11 @@ impl Acceptor {
         let mut looked = Instant::now();
         while !stop.load(Ordering::Acquire) {
             self.wait();
-            let Acceptor { listeners, slots, access } = &mut self;
+            let Acceptor { listeners, gate } = &mut self;
             for listener in listeners {
                 for _ in 0..ROUND {
                     let Some((stream, peer)) = listener.accept() else { break };
-                    match admit(service, slots, access, stream, peer) {
+                    match admit(service, gate, stream, peer) {
                         Admitted::Served(thread) => threads.push(thread),
                         Admitted::TurnedAway(stream) => leaving.push_back((Instant::now() + LEAVE, stream)),
                         Admitted::Dropped => {}
@@ -302,30 +215,23 @@ enum Admitted {
 
 fn admit<S: ConnectionService>(
     service: &Arc<S>,
-    slots: &Slots,
-    access: &Access,
+    gate: &Gate,
     stream: TcpStream,
     peer: SocketAddr,
 ) -> Admitted {
-    let slot = match access.admits(peer.ip()) {
-        true => slots.take(peer.ip()).map_err(TurnedAway::from),
-        false => Err(TurnedAway::NotAllowed),
-    };
-    let slot = match slot {
-        Ok(slot) => slot,
+    let grant = match gate.admit(service.service(), peer.ip(), Ask::CONNECTION, steady()) {
+        Ok(grant) => grant,
         Err(why) => {
+            audit::refused(service.service(), peer, &why);
             if stream.set_nonblocking(true).is_ok() {
-                service.turn_away(&stream, peer, why);
+                service.turn_away(&stream, peer, &why);
                 let _ = stream.shutdown(Shutdown::Write);
             }
             return Admitted::TurnedAway(stream);
         }
     };
     let serving = Arc::clone(service);
-    let serve = move || {
-        let _slot = slot;
-        serving.serve(stream, peer);
-    };
+    let serve = move || serving.serve(stream, peer, &grant);
     match std::thread::Builder::new().name(service.name().to_owned()).spawn(serve) {
         Ok(thread) => Admitted::Served(thread),
         Err(e) => {
@@ -344,40 +250,19 @@ fn join(service: &str, thread: JoinHandle<()>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jitlat_proto::policy::Policy;
     use std::io::{Read, Write};
     use std::net::Ipv4Addr;
 
     const LIMIT: Duration = Duration::from_secs(20);
 
-    fn slots(total: usize, per_client: usize) -> Slots {
-        Slots::new(SlotLimits { total, per_client })
-    }
+    const ECHO: Service = "echo";
 
-    #[test]
-    fn slots_are_counted_by_client_and_in_all() {
-        let slots = slots(3, 2);
-        let [a, b] = ["192.0.2.1", "192.0.2.2"].map(|a| a.parse().unwrap());
-        let held = [slots.take(a).unwrap(), slots.take(a).unwrap()];
-        assert_eq!(slots.take(a).unwrap_err(), Full::PerClient(2));
-        let other = slots.take(b).unwrap();
-        assert_eq!(slots.take(b).unwrap_err(), Full::Total(3));
-        drop(held);
-        let more = slots.take(b).unwrap();
-        assert_eq!((slots.taken(), slots.take(b).unwrap_err()), (2, Full::PerClient(2)));
-        drop((other, more));
-        assert!(slots.taken() == 0 && lock(&slots.taken).is_empty());
-    }
-
-    #[test]
-    fn a_slot_is_given_back_by_a_thread_that_panics() {
-        let slots = slots(1, 1);
-        let slot = slots.take(Ipv4Addr::LOCALHOST.into()).unwrap();
-        let panicking = std::thread::spawn(move || {
-            let _slot = slot;
-            std::panic::resume_unwind(Box::new(()));
-        });
-        assert!(panicking.join().is_err());
-        assert_eq!(slots.taken(), 0);
+    fn gate(total: usize, per_client: usize) -> Gate {
+        let mut policy = Policy::default();
+        policy.service(ECHO).total.connections = Some(total);
+        policy.service(ECHO).client.connections = Some(per_client);
+        Gate::new(policy)
     }
 
     #[test]
@@ -405,10 +290,14 @@ mod tests {
             "echo"
         }
 
-        fn serve(&self, mut stream: TcpStream, _peer: SocketAddr) {
+        fn service(&self) -> Service {
+            ECHO
+        }
+
+        fn serve(&self, mut stream: TcpStream, _peer: SocketAddr, grant: &Grant) {
             stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
             let mut bytes = [0; 16];
-            while !self.stop.load(Ordering::Acquire) {
+            while !self.stop.load(Ordering::Acquire) && !grant.is_evicted() {
                 match stream.read(&mut bytes) {
                     Ok(0) => return,
                     Ok(n) => stream.write_all(&bytes[..n]).unwrap(),
@@ -417,7 +306,7 @@ mod tests {
             }
         }
 
-        fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: TurnedAway) {
+        fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: &Refusal) {
             stream.write_all(why.to_string().as_bytes()).unwrap();
         }
 
@@ -432,10 +321,10 @@ mod tests {
         thread: Option<JoinHandle<()>>,
     }
 
-    fn run(slots: Slots, access: Access) -> Running {
+    fn run(gate: Gate) -> Running {
         let service = Arc::new(Echo { stop: AtomicBool::new(false) });
         let at = [(Ipv4Addr::LOCALHOST, 0).into()];
-        let acceptor = Acceptor::bind(&at, slots, Arc::new(access)).unwrap();
+        let acceptor = Acceptor::bind(&at, gate).unwrap();
         let address = acceptor.addresses()[0];
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -471,14 +360,17 @@ mod tests {
 
     #[test]
     fn a_client_without_a_slot_gets_the_reason_and_a_closed_connection_frees_its_slot() {
-        let slots = slots(8, 1);
-        let server = run(slots.clone(), Access::default());
+        let gate = gate(8, 1);
+        let server = run(gate.clone());
         let first = server.connect();
         assert!(echoes(&first));
-        assert_eq!(reason(server.connect()), "1 connections of this address are served already");
+        assert_eq!(
+            reason(server.connect()),
+            "max-connections-per-client is limited to 1 on this server (one more asked for)"
+        );
         drop(first);
         let until = Instant::now() + LIMIT;
-        while slots.taken() > 0 {
+        while gate.held(ECHO).connections > 0 {
             assert!(Instant::now() < until, "the place was not given back");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -486,15 +378,32 @@ mod tests {
     }
 
     #[test]
+    fn when_full_an_idle_connection_of_who_holds_more_makes_room() {
+        let server = run(gate(2, 2));
+        let held = [server.connect(), server.connect()];
+        assert!(held.iter().all(echoes));
+        let connect = || {
+            let honest = std::net::IpAddr::from([127, 0, 0, 2]);
+            sockets::connect_tcp(Some(honest), server.address, LIMIT, || false).unwrap()
+        };
+        let until = Instant::now() + LIMIT;
+        while !echoes(&connect()) {
+            assert!(Instant::now() < until, "nothing makes room");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    #[test]
     fn a_client_that_is_not_allowed_gets_the_reason() {
-        let access = Access { allow: vec!["192.0.2.0/24".parse().unwrap()], ..Access::default() };
-        let server = run(slots(8, 8), access);
+        let mut policy = Policy::default();
+        policy.networks.allow.push("192.0.2.0/24".parse().unwrap());
+        let server = run(Gate::new(policy));
         assert_eq!(reason(server.connect()), "this address is not served here");
     }
 
     #[test]
     fn a_stop_ends_connections_and_the_acceptor() {
-        let server = run(slots(8, 8), Access::default());
+        let server = run(gate(8, 8));
         let connections = [0; 3].map(|_| server.connect());
         assert!(connections.iter().all(echoes));
         let began = Instant::now();

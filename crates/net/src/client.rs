@@ -16,6 +16,7 @@ use jitlat_proto::jitlat::{
     ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, Failure, FlowReport, Key, Progress,
     Recording, SessionId,
 };
+use jitlat_proto::policy::{Gate, Policy};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -258,7 +259,7 @@ impl<'a> Test<'a> {
             local,
             pacing: request.pacing.clone(),
             priority: request.priority,
-            rendezvous: Rendezvous::new()?,
+            rendezvous: Rendezvous::new(Gate::new(Policy::default()))?,
             live: true,
         };
         let machine = match earlier {

@@ -50,6 +50,7 @@
 //! ```
 
 mod accept;
+mod audit;
 pub mod capture;
 pub mod client;
 pub mod clock;

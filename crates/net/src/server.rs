@@ -1,7 +1,8 @@
 //! The server's driver: accepts control connections, runs a server machine and a flow engine for each, and keeps the
 //! sessions of all of them.
 
-use crate::accept::{Acceptor, ConnectionService, Full, SlotLimits, Slots, TurnedAway};
+use crate::accept::{Acceptor, ConnectionService};
+use crate::audit;
 use crate::clock::{ClockSteps, host_facts, steady, tick};
 use crate::drive::{Driver, facts_after};
 use crate::engine::rendezvous::Rendezvous;
@@ -17,9 +18,9 @@ use jitlat_proto::jitlat::codec::Codec;
 use jitlat_proto::jitlat::message::{Message, Nak, NakCode};
 use jitlat_proto::jitlat::stream::Finish;
 use jitlat_proto::jitlat::{
-    Dialect, FlowReport, Key, Limits, Refusal, ServerConfig, ServerEvent, ServerInput, ServerMachine,
-    SessionTable,
+    Dialect, FlowReport, Key, Limits, ServerConfig, ServerEvent, ServerInput, ServerMachine, SessionTable,
 };
+use jitlat_proto::policy::{self, Gate, Grant, ONE_WAY, Service};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,6 +80,7 @@ pub struct Server {
 /// State shared by all connections.
 struct Shared {
     service: ServerSettings,
+    gate: Gate,
     sessions: Mutex<SessionTable>,
     rendezvous: Arc<Rendezvous>,
     stop: AtomicBool,
@@ -96,13 +98,24 @@ impl Server {
     /// # Errors
     /// [`ServerError`] if any address is not available.
     pub fn bind(service: ServerSettings) -> Result<Server, ServerError> {
-        let limits = &service.limits;
-        let limits = SlotLimits { total: limits.connections, per_client: limits.connections_per_client };
-        let acceptor = Acceptor::bind(&service.bind, Slots::new(limits), Arc::default())
+        let gate = service.limits.gate();
+        Server::sharing(service, gate)
+    }
+
+    /// The same, beside other services whose clients `gate` admits, too. Its policy replaces the limits of connections,
+    /// sessions and memory.
+    ///
+    /// # Errors
+    /// [`ServerError`] if any address is not available.
+    pub fn sharing(mut service: ServerSettings, gate: Gate) -> Result<Server, ServerError> {
+        let longest = gate.policy().duration(ONE_WAY).unwrap_or(service.limits.duration);
+        service.limits.duration = service.limits.duration.min(longest);
+        let acceptor = Acceptor::bind(&service.bind, gate.clone())
             .map_err(|(address, source)| ServerError::Listen { address, source })?;
         let shared = Shared {
-            sessions: Mutex::new(SessionTable::new(service.limits.clone())),
-            rendezvous: Rendezvous::new()?,
+            sessions: Mutex::new(SessionTable::sharing(service.limits.clone(), gate.clone())),
+            rendezvous: Rendezvous::new(gate.clone())?,
+            gate,
             stop: AtomicBool::new(false),
             service,
         };
@@ -125,29 +138,23 @@ impl ConnectionService for Shared {
         "jitlat"
     }
 
-    fn serve(&self, stream: TcpStream, peer: SocketAddr) {
-        match Conversation::new(self, stream, peer).and_then(Conversation::run) {
-            Ok(None) => info!(%peer, "done"),
-            Ok(Some(why)) => info!(%peer, "{why}"),
-            Err(e) => warn!(%peer, "could not be served: {e}"),
+    fn service(&self) -> Service {
+        ONE_WAY
+    }
+
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant) {
+        match Conversation::new(self, stream, peer, grant).and_then(Conversation::run) {
+            Ok(None) => info!(service = ONE_WAY, %peer, "done"),
+            Ok(Some(why)) => info!(service = ONE_WAY, %peer, "{why}"),
+            Err(e) => warn!(service = ONE_WAY, %peer, "could not be served: {e}"),
         }
     }
 
     /// In version 3, the only dialect with a message for it.
-    fn turn_away(&self, mut stream: &TcpStream, peer: SocketAddr, why: TurnedAway) {
-        let why = match why {
-            TurnedAway::Full(Full::Total(allowed)) => {
-                Refusal::new("max-connections", allowed, "one more").to_string()
-            }
-            TurnedAway::Full(Full::PerClient(allowed)) => {
-                Refusal::new("max-connections-per-client", allowed, "one more").to_string()
-            }
-            TurnedAway::NotAllowed => why.to_string(),
-        };
-        info!(%peer, "connection refused: {why}");
+    fn turn_away(&self, mut stream: &TcpStream, peer: SocketAddr, why: &policy::Refusal) {
         let Ok(local) = stream.local_addr() else { return };
         let mut message = Vec::new();
-        let nak = Nak::new(NakCode::Busy, why);
+        let nak = Nak::new(NakCode::Busy, why.to_string());
         Codec::new(Dialect::V3, Side::Server, local, peer).encode(&Message::Nak(nak), &mut message);
         // A client that does not read it does not get the reason.
         let _ = stream.write(&message);
@@ -168,6 +175,7 @@ const FINAL_WRITE: Span = Span::seconds(5);
 struct Conversation<'a> {
     shared: &'a Shared,
     peer: SocketAddr,
+    grant: &'a Grant,
     driver: Driver<ServerMachine>,
     engine: Engine,
     facts: HostFacts,
@@ -175,7 +183,12 @@ struct Conversation<'a> {
 }
 
 impl<'a> Conversation<'a> {
-    fn new(shared: &'a Shared, stream: TcpStream, peer: SocketAddr) -> io::Result<Conversation<'a>> {
+    fn new(
+        shared: &'a Shared,
+        stream: TcpStream,
+        peer: SocketAddr,
+        grant: &'a Grant,
+    ) -> io::Result<Conversation<'a>> {
         let local = stream.local_addr()?;
         sockets::notice_absence(&stream);
         let facts = host_facts();
@@ -201,6 +214,7 @@ impl<'a> Conversation<'a> {
         Ok(Conversation {
             shared,
             peer,
+            grant,
             driver: Driver::new(ServerMachine::new(config, tick()), stream)?,
             engine: Engine::new(settings)?,
             facts,
@@ -220,6 +234,10 @@ impl<'a> Conversation<'a> {
             if self.shared.stop.load(Ordering::Acquire) && !shutting_down {
                 shutting_down = true;
                 self.driver.handle(ServerInput::Shutdown);
+            }
+            if self.grant.is_evicted() {
+                // A client that is idle need not learn why.
+                return Ok(Some("idle, and made room for others".to_owned()));
             }
             self.driver.read_input();
             while let Some(report) = self.engine.report() {
@@ -247,14 +265,18 @@ impl<'a> Conversation<'a> {
                 }
                 ServerEvent::Find(id) => {
                     let found = self.shared.sessions().find(id);
+                    self.grant.set_busy(found.is_kept(), steady());
                     self.driver.handle(ServerInput::Found(found));
                 }
                 ServerEvent::Keep(id, results) => self.shared.sessions().keep(id, results, steady()),
                 ServerEvent::Forget(id) => self.shared.sessions().forget(id),
                 ServerEvent::Flow(command) => self.engine.command(command),
+                ServerEvent::Proof(true) => self.shared.gate.right_key(self.peer.ip()),
+                ServerEvent::Proof(false) => audit::wrong_key(&self.shared.gate, ONE_WAY, self.peer),
                 ServerEvent::Agreed(id, specs) => {
+                    self.grant.set_busy(true, steady());
                     for spec in &specs {
-                        info!(peer = %self.peer, "session {id}: {}", describe(spec));
+                        audit::accepted(ONE_WAY, self.peer, format_args!("session {id}: {}", describe(spec)));
                     }
                 }
                 ServerEvent::Done(why) => return Some(why),

@@ -1,11 +1,10 @@
 //! Servers on a host that has no descriptors left. A process of its own, because the limit is the process's.
 
 use jitlat_net::pace::Pacing;
-use jitlat_net::reflect::SlotLimits;
 use jitlat_net::reflect::{Reflectors, TcpResponder, TwampServer};
 use jitlat_net::server::{Server, ServerSettings};
-use jitlat_proto::access::Access;
 use jitlat_proto::jitlat::Limits;
+use jitlat_proto::policy::{self, Policy};
 use jitlat_proto::reqresp::Sizes;
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::time::TimeValLike;
@@ -28,10 +27,11 @@ fn cpu() -> i64 {
 #[test]
 fn without_descriptors_servers_wait_and_serve_again() {
     let ip = Ipv4Addr::LOCALHOST.into();
-    let mut reflectors = Reflectors::new(Access::default());
+    let mut policy = Policy::default();
+    policy.service(policy::TCP).client.connections = Some(64);
+    let mut reflectors = Reflectors::new(policy);
     reflectors.start(&TwampServer { port: 0, ..TwampServer::default() }, &[ip]);
-    let connections = SlotLimits { total: 64, per_client: 64 };
-    reflectors.start(&TcpResponder { port: 0, connections, ..TcpResponder::default() }, &[ip]);
+    reflectors.start(&TcpResponder { port: 0, ..TcpResponder::default() }, &[ip]);
     let service = ServerSettings {
         bind: vec![SocketAddr::new(ip, 0)],
         test_port: 0,

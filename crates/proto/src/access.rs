@@ -2,6 +2,7 @@
 //! served is in [`crate::ledger`].
 
 use crate::ledger::ClientLimits;
+use crate::policy::Policy;
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::passive::Prefix;
 
@@ -36,6 +37,17 @@ impl Default for Access {
             allow: Vec::new(),
             limits: ClientLimits { packets_per_second: 200_000, bytes_per_second: 125_000_000 },
         }
+    }
+}
+
+impl From<Access> for Policy {
+    /// The default policy with these rules for all services.
+    fn from(access: Access) -> Policy {
+        let mut policy = Policy::default();
+        policy.networks.allow = access.allow;
+        policy.client.packets = Some(access.limits.packets_per_second);
+        policy.client.bytes = Some(access.limits.bytes_per_second);
+        policy
     }
 }
 

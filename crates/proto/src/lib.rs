@@ -53,6 +53,7 @@ pub mod ledger;
 pub mod machine;
 pub mod owamp;
 pub mod path;
+pub mod policy;
 pub mod reqresp;
 mod shares;
 #[cfg(any(test, feature = "sim"))]

@@ -1,7 +1,8 @@
 //! [`DigestExporter`]: captures packets for collectors on other hosts, with a thread for each of a few collectors.
 
 use super::{is_own, nonce};
-use crate::accept::{Acceptor, ConnectionService, Slot, SlotLimits, Slots, TurnedAway};
+use crate::accept::{Acceptor, ConnectionService};
+use crate::audit;
 use crate::capture::interface::{InterfaceCapture, InterfaceError, InterfaceSettings};
 use crate::clock;
 use crate::clock::tick;
@@ -12,8 +13,10 @@ use jitlat_core::passive::packet::decode;
 use jitlat_core::passive::{Packet, PacketPreview, Prefix};
 use jitlat_core::time::{Span, WallTime};
 use jitlat_proto::Machine;
+use jitlat_proto::digest::DigestError;
 use jitlat_proto::digest::{Digest, Exporter, ExporterEvent, ExporterInput, Refusal, Rule, Totals};
 use jitlat_proto::jitlat::Key;
+use jitlat_proto::policy::{self, Ask, DIGESTS, Gate, Grant, Policy, Service};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -22,18 +25,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::info;
 
-/// Connections at a time, with or without a capture.
-const CONNECTIONS: SlotLimits = SlotLimits { total: 16, per_client: 4 };
-/// Collectors served at a time: counted once a collector has proved the key and requested an interface.
-const COLLECTORS: SlotLimits = SlotLimits { total: 4, per_client: 2 };
 /// How long a connection may take until its request.
-const INTRODUCTION: Duration = Duration::from_secs(20);
+const INTRODUCTION: Duration = Duration::from_secs(10);
 /// How often an idle thread checks its connection.
 const LOOK_UP: Duration = Duration::from_millis(10);
 /// Batches taken from the kernel between two checks of the connection.
 const ROUNDS: usize = 32;
 /// A packet is in the socket's queue at most this long after its time stamp.
 const SLACK: Span = Span::millis(2);
+/// Bytes that a capture may need: the ring of the kernel, and digests that wait.
+const MEMORY: u64 = 16 << 20;
 /// Bytes that wait to be sent before no more digests are made.
 const OUTGOING: usize = 1 << 17;
 
@@ -94,15 +95,26 @@ impl Drop for RunningExporter {
 }
 
 impl DigestExporter {
-    /// Listens for collectors at `addresses`.
+    /// Listens for collectors at `addresses`, with the default policy.
     pub fn serve(self, addresses: &[SocketAddr]) -> Result<RunningExporter, ExporterError> {
-        self.serve_patiently(addresses, INTRODUCTION)
+        self.serve_sharing(addresses, Gate::new(Policy::default()))
+    }
+
+    /// Listens for collectors at `addresses`, beside other services whose clients `gate` admits, too. A connection
+    /// becomes a session once its collector has proved the key and requested an interface.
+    pub fn serve_sharing(
+        self,
+        addresses: &[SocketAddr],
+        gate: Gate,
+    ) -> Result<RunningExporter, ExporterError> {
+        self.serve_patiently(addresses, gate, INTRODUCTION)
     }
 
     /// The same with another limit on how long a connection may take to ask.
     fn serve_patiently(
         self,
         addresses: &[SocketAddr],
+        gate: Gate,
         introduction: Duration,
     ) -> Result<RunningExporter, ExporterError> {
         for interface in &self.interfaces {
@@ -110,15 +122,10 @@ impl DigestExporter {
             drop(InterfaceCapture::open(interface, self.settings)?);
         }
         let bind = |(address, source)| ExporterError::Bind { address, source };
-        let acceptor = Acceptor::bind(addresses, Slots::new(CONNECTIONS), Arc::default()).map_err(bind)?;
+        let acceptor = Acceptor::bind(addresses, gate.clone()).map_err(bind)?;
         let addresses = acceptor.addresses();
         let stop = Arc::new(AtomicBool::new(false));
-        let serving = Arc::new(Connections {
-            service: self,
-            stop: Arc::clone(&stop),
-            collectors: Slots::new(COLLECTORS),
-            introduction,
-        });
+        let serving = Arc::new(Connections { service: self, stop: Arc::clone(&stop), gate, introduction });
         let stopped = Arc::clone(&stop);
         let accept = move || acceptor.run(&serving, &stopped);
         let thread = std::thread::Builder::new().name("digests".to_owned()).spawn(accept)?;
@@ -130,7 +137,7 @@ impl DigestExporter {
 struct Connections {
     service: DigestExporter,
     stop: Arc<AtomicBool>,
-    collectors: Slots,
+    gate: Gate,
     introduction: Duration,
 }
 
@@ -139,14 +146,17 @@ impl ConnectionService for Connections {
         "digests"
     }
 
-    fn serve(&self, stream: TcpStream, peer: SocketAddr) {
-        if let Err(why) = Conversation::begin(stream, self, peer).and_then(|mut c| c.run()) {
+    fn service(&self) -> Service {
+        DIGESTS
+    }
+
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant) {
+        if let Err(why) = Conversation::begin(stream, self, peer, grant).and_then(|mut c| c.run()) {
             info!(%peer, "digests ended: {why}");
         }
     }
 
-    fn turn_away(&self, mut stream: &TcpStream, peer: SocketAddr, why: TurnedAway) {
-        info!(%peer, "refused digests: {why}");
+    fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: &policy::Refusal) {
         // If the collector does not read it, it does not get the reason.
         let _ = stream.write(&Exporter::turn_away(Refusal::Busy, &why.to_string()));
     }
@@ -159,6 +169,7 @@ impl ConnectionService for Connections {
 struct Conversation<'a> {
     shared: &'a Connections,
     peer: SocketAddr,
+    grant: &'a Grant,
     stream: TcpStream,
     exporter: Exporter,
     port: u16,
@@ -175,11 +186,16 @@ struct Capturing {
     available: usize,
     salt: u64,
     rule: Option<Rule>,
-    _slot: Slot,
+    _session: Grant,
 }
 
 impl Conversation<'_> {
-    fn begin(stream: TcpStream, shared: &Connections, peer: SocketAddr) -> io::Result<Conversation<'_>> {
+    fn begin<'a>(
+        stream: TcpStream,
+        shared: &'a Connections,
+        peer: SocketAddr,
+        grant: &'a Grant,
+    ) -> io::Result<Conversation<'a>> {
         stream.set_nodelay(true)?;
         sockets::notice_absence(&stream);
         stream.set_nonblocking(true)?;
@@ -188,6 +204,7 @@ impl Conversation<'_> {
         Ok(Conversation {
             shared,
             peer,
+            grant,
             stream,
             exporter,
             port,
@@ -210,6 +227,13 @@ impl Conversation<'_> {
                     return Ok(());
                 }
             }
+            if self.grant.is_evicted() {
+                return Err(io::Error::other("idle, and made room for others"));
+            }
+            let longest = self.shared.gate.policy().duration(DIGESTS);
+            if longest.is_some_and(|longest| self.began.elapsed().as_nanos() as i64 > longest.0) {
+                return Err(io::Error::new(ErrorKind::TimedOut, "the duration of digests is limited"));
+            }
             if self.capture.is_none() && self.began.elapsed() > self.shared.introduction {
                 return Err(io::Error::new(ErrorKind::TimedOut, "nothing was asked for in time"));
             }
@@ -219,11 +243,12 @@ impl Conversation<'_> {
                 match event {
                     ExporterEvent::Listen(ask, salt) => match self.open(&ask, salt) {
                         Ok(interface) => {
-                            info!(%peer, "collects digests at {interface}");
+                            audit::accepted(DIGESTS, peer, format_args!("digests at {interface}"));
+                            self.grant.set_busy(true, clock::steady());
                             self.exporter.handle(tick(), ExporterInput::Listening(interface));
                         }
                         Err((why, message)) => {
-                            info!(%peer, "refused digests: {message}");
+                            audit::refused(DIGESTS, peer, &message);
                             self.exporter.handle(tick(), ExporterInput::Refuse(why, message));
                         }
                     },
@@ -233,6 +258,9 @@ impl Conversation<'_> {
                         self.exporter.handle(tick(), ExporterInput::End(self.notes()));
                     }
                     ExporterEvent::Over(why) => {
+                        if why == Some(DigestError::Proof) {
+                            audit::wrong_key(&self.shared.gate, DIGESTS, peer);
+                        }
                         // The last messages are sent.
                         return why.map_or(Ok(()), |why| Err(io::Error::other(why)));
                     }
@@ -281,7 +309,13 @@ impl Conversation<'_> {
 
     fn open(&mut self, ask: &jitlat_proto::digest::Listen, salt: u64) -> Result<String, (Refusal, String)> {
         let service = &self.shared.service;
-        let slot = self.shared.collectors.take(self.peer.ip()).map_err(|e| (Refusal::Busy, e.to_string()))?;
+        self.shared.gate.right_key(self.peer.ip());
+        let session = self
+            .shared
+            .gate
+            .admit(DIGESTS, self.peer.ip(), Ask::session(MEMORY), clock::steady())
+            .map_err(|e| (Refusal::Busy, e.to_string()))?;
+        session.set_busy(true, clock::steady());
         let allowed = service.interfaces.iter().find(|i| ask.interface.is_empty() || **i == ask.interface);
         let Some(interface) = allowed else {
             let offered = service.interfaces.join(", ");
@@ -292,7 +326,7 @@ impl Conversation<'_> {
             .map_err(|e| (Refusal::Failed, e.to_string()))?;
         let available = usize::from(ask.available);
         self.capture =
-            Some(Capturing { live, began: clock::wall(), available, salt, rule: None, _slot: slot });
+            Some(Capturing { live, began: clock::wall(), available, salt, rule: None, _session: session });
         Ok(interface.clone())
     }
 

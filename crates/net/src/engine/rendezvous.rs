@@ -6,9 +6,11 @@
 //! One thread serves all ports. A port is open as long as a flow waits at it.
 
 use super::waker::Waker;
-use crate::accept::{Listener, Slot, SlotLimits, Slots};
-use crate::sockets;
+use crate::accept::Listener;
+use crate::clock::steady;
+use crate::{audit, sockets};
 use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
+use jitlat_proto::policy::{Ask, Gate, Grant, TEST_PORT};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
@@ -18,8 +20,6 @@ use std::time::{Duration, Instant};
 
 /// How long a TCP connection may take to identify its flow.
 const INTRODUCTION: Duration = Duration::from_secs(10);
-/// Most connections that may be unidentified at a time.
-const UNIDENTIFIED: SlotLimits = SlotLimits { total: 256, per_client: 32 };
 /// Greetings or connections taken from one port before the others are checked.
 const ROUND: usize = 256;
 /// Longest wait before the thread checks its state.
@@ -51,6 +51,8 @@ pub(crate) enum Notify {
 pub(crate) struct Rendezvous {
     state: Mutex<Registrations>,
     waker: Waker,
+    /// Admits connections until they are identified.
+    gate: Gate,
     /// For the thread, which ends when the rendezvous is dropped.
     me: Weak<Rendezvous>,
 }
@@ -95,10 +97,10 @@ pub(crate) struct Registration {
 }
 
 impl Rendezvous {
-    /// A rendezvous without open ports.
-    pub fn new() -> io::Result<Arc<Rendezvous>> {
+    /// A rendezvous without open ports, at which `gate` admits connections.
+    pub fn new(gate: Gate) -> io::Result<Arc<Rendezvous>> {
         let waker = Waker::new()?;
-        Ok(Arc::new_cyclic(|me| Rendezvous { state: Mutex::default(), waker, me: me.clone() }))
+        Ok(Arc::new_cyclic(|me| Rendezvous { state: Mutex::default(), waker, gate, me: me.clone() }))
     }
 
     fn state(&self) -> MutexGuard<'_, Registrations> {
@@ -226,11 +228,10 @@ struct Unidentified {
     local: SocketAddr,
     head: Vec<u8>,
     until: Instant,
-    _slot: Slot,
+    grant: Grant,
 }
 
 fn attend(rendezvous: &Weak<Rendezvous>, waker: &Waker) {
-    let slots = Slots::new(UNIDENTIFIED);
     let mut unidentified: Vec<Unidentified> = Vec::new();
     loop {
         let ports = match rendezvous.upgrade() {
@@ -243,7 +244,9 @@ fn attend(rendezvous: &Weak<Rendezvous>, waker: &Waker) {
         for port in &ports {
             match &port.socket {
                 PortSocket::Udp(socket) => receive_greetings(&rendezvous, port.local, socket),
-                PortSocket::Tcp(listener) => accept(listener, port.local, &slots, &mut unidentified),
+                PortSocket::Tcp(listener) => {
+                    accept(listener, port.local, &rendezvous.gate, &mut unidentified);
+                }
             }
         }
         {
@@ -290,14 +293,20 @@ fn receive_greetings(rendezvous: &Rendezvous, local: SocketAddr, socket: &UdpSoc
     }
 }
 
-fn accept(listener: &Listener, local: SocketAddr, slots: &Slots, unidentified: &mut Vec<Unidentified>) {
+fn accept(listener: &Listener, local: SocketAddr, gate: &Gate, unidentified: &mut Vec<Unidentified>) {
     for _ in 0..ROUND {
         let Some((stream, peer)) = listener.accept() else { return };
-        // Without a free slot, or after an error, it is closed.
-        let Ok(slot) = slots.take(peer.ip()) else { continue };
+        // If it is not admitted, or after an error, it is closed.
+        let grant = match gate.admit(TEST_PORT, peer.ip(), Ask::CONNECTION, steady()) {
+            Ok(grant) => grant,
+            Err(why) => {
+                audit::refused(TEST_PORT, peer, why);
+                continue;
+            }
+        };
         if stream.set_nonblocking(true).is_ok() {
             let until = Instant::now() + INTRODUCTION;
-            unidentified.push(Unidentified { stream, local, head: Vec::new(), until, _slot: slot });
+            unidentified.push(Unidentified { stream, local, head: Vec::new(), until, grant });
         }
     }
 }
@@ -316,7 +325,7 @@ fn identify(rendezvous: &Rendezvous, unidentified: &mut Vec<Unidentified>) {
         }
         if peer.head.len() == HEADER_LEN {
             rendezvous.state().hand_over_connection(peer.local, peer.stream, peer.head);
-        } else if now < peer.until {
+        } else if now < peer.until && !peer.grant.is_evicted() {
             unidentified.push(peer);
         }
     }
@@ -325,6 +334,7 @@ fn identify(rendezvous: &Rendezvous, unidentified: &mut Vec<Unidentified>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jitlat_proto::policy::{Policy, Scope};
     use std::io::Write;
     use std::net::Ipv4Addr;
     use std::sync::mpsc::channel;
@@ -333,7 +343,9 @@ mod tests {
 
     #[test]
     fn one_address_does_not_keep_others_from_introducing_themselves() {
-        let rendezvous = Rendezvous::new().unwrap();
+        let gate = Gate::new(Policy::default());
+        let most = gate.policy().quota(TEST_PORT, Scope::ServiceTotal).connections.unwrap();
+        let rendezvous = Rendezvous::new(gate).unwrap();
         let (met, meets) = channel();
         let notify = Notify::Connection(Box::new(move |stream, head| met.send((stream, head)).unwrap()));
         let honest = IpAddr::from([127, 0, 0, 2]);
@@ -341,8 +353,7 @@ mod tests {
         let registration = rendezvous.wait(local, honest, Expected::Token(9), notify).unwrap();
         let connect =
             |ip| crate::sockets::connect_tcp(Some(ip), registration.local, LIMIT, || false).unwrap();
-        let silent: Vec<_> =
-            (0..UNIDENTIFIED.total + 20).map(|_| connect(Ipv4Addr::LOCALHOST.into())).collect();
+        let silent: Vec<_> = (0..most + 20).map(|_| connect(Ipv4Addr::LOCALHOST.into())).collect();
         let mut peer = connect(honest);
         peer.write_all(&Header::hello(9).to_bytes()).unwrap();
         let (stream, head) = meets.recv_timeout(LIMIT).unwrap();
@@ -352,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_port_that_is_about_to_close_can_be_waited_at_again() {
-        let rendezvous = Rendezvous::new().unwrap();
+        let rendezvous = Rendezvous::new(Gate::new(Policy::default())).unwrap();
         let peer = IpAddr::from([127, 0, 0, 1]);
         let wait = |local: SocketAddr| {
             let notify = Notify::Connection(Box::new(|_, _| {}));

@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 fn engine() -> Engine {
     let local = (Ipv4Addr::LOCALHOST, 0).into();
-    let rendezvous = Rendezvous::new().unwrap();
+    let rendezvous = Rendezvous::new(jitlat_proto::policy::Gate::new(Default::default())).unwrap();
     Engine::new(EngineSettings { local, pacing: Pacing::default(), priority: None, rendezvous, live: false })
         .unwrap()
 }

@@ -7,6 +7,7 @@ use crate::cmsg::LocalAddress;
 use crate::random;
 use jitlat_core::{Source, WallTime};
 use jitlat_proto::lamp::{self, FollowUp, Header, Reaction, ServerRules};
+use jitlat_proto::policy::{self, Service};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
@@ -28,6 +29,10 @@ impl Default for LampReflector {
 impl Reflector for LampReflector {
     fn name(&self) -> &'static str {
         "LaMP"
+    }
+
+    fn service(&self) -> Service {
+        policy::LAMP
     }
 
     fn addresses(&self, ips: &[IpAddr]) -> Vec<SocketAddr> {

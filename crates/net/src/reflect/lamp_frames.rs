@@ -15,6 +15,7 @@ use crate::twoway::raw;
 use crate::twoway::socket;
 use jitlat_core::{Dscp, Source};
 use jitlat_proto::lamp::{self, FollowUp, Header, Reaction, ServerRules};
+use jitlat_proto::policy::{self, Service};
 use jitlat_proto::twoway::reflect::{Arrival, Silence};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -33,6 +34,10 @@ pub struct LampFrameReflector {
 impl Reflector for LampFrameReflector {
     fn name(&self) -> &'static str {
         "LaMP (raw frames)"
+    }
+
+    fn service(&self) -> Service {
+        policy::LAMP
     }
 
     /// One address, whatever the host's addresses are.
@@ -57,6 +62,10 @@ pub struct LampEthernetReflector {
 impl Reflector for LampEthernetReflector {
     fn name(&self) -> &'static str {
         "LaMP (Ethernet)"
+    }
+
+    fn service(&self) -> Service {
+        policy::LAMP
     }
 
     /// One address, that of the interface.
@@ -248,7 +257,7 @@ impl<B: Beneath> Frames<B> {
         let now = clock::tick();
         let (from, way) = (request.from, request.way);
         let silent = match () {
-            () if !self.shared.access.admits(from.ip()) => Some(Silence::NotAllowed),
+            () if !self.shared.admits(from.ip()) => Some(Silence::NotAllowed),
             () if self.shared.take(from.ip(), request.payload.len(), now.steady).is_err() => {
                 Some(Silence::Limited)
             }

@@ -19,7 +19,6 @@ mod tcp;
 mod twamp;
 mod udp;
 
-pub use crate::accept::SlotLimits;
 pub use lamp::LampReflector;
 pub use lamp_frames::{LampEthernetReflector, LampFrameReflector};
 pub use stamp::StampReflector;
@@ -32,10 +31,10 @@ use crate::sockets;
 use jitlat_core::ntp::{ErrorEstimate, Format};
 use jitlat_core::record::Moment;
 use jitlat_core::{PacketRecord, Source, Span, Stamp, SteadyTime};
-use jitlat_proto::access::{Access, Client};
 use jitlat_proto::lamp::Header;
 use jitlat_proto::lamp::packet::HEADER_LEN;
 use jitlat_proto::ledger::Ledger;
+use jitlat_proto::policy::{Gate, Meters, Networks, Policy, Service};
 use jitlat_proto::twoway::reflect::{Arrival, Silence};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -51,6 +50,14 @@ use std::time::Duration;
 pub trait Reflector {
     /// The name of the protocol: `STAMP`.
     fn name(&self) -> &'static str;
+
+    /// The service whose rules apply.
+    fn service(&self) -> Service;
+
+    /// Whether only clients that prove a key are answered.
+    fn authenticates(&self) -> bool {
+        false
+    }
 
     /// The addresses to answer at, on a host that answers at `ips`.
     fn addresses(&self, ips: &[IpAddr]) -> Vec<SocketAddr>;
@@ -68,12 +75,15 @@ pub struct Opened {
     pub run: Box<dyn FnOnce() + Send>,
 }
 
-/// What all reflectors of a server share. Clones share the same state.
+/// What all reflectors of a server share, with the rules of one service. Clones share the same state.
 #[derive(Clone)]
 pub struct Shared {
-    pub(crate) access: Arc<Access>,
-    /// What each client was served, by all reflectors together.
-    pub(crate) ledger: Arc<Ledger>,
+    /// Whoever may connect, and hold sessions.
+    pub(crate) gate: Gate,
+    /// The networks of all services, and of this one.
+    networks: Arc<[Networks]>,
+    /// What was answered.
+    meters: Meters,
     pub(crate) priority: Option<u32>,
     /// Receives the packets of one-way tests; `None`: nobody keeps them.
     pub(crate) packets: Option<SyncSender<OneWayPacket>>,
@@ -113,15 +123,28 @@ impl Shared {
         }
     }
 
-    /// Who may be answered, and how much.
-    pub fn access(&self) -> &Access {
-        &self.access
+    /// With the rules of `service`.
+    fn of(&self, service: Service) -> Shared {
+        let policy = self.gate.policy();
+        let own = policy.services.get(service).map(|rules| rules.networks.clone());
+        let networks = [policy.networks.clone()].into_iter().chain(own).collect();
+        Shared { networks, meters: self.meters.of(policy, service), ..self.clone() }
+    }
+
+    /// Whether packets of `address` are answered at all.
+    pub fn admits(&self, address: IpAddr) -> bool {
+        self.networks.iter().all(|networks| networks.admit(address))
+    }
+
+    /// The rules of all services.
+    pub fn policy(&self) -> &Policy {
+        self.gate.policy()
     }
 
     /// Counts a packet of `bytes` bytes answered, or sent, to `peer`; if its limit is reached, returns after how long
     /// to try again.
     pub fn take(&self, peer: IpAddr, bytes: usize, now: SteadyTime) -> Result<(), Span> {
-        self.ledger.take(Client::of(peer), bytes, now)
+        self.meters.take(peer, bytes, now)
     }
 }
 
@@ -208,13 +231,19 @@ pub struct Reflectors {
 }
 
 impl Reflectors {
-    /// Without reflectors; those started later will answer the clients that `access` allows.
-    pub fn new(access: Access) -> Reflectors {
+    /// Without reflectors; those started later will answer the clients that `policy` allows.
+    pub fn new(policy: impl Into<Policy>) -> Reflectors {
+        Reflectors::sharing(Gate::new(policy.into()))
+    }
+
+    /// The same, beside other services whose clients `gate` admits, too.
+    pub fn sharing(gate: Gate) -> Reflectors {
         // The keys of a new map's hashes are random.
         let seed = RandomState::new().hash_one(());
         let shared = Shared {
-            ledger: Arc::new(Ledger::new(access.limits, seed)),
-            access: Arc::new(access),
+            networks: [gate.policy().networks.clone()].into(),
+            meters: Meters::new(gate.policy(), seed),
+            gate,
             priority: None,
             packets: None,
             counters: Arc::default(),
@@ -239,8 +268,9 @@ impl Reflectors {
     /// without the privilege) is added to the [failures](Reflectors::failures).
     pub fn start(&mut self, reflector: &dyn Reflector, ips: &[IpAddr]) {
         let name = reflector.name();
+        let shared = self.shared.of(reflector.service());
         for address in reflector.addresses(ips) {
-            let opened = reflector.open(address, &self.shared).and_then(|opened| {
+            let opened = reflector.open(address, &shared).and_then(|opened| {
                 let thread = std::thread::Builder::new().name(name.to_lowercase());
                 Ok((opened.address, thread.spawn(opened.run)?))
             });
@@ -266,7 +296,7 @@ impl Reflectors {
 
     /// What each client was served, for services that share its limits.
     pub fn ledger(&self) -> Arc<Ledger> {
-        Arc::clone(&self.shared.ledger)
+        self.shared.meters.clients()
     }
 
     /// Packets answered and not answered.

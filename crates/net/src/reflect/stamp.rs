@@ -4,6 +4,7 @@ use super::udp::{AnsweringSocket, Departure, LARGEST};
 use super::{ClockError, Opened, Reflector, Shared, at_port};
 use crate::clock;
 use jitlat_core::Source;
+use jitlat_proto::policy::{self, Service};
 use jitlat_proto::stamp::{self, Rules};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -36,6 +37,14 @@ struct Answered {
 impl Reflector for StampReflector {
     fn name(&self) -> &'static str {
         "STAMP"
+    }
+
+    fn service(&self) -> Service {
+        policy::STAMP
+    }
+
+    fn authenticates(&self) -> bool {
+        self.key.is_some()
     }
 
     fn addresses(&self, ips: &[IpAddr]) -> Vec<SocketAddr> {

@@ -1,9 +1,11 @@
 //! The TCP request-response responder.
 
 use super::{LOOK_AROUND, Opened, Reflector, Shared, at_port};
-use crate::accept::{Acceptor, ConnectionService, Listener, SlotLimits, Slots, TurnedAway};
+use crate::accept::{Acceptor, ConnectionService, Listener};
 use crate::clock;
 use crate::sockets::PatientStream;
+use jitlat_core::SteadyTime;
+use jitlat_proto::policy::{self, Grant, Refusal, Service};
 use jitlat_proto::reqresp::{self, GREETING_LEN, Sizes, respond};
 use jitlat_proto::twoway::reflect::Silence;
 use std::io;
@@ -16,8 +18,6 @@ use std::time::Duration;
 pub struct TcpResponder {
     /// Its TCP port.
     pub port: u16,
-    /// Limits of simultaneous connections.
-    pub connections: SlotLimits,
     /// How long a client may take to send a whole request, and to read the whole response: a client that transfers a
     /// byte now and then cannot keep a connection. The limit for the greeting is 5 s.
     pub patience: Duration,
@@ -25,11 +25,7 @@ pub struct TcpResponder {
 
 impl Default for TcpResponder {
     fn default() -> TcpResponder {
-        TcpResponder {
-            port: reqresp::PORT,
-            connections: SlotLimits { total: 64, per_client: 16 },
-            patience: Duration::from_secs(60),
-        }
+        TcpResponder { port: reqresp::PORT, patience: Duration::from_secs(60) }
     }
 }
 
@@ -41,6 +37,10 @@ impl Reflector for TcpResponder {
         "TCP request-response"
     }
 
+    fn service(&self) -> Service {
+        policy::TCP
+    }
+
     fn addresses(&self, ips: &[IpAddr]) -> Vec<SocketAddr> {
         at_port(ips, self.port)
     }
@@ -48,8 +48,7 @@ impl Reflector for TcpResponder {
     fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
         let listener = Listener::bind(at)?;
         let address = listener.local_addr()?;
-        let acceptor =
-            Acceptor::new(vec![listener], Slots::new(self.connections), Arc::clone(&shared.access));
+        let acceptor = Acceptor::new(vec![listener], shared.gate.clone());
         let service = Arc::new(Responding { shared: shared.clone(), patience: self.patience });
         Ok(Opened { address, run: Box::new(move || acceptor.run(&service, &service.shared.stop)) })
     }
@@ -65,16 +64,17 @@ impl ConnectionService for Responding {
         "responder"
     }
 
-    fn serve(&self, stream: TcpStream, peer: SocketAddr) {
-        // However it ends, the connection is closed.
-        let _ = self.respond(&stream, peer.ip());
+    fn service(&self) -> Service {
+        policy::TCP
     }
 
-    fn turn_away(&self, _stream: &TcpStream, _peer: SocketAddr, why: TurnedAway) {
-        self.shared.counters.silent(match why {
-            TurnedAway::NotAllowed => Silence::NotAllowed,
-            TurnedAway::Full(_) => Silence::Limited,
-        });
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant) {
+        // However it ends, the connection is closed.
+        let _ = self.respond(&stream, peer.ip(), grant);
+    }
+
+    fn turn_away(&self, _stream: &TcpStream, _peer: SocketAddr, why: &Refusal) {
+        self.shared.counters.silent(Silence::of(why));
     }
 
     // Its connections check the server's own flag.
@@ -83,10 +83,13 @@ impl ConnectionService for Responding {
 
 impl Responding {
     /// Answers one connection until it ends or falls silent, or the server stops.
-    fn respond(&self, stream: &TcpStream, client: IpAddr) -> io::Result<()> {
+    fn respond(&self, stream: &TcpStream, client: IpAddr, grant: &Grant) -> io::Result<()> {
         stream.set_nodelay(true)?;
         self.shared.prefer(stream);
-        let peer = PatientStream::new(stream, || self.shared.is_stopping())?;
+        let longest = self.shared.policy().duration(policy::TCP);
+        let ends = longest.map_or(SteadyTime(i64::MAX), |longest| clock::steady() + longest);
+        let over = || self.shared.is_stopping() || grant.is_evicted() || clock::steady() >= ends;
+        let peer = PatientStream::new(stream, over)?;
         let mut greeting = [0; GREETING_LEN];
         let greeted_within = GREETING.min(self.patience);
         peer.read_exact(&mut greeting, greeted_within)?;
@@ -96,6 +99,7 @@ impl Responding {
         loop {
             peer.read_exact(&mut request, self.patience)?;
             let arrived = clock::wall();
+            grant.touch(clock::steady());
             self.await_turn(client, sizes.request().max(sizes.response()))?;
             respond(&request, arrived, clock::wall(), &mut response);
             peer.write_all(&response, self.patience)?;

@@ -9,7 +9,9 @@ use crate::twoway::socket::{Carrier, Marking};
 use jitlat_core::record::Moment;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::{Dscp, TestSpec, WallTime};
+use jitlat_proto::access::Access;
 use jitlat_proto::ledger::ClientLimits;
+use jitlat_proto::policy::{self, Policy};
 use jitlat_proto::twoway::{Plan, Protocol};
 use jitlat_proto::{lamp, stamp};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
@@ -365,12 +367,11 @@ fn stamp_answers_tell_when_the_one_before_left() {
 fn one_client_does_not_take_all_connections_of_the_responder() {
     use std::io::{Read, Write};
     use std::net::TcpStream;
-    let mut reflectors = Reflectors::new(Access::default());
-    let connections = crate::accept::SlotLimits { total: 6, per_client: 4 };
-    reflectors.start(
-        &TcpResponder { port: 0, connections, ..TcpResponder::default() },
-        &["127.0.0.1".parse().unwrap()],
-    );
+    let mut policy = Policy::default();
+    policy.service(policy::TCP).total.connections = Some(6);
+    policy.service(policy::TCP).client.connections = Some(4);
+    let mut reflectors = Reflectors::new(policy);
+    reflectors.start(&TcpResponder { port: 0, ..TcpResponder::default() }, &["127.0.0.1".parse().unwrap()]);
     let to = address(&reflectors, "TCP request-response");
     let greeting = jitlat_proto::reqresp::Sizes::new(12, 20).unwrap().greeting();
     let served = |mut stream: &TcpStream| {
@@ -393,7 +394,7 @@ fn a_byte_now_and_then_does_not_keep_a_connection_of_the_responder() {
     use std::io::{Read, Write};
     use std::net::TcpStream;
     let mut reflectors = Reflectors::new(Access::default());
-    let responder = TcpResponder { port: 0, patience: Duration::from_millis(300), ..TcpResponder::default() };
+    let responder = TcpResponder { port: 0, patience: Duration::from_millis(300) };
     reflectors.start(&responder, &["127.0.0.1".parse().unwrap()]);
     let to = address(&reflectors, "TCP request-response");
     let greeting = jitlat_proto::reqresp::Sizes::new(1460, 20).unwrap().greeting();

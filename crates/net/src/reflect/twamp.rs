@@ -3,7 +3,8 @@
 
 use super::udp::{AnsweringSocket, Departure};
 use super::{ClockError, LOOK_AROUND, Opened, Reflector, Shared, at_port};
-use crate::accept::{Acceptor, ConnectionService, Listener, Slot, SlotLimits, Slots, TurnedAway};
+use crate::accept::{Acceptor, ConnectionService, Listener};
+use crate::audit;
 use crate::clock::{self, tick};
 use crate::random;
 use crate::sockets::{self, PatientStream};
@@ -11,7 +12,8 @@ use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_proto::Machine;
 use jitlat_proto::amp::setup::Greeting;
-use jitlat_proto::twamp::server::{Asked, Event, Input, Random, Rules, Server};
+use jitlat_proto::policy::{self, Ask, Grant, Refusal, Service};
+use jitlat_proto::twamp::server::{Asked, Event, Input, Random, Reason, Rules, Server};
 use jitlat_proto::twamp::{self, Accept, Reflected, SessionReflector, Users};
 use jitlat_proto::twoway::reflect::Silence;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -31,27 +33,25 @@ pub struct TwampServer {
     pub users: Users,
     /// UDP ports allowed for sessions; `None` = any above 1023.
     pub test_ports: Option<RangeInclusive<u16>>,
-    /// Limits of simultaneous control connections.
-    pub connections: SlotLimits,
-    /// Limits of simultaneous sessions.
-    pub sessions: SlotLimits,
 }
 
 impl Default for TwampServer {
     fn default() -> TwampServer {
-        TwampServer {
-            port: twamp::PORT,
-            users: Users::default(),
-            test_ports: None,
-            connections: SlotLimits { total: 64, per_client: 16 },
-            sessions: SlotLimits { total: 256, per_client: 64 },
-        }
+        TwampServer { port: twamp::PORT, users: Users::default(), test_ports: None }
     }
 }
 
 impl Reflector for TwampServer {
     fn name(&self) -> &'static str {
         "TWAMP-Control"
+    }
+
+    fn service(&self) -> Service {
+        policy::TWAMP
+    }
+
+    fn authenticates(&self) -> bool {
+        !self.users.is_empty()
     }
 
     fn addresses(&self, ips: &[IpAddr]) -> Vec<SocketAddr> {
@@ -61,12 +61,10 @@ impl Reflector for TwampServer {
     fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
         let listener = Listener::bind(at)?;
         let address = listener.local_addr()?;
-        let acceptor =
-            Acceptor::new(vec![listener], Slots::new(self.connections), Arc::clone(&shared.access));
+        let acceptor = Acceptor::new(vec![listener], shared.gate.clone());
         let service = Arc::new(TwampService {
             rules: Rules { users: self.users.clone(), ..Rules::default() },
             test_ports: self.test_ports.clone(),
-            sessions: Slots::new(self.sessions),
             shared: shared.clone(),
             started: clock::wall(),
         });
@@ -78,7 +76,6 @@ impl Reflector for TwampServer {
 struct TwampService {
     rules: Rules,
     test_ports: Option<RangeInclusive<u16>>,
-    sessions: Slots,
     shared: Shared,
     started: WallTime,
 }
@@ -91,19 +88,20 @@ impl ConnectionService for TwampService {
         "twamp-control"
     }
 
-    fn serve(&self, stream: TcpStream, peer: SocketAddr) {
+    fn service(&self) -> Service {
+        policy::TWAMP
+    }
+
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant) {
         // A broken connection ends its sessions; there is no client left to inform.
-        if let Err(error) = Connection::new(self, stream, peer).and_then(|mut c| c.run()) {
+        if let Err(error) = Connection::new(self, stream, peer, grant).and_then(|mut c| c.run()) {
             tracing::debug!(%peer, %error, "a TWAMP control connection broke");
         }
     }
 
     /// Turns a client away as the protocol defines it.
-    fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: TurnedAway) {
-        self.shared.counters.silent(match why {
-            TurnedAway::NotAllowed => Silence::NotAllowed,
-            TurnedAway::Full(_) => Silence::Limited,
-        });
+    fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: &Refusal) {
+        self.shared.counters.silent(Silence::of(why));
         let _ = stream.write_all(&Greeting::go_away());
     }
 
@@ -130,11 +128,13 @@ struct Session {
     state: SessionState,
     linger: Span,
     dscp: u8,
-    _slot: Slot,
+    grant: Grant,
 }
 
 /// Bytes of the kernel's buffer for the packets of one session.
 const BUFFER: usize = 1 << 20;
+/// Bytes of memory that a session may need: the kernel counts twice what its buffer is asked to hold.
+const MEMORY: u64 = 2 * BUFFER as u64;
 /// The control connection's identifier in the kernel's list; sessions are counted from 1.
 const CONTROL: u64 = 0;
 /// Ready descriptors reported at a time.
@@ -143,7 +143,9 @@ const READY: usize = 32;
 struct Connection<'a> {
     service: &'a TwampService,
     stream: TcpStream,
-    peer: IpAddr,
+    peer: SocketAddr,
+    grant: &'a Grant,
+    ends: SteadyTime,
     /// Includes the scope of a link-local address.
     local: SocketAddr,
     server: Server,
@@ -157,7 +159,12 @@ struct Connection<'a> {
 }
 
 impl Connection<'_> {
-    fn new(service: &TwampService, stream: TcpStream, peer: SocketAddr) -> io::Result<Connection<'_>> {
+    fn new<'a>(
+        service: &'a TwampService,
+        stream: TcpStream,
+        peer: SocketAddr,
+        grant: &'a Grant,
+    ) -> io::Result<Connection<'a>> {
         stream.set_nodelay(true)?;
         sockets::notice_absence(&stream);
         stream.set_nonblocking(false)?;
@@ -167,12 +174,15 @@ impl Connection<'_> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&stream, EpollEvent::new(EpollFlags::EPOLLIN, CONTROL))?;
         let now = tick();
+        let longest = service.shared.policy().duration(policy::TWAMP);
         let server =
             Server::new(service.rules.clone(), peer, local, service.started, Random::new(bytes), now);
         Ok(Connection {
             service,
             stream,
-            peer: peer.ip(),
+            peer,
+            grant,
+            ends: longest.map_or(SteadyTime(i64::MAX), |longest| now.steady + longest),
             local,
             server,
             sessions: Vec::new(),
@@ -187,7 +197,7 @@ impl Connection<'_> {
     fn run(&mut self) -> io::Result<()> {
         let mut out = Vec::new();
         let mut hung_up = false;
-        while !self.service.shared.is_stopping() {
+        while !self.service.shared.is_stopping() && !self.grant.is_evicted() {
             self.execute();
             while self.server.poll_transmit(tick(), &mut out) {
                 let peer = PatientStream::new(&self.stream, || self.service.shared.is_stopping());
@@ -205,6 +215,11 @@ impl Connection<'_> {
                 let _ = self.stream.shutdown(Shutdown::Both);
             }
             let now = clock::steady();
+            if now >= self.ends && !self.over {
+                self.server.handle(tick(), Input::Closed);
+                continue;
+            }
+            self.sessions.retain(|s| !s.grant.is_evicted());
             self.sessions.retain(|s| !matches!(s.state, SessionState::Ending(at) if now >= at));
             if self.over && !self.sessions.iter().any(|s| matches!(s.state, SessionState::Ending(_))) {
                 break;
@@ -236,7 +251,12 @@ impl Connection<'_> {
                     let running = self.sessions.iter_mut().filter(|s| s.state == SessionState::Running);
                     running.for_each(|s| s.state = SessionState::Ending(now + s.linger));
                 }
-                Event::Over(_) => self.over = true,
+                Event::Over(reason) => {
+                    if reason == Reason::Denied {
+                        audit::wrong_key(&self.service.shared.gate, policy::TWAMP, self.peer);
+                    }
+                    self.over = true;
+                }
             }
         }
     }
@@ -247,7 +267,15 @@ impl Connection<'_> {
         if self.sessions.len() >= 2 * self.service.rules.sessions {
             return Err(Accept::Temporary);
         }
-        let slot = self.service.sessions.take(self.peer).map_err(|_| Accept::Temporary)?;
+        let ask = Ask::session(MEMORY + asked.request_len as u64);
+        let gate = &self.service.shared.gate;
+        let grant = gate.admit(policy::TWAMP, self.peer.ip(), ask, clock::steady()).map_err(|why| {
+            audit::refused(policy::TWAMP, self.peer, why);
+            Accept::Temporary
+        })?;
+        if !self.service.rules.users.is_empty() {
+            gate.right_key(self.peer.ip());
+        }
         let room = asked.request_len.max(128);
         let bind = |port| {
             let mut at = self.local;
@@ -268,9 +296,11 @@ impl Connection<'_> {
             Ok((socket.local_addr()?.port(), socket))
         });
         let (port, socket) = opened.map_err(|_| Accept::Temporary)?;
-        let reflector = SessionReflector::new(asked.mode, asked.keys.clone(), self.peer, asked.sender_port);
+        let reflector =
+            SessionReflector::new(asked.mode, asked.keys.clone(), self.peer.ip(), asked.sender_port);
         self.answer.resize(self.answer.len().max(room), 0);
         self.opened += 1;
+        audit::accepted(policy::TWAMP, self.peer, format_args!("a session on UDP {port}"));
         self.sessions.push(Session {
             id: self.opened,
             socket,
@@ -278,7 +308,7 @@ impl Connection<'_> {
             state: SessionState::Waiting,
             linger: asked.linger,
             dscp: asked.dscp,
-            _slot: slot,
+            grant,
         });
         Ok(port)
     }
@@ -302,11 +332,15 @@ impl Connection<'_> {
         let error = self.error.at(now);
         let mut reflected = false;
         for event in ready {
-            if let Some(session) = self.sessions.iter_mut().find(|s| s.id == event.data()) {
-                reflected |= session.answer(error, &mut self.answer);
+            if let Some(session) = self.sessions.iter_mut().find(|s| s.id == event.data())
+                && session.answer(error, &mut self.answer)
+            {
+                reflected = true;
+                session.grant.touch(now);
             }
         }
         if reflected {
+            self.grant.touch(now);
             self.server.handle(tick(), Input::Reflected);
         }
         if !self.over && ready.iter().any(|e| e.data() == CONTROL) {

@@ -128,7 +128,7 @@ impl<K: Copy> AnsweringSocket<K> {
         let now = clock::tick();
         for datagram in self.inbox.datagrams() {
             let Some(from) = datagram.sender() else { continue };
-            if !self.shared.access.admits(from.ip()) {
+            if !self.shared.admits(from.ip()) {
                 self.shared.counters.silent(Silence::NotAllowed);
                 continue;
             }
@@ -316,7 +316,7 @@ impl<K: Copy> Answers<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reflect::{Access, Reflectors};
+    use crate::reflect::Reflectors;
     use std::sync::atomic::Ordering;
     use std::time::{Duration, Instant};
 
@@ -324,7 +324,7 @@ mod tests {
 
     /// A socket that answers, a client of it, and its counters.
     fn pair() -> (AnsweringSocket<u32>, UdpSocket, Arc<Counters>) {
-        let shared = Reflectors::new(Access::default()).shared.clone();
+        let shared = Reflectors::new(jitlat_proto::policy::Policy::default()).shared.clone();
         let at = "127.0.0.1:0".parse().unwrap();
         let socket = AnsweringSocket::<u32>::bind(at, &shared, LARGEST).unwrap();
         let client = UdpSocket::bind(at).unwrap();

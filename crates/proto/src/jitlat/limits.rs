@@ -1,5 +1,6 @@
 //! What a server grants.
 
+use crate::policy::{Gate, ONE_WAY, Policy};
 use core::fmt;
 use core::ops::RangeInclusive;
 use jitlat_core::schedule::peak;
@@ -32,8 +33,8 @@ pub struct Limits {
     pub sessions: usize,
     /// Sessions of one address (IPv6: of one /64).
     pub sessions_per_client: usize,
-    /// Bytes of records of all sessions, including kept results. Reserved is what a test may need at most, with every
-    /// packet duplicated; most tests use half of it.
+    /// Bytes for the sessions of all services, including kept results. Reserved is what a test may need at most, with
+    /// every packet duplicated; most tests use half of it.
     pub memory: u64,
     /// The same for one address (IPv6: for one /64).
     pub memory_per_client: u64,
@@ -119,6 +120,24 @@ impl Refusal {
 }
 
 impl Limits {
+    /// Makes those of connections, sessions and memory the rules of `policy`.
+    pub fn apply_to(&self, policy: &mut Policy) {
+        let rules = policy.service(ONE_WAY);
+        rules.total.connections = Some(self.connections);
+        rules.client.connections = Some(self.connections_per_client);
+        rules.total.sessions = Some(self.sessions);
+        rules.client.sessions = Some(self.sessions_per_client);
+        policy.total.memory = Some(self.memory);
+        policy.client.memory = Some(self.memory_per_client);
+    }
+
+    /// A gate with the default policy and these limits.
+    pub fn gate(&self) -> Gate {
+        let mut policy = Policy::default();
+        self.apply_to(&mut policy);
+        Gate::new(policy)
+    }
+
     /// Whether one flow is allowed; if it is, its load.
     pub fn check(&self, spec: &TestSpec) -> Result<Load, Refusal> {
         let (packets, payload, period) = (spec.packets(), spec.payload(), spec.period().0.max(1));

@@ -1,8 +1,9 @@
 //! [`SessionTable`]: the resources that all sessions of a server share, and the results it still keeps.
 
 use super::flow::{ReceiveReport, SendReport};
-use super::limits::{Limits, Load, Refusal};
+use super::limits::{Limits, Load};
 use crate::access::Client;
+use crate::policy::{Ask, Gate, Grant, ONE_WAY, Refusal};
 use core::fmt;
 use core::net::IpAddr;
 use jitlat_core::clock::SyncState;
@@ -111,11 +112,12 @@ impl Lookup {
     }
 }
 
-/// Counts sessions and memory against the [`Limits`], by client and in total, and keeps uncollected results for a
-/// limited time. One per server, behind a lock: every call is short.
+/// The sessions of a server: admitted by its [`Gate`] and within the rates of the [`Limits`]. Keeps uncollected results
+/// for a limited time. One per server, behind a lock: every call is short.
 #[derive(Debug)]
 pub struct SessionTable {
     limits: Limits,
+    gate: Gate,
     sessions: HashMap<SessionId, Entry>,
 }
 
@@ -123,6 +125,7 @@ pub struct SessionTable {
 struct Entry {
     client: Client,
     memory: u64,
+    grant: Grant,
     /// None once the test is over.
     sent: Load,
     received: Load,
@@ -131,9 +134,15 @@ struct Entry {
 }
 
 impl SessionTable {
-    /// A table without sessions.
+    /// A table without sessions, with a gate of its own.
     pub fn new(limits: Limits) -> SessionTable {
-        SessionTable { limits, sessions: HashMap::new() }
+        let gate = limits.gate();
+        SessionTable::sharing(limits, gate)
+    }
+
+    /// A table without sessions whose resources are counted by `gate`.
+    pub fn sharing(limits: Limits, gate: Gate) -> SessionTable {
+        SessionTable { limits, gate, sessions: HashMap::new() }
     }
 
     /// The limits counted against.
@@ -141,19 +150,22 @@ impl SessionTable {
         &self.limits
     }
 
-    /// Reserves room for a session, or returns the limit that forbids it. If necessary the client's own kept results
-    /// are removed, oldest first; another client's never are.
+    /// Reserves room for a session, or returns the rule that forbids it. If necessary the client's own kept results are
+    /// removed, oldest first; the gate removes those of clients that hold more.
     pub fn admit(&mut self, claim: Claim, now: SteadyTime) -> Result<(), Refusal> {
         self.expire(now);
         let client = Client::of(claim.client);
         self.check_rates(client, &claim)?;
-        while let Err(refusal) = self.room_for(client, claim.memory) {
-            if !self.drop_oldest(client) {
-                return Err(refusal);
+        let grant = loop {
+            match self.gate.admit(ONE_WAY, claim.client, Ask::session(claim.memory), now) {
+                Ok(grant) => break grant,
+                Err(refusal) if !self.drop_oldest(client) => return Err(refusal),
+                Err(_) => {}
             }
-        }
+        };
+        grant.set_busy(true, now);
         let Claim { id, memory, sent, received, .. } = claim;
-        self.sessions.insert(id, Entry { client, memory, sent, received, kept: None });
+        self.sessions.insert(id, Entry { client, memory, grant, sent, received, kept: None });
         Ok(())
     }
 
@@ -161,26 +173,7 @@ impl SessionTable {
     fn check_rates(&self, client: Client, claim: &Claim) -> Result<(), Refusal> {
         let own = || self.sessions.values().filter(|e| e.client == client);
         self.limits.check_together(own().map(|e| e.sent).sum(), claim.sent)?;
-        self.limits.check_together(own().map(|e| e.received).sum(), claim.received)
-    }
-
-    fn room_for(&self, client: Client, memory: u64) -> Result<(), Refusal> {
-        let limits = &self.limits;
-        let own = || self.sessions.values().filter(|e| e.client == client);
-        if own().count() >= limits.sessions_per_client {
-            return Err(Refusal::new("max-sessions-per-client", limits.sessions_per_client, "one more"));
-        }
-        if self.sessions.len() >= limits.sessions {
-            return Err(Refusal::new("max-sessions", limits.sessions, "one more"));
-        }
-        let used: u64 = own().map(|e| e.memory).sum();
-        if used.saturating_add(memory) > limits.memory_per_client {
-            return Err(memory_refusal("max-memory-per-client", limits.memory_per_client, used, memory));
-        }
-        let used = self.memory();
-        if used.saturating_add(memory) > limits.memory {
-            return Err(memory_refusal("max-memory", limits.memory, used, memory));
-        }
+        self.limits.check_together(own().map(|e| e.received).sum(), claim.received)?;
         Ok(())
     }
 
@@ -195,6 +188,8 @@ impl SessionTable {
         let until = now + self.limits.keep;
         if let Some(entry) = self.sessions.get_mut(&id) {
             entry.memory = results.memory().min(entry.memory);
+            entry.grant.shrink(entry.memory);
+            entry.grant.set_busy(false, now);
             (entry.sent, entry.received) = Default::default();
             entry.kept = Some((results, until));
         }
@@ -216,7 +211,9 @@ impl SessionTable {
 
     /// Drops results kept for too long. Also done by [`admit`](SessionTable::admit); call now and then.
     pub fn expire(&mut self, now: SteadyTime) {
-        self.sessions.retain(|_, e| e.kept.as_ref().is_none_or(|(_, until)| now < *until));
+        let lasts =
+            |e: &Entry| e.kept.as_ref().is_none_or(|(_, until)| now < *until && !e.grant.is_evicted());
+        self.sessions.retain(|_, e| lasts(e));
     }
 
     /// Bytes claimed by running tests and kept results.
@@ -228,12 +225,6 @@ impl SessionTable {
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
-}
-
-fn memory_refusal(limit: &'static str, allowed: u64, used: u64, asked: u64) -> Refusal {
-    let mb = |bytes: u64| bytes.div_ceil(1 << 20);
-    let allowed = format_args!("{} MB", mb(allowed)).to_string();
-    Refusal::new(limit, allowed, format_args!("{} MB beside {} MB in use", mb(asked), mb(used)))
 }
 
 impl SessionResults {
@@ -270,7 +261,10 @@ mod tests {
     fn admit(l: &mut SessionTable, id: u64, client: &str, memory: u64, now: i64) -> Result<(), &'static str> {
         let (sent, received) = Default::default();
         let claim = Claim { id: SessionId(id), client: client.parse().unwrap(), memory, sent, received };
-        l.admit(claim, SteadyTime(now)).map_err(|r| r.limit)
+        l.admit(claim, SteadyTime(now)).map_err(|r| match r {
+            Refusal::Limit(limit) => limit.limit,
+            other => panic!("{other}"),
+        })
     }
 
     fn results() -> Arc<SessionResults> {
@@ -336,6 +330,21 @@ mod tests {
         assert!(!l.find(SessionId(2)).is_kept());
         l.keep(SessionId(99), results(), SteadyTime(0));
         assert!(!l.find(SessionId(99)).is_kept(), "only admitted sessions are kept");
+    }
+
+    #[test]
+    fn kept_results_of_clients_that_hold_more_make_room() {
+        let mut l = sessions();
+        assert!(admit(&mut l, 1, A, 1, 0).is_ok() && admit(&mut l, 2, A, 1, 0).is_ok());
+        assert!(admit(&mut l, 3, B, 1, 0).is_ok());
+        let long =
+            SessionTable::sharing(Limits { keep: Span::seconds(600), ..l.limits.clone() }, l.gate.clone());
+        l.limits = long.limits;
+        l.keep(SessionId(1), results(), SteadyTime(0));
+        assert_eq!(admit(&mut l, 4, B, 1, 1_000_000_000), Err("max-sessions"), "not idle for long");
+        assert_eq!(admit(&mut l, 4, B, 1, 3_000_000_000), Ok(()));
+        l.expire(SteadyTime(3_000_000_000));
+        assert!(!l.find(SessionId(1)).is_kept() && l.sessions() == 3);
     }
 
     #[test]

@@ -645,7 +645,7 @@ impl Simulation {
                     self.send_packets(SERVER, packets);
                     None
                 }
-                ServerEvent::Agreed(..) => None,
+                ServerEvent::Agreed(..) | ServerEvent::Proof(_) => None,
                 ServerEvent::Done(why) => {
                     self.servers[i].done = Some(why);
                     let at = self.pipes[i][CLIENT];

@@ -1,5 +1,6 @@
 //! Requests at a reflector, and why it may not answer.
 
+use crate::policy::Refusal;
 use core::net::SocketAddr;
 use jitlat_core::WallTime;
 
@@ -49,6 +50,14 @@ impl core::fmt::Display for Silence {
 impl core::error::Error for Silence {}
 
 impl Silence {
+    /// That of a refused connection.
+    pub fn of(why: &Refusal) -> Silence {
+        match why {
+            Refusal::Network | Refusal::Off => Silence::NotAllowed,
+            Refusal::Limit(_) | Refusal::WrongKeys(_) => Silence::Limited,
+        }
+    }
+
     /// All of them, in the order of their codes.
     pub const ALL: [Silence; 9] = [
         Silence::Foreign,

@@ -86,7 +86,6 @@ pub static PROTOCOL: Protocol = Protocol {
                 port: arguments.value(PORT.name)?,
                 users: arguments.file("twamp-key-file").map(users).transpose()?.unwrap_or_default(),
                 test_ports: test_ports.map_err(|e| Error::Settings(e.to_string()))?,
-                ..TwampServer::default()
             })])
         },
     }),

@@ -3,6 +3,7 @@
 use super::*;
 use crate::digest::{CollectorError, DigestCollector};
 use jitlat_proto::digest::{DigestError, Listen};
+use jitlat_proto::policy::Scope;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
 use std::os::fd::AsRawFd;
 
@@ -17,7 +18,9 @@ fn service(introduction: Duration) -> (RunningExporter, SocketAddr) {
         rate: 1000,
         settings: InterfaceSettings::default(),
     };
-    let running = exporter.serve_patiently(&["127.0.0.1:0".parse().unwrap()], introduction).unwrap();
+    let running = exporter
+        .serve_patiently(&["127.0.0.1:0".parse().unwrap()], Gate::new(Policy::default()), introduction)
+        .unwrap();
     let address = running.addresses()[0];
     (running, address)
 }
@@ -59,7 +62,10 @@ fn asked(service: SocketAddr) -> DigestError {
 fn a_client_that_takes_its_whole_share_leaves_room_for_others() {
     let (_running, address) = service(INTRODUCTION);
     let greedy = [127, 0, 0, 2];
-    let mut held: Vec<TcpStream> = (0..CONNECTIONS.per_client).map(|_| connected(greedy, address)).collect();
+    let mut held: Vec<TcpStream> =
+        (0..Policy::default().quota(DIGESTS, Scope::ServiceClient).connections.unwrap())
+            .map(|_| connected(greedy, address))
+            .collect();
     let words = said(connected(greedy, address));
     assert!(!words.is_empty(), "one more than its share is told so");
     assert!(matches!(asked(address), DigestError::Refused(Refusal::Interface, _)), "others are answered");

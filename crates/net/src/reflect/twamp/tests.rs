@@ -11,7 +11,7 @@ use crate::twoway::twamp::{SessionRequest, TwampControl, TwampError};
 use jitlat_core::record::Moment;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::{Dscp, TestSpec};
-use jitlat_proto::access::Access;
+use jitlat_proto::policy::{self, Policy};
 use jitlat_proto::twamp::client::{Failure, Step};
 use jitlat_proto::twamp::{Mode, Sender, Wish, sender};
 use jitlat_proto::twoway::Plan;
@@ -19,9 +19,13 @@ use std::net::TcpListener;
 use std::sync::atomic::AtomicBool;
 
 fn serve(ip: &str, change: impl FnOnce(&mut TwampServer)) -> (Reflectors, SocketAddr) {
+    serve_with(Policy::default(), ip, change)
+}
+
+fn serve_with(policy: Policy, ip: &str, change: impl FnOnce(&mut TwampServer)) -> (Reflectors, SocketAddr) {
     let mut server = TwampServer { port: 0, ..TwampServer::default() };
     change(&mut server);
-    let mut reflectors = Reflectors::new(Access::default());
+    let mut reflectors = Reflectors::new(policy);
     reflectors.start(&server, &[ip.parse().unwrap()]);
     assert!(reflectors.failures().is_empty(), "{:?}", reflectors.failures());
     let at = reflectors.listening()[0].1;
@@ -140,10 +144,10 @@ fn refusals_reach_the_user() {
 
 #[test]
 fn connections_and_sessions_are_bounded() {
-    let (_reflectors, to) = serve("127.0.0.1", |s| {
-        s.connections.per_client = 1;
-        s.sessions.total = 2;
-    });
+    let mut policy = Policy::default();
+    policy.service(policy::TWAMP).client.connections = Some(1);
+    policy.service(policy::TWAMP).total.sessions = Some(2);
+    let (_reflectors, to) = serve_with(policy, "127.0.0.1", |_| ());
     let wishes = |n| vec![wish(Mode::Open, 40_000, to.ip()); n];
     let first = TwampControl::open(asking(to, Mode::Open, wishes(2)), &GO).unwrap();
     assert_eq!(refusal(to, Mode::Open, |_| ()), Failure::Unwelcome);
@@ -155,6 +159,17 @@ fn connections_and_sessions_are_bounded() {
         refusal(to, Mode::Open, |a| a.sessions = wishes(3))
     });
     assert!(last.take_while(|f| *f != full).count() < 500, "three sessions are one too many");
+}
+
+#[test]
+fn sessions_need_memory_of_the_common_budget() {
+    let mut policy = Policy::default();
+    policy.client.memory = Some(5 << 20);
+    let (_reflectors, to) = serve_with(policy, "127.0.0.1", |_| ());
+    let wishes = |n| vec![wish(Mode::Open, 40_000, to.ip()); n];
+    let full = Failure::Refused { step: Step::Request, accept: Accept::Temporary };
+    // Twice a megabyte each.
+    assert_eq!(refusal(to, Mode::Open, |a| a.sessions = wishes(3)), full);
 }
 
 #[test]

@@ -8,8 +8,9 @@ pub(super) use machine::{answer_patience, linger, longest};
 
 use super::auth::Key;
 use super::flow::{Command, FlowReport};
-use super::limits::{Limits, Refusal};
+use super::limits::Limits;
 use super::session_table::{Claim, Lookup, SessionId, SessionResults};
+use crate::policy::Refusal;
 use core::net::SocketAddr;
 use jitlat_core::TestSpec;
 use jitlat_core::session::HostFacts;
@@ -68,6 +69,8 @@ pub enum ServerEvent {
     Forget(SessionId),
     /// For the flow engine.
     Flow(Command),
+    /// The client proved a key, or gave a wrong one.
+    Proof(bool),
     /// For the server's log: a test was granted.
     Agreed(SessionId, Vec<TestSpec>),
     /// Over: close the connection once everything is written. The text is for the log; `None` after a conversation

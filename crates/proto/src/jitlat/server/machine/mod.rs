@@ -341,7 +341,9 @@ impl ServerMachine {
 
     fn proof(&mut self, proof: &[u8]) {
         let (Some(key), Some(codec)) = (&self.config.key, &self.codec) else { return };
-        if !codec.verify(key, proof) {
+        let valid = codec.verify(key, proof);
+        self.events.push_back(ServerEvent::Proof(valid));
+        if !valid {
             return self.refuse(NakCode::Authentication, "the client's key is not this server's");
         }
         // Our own proof is computed when it is sent, because it covers everything before it.

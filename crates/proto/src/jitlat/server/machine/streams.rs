@@ -10,6 +10,7 @@ use crate::jitlat::recording::Recording;
 use crate::jitlat::server::ServerEvent;
 use crate::jitlat::session_table::{Claim, FlowOutcome, FlowResults, SessionResults};
 use crate::jitlat::stream::{Finish, Patience};
+use crate::policy;
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::{Direction, Source, Span, SteadyTime, TestSpec, Transport};
 use std::sync::Arc;
@@ -63,7 +64,7 @@ impl ServerMachine {
         named.try_for_each(|port| self.limits().check_port(port))
     }
 
-    pub(super) fn admitted(&mut self, now: Tick, verdict: Result<(), Refusal>) {
+    pub(super) fn admitted(&mut self, now: Tick, verdict: Result<(), policy::Refusal>) {
         if self.stage != ConversationStage::Admitting {
             return;
         }

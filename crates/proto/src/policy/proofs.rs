@@ -1,0 +1,53 @@
+//! [`WrongProofs`]: clients that gave wrong keys wait, longer each time.
+
+use crate::access::Client;
+use jitlat_core::{Span, SteadyTime};
+use std::collections::HashMap;
+
+/// Clients remembered; beyond them the one that waits least is forgotten.
+const CLIENTS: usize = 1024;
+/// The wait after the second wrong key; each further one doubles it.
+const FIRST: Span = Span::seconds(1);
+/// The longest wait.
+const LONGEST: Span = Span::seconds(64);
+
+/// Who gave wrong keys of late.
+#[derive(Debug, Default)]
+pub(super) struct WrongProofs(HashMap<Client, Penalty>);
+
+#[derive(Clone, Copy, Debug)]
+struct Penalty {
+    failures: u32,
+    until: SteadyTime,
+}
+
+impl WrongProofs {
+    /// How long `client` has still to wait; `None`: not at all.
+    pub(super) fn wait(&self, client: Client, now: SteadyTime) -> Option<Span> {
+        self.0.get(&client).map(|p| p.until - now).filter(|left| left.0 > 0)
+    }
+
+    /// `client` gave a wrong key. Returns whether it is worth a line in the log: the first, second, fourth, eighth, …
+    pub(super) fn failed(&mut self, client: Client, now: SteadyTime) -> bool {
+        // What is over for as long as the longest wait is forgotten.
+        self.0.retain(|_, p| now - p.until < LONGEST);
+        if self.0.len() >= CLIENTS && !self.0.contains_key(&client) {
+            let least = self.0.iter().min_by_key(|(_, p)| p.until).map(|(client, _)| *client);
+            least.map(|client| self.0.remove(&client));
+        }
+        let penalty = self.0.entry(client).or_insert(Penalty { failures: 0, until: now });
+        penalty.failures = penalty.failures.saturating_add(1);
+        // The first may be a mistake: it costs nothing.
+        let wait = match penalty.failures {
+            1 => Span::ZERO,
+            n => Span(FIRST.0 << (n - 2).min(6)).min(LONGEST),
+        };
+        penalty.until = now + wait;
+        penalty.failures.is_power_of_two()
+    }
+
+    /// `client` gave the right key.
+    pub(super) fn succeeded(&mut self, client: Client) {
+        self.0.remove(&client);
+    }
+}

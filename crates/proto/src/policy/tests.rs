@@ -1,0 +1,187 @@
+use super::*;
+use jitlat_core::SteadyTime;
+
+const A: &str = "192.0.2.1";
+const B: &str = "192.0.2.2";
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn second(s: i64) -> SteadyTime {
+    SteadyTime(s * 1_000_000_000)
+}
+
+fn limit_of(refused: Result<Grant, Refusal>) -> &'static str {
+    match refused.unwrap_err() {
+        Refusal::Limit(limit) => limit.limit,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn networks_hold_for_all_services_and_for_one() {
+    let mut policy = Policy::default();
+    policy.networks.allow = vec!["192.0.2.0/24".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
+    policy.networks.deny = vec!["192.0.2.128/25".parse().unwrap()];
+    policy.service(TCP).networks.deny = vec!["192.0.2.1".parse().unwrap()];
+    policy.service(LAMP).networks.allow = vec!["192.0.2.2".parse().unwrap()];
+    for service in SERVICES {
+        let served = |address: &str| policy.admits(service, ip(address)).is_ok();
+        assert_eq!(
+            (served("192.0.2.1"), served("::ffff:192.0.2.1")),
+            (![TCP, LAMP].contains(service), ![TCP, LAMP].contains(service))
+        );
+        assert!(served("192.0.2.2"), "{service}");
+        assert!(!served("192.0.2.200") && !served("198.51.100.1") && !served("2001:db9::1"), "{service}");
+        assert_eq!(served("2001:db8::1"), *service != LAMP, "{service}");
+    }
+}
+
+#[test]
+fn a_service_that_is_off_admits_nobody() {
+    for service in SERVICES {
+        let mut policy = Policy::default();
+        policy.service(service).off = true;
+        let gate = Gate::new(policy);
+        assert_eq!(gate.admit(service, ip(A), Ask::CONNECTION, second(0)).unwrap_err(), Refusal::Off);
+        let others = SERVICES.iter().filter(|other| *other != service);
+        for other in others {
+            assert!(
+                gate.admit(other, ip(A), Ask::CONNECTION, second(0)).is_ok(),
+                "{other} without {service}"
+            );
+        }
+    }
+}
+
+/// Every quota of what is held, in every scope, for every service: one less than the limit is granted.
+#[test]
+fn every_service_keeps_every_quota_in_every_scope() {
+    type Set = fn(&mut Quota);
+    let quotas: [(Set, Ask); 3] = [
+        (|q| q.connections = Some(3), Ask::CONNECTION),
+        (|q| q.sessions = Some(3), Ask::session(0)),
+        (|q| q.memory = Some(3_000), Ask::session(1_000)),
+    ];
+    for service in SERVICES {
+        for scope in Scope::ALL {
+            for (set, ask) in &quotas {
+                let mut policy =
+                    Policy { client: Quota::default(), total: Quota::default(), ..Policy::default() };
+                policy.services.clear();
+                let other = if *service == STAMP { LAMP } else { STAMP };
+                set(match scope {
+                    Scope::ServiceClient => &mut policy.service(service).client,
+                    Scope::ServiceTotal => &mut policy.service(service).total,
+                    Scope::Client => &mut policy.client,
+                    Scope::Total => &mut policy.total,
+                });
+                let gate = Gate::new(policy);
+                let ask_for = |service, address| gate.admit(service, ip(address), *ask, second(0));
+                let held: Vec<Grant> = (0..3).map(|_| ask_for(service, A).unwrap()).collect();
+                assert!(ask_for(service, A).is_err(), "{service} {scope:?} {ask:?}");
+                assert_eq!(
+                    ask_for(service, B).is_ok(),
+                    scope.is_of_a_client(),
+                    "{service} {scope:?} {ask:?}"
+                );
+                assert_eq!(ask_for(other, A).is_ok(), scope.is_of_a_service(), "{service} {scope:?} {ask:?}");
+                drop(held);
+                assert!(ask_for(service, A).is_ok(), "{service} {scope:?} {ask:?}");
+                assert_eq!(gate.held(service), Ask::default());
+            }
+        }
+    }
+}
+
+#[test]
+fn refusals_name_the_limit() {
+    let gate = Gate::new(Policy::default());
+    let held: Vec<_> =
+        (0..16).map(|_| gate.admit(TWAMP, ip(A), Ask::CONNECTION, second(0)).unwrap()).collect();
+    let refused = gate.admit(TWAMP, ip(A), Ask::CONNECTION, second(0)).unwrap_err().to_string();
+    assert_eq!(refused, "max-connections-per-client is limited to 16 on this server (one more asked for)");
+    drop(held);
+    let _half = gate.admit(ONE_WAY, ip(A), Ask::session(1 << 30), second(0)).unwrap();
+    let refused = gate.admit(TWAMP, ip(A), Ask::session(1 << 30), second(0)).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "max-memory-per-client is limited to 1536 MB on this server (1024 MB beside 1024 MB in use asked for)"
+    );
+}
+
+#[test]
+fn when_full_the_oldest_idle_of_those_who_hold_more_makes_room() {
+    let mut policy = Policy::default();
+    policy.service(TCP).total.connections = Some(4);
+    policy.service(TCP).client.connections = Some(4);
+    let gate = Gate::new(policy);
+    let admit = |address: &str, s| gate.admit(TCP, ip(address), Ask::CONNECTION, second(s));
+    let held: Vec<Grant> = (0..4).map(|k| admit(A, k).unwrap()).collect();
+    held[0].set_busy(true, second(4));
+    held[2].touch(second(4));
+    assert_eq!(limit_of(admit(B, 2)), "max-connections", "none is idle for long");
+    let first = admit(B, 5).unwrap();
+    assert_eq!(held.iter().map(Grant::is_evicted).collect::<Vec<_>>(), [false, true, false, false]);
+    let second = admit(B, 20).unwrap();
+    assert_eq!(held.iter().map(Grant::is_evicted).collect::<Vec<_>>(), [false, true, false, true]);
+    // Both hold two now.
+    assert_eq!(limit_of(admit(A, 30)), "max-connections");
+    assert_eq!(limit_of(admit(B, 30)), "max-connections");
+    // A third client has none yet: the oldest idle of the others goes, and never what is busy.
+    let third = admit("198.51.100.1", 40).unwrap();
+    assert!(held[2].is_evicted() && !first.is_evicted() && !second.is_evicted() && !third.is_evicted());
+    drop(held);
+    assert_eq!(gate.held(TCP).connections, 3);
+}
+
+#[test]
+fn what_needs_less_memory_frees_the_rest() {
+    let gate = Gate::new(Policy::default());
+    let grant = gate.admit(ONE_WAY, ip(A), Ask::session(1000), second(0)).unwrap();
+    grant.shrink(300);
+    grant.shrink(500);
+    assert_eq!(gate.held(ONE_WAY), Ask::session(300));
+}
+
+#[test]
+fn wrong_keys_cost_more_and_more_time() {
+    let gate = Gate::new(Policy::default());
+    let admit = |address: &str, s| gate.admit(ONE_WAY, ip(address), Ask::CONNECTION, second(s)).map(drop);
+    assert!(gate.wrong_key(ip(A), second(0)) && admit(A, 0).is_ok(), "one may be a mistake");
+    assert!(gate.wrong_key(ip(A), second(0)));
+    assert_eq!(admit(A, 0).unwrap_err().to_string(), "wrong keys came from this address; try again in 2 s");
+    assert!(admit(B, 0).is_ok() && admit(A, 1).is_ok());
+    let mut logged = 0;
+    for _ in 0..100 {
+        logged += u32::from(gate.wrong_key(ip(A), second(1)));
+    }
+    assert_eq!(logged, 5, "4, 8, 16, 32, 64");
+    assert!(admit(A, 64).is_err() && admit(A, 65).is_ok());
+    gate.right_key(ip(A));
+    gate.wrong_key(ip(A), second(70));
+    assert!(admit(A, 70).is_ok());
+}
+
+#[test]
+fn rates_hold_for_a_client_and_in_all_of_a_service_and_of_all() {
+    let now = second(1);
+    for scope in Scope::ALL {
+        let mut policy = Policy::default();
+        let quota = Quota { packets: Some(10), ..Quota::default() };
+        match scope {
+            Scope::ServiceClient => policy.service(STAMP).client = quota,
+            Scope::ServiceTotal => policy.service(STAMP).total = quota,
+            Scope::Client => policy.client = quota,
+            Scope::Total => policy.total = quota,
+        }
+        let all = Meters::new(&policy, 7);
+        let [stamp, lamp] = [STAMP, LAMP].map(|service| all.of(&policy, service));
+        let taken =
+            |meters: &Meters, address| (0..9).filter(|_| meters.take(ip(address), 1, now).is_ok()).count();
+        assert_eq!(taken(&stamp, A), 2, "{scope:?}");
+        assert_eq!(taken(&stamp, B), if scope.is_of_a_client() { 2 } else { 0 }, "{scope:?}");
+        assert_eq!(taken(&lamp, A), if scope.is_of_a_service() { 9 } else { 0 }, "{scope:?}");
+    }
+}
