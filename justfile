@@ -18,6 +18,10 @@ parallel *ARGS:
 e2e:
     JITLAT_REQUIRE_PRIVILEGED=1 cargo test -p jitlat
 
+# Each attack on a server for SECONDS, with an honest client beside it (root)
+hostile SECONDS='60':
+    JITLAT_REQUIRE_PRIVILEGED=1 JITLAT_HOSTILE_SECONDS={{SECONDS}} cargo test -p jitlat --test hostile -- --nocapture
+
 # The verdict on some 200 simulated tests of every kind: the tables of docs/metrics/verdict.md (minutes)
 verdicts VARIANTS='200' FIRST='0':
     JITLAT_VARIANTS={{VARIANTS}} JITLAT_FIRST={{FIRST}} cargo test --profile fast -p jitlat-store --test verdicts -- confusion_matrix --ignored --nocapture

@@ -2,7 +2,7 @@
 
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_proto::lamp::client::Options;
-use jitlat_proto::lamp::{Client, FollowUp, Header, Mode, Report, Server, ServerRules};
+use jitlat_proto::lamp::{Client, FollowUp, Header, Mode, Reaction, Report, Server, ServerRules};
 use jitlat_proto::machine::Tick;
 use jitlat_proto::twoway::{Arrival, Protocol};
 
@@ -15,7 +15,8 @@ struct Input {
     steps: Vec<(u16, bool, Vec<u8>)>,
 }
 
-// Whatever either side hears: no panic, bounded memory, and what is understood is said again as it was.
+// Whatever either side hears: no panic, bounded memory, and what is understood is said again as it was. An address that
+// has not proven to receive anything is never sent more packets or bytes than came from it.
 libfuzzer_sys::fuzz_target!(|input: Input| {
     let mode = if input.unidirectional { Mode::Unidirectional } else { Mode::PingLike };
     let follow_up = input.follow_up.map(FollowUp::from);
@@ -23,6 +24,9 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     let mut client = Client::new(options);
     let mut server = Server::<()>::new(ServerRules { sessions: 8, ..ServerRules::default() }, [7; 32]);
     let from = "192.0.2.1:4000".parse().unwrap();
+    // The fuzzer's own bytes come from another host, with one port or another.
+    let forged = |port: u16| std::net::SocketAddr::from(([192, 0, 2, 2], 4000 + port % 4));
+    let mut balance = (0i64, 0i64);
     let mut now = Tick { wall: WallTime(1_000_000_000), steady: SteadyTime(0) };
     let mut out = Vec::new();
     for (seq, (wait, last, bytes)) in input.steps.iter().take(300).enumerate() {
@@ -36,7 +40,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         if let Ok(report) = String::from_utf8_lossy(bytes).parse::<Report>() {
             let _ = jitlat_core::twoway::FarReport::from(&report);
         }
-        let arrival = Arrival { from, at: now.wall, ttl: None, traffic_class: None };
+        let arrival = |from| Arrival { from, at: now.wall, ttl: None, traffic_class: None };
         // What the client says reaches the server, and answers come back; in between come the fuzzer's bytes.
         out.clear();
         let _ = client.conversation_state(now.steady);
@@ -44,18 +48,28 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
             client.request(seq as u32, *last, now.wall, &mut out);
         }
         let said = out.clone();
-        for datagram in [&said[..], &bytes[..]] {
+        for (datagram, from) in [(&said[..], from), (&bytes[..], from), (&bytes[..], forged(*wait))] {
             out.clear();
-            let _ = server.handle(datagram, &arrival, (), now, &mut out);
+            let reaction = server.handle(datagram, &arrival(from), (), now, &mut out);
             assert!(out.len() <= datagram.len(), "an answer larger than its question");
-            let _ = client.receive(&out.clone(), now.wall);
+            if from == forged(*wait) {
+                assert!(!matches!(reaction, Ok(Reaction::AnswerAndFollow(_))), "a follow-up without proof");
+                balance = (balance.0 + 1, balance.1 + datagram.len() as i64);
+                balance = (balance.0 - i64::from(!out.is_empty()), balance.1 - out.len() as i64);
+            } else {
+                let _ = client.receive(&out.clone(), now.wall);
+            }
         }
         let _ = client.receive(bytes, now.wall);
         out.clear();
-        while server.poll_transmit(now, &mut out).is_some() {
+        while let Some((to, ())) = server.poll_transmit(now, &mut out) {
+            if to.ip() == forged(0).ip() {
+                balance = (balance.0 - 1, balance.1 - out.len() as i64);
+            }
             let _ = client.receive(&out.clone(), now.wall);
             out.clear();
         }
+        assert!(balance.0 >= 0 && balance.1 >= 0, "an amplifier: {balance:?}");
         assert!(server.sessions() <= 8);
     }
 });

@@ -1,8 +1,9 @@
 //! The session reflector (RFC 8762 §4.3, RFC 8972): stateless, or with a count per session in bounded
 //! memory.
 
-use crate::access::answerable;
+use crate::access::{Client, answerable};
 use crate::machine::Tick;
+use crate::shares::{Rank, ShareTable};
 use crate::stamp::auth::Key;
 use crate::stamp::packet::{Answer, Layout, Request, is_answer, is_stamp};
 use crate::stamp::tlv::{
@@ -12,15 +13,16 @@ use crate::twoway::reflect::{Arrival, Silence};
 use core::net::SocketAddr;
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Source, Span, SteadyTime, WallTime};
-use std::collections::HashMap;
 
 /// How a reflector behaves.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// Answer only packets signed with this key.
     pub key: Option<Key>,
-    /// Sessions to count answers for; 0 = stateless. Further sessions are answered without a count.
+    /// Sessions to count answers for; 0 = stateless. The longest idle one makes room for another.
     pub sessions: usize,
+    /// Of these, sessions of one [`Client`].
+    pub sessions_per_client: usize,
     /// A session silent for this long is forgotten.
     pub idle: Span,
     /// Whether the class-of-service extension may choose the DSCP of answers.
@@ -37,6 +39,7 @@ impl Default for Rules {
         Rules {
             key: None,
             sessions: 16_384,
+            sessions_per_client: 4096,
             idle: Span::seconds(60),
             choose_dscp: true,
             sync_source: 1,
@@ -73,14 +76,13 @@ pub struct Reflected {
 #[derive(Clone, Debug)]
 pub struct Reflector {
     rules: Rules,
-    sessions: HashMap<(SocketAddr, u16), Session>,
-    swept: i64,
+    sessions: ShareTable<(SocketAddr, u16), Session>,
 }
 
 impl Reflector {
     /// A reflector without sessions.
     pub fn new(rules: Rules) -> Reflector {
-        Reflector { rules, sessions: HashMap::new(), swept: i64::MIN }
+        Reflector { sessions: ShareTable::new(rules.sessions, rules.sessions_per_client), rules }
     }
 
     /// Sessions with a count at the moment.
@@ -263,24 +265,18 @@ impl Reflector {
         Some(())
     }
 
-    /// The state of `key`, unless stateless or full.
+    /// The state of `key`; `None` if stateless.
     fn session(&mut self, key: (SocketAddr, u16), steady: SteadyTime) -> Option<&mut Session> {
         if self.rules.sessions == 0 {
             return None;
         }
-        let idle = self.rules.idle.0;
-        if self.sessions.len() >= self.rules.sessions
-            && !self.sessions.contains_key(&key)
-            && steady.0.saturating_sub(self.swept) >= jitlat_core::time::SECOND
-        {
-            self.swept = steady.0;
-            self.sessions.retain(|_, s| steady.0.saturating_sub(s.last_seen) < idle);
+        if self.sessions.get_mut(&key).is_none() {
+            let client = Client::of(key.0.ip());
+            // Without a proof of the address, all are of one rank: there is always room.
+            self.sessions.insert(key, client, Rank::Unproven, Session::default()).ok()?;
         }
-        if self.sessions.len() >= self.rules.sessions && !self.sessions.contains_key(&key) {
-            return None;
-        }
-        let session = self.sessions.entry(key).or_default();
-        if steady.0.saturating_sub(session.last_seen) >= idle {
+        let session = self.sessions.seen(&key)?;
+        if steady.0.saturating_sub(session.last_seen) >= self.rules.idle.0 {
             *session = Session::default();
         }
         session.last_seen = steady.0;

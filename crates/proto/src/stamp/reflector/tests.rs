@@ -153,20 +153,29 @@ fn twamp_light_is_answered_in_its_own_size() {
 
 #[test]
 fn state_is_bounded() {
-    let mut r = Reflector::new(Rules { sessions: 10, idle: Span::seconds(5), ..Rules::default() });
+    let rules = Rules { sessions: 10, sessions_per_client: 8, idle: Span::seconds(5), ..Rules::default() };
+    let mut r = Reflector::new(rules);
     let mut request = Vec::new();
     Sender::new(Options::default()).request(9, false, NOW, &mut request);
     let mut answer = vec![0; 44];
-    let mut ask = |port: u16, steady: i64| {
-        let a = Arrival { from: format!("192.0.2.7:{port}").parse().unwrap(), ..arrival() };
+    let mut ask = |host: u8, port: u16, steady: i64| {
+        let a = Arrival { from: ([192, 0, 2, host], port).into(), ..arrival() };
         r.reflect(&request, &a, Tick { wall: NOW, steady: SteadyTime(steady) }, ERROR, &mut answer).unwrap();
         (Answer::parse(Layout::Clear, &answer).unwrap().seq, r.sessions())
     };
-    for port in 2000..2010 {
-        assert_eq!(ask(port, 1).0, 0);
+    for port in 2000..2008 {
+        assert_eq!(ask(7, port, 1).0, 0);
     }
-    assert_eq!(ask(3000, 2), (9, 10), "one too many: answered without a count");
-    assert_eq!(ask(3000, 6_000_000_000), (0, 1), "the silent ones are forgotten");
+    assert_eq!(ask(8, 2000, 2), (0, 9));
+    assert_eq!(ask(7, 2000, 3), (1, 9));
+    // One too many of this client: the longest idle of its own goes.
+    assert_eq!(ask(7, 3000, 4), (0, 9));
+    assert_eq!(ask(7, 2001, 5), (0, 9));
+    assert_eq!((ask(7, 2000, 6), ask(8, 2000, 7)), ((2, 9), (1, 9)));
+    // One too many of all.
+    assert_eq!((ask(9, 2000, 8), ask(10, 2000, 9)), ((0, 10), (0, 10)));
+    assert_eq!((ask(7, 2000, 10), ask(8, 2000, 11)), ((3, 10), (2, 10)));
+    assert_eq!(ask(8, 2000, 6_000_000_000), (0, 10), "after a silence it counts anew");
 }
 
 #[test]
@@ -192,6 +201,36 @@ fn odd_answers_are_not_measurements() {
 }
 
 proptest! {
+    /// Whatever requests come from whatever addresses: each is answered by one packet no longer than it, or not at all, and
+    /// the table stays within its bounds.
+    #[test]
+    fn no_amplifier(
+        requests in proptest::collection::vec(
+            (0u8..3, 1000u16..1040, 44usize..200, any::<bool>(), proptest::collection::vec((0usize..200, any::<u8>()), 0..4)),
+            0..100,
+        ),
+        keyed in any::<bool>(),
+    ) {
+        let key = keyed.then(|| Key::new(b"k"));
+        let rules = Rules { key: key.clone(), sessions: 10, sessions_per_client: 5, ..Rules::default() };
+        let mut r = Reflector::new(rules);
+        for (host, port, size, extended, changes) in requests {
+            let class_of_service = extended.then_some(46);
+            let options = Options { size, key: key.clone(), class_of_service, direct_measurement: extended, ..Options::default() };
+            let mut request = Vec::new();
+            Sender::new(options).request(1, false, NOW, &mut request);
+            for (at, byte) in changes {
+                if let Some(b) = request.get_mut(at) {
+                    *b = byte;
+                }
+            }
+            let a = Arrival { from: ([192, 0, 2, host], port).into(), ..arrival() };
+            // It checks the length.
+            let _ = reflect(&mut r, &request, &a);
+            prop_assert!(r.sessions() <= 10);
+        }
+    }
+
     #[test]
     fn anything_is_survived(
         bytes in proptest::collection::vec(any::<u8>(), 0..300),

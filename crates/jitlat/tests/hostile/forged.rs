@@ -1,0 +1,133 @@
+//! Datagrams with the source address of another host, and what that host receives for them.
+
+use crate::harness::*;
+use jitlat_net::emulator::Lab;
+use jitlat_net::emulator::lab::Namespace;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The host whose address is forged.
+pub const VICTIM: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 3);
+/// Bytes of the headers of IPv4 and UDP.
+const HEADERS: usize = 28;
+
+/// Attacker (in [`Lab::client`]), server and victim at one switch.
+pub struct Scene {
+    pub lab: Lab,
+    /// The switch's own host.
+    pub victim: Namespace,
+}
+
+impl Scene {
+    /// `None` without the privilege.
+    pub fn new(test: &str) -> Option<Scene> {
+        let lab = lab(test)?;
+        let victim = lab.switch().unwrap();
+        victim.run(&format!("ip address add {VICTIM}/24 dev bridge")).unwrap();
+        Some(Scene { lab, victim })
+    }
+
+    /// A socket of the attacker that sends with the victim's address.
+    pub fn forger(&self, port: u16) -> UdpSocket {
+        let open = || {
+            let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
+            socket.set_ip_transparent_v4(true).unwrap();
+            socket.bind(&SocketAddr::from((VICTIM, port)).into()).unwrap();
+            UdpSocket::from(socket)
+        };
+        self.lab.client.within(open).unwrap()
+    }
+
+    /// Counts what the victim receives until [`Listening::stop`].
+    pub fn listen(&self) -> Listening {
+        let open = || Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP)).unwrap();
+        let mut socket = self.victim.within(open).unwrap();
+        socket.set_recv_buffer_size(8 << 20).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let count = move || {
+            let (mut traffic, mut datagram) = (Traffic::default(), vec![0; 65_536]);
+            loop {
+                match socket.read(&mut datagram) {
+                    Ok(length) => traffic.add(length),
+                    Err(_) if stopped.load(Ordering::Relaxed) => return traffic,
+                    Err(_) => {}
+                }
+            }
+        };
+        Listening { stop, thread: std::thread::spawn(count) }
+    }
+}
+
+/// Packets, and bytes with their headers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Traffic {
+    pub packets: usize,
+    pub bytes: usize,
+}
+
+impl Traffic {
+    fn add(&mut self, length: usize) {
+        self.packets += 1;
+        self.bytes += length;
+    }
+}
+
+pub struct Listening {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Traffic>,
+}
+
+impl Listening {
+    pub fn stop(self) -> Traffic {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+/// An attack: its name, and the packets that each of its many ports sends, with the answer it would hope for in mind.
+pub struct Attack {
+    pub name: &'static str,
+    pub packets: Vec<Vec<u8>>,
+}
+
+const PORTS: u16 = 500;
+
+/// Runs `attacks` on `port` of a server with `arguments`, each from many forged ports, and checks what the victim was
+/// sent. `wait` is how long the server may take to send the last of it.
+pub fn gain_nothing(test: &str, arguments: &str, port: u16, attacks: &[Attack], wait: Duration) {
+    let Some(scene) = Scene::new(test) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let _server = Server::start(Place::In(&scene.lab.server), folder.path(), scene.lab.server.v4, arguments);
+    let to = SocketAddr::new(scene.lab.server.v4, port);
+    let mut table = String::from("attack                            packets out/in   bytes out/in\n");
+    let mut worst: f64 = 0.0;
+    for (k, attack) in attacks.iter().enumerate() {
+        let victim = scene.listen();
+        let mut sent = Traffic::default();
+        for n in 0..PORTS {
+            let socket = scene.forger(2000 + 1000 * k as u16 + n);
+            for packet in &attack.packets {
+                socket.send_to(packet, to).unwrap();
+                sent.add(HEADERS + packet.len());
+            }
+            // A rate that no buffer on the way overflows with.
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        std::thread::sleep(wait);
+        let received = victim.stop();
+        let packets = received.packets as f64 / sent.packets as f64;
+        let bytes = received.bytes as f64 / sent.bytes as f64;
+        table += &format!("{:32} {packets:15.2} {bytes:14.2}\n", attack.name);
+        worst = worst.max(packets).max(bytes);
+    }
+    // Past the test runner's capture.
+    let _ = write!(std::io::stderr(), "{table}");
+    assert!(worst <= 1.0, "{table}");
+}

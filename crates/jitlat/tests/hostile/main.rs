@@ -1,0 +1,17 @@
+//! Attacks on a real server, a file for each service: what forged source addresses gain, and whether an honest client
+//! is served while another attacks. Namespaces, so root; without it tests print that they are skipped.
+//!
+//! `just hostile` attacks each service for a minute; here it is 4 s, or `JITLAT_HOSTILE_SECONDS`.
+
+#[path = "../e2e/harness.rs"]
+#[allow(dead_code, unused_imports)]
+mod harness;
+#[path = "../network/mod.rs"]
+mod network;
+
+mod forged;
+mod groups;
+mod honest;
+mod lamp;
+mod stamp;
+mod tcp;
