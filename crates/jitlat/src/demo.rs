@@ -33,7 +33,7 @@ pub fn run(args: &DemoArgs) -> Result<Status> {
         "the relay of the demonstration speaks version 3 only: leave out --classic"
     );
     let stop = interrupt::stop()?;
-    if !args.one_way.report.outputs.is_silent() {
+    if !args.one_way.report.is_silent() {
         console::print(&format!("A server, a client, and between them: {}.\n\n", scenario.name))?;
     }
     let bed = TestBed::start(scenario)?;

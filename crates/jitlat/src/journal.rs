@@ -88,6 +88,7 @@ struct Journal {
 }
 
 /// A log after its end.
+#[derive(Default)]
 pub struct Closed {
     /// The log; `None` if there is none.
     pub log: Option<PathBuf>,

@@ -4,7 +4,7 @@ use crate::exit::Status;
 use crate::options::one_way::OneWayArgs;
 use crate::options::ping::PingArgs;
 use crate::options::report::ReportArgs;
-use crate::output::{Report, Run};
+use crate::output::{Report, Run, text};
 use crate::{console, interrupt};
 use anyhow::{Result, bail};
 use jitlat_core::Span;
@@ -47,8 +47,10 @@ fn run(instrument: &dyn Instrument, basis: Basis, load: &Load, args: &ReportArgs
     let phases = Phases::measure(instrument, load, basis, &args.options(), &stop)?;
     let report = PhasesReport::new(phases, instrument.quantity(), args);
     let options = Options { style: console::style(), ..Options::default() };
-    let whole =
-        args.outputs.write(&report, || page(&report.phases, &report.runs, instrument.quantity(), &options));
+    let whole = args.outputs.write(&report, || match args.quiet {
+        true => text::line(&report.runs),
+        false => page(&report.phases, &report.runs, instrument.quantity(), &options),
+    });
     let [idle, loaded] = &report.runs;
     if !whole || idle.summary.counts.received + loaded.summary.counts.received == 0 {
         return Ok(Status::NotMeasured);

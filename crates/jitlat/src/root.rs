@@ -2,7 +2,7 @@
 
 use crate::console::log::Level;
 use crate::options::ping::PingArgs;
-use crate::options::report::ReportArgs;
+use crate::options::report::{QuietArgs, ReportArgs};
 use crate::{compare, demo, doctor, manual, path, serve, spp, sweep, tcp, test};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -52,20 +52,30 @@ pub fn parse() -> Cli {
     cli.unwrap_or_else(|e| e.exit())
 }
 
-/// Has tests send as the profiles asked for do.
+/// Completes options with others: has tests send as the profiles asked for do.
 fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
     let given = given.subcommand().map_or(given, |(_, given)| given);
     let one_way = match &mut cli.command {
-        None => &mut cli.test.one_way,
-        Some(Command::Test(args)) => &mut args.one_way,
+        None => {
+            cli.test.one_way.report.quiet = cli.test.quiet.quiet;
+            &mut cli.test.one_way
+        }
+        Some(Command::Test(args)) => {
+            args.one_way.report.quiet = args.quiet.quiet;
+            &mut args.one_way
+        }
         Some(Command::Demo(args)) => &mut args.one_way,
         Some(Command::Ping(ping)) => {
+            ping.report.quiet = ping.quiet.quiet;
             ping.report.analysis.profile.resolve()?;
             let profile = ping.report.analysis.profile.clone();
             profile.shape_ping(ping, given);
             return Ok(());
         }
-        Some(Command::Analyze(args)) => return args.report.analysis.profile.resolve(),
+        Some(Command::Analyze(args)) => {
+            args.report.quiet = args.quiet.quiet;
+            return args.report.analysis.profile.resolve();
+        }
         Some(Command::Spp(args)) => return args.report.analysis.profile.resolve(),
         _ => return Ok(()),
     };
@@ -139,6 +149,8 @@ pub struct AnalyzeArgs {
     pub state: Option<PathBuf>,
     #[command(flatten)]
     pub report: ReportArgs,
+    #[command(flatten)]
+    pub quiet: QuietArgs,
 }
 
 #[cfg(test)]

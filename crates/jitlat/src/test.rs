@@ -4,8 +4,9 @@ use crate::analyze::Together;
 use crate::capture::{EndedTestCapture, TestCapture};
 use crate::console::progress::Progress;
 use crate::exit::Status;
-use crate::journal::Journals;
+use crate::journal::{Closed, Journals};
 use crate::options::one_way::{LogArgs, OneWayArgs};
+use crate::options::report::QuietArgs;
 use crate::output::report::{Streams, file_ending};
 use crate::output::{Run, text};
 use crate::{analyze, collect, doctor, interrupt, load, path};
@@ -33,6 +34,8 @@ pub struct TestArgs {
     pub collect: Vec<PathBuf>,
     #[command(flatten)]
     pub one_way: OneWayArgs,
+    #[command(flatten)]
+    pub quiet: QuietArgs,
 }
 
 /// Measures, saves and reports.
@@ -85,7 +88,7 @@ pub struct Followed {
 impl Followed {
     /// Creates the logs, so that a name in use is an error before anything is sent.
     pub fn new(test: &OneWay, args: &OneWayArgs) -> Result<Followed> {
-        let silent = args.report.outputs.is_silent();
+        let silent = args.report.is_silent();
         Ok(Followed {
             logs: Journals::new(create_logs(&args.log, test.streams.len())?),
             analyses: Analyses::new(args.report.options()),
@@ -108,7 +111,10 @@ impl Followed {
         captured: Option<EndedTestCapture>,
         args: &OneWayArgs,
     ) -> Result<Status> {
-        let closed = self.logs.close();
+        let mut closed = self.logs.close();
+        if args.log.no_log {
+            closed.resize_with(self.analyses.sessions_mut().count(), Closed::default);
+        }
         for (session, log) in self.analyses.sessions_mut().zip(&closed) {
             if session.ending == Ending::Complete && log.broken.is_some() {
                 (session.ending, session.reason) = (Ending::StorageFailed, log.broken.clone());
@@ -164,13 +170,17 @@ fn sent_something(run: &Run) -> bool {
 }
 
 fn create_logs(args: &LogArgs, streams: usize) -> Result<Vec<LogFile>> {
+    if args.no_log {
+        return Ok(Vec::new());
+    }
     let naming = match &args.output {
         Some(path) => Naming::Given(path.clone()),
         None => Naming::Random(PathBuf::from(".")),
     };
     let version = Version::of(args.log_version).unwrap_or_default();
-    Ok(match streams {
-        2 => LogFile::create_pair(&naming, version)?.into(),
-        _ => vec![LogFile::create(&naming, version)?],
-    })
+    let logs = match streams {
+        2 => LogFile::create_pair(&naming, version).map(Vec::from),
+        _ => LogFile::create(&naming, version).map(|log| vec![log]),
+    };
+    logs.context("no log can be made; -o LOG puts it elsewhere, --no-log does without")
 }

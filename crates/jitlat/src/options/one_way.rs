@@ -252,6 +252,9 @@ pub struct LogArgs {
     /// Name of the log (default: jitlat.XXXXXX in this folder); an existing file is never replaced
     #[arg(short = 'o', value_name = "LOG")]
     pub output: Option<PathBuf>,
+    /// Write no log: nothing is left of the test but its report
+    #[arg(long, conflicts_with_all = ["output", "log_version"])]
+    pub no_log: bool,
     /// Log version to write: 1 and 2 for older scripts
     #[arg(long, value_name = "V", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=3))]
     pub log_version: u8,

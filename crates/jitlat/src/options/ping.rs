@@ -5,7 +5,7 @@ use super::late::LateArgs;
 use super::load::LoadArgs;
 use super::priority::PriorityArgs;
 use super::protocol::ProtocolArgs;
-use super::report::ReportArgs;
+use super::report::{QuietArgs, ReportArgs};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use jitlat_core::gaps::Gaps;
@@ -101,6 +101,8 @@ pub struct PingArgs {
     pub load: LoadArgs,
     #[command(flatten)]
     pub report: ReportArgs,
+    #[command(flatten)]
+    pub quiet: QuietArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

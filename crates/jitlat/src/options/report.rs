@@ -27,6 +27,17 @@ pub struct ReportArgs {
     pub text_plots: bool,
     #[command(flatten)]
     pub analysis: AnalysisArgs,
+    /// Whether the answer alone is printed ([`QuietArgs`]).
+    #[arg(skip)]
+    pub quiet: bool,
+}
+
+/// The shortest report.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct QuietArgs {
+    /// Print the answer alone, in one line
+    #[arg(short = 'q', long, conflicts_with = "text_plots", help_heading = "Report")]
+    pub quiet: bool,
 }
 
 impl ReportArgs {
@@ -39,8 +50,16 @@ impl ReportArgs {
 
     /// The console report of `runs`, with the text `below` it.
     pub fn page(&self, runs: &[Run], below: &str) -> String {
+        if self.quiet {
+            return text::line(runs);
+        }
         let options = PageOptions { corrected: self.corrected, plots: self.text_plots };
         text::page(runs, options) + below + &text::figures_line(runs, &self.outputs, self.text_plots)
+    }
+
+    /// Whether nothing but one output, or one line, is for standard output.
+    pub fn is_silent(&self) -> bool {
+        self.quiet || self.outputs.is_silent()
     }
 
     /// Whether an output needs the single packets after the analysis.

@@ -39,6 +39,19 @@ pub fn figures_line(runs: &[Run], wanted: &Wanted, asked: bool) -> String {
     }
 }
 
+/// The answer of each of `runs`, all in one line.
+pub fn line(runs: &[Run]) -> String {
+    let of = |run: &Run| {
+        let counts = &run.summary.counts;
+        let answer = run.summary.answer.as_ref().map_or_else(
+            || format!("{} of {} packets received.", counts.unique_valid, counts.sent),
+            |answer| answer.headline.clone(),
+        );
+        if runs.len() > 1 { format!("{}: {answer}", run.label) } else { answer }
+    };
+    runs.iter().map(of).collect::<Vec<_>>().join(" ") + "\n"
+}
+
 /// The reports of `runs`, one after the other.
 pub fn page(runs: &[Run], chosen: PageOptions) -> String {
     let options =
