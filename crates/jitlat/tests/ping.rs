@@ -130,3 +130,21 @@ fn nothing_there_is_an_error_that_says_so() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("nothing listens"), "{output:?}");
 }
+
+#[test]
+fn nothing_answered_is_nothing_measured() {
+    // A socket that nobody reads: requests disappear.
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port().to_string();
+    let run = |more: &[&str]| {
+        let arguments =
+            ["ping", "127.0.0.1", "--proto", "stamp", "-n", "3", "-p", "2ms", "--timeout", "200ms", "-q"];
+        let output =
+            Command::new(JITLAT).args(arguments).args(["--stamp-port", &port]).args(more).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, errors) = run(&[]);
+    assert_eq!(code, Some(2), "{errors}");
+    assert!(errors.contains("none of 3 requests was answered"), "{errors}");
+    assert_eq!(run(&["--fail-if", "loss>50%"]).0, Some(1));
+}

@@ -74,7 +74,8 @@ fn few(sent: u64, lost: u64) -> String {
         }
         n => format!("{n} lost, so {} to {} with 95 % confidence", percent(bound[0]), percent(bound[1])),
     };
-    format!("No verdict: {} are too few; {loss}.", count(sent, "packet"))
+    let are = if sent == 1 { "is" } else { "are" };
+    format!("No verdict: {} {are} too few; {loss}.", count(sent, "packet"))
 }
 
 fn sentence(c: &Cause) -> String {

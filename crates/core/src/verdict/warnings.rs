@@ -252,7 +252,8 @@ impl Notes {
         let asked = s.header.dscp;
         let seen: u64 = s.far_end.dscp.values().sum();
         let kept = s.far_end.dscp.get(&asked).copied().unwrap_or(0);
-        if kept < seen {
+        // Answers to plain requests have the class that the far host gives them.
+        if kept < seen && (s.two_way.is_none() || asked != 0) {
             let other = s.far_end.dscp.iter().filter(|(d, _)| **d != asked).max_by_key(|(_, n)| **n);
             self.warn(
                 "dscp_changed",

@@ -98,5 +98,11 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     if requests == 0 || !troubles.is_empty() || !whole || runs.iter().any(Run::is_cut_off) {
         return Ok(Status::NotMeasured);
     }
-    Ok(text::status(&runs, &args.report.fail_if))
+    let status = text::status(&runs, &args.report.fail_if);
+    let answered = runs.iter().any(|run| run.summary.counts.received > 0);
+    if !answered && status == Status::Measured {
+        error!("{}: none of {requests} requests was answered", args.host);
+        return Ok(Status::NotMeasured);
+    }
+    Ok(status)
 }

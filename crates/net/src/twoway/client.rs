@@ -111,6 +111,12 @@ pub enum PingError {
         "{0} refuses: nothing listens on that port there; is the reflector running, and is the port right?"
     )]
     Refused(SocketAddr),
+    /// Nothing was answered, and a host on the way says that it may not be.
+    #[error(
+        "{0}: a router or firewall on the way says that this traffic is prohibited (ICMP); does it let this protocol \
+         and port through?"
+    )]
+    Prohibited(SocketAddr),
 }
 
 /// The result of a test.
@@ -204,7 +210,7 @@ pub fn run_on<P: Protocol>(
     };
     let mut pinger = Pinger::new(make(kernel_id), plan, source);
     let mut out = Vec::with_capacity(slot);
-    let (mut unsent, mut refused, mut interrupted) = (0u64, 0u64, false);
+    let (mut unsent, mut refused, mut prohibited, mut interrupted) = (0u64, 0u64, 0u64, false);
     // How many requests had been answered when the far host last said that nothing listens.
     let mut answered_before = None;
     let mut first_failure = None;
@@ -268,6 +274,7 @@ pub fn run_on<P: Protocol>(
                     refused += 1;
                     answered_before = Some(pinger.requests().answered());
                 }
+                Err(e) if is_prohibition(&e) => prohibited += 1,
                 Err(_) => break,
             }
         }
@@ -292,6 +299,11 @@ pub fn run_on<P: Protocol>(
                 answered_before = Some(pinger.requests().answered());
                 restart(&mut departures, &mut pinger);
                 sent = send(&socket, bytes, link.carrier == Carrier::Udp);
+            }
+            if matches!(&sent, Err(e) if is_prohibition(e)) {
+                restart(&mut departures, &mut pinger);
+                sent = send(&socket, bytes, false);
+                prohibited += u64::from(sent.is_ok());
             }
             match sent {
                 Ok(_) if source == Source::User => {}
@@ -331,6 +343,9 @@ pub fn run_on<P: Protocol>(
     if refused > 0 && pinger.requests().answered() == 0 && pinger.protocol().expects_replies() {
         return Err(PingError::Refused(link.to));
     }
+    if prohibited > 0 && pinger.requests().answered() == 0 && pinger.protocol().expects_replies() {
+        return Err(PingError::Prohibited(link.to));
+    }
     if let Some(source) = first_failure.filter(|_| unsent > 0 && unsent >= pinger.requests().sent()) {
         return Err(PingError::Send { to: link.to, source });
     }
@@ -346,6 +361,12 @@ pub fn run_on<P: Protocol>(
         _ => Ending::Complete,
     };
     Ok(Measured { outcome: pinger.finish_up(), local, stamps, host, ending, unsent, refused })
+}
+
+/// Whether the system reports so that a host on the way prohibits this traffic (ICMP codes 9, 10 and 13; of ICMPv6, 1).
+/// What is unreachable for another reason is no error of the socket.
+fn is_prohibition(e: &io::Error) -> bool {
+    matches!(e.raw_os_error(), Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EACCES))
 }
 
 /// Sends `bytes`. A host that `refused` may still have a program that reads whole frames (LaTe's raw sockets) and

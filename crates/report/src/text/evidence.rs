@@ -343,7 +343,8 @@ fn far_end(page: &mut Page, s: &Summary) {
         let several = if f.ttl.len() > 1 { ": paths of different length" } else { "" };
         page.item(&format!("TTL {}{several}", mixture(&f.ttl, u8::to_string)));
     }
-    if f.odd_sizes > 0 {
+    // A far host may answer all requests with another size.
+    if f.odd_sizes > 0 && (s.two_way.is_none() || f.odd_sizes < s.counts.received) {
         page.item(&format!("{} of another size than agreed", count(f.odd_sizes, "packet")));
     }
 }
