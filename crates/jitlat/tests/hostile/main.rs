@@ -15,3 +15,4 @@ mod honest;
 mod lamp;
 mod stamp;
 mod tcp;
+mod twamp;

@@ -5,6 +5,7 @@ use super::{Opened, Reflector, Shared, at_port};
 use crate::clock;
 use crate::cmsg::LocalAddress;
 use crate::random;
+use jitlat_core::passive::Prefix;
 use jitlat_core::{Source, WallTime};
 use jitlat_proto::lamp::{self, FollowUp, Header, Reaction, ServerRules};
 use jitlat_proto::policy::{self, Service};
@@ -18,11 +19,13 @@ pub struct LampReflector {
     pub port: u16,
     /// Answer only over IPv6, because IPv4 is answered in whole frames ([`super::LampFrameReflector`]).
     pub only_ipv6: bool,
+    /// Networks whose addresses nobody can forge: their clients need no proof of theirs.
+    pub trusted: Vec<Prefix>,
 }
 
 impl Default for LampReflector {
     fn default() -> LampReflector {
-        LampReflector { port: lamp::PORT, only_ipv6: false }
+        LampReflector { port: lamp::PORT, only_ipv6: false, trusted: Vec::new() }
     }
 }
 
@@ -44,8 +47,8 @@ impl Reflector for LampReflector {
     fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
         let socket = AnsweringSocket::bind(at, shared, LARGEST)?;
         let (address, shared) = (socket.local_addr()?, shared.clone());
-        let secret = secret()?;
-        Ok(Opened { address, run: Box::new(move || serve(socket, secret, &shared)) })
+        let (secret, trusted) = (secret()?, self.trusted.clone());
+        Ok(Opened { address, run: Box::new(move || serve(socket, secret, trusted, &shared)) })
     }
 }
 
@@ -69,9 +72,10 @@ pub(super) fn secret() -> io::Result<[u8; 32]> {
     Ok(secret)
 }
 
-fn serve(mut socket: AnsweringSocket<Answered>, secret: [u8; 32], shared: &Shared) {
+fn serve(mut socket: AnsweringSocket<Answered>, secret: [u8; 32], trusted: Vec<Prefix>, shared: &Shared) {
     let send_stamps = if socket.stamps_answers() { Source::Kernel } else { Source::User };
-    let rules = ServerRules { receive_stamps: Source::Kernel, send_stamps, ..ServerRules::default() };
+    let rules =
+        ServerRules { receive_stamps: Source::Kernel, send_stamps, trusted, ..ServerRules::default() };
     let mut server = lamp::Server::<Option<LocalAddress>>::new(rules, secret);
     let mut answer = Vec::with_capacity(LARGEST);
     while !shared.is_stopping() {

@@ -13,6 +13,7 @@ use crate::stamp::Stamps;
 use crate::sys::{BATCH, Inbox};
 use crate::twoway::raw;
 use crate::twoway::socket;
+use jitlat_core::passive::Prefix;
 use jitlat_core::{Dscp, Source};
 use jitlat_proto::lamp::{self, FollowUp, Header, Reaction, ServerRules};
 use jitlat_proto::policy::{self, Service};
@@ -29,6 +30,8 @@ pub struct LampFrameReflector {
     pub port: u16,
     /// The interface.
     pub interface: String,
+    /// As [`super::LampReflector::trusted`].
+    pub trusted: Vec<Prefix>,
 }
 
 impl Reflector for LampFrameReflector {
@@ -47,8 +50,8 @@ impl Reflector for LampFrameReflector {
 
     fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
         let (frames, address) = Frames::open(&self.interface, at.port(), shared)?;
-        let secret = lamp_secret()?;
-        Ok(Opened { address, run: Box::new(move || frames.serve(secret)) })
+        let (secret, trusted) = (lamp_secret()?, self.trusted.clone());
+        Ok(Opened { address, run: Box::new(move || frames.serve(secret, trusted)) })
     }
 }
 
@@ -57,6 +60,8 @@ impl Reflector for LampFrameReflector {
 pub struct LampEthernetReflector {
     /// The interface.
     pub interface: String,
+    /// As [`super::LampReflector::trusted`].
+    pub trusted: Vec<Prefix>,
 }
 
 impl Reflector for LampEthernetReflector {
@@ -82,8 +87,11 @@ impl Reflector for LampEthernetReflector {
         let socket = raw::packet_socket(&self.interface, &lamp_frame::only_to(mac))?;
         let ip = addresses.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
         let frames = Frames::new(socket, ip, Ethernet { mac }, shared)?;
-        let secret = lamp_secret()?;
-        Ok(Opened { address: lamp_frame::address_of(mac), run: Box::new(move || frames.serve(secret)) })
+        let (secret, trusted) = (lamp_secret()?, self.trusted.clone());
+        Ok(Opened {
+            address: lamp_frame::address_of(mac),
+            run: Box::new(move || frames.serve(secret, trusted)),
+        })
     }
 }
 
@@ -217,8 +225,8 @@ impl<B: Beneath> Frames<B> {
     }
 
     /// Answers until the server stops.
-    fn serve(mut self, secret: [u8; 32]) {
-        let rules = ServerRules { receive_stamps: Source::Kernel, ..ServerRules::default() };
+    fn serve(mut self, secret: [u8; 32], trusted: Vec<Prefix>) {
+        let rules = ServerRules { receive_stamps: Source::Kernel, trusted, ..ServerRules::default() };
         let mut server = lamp::Server::<B::Way>::new(rules, secret);
         let mut inbox = Inbox::new(BATCH, LARGEST);
         let mut answer = Vec::with_capacity(2048);
@@ -293,5 +301,32 @@ impl<B: Beneath> Frames<B> {
         if self.socket.send(&self.frame).is_ok() {
             self.shared.counters.answered(1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_to_or_from_groups_are_no_requests() {
+        let (here, there) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+        let at = |host: u8, port: u16| SocketAddrV4::new([10, 9, 0, host].into(), port);
+        let owner = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let datagrams = Datagrams { mac: here, addresses: vec![*at(2, 0).ip()], _owner: owner };
+        let request = |from_mac: Mac, to_mac: Mac, to: u8| {
+            let ends = Ends { from_mac, to_mac, from: at(1, 46_772), to: at(to, lamp::PORT) };
+            let mut frame = Vec::new();
+            frame::fill(
+                &mut frame,
+                &frame::headers(&ends, 0, 64),
+                &Header::new(lamp::Kind::Init, 7, 0, 1).to_bytes(),
+            );
+            datagrams.parse(&frame).is_some()
+        };
+        assert!(request(there, here, 2));
+        assert!(!request(there, [0xff; 6], 2) && !request(there, [1, 0, 0x5e, 0, 0, 1], 2));
+        assert!(!request([0xff; 6], here, 2), "an answer would reach everybody");
+        assert!(!request(there, here, 255) && !request(there, here, 3));
     }
 }

@@ -11,6 +11,7 @@ use crate::machine::Tick;
 use crate::shares::{Rank, ShareTable};
 use crate::twoway::reflect::{Arrival, Silence};
 use core::net::SocketAddr;
+use jitlat_core::passive::Prefix;
 use jitlat_core::time::Source;
 use jitlat_core::{Span, SteadyTime};
 use std::collections::BTreeSet;
@@ -34,7 +35,7 @@ const SHORTEST_IDLE: Span = Span::seconds(10);
 const BEFORE_UNIDIRECTIONAL: i64 = 96;
 
 /// How a server behaves.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ServerRules {
     /// Sessions at a time. The longest idle one makes room for another, those without proof first.
     pub sessions: usize,
@@ -44,6 +45,8 @@ pub struct ServerRules {
     pub idle: Span,
     /// Whether follow-up is granted.
     pub follow_up: bool,
+    /// Networks whose addresses nobody can forge: their clients need no proof.
+    pub trusted: Vec<Prefix>,
     /// The best kind of stamps of arrivals on this host.
     pub receive_stamps: Source,
     /// The best kind of stamps of answers on this host; they are reported through [`Server::follow_up`].
@@ -57,6 +60,7 @@ impl Default for ServerRules {
             sessions_per_client: 256,
             idle: Span::seconds(120),
             follow_up: true,
+            trusted: Vec::new(),
             receive_stamps: Source::User,
             send_stamps: Source::User,
         }
@@ -109,7 +113,10 @@ enum Credit {
 }
 
 impl Credit {
-    const NONE: Credit = Credit::Of { packets: 0, bytes: 0 };
+    /// At the beginning of a session.
+    fn of(proven: bool) -> Credit {
+        if proven { Credit::Proven } else { Credit::Of { packets: 0, bytes: 0 } }
+    }
 
     fn add(&mut self, length: usize) {
         if let Credit::Of { packets, bytes } = self {
@@ -229,9 +236,9 @@ impl<R: Copy> Server<R> {
     /// A server without sessions. `secret` is random, so that proofs cannot be guessed.
     pub fn new(rules: ServerRules, secret: [u8; 32]) -> Server<R> {
         Server {
-            rules,
             prover: Prover::new(secret),
             sessions: ShareTable::new(rules.sessions, rules.sessions_per_client),
+            rules,
             agenda: BTreeSet::new(),
         }
     }
@@ -362,6 +369,7 @@ impl<R: Copy> Server<R> {
             out.extend(proof::ack(name.1, proof).to_bytes());
             return Ok(Reaction::Answer);
         }
+        let proven = proven || self.trusts(name.0);
         let known = self.sessions.get_mut(&name);
         let known = known.map(|s| (s.credit == Credit::Proven, s.unidirectional.is_some() == unidirectional));
         match known {
@@ -369,7 +377,7 @@ impl<R: Copy> Server<R> {
             Some((true, _)) if !proven => return Err(Silence::Forged),
             // Repeated: the ACK was lost. (LaTe acknowledges only once, and the client can never start.)
             Some((was_proven, true)) if was_proven == proven => {}
-            _ => self.insert(name, Session::new(route, unidirectional, self.credit(proven), now.steady))?,
+            _ => self.insert(name, Session::new(route, unidirectional, Credit::of(proven), now.steady))?,
         }
         let session = self.sessions.seen(&name).ok_or(Silence::Limited)?;
         session.seen = now.steady;
@@ -384,8 +392,9 @@ impl<R: Copy> Server<R> {
         Ok(Reaction::Answer)
     }
 
-    fn credit(&self, proven: bool) -> Credit {
-        if proven { Credit::Proven } else { Credit::NONE }
+    fn trusts(&self, client: SocketAddr) -> bool {
+        let ip = client.ip().to_canonical();
+        self.rules.trusted.iter().any(|network| network.contains(ip))
     }
 
     /// Adds a session, which another may have to leave room for.

@@ -247,6 +247,27 @@ fn late_needs_no_proof_for_round_trips_but_gets_no_follow_up() {
     }
 }
 
+#[test]
+fn clients_in_a_trusted_network_need_no_proof() {
+    let mut bench = Bench::new();
+    let trusted = vec!["192.0.2.0/28".parse().unwrap()];
+    bench.server = Server::new(ServerRules { trusted, ..ServerRules::default() }, SECRET);
+    for (host, granted) in
+        [("192.0.2.15:4000", true), ("192.0.2.16:4000", false), ("[::ffff:192.0.2.1]:4000", true)]
+    {
+        bench.from = host.parse().unwrap();
+        // A unidirectional test begins at once only with trust.
+        assert_eq!(bench.ask(0, Kind::Init, 0, 2).is_some(), granted, "{host}");
+        bench.ask(0, Kind::Init, 0, 1);
+        let mut out = Vec::new();
+        let control = Header::new(Kind::FollowUpControl, 7, 0, 0).to_bytes();
+        let arrival = Arrival { from: bench.from, at: tick(9).wall, ttl: None, traffic_class: None };
+        bench.server.handle(&control, &arrival, (), tick(9), &mut out).unwrap();
+        let word = FollowUp::from(Header::parse(&out).unwrap().length_or_type);
+        assert_eq!(word == FollowUp::Accept, granted, "{host}");
+    }
+}
+
 /// LaTe repeats its INIT every 100 ms until the ACK comes: what it sends is enough for a report, whatever the test.
 #[test]
 fn late_gets_its_report_for_what_it_sent() {

@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
 use crate::ping::test::{PingResult, Test};
 use jitlat_core::Transport;
+use jitlat_core::passive::Prefix;
 use jitlat_core::record::Moment;
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::twoway::FarReport;
@@ -81,23 +82,42 @@ pub static PROTOCOL: Protocol = Protocol {
                  --allow knows these clients by their link-local IPv6 address",
                 |_| Ok(()),
             ),
+            Argument::value(
+                "lamp-trust",
+                "NETWORKS",
+                "Networks, separated by commas, whose source addresses nobody can forge: LaTe's clients there, which \
+                 cannot prove their address, get follow-up and repeated reports too",
+                |text| networks(text).map(drop),
+            ),
         ],
         reflectors: |arguments| {
             let port = arguments.value(PORT.name)?;
+            let trusted = networks(arguments.text("lamp-trust").unwrap_or_default());
+            let trusted = trusted.map_err(Error::Settings)?;
             let frames = arguments.text("lamp-raw").map(|interface| LampFrameReflector {
                 port,
                 interface: interface.to_owned(),
+                trusted: trusted.clone(),
             });
             let ethernet = arguments.text("lamp-ethernet").map(|interface| {
-                Box::new(LampEthernetReflector { interface: interface.to_owned() }) as Box<dyn Reflector>
+                let (interface, trusted) = (interface.to_owned(), trusted.clone());
+                Box::new(LampEthernetReflector { interface, trusted }) as Box<dyn Reflector>
             });
-            let datagrams = LampReflector { port, only_ipv6: frames.is_some() };
+            let datagrams = LampReflector { port, only_ipv6: frames.is_some(), trusted: trusted.clone() };
             let frames = frames.map(|f| Box::new(f) as Box<dyn Reflector>);
             let datagrams = Box::new(datagrams) as Box<dyn Reflector>;
             Ok(frames.into_iter().chain([datagrams]).chain(ethernet).collect())
         },
     }),
 };
+
+/// Networks separated by commas.
+fn networks(text: &str) -> Result<Vec<Prefix>, String> {
+    let network = |text: &str| {
+        text.trim().parse().map_err(|()| format!("'{text}' is no network: write 192.0.2.0/24, 2001:db8::/32"))
+    };
+    text.split(',').filter(|t| !t.trim().is_empty()).map(network).collect()
+}
 
 const PORT: Argument = Argument::port("lamp-port", "UDP port of the LaMP server", || lamp::PORT.to_string());
 
