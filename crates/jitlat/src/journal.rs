@@ -5,7 +5,7 @@ use jitlat_core::observer::{Event, Observer};
 use jitlat_core::session::Ending;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{PacketRecord, Session};
-use jitlat_store::log::LogFile;
+use jitlat_store::log::{LogFile, WriteError};
 use std::path::PathBuf;
 use tracing::warn;
 
@@ -81,6 +81,8 @@ struct Journal {
     grew: bool,
     /// Whether the file was removed or replaced while it grew.
     gone: bool,
+    /// Complete records that have no file to go to.
+    unwritten: u64,
     /// Packets without a row, because writing was too slow.
     missed: u64,
     successor: Option<LogFile>,
@@ -107,6 +109,7 @@ impl Journal {
             begun: None,
             grew: false,
             gone: false,
+            unwritten: 0,
             missed: 0,
             successor: None,
             troubles: Vec::new(),
@@ -147,7 +150,10 @@ impl Journal {
 
     /// Writes complete records, each with the kernel's TCP_INFO, if there is one.
     fn records(&mut self, records: &[PacketRecord], tcp: &[TcpSample]) {
-        let Some(log) = self.last_log() else { return };
+        let Some(log) = self.last_log() else {
+            self.unwritten += records.len() as u64;
+            return;
+        };
         for (k, record) in records.iter().enumerate() {
             match tcp.get(k) {
                 Some(sample) => log.record_tcp(record, Some(sample)),
@@ -198,7 +204,7 @@ impl Journal {
             self.log.finish(session);
         }
         // First of all, because once replaced its name belongs to another file.
-        let closed = self.log.close();
+        let closed = self.log.close().map_err(|e| WriteError { lost: e.lost.max(self.unwritten), ..e });
         let replaced = self.successor.map(|mut log| {
             log.finish(session);
             if is_there || !path.exists() {

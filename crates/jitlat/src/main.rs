@@ -14,6 +14,7 @@ mod analyze;
 mod capture;
 mod collect;
 mod compare;
+mod confinement;
 mod console;
 mod demo;
 mod doctor;
@@ -46,7 +47,7 @@ use tracing::error;
 
 fn main() -> ExitCode {
     let cli = root::parse();
-    console::log::start(cli.log_level, matches!(&cli.command, Some(Command::Serve(_))));
+    console::log::start(cli.log_level, cli.log_format, matches!(&cli.command, Some(Command::Serve(_))));
     let ended = match cli.command {
         None => test::run(&cli.test),
         Some(Command::Test(args)) => test::run(&args),

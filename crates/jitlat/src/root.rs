@@ -1,6 +1,6 @@
 //! The root of the command line: all commands. Only `main` imports it.
 
-use crate::console::log::Level;
+use crate::console::log::{Format, Level};
 use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::{compare, demo, doctor, manual, path, serve, spp, sweep, tcp, test};
@@ -26,6 +26,9 @@ pub struct Cli {
     /// What is logged to standard error: off, error, warn, info (the default), debug, trace; with this, each line is dated
     #[arg(long, global = true, value_name = "LEVEL")]
     pub log_level: Option<Level>,
+    /// How it is written: text, or json, one object a line with time, level, message, peer, service and decision
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text", hide_default_value = true)]
+    pub log_format: Format,
     #[command(subcommand)]
     pub command: Option<Command>,
     #[command(flatten)]

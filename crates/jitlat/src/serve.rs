@@ -1,5 +1,6 @@
 //! `jitlat serve`: answers tests from other hosts.
 
+use crate::confinement::ConfinementArgs;
 use crate::exit::Status;
 use crate::late_server::TestFolder;
 use crate::options::key;
@@ -18,13 +19,14 @@ use jitlat_instruments::serve::{
     Access, DigestService, OneWayPacket, OneWayService, Reflector, Serve, every_address,
 };
 use jitlat_net::capture::interface::InterfaceSettings;
+use jitlat_net::confine::Confining;
 use jitlat_net::pace::Pacing;
 use jitlat_proto::digest;
 use jitlat_proto::jitlat::{Key, Limits};
 use jitlat_proto::ledger::ClientLimits;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use tracing::warn;
@@ -54,6 +56,8 @@ pub struct ServeArgs {
     pub reflect: ReflectArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
+    #[command(flatten)]
+    pub confinement: ConfinementArgs,
 }
 
 /// Packet digests for `jitlat spp -R HOST`.
@@ -281,20 +285,28 @@ pub fn run(args: &ServeArgs) -> Result<Status> {
         pacing: Pacing { realtime: args.realtime, lock_memory: args.realtime.is_some(), ..Pacing::default() },
     };
     let reflect = &args.reflect;
-    let keep = reflect.late_packets.as_deref().map(keep_packets).transpose()?;
-    let serve = Serve {
+    let folder = reflect.late_packets.as_deref().map(TestFolder::new).transpose()?;
+    let mut serve = Serve {
         ips: if args.bind.is_empty() { every_address() } else { args.bind.clone() },
         one_way: Some(one_way).filter(|_| reflect.protocols.wants(ONE_WAY)),
         reflectors: reflect.protocols.reflectors()?,
         access: Access { allow: reflect.allow.clone(), limits: reflect.limits() },
         priority: args.priority.priority(),
-        one_way_packets: keep.as_ref().map(|(packets, _)| packets.clone()),
+        one_way_packets: None,
         digests: args.digests.settings(key)?,
     };
     let stop = interrupt::stop()?;
+    let folders = reflect.late_packets.iter().cloned().collect();
+    let confining = args.confinement.begin(&serve, folders, args.realtime.is_some())?;
+    let keep = folder.map(keep_packets).transpose()?;
+    serve.one_way_packets = keep.as_ref().map(|(packets, _)| packets.clone());
     let serving = serve.start()?;
+    let confined = confining.map(Confining::complete).transpose()?;
     serving.failures().iter().for_each(|failure| warn!("{failure}"));
-    let mut lines = String::new();
+    let mut lines = match &confined {
+        Some(confined) => format!("jitlat serve: confined: {confined}\n"),
+        None => "jitlat serve: not confined (--no-sandbox)\n".to_owned(),
+    };
     for address in serving.digests() {
         let interfaces = args.digests.capture.join(", ");
         lines += &format!("jitlat serve: digests of packets at {interfaces} on TCP {address}\n");
@@ -321,9 +333,8 @@ pub fn run(args: &ServeArgs) -> Result<Status> {
 /// Packets that may wait to be kept.
 const WAITING: usize = 1 << 16;
 
-/// Starts the thread that keeps packets of one-way tests in `folder`.
-fn keep_packets(folder: &Path) -> Result<(SyncSender<OneWayPacket>, JoinHandle<()>)> {
-    let folder = TestFolder::new(folder)?;
+/// Starts the thread that keeps packets of one-way tests in a folder.
+fn keep_packets(folder: TestFolder) -> Result<(SyncSender<OneWayPacket>, JoinHandle<()>)> {
     let (packets, received) = sync_channel(WAITING);
     let thread = std::thread::Builder::new().name("late-packets".to_owned());
     Ok((packets, thread.spawn(move || folder.run(&received))?))

@@ -3,7 +3,7 @@
 //!
 //! * [`clock`] – wall and steady clock, the kernel's synchronisation state, clock steps
 //! * [`pace`] – waiting for absolute deadlines
-//! * [`privilege`] – capabilities, and how to grant them
+//! * [`privilege`] – capabilities, and how to grant them; [`confine`] – what a server gives up
 //! * [`stamp`] – time stamps of the kernel and of the hardware
 //! * [`twoway`] – drivers of the two-way protocols; [`reflect`] – their reflectors
 //! * [`capture`] – packets captured at an interface or read from a file
@@ -55,6 +55,7 @@ pub mod capture;
 pub mod client;
 pub mod clock;
 mod cmsg;
+pub mod confine;
 mod departures;
 pub mod digest;
 pub mod doctor;

@@ -16,12 +16,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::callsite::Identifier;
+use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, MakeWriter};
 use tracing_subscriber::registry::LookupSpan;
+
+/// How lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Time, level, message, and what it is about as `name=value`.
+    #[default]
+    Text,
+    /// One JSON object a line: `time`, `level`, `message`, and what it is about by name.
+    Json,
+}
 
 /// How much is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -48,8 +59,12 @@ impl From<Level> for LevelFilter {
 }
 
 /// Starts logging at `level`, by default at info; with `runs_long` lines have dates.
-pub fn start(level: Option<Level>, runs_long: bool) {
-    let lines = if runs_long || level.is_some() { Lines::Dated(Mutex::default()) } else { Lines::Plain };
+pub fn start(level: Option<Level>, format: Format, runs_long: bool) {
+    let lines = match format {
+        Format::Json => Lines::Json(Mutex::default()),
+        Format::Text if runs_long || level.is_some() => Lines::Dated(Mutex::default()),
+        Format::Text => Lines::Plain,
+    };
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level.unwrap_or(Level::Info))
         .with_writer(StandardError)
@@ -72,6 +87,8 @@ enum Lines {
     Plain,
     /// Time (UTC), level, message.
     Dated(Mutex<Repetitions>),
+    /// Objects.
+    Json(Mutex<Repetitions>),
 }
 
 impl<S, N> FormatEvent<S, N> for Lines
@@ -98,9 +115,17 @@ where
                 return Ok(());
             }
             Lines::Plain => line.write_str("jitlat: ")?,
+            Lines::Json(repetitions) => {
+                let object = Object::of(event);
+                let (admitted, left_out) = admit(repetitions, event, &object);
+                if left_out > 0 {
+                    let message = format!("{left_out} more lines of a kind were left out");
+                    Object::new(tracing::Level::INFO, &message).write(&mut line)?;
+                }
+                return if admitted { object.write(&mut line) } else { Ok(()) };
+            }
             Lines::Dated(repetitions) => {
-                let mut repetitions = repetitions.lock().unwrap_or_else(PoisonError::into_inner);
-                let (admitted, left_out) = repetitions.admit(event.metadata().callsite(), Instant::now());
+                let (admitted, left_out) = admit(repetitions, event, &Object::of(event));
                 if left_out > 0 {
                     SystemTime.format_time(&mut line)?;
                     writeln!(line, "  INFO {left_out} more lines of a kind were left out")?;
@@ -114,6 +139,62 @@ where
         }
         context.field_format().format_fields(line.by_ref(), event)?;
         writeln!(line)
+    }
+}
+
+/// Whether a line may be written now, and how many were left out before. A test that was accepted always has its line.
+fn admit(repetitions: &Mutex<Repetitions>, event: &Event<'_>, object: &Object) -> (bool, u64) {
+    if object.0.get("decision").is_some_and(|decision| decision == "accepted") {
+        return (true, 0);
+    }
+    let mut repetitions = repetitions.lock().unwrap_or_else(PoisonError::into_inner);
+    repetitions.admit(event.metadata().callsite(), Instant::now())
+}
+
+/// The time, level, message and fields of an event, by name.
+struct Object(serde_json::Map<String, serde_json::Value>);
+
+impl Object {
+    fn new(level: tracing::Level, message: &str) -> Object {
+        let mut time = String::new();
+        // Writing to a string does not fail.
+        let _ = SystemTime.format_time(&mut Writer::new(&mut time));
+        let level = level.as_str().to_ascii_lowercase();
+        let fields = [("time", time), ("level", level), ("message", message.to_owned())];
+        Object(fields.map(|(name, value)| (name.to_owned(), value.into())).into_iter().collect())
+    }
+
+    fn of(event: &Event<'_>) -> Object {
+        let mut object = Object::new(*event.metadata().level(), "");
+        event.record(&mut object);
+        object
+    }
+
+    /// Writes it in one line.
+    fn write(self, line: &mut Writer<'_>) -> fmt::Result {
+        writeln!(line, "{}", serde_json::Value::Object(self.0))
+    }
+}
+
+impl Visit for Object {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.insert(field.name().to_owned(), format!("{value:?}").into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.0.insert(field.name().to_owned(), value.into());
     }
 }
 

@@ -97,6 +97,11 @@ impl Running {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits for its end; fails the test if it takes longer than `limit`.
     pub fn finish(mut self, limit: Duration) -> Finished {
         let status = loop {

@@ -11,6 +11,7 @@ mod broadcast;
 mod cells;
 mod clocks;
 mod closed_log;
+mod confined;
 mod failures;
 mod harness;
 mod live;

@@ -44,6 +44,10 @@ impl Reflector for LampFrameReflector {
     }
 
     /// One address, whatever the host's addresses are.
+    fn needs_raw_packets(&self) -> bool {
+        true
+    }
+
     fn addresses(&self, _ips: &[IpAddr]) -> Vec<SocketAddr> {
         vec![(Ipv4Addr::UNSPECIFIED, self.port).into()]
     }
@@ -74,6 +78,10 @@ impl Reflector for LampEthernetReflector {
     }
 
     /// One address, that of the interface.
+    fn needs_raw_packets(&self) -> bool {
+        true
+    }
+
     fn addresses(&self, _ips: &[IpAddr]) -> Vec<SocketAddr> {
         vec![(Ipv6Addr::UNSPECIFIED, lamp_frame::ETHERTYPE).into()]
     }

@@ -62,6 +62,11 @@ pub trait Reflector {
     /// The addresses to answer at, on a host that answers at `ips`.
     fn addresses(&self, ips: &[IpAddr]) -> Vec<SocketAddr>;
 
+    /// Whether it opens packet sockets, which takes a capability (`CAP_NET_RAW`).
+    fn needs_raw_packets(&self) -> bool {
+        false
+    }
+
     /// Opens its socket at `at`, one of [`addresses`](Self::addresses). Nothing is answered before [`Opened::run`]
     /// runs, which must end soon after [`Shared::is_stopping`] returns true.
     fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened>;

@@ -1,0 +1,95 @@
+//! `jitlat serve` says what it has given up, has given it up in every thread, and writes what it decides as JSON lines.
+
+use crate::harness::*;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::collections::HashSet;
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::time::Instant;
+
+/// A server at `host`, ready for clients.
+fn server(folder: &std::path::Path, host: Ipv4Addr, options: &str) -> Running {
+    let server = Running::start(Place::Here.jitlat(folder, &format!("serve --bind {host} {options}")));
+    let started = Instant::now();
+    while TcpStream::connect((host, 2666)).is_err() {
+        assert!(started.elapsed() < PATIENCE, "no server");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    server
+}
+
+fn stopped(server: Running) -> Finished {
+    server.signal(Signal::SIGTERM);
+    server.finish(PATIENCE)
+}
+
+/// The values of `name` in the status of each thread of `process`.
+fn of_threads(process: u32, name: &str) -> HashSet<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let status = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.unwrap().path().join("status"))
+    };
+    let value = |text: String| text.lines().find_map(|l| l.strip_prefix(name).map(|v| v.trim().to_owned()));
+    tasks.filter_map(|task| value(status(task).ok()?)).collect()
+}
+
+#[test]
+fn a_server_says_what_it_gave_up_and_every_thread_has() {
+    let (folder, host) = (tempfile::tempdir().unwrap(), own_address());
+    let server = server(folder.path(), host, "--only jitlat");
+    assert_eq!(of_threads(server.id(), "CapPrm:"), HashSet::from(["0000000000000000".to_owned()]));
+    assert_eq!(of_threads(server.id(), "NoNewPrivs:"), HashSet::from(["1".to_owned()]));
+    assert_eq!(of_threads(server.id(), "Seccomp:"), HashSet::from(["2".to_owned()]));
+    let first = stopped(server).stdout.lines().next().unwrap().to_owned();
+    assert!(first.starts_with("jitlat serve: confined: user "), "{first}");
+    assert!(first.contains(", no capabilities, no_new_privs, seccomp ("), "{first}");
+
+    let server = self::server(folder.path(), host, "--no-sandbox");
+    assert_eq!(of_threads(server.id(), "Seccomp:"), HashSet::from(["0".to_owned()]));
+    let first = stopped(server).stdout.lines().next().unwrap().to_owned();
+    assert_eq!(first, "jitlat serve: not confined (--no-sandbox)");
+}
+
+#[test]
+fn a_user_that_does_not_exist_is_refused_before_anything_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("serve --bind {} --user no-such-user-here", own_address());
+    let finished = Running::start(Place::Here.jitlat(folder.path(), &line)).finish(PATIENCE);
+    finished.refused(&["no-such-user-here", "--no-sandbox"]);
+}
+
+#[test]
+fn decisions_are_json_lines() {
+    let (folder, host) = (tempfile::tempdir().unwrap(), own_address());
+    let key = folder.path().join("key");
+    std::fs::write(&key, "correct horse battery staple\n").unwrap();
+    std::fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).unwrap();
+    let key = key.display();
+    let server = server(folder.path(), host, &format!("--key-file {key} --log-format json"));
+    let client = |options: &str| {
+        let line = format!("{host} -n 20 -p 1ms --json - {options}");
+        Running::start(Place::Here.jitlat(folder.path(), &line)).finish(PATIENCE)
+    };
+    let tests = 12;
+    for _ in 0..tests {
+        assert_eq!(client(&format!("--key-file {key}")).code(), 0);
+    }
+    client("").refused(&["key"]);
+    let log = stopped(server).stderr;
+    let lines: Vec<Value> =
+        log.lines().map(|l| serde_json::from_str(l).unwrap_or_else(|e| panic!("{e}: {l}"))).collect();
+    for line in &lines {
+        assert!(
+            line["time"].is_string() && line["level"].is_string() && line["message"].is_string(),
+            "{line}"
+        );
+    }
+    let accepted: Vec<&Value> = lines.iter().filter(|l| l["decision"] == "accepted").collect();
+    // More than any other kind of line has in ten seconds.
+    assert_eq!(accepted.len(), tests, "{log}");
+    assert!(
+        accepted.iter().all(|l| l["service"] == "jitlat" && l["peer"].as_str().unwrap().starts_with("127.")),
+        "{log}"
+    );
+}

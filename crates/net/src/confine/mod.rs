@@ -1,0 +1,230 @@
+//! [`Confinement`]: what a process gives up before it talks to strangers, in two steps.
+//!
+//! [`Confinement::begin`], while the process has one thread: the user, every capability that no service needs, the right to
+//! gain others (`no_new_privs`), and writing to files (Landlock). Threads started later inherit all of it.
+//! [`Confinement::complete`], once every socket is bound: the system calls (seccomp), for all threads at once.
+
+mod calls;
+
+use crate::privilege::Capability;
+use landlock::{
+    ABI, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetStatus,
+};
+use nix::unistd::{self, Gid, Uid, User};
+use std::fmt;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What a confined process keeps.
+#[derive(Clone, Debug, Default)]
+pub struct Confinement {
+    /// The user it becomes if it was started as root; `None`: the owner of the first of `folders`, or `nobody`.
+    pub user: Option<String>,
+    /// Capabilities it keeps, of those it has.
+    pub capabilities: Vec<Capability>,
+    /// Folders that it may write to. They must exist.
+    pub folders: Vec<PathBuf>,
+}
+
+/// Why a process could not be confined.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfineError {
+    /// There is no such user.
+    #[error("there is no user {0} on this host")]
+    NoUser(String),
+    /// `--user`, and the process was not started as root.
+    #[error("becoming user {0} needs root: start as root, or as that user")]
+    NotRoot(String),
+    /// The user cannot write to a folder.
+    #[error("user {user} cannot write to {}: give the folder to that user, or choose another user", .folder.display())]
+    Folder {
+        /// The user.
+        user: String,
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A system call failed.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+fn failed<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> ConfineError {
+    move |source| ConfineError::System { doing, source: source.into() }
+}
+
+/// A process that has given up files, user and capabilities, but no system calls yet.
+#[derive(Debug)]
+#[must_use = "its system calls are not filtered yet"]
+pub struct Confining {
+    user: String,
+    /// Whether packet sockets may be opened.
+    raw: bool,
+    /// The names of the capabilities it still has.
+    left: Vec<String>,
+    files: Files,
+}
+
+/// What of Landlock the kernel has.
+#[derive(Debug)]
+enum Files {
+    /// Only these folders can be written to.
+    Confined(Vec<PathBuf>),
+    /// The system does not have it, or does not let it be used.
+    Free,
+}
+
+/// What a process has given up.
+#[derive(Debug)]
+pub struct Confined {
+    before: Confining,
+    /// The number of system calls allowed; `None` if the system has no filter, or does not let it be used.
+    calls: Option<usize>,
+}
+
+impl Confinement {
+    /// Gives up everything but system calls. To be called while the process has one thread: others keep what they have.
+    ///
+    /// # Errors
+    /// [`ConfineError`]; the process may have given up a part. What the system does not have, or does not let it use, is no error: [`Confined`] says it.
+    pub fn begin(&self) -> Result<Confining, ConfineError> {
+        let kept: Vec<Capability> = self.capabilities.iter().copied().filter(|c| c.is_held()).collect();
+        // The bounding set can only be reduced with a capability of its own; no_new_privs makes it idle anyway.
+        for capability in
+            caps::all().into_iter().filter(|c| !kept.iter().any(|k| k.to_string() == c.to_string()))
+        {
+            let _ = caps::drop(None, caps::CapSet::Bounding, capability);
+        }
+        let user = self.become_user()?;
+        limit_capabilities(&kept);
+        nix::sys::prctl::set_no_new_privs().map_err(failed("setting no_new_privs"))?;
+        let left = caps::read(None, caps::CapSet::Permitted).unwrap_or_default();
+        let mut left: Vec<String> = left.iter().map(ToString::to_string).collect();
+        left.sort_unstable();
+        Ok(Confining { user, raw: kept.contains(&Capability::NetRaw), left, files: self.close_files() })
+    }
+
+    /// Becomes the user if this is root; returns the name of the one it is then.
+    fn become_user(&self) -> Result<String, ConfineError> {
+        let own = unistd::geteuid();
+        if !own.is_root() {
+            return match &self.user {
+                Some(name) if find(name)?.uid != own => Err(ConfineError::NotRoot(name.clone())),
+                _ => Ok(name_of(own)),
+            };
+        }
+        let (name, uid, gid) = match (&self.user, self.folders.first()) {
+            (Some(name), _) => find(name).map(|user| (user.name, user.uid, user.gid))?,
+            (None, Some(folder)) => {
+                let owner = folder.metadata().map_err(failed("reading who owns the folder"))?;
+                let (uid, gid) = (Uid::from_raw(owner.uid()), Gid::from_raw(owner.gid()));
+                (name_of(uid), uid, gid)
+            }
+            (None, None) => match User::from_name("nobody").ok().flatten() {
+                Some(user) => (user.name, user.uid, user.gid),
+                None => ("65534".to_owned(), Uid::from_raw(65534), Gid::from_raw(65534)),
+            },
+        };
+        // Whatever is kept is reduced by `limit_capabilities`.
+        caps::securebits::set_keepcaps(true)
+            .map_err(|e| io::Error::other(e.to_string()))
+            .map_err(failed("keeping capabilities"))?;
+        let changed = unistd::setgroups(&[gid])
+            .and_then(|()| unistd::setresgid(gid, gid, gid))
+            .and_then(|()| unistd::setresuid(uid, uid, uid));
+        match changed {
+            Ok(()) => {}
+            // A container without these users, or without the capability: it stays who it is.
+            Err(_) if self.user.is_none() => return Ok(name_of(unistd::geteuid())),
+            Err(e) => return Err(failed("becoming another user")(e)),
+        }
+        for folder in &self.folders {
+            if unistd::access(folder, unistd::AccessFlags::W_OK).is_err() {
+                return Err(ConfineError::Folder { user: name, folder: folder.clone() });
+            }
+        }
+        Ok(name)
+    }
+
+    /// Leaves nothing to write to but the folders, and no program to run.
+    fn close_files(&self) -> Files {
+        let write: BitFlags<AccessFs> = AccessFs::from_write(ABI::V5) | AccessFs::Execute;
+        let closed = || -> Result<RulesetStatus, Box<dyn std::error::Error>> {
+            let ruleset =
+                Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(write)?;
+            let inside = AccessFs::from_write(ABI::V5);
+            let allow = |rules: RulesetCreated, folder: &Path| -> Result<_, Box<dyn std::error::Error>> {
+                Ok(rules.add_rule(PathBeneath::new(PathFd::new(folder)?, inside))?)
+            };
+            let rules =
+                self.folders.iter().try_fold(ruleset.create()?, |rules, folder| allow(rules, folder))?;
+            Ok(rules.restrict_self()?.ruleset)
+        };
+        match closed() {
+            Ok(RulesetStatus::NotEnforced) | Err(_) => Files::Free,
+            Ok(_) => Files::Confined(self.folders.clone()),
+        }
+    }
+}
+
+impl Confining {
+    /// Gives up system calls, in all threads of the process.
+    ///
+    /// # Errors
+    /// [`ConfineError::System`] if the filter cannot be made.
+    pub fn complete(self) -> Result<Confined, ConfineError> {
+        let calls = calls::filter(self.raw).map_err(failed("filtering system calls"))?;
+        Ok(Confined { before: self, calls })
+    }
+}
+
+impl fmt::Display for Confined {
+    /// `user nobody, no capabilities, no_new_privs, seccomp (120 calls), Landlock (no file)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Confining { user, left, files, .. } = &self.before;
+        let left = if left.is_empty() { "no capabilities".to_owned() } else { left.join(" ") };
+        write!(f, "user {user}, {left}")?;
+        f.write_str(", no_new_privs, ")?;
+        match self.calls {
+            Some(calls) => write!(f, "seccomp ({calls} calls), ")?,
+            None => f.write_str("no seccomp on this system, ")?,
+        }
+        match files {
+            Files::Confined(folders) if folders.is_empty() => f.write_str("Landlock (writes no file)"),
+            Files::Confined(folders) => {
+                let folders: Vec<String> = folders.iter().map(|f| f.display().to_string()).collect();
+                write!(f, "Landlock (writes to {})", folders.join(", "))
+            }
+            Files::Free => f.write_str("no Landlock on this system"),
+        }
+    }
+}
+
+fn find(name: &str) -> Result<User, ConfineError> {
+    let by_name = User::from_name(name).map_err(failed("looking up a user"))?;
+    let by_number = || User::from_uid(Uid::from_raw(name.parse().ok()?)).ok().flatten();
+    by_name.or_else(by_number).ok_or_else(|| ConfineError::NoUser(name.to_owned()))
+}
+
+fn name_of(uid: Uid) -> String {
+    User::from_uid(uid).ok().flatten().map_or_else(|| uid.to_string(), |user| user.name)
+}
+
+/// Leaves this thread, and those it starts, the capabilities `kept` only, where the system lets it.
+fn limit_capabilities(kept: &[Capability]) {
+    let set: caps::CapsHashSet = kept.iter().filter_map(|c| c.to_string().parse().ok()).collect();
+    // What is left is read again, and said.
+    let _ = caps::clear(None, caps::CapSet::Ambient);
+    let _ = caps::set(None, caps::CapSet::Effective, &set);
+    let _ = caps::set(None, caps::CapSet::Permitted, &set);
+    let _ = caps::set(None, caps::CapSet::Inheritable, &caps::CapsHashSet::new());
+}
+
+#[cfg(test)]
+mod tests;
