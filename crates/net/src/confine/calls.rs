@@ -57,15 +57,15 @@ fn one_of(
 
 /// Requests to devices and sockets that only read, or change a descriptor of this process.
 const IOCTLS: &[u64] = &[
-    libc::FIONBIO as u64,
-    libc::FIONREAD as u64,
-    libc::TCGETS as u64,
-    libc::TIOCGWINSZ as u64,
-    libc::SIOCGIFINDEX as u64,
-    libc::SIOCGIFNAME as u64,
-    libc::SIOCGIFFLAGS as u64,
-    libc::SIOCGIFHWADDR as u64,
-    libc::SIOCGIFMTU as u64,
+    libc::FIONBIO as _,
+    libc::FIONREAD as _,
+    libc::TCGETS as _,
+    libc::TIOCGWINSZ as _,
+    libc::SIOCGIFINDEX as _,
+    libc::SIOCGIFNAME as _,
+    libc::SIOCGIFFLAGS as _,
+    libc::SIOCGIFHWADDR as _,
+    libc::SIOCGIFMTU as _,
 ];
 
 /// What services, threads, timers, clocks, memory, standard error and the files of a folder need.
