@@ -82,6 +82,11 @@ pub trait Client: fmt::Debug + Send + Sync {
     /// The sizes that requests can have.
     fn sizes(&self) -> Sizes;
 
+    /// Whether a test without any answer has failed.
+    fn expects_answers(&self) -> bool {
+        true
+    }
+
     /// Changes how packets are sent and marked.
     fn adapt(&self, _link: &mut Link) {}
 

@@ -232,6 +232,10 @@ impl Client for LampClient {
         self.port
     }
 
+    fn expects_answers(&self) -> bool {
+        !self.broadcast
+    }
+
     fn sizes(&self) -> Sizes {
         let header = HEADER_LEN as u64;
         Sizes { usual: 0, header, range: (header, MAX_PAYLOAD.into()), beneath: Some(8) }
