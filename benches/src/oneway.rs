@@ -56,7 +56,7 @@ pub fn run(packets: u64, period: Span, pacing: Pacing, stamps: Source) -> Result
         bind: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
         test_port: jitlat_core::spec::TEST_PORT,
         limits: Limits::default(),
-        key: None,
+        keys: Default::default(),
         pacing: Pacing::default(),
         priority: None,
     };

@@ -257,7 +257,7 @@ fn run(direction: Direction) -> Result<Run> {
                 bind: vec![(HOSTS[1].1, jitlat_core::spec::CONTROL_PORT).into()],
                 test_port: jitlat_core::spec::TEST_PORT,
                 limits: Limits::default(),
-                key: None,
+                keys: Default::default(),
                 pacing: Pacing::default(),
                 priority: None,
             };

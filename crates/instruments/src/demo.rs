@@ -40,7 +40,7 @@ impl TestBed {
             bind: vec![SocketAddr::from((SERVER_SIDE, control))],
             test_port: up,
             limits: Limits::default(),
-            key: None,
+            keys: Default::default(),
             pacing: Pacing::default(),
             priority: None,
         };

@@ -6,13 +6,14 @@ use jitlat_core::spec::{CONTROL_PORT, TEST_PORT};
 use jitlat_net::pace::Pacing;
 use jitlat_net::server::{Server, ServerSettings};
 use jitlat_net::{digest, reflect};
-use jitlat_proto::jitlat::{Key, Limits};
+use jitlat_proto::jitlat::{Keys, Limits};
+use jitlat_proto::policy::{DIGESTS, Gate, ONE_WAY, Service};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 pub use jitlat_net::reflect::{OneWayPacket, Reflector, ReflectorError};
-pub use jitlat_proto::access::Access;
+pub use jitlat_proto::policy::{self, Policy};
 
 /// The services of a host.
 pub struct Serve {
@@ -22,8 +23,9 @@ pub struct Serve {
     pub one_way: Option<OneWayService>,
     /// Reflectors of two-way tests, by protocol: see [`Protocol::reflectors`](crate::ping::Protocol::reflectors).
     pub reflectors: Vec<Box<dyn Reflector>>,
-    /// Who may use two-way tests, and how many packets each.
-    pub access: Access,
+    /// Who may use which service, and how much of it. If any service has a key, those without are served only if they
+    /// are [open](policy::Rules::open).
+    pub policy: Policy,
     /// Priority within this host of everything that is sent in tests (`SO_PRIORITY`); `None`: the default.
     pub priority: Option<u32>,
     /// Receives the packets of unidirectional LaMP tests, which only this host has; `None`: they are not kept.
@@ -39,10 +41,10 @@ pub struct OneWayService {
     pub control_port: u16,
     /// Port of test streams unless a client requests another.
     pub test_port: u16,
-    /// The limits of each client.
+    /// The limits of one test. Those of connections, sessions and memory are the policy's.
     pub limits: Limits,
-    /// The key that clients must have; `None`: no key needed.
-    pub key: Option<Key>,
+    /// The keys that clients may have; none: no key needed.
+    pub keys: Keys,
     /// How the packet threads are scheduled and wait.
     pub pacing: Pacing,
 }
@@ -53,7 +55,7 @@ impl Default for OneWayService {
             control_port: CONTROL_PORT,
             test_port: TEST_PORT,
             limits: Limits::default(),
-            key: None,
+            keys: Keys::default(),
             pacing: Pacing::default(),
         }
     }
@@ -73,6 +75,7 @@ pub struct Serving {
     server: Option<Server>,
     reflectors: reflect::Reflectors,
     digests: Option<digest::RunningExporter>,
+    withheld: Vec<Service>,
 }
 
 /// The wildcard addresses of IPv4 and IPv6.
@@ -87,39 +90,68 @@ impl Serve {
     /// [`Serving::failures`].
     ///
     /// # Errors
-    /// [`Error`] if one-way tests or digests cannot be served, or if no service is selected.
+    /// [`Error`] if one-way tests or digests cannot be served, or if no service is left.
     pub fn start(&self) -> Result<Serving, Error> {
+        let gate = Gate::new(self.policy.clone());
+        let keyed = self.has_key();
+        let mut withheld = Vec::new();
+        let mut is_served = |service: Service, authenticates: bool| {
+            let held_back = keyed && !authenticates && !self.policy.is_open(service);
+            if held_back && !self.policy.is_off(service) && !withheld.contains(&service) {
+                withheld.push(service);
+            }
+            !held_back && !self.policy.is_off(service)
+        };
         let at =
             |port: u16| -> Vec<SocketAddr> { self.ips.iter().map(|ip| SocketAddr::new(*ip, port)).collect() };
         let digests = match &self.digests {
-            Some(DigestService { port, service }) => Some(service.clone().serve(&at(*port))?),
-            None => None,
+            Some(DigestService { port, service }) if is_served(DIGESTS, service.key.is_some()) => {
+                Some(service.clone().serve_sharing(&at(*port), gate.clone())?)
+            }
+            _ => None,
         };
-        let mut reflectors = reflect::Reflectors::new(self.access.clone())
+        let mut reflectors = reflect::Reflectors::sharing(gate.clone())
             .with_priority(self.priority)
             .with_packets(self.one_way_packets.clone());
         for reflector in &self.reflectors {
-            reflectors.start(reflector.as_ref(), &self.ips);
+            if is_served(reflector.service(), reflector.authenticates()) {
+                reflectors.start(reflector.as_ref(), &self.ips);
+            }
         }
-        let server = match &self.one_way {
+        let one_way = self.one_way.as_ref().filter(|one_way| is_served(ONE_WAY, !one_way.keys.is_empty()));
+        let server = match one_way {
             Some(one_way) => {
                 let service = ServerSettings {
                     bind: at(one_way.control_port),
                     test_port: one_way.test_port,
                     limits: one_way.limits.clone(),
-                    key: one_way.key.clone(),
+                    keys: one_way.keys.clone(),
                     pacing: one_way.pacing.clone(),
                     priority: self.priority,
                 };
-                Some(Server::bind(service)?)
+                Some(Server::sharing(service, gate)?)
             }
-            None if reflectors.listening().is_empty() => {
-                let why = "nothing to answer: every reflector failed to start";
-                return Err(Error::Settings(why.to_owned()));
+            None if reflectors.listening().is_empty() && digests.is_none() => {
+                let why = match withheld[..] {
+                    [] => "nothing to answer: no service is on, or none could start".to_owned(),
+                    _ => format!(
+                        "nothing to answer: a key is configured, and {} would be served without one; name them as open, \
+                         or give them a key",
+                        withheld.join(", ")
+                    ),
+                };
+                return Err(Error::Settings(why));
             }
             None => None,
         };
-        Ok(Serving { server, reflectors, digests })
+        Ok(Serving { server, reflectors, digests, withheld })
+    }
+
+    /// Whether any service has a key.
+    fn has_key(&self) -> bool {
+        self.one_way.as_ref().is_some_and(|s| !s.keys.is_empty())
+            || self.digests.as_ref().is_some_and(|s| s.service.key.is_some())
+            || self.reflectors.iter().any(|r| r.authenticates())
     }
 }
 
@@ -137,6 +169,11 @@ impl Serving {
     /// The addresses that serve packet digests.
     pub fn digests(&self) -> &[SocketAddr] {
         self.digests.as_ref().map_or(&[], digest::RunningExporter::addresses)
+    }
+
+    /// Services that are not served because they need no key, while another has one, and are not open.
+    pub fn withheld(&self) -> &[Service] {
+        &self.withheld
     }
 
     /// Reflectors that could not start; the others run.

@@ -16,7 +16,7 @@ mod ping;
 use jitlat_instruments::Stop;
 use jitlat_instruments::ping::Protocol;
 use jitlat_instruments::ping::protocols::stamp::StampClient;
-use jitlat_instruments::serve::{Access, OneWayService, Serve};
+use jitlat_instruments::serve::{OneWayService, Policy, Serve};
 use std::net::Ipv4Addr;
 use std::path::Path;
 
@@ -35,7 +35,7 @@ fn tests_against_a_host_of_our_own() {
         ips: vec![own_address().into()],
         one_way: Some(OneWayService { control_port: 0, ..OneWayService::default() }),
         reflectors: stamp.reflectors(&arguments).unwrap(),
-        access: Access::default(),
+        policy: Policy::default(),
         priority: None,
         one_way_packets: None,
         digests: None,

@@ -29,6 +29,7 @@ mod options;
 mod output;
 mod path;
 mod ping;
+mod policy;
 mod root;
 #[cfg(test)]
 mod schemas;

@@ -3,20 +3,20 @@
 use crate::confinement::ConfinementArgs;
 use crate::exit::Status;
 use crate::late_server::TestFolder;
-use crate::options::key;
 use crate::options::priority::PriorityArgs;
 use crate::options::protocol::{GivenArgs, add_options};
+use crate::policy::{AccessArgs, show};
 use crate::{console, interrupt};
 use anyhow::{Result, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use jitlat_core::Span;
-use jitlat_core::passive::Prefix;
 use jitlat_core::quantity;
 use jitlat_core::spec::{CONTROL_PORT, MAX_PAYLOAD, TEST_PORT};
+use jitlat_instruments::arguments::NamedFile;
 use jitlat_instruments::ping::{PROTOCOLS, Protocol};
 use jitlat_instruments::serve::{
-    Access, DigestService, OneWayPacket, OneWayService, Reflector, Serve, every_address,
+    DigestService, OneWayPacket, OneWayService, Policy, Reflector, Serve, every_address,
 };
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::confine::Confining;
@@ -24,6 +24,8 @@ use jitlat_net::pace::Pacing;
 use jitlat_proto::digest;
 use jitlat_proto::jitlat::{Key, Limits};
 use jitlat_proto::ledger::ClientLimits;
+use jitlat_proto::policy::{self, DIGESTS, ONE_WAY, Service};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -42,14 +44,13 @@ pub struct ServeArgs {
     /// Port where test streams are awaited unless a client asks for another
     #[arg(long, value_name = "PORT", default_value_t = TEST_PORT)]
     pub test_port: u16,
-    /// File with the key that clients must prove to know; refuses all others, and classic clients
-    #[arg(long, value_name = "FILE")]
-    pub key_file: Option<PathBuf>,
     /// SCHED_FIFO priority of the measuring threads, and memory locked; reduced with a note where not permitted
     #[arg(long, value_name = "PRIORITY", num_args = 0..=1, default_missing_value = "50", value_parser = clap::value_parser!(u8).range(1..=99))]
     pub realtime: Option<u8>,
     #[command(flatten)]
     pub priority: PriorityArgs,
+    #[command(flatten)]
+    pub access: AccessArgs,
     #[command(flatten)]
     pub digests: DigestArgs,
     #[command(flatten)]
@@ -79,12 +80,12 @@ pub struct DigestArgs {
 }
 
 impl DigestArgs {
-    fn settings(&self, key: Option<Key>) -> Result<Option<DigestService>> {
+    fn settings(&self, key: Option<Key>, open: bool) -> Result<Option<DigestService>> {
         if self.capture.is_empty() {
             return Ok(None);
         }
         ensure!(
-            key.is_some() || self.capture_without_key,
+            key.is_some() || open,
             "--capture tells other hosts about this one's packets: give a key with --key-file, \
              or say --capture-without-key"
         );
@@ -108,24 +109,12 @@ pub struct ReflectArgs {
     /// for `jitlat analyze`. At most 10 000 tests
     #[arg(long, value_name = "DIR")]
     pub late_packets: Option<PathBuf>,
-    /// Answer two-way tests of these hosts and networks only (192.0.2.0/24, 2001:db8::/32); may be repeated
-    #[arg(long, value_name = "NETWORK", value_parser = network, value_delimiter = ',')]
-    pub allow: Vec<Prefix>,
     /// Packets a second answered of one address (200k)
-    #[arg(long, value_name = "PPS", default_value_t = Access::default().limits.packets_per_second, value_parser = quantity::packet_rate)]
+    #[arg(long, value_name = "PPS", default_value_t = USUAL.packets_per_second, value_parser = quantity::packet_rate)]
     pub max_reflect_rate: u32,
     /// Bits a second answered of one address (1G)
-    #[arg(long, value_name = "RATE", default_value_t = 8 * Access::default().limits.bytes_per_second, value_parser = quantity::bit_rate)]
+    #[arg(long, value_name = "RATE", default_value_t = 8 * USUAL.bytes_per_second, value_parser = quantity::bit_rate)]
     pub max_reflect_bandwidth: u64,
-}
-
-impl ReflectArgs {
-    fn limits(&self) -> ClientLimits {
-        ClientLimits {
-            packets_per_second: self.max_reflect_rate,
-            bytes_per_second: self.max_reflect_bandwidth / 8,
-        }
-    }
 }
 
 /// `--only`, and the options of every protocol that can be answered, made from [`PROTOCOLS`].
@@ -135,8 +124,8 @@ pub struct AnsweredArgs {
     given: GivenArgs,
 }
 
-/// The name of one-way tests in `--only`.
-const ONE_WAY: &str = "jitlat";
+/// The usual limits of answers.
+const USUAL: ClientLimits = ClientLimits { packets_per_second: 200_000, bytes_per_second: 125_000_000 };
 
 fn answered() -> impl Iterator<Item = &'static Protocol> {
     PROTOCOLS.iter().copied().filter(|p| p.server.is_some())
@@ -147,9 +136,20 @@ impl AnsweredArgs {
         self.only.is_empty() || self.only.iter().any(|o| o == name)
     }
 
-    /// The reflectors of the selected protocols.
-    fn reflectors(&self) -> Result<Vec<Box<dyn Reflector>>> {
-        let given = self.given.read()?;
+    /// The reflectors of the selected protocols, with the keys of the policy where no option names another.
+    fn reflectors(&self, key_files: &BTreeMap<Service, NamedFile>) -> Result<Vec<Box<dyn Reflector>>> {
+        let mut given = self.given.read()?;
+        for (service, file) in key_files {
+            let name = format!("{service}-key-file");
+            let arguments = answered().filter_map(|p| p.server.as_ref()).flat_map(|s| s.arguments);
+            ensure!(
+                arguments.map(|a| a.name).any(|a| a == name),
+                "services.{service}.key-file: {service} has no key"
+            );
+            if given.file(&name).is_none() {
+                given = given.with_file(&name, file.clone());
+            }
+        }
         let mut reflectors = Vec::new();
         for protocol in answered().filter(|p| self.wants(p.name)) {
             let arguments = protocol.server.as_ref().map_or(&[][..], |s| s.arguments);
@@ -193,11 +193,6 @@ impl FromArgMatches for AnsweredArgs {
         *self = AnsweredArgs::from_arg_matches(matches)?;
         Ok(())
     }
-}
-
-fn network(text: &str) -> Result<Prefix, String> {
-    text.parse()
-        .map_err(|()| "write an address or a network: 192.0.2.7, 192.0.2.0/24, 2001:db8::/32".to_owned())
 }
 
 /// The limits of clients; a refusal names the limit.
@@ -276,24 +271,43 @@ impl From<&LimitArgs> for Limits {
 
 /// Serves until stopped by a signal.
 pub fn run(args: &ServeArgs) -> Result<Status> {
-    let key = args.key_file.as_deref().map(key).transpose()?;
+    let limits = Limits::from(&args.limits);
+    let (mut given, mut usual) = (Policy::default(), Policy::default());
+    limits.apply_to(&mut given);
+    Limits::default().apply_to(&mut usual);
+    given.client.packets = Some(args.reflect.max_reflect_rate);
+    given.client.bytes = Some(args.reflect.max_reflect_bandwidth / 8);
+    let mut access = args.access.access(&given, &usual)?;
+    if args.digests.capture_without_key {
+        access.policy.service(DIGESTS).open = true;
+    }
+    if args.access.show_policy {
+        let wants = |service| match service {
+            DIGESTS => !args.digests.capture.is_empty(),
+            policy::TEST_PORT => args.reflect.protocols.wants(ONE_WAY),
+            _ => args.reflect.protocols.wants(service),
+        };
+        console::print(&show(&access.policy, wants))?;
+        return Ok(Status::Measured);
+    }
     let one_way = OneWayService {
         control_port: args.control_port,
         test_port: args.test_port,
-        limits: (&args.limits).into(),
-        key: key.clone(),
+        limits,
+        keys: access.keys,
         pacing: Pacing { realtime: args.realtime, lock_memory: args.realtime.is_some(), ..Pacing::default() },
     };
     let reflect = &args.reflect;
+    let digests = args.digests.settings(access.digest_key, access.policy.is_open(DIGESTS))?;
     let folder = reflect.late_packets.as_deref().map(TestFolder::new).transpose()?;
     let mut serve = Serve {
         ips: if args.bind.is_empty() { every_address() } else { args.bind.clone() },
         one_way: Some(one_way).filter(|_| reflect.protocols.wants(ONE_WAY)),
-        reflectors: reflect.protocols.reflectors()?,
-        access: Access { allow: reflect.allow.clone(), limits: reflect.limits() },
+        reflectors: reflect.protocols.reflectors(&access.key_files)?,
+        policy: access.policy,
         priority: args.priority.priority(),
         one_way_packets: None,
-        digests: args.digests.settings(key)?,
+        digests,
     };
     let stop = interrupt::stop()?;
     let folders = reflect.late_packets.iter().cloned().collect();
@@ -316,6 +330,12 @@ pub fn run(args: &ServeArgs) -> Result<Status> {
     }
     for (name, address) in serving.two_way() {
         lines += &format!("jitlat serve: answering {name} on {address}\n");
+    }
+    if !serving.withheld().is_empty() {
+        let list = serving.withheld().join(", ");
+        lines += &format!(
+            "jitlat serve: withheld, as a key is configured and they need none: {list} (--open serves them)\n"
+        );
     }
     console::print(&lines)?;
     serving.run(&stop);

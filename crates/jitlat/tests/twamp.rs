@@ -39,6 +39,7 @@ fn refused(output: &Output, phrases: &[&str]) {
 fn key_file(folder: &tempfile::TempDir, text: &str) -> String {
     let path = folder.path().join("users.pfs");
     std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
@@ -88,6 +89,7 @@ fn refusals_say_what_to_try() {
     );
     let wrong = folder.path().join("wrong.pfs");
     std::fs::write(&wrong, "tester 00\n").unwrap();
+    std::fs::set_permissions(&wrong, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let wrong = ["--twamp-key-file", wrong.to_str().unwrap()];
     refused(&ping("127.0.0.1", &port, &wrong), &["are the user and the passphrase right?"]);
     refused(&ping("127.0.0.1", &port, &["--twamp-mode", "mixed"]), &["--twamp-key-file"]);

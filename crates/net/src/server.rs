@@ -18,7 +18,7 @@ use jitlat_proto::jitlat::codec::Codec;
 use jitlat_proto::jitlat::message::{Message, Nak, NakCode};
 use jitlat_proto::jitlat::stream::Finish;
 use jitlat_proto::jitlat::{
-    Dialect, FlowReport, Key, Limits, ServerConfig, ServerEvent, ServerInput, ServerMachine, SessionTable,
+    Dialect, FlowReport, Keys, Limits, ServerConfig, ServerEvent, ServerInput, ServerMachine, SessionTable,
 };
 use jitlat_proto::policy::{self, Gate, Grant, ONE_WAY, Service};
 use std::io::{self, Write};
@@ -36,8 +36,8 @@ pub struct ServerSettings {
     pub test_port: u16,
     /// The limits of each client.
     pub limits: Limits,
-    /// The key that clients must have; `None`: no key needed.
-    pub key: Option<Key>,
+    /// The keys that clients may have; none: no key needed.
+    pub keys: Keys,
     /// How the packet threads are scheduled and wait.
     pub pacing: Pacing,
     /// Priority within this host of what is sent (`SO_PRIORITY`); `None`: the default.
@@ -102,14 +102,13 @@ impl Server {
         Server::sharing(service, gate)
     }
 
-    /// The same, beside other services whose clients `gate` admits, too. Its policy replaces the limits of connections,
-    /// sessions and memory.
+    /// The same, beside other services whose clients `gate` admits, too. Its policy replaces the limits
+    /// of connections, sessions and memory, and those of rates and duration that it has.
     ///
     /// # Errors
     /// [`ServerError`] if any address is not available.
     pub fn sharing(mut service: ServerSettings, gate: Gate) -> Result<Server, ServerError> {
-        let longest = gate.policy().duration(ONE_WAY).unwrap_or(service.limits.duration);
-        service.limits.duration = service.limits.duration.min(longest);
+        service.limits.follow(gate.policy());
         let acceptor = Acceptor::bind(&service.bind, gate.clone())
             .map_err(|(address, source)| ServerError::Listen { address, source })?;
         let shared = Shared {
@@ -198,7 +197,7 @@ impl<'a> Conversation<'a> {
             local,
             peer,
             limits: shared.service.limits.clone(),
-            key: shared.service.key.clone(),
+            keys: shared.service.keys.clone(),
             entropy,
             host: facts.clone(),
             software: concat!("jitlat ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -271,8 +270,11 @@ impl<'a> Conversation<'a> {
                 ServerEvent::Keep(id, results) => self.shared.sessions().keep(id, results, steady()),
                 ServerEvent::Forget(id) => self.shared.sessions().forget(id),
                 ServerEvent::Flow(command) => self.engine.command(command),
-                ServerEvent::Proof(true) => self.shared.gate.right_key(self.peer.ip()),
-                ServerEvent::Proof(false) => audit::wrong_key(&self.shared.gate, ONE_WAY, self.peer),
+                ServerEvent::Proof(Some(name)) => {
+                    self.shared.gate.right_key(self.peer.ip());
+                    audit::accepted(ONE_WAY, self.peer, format_args!("the key of {name}"));
+                }
+                ServerEvent::Proof(None) => audit::wrong_key(&self.shared.gate, ONE_WAY, self.peer),
                 ServerEvent::Agreed(id, specs) => {
                     self.grant.set_busy(true, steady());
                     for spec in &specs {

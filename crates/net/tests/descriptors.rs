@@ -36,7 +36,7 @@ fn without_descriptors_servers_wait_and_serve_again() {
         bind: vec![SocketAddr::new(ip, 0)],
         test_port: 0,
         limits: Limits::default(),
-        key: None,
+        keys: Default::default(),
         pacing: Pacing::default(),
         priority: None,
     };

@@ -28,7 +28,7 @@ fn server(key: Option<&[u8]>) -> ServerMachine {
         local: SERVER.parse().unwrap(),
         peer: CLIENT.parse().unwrap(),
         limits: Limits::default(),
-        key: key.map(|k| Key::from_file_contents(k).unwrap()),
+        keys: key.map(|k| Key::from_file_contents(k).unwrap()).into(),
         entropy: [5; 32],
         host: Default::default(),
         software: "test".into(),

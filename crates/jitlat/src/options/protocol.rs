@@ -1,12 +1,13 @@
 //! `--proto` and the options of every two-way protocol, made from [`PROTOCOLS`].
 
-use anyhow::{Context, Result, bail};
+use super::read_key_file;
+use anyhow::{Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
-use jitlat_instruments::arguments::{Argument, ArgumentKind, Arguments, NamedFile};
+use jitlat_instruments::arguments::{Argument, ArgumentKind, Arguments};
 use jitlat_instruments::ping::{Client, PROTOCOLS, Protocol};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A two-way protocol with its client's arguments.
 #[derive(Clone, Debug)]
@@ -95,17 +96,11 @@ impl GivenArgs {
         for (name, value) in &self.0 {
             arguments = match value {
                 Given::Text(text) => arguments.with(name, text),
-                Given::File(path) => arguments.with_file(name, read(path)?),
+                Given::File(path) => arguments.with_file(name, read_key_file(path)?),
             };
         }
         Ok(arguments)
     }
-}
-
-fn read(path: &Path) -> Result<NamedFile> {
-    let name = path.display().to_string();
-    let contents = std::fs::read(path).with_context(|| format!("reading the key file {name}"))?;
-    Ok(NamedFile { name, contents })
 }
 
 /// The command line option for `argument`.

@@ -81,6 +81,7 @@ fn keys() {
     let key = |name: &str, text: &str| {
         let path = key_folder.path().join(name);
         std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         path.display().to_string()
     };
     let (right, wrong) =
@@ -93,6 +94,13 @@ fn keys() {
     with("").refused(&["key"]);
     with("--classic").refused(&[]);
     with("--key-file /missing/at/all").refused(&["/missing/at/all"]);
+    let open_to_all = key("open", "correct horse battery staple\n");
+    std::fs::set_permissions(&open_to_all, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
+    with(&format!("--key-file {open_to_all}")).refused(&["others can read", "mode 640", "chmod 600"]);
+    with(&format!("--key-file {}", key("empty", "\n"))).refused(&["is empty"]);
+    with(&format!("--key-file {}", key("zero", &"0".repeat(64)))).refused(&["one byte repeated"]);
+    with(&format!("--key-file {}", key("huge", &"0123456789".repeat(1000))))
+        .refused(&["is it the right file?"]);
     still_serves(folder.path(), host, &format!("--key-file {right}"));
     // A client with a key does not talk to a server that cannot prove that it has it.
     let (folder, host, _open) = start("");

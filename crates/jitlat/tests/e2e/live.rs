@@ -26,6 +26,9 @@ fn wait_for_captures(place: &Namespace, count: usize) {
 fn keys(folder: &Path) {
     fs::write(folder.join("key"), "0123456789abcdef0123456789abcdef\n").unwrap();
     fs::write(folder.join("other"), "fedcba9876543210fedcba9876543210\n").unwrap();
+    for name in ["key", "other"] {
+        fs::set_permissions(folder.join(name), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    }
 }
 
 #[test]

@@ -58,7 +58,7 @@ pub fn one_way(
         bind: vec![SocketAddr::from((HERE, 0))],
         test_port,
         limits: Limits::default(),
-        key: None,
+        keys: Default::default(),
         pacing: Pacing { lock_memory: false, ..pacing.clone() },
         priority: None,
     };

@@ -89,14 +89,14 @@ impl Responding {
         let longest = self.shared.policy().duration(policy::TCP);
         let ends = longest.map_or(SteadyTime(i64::MAX), |longest| clock::steady() + longest);
         let over = || self.shared.is_stopping() || grant.is_evicted() || clock::steady() >= ends;
-        let peer = PatientStream::new(stream, over)?;
+        let peer = PatientStream::new(stream, &over)?;
         let mut greeting = [0; GREETING_LEN];
         let greeted_within = GREETING.min(self.patience);
         peer.read_exact(&mut greeting, greeted_within)?;
         let Some(sizes) = Sizes::from_greeting(&greeting) else { return Ok(()) };
         peer.write_all(&greeting, greeted_within)?;
         let (mut request, mut response) = (vec![0; sizes.request()], vec![0; sizes.response()]);
-        loop {
+        while !over() {
             peer.read_exact(&mut request, self.patience)?;
             let arrived = clock::wall();
             grant.touch(clock::steady());
@@ -105,6 +105,7 @@ impl Responding {
             peer.write_all(&response, self.patience)?;
             self.shared.counters.answered(1);
         }
+        Ok(())
     }
 
     /// Waits until `client` may be answered once more, with all its connections and other tests: a request over TCP

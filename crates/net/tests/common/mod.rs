@@ -43,7 +43,7 @@ pub fn serve_with(ip: IpAddr, limits: Limits, key: Option<&str>) -> Serving {
         bind: vec![SocketAddr::new(ip, 0)],
         test_port,
         limits,
-        key: key.map(key_of),
+        keys: key.map(key_of).into(),
         pacing: Pacing::default(),
         priority: None,
     };

@@ -21,19 +21,72 @@ pub(crate) const MIN_KEY_LEN: usize = 16;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(Vec<u8>);
 
-/// A key that is too short to be secure.
+/// Longest key: more is not a key but another file.
+pub(crate) const MAX_KEY_LEN: usize = 4096;
+
+/// What cannot be a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the key has {0} bytes: give at least {MIN_KEY_LEN} random ones, e.g. from `head -c 32 /dev/urandom | base64`"
-)]
-pub struct KeyTooShort(usize);
+pub enum BadKey {
+    /// Too short to be secure, or empty.
+    #[error(
+        "the key has {0} bytes: give at least {MIN_KEY_LEN} random ones, e.g. from `head -c 32 /dev/urandom | base64`"
+    )]
+    Short(usize),
+    /// Not a key but another file.
+    #[error("the key has {0} bytes, and {MAX_KEY_LEN} are the most: is it the right file?")]
+    Long(usize),
+    /// One byte over and over.
+    #[error(
+        "the key is one byte repeated, which anyone can guess: make one with `head -c 32 /dev/urandom | base64`"
+    )]
+    Repeated,
+}
+
+/// The keys of a server, each with the name of the peer that has it. Without any, no key is needed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keys(Vec<(String, Key)>);
+
+impl Keys {
+    /// Adds the key of the peer `name`.
+    pub fn add(&mut self, name: impl Into<String>, key: Key) {
+        self.0.push((name.into(), key));
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The names of the peers, in the order of their keys.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// The first key that `proves` accepts, with the name of its peer.
+    pub(crate) fn find(&self, proves: impl Fn(&Key) -> bool) -> Option<&(String, Key)> {
+        self.0.iter().find(|(_, key)| proves(key))
+    }
+}
+
+impl From<Option<Key>> for Keys {
+    /// One key of all peers, or none.
+    fn from(key: Option<Key>) -> Keys {
+        Keys(key.into_iter().map(|key| ("any".to_owned(), key)).collect())
+    }
+}
 
 impl Key {
     /// The key in a key file: its bytes, without white space at either end.
-    pub fn from_file_contents(bytes: &[u8]) -> Result<Key, KeyTooShort> {
+    pub fn from_file_contents(bytes: &[u8]) -> Result<Key, BadKey> {
         let key = bytes.trim_ascii();
         if key.len() < MIN_KEY_LEN {
-            return Err(KeyTooShort(key.len()));
+            return Err(BadKey::Short(key.len()));
+        }
+        if key.len() > MAX_KEY_LEN {
+            return Err(BadKey::Long(key.len()));
+        }
+        if key.iter().all(|b| *b == key[0]) {
+            return Err(BadKey::Repeated);
         }
         Ok(Key(key.to_vec()))
     }
@@ -195,7 +248,12 @@ mod tests {
     #[test]
     fn a_key_file_may_end_in_a_newline_but_not_be_short() {
         assert_eq!(key("0123456789abcdef\n"), key("0123456789abcdef"));
-        assert_eq!(Key::from_file_contents(b" short \n"), Err(KeyTooShort(5)));
+        assert_eq!(Key::from_file_contents(b" short \n"), Err(BadKey::Short(5)));
+        assert_eq!(Key::from_file_contents(b" \n"), Err(BadKey::Short(0)));
+        assert_eq!(Key::from_file_contents(&[0; 32]), Err(BadKey::Repeated));
+        assert_eq!(Key::from_file_contents(&[b'0'; 32]), Err(BadKey::Repeated));
+        let novel = b"Call me Ishmael. ".repeat(1000);
+        assert_eq!(Key::from_file_contents(&novel), Err(BadKey::Long(novel.trim_ascii().len())));
         assert_eq!(format!("{:?}", key("0123456789abcdef")), "Key(…)");
     }
 

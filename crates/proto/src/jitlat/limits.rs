@@ -1,6 +1,6 @@
 //! What a server grants.
 
-use crate::policy::{Gate, ONE_WAY, Policy};
+use crate::policy::{Gate, ONE_WAY, Policy, Scope};
 use core::fmt;
 use core::ops::RangeInclusive;
 use jitlat_core::schedule::peak;
@@ -120,15 +120,32 @@ impl Refusal {
 }
 
 impl Limits {
-    /// Makes those of connections, sessions and memory the rules of `policy`.
+    /// Makes them the rules of `policy`, as far as it has such rules.
     pub fn apply_to(&self, policy: &mut Policy) {
         let rules = policy.service(ONE_WAY);
         rules.total.connections = Some(self.connections);
         rules.client.connections = Some(self.connections_per_client);
         rules.total.sessions = Some(self.sessions);
         rules.client.sessions = Some(self.sessions_per_client);
+        rules.client.packets = Some(self.rate);
+        rules.client.bytes = Some(self.bandwidth / 8);
+        rules.client.duration = Some(self.duration);
         policy.total.memory = Some(self.memory);
         policy.client.memory = Some(self.memory_per_client);
+    }
+
+    /// Takes over the rates and the duration of `policy` that are not these already.
+    pub fn follow(&mut self, policy: &Policy) {
+        let quota = policy.quota(ONE_WAY, Scope::ServiceClient);
+        self.rate = quota.packets.unwrap_or(self.rate);
+        if let Some(bytes) = quota.bytes.filter(|bytes| *bytes != self.bandwidth / 8) {
+            self.bandwidth = bytes.saturating_mul(8);
+        }
+        // What is too much for all clients is too much for one.
+        let total = policy.quota(ONE_WAY, Scope::ServiceTotal);
+        self.rate = self.rate.min(total.packets.unwrap_or(u32::MAX));
+        self.bandwidth = self.bandwidth.min(total.bytes.map_or(u64::MAX, |bytes| bytes.saturating_mul(8)));
+        self.duration = policy.duration(ONE_WAY).unwrap_or(self.duration);
     }
 
     /// A gate with the default policy and these limits.

@@ -23,7 +23,7 @@ pub mod session_table;
 pub mod stream;
 pub mod v3;
 
-pub use auth::Key;
+pub use auth::{BadKey, Key, Keys};
 pub use client::{ClientConfig, ClientEvent, ClientInput, ClientMachine, Failure, Progress};
 pub use dialect::Dialect;
 pub use flow::{Command, FlowId, FlowReport, Opening, Role};

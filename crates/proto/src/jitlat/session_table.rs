@@ -3,7 +3,7 @@
 use super::flow::{ReceiveReport, SendReport};
 use super::limits::{Limits, Load};
 use crate::access::Client;
-use crate::policy::{Ask, Gate, Grant, ONE_WAY, Refusal};
+use crate::policy::{Ask, Gate, Grant, ONE_WAY, Refusal, Scope};
 use core::fmt;
 use core::net::IpAddr;
 use jitlat_core::clock::SyncState;
@@ -174,6 +174,17 @@ impl SessionTable {
         let own = || self.sessions.values().filter(|e| e.client == client);
         self.limits.check_together(own().map(|e| e.sent).sum(), claim.sent)?;
         self.limits.check_together(own().map(|e| e.received).sum(), claim.received)?;
+        let total = self.gate.policy().quota(ONE_WAY, Scope::ServiceTotal);
+        if total.packets.is_some() || total.bytes.is_some() {
+            let limits = Limits {
+                rate: total.packets.unwrap_or(u32::MAX),
+                bandwidth: total.bytes.map_or(u64::MAX, |bytes| bytes.saturating_mul(8)),
+                ..self.limits.clone()
+            };
+            let all = || self.sessions.values();
+            limits.check_together(all().map(|e| e.sent).sum(), claim.sent)?;
+            limits.check_together(all().map(|e| e.received).sum(), claim.received)?;
+        }
         Ok(())
     }
 

@@ -159,6 +159,18 @@ impl Policy {
         self.services.entry(service).or_default()
     }
 
+    /// Takes over the limits that differ between `new` and `old`: what was changed on purpose.
+    pub fn apply_changes(&mut self, new: &Policy, old: &Policy) {
+        self.client.apply_changes(&new.client, &old.client);
+        self.total.apply_changes(&new.total, &old.total);
+        for service in SERVICES {
+            let of = |policy: &Policy, scope| policy.quota(service, scope);
+            let rules = self.service(service);
+            rules.client.apply_changes(&of(new, Scope::ServiceClient), &of(old, Scope::ServiceClient));
+            rules.total.apply_changes(&of(new, Scope::ServiceTotal), &of(old, Scope::ServiceTotal));
+        }
+    }
+
     /// Whether `service` is off.
     pub fn is_off(&self, service: Service) -> bool {
         self.services.get(service).is_some_and(|rules| rules.off)

@@ -228,7 +228,7 @@ pub fn server(setup: Setup, ops: &[Op]) {
         local,
         peer: client,
         limits,
-        key: setup.key(),
+        keys: setup.key().into(),
         entropy: [7; 32],
         host: Default::default(),
         software: "chaos".into(),

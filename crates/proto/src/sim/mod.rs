@@ -277,7 +277,7 @@ impl Simulation {
             local: self.addresses[SERVER],
             peer: self.addresses[CLIENT],
             limits: self.world.limits.clone(),
-            key: self.world.server_key.clone(),
+            keys: self.world.server_key.clone().into(),
             entropy: entropy(self.world.seed, connection, SERVER),
             host: self.world.hosts[SERVER].clone(),
             software: "jitlat sim".into(),

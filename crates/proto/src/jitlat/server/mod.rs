@@ -6,7 +6,7 @@ mod results;
 pub use machine::ServerMachine;
 pub(super) use machine::{answer_patience, linger, longest};
 
-use super::auth::Key;
+use super::auth::Keys;
 use super::flow::{Command, FlowReport};
 use super::limits::Limits;
 use super::session_table::{Claim, Lookup, SessionId, SessionResults};
@@ -25,8 +25,8 @@ pub struct ServerConfig {
     pub peer: SocketAddr,
     /// The limits of clients.
     pub limits: Limits,
-    /// Pre-shared key: peers that do not prove it are refused.
-    pub key: Option<Key>,
+    /// Pre-shared keys: peers that prove none of them are refused.
+    pub keys: Keys,
     /// 32 random bytes, fresh for every connection: session id, tokens and nonce come from them.
     pub entropy: [u8; 32],
     /// This host, before the test.
@@ -69,8 +69,8 @@ pub enum ServerEvent {
     Forget(SessionId),
     /// For the flow engine.
     Flow(Command),
-    /// The client proved a key, or gave a wrong one.
-    Proof(bool),
+    /// The client proved the key of the peer of this name, or gave a wrong one.
+    Proof(Option<String>),
     /// For the server's log: a test was granted.
     Agreed(SessionId, Vec<TestSpec>),
     /// Over: close the connection once everything is written. The text is for the log; `None` after a conversation

@@ -4,7 +4,7 @@ mod streams;
 
 use super::results::Delivery;
 use super::{ServerConfig, ServerEvent, ServerInput};
-use crate::jitlat::auth::{NONCE_LEN, Side, derive, derive_u64};
+use crate::jitlat::auth::{Key, NONCE_LEN, Side, derive, derive_u64};
 use crate::jitlat::codec::Codec;
 use crate::jitlat::dialect::{Dialect, sniff};
 use crate::jitlat::flow::{Command, FlowId, Role};
@@ -36,6 +36,8 @@ pub struct ServerMachine {
     peer: IpAddr,
     /// `None` until the first bytes show the dialect; they wait in `early`.
     codec: Option<Codec>,
+    /// The key that the client has proved.
+    key: Option<Key>,
     early: Vec<u8>,
     outgoing: VecDeque<Message>,
     events: VecDeque<ServerEvent>,
@@ -110,6 +112,7 @@ impl ServerMachine {
         ServerMachine {
             peer: config.peer.ip().to_canonical(),
             codec: None,
+            key: None,
             early: Vec::new(),
             outgoing: VecDeque::new(),
             events: VecDeque::new(),
@@ -304,7 +307,7 @@ impl ServerMachine {
 
     fn hello(&mut self, hello: &Hello) {
         let classic = self.is_classic();
-        if classic && self.config.key.is_some() {
+        if classic && !self.config.keys.is_empty() {
             return self.refuse(
                 NakCode::Authentication,
                 "classic peers cannot prove the key that this server requires",
@@ -318,7 +321,7 @@ impl ServerMachine {
             let text = format!("this server speaks version {VERSION}, the client {min} to {max}");
             return self.refuse(NakCode::Version, text);
         }
-        let authenticate = self.config.key.is_some();
+        let authenticate = !self.config.keys.is_empty();
         let mut nonce = [0; NONCE_LEN];
         nonce.copy_from_slice(&derive(&self.config.entropy, "server nonce")[..NONCE_LEN]);
         self.outgoing.push_back(Message::Welcome(Welcome {
@@ -340,10 +343,11 @@ impl ServerMachine {
     }
 
     fn proof(&mut self, proof: &[u8]) {
-        let (Some(key), Some(codec)) = (&self.config.key, &self.codec) else { return };
-        let valid = codec.verify(key, proof);
-        self.events.push_back(ServerEvent::Proof(valid));
-        if !valid {
+        let Some(codec) = &self.codec else { return };
+        let proved = self.config.keys.find(|key| codec.verify(key, proof)).cloned();
+        self.events.push_back(ServerEvent::Proof(proved.as_ref().map(|(name, _)| name.clone())));
+        self.key = proved.map(|(_, key)| key);
+        if self.key.is_none() {
             return self.refuse(NakCode::Authentication, "the client's key is not this server's");
         }
         // Our own proof is computed when it is sent, because it covers everything before it.
@@ -519,7 +523,7 @@ impl ServerMachine {
             }
         };
         let Some(codec) = &mut self.codec else { return false };
-        match (message, &self.config.key) {
+        match (message, &self.key) {
             (Message::Probe(probe), _) => {
                 codec.encode(&Message::Probe(Probe { answered: Some(now.wall), ..probe }), out);
             }

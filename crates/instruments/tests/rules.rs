@@ -1,0 +1,272 @@
+//! Every listener and every rule of the access policy: each service is started with each rule and used by a client.
+//! A service that is added to `SERVICES` needs its way to be used here, and its line in the rules that hold for it.
+
+use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
+use jitlat_instruments::ping::{PROTOCOLS, Protocol};
+use jitlat_instruments::serve::{DigestService, OneWayService, Policy, Serve};
+use jitlat_instruments::{Arguments, Instrument, OneWay, Ping, Stop, Unobserved};
+use jitlat_net::capture::interface::InterfaceSettings;
+use jitlat_net::digest::{CollectorError, DigestCollector, DigestExporter};
+use jitlat_proto::digest::{DigestError, Listen, Refusal};
+use jitlat_proto::jitlat::{Key, Keys};
+use jitlat_proto::policy::{
+    DIGESTS, LAMP, ONE_WAY, Quota, Rules, SERVICES, STAMP, Scope, Service, TCP, TEST_PORT, TWAMP,
+};
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// A rule that refuses the client of these tests whatever it asks for.
+struct Rule {
+    name: &'static str,
+    /// Makes it a rule for this service.
+    set: fn(&mut Policy, Service),
+    /// The services that it holds for. Others are served as if it were not there.
+    holds: &'static [Service],
+}
+
+const NOBODY: &str = "192.0.2.0/24";
+const LOCALHOST: &str = "127.0.0.0/8";
+const WITH_RATES: &[Service] = &[ONE_WAY, STAMP, TWAMP, LAMP, TCP];
+const WITH_CONNECTIONS: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, TCP, DIGESTS];
+const WITH_SESSIONS: &[Service] = &[ONE_WAY, TWAMP, DIGESTS];
+const WITH_DURATION: &[Service] = &[ONE_WAY, TWAMP, TCP, DIGESTS];
+/// Of a whole client, or in all: the one-way test that leads to the test port is refused before it.
+const ALSO_BEFORE_THE_TEST_PORT: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, DIGESTS];
+
+fn quota(policy: &mut Policy, service: Service, scope: Scope) -> &mut Quota {
+    match scope {
+        Scope::ServiceClient => &mut policy.service(service).client,
+        Scope::ServiceTotal => &mut policy.service(service).total,
+        Scope::Client => &mut policy.client,
+        Scope::Total => &mut policy.total,
+    }
+}
+
+/// One rule for each scope in which a quota can be set.
+macro_rules! quotas {
+    ($name:literal, $field:ident = $value:expr, of_a_service: $own:expr, of_all: $all:expr) => {
+        [
+            Rule {
+                name: concat!($name, " of a client of the service"),
+                holds: $own,
+                set: |policy, service| {
+                    quota(policy, service, Scope::ServiceClient).$field = Some($value);
+                },
+            },
+            Rule {
+                name: concat!($name, " of the service"),
+                holds: $own,
+                set: |policy, service| {
+                    quota(policy, service, Scope::ServiceTotal).$field = Some($value);
+                },
+            },
+            Rule {
+                name: concat!($name, " of a client"),
+                holds: $all,
+                set: |policy, service| {
+                    quota(policy, service, Scope::Client).$field = Some($value);
+                },
+            },
+            Rule {
+                name: concat!($name, " in all"),
+                holds: $all,
+                set: |policy, service| {
+                    quota(policy, service, Scope::Total).$field = Some($value);
+                },
+            },
+        ]
+    };
+}
+
+fn rules() -> Vec<Rule> {
+    let networks = [
+        Rule { name: "allow", holds: SERVICES, set: |p, _| p.networks.allow = vec![NOBODY.parse().unwrap()] },
+        Rule {
+            name: "deny",
+            holds: SERVICES,
+            set: |p, _| p.networks.deny = vec![LOCALHOST.parse().unwrap()],
+        },
+        Rule {
+            name: "allow for the service",
+            holds: SERVICES,
+            set: |p, service| p.service(service).networks.allow = vec![NOBODY.parse().unwrap()],
+        },
+        Rule {
+            name: "deny for the service",
+            holds: SERVICES,
+            set: |p, service| p.service(service).networks.deny = vec![LOCALHOST.parse().unwrap()],
+        },
+        Rule { name: "off", holds: SERVICES, set: |p, service| p.service(service).off = true },
+    ];
+    let two_way: &[Service] = &[STAMP, TWAMP, LAMP, TCP];
+    let connections = WITH_CONNECTIONS;
+    let all = [
+        quotas!("packets", packets = 1, of_a_service: WITH_RATES, of_all: two_way),
+        quotas!("bytes", bytes = 1, of_a_service: WITH_RATES, of_all: two_way),
+        quotas!("connections", connections = 0, of_a_service: connections, of_all: connections),
+        quotas!("sessions", sessions = 0, of_a_service: WITH_SESSIONS, of_all: ALSO_BEFORE_THE_TEST_PORT),
+        quotas!("memory", memory = 1, of_a_service: WITH_SESSIONS, of_all: ALSO_BEFORE_THE_TEST_PORT),
+        quotas!("duration", duration = Span(1), of_a_service: WITH_DURATION,
+            of_all: &[ONE_WAY, TEST_PORT, TWAMP, TCP, DIGESTS]),
+    ];
+    networks.into_iter().chain(all.into_iter().flatten()).collect()
+}
+
+/// Packets of a client's test.
+const PACKETS: u64 = 20;
+
+/// A host at `ip` that serves `service` alone, with `policy`; `elsewhere`: another of its services has a key.
+fn host(ip: Ipv4Addr, service: Service, policy: Policy, elsewhere: bool) -> Serve {
+    let key = || Key::from_file_contents(b"a key of quite enough bytes").unwrap();
+    let digests = |key| DigestService {
+        port: 0,
+        service: DigestExporter {
+            interfaces: Vec::new(),
+            key,
+            rate: 1000,
+            settings: InterfaceSettings::default(),
+        },
+    };
+    let one_way = |keys| OneWayService { control_port: 0, keys, ..OneWayService::default() };
+    let is_one_way = [ONE_WAY, TEST_PORT].contains(&service);
+    let reflectors = Protocol::named(service).map(|protocol| {
+        protocol.reflectors(&Arguments::new().with(&format!("{service}-port"), "0")).unwrap()
+    });
+    Serve {
+        ips: vec![ip.into()],
+        one_way: match (is_one_way, elsewhere && service == DIGESTS) {
+            (true, _) => Some(one_way(Keys::default())),
+            (_, true) => Some(one_way(Some(key()).into())),
+            _ => None,
+        },
+        reflectors: reflectors.unwrap_or_default(),
+        policy,
+        priority: None,
+        one_way_packets: None,
+        digests: match (service == DIGESTS, elsewhere) {
+            (true, _) => Some(digests(None)),
+            (false, true) => Some(digests(Some(key()))),
+            (false, false) => None,
+        },
+    }
+}
+
+/// Whether a client of `service` is served: at least half of its packets, or what it asked for.
+fn served(service: Service, serve: &Serve) -> bool {
+    let Ok(serving) = serve.start() else { return false };
+    assert!(serving.failures().is_empty(), "{:?}", serving.failures());
+    let host = serve.ips[0].to_string();
+    let (control, two_way) = (serving.one_way().to_vec(), serving.two_way().to_vec());
+    let digests = serving.digests().to_vec();
+    let stop = Stop::new();
+    std::thread::scope(|threads| {
+        threads.spawn(|| serving.run(&stop));
+        let answered = match service {
+            ONE_WAY | TEST_PORT => {
+                control.first().is_some_and(|at| one_way(&host, at.port(), service == TEST_PORT))
+            }
+            DIGESTS => digests.first().is_some_and(|at| {
+                let asked = DigestCollector::connect(&host, at.port(), Listen::default(), None).map(drop);
+                // No interface is offered, which is said to who may ask.
+                matches!(
+                    asked,
+                    Err(CollectorError::Conversation {
+                        source: DigestError::Refused(Refusal::Interface, _),
+                        ..
+                    })
+                )
+            }),
+            _ => {
+                let protocol = Protocol::named(service);
+                let protocol = protocol.unwrap_or_else(|| panic!("{service} has no client in this test"));
+                two_way.first().is_some_and(|(_, at)| ping(&host, protocol, at.port()))
+            }
+        };
+        stop.request();
+        answered
+    })
+}
+
+fn one_way(host: &str, control_port: u16, tcp: bool) -> bool {
+    let transport = if tcp { Transport::Tcp } else { Transport::Udp };
+    let stream =
+        TestSpec::new(Direction::Up, transport, PACKETS, 80, Span::millis(1), Schedule::Periodic).unwrap();
+    let test = OneWay { control_port, ..OneWay::new(host, vec![stream]) };
+    let streams = test.analyse(&Default::default(), &Stop::new(), &mut Unobserved);
+    streams.is_ok_and(|mut streams| streams.remove(0).summary.counts.received >= PACKETS / 2)
+}
+
+fn ping(host: &str, protocol: &'static Protocol, port: u16) -> bool {
+    let port = Arguments::new().with(&format!("{}-port", protocol.name), port.to_string());
+    let test = Ping {
+        packets: PACKETS,
+        period: Span::millis(1),
+        timeout: Span::seconds(1),
+        ..Ping::boxed(host, protocol.client(&port).unwrap())
+    };
+    let streams = test.analyse(&Default::default(), &Stop::new(), &mut Unobserved);
+    streams.is_ok_and(|mut streams| streams.remove(0).summary.counts.received >= PACKETS / 2)
+}
+
+/// Calls `check` for every service, each on a thread and at an address of its own.
+fn walk(check: impl Fn(Service, Ipv4Addr) + Sync) {
+    // The test port is a fixed one: no two tests have the same address.
+    static WALKS: AtomicU8 = AtomicU8::new(0);
+    let first = 1 + 16 * WALKS.fetch_add(1, Ordering::Relaxed);
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    std::thread::scope(|threads| {
+        for (k, service) in (first..).zip(SERVICES) {
+            let check = &check;
+            threads.spawn(move || check(service, Ipv4Addr::new(127, 208 | high & 15, low, k)));
+        }
+    });
+}
+
+#[test]
+fn every_listener_keeps_every_rule() {
+    let rules = rules();
+    walk(|service, ip| {
+        assert!(served(service, &host(ip, service, Policy::default(), false)), "{service} without any rule");
+        for rule in &rules {
+            let mut policy = Policy::default();
+            (rule.set)(&mut policy, service);
+            let holds = rule.holds.contains(&service);
+            let served = served(service, &host(ip, service, policy, false));
+            assert_eq!(served, !holds, "{service}: {}", rule.name);
+        }
+    });
+}
+
+#[test]
+fn rules_of_one_service_are_no_rules_of_another() {
+    walk(|service, ip| {
+        let mut policy = Policy::default();
+        // One-way tests need both of theirs.
+        let spared = |other| {
+            other == service
+                || [other, service] == [TEST_PORT, ONE_WAY]
+                || [other, service] == [ONE_WAY, TEST_PORT]
+        };
+        for other in SERVICES.iter().copied().filter(|other| !spared(*other)) {
+            *policy.service(other) = Rules { off: true, ..Rules::default() };
+        }
+        assert!(served(service, &host(ip, service, policy, false)), "{service}");
+    });
+}
+
+#[test]
+fn beside_a_service_with_a_key_only_what_is_open_is_served_without() {
+    walk(|service, ip| {
+        assert!(!served(service, &host(ip, service, Policy::default(), true)), "{service}");
+        let mut policy = Policy::default();
+        policy.service(if service == TEST_PORT { ONE_WAY } else { service }).open = true;
+        assert!(served(service, &host(ip, service, policy, true)), "{service}");
+    });
+}
+
+#[test]
+fn every_protocol_that_is_answered_is_a_service() {
+    for protocol in PROTOCOLS.iter().filter(|p| p.server.is_some()) {
+        assert!(SERVICES.contains(&protocol.name), "{} is not in SERVICES", protocol.name);
+    }
+}
