@@ -7,6 +7,7 @@ use clap::builder::PossibleValuesParser;
 use jitlat_core::passive::Prefix;
 use jitlat_core::{Span, quantity};
 use jitlat_instruments::arguments::NamedFile;
+use jitlat_instruments::ping::PROTOCOLS;
 use jitlat_instruments::serve::Policy;
 use jitlat_proto::jitlat::{Key, Keys};
 use jitlat_proto::policy::{DIGESTS, Networks, ONE_WAY, Quota, SERVICES, Service};
@@ -23,7 +24,7 @@ pub struct AccessArgs {
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
     /// Services served without a key although another has one (a service without a key is withheld otherwise)
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = PossibleValuesParser::new(SERVICES))]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = PossibleValuesParser::new(services()))]
     pub open: Vec<String>,
     /// Serve these hosts and networks only (192.0.2.0/24, 2001:db8::/32), by every service; may be repeated
     #[arg(long, value_name = "NETWORK", value_parser = network, value_delimiter = ',')]
@@ -108,9 +109,17 @@ impl AccessArgs {
     }
 }
 
+/// Every service, with protocols that have no rules of their own yet.
+fn services() -> impl Iterator<Item = Service> {
+    let answered = PROTOCOLS.iter().filter(|p| p.server.is_some()).map(|p| p.name);
+    SERVICES.iter().copied().chain(answered.filter(|name| !SERVICES.contains(name)))
+}
+
 fn service(name: &str) -> Result<Service> {
-    let found = SERVICES.iter().find(|service| **service == name).copied();
-    found.ok_or_else(|| anyhow!("there is no service '{name}'; these are: {}", SERVICES.join(", ")))
+    let known = || services().collect::<Vec<_>>().join(", ");
+    services()
+        .find(|s| *s == name)
+        .ok_or_else(|| anyhow!("there is no service '{name}'; these are: {}", known()))
 }
 
 /// A policy file.
@@ -230,7 +239,7 @@ pub fn show(policy: &Policy, serves: impl Fn(Service) -> bool) -> String {
     text += &lists(&policy.networks);
     text += &quota("client", &policy.client);
     text += &quota("total", &policy.total);
-    for service in SERVICES {
+    for service in services() {
         let rules = policy.services.get(service).cloned().unwrap_or_default();
         let _ = write!(text, "\n[services.{service}]\nserve = {}\n", !rules.off && serves(service));
         let _ = writeln!(text, "open = {}", rules.open);
