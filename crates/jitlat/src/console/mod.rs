@@ -36,11 +36,16 @@ pub fn shows_unicode() -> bool {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_lowercase();
     let utf8 = locale.contains("utf-8") || locale.contains("utf8");
-    utf8 && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+    utf8 && !is_dumb()
 }
 
-/// Colours on a terminal, unless disabled by NO_COLOR.
+/// Whether the terminal knows no control sequences, by its own account.
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
+/// Colours on a terminal that knows them, unless disabled by NO_COLOR.
 pub fn style() -> Style {
-    let colour = is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colour = is_terminal() && !is_dumb() && std::env::var_os("NO_COLOR").is_none();
     if colour { Style::Colour } else { Style::Plain }
 }

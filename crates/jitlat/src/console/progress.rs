@@ -14,9 +14,9 @@ pub struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// Active only on a terminal.
+    /// Active only on a terminal that can overwrite a line.
     pub fn new() -> ProgressLine {
-        ProgressLine { on: io::stderr().is_terminal(), shown: false }
+        ProgressLine { on: io::stderr().is_terminal() && !super::is_dumb(), shown: false }
     }
 
     /// Shows `text` in place of the previous one, truncated to the width of the terminal.
