@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const RATE: u64 = 200;
 
 /// How long each attack lasts: `JITLAT_HOSTILE_SECONDS`, or 4.
-fn seconds() -> u64 {
+pub fn seconds() -> u64 {
     std::env::var("JITLAT_HOSTILE_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(4)
 }
 
