@@ -75,7 +75,15 @@ fn digests_of_another_host_tell_the_delay_and_every_loss() {
     };
     spp("--key-file other --duration 5").finish(LIMIT).refused(&["the same key", "--key-file"]);
     spp("--duration 5").finish(LIMIT).refused(&["--key-file"]);
-    spp("--key-file key --remote-interface lo --duration 5").finish(LIMIT).refused(&["'lo' is not offered"]);
+    // After a wrong key an address has to wait.
+    let after_a_pause = |arguments: &str| {
+        let mut tries = (0..50).map(|_| {
+            std::thread::sleep(Duration::from_millis(200));
+            spp(arguments).finish(LIMIT)
+        });
+        tries.find(|finished| !finished.stderr.contains("try again in")).unwrap()
+    };
+    after_a_pause("--key-file key --remote-interface lo --duration 5").refused(&["'lo' is not offered"]);
 
     let listener = spp("--key-file key --only udp:2667 --per-flow --json spp.json");
     wait_for_captures(&lab.client, 1);
