@@ -70,7 +70,7 @@ fn run(row: &Row, host: Ipv4Addr, root: &Path) -> Result<(), String> {
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap_or_default());
     let command = row.command.replace("HOST", &host.to_string());
     let done = Command::new("timeout")
-        .args(["60", "sh", "-c", &command])
+        .args(["180", "sh", "-c", &command])
         .current_dir(folder.path())
         .env("PATH", path)
         .stdin(Stdio::null())
