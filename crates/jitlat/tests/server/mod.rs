@@ -20,7 +20,8 @@ impl Server {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let mut server = Server { child, listening: Vec::new() };
-        server.listening.extend(lines.by_ref().take(only.split(',').count()));
+        let listens = |line: &String| line.contains(": listening on ") || line.contains(": answering ");
+        server.listening.extend(lines.by_ref().filter(listens).take(only.split(',').count()));
         // Whatever else it says has a reader.
         std::thread::spawn(move || lines.for_each(drop));
         server
