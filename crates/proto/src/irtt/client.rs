@@ -5,6 +5,7 @@ use super::packet::{self, Echo, EchoLayout, Instant, Key, Packet, Unreadable, fl
 use super::params::{Clocks, Params, StampAt, Stats, VERSION};
 use crate::machine::Tick;
 use crate::twoway::{ConversationState, Protocol, Received, Reply};
+use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::{Span, SteadyTime, WallTime};
 
 /// How long to wait for the answer to each open request, as irtt does.
@@ -147,6 +148,10 @@ impl Client {
             return Received::Conversation;
         };
         let Ok(granted) = Params::parse(rest) else { return Received::Malformed };
+        if granted.length > MAX_PAYLOAD.into() {
+            // Requests are that long: no datagram is.
+            return Received::Malformed;
+        }
         let restrictions = granted.restrictions(&self.options.params);
         self.token = token;
         self.layout = EchoLayout::new(&granted);

@@ -371,6 +371,19 @@ fn granted(token: u64, params: &Params) -> Vec<u8> {
 }
 
 #[test]
+fn a_grant_of_more_than_a_datagram_holds_is_no_answer() {
+    let mut client = opening(|options| options.loose = true);
+    let grant =
+        |length| granted(7, &Params { length, ..Options::new(Span::seconds(1), Span::millis(20)).params });
+    for length in [65_508, 1 << 40, i64::MAX] {
+        assert_eq!(client.receive(&grant(length), tick(0).wall), Received::Malformed, "{length}");
+        assert!(client.size() < 100);
+    }
+    assert_eq!(client.receive(&grant(65_507), tick(0).wall), Received::Conversation);
+    assert_eq!(client.size(), 65_507);
+}
+
+#[test]
 fn an_open_request_is_repeated_and_then_given_up() {
     let mut client = Client::new(Options::new(Span::seconds(1), Span::millis(20)));
     let mut said = Vec::new();
