@@ -4,6 +4,7 @@ mod schema;
 
 use jitlat_core::analysis::{Options, analyze};
 use jitlat_core::record::Moment;
+use jitlat_core::session::Ending;
 use jitlat_core::twoway::{Directions, FarReport, TcpStats, TwoWay};
 use jitlat_core::{NoiseFloor, PacketRecord, Session, Source, Span, Stamp, TestSpec, WallTime};
 use jitlat_store::json;
@@ -66,6 +67,7 @@ fn a_noise_floor_is_described() {
 fn two_way(facts: TwoWay) -> Value {
     let mut session = Session::new(TestSpec::default());
     (session.sent, session.two_way) = (Some(12), Some(Box::new(facts)));
+    session.ending = Ending::Complete;
     let at = |ms: f64| Stamp { at: WallTime((ms * 1e6) as i64), source: Source::Kernel };
     let rows = (0..10).map(|i| {
         let start = i as f64 * 20.0;
@@ -105,7 +107,7 @@ fn two_way_figures_are_described() {
 fn a_report_of_the_far_host_is_described() {
     let report = FarReport { received: 9, mean: Some(Span(5)), ..FarReport::default() };
     let mut session = Session::new(TestSpec::default());
-    session.sent = Some(12);
+    (session.sent, session.ending) = (Some(12), Ending::Complete);
     session.two_way = Some(Box::new(TwoWay { far_report: Some(report), ..TwoWay::default() }));
     let document = json::document(&[analyze(&session, [], &Options::default())]).unwrap();
     schema::assert_valid("summary", &document);
