@@ -82,7 +82,8 @@ impl Copy {
             .stdout(Stdio::piped());
         let mut child = serve.spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let listening = lines.take(only.split(',').count()).collect();
+        let listens = |line: &String| line.contains(": listening on ") || line.contains(": answering ");
+        let listening = lines.filter(listens).take(only.split(',').count()).collect();
         Server { child, host, listening }
     }
 }
