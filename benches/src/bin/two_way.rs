@@ -12,7 +12,7 @@ use jitlat_net::twoway;
 use jitlat_net::twoway::client::Link;
 use jitlat_net::twoway::socket::{Carrier, Marking};
 use jitlat_proto::access::Access;
-use jitlat_proto::ledger::ClientLimits;
+use jitlat_proto::accounts::ClientLimits;
 use jitlat_proto::stamp::{Sender, sender::Options};
 use jitlat_proto::twoway::{Plan, Protocol};
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg, setsockopt, sockopt};

@@ -21,9 +21,9 @@ use jitlat_instruments::serve::{
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::confine::Confining;
 use jitlat_net::pace::Pacing;
+use jitlat_proto::accounts::ClientLimits;
 use jitlat_proto::digest;
 use jitlat_proto::jitlat::{Key, Limits};
-use jitlat_proto::ledger::ClientLimits;
 use jitlat_proto::policy::{self, DIGESTS, ONE_WAY, Service};
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
 //! Who is served: the rules that every listener applies before it does anything for an address. How much a client is
-//! served is in [`crate::ledger`].
+//! served is in [`crate::accounts`].
 
-use crate::ledger::ClientLimits;
+use crate::accounts::ClientLimits;
 use crate::policy::Policy;
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::passive::Prefix;

@@ -4,7 +4,7 @@
 //! `now` go in; bytes, deadlines and events come out. `jitlat-net` runs them over sockets.
 //!
 //! * [`machine`] – the five calls by which a driver runs any machine
-//! * [`access`] – who is served; [`ledger`] – and how much
+//! * [`access`] – who is served; [`accounts`] – and how much
 //! * [`twoway`] – what all two-way protocols share
 //! * [`stamp`], [`twamp`], [`irtt`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols
 //! * [`owamp`] – the standard one-way protocol; [`amp`] is what it shares with TWAMP
@@ -43,13 +43,13 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod accounts;
 pub mod amp;
 pub mod digest;
 pub mod echo;
 pub mod irtt;
 pub mod jitlat;
 pub mod lamp;
-pub mod ledger;
 pub mod machine;
 pub mod owamp;
 pub mod path;

@@ -31,9 +31,9 @@ use crate::sockets;
 use jitlat_core::ntp::{ErrorEstimate, Format};
 use jitlat_core::record::Moment;
 use jitlat_core::{PacketRecord, Source, Span, Stamp, SteadyTime};
+use jitlat_proto::accounts::Accounts;
 use jitlat_proto::lamp::Header;
 use jitlat_proto::lamp::packet::HEADER_LEN;
-use jitlat_proto::ledger::Ledger;
 use jitlat_proto::policy::{Gate, Meters, Networks, Policy, Service};
 use jitlat_proto::twoway::reflect::{Arrival, Silence};
 use std::hash::{BuildHasher, RandomState};
@@ -300,7 +300,7 @@ impl Reflectors {
     }
 
     /// What each client was served, for services that share its limits.
-    pub fn ledger(&self) -> Arc<Ledger> {
+    pub fn accounts(&self) -> Arc<Accounts> {
         self.shared.meters.clients()
     }
 

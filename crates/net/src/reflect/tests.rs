@@ -10,7 +10,7 @@ use jitlat_core::record::Moment;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::{Dscp, TestSpec, WallTime};
 use jitlat_proto::access::Access;
-use jitlat_proto::ledger::ClientLimits;
+use jitlat_proto::accounts::ClientLimits;
 use jitlat_proto::policy::{self, Policy};
 use jitlat_proto::twoway::{Plan, Protocol};
 use jitlat_proto::{lamp, stamp};
@@ -194,11 +194,11 @@ fn sums(live: &mut crate::capture::interface::InterfaceCapture, port: u16, wante
 }
 
 #[test]
-fn whoever_reads_whole_frames_gets_whole_checksums() {
+fn a_reader_of_whole_frames_gets_whole_checksums() {
     use crate::capture::interface::{InterfaceCapture, InterfaceSettings};
     let Ok(mut live) = InterfaceCapture::open("lo", InterfaceSettings::default()) else {
         assert!(std::env::var_os("JITLAT_REQUIRE_PRIVILEGED").is_none());
-        return eprintln!("skipped: whoever_reads_whole_frames_gets_whole_checksums: no CAP_NET_RAW");
+        return eprintln!("skipped: a_reader_of_whole_frames_gets_whole_checksums: no CAP_NET_RAW");
     };
     let reflectors = start("127.0.0.1");
     // A raw client of LaTe, recognised by its port: acknowledgement, answer, follow-up stamped by the kernel, report; it

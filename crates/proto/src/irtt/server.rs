@@ -6,7 +6,7 @@ use super::packet::{self, Echo, EchoLayout, Instant, Key, Packet, TOKEN_LEN, Unr
 use super::params::{Params, StampAt, VERSION};
 use super::received::Received;
 use crate::access::{self, answerable};
-use crate::ledger::{ClientLimits, Ledger};
+use crate::accounts::{Accounts, ClientLimits};
 use crate::machine::Tick;
 use crate::twoway::reflect::{Arrival, Silence};
 use core::net::SocketAddr;
@@ -187,7 +187,7 @@ pub struct Server {
     per_client: HashMap<access::Client, usize>,
     /// Sessions without requests, the oldest first; entries of other sessions are skipped.
     unused: VecDeque<u64>,
-    opens: Ledger,
+    opens: Accounts,
     swept: SteadyTime,
 }
 
@@ -197,7 +197,7 @@ impl Server {
         let [seed, ..] = secret.as_chunks::<8>().0 else { unreachable!("32 bytes are four times eight") };
         let opens = ClientLimits { packets_per_second: OPENS, bytes_per_second: u64::MAX };
         Server {
-            opens: Ledger::new(opens, u64::from_le_bytes(*seed)),
+            opens: Accounts::new(opens, u64::from_le_bytes(*seed)),
             rules,
             secret,
             opened: 0,

@@ -2,45 +2,45 @@
 
 use super::{Policy, Quota, Scope, Service};
 use crate::access::Client;
-use crate::ledger::{ClientLimits, Ledger};
+use crate::accounts::{Accounts, ClientLimits};
 use core::net::{IpAddr, Ipv4Addr};
 use jitlat_core::{Span, SteadyTime};
 use std::sync::Arc;
 
-/// Limits the packets and bytes that one service answers. Those of all services share the ledgers of all services.
+/// Limits the packets and bytes that one service answers. Those of all services share the accounts of all services.
 #[derive(Clone, Debug)]
 pub struct Meters {
     all: Shared,
-    client: Option<Arc<Ledger>>,
-    total: Option<Arc<Ledger>>,
+    client: Option<Arc<Accounts>>,
+    total: Option<Arc<Accounts>>,
 }
 
-/// The ledgers of all services.
+/// The accounts of all services.
 #[derive(Clone, Debug)]
 struct Shared {
-    client: Arc<Ledger>,
-    total: Option<Arc<Ledger>>,
+    client: Arc<Accounts>,
+    total: Option<Arc<Accounts>>,
     seed: u64,
 }
 
-fn ledger(quota: &Quota, seed: u64) -> Ledger {
+fn accounts(quota: &Quota, seed: u64) -> Accounts {
     let unlimited = ClientLimits::UNLIMITED;
     let limits = ClientLimits {
         packets_per_second: quota.packets.unwrap_or(unlimited.packets_per_second),
         bytes_per_second: quota.bytes.unwrap_or(unlimited.bytes_per_second),
     };
-    Ledger::new(limits, seed)
+    Accounts::new(limits, seed)
 }
 
-fn if_limited(quota: &Quota, seed: u64) -> Option<Arc<Ledger>> {
-    quota.limits_rates().then(|| Arc::new(ledger(quota, seed)))
+fn if_limited(quota: &Quota, seed: u64) -> Option<Arc<Accounts>> {
+    quota.limits_rates().then(|| Arc::new(accounts(quota, seed)))
 }
 
 impl Meters {
-    /// Those of all services together. `seed` is random: see [`Ledger::new`].
+    /// Those of all services together. `seed` is random: see [`Accounts::new`].
     pub fn new(policy: &Policy, seed: u64) -> Meters {
         let all = Shared {
-            client: Arc::new(ledger(&policy.client, seed)),
+            client: Arc::new(accounts(&policy.client, seed)),
             total: if_limited(&policy.total, seed),
             seed,
         };
@@ -49,16 +49,16 @@ impl Meters {
 
     /// Those of `service`, which share the limits of all services.
     pub fn of(&self, policy: &Policy, service: Service) -> Meters {
-        let ledger = |scope| if_limited(&policy.quota(service, scope), self.all.seed);
+        let accounts = |scope| if_limited(&policy.quota(service, scope), self.all.seed);
         Meters {
             all: self.all.clone(),
-            client: ledger(Scope::ServiceClient),
-            total: ledger(Scope::ServiceTotal),
+            client: accounts(Scope::ServiceClient),
+            total: accounts(Scope::ServiceTotal),
         }
     }
 
     /// What each client is served by all services.
-    pub fn clients(&self) -> Arc<Ledger> {
+    pub fn clients(&self) -> Arc<Accounts> {
         Arc::clone(&self.all.client)
     }
 
@@ -69,11 +69,11 @@ impl Meters {
     pub fn take(&self, peer: IpAddr, bytes: usize, now: SteadyTime) -> Result<(), Span> {
         let (client, everyone) = (Client::of(peer), Client::of(Ipv4Addr::UNSPECIFIED.into()));
         self.all.client.take(client, bytes, now)?;
-        let ledgers =
+        let accounts =
             [(&self.client, client), (&self.total, everyone), (&self.all.total, everyone)].into_iter();
-        for (ledger, whose) in ledgers {
-            if let Some(ledger) = ledger {
-                ledger.take(whose, bytes, now)?;
+        for (accounts, whose) in accounts {
+            if let Some(accounts) = accounts {
+                accounts.take(whose, bytes, now)?;
             }
         }
         Ok(())

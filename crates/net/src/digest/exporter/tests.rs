@@ -83,7 +83,7 @@ fn a_client_that_takes_its_whole_share_leaves_room_for_others() {
 }
 
 #[test]
-fn whoever_asks_for_nothing_is_let_go_however_it_drips() {
+fn a_client_that_asks_for_nothing_is_let_go_however_it_drips() {
     let introduction = Duration::from_millis(300);
     let (_running, address) = service(introduction);
     let began = Instant::now();

@@ -1,6 +1,6 @@
-//! [`Ledger`]: what each client was served of late, whatever the service, port and number of sessions.
+//! [`Accounts`]: what each client was served of late, whatever the service, port and number of sessions.
 //!
-//! One ledger belongs to one server and is shared by its threads without locks. Its memory is constant: clients that
+//! They belong to one server and are shared by its threads without locks. Their memory is constant: clients that
 //! hash to the same account share its limits.
 
 use crate::access::Client;
@@ -32,19 +32,19 @@ const ACCOUNTS: u64 = 4096;
 /// ```
 /// use jitlat_core::SteadyTime;
 /// use jitlat_proto::access::Client;
-/// use jitlat_proto::ledger::{ClientLimits, Ledger};
+/// use jitlat_proto::accounts::{ClientLimits, Accounts};
 ///
-/// let ledger = Ledger::new(ClientLimits { packets_per_second: 10, bytes_per_second: 1_000_000 }, 42);
+/// let accounts = Accounts::new(ClientLimits { packets_per_second: 10, bytes_per_second: 1_000_000 }, 42);
 /// let client = Client::of("192.0.2.1".parse()?);
 /// let at = |ms: i64| SteadyTime(ms * 1_000_000);
-/// assert_eq!(ledger.take(client, 100, at(0)), Ok(()));
-/// assert_eq!(ledger.take(client, 100, at(0)), Ok(()));
-/// assert!(ledger.take(client, 100, at(90)).is_err());
-/// assert_eq!(ledger.take(client, 100, at(110)), Ok(()));
+/// assert_eq!(accounts.take(client, 100, at(0)), Ok(()));
+/// assert_eq!(accounts.take(client, 100, at(0)), Ok(()));
+/// assert!(accounts.take(client, 100, at(90)).is_err());
+/// assert_eq!(accounts.take(client, 100, at(110)), Ok(()));
 /// # Ok::<(), std::net::AddrParseError>(())
 /// ```
 #[derive(Debug)]
-pub struct Ledger {
+pub struct Accounts {
     packets: Rate,
     bytes: Rate,
     accounts: Box<[Account]>,
@@ -57,11 +57,11 @@ struct Account {
     bytes: Meter,
 }
 
-impl Ledger {
+impl Accounts {
     /// Without anything served. `seed` is random, so that nobody can predict who shares an account.
-    pub fn new(limits: ClientLimits, seed: u64) -> Ledger {
+    pub fn new(limits: ClientLimits, seed: u64) -> Accounts {
         let account = |_| Account { packets: Meter::new(), bytes: Meter::new() };
-        Ledger {
+        Accounts {
             packets: Rate::new(limits.packets_per_second.into()),
             bytes: Rate::new(limits.bytes_per_second),
             accounts: (0..ACCOUNTS).map(account).collect(),
@@ -203,16 +203,16 @@ mod tests {
     const MS: i64 = 1_000_000;
     const PLENTY: u64 = 1_000_000_000_000;
 
-    fn ledger(packets_per_second: u32, bytes_per_second: u64) -> Ledger {
-        Ledger::new(ClientLimits { packets_per_second, bytes_per_second }, 42)
+    fn accounts(packets_per_second: u32, bytes_per_second: u64) -> Accounts {
+        Accounts::new(ClientLimits { packets_per_second, bytes_per_second }, 42)
     }
 
     fn client() -> Client {
         Client::of("192.0.2.1".parse().unwrap())
     }
 
-    fn takes(ledger: &Ledger, bytes: usize, at: i64) -> bool {
-        ledger.take(client(), bytes, SteadyTime(at)).is_ok()
+    fn takes(accounts: &Accounts, bytes: usize, at: i64) -> bool {
+        accounts.take(client(), bytes, SteadyTime(at)).is_ok()
     }
 
     /// The most units granted within any 100 ms.
@@ -227,9 +227,9 @@ mod tests {
     #[test]
     fn a_flood_is_granted_the_rate() {
         for rate in [10u32, 1000, 30_000] {
-            let ledger = ledger(rate, PLENTY);
+            let accounts = accounts(rate, PLENTY);
             let times = (0..200_000i64).map(|k| k * 10_000);
-            let granted: Vec<_> = times.filter(|at| takes(&ledger, 100, *at)).collect();
+            let granted: Vec<_> = times.filter(|at| takes(&accounts, 100, *at)).collect();
             let count = granted.len() as u32;
             assert!((rate * 18 / 10..=2 * rate + 2).contains(&count), "{count} of {rate}/s in 2 s");
         }
@@ -238,36 +238,36 @@ mod tests {
     #[test]
     fn packets_at_the_rate_all_pass_though_none_is_in_time() {
         for (rate, jitter) in [(10i64, 60 * MS), (100, 6 * MS), (1000, 5 * MS), (50_000, MS)] {
-            let (ledger, gap) = (ledger(rate as u32, PLENTY), 1_000_000_000 / rate);
+            let (accounts, gap) = (accounts(rate as u32, PLENTY), 1_000_000_000 / rate);
             // At the highest rates up to a seventeenth is refused; half of them pass whatever their times.
             let gap = if rate > 100 { 2 * gap } else { gap };
             let mut times: Vec<i64> = (0..1000).map(|k| k * gap + k * 7919 * 7919 % jitter).collect();
             times.sort_unstable();
-            let refused = times.iter().filter(|at| !takes(&ledger, 100, **at)).count();
+            let refused = times.iter().filter(|at| !takes(&accounts, 100, **at)).count();
             assert!(refused <= 20, "{refused} of 1000 refused at {rate}/s");
         }
     }
 
     #[test]
     fn bytes_are_limited_too_and_a_refused_packet_costs_nothing() {
-        let ledger = ledger(1000, 100_000);
+        let accounts = accounts(1000, 100_000);
         let mut granted = Vec::new();
         for k in 0..10_000i64 {
             let at = SteadyTime(k * MS / 10);
-            if ledger.take(client(), 1000, at).is_ok() {
+            if accounts.take(client(), 1000, at).is_ok() {
                 granted.push((at.0, 1000));
             }
         }
         assert!(most(&granted) <= 11_000, "{}", most(&granted));
         assert!((90..=112).contains(&granted.len()), "{} kB in a second", granted.len());
         // The packets refused for their bytes leave the packets' own rate.
-        assert!((0..100).filter(|_| takes(&ledger, 0, 1000 * MS)).count() >= 85);
+        assert!((0..100).filter(|_| takes(&accounts, 0, 1000 * MS)).count() >= 85);
     }
 
     #[test]
     fn a_packet_larger_than_the_allowance_of_a_window_passes_and_is_paid_for() {
-        let ledger = ledger(1000, 1000);
-        let granted = (0..100).filter(|s| takes(&ledger, 5000, s * 1000 * MS)).count();
+        let accounts = accounts(1000, 1000);
+        let granted = (0..100).filter(|s| takes(&accounts, 5000, s * 1000 * MS)).count();
         assert!((20..=21).contains(&granted), "{granted} of 5000 bytes in 100 s");
     }
 
@@ -275,13 +275,13 @@ mod tests {
     fn others_have_their_own() {
         for seed in [0, 42, u64::MAX] {
             let limits = ClientLimits { packets_per_second: 1, bytes_per_second: PLENTY };
-            let ledger = Ledger::new(limits, seed);
+            let accounts = Accounts::new(limits, seed);
             let v4 = (0..200u32).map(|k| IpAddr::from((0xc000_0200 + k).to_be_bytes()));
             let v6 = (0..200u128).map(|k| IpAddr::from(((0x2001_0db8 << 96) + (k << 64)).to_be_bytes()));
             // An account allows two at once: a client that finds both taken shares it with another.
             let shared = v4.chain(v6).map(Client::of).filter(|c| {
                 let now = SteadyTime(1000 * MS);
-                ledger.take(*c, 1, now).and_then(|()| ledger.take(*c, 1, now)).is_err()
+                accounts.take(*c, 1, now).and_then(|()| accounts.take(*c, 1, now)).is_err()
             });
             assert!(shared.count() < 60, "{seed}");
         }
@@ -289,11 +289,11 @@ mod tests {
 
     #[test]
     fn threads_together_are_granted_no_more() {
-        let ledger = ledger(100_000, PLENTY);
+        let accounts = accounts(100_000, PLENTY);
         let clock = AtomicI64::new(0);
         let granted: usize = std::thread::scope(|scope| {
             let attempts =
-                || (0..50_000).filter(|_| takes(&ledger, 1, clock.fetch_add(250, Relaxed))).count();
+                || (0..50_000).filter(|_| takes(&accounts, 1, clock.fetch_add(250, Relaxed))).count();
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(attempts)).collect();
             threads.into_iter().map(|t| t.join().unwrap()).sum()
         });
@@ -306,11 +306,11 @@ mod tests {
             rate in 1u32..100_000,
             packets in proptest::collection::vec((0i64..30_000_000, 1u8..40), 1..200),
         ) {
-            let ledger = ledger(rate, PLENTY);
+            let accounts = accounts(rate, PLENTY);
             let (mut now, mut granted) = (0, Vec::new());
             for (gap, burst) in packets {
                 now += gap;
-                let burst = (0..burst).filter(|_| takes(&ledger, 100, now)).count();
+                let burst = (0..burst).filter(|_| takes(&accounts, 100, now)).count();
                 granted.push((now, burst as u64));
             }
             prop_assert!(most(&granted) <= u64::from(rate).div_ceil(10) + 1);
